@@ -1,0 +1,1 @@
+"""Acting: apply a plan, keep the journal, take changes back."""

@@ -1,0 +1,189 @@
+"""Make a plan true: journal first, act, read back; a rule's changes stand or fall together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hosttune import __version__
+from hosttune.actions.journal import Recorder, Run, StepId, is_at
+from hosttune.actions.triggers import must_wait, run_trigger
+from hosttune.errors import HosttuneError, Refused
+from hosttune.resources import address_kinds
+from hosttune.values import Activation, HoldKind, Outcome, Phase, Plan, Receipt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from hosttune.actions.examine import Session
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader, Writer
+    from hosttune.values import Change, Finding, Trigger
+
+
+def check_expected(plan: Plan, digest: str) -> None:
+    """Refuse unless the plan made now is the one that was shown. `digest` may be its first twelve digits or more."""
+    if len(digest) >= 12 and plan.digest.startswith(digest):
+        return
+    message = f"the plan has changed since it was shown: expected {digest[:12]}, now {plan.digest[:12]}"
+    raise Refused(message, hint="look at the new plan with: hosttune plan")
+
+
+def what_differs(shown: Plan, now: Plan) -> str:
+    """One sentence that names what differs between a saved plan and the one made now."""
+    before = {change.address: change for change in shown.changes}
+    after = {change.address: change for change in now.changes}
+    gone = [str(address) for address in before if address not in after]
+    new = [str(address) for address in after if address not in before]
+    other = [str(address) for address in before if address in after and before[address] != after[address]]
+    parts = [f"no longer needed: {', '.join(gone)}"] * bool(gone)
+    parts += [f"new: {', '.join(new)}"] * bool(new)
+    parts += [f"different: {', '.join(other)}"] * bool(other)
+    return "; ".join(parts) or "the order of the changes"
+
+
+@dataclass
+class Execution:
+    """One run in progress: the journal, what became of each change, what waits."""
+
+    writer: Writer
+    recorder: Recorder
+    on_progress: Callable[[str], None]
+    outcomes: list[Outcome] = field(default_factory=list)
+    waiting: list[str] = field(default_factory=list)
+    is_verified: bool = True
+
+    def make(self, change: Change, undoes: StepId | None = None, *, superseded: bool = False) -> StepId | None:
+        """Journal the intent, act, read back, journal the result. None when it failed (the reason is in the outcome)."""
+        step = self.recorder.intent(change, undoes, superseded=superseded)
+        self.on_progress(f"{change.action.symbol} {change.address}")
+        try:
+            if not superseded:
+                address_kinds()[change.address.kind].write(self.writer, change)
+                if not is_at(change.address, change.after, self.writer):
+                    message = f"{change.address} reads differently after it was written"
+                    raise Refused(message)  # noqa: TRY301 - one path for every way to fail
+        except HosttuneError as error:
+            self.recorder.failed(step, error.message)
+            self.outcomes.append(Outcome(change, Phase.FAILED, error.message))
+            return None
+        self.recorder.done(step)
+        self.outcomes.append(Outcome(change, Phase.DONE))
+        self.writer.log(f"run {self.recorder.run.id}: {change.action} {change.address} ({change.rule})")
+        return step
+
+    def take_back(self, steps: list[tuple[StepId, Change]], reason: str) -> None:
+        """Undo what this run did for a rule of which another change failed."""
+        for step, change in reversed(steps):
+            inverse = address_kinds()[change.address.kind].invert(change)
+            if inverse is not None and not change.reversible.startswith("no"):
+                self.make(inverse, step)
+        self.on_progress(f"took back {steps[0][1].rule}: {reason}" if steps else reason)
+
+    def fire(self, triggers: Iterable[Trigger], facts: Facts) -> None:
+        """Run each trigger once, or note why it must wait; the next run finishes what waits."""
+        for trigger in dict.fromkeys(triggers):
+            reason = must_wait(trigger, facts)
+            if not reason:
+                self.on_progress(f"running {trigger}")
+                try:
+                    run_trigger(trigger, self.writer)
+                    self.recorder.trigger(trigger, "done")
+                    continue
+                except HosttuneError as error:
+                    reason = error.message
+                    self.is_verified = False
+            self.recorder.trigger(trigger, "waiting")
+            self.waiting.append(f"{trigger} waits: {reason}")
+
+
+def new_run(writer: Writer, command: str, digest: str) -> Run:
+    """A run that has not begun, with everything that its first journal line tells."""
+    from datetime import datetime, timezone
+    from secrets import token_hex
+
+    started = datetime.fromtimestamp(writer.now(), timezone.utc)
+    return Run(
+        id=f"{started:%Y%m%d-%H%M%S}-{token_hex(2)}",
+        command=command,
+        started_at=started.isoformat(timespec="microseconds"),
+        who=writer.operator(),
+        boot_id=_boot_id(writer),
+        digest=digest,
+        tool_version=__version__,
+    )
+
+
+def apply(session: Session, writer: Writer, plan: Plan, *, on_progress: Callable[[str], None] = lambda _: None) -> Receipt:
+    """Do what the plan says, rule by rule and stage by stage, and verify it. The caller holds the lock.
+
+    Raises Refused before anything is touched when the plan could not be proven. A failed change takes its rule back; the other
+    rules go on.
+    """
+    if plan.problems:
+        raise Refused("the plan does not hold: " + "; ".join(plan.problems), hint="ignore the rule, and report this")
+    pending = session.journal.pending_triggers(_boot_id(writer))
+    if not plan.changes and not pending:
+        return Receipt("", plan.digest, (), reboot_reasons=reboot_reasons(plan.findings))
+    recorder = Recorder.start(writer, new_run(writer, "apply", plan.digest))
+    execution = Execution(writer, recorder, on_progress)
+    failed: set[str] = set()
+    for number, stage in enumerate(plan.stages):
+        done = _make_stage(execution, stage.changes, failed)
+        triggers = [trigger for change in done for trigger in change.triggers]
+        execution.fire([*(pending if number == 0 else ()), *triggers], session.facts)
+    if not plan.stages:
+        execution.fire(pending, session.facts)
+    verified = execution.is_verified and _still_there(execution.outcomes, writer)
+    recorder.finish()
+    return Receipt(
+        recorder.run.id,
+        plan.digest,
+        tuple(execution.outcomes),
+        tuple(execution.waiting),
+        _changed_reboots(execution.outcomes) + reboot_reasons(plan.findings),
+        verified,
+    )
+
+
+def _make_stage(execution: Execution, changes: tuple[Change, ...], failed: set[str]) -> list[Change]:
+    """Make the changes of one stage; returns those that stand."""
+    by_rule: dict[str, list[tuple[StepId, Change]]] = {}
+    for change in changes:
+        if change.rule in failed:
+            continue
+        step = execution.make(change)
+        if step is not None:
+            by_rule.setdefault(change.rule, []).append((step, change))
+            continue
+        failed.add(change.rule)
+        execution.take_back(by_rule.pop(change.rule, []), f"{change.address} failed")
+    return [change for steps in by_rule.values() for _, change in steps]
+
+
+def _still_there(outcomes: list[Outcome], reader: Reader) -> bool:
+    """Read every address again at the end: the last value written to each must stand."""
+    last = {outcome.change.address: outcome.change.after for outcome in outcomes if outcome.phase is Phase.DONE}
+    return all(is_at(address, value, reader) for address, value in last.items())
+
+
+def _changed_reboots(outcomes: list[Outcome]) -> tuple[str, ...]:
+    return tuple(
+        f"{outcome.change.address} takes effect at the next boot"
+        for outcome in outcomes
+        if outcome.phase is Phase.DONE and outcome.change.activation is Activation.REBOOT
+    )
+
+
+def reboot_reasons(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """What is configured but not running until a reboot, from the state found, never from "this run changed something"."""
+    return tuple(
+        f"{finding.rule}: {finding.subject or 'host'}"
+        for finding in findings
+        if finding.hold.kind is HoldKind.WAITING and "reboot" in finding.hold.detail
+    )
+
+
+def _boot_id(reader: Reader) -> str:
+    data = reader.read("/proc/sys/kernel/random/boot_id")
+    return data.decode().strip() if isinstance(data, bytes) else ""

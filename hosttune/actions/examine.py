@@ -1,0 +1,230 @@
+"""Look at a host and make the plan: collect facts, evaluate, read, compare, prove. Changes nothing."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from hosttune import __version__
+from hosttune.actions.journal import Journal, read_journal
+from hosttune.engine.evaluate import evaluate, merge_bounds
+from hosttune.engine.plan import apply_holds, digest, merge_findings, orphans, stage
+from hosttune.errors import HosttuneError
+from hosttune.facts import Asked, Facts
+from hosttune.facts.base import UnknownFact
+from hosttune.resources import address_kinds, wish_kinds
+from hosttune.resources.base import Applied, Context
+from hosttune.values import Finding, Plan, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hosttune.engine.catalog import Catalog
+    from hosttune.engine.policy import Policy
+    from hosttune.engine.rule import Rule
+    from hosttune.host.door import Reader
+    from hosttune.resources.base import Wish
+    from hosttune.values import Address, Change, Stage, State, Value
+
+MAX_STAGES = 4
+
+
+@dataclass
+class Session:
+    """One look at one host with one catalogue and one policy."""
+
+    reader: Reader
+    catalog: Catalog
+    policy: Policy
+    journal: Journal
+    facts: Facts
+    selected: tuple[Rule, ...]
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def timings(self) -> tuple[tuple[str, float], ...]:
+        """Where the time went: (phase or fact, seconds), longest first."""
+        return tuple(sorted({**self.facts.seconds, **self.seconds}.items(), key=lambda item: -item[1]))
+
+    @property
+    def interrupted(self) -> tuple[str, ...]:
+        """A sentence for each run that did not end."""
+        return tuple(
+            f"run {run.id} ({run.command}, {run.started_at}) was interrupted after {len(run.steps)} steps: "
+            "`hosttune apply --yes` or `hosttune undo` finishes it"
+            for run in self.journal.interrupted
+        )
+
+    def plan(self, *, prove: bool = True) -> Plan:
+        """The plan for this host; `prove` runs it on an overlay first, which also finds the later stages."""
+        started = time.perf_counter()
+        look = _look(self.facts, self.selected, self.catalog, self.policy, self.journal)
+        self.seconds["evaluate and compare"] = time.perf_counter() - started
+        stages: tuple[Stage, ...] = (stage(look.changes),) if look.changes else ()
+        problems = look.problems
+        if prove and look.changes:
+            started = time.perf_counter()
+            stages, proof_problems = self._prove(stages)
+            problems += proof_problems
+            self.seconds["proof on the overlay"] = time.perf_counter() - started
+        changes = [change for one in stages for change in one.changes]
+        return Plan(
+            digest=digest(changes),
+            tool_version=__version__,
+            machine=_machine(self.facts),
+            created_at=datetime.fromtimestamp(self.reader.now(), timezone.utc).isoformat(timespec="seconds"),
+            policy_digest=self.policy.digest,
+            stages=stages,
+            findings=look.findings,
+            complete=not any(finding.verdict is Verdict.UNKNOWN for finding in look.findings),
+            problems=problems,
+        )
+
+    def _prove(self, stages: tuple[Stage, ...]) -> tuple[tuple[Stage, ...], tuple[str, ...]]:
+        """Run the plan on a copy-on-write overlay and look again: what is left is the next stage, or a fault of a rule."""
+        from hosttune.host.overlay import Overlay
+
+        overlay = Overlay(self.reader)
+        ledger = dict(self.journal.ledger())
+        while True:
+            for change in stages[-1].changes:
+                try:
+                    address_kinds()[change.address.kind].write(overlay, change)
+                except HosttuneError as error:
+                    return stages, (f"{change.rule}: {change.address} cannot be brought to its value: {error}",)
+                ledger[change.address] = Applied("(this plan)", change.rule, change.after)
+            facts = Facts(overlay, self.facts.asked)
+            left = _look(facts, self.selected, self.catalog, self.policy, self.journal, ledger).changes
+            seen = {change.address for one in stages for change in one.changes}
+            again = sorted({f"{change.rule}: {change.address} still differs after it was set" for change in left if change.address in seen})
+            if again or not left or len(stages) == MAX_STAGES:
+                return stages, tuple(again)
+            stages = (*stages, stage(left))
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    findings: tuple[Finding, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        return tuple(change for finding in self.findings for change in finding.changes)
+
+
+def _look(
+    facts: Facts,
+    selected: tuple[Rule, ...],
+    catalog: Catalog,
+    policy: Policy,
+    journal: Journal,
+    ledger: Mapping[Address, Applied] | None = None,
+) -> _Look:
+    """Evaluate every selected rule, read what the wishes name, compare, hold back."""
+    if ledger is None:
+        ledger = journal.ledger()
+    evaluations = [evaluate(rule, facts, policy.params_of(rule)) for rule in selected]
+    wishes, problems = merge_bounds(tuple(wish for one in evaluations for wish in one.wishes))
+    state, unknown = read_state(wishes, facts)
+    findings = [finding for one in evaluations for finding in one.findings] + list(unknown)
+    blocked = {finding.rule for finding in unknown}
+    for rule in selected:
+        own = [wish for wish in wishes if wish.rule == rule.id and rule.id not in blocked]
+        context = Context(facts, state, ledger, rule.risk, rule.disturbs)
+        for kind in dict.fromkeys(wish.kind for wish in own):
+            try:
+                findings += wish_kinds()[kind].compare(tuple(w for w in own if w.kind == kind), context)
+            except UnknownFact as error:
+                findings.append(Finding(rule.id, "", Verdict.UNKNOWN, reason=str(error)))
+    merged = apply_holds(merge_findings(findings), catalog.rules, policy, facts, ledger)
+    merged = tuple(policy.waive(finding) for finding in merged)
+    return _Look((*merged, *_orphans(ledger, selected, merged, facts)), problems)
+
+
+def _orphans(
+    ledger: Mapping[Address, Applied], selected: tuple[Rule, ...], findings: tuple[Finding, ...], facts: Facts
+) -> tuple[Finding, ...]:
+    if not ledger:
+        return ()
+    state = {address: read_address(address, facts.reader) for address in ledger}
+    return orphans(ledger, (rule.id for rule in selected), findings, state)
+
+
+def read_address(address: Address, reader: Reader) -> Value:
+    return address_kinds()[address.kind].read(reader, address.name)
+
+
+def read_state(wishes: Iterable[Wish], facts: Facts) -> tuple[State, tuple[Finding, ...]]:
+    """Read every address that the wishes name, once; a wish whose addresses hang on an unread fact is unknown."""
+    state: dict[Address, Value] = {}
+    unknown = []
+    for wish in wishes:
+        try:
+            for address in wish_kinds()[wish.kind].addresses(wish, facts):
+                if address not in state:
+                    state[address] = read_address(address, facts.reader)
+        except UnknownFact as error:
+            unknown.append(Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=str(error)))
+    return state, tuple(unknown)
+
+
+def _machine(facts: Facts) -> str:
+    try:
+        return str(facts.host.machine_id_hash)
+    except UnknownFact:
+        return ""
+
+
+def needed_subjects(rules: Iterable[Rule]) -> frozenset[str]:
+    """The fact subjects that these rules touch: from their expressions, their choices and their wish kinds."""
+    return frozenset(subject for rule in rules for subject in rule.subjects)
+
+
+def examine(reader: Reader, catalog: Catalog, policy: Policy, *, collect: bool = True) -> Session:
+    """Open a session on a host: read the journal, select the rules, collect the facts that they need side by side."""
+    started = time.perf_counter()
+    selected = policy.selected(catalog)
+    asked = Asked(
+        units=frozenset(name for rule in selected for name in rule.units),
+        packages=frozenset(name for rule in selected for name in rule.packages),
+    )
+    facts = Facts(reader, asked)
+    session = Session(reader, catalog, policy, read_journal(reader), facts, selected)
+    if collect:
+        facts.collect(needed_subjects(selected))
+        session.seconds["facts, together"] = time.perf_counter() - started
+    return session
+
+
+def open_session(
+    *,
+    root: str | None = None,
+    host: str | None = None,
+    hardware: str | None = None,
+    policy: str | None = None,
+    profile: str | None = None,
+    select: tuple[str, ...] = (),
+    ignore: tuple[str, ...] = (),
+    max_risk: str | None = None,
+    disturb: str | None = None,
+) -> Session:
+    """Open a session as the command line asks for it."""
+    from hosttune.engine.catalog import load_catalog
+    from hosttune.engine.policy import load_policy
+    from hosttune.host.opening import open_reader
+
+    started = time.perf_counter()
+    reader = open_reader(root=root, host=host, hardware=hardware)
+    catalog = load_catalog(reader)
+    chosen = load_policy(reader, catalog, policy).overridden(
+        catalog, profile=profile, select=select, ignore=ignore, max_risk=max_risk, disturb=disturb
+    )
+    loaded = time.perf_counter() - started
+    session = examine(reader, catalog, chosen)
+    session.seconds["rules and policy"] = loaded
+    return session
+
+
+

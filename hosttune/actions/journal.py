@@ -1,0 +1,246 @@
+"""The journal: one append-only file of JSON lines per run, each line synced before the act that it announces.
+
+Lines of `/var/lib/hosttune/runs/<run id>.jsonl`: first the run (who, boot id, digest, tool version), then for every change an
+`intent` line and, after the act, `done` or `failed`; triggers that ran or wait; last `finished`. What is in force, what was undone
+and by which run is derived from all files together, so no line is ever rewritten and no instant leaves two of them in contradiction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from hosttune.codec import change_from_json, change_to_json
+from hosttune.errors import BadInput, Fault, HosttuneError, Where
+from hosttune.resources import address_kinds
+from hosttune.resources.base import Applied
+from hosttune.values import Address, Phase, Trigger, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hosttune.host.door import Reader, Writer
+    from hosttune.values import Change
+
+FOLDER = "/var/lib/hosttune/runs"
+KEEP = 20
+FORMAT_VERSION = 1
+HEADER = ("id", "command", "started_at", "who", "boot_id", "digest", "tool_version")  # the first fields of Run
+
+
+@dataclass(frozen=True, slots=True)
+class StepId:
+    """One step of one run."""
+
+    run: str
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One change of a run. `undoes` names the step that this one takes back."""
+
+    id: StepId
+    change: Change
+    phase: Phase
+    error: str = ""
+    undoes: StepId | None = None
+    superseded: bool = False  # undone on paper: a later run had changed the address again, so nothing was written
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of apply or undo, as its file tells it."""
+
+    id: str
+    command: str  # apply | undo
+    started_at: str  # ISO 8601, UTC
+    who: str
+    boot_id: str
+    digest: str
+    tool_version: str
+    steps: tuple[Step, ...] = ()
+    waiting: tuple[Trigger, ...] = ()  # triggers that had to wait
+    ran: tuple[Trigger, ...] = ()  # triggers that ran, its own and those that waited from earlier runs
+    is_finished: bool = False
+
+
+class Journal:
+    """All runs that are kept, oldest first, and what follows from them."""
+
+    def __init__(self, runs: tuple[Run, ...], unreadable: str = "") -> None:
+        self.runs = runs
+        self.unreadable = unreadable
+        steps = [step for run in runs for step in run.steps]
+        self.undone = {
+            step.undoes: step for step in steps if step.undoes is not None and step.phase is Phase.DONE
+        }  # fmt: skip
+        self._steps = steps
+
+    @property
+    def in_force(self) -> tuple[Step, ...]:
+        """The steps that took and were not taken back, oldest first (an open intent counts: it may have taken)."""
+        return tuple(
+            step
+            for step in self._steps
+            if step.undoes is None and step.phase in {Phase.DONE, Phase.INTENT} and step.id not in self.undone
+        )
+
+    def after(self, step: Step) -> tuple[Step, ...]:
+        """The steps in force that came after this one, oldest first."""
+        steps = self.in_force
+        return steps[steps.index(step) + 1 :]
+
+    def before(self, step: Step) -> tuple[Step, ...]:
+        """Every step, undone ones too, that came before this one, newest first."""
+        return tuple(reversed(self._steps[: self._steps.index(step)]))
+
+    @property
+    def interrupted(self) -> tuple[Run, ...]:
+        return tuple(run for run in self.runs if not run.is_finished)
+
+    def ledger(self) -> Mapping[Address, Applied]:
+        """What hosttune last left at each address, and how often it set that very value."""
+        times = Counter((step.change.address, repr(step.change.after)) for step in self.in_force)
+        return {
+            step.change.address: Applied(
+                step.id.run, step.change.rule, step.change.after, times[step.change.address, repr(step.change.after)]
+            )
+            for step in self.in_force
+        }
+
+    def status(self, run: Run) -> str:
+        """finished | interrupted | undone | partly undone | nothing taken, for a list of runs."""
+        if not run.is_finished:
+            return "interrupted"
+        taken = [step for step in run.steps if step.undoes is None and step.phase is Phase.DONE]
+        if run.command == "undo" or not taken:
+            return "finished" if run.command == "undo" else "nothing taken"
+        undone = [step for step in taken if step.id in self.undone]
+        if not undone:
+            return "finished"
+        return "undone" if len(undone) == len(taken) else "partly undone"
+
+    def run(self, name: str) -> Run:
+        """The run with this id, or the only one that it begins."""
+        found = [run for run in self.runs if run.id == name] or [run for run in self.runs if run.id.startswith(name)]
+        if len(found) != 1:
+            message = f"no run is called {name}" if not found else f"several runs begin with {name}"
+            raise HosttuneError(message, hint="list them with: hosttune history")
+        return found[0]
+
+    def pending_triggers(self, boot_id: str) -> tuple[Trigger, ...]:
+        """Triggers that had to wait in this boot and that no later run has run."""
+        pending: list[Trigger] = []
+        for run in self.runs:
+            if run.boot_id == boot_id:
+                pending = [trigger for trigger in pending if trigger not in run.ran] + list(run.waiting)
+        return tuple(dict.fromkeys(pending))
+
+
+def read_journal(reader: Reader) -> Journal:
+    """Read all runs. A folder that needs root answers with an empty journal that says so."""
+    names = reader.list(FOLDER)
+    if isinstance(names, Unreadable):
+        return Journal((), names.reason)
+    runs = []
+    for name in names if isinstance(names, tuple) else ():
+        if name.endswith(".jsonl"):
+            data = reader.read(f"{FOLDER}/{name}")
+            if isinstance(data, Unreadable):
+                return Journal((), data.reason)
+            if isinstance(data, bytes) and data.strip():
+                runs.append(parse_run(data, f"{FOLDER}/{name}"))
+    return Journal(tuple(sorted(runs, key=lambda run: (run.started_at, run.id))))
+
+
+def parse_run(data: bytes, path: str) -> Run:
+    """Parse one run's file. A last line cut off by a crash is dropped: its act had not begun."""
+    lines = data.split(b"\n")
+    whole, rest = lines[:-1], lines[-1]
+    run: Run | None = None
+    for number, line in enumerate(whole, 1):
+        try:
+            run = _fold(run, json.loads(line))
+        except (ValueError, KeyError, TypeError, HosttuneError) as error:
+            fault = Fault(Where(path, number), f"not a journal line: {error}", "move the file away; its run cannot be undone then")
+            raise BadInput([fault]) from error
+    if run is None:
+        fault = Fault(Where(path, 1), f"no complete first line ({len(rest)} bytes)", "nothing was done in this run: remove the file")
+        raise BadInput([fault])
+    return run
+
+
+def _fold(run: Run | None, entry: dict[str, Any]) -> Run:
+    if run is None:
+        if entry["format_version"] > FORMAT_VERSION:
+            message = f"written by a newer hosttune ({entry['tool_version']})"
+            raise HosttuneError(message)
+        return Run(*(str(entry[name]) for name in HEADER))
+    if "trigger" in entry:
+        trigger = Trigger(entry["trigger"], entry.get("name", ""))
+        if entry["phase"] == "waiting":
+            return replace(run, waiting=(*run.waiting, trigger))
+        return replace(run, ran=(*run.ran, trigger))
+    if "finished" in entry:
+        return replace(run, is_finished=True)
+    step_id = StepId(run.id, int(entry["seq"]))
+    if entry["phase"] == Phase.INTENT.value:
+        undoes = StepId(entry["undoes"][0], int(entry["undoes"][1])) if entry.get("undoes") else None
+        change = change_from_json(entry["change"])
+        step = Step(step_id, change, Phase.INTENT, undoes=undoes, superseded=bool(entry.get("superseded")))
+        return replace(run, steps=(*run.steps, step))
+    steps = tuple(
+        replace(step, phase=Phase(entry["phase"]), error=entry.get("error", "")) if step.id == step_id else step
+        for step in run.steps
+    )
+    return replace(run, steps=steps)
+
+
+class Recorder:
+    """Writes one run into the journal. The file appears with the first line; every line is synced before the call returns."""
+
+    def __init__(self, writer: Writer, run: Run) -> None:
+        self.run = run
+        self._writer = writer
+        self._seq = max((step.id.seq for step in run.steps), default=0)
+
+    @classmethod
+    def start(cls, writer: Writer, run: Run) -> Recorder:
+        recorder = cls(writer, run)
+        recorder._append({"format_version": FORMAT_VERSION, **{name: getattr(run, name) for name in HEADER}})
+        return recorder
+
+    def intent(self, change: Change, undoes: StepId | None = None, *, superseded: bool = False) -> StepId:
+        self._seq += 1
+        entry: dict[str, Any] = {"seq": self._seq, "phase": "intent", "at": self._writer.now()}
+        if undoes:
+            entry["undoes"] = [undoes.run, undoes.seq]
+        if superseded:
+            entry["superseded"] = True
+        self._append({**entry, "change": change_to_json(change)})
+        return StepId(self.run.id, self._seq)
+
+    def done(self, step: StepId) -> None:
+        self._append({"seq": step.seq, "phase": "done", "at": self._writer.now()})
+
+    def failed(self, step: StepId, error: str) -> None:
+        self._append({"seq": step.seq, "phase": "failed", "at": self._writer.now(), "error": error})
+
+    def trigger(self, trigger: Trigger, phase: str) -> None:
+        self._append({"trigger": trigger.kind, "name": trigger.name, "phase": phase, "at": self._writer.now()})
+
+    def finish(self) -> None:
+        self._append({"finished": True, "at": self._writer.now()})
+
+    def _append(self, entry: dict[str, Any]) -> None:
+        line = json.dumps(entry, sort_keys=False, ensure_ascii=True, separators=(",", ":"))
+        self._writer.append(f"{FOLDER}/{self.run.id}.jsonl", line.encode() + b"\n")
+
+
+def is_at(address: Address, value: object, reader: Reader) -> bool:
+    """Whether the address holds this value now."""
+    kind = address_kinds()[address.kind]
+    return kind.same(kind.read(reader, address.name), value)  # type: ignore[arg-type]

@@ -1,0 +1,261 @@
+"""Values to JSON and back: plans, receipts, findings, changes; nothing is lost on the way, whatever a file held.
+
+A value (`Change.before`, `.after`) is written so that its type survives: text, number, bool and a list of text stand
+as they are; `{"type": "absent"}`, `{"type": "unreadable", "reason"}`, and for a file `{"type": "file", "text" |
+"base64", "mode": "0644", "uid", "gid"}`. An address is `kind:name`, a word of a closed vocabulary is that word.
+Documents begin with `format_version`. Reading is strict: a wrong type or an unknown key is a fault with its path, and
+all are reported at once. A missing key takes the default of its field, so older documents stay readable.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, get_origin, get_type_hints
+
+from hosttune.errors import BadInput, Fault, Where
+from hosttune.values import ABSENT, Absent, Address, Change, FileValue, Finding, Plan, Receipt, Unreadable, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+FORMAT_VERSION = 1
+
+T = TypeVar("T")
+
+
+def to_json(value: Any) -> Any:
+    """Any value of hosttune (dataclasses, words, tuples, mappings) as what `json` can write."""
+    if value is None or type(value) in {bool, int, float, str}:
+        return value
+    encode = next((encode for kind, encode in _ENCODERS if isinstance(value, kind)), None)
+    if encode:
+        return encode(value)
+    if dataclasses.is_dataclass(value):
+        # the stored field, not the attribute: a fact's attribute raises where it could not be read
+        return {field.name: to_json(object.__getattribute__(value, field.name)) for field in dataclasses.fields(value)}
+    return [to_json(item) for item in value]
+
+
+def finding_to_json(finding: Finding) -> dict[str, Any]:
+    return cast("dict[str, Any]", to_json(finding))
+
+
+def change_to_json(change: Change) -> dict[str, Any]:
+    return cast("dict[str, Any]", to_json(change))
+
+
+def change_from_json(data: Any, where: str = "change") -> Change:
+    """Raises BadInput with every fault; `where` is the file or field that `data` came from."""
+    return _decoded(Change, data, where)
+
+
+def finding_from_json(data: Any, where: str = "finding") -> Finding:
+    """Raises BadInput with every fault."""
+    return _decoded(Finding, data, where)
+
+
+def document(body: Any) -> dict[str, Any]:
+    """A document of its own: `format_version` first, then the fields of `body`."""
+    return {"format_version": FORMAT_VERSION, **to_json(body)}
+
+
+def plan_to_json(plan: Plan) -> dict[str, Any]:
+    return document(plan)
+
+
+def plan_from_json(data: Any, where: str = "plan") -> Plan:
+    """Raises BadInput with every fault, also when another version of hosttune wrote the document."""
+    return _decoded(Plan, _body(data, where), where)
+
+
+def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
+    return document(receipt)
+
+
+def receipt_from_json(data: Any, where: str = "receipt") -> Receipt:
+    """Raises BadInput with every fault."""
+    return _decoded(Receipt, _body(data, where), where)
+
+
+def canonical(changes: Iterable[Change]) -> bytes:
+    """The bytes under a plan's digest: what the changes do, in order, without what is only said about them."""
+    fields = ("address", "action", "before", "after", "rule", "activation", "triggers")
+    rows = [{name: to_json(getattr(change, name)) for name in fields} for change in changes]
+    return json.dumps(rows, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+
+
+def dumps(data: Any) -> str:
+    """JSON for people and pipes: indented, ends in a newline, ASCII alone, so no terminal is steered by it."""
+    return json.dumps(data, indent=2, ensure_ascii=True) + "\n"
+
+
+def _bytes_to_json(content: bytes) -> dict[str, str]:
+    try:
+        return {"text": content.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"base64": b64encode(content).decode("ascii")}
+
+
+def _file_to_json(file: FileValue) -> dict[str, Any]:
+    owner = {"mode": f"{file.mode:04o}", "uid": file.uid, "gid": file.gid}
+    return {"type": "file"} | _bytes_to_json(file.content) | owner
+
+
+_ENCODERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
+    (Absent, lambda _: {"type": "absent"}),
+    (Enum, lambda word: word.value),
+    (str, str),
+    (bytes, _bytes_to_json),
+    (Unreadable, lambda value: {"type": "unreadable", "reason": value.reason}),
+    (FileValue, _file_to_json),
+    (Address, str),
+    (Mapping, lambda items: {str(key): to_json(item) for key, item in items.items()}),
+    ((set, frozenset), lambda items: [to_json(item) for item in sorted(items)]),
+)
+
+
+def _body(data: Any, where: str) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise BadInput([Fault(Where(where), f"expected an object, found {_kind_of(data)}")])
+    version = data.get("format_version")
+    if version != FORMAT_VERSION or isinstance(version, bool):
+        raise BadInput([
+            Fault(
+                Where(where, field="format_version"),
+                f"expected {FORMAT_VERSION}, found {'nothing' if version is None else json.dumps(version)}",
+                "make the file again with this version of hosttune",
+            )
+        ])  # fmt: skip
+    return {key: item for key, item in data.items() if key != "format_version"}
+
+
+def _decoded(wanted: type[T], data: Any, where: str) -> T:
+    decoder = _Decoder(where)
+    value = decoder.decode(wanted, data, "")
+    if decoder.faults:
+        raise BadInput(decoder.faults)
+    return cast("T", value)
+
+
+@cache
+def _hints(wanted: Any) -> dict[str, Any]:
+    return get_type_hints(wanted)
+
+
+class _Decoder:
+    """Rebuilds a value from its type hints; after a fault it goes on, to find the others too."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.faults: list[Fault] = []
+
+    def fault(self, path: str, message: str) -> None:
+        self.faults.append(Fault(Where(self.where, field=path), message))
+
+    def decode(self, wanted: Any, data: Any, path: str) -> Any:
+        if wanted == Value:
+            return self.value(data, path)
+        if wanted is Address:
+            return self.address(data, path)
+        if get_origin(wanted) is tuple:
+            return self.items(get_args(wanted)[0], data, path)
+        if isinstance(wanted, type) and issubclass(wanted, Enum):
+            return self.word(wanted, data, path)
+        if dataclasses.is_dataclass(wanted):
+            return self.record(wanted, data, path)
+        if type(data) is not wanted:
+            self.fault(path, f"expected {_NAMES[wanted]}, found {_kind_of(data)}")
+        return data
+
+    def record(self, wanted: Any, data: Any, path: str) -> Any:
+        if not isinstance(data, dict):
+            self.fault(path, f"expected an object, found {_kind_of(data)}")
+            return None
+        fields = {field.name: field for field in dataclasses.fields(wanted)}
+        before = len(self.faults)
+        for key in data:
+            if key not in fields:
+                self.fault(_inside(path, key), "no such field")
+        values = {}
+        hints = _hints(wanted)
+        for name, field in fields.items():
+            if name in data:
+                values[name] = self.decode(hints[name], data[name], _inside(path, name))
+            elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+                self.fault(_inside(path, name), "is missing")
+        return wanted(**values) if len(self.faults) == before else None
+
+    def items(self, wanted: Any, data: Any, path: str) -> Any:
+        if not isinstance(data, list):
+            self.fault(path, f"expected a list, found {_kind_of(data)}")
+            return ()
+        return tuple(self.decode(wanted, item, f"{path}[{index}]") for index, item in enumerate(data))
+
+    def word(self, wanted: type[Enum], data: Any, path: str) -> Any:
+        words = {str(word.value): word for word in wanted}
+        if not isinstance(data, str) or data not in words:
+            self.fault(path, f"expected one of {', '.join(words)}; found {json.dumps(data)[:60]}")
+            return None
+        return words[data]
+
+    def address(self, data: Any, path: str) -> Any:
+        if not isinstance(data, str) or not all(data.partition(":")):
+            self.fault(path, f"expected kind:name, found {json.dumps(data)[:60]}")
+            return None
+        return Address.parse(data)
+
+    def value(self, data: Any, path: str) -> Any:
+        if isinstance(data, (str, bool, int)):
+            return data
+        if isinstance(data, list):
+            return self.items(str, data, path)
+        kind = data.get("type") if isinstance(data, dict) else None
+        if kind == "absent" and len(data) == 1:
+            return ABSENT
+        if kind == "unreadable" and isinstance(data.get("reason"), str) and len(data) == 2:
+            return Unreadable(data["reason"])
+        if kind == "file":
+            return self.file(data, path)
+        self.fault(path, f"expected a value, found {_kind_of(data)}")
+        return None
+
+    def file(self, data: dict[str, Any], path: str) -> Any:
+        before = len(self.faults)
+        body = {key for key in ("text", "base64") if isinstance(data.get(key), str)}
+        if len(body) != 1 or set(data) != {"type", "mode", "uid", "gid"} | body:
+            self.fault(path, "expected type, mode, uid, gid and one of text or base64")
+            return None
+        for key in ("uid", "gid"):
+            self.decode(int, data[key], _inside(path, key))
+        mode = data["mode"]
+        if not isinstance(mode, str) or len(mode) != 4 or not set(mode) <= set("01234567"):
+            self.fault(_inside(path, "mode"), 'expected four octal digits such as "0644"')
+        try:
+            content = data["text"].encode("utf-8") if "text" in data else b64decode(data["base64"], validate=True)
+        except ValueError:
+            self.fault(_inside(path, next(iter(body))), "cannot be decoded")
+        if len(self.faults) > before:
+            return None
+        return FileValue(content, int(mode, 8), data["uid"], data["gid"])
+
+
+_NAMES: Mapping[Any, str] = {str: "text", int: "a number", bool: "true or false", dict: "an object", list: "a list"}
+
+
+def _kind_of(data: Any) -> str:
+    return "nothing" if data is None else _NAMES.get(type(data), type(data).__name__)
+
+
+def _inside(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+__all__ = [
+    "FORMAT_VERSION", "canonical", "change_from_json", "change_to_json", "document", "dumps", "finding_from_json",
+    "finding_to_json", "plan_from_json", "plan_to_json", "receipt_from_json", "receipt_to_json", "to_json",
+]  # fmt: skip

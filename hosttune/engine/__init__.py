@@ -1,0 +1,1 @@
+"""Deciding, purely: catalogue, policy, expressions, evaluation, comparison, plan."""

@@ -1,0 +1,39 @@
+"""The built-in rules and profiles as documents: from the compiled catalogue of a wheel, or from their YAML files.
+
+Parsing sixty YAML files costs more than the whole start of a command, so the wheel carries `rules/catalog.json`, made from
+them when it is built. A checkout has no such file: there the YAML, which is the source, is read.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from hosttune.engine.yamlio import Document, load_document
+
+FORMAT_VERSION = 1
+PACKAGE = Path(__file__).resolve().parent.parent
+FOLDERS = ("rules", "profiles")
+
+
+def builtin_documents(package: Path = PACKAGE) -> tuple[Document, ...]:
+    """Every built-in rule and profile, in the order of their paths (`rules/<domain>/<id>.yaml`, `profiles/<id>.yaml`)."""
+    compiled = package / "rules" / "catalog.json"
+    if compiled.is_file():
+        entries = json.loads(compiled.read_text(encoding="utf-8"))["documents"]
+        return tuple(Document(entry["data"], entry["lines"], entry["name"]) for entry in entries)
+    return tuple(_documents_from_yaml(package))
+
+
+def _documents_from_yaml(package: Path) -> list[Document]:
+    paths = sorted(path for folder in FOLDERS for path in (package / folder).rglob("*.yaml"))
+    return [load_document(path.read_text(encoding="utf-8"), path.relative_to(package).as_posix()) for path in paths]
+
+
+def compile_catalog(root: Path) -> str:
+    """The text of `catalog.json` for the checkout at `root` (the folder of pyproject.toml)."""
+    documents = [
+        {"name": document.name, "data": document.data, "lines": dict(document.lines)}
+        for document in _documents_from_yaml(root / "hosttune")
+    ]
+    return json.dumps({"format_version": FORMAT_VERSION, "documents": documents}, separators=(",", ":")) + "\n"

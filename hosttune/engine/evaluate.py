@@ -1,0 +1,160 @@
+"""Rule + facts + parameters -> findings that need no comparison, and wishes that do. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import UnknownFact
+from hosttune.resources.base import Bound, Operator, Wish
+from hosttune.values import Finding, Verdict
+
+if TYPE_CHECKING:
+    from hosttune.engine.rule import Rule, WishSpec
+    from hosttune.facts import Facts
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What a rule says before anything is compared: findings that stand already, and wishes."""
+
+    rule: Rule
+    findings: tuple[Finding, ...] = ()
+    wishes: tuple[Wish, ...] = ()
+
+
+@dataclass(frozen=True)
+class Names(Mapping[str, Any]):
+    """The names an expression sees: fact subjects (collected when touched), params, item, choice."""
+
+    facts: Facts
+    own: dict[str, Any] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self.own:
+            return self.own[name]
+        if name in self.facts.SUBJECTS:
+            return getattr(self.facts, name)
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*self.own, *self.facts.SUBJECTS))
+
+    def __len__(self) -> int:
+        return len(self.own) + len(self.facts.SUBJECTS)
+
+    def with_(self, **own: Any) -> Names:
+        return Names(self.facts, {**self.own, **own})
+
+
+def evaluate(rule: Rule, facts: Facts, params: Mapping[str, Any]) -> Evaluation:
+    """Evaluate one rule. An unread fact makes an `unknown` finding that says which fact and why."""
+    names = Names(facts, {"params": params})
+    try:
+        if rule.choice:
+            names = names.with_(choice=rule.choose(facts, params))
+        for guard in rule.applies_when:
+            if not guard.condition.evaluate(names):
+                return Evaluation(rule, (_finding(rule, Verdict.NOT_APPLICABLE, str(guard.otherwise.evaluate(names))),))
+        items = tuple(_items(rule, names))
+    except UnknownFact as unknown:
+        return Evaluation(rule, (_finding(rule, Verdict.UNKNOWN, str(unknown)),))
+    if rule.for_each is not None and not items:
+        return Evaluation(rule, (_finding(rule, Verdict.NOT_APPLICABLE, "nothing on this host to look at"),))
+    findings: list[Finding] = []
+    wishes: list[Wish] = []
+    for subject, inner in items:
+        try:
+            findings += _advice(rule, subject, inner)
+            wishes += [_wish(rule, spec, subject, inner) for spec in rule.want]
+        except UnknownFact as unknown:
+            findings.append(_finding(rule, Verdict.UNKNOWN, str(unknown), subject))
+    return Evaluation(rule, tuple(findings), tuple(wishes))
+
+
+def _items(rule: Rule, names: Names) -> Iterator[tuple[str, Names]]:
+    if rule.for_each is None:
+        yield "", names
+        return
+    found: Any = rule.for_each.evaluate(names)
+    for item in found:
+        yield subject_of(item), names.with_(item=item)
+
+
+def subject_of(item: object) -> str:
+    """How a report calls an item: its target, slot, name or path, or the item itself."""
+    for name in ("target", "slot", "name", "path"):
+        if hasattr(type(item), name):
+            return str(getattr(item, name))
+    return str(item)
+
+
+def _advice(rule: Rule, subject: str, names: Names) -> list[Finding]:
+    failed = []
+    unknown: UnknownFact | None = None
+    for expectation in rule.expect:
+        try:
+            if not expectation.condition.evaluate(names):
+                message = str(expectation.message.evaluate(names))
+                todo = str(expectation.todo.evaluate(names)) if expectation.todo else ""
+                failed.append(Finding(rule.id, subject, Verdict.ADVICE, reason=message, todo=todo))
+        except UnknownFact as problem:
+            unknown = unknown or problem
+    if unknown:
+        failed.append(_finding(rule, Verdict.UNKNOWN, str(unknown), subject))
+    if rule.expect and not failed:
+        return [_finding(rule, Verdict.OK, "", subject)]
+    return failed
+
+
+def _wish(rule: Rule, spec: WishSpec, subject: str, names: Names) -> Wish:
+    fields = {name: value.evaluate(names) for name, value in spec.fields.items()}
+    bounds = tuple(Bound(operator, value.evaluate(names)) for operator, value in spec.bounds)
+    name = spec.name.evaluate(names)
+    text = " ".join(str(part) for part in name) if isinstance(name, tuple | list) else str(name)
+    return Wish(spec.kind, text, rule.id, subject or text, fields, bounds)
+
+
+def _finding(rule: Rule, verdict: Verdict, reason: str, subject: str = "") -> Finding:
+    return Finding(rule.id, subject, verdict, reason=reason)
+
+
+def merge_bounds(wishes: tuple[Wish, ...]) -> tuple[tuple[Wish, ...], tuple[str, ...]]:
+    """Make the bounds of several rules on one thing agree: each wish gets all of them.
+
+    Returns the wishes, and a sentence for each set of bounds that nothing can satisfy (naming the rules).
+    """
+    together: dict[tuple[str, str], list[Wish]] = {}
+    for wish in wishes:
+        together.setdefault((wish.kind, wish.name), []).append(wish)
+    merged: dict[tuple[str, str], tuple[Bound, ...]] = {}
+    problems = []
+    for key, group in together.items():
+        bounds = tuple(dict.fromkeys(bound for wish in group for bound in wish.bounds))
+        merged[key] = bounds
+        if len(group) > 1 and not satisfiable(bounds):
+            rules = " and ".join(sorted({wish.rule for wish in group}))
+            wants = ", ".join(f"{bound.operator} {bound.value}" for bound in bounds)
+            problems.append(f"{rules} contradict each other on {key[0]} {key[1]}: {wants}")
+    return tuple(
+        Wish(w.kind, w.name, w.rule, w.subject, w.fields, merged[w.kind, w.name]) for w in wishes
+    ), tuple(problems)  # fmt: skip
+
+
+def satisfiable(bounds: tuple[Bound, ...]) -> bool:
+    """Whether some value satisfies all bounds (numbers for at_least and at_most; sets for includes and excludes)."""
+    by: dict[Operator, list[Any]] = {}
+    for bound in bounds:
+        by.setdefault(bound.operator, []).append(bound.value)
+    exact = {str(value) for value in by.get(Operator.EXACTLY, [])}
+    if len(exact) > 1:
+        return False
+    if set(map(str, by.get(Operator.INCLUDES, []))) & set(map(str, by.get(Operator.EXCLUDES, []))):
+        return False
+    low = max((int(value) for value in by.get(Operator.AT_LEAST, [])), default=None)
+    high = min((int(value) for value in by.get(Operator.AT_MOST, [])), default=None)
+    if exact and (low is not None or high is not None):
+        value = int(next(iter(exact)))
+        return (low is None or low <= value) and (high is None or value <= high)
+    return low is None or high is None or low <= high

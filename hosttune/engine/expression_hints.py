@@ -1,0 +1,264 @@
+"""What the type annotations of facts say to expressions: fields, items, and which types go together.
+
+Types are typing objects in a plain form: `tuple[X, ...]` for every list, `Mapping[K, X]`, a union, a Literal, a class.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from hosttune.engine.expression_helpers import list_of
+
+_LISTS = (
+    list, set, frozenset, tuple, collections.abc.Sequence, collections.abc.Collection, collections.abc.Iterable,
+    collections.abc.Set,
+)  # fmt: skip
+NUMBERS = {int, float}
+_PLAIN = {int, float, str, bool}
+_MAPPINGS = (dict, collections.abc.Mapping)
+
+
+class Record:
+    """Base of the classes that `record` makes."""
+
+    fields: Mapping[str, Any] = {}
+
+
+def record(name: str, fields: Mapping[str, Any]) -> type[Record]:
+    """The type of a value with these fields and no class of its own, such as the params of a rule."""
+    return type(name, (Record,), {"fields": {key: plain(value, key) for key, value in fields.items()}})
+
+
+def plain(hint: Any, name: str = "record") -> Any:
+    """A type annotation in plain form."""
+    if isinstance(hint, Mapping):
+        return record(name, hint)
+    if hasattr(hint, "__supertype__"):  # NewType
+        return plain(hint.__supertype__)
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is not None or hint in _LISTS or hint in _MAPPINGS:
+        return _plain_generic(hint, origin or hint, arguments)
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return str if issubclass(hint, str) else int if issubclass(hint, int) else hint
+    return {None: NoneType, object: Any}.get(hint, hint)
+
+
+def _plain_generic(hint: Any, origin: Any, arguments: tuple[Any, ...]) -> Any:
+    if origin in (Union, UnionType):
+        return union(plain(argument) for argument in arguments)
+    if origin is Annotated:
+        return plain(arguments[0])
+    if origin in _LISTS:
+        return list_of(union(plain(argument) for argument in arguments if argument is not Ellipsis))
+    if origin in _MAPPINGS:
+        key, value = arguments or (Any, Any)
+        return Mapping[plain(key), plain(value)]  # type: ignore[misc]
+    return hint
+
+
+def union(types: Iterable[Any]) -> Any:
+    """One type for values of several; Any where one of them is Any or there is none."""
+    options = list(dict.fromkeys(option for one in types for option in options_of(one)))
+    if not options or Any in options:
+        return Any
+    return Union[tuple(options)]  # noqa: UP007 (made at run time)
+
+
+def options_of(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def is_optional(hint: Any) -> bool:
+    return NoneType in options_of(hint)
+
+
+def without_none(hint: Any) -> Any:
+    rest = [option for option in options_of(hint) if option is not NoneType]
+    return union(rest) if rest else hint
+
+
+def base(hint: Any) -> Any:
+    """The type of a Literal's values; any other type as it is."""
+    if get_origin(hint) is Literal:
+        return union(type(value) for value in get_args(hint))
+    return hint
+
+
+def item_of(hint: Any) -> Any:
+    """The type of a list's items; None when it is no list. Any stays Any."""
+    if hint is Any:
+        return Any
+    return get_args(hint)[0] if get_origin(hint) is tuple else None
+
+
+def value_of(hint: Any) -> Any:
+    """The type of what `x["key"]` gives: a mapping's values, or what a fact's __getitem__ returns; None otherwise."""
+    if hint is Any:
+        return Any
+    if get_origin(hint) is collections.abc.Mapping:
+        return get_args(hint)[1]
+    getter = getattr(hint, "__getitem__", None) if isinstance(hint, type) and get_origin(hint) is None else None
+    if getter is None or hint is str:
+        return None
+    return plain(_hints_of(getter).get("return", Any))
+
+
+@cache
+def fields_of(hint: Any) -> Mapping[str, Any]:
+    """The fields and properties of a class, in plain form; empty for what has none."""
+    if not isinstance(hint, type) or get_origin(hint) is not None or hint.__module__ == "builtins":
+        return {}
+    if issubclass(hint, Record):
+        return hint.fields
+    fields = {name: plain(value) for name, value in _hints_of(hint).items() if not name.startswith("_")}
+    for owner in reversed(hint.__mro__):
+        for name, member in vars(owner).items():
+            if isinstance(member, property) and member.fget is not None and not name.startswith("_"):
+                fields[name] = plain(_hints_of(member.fget).get("return", Any))
+    return fields
+
+
+def _hints_of(thing: Any) -> dict[str, Any]:
+    try:
+        return get_type_hints(thing)
+    except NameError as error:
+        where = f"{thing.__module__}.{thing.__qualname__}"
+        raise TypeError(f"{where}: {error}; its annotations must be readable at run time") from error
+
+
+def goes_with(one: Any, other: Any) -> bool:
+    """Whether values of the two types can be equal."""
+    return any(_option_goes_with(a, b) for a in options_of(one) for b in options_of(other))
+
+
+def _option_goes_with(one: Any, other: Any) -> bool:
+    if one is Any or other is Any or one == other:
+        return True
+    if get_origin(one) is Literal and get_origin(other) is Literal:
+        return bool(set(get_args(one)) & set(get_args(other)))
+    one, other = base(one), base(other)
+    if {one, other} <= {int, float}:
+        return True
+    if get_origin(one) is tuple and get_origin(other) is tuple:
+        return goes_with(item_of(one), item_of(other))
+    if get_origin(one) is collections.abc.Mapping and get_origin(other) is collections.abc.Mapping:
+        return goes_with(value_of(one), value_of(other))
+    if isinstance(one, type) and isinstance(other, type):
+        return one is other
+    return (
+        goes_with(one, other)
+        if one != other and (len(options_of(one)) > 1 or len(options_of(other)) > 1)
+        else one == other
+    )
+
+
+def fits(actual: Any, wanted: Any, bindings: dict[Any, Any]) -> bool:
+    """Whether `actual` may be passed where `wanted` is asked for; binds the type variables of `wanted`."""
+    if actual is Any or wanted is Any:
+        return True
+    if isinstance(wanted, TypeVar):
+        return _binds(actual, wanted, bindings)
+    if len(options_of(actual)) > 1:
+        return all(fits(option, wanted, bindings) for option in options_of(actual))
+    if len(options_of(wanted)) > 1:
+        return any(fits(actual, option, bindings) for option in options_of(wanted))
+    actual = base(actual)
+    if actual == wanted or (actual is int and wanted is float):
+        return True
+    if get_origin(actual) is tuple and get_origin(wanted) is tuple:
+        return fits(item_of(actual), item_of(wanted), bindings)
+    return get_origin(actual) is collections.abc.Mapping and get_origin(wanted) is collections.abc.Mapping
+
+
+def _binds(actual: Any, variable: TypeVar, bindings: dict[Any, Any]) -> bool:
+    actual = union(base(option) for option in options_of(actual))
+    if variable in bindings:
+        actual = union((bindings[variable], actual))
+    options = set(options_of(actual))
+    if variable.__constraints__ and not options <= {*variable.__constraints__, Any}:
+        return False
+    if options == {int, float}:
+        actual = float
+    elif len(options) > 1 and variable.__constraints__:
+        return False
+    bindings[variable] = actual
+    return True
+
+
+def bound(hint: Any, bindings: Mapping[Any, Any]) -> Any:
+    """A helper's result type, with its type variables filled in."""
+    if isinstance(hint, TypeVar):
+        return bindings.get(hint, Any)
+    if get_origin(hint) is tuple:
+        return list_of(bound(item_of(hint), bindings))
+    return hint
+
+
+def is_number(hint: Any) -> bool:
+    return all(base(option) in NUMBERS for option in options_of(hint))
+
+
+def is_numbers(hint: Any) -> bool:
+    return get_origin(hint) is tuple and item_of(hint) is not Any and is_number(item_of(hint))
+
+
+def text_fault(hint: Any) -> str:
+    """What is wrong with a value of this type inside a longer text; empty when nothing is."""
+    if hint is Any:
+        return ""
+    if is_optional(hint):
+        return "may be None, which cannot stand in a text"
+    kinds = {base(option) for option in options_of(hint)}
+    if kinds <= _PLAIN or all(get_origin(kind) is tuple and not text_fault(item_of(kind)) for kind in kinds):
+        return ""
+    return f"is {words(hint)}, which cannot stand in a text"
+
+
+def words(hint: Any) -> str:
+    """A type for people."""
+    if hint is Any:
+        return "anything"
+    if hint is NoneType:
+        return "None"
+    if len(options_of(hint)) > 1:
+        return " or ".join(words(option) for option in options_of(hint))
+    if get_origin(hint) is Literal:
+        return " or ".join(repr(value) for value in get_args(hint))
+    if get_origin(hint) is tuple:
+        return f"list of {words(item_of(hint))}"
+    if get_origin(hint) is collections.abc.Mapping:
+        return f"mapping to {words(value_of(hint))}"
+    return {int: "int", float: "float", str: "str", bool: "bool"}.get(hint) or str(getattr(hint, "__name__", hint))
+
+
+def describe(scope: Mapping[str, Any]) -> dict[str, str]:
+    """Every name an expression may write in this scope, with its type in words: `memory.total_bytes` -> `int`.
+
+    Items of a list are written `disks.all[].name`, those of a mapping `mounts.at["..."].target`.
+    """
+    found: dict[str, str] = {}
+    for name in scope:
+        _describe(name, plain(scope[name], name), found, ())
+    return found
+
+
+def _describe(path: str, hint: Any, found: dict[str, str], inside: tuple[Any, ...]) -> None:
+    fields = fields_of(without_none(hint))
+    value = value_of(without_none(hint))
+    item = item_of(without_none(hint))
+    if not fields:
+        found[path] = words(hint)
+    if hint in inside:
+        return
+    inside = (*inside, hint)
+    for name, kind in fields.items():
+        _describe(f"{path}.{name}", kind, found, inside)
+    if value is not None and value is not Any and fields_of(without_none(value)):
+        _describe(f'{path}["..."]', value, found, inside)
+    elif item is not None and item is not Any and fields_of(without_none(item)):
+        _describe(f"{path}[]", item, found, inside)

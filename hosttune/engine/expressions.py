@@ -1,0 +1,244 @@
+"""The expressions of rules: a subset of Python's expression grammar, typed against the facts, evaluated with unknowns.
+
+    expression = parse_expression("memory.total_bytes >= 64 * gib", where, {"memory": Memory})
+    expression.type                     bool
+    expression.subjects                 frozenset({"memory"})
+    expression.evaluate({"memory": facts.memory})
+
+There are: `and or not`, comparisons (also chained, `in`, `is None`), `+ - * / // %`, `a if test else b`, attributes,
+`mapping["key"]`, `list[0]`, literals, `[x.a for x in items if test]`, and calls of the functions in HELPERS, which take
+a comprehension without brackets too. There is one kind of list, which compares by its items. A test is a bool: a
+number, a text or a list is compared, never taken as true when it is not empty.
+
+Touching a fact that could not be read raises UnknownFact. An expression is unknown then, unless its answer is the same
+whatever the fact may be: `false and unknown` is false, in either order, and so with `or`, `any` and `all`.
+
+A text of a rule holds expressions in double braces (`parse_text`): `"{{ params.value }}"` keeps the value and its type,
+`"size={{ params.gib }}G"` makes one text.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hosttune.engine.expression_code import Compiler, Shape
+from hosttune.engine.expression_helpers import CONSTANTS, HELPERS, text_of
+from hosttune.engine.expression_values import ERRORS, Run
+from hosttune.errors import BadInput, Fault, HosttuneError, Where
+
+__all__ = [
+    "CONSTANTS",
+    "HELPERS",
+    "Expression",
+    "Text",
+    "compile_expression",
+    "compile_text",
+    "parse_expression",
+    "parse_text",
+]
+
+MAX_SOURCE = 4000
+
+_BRACES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """An expression of a rule, ready to evaluate.
+
+    `type` is a typing object (`bool`, `tuple[str, ...]`), Any where types were not checked. `subjects` are the
+    top-level names it uses (facts, params, item ...); `units` and `packages` what it asks for by `units["x"]`.
+    """
+
+    source: str
+    where: Where
+    type: Any
+    subjects: frozenset[str]
+    units: frozenset[str]
+    packages: frozenset[str]
+    run: Run
+    slots: int
+
+    def evaluate(self, names: Mapping[str, object]) -> Any:
+        """The value. Raises UnknownFact, or HosttuneError when it cannot be worked out (1 / 0, a missing key)."""
+        slots: list[Any] = [0] * self.slots
+        try:
+            return self.run(names, slots)
+        except ERRORS as error:
+            reason = f"no {error}" if isinstance(error, KeyError) else str(error)
+            raise HosttuneError(f"{self.where}: cannot work out `{self.source}`: {reason}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text of a rule with its expressions; the attributes mean what they mean in Expression."""
+
+    source: str
+    where: Where
+    parts: tuple[str | Expression, ...]
+
+    @property
+    def type(self) -> Any:
+        return self.parts[0].type if len(self.parts) == 1 and isinstance(self.parts[0], Expression) else str
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        return tuple(part for part in self.parts if isinstance(part, Expression))
+
+    @property
+    def subjects(self) -> frozenset[str]:
+        return frozenset().union(*(part.subjects for part in self.expressions))
+
+    @property
+    def units(self) -> frozenset[str]:
+        return frozenset().union(*(part.units for part in self.expressions))
+
+    @property
+    def packages(self) -> frozenset[str]:
+        return frozenset().union(*(part.packages for part in self.expressions))
+
+    def evaluate(self, names: Mapping[str, object]) -> Any:
+        """The text, or the value where the whole text is one expression. Raises as Expression.evaluate does."""
+        if len(self.parts) == 1 and isinstance(self.parts[0], Expression):
+            return self.parts[0].evaluate(names)
+        return "".join(part if isinstance(part, str) else _inserted(part, names) for part in self.parts)
+
+
+def parse_expression(text: str, where: Where, scope: Mapping[str, Any]) -> Expression:
+    """Read and type-check an expression.
+
+    `scope` gives the type of each name: a fact class, `int`, `list[str]`, a mapping of field types for a plain record
+    such as `params`. Raises BadInput with every fault: what may not stand in an expression, unknown names and fields
+    with the nearest valid one, types that do not fit.
+    """
+    from hosttune.engine.expression_types import Checker
+
+    node, shape, run = _compiled(text, strict=True)
+    checker = Checker(scope)
+    inferred = checker.type_of(node) if node is not None else Any
+    return _finished(text, where, shape, run, inferred, [*shape.faults, *checker.faults])
+
+
+def compile_expression(text: str, where: Where) -> Expression:
+    """Read an expression whose types were checked before (the compiled catalogue). BadInput if it is no expression."""
+    _, shape, run = _compiled(text, strict=False)
+    return _finished(text, where, shape, run, Any, shape.faults)
+
+
+def parse_text(text: str, where: Where, scope: Mapping[str, Any]) -> Text:
+    """Read a text with `{{ expression }}` parts and type-check them. Raises BadInput with every fault."""
+    from hosttune.engine.expression_types import text_fault
+
+    parts, faults = _parts(text, where, scope)
+    if len(parts) > 1:
+        for part in parts:
+            fault = text_fault(part.type) if isinstance(part, Expression) else ""
+            if fault and isinstance(part, Expression):
+                faults.append(Fault(where, f"`{part.source}` {fault}", "choose a field of it, or test for None first"))
+    if faults:
+        raise BadInput(faults)
+    return Text(text, where, parts)
+
+
+def compile_text(text: str, where: Where) -> Text:
+    """Read a text whose expressions were type-checked before."""
+    parts, faults = _parts(text, where, None)
+    if faults:
+        raise BadInput(faults)
+    return Text(text, where, parts)
+
+
+def _parts(
+    text: str, where: Where, scope: Mapping[str, Any] | None
+) -> tuple[tuple[str | Expression, ...], list[Fault]]:
+    """Every other piece of the split is the inside of a pair of braces."""
+    if "{{" not in text and "}}" not in text:
+        return (text,), []
+    parts: list[str | Expression] = []
+    faults: list[Fault] = []
+    for number, piece in enumerate(_BRACES.split(text)):
+        if number % 2 == 0:
+            if "{{" in piece or "}}" in piece:
+                faults.append(Fault(where, "braces that do not pair up", "an expression is written {{ like this }}"))
+            if piece:
+                parts.append(piece)
+            continue
+        try:
+            parts.append(compile_expression(piece, where) if scope is None else parse_expression(piece, where, scope))
+        except BadInput as error:
+            faults += error.faults
+    return tuple(parts), faults
+
+
+def _inserted(part: Expression, names: Mapping[str, object]) -> str:
+    value = part.evaluate(names)
+    try:
+        return text_of(value)
+    except TypeError as error:
+        raise HosttuneError(f"{part.where}: cannot write `{part.source}` into a text: {error}") from error
+
+
+def _compiled(text: str, *, strict: bool) -> tuple[ast.expr | None, Shape, Run]:
+    compiler = Compiler()
+    try:
+        node = _parsed(text, strict=strict)
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        reason = error.msg if isinstance(error, SyntaxError) else str(error) or "too deeply nested"
+        return None, compiler.shape, compiler.fault(f"not an expression: {reason} in `{_short(text)}`")
+    return node, compiler.shape, compiler.run_of(node)
+
+
+def _parsed(text: str, *, strict: bool) -> ast.expr:
+    if len(text) > MAX_SOURCE:
+        raise ValueError(f"longer than {MAX_SOURCE} characters")
+    line = text.strip().replace("\n", " ")
+    if not line:
+        raise ValueError("it is empty")
+    if "#" in line:
+        _refuse_comments(line)
+    if not strict:
+        return ast.parse(line, mode="eval").body
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # "\d" and the like are faults of the rule, not lines on a terminal
+        return ast.parse(line, mode="eval").body
+
+
+def _refuse_comments(line: str) -> None:
+    """Lines are joined, so a comment would swallow what follows it."""
+    import io
+    import tokenize
+
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(line).readline))
+    except tokenize.TokenError as error:
+        raise SyntaxError(str(error.args[0])) from error
+    if any(token.type == tokenize.COMMENT for token in tokens):
+        raise ValueError("a comment")
+
+
+def _finished(
+    text: str, where: Where, shape: Shape, run: Run, inferred: Any, faults: list[tuple[str, str]]
+) -> Expression:
+    if faults:
+        raise BadInput([Fault(where, message, hint) for message, hint in dict.fromkeys(faults)])
+    asked = shape.asked
+    return Expression(
+        source=text.strip(),
+        where=where,
+        type=inferred,
+        subjects=frozenset(shape.subjects),
+        units=frozenset(asked["units"]),
+        packages=frozenset(asked["packages"]),
+        run=run,
+        slots=shape.slots,
+    )
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 80 else line[:77] + "..."

@@ -1,0 +1,171 @@
+"""Check a rule file completely: its shape, its expressions against the types of the facts, its parameters, its name."""
+
+from __future__ import annotations
+
+import typing
+from functools import cache
+from importlib import import_module
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from hosttune.engine.expressions import parse_expression, parse_text
+from hosttune.engine.policy import param_faults
+from hosttune.engine.rule import build_rule, choice_module
+from hosttune.engine.schema import check, nearest
+from hosttune.engine.shapes import rule_shape
+from hosttune.engine.yamlio import load_document
+from hosttune.errors import BadInput, Fault
+from hosttune.facts import Facts
+from hosttune.resources import wish_kinds
+
+if TYPE_CHECKING:
+    from hosttune.engine.rule import Rule
+    from hosttune.engine.yamlio import Document
+
+# A rule is named for the tunable or the concern, so that its name still fits when the advice changes.
+VERBS = ("set", "enable", "disable", "use", "fix", "optimize", "optimise", "tune", "check", "install")
+PARAM_TYPES: dict[str, Any] = {"int": int, "float": float, "str": str, "bool": bool, "list": tuple[str, ...]}
+
+
+def checked_rule(text: str, name: str, *, is_builtin: bool = False) -> Rule:
+    """The rule in this text. Raises BadInput with every fault of the file."""
+    document = load_document(text, name)
+    faults = rule_faults(document)
+    if faults:
+        raise BadInput(faults)
+    return build_rule(document, is_builtin=is_builtin)
+
+
+def rule_faults(document: Document) -> list[Fault]:
+    """Every fault of a rule document, in file order."""
+    faults = check(document, rule_shape())
+    data = document.data if isinstance(document.data, dict) else {}
+    if not faults:
+        faults += _name_faults(document, data)
+        faults += _default_faults(document, data)
+    if isinstance(data, dict) and not any(fault.where.field == "" for fault in faults):
+        faults += _expression_faults(document, data)
+    return sorted(dict.fromkeys(faults), key=lambda fault: (fault.where.line, fault.where.field))
+
+
+def _name_faults(document: Document, data: dict[str, Any]) -> list[Fault]:
+    faults = []
+    stem = PurePosixPath(document.name).stem
+    if data["id"] != stem:
+        faults.append(Fault(document.where("id"), f"the file is called {stem}, the rule {data['id']}", "give both one name"))
+    words = data["id"].split("-")
+    if len(words) == 1:
+        faults.append(Fault(document.where("id"), "has no domain", "name it <domain>-<the tunable or concern>"))
+    verb = next((word for word in words if word in VERBS), "")
+    if verb:
+        faults.append(Fault(document.where("id"), f"names an act ({verb})", "name the tunable or the concern, without a verb"))
+    return faults
+
+
+def _default_faults(document: Document, data: dict[str, Any]) -> list[Fault]:
+    from hosttune.engine.rule import param_of
+
+    faults = []
+    for name, spec in (data.get("params") or {}).items():
+        faults += param_faults(document.where(f"params.{name}.default"), param_of(name, spec), spec["default"])
+    return faults
+
+
+@cache
+def fact_types() -> dict[str, Any]:
+    """The type of each fact subject, as expressions see it."""
+    hints = {}
+    for subject in Facts.SUBJECTS:
+        module = import_module(f"hosttune.facts.{subject}")
+        hints[subject] = getattr(module, subject.capitalize())
+    return hints
+
+
+def scope_of(data: dict[str, Any]) -> dict[str, Any]:
+    """The names that the expressions of this rule may use, with their types (without `item`)."""
+    params = {name: PARAM_TYPES.get(spec.get("type"), Any) for name, spec in (data.get("params") or {}).items() if isinstance(spec, dict)}
+    scope: dict[str, Any] = {**fact_types(), "params": params}
+    if isinstance(data.get("choice"), str):
+        scope["choice"] = typing.get_type_hints(choice_module(data["choice"]).choose)["return"]
+    return scope
+
+
+def _expression_faults(document: Document, data: dict[str, Any]) -> list[Fault]:
+    checker = _Checker(document)
+    choice = data.get("choice")
+    if isinstance(choice, str) and choice not in choices():
+        return [Fault(document.where("choice"), f"no choice is called {choice}", nearest(choice, choices()))]
+    scope = scope_of(data)
+    for i, entry in enumerate(_list(data.get("applies_when"))):
+        checker.boolean(f"applies_when[{i}].if", entry.get("if"), scope)
+        checker.text(f"applies_when[{i}].else", entry.get("else"), scope)
+    if isinstance(data.get("for_each"), str):
+        scope = {**scope, "item": checker.item("for_each", data["for_each"], scope)}
+    for i, entry in enumerate(_list(data.get("expect"))):
+        checker.boolean(f"expect[{i}].if", entry.get("if"), scope)
+        checker.text(f"expect[{i}].else", entry.get("else"), scope)
+        checker.text(f"expect[{i}].do", entry.get("do"), scope)
+    for i, entry in enumerate(_list(data.get("want"))):
+        kind = wish_kinds().get(next(iter(entry), ""))
+        for key, value in entry.items():
+            spec = kind.fields.get(key) if kind else None
+            checker.text(f"want[{i}].{key}", value, scope, spec.type if spec else None)
+    return checker.faults
+
+
+class _Checker:
+    """Collects the faults of all expressions of one document."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.faults: list[Fault] = []
+
+    def boolean(self, path: str, value: object, scope: dict[str, Any]) -> None:
+        if not isinstance(value, str):
+            return
+        found = self._try(lambda: parse_expression(value, self.document.where(path), scope).type)
+        if found not in {bool, Any, None}:
+            self.faults.append(Fault(self.document.where(path), "is not a yes-or-no question", "compare it with something"))
+
+    def item(self, path: str, value: str, scope: dict[str, Any]) -> Any:
+        from hosttune.engine.expression_types import item_of
+
+        found = self._try(lambda: parse_expression(value, self.document.where(path), scope).type)
+        if found is None:
+            return Any
+        item = item_of(found)
+        if item is None:
+            self.faults.append(Fault(self.document.where(path), "is not a list", "give a list of things, such as mounts.local_data"))
+        return item or Any
+
+    def text(self, path: str, value: object, scope: dict[str, Any], wanted: type | None = None) -> None:
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                self.text(f"{path}.{key}", inner, scope)
+        if not isinstance(value, str):
+            return
+        found = self._try(lambda: parse_text(value, self.document.where(path), scope).type)
+        if wanted in {int, bool} and found not in {wanted, Any, None} and "{{" in value:
+            self.faults.append(Fault(self.document.where(path), f"must be {wanted.__name__}, and the expression is not"))
+
+    def _try(self, parse: Any) -> Any:
+        try:
+            return parse()
+        except BadInput as error:
+            self.faults += error.faults
+            return None
+
+
+def choices() -> tuple[str, ...]:
+    """The names of the choices: the modules of hosttune/choices/."""
+    import pkgutil
+
+    import hosttune.choices
+
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(hosttune.choices.__path__)))
+
+
+def _list(value: object) -> list[dict[str, Any]]:
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+
+

@@ -1,0 +1,126 @@
+"""Findings -> plan: holds, stages, triggers, digest. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hosttune.codec import canonical
+from hosttune.values import ABSENT, Finding, Hold, HoldKind, Stage, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hosttune.engine.rule import Rule
+    from hosttune.engine.policy import Policy
+    from hosttune.facts import Facts
+    from hosttune.resources.base import Applied
+    from hosttune.values import Address, Change, Trigger
+
+REVERTED_TWICE = 2
+
+_SEVERITY = (Verdict.UNKNOWN, Verdict.DIFFERS, Verdict.ADVICE, Verdict.OK, Verdict.NOT_APPLICABLE)
+
+
+def digest(changes: Iterable[Change]) -> str:
+    """The digest of a plan: sha256 over its changes alone, so that equal hosts have equal digests."""
+    return hashlib.sha256(canonical(tuple(changes))).hexdigest()
+
+
+def merge_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """One finding per rule and subject. What is held or unknown in one part holds the other parts: a rule's changes stand
+    or fall together. Waiting (for a reboot) is no obstacle to the rest."""
+    groups: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.rule, finding.subject), []).append(finding)
+    return tuple(_merge(group) for group in groups.values())
+
+
+def _merge(group: list[Finding]) -> Finding:
+    if len(group) == 1:
+        return group[0]
+    worst = min(group, key=lambda finding: _SEVERITY.index(finding.verdict))
+    obstacle = next((f for f in group if f.hold and f.hold.kind is not HoldKind.WAITING), None)
+    waiting = next((f for f in group if f.hold.kind is HoldKind.WAITING), None)
+    changes = tuple(change for finding in group for change in finding.changes)
+    if worst.verdict is Verdict.UNKNOWN or obstacle:
+        changes = ()
+    held = obstacle or (waiting if not changes else None)
+    return Finding(
+        worst.rule,
+        worst.subject,
+        worst.verdict,
+        held.hold if held else Hold(),
+        "; ".join(dict.fromkeys(finding.reason for finding in group if finding.reason)),
+        tuple(dict.fromkeys(line for finding in group for line in finding.evidence)),
+        changes,
+        "; ".join(dict.fromkeys(finding.todo for finding in group if finding.todo)),
+    )
+
+
+def apply_holds(
+    findings: Iterable[Finding], rules: Mapping[str, Rule], policy: Policy, facts: Facts, ledger: Mapping[Address, Applied]
+) -> tuple[Finding, ...]:
+    """Hold back what the policy, running work or an earlier revert forbids."""
+    return tuple(_held(finding, rules.get(finding.rule), policy, facts, ledger) for finding in findings)
+
+
+def _held(
+    finding: Finding, rule: Rule | None, policy: Policy, facts: Facts, ledger: Mapping[Address, Applied]
+) -> Finding:  # fmt: skip
+    if not finding.changes or rule is None:
+        return finding
+    risk = max(change.risk for change in finding.changes)
+    disturbs = max(change.disturbs for change in finding.changes)
+    reverted = [change.address for change in finding.changes if _reverted(change, ledger)]
+    hold, todo = Hold(), ""
+    if reverted:
+        applied = ledger[reverted[0]]
+        hold = Hold(HoldKind.REVERTED, f"({reverted[0]}, set in {applied.times} runs, last {applied.run_id})")
+        todo = f"find out who sets it back, or ignore {finding.rule}; hosttune undo --rule {finding.rule} starts afresh"
+    elif risk > policy.max_risk:
+        hold = Hold(HoldKind.ABOVE_MAX_RISK, f"{policy.max_risk} (risk {risk})")
+        todo = f"allow it with --max-risk {risk}"
+    elif disturbs > policy.disturb:
+        hold = Hold(HoldKind.DISTURBS, str(disturbs))
+        todo = f"allow it with --disturb '{disturbs}'"
+    elif disturbs.value == "running GPU work" and facts.work.is_gpu_busy:
+        hold = Hold(HoldKind.BUSY, "; ".join(facts.work.evidence))
+        todo = "drain the host, then run it again"
+    return replace(finding, hold=hold, changes=(), todo=todo) if hold else finding
+
+
+def _reverted(change: Change, ledger: Mapping[Address, Applied]) -> bool:
+    applied = ledger.get(change.address)
+    return applied is not None and applied.times >= REVERTED_TWICE and applied.after == change.after
+
+
+def orphans(
+    ledger: Mapping[Address, Applied], selected: Iterable[str], findings: Iterable[Finding], state: Mapping[Address, object]
+) -> tuple[Finding, ...]:
+    """What an earlier run left for a rule that no longer asks for it: it stays, reported, until it is undone."""
+    asking = {f.rule for f in findings if f.verdict not in {Verdict.NOT_APPLICABLE}} & set(selected)
+    left: dict[str, list[str]] = {}
+    for address, applied in sorted(ledger.items()):
+        if applied.rule not in asking and applied.after is not ABSENT and state.get(address) != ABSENT:
+            left.setdefault(applied.rule, []).append(str(address))
+    return tuple(
+        Finding(
+            rule,
+            "",
+            Verdict.ADVICE,
+            Hold(HoldKind.ORPHANED),
+            "applied earlier, no longer selected: it stays until it is undone",
+            tuple(addresses),
+            todo=f"sudo hosttune undo --rule {rule}",
+        )
+        for rule, addresses in left.items()
+    )
+
+
+def stage(changes: Iterable[Change]) -> Stage:
+    """One stage: its changes in the order of the rules, its triggers once each."""
+    listed = tuple(changes)
+    triggers: dict[Trigger, None] = dict.fromkeys(trigger for change in listed for trigger in change.triggers)
+    return Stage(listed, tuple(triggers))

@@ -1,0 +1,218 @@
+"""A rule as a value, and how it is built from its YAML document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from hosttune.engine.expressions import Expression, Text, compile_expression, compile_text
+from hosttune.resources import wish_kinds
+from hosttune.resources.base import Operator
+from hosttune.values import Disturbs, Risk
+
+if TYPE_CHECKING:
+    from hosttune.engine.yamlio import Document
+    from hosttune.errors import Where
+    from hosttune.facts import Facts
+
+OPERATORS = tuple(operator.value for operator in Operator)
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A number or word that a policy may set for a rule."""
+
+    name: str
+    type: str  # int | float | str | bool | list
+    default: Any
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[Any, ...] = ()
+    help: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """One condition of `applies_when`, and the sentence for a report when it does not hold."""
+
+    condition: Expression
+    otherwise: Text
+
+
+@dataclass(frozen=True, slots=True)
+class WishSpec:
+    """One wish as it is written: name, fields and bounds may hold expressions."""
+
+    kind: str
+    name: Text
+    fields: Mapping[str, Text | Literal | Record]
+    bounds: tuple[tuple[Operator, Text | Literal | Record], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A value that holds no expression."""
+
+    value: Any
+    subjects: frozenset[str] = frozenset()
+    units: frozenset[str] = frozenset()
+    packages: frozenset[str] = frozenset()
+
+    def evaluate(self, names: Mapping[str, object]) -> Any:  # noqa: ARG002 - evaluates like a Text
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A mapping of values, such as the `vars` of a template."""
+
+    values: Mapping[str, Text | Literal]
+
+    @property
+    def subjects(self) -> frozenset[str]:
+        return frozenset[str]().union(*(value.subjects for value in self.values.values()))
+
+    @property
+    def units(self) -> frozenset[str]:
+        return frozenset[str]().union(*(value.units for value in self.values.values()))
+
+    @property
+    def packages(self) -> frozenset[str]:
+        return frozenset[str]().union(*(value.packages for value in self.values.values()))
+
+    def evaluate(self, names: Mapping[str, object]) -> dict[str, Any]:
+        return {key: value.evaluate(names) for key, value in self.values.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What should hold, what to say when it does not, and what a person should do then."""
+
+    condition: Expression
+    message: Text
+    todo: Text | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule. `want` converges, `expect` advises; which rules run is the business of profiles and policy."""
+
+    id: str
+    title: str
+    risk: Risk
+    disturbs: Disturbs
+    since: str
+    verified: str
+    gain: str
+    why: str
+    sources: tuple[str, ...]
+    choice: str
+    applies_when: tuple[Guard, ...]
+    for_each: Expression | None
+    params: Mapping[str, Param]
+    want: tuple[WishSpec, ...]
+    expect: tuple[Expectation, ...]
+    where: Where
+    is_builtin: bool = True
+    subjects: frozenset[str] = field(default_factory=frozenset)
+    units: frozenset[str] = field(default_factory=frozenset)
+    packages: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def domain(self) -> str:
+        return self.id.partition("-")[0]
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        return {name: param.default for name, param in self.params.items()}
+
+    def choose(self, facts: Facts, params: Mapping[str, Any]) -> Any:
+        """The result of this rule's choice (hosttune/choices/)."""
+        return choice_module(self.choice).choose(facts, params)
+
+
+def choice_module(name: str) -> Any:
+    return import_module(f"hosttune.choices.{name}")
+
+
+def build_rule(document: Document, *, is_builtin: bool) -> Rule:
+    """Build a rule from a document that `engine.lint` accepts (or that was accepted when the wheel was built)."""
+    data = document.data
+
+    def text(path: str, value: object) -> Text:
+        return compile_text(str(value), document.where(path))
+
+    def value(path: str, raw: object) -> Text | Literal | Record:
+        if isinstance(raw, dict):
+            return Record({key: text(f"{path}.{key}", v) if isinstance(v, str) else Literal(v) for key, v in raw.items()})
+        return text(path, raw) if isinstance(raw, str) else Literal(raw)
+
+    guards = tuple(
+        Guard(compile_expression(entry["if"], document.where(f"applies_when[{i}].if")), text(f"applies_when[{i}].else", entry["else"]))
+        for i, entry in enumerate(data.get("applies_when", []))
+    )
+    expect = tuple(
+        Expectation(
+            compile_expression(entry["if"], document.where(f"expect[{i}].if")),
+            text(f"expect[{i}].else", entry["else"]),
+            text(f"expect[{i}].do", entry["do"]) if "do" in entry else None,
+        )
+        for i, entry in enumerate(data.get("expect", []))
+    )
+    want = tuple(_wish_spec(i, entry, value) for i, entry in enumerate(data.get("want", [])))
+    for_each = compile_expression(data["for_each"], document.where("for_each")) if "for_each" in data else None
+    params = {name: param_of(name, spec) for name, spec in (data.get("params") or {}).items()}
+    parts: list[Any] = [for_each] if for_each else []
+    parts += [part for guard in guards for part in (guard.condition, guard.otherwise)]
+    parts += [part for one in expect for part in (one.condition, one.message, one.todo) if part]
+    parts += [part for spec in want for part in (spec.name, *spec.fields.values(), *(v for _, v in spec.bounds))]
+    choice = data.get("choice", "")
+    kinds = wish_kinds()
+    subjects = frozenset[str]().union(*(part.subjects for part in parts), *(kinds[spec.kind].needs() for spec in want))
+    if choice:
+        subjects |= frozenset(choice_module(choice).NEEDS)
+    return Rule(
+        id=data["id"],
+        title=data["title"],
+        risk=Risk(data["risk"]),
+        disturbs=Disturbs(data["disturbs"]),
+        since=str(data["since"]),
+        verified=data.get("verified", "docs"),
+        gain=data["gain"],
+        why=data["why"],
+        sources=tuple(data["sources"]),
+        choice=choice,
+        applies_when=guards,
+        for_each=for_each,
+        params=params,
+        want=want,
+        expect=expect,
+        where=document.where(""),
+        is_builtin=is_builtin,
+        subjects=subjects - {"params", "item", "choice"},
+        units=frozenset[str]().union(*(part.units for part in parts), {s.name.source for s in want if s.kind == "unit"}),
+        packages=frozenset[str]().union(*(part.packages for part in parts)),
+    )
+
+
+def _wish_spec(index: int, entry: Mapping[str, Any], value: Any) -> WishSpec:
+    kind = next(iter(entry))
+    rest = {key: value(f"want[{index}].{key}", raw) for key, raw in entry.items() if key != kind}
+    named = " ".join(entry[kind]) if isinstance(entry[kind], list) else entry[kind]
+    name = value(f"want[{index}].{kind}", str(named))
+    bounds = tuple((Operator(key), rest[key]) for key in OPERATORS if key in rest)
+    return WishSpec(kind, name, {key: one for key, one in rest.items() if key not in OPERATORS}, bounds)
+
+
+def param_of(name: str, spec: Mapping[str, Any]) -> Param:
+    return Param(
+        name,
+        spec["type"],
+        spec["default"],
+        spec.get("minimum"),
+        spec.get("maximum"),
+        tuple(spec.get("choices", ())),
+        spec.get("help", ""),
+    )

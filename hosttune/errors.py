@@ -1,0 +1,58 @@
+"""The errors a user meets: what is wrong, where, and the way out.
+
+Only `cli` turns them into text and an exit status; nothing below it prints or exits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Where:
+    """A place in a file somebody wrote: `path:line: field`. Line 0 and an empty field mean unknown."""
+
+    path: str
+    line: int = 0
+    field: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.path}:{self.line}" if self.line else self.path
+        return f"{place}: {self.field}" if self.field else place
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing wrong in an input file. A reader collects all of them before it raises `BadInput`."""
+
+    where: Where
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}" + (f"\n  hint: {self.hint}" if self.hint else "")
+
+
+class HosttuneError(Exception):
+    """The tool could not do its work (exit status 2); `hint` names the way out."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class BadInput(HosttuneError):
+    """An input file has faults; carries all of them, in file order."""
+
+    def __init__(self, faults: tuple[Fault, ...] | list[Fault]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(str(fault) for fault in self.faults))
+
+
+class Refused(HosttuneError):
+    """An act was refused before anything was touched: the system is as it was."""
+
+
+class Conflict(Refused):
+    """What is there now is not what the plan was made from: somebody else changed it in between."""

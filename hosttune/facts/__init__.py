@@ -1,0 +1,114 @@
+"""Facts: what the host is, how it is set up and what goes on there. One module per subject.
+
+A module `facts/<subject>.py` holds the fact's dataclasses and `collect(reader, facts)`, which reads through the door and
+parses purely. To add a subject, write the module and add its line to `Facts`: the line is the registry, and the
+expressions of rules are typed against it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, UnknownFact, raw, unread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hosttune.facts.ageing import Ageing
+    from hosttune.facts.candidates import Candidates
+    from hosttune.facts.cpu import Cpu
+    from hosttune.facts.disks import Disks
+    from hosttune.facts.driver import Driver
+    from hosttune.facts.fstab import Fstab
+    from hosttune.facts.gpus import Gpus
+    from hosttune.facts.host import Host
+    from hosttune.facts.kernel import Kernel
+    from hosttune.facts.managers import Managers
+    from hosttune.facts.memory import Memory
+    from hosttune.facts.mounts import Mounts
+    from hosttune.facts.numa import Numa
+    from hosttune.facts.os import Os
+    from hosttune.facts.packages import Packages
+    from hosttune.facts.tmp import Tmp
+    from hosttune.facts.units import Units
+    from hosttune.facts.work import Work
+    from hosttune.host.door import Reader
+
+__all__ = ["Asked", "Fact", "Facts", "UnknownFact", "raw", "unread"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The names that the selected rules ask for by name: `units["fstrim.timer"]`, `packages["tuned"]`."""
+
+    units: frozenset[str] = field(default_factory=frozenset)
+    packages: frozenset[str] = field(default_factory=frozenset)
+
+
+class Facts:
+    """The facts of one host, each collected when it is first touched, then kept.
+
+    Facts must not change while a plan is made, so one Facts object belongs to one look at the host.
+    """
+
+    if TYPE_CHECKING:
+        ageing: Ageing
+        candidates: Candidates
+        cpu: Cpu
+        disks: Disks
+        driver: Driver
+        fstab: Fstab
+        gpus: Gpus
+        host: Host
+        kernel: Kernel
+        managers: Managers
+        memory: Memory
+        mounts: Mounts
+        numa: Numa
+        os: Os
+        packages: Packages
+        tmp: Tmp
+        units: Units
+        work: Work
+
+    SUBJECTS = (
+        "ageing", "candidates", "cpu", "disks", "driver", "fstab", "gpus", "host", "kernel", "managers", "memory", "mounts",
+        "numa", "os", "packages", "tmp", "units", "work",
+    )  # fmt: skip
+
+    def __init__(self, reader: Reader, asked: Asked | None = None) -> None:
+        self.reader = reader
+        self.asked = asked or Asked()
+        self.seconds: dict[str, float] = {}  # subject -> wall time, with what it collected on the way
+        self._locks = {name: threading.RLock() for name in self.SUBJECTS}
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self.SUBJECTS:
+            message = f"no fact is called {name!r}"
+            raise AttributeError(message)
+        with self._locks[name]:
+            if name not in self.__dict__:
+                started = time.perf_counter()
+                self.__dict__[name] = import_module(f"hosttune.facts.{name}").collect(self.reader, self)
+                self.seconds[name] = time.perf_counter() - started
+            return self.__dict__[name]
+
+    def collect(self, subjects: Iterable[str]) -> None:
+        """Collect these subjects now; those that start programs side by side."""
+        wanted = sorted(set(subjects))
+        slow = [name for name in wanted if name in SLOW]
+        threads = [threading.Thread(target=getattr, args=(self, name), daemon=True) for name in slow[:-1]]
+        for thread in threads:
+            thread.start()
+        for name in [name for name in wanted if name not in slow] + slow[-1:]:
+            getattr(self, name)
+        for thread in threads:
+            thread.join()
+
+
+# Subjects whose collection waits for other programs (systemctl, ubuntu-drivers, nvidia-smi ...).
+SLOW = frozenset({"candidates", "driver", "units", "work"})

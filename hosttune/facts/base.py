@@ -1,0 +1,38 @@
+"""What every fact has in common: a fact that could not be read raises when it is touched."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from hosttune.values import Unreadable
+
+
+class UnknownFact(Exception):
+    """A rule touched a fact that could not be read; its finding is `unknown`, with this reason."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"{name}: {reason}")
+        self.name = name
+        self.reason = reason
+
+
+class Fact:
+    """Base of all fact dataclasses (frozen, slots). A field holding `unread(reason)` raises UnknownFact on access."""
+
+    __slots__ = ()
+
+    def __getattribute__(self, name: str) -> Any:
+        value = object.__getattribute__(self, name)
+        if type(value) is Unreadable:
+            raise UnknownFact(f"{type(self).__name__}.{name}", value.reason)
+        return value
+
+
+def unread(reason: str) -> Any:
+    """The value of a fact field that could not be read (typed Any: it stands in for any field type)."""
+    return Unreadable(reason)
+
+
+def raw(fact: object, name: str) -> object:
+    """A field as it is stored, `Unreadable` included; never raises UnknownFact."""
+    return cast("object", object.__getattribute__(fact, name))

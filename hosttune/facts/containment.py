@@ -1,0 +1,118 @@
+"""Container or host, decided by namespaces; what else claims to know is evidence, and the namespaces win.
+
+The kernel gives its first namespaces fixed inode numbers (include/linux/proc_ns.h), which namespaces(7) shows as
+`pid:[4026531836]`. A process in them is on a host, also where a microVM was made from a container image and still
+carries its marks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.reading import known, line, text
+from hosttune.host.door import Stat
+from hosttune.values import Absent, Answer, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.host.door import Reader
+
+INITIAL: Mapping[str, str] = {
+    "ipc": "ipc:[4026531839]",
+    "uts": "uts:[4026531838]",
+    "user": "user:[4026531837]",
+    "pid": "pid:[4026531836]",
+    "cgroup": "cgroup:[4026531835]",
+    "time": "time:[4026531834]",
+}
+FIRST_MOUNTS = "mnt:[4026531832]"  # fixed since Linux 6.18; before, any number
+# A mark, the container manager it stands for (empty: the file's content names it), most telling first.
+_MARKS = (
+    ("/var/run/secrets/kubernetes.io", "kubernetes"),
+    ("/run/systemd/container", ""),
+    ("/run/host/container-manager", ""),
+    ("/run/.containerenv", "podman"),
+    ("/.dockerenv", "docker"),
+    ("/dev/lxd/sock", "lxc"),
+    ("/dev/incus/sock", "lxc"),
+)
+_CGROUPS = (
+    ("kubepods", "kubernetes"),
+    ("libpod", "podman"),
+    ("docker", "docker"),
+    ("lxc", "lxc"),
+    ("machine.slice", "systemd-nspawn"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was seen."""
+
+    namespaces: Mapping[str, Answer[str]]  # name -> the text of /proc/self/ns/NAME
+    shares_init_mounts: bool | None = None  # None: not known
+    marks: tuple[tuple[str, str], ...] = ()  # (what says so, the container manager it names)
+    is_wsl: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The decision; fields are `unread` values where it cannot be made."""
+
+    is_container: Any
+    name: Any
+    evidence: tuple[str, ...] = field(default=())
+
+
+def look(reader: Reader) -> Look:
+    """Read the namespaces of this process and the marks that container managers leave."""
+    namespaces = {name: reader.link(f"/proc/self/ns/{name}") for name in INITIAL}
+    mine, init = reader.link("/proc/self/ns/mnt"), reader.link("/proc/1/ns/mnt")
+    shares = mine == init if isinstance(mine, str) and isinstance(init, str) else None
+    marks: list[tuple[str, str]] = []
+    for path, name in _MARKS:
+        if isinstance(reader.stat(path), Stat):
+            said = "" if name else line(reader, path)
+            marks.append((path, name or (said if isinstance(said, str) and said else "other")))
+    groups = text(reader, "/proc/1/cgroup")
+    if isinstance(groups, str):
+        marks.extend((f"/proc/1/cgroup ({word})", name) for word, name in _CGROUPS if word in groups)
+    release = line(reader, "/proc/sys/kernel/osrelease")
+    return Look(namespaces, shares, tuple(marks), isinstance(release, str) and "microsoft" in release.lower())
+
+
+def decide(seen: Look) -> Found:
+    """Container or host. Without the pid and user namespaces nothing is known: marks are in images, too."""
+    pid, user = seen.namespaces["pid"], seen.namespaces["user"]
+    for name, answer in (("pid", pid), ("user", user)):
+        if isinstance(answer, (Absent, Unreadable)):
+            gone = known(answer, f"/proc/self/ns/{name}")
+            return Found(gone, gone, gone)
+    own = [name for name in ("pid", "user") if seen.namespaces[name] != INITIAL[name]]
+    if not own and not _shares_only_processes(seen):
+        return Found(False, "", (_host_sentence(seen), *_overruled(seen)))
+    name = "wsl" if seen.is_wsl and not seen.marks else next((name for _, name in seen.marks), "other")
+    if own:
+        reason = " and ".join(f"the {name} namespace ({seen.namespaces[name]})" for name in own)
+        sentence = f"{reason} is not the host's first one ({', '.join(INITIAL[name] for name in own)}): a container"
+    else:
+        sentence = "mounts and host name are a container's own, though it shares the host's processes"
+    return Found(True, name, (sentence, *(f"{mark} says {manager}" for mark, manager in seen.marks)))
+
+
+def _shares_only_processes(seen: Look) -> bool:
+    """`docker run --pid=host`: process 1 is the host's, but mounts, host name and IPC are not, and a manager left its
+    mark. Services with a private /tmp or host name have no mark; `unshare -m` keeps host name and IPC."""
+    names = seen.namespaces["uts"], seen.namespaces["ipc"]
+    others = all(isinstance(name, str) and name not in INITIAL.values() for name in names)
+    return bool(seen.marks) and seen.shares_init_mounts is False and others
+
+
+def _host_sentence(seen: Look) -> str:
+    return f"pid and user namespaces are the first ones ({seen.namespaces['pid']}, {seen.namespaces['user']}): a host"
+
+
+def _overruled(seen: Look) -> tuple[str, ...]:
+    return tuple(f"{mark} says {manager}: a left-over, the namespaces win" for mark, manager in seen.marks)
+

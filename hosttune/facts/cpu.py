@@ -1,0 +1,197 @@
+"""The processors, and how many of them this process may use.
+
+Sources: proc_cpuinfo(5), /sys/devices/system/cpu (kernel: Documentation/admin-guide/cputopology.rst), Cpus_allowed_list
+of proc_pid_status(5), cpu.max (Documentation/admin-guide/cgroup-v2.rst) and cpu.cfs_quota_us
+(Documentation/scheduler/sched-bwc.rst).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, unread
+from hosttune.facts.reading import derived, integer, known, line, number_list, text
+from hosttune.values import ABSENT, Answer, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_CPUS = "/sys/devices/system/cpu"
+_ARM_MAKERS = {
+    "0x41": "ARM", "0x48": "HiSilicon", "0x4e": "NVIDIA", "0x51": "Qualcomm", "0x61": "Apple", "0xc0": "Ampere",
+}  # fmt: skip
+_ARM_PARTS = {
+    "0x41 0xd0c": "Neoverse-N1", "0x41 0xd40": "Neoverse-V1", "0x41 0xd49": "Neoverse-N2", "0x41 0xd4f": "Neoverse-V2",
+    "0x41 0xd83": "Neoverse-V3AE", "0x41 0xd84": "Neoverse-V3", "0x41 0xd8e": "Neoverse-N3", "0x4e 0x004": "Carmel",
+    "0x4e 0x010": "Olympus", "0xc0 0xac3": "Ampere-1", "0xc0 0xac4": "Ampere-1a",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu(Fact):
+    """The processors that are on line. A core has one thread or several; a quota of 1.5 CPUs is one usable CPU."""
+
+    model: str
+    vendor: str  # GenuineIntel, AuthenticAMD, ARM ...; empty where unknown
+    flags: tuple[str, ...]  # of the first CPU; on Arm its features
+    sockets: int
+    cores: int
+    threads: int
+    usable: int  # at least 1: this process's affinity, and the quota of its control group
+    usable_evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """CPU time that a control group may use, in CPUs, and the file that says so."""
+
+    cpus: float
+    path: str
+
+
+def parse_cpuinfo(content: str) -> Mapping[str, str]:
+    """The lines of the first processor, and of the head some architectures write, name -> text."""
+    values: dict[str, str] = {}
+    for entry in content.partition("\n\n")[0].splitlines():
+        name, _, value = entry.partition(":")
+        values.setdefault(name.strip(), value.strip())
+    return values
+
+
+def model_of(values: Mapping[str, str]) -> tuple[str, str]:
+    """(model, vendor). 64-bit Arm kernels write numbers (MIDR_EL1: implementer and part), which a short table names."""
+    maker = values.get("CPU implementer", "")
+    part = values.get("CPU part", "")
+    if maker and part:
+        vendor = _ARM_MAKERS.get(maker, maker)
+        return _ARM_PARTS.get(f"{maker} {part}", f"part {part}"), vendor
+    return values.get("model name") or values.get("cpu", ""), values.get("vendor_id", "")
+
+
+def parse_groups(content: str) -> Mapping[str, str]:
+    """/proc/PID/cgroup: controller -> path; "" is version 2 (cgroups(7))."""
+    groups: dict[str, str] = {}
+    for entry in content.splitlines():
+        _, _, rest = entry.partition(":")
+        controllers, _, path = rest.partition(":")
+        for controller in controllers.split(","):
+            groups[controller] = path
+    return groups
+
+
+def parse_cpu_max(content: str) -> float | None:
+    """cpu.max "150000 100000" is 1.5 CPUs; "max 100000" has no limit."""
+    quota, _, period = content.strip().partition(" ")
+    return None if quota == "max" or not int(period or 100000) else int(quota) / int(period or 100000)
+
+
+def usable_of(allowed: int, quota: Quota | None) -> tuple[int, str]:
+    """How many CPUs can be kept busy, and the sentence that says why."""
+    sentence = f"affinity allows {allowed}"
+    if quota is None:
+        return max(1, allowed), sentence
+    return max(1, min(allowed, int(quota.cpus))), f"{sentence}, {quota.path} limits to {quota.cpus:g}"
+
+
+def collect(reader: Reader, facts: Facts) -> Cpu:  # noqa: ARG001 - the interface of all subjects
+    cpuinfo = text(reader, "/proc/cpuinfo")
+    values = parse_cpuinfo(cpuinfo) if isinstance(cpuinfo, str) else {}
+    model, vendor = model_of(values) if isinstance(cpuinfo, str) else (known(cpuinfo, "/proc/cpuinfo"),) * 2
+    flags = tuple((values.get("flags") or values.get("Features", "")).split())
+    online = _numbers(reader, f"{_CPUS}/online")
+    topology: Any = (online,) * 3 if isinstance(online, Unreadable) else _topology(reader, online)
+    usable, evidence = _usable(reader)
+    return Cpu(
+        model=model,
+        vendor=vendor,
+        flags=flags if isinstance(cpuinfo, str) else known(cpuinfo, "/proc/cpuinfo"),
+        sockets=topology[0],
+        cores=topology[1],
+        threads=topology[2],
+        usable=usable,
+        usable_evidence=evidence,
+    )
+
+
+def _numbers(reader: Reader, path: str) -> Unreadable | tuple[int, ...]:
+    numbers: Unreadable | tuple[int, ...] = derived(line(reader, path), path, number_list)
+    return numbers
+
+
+def _topology(reader: Reader, online: tuple[int, ...]) -> tuple[Any, Any, int]:
+    """(sockets, cores, threads). One file lists all CPUs of a socket or core, so few are read even with 256 CPUs."""
+    smt = line(reader, f"{_CPUS}/smt/active")
+    cores = len(online) if smt == "0" else _count(reader, online, "core_cpus_list")
+    return _count(reader, online, "package_cpus_list"), cores, len(online)
+
+
+def _count(reader: Reader, online: tuple[int, ...], name: str) -> Any:
+    left = set(online)
+    groups = 0
+    for cpu in online:
+        if cpu in left:
+            members = _numbers(reader, f"{_CPUS}/cpu{cpu}/topology/{name}")
+            if isinstance(members, Unreadable):
+                return members
+            left.difference_update(members, (cpu,))
+            groups += 1
+    return groups
+
+
+def _usable(reader: Reader) -> tuple[Any, Any]:
+    status = text(reader, "/proc/self/status")
+    if not isinstance(status, str):
+        gone = known(status, "/proc/self/status")
+        return gone, gone
+    rows = (row.partition(":") for row in status.splitlines())
+    allowed = next((rest for key, _, rest in rows if key == "Cpus_allowed_list"), "")
+    if not allowed:
+        gone = unread("/proc/self/status has no Cpus_allowed_list")
+        return gone, gone
+    quota = _quota(reader)
+    if isinstance(quota, Unreadable):
+        return quota, quota
+    return usable_of(len(number_list(allowed)), quota)
+
+
+def _quota(reader: Reader) -> Quota | Unreadable | None:
+    """The smallest quota from the process's own control group up to the root of the hierarchy."""
+    content = text(reader, "/proc/self/cgroup")
+    if not isinstance(content, str):
+        return Unreadable("/proc/self/cgroup could not be read") if content is not ABSENT else None
+    groups = parse_groups(content)
+    found: list[Quota] = []
+    # With version 1 of the cpu controller, version 2 has none ("hybrid" set-up, mounted at .../unified).
+    mount = "/sys/fs/cgroup/cpu" if "cpu" in groups else "/sys/fs/cgroup"
+    path = groups.get("cpu", groups.get("", "/"))
+    while True:
+        folder = (mount + path).rstrip("/")
+        limit = _limit_v1(reader, folder) if "cpu" in groups else _limit_v2(reader, folder)
+        if isinstance(limit, Unreadable):
+            return limit
+        if isinstance(limit, Quota):
+            found.append(limit)
+        if path in {"", "/"}:
+            return min(found, key=lambda quota: quota.cpus, default=None)
+        path = path.rstrip("/").rpartition("/")[0] or "/"
+
+
+def _limit_v2(reader: Reader, folder: str) -> Quota | Unreadable | None:
+    content = line(reader, f"{folder}/cpu.max")
+    if not isinstance(content, str):
+        return content if isinstance(content, Unreadable) else None  # the root group has no cpu.max
+    cpus = parse_cpu_max(content)
+    return None if cpus is None else Quota(cpus, f"{folder}/cpu.max")
+
+
+def _limit_v1(reader: Reader, folder: str) -> Quota | Unreadable | None:
+    quota: Answer[int] = integer(reader, f"{folder}/cpu.cfs_quota_us")
+    if not isinstance(quota, int):
+        return quota if isinstance(quota, Unreadable) else None
+    period = integer(reader, f"{folder}/cpu.cfs_period_us")
+    if quota <= 0 or not isinstance(period, int) or period <= 0:  # -1: no limit
+        return None
+    return Quota(quota / period, f"{folder}/cpu.cfs_quota_us")

@@ -1,0 +1,179 @@
+"""NVIDIA GPUs and NVSwitches as the PCI bus shows them in sysfs: no driver is needed, and none is asked.
+
+Kernel: Documentation/ABI/testing/sysfs-bus-pci; classes from the PCI Code and ID Assignment Specification: 0300 VGA,
+0302 3D controller, 0680 other bridge (an NVSwitch).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, unread
+from hosttune.facts.nvidia_tables import FIRST_NVSWITCH, generation_of
+from hosttune.facts.reading import line, text
+from hosttune.values import ABSENT, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+DEVICES = "/sys/bus/pci/devices"
+_NVIDIA = "0x10de"
+_GPU_CLASSES = ("0x0300", "0x0302")
+_SWITCH_CLASS = "0x0680"
+_NAME_LISTS = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu(Fact):
+    """One GPU, as a PCI function. Unknown texts are empty, unknown numbers 0."""
+
+    slot: str  # 0000:4e:00.0
+    device_id: str  # 0x2330
+    subsystem: str  # 10de:16c1, vendor and device of the board
+    class_id: str  # 0x030200
+    generation: str  # fermi kepler maxwell pascal volta turing ampere ada hopper blackwell unknown
+    name: str  # NVIDIA H100 80GB HBM3 from a loaded driver, GH100 [H100 SXM5 80GB] from pci.ids
+    driver: str  # the kernel driver that has it: nvidia, nouveau, vfio-pci ...; empty for none
+    numa_node: int  # -1 where the firmware does not say
+    link_width: int  # lanes in use now; a GPU at rest may use fewer
+    max_link_width: int
+    link_speed: str  # 32.0 GT/s PCIe; a GPU at rest runs slower
+    max_link_speed: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gpus(Fact):
+    """All NVIDIA GPUs, by slot."""
+
+    devices: tuple[Gpu, ...]
+    nvswitches: int  # NVSwitch functions on the PCI bus; the switches of HGX B200 and newer do not show there
+
+    @property
+    def count(self) -> int:
+        return len(self.devices)
+
+    @property
+    def has_gpu(self) -> bool:
+        return bool(self.devices)
+
+    @property
+    def generations(self) -> tuple[str, ...]:
+        """The generations that are here, each once, by slot."""
+        return tuple(dict.fromkeys(gpu.generation for gpu in self.devices))
+
+    @property
+    def drivers(self) -> tuple[str, ...]:
+        """The kernel drivers that hold GPUs, each once; empty text for a GPU that none holds."""
+        return tuple(dict.fromkeys(gpu.driver for gpu in self.devices))
+
+    @property
+    def is_passed_through(self) -> bool:
+        """Every GPU is held for virtual machines."""
+        return self.has_gpu and all(driver.startswith("vfio") for driver in self.drivers)
+
+    @property
+    def summary(self) -> str:
+        """8 x GH100 [H100 SXM5 80GB]; a GPU without a name is called by its device id."""
+        kinds: dict[str, int] = {}
+        for gpu in self.devices:
+            title = gpu.name or f"NVIDIA device {gpu.device_id} ({gpu.generation} generation)"
+            kinds[title] = kinds.get(title, 0) + 1
+        return ", ".join(f"{count} x {title}" for title, count in kinds.items())
+
+
+def name_in(pci_ids: bytes, device: str) -> str:
+    """The name of an NVIDIA device ("2330") in the text of pci.ids(5); empty when it is not listed."""
+    start = pci_ids.find(b"\n10de ")
+    if start < 0:
+        return ""
+    end = re.compile(rb"\n[0-9a-fC]").search(pci_ids, start + 1)
+    found = pci_ids.find(b"\n\t" + device.encode() + b"  ", start, end.start() if end else len(pci_ids))
+    if found < 0:
+        return ""
+    stop = pci_ids.find(b"\n", found + 1)
+    return pci_ids[found + 8 : stop if stop >= 0 else None].decode("utf-8", "replace").strip()
+
+
+def model_in(information: str) -> str:
+    """The model in /proc/driver/nvidia/gpus/SLOT/information."""
+    match = re.search(r"^Model:[ \t]*(\S.*?)[ \t]*$", information, re.MULTILINE)
+    return match[1] if match else ""
+
+
+def collect(reader: Reader, facts: Facts) -> Gpus:  # noqa: ARG001 - the interface of all subjects
+    slots = reader.list(DEVICES)
+    if slots is ABSENT:
+        if reader.stat("/sys/bus") is ABSENT:
+            gone = unread("/sys is not mounted")
+            return Gpus(gone, gone)
+        return Gpus((), 0)  # a machine without PCI
+    if isinstance(slots, Unreadable):
+        return Gpus(unread(slots.reason), unread(slots.reason))
+    ours = [slot for slot in slots if line(reader, f"{DEVICES}/{slot}/vendor") == _NVIDIA]
+    classes = {slot: line(reader, f"{DEVICES}/{slot}/class") for slot in ours}
+    gpus = [slot for slot in ours if str(classes[slot]).startswith(_GPU_CLASSES)]
+    switches = [
+        slot
+        for slot in ours
+        if str(classes[slot]).startswith(_SWITCH_CLASS) and _number(_read(reader, slot, "device")) >= FIRST_NVSWITCH
+    ]
+    names = _names(reader, gpus)
+    devices = tuple(_gpu(reader, slot, str(classes[slot]), names[slot]) for slot in gpus)
+    return Gpus(devices, len(switches))
+
+
+def _gpu(reader: Reader, slot: str, class_id: str, name: str) -> Gpu:
+    device = _read(reader, slot, "device")
+    vendor, board = (_read(reader, slot, f"subsystem_{part}").removeprefix("0x") for part in ("vendor", "device"))
+    link = reader.link(f"{DEVICES}/{slot}/driver")
+    node = _read(reader, slot, "numa_node")
+    return Gpu(
+        slot=slot,
+        device_id=device,
+        subsystem=f"{vendor}:{board}" if vendor and board else "",
+        class_id=class_id,
+        generation=generation_of(_number(device)),
+        name=name,
+        driver=link.rsplit("/", 1)[-1] if isinstance(link, str) else unread(link.reason) if link is not ABSENT else "",
+        numa_node=int(node) if re.fullmatch(r"-?\d+", node) else -1,
+        link_width=_width(_read(reader, slot, "current_link_width")),
+        max_link_width=_width(_read(reader, slot, "max_link_width")),
+        link_speed=_speed(_read(reader, slot, "current_link_speed")),
+        max_link_speed=_speed(_read(reader, slot, "max_link_speed")),
+    )
+
+
+def _names(reader: Reader, slots: list[str]) -> dict[str, str]:
+    """Names by slot: from the loaded driver, else from the PCI ID list that is installed."""
+    names = {}
+    for slot in slots:
+        information = text(reader, f"/proc/driver/nvidia/gpus/{slot}/information")
+        names[slot] = model_in(information) if isinstance(information, str) else ""
+    if all(names.values()):
+        return names
+    lists = (reader.read(path) for path in _NAME_LISTS)
+    known = next((content for content in lists if isinstance(content, bytes)), b"")
+    for slot in slots:
+        names[slot] = names[slot] or name_in(known, _read(reader, slot, "device").removeprefix("0x"))
+    return names
+
+
+def _read(reader: Reader, slot: str, name: str) -> str:
+    content = line(reader, f"{DEVICES}/{slot}/{name}")
+    return content if isinstance(content, str) else ""
+
+
+def _number(spelled: str) -> int:
+    return int(spelled, 16) if re.fullmatch(r"0x[0-9a-fA-F]+", spelled) else -1
+
+
+def _width(spelled: str) -> int:
+    """Lanes; the kernel writes 0, or 63 and 255 read from a dead link, where it does not know."""
+    return int(spelled) if spelled.isdecimal() and int(spelled) <= 32 else 0
+
+
+def _speed(spelled: str) -> str:
+    return spelled if spelled.startswith(tuple("0123456789")) else ""

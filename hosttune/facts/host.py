@@ -1,0 +1,195 @@
+"""What kind of machine this is: bare metal, virtual machine or container, and how it boots.
+
+Sources: sysfs (kernel: Documentation/ABI/testing/sysfs-firmware-*, sysfs-class-dmi-id), namespaces(7), machine-id(5),
+the Boot Loader Interface (systemd.io/BOOT_LOADER_INTERFACE). The two long decisions stand in `containment` and
+`virtualization`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, unread
+from hosttune.facts.containment import FIRST_MOUNTS, decide, look
+from hosttune.facts.reading import derived, known, line
+from hosttune.facts.virtualization import Dmi, cloud_of, hypervisor_of, read_dmi
+from hosttune.host.door import Stat
+from hosttune.values import ABSENT, Answer, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_VARIABLES = "/sys/firmware/efi/efivars"
+_GLOBAL = "8be4df61-93ca-11d2-aa0d-00e098032b8c"  # EFI_GLOBAL_VARIABLE
+_SHIM = "605dab50-e046-4300-abb6-3dd810dd8b23"
+_LOADER = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+_HASHED = re.compile(r"hosttune:[0-9a-f]{16}")
+
+
+@dataclass(frozen=True, slots=True)
+class Host(Fact):
+    """The machine and how it boots. Under an alternate root only what files tell is known."""
+
+    hostname: str
+    machine_id_hash: str  # 16 hex digits of SHA-256; empty where the machine has no id yet
+    boot_id: str
+    is_container: bool
+    container: str  # empty, or docker, podman, lxc, systemd-nspawn, kubernetes, wsl ...; other where nothing names it
+    container_evidence: tuple[str, ...]  # sentences: what says container, what says host, which wins
+    is_vm: bool
+    hypervisor: str  # empty on bare metal, or kvm, qemu, vmware, microsoft, xen, amazon, firecracker ...; unknown
+    is_wsl: bool
+    has_systemd: bool  # it runs now (sd_booted(3)); under an alternate root: /sbin/init is systemd
+    init: str  # the name of process 1
+    boot_loader: str  # grub | systemd-boot | none | unknown
+    is_uefi: bool
+    secure_boot: bool | None  # None where the firmware has no Secure Boot
+    cloud: str  # empty, or aws, azure, gcp, oracle ...
+    product: str  # the model, as the firmware calls it
+    shares_init_mounts: bool  # this process sees the mounts that process 1 sees
+
+
+def hash_machine_id(text: str) -> str:
+    """The hash of the content of /etc/machine-id; empty where there is no id (machine-id(5), "uninitialized").
+
+    `hosttune:` and the 16 digits of a hash stand for themselves, so that a record needs not hold the id.
+    """
+    machine_id = text.strip()
+    if machine_id in {"", "uninitialized"}:
+        return ""
+    if _HASHED.fullmatch(machine_id):
+        return machine_id.partition(":")[2]
+    return hashlib.sha256(f"hosttune:{machine_id}".encode()).hexdigest()[:16]
+
+
+def efi_text(variable: bytes) -> str:
+    """An efivarfs file that holds text: four bytes of attributes, then UTF-16 with a NUL (kernel: efivarfs.rst)."""
+    return variable[4:].decode("utf-16-le", "replace").rstrip("\0")
+
+
+def secure_boot_of(secure_boot: Answer[bytes], shim_state: Answer[bytes]) -> bool | None:
+    """Whether the kernel sees Secure Boot: on in the firmware, and validation not switched off in shim (mokutil(1)).
+
+    As the kernel's efi_get_secureboot decides (drivers/firmware/efi/libstub/secureboot.c).
+    """
+    if not isinstance(secure_boot, bytes) or len(secure_boot) != 5:  # four bytes of attributes, one of value
+        return None
+    is_relaxed = isinstance(shim_state, bytes) and shim_state[4:5] == b"\1"
+    return secure_boot[4] == 1 and not is_relaxed
+
+
+def collect(reader: Reader, facts: Facts) -> Host:
+    found = decide(look(reader))
+    dmi = read_dmi(reader)
+    hypervisor = hypervisor_of(reader, facts, dmi)
+    release = line(reader, "/proc/sys/kernel/osrelease")
+    boot_id = line(reader, "/proc/sys/kernel/random/boot_id")
+    init = line(reader, "/proc/1/comm")
+    uefi = _is_folder(reader, "/sys/firmware/efi")
+    return Host(
+        hostname=_hostname(reader),
+        machine_id_hash=_machine_id(reader),
+        boot_id=known(boot_id, "the boot id"),
+        is_container=found.is_container,
+        container=found.name,
+        container_evidence=found.evidence,
+        is_vm=bool(hypervisor) if isinstance(hypervisor, str) else hypervisor,
+        hypervisor=hypervisor,
+        is_wsl=derived(release, "/proc/sys/kernel/osrelease", _is_wsl),
+        has_systemd=_has_systemd(reader),
+        init=known(init, "/proc/1/comm"),
+        boot_loader=_boot_loader(reader),
+        is_uefi=uefi,
+        secure_boot=_secure_boot(reader) if uefi is True else (None if uefi is False else uefi),
+        cloud=cloud_of(reader, dmi),
+        product=_product(reader, dmi),
+        shares_init_mounts=_shares_init_mounts(reader),
+    )
+
+
+def _hostname(reader: Reader) -> Any:
+    for path in ("/proc/sys/kernel/hostname", "/etc/hostname"):
+        if isinstance(name := line(reader, path), str):
+            return name
+    return known(name, "/etc/hostname")
+
+
+def _machine_id(reader: Reader) -> Any:
+    content = line(reader, "/etc/machine-id")
+    if content is ABSENT:
+        return ""
+    return hash_machine_id(content) if isinstance(content, str) else content
+
+
+def _is_wsl(release: str) -> bool:
+    """WSL kernels say so in their release (5.15.153.1-microsoft-standard-WSL2); Azure's (6.8.0-1015-azure) do not."""
+    return "microsoft" in release.lower() or "WSL" in release
+
+
+def _is_folder(reader: Reader, path: str) -> Any:
+    stat = reader.stat(path)
+    if isinstance(stat, Stat):
+        return stat.type == "directory"
+    return False if stat is ABSENT else stat
+
+
+def _has_systemd(reader: Reader) -> Any:
+    if not reader.persistent_only:
+        return _is_folder(reader, "/run/systemd/system")
+    init = reader.resolve("/sbin/init")
+    return init.endswith("/systemd") if isinstance(init, str) else (False if init is ABSENT else init)
+
+
+def _boot_loader(reader: Reader) -> Any:
+    """What booted says so itself where the firmware is UEFI; else the files that the boot loaders read."""
+    said = reader.read(f"{_VARIABLES}/LoaderInfo-{_LOADER}")
+    if isinstance(said, bytes):
+        name = efi_text(said).lower()
+        return next((loader for loader in ("systemd-boot", "grub") if name.startswith(loader)), "unknown")
+    boot = reader.list("/boot")
+    if isinstance(boot, Unreadable):
+        return boot
+    names = frozenset(boot if isinstance(boot, tuple) else ())
+    if any(isinstance(reader.stat(f"/boot/{folder}/grub.cfg"), Stat) for folder in names & {"grub", "grub2"}):
+        return "grub"
+    places = ("/boot/loader/entries", "/boot/efi/loader/loader.conf", "/efi/loader/loader.conf")
+    stats = [reader.stat(path) for path in places]
+    if any(isinstance(stat, Stat) for stat in stats):
+        return "systemd-boot"
+    if hidden := next((stat for stat in stats if isinstance(stat, Unreadable)), None):
+        return hidden
+    # No kernel of its own either: it comes from outside (container, microVM, direct kernel boot).
+    has_kernel = any(name.startswith(("vmlinu", "Image")) for name in names)
+    return "unknown" if has_kernel or _is_folder(reader, "/sys/firmware/efi") is True else "none"
+
+
+def _secure_boot(reader: Reader) -> Any:
+    secure = reader.read(f"{_VARIABLES}/SecureBoot-{_GLOBAL}")
+    if isinstance(secure, Unreadable):
+        return secure
+    if secure is ABSENT and reader.list(_VARIABLES) in {ABSENT, ()}:
+        return unread(f"{_VARIABLES} is not mounted")
+    return secure_boot_of(secure, reader.read(f"{_VARIABLES}/MokSBStateRT-{_SHIM}"))
+
+
+def _product(reader: Reader, dmi: Dmi) -> Any:
+    if isinstance(dmi.product_name, str) and dmi.product_name:
+        return dmi.product_name
+    model = line(reader, "/proc/device-tree/model")
+    if isinstance(model, str):
+        return model
+    hidden = next((answer for answer in (dmi.product_name, model) if isinstance(answer, Unreadable)), None)
+    return hidden or ""
+
+
+def _shares_init_mounts(reader: Reader) -> Any:
+    mine, init = reader.link("/proc/self/ns/mnt"), reader.link("/proc/1/ns/mnt")
+    if mine == FIRST_MOUNTS:
+        return True
+    if isinstance(mine, str) and isinstance(init, str):
+        return mine == init
+    return known(init, "/proc/1/ns/mnt") if isinstance(mine, str) else known(mine, "/proc/self/ns/mnt")

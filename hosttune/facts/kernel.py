@@ -1,0 +1,92 @@
+"""The kernel that runs: release, flavour, architecture and command line."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.reading import derived, known, line
+from hosttune.host.door import Completed
+from hosttune.values import Answer, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+# Ubuntu: 6.8.0-1010-nvidia-64k (ABI number, flavour). Debian: 6.1.0-28-cloud-amd64, 6.12.48+deb13-amd64.
+_RELEASE = "/proc/sys/kernel/osrelease"
+_FLAVOUR = re.compile(r"\d+\.[\d.]+(?:-\d+|\+(?:deb|bpo)[\w.]*)-([a-z][\w.-]*)")
+_VERSION = re.compile(r"(\d+)\.(\d+)")
+_ARGUMENT = re.compile(r'(?:[^\s"]|"[^"]*"?)+')
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "i386": "i686", "armhf": "armv7l", "ppc64el": "ppc64le"}
+_LOADERS = {"/lib64/ld-linux-x86-64.so.2": "x86_64", "/lib/ld-linux-aarch64.so.1": "aarch64"}
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel(Fact):
+    """The running kernel; under an alternate root only the architecture is known, from the files that are there."""
+
+    release: str  # as uname -r: 6.8.0-1010-nvidia-64k
+    version: tuple[int, ...]  # (6, 8)
+    flavour: str  # generic, aws, nvidia-64k, cloud-amd64; empty where the release follows no known pattern
+    architecture: str  # as uname -m: x86_64, aarch64
+    command_line: tuple[str, ...]  # /proc/cmdline, one argument each
+
+
+def flavour_of(release: str) -> str:
+    """What stands behind the ABI number of a Debian or Ubuntu kernel release; empty for any other release."""
+    match = _FLAVOUR.fullmatch(release)
+    return match[1] if match else ""
+
+
+def version_of(release: str) -> tuple[int, ...]:
+    """(major, minor); unread where the release does not start with them."""
+    match = _VERSION.match(release)
+    return (int(match[1]), int(match[2])) if match else unread(f"the kernel release {release!r} starts with no version")
+
+
+def split_command_line(text: str) -> tuple[str, ...]:
+    """Arguments are parted by white space outside of double quotes (kernel: lib/cmdline.c, next_arg)."""
+    return tuple(_ARGUMENT.findall(text))
+
+
+def collect(reader: Reader, facts: Facts) -> Kernel:
+    release = line(reader, _RELEASE)
+    return Kernel(
+        release=known(release, _RELEASE),
+        version=derived(release, _RELEASE, version_of),
+        flavour=derived(release, _RELEASE, flavour_of),
+        architecture=known(_architecture(reader, facts), "the architecture"),
+        command_line=derived(line(reader, "/proc/cmdline"), "/proc/cmdline", split_command_line),
+    )
+
+
+def _architecture(reader: Reader, facts: Facts) -> Answer[str]:
+    """What uname -m prints: /proc/sys/kernel/arch since Linux 6.2, before it the CPU says (lm is x86's long mode)."""
+    if reader.persistent_only:
+        return _architecture_of_files(reader)
+    if isinstance(arch := line(reader, "/proc/sys/kernel/arch"), str):
+        return arch
+    try:
+        flags = facts.cpu.flags
+    except UnknownFact:
+        flags = ()
+    if "lm" in flags:
+        return "x86_64"
+    answer = reader.query(("uname", "-m"))
+    if isinstance(answer, Completed) and answer.status == 0:
+        return answer.text.strip()
+    return Unreadable("neither the kernel nor uname -m tells the architecture")
+
+
+def _architecture_of_files(reader: Reader) -> Answer[str]:
+    """Of an image: dpkg's native architecture (first line; the file exists once a foreign one was added), or the one
+    dynamic loader (x86-64 and AArch64 psABI) that is installed."""
+    native = line(reader, "/var/lib/dpkg/arch")
+    if isinstance(native, str) and native:
+        name = native.split()[0]
+        return _MACHINES.get(name, name)
+    found = [machine for path, machine in _LOADERS.items() if isinstance(reader.resolve(path), str)]
+    return found[0] if len(found) == 1 else Unreadable("the files do not tell the architecture")

@@ -1,0 +1,202 @@
+"""Who else manages this machine: tools and agents that set what hosttune would set.
+
+A tool counts as present when it acts: its service is enabled or runs, or its traces on the running system say so. Installed
+and switched off is not present.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.reading import known, text
+from hosttune.facts.tuned import active_profile, sysctls_of
+from hosttune.facts.unit_files import enabled_names
+from hosttune.host.door import Stat
+from hosttune.values import ABSENT, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+# manager -> services, any of which makes it present.
+_SERVICES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("tuned", ("tuned.service",)),
+    ("power-profiles-daemon", ("power-profiles-daemon.service",)),
+    ("tlp", ("tlp.service",)),
+    ("thermald", ("thermald.service",)),
+    ("laptop-mode", ("laptop-mode.service",)),
+    ("auto-cpufreq", ("auto-cpufreq.service", "snap.auto-cpufreq.service.service")),
+    ("kubelet", (
+        "kubelet.service", "k3s.service", "k3s-agent.service", "rke2-server.service", "rke2-agent.service",
+        "snap.kubelet.daemon.service", "snap.microk8s.daemon-kubelite.service",
+    )),
+    ("slurm", ("slurmd.service",)),
+    ("azure-agent", ("walinuxagent.service", "waagent.service")),
+    ("google-guest-agent", ("google-guest-agent.service", "google-guest-agent-manager.service")),
+    ("amazon-ssm-agent", ("amazon-ssm-agent.service", "snap.amazon-ssm-agent.amazon-ssm-agent.service")),
+)  # fmt: skip
+# manager -> paths that exist only where it works: state of the running system, or of a node agent.
+_TRACES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("gpu-operator", ("/run/nvidia/driver", "/run/nvidia/validations")),
+    ("network-operator", ("/run/mellanox/drivers",)),
+    ("skyhook", ("/etc/skyhook/history", "/etc/skyhook/flags", "/var/lib/skyhook")),
+    ("kubelet", ("/var/lib/kubelet/config.yaml",)),
+)
+# NVIDIA's names for the configuration packages of DGX OS (DGX configuration package decoder).
+_DGX_PATTERNS = ("dgx-*", "nv-*", "nvidia-*-disable")
+_DGX_OTHERS = ("nv-codec-headers*",)
+_CGROUPS = ("/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/systemd/system.slice")
+
+
+@dataclass(frozen=True, slots=True)
+class Manager(Fact):
+    """One that is present, and the sentence that says how we know."""
+
+    name: str
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Managers(Fact):
+    """All that are present, by name, and what TuneD's active profile sets (empty where TuneD is not present)."""
+
+    present: tuple[Manager, ...]
+    tuned_profile: str
+    tuned_sysctls: tuple[str, ...]  # keys as sysctl(8) prints them, sorted
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of those that are present, sorted."""
+        return tuple(sorted({manager.name for manager in self.present}))
+
+    @property
+    def tuned(self) -> bool:
+        """TuneD is enabled or runs."""
+        return "tuned" in self.names
+
+    @property
+    def cloud_init(self) -> bool:
+        """cloud-init configures this machine when it boots."""
+        return "cloud-init" in self.names
+
+    @property
+    def dgx(self) -> bool:
+        """Configuration packages of DGX OS are installed."""
+        return "dgx" in self.names
+
+    @property
+    def gpu_operator(self) -> bool:
+        """The NVIDIA GPU Operator manages driver or toolkit of this node."""
+        return "gpu-operator" in self.names
+
+    @property
+    def kubelet(self) -> bool:
+        """The machine is a Kubernetes node."""
+        return "kubelet" in self.names
+
+    @property
+    def slurm(self) -> bool:
+        """The machine is a Slurm compute node."""
+        return "slurm" in self.names
+
+
+@dataclass(slots=True)
+class _Search:
+    """What was found on the way, and the first thing that could not be looked at."""
+
+    reader: Reader
+    found: dict[str, str] = field(default_factory=dict)
+    problem: Unreadable | None = None
+
+    def exists(self, path: str) -> bool:
+        stat = self.reader.stat(path)
+        if isinstance(stat, Unreadable) and not self.reader.persistent_only:
+            self.problem = self.problem or stat  # of an image, the running state is nobody's
+        return isinstance(stat, Stat)
+
+    def add(self, name: str, evidence: str) -> None:
+        self.found.setdefault(name, evidence)
+
+
+def collect(reader: Reader, facts: Facts) -> Managers:
+    search = _Search(reader)
+    _look_for_services(search)
+    for name, paths in _TRACES:
+        for path in paths:
+            if search.exists(path):
+                search.add(name, f"{path} exists")
+    _look_for_cloud_init(search, facts)
+    _look_for_dgx(search, facts)
+    profile, sysctls = "", ()
+    if "tuned" in search.found:
+        profile = active_profile(reader)
+        profile = "" if profile is ABSENT else profile
+        sysctls = sysctls_of(reader, profile) if isinstance(profile, str) else profile
+    present = tuple(Manager(name, search.found[name]) for name in sorted(search.found))
+    if search.problem:
+        gone = unread(search.problem.reason)
+        return Managers(gone, *((profile, sysctls) if "tuned" in search.found else (gone, gone)))
+    return Managers(present, known(profile, ""), known(sysctls, ""))
+
+
+def _look_for_services(search: _Search) -> None:
+    enabled = enabled_names(search.reader)
+    if isinstance(enabled, Unreadable):
+        search.problem = enabled
+        return
+    # systemd makes a control group for a service when it starts it: cheaper than asking systemctl.
+    running: set[str] = set()
+    for folder in _CGROUPS:
+        groups = search.reader.list(folder)
+        running.update(groups if isinstance(groups, tuple) else ())
+    for name, services in _SERVICES:
+        for service in services:
+            if service in running:
+                search.add(name, f"{service} runs")
+            elif service in enabled:
+                search.add(name, f"{service} is enabled")
+
+
+def _look_for_cloud_init(search: _Search, facts: Facts) -> None:
+    """cloud-init's own generator decides at boot and leaves its decision in /run; of an image the package tells."""
+    if not search.reader.persistent_only:
+        if search.exists("/run/cloud-init/disabled") or not search.exists("/run/cloud-init"):
+            return
+        search.add("cloud-init", "/run/cloud-init exists: it ran in this boot")
+        return
+    if _installed(search, facts, "cloud-init") and not search.exists("/etc/cloud/cloud-init.disabled"):
+        search.add("cloud-init", "the package is installed, and /etc/cloud/cloud-init.disabled does not exist")
+
+
+def _look_for_dgx(search: _Search, facts: Facts) -> None:
+    if search.exists("/etc/dgx-release"):
+        release = text(search.reader, "/etc/dgx-release")
+        version = next((row for row in release.splitlines() if "VERSION" in row), "") if isinstance(release, str) else ""
+        search.add("dgx", f"/etc/dgx-release exists ({version})" if version else "/etc/dgx-release exists")
+    names = _names(search, facts, lambda name: _is_dgx(name))
+    if names:
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        search.add("dgx", f"{', '.join(names[:3])}{more} installed")
+
+
+def _is_dgx(name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in _DGX_PATTERNS) and not any(
+        fnmatchcase(name, pattern) for pattern in _DGX_OTHERS
+    )
+
+
+def _installed(search: _Search, facts: Facts, name: str) -> bool:
+    return bool(_names(search, facts, lambda installed: installed == name))
+
+
+def _names(search: _Search, facts: Facts, chosen: Callable[[str], bool]) -> tuple[str, ...]:
+    try:
+        return tuple(name for name in facts.packages.names if chosen(name))
+    except UnknownFact as unknown:
+        search.problem = search.problem or Unreadable(unknown.reason)
+        return ()

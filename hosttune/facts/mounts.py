@@ -1,0 +1,254 @@
+"""Mounted file systems, from /proc/self/mountinfo (proc_pid_mountinfo(5)) down to the disks they end on.
+
+Under a root without a kernel (`--root`) they are what the next boot will mount: the lines of its fstab.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, UnknownFact, raw, unread
+from hosttune.host.mountinfo import MountLine, parse, visible
+from hosttune.values import ABSENT, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.facts.disks import Disk
+    from hosttune.facts.fstab import FstabEntry
+    from hosttune.host.door import Reader, Space
+
+MOUNTINFO = "/proc/self/mountinfo"
+LOCAL_TYPES = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "jfs", "bcachefs"})
+NETWORK_TYPES = frozenset({
+    "nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "coda", "ceph", "lustre", "beegfs", "beegfs_nodev", "gpfs",
+    "wekafs", "glusterfs", "orangefs", "pvfs2", "9p", "virtiofs", "drvfs", "panfs", "davfs", "fuse.sshfs", "fuse.s3fs",
+    "fuse.goofys", "fuse.gcsfuse", "fuse.blobfuse", "fuse.blobfuse2", "fuse.rclone", "fuse.juicefs", "fuse.glusterfs",
+    "fuse.ceph", "fuse.ceph-fuse", "fuse.mount-s3", "fuse.cvmfs2", "fuse.davfs", "fuse.alluxio",
+})  # fmt: skip
+# statvfs(3) on any other type says nothing a rule needs, and on a dead network mount it hangs.
+_MEASURED_TYPES = LOCAL_TYPES | {"tmpfs", "overlay", "zfs", "vfat", "ntfs3", "exfat", "reiserfs", "erofs"}
+_SYSTEM = frozenset({"/", "/usr", "/var", "/var/log", "/var/mail", "/var/spool", "/var/spool/mail", "/tmp"})
+_SYSTEM_TREES = ("/boot", "/snap", "/var/snap", "/run", "/proc", "/sys", "/dev", "/var/lib/kubelet", "/var/lib/snapd")
+_UNIT_FOLDERS = (
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mount(Fact):
+    """One mount. Under `--root`, `id` is the line of the fstab, and what only a kernel knows is unread."""
+
+    id: int
+    parent: int
+    device: str  # "major:minor"; anonymous ("0:45") for btrfs, tmpfs, network
+    root: str  # which folder of the file system is mounted
+    target: str
+    source: str
+    fstype: str
+    options: tuple[str, ...]  # of this mount
+    super_options: tuple[str, ...]  # of the file system, shared by all its mounts
+    atime: str  # noatime | relatime | strictatime
+    is_read_only: bool
+    is_topmost: bool  # a path reaches it: not under a later mount
+    is_bind: bool  # a folder, or another place, of a file system that is mounted elsewhere
+    disks: tuple[str, ...]  # names of the physical disks it ends on
+    is_rotational: bool
+    is_network: bool
+    total_bytes: int
+    available_bytes: int  # to an ordinary user
+    unit: str = ""  # the unit file of this mount, where an administrator wrote one
+
+
+@dataclass(frozen=True, slots=True)
+class Mounts(Fact):
+    """All mounts, in the kernel's order."""
+
+    all: tuple[Mount, ...]
+
+    @property
+    def visible(self) -> tuple[Mount, ...]:
+        """Those that a path reaches."""
+        return tuple(mount for mount in self.all if mount.is_topmost)
+
+    @property
+    def local_data(self) -> tuple[Mount, ...]:
+        """Writable file systems on local disks that hold data: not those the system itself lives on, no bind mounts."""
+        return tuple(mount for mount in self.visible if _is_local_data(mount))
+
+    @property
+    def at(self) -> Mapping[str, Mount]:
+        """The visible mount of each target."""
+        return MappingProxyType({mount.target: mount for mount in self.visible})
+
+
+def _is_local_data(mount: Mount) -> bool:
+    return (
+        mount.fstype in LOCAL_TYPES
+        and not mount.is_network
+        and not mount.is_bind
+        and not mount.is_read_only
+        and mount.target not in _SYSTEM
+        and not any(mount.target == tree or mount.target.startswith(tree + "/") for tree in _SYSTEM_TREES)
+    )
+
+
+def collect(reader: Reader, facts: Facts) -> Mounts:
+    if reader.persistent_only:
+        entries = raw(facts.fstab, "entries")
+        if isinstance(entries, Unreadable):
+            return Mounts(unread(entries.reason))
+        return Mounts(planned(entry for entry in facts.fstab.entries if not entry.is_swap))
+    data = reader.read(MOUNTINFO)
+    if not isinstance(data, bytes):
+        return Mounts(unread(data.reason if isinstance(data, Unreadable) else f"there is no {MOUNTINFO}"))
+    lines = parse(data)
+    reachable = visible(lines)
+    binds = binds_of(lines)
+    devices = _Devices(reader, facts)
+    listed = _in_fstab(facts)
+    return Mounts(tuple(_mount(line, line.id in reachable, line.id in binds, devices, listed) for line in lines))
+
+
+def _in_fstab(facts: Facts) -> frozenset[str]:
+    """The paths that fstab mounts; none when it cannot be read."""
+    try:
+        return frozenset(facts.fstab.by_path)
+    except UnknownFact:
+        return frozenset()
+
+
+def binds_of(lines: Iterable[MountLine]) -> frozenset[int]:
+    """The ids of mounts that show a folder, or a second place, of a file system mounted elsewhere.
+
+    A btrfs subvolume has a root other than `/` too, but then the root is what `subvol=` says. Of several mounts of one
+    root the one with the lowest id counts as the file system's own: the kernel hands out ids upwards.
+    """
+    found = set()
+    own: dict[tuple[str, str], MountLine] = {}
+    for line in sorted(lines, key=lambda line: line.id):
+        subvolume = next((o[7:] for o in line.super_options if line.fstype == "btrfs" and o.startswith("subvol=")), "/")
+        first = own.setdefault((line.device, line.root), line)
+        if line.root != subvolume or first.target != line.target:
+            found.add(line.id)
+    return frozenset(found)
+
+
+def atime_of(options: Iterable[str]) -> str:
+    """The atime mode that fstab options ask for: relatime is the kernel's default (mount(8)), the last word wins."""
+    meaning = {"atime": "relatime", "nostrictatime": "relatime", "norelatime": "relatime"}
+    words = ("noatime", "relatime", "strictatime", *meaning)
+    asked = [option for option in options if option in words]
+    return meaning.get(asked[-1], asked[-1]) if asked else "relatime"
+
+
+def is_network(fstype: str, source: str) -> bool:
+    """Whether other machines serve this file system: by type, or by a `host:/path` or `//host/share` source."""
+    return fstype in NETWORK_TYPES or source.startswith("//") or (":/" in source and not source.startswith("/"))
+
+
+def planned(entries: Iterable[FstabEntry]) -> tuple[Mount, ...]:
+    """The mounts that a boot from this fstab will make."""
+    nobody = unread("no kernel runs under this root")
+    return tuple(
+        Mount(
+            id=entry.line, parent=0, device="", root="/", target=entry.target, source=entry.source, fstype=entry.fstype,
+            options=entry.options, super_options=(), atime=atime_of(entry.options), is_read_only="ro" in entry.options,
+            is_topmost=True, is_bind=bool({"bind", "rbind"} & set(entry.options)), disks=nobody, is_rotational=nobody,
+            is_network=is_network(entry.fstype, entry.source), total_bytes=nobody, available_bytes=nobody,
+        )
+        for entry in entries
+    )  # fmt: skip
+
+
+def _mount(line: MountLine, is_topmost: bool, is_bind: bool, devices: _Devices, listed: frozenset[str]) -> Mount:  # noqa: FBT001 - as in the dataclass
+    network = is_network(line.fstype, line.source)
+    disks, rotational = devices.disks(line)
+    space = devices.space(line) if is_topmost and not network else unread("space is asked of visible local mounts only")
+    by_unit = is_topmost and line.fstype in LOCAL_TYPES and line.target not in listed
+    return Mount(
+        id=line.id, parent=line.parent, device=line.device, root=line.root, target=line.target, source=line.source,
+        fstype=line.fstype, options=line.options, super_options=line.super_options, atime=line.atime,
+        is_read_only="ro" in line.options or "ro" in line.super_options, is_topmost=is_topmost, is_bind=is_bind,
+        disks=disks, is_rotational=rotational, is_network=network,
+        total_bytes=space if isinstance(space, Unreadable) else space.total_bytes,  # type: ignore[arg-type]
+        available_bytes=space if isinstance(space, Unreadable) else space.available_bytes,  # type: ignore[arg-type]
+        unit=devices.unit(line.target) if by_unit else "",
+    )  # fmt: skip
+
+
+class _Devices:
+    """From a mount to its disks and its space."""
+
+    def __init__(self, reader: Reader, facts: Facts) -> None:
+        self.reader = reader
+        self.problem = ""
+        self.by_device: Mapping[str, Disk] = {}
+        try:
+            self.by_device = facts.disks.by_device
+        except UnknownFact as unknown:
+            self.problem = unknown.reason
+        self.by_name = {disk.name: disk for disk in self.by_device.values()}
+
+    def disks(self, line: MountLine) -> tuple[tuple[str, ...], bool]:
+        """Names of the physical disks, and whether one of them rotates."""
+        if self.problem:
+            return unread(self.problem), unread(self.problem)
+        found = {disk.name: disk for disk in self._below(line)}
+        names = {name for disk in found.values() for name in disk.disks or (disk.name,)}
+        return tuple(sorted(names)), any(disk.is_rotational for disk in found.values())
+
+    def _below(self, line: MountLine) -> list[Disk]:
+        if line.device in self.by_device:
+            return [self.by_device[line.device]]
+        # btrfs, bcachefs and zfs have anonymous devices: go by the source, of btrfs by all its members
+        if not line.source.startswith("/dev/"):
+            return []
+        path = self.reader.resolve(line.source)
+        name = (path if isinstance(path, str) else line.source).removeprefix("/dev/").replace("/", "!")
+        names = self._btrfs_members(name) if line.fstype == "btrfs" else (name,)
+        return [self.by_name[one] for one in names if one in self.by_name]
+
+    def _btrfs_members(self, name: str) -> tuple[str, ...]:
+        pools = self.reader.list("/sys/fs/btrfs")
+        for pool in pools if isinstance(pools, tuple) else ():
+            members = self.reader.list(f"/sys/fs/btrfs/{pool}/devices")
+            if isinstance(members, tuple) and name in members:
+                return members
+        return (name,)
+
+    def space(self, line: MountLine) -> Space | Unreadable:
+        if line.fstype not in _MEASURED_TYPES:
+            return Unreadable(f"the space of {line.fstype} is not asked for")
+        answer = self.reader.space(line.target)
+        return Unreadable(f"{line.target} is gone") if answer is ABSENT else answer
+
+    def unit(self, target: str) -> str:
+        """The unit file that mounts `target`, or nothing. Names as systemd-escape(1) makes them."""
+        name = unit_name(target)
+        for folder in _UNIT_FOLDERS:
+            if hasattr(self.reader.stat(f"{folder}/{name}"), "type"):
+                return f"{folder}/{name}"
+        return ""
+
+
+def unit_name(target: str) -> str:
+    r"""`/data/my-set` -> `data-my\x2dset.mount` (systemd.unit(5), "string escaping")."""
+    path = target.strip("/") or "/"
+    if path == "/":
+        return "-.mount"
+    escaped = []
+    for index, byte in enumerate(path.encode("utf-8", "surrogateescape")):
+        character = chr(byte)
+        if character == "/":
+            escaped.append("-")
+        elif (character.isascii() and character.isalnum()) or character in "_:" or (character == "." and index):
+            escaped.append(character)
+        else:
+            escaped.append(f"\\x{byte:02x}")
+    return "".join(escaped) + ".mount"

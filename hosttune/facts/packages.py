@@ -1,0 +1,132 @@
+"""Debian packages, from dpkg's own database (dpkg(1), deb-control(5)): no program is started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact
+from hosttune.facts.reading import known
+from hosttune.values import Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+DATABASE = "/var/lib/dpkg/status"
+_UPDATES = "/var/lib/dpkg/updates"
+# Triggers that are still to run do not make a package less installed (dpkg(1), "Package states").
+_INSTALLED = frozenset({"installed", "triggers-awaited", "triggers-pending"})
+
+
+@dataclass(frozen=True, slots=True)
+class Package(Fact):
+    """One package. `status` is dpkg's package state; one that is only half there, or removed and not purged
+    (config-files), is not installed."""
+
+    name: str
+    version: str  # empty unless dpkg knows one
+    is_installed: bool
+    is_held: bool
+    status: str  # installed, config-files, half-configured ...; not-installed where dpkg does not know the name
+
+
+@dataclass(frozen=True, slots=True)
+class Packages(Fact):
+    """`packages["tuned"]`: every name has an answer. Packages of a foreign architecture are called NAME:ARCH."""
+
+    entries: Mapping[str, tuple[str, str]]  # name -> (version, the three words of the Status field)
+
+    def __getitem__(self, name: str) -> Package:
+        version, status = self.entries.get(name, ("", "unknown ok not-installed"))
+        want, _, state = status.split(" ", 2)
+        return Package(name, version, state in _INSTALLED, want == "hold", state)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The installed packages, sorted."""
+        return tuple(sorted(name for name, (_, status) in self.entries.items() if status.split(" ")[2] in _INSTALLED))
+
+
+def parse_status(database: bytes) -> Mapping[str, tuple[str, str]]:
+    """The table in dpkg's status file: name -> (version, Status field), without what is not-installed; a later
+    paragraph wins.
+
+    The file has megabytes and three of its fields matter, so they are looked for one behind the other, in the order in
+    which dpkg writes them (lib/dpkg/parse.c, fieldinfos); a paragraph in another order is read field by field.
+    """
+    find = database.find
+    found: list[tuple[str, str, str, str]] = []
+    start, size = 0, len(database)
+    while start < size:
+        end = find(b"\n\n", start)
+        end = end if end >= 0 else size
+        status = find(b"\nStatus: ", start, end)
+        arch = find(b"\nArchitecture: ", status, end) if status >= 0 else -1
+        version = find(b"\nVersion: ", arch, end) if arch >= 0 else -1
+        if version >= 0 and database.startswith(b"Package: ", start):
+            found.append((
+                database[start + 9 : find(b"\n", start)].decode("utf-8", "replace"),
+                database[arch + 15 : find(b"\n", arch + 1)].decode("utf-8", "replace"),
+                _rest(database, version + 10, end),
+                database[status + 9 : find(b"\n", status + 1)].decode("utf-8", "replace"),
+            ))  # fmt: skip
+        elif fields := _fields(database[start:end]):
+            found.append(fields)
+        start = end + 2 if end < size else size
+    return _table(found)
+
+
+def _rest(database: bytes, start: int, end: int) -> str:
+    stop = database.find(b"\n", start, end)
+    return database[start : stop if stop >= 0 else end].decode("utf-8", "replace").strip()
+
+
+def _fields(paragraph: bytes) -> tuple[str, str, str, str] | None:
+    """(name, architecture, version, status), in whatever order; None for what is no package."""
+    lines = paragraph.decode("utf-8", "replace").splitlines()
+    pairs = {key: value.strip() for key, _, value in (line.partition(":") for line in lines if line[:1].strip())}
+    if "Package" not in pairs or "Status" not in pairs:
+        return None
+    return pairs["Package"], pairs.get("Architecture", ""), pairs.get("Version", ""), pairs["Status"]
+
+
+def _table(entries: Iterable[tuple[str, str, str, str]]) -> Mapping[str, tuple[str, str]]:
+    entries = tuple(entries)
+    native = next((arch for name, arch, _, _ in entries if name == "dpkg"), "")
+    table: dict[str, tuple[str, str]] = {}
+    for name, arch, version, status in entries:
+        key = name if arch in {native, "all", ""} or not native else f"{name}:{arch}"
+        if status.endswith(" not-installed"):
+            table.pop(key, None)
+        elif status.count(" ") == 2:  # want, flag, state
+            table[key] = (version, status)
+    return MappingProxyType(table)
+
+
+def collect(reader: Reader, facts: Facts) -> Packages:  # noqa: ARG001 - the interface of all subjects
+    database = reader.read(DATABASE)
+    if not isinstance(database, bytes):
+        return Packages(known(database, DATABASE))
+    journal = _journal(reader)
+    if isinstance(journal, Unreadable):
+        return Packages(known(journal, _UPDATES))
+    return Packages(parse_status(database + journal if journal else database))
+
+
+def _journal(reader: Reader) -> bytes | Unreadable:
+    """What dpkg has written since the status file: one numbered paragraph per state, later ones win.
+
+    It is there while dpkg runs, and after it was interrupted (dpkg source: lib/dpkg/dbmodify.c).
+    """
+    names = reader.list(_UPDATES)
+    paragraphs = [b""]
+    for name in names if isinstance(names, tuple) else ():
+        if name.isdecimal():
+            content = reader.read(f"{_UPDATES}/{name}")
+            if isinstance(content, Unreadable):
+                return content
+            paragraphs.append(content if isinstance(content, bytes) else b"")
+    return b"\n\n".join(paragraphs)

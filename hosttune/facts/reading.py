@@ -1,0 +1,64 @@
+"""Reading small kernel and configuration files the way facts need them: text, absent, or unreadable with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hosttune.facts.base import unread
+from hosttune.values import ABSENT, Absent, Answer, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.host.door import Reader
+
+T = TypeVar("T")
+
+
+def text(reader: Reader, path: str) -> Answer[str]:
+    """A whole file as text; bytes that are not UTF-8 become U+FFFD."""
+    content = reader.read(path)
+    return content.decode("utf-8", "replace") if isinstance(content, bytes) else content
+
+
+def line(reader: Reader, path: str) -> Answer[str]:
+    """A file that holds one value, without the white space and NULs (device tree) around it."""
+    content = text(reader, path)
+    return content.strip(" \t\n\0") if isinstance(content, str) else content
+
+
+def integer(reader: Reader, path: str) -> Answer[int]:
+    """A file that holds one decimal number."""
+    content = line(reader, path)
+    if not isinstance(content, str):
+        return content
+    try:
+        return int(content)
+    except ValueError:
+        return Unreadable(f"{path} holds {content[:40]!r}, not a number")
+
+
+def known(answer: Answer[Any], path: str) -> Any:
+    """The field value for an answer that must be there: the answer, or why it is not known."""
+    return unread(f"{path} does not exist") if answer is ABSENT else answer
+
+
+def derived(answer: Answer[T], path: str, function: Callable[[T], Any]) -> Any:
+    """As `known`, with what `function` makes of the answer; where it raises ValueError, that is the reason."""
+    if isinstance(answer, (Absent, Unreadable)):
+        return known(answer, path)
+    try:
+        return function(answer)
+    except ValueError as error:
+        return unread(f"{path}: {error}")
+
+
+def number_list(spelled: str) -> tuple[int, ...]:
+    """The kernel's list format for CPUs and nodes: "0-3,8" is 0, 1, 2, 3, 8 (cpuset(7), "List format").
+
+    Raises ValueError for anything else.
+    """
+    numbers: list[int] = []
+    for part in filter(None, spelled.strip().split(",")):
+        first, dash, last = part.partition("-")
+        numbers.extend(range(int(first), int(last) + 1) if dash else (int(first),))
+    return tuple(numbers)

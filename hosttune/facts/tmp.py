@@ -1,0 +1,175 @@
+"""/tmp: what lies in it, and who decides what it is at the next boot.
+
+The order is systemd's: a drop-in in tmp.mount.d beats all, then a unit in /etc (or /run), then fstab, then the unit of
+the distribution (systemd.mount(5); Ubuntu from 24.10 and Debian 13 ship and enable one).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.values import ABSENT, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+UNIT = "tmp.mount"
+ETC = "/etc/systemd/system"
+FOLDERS = (
+    "/etc/systemd/system.control", "/run/systemd/system.control", "/run/systemd/transient", ETC, "/run/systemd/system",
+    "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system",
+)  # fmt: skip
+_ADMIN = FOLDERS[:5]
+_WANTS = "local-fs.target.wants"
+OWN = "60-hosttune-"  # our drop-ins; they are no decision of somebody else
+MOST_ENTRIES = 5000  # looked at on the disk; more than that is reported as "at least"
+
+
+@dataclass(frozen=True, slots=True)
+class Tmp(Fact):
+    """/tmp now (`is_tmpfs` to `entries`), and its home: who mounts it at the next boot."""
+
+    is_symlink: bool
+    home: str  # fstab | fstab-other | dropin | etc-unit | masked | usr-unit | none
+    home_evidence: str
+    fstype: str  # of the mount that /tmp lies on
+    is_mount: bool
+    is_tmpfs: bool
+    size_bytes: int | None  # of a live tmpfs; 0 is unlimited; None when it is no tmpfs
+    used_bytes: int
+    entries: int  # files and folders counted on the disk; 0 where the space of the mount was asked instead
+    is_complete: bool  # False: there is more than `used_bytes` and `entries` say
+    has_usr_unit: bool
+    drop_ins: tuple[str, ...]  # of tmp.mount, ours included, in the order in which they apply
+    unit_options: str  # the Options= that the unit and its drop-ins set, the last one; empty without a unit
+
+
+def collect(reader: Reader, facts: Facts) -> Tmp:
+    drop_ins = _drop_ins(reader)
+    fragment, is_masked = _fragment(reader)
+    home, evidence = _home(reader, facts, drop_ins, fragment, is_masked=is_masked)
+    live = _live(reader, facts)
+    return Tmp(
+        is_symlink=isinstance(reader.link("/tmp"), str),
+        home=home,
+        home_evidence=evidence,
+        has_usr_unit=any(_exists(reader, f"{folder}/{UNIT}") for folder in FOLDERS[-2:]),
+        drop_ins=drop_ins,
+        unit_options=_unit_options(reader, fragment, drop_ins),
+        **live,
+    )
+
+
+def _drop_ins(reader: Reader) -> tuple[str, ...]:
+    """By file name; a name in an earlier folder hides the same name in a later one (systemd.unit(5))."""
+    found: dict[str, str] = {}
+    for folder in FOLDERS:
+        names = reader.list(f"{folder}/{UNIT}.d")
+        for name in names if isinstance(names, tuple) else ():
+            if name.endswith(".conf"):
+                found.setdefault(name, f"{folder}/{UNIT}.d/{name}")
+    return tuple(found[name] for name in sorted(found))
+
+
+def _fragment(reader: Reader) -> tuple[str, bool]:
+    """The unit file that counts, and whether it is a mask: empty, or a link to /dev/null."""
+    for folder in FOLDERS:
+        path = f"{folder}/{UNIT}"
+        if reader.link(path) == "/dev/null":
+            return path, True
+        content = reader.read(path)
+        if isinstance(content, bytes):
+            return path, not content.strip()
+        if isinstance(content, Unreadable):
+            return path, False
+    return "", False
+
+
+def _exists(reader: Reader, path: str) -> bool:
+    return hasattr(reader.stat(path, follow=False), "type")
+
+
+def _is_enabled(reader: Reader) -> bool:
+    return any(_exists(reader, f"{folder}/{_WANTS}/{UNIT}") for folder in FOLDERS)
+
+
+def _home(
+    reader: Reader, facts: Facts, drop_ins: tuple[str, ...], fragment: str, *, is_masked: bool
+) -> tuple[str, str]:  # fmt: skip
+    if is_masked:
+        return "masked", f"{fragment} masks {UNIT}"
+    foreign = [path for path in drop_ins if not path.rpartition("/")[2].startswith(OWN)]
+    if foreign:
+        return "dropin", f"{', '.join(foreign)} changes {UNIT}"
+    if fragment.startswith(tuple(f"{folder}/" for folder in _ADMIN)):
+        target = reader.link(fragment)
+        link = f" (a link to {target})" if isinstance(target, str) else ""
+        return "etc-unit", f"{fragment}{link} mounts /tmp"
+    try:
+        entry = facts.fstab.by_path.get("/tmp")
+    except UnknownFact as unknown:
+        return unread(unknown.reason), unread(unknown.reason)
+    if entry is not None:
+        return ("fstab" if entry.fstype == "tmpfs" else "fstab-other"), f"/etc/fstab line {entry.line}: {entry.text}"
+    if fragment and _is_enabled(reader):
+        return "usr-unit", f"{fragment} of the distribution mounts /tmp"
+    return "none", "nothing mounts /tmp at boot" + (f" ({fragment} is not enabled)" if fragment else "")
+
+
+def _unit_options(reader: Reader, fragment: str, drop_ins: tuple[str, ...]) -> str:
+    found = ""
+    for path in (fragment, *drop_ins):
+        content = reader.read(path) if path else ABSENT
+        for line in content.decode("utf-8", "replace").split("\n") if isinstance(content, bytes) else ():
+            key, equals, value = line.partition("=")
+            if equals and key.strip() == "Options":
+                found = value.strip().replace("%%", "%")
+    return found
+
+
+def _live(reader: Reader, facts: Facts) -> dict[str, Any]:
+    """The fields about the /tmp of now."""
+    if reader.persistent_only:
+        nobody = unread("no kernel runs under this root")
+        return dict.fromkeys(("fstype", "is_mount", "is_tmpfs", "size_bytes"), nobody) | _walked(reader)
+    try:
+        mounts = facts.mounts.at
+        mount = mounts.get("/tmp")
+        below = mount or mounts.get("/")
+        fstype = below.fstype if below else ""
+        if mount is None:
+            return {"fstype": fstype, "is_mount": False, "is_tmpfs": False, "size_bytes": None, **_walked(reader)}
+        is_tmpfs = fstype == "tmpfs"
+        total = mount.total_bytes
+        used = total - mount.available_bytes
+        size = total if is_tmpfs else None
+        fields = {"fstype": fstype, "is_mount": True, "is_tmpfs": is_tmpfs, "size_bytes": size, "used_bytes": used}
+        return {**fields, "entries": 0, "is_complete": True}
+    except UnknownFact as unknown:
+        names = ("fstype", "is_mount", "is_tmpfs", "size_bytes", "used_bytes", "entries", "is_complete")
+        return dict.fromkeys(names, unread(unknown.reason))
+
+
+def _walked(reader: Reader) -> dict[str, Any]:
+    """Count what lies in /tmp, nearest first, at most MOST_ENTRIES; links are counted, not followed."""
+    size = count = 0
+    is_complete = True
+    folders = ["/tmp"]
+    for folder in folders:  # grows while it is walked
+        names = reader.list(folder)
+        if isinstance(names, Unreadable):
+            is_complete = False
+        for name in names if isinstance(names, tuple) else ():
+            if count >= MOST_ENTRIES:
+                return {"used_bytes": size, "entries": count, "is_complete": False}
+            count += 1
+            stat = reader.stat(f"{folder}/{name}", follow=False)
+            if isinstance(stat, Unreadable) or stat is ABSENT:
+                continue
+            size += stat.size if stat.type == "file" else 0
+            if stat.type == "directory":
+                folders.append(f"{folder}/{name}")
+    return {"used_bytes": size, "entries": count, "is_complete": is_complete}

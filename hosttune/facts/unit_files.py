@@ -1,0 +1,210 @@
+"""What unit files say where no systemd runs: systemd.unit(5), systemd.preset(5), and `systemctl is-enabled` in
+systemctl(1) for the words. Generators are programs of a booting system and are left out.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from hosttune.facts.reading import text
+from hosttune.host.door import Stat
+from hosttune.values import Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.host.door import Reader
+
+_ADMIN = "/etc/systemd/system"
+_RUNTIME = "/run/systemd/system"
+_VENDOR = ("/usr/local/lib/systemd/system", "/usr/lib/systemd/system")
+_INSTALL = ("WantedBy", "RequiredBy", "UpheldBy", "Alias")
+_LINK_FOLDERS = (".wants", ".requires", ".upholds")
+
+
+class UnitFiles:
+    """The unit files of one host; folders are listed once."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        runtime = () if reader.persistent_only else (_RUNTIME,)
+        # Before /usr was merged, /lib was a folder of its own; now it is a link.
+        split = () if isinstance(reader.link("/lib"), str) else ("/lib/systemd/system",)
+        self.folders = (_ADMIN, *runtime, *_VENDOR, *split)
+        self._lists: dict[str, tuple[str, ...]] = {}
+        self._presets: tuple[Preset, ...] | None = None
+        self.problem: Unreadable | None = None  # the first folder or file that could not be read: nothing here is sure
+
+    def names(self, folder: str) -> tuple[str, ...]:
+        if folder not in self._lists:
+            answer = self.reader.list(folder)
+            if isinstance(answer, Unreadable):
+                self.problem = self.problem or answer
+            self._lists[folder] = answer if isinstance(answer, tuple) else ()
+        return self._lists[folder]
+
+    def content(self, path: str) -> str:
+        answer = text(self.reader, path)
+        if isinstance(answer, Unreadable):
+            self.problem = self.problem or answer
+        return answer if isinstance(answer, str) else ""
+
+    def state(self, name: str) -> tuple[str, str, str]:
+        """(name behind aliases, path of the unit file, state as `systemctl is-enabled` prints it)."""
+        real, path, is_linked = self._find(name)
+        if not path:
+            return name, "", "not-found"
+        if self._is_masked(path):
+            return real, path, "masked-runtime" if path.startswith("/run/") else "masked"
+        for folder, word in ((_ADMIN, "enabled"), (_RUNTIME, "enabled-runtime")):
+            if folder in self.folders and self._is_linked_in(folder, real):
+                return real, path, word
+        if is_linked:
+            return real, path, "linked"
+        keys = self._install_keys(real, path)
+        if keys.intersection(_INSTALL):
+            return real, path, "disabled"
+        return real, path, "indirect" if "Also" in keys else "static"
+
+    def _find(self, name: str) -> tuple[str, str, bool]:
+        """(real name, path, whether the file lies outside of the search path and is only linked into it)."""
+        for _ in range(10):  # aliases of aliases; a loop ends as not found
+            path = next((f"{folder}/{name}" for folder in self.folders if name in self.names(folder)), "")
+            if not path:
+                template = template_of(name)
+                holders = (folder for folder in self.folders if template and template in self.names(folder))
+                return name, next((f"{folder}/{template}" for folder in holders), ""), False
+            target = self.reader.link(path)
+            if not isinstance(target, str) or target in {"/dev/null", ""}:
+                return name, path, False
+            full = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+            if posixpath.dirname(full) not in {*self.folders, "/lib/systemd/system"}:
+                return name, full, True
+            base = posixpath.basename(full)
+            if base in {name, template_of(name)}:  # the same unit from another folder
+                return name, full, False
+            name = base
+        return name, "", False
+
+    def _is_masked(self, path: str) -> bool:
+        if self.reader.link(path) == "/dev/null":
+            return True
+        stat = self.reader.stat(path)
+        return isinstance(stat, Stat) and (stat.size == 0 or stat.type == "character")
+
+    def _is_linked_in(self, folder: str, name: str) -> bool:
+        """A link in *.wants, *.requires or *.upholds, or an alias that `systemctl enable` made."""
+        for entry in self.names(folder):
+            if entry.endswith(_LINK_FOLDERS):
+                if name in self.names(f"{folder}/{entry}"):
+                    return True
+            elif entry != name and not entry.endswith(".d"):
+                target = self.reader.link(f"{folder}/{entry}")
+                if isinstance(target, str) and posixpath.basename(target) == name:
+                    return True
+        return False
+
+    def _install_keys(self, name: str, path: str) -> frozenset[str]:
+        """The keys of [Install] that have a value, in the unit file and its drop-ins."""
+        keys: set[str] = set()
+        for place in (path, *self.drop_ins(name)):
+            keys.update(install_keys(self.content(place)))
+        return frozenset(keys)
+
+    def drop_ins(self, name: str) -> tuple[str, ...]:
+        """The *.conf files that change a unit, in the order in which systemd reads them (by base name)."""
+        chosen: dict[str, str] = {}
+        for part in drop_in_folders(name):
+            for folder in self.folders:
+                if part in self.names(folder):
+                    for base in self.names(f"{folder}/{part}"):
+                        if base.endswith(".conf"):
+                            chosen.setdefault(base, f"{folder}/{part}/{base}")
+        return tuple(chosen[base] for base in sorted(chosen) if self.reader.link(chosen[base]) != "/dev/null")
+
+    def preset(self, name: str) -> str:
+        """Enabled or disabled: the first line of all preset files that fits; enabled where none does."""
+        if self._presets is None:
+            self._presets = self._read_presets()
+        word = next((rule.word for rule in self._presets if rule.fits(name)), "enable")
+        return {"enable": "enabled", "disable": "disabled"}.get(word, "unknown")
+
+    def _read_presets(self) -> tuple[Preset, ...]:
+        chosen: dict[str, str] = {}
+        for folder in self.folders:
+            place = f"{folder}-preset"
+            for base in self.names(place):
+                if base.endswith(".preset"):
+                    chosen.setdefault(base, f"{place}/{base}")
+        live = (chosen[base] for base in sorted(chosen) if self.reader.link(chosen[base]) != "/dev/null")
+        return tuple(rule for path in live for rule in parse_preset(self.content(path)))
+
+
+def template_of(name: str) -> str:
+    """`getty@.service` for `getty@tty1.service`; empty for what is no instance."""
+    prefix, at, rest = name.partition("@")
+    instance, dot, suffix = rest.rpartition(".")
+    return f"{prefix}@{dot}{suffix}" if at and instance else ""
+
+
+def install_keys(content: str) -> tuple[str, ...]:
+    """The keys of the [Install] section that have a value."""
+    keys: list[str] = []
+    section = ""
+    for row in map(str.strip, content.splitlines()):
+        if row.startswith("["):
+            section = row
+        elif section == "[Install]" and not row.startswith(("#", ";")):
+            key, _, value = row.partition("=")
+            if value.strip():
+                keys.append(key.strip())
+    return tuple(keys)
+
+
+def drop_in_folders(name: str) -> tuple[str, ...]:
+    """`a-b-c.service`: its own folder first, then a-b-.service.d, a-.service.d and service.d (systemd.unit(5))."""
+    stem, _, suffix = name.rpartition(".")
+    folders = [f"{name}.d"]
+    if template := template_of(name):
+        folders.append(f"{template}.d")
+        stem = stem.partition("@")[0]
+    while "-" in stem.rstrip("-"):
+        stem = stem.rstrip("-").rpartition("-")[0] + "-"
+        folders.append(f"{stem}.{suffix}.d")
+    return (*folders, f"{suffix}.d")
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """One line of a preset file."""
+
+    word: str  # enable | disable | ignore
+    pattern: str
+    instances: tuple[str, ...] = ()  # of a template, such as enable getty@.service tty1
+
+    def fits(self, name: str) -> bool:
+        if fnmatchcase(name, self.pattern):
+            return True
+        template = template_of(name)
+        instance = name.partition("@")[2].rpartition(".")[0]
+        return bool(template) and instance in self.instances and fnmatchcase(template, self.pattern)
+
+
+def parse_preset(content: str) -> tuple[Preset, ...]:
+    """The lines of one preset file."""
+    rows = (row.split() for row in content.splitlines() if not row.lstrip().startswith(("#", ";")))
+    return tuple(Preset(fields[0], fields[1], tuple(fields[2:])) for fields in rows if len(fields) >= 2)
+
+
+def enabled_names(reader: Reader) -> frozenset[str] | Unreadable:
+    """The units that an administrator or a package enabled for good, from the links below /etc/systemd/system."""
+    entries = reader.list(_ADMIN)
+    if isinstance(entries, Unreadable):
+        return entries
+    names: set[str] = set()
+    for entry in entries if isinstance(entries, tuple) else ():
+        if entry.endswith(_LINK_FOLDERS):
+            found = reader.list(f"{_ADMIN}/{entry}")
+            names.update(found if isinstance(found, tuple) else ())
+    return frozenset(names)

@@ -1,0 +1,185 @@
+"""The two ports of the door, and the plain values that pass through it.
+
+A `Reader` can only look; a `Writer` can also change. `check`, `plan` and a dry-run `apply` are handed a
+Reader, so the type checker holds the promise that they change nothing. Paths are absolute, `/`-separated and mean
+the path inside the reader's root; symbolic links resolve inside that root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+from hosttune.values import Absent, Answer, FileValue
+
+FileType: TypeAlias = Literal["file", "directory", "link", "block", "character", "fifo", "socket"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """The part of stat(2) that hosttune decides with."""
+
+    type: FileType
+    mode: int  # permission bits, 0o7777
+    uid: int
+    gid: int
+    size: int
+    mtime_ns: int
+    device: int  # st_dev
+    inode: int
+    links: int
+    rdev: int = 0  # st_rdev of a device node
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The part of statvfs(3) that hosttune decides with."""
+
+    total_bytes: int
+    available_bytes: int  # to an ordinary user
+    total_inodes: int
+    available_inodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """A finished program. `status` is the exit status, negative for a signal (-9 is SIGKILL)."""
+
+    status: int
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def text(self) -> str:
+        return self.stdout.decode("utf-8", "replace")
+
+    @property
+    def errors(self) -> str:
+        return self.stderr.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A running process, as far as this user may see it."""
+
+    pid: int
+    name: str
+    user: str
+    command: tuple[str, ...]  # argv with secrets masked
+    rss_bytes: int
+    swap_bytes: int
+    devices: tuple[str, ...]  # device nodes held open, such as /dev/nvidia0
+    cgroup: str  # path of the v2 (or name=systemd) cgroup
+    started_at: float  # seconds since the epoch
+
+
+ReaderKind: TypeAlias = Literal["live", "root", "record", "overlay"]
+
+
+class Reader(Protocol):
+    """Looks at a host. No method changes anything; none raises for what is merely absent or forbidden."""
+
+    @property
+    def kind(self) -> ReaderKind: ...
+
+    @property
+    def name(self) -> str:
+        """What to call this host in a report: the host name, the root folder or the record file."""
+        ...
+
+    @property
+    def persistent_only(self) -> bool:
+        """True where no kernel runs under these files (`--root`): live values are not to be compared or set."""
+        ...
+
+    @property
+    def is_privileged(self) -> bool:
+        """True when reads and changes are done with root's rights."""
+        ...
+
+    def read(self, path: str) -> Answer[bytes]:
+        """The whole content of a regular or kernel file (at most 64 MiB)."""
+        ...
+
+    def list(self, path: str) -> Answer[tuple[str, ...]]:
+        """The names in a folder, sorted."""
+        ...
+
+    def link(self, path: str) -> Answer[str]:
+        """The text of a symbolic link (also /proc/self/ns/pid), not resolved."""
+        ...
+
+    def stat(self, path: str, *, follow: bool = True) -> Answer[Stat]: ...
+
+    def resolve(self, path: str) -> Answer[str]:
+        """The canonical path inside the root: no links, no `..`."""
+        ...
+
+    def space(self, path: str) -> Answer[Space]: ...
+
+    def query(self, argv: Sequence[str], *, timeout_s: float = 10.0) -> Answer[Completed]:
+        """Run a program that only looks. ABSENT: not installed. Unreadable: timed out, or not possible here.
+
+        C locale, closed stdin, separate stderr, a fixed PATH. A program that writes caches or logs while it looks gets
+        private folders (host/process.py).
+        """
+        ...
+
+    def processes(self) -> Answer[tuple[Process, ...]]: ...
+
+    def os_release(self) -> Answer[Mapping[str, str]]:
+        """/etc/os-release or /usr/lib/os-release, keys in lower case, as `distro` reads them."""
+        ...
+
+    def now(self) -> float:
+        """Seconds since the epoch, UTC; a record answers with the time it was made."""
+        ...
+
+
+class Writer(Reader, Protocol):
+    """A Reader that can also change the host. Only `actions/` holds one. Every method raises HosttuneError
+    (`Refused`, `Conflict`) with the reason when it cannot; the system is then as it was.
+    """
+
+    def replace(self, path: str, new: FileValue, *, expected: bytes | Absent) -> None:
+        """Put `new` in place of a file whose content is `expected`, atomically and durably.
+
+        For an existing file owner, mode, ACL and extended attributes are kept, and `new.mode`, uid and gid apply to a new
+        file only. Missing parent folders are made (0755, root).
+        """
+        ...
+
+    def remove(self, path: str, *, expected: bytes) -> None:
+        """Remove a file whose content is `expected`, durably, and parent folders that `replace` made and that
+        are empty again are left alone."""
+        ...
+
+    def set_value(self, path: str, text: str) -> None:
+        """Write a kernel value (/proc/sys, /sys) in one write(2)."""
+        ...
+
+    def set_atime(self, target: str, mode: str) -> None:
+        """Set the atime mode (noatime, relatime, strictatime) of the topmost mount at `target`, nothing else."""
+        ...
+
+    def run(self, argv: Sequence[str], *, timeout_s: float) -> Completed:
+        """Run a program that changes the host. Raises Refused when it is missing, does not end in time
+        or exits non-zero."""
+        ...
+
+    def append(self, path: str, data: bytes) -> None:
+        """Append to a file of hosttune's own and sync it; the file (0600) and its folders (0700) are made when missing."""
+        ...
+
+    def log(self, message: str) -> None:
+        """One line for the system log, identifier `hosttune`."""
+        ...
+
+    def operator(self) -> str:
+        """Who acts: the login name, and `via sudo` where it was so."""
+        ...
+
+    def discard_leftovers(self, path: str) -> None:
+        """Remove temp files that an interrupted `replace` of this path left beside it."""
+        ...

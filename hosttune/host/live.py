@@ -1,0 +1,113 @@
+"""The running host."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from hosttune.errors import Refused
+from hosttune.host.door import Completed, Process, ReaderKind
+from hosttune.host.process import Ended, act, look
+from hosttune.host.tree import FileTree
+from hosttune.values import ABSENT, Absent, Answer, FileValue, Unreadable
+
+_VALUE_FOLDERS = ("/proc/sys/", "/sys/")
+
+
+class LiveReader(FileTree):
+    """Looks at the host this runs on. Nothing is opened for writing, not even by the programs it asks."""
+
+    kind: ReaderKind = "live"
+    persistent_only = False
+
+    def __init__(self) -> None:
+        super().__init__("/")
+
+    @property
+    def name(self) -> str:
+        return os.uname().nodename
+
+    def query(self, argv: Sequence[str], *, timeout_s: float = 10.0) -> Answer[Completed]:
+        program = os.path.basename(argv[0])
+        if program == "nvidia-smi" and (reason := _nvidia_smi_would_write()):
+            return Unreadable(reason)
+        answer = look(argv, timeout_s=timeout_s)
+        return Unreadable(answer.detail) if isinstance(answer, Ended) else answer
+
+    def processes(self) -> Answer[tuple[Process, ...]]:
+        from hosttune.host.proc import processes
+
+        return processes()
+
+
+def _nvidia_smi_would_write() -> str:
+    """nvidia-smi calls the setuid nvidia-modprobe, which loads the module and makes device nodes that are missing."""
+    try:
+        gpus = os.listdir("/proc/driver/nvidia/gpus")
+    except OSError:
+        return "nvidia-smi is not asked: the NVIDIA kernel module is not loaded, and it would load it"
+    nodes = [name for name in os.listdir("/dev") if name.startswith("nvidia") and name[6:].isdigit()]
+    if len(nodes) < len(gpus) or not os.path.exists("/dev/nvidiactl"):
+        return "nvidia-smi is not asked: device nodes /dev/nvidia* are missing, and it would make them"
+    return ""
+
+
+class LiveWriter(LiveReader):
+    """Changes the host this runs on."""
+
+    def replace(self, path: str, new: FileValue, *, expected: bytes | Absent) -> None:
+        from hosttune.host.replace import replace
+
+        replace(self.root, path, new, expected=expected)
+
+    def remove(self, path: str, *, expected: bytes) -> None:
+        from hosttune.host.replace import remove
+
+        remove(self.root, path, expected=expected)
+
+    def set_value(self, path: str, text: str) -> None:
+        canonical = self.resolve(path)
+        if canonical is ABSENT:
+            raise Refused(f"{path}: this kernel has no such value")
+        if isinstance(canonical, Unreadable):
+            raise Refused(canonical.reason)
+        if not str(canonical).startswith(_VALUE_FOLDERS):
+            raise Refused(f"{path} is not a kernel value: it lies in {canonical}")
+        _write_once(str(canonical), text.encode())
+
+    def set_atime(self, target: str, mode: str) -> None:
+        from hosttune.host.mountapi import set_atime
+
+        set_atime(target, mode)
+
+    def run(self, argv: Sequence[str], *, timeout_s: float) -> Completed:
+        return finished(argv, act(argv, timeout_s=timeout_s))
+
+
+def finished(argv: Sequence[str], answer: Completed | Absent | Ended) -> Completed:
+    """The answer of a program that changes something, or Refused with what it said."""
+    if isinstance(answer, Absent):
+        raise Refused(f"{argv[0]} is not installed")
+    if isinstance(answer, Ended):
+        raise Refused(answer.detail)
+    if answer.status != 0:
+        said = (answer.errors.strip() or answer.text.strip()).splitlines()[-5:]
+        how = f"ended with status {answer.status}" if answer.status > 0 else f"was ended by signal {-answer.status}"
+        raise Refused(f"{' '.join(argv)}: {how}" + "".join(f"\n  {line}" for line in said))
+    return answer
+
+
+def _write_once(path: str, text: bytes) -> None:
+    """The kernel takes a value in one write(2); what a second one would mean differs from file to file."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise Refused(f"{path} cannot be set: {error.strerror}") from None
+    try:
+        written = os.write(fd, text)
+    except OSError as error:
+        raise Refused(f"the kernel does not take {text.decode()!r} for {path}: {error.strerror}") from None
+    finally:
+        os.close(fd)
+    if written != len(text):
+        raise Refused(f"the kernel took {written} of {len(text)} bytes for {path}")

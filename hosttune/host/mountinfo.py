@@ -1,0 +1,130 @@
+"""/proc/PID/mountinfo, read and written back (proc_pid_mountinfo(5)). Pure.
+
+One line a mount, fields parted by one blank: id, parent, major:minor, root, target, per-mount options, any number of
+optional fields, a lone `-`, file system type, source, super options. The kernel escapes blank, tab, line feed and
+backslash as three octal digits (fs/proc_namespace.c), in the source `#` too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+ATIME_WORDS: Final = ("noatime", "relatime", "strictatime")
+_OCTAL = re.compile(rb"\\([0-7]{3})")
+_ESCAPED = re.compile(r"[ \t\n\\]")
+
+
+@dataclass(frozen=True, slots=True)
+class MountLine:
+    """One line, fields decoded; bytes that are no UTF-8 are kept as surrogate escapes."""
+
+    id: int
+    parent: int
+    device: str
+    root: str
+    target: str
+    options: tuple[str, ...]
+    optional: tuple[str, ...]
+    fstype: str
+    source: str
+    super_options: tuple[str, ...]
+
+    @property
+    def atime(self) -> str:
+        """noatime, relatime or strictatime; the kernel prints no word for strictatime."""
+        return next((word for word in ATIME_WORDS if word in self.options), "strictatime")
+
+
+def decode(field: str) -> str:
+    r"""`/a\040b` -> `/a b`."""
+    if "\\" not in field:
+        return field
+    octets = field.encode("utf-8", "surrogateescape")
+    return _OCTAL.sub(lambda found: bytes((int(found[1], 8) & 0xFF,)), octets).decode("utf-8", "surrogateescape")
+
+
+def encode(field: str) -> str:
+    r"""`/a b` -> `/a\040b`."""
+    return _ESCAPED.sub(lambda found: f"\\{ord(found[0]):03o}", field)
+
+
+def parse(content: bytes) -> tuple[MountLine, ...]:
+    """All mounts, in the kernel's order; a line that is no mount line is left out."""
+    lines = content.decode("utf-8", "surrogateescape").split("\n")
+    return tuple(mount for line in lines if (mount := _parse_line(line)))
+
+
+def _parse_line(line: str) -> MountLine | None:
+    fields = line.split(" ")
+    try:
+        dash = fields.index("-", 6)
+        number, parent, device, root, target, options = fields[:6]
+        fstype, source, super_options = fields[dash + 1 : dash + 4]
+        return MountLine(
+            int(number), int(parent), device, decode(root), decode(target), tuple(options.split(",")),
+            tuple(fields[6:dash]), decode(fstype), decode(source), tuple(super_options.split(",")),
+        )  # fmt: skip
+    except ValueError:
+        return None
+
+
+def print_line(mount: MountLine) -> str:
+    """The line as the kernel would print it, without line feed."""
+    head = f"{mount.id} {mount.parent} {mount.device} {encode(mount.root)} {encode(mount.target)}"
+    middle = " ".join((",".join(mount.options), *mount.optional))
+    return f"{head} {middle} - {encode(mount.fstype)} {encode(mount.source)} {','.join(mount.super_options)}"
+
+
+def visible(mounts: Iterable[MountLine]) -> frozenset[int]:
+    """The ids of the mounts that a path can reach.
+
+    A mount is hidden by one mounted on its own root (same target, and it is the parent), by a sibling on a folder above
+    its target (then that folder was covered afterwards), or with its parent. The order of the lines says nothing: since
+    Linux 6.8 they are sorted by id.
+    """
+    by_id = {mount.id: mount for mount in mounts}
+    children: dict[int, list[MountLine]] = {}
+    todo: list[MountLine] = []
+    for mount in by_id.values():
+        if mount.parent in by_id and mount.parent != mount.id:
+            children.setdefault(mount.parent, []).append(mount)
+        else:
+            todo.append(mount)
+    seen = set()
+    while todo:
+        mount = todo.pop()
+        on_it = children.get(mount.id, [])
+        targets = {child.target for child in on_it}
+        if mount.target not in targets:
+            seen.add(mount.id)
+        todo.extend(child for child in on_it if targets.isdisjoint(_folders_above(child.target)))
+    return frozenset(seen)
+
+
+def _folders_above(path: str) -> list[str]:
+    if path == "/":
+        return []
+    parts = path.split("/")
+    return ["/", *("/".join(parts[:count]) for count in range(2, len(parts)))]
+
+
+def topmost_at(mounts: Iterable[MountLine], target: str) -> MountLine | None:
+    """The mount that a path through `target` reaches, or None when nothing reachable is mounted there."""
+    lines = tuple(mounts)
+    seen = visible(lines)
+    return next((mount for mount in lines if mount.target == target and mount.id in seen), None)
+
+
+def with_atime(content: bytes, mount_id: int, word: str) -> bytes:
+    """The same table with the atime mode of one mount changed; every other byte as it was."""
+    lines = content.split(b"\n")
+    for index, line in enumerate(lines):
+        fields = line.split(b" ")
+        if len(fields) > 6 and fields[0] == str(mount_id).encode():
+            kept = [option for option in fields[5].split(b",") if option.decode("utf-8", "replace") not in ATIME_WORDS]
+            fields[5] = b",".join([*kept, *([] if word == "strictatime" else [word.encode()])])
+            lines[index] = b" ".join(fields)
+    return b"\n".join(lines)

@@ -1,0 +1,122 @@
+"""Resolving a path inside a root without ever leaving it.
+
+Each component is opened with O_NOFOLLOW below the folder before it, and links are followed by hand: an absolute link
+starts again at the root, and `..` at the root stays there, as chroot(2) would have it. So a link in an image that
+points to /etc/passwd means the image's own, and nobody can swap a folder for a link between a check and its use.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+MAX_LINKS = 40  # as the kernel: path_resolution(7)
+
+
+@dataclass(slots=True)
+class Found:
+    """Where a path leads. The descriptors are closed when the `walk` that gave it ends."""
+
+    names: list[str] = field(default_factory=list)  # of the folders passed, the root's own left out
+    folders: list[int] = field(default_factory=list)  # O_PATH descriptors; the first is the root
+    visited: list[tuple[str, os.stat_result]] = field(default_factory=list)  # every folder that had a say
+    name: str = ""  # last component; "" when the path is a folder
+    fd: int = -1  # O_PATH descriptor of what is not a folder
+    missing: tuple[str, ...] = ()  # the components that do not exist, outermost first
+    dangling: bool = False  # missing, and a link led here
+
+    @property
+    def canonical(self) -> str:
+        """The path inside the root; with the missing components at its end."""
+        last = [self.name] if self.name else []
+        return "/" + "/".join([*self.names, *last, *self.missing])
+
+    @property
+    def parent(self) -> int:
+        """Descriptor of the deepest folder that exists: the one around a file, or the folder itself."""
+        return self.folders[-1]
+
+    def stat(self) -> os.stat_result:
+        """stat(2) of what the path leads to; not for a missing one."""
+        return os.fstat(self.fd if self.fd >= 0 else self.folders[-1])
+
+    def close(self) -> None:
+        for fd in [*self.folders, self.fd]:
+            if fd >= 0:
+                os.close(fd)
+        self.folders, self.fd = [], -1
+
+
+@contextmanager
+def walk(root: str, path: str, *, follow: bool = True) -> Iterator[Found]:
+    """Resolve `path` inside `root`. With follow=False a link at the end is itself the result.
+
+    A component that does not exist ends the walk with `missing` set. Raises OSError: ELOOP for more than 40 links,
+    ENOTDIR for a file used as a folder, EACCES where a folder may not be searched.
+    """
+    found = Found()
+    try:
+        found.folders.append(os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+        found.visited.append(("/", os.fstat(found.folders[0])))
+        _follow(found, [part for part in reversed(path.split("/")) if part not in ("", ".")], follow=follow)
+        yield found
+    finally:
+        found.close()
+
+
+def _follow(found: Found, todo: list[str], *, follow: bool) -> None:
+    links = 0
+    while todo:
+        part = todo.pop()
+        if part == "..":
+            _leave(found)
+            continue
+        try:
+            fd = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=found.folders[-1])
+        except FileNotFoundError:
+            if ".." in todo:
+                raise
+            found.missing = (part, *reversed(todo))
+            found.dangling = links > 0
+            return
+        info = os.fstat(fd)
+        if stat.S_ISDIR(info.st_mode):
+            found.names.append(part)
+            found.folders.append(fd)
+            found.visited.append((found.canonical, info))
+        elif stat.S_ISLNK(info.st_mode) and (todo or follow):
+            links += 1
+            todo.extend(_expand(found, fd, links))
+        else:
+            found.name, found.fd = part, fd
+            if todo:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), found.canonical)
+
+
+def _leave(found: Found) -> None:
+    if found.names:
+        found.names.pop()
+        os.close(found.folders.pop())
+
+
+def _expand(found: Found, fd: int, links: int) -> list[str]:
+    """The components of a link, last first; an absolute link goes back to the root."""
+    try:
+        text = os.readlink("", dir_fd=fd)
+    finally:
+        os.close(fd)
+    if links > MAX_LINKS:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), found.canonical)
+    if text.startswith("/"):
+        while found.names:
+            _leave(found)
+    return [part for part in reversed(text.split("/")) if part not in ("", ".")]
+
+
+def is_plain(path: str) -> bool:
+    """True for an absolute path that can name a file at all."""
+    return path.startswith("/") and "\0" not in path

@@ -1,0 +1,222 @@
+"""Running programs: the only place that starts one.
+
+An argv list, never a shell; the program is looked for on a fixed PATH, never the caller's; a small environment of our
+own; stdin is /dev/null; stdout and stderr are apart and bounded; a timeout ends the whole process group.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from hosttune.host.door import Completed
+from hosttune.values import ABSENT, Absent
+
+if TYPE_CHECKING:
+    import subprocess
+
+SEARCH: Final = ("/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/usr/local/bin")
+OUTPUT_LIMIT: Final = 32 << 20  # bytes kept of each of stdout and stderr
+_GRACE_S = 3.0  # between SIGTERM and SIGKILL
+_PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+
+# apt rewrites its caches and, even with -s, the log of its planner (apt.conf(5), Dir::Log::Planner: eipp.log.xz).
+# The file that APT_CONFIG names is read before apt.conf.d, so programs of apt itself get `-o` as well, which is last.
+_APT_PRIVATE = (
+    ("Dir::Cache::pkgcache", ""), ("Dir::Cache::srcpkgcache", ""), ("Dir::Log::Planner", "/dev/null"),
+    ("Dir::Log::Solver", "/dev/null"), ("Dir::Log::Terminal", "/dev/null"), ("Dir::Log::History", "/dev/null"),
+    ("Debug::NoLocking", "true"),
+)  # fmt: skip
+_APT_PROGRAMS = frozenset({"apt", "apt-get", "apt-cache", "apt-mark", "apt-config"})
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a program ended that did not come to its end by itself."""
+
+    why: Literal["timeout", "output", "start"]
+    detail: str
+
+    def __str__(self) -> str:
+        return self.detail
+
+
+def locate(program: str) -> str | Absent:
+    """The absolute path of a program on the fixed PATH; an absolute path is taken as it is.
+
+    With root's rights a program that somebody else may rewrite counts as missing.
+    """
+    candidates = (program,) if program.startswith("/") else tuple(f"{folder}/{program}" for folder in SEARCH)
+    if "/" in program.lstrip("/") and not program.startswith("/"):
+        return ABSENT
+    for path in candidates:
+        try:
+            info = os.stat(path)
+        except OSError:
+            continue
+        if stat.S_ISREG(info.st_mode) and os.access(path, os.X_OK) and _is_trusted(info):
+            return path
+    return ABSENT
+
+
+def _is_trusted(info: os.stat_result) -> bool:
+    return os.geteuid() != 0 or (info.st_uid == 0 and not info.st_mode & stat.S_IWOTH)
+
+
+def look(argv: Sequence[str], *, timeout_s: float) -> Completed | Absent | Ended:
+    """Run a program that only looks, so that nothing outside memory is written on its behalf."""
+    program = locate(argv[0])
+    if isinstance(program, Absent):
+        return ABSENT
+    command = [program, *argv[1:]]
+    if os.path.basename(program) in _APT_PROGRAMS:
+        command[1:1] = [word for key, value in _APT_PRIVATE for word in ("-o", f"{key}={value}")]
+    with _apt_config() as config:
+        scratch = "/dev/shm" if os.path.isdir("/dev/shm") else "/tmp"  # apt: an unnamed O_TMPFILE, in memory
+        environment = {"APT_CONFIG": config, "HOME": "/nonexistent", "TMPDIR": scratch, "SYSTEMD_PAGER": ""}
+        return _run(command, {**_environment(), **environment}, timeout_s)
+
+
+def act(argv: Sequence[str], *, timeout_s: float) -> Completed | Absent | Ended:
+    """Run a program that changes the host: no questions, no restarts by needrestart, root's home, the site's proxy."""
+    program = locate(argv[0])
+    if isinstance(program, Absent):
+        return ABSENT
+    environment = {
+        "HOME": "/root",
+        "DEBIAN_FRONTEND": "noninteractive",
+        "APT_LISTCHANGES_FRONTEND": "none",
+        "NEEDRESTART_MODE": "l",
+        "NEEDRESTART_SUSPEND": "1",
+        **{key: os.environ[key] for key in _PROXIES if key in os.environ},
+    }
+    return _run([program, *argv[1:]], {**_environment(), **environment}, timeout_s)
+
+
+def _environment() -> dict[str, str]:
+    return {
+        "PATH": ":".join(SEARCH),
+        "LC_ALL": "C.UTF-8",
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "TERM": "dumb",
+        "COLUMNS": "500",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+@contextmanager
+def _apt_config() -> Iterator[str]:
+    """An apt.conf in memory. Named by our pid, not "self": the program that reads it may be a grandchild."""
+    fd = os.memfd_create("apt.conf", os.MFD_CLOEXEC)
+    try:
+        os.write(fd, "".join(f'{key} "{value}";\n' for key, value in _APT_PRIVATE).encode())
+        yield f"/proc/{os.getpid()}/fd/{fd}"
+    finally:
+        os.close(fd)
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str], timeout_s: float) -> Completed | Ended:
+    import subprocess
+
+    try:
+        child = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            cwd="/", close_fds=True, start_new_session=True, umask=0o022,
+        )  # fmt: skip
+    except (OSError, ValueError) as error:
+        return Ended("start", f"{command[0]} could not be started: {error}")
+    try:
+        return _attend(child, command[0], timeout_s)
+    except BaseException:
+        _stop(child)
+        raise
+    finally:
+        for pipe in (child.stdout, child.stderr):
+            if pipe:
+                pipe.close()
+
+
+def _attend(child: subprocess.Popen[bytes], program: str, timeout_s: float) -> Completed | Ended:
+    """Collect both streams until the program ends. A daemon it left behind may keep the pipes open: not waited for."""
+    import selectors
+
+    assert child.stdout  # noqa: S101 - both are pipes
+    assert child.stderr  # noqa: S101
+    deadline = time.monotonic() + timeout_s
+    streams = {child.stdout.fileno(): bytearray(), child.stderr.fileno(): bytearray()}
+    out, errors = streams.values()
+    name = os.path.basename(program)
+    with selectors.DefaultSelector() as selector, _end_of(child) as (end_fd, interval):
+        for fd in streams:
+            os.set_blocking(fd, False)
+            selector.register(fd, selectors.EVENT_READ)
+        if end_fd >= 0:
+            selector.register(end_fd, selectors.EVENT_READ)
+        while child.poll() is None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                _stop(child)
+                return Ended("timeout", f"{name} did not end within {timeout_s:g} s")
+            for key, _ in selector.select(min(left, interval)):
+                if key.fd in streams and not _drain(key.fd, streams[key.fd]):
+                    selector.unregister(key.fd)
+            if max(len(out), len(errors)) > OUTPUT_LIMIT:
+                _stop(child)
+                return Ended("output", f"{name} wrote more than {OUTPUT_LIMIT >> 20} MiB")
+        for fd, buffer in streams.items():
+            _drain(fd, buffer)
+    return Completed(child.returncode, bytes(out), bytes(errors))
+
+
+@contextmanager
+def _end_of(child: subprocess.Popen[bytes]) -> Iterator[tuple[int, float]]:
+    """A descriptor that becomes readable when the child ends, or -1 and the interval to poll at."""
+    try:
+        fd = os.pidfd_open(child.pid)
+    except OSError:  # Linux before 5.3, or a seccomp filter
+        yield -1, 0.02
+        return
+    try:
+        yield fd, 3600.0
+    finally:
+        os.close(fd)
+
+
+def _drain(fd: int, into: bytearray) -> bool:
+    """Take what is there. False at the end of the stream."""
+    while len(into) <= OUTPUT_LIMIT:
+        try:
+            chunk = os.read(fd, 1 << 16)
+        except BlockingIOError:
+            return True
+        if not chunk:
+            return False
+        into += chunk
+    return True
+
+
+def _stop(child: subprocess.Popen[bytes]) -> None:
+    """End the whole process group: first kindly, then for good."""
+    import subprocess
+
+    _signal(child, signal.SIGTERM)
+    try:
+        child.wait(_GRACE_S)
+    except subprocess.TimeoutExpired:
+        pass
+    _signal(child, signal.SIGKILL)
+    child.wait()
+
+
+def _signal(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    try:
+        os.killpg(child.pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass

@@ -1,0 +1,292 @@
+"""A record: what one host answered, in one JSON file, replayed anywhere.
+
+`format_version` and `kind` first, then: tool_version, made_at (seconds since the epoch), name, machine (hashed machine id),
+privileged, persistent_only, shared; then the answers, by the method of the Reader that gave them:
+
+    files      path -> text, or {"base64": ...}
+    links      path -> text
+    listings   path -> [name, ...]
+    stats      path -> [type, mode, uid, gid, size, mtime_ns, device, inode, links, rdev]; `lstats` likewise
+    paths      path -> canonical path
+    spaces     path -> [total_bytes, available_bytes, total_inodes, available_inodes]
+    queries    [{argv, status, stdout, stderr}]
+    processes  [{pid, name, user, command, rss_bytes, swap_bytes, devices, cgroup, started_at}]
+    os_release {key: value}
+
+In place of any answer may stand {"absent": true} or {"unreadable": reason}.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from hosttune.errors import BadInput, Fault, Where
+from hosttune.host.door import Completed, Process, Reader, ReaderKind, Space, Stat
+from hosttune.values import ABSENT, Absent, Answer, Unreadable
+
+FORMAT_VERSION: Final = 1
+KIND: Final = "hosttune record"
+LIMIT: Final = 128 << 20  # bytes of a record file
+NOT_RECORDED: Final = Unreadable("not in this record")
+_TABLES: Final = ("files", "links", "listings", "stats", "lstats", "paths", "spaces")
+_MAX_LINKS = 40
+T = TypeVar("T")
+
+
+class Recorder:
+    """A Reader that passes every question on and keeps the answer."""
+
+    def __init__(self, base: Reader) -> None:
+        self.base = base
+        self.answers: dict[str, dict[Any, Any]] = {name: {} for name in (*_TABLES, "queries", "others")}
+
+    @property
+    def kind(self) -> ReaderKind:
+        return self.base.kind
+
+    @property
+    def name(self) -> str:
+        return self.base.name
+
+    @property
+    def persistent_only(self) -> bool:
+        return self.base.persistent_only
+
+    @property
+    def is_privileged(self) -> bool:
+        return self.base.is_privileged
+
+    def _keep(self, table: str, key: Any, ask: Callable[[], Answer[T]]) -> Answer[T]:
+        """A question asked twice gets one answer: facts may not change while a record is made."""
+        kept = self.answers[table]
+        if key not in kept:
+            kept[key] = ask()
+        answer: Answer[T] = kept[key]
+        return answer
+
+    def read(self, path: str) -> Answer[bytes]:
+        return self._keep("files", path, lambda: self.base.read(path))
+
+    def list(self, path: str) -> Answer[tuple[str, ...]]:
+        return self._keep("listings", path, lambda: self.base.list(path))
+
+    def link(self, path: str) -> Answer[str]:
+        return self._keep("links", path, lambda: self.base.link(path))
+
+    def stat(self, path: str, *, follow: bool = True) -> Answer[Stat]:
+        return self._keep("stats" if follow else "lstats", path, lambda: self.base.stat(path, follow=follow))
+
+    def resolve(self, path: str) -> Answer[str]:
+        return self._keep("paths", path, lambda: self.base.resolve(path))
+
+    def space(self, path: str) -> Answer[Space]:
+        return self._keep("spaces", path, lambda: self.base.space(path))
+
+    def query(self, argv: Sequence[str], *, timeout_s: float = 10.0) -> Answer[Completed]:
+        return self._keep("queries", tuple(argv), lambda: self.base.query(argv, timeout_s=timeout_s))
+
+    def processes(self) -> Answer[tuple[Process, ...]]:
+        return self._keep("others", "processes", self.base.processes)
+
+    def os_release(self) -> Answer[Mapping[str, str]]:
+        return self._keep("others", "os_release", self.base.os_release)
+
+    def now(self) -> float:
+        return self.base.now()
+
+
+class RecordReader:
+    """Answers from a record. What it does not hold is Unreadable, but ABSENT where a recorded listing proves it."""
+
+    kind: ReaderKind = "record"
+
+    def __init__(self, data: Mapping[str, Any], file: str = "") -> None:
+        from hosttune.host.record_check import check_record
+
+        faults = check_record(data, file)
+        if faults:
+            raise BadInput(faults)
+        self.data = data
+        self.file = file
+        self.persistent_only = bool(data["persistent_only"])
+        self.is_privileged = bool(data["privileged"])
+        self._tables: Mapping[str, Mapping[str, Any]] = {name: data.get(name, {}) for name in _TABLES}
+        self._queries = {tuple(entry["argv"]): entry for entry in data.get("queries", ())}
+
+    @property
+    def name(self) -> str:
+        return self.file or str(self.data["name"])
+
+    def now(self) -> float:
+        return float(self.data["made_at"])
+
+    def _answer(self, table: str, path: str, decode: Callable[[Any], T], *, follow: bool = True) -> Answer[T]:
+        kept = self._tables[table]
+        entry = kept.get(path, kept)
+        if entry is kept:  # not under this name; perhaps under the one that links lead to
+            canonical = self._canonical(path, follow=follow)
+            entry = kept.get(canonical, kept)
+            if entry is kept:
+                return ABSENT if self._is_proven_absent(canonical) else NOT_RECORDED
+        return _decode(entry, decode)
+
+    def _canonical(self, path: str, *, follow: bool = True) -> str:
+        """`path` with the links resolved that the record knows."""
+        if follow and isinstance(known := self._tables["paths"].get(path), str):
+            return known
+        links = self._tables["links"]
+        todo = [part for part in reversed(path.split("/")) if part not in ("", ".")]
+        done: list[str] = []
+        count = 0
+        while todo:
+            part = todo.pop()
+            if part == "..":
+                del done[-1:]
+                continue
+            done.append(part)
+            text = links.get("/" + "/".join(done))
+            if isinstance(text, str) and (todo or follow) and count < _MAX_LINKS and not _is_magic(done):
+                count += 1
+                done = [] if text.startswith("/") else done[:-1]
+                todo.extend(part for part in reversed(text.split("/")) if part not in ("", "."))
+        return "/" + "/".join(done)
+
+    def _is_proven_absent(self, path: str) -> bool:
+        parent, _, name = path.rstrip("/").rpartition("/")
+        while name:
+            folder = parent or "/"
+            listing = self._tables["listings"].get(folder)
+            if isinstance(listing, list):
+                return name not in listing
+            for table in ("listings", "stats", "files"):
+                entry = self._tables[table].get(folder)
+                if isinstance(entry, Mapping) and "absent" in entry:
+                    return True
+            parent, _, name = parent.rpartition("/")
+        return False
+
+    def read(self, path: str) -> Answer[bytes]:
+        return self._answer("files", path, _decode_bytes)
+
+    def list(self, path: str) -> Answer[tuple[str, ...]]:
+        return self._answer("listings", path, tuple)
+
+    def link(self, path: str) -> Answer[str]:
+        answer = self._answer("links", path, str, follow=False)
+        if answer is NOT_RECORDED and (path in self._tables["files"] or path in self._tables["listings"]):
+            lstat = self._tables["lstats"].get(path)
+            return ABSENT if isinstance(lstat, list) and lstat[0] != "link" else answer
+        return answer
+
+    def stat(self, path: str, *, follow: bool = True) -> Answer[Stat]:
+        answer = self._answer("stats" if follow else "lstats", path, lambda entry: Stat(*entry), follow=follow)
+        if answer is NOT_RECORDED and not follow and self.link(path) is ABSENT:
+            return self.stat(path)
+        return answer
+
+    def resolve(self, path: str) -> Answer[str]:
+        canonical = self._canonical(path)
+        if path in self._tables["paths"]:
+            return self._answer("paths", path, str)
+        known = any(canonical in self._tables[table] for table in ("files", "listings", "stats"))
+        stat = self.stat(canonical)
+        return canonical if known and stat is not ABSENT else (ABSENT if stat is ABSENT else NOT_RECORDED)
+
+    def space(self, path: str) -> Answer[Space]:
+        return self._answer("spaces", path, lambda entry: Space(*entry))
+
+    def query(self, argv: Sequence[str], *, timeout_s: float = 10.0) -> Answer[Completed]:
+        del timeout_s
+        entry = self._queries.get(tuple(argv))
+        if entry is None:
+            return Unreadable(f"not in this record: the answer of {' '.join(argv)}")
+        return _decode(entry, _decode_completed)
+
+    def processes(self) -> Answer[tuple[Process, ...]]:
+        if "processes" not in self.data:
+            return NOT_RECORDED
+        return _decode(self.data["processes"], lambda entries: tuple(_decode_process(entry) for entry in entries))
+
+    def os_release(self) -> Answer[Mapping[str, str]]:
+        if "os_release" not in self.data:
+            return NOT_RECORDED
+        return _decode(self.data["os_release"], dict)
+
+
+def _is_magic(done: Sequence[str]) -> bool:
+    """Links below /proc/PID lead to things (`pid:[4026531836]`), not to paths."""
+    return len(done) > 2 and done[0] == "proc" and done[1] != "sys"
+
+
+def _decode(entry: Any, decode: Callable[[Any], T]) -> Answer[T]:
+    if isinstance(entry, Mapping):
+        if entry.get("absent") is True:
+            return ABSENT
+        if isinstance(entry.get("unreadable"), str):
+            return Unreadable(entry["unreadable"])
+    return decode(entry)
+
+
+def _decode_bytes(entry: Any) -> bytes:
+    if isinstance(entry, Mapping):
+        return base64.b64decode(entry["base64"])
+    return str(entry).encode("utf-8", "surrogateescape")
+
+
+def _decode_completed(entry: Any) -> Completed:
+    return Completed(entry["status"], _decode_bytes(entry["stdout"]), _decode_bytes(entry["stderr"]))
+
+
+def _decode_process(entry: Any) -> Process:
+    return Process(**{**entry, "command": tuple(entry["command"]), "devices": tuple(entry["devices"])})
+
+
+def encode_bytes(content: bytes) -> Any:
+    """Text where it is text."""
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(content).decode("ascii")}
+
+
+def encode_answer(answer: Answer[T], encode: Callable[[T], Any]) -> Any:
+    if isinstance(answer, Absent):
+        return {"absent": True}
+    if isinstance(answer, Unreadable):
+        return {"unreadable": answer.reason}
+    return encode(answer)
+
+
+def read_record(path: str) -> RecordReader:
+    """A record from a file of this machine. Raises BadInput with every fault; nothing in it is trusted."""
+    try:
+        if os.path.getsize(path) > LIMIT:
+            raise BadInput([Fault(Where(path), f"larger than {LIMIT >> 20} MiB, so not a record")])
+        with open(path, "rb") as file:
+            content = file.read(LIMIT + 1)
+    except OSError as error:
+        raise BadInput([Fault(Where(path), f"cannot be read: {error.strerror}")]) from None
+    return RecordReader(parse_record(content, path), path)
+
+
+def parse_record(content: bytes, path: str) -> Mapping[str, Any]:
+    """The JSON of a record, not yet checked. Raises BadInput."""
+    hint = "a record is made by: sudo hosttune record FILE"
+    try:
+        data = json.loads(content, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise BadInput([Fault(Where(path, error.lineno), f"not a record: {error.msg}", hint)]) from None
+    except (ValueError, RecursionError) as error:
+        raise BadInput([Fault(Where(path), f"not a record: {error}", hint)]) from None
+    if not isinstance(data, dict):
+        raise BadInput([Fault(Where(path), "not a record: the top level is no object", hint)])
+    return data
+
+
+def _no_constant(name: str) -> None:
+    message = f"{name} is no JSON"
+    raise ValueError(message)

@@ -1,0 +1,208 @@
+"""Looking at files below one root; what the live host and an alternate root have in common."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from hosttune.host.door import FileType, Space, Stat
+from hosttune.host.paths import Found, is_plain, walk
+from hosttune.values import ABSENT, Absent, Answer, Unreadable
+
+LIMIT = 64 << 20  # the largest file that `read` returns, in bytes
+_CHUNK = 1 << 18
+_LOOK = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_TYPES: Mapping[int, FileType] = {
+    stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link", stat.S_IFBLK: "block",
+    stat.S_IFCHR: "character", stat.S_IFIFO: "fifo", stat.S_IFSOCK: "socket",
+}  # fmt: skip
+_GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESRCH, errno.ENODEV, errno.ENXIO})
+_FORBIDDEN = frozenset({errno.EACCES, errno.EPERM})
+
+
+def refusal(error: OSError, path: str) -> Absent | Unreadable:
+    """What a failed look means: not there, forbidden, or broken."""
+    if error.errno in _GONE:
+        return ABSENT
+    if error.errno in _FORBIDDEN and os.geteuid() != 0:
+        return Unreadable(f"needs root: permission denied on {path}")
+    if error.errno == errno.ELOOP:
+        return Unreadable(f"too many symbolic links in {path}")
+    return Unreadable(f"{path}: {error.strerror or error}")
+
+
+def to_stat(info: os.stat_result) -> Stat:
+    return Stat(
+        type=_TYPES.get(stat.S_IFMT(info.st_mode), "file"), mode=stat.S_IMODE(info.st_mode),
+        uid=info.st_uid, gid=info.st_gid, size=info.st_size, mtime_ns=info.st_mtime_ns,
+        device=info.st_dev, inode=info.st_ino, links=info.st_nlink, rdev=info.st_rdev,
+    )  # fmt: skip
+
+
+def read_all(fd: int, limit: int = LIMIT) -> bytes | None:
+    """Everything from a descriptor, or None when there is more than `limit`. Kernel files have size 0, so read on."""
+    chunks: list[bytes] = []
+    total = 0
+    while chunk := os.read(fd, _CHUNK):
+        total += len(chunk)
+        if total > limit:
+            return None
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+class FileTree:
+    """The file methods of a Reader below `root`. Nothing here opens anything for writing."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self._is_live = root == "/"  # the kernel's own walk is right, and faster
+
+    @property
+    def is_privileged(self) -> bool:
+        return os.geteuid() == 0
+
+    def now(self) -> float:
+        return time.time()
+
+    def read(self, path: str) -> Answer[bytes]:
+        if not is_plain(path):
+            return _not_a_path(path)
+        try:
+            with self._looked_at(path) as (info, fd):
+                if not stat.S_ISREG(info.st_mode):
+                    what = "a folder" if stat.S_ISDIR(info.st_mode) else "not a regular file"
+                    return Unreadable(f"{path} is {what}")
+                content = read_all(fd)
+        except OSError as error:
+            return refusal(error, path)
+        return Unreadable(f"{path} is larger than {LIMIT >> 20} MiB") if content is None else content
+
+    @contextmanager
+    def _looked_at(self, path: str) -> Iterator[tuple[os.stat_result, int]]:
+        """Open a regular file or a folder for reading; other things are not opened (a watchdog device starts when it
+        is), only described, with descriptor -1."""
+        if self._is_live:
+            info = os.stat(path)
+            if not (stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode)):
+                yield info, -1
+                return
+            fd = os.open(path, _LOOK)
+        else:
+            with walk(self.root, path) as found:
+                _need(found, path)
+                info = found.stat()
+                if found.fd < 0:
+                    fd = os.open(".", _LOOK | os.O_DIRECTORY, dir_fd=found.parent)
+                elif stat.S_ISREG(info.st_mode):
+                    fd = os.open(found.name, _LOOK | os.O_NOFOLLOW, dir_fd=found.parent)
+                else:
+                    yield info, -1
+                    return
+        try:
+            yield os.fstat(fd), fd
+        finally:
+            os.close(fd)
+
+    def list(self, path: str) -> Answer[tuple[str, ...]]:
+        if not is_plain(path):
+            return _not_a_path(path)
+        try:
+            with self._looked_at(path) as (info, fd):
+                if not stat.S_ISDIR(info.st_mode):
+                    return Unreadable(f"{path} is not a folder")
+                return tuple(sorted(os.listdir(fd)))
+        except OSError as error:
+            return refusal(error, path)
+
+    def link(self, path: str) -> Answer[str]:
+        if not is_plain(path):
+            return _not_a_path(path)
+        try:
+            if self._is_live:
+                return os.readlink(path)
+            with walk(self.root, path, follow=False) as found:
+                _need(found, path)
+                if found.fd < 0:
+                    return ABSENT
+                return os.readlink("", dir_fd=found.fd)
+        except OSError as error:
+            # EINVAL, or ENOENT for an O_PATH descriptor: there is something, but no link.
+            return ABSENT if error.errno == errno.EINVAL else refusal(error, path)
+
+    def stat(self, path: str, *, follow: bool = True) -> Answer[Stat]:
+        if not is_plain(path):
+            return _not_a_path(path)
+        try:
+            if self._is_live:
+                return to_stat(os.stat(path, follow_symlinks=follow))
+            with walk(self.root, path, follow=follow) as found:
+                _need(found, path)
+                return to_stat(found.stat())
+        except OSError as error:
+            return refusal(error, path)
+
+    def resolve(self, path: str) -> Answer[str]:
+        if not is_plain(path):
+            return _not_a_path(path)
+        try:
+            if self._is_live:
+                return os.path.realpath(path, strict=True)
+            with walk(self.root, path) as found:
+                _need(found, path)
+                return found.canonical
+        except OSError as error:
+            return refusal(error, path)
+
+    def space(self, path: str) -> Answer[Space]:
+        if not is_plain(path):
+            return _not_a_path(path)
+        try:
+            if self._is_live:
+                info = os.statvfs(path)
+            else:
+                with walk(self.root, path) as found:
+                    _need(found, path)
+                    info = os.statvfs(found.fd if found.fd >= 0 else found.parent)
+        except OSError as error:
+            return refusal(error, path)
+        unit = info.f_frsize
+        return Space(info.f_blocks * unit, info.f_bavail * unit, info.f_files, info.f_favail)
+
+    def os_release(self) -> Answer[Mapping[str, str]]:
+        for path in ("/etc/os-release", "/usr/lib/os-release"):
+            content = self.read(path)
+            if isinstance(content, bytes):
+                return parse_os_release(content)
+            if isinstance(content, Unreadable):
+                return content
+        return ABSENT
+
+
+def parse_os_release(content: bytes) -> Mapping[str, str]:
+    """os-release(5) as `distro` reads it, keys in lower case. It wants a file, so it gets one that is only in memory."""
+    import distro
+
+    fd = os.memfd_create("os-release", os.MFD_CLOEXEC)
+    try:
+        with open(fd, "wb", closefd=False) as file:
+            file.write(content)
+        reader = distro.LinuxDistribution(
+            include_lsb=False, os_release_file=f"/proc/self/fd/{fd}", distro_release_file="/dev/null", include_uname=False
+        )
+        return dict(reader.os_release_info())
+    finally:
+        os.close(fd)
+
+
+def _need(found: Found, path: str) -> None:
+    if found.missing:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+
+def _not_a_path(path: str) -> Unreadable:
+    return Unreadable(f"not an absolute path: {path!r}")

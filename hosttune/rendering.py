@@ -1,0 +1,43 @@
+"""Text from `templates/` (Jinja2): the bodies of drop-ins and pages. Undefined names are errors, not empty text."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from hosttune.errors import HosttuneError
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+@cache
+def _environment() -> Environment:
+    # imported here: Jinja2 costs more than the whole start of a command that renders nothing
+    import jinja2
+
+    from hosttune.textfiles import template_root
+
+    def load(name: str) -> str | None:
+        file = template_root() / name
+        return file.read_text(encoding="utf-8") if file.is_file() else None
+
+    return jinja2.Environment(
+        loader=jinja2.FunctionLoader(load),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=lambda name: bool(name and name.endswith(".html.j2")),
+    )
+
+
+def render(name: str, /, **values: Any) -> str:
+    """The text of template `name` with these values. Raises HosttuneError when the template is missing or wrong."""
+    import jinja2
+
+    try:
+        return _environment().get_template(name).render(**values)
+    except jinja2.TemplateError as error:
+        message = f"template {name}: {error.__class__.__name__}: {error}"
+        raise HosttuneError(message, hint="reinstall hosttune, or name a template that exists") from error

@@ -1,0 +1,151 @@
+"""The two interfaces of a resource, and the plain values between them and the engine.
+
+A *wish kind* is what a rule writes (`- sysctl: vm.swappiness`): it names the addresses it has to see and compares, purely.
+An *address kind* is one place that holds a value (`sysctl:vm.swappiness`, `file:/etc/sysctl.d/...`): it reads with a
+Reader and writes with a Writer. One wish often spans two addresses, the live value and the one that the next boot sets.
+
+A module `resources/<name>.py` exports `WISHES` and `ADDRESSES`, tuples of instances; the folder is the registry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from hosttune.values import ABSENT, Action
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader, Writer
+    from hosttune.values import Activation, Address, Change, Disturbs, Finding, Risk, State, Value
+
+
+class Operator(str, Enum):
+    """How a wish bounds a value."""
+
+    EXACTLY = "exactly"
+    AT_LEAST = "at_least"
+    AT_MOST = "at_most"
+    INCLUDES = "includes"
+    EXCLUDES = "excludes"
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One bound on the value of a wish."""
+
+    operator: Operator
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What one rule wants of one thing, its expressions evaluated.
+
+    `kind` and `name` come from the wish's first key (`sysctl: vm.swappiness`), `bounds` from exactly, at_least ...,
+    `fields` from the other keys.
+    """
+
+    kind: str
+    name: str
+    rule: str
+    subject: str = ""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    bounds: tuple[Bound, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What the journal says hosttune last left at an address."""
+
+    run_id: str
+    rule: str
+    after: Value
+    times: int = 1  # in how many runs, none undone, this address was set to this value
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """All that a comparison may look at; everything in it is a value."""
+
+    facts: Facts
+    state: State
+    ledger: Mapping[Address, Applied]
+    risk: Risk  # as the rule declares it; goes into each change
+    disturbs: Disturbs
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSpec:
+    """One key that a wish of this kind takes in a rule file."""
+
+    type: type  # str, int, bool, list (of str), dict
+    required: bool = False
+    choices: tuple[str, ...] = ()
+    help: str = ""
+
+
+class WishKind(Protocol):
+    """What a rule can want."""
+
+    kind: str  # the wish's first key in a rule file
+    fields: Mapping[str, FieldSpec]
+    operators: tuple[Operator, ...]  # the bounds it takes; empty where the fields say all
+    activations: tuple[Activation, ...]  # every activation its changes can have
+
+    def needs(self) -> frozenset[str]:
+        """The fact subjects that `addresses` and `compare` touch."""
+        ...
+
+    def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:
+        """The addresses whose state `compare` looks at. Pure."""
+        ...
+
+    def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
+        """Compare all wishes of this kind of one rule with the state. Pure.
+
+        One Finding or more per wish (verdict ok, differs or unknown; subject from the wish), with the changes that would make
+        it so, or the hold that forbids them. All wishes come at once because they may share one drop-in file.
+        """
+        ...
+
+
+class AddressKind(Protocol):
+    """A kind of place that holds a value."""
+
+    kind: str
+
+    def read(self, reader: Reader, name: str) -> Value:
+        """The present value: ABSENT, Unreadable, or the value in this kind's own type."""
+        ...
+
+    def write(self, writer: Writer, change: Change) -> None:
+        """Bring `change.address` from `change.before` to `change.after`. Raises Conflict when it is not at `before`,
+        Refused when it cannot be done; then nothing has changed."""
+        ...
+
+    def same(self, one: Value, other: Value) -> bool:
+        """Whether two values mean the same here (typed: "60" and 60 are one sysctl value)."""
+        ...
+
+    def invert(self, change: Change) -> Change | None:
+        """The change that takes `change` back, or None where there is no way back."""
+        ...
+
+
+def action_between(before: Value, after: Value) -> Action:
+    """What a change from `before` to `after` does to its address."""
+    if before is ABSENT:
+        return Action.CREATE
+    return Action.DELETE if after is ABSENT else Action.UPDATE
+
+
+def inverted(change: Change) -> Change:
+    """The plain inverse: the same change with before and after exchanged."""
+    action = action_between(change.after, change.before)
+    return replace(change, action=action, before=change.after, after=change.before, reason="", details=())

@@ -1,0 +1,100 @@
+"""Whole files of our own: drop-ins, one per rule, that come and go without touching another's bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hosttune.host.door import Stat
+from hosttune.resources.base import inverted
+from hosttune.values import ABSENT, Action, Address, Change, FileValue, Hold, HoldKind, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.host.door import Reader, Writer
+    from hosttune.resources.base import Context
+    from hosttune.values import Activation, Trigger, Value
+
+
+class FileAddress:
+    """`file:/path`: the whole content of a file (FileValue), or ABSENT. Permission bits count only when it is new."""
+
+    kind = "file"
+
+    def read(self, reader: Reader, name: str) -> Value:
+        stat = reader.stat(name)
+        if not isinstance(stat, Stat):
+            return stat
+        if stat.type != "file":
+            return Unreadable(f"{name} is a {stat.type}, not a file")
+        content = reader.read(name)
+        return FileValue(content, stat.mode, stat.uid, stat.gid) if isinstance(content, bytes) else content
+
+    def write(self, writer: Writer, change: Change) -> None:
+        before = change.before.content if isinstance(change.before, FileValue) else ABSENT
+        if isinstance(change.after, FileValue):
+            writer.replace(change.address.name, change.after, expected=before)
+        elif isinstance(before, bytes):
+            writer.remove(change.address.name, expected=before)
+
+    def same(self, one: Value, other: Value) -> bool:
+        if isinstance(one, FileValue) and isinstance(other, FileValue):
+            return one.content == other.content
+        return one == other
+
+    def invert(self, change: Change) -> Change | None:
+        return inverted(change)
+
+
+@dataclass(frozen=True, slots=True)
+class Dropin:
+    """How a drop-in of ours stands against what a rule wants: at most one of `change` and `hold` is set."""
+
+    change: Change | None = None
+    hold: Hold = Hold()
+    evidence: tuple[str, ...] = ()
+    todo: str = ""
+    unknown: str = ""
+
+
+def dropin_path(folder: str, rule: str, suffix: str = ".conf") -> str:
+    """Where the drop-in of a rule lies: one file per rule, so that a rule comes and goes alone."""
+    return f"{folder}/60-hosttune-{rule}{suffix}"
+
+
+def compare_dropin(
+    path: str, wanted: bytes, rule: str, context: Context, activation: Activation, triggers: tuple[Trigger, ...] = ()
+) -> Dropin:
+    """Compare a drop-in of ours with the text a rule wants; one that somebody edited is theirs now."""
+    address = Address("file", path)
+    present = context.state[address]
+    if isinstance(present, Unreadable):
+        return Dropin(unknown=f"{path}: {present.reason}")
+    if isinstance(present, FileValue):
+        if present.content == wanted:
+            return Dropin(evidence=(f"{path} is in place",))
+        edited = hand_edit(address, context)
+        if edited:
+            return Dropin(hold=Hold(HoldKind.EDITED, path), evidence=(edited,), todo=f"keep it and ignore {rule}, or remove {path}")
+    before = present if isinstance(present, FileValue) else ABSENT
+    action = Action.CREATE if before is ABSENT else Action.UPDATE
+    change = Change(
+        address, action, before, FileValue(wanted), rule, context.risk, context.disturbs, activation, triggers=triggers
+    )  # fmt: skip
+    return Dropin(change=change)
+
+
+def hand_edit(address: Address, context: Context) -> str:
+    """A sentence when the file at `address` is not as hosttune last left it; empty when it is."""
+    present = context.state[address]
+    applied = context.ledger.get(address)
+    if not isinstance(present, FileValue):
+        return ""
+    if applied is None:
+        return f"{address.name} is not in the journal: hosttune does not know who wrote it"
+    if isinstance(applied.after, FileValue) and applied.after.content == present.content:
+        return ""
+    return f"{address.name} was changed since run {applied.run_id} wrote it"
+
+
+WISHES = ()
+ADDRESSES = (FileAddress(),)

@@ -1,0 +1,133 @@
+"""Places in /etc/fstab: the options of a target's line, and a whole line of ours.
+
+Each edit replaces one span or adds one line of somebody else's file (fstab_document.py proves it), under
+compare-and-swap.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.errors import Conflict, Refused
+from hosttune.resources.base import inverted
+from hosttune.resources.fstab_document import (
+    PATH,
+    Document,
+    edit_options,
+    insert_line,
+    line_problem,
+    options_of,
+    parse,
+    remove_line,
+)
+from hosttune.resources.fstab_options import decode, encode, masked_line
+from hosttune.values import ABSENT, FileValue, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts.fstab import FstabEntry
+    from hosttune.host.door import Reader, Writer
+    from hosttune.values import Absent, Change, Value
+
+
+class FstabAddress:
+    """`fstab:TARGET`: the options of the target's one line, as written (str); empty without a fourth field.
+
+    ABSENT without a line. A line that cannot be edited safely (duplicate, misread by one of the readers ...) is Unreadable, with the reason.
+    """
+
+    kind = "fstab"
+
+    def read(self, reader: Reader, name: str) -> Value:
+        document = _read(reader)
+        if not isinstance(document, Document):
+            return document
+        try:
+            options = options_of(document, name)
+        except Refused as refused:
+            return Unreadable(refused.message)
+        return ABSENT if options is None else options
+
+    def write(self, writer: Writer, change: Change) -> None:
+        target = change.address.name
+        document = _opened(writer)
+        if options_of(document, target) != change.before or not isinstance(change.after, str):
+            raise Conflict(f"{PATH}: the options of {target} are no longer {change.before}", hint="run the plan again")
+        after = change.after
+        _replace(writer, document, edit_options(document, target, lambda _: after))
+
+    def same(self, one: Value, other: Value) -> bool:
+        return one == other
+
+    def invert(self, change: Change) -> Change | None:
+        return inverted(change)
+
+
+class FstabLineAddress:
+    """`fstab-line:TARGET`: the whole text of the target's line (str, without line end), or ABSENT."""
+
+    kind = "fstab-line"
+
+    def read(self, reader: Reader, name: str) -> Value:
+        document = _read(reader)
+        if not isinstance(document, Document):
+            return document
+        lines = document.at(name)
+        if len(lines) > 1:
+            problem = line_problem(document, lines[0])
+            return Unreadable(str(problem))
+        return decode(lines[0].text) if lines else ABSENT
+
+    def write(self, writer: Writer, change: Change) -> None:
+        target = change.address.name
+        document = _opened(writer)
+        present = self.read(writer, target)
+        if present != change.before:
+            raise Conflict(f"{PATH}: the line of {target} is no longer the one in the plan", hint="run the plan again")
+        if isinstance(present, str) and change.after is ABSENT:
+            _replace(writer, document, remove_line(document, present))
+        elif present is ABSENT and isinstance(change.after, str):
+            _replace(writer, document, insert_line(document, change.after))
+        else:
+            raise Refused(
+                f"{PATH}: a whole line is added or removed, never replaced", hint="change its options instead"
+            )
+
+    def same(self, one: Value, other: Value) -> bool:
+        return one == other
+
+    def invert(self, change: Change) -> Change | None:
+        return inverted(change)
+
+
+def _read(reader: Reader) -> Document | Absent | Unreadable:
+    data = reader.read(PATH)
+    return parse(data) if isinstance(data, bytes) else data
+
+
+def _opened(writer: Writer) -> Document:
+    document = _read(writer)
+    if isinstance(document, Document):
+        return document
+    reason = document.reason if isinstance(document, Unreadable) else "it does not exist"
+    raise Refused(f"{PATH} cannot be edited: {reason}")
+
+
+def _replace(writer: Writer, document: Document, new: bytes) -> None:
+    if new != document.data:
+        writer.replace(PATH, FileValue(new), expected=document.data)
+
+
+def options_diff(entry: FstabEntry, options: str) -> tuple[str, ...]:
+    """A unified diff of the edit of one line, without context, passwords masked. Raises Refused as the edit would."""
+    new = edit_options(parse(encode(entry.text)), entry.target, lambda _: options)
+    hunk = f"@@ -{entry.line} +{entry.line} @@"
+    return (f"--- {PATH}", f"+++ {PATH}", hunk, f"-{entry.text}", f"+{masked_line(decode(new))}")
+
+
+def addition_diff(lines: int, text: str) -> tuple[str, ...]:
+    """A unified diff of a line added after `lines` lines."""
+    return (f"--- {PATH}", f"+++ {PATH}", f"@@ -{lines},0 +{lines + 1} @@", f"+{text}")
+
+
+WISHES = ()
+ADDRESSES = (FstabAddress(), FstabLineAddress())

@@ -1,0 +1,290 @@
+"""sysctl values: the live one in /proc/sys and the drop-in that sets it at the next boot.
+
+At boot systemd-sysctl(8) reads every sysctl.d folder as one list sorted by file name (sysctl.d(5)); the last assignment wins, and a
+file in /etc hides one of the same name in /run and /usr/lib. /etc/sysctl.conf counts only where 99-sysctl.conf links to it.
+So writing a drop-in is no success by itself: the file that wins is named, and an explicit value of somebody else is respected.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from hosttune.errors import Conflict
+from hosttune.rendering import render
+from hosttune.resources.base import FieldSpec, Operator, action_between, inverted
+from hosttune.resources.file import compare_dropin, dropin_path, hand_edit
+from hosttune.values import (
+    ABSENT,
+    Activation,
+    Address,
+    Change,
+    FileValue,
+    Finding,
+    Hold,
+    HoldKind,
+    Unreadable,
+    Verdict,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader, Writer
+    from hosttune.resources.base import Context, Wish
+    from hosttune.values import Value
+
+FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
+DISTRIBUTION = ("/usr/lib/", "/lib/")
+_ASSIGNMENT = re.compile(rb"^\s*(-?)([^=\s#;]+)\s*=\s*(.*?)\s*$")
+
+
+def normal_key(key: str) -> str:
+    """`net/ipv4/conf/eth0.1/rp_filter` -> `net.ipv4.conf.eth0/1.rp_filter`: the first separator decides (sysctl.d(5))."""
+    first = re.search(r"[./]", key)
+    return key.translate(str.maketrans("./", "/.")) if first and first.group() == "/" else key
+
+
+def proc_path(key: str) -> str:
+    return "/proc/sys/" + key.translate(str.maketrans("./", "/."))
+
+
+def assignments(text: bytes) -> list[tuple[int, str, str]]:
+    """The assignments of one sysctl.d file: (line, key, value with single blanks)."""
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        match = _ASSIGNMENT.match(line)
+        if match and not line.lstrip().startswith((b"#", b";")):
+            value = " ".join(match[3].decode("utf-8", "replace").split())
+            found.append((number, normal_key(match[2].decode("utf-8", "replace")), value))
+    return found
+
+
+class SysctlAddress:
+    """`sysctl:KEY`: the live value, blanks normalised."""
+
+    kind = "sysctl"
+
+    def read(self, reader: Reader, name: str) -> Value:
+        data = reader.read(proc_path(name))
+        return " ".join(data.decode("utf-8", "replace").split()) if isinstance(data, bytes) else data
+
+    def write(self, writer: Writer, change: Change) -> None:
+        name = change.address.name
+        if not self.same(self.read(writer, name), change.before):
+            message = f"{name} is no longer {change.before}"
+            raise Conflict(message, hint="run the plan again")
+        writer.set_value(proc_path(name), f"{change.after}\n")
+
+    def same(self, one: Value, other: Value) -> bool:
+        return one == other or (isinstance(one, str) and isinstance(other, str) and one.split() == other.split())
+
+    def invert(self, change: Change) -> Change | None:
+        return inverted(change)
+
+
+class SysctlFilesAddress:
+    """`sysctl-files:KEY`: every file that sets the key, in the order of boot, as `value<TAB>path:line`; read only."""
+
+    kind = "sysctl-files"
+
+    def read(self, reader: Reader, name: str) -> Value:
+        chosen: dict[str, str] = {}
+        for folder in FOLDERS:
+            names = reader.list(folder)
+            if isinstance(names, Unreadable):
+                return names
+            for file in names if isinstance(names, tuple) else ():
+                if file.endswith(".conf"):
+                    chosen.setdefault(file, f"{folder}/{file}")
+        found: list[str] = []
+        for file in sorted(chosen):
+            text = reader.read(chosen[file])
+            if isinstance(text, Unreadable):
+                return text
+            if isinstance(text, bytes):
+                found += [
+                    f"{value}\t{chosen[file]}:{line}"
+                    for line, key, value in assignments(text)
+                    if key == name or ("*" in key and fnmatchcase(name, key))
+                ]
+        return tuple(found)
+
+    def write(self, writer: Writer, change: Change) -> None:
+        message = f"{change.address} is only read"
+        raise Conflict(message)
+
+    def same(self, one: Value, other: Value) -> bool:
+        return one == other
+
+    def invert(self, change: Change) -> Change | None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """One key of a rule: where it stands and what it should become."""
+
+    wish: Wish
+    live: Value
+    wanted: str  # the value that satisfies the wish and is nearest to the live one
+    live_ok: bool
+    boot_ok: bool  # what the files set at the next boot satisfies the wish
+    evidence: tuple[str, ...]
+    hold: Hold = Hold()
+    todo: str = ""
+
+
+class SysctlWish:
+    """`- sysctl: KEY` with exactly, at_least or at_most: live now, and by a drop-in of the rule at every boot."""
+
+    kind = "sysctl"
+    fields: Mapping[str, FieldSpec] = {}
+    operators = (Operator.EXACTLY, Operator.AT_LEAST, Operator.AT_MOST)
+    activations = (Activation.NOW,)
+
+    def needs(self) -> frozenset[str]:
+        return frozenset({"managers"})
+
+    def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:
+        own = Address("file", dropin_path("/etc/sysctl.d", wish.rule))
+        live = () if facts.reader.persistent_only else (Address("sysctl", wish.name),)
+        return (*live, Address("sysctl-files", wish.name), own)
+
+    def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
+        findings: list[Finding] = []
+        settings: list[_Setting] = []
+        for wish in wishes:
+            answer = _examine(wish, context)
+            if isinstance(answer, Finding):
+                findings.append(answer)
+            else:
+                settings.append(answer)
+        path = dropin_path("/etc/sysctl.d", wishes[0].rule)
+        return (*findings, *_findings(settings, path, context))
+
+
+def _examine(wish: Wish, context: Context) -> _Setting | Finding:
+    live: Value = context.state.get(Address("sysctl", wish.name), "")
+    files = context.state[Address("sysctl-files", wish.name)]
+    if live is ABSENT:
+        reason = f"this kernel has no {wish.name}"
+        return Finding(wish.rule, wish.name, Verdict.NOT_APPLICABLE, reason=reason)
+    for value in (live, files):
+        if isinstance(value, Unreadable):
+            return Finding(wish.rule, wish.name, Verdict.UNKNOWN, reason=f"{wish.name}: {value.reason}")
+    entries = [tuple(entry.split("\t")) for entry in files] if isinstance(files, tuple) else []
+    own = dropin_path("/etc/sysctl.d", wish.rule)
+    others = [(value, place) for value, place in entries if place.rpartition(":")[0] != own]
+    boot = entries[-1] if entries else None
+    live_ok = context.facts.reader.persistent_only or _satisfies(str(live), wish)
+    boot_ok = boot is not None and _satisfies(boot[0], wish)
+    evidence: tuple[str, ...] = () if context.facts.reader.persistent_only else (f"now {live}",)
+    evidence += (f"next boot {boot[0]} ({boot[1]})" if boot else "no file sets it at boot",)
+    hold, todo = Hold(), ""
+    if not (live_ok and boot_ok):
+        hold, todo = _owner(wish, others, context)
+    return _Setting(wish, live, _nearest(str(live), wish), live_ok, boot_ok, evidence, hold, todo)
+
+
+def _owner(wish: Wish, others: list[tuple[str, str]], context: Context) -> tuple[Hold, str]:
+    if wish.name in context.facts.managers.tuned_sysctls:
+        owner = f"TuneD profile {context.facts.managers.tuned_profile}"
+        return Hold(HoldKind.OWNED, owner), f"set {wish.name} in a child profile of TuneD, or ignore {wish.rule}"
+    explicit = [entry for entry in others if not entry[1].startswith(DISTRIBUTION)]
+    if explicit and not _satisfies(explicit[-1][0], wish):
+        value, place = explicit[-1]
+        return Hold(HoldKind.OWNED, f"{place} ({wish.name} = {value})"), f"change {place}, or ignore {wish.rule}"
+    return Hold(), ""
+
+
+def _findings(settings: list[_Setting], path: str, context: Context) -> list[Finding]:
+    """The findings of the keys that exist; the drop-in is one change, carried by the first key that needs it."""
+    lines = [(s.wish.name, s.wanted) for s in settings if not s.hold]
+    boot_missing = any(not s.boot_ok and not s.hold for s in settings)
+    rule = settings[0].wish.rule if settings else ""
+    file_change, edited, problem = None, Hold(), ""
+    todo = ""
+    if boot_missing:
+        wanted = render("sysctl.conf.j2", rule=rule, settings=lines).encode()
+        dropin = compare_dropin(path, wanted, rule, context, Activation.NOW)
+        file_change, edited, todo, problem = dropin.change, dropin.hold, dropin.todo, dropin.unknown
+    else:
+        note = hand_edit(Address("file", path), context)
+        if note and any(not s.live_ok for s in settings):
+            edited, todo = Hold(HoldKind.EDITED, path), f"keep it and ignore {rule}, or remove {path}"
+    findings = []
+    for s in settings:
+        subject = s.wish.name
+        if s.live_ok and s.boot_ok:
+            findings.append(Finding(rule, subject, Verdict.OK, evidence=s.evidence))
+        elif problem:
+            findings.append(Finding(rule, subject, Verdict.UNKNOWN, reason=problem))
+        elif s.hold or edited:
+            hold = s.hold or edited
+            findings.append(
+                Finding(rule, subject, Verdict.DIFFERS, hold, _wants(s.wish), s.evidence, todo=s.todo or todo)
+            )  # fmt: skip
+        else:
+            changes = [] if s.live_ok else [_live_change(s, context)]
+            if file_change is not None and not s.boot_ok:
+                changes.append(file_change)
+                file_change = None
+            findings.append(
+                Finding(rule, subject, Verdict.DIFFERS, Hold(), _reason(s, context), s.evidence, tuple(changes))
+            )  # fmt: skip
+    return findings
+
+
+def _live_change(setting: _Setting, context: Context) -> Change:
+    address = Address("sysctl", setting.wish.name)
+    action = action_between(setting.live, setting.wanted)
+    return Change(address, action, setting.live, setting.wanted, setting.wish.rule, context.risk, context.disturbs)
+
+
+def _reason(setting: _Setting, context: Context) -> str:
+    applied = context.ledger.get(Address("file", dropin_path("/etc/sysctl.d", setting.wish.rule)))
+    if setting.boot_ok and applied and isinstance(applied.after, FileValue):
+        return f"the live value left what our drop-in of run {applied.run_id} sets"
+    return _wants(setting.wish)
+
+
+def _wants(wish: Wish) -> str:
+    words = {Operator.EXACTLY: "", Operator.AT_LEAST: "at least ", Operator.AT_MOST: "at most "}
+    return f"{wish.name} should be " + " and ".join(f"{words[bound.operator]}{bound.value}" for bound in wish.bounds)
+
+
+def _number(text: object) -> int | None:
+    try:
+        return int(str(text))
+    except ValueError:
+        return None
+
+
+def _satisfies(text: str, wish: Wish) -> bool:
+    number = _number(text)
+    for bound in wish.bounds:
+        wanted = _number(bound.value)
+        if bound.operator is Operator.EXACTLY or number is None or wanted is None:
+            if text.split() != str(bound.value).split():
+                return False
+        elif (bound.operator is Operator.AT_LEAST and number < wanted) or (
+            bound.operator is Operator.AT_MOST and number > wanted
+        ):
+            return False
+    return True
+
+
+def _nearest(text: str, wish: Wish) -> str:
+    """The value to write: the live one where it satisfies the wish (never lower a better value), else the bound."""
+    if text and _satisfies(text, wish):
+        return text
+    broken = [bound for bound in wish.bounds if not _satisfies(text, replace(wish, bounds=(bound,)))]
+    return " ".join(str((broken or list(wish.bounds))[0].value).split())
+
+
+WISHES = (SysctlWish(),)
+ADDRESSES = (SysctlAddress(), SysctlFilesAddress())

@@ -1,0 +1,292 @@
+"""/tmp in memory: a tmpfs of a wanted size from the next boot on, in the place that is in charge of /tmp.
+
+Nothing is ever mounted over a /tmp in use: its sockets (X11, tmux, agents, NCCL) would be unreachable. Where a line is added to
+fstab, a drop-in in /run, gone with the reboot, keeps systemd from mounting it before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.errors import Conflict, Refused
+from hosttune.facts.base import UnknownFact
+from hosttune.host.mountinfo import parse, topmost_at
+from hosttune.rendering import render
+from hosttune.resources.base import FieldSpec, Operator
+from hosttune.resources.file import compare_dropin, dropin_path
+from hosttune.resources.fstab import addition_diff, options_diff
+from hosttune.resources.fstab_document import PATH
+from hosttune.resources.fstab_options import set_size, size_bytes
+from hosttune.values import (
+    ABSENT,
+    Action,
+    Activation,
+    Address,
+    Change,
+    FileValue,
+    Finding,
+    Hold,
+    HoldKind,
+    Trigger,
+    Unreadable,
+    Verdict,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader, Writer
+    from hosttune.resources.base import Context, Wish
+    from hosttune.values import Value
+
+TARGET = "/tmp"
+GIB = 1 << 30
+_OPTIONS = ("nosuid", "nodev")
+# With these two a line that the kernel rejects costs a /tmp on disk instead of the boot, and a good one is still
+# mounted before local-fs.target (systemd.mount(5)).
+_BELT = "nofail,x-systemd.before=local-fs.target"
+_ETC_FOLDER = "/etc/systemd/system/tmp.mount.d"
+_RUN_FOLDER = "/run/systemd/system/tmp.mount.d"
+
+
+class MountedAddress:
+    """`mounted:TARGET`: `tmpfs SIZE_BYTES` of a live tmpfs (0: unlimited, `tmpfs` alone: half of RAM), else the type; read only."""
+
+    kind = "mounted"
+
+    def read(self, reader: Reader, name: str) -> Value:
+        data = reader.read("/proc/self/mountinfo")
+        if not isinstance(data, bytes):
+            return data
+        mount = topmost_at(parse(data), name)
+        if mount is None:
+            return ABSENT
+        size = next((option for option in mount.super_options if option.startswith("size=")), "")
+        return f"{mount.fstype} {size_bytes(size, 0)}" if size and mount.fstype == "tmpfs" else mount.fstype
+
+    def write(self, writer: Writer, change: Change) -> None:  # noqa: ARG002 - the interface of all kinds
+        raise Conflict(f"{change.address} is only read")
+
+    def same(self, one: Value, other: Value) -> bool:
+        return one == other
+
+    def invert(self, change: Change) -> Change | None:  # noqa: ARG002 - the interface of all kinds
+        return None
+
+
+class TmpfsWish:
+    """`- tmpfs: /tmp` with `at_least: BYTES`: a tmpfs at least that large from the next boot on; never made smaller."""
+
+    kind = "tmpfs"
+    fields: Mapping[str, FieldSpec] = {
+        "options": FieldSpec(list, help="Further mount options of a line that is added; nosuid and nodev unless given"),
+    }
+    operators = (Operator.AT_LEAST,)
+    activations = (Activation.REBOOT,)
+
+    def needs(self) -> frozenset[str]:
+        return frozenset({"fstab", "host", "memory", "mounts", "tmp"})
+
+    def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:
+        own = dropin_path(_ETC_FOLDER, wish.rule)
+        boot = (Address("fstab", TARGET), Address("fstab-line", TARGET), Address("file", own))
+        if facts.reader.persistent_only:
+            return boot
+        return (*boot, Address("file", dropin_path(_RUN_FOLDER, wish.rule)), Address("mounted", TARGET))
+
+    def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
+        findings = []
+        for wish in wishes:
+            try:
+                findings.append(_Comparison(wish, context).finding())
+            except UnknownFact as unknown:
+                findings.append(Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=str(unknown)))
+            except Refused as refused:
+                hold = Hold(HoldKind.REFUSED, refused.message)
+                findings.append(Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, todo=refused.hint))
+        return tuple(findings)
+
+
+class _Comparison:
+    """One wish against what is in charge of /tmp."""
+
+    def __init__(self, wish: Wish, context: Context) -> None:
+        self.wish = wish
+        self.context = context
+        self.facts = context.facts
+        self.running = not context.facts.reader.persistent_only
+        self.wanted = max((int(bound.value) for bound in wish.bounds), default=0)
+        self.size = f"{-(-self.wanted // GIB)}G"  # rounded up to whole GiB
+        self.evidence: list[str] = []
+
+    def finding(self) -> Finding:
+        host, tmp = self.facts.host, self.facts.tmp
+        if self.wish.name != TARGET:
+            raise Refused(f"a tmpfs can be wished for {TARGET} alone, not for {self.wish.name}")
+        if host.is_container:
+            reason = "in a container /tmp belongs to the host"
+            return Finding(self.wish.rule, self.wish.subject, Verdict.NOT_APPLICABLE, reason=reason)
+        if unreadable := next((v for v in self._state() if isinstance(v, Unreadable)), None):
+            return Finding(self.wish.rule, self.wish.subject, Verdict.UNKNOWN, reason=unreadable.reason)
+        if tmp.is_symlink:
+            return self._refused("/tmp is a symbolic link", "make it a folder; tmp.mount skips a link")
+        if self.running:
+            self.evidence.append(self._now())
+        self.evidence.append(tmp.home_evidence)
+        if self.facts.host.is_wsl:
+            return self._refused("under WSL a tmpfs on /tmp hides the X11 socket", "")
+        by_home = {"none": self._nothing, "fstab": self._line, "usr-unit": self._unit, "etc-unit": self._unit}
+        return by_home.get(tmp.home, self._foreign)()
+
+    def _state(self) -> list[Value]:
+        entry = self.facts.fstab.at.get(TARGET)
+        if entry is not None and entry.refusal:
+            return []
+        return [self.context.state[address] for address in TmpfsWish().addresses(self.wish, self.facts)]
+
+    def _now(self) -> str:
+        tmp = self.facts.tmp
+        if tmp.is_tmpfs:
+            return f"now a tmpfs of {_gib(tmp.size_bytes or 0)}"
+        return (
+            f"now on {tmp.fstype or 'the disk'}, {'' if tmp.is_complete else 'at least '}{_gib(tmp.used_bytes)} in it"
+        )
+
+    def _is_enough(self, size: int | None) -> bool:
+        return size is not None and (size == 0 or size >= self.wanted)
+
+    def _settled(self) -> Finding:
+        """What the next boot mounts is enough; is it there already?"""
+        tmp = self.facts.tmp
+        if not self.running or (tmp.is_tmpfs and self._is_enough(tmp.size_bytes)):
+            return Finding(self.wish.rule, self.wish.subject, Verdict.OK, evidence=tuple(self.evidence))
+        evidence = (*self.evidence, *self._hidden())
+        hold = Hold(HoldKind.WAITING, "reboot")
+        reason = f"/tmp becomes a tmpfs of at least {_gib(self.wanted)} at the next boot"
+        todo = "reboot when it suits; until then do not run mount -a"
+        if tmp.is_tmpfs:
+            reason = f"/tmp grows to at least {_gib(self.wanted)} at the next boot"
+            todo = f"reboot when it suits, or at once: mount -o remount,size={self.size} /tmp"
+        return Finding(self.wish.rule, self.wish.subject, Verdict.DIFFERS, hold, reason, evidence, todo=todo)
+
+    def _hidden(self) -> tuple[str, ...]:
+        """What the new mount will cover: it stays on the disk, out of sight."""
+        tmp = self.facts.tmp
+        if not self.running or tmp.is_tmpfs or not tmp.entries:
+            return ()
+        least = "" if tmp.is_complete else "at least "
+        return (
+            f"{least}{_gib(tmp.used_bytes)} in {least}{tmp.entries} files and folders stay on the disk, hidden below it",
+        )
+
+    def _nothing(self) -> Finding:
+        tmp = self.facts.tmp
+        if self.running and tmp.is_mount and not tmp.is_tmpfs:
+            return self._refused(
+                f"{tmp.fstype} is mounted at /tmp by something else than {PATH}", "find out what mounts it"
+            )
+        if not self.facts.fstab.exists:
+            return self._refused(f"there is no {PATH}", f"create an empty {PATH}")
+        if self.context.state[Address("fstab-line", TARGET)] is not ABSENT:
+            return self._refused(f"{PATH} has a line for /tmp that mount(8) and systemd do not both read", "repair it")
+        options = ",".join(("mode=1777", *self.wish.fields.get("options", _OPTIONS), f"size={self.size}", _BELT))
+        line = f"tmpfs {TARGET} tmpfs {options} 0 0"
+        details = addition_diff(self.facts.fstab.lines, line)
+        change = self._change(Address("fstab-line", TARGET), ABSENT, line, details)
+        return self._differs((*self._guard(), change))
+
+    def _guard(self) -> tuple[Change, ...]:
+        """A drop-in that dies with the reboot and until then keeps tmp.mount from being started."""
+        if not self.running or not self.facts.host.has_systemd or self.facts.tmp.is_tmpfs:
+            return ()
+        path = dropin_path(_RUN_FOLDER, self.wish.rule)
+        text = render("tmp-mount-wait.conf.j2", rule=self.wish.rule, path=path).encode()
+        before = self.context.state[Address("file", path)]
+        if isinstance(before, FileValue) and before.content == text:
+            return ()
+        return (self._change(Address("file", path), before, FileValue(text)),)
+
+    def _line(self) -> Finding:
+        entry = self.facts.fstab.by_path[TARGET]
+        written = self.context.state[Address("fstab", TARGET)]
+        options = written if isinstance(written, str) else ",".join(entry.options)
+        size = size_bytes(options, self.facts.memory.total_bytes)
+        if size is None:
+            return self._refused(f"{PATH} line {entry.line} has a size that the kernel rejects", "write it as size=16G")
+        if self._is_enough(size):
+            return self._settled()
+        if entry.owner:
+            todo = f"change it where {entry.owner} takes it from; it rewrites this line"
+            return self._held(Hold(HoldKind.OWNED, f"{entry.owner} ({PATH} line {entry.line})"), todo)
+        if entry.refusal:
+            return self._refused(entry.refusal, entry.way_out)
+        after = set_size(options, self.size)
+        change = self._change(Address("fstab", TARGET), written, after, options_diff(entry, after))
+        return self._differs((change,))
+
+    def _unit(self) -> Finding:
+        tmp = self.facts.tmp
+        if TARGET in self.facts.fstab.by_path and tmp.home == "etc-unit":
+            entry = self.facts.fstab.by_path[TARGET]
+            return self._refused(
+                f"{PATH} line {entry.line} names /tmp too, and the unit overrules it", "leave one of them"
+            )
+        if self._is_enough(size_bytes(tmp.unit_options, self.facts.memory.total_bytes)):
+            return self._settled()
+        text = render("tmp-mount.conf.j2", rule=self.wish.rule, options=set_size(tmp.unit_options, self.size)).encode()
+        path = dropin_path(_ETC_FOLDER, self.wish.rule)
+        dropin = compare_dropin(path, text, self.wish.rule, self.context, Activation.REBOOT, self._triggers())
+        if dropin.unknown:
+            return Finding(self.wish.rule, self.wish.subject, Verdict.UNKNOWN, reason=dropin.unknown)
+        if dropin.hold:
+            self.evidence += dropin.evidence
+            return self._held(dropin.hold, dropin.todo)
+        return self._differs((dropin.change,)) if dropin.change else self._settled()
+
+    def _foreign(self) -> Finding:
+        tmp = self.facts.tmp
+        if tmp.is_tmpfs and self._is_enough(tmp.size_bytes):
+            return Finding(self.wish.rule, self.wish.subject, Verdict.OK, evidence=tuple(self.evidence))
+        reasons = {
+            "fstab-other": ("somebody put /tmp on a file system of its own", "to change it, edit that line"),
+            "masked": (
+                "tmp.mount is masked; with a line in fstab as well local-fs.target is never reached",
+                "unmask it",
+            ),
+            "dropin": ("somebody sets the options of tmp.mount in a drop-in", "change the size there"),
+        }
+        return self._refused(*reasons[tmp.home])
+
+    def _triggers(self) -> tuple[Trigger, ...]:
+        return (Trigger("daemon-reload"),) if self.running and self.facts.host.has_systemd else ()
+
+    def _change(self, address: Address, before: Value, after: Value, details: tuple[str, ...] = ()) -> Change:
+        action = Action.CREATE if before is ABSENT else Action.UPDATE
+        context = self.context
+        return Change(
+            address, action, before, after, self.wish.rule, context.risk, context.disturbs, Activation.REBOOT,
+            reversible="after a reboot" if self.running else "yes", triggers=self._triggers(), details=details,
+        )  # fmt: skip
+
+    def _reason(self) -> str:
+        return f"/tmp should be a tmpfs of at least {_gib(self.wanted)}"
+
+    def _differs(self, changes: tuple[Change, ...]) -> Finding:
+        evidence = (*self.evidence, *self._hidden())
+        return Finding(self.wish.rule, self.wish.subject, Verdict.DIFFERS, Hold(), self._reason(), evidence, changes)
+
+    def _held(self, hold: Hold, todo: str) -> Finding:
+        evidence = tuple(self.evidence)
+        return Finding(self.wish.rule, self.wish.subject, Verdict.DIFFERS, hold, self._reason(), evidence, todo=todo)
+
+    def _refused(self, detail: str, todo: str) -> Finding:
+        return self._held(Hold(HoldKind.REFUSED, detail), todo)
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.1f} GiB" if size % GIB else f"{size // GIB} GiB"
+
+
+WISHES = (TmpfsWish(),)
+ADDRESSES = (MountedAddress(),)

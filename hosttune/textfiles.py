@@ -1,0 +1,58 @@
+"""Where the templates lie: a wheel has them inside the package, a checkout and an editable install beside it."""
+
+from __future__ import annotations
+
+import re
+import stat
+from pathlib import Path
+
+from hosttune.errors import HosttuneError
+
+_PROJECT_NAME = re.compile(r'^name\s*=\s*"hosttune"\s*$', re.MULTILINE)
+
+
+def template_root(package: Path | None = None) -> Path:
+    """Return the folder of the Jinja2 templates.
+
+    In a wheel it is `hosttune/templates`. Otherwise it is the sibling `templates/` of the package folder, and only
+    if that belongs to this very checkout: hosttune renders them as root, and beside an installed package (say
+    `/usr/lib/python3/dist-packages/templates`) the name is anybody's. `package` is the package folder; tests pass
+    another one.
+
+    Raises HosttuneError when there is no templates folder that may be read.
+    """
+    package = package or Path(__file__).resolve().parent
+    inside = package / "templates"
+    if inside.is_dir():
+        return inside
+    sibling = package.parent / "templates"
+    if refusal := _why_not_ours(sibling, package):
+        raise HosttuneError(
+            f"the templates of hosttune are missing: {inside} does not exist, and {refusal}",
+            hint="install hosttune again, or start it from a complete checkout",
+        )
+    return sibling
+
+
+def _why_not_ours(sibling: Path, package: Path) -> str:
+    """Say in half a sentence why `sibling` is not the templates folder of the package's checkout, or nothing if it is.
+
+    One owner for the package, pyproject.toml and the templates: somebody who may create files beside the package,
+    but may not change it, cannot place templates there either.
+    """
+    project = package.parent / "pyproject.toml"
+    try:
+        ours = package.lstat().st_uid
+        for path, is_kind in ((project, stat.S_ISREG), (sibling, stat.S_ISDIR)):
+            status = path.lstat()
+            if not is_kind(status.st_mode):
+                return f"{path} is a link or a special file"
+            if status.st_uid != ours:
+                return f"{path} does not belong to the owner of {package}"
+            if status.st_mode & stat.S_IWOTH:
+                return f"{path} can be written by everybody"
+        if not _PROJECT_NAME.search(project.read_text(encoding="utf-8")):
+            return f"{project} is not the project file of hosttune"
+    except (OSError, UnicodeDecodeError) as error:
+        return f"{package.parent} is not a checkout of hosttune ({error})"
+    return ""

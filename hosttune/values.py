@@ -1,0 +1,285 @@
+"""The values that the parts of hosttune exchange; no behaviour beyond construction, order and text.
+
+Everything here is frozen and made of tuples. `ABSENT` and `Unreadable` are values of their own, so that
+"not there", "could not look" and "empty" are never mistaken for one another. Units stand in the names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final, TypeAlias, TypeVar, Union
+
+T = TypeVar("T")
+
+
+class Absent(Enum):
+    """The thing asked for does not exist."""
+
+    ABSENT = "absent"
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+    __str__ = __repr__
+
+
+ABSENT: Final = Absent.ABSENT
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """The thing asked for may exist, but could not be looked at; `reason` is a phrase for people."""
+
+    reason: str
+
+
+Answer: TypeAlias = Union[T, Absent, Unreadable]
+
+
+class _Word(str, Enum):
+    """A closed vocabulary; the value is the word that people and JSON see."""
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+class _Level(_Word):
+    """A closed vocabulary with an order, mildest first."""
+
+    def __lt__(self, other: object) -> bool:
+        return self.rank < type(self)(other).rank
+
+    def __le__(self, other: object) -> bool:
+        return self.rank <= type(self)(other).rank
+
+    def __gt__(self, other: object) -> bool:
+        return self.rank > type(self)(other).rank
+
+    def __ge__(self, other: object) -> bool:
+        return self.rank >= type(self)(other).rank
+
+    @property
+    def rank(self) -> int:
+        return list(type(self)).index(self)
+
+
+class Risk(_Level):
+    """What the operator may lose: some throughput, a service restart, a boot."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+class Disturbs(_Level):
+    """Whom a change disturbs while it is made."""
+
+    NOTHING = "nothing"
+    SESSIONS = "new sessions"
+    SERVICE = "a service"
+    GPU_WORK = "running GPU work"
+
+
+class Activation(_Level):
+    """When a change takes effect."""
+
+    NOW = "now"
+    REMOUNT = "remount"
+    RELOAD = "reload"
+    RESTART = "service restart"
+    SESSION = "new session"
+    REBOOT = "reboot"
+
+
+class Action(_Word):
+    """What a change does to its address; `symbol` is what a diff shows."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+
+    @property
+    def symbol(self) -> str:
+        return {"create": "+", "update": "~", "delete": "-"}[self.value]
+
+
+class Verdict(_Word):
+    """A rule's answer for one subject."""
+
+    OK = "ok"
+    DIFFERS = "differs"
+    UNKNOWN = "unknown"
+    NOT_APPLICABLE = "not applicable"
+    ADVICE = "advice"
+
+
+class HoldKind(_Word):
+    """Why a difference is not acted on."""
+
+    NONE = "none"
+    WAIVED = "waived"
+    OWNED = "owned by"
+    EDITED = "edited by hand"
+    REFUSED = "refused"
+    BUSY = "busy"
+    ABOVE_MAX_RISK = "above max_risk"
+    DISTURBS = "would disturb"
+    WAITING = "waiting for"
+    REVERTED = "reverted by somebody"
+    ORPHANED = "orphaned"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Why a difference is not acted on; `detail` completes the sentence ("owned by" + "TuneD")."""
+
+    kind: HoldKind = HoldKind.NONE
+    detail: str = ""
+
+    def __bool__(self) -> bool:
+        return self.kind is not HoldKind.NONE
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.detail}".strip()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Address:
+    """One place that holds one value; prints as `kind:name` (`sysctl:vm.swappiness`, `mount:/data`)."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}"
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        kind, _, name = text.partition(":")
+        return cls(kind, name)
+
+
+@dataclass(frozen=True, slots=True)
+class FileValue:
+    """A whole file: its bytes, permission bits and owner."""
+
+    content: bytes
+    mode: int = 0o644
+    uid: int = 0
+    gid: int = 0
+
+
+Value: TypeAlias = Union[str, int, bool, tuple[str, ...], FileValue, Absent, Unreadable]
+State: TypeAlias = Mapping[Address, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """Work that must follow a change, once per kind and run: `daemon-reload`, `update-grub` ...
+
+    `name` distinguishes triggers of one kind (the service to restart); empty where there is only one.
+    """
+
+    kind: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One address goes from `before` to `after`. `reason` is for people and never steers anything."""
+
+    address: Address
+    action: Action
+    before: Value
+    after: Value
+    rule: str
+    risk: Risk = Risk.LOW
+    disturbs: Disturbs = Disturbs.NOTHING
+    activation: Activation = Activation.NOW
+    reversible: str = "yes"  # yes | after a reboot | no, and why
+    reason: str = ""
+    triggers: tuple[Trigger, ...] = ()
+    details: tuple[str, ...] = ()  # lines for people: packages with versions, what apt would remove ...
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one rule says of one subject (a mount point, a device, or empty for the host)."""
+
+    rule: str
+    subject: str
+    verdict: Verdict
+    hold: Hold = field(default_factory=Hold)
+    reason: str = ""
+    evidence: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+    todo: str = ""  # what a person should do: the command for advice, the way out of a hold
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Changes that are made together, then the triggers; a later stage becomes possible only after it."""
+
+    changes: tuple[Change, ...]
+    triggers: tuple[Trigger, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What `apply` would do. The digest covers the changes alone, so equal hosts have equal digests."""
+
+    digest: str
+    tool_version: str
+    machine: str  # hashed machine id, never the id itself
+    created_at: str  # ISO 8601, UTC
+    policy_digest: str
+    stages: tuple[Stage, ...]
+    findings: tuple[Finding, ...]
+    complete: bool = True  # False: a fact or an address could not be read, so the plan may lack changes
+    problems: tuple[str, ...] = ()  # what the proof on the overlay found wrong; a plan with problems is not applied
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        return tuple(change for stage in self.stages for change in stage.changes)
+
+
+class Phase(_Word):
+    """Where a journalled change stands."""
+
+    INTENT = "intent"
+    DONE = "done"
+    FAILED = "failed"
+    UNDONE = "undone"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one change of a run."""
+
+    change: Change
+    phase: Phase
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What `apply` or `undo` did: what took, what failed, what waits."""
+
+    run_id: str
+    digest: str
+    outcomes: tuple[Outcome, ...]
+    waiting: tuple[str, ...] = ()  # "daemon-reload: GPU containers run", each a sentence
+    reboot_reasons: tuple[str, ...] = ()
+    verified: bool = True  # every address that was written read back as planned
+
+    @property
+    def failed(self) -> tuple[Outcome, ...]:
+        return tuple(outcome for outcome in self.outcomes if outcome.phase is Phase.FAILED)
+
+
+JsonValue: TypeAlias = Any

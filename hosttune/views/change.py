@@ -1,0 +1,143 @@
+"""One change as a diff: `~ sysctl:vm.swappiness  60 -> 10`, files as unified diffs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.values import ABSENT, Action, Activation, FileValue, Unreadable
+from hosttune.views.page import shown
+from hosttune.views.terminal import width_of, wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hosttune.values import Change, Value
+    from hosttune.views.terminal import Screen
+
+_COLOURS = {"+": "green", "-": "red", "~": "yellow", "@": "cyan"}
+
+_WHEN = {
+    Activation.NOW: "",
+    Activation.REMOUNT: "",
+    Activation.RELOAD: "in effect after the reload",
+    Activation.RESTART: "in effect after the service restart",
+    Activation.SESSION: "in effect for new sessions",
+    Activation.REBOOT: "in effect after a reboot",
+}
+
+
+def change_lines(change: Change, screen: Screen, *, indent: int = 2) -> list[str]:
+    """The change as it is shown before the yes: nothing of it is left out."""
+    inner = " " * (indent + 4)
+    lines = [" " * indent + line for line in _headline(change, screen, indent)]
+    if isinstance(change.before, FileValue) or isinstance(change.after, FileValue):
+        lines += [inner + _painted(line, screen) for line in file_diff(change.before, change.after)]
+    lines += [inner + _painted(shown(_spaced(line)), screen) for line in change.details]
+    return lines + wrapped(shown(change.reason), screen.columns, first=inner, rest=inner)
+
+
+def title_line(change: Change) -> str:
+    """The change on one line, for a receipt."""
+    values = "" if _is_file(change) else f"  {_values(change)}"
+    return f"{change.action.symbol} {shown(str(change.address))}{values}"
+
+
+def _headline(change: Change, screen: Screen, indent: int) -> list[str]:
+    symbol = screen.paint(change.action.symbol, "bold", _COLOURS[change.action.symbol])
+    address = shown(str(change.address))
+    when = _WHEN[change.activation]
+    first = f"{symbol} {address}"
+    if _is_file(change):
+        notes = [note for note in (_mode(change), when) if note]
+        return [f"{first}  ({', '.join(notes)})" if notes else first]
+    note = f"  ({when})" if when else ""
+    if _is_diff(change.details):
+        return [first + note]
+    values = _values(change)
+    room = screen.columns - indent - width_of(f"x {address}  {values}")
+    if room >= width_of(note):
+        return [f"{first}  {values}{note}"]
+    if room >= 0:
+        return [f"{first}  {values}", f"  {note}"]
+    if change.action is Action.UPDATE and indent + 4 + width_of(values) > screen.columns:
+        both = (f"- {value_text(change.before)}", f"+ {value_text(change.after)}")
+        return [first + note, *(f"    {_painted(line, screen)}" for line in both)]
+    return [first + note, f"    {values}"]
+
+
+def _values(change: Change) -> str:
+    before, after = value_text(change.before), value_text(change.after)
+    if change.action is Action.CREATE:
+        return after
+    return f"(was {before})" if change.action is Action.DELETE else f"{before} -> {after}"
+
+
+def value_text(value: Value) -> str:
+    """A value on one line; what is not there and what is empty look different from text."""
+    if value is ABSENT:
+        return "(absent)"
+    if isinstance(value, Unreadable):
+        return f"(unreadable: {shown(value.reason)})"
+    if isinstance(value, FileValue):
+        return f"({len(value.content)} bytes)"
+    if isinstance(value, tuple):
+        return shown(", ".join(value)) or "(none)"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return shown(str(value)) or '""'
+
+
+def file_diff(before: Value, after: Value) -> Iterator[str]:
+    """The unified diff of two files; of a new or removed one all its lines."""
+    import difflib
+
+    texts = [_text(value) for value in (before, after)]
+    if any(text is None for text in texts):
+        yield f"binary: {value_text(before)} -> {value_text(after)}"
+        return
+    old, new = ((text or "").split("\n") for text in texts)
+    ends = [lines.pop() for lines in (old, new)]  # what stands behind the last newline
+    for lines, end in zip((old, new), ends, strict=True):
+        if end:
+            lines.append(f"{end}\n\\ no newline at the end")
+    for number, line in enumerate(difflib.unified_diff(old, new, lineterm="", n=3)):
+        if number < 2 or (line.startswith("@@") and not (old and new)):
+            continue
+        symbol, (text, *rest) = line[:1], line[1:].split("\n")
+        yield line if symbol == "@" else f"{symbol} {shown(text.expandtabs())}"
+        yield from (f"  {note}" for note in rest)
+
+
+def _text(value: Value) -> str | None:
+    if not isinstance(value, FileValue):
+        return ""
+    try:
+        text = value.content.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text else text
+
+
+def _mode(change: Change) -> str:
+    if isinstance(change.after, FileValue) and change.before is ABSENT:
+        return f"new, mode {change.after.mode:04o}"
+    return "removed" if change.after is ABSENT else ""
+
+
+def _is_file(change: Change) -> bool:
+    return isinstance(change.before, FileValue) or isinstance(change.after, FileValue)
+
+
+def _spaced(line: str) -> str:
+    """A line of details; behind the sign of a diff stands a blank, as in the diff of a file."""
+    return f"{line[0]} {line[1:].expandtabs()}" if line.startswith(("-", "+")) else line.expandtabs()
+
+
+def _is_diff(details: tuple[str, ...]) -> bool:
+    """Whether the details show the change line by line already, as they do for fstab."""
+    return any(line.startswith(("-", "+")) for line in details)
+
+
+def _painted(line: str, screen: Screen) -> str:
+    colour = _COLOURS.get(line[:1])
+    return screen.paint(line, colour) if colour else line

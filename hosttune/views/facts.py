@@ -1,0 +1,64 @@
+"""The facts of a host, subject by subject; what could not be read says why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hosttune.codec import FORMAT_VERSION
+from hosttune.views.page import shown
+from hosttune.views.terminal import columned
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hosttune.views.page import Page
+
+_GIB = 1 << 30
+
+
+def facts_json(subjects: Mapping[str, Any]) -> dict[str, Any]:
+    """`subjects` maps each subject to its fields as JSON data (hosttune.codec.to_json)."""
+    return {"format_version": FORMAT_VERSION, "facts": dict(subjects)}
+
+
+def facts_text(subjects: Mapping[str, Any], page: Page) -> str:
+    """The same data for people."""
+    blocks = []
+    for subject, fields in subjects.items():
+        rows: list[tuple[str, ...]] = []
+        for name, value in fields.items() if isinstance(fields, dict) else [("", fields)]:
+            rows += _rows(name, value)
+        blocks.append("\n".join([page.screen.paint(subject, "bold"), *columned(rows, page.screen, indent=2)]))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _rows(name: str, value: Any) -> list[tuple[str, ...]]:
+    """One row for a plain value; one for each entry of a list of records."""
+    entries = list(value.values()) if isinstance(value, dict) and _is_table(value) else value
+    if isinstance(entries, list) and entries and all(isinstance(entry, dict) for entry in entries):
+        return [(name if number == 0 else "", _record(entry)) for number, entry in enumerate(entries)]
+    return [(name, _plain(name, value))]
+
+
+def _is_table(value: dict[str, Any]) -> bool:
+    return bool(value) and all(isinstance(entry, dict) for entry in value.values())
+
+
+def _record(entry: Mapping[str, Any]) -> str:
+    """`name=nvme0n1 size_bytes=... (1.7 TiB)`: the fields that say something."""
+    said = [(name, value) for name, value in entry.items() if value not in ("", None, [], False)]
+    return " ".join(f"{name}={_plain(name, value)}" for name, value in said)
+
+
+def _plain(name: str, value: Any) -> str:
+    if isinstance(value, dict) and value.get("type") == "unreadable":
+        return f"unknown: {shown(value['reason'])}"
+    if value is None or value in ("", []):
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and name.endswith("_bytes"):
+        return f"{value} ({value / _GIB:.1f} GiB)"
+    if isinstance(value, list):
+        return ", ".join(_plain("", item) for item in value)
+    return _record(value) if isinstance(value, dict) else shown(str(value))

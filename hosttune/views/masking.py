@@ -1,0 +1,28 @@
+"""Secrets in what is shown: `password=...` and its kin, and `user:password@host`. The journal keeps the true bytes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+MASK = "********"
+
+_KEYS = r"pass(?:wd|word|phrase|code)?2?|pwd|secret|token|(?:api|access|private|auth|secret)[_-]?key"
+_OPTION = re.compile(rf"(?i)((?:\b|_)(?:{_KEYS})\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;\"']+)")
+_LOGIN = re.compile(r"((?:://)?[^\s/:@,=]*:)([^\s/@]+)(?=@)")  # user:password@, as in URLs and the sources of mounts
+
+
+def mask(text: str) -> str:
+    """`text` with passwords, tokens and keys replaced by asterisks; what they belong to stays readable."""
+    if "=" not in text and ":" not in text:
+        return text
+    return _LOGIN.sub(rf"\1{MASK}", _OPTION.sub(rf"\1{MASK}", text))
+
+
+def masked(data: Any) -> Any:
+    """JSON data with every text masked."""
+    if isinstance(data, str):
+        return mask(data)
+    if isinstance(data, list):
+        return [masked(item) for item in data]
+    return {key: masked(item) for key, item in data.items()} if isinstance(data, dict) else data

@@ -1,0 +1,46 @@
+"""What every text report shares: whose it is, where it goes, and how to call the next command."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from hosttune.views.masking import mask
+from hosttune.views.terminal import Screen, safe
+
+_OWN_COMMAND = re.compile(r"(?<![\w/.-])(?:sudo )?hosttune (?=(?:check|plan|apply|undo|history|explain|rules) )")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The surroundings of a report.
+
+    `program` is how a shell finds hosttune (`/opt/hosttune/bin/hosttune`), `sudo` what a change needs in front of it
+    (`sudo ` or nothing), `options` what the next command has to repeat to mean the same host and policy
+    (` --policy p.yaml`). `can_apply` is False where there is nothing to change: a record.
+    """
+
+    host: str = "this host"
+    screen: Screen = field(default_factory=Screen)
+    program: str = "hosttune"
+    sudo: str = ""
+    options: str = ""
+    can_apply: bool = True
+    is_verbose: bool = False
+
+    def look(self, words: str) -> str:
+        """A command that only looks."""
+        return f"{self.program} {words}{self.options}"
+
+    def act(self, words: str) -> str:
+        """A command that changes, with sudo where it is needed."""
+        return f"{self.sudo}{self.program} {words}{self.options}"
+
+    def todo(self, text: str) -> str:
+        """Advice from a rule or a resource, with the commands in it as they have to be typed here."""
+        return _OWN_COMMAND.sub(lambda _: f"{self.sudo}{self.program} ", shown(text))
+
+
+def shown(text: str) -> str:
+    """Text from outside as it may be shown: escaped and masked."""
+    return safe(mask(text))

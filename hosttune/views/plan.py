@@ -1,0 +1,107 @@
+"""The plan as text: by stage and rule the exact diff, then what does not happen, then how to say yes."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from hosttune.values import Disturbs
+from hosttune.views.change import change_lines
+from hosttune.views.findings import HELD, UNKNOWN, sections_lines
+from hosttune.views.page import shown
+from hosttune.views.report import decision, warnings
+from hosttune.views.summary import is_irreversible
+from hosttune.views.terminal import counted, listed, padded, width_of, wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hosttune.values import Change, Plan, Stage
+    from hosttune.views.page import Page
+
+
+def plan_text(plan: Plan, page: Page, *, interrupted: tuple[str, ...] = ()) -> str:
+    """The plan of `plan` and of `apply` without --yes."""
+    lines = decision(plan, page) + warnings(plan, page, interrupted)
+    lines += _stages(plan, page)
+    lines += sections_lines((UNKNOWN, *HELD), plan.findings, page)
+    if plan.changes:
+        lines += ["", *_tail(plan, page)]
+        if page.can_apply and not plan.problems:
+            lines += ["", "To make exactly these changes:", f"  {page.act(f'apply --yes --expect {plan.digest}')}"]
+    return "\n".join(lines) + "\n"
+
+
+def undo_text(plan: Plan, page: Page, *, words: str, ignore: tuple[str, ...] = ()) -> str:
+    """The plan of `undo`; `words` name it again (`undo RUN`), `ignore` are the rules that the next apply would redo."""
+    number = counted(len(plan.changes), "change")
+    first = f": {number} taken back." if plan.changes else ": nothing to take back."
+    lines = [page.screen.paint(shown(page.host), "bold") + first, *warnings(plan, page), *_stages(plan, page)]
+    lines += sections_lines((UNKNOWN, *HELD), plan.findings, page)
+    if plan.changes and not plan.problems:
+        lines += ["", "To take back exactly this:", f"  {page.act(f'{words} --yes')}"]
+    return "\n".join([*lines, *ignore_lines(ignore, page)]) + "\n"
+
+
+def ignore_lines(rules: Iterable[str], page: Page) -> list[str]:
+    """The line of the policy that keeps the next run from doing again what was undone."""
+    names = [shown(rule) for rule in rules]
+    if not names:
+        return []
+    why = "The next apply makes these changes again, unless /etc/hosttune/policy.yaml says:"
+    return ["", *wrapped(why, page.screen.columns), f"  ignore: [{', '.join(names)}]"]
+
+
+def _stages(plan: Plan, page: Page) -> list[str]:
+    lines: list[str] = []
+    for number, stage in enumerate(plan.stages, 1):
+        if len(plan.stages) > 1:
+            when = "now" if number == 1 else f"possible only after stage {number - 1}"
+            lines += ["", page.screen.paint(f"Stage {number}", "bold") + f" ({when})"]
+        for rule, changes in groupby(stage.changes, key=lambda change: change.rule):
+            own = tuple(changes)
+            lines += ["", _heading(rule, own, page)]
+            lines += [line for change in own for line in change_lines(change, page.screen)]
+        lines += _triggers(stage, page)
+    return lines
+
+
+def _heading(rule: str, changes: tuple[Change, ...], page: Page) -> str:
+    """The rule, and to its right what it may cost."""
+    disturbs = max(change.disturbs for change in changes)
+    undo = "cannot be undone" if any(map(is_irreversible, changes)) else "can be undone"
+    if any(change.reversible == "after a reboot" for change in changes):
+        undo += " after a reboot"
+    notes = [f"risk {max(change.risk for change in changes)}", undo]
+    if disturbs is not Disturbs.NOTHING:
+        notes.insert(1, f"disturbs {disturbs}")
+    name, note = shown(rule), ", ".join(notes)
+    gap = page.screen.columns - width_of(name) - width_of(note)
+    if gap < 2:
+        return page.screen.paint(name, "bold") + f"\n  {note}"
+    return page.screen.paint(name, "bold") + padded("", gap) + page.screen.paint(note, "dim")
+
+
+def _triggers(stage: Stage, page: Page) -> list[str]:
+    if not stage.triggers:
+        return []
+    names = listed([shown(str(trigger)) for trigger in stage.triggers])
+    return ["", *wrapped(f"Then once: {names}", page.screen.columns, rest="  ")]
+
+
+def _tail(plan: Plan, page: Page) -> list[str]:
+    """What the yes would mean, and the digest that it is given for."""
+    by_action = [("new", "create"), ("changed", "update"), ("removed", "delete")]
+    kinds = [(sum(change.action.value == action for change in plan.changes), word) for word, action in by_action]
+    kinds_text = ", ".join(f"{number} {word}" for number, word in kinds if number)
+    risk = max(change.risk for change in plan.changes)
+    lines = wrapped(f"{counted(len(plan.changes), 'change')}: {kinds_text}. Highest risk: {risk}.", page.screen.columns)
+    for change in plan.changes:
+        if is_irreversible(change):
+            why = change.reversible.partition(",")[2].strip() or "there is no way back"
+            text = f"Cannot be undone: {shown(str(change.address))} ({shown(why)})"
+            lines += wrapped(text, page.screen.columns, rest="  ")
+    if not plan.complete:
+        text = "Something could not be read, so there may be more to change: see Unknown."
+        lines += wrapped(text, page.screen.columns)
+    return [*lines, f"Digest {plan.digest}"]

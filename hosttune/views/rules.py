@@ -1,0 +1,81 @@
+"""Lists of rules and profiles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hosttune.codec import FORMAT_VERSION
+from hosttune.views.page import shown
+from hosttune.views.terminal import columned, counted, wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hosttune.engine.catalog import Catalog, Profile
+    from hosttune.engine.rule import Rule
+    from hosttune.views.page import Page
+
+
+def rules_text(rules: Iterable[Rule], selected: frozenset[str], page: Page) -> str:
+    """All rules, those that the policy selects marked with `*`."""
+    listed = list(rules)
+    rows = [
+        ("*" if rule.id in selected else "", rule.id, _kind(rule), str(rule.risk), shown(rule.title)) for rule in listed
+    ]
+    chosen = sum(rule.id in selected for rule in listed)
+    lines = columned([("", "rule", "kind", "risk", "title"), *rows], page.screen)
+    lines[0] = page.screen.paint(lines[0], "dim")
+    return "\n".join([*lines, "", f"{counted(len(listed), 'rule')}, {chosen} selected here (*)."]) + "\n"
+
+
+def rules_json(rules: Iterable[Rule], selected: frozenset[str]) -> dict[str, Any]:
+    return {
+        "format_version": FORMAT_VERSION,
+        "rules": [
+            {
+                "id": rule.id,
+                "title": rule.title,
+                "kind": _kind(rule),
+                "risk": rule.risk.value,
+                "disturbs": rule.disturbs.value,
+                "since": rule.since,
+                "verified": rule.verified,
+                "is_selected": rule.id in selected,
+                "is_builtin": rule.is_builtin,
+            }
+            for rule in rules
+        ],
+    }
+
+
+def profiles_text(catalog: Catalog, chosen: str, page: Page) -> str:
+    """All profiles with their rules; the one in force is marked."""
+    blocks = [_profile(profile, profile.id == chosen, page) for profile in catalog.profiles.values()]
+    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
+
+
+def profiles_json(catalog: Catalog, chosen: str) -> dict[str, Any]:
+    return {
+        "format_version": FORMAT_VERSION,
+        "profiles": [
+            {
+                "id": profile.id,
+                "title": profile.title,
+                "why": profile.why,
+                "rules": list(profile.rules),
+                "is_chosen": profile.id == chosen,
+            }
+            for profile in catalog.profiles.values()
+        ],
+    }
+
+
+def _profile(profile: Profile, is_chosen: bool, page: Page) -> list[str]:  # noqa: FBT001 - called in one place
+    mark = " (chosen)" if is_chosen else ""
+    lines = [page.screen.paint(profile.id, "bold") + f"{mark}: {shown(profile.title)}"]
+    lines += wrapped(shown(" ".join(profile.why.split())), page.screen.columns, first="  ", rest="  ")
+    return [*lines, *wrapped(", ".join(profile.rules), page.screen.columns, first="  rules: ", rest="    ")]
+
+
+def _kind(rule: Rule) -> str:
+    return "wants" if rule.want else "advises"

@@ -1,0 +1,89 @@
+"""What a plan amounts to: the numbers behind the first line of every report, and the exit status."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hosttune.values import Activation, HoldKind, Verdict
+
+if TYPE_CHECKING:
+    from hosttune.values import Change, Finding, Plan
+
+# Why a difference stays, in the order of a report: first what passes by itself, then what needs a person.
+WAITS = (HoldKind.WAITING, HoldKind.BUSY)
+NEEDS_LEAVE = (HoldKind.ABOVE_MAX_RISK, HoldKind.DISTURBS)
+OWNED = (HoldKind.OWNED, HoldKind.EDITED, HoldKind.REVERTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Changes and findings of a plan, counted by what would become of them."""
+
+    changes_now: int  # what apply would do; those after a reboot included
+    after_drain: int  # findings that wait for running GPU work to end
+    after_reboot: int  # changes that take effect at the next boot, and findings that wait for it
+    waiting: int  # findings that wait for something else: a remount, a new session
+    needs_leave: int  # findings above max_risk or disturb
+    irreversible: int  # changes that cannot be undone
+    owned: int  # findings where somebody else decides
+    owners: tuple[str, ...]
+    refused: int  # findings that cannot be acted on safely
+    unknown: int
+    advice: int
+    waived: int
+    orphaned: int  # rules applied once, no longer selected
+    ok: int
+    not_applicable: int
+
+
+def summarize(plan: Plan) -> Summary:
+    held = [finding for finding in plan.findings if finding.hold]
+    owned = [finding for finding in held if finding.hold.kind in OWNED]
+    waiting = [finding for finding in held if finding.hold.kind is HoldKind.WAITING]
+    for_reboot = sum(waits_for_reboot(finding) for finding in waiting)
+    verdicts = [finding.verdict for finding in plan.findings if not finding.hold]
+    return Summary(
+        changes_now=len(plan.changes),
+        after_drain=_count(held, HoldKind.BUSY),
+        after_reboot=sum(change.activation is Activation.REBOOT for change in plan.changes) + for_reboot,
+        waiting=len(waiting) - for_reboot,
+        needs_leave=_count(held, *NEEDS_LEAVE),
+        irreversible=sum(is_irreversible(change) for change in plan.changes),
+        owned=len(owned),
+        owners=tuple(dict.fromkeys(finding.hold.detail for finding in owned if finding.hold.detail)),
+        refused=_count(held, HoldKind.REFUSED),
+        unknown=verdicts.count(Verdict.UNKNOWN),
+        advice=verdicts.count(Verdict.ADVICE),
+        waived=_count(held, HoldKind.WAIVED),
+        orphaned=_count(held, HoldKind.ORPHANED),
+        ok=verdicts.count(Verdict.OK),
+        not_applicable=verdicts.count(Verdict.NOT_APPLICABLE),
+    )
+
+
+def waits_for_reboot(finding: Finding) -> bool:
+    return finding.hold.kind is HoldKind.WAITING and "reboot" in finding.hold.detail
+
+
+def is_irreversible(change: Change) -> bool:
+    return change.reversible.startswith("no")
+
+
+def counts(finding: Finding, *, strict: bool) -> bool:
+    """Whether a finding makes the exit status 1: a selected rule differs, is unknown or waits, and nobody waived it."""
+    if finding.hold.kind in {HoldKind.WAIVED, HoldKind.ORPHANED}:
+        return False
+    return finding.verdict in {Verdict.DIFFERS, Verdict.UNKNOWN} or (strict and finding.verdict is Verdict.ADVICE)
+
+
+def is_left_after(finding: Finding, plan: Plan) -> bool:
+    """Whether a difference stays although the plan was done, for another reason than waiting."""
+    if not counts(finding, strict=False) or finding.hold.kind in WAITS:
+        return False
+    done = set(plan.changes)
+    return bool(finding.hold) or finding.verdict is Verdict.UNKNOWN or not all(c in done for c in finding.changes)
+
+
+def _count(findings: list[Finding], *kinds: HoldKind) -> int:
+    return sum(finding.hold.kind in kinds for finding in findings)

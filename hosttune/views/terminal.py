@@ -1,0 +1,111 @@
+"""Text for a terminal: width, colour, wrapping, and nothing from outside that could steer it.
+
+Colour only repeats what a word or a symbol says already.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+
+NARROWEST = 40
+WIDEST = 100  # longer lines of prose are hard to read; commands, paths and diffs are never broken
+
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+
+# Beside the categories of control and format characters: separators that some terminals take for a line feed.
+_UNSAFE = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """Where text goes: its columns, and whether it may be coloured."""
+
+    width: int = 80
+    colour: bool = False
+
+    @property
+    def columns(self) -> int:
+        return max(NARROWEST, min(self.width, WIDEST))
+
+    def paint(self, text: str, *styles: str) -> str:
+        if not self.colour or not text:
+            return text
+        return f"\x1b[{';'.join(_STYLES[style] for style in styles)}m{text}\x1b[0m"
+
+
+def safe(text: str) -> str:
+    """Text from outside, on one line: control, bidirectional, invisible and surrogate characters as escapes."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_escaped(char) if unicodedata.category(char) in _UNSAFE else char for char in text)
+
+
+def _escaped(char: str) -> str:
+    code = ord(char)
+    if char in "\n\t\r":
+        return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}[char]
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8, as Python's surrogateescape carries it
+        return f"\\x{code - 0xDC00:02x}"
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def width_of(text: str) -> int:
+    """The columns that text takes: East Asian wide characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in {"W", "F"} else 1
+        for char in text
+    )  # fmt: skip
+
+
+def padded(text: str, columns: int) -> str:
+    return text + " " * max(0, columns - width_of(text))
+
+
+def wrapped(text: str, columns: int, *, first: str = "", rest: str = "") -> list[str]:
+    """`text` in lines of at most `columns`, the first behind `first`, the others behind `rest`.
+
+    Breaks at blanks alone: a path, an option or a command stays in one piece, even where it is too long.
+    """
+    lines: list[str] = []
+    line, indent = "", first
+    for word in text.split():
+        longer = f"{line} {word}" if line else word
+        if line and width_of(indent) + width_of(longer) > columns:
+            lines.append(indent + line)
+            line, indent = word, rest
+        else:
+            line = longer
+    return [*lines, indent + line] if line or first.strip() else lines
+
+
+def columned(rows: list[tuple[str, ...]], screen: Screen, *, indent: int = 0, first: int = 0) -> list[str]:
+    """Rows as aligned columns; the last one takes the rest of the line and wraps under itself, or goes below where the
+    others leave too little room. `first` is the least width of the first column."""
+    if not rows:
+        return []
+    widths = [max(width_of(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    widths[0] = max(widths[0], first)
+    lines = []
+    for row in rows:
+        cells = [padded(cell, width) + "  " for cell, width in zip(row, widths, strict=False)]
+        head = " " * indent + "".join(cells)
+        if width_of(head) > screen.columns // 2:
+            below = " " * (indent + 4)
+            above = [head.rstrip()] if head.strip() else []
+            lines += [*above, *wrapped(row[-1], screen.columns, first=below, rest=below)]
+        else:
+            lines += wrapped(row[-1], screen.columns, first=head, rest=" " * width_of(head)) or [head.rstrip()]
+    return [line.rstrip() for line in lines]
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """`1 change`, `3 changes`."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def listed(items: list[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return items[0] if len(items) == 1 else ", ".join(items[:-1]) + f" and {items[-1]}" if items else ""

@@ -1,0 +1,300 @@
+"""Runs the linters and the test rings for `./run test`: each ring is one pytest call, then a table says how it went.
+
+A ring is a folder of tests/ and what it needs of the machine. Exit status: 0 all passed, 1 something failed,
+2 a ring that was asked for could not run, or a wrong word.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+ROOT = Path(__file__).resolve().parent.parent
+PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"])
+GRACE_S = 30  # for fixtures to unmount and to end their guests
+
+USAGE = """\
+usage: ./run test                    the linters and every ring this machine carries as it is
+       ./run test all                installs what the other rings need (as root, by apt-get) and skips none
+       ./run test NAME... [ARGS]     these alone, with more words for pytest
+       ./run test PATH|-OPTION...    one pytest call with these words
+names: {names}
+"""
+
+
+def why_no_loop_devices() -> str:
+    return "" if Path("/dev/loop-control").exists() else "no loop devices: modprobe loop"
+
+
+def why_no_mount_namespace() -> str:
+    unshare = shutil.which("unshare", path=PATH)
+    if unshare is None or os.geteuid() != 0:
+        return ""
+    done = subprocess.run([unshare, "--mount", "true"], check=False, capture_output=True, timeout=20)
+    return "" if done.returncode == 0 else "no private mount namespace: a container needs CAP_SYS_ADMIN for it"
+
+
+@dataclass(frozen=True)
+class Ring:
+    """`packages` maps a program, or the absolute path of a file, to the Debian package that brings it.
+
+    A long ring takes more than a few minutes, so it runs only by name or with `all`. `limit_s` only ends a hang:
+    it is several times what the ring takes on two cores.
+    """
+
+    name: str
+    about: str
+    limit_s: int = 900
+    is_long: bool = False
+    needs_root: bool = False
+    packages: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    checks: tuple[Callable[[], str], ...] = ()
+
+    def missing_packages(self) -> tuple[str, ...]:
+        missing = {
+            package
+            for needed, package in self.packages.items()
+            if not (Path(needed).exists() if needed.startswith("/") else shutil.which(needed, path=PATH))
+        }
+        return tuple(sorted(missing))
+
+    def why_not(self) -> str:
+        """Say why the ring cannot run here and what would let it; nothing when it can."""
+        reasons = []
+        if missing := self.missing_packages():
+            reasons.append(f"needs packages: apt-get install {' '.join(missing)}")
+        if self.needs_root and os.geteuid() != 0:
+            reasons.append(f"needs root: sudo ./run test {self.name}")
+        reasons += [reason for check in self.checks if (reason := check())]
+        return "; ".join(reasons)
+
+
+TREE = {
+    "mmdebstrap": "mmdebstrap",
+    "/usr/share/keyrings/debian-archive-keyring.gpg": "debian-archive-keyring",
+    "mkfs.ext4": "e2fsprogs",
+}
+
+RINGS = (
+    Ring("unit", "values in, values out"),
+    Ring("rules", "every rule on its cases and on every recorded host"),
+    Ring("golden", "exact report text"),
+    Ring("rooted", "a temporary tree as the root"),
+    Ring("install", "wheel, sdist, editable install and checkout"),
+    Ring(
+        "live",
+        "loop devices, real mounts, apt and dpkg in a private tree",
+        limit_s=1800,
+        needs_root=True,
+        packages={
+            **TREE,
+            "unshare": "util-linux",
+            "losetup": "mount",
+            "setfacl": "acl",
+            "setfattr": "attr",
+            "strace": "strace",
+        },
+        checks=(why_no_loop_devices, why_no_mount_namespace),
+    ),
+    Ring(
+        "vm",
+        "a Debian guest under qemu: apply, reboot, check, undo",
+        limit_s=3000,
+        is_long=True,
+        needs_root=True,
+        packages={**TREE, "qemu-system-x86_64": "qemu-system-x86", "qemu-img": "qemu-utils"},
+    ),
+)
+LINTERS = (
+    ("ruff", "check", "."),
+    ("ruff", "format", "--check", "."),
+    ("mypy",),
+)
+NAMES = ("lint", *(ring.name for ring in RINGS))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    name: str
+    result: str  # passed | failed | not run
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    seconds: float = 0.0
+    note: str = ""
+
+
+def run_limited(argv: Sequence[str], limit_s: int) -> int | None:
+    """Return the exit status, or None when the command ran past its limit. It gets a session of its own, so that
+    whatever it started can be ended with it."""
+    child = subprocess.Popen(argv, cwd=ROOT, env={**os.environ, "PATH": PATH}, start_new_session=True)
+    try:
+        return child.wait(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        end_group(child)
+
+
+def end_group(child: subprocess.Popen[bytes]) -> None:
+    for signum in (signal.SIGINT, signal.SIGKILL):
+        try:
+            os.killpg(child.pid, signum)
+        except ProcessLookupError:
+            return
+        try:
+            child.wait(timeout=GRACE_S)
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def headline(text: str) -> None:
+    print(f"\n== {text}", flush=True)
+
+
+def run_linters() -> Outcome:
+    begin = time.monotonic()
+    failed = []
+    for words in LINTERS:
+        headline(" ".join(words))
+        if run_limited([sys.executable, "-m", *words], 900) != 0:
+            failed.append(" ".join(words))
+    return Outcome(
+        "lint",
+        "failed" if failed else "passed",
+        passed=len(LINTERS) - len(failed),
+        failed=len(failed),
+        seconds=time.monotonic() - begin,
+        note=", ".join(failed),
+    )
+
+
+def run_ring(ring: Ring, words: Sequence[str], *, may_skip: bool) -> Outcome:
+    headline(f"{ring.name}: {ring.about}")
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="hosttune-rings-") as scratch:
+        report = Path(scratch) / "junit.xml"
+        # No cache: one that root wrote makes pytest warn when a user comes after, and a warning is an error here.
+        options = ["-q", "-p", "no:cacheprovider", "-o", f"faulthandler_timeout={ring.limit_s // 2}"]
+        argv = [sys.executable, "-m", "pytest", *options, f"--junitxml={report}", f"tests/{ring.name}", *words]
+        status = run_limited(argv, ring.limit_s)
+        passed, failed, skipped = counts(report)
+    notes = []
+    if status is None:
+        notes.append(f"stopped after {ring.limit_s // 60} minutes")
+    elif passed + failed + skipped == 0:
+        notes.append("no test ran")
+    if skipped and not may_skip:
+        notes.append(f"{skipped} skipped, where none may be")
+    if notes or status != 0:
+        failed = max(failed, 1)
+    result = "failed" if failed else "passed"
+    return Outcome(ring.name, result, passed, failed, skipped, time.monotonic() - begin, "; ".join(notes))
+
+
+def counts(report: Path) -> tuple[int, int, int]:
+    """Return how many tests passed, failed and were skipped, from pytest's JUnit report."""
+    if not report.exists():
+        return 0, 0, 0
+    total = failed = skipped = 0
+    for suite in ET.parse(report).getroot().iter("testsuite"):
+        total += int(suite.get("tests", "0"))
+        failed += int(suite.get("failures", "0")) + int(suite.get("errors", "0"))
+        skipped += int(suite.get("skipped", "0"))
+    return max(total - failed - skipped, 0), failed, skipped
+
+
+def install_packages() -> None:
+    """Install what any ring lacks. What cannot be installed shows afterwards, as the ring's reason."""
+    missing = sorted({package for ring in RINGS for package in ring.missing_packages()})
+    if not missing or os.geteuid() != 0 or shutil.which("apt-get", path=PATH) is None:
+        return
+    headline(f"apt-get install {' '.join(missing)}")
+    env = {**os.environ, "PATH": PATH, "DEBIAN_FRONTEND": "noninteractive"}
+    apt = ["apt-get", "-o", "DPkg::Lock::Timeout=300"]
+    install = [*apt, "install", "--yes", "--no-install-recommends", *missing]
+    for argv in (install, [*apt, "update"], install):
+        done = subprocess.run(argv, check=False, env=env, stdin=subprocess.DEVNULL, timeout=1800)
+        if argv is install and done.returncode == 0:
+            return
+
+
+def run_rings(names: Sequence[str], words: Sequence[str], *, required: bool, skip_none: bool) -> list[Outcome]:
+    """Run the named rings; `required` makes one that cannot run a failure, else it only says why."""
+    outcomes = [run_linters()] if "lint" in names else []
+    for ring in RINGS:
+        if ring.name not in names:
+            continue
+        reason = ring.why_not()
+        if not reason and ring.is_long and not required:
+            reason = f"takes longer than a few minutes: ./run test {ring.name}"
+        if reason:
+            outcomes.append(Outcome(ring.name, "not run", failed=int(required), note=reason))
+        else:
+            outcomes.append(run_ring(ring, words, may_skip=not skip_none))
+    return outcomes
+
+
+def summary(outcomes: Sequence[Outcome]) -> str:
+    lines = ["", f"{'ring':8} {'result':8} {'passed':>6} {'failed':>6} {'skipped':>7} {'seconds':>7}"]
+    for one in outcomes:
+        figures = f"{one.passed:6} {one.failed:6} {one.skipped:7} {one.seconds:7.1f}"
+        if one.result == "not run":
+            figures = f"{'-':>6} {'-':>6} {'-':>7} {'-':>7}"
+        lines.append(f"{one.name:8} {one.result:8} {figures}  {one.note}".rstrip())
+    passed, failed, skipped = (sum(getattr(one, key) for one in outcomes) for key in ("passed", "failed", "skipped"))
+    lines += ["", f"{'FAIL' if failed else 'PASS'}: {passed} passed, {failed} failed, {skipped} skipped"]
+    return "\n".join(lines)
+
+
+def absolute(word: str) -> str:
+    """Make a test path absolute (a test id may follow it), so that it holds from any folder."""
+    path, colons, test = word.partition("::")
+    for folder in (Path.cwd(), ROOT):
+        if not word.startswith("-") and (folder / path).exists():
+            return f"{folder / path}{colons}{test}"
+    return word
+
+
+def main(words: Sequence[str]) -> int:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    names = []
+    rest = list(words)
+    while rest and rest[0] in NAMES:
+        names.append(rest.pop(0))
+    if not names and rest and rest != ["all"]:
+        first = absolute(rest[0])
+        if first == rest[0] and (not first.startswith("-") or first in ("-h", "--help")):
+            wrong = [] if first in ("-h", "--help") else [f"./run test: no ring and no path: {first}"]
+            print(*wrong, USAGE.format(names=" ".join(NAMES)), sep="\n", end="", file=sys.stderr)
+            return 2 if wrong else 0
+        argv = [sys.executable, "-m", "pytest", *map(absolute, rest)]
+        os.chdir(ROOT)
+        os.execv(sys.executable, argv)
+    everything = rest == ["all"] and not names
+    if everything:
+        rest = []
+        install_packages()
+    required = everything or bool(names)
+    outcomes = run_rings(names or NAMES, [absolute(word) for word in rest], required=required, skip_none=everything)
+    print(summary(outcomes), flush=True)
+    if any(one.result == "failed" for one in outcomes):
+        return 1
+    return 2 if any(one.failed for one in outcomes) else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,91 @@
+"""Every built-in rule is complete, typed against the facts, and named as the conventions say."""
+
+from __future__ import annotations
+
+import pytest
+
+from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.compiled import builtin_documents
+from hosttune.engine.lint import checked_rule, rule_faults
+from hosttune.errors import BadInput
+
+DOCUMENTS = {document.name: document for document in builtin_documents()}
+RULES = sorted(name for name in DOCUMENTS if name.startswith("rules/"))
+
+GOOD = """\
+id: memory-example
+title: An example
+risk: low
+disturbs: nothing
+since: "0.1"
+gain: none
+why: because
+sources: [sysctl(8)]
+params:
+  value: {type: int, default: 10, minimum: 1, maximum: 100, help: The value}
+want:
+  - sysctl: vm.swappiness
+    at_most: "{{ params.value }}"
+"""
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_builtin_rule_has_no_faults(name):
+    assert [str(fault) for fault in rule_faults(DOCUMENTS[name])] == []
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_builtin_rule_lies_in_the_folder_of_its_domain(name):
+    data = DOCUMENTS[name].data
+    assert name == f"rules/{data['id'].partition('-')[0]}/{data['id']}.yaml"
+
+
+def test_profiles_name_known_rules_only():
+    catalog = builtin_catalog()
+    for profile in catalog.profiles.values():
+        assert set(profile.rules) <= set(catalog.rules)
+
+
+def test_every_builtin_rule_is_in_a_profile():
+    catalog = builtin_catalog()
+    assert {rule for profile in catalog.profiles.values() for rule in profile.rules} == set(catalog.rules)
+
+
+def faults_of(text: str) -> list[str]:
+    with pytest.raises(BadInput) as caught:
+        checked_rule(text, "memory-example.yaml")
+    return [str(fault) for fault in caught.value.faults]
+
+
+def test_rule_good_builds():
+    rule = checked_rule(GOOD, "memory-example.yaml")
+    assert (rule.id, rule.domain, rule.defaults) == ("memory-example", "memory", {"value": 10})
+    assert rule.subjects == {"managers"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("risk: low", "risk: tiny", "memory-example.yaml:3: risk: 'tiny' is not one of the choices"),
+        ("id: memory-example", "id: memory-other", "the file is called memory-example"),
+        ("sysctl: vm.swappiness", "sysctl: '{{ memroy.total_bytes }}'", "did you mean memory"),
+        ("at_most: \"{{ params.value }}\"", "at_mots: 3", "memory-example.yaml:13: want[0].at_mots: unknown key"),
+        ("params.value }}", "params.valeu }}", "params"),
+        ("default: 10", "default: 1000", "above the maximum"),
+        ("default: 10", "default: ten", "not of type int"),
+        ("sources: [sysctl(8)]\n", "", "sources: is missing"),
+        ("since:", "why: twice\nsince:", "given twice"),
+    ],
+)  # fmt: skip
+def test_rule_fault_names_the_line_and_the_way_out(old, new, expected):
+    assert expected in "\n".join(faults_of(GOOD.replace(old, new)))
+
+
+def test_rule_with_many_faults_reports_all_at_once():
+    text = GOOD.replace("risk: low", "risk: tiny").replace("disturbs: nothing", "disturbs: everybody")
+    assert len(faults_of(text.replace("gain: none", "gian: none"))) >= 3
+
+
+def test_rule_named_for_an_act_is_refused():
+    with pytest.raises(BadInput, match="names an act"):
+        checked_rule(GOOD.replace("memory-example", "memory-set-swappiness"), "memory-set-swappiness.yaml")

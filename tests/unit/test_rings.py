@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import os
+import select
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import rings
+from tests.rings import Outcome, Ring, summary
+
+
+@pytest.fixture
+def user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+
+
+def test_ring_that_lacks_programs_and_root_names_the_packages_and_the_command(user, tmp_path: Path):
+    needs = {"no-such-program": "its-package", f"{tmp_path}/absent": "other", sys.executable: "python3", "sh": "dash"}
+    ring = Ring("live", "", needs_root=True, packages=needs)
+    assert ring.why_not() == "needs packages: apt-get install its-package other; needs root: sudo ./run test live"
+
+
+def test_ring_with_all_it_needs_has_no_reason(user):
+    assert Ring("unit", "", packages={"sh": "dash"}).why_not() == ""
+
+
+def test_ring_whose_check_fails_says_why():
+    assert Ring("live", "", checks=(lambda: "no loop devices", lambda: "")).why_not() == "no loop devices"
+
+
+def test_every_ring_is_a_folder_of_tests():
+    folders = {path.parent.name for path in (rings.ROOT / "tests").glob("*/test_*.py")}
+    assert folders == {ring.name for ring in rings.RINGS}
+
+
+def test_optional_ring_that_cannot_run_is_no_failure(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rings, "RINGS", (Ring("live", "", checks=(lambda: "no loop devices",)),))
+    (outcome,) = rings.run_rings(["live"], [], required=False, skip_none=False)
+    assert outcome == Outcome("live", "not run", note="no loop devices")
+
+
+def test_required_ring_that_cannot_run_exits_2(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setattr(rings, "RINGS", (Ring("live", "", checks=(lambda: "no loop devices",)),))
+    assert rings.main(["live"]) == 2
+    assert capsys.readouterr().out.splitlines()[-1] == "FAIL: 0 passed, 1 failed, 0 skipped"
+
+
+def test_long_ring_waits_for_its_name(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rings, "RINGS", (Ring("vm", "", is_long=True),))
+    (outcome,) = rings.run_rings(["vm"], [], required=False, skip_none=False)
+    assert (outcome.result, outcome.failed) == ("not run", 0)
+    assert outcome.note.endswith("./run test vm")
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tree of its own whose only ring is `unit`."""
+    (tmp_path / "tests" / "unit").mkdir(parents=True)
+    monkeypatch.setattr(rings, "ROOT", tmp_path)
+    return tmp_path / "tests" / "unit"
+
+
+def test_ring_counts_what_passed_failed_and_was_skipped(tree: Path):
+    (tree / "test_one.py").write_text(
+        "import pytest\ndef test_a(): pass\ndef test_b(): assert 0\ndef test_c(): pytest.skip('no')\n"
+    )
+    outcome = rings.run_ring(Ring("unit", ""), [], may_skip=True)
+    assert (outcome.result, outcome.passed, outcome.failed, outcome.skipped) == ("failed", 1, 1, 1)
+
+
+def test_ring_with_a_skipped_test_fails_where_none_may_be(tree: Path):
+    (tree / "test_one.py").write_text("import pytest\ndef test_a(): pass\ndef test_c(): pytest.skip('no')\n")
+    outcome = rings.run_ring(Ring("unit", ""), [], may_skip=False)
+    assert (outcome.result, outcome.failed, outcome.note) == ("failed", 1, "1 skipped, where none may be")
+
+
+def test_ring_without_tests_fails(tree: Path):
+    outcome = rings.run_ring(Ring("unit", ""), [], may_skip=True)
+    assert (outcome.result, outcome.failed, outcome.note) == ("failed", 1, "no test ran")
+
+
+def test_command_past_its_limit_is_ended_with_all_it_started(tmp_path: Path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    held_by_both = f"exec 3>{pipe}; echo started >&3; sleep 600 & wait"
+    assert rings.run_limited(["sh", "-c", held_by_both], 2) is None
+    poll = select.poll()
+    poll.register(reader, 0)
+    assert poll.poll(30_000) == [(reader, select.POLLHUP)]
+    assert os.read(reader, 100) == b"started\n"
+    os.close(reader)
+
+
+def test_summary_ends_with_the_line_that_decides():
+    outcomes = [
+        Outcome("lint", "passed", passed=3, seconds=1.5),
+        Outcome("unit", "passed", passed=10, skipped=1),
+        Outcome("vm", "not run", note="needs root: sudo ./run test vm"),
+    ]
+    lines = summary(outcomes).splitlines()
+    assert lines[-1] == "PASS: 13 passed, 0 failed, 1 skipped"
+    assert any(line.startswith("vm") and line.endswith("sudo ./run test vm") for line in lines)
+    assert summary([*outcomes, Outcome("live", "failed", failed=2)]).splitlines()[-1].startswith("FAIL: 13 passed, 2 f")
+
+
+def test_unknown_ring_exits_2_and_names_the_rings(capsys: pytest.CaptureFixture[str]):
+    assert rings.main(["untit"]) == 2
+    err = capsys.readouterr().err
+    assert "no ring and no path: untit" in err
+    assert "lint unit rules golden rooted install live vm" in err
+
+
+def test_path_of_a_test_holds_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    assert rings.absolute("tests/rings.py::x") == f"{rings.ROOT}/tests/rings.py::x"
+    assert rings.absolute("-k") == "-k"
+    assert rings.absolute("nothing-of-the-kind") == "nothing-of-the-kind"

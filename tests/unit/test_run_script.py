@@ -1,0 +1,256 @@
+"""`./run` sets itself up: tried with a stand-in for Python that writes down how it was called."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import stat
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+RUN = Path(__file__).resolve().parents[2] / "run"
+TOOLS = ("sh", "cksum", "readlink", "rm", "mkdir", "cp")
+
+PYTHON = """#!/bin/sh
+printf '%s\\n' "$*" >>"{state}/calls"
+case $* in
+    *version_info*) exit 0 ;;
+    *realpath*) echo "{state}/bin/python3" ;;
+    *fcntl*) exec {real} "$@" ;;
+    *"import venv, ensurepip"*) [ -e "{state}/has-venv" ] ;;
+    *"import venv"*) exit 0 ;;
+    *"import pip"*) exit 0 ;;
+    *"-m venv"*) for last; do :; done; mkdir -p "$last/bin"; cp "$0" "$last/bin/python" ;;
+    *"-m pip "*--version) exit 1 ;;
+    *"-m pip install "*)
+        [ ! -e "{state}/pip-is-killed" ] || {{ rm "{state}/pip-is-killed"; kill -9 $PPID; }}
+        [ ! -e "{state}/pip-fails" ] ;;
+    *) printf '<%s>' "$@"; echo; pwd ;;
+esac
+"""
+APT_GET = """#!/bin/sh
+printf '%s\\n' "$*" >>"{state}/apt"
+: >"{state}/has-venv"
+"""
+BROKEN_SHIM = """#!/bin/sh
+echo "pyenv: python3: command not found" >&2
+exit 127
+"""
+
+
+@dataclass(frozen=True)
+class Checkout:
+    root: Path
+    state: Path
+    uid: int = 1000
+
+    def program(self, name: str, text: str, folder: str = "bin") -> None:
+        path = self.state / folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.format(state=self.state, real=sys.executable))
+        path.chmod(0o755)
+
+    def flag(self, name: str) -> Path:
+        path = self.state / name
+        path.touch()
+        return path
+
+    def lines(self, name: str) -> list[str]:
+        path = self.state / name
+        return path.read_text().splitlines() if path.exists() else []
+
+    def calls(self, part: str) -> list[str]:
+        return [line for line in self.lines("calls") if part in line]
+
+    def env(self) -> dict[str, str]:
+        self.program("id", f"#!/bin/sh\necho {self.uid}\n")
+        return {"PATH": f"{self.state}/shims:{self.state}/bin"}
+
+    def run(self, *words: str, cwd: Path | None = None, script: Path | None = None) -> subprocess.CompletedProcess[str]:
+        argv = [str(script or self.root / "run"), *words]
+        return subprocess.run(
+            argv, cwd=cwd or self.root, env=self.env(), capture_output=True, text=True, timeout=60, check=False
+        )
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Checkout:
+    """A checkout on a machine whose Python has neither venv nor pip."""
+    checkout = Checkout(tmp_path / "check out", tmp_path / "machine")
+    checkout.root.mkdir()
+    shutil.copy(RUN, checkout.root)
+    (checkout.root / "pyproject.toml").write_text('[project]\nname = "hosttune"\n')
+    checkout.program("python3", PYTHON)
+    checkout.program("apt-get", APT_GET)
+    for tool in TOOLS:
+        (checkout.state / "bin" / tool).symlink_to(shutil.which(tool))
+    return checkout
+
+
+@pytest.fixture
+def ready(bare: Checkout) -> Checkout:
+    """The same with venv, set up once."""
+    bare.flag("has-venv")
+    assert bare.run("check").returncode == 0
+    (bare.state / "calls").unlink()
+    return bare
+
+
+def test_run_script_is_posix_sh_and_executable():
+    shell = shutil.which("dash") or "sh"
+    done = subprocess.run([shell, "-n", str(RUN)], capture_output=True, text=True, timeout=20, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert RUN.read_text().startswith("#!/bin/sh\n")
+    assert RUN.stat().st_mode & stat.S_IXUSR
+
+
+def test_run_user_without_venv_and_pip_gets_the_apt_line_and_exit_2(bare: Checkout):
+    done = bare.run("check")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.splitlines()[-1] == "sudo apt-get update && sudo apt-get install --yes python3-venv"
+    assert bare.lines("apt") == []
+
+
+def test_run_user_without_any_python_gets_the_apt_line_and_exit_2(bare: Checkout):
+    (bare.state / "bin" / "python3").unlink()
+    done = bare.run("check")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == "sudo apt-get update && sudo apt-get install --yes python3 python3-venv"
+
+
+def test_run_root_without_venv_and_pip_installs_the_package_and_goes_on(bare: Checkout):
+    done = Checkout(bare.root, bare.state, uid=0).run("check")
+    assert done.returncode == 0, done.stderr
+    assert [line.split("install ", 1)[1] for line in bare.lines("apt")] == [
+        "--yes --no-install-recommends python3-venv"
+    ]
+    assert done.stdout.startswith("<-I><-m><hosttune><check>")
+    assert "installing python3-venv with apt-get" in done.stderr
+
+
+def test_run_shim_that_does_not_answer_is_passed_over(bare: Checkout):
+    bare.flag("has-venv")
+    bare.program("python3", BROKEN_SHIM, folder="shims")
+    done = bare.run("check")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("<-I><-m><hosttune><check>")
+
+
+def test_run_words_go_to_hosttune_as_they_are(ready: Checkout):
+    words = ("explain", "a b", "", "*", "--x=$HOME", "'")
+    done = ready.run(*words)
+    assert done.stdout.splitlines()[0] == "".join(f"<{word}>" for word in ("-I", "-m", "hosttune", *words))
+
+
+def test_run_test_words_go_to_the_rings(ready: Checkout):
+    done = ready.run("test", "unit", "-k", "a b")
+    assert done.stdout.splitlines()[0] == f"<-I><{ready.root}/tests/rings.py><unit><-k><a b>"
+    assert ready.calls("-m pip install")[0].endswith(f"--editable {ready.root}[test]")
+
+
+def test_run_warm_start_calls_python_once_and_says_nothing(ready: Checkout):
+    done = ready.run("check")
+    assert ready.lines("calls") == ["-I -m hosttune check"]
+    assert done.stderr == ""
+
+
+def test_run_check_is_warm_after_test_was_set_up(ready: Checkout):
+    ready.run("test")
+    (ready.state / "calls").unlink()
+    ready.run("check")
+    assert ready.lines("calls") == ["-I -m hosttune check"]
+
+
+def test_run_changed_project_file_installs_again_into_the_same_environment(ready: Checkout):
+    with (ready.root / "pyproject.toml").open("a") as file:
+        file.write('version = "2"\n')
+    done = ready.run("check")
+    assert done.returncode == 0
+    assert len(ready.calls("-m pip install")) == 1
+    assert ready.calls("-m venv") == []
+
+
+def test_run_moved_checkout_installs_again(ready: Checkout):
+    moved = Checkout(ready.root.rename(ready.root.with_name("moved")), ready.state)
+    done = moved.run("check")
+    assert done.returncode == 0
+    assert moved.calls("-m pip install")[0].endswith(f"--editable {moved.root}")
+
+
+@pytest.mark.parametrize("before", ["fresh", "set up"])
+def test_run_set_up_cut_short_is_repaired_by_the_next_start(bare: Checkout, before: str):
+    bare.flag("has-venv")
+    if before == "set up":
+        bare.run("check")
+        (bare.root / "pyproject.toml").write_text("# changed\n")
+    bare.flag("pip-is-killed")
+    assert bare.run("check").returncode < 0
+    (bare.root / ".venv" / "half-installed").touch()
+    done = bare.run("check")
+    assert done.returncode == 0, done.stderr
+    assert not (bare.root / ".venv" / "half-installed").exists()
+    assert done.stdout.startswith("<-I><-m><hosttune><check>")
+
+
+def test_run_failed_install_exits_2_keeps_the_environment_and_tries_again(ready: Checkout):
+    (ready.root / "pyproject.toml").write_text("# changed\n")
+    fails = ready.flag("pip-fails")
+    done = ready.run("check")
+    assert done.returncode == 2
+    assert "pip could not install" in done.stderr
+    fails.unlink()
+    assert ready.run("check").returncode == 0
+    assert ready.calls("-m venv") == []
+
+
+def test_run_second_start_waits_for_the_first_and_does_not_install_twice(bare: Checkout):
+    bare.flag("has-venv")
+    lock = bare.root / ".run.lock"
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        argv = [str(bare.root / "run"), "check"]
+        second = subprocess.Popen(
+            argv, cwd=bare.root, env=bare.env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        with second:
+            assert "waiting" in second.stderr.readline()
+            assert bare.calls("-m venv") == []
+            fcntl.flock(held, fcntl.LOCK_UN)
+            out, _ = second.communicate(timeout=60)
+    assert second.returncode == 0
+    assert out.startswith("<-I><-m><hosttune><check>")
+
+
+def test_run_through_a_link_from_another_folder_keeps_that_folder(ready: Checkout, tmp_path: Path):
+    link = tmp_path / "link"
+    link.symlink_to(ready.root / "run")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    done = ready.run("check", cwd=elsewhere, script=link)
+    assert done.stdout.splitlines() == ["<-I><-m><hosttune><check>", str(elsewhere)]
+    assert ready.lines("calls") == ["-I -m hosttune check"]
+
+
+def test_run_started_by_sh_without_a_path_works(ready: Checkout):
+    done = subprocess.run(
+        ["sh", "run", "check"], cwd=ready.root, env=ready.env(), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.startswith("<-I><-m><hosttune><check>")
+
+
+def test_run_writes_only_in_its_own_folder(bare: Checkout, tmp_path: Path):
+    bare.flag("has-venv")
+    home = tmp_path / "home"
+    home.mkdir()
+    before = {path for path in tmp_path.rglob("*") if not path.is_relative_to(bare.root)}
+    env = {**bare.env(), "HOME": str(home), "TMPDIR": str(home)}
+    subprocess.run([str(bare.root / "run"), "check"], cwd=home, env=env, capture_output=True, timeout=60, check=True)
+    after = {path for path in tmp_path.rglob("*") if not path.is_relative_to(bare.root)}
+    assert {path.name for path in after - before} <= {"calls", "id"}
+    assert "--no-cache-dir" in bare.calls("-m pip install")[0]
+    assert list(home.iterdir()) == []

@@ -1,0 +1,209 @@
+"""The guest's disks: a Debian 12 with systemd, a data disk and a little swap, built once and kept in a cache.
+
+The cache folder is named after the digest of this recipe, so a changed recipe builds anew and nothing else does.
+Everything is built in a temporary folder and renamed into place: a killed build leaves no half image behind.
+No loop device and no mount is needed: mke2fs fills a file system from a folder.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+SUITE = "bookworm"
+PROGRAMS = ("mmdebstrap", "mke2fs", "mkswap", "qemu-img", "qemu-system-x86_64", "setpriv")
+APT_LINE = "apt-get install mmdebstrap e2fsprogs util-linux qemu-utils qemu-system-x86 debian-archive-keyring"
+PACKAGES = (
+    "dbus",
+    "e2fsprogs",
+    "initramfs-tools",
+    "kmod",
+    "linux-image-cloud-amd64",
+    "procps",
+    "python3",
+    "python3-venv",
+    "strace",
+    "systemd-sysv",
+    "udev",
+    "zstd",
+)
+BUILD_TIMEOUT_S = 600
+VENV = "/opt/hosttune"
+# They take seconds of every boot or, at a moment of their own, rewrite files that the tests watch. systemd-binfmt:
+# without it /proc/sys/fs/binfmt_misc is an automount that nobody has touched yet, as on most servers; a tool that
+# only reads must not trigger it.
+MASKED = (
+    "apt-daily-upgrade.timer",
+    "apt-daily.timer",
+    "dpkg-db-backup.timer",
+    "e2scrub_all.timer",
+    "e2scrub_reap.service",
+    "systemd-binfmt.service",
+)
+
+ROOT_UUID = "3f0a3c52-0b65-4a40-9a0e-6f3d7f9f2a01"
+DATA_UUID = "c4b7a9d0-5f1e-4a57-8c1b-2b9d0e6f7a02"
+SWAP_UUID = "8d2e6b14-93cf-4d0b-a6a5-51c0f4e3bd03"
+DATA_LINE = f"UUID={DATA_UUID}\t/data  \text4    defaults\t0  2   # moved from sdb, April 2023"
+# As people leave it behind: tabs and blanks, a comment after field 6, an indented comment, no line feed at the end.
+FSTAB = f"""\
+# /etc/fstab: static file system information.
+#
+# <file system> <mount point>   <type>  <options>       <dump>  <pass>
+UUID={ROOT_UUID} /               ext4    errors=remount-ro 0       1
+
+# bulk data; ask Petra before you touch this one!
+{DATA_LINE}
+  # swap is small on purpose
+UUID={SWAP_UUID} none            swap    sw              0       0"""
+SITE_SYSCTL = "# set by hand, keep\nnet.core.somaxconn = 4096\n"
+AGENT_UNIT = """\
+[Unit]
+Description=Runs commands for the test harness
+BindsTo=dev-virtio\\x2dports-hosttune.agent.device
+After=dev-virtio\\x2dports-hosttune.agent.device
+
+[Service]
+ExecStart=/usr/bin/python3 /usr/local/lib/hosttune-agent.py
+TimeoutStopSec=5
+"""
+
+
+class MissingToolsError(RuntimeError):
+    """A program that the guest needs is not installed; the message has the line that installs it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """The read-only parts that every guest starts from."""
+
+    folder: Path
+
+    @property
+    def kernel(self) -> Path:
+        return self.folder / "vmlinuz"
+
+    @property
+    def initrd(self) -> Path:
+        return self.folder / "initrd.img"
+
+    @property
+    def disks(self) -> tuple[Path, ...]:
+        """In the order in which the guest sees them: /dev/vda (root), /dev/vdb (data), /dev/vdc (swap)."""
+        return tuple(self.folder / name for name in ("root.img", "data.img", "swap.img"))
+
+
+def cache_folder() -> Path:
+    """Where images and wheels are kept; may be deleted whenever no test runs."""
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "hosttune-tests"
+
+
+def require_tools() -> None:
+    """Raise MissingToolsError when a program is absent."""
+    missing = [name for name in PROGRAMS if shutil.which(name) is None]
+    if missing:
+        raise MissingToolsError(f"not installed: {', '.join(missing)}. As root: {APT_LINE}")
+    if os.geteuid() != 0:
+        raise MissingToolsError("building the guest's image needs root: mmdebstrap keeps file owners")
+
+
+def get(cache: Path) -> Image:
+    """The image of this recipe, built now when the cache lacks it (about a minute)."""
+    require_tools()
+    here = Path(__file__)
+    recipe = here.read_bytes() + here.with_name("agent.py").read_bytes()
+    target = cache / f"image-{hashlib.sha256(recipe).hexdigest()[:16]}"
+    if not target.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(dir=cache, prefix="build-"))
+        try:
+            _build(work)
+            _settle(work / "image", target)
+        finally:
+            shutil.rmtree(work)
+    return Image(target)
+
+
+def _settle(built: Path, target: Path) -> None:
+    try:
+        built.rename(target)
+    except OSError:
+        # Somebody else built the same image meanwhile; theirs is as good.
+        if not target.exists():
+            raise
+
+
+def _build(work: Path) -> None:
+    tree, extra, image = work / "tree", work / "extra", work / "image"
+    image.mkdir()
+    _write_extra(extra)
+    command = ["mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", "--format=directory"]
+    command += ['--aptopt=APT::Install-Recommends "false"', "--dpkgopt=force-confold"]
+    command += [f"--include={','.join(PACKAGES)}"]
+    # Before the kernel is installed, so that its initrd is made small at once.
+    command += [f"--essential-hook=sync-in {extra} /"]
+    # A minute's work under emulation, two seconds here.
+    command += [f'--customize-hook=chroot "$1" python3 -m venv {VENV}', SUITE, str(tree)]
+    _call(command)
+    for name in ("vmlinuz", "initrd.img"):
+        (found,) = (tree / "boot").glob(f"{name}-*")
+        shutil.copy(found, image / name)
+    (tree / "data").mkdir()
+    _make_ext4(image / "root.img", "3G", ROOT_UUID, tree)
+    seed = work / "data"
+    seed.mkdir()
+    (seed / "sample.bin").write_bytes(bytes(range(256)) * 4096)
+    _make_ext4(image / "data.img", "512M", DATA_UUID, seed)
+    swap = image / "swap.img"
+    swap.touch(mode=0o600)
+    os.truncate(swap, 256 << 20)
+    _call(["mkswap", "--uuid", SWAP_UUID, str(swap)])
+
+
+def _make_ext4(file: Path, size: str, uuid: str, content: Path) -> None:
+    _call(["mke2fs", "-q", "-t", "ext4", "-U", uuid, "-d", str(content), str(file), size])
+
+
+def _write_extra(extra: Path) -> None:
+    """The files that make the tree a small server of its own, and reachable by the harness."""
+    files = {
+        "etc/fstab": FSTAB,
+        "etc/hostname": "spine\n",
+        "etc/hosts": "127.0.0.1\tlocalhost\n127.0.1.1\tspine\n",
+        # A fixed id: with an empty one systemd takes each boot of a fresh overlay for a first boot and rewrites /etc.
+        "etc/machine-id": hashlib.md5(SUITE.encode(), usedforsecurity=False).hexdigest() + "\n",
+        "etc/sysctl.d/30-site.conf": SITE_SYSCTL,
+        "etc/initramfs-tools/conf.d/small": "MODULES=list\nCOMPRESS=zstd\n",
+        "etc/initramfs-tools/modules": "virtio_pci\nvirtio_blk\next4\n",
+        "etc/systemd/system/hosttune-agent.service": AGENT_UNIT,
+        "usr/local/lib/hosttune-agent.py": Path(__file__).with_name("agent.py").read_text(encoding="utf-8"),
+    }
+    for name, text in files.items():
+        path = extra / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    units = extra / "etc/systemd/system"
+    for unit in MASKED:
+        (units / unit).symlink_to("/dev/null")
+    wants = units / "multi-user.target.wants"
+    wants.mkdir()
+    (wants / "hosttune-agent.service").symlink_to("../hosttune-agent.service")
+
+
+def _call(argv: list[str]) -> None:
+    done = subprocess.run(
+        argv,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        timeout=BUILD_TIMEOUT_S,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(argv)}: exit status {done.returncode}\n{done.stdout[-4000:]}")

@@ -1,0 +1,309 @@
+"""The main job on a real machine: check, plan, apply, a second run, reboot, undo, reboot, kill -9.
+
+One story in the order in which it stands, on one guest; each step starts from what the step before it left.
+"""
+
+import contextlib
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.vm import image, wheels
+from tests.vm.guest import Guest
+
+pytestmark = pytest.mark.vm
+
+HOSTTUNE = "/usr/local/bin/hosttune"
+POLICY = "/etc/hosttune/policy.yaml"
+RUNS = "/var/lib/hosttune/runs"
+# The guest has 2 GiB: what pays only on big machines is told that this is one.
+SWAP_POLICY = b"params:\n  memory-swappiness: {min_ram_bytes: 1073741824}\n"
+TMP_POLICY = SWAP_POLICY + b"  storage-tmp-tmpfs: {min_ram_bytes: 1073741824}\n"
+
+TUNED_LINE = image.DATA_LINE.replace("defaults", "defaults,noatime")
+TUNED_FSTAB = image.FSTAB.replace(image.DATA_LINE, TUNED_LINE)
+MAPS, SWAPPINESS = "vm.max_map_count", "vm.swappiness"
+OLD_SYSCTLS = {MAPS: 65530, SWAPPINESS: 60}
+NEW_SYSCTLS = {MAPS: 1048576, SWAPPINESS: 10}
+SYSCTL_FILES = {"30-site.conf", "99-sysctl.conf", "README.sysctl"}
+OWN_FILES = {"60-hosttune-memory-max-map-count.conf", "60-hosttune-memory-swappiness.conf"}
+# What a machine writes by itself while nobody asks it to.
+RESTLESS = ("/var/log/", "/var/lib/systemd/", "/var/tmp/systemd-private-")
+
+
+def hosttune(guest: Guest, *words: str) -> tuple[int, str]:
+    """Exit status and report of one command, typed as an operator does; it must not end in a traceback."""
+    rc, stdout, stderr = guest.run(["hosttune", *words], timeout=300)
+    assert "Traceback" not in stderr, stderr
+    return rc, stdout
+
+
+def findings(guest: Guest) -> dict[str, set[str]]:
+    """The verdicts of each rule, from the JSON of `check`."""
+    report = json.loads(guest.ask_any(["hosttune", "check", "--format", "json"], timeout=300).stdout)
+    verdicts: dict[str, set[str]] = {}
+    for finding in report["findings"]:
+        verdicts.setdefault(finding["rule"], set()).add(finding["verdict"])
+    return verdicts
+
+
+def plan(guest: Guest) -> dict[str, Any]:
+    document = json.loads(guest.ask_any(["hosttune", "plan", "--format", "json"], timeout=300).stdout)
+    assert isinstance(document, dict)
+    return document
+
+
+def addresses(document: dict[str, Any]) -> set[str]:
+    return {change["address"] for stage in document["stages"] for change in stage["changes"]}
+
+
+def fstab(guest: Guest) -> str:
+    return guest.read("/etc/fstab").decode()
+
+
+def sysctls(guest: Guest) -> dict[str, int]:
+    names = list(OLD_SYSCTLS)
+    return dict(zip(names, map(int, guest.run(["sysctl", "-n", *names]).stdout.split()), strict=True))
+
+
+def sysctl_files(guest: Guest) -> set[str]:
+    return set(guest.run(["ls", "/etc/sysctl.d"]).stdout.split())
+
+
+def data_options(guest: Guest) -> str:
+    return guest.run(["findmnt", "-n", "-o", "OPTIONS", "/data"]).stdout.strip()
+
+
+def tmp_mount(guest: Guest) -> list[str]:
+    """File system and size in bytes of what /tmp lies on."""
+    return guest.run(["findmnt", "-n", "-b", "-o", "FSTYPE,SIZE", "--target", "/tmp"]).stdout.split()
+
+
+def runs(guest: Guest) -> list[str]:
+    """The ids of the runs of `apply` in the journal, oldest first (an id begins with its time)."""
+    names = sorted(name for name in guest.ask_any(["ls", RUNS]).stdout.split() if name.endswith(".jsonl"))
+    heads = [guest.ask(["head", "-n1", f"{RUNS}/{name}"]) for name in names]
+    return [name.removesuffix(".jsonl") for name, head in zip(names, heads, strict=True) if '"apply"' in head]
+
+
+def etc_digest(guest: Guest) -> str:
+    """Names, owners, modes and bytes of all below /etc, our policy aside."""
+    listing = guest.ask(["find", "/etc", "-not", "-path", "/etc/hosttune*", "-printf", "%p %y %m %U:%G %l\n"])
+    sums = guest.ask(["find", "/etc", "-type", "f", "-not", "-path", "/etc/hosttune*", "-exec", "sha256sum", "{}", "+"])
+    return "\n".join(sorted((listing + sums).splitlines()))
+
+
+def kernel_state(guest: Guest) -> str:
+    return guest.ask(["sysctl", "-a", "--pattern", "^vm\\."]) + guest.ask(["cat", "/proc/1/mountinfo"])
+
+
+def changed_files(guest: Guest) -> list[str]:
+    """Everything on the disks that was written, replaced or given another mode or owner since the mark."""
+    found = guest.ask(["find", "/", "/data", "-xdev", "-cnewer", "/run/mark"], timeout=300).splitlines()
+    return [path for path in found if not f"{path}/".startswith(RESTLESS)]
+
+
+@contextlib.contextmanager
+def nothing_written(guest: Guest) -> Iterator[None]:
+    """No file, no mode, no time stamp on any disk, no sysctl and no mount differs afterwards."""
+    state = kernel_state(guest)
+    guest.ask(["touch", "/run/mark"])
+    yield
+    assert changed_files(guest) == []
+    assert kernel_state(guest) == state
+
+
+@pytest.fixture(scope="module")
+def before(guest: Guest) -> str:
+    """The digest of /etc before hosttune ever ran."""
+    return etc_digest(guest)
+
+
+def test_install_as_a_user_gives_a_command(guest: Guest, before: str) -> None:
+    guest.ask(["mkdir", "/root/wheels"])
+    guest.ask(["tar", "x", "-C", "/root/wheels"], stdin=wheels.bundle(image.cache_folder()))
+    pip = [f"{image.VENV}/bin/pip", "install", "--quiet", "--no-index", "--find-links", "/root/wheels", "hosttune"]
+    assert guest.run(pip, timeout=400).rc == 0
+    assert guest.run(["ln", "-s", f"{image.VENV}/bin/hosttune", HOSTTUNE]).rc == 0
+    rc, text = hosttune(guest, "--version")
+    assert (rc, text.split()[0]) == (0, "hosttune")
+
+
+def test_check_untuned_machine_exits_1_and_names_the_rules(guest: Guest) -> None:
+    with nothing_written(guest):
+        rc, text = hosttune(guest, "check")
+        verdicts = findings(guest)
+    assert rc == 1
+    assert "storage-noatime" in text
+    differing = {rule for rule, words in verdicts.items() if "differs" in words}
+    assert differing == {"storage-noatime", "memory-max-map-count"}
+    assert verdicts["memory-swappiness"] == verdicts["storage-tmp-tmpfs"] == {"not applicable"}
+    assert verdicts["storage-fstrim"] == {"ok"}
+    assert not any("unknown" in words for words in verdicts.values())
+
+
+def test_check_without_root_names_the_sudo_line(guest: Guest) -> None:
+    with nothing_written(guest):
+        rc, stdout, stderr = guest.run(["runuser", "-u", "nobody", "--", "hosttune", "check"], timeout=300)
+    assert rc == 1
+    assert "sudo" in stdout + stderr
+    assert "Traceback" not in stderr
+
+
+def test_plan_shows_the_diff_and_writes_nothing(guest: Guest) -> None:
+    guest.write(POLICY, SWAP_POLICY)
+    with nothing_written(guest):
+        rc, text = hosttune(guest, "plan")
+        document = plan(guest)
+    assert rc == 1
+    assert f"-{image.DATA_LINE}" in text
+    assert f"+{TUNED_LINE}" in text
+    assert re.search(r"vm\.max_map_count.*65530.*1048576", text)
+    assert f"sysctl:{SWAPPINESS}" in addresses(document)
+    assert document["problems"] == []
+
+
+def test_apply_without_yes_or_with_another_digest_changes_nothing(guest: Guest) -> None:
+    with nothing_written(guest):
+        assert hosttune(guest, "apply")[0] == 1
+        assert hosttune(guest, "apply", "--yes", "--expect", "0" * 64)[0] == 2
+
+
+def test_apply_yes_does_what_the_plan_showed(guest: Guest) -> None:
+    rc, text = hosttune(guest, "apply", "--yes", "--expect", plan(guest)["digest"])
+    assert rc == 0, text
+    assert data_options(guest) == "rw,noatime"
+    assert sysctls(guest) == NEW_SYSCTLS
+    assert fstab(guest) == TUNED_FSTAB
+    assert sysctl_files(guest) == SYSCTL_FILES | OWN_FILES
+    assert guest.run(["systemctl", "show", "-P", "NeedDaemonReload", "data.mount"]).stdout == "no\n"
+    assert guest.run(["findmnt", "--verify"]).rc == 0
+
+
+def test_apply_yes_again_touches_nothing(guest: Guest) -> None:
+    with nothing_written(guest):
+        assert hosttune(guest, "apply", "--yes")[0] == 0
+        rc, text = hosttune(guest, "plan")
+        assert plan(guest)["stages"] == []
+    assert rc == 0, text
+
+
+def test_apply_yes_with_tmp_in_the_policy_adds_one_line_for_the_next_boot(guest: Guest) -> None:
+    guest.write(POLICY, TMP_POLICY)
+    state = kernel_state(guest)
+    rc, text = hosttune(guest, "apply", "--yes")
+    assert rc in {0, 1}, text  # 1: it is done, and waits for the reboot
+    assert "reboot" in text
+    kept, added = fstab(guest)[: len(TUNED_FSTAB)], fstab(guest)[len(TUNED_FSTAB) :]
+    assert kept == TUNED_FSTAB
+    assert re.fullmatch(r"\ntmpfs /tmp tmpfs mode=1777,nosuid,nodev,size=\d+[kmgKMG]?,\S+ 0 0\n", added), added
+    assert {"nofail", "x-systemd.before=local-fs.target"} <= set(added.split()[3].split(","))
+    assert kernel_state(guest) == state, "a used /tmp was covered, or something else changed live"
+
+
+def test_reboot_keeps_everything_that_was_applied(guest: Guest) -> None:
+    was = guest.boot_id
+    assert guest.reboot() != was
+    assert data_options(guest) == "rw,noatime"
+    assert sysctls(guest) == NEW_SYSCTLS
+    fstype, size = tmp_mount(guest)
+    (written,) = re.findall(r"^tmpfs /tmp .*?size=(\d+[kmgKMG]?)", fstab(guest), re.MULTILINE)
+    assert (fstype, int(size)) == ("tmpfs", in_bytes(written))
+    assert guest.run(["stat", "-c", "%a", "/tmp"]).stdout == "1777\n"
+    assert guest.run(["systemctl", "is-system-running"]).stdout == "running\n"
+
+
+def test_check_and_apply_after_the_reboot_are_clean(guest: Guest) -> None:
+    with nothing_written(guest):
+        rc, text = hosttune(guest, "check")
+        verdicts = findings(guest)
+        assert hosttune(guest, "apply", "--yes")[0] == 0
+    assert rc == 0, text
+    for rule in ("storage-noatime", "memory-max-map-count", "memory-swappiness", "storage-tmp-tmpfs"):
+        assert verdicts[rule] == {"ok"}, rule
+
+
+def test_undo_without_yes_changes_nothing(guest: Guest) -> None:
+    with nothing_written(guest):
+        assert hosttune(guest, "history")[0] == 0
+        rc, text = hosttune(guest, "undo")
+    assert rc in {0, 1}
+    assert "/tmp" in text
+
+
+def test_undo_yes_of_both_runs_gives_back_the_old_bytes_and_values(guest: Guest, before: str) -> None:
+    first, second = runs(guest)
+    rc, text = hosttune(guest, "undo", second, "--yes")
+    assert rc in {0, 1}, text  # 1: it is done, and /tmp waits for the reboot
+    assert fstab(guest) == TUNED_FSTAB
+    rc, text = hosttune(guest, "undo", first, "--yes")
+    assert rc == 0, text
+    assert_untouched(guest, before)
+
+
+def test_reboot_after_undo_is_the_machine_of_before(guest: Guest, before: str) -> None:
+    was = guest.boot_id
+    assert guest.reboot() != was
+    assert_untouched(guest, before)
+    assert tmp_mount(guest)[0] == "ext4"
+    rc, _ = hosttune(guest, "check")
+    assert rc == 1
+    assert "differs" in findings(guest)["storage-noatime"]
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5, 0.9])
+def test_apply_killed_then_undo_gives_back_the_old_bytes(guest: Guest, before: str, share: float) -> None:
+    kill_an_apply(guest, share)
+    _, text = hosttune(guest, "check")
+    assert "interrupted" in text
+    rc, text = hosttune(guest, "undo", "--yes")
+    assert rc == 0, text
+    assert_untouched(guest, before)
+    assert "interrupted" not in hosttune(guest, "check")[1]
+
+
+def test_apply_killed_then_apply_finishes_and_undo_takes_all_back(guest: Guest, before: str) -> None:
+    known = runs(guest)
+    kill_an_apply(guest, 0.5)
+    rc, text = hosttune(guest, "apply", "--yes")
+    assert rc in {0, 1}, text
+    assert data_options(guest) == "rw,noatime"
+    assert sysctls(guest) == NEW_SYSCTLS
+    assert fstab(guest).startswith(TUNED_FSTAB)
+    assert plan(guest)["stages"] == []
+    for run in reversed([run for run in runs(guest) if run not in known]):
+        hosttune(guest, "undo", run, "--yes")
+    assert_untouched(guest, before)
+
+
+def kill_an_apply(guest: Guest, share: float) -> None:
+    """Start `apply --yes` and kill it with signal 9 as it enters one of its fsync calls.
+
+    Every journal line is one fsync at least, so a share of their number is a point inside the run.
+    """
+    known = runs(guest)
+    lines = max(guest.read(f"{RUNS}/{run}.jsonl").count(b"\n") for run in known)
+    kill = f"inject=fsync:signal=KILL:when={max(2, int(lines * share))}"
+    strace = ["strace", "--seccomp-bpf", "-f", "-o", "/dev/null", "-e", kill]
+    rc, _, _ = guest.run([*strace, "hosttune", "apply", "--yes"], timeout=300)
+    assert rc == 137
+    (killed,) = (run for run in runs(guest) if run not in known)
+    journal = guest.run(["cat", f"{RUNS}/{killed}.jsonl"]).stdout
+    assert "intent" in journal
+    assert "finished" not in journal
+
+
+def assert_untouched(guest: Guest, before: str) -> None:
+    assert fstab(guest) == image.FSTAB
+    assert sysctl_files(guest) == SYSCTL_FILES
+    assert etc_digest(guest) == before
+    assert data_options(guest) == "rw,relatime"
+    assert sysctls(guest) == OLD_SYSCTLS
+
+
+def in_bytes(size: str) -> int:
+    shift = {"k": 10, "m": 20, "g": 30}.get(size[-1].lower(), 0)
+    return int(size[:-1] if shift else size) << shift
