@@ -170,7 +170,8 @@ class Checker:
             return
         text, hint = (one, left) if right is NoneType else (other, right)
         if NoneType in (left, right):
-            self.fault(f"`{ast.unparse(text)}` is {words(hint)}, never None")
+            if _path(text) not in self.present:  # asked once more is superfluous, not wrong
+                self.fault(f"`{ast.unparse(text)}` is {words(hint)}, never None")
         elif Literal in (get_origin(left), get_origin(right)) and base(left) == base(right):
             self.fault(f"`{ast.unparse(one)}` is {words(left)}, never {words(right)}", _choices(left, right))
         else:

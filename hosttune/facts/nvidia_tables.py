@@ -1,11 +1,12 @@
 """What NVIDIA and Ubuntu publish and no machine tells by itself: GPU generations by PCI device id, and driver branches.
 
-Generations: the PCI ID Project's list (pci-ids.ucw.cz), version 2026.08.22, vendor 10de, by the chip's code name; NVIDIA
-numbers a chip's products in one block. Only display and 3D controllers (class 03) are looked up: audio, USB and bridge
-functions of a card lie in other blocks.
+Generations: the PCI ID Project's list (pci-ids.ucw.cz), version 2026.08.22, vendor 10de, by the chip's code name;
+NVIDIA numbers a chip's products in one block. Only display and 3D controllers (class 03) are looked up: audio, USB and
+bridge functions of a card lie in other blocks.
 
-Branches: NVIDIA's data-centre driver support matrix (docs.nvidia.com/datacenter/tesla/drivers) of 2026-09-09; which GPUs
-a branch drives: the lists of supported products in its README. Where apt or `ubuntu-drivers` know better, they win.
+Branches: NVIDIA's data-centre driver support matrix (docs.nvidia.com/datacenter/tesla/drivers) of 2026-09-09; which
+GPUs a branch drives: the lists of supported products in its README. Where apt or `ubuntu-drivers` know better, they
+win.
 """
 
 from __future__ import annotations
@@ -68,11 +69,11 @@ def is_older(generation: str, than: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One driver branch. `track` is what NVIDIA calls long-term (lts), production or new-feature (new) branch."""
+    """One driver branch. `track` is what NVIDIA calls a long-term (lts), production or new-feature (new) branch."""
 
     number: int
     track: str
-    ends: str  # year and month in which NVIDIA's support ends, 2028-06
+    ends: str  # year and month in which NVIDIA's support ends, 2028-06; empty for one that is gone from the matrix
     first: str  # the oldest generation that it drives
     last: str  # the newest
 
@@ -82,24 +83,23 @@ class Branch:
         return self.ends < AS_OF[:7]
 
     def drives(self, generation: str) -> bool:
-        """Whether it drives this generation; an unknown one is assumed to be newer than every old branch."""
+        """Whether it drives this generation. One that is unknown here is taken to be newer than all that are known."""
         if generation not in GENERATIONS:
             return self.last == GENERATIONS[-1]
         return not is_older(generation, self.first) and not is_older(self.last, generation)
 
 
-# 550, 570, 575 and 590 are gone from the matrix of AS_OF; their exact end is not published there any more.
 BRANCHES: Final = {
     one.number: one
     for one in (
-        Branch(390, "lts", "2022-12", "fermi", "volta"),
-        Branch(470, "lts", "2024-09", "kepler", "ampere"),
+        Branch(390, "lts", "", "fermi", "volta"),
+        Branch(470, "lts", "", "kepler", "ampere"),
         Branch(535, "lts", "2026-06", "maxwell", "hopper"),
-        Branch(550, "production", "2025-06", "maxwell", "hopper"),
-        Branch(570, "production", "2026-03", "maxwell", "blackwell"),
-        Branch(575, "new", "2025-10", "maxwell", "blackwell"),
+        Branch(550, "production", "", "maxwell", "hopper"),
+        Branch(570, "production", "", "maxwell", "blackwell"),
+        Branch(575, "new", "", "maxwell", "blackwell"),
         Branch(580, "lts", "2028-06", "maxwell", "blackwell"),
-        Branch(590, "new", "2026-03", "turing", "blackwell"),
+        Branch(590, "new", "", "turing", "blackwell"),
         Branch(595, "production", "2027-03", "turing", "blackwell"),
         Branch(610, "new", "2026-08", "turing", "blackwell"),
     )
@@ -107,11 +107,11 @@ BRANCHES: Final = {
 
 
 def branch_of(number: int) -> Branch:
-    """The table's entry, or what is safe to assume of a branch it does not list: an old one is over, a newer one than
-    the newest listed is a new-feature branch for Turing and newer that is still supported."""
+    """The table's entry. A branch that it does not list is over when it is older than the newest listed one; else it is
+    a new-feature branch in support, for Turing and newer, as all since 590."""
     if number in BRANCHES:
         return BRANCHES[number]
     if number > max(BRANCHES):
         return Branch(number, "new", "9999-12", "turing", "blackwell")
-    first, last = ("turing", "blackwell") if number > 580 else ("maxwell", "hopper") if number > 470 else ("kepler", "ampere")
-    return Branch(number, "new", "0000-00", first, last)
+    below = BRANCHES[max((one for one in BRANCHES if one < number), default=min(BRANCHES))]
+    return Branch(number, "new", "", below.first, below.last)

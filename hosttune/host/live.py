@@ -83,6 +83,27 @@ class LiveWriter(LiveReader):
     def run(self, argv: Sequence[str], *, timeout_s: float) -> Completed:
         return finished(argv, act(argv, timeout_s=timeout_s))
 
+    def append(self, path: str, data: bytes) -> None:
+        from hosttune.host.own import append
+
+        append(self.root, path, data)
+
+    def log(self, message: str) -> None:
+        from hosttune.host.own import log
+
+        log(message)
+
+    def discard_leftovers(self, path: str) -> None:
+        from hosttune.host.replace import leftovers
+
+        for name in leftovers(self.root, path):
+            os.unlink(name)
+
+    def operator(self) -> str:
+        from hosttune.host.own import operator
+
+        return operator()
+
 
 def finished(argv: Sequence[str], answer: Completed | Absent | Ended) -> Completed:
     """The answer of a program that changes something, or Refused with what it said."""

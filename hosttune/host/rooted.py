@@ -6,11 +6,11 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from hosttune.errors import HosttuneError
+from hosttune.errors import HosttuneError, Refused
 from hosttune.host.door import Completed, Process, ReaderKind, Space, Stat
 from hosttune.host.paths import is_plain, walk
 from hosttune.host.tree import FileTree
-from hosttune.values import Answer, Unreadable
+from hosttune.values import Absent, Answer, FileValue, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.host.door import Reader
@@ -90,3 +90,62 @@ class RootReader(FileTree):
 
 def _below_kernel(path: str) -> bool:
     return any(path == folder or path.startswith(folder + "/") for folder in _KERNEL_FOLDERS)
+
+
+class RootWriter(RootReader):
+    """Changes the files below `root`. What needs a running kernel is refused; `systemctl` works on the files by --root."""
+
+    def replace(self, path: str, new: FileValue, *, expected: bytes | Absent) -> None:
+        from hosttune.host.replace import replace
+
+        self._refuse_kernel(path)
+        replace(self.root, path, new, expected=expected)
+
+    def remove(self, path: str, *, expected: bytes) -> None:
+        from hosttune.host.replace import remove
+
+        self._refuse_kernel(path)
+        remove(self.root, path, expected=expected)
+
+    def set_value(self, path: str, text: str) -> None:
+        del text
+        raise Refused(f"{path}: {_NO_KERNEL.reason}")
+
+    def set_atime(self, target: str, mode: str) -> None:
+        del mode
+        raise Refused(f"{target} is not mounted: {_NO_KERNEL.reason}")
+
+    def run(self, argv: Sequence[str], *, timeout_s: float) -> Completed:
+        """`systemctl enable|disable NAME` on the files of the image; other programs would act on this machine."""
+        from hosttune.host.live import finished
+        from hosttune.host.process import act
+
+        if tuple(argv[:2]) not in {("systemctl", "enable"), ("systemctl", "disable")}:
+            raise Refused(f"{argv[0]} is not run under --root: it would act on this machine")
+        there = (argv[0], f"--root={self.root}", *argv[1:])
+        return finished(there, act(there, timeout_s=timeout_s))
+
+    def append(self, path: str, data: bytes) -> None:
+        from hosttune.host.own import append
+
+        append(self.root, path, data)
+
+    def log(self, message: str) -> None:
+        from hosttune.host.own import log
+
+        log(f"--root {self.root}: {message}")
+
+    def discard_leftovers(self, path: str) -> None:
+        from hosttune.host.replace import leftovers
+
+        for name in leftovers(self.root, path):
+            os.unlink(name)
+
+    def operator(self) -> str:
+        from hosttune.host.own import operator
+
+        return operator()
+
+    def _refuse_kernel(self, path: str) -> None:
+        if self._is_kernel(path):
+            raise Refused(f"{path}: {_NO_KERNEL.reason}")

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 class FstabAddress:
     """`fstab:TARGET`: the options of the target's one line, as written (str); empty without a fourth field.
 
-    ABSENT without a line. A line that cannot be edited safely (duplicate, misread by one of the readers ...) is Unreadable, with the reason.
+    ABSENT without a line. A line that cannot be edited safely (duplicate, misread by one of the readers ...) is
+    Unreadable, with the reason.
     """
 
     kind = "fstab"

@@ -1,11 +1,12 @@
 """/tmp in memory: a tmpfs of a wanted size from the next boot on, in the place that is in charge of /tmp.
 
-Nothing is ever mounted over a /tmp in use: its sockets (X11, tmux, agents, NCCL) would be unreachable. Where a line is added to
-fstab, a drop-in in /run, gone with the reboot, keeps systemd from mounting it before.
+Nothing is ever mounted over a /tmp in use: its sockets (X11, tmux, agents, NCCL) would be unreachable. Where a line is
+added to fstab, a drop-in in /run, gone with the reboot, keeps systemd from mounting it before.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict, Refused
@@ -51,7 +52,7 @@ _RUN_FOLDER = "/run/systemd/system/tmp.mount.d"
 
 
 class MountedAddress:
-    """`mounted:TARGET`: `tmpfs SIZE_BYTES` of a live tmpfs (0: unlimited, `tmpfs` alone: half of RAM), else the type; read only."""
+    """`mounted:TARGET`: `tmpfs SIZE_BYTES` of a live tmpfs (`tmpfs` alone is half of RAM), else the type; read only."""
 
     kind = "mounted"
 
@@ -157,7 +158,7 @@ class _Comparison:
         return size is not None and (size == 0 or size >= self.wanted)
 
     def _settled(self) -> Finding:
-        """What the next boot mounts is enough; is it there already?"""
+        """Say whether what the next boot mounts, which is enough, is there already."""
         tmp = self.facts.tmp
         if not self.running or (tmp.is_tmpfs and self._is_enough(tmp.size_bytes)):
             return Finding(self.wish.rule, self.wish.subject, Verdict.OK, evidence=tuple(self.evidence))
@@ -176,9 +177,8 @@ class _Comparison:
         if not self.running or tmp.is_tmpfs or not tmp.entries:
             return ()
         least = "" if tmp.is_complete else "at least "
-        return (
-            f"{least}{_gib(tmp.used_bytes)} in {least}{tmp.entries} files and folders stay on the disk, hidden below it",
-        )
+        what = f"{least}{_gib(tmp.used_bytes)} in {least}{tmp.entries} files and folders"
+        return (f"{what} stay on the disk, hidden below it",)
 
     def _nothing(self) -> Finding:
         tmp = self.facts.tmp
@@ -242,7 +242,9 @@ class _Comparison:
         if dropin.hold:
             self.evidence += dropin.evidence
             return self._held(dropin.hold, dropin.todo)
-        return self._differs((dropin.change,)) if dropin.change else self._settled()
+        if dropin.change is None:
+            return self._settled()
+        return self._differs((replace(dropin.change, reversible="after a reboot" if self.running else "yes"),))
 
     def _foreign(self) -> Finding:
         tmp = self.facts.tmp

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from hosttune.codec import to_json
 from hosttune.values import Activation
 from hosttune.views.findings import ALL, WORST_FIRST, sections_lines
+from hosttune.views.masking import masked
 from hosttune.views.page import shown
 from hosttune.views.summary import summarize
 from hosttune.views.terminal import columned, counted, listed, wrapped
@@ -27,6 +29,34 @@ def check_report(plan: Plan, page: Page, *, interrupted: tuple[str, ...] = ()) -
     if not page.is_verbose:
         lines += _collapsed(summary, page)
     return "\n".join([*lines, *_next(plan, summary, page)]) + "\n"
+
+
+def check_json(
+    plan: Plan, host: str, interrupted: tuple[str, ...], timings: tuple[tuple[str, float], ...] = ()
+) -> dict[str, Any]:
+    """One host of `check --format json`; secrets are masked."""
+    body = {
+        "host": host,
+        "machine": plan.machine,
+        "tool_version": plan.tool_version,
+        "created_at": plan.created_at,
+        "policy_digest": plan.policy_digest,
+        "digest": plan.digest,
+        "is_complete": plan.complete,
+        "summary": to_json(summarize(plan)),
+        "findings": to_json(plan.findings),
+        "problems": list(plan.problems),
+        "interrupted": list(interrupted),
+    }
+    if timings:
+        body["timings"] = [{"name": name, "seconds": round(seconds, 6)} for name, seconds in timings]
+    checked: dict[str, Any] = masked(body)
+    return checked
+
+
+def timings_text(timings: tuple[tuple[str, float], ...]) -> str:
+    """Where the time of a look went, longest first. Facts are collected side by side, so they add up to more."""
+    return "\n".join(f"{seconds * 1000:8.1f} ms  {name}" for name, seconds in timings)
 
 
 def decision(plan: Plan, page: Page) -> list[str]:

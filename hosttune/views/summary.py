@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hosttune.values import Activation, HoldKind, Verdict
 
 if TYPE_CHECKING:
-    from hosttune.values import Change, Finding, Plan
+    from hosttune.values import Change, Finding, Plan, Receipt
 
 # Why a difference stays, in the order of a report: first what passes by itself, then what needs a person.
 WAITS = (HoldKind.WAITING, HoldKind.BUSY)
@@ -75,6 +75,20 @@ def counts(finding: Finding, *, strict: bool) -> bool:
     if finding.hold.kind in {HoldKind.WAIVED, HoldKind.ORPHANED}:
         return False
     return finding.verdict in {Verdict.DIFFERS, Verdict.UNKNOWN} or (strict and finding.verdict is Verdict.ADVICE)
+
+
+def exit_status(plan: Plan, *, strict: bool) -> int:
+    """Of `check` and `plan`: 0 as it should be, 1 not so, 2 the plan fails its own proof."""
+    if plan.problems:
+        return 2
+    return int(any(counts(finding, strict=strict) for finding in plan.findings))
+
+
+def applied_status(plan: Plan, receipt: Receipt) -> int:
+    """Of `apply --yes`: 0 all was done and verified, 1 something failed or a difference stays that does not just wait."""
+    if receipt.failed or not receipt.verified:
+        return 1
+    return int(any(is_left_after(finding, plan) for finding in plan.findings))
 
 
 def is_left_after(finding: Finding, plan: Plan) -> bool:

@@ -1,0 +1,270 @@
+"""Which NVIDIA driver this host should have: keep the one that is there, install one, leave it alone, or refuse.
+
+A driver that is there keeps its branch: nobody's branch is switched because a newer one exists. Where there is none, the
+choice is made from what Ubuntu offers for the GPUs on the PCI bus. `ubuntu-drivers` is asked only then (it is slow).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, UnknownFact
+from hosttune.facts.nvidia_tables import AS_OF, branch_of, is_older
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hosttune.facts import Facts
+    from hosttune.facts.candidates import Candidate
+
+# Not `candidates`: it is touched only where a driver is missing, so that no other host waits for it.
+NEEDS = ("driver", "gpus", "host", "kernel", "managers", "os", "packages")
+
+_DESKTOPS = ("xserver-xorg-core", "gdm3", "lightdm", "sddm", "ubuntu-desktop", "ubuntu-desktop-minimal")
+_KERNEL_IMAGE = re.compile(r"linux-image-([a-z][\w.-]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class DriverChoice(Fact):
+    """What to do about the driver, and why in words."""
+
+    action: str  # keep | install | none (not ours to do) | refuse (it cannot or must not be done as things are)
+    packages: tuple[str, ...]  # to have installed: the set to install, or the main packages of the driver that is kept
+    reason: str  # a sentence
+    branch: str = ""  # 580
+    flavour: str = ""  # open, server, server-open, or empty for the plain closed driver
+    needs_dkms: bool = False  # its modules are compiled here
+    one_version: tuple[str, ...] = ()  # packages that must have the same version (the driver and its fabric manager)
+
+    @property
+    def name(self) -> str:
+        """580-server-open."""
+        return "-".join(part for part in (self.branch, self.flavour) if part)
+
+
+def choose(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
+    """`params`: track (lts | production | newest), branch (a pin, or empty), bringer (auto | host | external),
+    use (auto | compute | desktop), allow_third_party, allow_dkms.
+
+    Raises UnknownFact where no driver is there and what Ubuntu offers is not known.
+    """
+    why_not = _not_ours(facts, params)
+    if why_not:
+        return DriverChoice("none", (), why_not)
+    if facts.driver.is_present:
+        return _keep(facts, params)
+    bringer = _other_bringer(facts) if params["bringer"] == "auto" else ""
+    if bringer:
+        return _refuse(f"no driver is installed, but {bringer}; if this host is to have its own, set bringer: host")
+    if not facts.os.is_ubuntu:
+        system = facts.os.name or facts.os.id
+        return DriverChoice("none", (), f"the package names of this rule are Ubuntu's, and this is {system}")
+    return _install(facts, params)
+
+
+def _not_ours(facts: Facts, params: Mapping[str, Any]) -> str:
+    """Why the driver of this machine is not installed by us at all; empty where it may be."""
+    if not facts.gpus.has_gpu:
+        return "there is no NVIDIA GPU on the PCI bus"
+    if facts.host.is_container:
+        return "in a container the driver belongs to the host"
+    if facts.host.is_wsl:
+        return "under WSL the driver is the one of Windows"
+    if facts.gpus.is_passed_through:
+        return "every GPU is held by vfio-pci for virtual machines"
+    if params["bringer"] == "external":
+        return "the policy says that somebody else brings the driver (bringer: external)"
+    if facts.managers.gpu_operator and not facts.driver.is_installed:
+        return "the GPU Operator brings the driver in a container"
+    return ""
+
+
+def _other_bringer(facts: Facts) -> str:
+    if facts.managers.kubelet:
+        return "a kubelet runs here, so the GPU Operator may bring it"
+    if facts.managers.dgx:
+        return "this is DGX OS, whose own packages bring it"
+    return ""
+
+
+def _keep(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
+    driver = facts.driver
+    wanted = str(params["branch"])
+    present = driver.name or driver.loaded_version or "from NVIDIA's own installer"
+    if wanted and driver.branch and wanted != driver.branch:
+        return _refuse(
+            f"the policy pins branch {wanted}, and {driver.branch} is installed: a branch that is in use is not switched; "
+            f"remove the packages of {driver.branch} first, or drop the pin",
+            driver.branch,
+            driver.flavour,
+        )
+    if not driver.branch:
+        origin = "NVIDIA's own installer (runfile)" if driver.runfile else "something other than packages"
+        return DriverChoice("keep", (), f"a driver is here by {origin} ({present}); it is left alone")
+    kept = tuple(
+        package.name for package in driver.packages if _is_main(package.name) and package.status == "installed"
+    )
+    over = f"; NVIDIA's support of it has ended (as of {AS_OF})" if branch_of(int(driver.branch)).is_over else ""
+    return DriverChoice(
+        "keep", kept, f"driver {present} is installed, and keeps its branch{over}", driver.branch, driver.flavour
+    )
+
+
+def _is_main(name: str) -> bool:
+    """Packages that somebody names to get a driver, not what comes with them or belongs to one kernel."""
+    return re.fullmatch(r"nvidia-(?:driver|headless|headless-no-dkms|utils|fabricmanager)(?:-.*)?", name) is not None
+
+
+def _install(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
+    opened = _module_kind(facts)
+    if isinstance(opened, DriverChoice):
+        return opened
+    offered = facts.candidates.packages
+    if facts.candidates.problem:
+        raise UnknownFact("the drivers that Ubuntu offers", facts.candidates.problem)
+    usable, why_not = _usable(offered, facts, opened, params)
+    if not usable:
+        return _refuse(f"no driver fits {facts.gpus.summary}: {why_not}")
+    best, because = _best(usable, facts, params)
+    return _set_of(best, because, facts, params)
+
+
+def _module_kind(facts: Facts) -> bool | None | DriverChoice:
+    """True where the open module is to be taken, False for the closed one, None where either drives all GPUs; or the
+    refusal. A GPU of unknown generation is newer than the table: open, if that is offered.
+
+    Open modules need the GPU System Processor, which Turing brought; Blackwell and Grace Hopper have no closed ones
+    (NVIDIA's open-gpu-kernel-modules, and the driver installation guide, "Kernel Modules").
+    """
+    generations = facts.gpus.generations
+    if "fermi" in generations:
+        return _refuse(f"Fermi and older GPUs have had no driver for years ({facts.gpus.summary})")
+    old = [one for one in generations if is_older(one, "turing")]
+    grace = facts.kernel.architecture == "aarch64"
+    only_open = [one for one in generations if one == "blackwell" or (grace and one == "hopper")]
+    if old and only_open:
+        return _refuse(
+            f"no driver drives all GPUs: {', '.join(only_open)} needs the open kernel module, and {', '.join(old)} "
+            f"cannot use it ({facts.gpus.summary})"
+        )
+    if old and "unknown" in generations:
+        return _refuse(
+            f"{', '.join(old)} cannot use the open kernel module, and whether the GPU of unknown generation needs it is "
+            f"not known ({facts.gpus.summary}); pin nothing blindly: install the driver by hand"
+        )
+    return None if not old and not only_open else bool(only_open)
+
+
+def _usable(
+    offered: Iterable[Candidate], facts: Facts, opened: bool | None, params: Mapping[str, Any]
+) -> tuple[tuple[Candidate, ...], str]:
+    """What fits every GPU and the policy, and the reason for the last step that left nothing."""
+    left = tuple(offered)
+    pin = str(params["branch"])
+    steps = (
+        (f"branch {pin} is not offered", lambda c: not pin or c.branch == int(pin)),
+        (
+            "no branch drives all of them",
+            lambda c: all(branch_of(c.branch).drives(one) for one in facts.gpus.generations),
+        ),
+        ("they need the open kernel module, and none is offered", lambda c: opened is not True or c.is_open),
+        ("they need the closed kernel module, and none is offered", lambda c: opened is not False or not c.is_open),
+        (
+            "only third-party archives offer one; allow_third_party: true takes it",
+            lambda c: params["allow_third_party"] or not c.is_third_party,
+        ),
+        (
+            "modules are offered only by DKMS, compiled on this host; allow_dkms: true takes it",
+            lambda c: params["allow_dkms"] or not c.needs_dkms,
+        ),
+        (
+            "NVSwitch needs the server driver, and none is offered",
+            lambda c: not facts.gpus.nvswitches or c.is_server,
+        ),
+    )
+    for why_not, test in steps:
+        remaining = tuple(candidate for candidate in left if test(candidate))
+        if not remaining:
+            names = ", ".join(candidate.name for candidate in left)
+            return (), f"{why_not} (offered: {names})"
+        left = remaining
+    return left, ""
+
+
+def _best(usable: tuple[Candidate, ...], facts: Facts, params: Mapping[str, Any]) -> tuple[Candidate, str]:
+    """The branch by the policy's track, then the flavour; with the reason for the branch."""
+    number, because = _branch([candidate.branch for candidate in usable], str(params["track"]), str(params["branch"]))
+    of_branch = [candidate for candidate in usable if candidate.branch == number]
+    server = not _is_desktop(facts, params)
+    best = max(of_branch, key=lambda c: (c.is_open, not c.needs_dkms, c.is_server == server, c.name))
+    return best, because
+
+
+def _branch(numbers: list[int], track: str, pin: str) -> tuple[int, str]:
+    if pin:
+        return int(pin), "pinned by the policy"
+    if track == "newest":
+        return max(numbers), "the newest that Ubuntu offers for these GPUs"
+    supported = [number for number in numbers if not branch_of(number).is_over]
+    words = {"lts": "long-term", "production": "production"}
+    for wanted in (track, "production" if track == "lts" else "lts"):
+        of_track = [number for number in supported if branch_of(number).track == wanted]
+        if of_track:
+            number = max(of_track)
+            missed = "" if wanted == track else f"no {words[track]} branch is offered: "
+            return (
+                number,
+                f"{missed}the newest {words[wanted]} branch offered, supported until {branch_of(number).ends}",
+            )
+    if supported:
+        return max(supported), "no long-term or production branch is offered: the newest"
+    return max(
+        numbers
+    ), f"NVIDIA's support of every branch offered for these GPUs has ended (as of {AS_OF}): the newest"
+
+
+def _is_desktop(facts: Facts, params: Mapping[str, Any]) -> bool:
+    """Whether somebody looks at a screen here, so that the X libraries belong to the set. Never with NVSwitch."""
+    if facts.gpus.nvswitches or params["use"] == "compute":
+        return False
+    return params["use"] == "desktop" or any(facts.packages[name].is_installed for name in _DESKTOPS)
+
+
+def _set_of(best: Candidate, because: str, facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
+    """The package set: `ubuntu-drivers install --gpgpu` would leave out nvidia-smi (nvidia-utils)."""
+    flavour = "-".join(word for word in ("server" if best.is_server else "", "open" if best.is_open else "") if word)
+    base = f"{best.branch}{'-server' if best.is_server else ''}"
+    full = f"{base}{'-open' if best.is_open else ''}"
+    modules = best.modules or _modules_of(full, facts)
+    if not modules:
+        return _refuse(
+            f"nvidia-driver-{full} fits, but {facts.kernel.release} is no kernel of Ubuntu's, so that there are no "
+            "prebuilt modules for it"
+        )
+    main = (
+        (f"nvidia-driver-{full}",)
+        if _is_desktop(facts, params)
+        else (f"nvidia-headless-no-dkms-{full}", f"nvidia-utils-{base}")
+    )
+    fabric = (f"nvidia-fabricmanager-{best.branch}", f"libnvidia-nscq-{best.branch}") if facts.gpus.nvswitches else ()
+    kind = f"{'open' if best.is_open else 'closed'} kernel module, {'compiled here by DKMS' if best.needs_dkms else 'prebuilt and signed'}"
+    reason = f"driver {full} for {facts.gpus.summary}: {because}; {kind}"
+    if fabric:
+        reason += f"; with Fabric Manager for {facts.gpus.nvswitches} NVSwitches"
+    one_version = (f"nvidia-utils-{base}", *fabric) if fabric else ()
+    return DriverChoice(
+        "install", (*main, modules, *fabric), reason, str(best.branch), flavour, best.needs_dkms, one_version
+    )  # fmt: skip
+
+
+def _modules_of(full: str, facts: Facts) -> str:
+    """The module package by the kernel image metapackage that is installed: generic, generic-hwe-24.04, aws ..."""
+    flavours = {match[1] for name in facts.packages.names if (match := _KERNEL_IMAGE.fullmatch(name))}
+    fitting = sorted(one for one in flavours if facts.kernel.flavour and one.startswith(facts.kernel.flavour))
+    return f"linux-modules-nvidia-{full}-{fitting[-1]}" if fitting else ""
+
+
+def _refuse(reason: str, branch: str = "", flavour: str = "") -> DriverChoice:
+    return DriverChoice("refuse", (), reason, branch, flavour)

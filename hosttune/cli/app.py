@@ -1,0 +1,94 @@
+"""`hosttune`: the commands, and what becomes of an error. Exit status as in diff(1): 0 as it should be, 1 not, 2 trouble."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Annotated, NoReturn
+
+from typer import Exit, Option, Typer
+
+from hosttune import __version__
+from hosttune.errors import HosttuneError
+
+# In the order of the help. A command is a function of this name in the module hosttune.cli.<name>; a module may export `app`.
+COMMANDS = ("check", "plan", "apply", "undo", "history", "explain", "rules", "profiles", "facts", "record")
+
+TROUBLE = 2
+INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+
+HELP = """Inspects a GPU server, shows the diff that would tune it, applies exactly that, and takes it back.
+
+check, plan, and apply without --yes change nothing."""
+
+
+def _version(is_wanted: bool) -> None:
+    if is_wanted:
+        print(f"hosttune {__version__}")
+        raise Exit
+
+
+def _root(
+    version: Annotated[  # noqa: ARG001 - its callback answers
+        bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def build(names: tuple[str, ...] = COMMANDS) -> Typer:
+    """The application with these commands; each one costs start-up time, so `main` builds the one that is asked for."""
+    app = Typer(
+        name="hosttune",
+        help=HELP,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    for name in names:
+        module = import_module(f"hosttune.cli.{name}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=name)
+        else:
+            app.command(name)(getattr(module, name))
+    return app
+
+
+def main() -> NoReturn:
+    """Run the command line and exit with its status."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(argv: list[str]) -> int:
+    """The exit status of this command line; an error is told on standard error, without a traceback."""
+    names = (argv[0],) if argv and argv[0] in COMMANDS else COMMANDS
+    try:
+        build(names)(argv, prog_name="hosttune")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else TROUBLE if end.code else 0
+    except HosttuneError as error:
+        return _trouble(error.message, error.hint)
+    except KeyboardInterrupt:
+        return _trouble("interrupted", "", INTERRUPTED)
+    except Exception as error:
+        if "--debug" in argv:
+            raise
+        message = f"this is a fault of hosttune itself: {type(error).__name__}: {error}"
+        return _trouble(message, "please report it with the output of the same command with --debug")
+    return 0
+
+
+def _trouble(message: str, hint: str, status: int = TROUBLE) -> int:
+    from hosttune.views.page import shown
+
+    for number, line in enumerate(message.splitlines() or [""]):
+        print(f"{'hosttune: ' if number == 0 else '  '}{shown(line)}", file=sys.stderr)
+    for line in hint.splitlines():
+        print(f"  hint: {shown(line)}", file=sys.stderr)
+    return status

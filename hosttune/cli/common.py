@@ -1,0 +1,115 @@
+"""What commands share: opening a session, the page of a report, output, the rights that a change needs."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from hosttune.errors import HosttuneError
+from hosttune.host.console import console, program, save
+from hosttune.views.page import Page
+from hosttune.views.terminal import Screen
+
+if TYPE_CHECKING:
+    from hosttune.actions.examine import Session
+    from hosttune.cli.options import Look, Show
+    from hosttune.host.door import Reader
+
+__all__ = ["one_host", "open_page", "open_session", "policy_words", "require_root", "save", "say", "tell", "write_json"]
+
+
+def open_session(look: Look, host: str | None = None) -> Session:
+    """Open the host that the options name; `host` is the record where several were given."""
+    from hosttune.actions import examine
+
+    return examine.open_session(
+        root=look.root,
+        host=host or one_host(look),
+        hardware=look.hardware,
+        policy=look.policy,
+        profile=look.profile,
+        select=tuple(look.select or ()),
+        ignore=tuple(look.ignore or ()),
+        max_risk=look.max_risk.value if look.max_risk else None,
+        disturb=look.disturb.value if look.disturb else None,
+    )
+
+
+def one_host(look: Look) -> str | None:
+    """The one record of a command that looks at a single host."""
+    if look.host and len(look.host) > 1:
+        raise HosttuneError("one --host at a time", hint="only check takes several records")
+    return look.host[0] if look.host else None
+
+
+def open_page(reader: Reader, look: Look | None, show: Show) -> Page:
+    """The page for a report about `reader`'s host on standard output."""
+    surface = console(sys.stdout)
+    words = program()
+    return Page(
+        host=reader.name,
+        screen=Screen(surface.columns, surface.has_colour and not show.no_color),
+        program=words,
+        sudo="" if reader.is_privileged else "sudo ",
+        options=_repeated(look) if look else "",
+        can_apply=reader.kind in {"live", "root"},
+        is_verbose=show.verbose,
+    )
+
+
+def _repeated(look: Look) -> str:
+    """The options of this command that the next one needs to mean the same, as a shell takes them."""
+    words: list[str] = []
+    for name, value in vars(look).items():
+        option = "--" + name.replace("_", "-")
+        for item in value if isinstance(value, list) else [value] if value is not None else []:
+            words += [option, str(item)]
+    return _joined(words)
+
+
+def policy_words(look: Look) -> str:
+    """As the next command line repeats them: the options that say which host, rules and policy."""
+    return _repeated(look)
+
+
+def _joined(words: list[str]) -> str:
+    if not words:
+        return ""
+    import shlex
+
+    return " " + shlex.join(words)
+
+
+def require_root(reader: Reader, page: Page, words: str) -> None:
+    """Refuse a change without root's rights, with the line to type instead."""
+    if not page.can_apply:
+        raise HosttuneError("a record cannot be changed", hint="run it on the host itself, or with --root on its files")
+    if not reader.is_privileged:
+        raise HosttuneError("this needs root; nothing was changed", hint=f"type: {page.act(words)}")
+
+
+def say(text: str) -> None:
+    """Data, to standard output. A reader that has gone away (`| head`) does not change the exit status."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        silence()
+
+
+def silence() -> None:
+    """Drop what is left in standard output, which nobody reads any more, so that the interpreter does not complain."""
+    from hosttune.host.console import discard
+
+    discard(sys.stdout)
+
+
+def tell(text: str) -> None:
+    """Talk, to standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def write_json(data: Any) -> None:
+    from hosttune.codec import dumps
+
+    say(dumps(data))

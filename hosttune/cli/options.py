@@ -1,0 +1,104 @@
+"""The options that commands share, each written down once, and the decorator that hands them over as one value."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, fields
+from enum import Enum
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+from typer import Exit, Option
+
+from hosttune.values import Disturbs, Risk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Format(str, Enum):
+    """For whom the answer is."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@dataclass(frozen=True)
+class Look:
+    """Which host is looked at, and by which rules and policy."""
+
+    root: Annotated[
+        str | None, Option("--root", metavar="DIR", help="The host whose files lie in DIR (a golden image).")
+    ] = None
+    host: Annotated[
+        list[str] | None, Option("--host", metavar="RECORD", help="The host of a record (see: hosttune record).")
+    ] = None
+    hardware: Annotated[
+        str | None, Option("--hardware", metavar="RECORD", help="With --root: the hardware it will run on.")
+    ] = None
+    policy: Annotated[str | None, Option("--policy", metavar="FILE", help="Instead of /etc/hosttune/policy.yaml.")] = (
+        None
+    )
+    profile: Annotated[str | None, Option("--profile", help="Instead of the policy's (see: hosttune profiles).")] = None
+    select: Annotated[list[str] | None, Option("--select", metavar="RULE", help="This rule too (repeatable).")] = None
+    ignore: Annotated[list[str] | None, Option("--ignore", metavar="RULE", help="Not this rule (repeatable).")] = None
+    max_risk: Annotated[
+        Risk | None, Option("--max-risk", help="What may be risked; medium unless the policy says.")
+    ] = None
+    disturb: Annotated[Disturbs | None, Option("--disturb", help="Whom a change may disturb; nobody by default.")] = (
+        None
+    )
+
+
+@dataclass(frozen=True)
+class Show:
+    """How the answer is shown."""
+
+    format: Annotated[Format, Option("--format", help="text for people, json for programs.")] = Format.TEXT
+    verbose: Annotated[bool, Option("--verbose", "-v", help="All evidence, and what is as it should be.")] = False
+    no_color: Annotated[bool, Option("--no-color", help="As NO_COLOR=1 does.")] = False
+    debug: Annotated[bool, Option("--debug", help="A traceback, should hosttune itself fail.")] = False
+
+    @property
+    def is_json(self) -> bool:
+        return self.format is Format.JSON
+
+
+GROUPS: tuple[type[Any], ...] = (Look, Show)
+
+
+def command(function: Callable[..., int]) -> Callable[..., None]:
+    """Make a typer command of a function that returns its exit status.
+
+    A parameter annotated with one of GROUPS becomes an option for each field of that dataclass.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    taken = {name: hints[name] for name in inspect.signature(function).parameters if hints[name] in GROUPS}
+
+    @wraps(function)
+    def run(**given: Any) -> None:
+        groups = {
+            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
+            for name, group in taken.items()
+        }
+        raise Exit(function(**given, **groups))
+
+    parameters = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name in taken:
+            parameters += _parameters(taken[name])
+        else:
+            parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def _parameters(group: type[Any]) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+        )
+        for field in fields(group)
+    ]  # fmt: skip

@@ -1,0 +1,210 @@
+"""Which driver packages Ubuntu offers for the GPUs of this host: the answers of `ubuntu-drivers`, read with care.
+
+Source: github.com/canonical/ubuntu-drivers-common, branches focal to master (0.9.0 to 0.10.10). Its answers are names
+only: it lists identical GPUs once, shows each package under one GPU alone, and never says what is installed; so neither
+GPUs nor what fits which of them are taken from here. It exits 0 whatever happened.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.host.door import Completed
+from hosttune.values import ABSENT, Absent, Answer, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+DEVICES = ("ubuntu-drivers", "devices")
+LIST = ("ubuntu-drivers", "list", "--gpgpu", "--include-dkms")
+OLD_LIST = ("ubuntu-drivers", "list", "--gpgpu")  # before --include-dkms, which 20.04 does not know
+# 1.4 s as a rule, but minutes where apt keeps its lists compressed, as container images do.
+TIMEOUT_S = 600.0
+
+_NAME = re.compile(r"nvidia-(?:driver-)?(\d{3})(-server)?(-open)?")
+_SECTION = re.compile(r"== (\S.*) ==\s*")
+_FIELD = re.compile(r"([a-z_]+)\s*: ?(.*)")
+_DRIVER = re.compile(r"(\S+) - (distro|third-party) (free|non-free)(.*)")
+_LISTED = re.compile(r"(\S+?),? +\(kernel modules provided by (\S+)\)|(\S+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate(Fact):
+    """One driver package that Ubuntu offers."""
+
+    name: str  # nvidia-driver-580-server-open
+    branch: int
+    is_server: bool
+    is_open: bool
+    is_third_party: bool  # from an archive whose origin is not Ubuntu
+    is_recommended: bool  # by ubuntu-drivers, which recommends one package per machine
+    modules: str  # the package with its kernel modules: linux-modules-nvidia-..., nvidia-dkms-...; empty where not told
+
+    @property
+    def needs_dkms(self) -> bool:
+        """The modules are compiled here: no prebuilt, signed ones for this kernel."""
+        return self.modules.startswith("nvidia-dkms")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates(Fact):
+    """The offer. `problem` is a sentence where there is none to rely on; `packages` is empty then."""
+
+    source: str  # a sentence: which commands answered
+    packages: tuple[Candidate, ...]
+    problem: str
+    is_manual: bool  # ubuntu-drivers sees an nvidia module that none of its packages brought
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One device of `ubuntu-drivers devices`."""
+
+    device: str
+    modalias: str
+    vendor: str
+    drivers: tuple[str, ...]  # each what stands behind `driver   : `
+    is_manual: bool
+
+    @property
+    def is_nvidia(self) -> bool:
+        return "v000010DE" in self.modalias or "nvidia" in self.vendor.lower()
+
+
+def parse_sections(output: str) -> tuple[Section, ...]:
+    """The sections of `ubuntu-drivers devices`, in order; lines of no section (warnings, tracebacks) are left out."""
+    return tuple(_section(head, lines) for head, lines in _chunks(output.splitlines()))
+
+
+def _chunks(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    head, body = "", list[str]()
+    for one in lines:
+        match = _SECTION.fullmatch(one)
+        if match:
+            if head:
+                yield head, body
+            head, body = match[1], []
+        elif head:
+            body.append(one)
+    if head:
+        yield head, body
+
+
+def _section(head: str, lines: list[str]) -> Section:
+    fields = [(match[1], match[2]) for one in lines if (match := _FIELD.fullmatch(one.rstrip()))]
+    first = dict(reversed(fields))
+    return Section(
+        device=head,
+        modalias=first.get("modalias", ""),
+        vendor=first.get("vendor", ""),
+        drivers=tuple(value for key, value in fields if key == "driver"),
+        is_manual=first.get("manual_install", "") == "True",
+    )
+
+
+def parse_devices(output: str) -> tuple[Candidate, ...]:
+    """The NVIDIA packages of all sections together, by name; the modules are not told there."""
+    found: dict[str, Candidate] = {}
+    for section in parse_sections(output):
+        for words in section.drivers:
+            match = _DRIVER.fullmatch(words.strip())
+            candidate = _candidate(match[1]) if match else None
+            if match and candidate:
+                third, best = match[2] == "third-party", "recommended" in match[4].split()
+                known = found.get(candidate.name, candidate)
+                found[candidate.name] = replace(
+                    candidate, is_third_party=third or known.is_third_party, is_recommended=best or known.is_recommended
+                )
+    return tuple(found[name] for name in sorted(found))
+
+
+def _candidate(name: str) -> Candidate | None:
+    match = _NAME.fullmatch(name)
+    return Candidate(name, int(match[1]), bool(match[2]), bool(match[3]), False, False, "") if match else None
+
+
+def parse_list(output: str) -> dict[str, str]:
+    """Package -> package that brings its modules (empty where it is not told), of `ubuntu-drivers list`."""
+    providers = {}
+    for one in output.splitlines():
+        match = _LISTED.fullmatch(one.strip())
+        name = (match[1] or match[3]) if match else ""
+        if match and _NAME.fullmatch(name):
+            providers[name] = match[2] or ""
+    return providers
+
+
+def refusal(answer: Completed) -> str:
+    """What `devices` said instead of sections, as one line; empty where it answered, or said nothing at all."""
+    if parse_sections(answer.text):
+        return ""
+    words = answer.text + ("\n" + answer.errors if answer.status else "")
+    said = [one.strip() for one in words.splitlines() if one.strip()]
+    if not said and answer.status:
+        return f"exit status {answer.status}"
+    return said[-1][:300] if said else ""
+
+
+def merge(offered: Iterable[Candidate], providers: dict[str, str]) -> tuple[Candidate, ...]:
+    """The candidates of `devices` with the module packages of `list`; a name that only `list` has counts too."""
+    by_name = {candidate.name: candidate for candidate in offered}
+    for name in providers:
+        candidate = _candidate(name)
+        if candidate:
+            by_name.setdefault(name, candidate)
+    return tuple(replace(by_name[name], modules=providers.get(name, "")) for name in sorted(by_name))
+
+
+def collect(reader: Reader, facts: Facts) -> Candidates:
+    """Ask `ubuntu-drivers`: slow, so rules touch this fact only where a driver is to be chosen."""
+    answer = reader.query(DEVICES, timeout_s=TIMEOUT_S)
+    if isinstance(answer, Unreadable):
+        gone: Any = unread(f"ubuntu-drivers devices: {answer.reason}")
+        return Candidates(gone, gone, gone, gone)
+    if isinstance(answer, Absent):
+        return _none(_why_missing(facts))
+    said = refusal(answer)
+    if said:
+        return _none(f"`ubuntu-drivers devices` gave no list: {said}")
+    listed = _listed(reader)
+    providers = parse_list(listed.text) if isinstance(listed, Completed) else {}
+    packages = merge(parse_devices(answer.text), providers)
+    if not packages:
+        return _none(_why_empty(reader))
+    manual = any(section.is_nvidia and section.is_manual for section in parse_sections(answer.text))
+    told = "`ubuntu-drivers devices`" + (
+        " and `list --gpgpu`" if providers else "; its `list` named no module packages"
+    )
+    return Candidates(told, packages, "", manual)
+
+
+def _listed(reader: Reader) -> Answer[Completed]:
+    answer = reader.query(LIST, timeout_s=TIMEOUT_S)
+    if isinstance(answer, Completed) and answer.status == 2:  # usage: the option is unknown
+        return reader.query(OLD_LIST, timeout_s=TIMEOUT_S)
+    return answer
+
+
+def _none(problem: str) -> Candidates:
+    return Candidates("", (), problem, is_manual=False)
+
+
+def _why_missing(facts: Facts) -> str:
+    try:
+        if facts.os.is_ubuntu:
+            return "`ubuntu-drivers` is not installed: sudo apt-get install ubuntu-drivers-common"
+        return f"`ubuntu-drivers` is Ubuntu's own, and this is {facts.os.name or facts.os.id}"
+    except UnknownFact:
+        return "`ubuntu-drivers` is not installed"
+
+
+def _why_empty(reader: Reader) -> str:
+    lists = reader.list("/var/lib/apt/lists")
+    if lists is ABSENT or (isinstance(lists, tuple) and not any("_Packages" in name for name in lists)):
+        return "apt's package lists are missing: sudo apt-get update"
+    return "`ubuntu-drivers` offers no package for the GPUs of this host (is the restricted component enabled?)"

@@ -1,0 +1,241 @@
+"""The NVIDIA driver as it is: loaded module, libraries, packages, module files; all of it readable without root.
+
+Sources: /proc/driver/nvidia/version (NVIDIA's README, chapter on the /proc interface), /sys/module (kernel:
+Documentation/ABI/stable/sysfs-module), modules.dep(5), Ubuntu's packaging
+(github.com/canonical/nvidia-graphics-drivers).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.reading import line, text
+from hosttune.values import ABSENT, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_VERSION = r"(\d{2,}\.\d+(?:\.\d+)*)"
+_LOADED = re.compile(rf"^NVRM version:.*?\bKernel Module\b(?: for \S+)?\s+{_VERSION}(?:\s|$)", re.MULTILINE)
+_LIBRARY = re.compile(rf"/lib(?:nvidia-ml|cuda)\.so\.{_VERSION}$")
+_MODULE = re.compile(r"^(?:[^:\n]*/)?nvidia\.ko(?:\.[a-z0-9]+)?:", re.MULTILINE)
+_PACKAGE = re.compile(
+    r"(?:lib)?nvidia-|linux-(?:modules|objects|signatures)-nvidia-|xserver-xorg-video-nvidia|cuda-drivers|nvlsm"
+)
+# Container tools and the like are called nvidia too, and are no part of a driver.
+_NOT_DRIVER = re.compile(r"(?:lib)?nvidia-(?:container|docker|cuda-|profiler|visual-profiler|prime|egl-)")
+# Ubuntu names the branch in these, and they are never empty steps to another one, as nvidia-driver-570 became.
+_REAL = re.compile(r"nvidia-(?:kernel-common|utils|compute-utils|dkms|headless-no-dkms)-(\d+)(-server)?(?:-open)?")
+_METAPACKAGES = "(?:driver|headless|headless-no-dkms|dkms|kernel-source)"  # these differ between open and closed
+# Debian's own names, and those of NVIDIA's archive from 590 on: the branch shows in the version only.
+_UNNUMBERED = (
+    "nvidia-kernel-common", "nvidia-kernel-dkms", "nvidia-kernel-open-dkms", "nvidia-dkms", "nvidia-dkms-open",
+    "nvidia-driver",
+)  # fmt: skip
+_UNNUMBERED_OPEN = ("nvidia-kernel-open-dkms", "nvidia-dkms-open")
+_LIBRARIES = ("libnvidia-ml.so.1", "libcuda.so.1")
+_LIBRARY_FOLDERS = (
+    "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib/x86_64-linux-gnu/nvidia/current",
+    "/usr/lib/aarch64-linux-gnu/nvidia/current", "/usr/lib64", "/usr/lib",
+)  # fmt: skip
+_RUNFILE = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
+
+
+@dataclass(frozen=True, slots=True)
+class DriverPackage(Fact):
+    """One installed package of the driver, or one that dpkg left half-way."""
+
+    name: str
+    version: str
+    is_held: bool
+    status: str  # dpkg's state: installed, half-configured ...
+
+
+@dataclass(frozen=True, slots=True)
+class Driver(Fact):
+    """What is installed, what is loaded, and whether they agree."""
+
+    loaded_version: str  # of the module in the kernel: 580.95.05; empty when none is loaded
+    is_open: bool  # the loaded module is the open one
+    userspace_version: str  # of libnvidia-ml, or libcuda; empty when there is none
+    packages: tuple[DriverPackage, ...]
+    branch: str  # 580, from the packages that really bring it; empty without packages
+    flavour: str  # of the packages: empty (the plain closed one), open, server, server-open
+    has_module_for_running_kernel: bool  # modprobe finds nvidia.ko for uname -r
+    kernels_with_module: tuple[str, ...]  # the kernels in /lib/modules that have an nvidia.ko
+    nouveau_bound: bool  # nouveau holds a GPU
+    runfile: bool  # NVIDIA's own installer put a driver here, outside of dpkg
+
+    @property
+    def is_loaded(self) -> bool:
+        return bool(self.loaded_version)
+
+    @property
+    def is_installed(self) -> bool:
+        return bool(self.branch) or self.runfile
+
+    @property
+    def is_present(self) -> bool:
+        """There is a driver, from wherever: installed, or only loaded (from a container, from an image)."""
+        return self.is_installed or self.is_loaded
+
+    @property
+    def name(self) -> str:
+        """580-server-open; empty without packages."""
+        return "-".join(part for part in (self.branch, self.flavour) if part)
+
+    @property
+    def is_mismatched(self) -> bool:
+        """Loaded module and libraries have different versions: NVML and CUDA refuse to start."""
+        return bool(self.loaded_version and self.userspace_version) and self.loaded_version != self.userspace_version
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        return tuple(package.name for package in self.packages if package.is_held)
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """Packages that dpkg left half-way."""
+        return tuple(package.name for package in self.packages if package.status.startswith(("half-", "unpacked")))
+
+
+def parse_loaded(version: str) -> tuple[str, bool]:
+    """(version, whether it is the open module) of /proc/driver/nvidia/version; ("", False) where it says neither."""
+    match = _LOADED.search(version)
+    return (match[1], "Open Kernel Module" in match[0]) if match else ("", False)
+
+
+def library_version(path: str) -> str:
+    """The version that a library's own file name carries: libnvidia-ml.so.580.95.05."""
+    match = _LIBRARY.search(path)
+    return match[1] if match else ""
+
+
+def has_module(modules_dep: str) -> bool:
+    """Whether a modules.dep names an nvidia.ko, compressed or not."""
+    return _MODULE.search(modules_dep) is not None
+
+
+def is_driver_package(name: str) -> bool:
+    return _PACKAGE.match(name) is not None and _NOT_DRIVER.match(name) is None
+
+
+def branch_and_flavour(packages: Iterable[tuple[str, str]]) -> tuple[str, str]:
+    """(branch, flavour) of (name, version) pairs of installed packages; ("", "") where none of them is a driver."""
+    versions = dict(packages)
+    real = sorted({match.groups() for name in versions if (match := _REAL.fullmatch(name))}, key=_by_number)
+    if real:
+        branch, server = real[-1]
+        base = f"{branch}{server or ''}"
+        bringers = re.compile(rf"(?:nvidia-{_METAPACKAGES}|linux-modules-nvidia)-{base}(-open)?(?!-server)(?:-.+)?")
+        kinds = [match[1] for name in versions if (match := bringers.fullmatch(name))]
+        opened = bool(kinds) and all(kinds)
+        return branch, "-".join(word for word in ("server" if server else "", "open" if opened else "") if word)
+    for name in _UNNUMBERED:
+        if match := re.match(r"(?:\d+:)?(\d{3,})\.", versions.get(name, "")):
+            return match[1], "open" if any(one in versions for one in _UNNUMBERED_OPEN) else ""
+    return "", ""
+
+
+def _by_number(groups: tuple[str | None, ...]) -> tuple[int, bool]:
+    return int(groups[0] or 0), bool(groups[1])
+
+
+def collect(reader: Reader, facts: Facts) -> Driver:
+    loaded, is_open = _loaded(reader)
+    packages = _packages(facts)
+    if isinstance(packages, Unreadable):
+        branch = flavour = unread(packages.reason)
+    else:
+        branch, flavour = branch_and_flavour((p.name, p.version) for p in packages if p.status != "config-files")
+    running, kernels = _modules(reader, facts)
+    return Driver(
+        loaded_version=loaded,
+        is_open=is_open,
+        userspace_version=_userspace(reader),
+        packages=unread(packages.reason) if isinstance(packages, Unreadable) else packages,
+        branch=branch,
+        flavour=flavour,
+        has_module_for_running_kernel=running,
+        kernels_with_module=kernels,
+        nouveau_bound=_nouveau(facts),
+        runfile=any(reader.stat(path) is not ABSENT for path in _RUNFILE),
+    )
+
+
+def _loaded(reader: Reader) -> tuple[str, bool]:
+    """Version and openness of the loaded module. A proprietary one taints the kernel, and itself says P."""
+    content = text(reader, "/proc/driver/nvidia/version")
+    if isinstance(content, str) and (found := parse_loaded(content))[0]:
+        return found
+    version = line(reader, "/sys/module/nvidia/version")
+    if isinstance(version, str):
+        taint = line(reader, "/sys/module/nvidia/taint")
+        return version, isinstance(taint, str) and "P" not in taint
+    reason = next((one.reason for one in (content, version) if isinstance(one, Unreadable)), "")
+    if not reason and reader.stat("/sys/module") is ABSENT:
+        reason = "/sys is not mounted"
+    return (unread(reason), unread(reason)) if reason else ("", False)
+
+
+def _userspace(reader: Reader) -> str:
+    for name in _LIBRARIES:
+        for folder in _LIBRARY_FOLDERS:
+            found = reader.resolve(f"{folder}/{name}")
+            if isinstance(found, str) and (version := library_version(found)):
+                return version
+    return ""
+
+
+def _packages(facts: Facts) -> tuple[DriverPackage, ...] | Unreadable:
+    try:
+        names = [name for name in facts.packages.entries if is_driver_package(name)]
+        known = [facts.packages[name] for name in sorted(names)]
+    except UnknownFact as unknown:
+        return Unreadable(unknown.reason)
+    return tuple(DriverPackage(p.name, p.version, p.is_held, p.status) for p in known if p.status != "config-files")
+
+
+def _modules(reader: Reader, facts: Facts) -> tuple[bool, tuple[str, ...]]:
+    folders = _module_folder(reader)
+    if isinstance(folders, Unreadable):
+        return unread(folders.reason), unread(folders.reason)
+    place, kernels = folders
+    found = tuple(kernel for kernel in kernels if _lists_module(reader, f"{place}/{kernel}"))
+    try:
+        release = facts.kernel.release
+    except UnknownFact as unknown:
+        return unread(unknown.reason), found
+    if reader.stat(f"{place}/{release}/modules.dep") is ABSENT:
+        return unread(f"{place}/{release}/modules.dep does not exist"), found
+    return release in found, found
+
+
+def _module_folder(reader: Reader) -> tuple[str, tuple[str, ...]] | Unreadable:
+    """/lib/modules, and /usr/lib/modules where /lib is no link to /usr/lib, as in some images."""
+    reason = "there is no /lib/modules"
+    for place in ("/lib/modules", "/usr/lib/modules"):
+        answer = reader.list(place)
+        if isinstance(answer, tuple):
+            return place, answer
+        if isinstance(answer, Unreadable):
+            reason = answer.reason
+    return Unreadable(reason)
+
+
+def _lists_module(reader: Reader, folder: str) -> bool:
+    content = text(reader, f"{folder}/modules.dep")
+    return isinstance(content, str) and has_module(content)
+
+
+def _nouveau(facts: Facts) -> bool:
+    try:
+        return "nouveau" in facts.gpus.drivers
+    except UnknownFact as unknown:
+        return unread(unknown.reason)  # type: ignore[no-any-return]

@@ -1,0 +1,87 @@
+"""The terminal, the environment and the command line of this very process, and the files that it hands to its user."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hosttune.errors import HosttuneError
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+DEFAULT_COLUMNS = 80
+# sudo looks for commands in these folders alone (`secure_path` of sudoers(5), as Debian and Ubuntu set it).
+SECURE_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/snap/bin")
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    """What a stream can show. `columns` is 80 where nobody says otherwise, so that a pipe gets the same text everywhere."""
+
+    columns: int
+    is_terminal: bool
+    has_colour: bool
+
+
+def console(stream: TextIO) -> Console:
+    """What `stream` can show, by COLUMNS, NO_COLOR (https://no-color.org) and TERM."""
+    is_terminal = stream.isatty()
+    asked = os.environ.get("COLUMNS", "")
+    columns = int(asked) if asked.isascii() and asked.isdigit() else 0
+    if not columns and is_terminal:
+        with suppress(OSError, ValueError):
+            columns = os.get_terminal_size(stream.fileno()).columns
+    has_colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+    return Console(columns or DEFAULT_COLUMNS, is_terminal, has_colour)
+
+
+def program(argv0: str | None = None, executable: str | None = None) -> str:
+    """How a shell, also under sudo, starts this program again: an absolute path, quoted, or `hosttune` on secure_path."""
+    import shlex
+
+    name = sys.argv[0] if argv0 is None else argv0
+    folder, _, last = os.path.abspath(name).rpartition("/")
+    if last == "__main__.py":
+        starter = os.path.join(os.path.dirname(folder), "run")
+        if os.path.isfile(starter) and os.path.isfile(os.path.join(os.path.dirname(folder), "pyproject.toml")):
+            return shlex.quote(starter)
+        return f"{shlex.quote(executable or sys.executable)} -I -m hosttune"
+    return last if folder in SECURE_PATH else shlex.quote(f"{folder}/{last}")
+
+
+def save(path: str, content: bytes, mode: int = 0o600) -> None:
+    """Write a file for the user at once and durably: no reader ever sees half of it. Raises HosttuneError.
+
+    Its rights are `mode`, whatever was there before: a plan may hold passwords (fstab), a record much of a host.
+    """
+    target = os.path.abspath(path)
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=".hosttune-", dir=os.path.dirname(target))
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                os.fchmod(file.fileno(), mode)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, target)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(name)
+            raise
+    except OSError as error:
+        raise HosttuneError(
+            f"{path}: cannot be written: {error.strerror}", hint="name a file in a folder of yours"
+        ) from error
+
+
+def discard(stream: TextIO) -> None:
+    """Point a stream, whose reader has gone away, to /dev/null: the interpreter flushes it once more at its end."""
+    with suppress(OSError, ValueError):
+        sink = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(sink, stream.fileno())
+        os.close(sink)

@@ -1,0 +1,37 @@
+"""One run at a time: flock(2) on /run/hosttune.lock, which the kernel lets go however the holder ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat as stat_module
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from hosttune.errors import Refused
+
+PATH = "/run/hosttune.lock"
+
+
+@contextmanager
+def locked(path: str = PATH) -> Iterator[None]:
+    """Hold the lock. Raises Refused, naming the holder, when another run holds it."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise Refused(f"{path} cannot be opened: {error.strerror}") from error
+    try:
+        info = os.fstat(fd)
+        if not stat_module.S_ISREG(info.st_mode) or info.st_uid != os.geteuid():
+            raise Refused(f"{path} is not hosttune's own file", hint=f"look at it, then remove it: sudo rm {path}")
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            raise Refused(f"another run of hosttune is at work (process {holder})", hint="wait for it to end") from None
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        yield
+        os.ftruncate(fd, 0)
+    finally:
+        os.close(fd)

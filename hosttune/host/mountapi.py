@@ -1,0 +1,88 @@
+"""Set the atime mode of one live mount, and nothing else: mount_setattr(2), Linux 5.12 and newer.
+
+A plain `mount -o remount,noatime` can turn a read-only mount writable and drop nosuid, nodev and noexec; mount_setattr changes the
+atime field alone. The kernel wants the whole field cleared (MOUNT_ATTR__ATIME) when any of it is set.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+
+from hosttune.errors import Refused
+from hosttune.host.mountinfo import MountLine, parse, topmost_at
+from hosttune.host.process import act
+from hosttune.values import ABSENT
+
+SYS_MOUNT_SETATTR = 442  # the same number on every architecture (include/uapi/asm-generic/unistd.h)
+AT_EMPTY_PATH = 0x1000
+MOUNT_ATTR_ATIME = 0x70
+ATIME_VALUES = {"relatime": 0x00, "noatime": 0x10, "strictatime": 0x20}
+_KEPT = ("ro", "nosuid", "nodev", "noexec", "nosymfollow", "nodiratime")
+TIMEOUT_S = 30.0
+
+
+class _MountAttr(ctypes.Structure):
+    _fields_ = (
+        ("attr_set", ctypes.c_uint64),
+        ("attr_clr", ctypes.c_uint64),
+        ("propagation", ctypes.c_uint64),
+        ("userns_fd", ctypes.c_uint64),
+    )
+
+
+def topmost(target: str) -> MountLine:
+    """The mount that is seen at `target`: of several stacked there, the last. Raises Refused when nothing is mounted there."""
+    with open("/proc/self/mountinfo", "rb") as file:
+        found = topmost_at(parse(file.read()), target)
+    if found is None:
+        raise Refused(f"nothing is mounted at {target}")
+    return found
+
+
+def set_atime(target: str, mode: str) -> None:
+    """Bring the mount at `target` to noatime, relatime or strictatime. Raises Refused with the reason when it stays as it was."""
+    if mode not in ATIME_VALUES:
+        raise Refused(f"{mode} is no atime mode", hint=f"there is: {', '.join(ATIME_VALUES)}")
+    mount = topmost(target)
+    fd = os.open(target, os.O_PATH | os.O_CLOEXEC)
+    try:
+        failed = _mount_setattr(fd, ATIME_VALUES[mode])
+    finally:
+        os.close(fd)
+    if failed == errno.ENOSYS:
+        _remount(target, mount, mode)
+    elif failed == errno.EPERM:
+        raise Refused(f"the atime mode of {target} is locked", hint="it belongs to the host of this container, or root is missing")
+    elif failed == errno.EINVAL:
+        raise Refused(f"{target} is not the root of a mount")
+    elif failed:
+        raise Refused(f"the atime mode of {target} cannot be set: {os.strerror(failed)}")
+    now = topmost(target)
+    if now.id != mount.id or now.atime != mode:
+        raise Refused(f"{target} is {now.atime} although {mode} was set")
+
+
+def _mount_setattr(fd: int, value: int) -> int:
+    """0, or the errno."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    attributes = _MountAttr(attr_set=value, attr_clr=MOUNT_ATTR_ATIME)
+    result = libc.syscall(
+        ctypes.c_long(SYS_MOUNT_SETATTR),
+        ctypes.c_int(fd),
+        ctypes.c_char_p(b""),
+        ctypes.c_uint(AT_EMPTY_PATH),
+        ctypes.byref(attributes),
+        ctypes.c_size_t(ctypes.sizeof(attributes)),
+    )
+    return 0 if result == 0 else ctypes.get_errno()
+
+
+def _remount(target: str, mount: MountLine, mode: str) -> None:
+    """Kernels before 5.12: a bind remount that names every live flag of the mount and does not look into fstab."""
+    words = [word for word in mount.options if word in _KEPT]
+    options = ",".join(("remount", "bind", *words, mode))
+    answer = act(("mount", "--options-source", "disable", "-o", options, target), timeout_s=TIMEOUT_S)
+    if answer is ABSENT or getattr(answer, "status", 1) != 0:
+        raise Refused(f"{target} cannot be remounted {mode}: {getattr(answer, 'errors', answer)}")

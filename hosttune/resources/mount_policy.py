@@ -1,0 +1,171 @@
+"""Which atime modes are ours to change: what stands in fstab, what is mounted, and who decided about it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hosttune.facts.mounts import LOCAL_TYPES, NETWORK_TYPES, atime_of
+from hosttune.resources.fstab_document import PATH
+from hosttune.resources.fstab_options import atime_words, has_secret
+from hosttune.values import ABSENT, Hold, HoldKind
+
+if TYPE_CHECKING:
+    from hosttune.facts.fstab import FstabEntry
+    from hosttune.facts.mounts import Mount
+    from hosttune.resources.base import Context, Wish
+    from hosttune.values import Value
+
+_DECISIONS = frozenset({"strictatime", "atime", "norelatime"})  # nobody's default: somebody wrote it
+_DEFAULTS = frozenset({"relatime", "nostrictatime", "atime"})  # what leaves the kernel's default, relatime
+_FLAGS = frozenset({"ro", "nosuid", "nodev", "noexec", "nosymfollow", "nodiratime"})
+_IMPLIED = {"user": {"nosuid", "nodev", "noexec"}, "users": {"nosuid", "nodev", "noexec"}}
+_IMPLIED |= {"owner": {"nosuid", "nodev"}, "group": {"nosuid", "nodev"}}
+_NO_EFFECT = {
+    "zfs": "a ZFS dataset has properties of its own for this: zfs set atime=off DATASET",
+    "nfs": "the atime options have no effect on an NFS client (nfs(5))",
+    "nfs4": "the atime options have no effect on an NFS client (nfs(5))",
+    "overlay": "the layers below an overlay keep their own access times",
+    "tmpfs": "a tmpfs writes no access times to a disk",
+    "ramfs": "a ramfs writes no access times to a disk",
+}
+_READ_MOSTLY = frozenset({"vfat", "exfat", "iso9660", "udf", "squashfs", "erofs", "ntfs", "ntfs3"})
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One target: what is wanted, its line, its mount."""
+
+    target: str
+    wanted: str
+    entry: FstabEntry | None
+    mount: Mount | None  # None: not mounted, or no kernel runs here
+    options: str | None  # of the line as written; None where there is no line or it is not edited
+    live: Value  # ABSENT where not mounted
+    is_running: bool  # a kernel runs under these files
+
+    @property
+    def place(self) -> str:
+        return f"{PATH} line {self.entry.line}" if self.entry else PATH
+
+    @property
+    def words(self) -> frozenset[str]:
+        return frozenset(atime_words(",".join(self.entry.options))) if self.entry else frozenset()
+
+    @property
+    def is_live_ok(self) -> bool:
+        return self.live in (ABSENT, self.wanted)
+
+    @property
+    def is_boot_ok(self) -> bool:
+        if self.entry is None:
+            return self.live == self.wanted
+        if self.wanted == "relatime":
+            return self.words <= _DEFAULTS
+        return self.words == {self.wanted}
+
+    @property
+    def fstype(self) -> str:
+        return self.mount.fstype if self.mount else self.entry.fstype if self.entry else ""
+
+
+def _aged(wish: Wish) -> tuple[Hold, str]:
+    """A hold where access times are what decides which files are deleted."""
+    aged = [*wish.fields.get("aged_by", ())]
+    aged += [f"the purge of {tree} that the policy declares" for tree in wish.fields.get("purged_trees", ())]
+    if not aged or wish.fields["atime"] != "noatime":
+        return Hold(), ""
+    detail = f"what ages files there by access time: {', '.join(aged)}"
+    return Hold(HoldKind.OWNED, detail), "nothing to do; without access times it would delete files that are in use"
+
+
+def obstacle(view: View, wish: Wish, context: Context) -> tuple[Hold, str]:
+    """Why this difference is left alone, and the way out; an empty hold where it is ours to change."""
+    aged, todo = _aged(wish)
+    if aged:
+        return aged, todo
+    host = context.facts.host
+    if host.is_wsl:
+        return Hold(HoldKind.REFUSED, "under WSL Windows mounts the disks"), "set it in /etc/wsl.conf"
+    if view.is_running and not host.shares_init_mounts:
+        detail = "hosttune runs in a mount namespace of its own and cannot reach the host's mounts"
+        return Hold(HoldKind.REFUSED, detail), "run it in the host's namespace: nsenter -t 1 -m hosttune"
+    senseless = _senseless(view)
+    if senseless:
+        return Hold(HoldKind.REFUSED, senseless), ""
+    return _owner(view) if view.entry else _unlisted(view)
+
+
+def _unlisted(view: View) -> tuple[Hold, str]:
+    unit = view.mount.unit if view.mount else ""
+    if unit:
+        todo = f"add {view.wanted} to Options= in a drop-in of {unit.rpartition('/')[2]}"
+        return Hold(HoldKind.OWNED, f"the unit {unit}"), todo
+    todo = f"add a line for {view.target} to {PATH}, or {view.wanted} to what mounts it"
+    return Hold(HoldKind.OWNED, f"what mounts it, which is not {PATH}"), todo
+
+
+def _owner(view: View) -> tuple[Hold, str]:
+    entry = view.entry
+    assert entry is not None  # noqa: S101 - the caller looked
+    if entry.owner:
+        todo = f"change it where {entry.owner} takes it from; it rewrites this line"
+        return Hold(HoldKind.OWNED, f"{entry.owner} ({view.place})"), todo
+    if entry.refusal:
+        return Hold(HoldKind.REFUSED, entry.refusal), entry.way_out
+    if view.mount and entry.fstype not in {view.mount.fstype, "auto"} and "," not in entry.fstype:
+        detail = f"{view.place} names {entry.fstype}, but {view.mount.fstype} is mounted there"
+        return Hold(HoldKind.REFUSED, detail), "find out what mounts it"
+    if has_secret(view.options or ""):
+        return Hold(HoldKind.REFUSED, f"{view.place} holds a password"), "move it to a credentials file"
+    decided = sorted(view.words & _DECISIONS)
+    if decided:
+        todo = f"if nobody needs it, take it out of {PATH}; else ignore the rule for {view.target}"
+        return Hold(HoldKind.OWNED, f"an explicit `{decided[0]}` in {view.place}"), todo
+    if view.live == "strictatime" and atime_of(entry.options) != "strictatime":
+        todo = f"ask who did it; to go back: mount -o remount,relatime {view.target}"
+        return Hold(HoldKind.OWNED, f"somebody who mounted {view.target} strictatime by hand"), todo
+    return Hold(), ""
+
+
+def _senseless(view: View) -> str:
+    """Why an atime mode has no use on this file system; empty where it has."""
+    fstype = view.fstype
+    if fstype in LOCAL_TYPES:
+        if (view.mount and view.mount.is_bind) or (view.entry and {"bind", "rbind", "move"} & set(view.entry.options)):
+            return "a bind mount shows a file system that is mounted elsewhere, with a flag of its own"
+        if (view.mount and view.mount.is_read_only) or (view.entry and "ro" in view.entry.options):
+            return "it is mounted read-only: no access times are written"
+        return ""
+    if fstype in _NO_EFFECT:
+        return _NO_EFFECT[fstype]
+    if fstype in NETWORK_TYPES or fstype.startswith("fuse"):
+        return f"with {fstype} the server or its helper decides about access times"
+    if fstype in _READ_MOSTLY:
+        return f"on {fstype} it saves no writes"
+    if fstype == "auto" or "," in fstype:
+        return f"{view.place} leaves the type open, and it is not mounted"
+    return f"{fstype or 'this type'} is no file system on a disk"
+
+
+def evidence(view: View) -> tuple[str, ...]:
+    """What was seen; also where line and mount differed before us, which is told and never repaired."""
+    lines = []
+    if view.is_running:
+        lines.append(f"now {view.live}" if view.mount else "not mounted now")
+    if view.entry is None:
+        return (*lines, f"no line in {PATH}")
+    lines.append(f"{view.place}: {','.join(view.entry.options) or 'no options'}")
+    if view.mount is None:
+        return tuple(lines)
+    meant = atime_of(view.entry.options)
+    if meant != view.live and view.live in ("noatime", "relatime", "strictatime"):
+        lines.append(f"the line means {meant}, the mount is {view.live}: changed since it was mounted")
+    implied = set().union(*(_IMPLIED.get(option, set()) for option in view.entry.options))
+    written = _FLAGS & (set(view.entry.options) | implied)
+    live = _FLAGS & set(view.mount.options)
+    if extra := sorted(live - written):
+        lines.append(f"live only: {', '.join(extra)}")
+    if missing := sorted(written - live - implied):
+        lines.append(f"in the line, not live: {', '.join(missing)}")
+    return tuple(lines)

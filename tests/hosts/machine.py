@@ -1,0 +1,311 @@
+"""Builds the files that a described machine would show under /proc, /sys and /etc, and dumps them as a record.
+
+The records beside this file are made from the descriptions in `make.py`; they are data of the project, written from documented
+formats (proc(5), sysfs ABI, systemd, NVIDIA's driver), not copies of anybody's machine.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hosttune.facts.units import show_command
+from hosttune.host.door import Space
+from hosttune.host.record import encode_bytes
+
+GIB = 1 << 30
+NAMESPACES = {"pid": 4026531836, "user": 4026531837, "uts": 4026531838, "ipc": 4026531839, "cgroup": 4026531835, "net": 4026531840}
+TMPFILES = "q /tmp 1777 root root 10d\nq /var/tmp 1777 root root 30d\n"
+MADE_AT = 1_780_000_000.0
+
+
+@dataclass(frozen=True)
+class DiskSpec:
+    name: str
+    gib: int
+    rotational: int = 0
+    transport: str = "nvme"  # nvme | virtio | sata
+    partitions: tuple[int, ...] = ()
+    discard: bool = True
+    model: str = "Test Disk"
+
+
+@dataclass(frozen=True)
+class MountSpec:
+    target: str
+    source: str
+    fstype: str
+    device: str
+    options: str = "rw,relatime"
+    super_options: str = "rw"
+    root: str = "/"
+    gib: int = 100
+
+
+@dataclass(frozen=True)
+class GpuSpec:
+    slot: str
+    device: str  # PCI device id, "0x2330"
+    driver: str = "nvidia"
+    node: int = 0
+    pci_class: str = "0x030200"
+    vendor: str = "0x10de"
+    subsystem: str = "0x0000"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a record is made from; the defaults are those of a bare-metal Ubuntu server."""
+
+    name: str
+    os_id: str = "ubuntu"
+    os_version: str = "24.04"
+    codename: str = "noble"
+    kernel: str = "6.8.0-60-generic"
+    arch: str = "x86_64"
+    cpu_model: str = "AMD EPYC 9654 96-Core Processor"
+    cpu_vendor: str = "AuthenticAMD"
+    sockets: int = 1
+    cores_per_socket: int = 8
+    threads_per_core: int = 2
+    nodes: int = 1
+    mem_gib: int = 256
+    swap_gib: int = 0
+    vendor: str = "Supermicro"
+    product: str = "SYS-420GP"
+    is_vm: bool = False
+    disks: tuple[DiskSpec, ...] = ()
+    mounts: tuple[MountSpec, ...] = ()
+    fstab: str = ""
+    gpus: tuple[GpuSpec, ...] = ()
+    packages: dict[str, str] = field(default_factory=dict)
+    sysctls: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
+    namespaces: dict[str, int] = field(default_factory=dict)
+    has_systemd: bool = True
+    fstrim: str = "enabled"
+    queries: dict[tuple[str, ...], str | None] = field(default_factory=dict)
+    tmp_used: int = 1 << 20
+
+    @property
+    def cpus(self) -> int:
+        return self.sockets * self.cores_per_socket * self.threads_per_core
+
+    def tree(self) -> tuple[dict[str, str], dict[str, str], set[str]]:
+        files: dict[str, str] = {}
+        links: dict[str, str] = {}
+        folders = {"/tmp", "/dev", "/boot", "/etc/sysctl.d", "/proc/driver", "/etc/hosttune", *self.folders}
+        self._identity(files, links, folders)
+        self._processor(files)
+        self._memory(files)
+        self._disks(files, links)
+        self._pci(files, links)
+        self._configuration(files, folders)
+        files.update(self.files)
+        links.update(self.links)
+        return files, links, folders
+
+    def _identity(self, files: dict[str, str], links: dict[str, str], folders: set[str]) -> None:
+        name = {"ubuntu": "Ubuntu", "debian": "Debian GNU/Linux"}[self.os_id]
+        files["/etc/os-release"] = f'NAME="{name}"\nID={self.os_id}\nVERSION_ID="{self.os_version}"\nVERSION_CODENAME={self.codename}\n'
+        if self.os_id == "ubuntu":
+            files["/etc/os-release"] += "ID_LIKE=debian\n"
+        files["/etc/hostname"] = files["/proc/sys/kernel/hostname"] = f"{self.name}\n"
+        files["/etc/machine-id"] = f"{abs(hash_of(self.name)):032x}\n"
+        files["/proc/sys/kernel/random/boot_id"] = "11111111-2222-3333-4444-555555555555\n"
+        files["/proc/sys/kernel/osrelease"] = f"{self.kernel}\n"
+        files["/proc/sys/kernel/arch"] = f"{self.arch}\n"
+        files["/proc/cmdline"] = f"BOOT_IMAGE=/boot/vmlinuz-{self.kernel} root=UUID=0a ro quiet\n"
+        files["/proc/1/comm"] = "systemd\n" if self.has_systemd else "sh\n"
+        files["/proc/1/cgroup"] = files["/proc/self/cgroup"] = "0::/\n"
+        files["/boot/grub/grub.cfg"] = "# generated\n"
+        files["/sys/class/dmi/id/sys_vendor"] = f"{self.vendor}\n"
+        files["/sys/class/dmi/id/product_name"] = f"{self.product}\n"
+        files["/sys/class/dmi/id/chassis_asset_tag"] = "\n"
+        for kind, number in {**NAMESPACES, **self.namespaces}.items():
+            links[f"/proc/self/ns/{kind}"] = f"{kind}:[{number}]"
+        links["/proc/self/ns/mnt"] = links["/proc/1/ns/mnt"] = "mnt:[4026531841]"
+        links["/sbin"], links["/lib"], links["/bin"] = "usr/sbin", "usr/lib", "usr/bin"
+        if self.has_systemd:
+            folders.add("/run/systemd/system")
+            links["/usr/sbin/init"] = "../lib/systemd/systemd"
+            files["/usr/lib/systemd/systemd"] = ""
+
+    def _processor(self, files: dict[str, str]) -> None:
+        flags = "fpu sse2" + (" hypervisor" if self.is_vm else "")
+        entry = f"vendor_id\t: {self.cpu_vendor}\nmodel name\t: {self.cpu_model}\nflags\t\t: {flags}\n\n"
+        if self.arch == "aarch64":
+            entry = "BogoMIPS\t: 2000.00\nFeatures\t: fp asimd sve\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f\n\n"
+        files["/proc/cpuinfo"] = "".join(f"processor\t: {number}\n{entry}" for number in range(self.cpus))
+        files["/sys/devices/system/cpu/online"] = f"0-{self.cpus - 1}\n"
+        files["/sys/devices/system/cpu/smt/active"] = f"{int(self.threads_per_core > 1)}\n"
+        per_socket = self.cores_per_socket * self.threads_per_core
+        cores = self.sockets * self.cores_per_socket
+        for cpu in range(self.cpus):
+            core = cpu % cores
+            base = f"/sys/devices/system/cpu/cpu{cpu}/topology"
+            files[f"{base}/core_cpus_list"] = ",".join(str(core + t * cores) for t in range(self.threads_per_core)) + "\n"
+            socket = core // self.cores_per_socket
+            files[f"{base}/package_cpus_list"] = ",".join(
+                f"{socket * self.cores_per_socket + t * cores}-{(socket + 1) * self.cores_per_socket - 1 + t * cores}"
+                for t in range(self.threads_per_core)
+            ) + "\n"  # fmt: skip
+        files["/proc/self/status"] = f"Name:\tcat\nCpus_allowed_list:\t0-{self.cpus - 1}\n"
+        share = per_socket * self.sockets // self.nodes
+        for node in range(self.nodes):
+            base = f"/sys/devices/system/node/node{node}"
+            files[f"{base}/cpulist"] = f"{node * share}-{(node + 1) * share - 1}\n"
+            files[f"{base}/meminfo"] = f"Node {node} MemTotal:       {self.mem_gib * GIB // 1024 // self.nodes} kB\n"
+        files["/sys/devices/system/node/online"] = f"0-{self.nodes - 1}\n" if self.nodes > 1 else "0\n"
+
+    def _memory(self, files: dict[str, str]) -> None:
+        total, swap = self.mem_gib * GIB // 1024, self.swap_gib * GIB // 1024
+        files["/proc/meminfo"] = (
+            f"MemTotal:       {total} kB\nMemFree:        {total // 2} kB\nMemAvailable:   {total * 9 // 10} kB\n"
+            f"SwapTotal:      {swap} kB\nSwapFree:       {swap} kB\nHugePages_Total:       0\nHugePages_Free:        0\n"
+            "Hugepagesize:       2048 kB\n"
+        )
+        files["/proc/swaps"] = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
+        if swap:
+            files["/proc/swaps"] += f"/swap.img                               file\t\t{swap}\t\t0\t\t-2\n"
+
+    def _disks(self, files: dict[str, str], links: dict[str, str]) -> None:
+        for number, disk in enumerate(self.disks):
+            major = {"nvme": 259, "virtio": 252, "sata": 8}[disk.transport]
+            parent = {
+                "nvme": f"/sys/devices/pci0000:00/0000:00:0{number + 1}.0/nvme/nvme{number}",
+                "virtio": f"/sys/devices/pci0000:00/0000:00:0{number + 1}.0/virtio{number}/block",
+                "sata": f"/sys/devices/pci0000:00/0000:00:1{number}.0/ata{number + 1}/host{number}/target{number}:0:0/{number}:0:0:0/block",
+            }[disk.transport]
+            base = f"{parent}/{disk.name}"
+            links[f"/sys/block/{disk.name}"] = posixpath.relpath(base, "/sys/block")
+            links[f"/sys/class/block/{disk.name}"] = posixpath.relpath(base, "/sys/class/block")
+            device = f"{major}:{number * 16}"
+            links[f"/sys/dev/block/{device}"] = posixpath.relpath(base, "/sys/dev/block")
+            files |= {
+                f"{base}/dev": f"{device}\n", f"{base}/size": f"{disk.gib * GIB // 512}\n", f"{base}/ro": "0\n",
+                f"{base}/removable": "0\n", f"{base}/queue/rotational": f"{disk.rotational}\n",
+                f"{base}/queue/discard_max_bytes": f"{2147450880 if disk.discard else 0}\n",
+                f"{base}/queue/scheduler": "[none] mq-deadline\n", f"{base}/queue/read_ahead_kb": "128\n",
+                f"{base}/device/model": f"{disk.model}\n", f"{base}/uevent": "DEVTYPE=disk\n",
+            }  # fmt: skip
+            if disk.transport == "virtio":
+                links[f"{base}/device/driver"] = "/sys/bus/virtio/drivers/virtio_blk"
+            for part in disk.partitions:
+                name = f"{disk.name}p{part}" if disk.transport == "nvme" else f"{disk.name}{part}"
+                files |= {
+                    f"{base}/{name}/partition": f"{part}\n", f"{base}/{name}/dev": f"{major}:{number * 16 + part}\n",
+                    f"{base}/{name}/size": f"{disk.gib * GIB // 512 - 2048}\n", f"{base}/{name}/ro": "0\n",
+                }  # fmt: skip
+                links[f"/sys/class/block/{name}"] = posixpath.relpath(f"{base}/{name}", "/sys/class/block")
+                links[f"/sys/dev/block/{major}:{number * 16 + part}"] = posixpath.relpath(f"{base}/{name}", "/sys/dev/block")
+
+    def _pci(self, files: dict[str, str], links: dict[str, str]) -> None:
+        files["/sys/bus/pci/devices/0000:00:00.0/vendor"] = "0x1022\n"
+        files["/sys/bus/pci/devices/0000:00:00.0/device"] = "0x14a4\n"
+        files["/sys/bus/pci/devices/0000:00:00.0/class"] = "0x060000\n"
+        for gpu in self.gpus:
+            base = f"/sys/bus/pci/devices/{gpu.slot}"
+            files |= {
+                f"{base}/vendor": f"{gpu.vendor}\n", f"{base}/device": f"{gpu.device}\n", f"{base}/class": f"{gpu.pci_class}\n",
+                f"{base}/subsystem_vendor": "0x10de\n", f"{base}/subsystem_device": f"{gpu.subsystem}\n",
+                f"{base}/numa_node": f"{gpu.node}\n",
+                f"{base}/modalias": f"pci:v000010DEd0000{gpu.device[2:].upper()}sv000010DEsd00000000bc03sc02i00\n",
+            }  # fmt: skip
+            if gpu.driver:
+                links[f"{base}/driver"] = f"../../../../bus/pci/drivers/{gpu.driver}"
+
+    def _configuration(self, files: dict[str, str], folders: set[str]) -> None:
+        lines = []
+        for number, mount in enumerate(self.mounts):
+            lines.append(
+                f"{22 + number} 1 {mount.device} {mount.root} {mount.target} {mount.options} shared:{number} - "
+                f"{mount.fstype} {mount.source} {mount.super_options}"
+            )
+            folders.add(mount.target)
+        files["/proc/self/mountinfo"] = "\n".join(lines) + "\n"
+        files["/etc/fstab"] = self.fstab
+        files["/usr/lib/tmpfiles.d/tmp.conf"] = TMPFILES
+        folders.add("/usr/lib/sysctl.d")
+        defaults = {"vm.swappiness": "60", "vm.max_map_count": "1048576" if self.os_version in {"24.04", "26.04"} else "65530"}
+        for key, value in {**defaults, **self.sysctls}.items():
+            files["/proc/sys/" + key.replace(".", "/")] = f"{value}\n"
+        if self.os_version in {"24.04", "26.04"}:
+            files["/usr/lib/sysctl.d/10-map-count.conf"] = "vm.max_map_count=1048576\n"
+        stanzas = [
+            f"Package: {name}\nStatus: install ok installed\nArchitecture: amd64\nVersion: {version}\n"
+            for name, version in sorted(self.packages.items())
+        ]
+        files["/var/lib/dpkg/status"] = "\n".join(stanzas)
+        files["/usr/lib/systemd/system/fstrim.timer"] = "[Timer]\nOnCalendar=weekly\n[Install]\nWantedBy=timers.target\n"
+
+    def record(self) -> dict[str, Any]:
+        """The record: every file, link and folder of the tree, so that what is not named is proven absent."""
+        files, links, folders = self.tree()
+        listings = _listings([*files, *links, *folders], folders)
+        stats: dict[str, Any] = {}
+        for path, content in files.items():
+            stats[path] = ["file", 0o644, 0, 0, len(content), 0, 1, hash_of(path) % 10**9, 1, 0]
+        for path in listings:
+            mode = 0o1777 if path == "/tmp" else 0o755
+            stats[path] = ["directory", mode, 0, 0, 4096, 0, 1, hash_of(path) % 10**9, 2, 0]
+        queries = [] if not self.has_systemd else [_answer(show_command(("fstrim.timer",)), self._fstrim())]
+        queries += [_answer(argv, text) for argv, text in {("uname", "-m"): f"{self.arch}\n", **self.queries}.items()]
+        spaces = {mount.target: Space(mount.gib * GIB, mount.gib * GIB // 2, 10**8, 9 * 10**7) for mount in self.mounts}
+        return {
+            "format_version": 1, "kind": "hosttune record", "tool_version": "0.1.0", "made_at": MADE_AT, "name": self.name,
+            "machine": "", "privileged": True, "persistent_only": False, "shared": False,
+            "files": {path: encode_bytes(content.encode()) for path, content in sorted(files.items())},
+            "links": dict(sorted(links.items())), "listings": listings, "stats": dict(sorted(stats.items())), "lstats": {}, "paths": {},
+            "spaces": {
+                path: [s.total_bytes, s.available_bytes, s.total_inodes, s.available_inodes] for path, s in sorted(spaces.items())
+            },
+            "queries": queries, "processes": [],
+            "os_release": {
+                key.lower(): value.strip('"')
+                for key, _, value in (line.partition("=") for line in files["/etc/os-release"].splitlines())
+            },
+        }  # fmt: skip
+
+    def _fstrim(self) -> str:
+        path = "/usr/lib/systemd/system/fstrim.timer"
+        active = "active" if self.fstrim == "enabled" else "inactive"
+        return (
+            f"Id=fstrim.timer\nNames=fstrim.timer\nLoadState=loaded\nActiveState={active}\nFragmentPath={path}\nDropInPaths=\n"
+            f"UnitFileState={self.fstrim}\nUnitFilePreset=enabled\nNeedDaemonReload=no\n"
+        )
+
+
+def hash_of(text: str) -> int:
+    import zlib
+
+    return zlib.crc32(text.encode())
+
+
+def _answer(argv: tuple[str, ...], text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {"argv": list(argv), "absent": True}
+    return {"argv": list(argv), "status": 0, "stdout": text, "stderr": ""}
+
+
+def _listings(paths: list[str], empty: set[str]) -> dict[str, list[str]]:
+    tree: dict[str, set[str]] = {"/": set()}
+    for path in paths:
+        child = path
+        while child != "/":
+            parent = posixpath.dirname(child)
+            tree.setdefault(parent, set()).add(posixpath.basename(child))
+            child = parent
+    for folder in empty:
+        tree.setdefault(folder, set())
+    return {path: sorted(names) for path, names in sorted(tree.items())}
+
+
+def write(machine: Machine, folder: Path) -> None:
+    text = json.dumps(machine.record(), indent=1, sort_keys=False) + "\n"
+    (folder / f"{machine.name}.json").write_text(text, encoding="utf-8")

@@ -1,0 +1,170 @@
+"""The recorded hosts of the tests: `python -m tests.hosts.make` writes them anew; a test compares."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.hosts.machine import DiskSpec, GpuSpec, Machine, MountSpec
+
+FOLDER = Path(__file__).resolve().parent
+NVME = DiskSpec("nvme0n1", 1788, partitions=(1, 2), model="SAMSUNG MZ1L21T9HCLS")
+ROOT = MountSpec("/", "/dev/nvme0n1p2", "ext4", "259:2")
+KERNEL_MOUNTS = (
+    MountSpec("/proc", "proc", "proc", "0:21", "rw,nosuid,nodev,noexec,relatime"),
+    MountSpec("/sys", "sysfs", "sysfs", "0:22", "rw,nosuid,nodev,noexec,relatime"),
+    MountSpec("/run", "tmpfs", "tmpfs", "0:24", "rw,nosuid,nodev", "rw,size=26373544k,mode=755"),
+)
+ROOT_LINE = "UUID=0a11-22 / ext4 errors=remount-ro 0 1\n"
+CANDIDATES = """\
+== /sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0 ==
+modalias : pci:v000010DEd00002330sv000010DEsd000016C1bc03sc02i00
+vendor   : NVIDIA Corporation
+model    : GH100 [H100 SXM5 80GB]
+driver   : nvidia-driver-580-server-open - distro non-free
+driver   : nvidia-driver-580-open - distro non-free
+driver   : nvidia-driver-595-server-open - distro non-free recommended
+driver   : xserver-xorg-video-nouveau - distro free builtin
+
+"""
+
+H100 = Machine(
+    name="h100-8x-2socket",
+    cpu_model="Intel(R) Xeon(R) Platinum 8480C", cpu_vendor="GenuineIntel",
+    sockets=2, cores_per_socket=56, nodes=2, mem_gib=2048, swap_gib=8, vendor="NVIDIA", product="DGXH100",
+    disks=(
+        NVME,
+        DiskSpec("nvme1n1", 3576, model="SAMSUNG MZWLO3T8HCLS"),
+        DiskSpec("nvme2n1", 3576, model="SAMSUNG MZWLO3T8HCLS"),
+    ),
+    mounts=(
+        ROOT, *KERNEL_MOUNTS,
+        MountSpec("/data", "/dev/nvme1n1", "ext4", "259:16", gib=3500),
+        MountSpec("/home/shared", "nfs01:/export/home", "nfs4", "0:50", super_options="rw,vers=4.2,rsize=1048576"),
+    ),
+    fstab=ROOT_LINE
+    + "# scratch of the training jobs\nUUID=b7-1f\t/data\text4\tdefaults\t0\t2\nnfs01:/export/home /home/shared nfs4 _netdev 0 0\n"
+    + "/swap.img none swap sw 0 0\n",
+    gpus=tuple(GpuSpec(f"0000:{bus}:00.0", "0x2330", node=n // 4) for n, bus in enumerate(("1b", "43", "52", "61", "9d", "c3", "d1", "df")))
+    + tuple(GpuSpec(f"0000:{bus}:00.0", "0x22a3", "nvidia-nvswitch", pci_class="0x068000") for bus in ("07", "08", "09", "0a")),
+    packages={
+        "linux-image-6.8.0-60-generic": "6.8.0-60.63", "linux-modules-nvidia-580-server-open-generic": "6.8.0-60.63+1",
+        "nvidia-headless-no-dkms-580-server-open": "580.126.20-0ubuntu0.24.04.1", "nvidia-utils-580-server": "580.126.20-0ubuntu0.24.04.1",
+        "nvidia-kernel-common-580-server": "580.126.20-0ubuntu0.24.04.1", "libnvidia-compute-580-server": "580.126.20-0ubuntu0.24.04.1",
+        "nvidia-fabricmanager-580": "580.126.20-0ubuntu0.24.04.1",
+    },
+    files={
+        "/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.126.20  Release Build  (dvs)\n",
+        "/sys/module/nvidia/version": "580.126.20\n",
+        "/usr/lib/modules/6.8.0-60-generic/modules.dep": "", "/usr/lib/modules/6.8.0-60-generic/kernel/nvidia-580srv-open/nvidia.ko": "",
+        "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.126.20": "",
+        "/dev/nvidia0": "", "/dev/nvidiactl": "", "/dev/nvidia-uvm": "",
+    },
+    links={"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1": "libnvidia-ml.so.580.126.20"},
+    queries={("ubuntu-drivers", "devices"): CANDIDATES},
+)  # fmt: skip
+
+A100_VM = Machine(
+    name="a100-cloud-vm", os_version="22.04", codename="jammy", kernel="5.15.0-1089-azure",
+    cpu_model="AMD EPYC 7V12 64-Core Processor", cores_per_socket=12, threads_per_core=1, mem_gib=220, vendor="Microsoft Corporation",
+    product="Virtual Machine", is_vm=True,
+    disks=(
+        DiskSpec("sda", 30, 1, "sata", (1,), discard=True, model="Virtual Disk"),
+        DiskSpec("sdb", 64, 1, "sata", (1,), model="Virtual Disk"),
+        DiskSpec("nvme0n1", 894, model="Microsoft NVMe Direct Disk"),
+    ),
+    mounts=(
+        MountSpec("/", "/dev/sda1", "ext4", "8:1"), *KERNEL_MOUNTS,
+        MountSpec("/mnt", "/dev/sdb1", "ext4", "8:17", gib=64),
+    ),
+    fstab="UUID=5f-00 / ext4 discard,errors=remount-ro 0 1\n"
+    "/dev/disk/cloud/azure_resource-part1\t/mnt\tauto\tdefaults,nofail,x-systemd.after=cloud-init.service,_netdev,comment=cloudconfig\t0\t2\n",
+    gpus=(GpuSpec("0001:00:00.0", "0x20b5", ""),),
+    packages={"linux-image-5.15.0-1089-azure": "5.15.0-1089.98", "cloud-init": "24.4", "walinuxagent": "2.2.46"},
+    folders=("/run/cloud-init",),
+    queries={("ubuntu-drivers", "devices"): CANDIDATES.replace("2330", "20B5").replace("GH100 [H100 SXM5 80GB]", "GA100 [A100 PCIe 80GB]")},
+)  # fmt: skip
+
+WORKSTATION = Machine(
+    name="workstation-rtx4090", cpu_model="AMD Ryzen 9 7950X 16-Core Processor", cores_per_socket=16, mem_gib=64, swap_gib=2, vendor="ASUS",
+    product="ProArt X670E", kernel="6.11.0-26-generic",
+    disks=(NVME, DiskSpec("sda", 7452, 1, "sata", (1,), discard=False, model="ST8000VN004")),
+    mounts=(ROOT, *KERNEL_MOUNTS, MountSpec("/data", "/dev/sda1", "xfs", "8:17", "rw,nosuid,relatime", gib=7452)),
+    fstab=ROOT_LINE + "LABEL=data /data xfs nosuid,nofail 0 2\n/swap.img none swap sw 0 0\n",
+    gpus=(GpuSpec("0000:01:00.0", "0x2684", "nouveau", pci_class="0x030000"),),
+    packages={"linux-image-6.11.0-26-generic": "6.11.0-26.26~24.04.1", "tuned": "2.21.0-1"},
+    sysctls={"vm.swappiness": "10"},
+    files={
+        "/etc/tuned/active_profile": "throughput-performance\n",
+        "/usr/lib/tuned/throughput-performance/tuned.conf": "[main]\nsummary=x\n[sysctl]\nvm.swappiness=10\nvm.dirty_ratio=40\n",
+        "/etc/sysctl.d/99-local.conf": "vm.max_map_count = 262144\n",
+        "/proc/sys/vm/max_map_count": "262144\n",
+    },
+    queries={("ubuntu-drivers", "devices"): CANDIDATES.replace("2330", "2684").replace("GH100 [H100 SXM5 80GB]", "AD102 [GeForce RTX 4090]")},
+)  # fmt: skip
+
+GH200 = Machine(
+    name="gh200-arm64", os_version="26.04", codename="resolute", kernel="7.0.0-1004-nvidia-64k", arch="aarch64", cores_per_socket=72,
+    threads_per_core=1, mem_gib=480, vendor="NVIDIA", product="Grace Hopper", disks=(NVME,),
+    mounts=(
+        ROOT, *KERNEL_MOUNTS,
+        MountSpec("/tmp", "tmpfs", "tmpfs", "0:40", "rw,nosuid,nodev", "rw,size=251658240k,nr_inodes=1048576"),
+        MountSpec("/scratch", "/dev/nvme0n1p1", "xfs", "259:1", "rw,noatime"),
+    ),
+    fstab=ROOT_LINE + "UUID=77-aa /scratch xfs noatime,nofail 0 0\n",
+    gpus=(GpuSpec("0009:01:00.0", "0x2342"),),
+    packages={
+        "nvidia-headless-no-dkms-580-server-open": "580.126.20-0ubuntu0.26.04.1", "nvidia-utils-580-server": "580.126.20-0ubuntu0.26.04.1",
+        "nvidia-kernel-common-580-server": "580.126.20-0ubuntu0.26.04.1",
+    },
+    files={
+        "/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  580.126.20  Release Build  (dvs)\n",
+        "/sys/module/nvidia/version": "580.126.20\n",
+        "/usr/lib/modules/7.0.0-1004-nvidia-64k/modules.dep": "",
+        "/usr/lib/modules/7.0.0-1004-nvidia-64k/kernel/nvidia.ko.zst": "",
+        "/usr/lib/aarch64-linux-gnu/libnvidia-ml.so.580.126.20": "",
+        "/usr/lib/systemd/system/tmp.mount": "[Mount]\nWhat=tmpfs\nWhere=/tmp\nType=tmpfs\nOptions=mode=1777,strictatime,nosuid,nodev,size=50%%,nr_inodes=1m\n",
+        "/dev/nvidia0": "", "/dev/nvidiactl": "",
+    },
+    links={"/usr/lib/aarch64-linux-gnu/libnvidia-ml.so.1": "libnvidia-ml.so.580.126.20"},
+    queries={("ubuntu-drivers", "devices"): CANDIDATES.replace("2330", "2342")},
+)  # fmt: skip
+
+NO_GPU = Machine(
+    name="no-gpu-debian12", os_id="debian", os_version="12", codename="bookworm", kernel="6.1.0-35-amd64",
+    cpu_model="Intel(R) Xeon(R) Gold 6248", cpu_vendor="GenuineIntel", mem_gib=128, swap_gib=4, disks=(NVME,),
+    mounts=(ROOT, *KERNEL_MOUNTS, MountSpec("/srv", "/dev/nvme0n1p1", "ext4", "259:1")),
+    fstab=ROOT_LINE + "UUID=9c-40 /srv ext4 defaults,strictatime 0 2\n/swap.img none swap sw 0 0\n", fstrim="disabled",
+    queries={("ubuntu-drivers", "devices"): None},
+)  # fmt: skip
+
+CONTAINER = Machine(
+    name="container-docker", os_version="22.04", codename="jammy", kernel="6.8.0-60-generic", mem_gib=256, swap_gib=8, has_systemd=False,
+    namespaces={"pid": 4026532841, "uts": 4026532839, "ipc": 4026532840, "cgroup": 4026532842},
+    mounts=(
+        MountSpec("/", "overlay", "overlay", "0:61", super_options="rw,lowerdir=/a,upperdir=/b,workdir=/c"), *KERNEL_MOUNTS,
+        MountSpec("/data", "/dev/nvme1n1", "ext4", "259:16", root="/sets"),
+    ),
+    disks=(NVME, DiskSpec("nvme1n1", 3576)), files={"/.dockerenv": "", "/proc/1/cgroup": "0::/\n"},
+    fstab="# UNCONFIGURED FSTAB FOR BASE SYSTEM\n",
+    gpus=(GpuSpec("0000:1b:00.0", "0x2330"),), queries={("ubuntu-drivers", "devices"): None},
+)  # fmt: skip
+
+MICROVM = Machine(
+    name="microvm-debian12", os_id="debian", os_version="12", codename="bookworm", kernel="6.18.44", mem_gib=24,
+    cores_per_socket=2, threads_per_core=1, has_systemd=False, is_vm=True, vendor="", product="", disks=(DiskSpec("vda", 252, 1, "virtio"),),
+    mounts=(MountSpec("/", "/dev/vda", "ext4", "252:0", super_options="rw,discard"), *KERNEL_MOUNTS),
+    fstab="", files={"/.dockerenv": ""}, queries={("ubuntu-drivers", "devices"): None},
+)  # fmt: skip
+
+MACHINES = (H100, A100_VM, WORKSTATION, GH200, NO_GPU, CONTAINER, MICROVM)
+
+
+def main() -> None:
+    from tests.hosts.machine import write
+
+    for machine in MACHINES:
+        write(machine, FOLDER)
+
+
+if __name__ == "__main__":
+    main()

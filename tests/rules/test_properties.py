@@ -1,0 +1,318 @@
+"""What must hold for every rule on every recorded host, whatever the rule says."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hosttune.actions.apply import apply
+from hosttune.actions.examine import examine
+from hosttune.actions.journal import read_journal
+from hosttune.actions.recover import recover
+from hosttune.actions.undo import plan_undo, undo
+from hosttune.codec import plan_from_json, plan_to_json
+from hosttune.engine.catalog import Catalog, builtin_catalog
+from hosttune.engine.policy import Policy
+from hosttune.host.overlay import Overlay
+from hosttune.host.record import read_record
+from hosttune.resources import address_kinds
+from hosttune.values import ABSENT, Disturbs, FileValue, HoldKind, Phase, Risk, Verdict
+from tests.hosts.make import MACHINES
+
+HOSTS = Path(__file__).resolve().parent.parent / "hosts"
+RECORDS = sorted(HOSTS.glob("*.json"))
+CATALOG = builtin_catalog()
+# every rule, whatever its risk and whom it disturbs
+ALL = Policy(select=tuple(CATALOG.rules), max_risk=Risk.HIGH, disturb=Disturbs.GPU_WORK, today="2026-01-01")
+CASES = [(path, rule) for path in RECORDS for rule in CATALOG.rules]
+IDS = [f"{path.stem}-{rule}" for path, rule in CASES]
+
+
+def only(rule: str) -> Policy:
+    profile = CATALOG.profiles["base"].rules
+    return replace(ALL, select=(rule,), ignore=tuple(waiver(name) for name in {*profile} - {rule}))
+
+
+def waiver(name):
+    from hosttune.engine.policy import Waiver
+
+    return Waiver(name)
+
+
+def session_on(door, policy: Policy, catalog: Catalog = CATALOG):
+    return examine(door, catalog, policy)
+
+
+def applied(path: Path, policy: Policy):
+    """The host after apply: the overlay, its plan and the receipt."""
+    overlay = Overlay(read_record(str(path)))
+    session = session_on(overlay, policy)
+    plan = session.plan()
+    assert plan.problems == ()
+    receipt = apply(session, overlay, plan)
+    return overlay, plan, receipt
+
+
+def test_records_are_what_the_descriptions_make():
+    for machine in MACHINES:
+        text = (HOSTS / f"{machine.name}.json").read_text(encoding="utf-8")
+        assert json.loads(text) == json.loads(json.dumps(machine.record())), f"python -m tests.hosts.make  ({machine.name})"
+
+
+@pytest.mark.parametrize(("path", "rule"), CASES, ids=IDS)
+def test_apply_then_plan_is_empty(path, rule):
+    overlay, plan, receipt = applied(path, only(rule))
+    assert receipt.failed == ()
+    assert receipt.verified
+    again = session_on(overlay, only(rule)).plan()
+    assert again.changes == ()
+    assert [f for f in again.findings if f.verdict is Verdict.DIFFERS and f.hold.kind not in held(plan)] == []
+
+
+def held(plan):
+    """Holds that stay after apply: those that were there, and what waits for a reboot."""
+    return {finding.hold.kind for finding in plan.findings if finding.hold} | {HoldKind.WAITING}
+
+
+@pytest.mark.parametrize(("path", "rule"), CASES, ids=IDS)
+def test_undo_gives_the_old_values(path, rule):
+    overlay, plan, receipt = applied(path, only(rule))
+    base = read_record(str(path))
+    if plan.changes:
+        session = session_on(overlay, only(rule))
+        back = plan_undo(session, receipt.run_id)
+        assert [finding for finding in back.plan.findings if finding.hold] == []
+        assert undo(session, overlay, back).failed == ()
+    for change in plan.changes:
+        kind = address_kinds()[change.address.kind]
+        assert kind.same(kind.read(overlay, change.address.name), kind.read(base, change.address.name))
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
+def test_undo_in_order_restores_every_byte(path):
+    overlay, _, receipt = applied(path, ALL)
+    if receipt.run_id:
+        session = session_on(overlay, ALL)
+        undo(session, overlay, plan_undo(session, receipt.run_id))
+    base = read_record(str(path))
+    for name, value in overlay.files.items():
+        if not name.startswith("/var/lib/hosttune/"):
+            now = value.content if isinstance(value, FileValue) else value
+            before = base.read(name)
+            assert (now == before) or (now.split() == before.split() and name.startswith("/proc/")), name
+
+
+@pytest.mark.parametrize(("path", "rule"), CASES, ids=IDS)
+def test_check_fails_when_one_address_is_disturbed(path, rule):
+    overlay, plan, _ = applied(path, only(rule))
+    for change in plan.changes:
+        kind = address_kinds()[change.address.kind]
+        inverse = kind.invert(change)
+        if inverse is None or change.before == change.after:
+            continue
+        broken = Overlay(overlay)
+        kind.write(broken, inverse)
+        findings = session_on(broken, only(rule)).plan(prove=False).findings
+        assert any(f.rule == rule and f.verdict is not Verdict.OK for f in findings), change.address
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
+def test_plan_survives_json(path):
+    plan = session_on(read_record(str(path)), ALL).plan()
+    assert plan_from_json(json.loads(json.dumps(plan_to_json(plan)))) == plan
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
+def test_order_of_the_rules_does_not_matter(path):
+    shuffled = Catalog(dict(reversed(CATALOG.rules.items())), CATALOG.profiles)
+    one = session_on(read_record(str(path)), ALL).plan()
+    other = session_on(read_record(str(path)), replace(ALL, select=tuple(reversed(ALL.select))), shuffled).plan()
+    assert one.digest == other.digest
+    assert one.findings == other.findings
+
+
+@pytest.mark.parametrize(("path", "rule"), CASES, ids=IDS)
+def test_changes_are_no_worse_than_the_rule_declares(path, rule):
+    plan = session_on(read_record(str(path)), only(rule)).plan(prove=False)
+    declared = CATALOG.rules[rule]
+    for change in plan.changes:
+        assert change.risk <= declared.risk
+        assert change.disturbs <= declared.disturbs
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
+def test_no_better_value_is_lowered(path):
+    plan = session_on(read_record(str(path)), ALL).plan(prove=False)
+    for change in plan.changes:
+        if change.address.name == "vm.max_map_count":
+            assert int(change.after) >= int(change.before)
+        if change.address.name == "vm.swappiness" and change.address.kind == "sysctl":
+            assert int(change.after) <= int(change.before)
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
+def test_a_check_of_a_record_writes_nothing_and_needs_no_program(path, monkeypatch):
+    monkeypatch.setattr("subprocess.Popen.__init__", None)
+    assert session_on(read_record(str(path)), ALL).plan().findings
+
+
+class CrashError(BaseException):
+    """Stands for kill -9: nothing below catches it."""
+
+
+class Crashing(Overlay):
+    """An overlay that dies at the n-th write, before or after it happens."""
+
+    def __init__(self, base, at: int, *, after: bool) -> None:
+        super().__init__(base)
+        self.left = at
+        self.after = after
+
+    def _count(self, act):
+        self.left -= 1
+        if self.left == 0 and not self.after:
+            raise CrashError
+        act()
+        if self.left == 0:
+            raise CrashError
+
+    def append(self, path, data):
+        self._count(lambda: super(Crashing, self).append(path, data))
+
+    def replace(self, path, new, *, expected):
+        self._count(lambda: super(Crashing, self).replace(path, new, expected=expected))
+
+    def remove(self, path, *, expected):
+        self._count(lambda: super(Crashing, self).remove(path, expected=expected))
+
+    def set_value(self, path, text):
+        self._count(lambda: super(Crashing, self).set_value(path, text))
+
+    def set_atime(self, target, mode):
+        self._count(lambda: super(Crashing, self).set_atime(target, mode))
+
+
+def crashed_at(path: Path, at: int, *, after: bool) -> Crashing | None:
+    """The host after a crash at this write, or None when the run ended before it."""
+    door = Crashing(read_record(str(path)), at, after=after)
+    session = session_on(door, ALL)
+    try:
+        apply(session, door, session.plan())
+    except CrashError:
+        door.left = 0
+        return door
+    return None
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("name", ["h100-8x-2socket", "no-gpu-debian12"])
+def test_crash_after_any_write_is_recovered_by_apply_and_by_undo(name, after):
+    path = HOSTS / f"{name}.json"
+    at = 0
+    while True:
+        at += 1
+        door = crashed_at(path, at, after=after)
+        if door is None:
+            break
+        for way in ("apply", "undo"):
+            host = Overlay(door)
+            session = session_on(host, ALL)
+            journal = recover(host, session.facts)
+            assert journal.interrupted == ()
+            session = session_on(host, ALL)
+            if way == "apply":
+                apply(session, host, session.plan())
+                assert session_on(host, ALL).plan().changes == ()
+            elif session.journal.in_force:
+                back = plan_undo(session)
+                undo(session, host, back)
+                assert session_on(host, ALL).journal.in_force == ()
+    assert at > 8
+
+
+def test_failed_change_takes_its_rule_back_and_the_others_go_on():
+    path = HOSTS / "h100-8x-2socket.json"
+
+    class Failing(Overlay):
+        def set_atime(self, target, mode):
+            from hosttune.errors import Refused
+
+            raise Refused("the kernel says no")
+
+    door = Failing(read_record(str(path)))
+    session = session_on(door, ALL)
+    receipt = apply(session, door, session.plan())
+    assert {outcome.change.rule for outcome in receipt.failed} == {"storage-noatime"}
+    assert door.read("/etc/fstab") == read_record(str(path)).read("/etc/fstab")
+    assert door.read("/proc/sys/vm/swappiness") == b"10\n"
+    in_force = {step.change.rule for step in read_journal(door).in_force if step.phase is Phase.DONE}
+    assert "storage-noatime" not in in_force
+    assert "memory-swappiness" in in_force
+
+
+def test_later_edit_is_not_stepped_on():
+    path = HOSTS / "h100-8x-2socket.json"
+    overlay, _, receipt = applied(path, only("memory-swappiness"))
+    name = "/etc/sysctl.d/60-hosttune-memory-swappiness.conf"
+    overlay.files[name] = FileValue(b"vm.swappiness = 1\n")
+    session = session_on(overlay, only("memory-swappiness"))
+    back = plan_undo(session, receipt.run_id)
+    assert any(name in str(finding.hold) for finding in back.plan.findings)
+    undo(session, overlay, back)
+    assert overlay.read(name) == b"vm.swappiness = 1\n"
+
+
+def test_hand_edited_dropin_blocks_its_rule():
+    overlay, _, _ = applied(HOSTS / "h100-8x-2socket.json", only("memory-swappiness"))
+    overlay.files["/etc/sysctl.d/60-hosttune-memory-swappiness.conf"] = FileValue(b"vm.swappiness = 42\n")
+    plan = session_on(overlay, only("memory-swappiness")).plan()
+    assert plan.changes == ()
+    assert [f.hold.kind for f in plan.findings if f.rule == "memory-swappiness"] == [HoldKind.EDITED]
+
+
+def test_live_drift_from_our_dropin_names_the_run():
+    overlay, _, receipt = applied(HOSTS / "h100-8x-2socket.json", only("memory-swappiness"))
+    overlay.files["/proc/sys/vm/swappiness"] = FileValue(b"60\n")
+    plan = session_on(overlay, only("memory-swappiness")).plan()
+    assert [str(change.address) for change in plan.changes] == ["sysctl:vm.swappiness"]
+    assert any(receipt.run_id in finding.reason for finding in plan.findings)
+
+
+def test_value_reverted_twice_is_left_alone():
+    overlay, _, _ = applied(HOSTS / "h100-8x-2socket.json", only("memory-swappiness"))
+    for _ in range(2):
+        overlay.files["/proc/sys/vm/swappiness"] = FileValue(b"60\n")
+        session = session_on(overlay, only("memory-swappiness"))
+        last = session.plan()
+        apply(session, overlay, last)
+    overlay.files["/proc/sys/vm/swappiness"] = FileValue(b"60\n")
+    findings = [f for f in session_on(overlay, only("memory-swappiness")).plan().findings if f.rule == "memory-swappiness"]
+    assert [f.hold.kind for f in findings] == [HoldKind.REVERTED]
+
+
+def test_orphan_stays_and_is_reported():
+    overlay, _, _ = applied(HOSTS / "h100-8x-2socket.json", ALL)
+    ignoring = replace(ALL, select=(), ignore=(waiver("memory-swappiness"),))
+    findings = session_on(overlay, ignoring).plan().findings
+    assert [f.rule for f in findings if f.hold.kind is HoldKind.ORPHANED] == ["memory-swappiness"]
+    assert overlay.read("/proc/sys/vm/swappiness") == b"10\n"
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_two_runs_undone_in_any_order_give_the_old_value(order):
+    path = HOSTS / "h100-8x-2socket.json"
+    overlay = Overlay(read_record(str(path)))
+    runs = []
+    for value in (20, 5):
+        policy = replace(only("memory-swappiness"), params={"memory-swappiness": {"value": value}})
+        session = session_on(overlay, policy)
+        runs.append(apply(session, overlay, session.plan()).run_id)
+    for number in order:
+        session = session_on(overlay, ALL)
+        undo(session, overlay, plan_undo(session, runs[number]))
+    assert overlay.read("/proc/sys/vm/swappiness").split() == [b"60"]
+    assert overlay.read("/etc/sysctl.d/60-hosttune-memory-swappiness.conf") is ABSENT
+    assert session_on(overlay, ALL).journal.in_force == ()
