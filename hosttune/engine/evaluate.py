@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -26,12 +26,15 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Names(Mapping[str, Any]):
-    """The names an expression sees: fact subjects (collected when touched), params, item, choice."""
+    """The names an expression sees: fact subjects and the choice (made when touched), params, item."""
 
     facts: Facts
     own: dict[str, Any] = field(default_factory=dict)
+    choose: Callable[[], Any] | None = None
 
     def __getitem__(self, name: str) -> Any:
+        if name == "choice" and self.choose and name not in self.own:
+            self.own[name] = self.choose()
         if name in self.own:
             return self.own[name]
         if name in self.facts.SUBJECTS:
@@ -45,15 +48,13 @@ class Names(Mapping[str, Any]):
         return len(self.own) + len(self.facts.SUBJECTS)
 
     def with_(self, **own: Any) -> Names:
-        return Names(self.facts, {**self.own, **own})
+        return Names(self.facts, {**self.own, **own}, self.choose)
 
 
 def evaluate(rule: Rule, facts: Facts, params: Mapping[str, Any]) -> Evaluation:
     """Evaluate one rule. An unread fact makes an `unknown` finding that says which fact and why."""
-    names = Names(facts, {"params": params})
+    names = Names(facts, {"params": params}, (lambda: rule.choose(facts, params)) if rule.choice else None)
     try:
-        if rule.choice:
-            names = names.with_(choice=rule.choose(facts, params))
         for guard in rule.applies_when:
             if not guard.condition.evaluate(names):
                 return Evaluation(rule, (_finding(rule, Verdict.NOT_APPLICABLE, str(guard.otherwise.evaluate(names))),))

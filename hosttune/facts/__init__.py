@@ -97,18 +97,20 @@ class Facts:
                 self.seconds[name] = time.perf_counter() - started
             return self.__dict__[name]
 
-    def collect(self, subjects: Iterable[str]) -> None:
-        """Collect these subjects now; those that start programs side by side."""
-        wanted = sorted(set(subjects))
-        slow = [name for name in wanted if name in SLOW]
-        threads = [threading.Thread(target=getattr, args=(self, name), daemon=True) for name in slow[:-1]]
-        for thread in threads:
-            thread.start()
-        for name in [name for name in wanted if name not in slow] + slow[-1:]:
+    def prefetch(self, subjects: Iterable[str]) -> None:
+        """Start collecting those of these subjects that wait for other programs, so that they do so side by side.
+
+        Nothing waits here: whoever touches such a fact waits for it.
+        """
+        for name in sorted(SLOW & set(subjects)):
+            threading.Thread(target=self._touch, args=(name,), daemon=True).start()
+
+    def _touch(self, name: str) -> None:
+        try:
             getattr(self, name)
-        for thread in threads:
-            thread.join()
+        except Exception:  # noqa: BLE001, S110 - whoever touches the fact next meets the same error where it can be told
+            pass
 
 
-# Subjects whose collection waits for other programs (systemctl, ubuntu-drivers, nvidia-smi ...).
-SLOW = frozenset({"candidates", "driver", "units", "work"})
+# Subjects whose collection waits for other programs (systemctl, ubuntu-drivers).
+SLOW = frozenset({"candidates", "units"})

@@ -77,6 +77,11 @@ class Mounts(Fact):
         return tuple(mount for mount in self.all if mount.is_topmost)
 
     @property
+    def used_disks(self) -> tuple[str, ...]:
+        """The names of the disks below any mount."""
+        return tuple(sorted({disk for mount in self.all for disk in mount.disks}))
+
+    @property
     def local_data(self) -> tuple[Mount, ...]:
         """Writable file systems on local disks that hold data: not those the system itself lives on, no bind mounts."""
         return tuple(mount for mount in self.visible if _is_local_data(mount))

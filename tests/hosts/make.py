@@ -96,6 +96,7 @@ WORKSTATION = Machine(
     files={
         "/etc/tuned/active_profile": "throughput-performance\n",
         "/usr/lib/tuned/throughput-performance/tuned.conf": "[main]\nsummary=x\n[sysctl]\nvm.swappiness=10\nvm.dirty_ratio=40\n",
+        "/sys/fs/cgroup/system.slice/tuned.service/cgroup.procs": "812\n",
         "/etc/sysctl.d/99-local.conf": "vm.max_map_count = 262144\n",
         "/proc/sys/vm/max_map_count": "262144\n",
     },
@@ -125,7 +126,10 @@ GH200 = Machine(
         "/usr/lib/systemd/system/tmp.mount": "[Mount]\nWhat=tmpfs\nWhere=/tmp\nType=tmpfs\nOptions=mode=1777,strictatime,nosuid,nodev,size=50%%,nr_inodes=1m\n",
         "/dev/nvidia0": "", "/dev/nvidiactl": "",
     },
-    links={"/usr/lib/aarch64-linux-gnu/libnvidia-ml.so.1": "libnvidia-ml.so.580.126.20"},
+    links={
+        "/usr/lib/aarch64-linux-gnu/libnvidia-ml.so.1": "libnvidia-ml.so.580.126.20",
+        "/usr/lib/systemd/system/local-fs.target.wants/tmp.mount": "../tmp.mount",
+    },
     queries={("ubuntu-drivers", "devices"): CANDIDATES.replace("2330", "2342")},
 )  # fmt: skip
 
