@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hosttune.actions.examine import Session
+    from hosttune.actions.journal import Journal
     from hosttune.facts import Facts
     from hosttune.host.door import Reader, Writer
     from hosttune.values import Change, Finding, Trigger
@@ -97,12 +98,17 @@ class Execution:
             self.waiting.append(f"{trigger} waits: {reason}")
 
 
-def new_run(writer: Writer, command: str, digest: str) -> Run:
-    """A run that has not begun, with everything that its first journal line tells."""
-    from datetime import datetime, timezone
+def new_run(writer: Writer, journal: Journal, command: str, digest: str) -> Run:
+    """A run that has not begun, with everything that its first journal line tells.
+
+    Runs are ordered by their start, so one never starts before the last: a clock may be set back between two runs.
+    """
+    from datetime import datetime, timedelta, timezone
     from secrets import token_hex
 
     started = datetime.fromtimestamp(writer.now(), timezone.utc)
+    if journal.runs:
+        started = max(started, datetime.fromisoformat(journal.runs[-1].started_at) + timedelta(microseconds=1))
     return Run(
         id=f"{started:%Y%m%d-%H%M%S}-{token_hex(2)}",
         command=command,
@@ -125,7 +131,7 @@ def apply(session: Session, writer: Writer, plan: Plan, *, on_progress: Callable
     pending = session.journal.pending_triggers(_boot_id(writer))
     if not plan.changes and not pending:
         return Receipt("", plan.digest, (), reboot_reasons=reboot_reasons(plan.findings))
-    recorder = Recorder.start(writer, new_run(writer, "apply", plan.digest))
+    recorder = Recorder.start(writer, new_run(writer, session.journal, "apply", plan.digest))
     execution = Execution(writer, recorder, on_progress)
     failed: set[str] = set()
     for number, stage in enumerate(plan.stages):

@@ -198,6 +198,7 @@ def examine(reader: Reader, catalog: Catalog, policy: Policy, *, collect: bool =
 
 def open_session(
     *,
+    reader: Reader | None = None,
     root: str | None = None,
     host: str | None = None,
     hardware: str | None = None,
@@ -208,13 +209,13 @@ def open_session(
     max_risk: str | None = None,
     disturb: str | None = None,
 ) -> Session:
-    """Open a session as the command line asks for it."""
+    """Open a session as the command line asks for it; `reader` is the door where the caller holds it open already."""
     from hosttune.engine.catalog import load_catalog
     from hosttune.engine.policy import load_policy
     from hosttune.host.opening import open_reader
 
     started = time.perf_counter()
-    reader = open_reader(root=root, host=host, hardware=hardware)
+    reader = reader or open_reader(root=root, host=host, hardware=hardware)
     catalog = load_catalog(reader)
     chosen = load_policy(reader, catalog, policy).overridden(
         catalog, profile=profile, select=select, ignore=ignore, max_risk=max_risk, disturb=disturb

@@ -142,7 +142,7 @@ def undo(
     session: Session, writer: Writer, undo_plan: UndoPlan, *, on_progress: Callable[[str], None] = lambda _: None
 ) -> Receipt:
     """Do what the undo plan says. The caller holds the lock. Raises nothing for a step that fails: the receipt tells."""
-    recorder = Recorder.start(writer, new_run(writer, "undo", undo_plan.plan.digest))
+    recorder = Recorder.start(writer, new_run(writer, session.journal, "undo", undo_plan.plan.digest))
     execution = Execution(writer, recorder, on_progress)
     made = []
     for one in undo_plan.returns:

@@ -1,94 +1,184 @@
-"""What deletes files by their age: tmpfiles.d lines with an age, tmpreaper, tmpwatch. They need access times.
+"""What removes files by age: where it does, access times are read, and noatime is not free.
 
-Sources: tmpfiles.d(5) (fields, precedence of folders, the age field), tmpreaper(8) and its tmpreaper.conf.
+Sources: tmpfiles.d(5); tmpreaper(8) with Debian's /etc/tmpreaper.conf; tmpwatch(8), which cron starts.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact
 from hosttune.facts.reading import text
-from hosttune.values import Unreadable
+from hosttune.host.door import Stat
+from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
-# In the order of precedence: a file hides one of the same name further down (tmpfiles.d(5)).
-FOLDERS = ("/etc/tmpfiles.d", "/run/tmpfiles.d", "/usr/local/lib/tmpfiles.d", "/usr/lib/tmpfiles.d")
-# Types whose contents are cleaned when an age is given; v, q and Q act as d where there are no subvolumes.
-_AGED = frozenset("dDevqQC")
-_TMPREAPER = "/etc/tmpreaper.conf"
-_DIRECTORIES = re.compile(r"^\s*TMPREAPER_DIRS=(.*)$", re.MULTILINE)
+_FOLDERS = ("/etc/tmpfiles.d", "/run/tmpfiles.d", "/usr/local/lib/tmpfiles.d", "/usr/lib/tmpfiles.d")
+_FIELD = re.compile(r'"((?:[^"\\]|\\.)*)"|\'([^\']*)\'|(\S+)')
+_AGEING = frozenset("dDevqQC")  # x and X have an age, too, but keep files
+# Types of which only one line may decide about a path; r, R, a, t, h, z, m and their likes add to it.
+_DECIDING = frozenset("fFdDevqQpLcbCxXw")
+_CRON = ("/etc/cron.d", "/etc/cron.hourly", "/etc/cron.daily", "/etc/cron.weekly", "/etc/cron.monthly")
+_CLEANER = re.compile(r"(?:^|[\s;&|/(])(tmpreaper|tmpwatch|stmpclean)\s([^;&|#\n]*)")
+_PERIOD = re.compile(r"\d+[smhdw]?$")
+_ASSIGNMENT = re.compile(r"^\s*(?:export\s+)?(\w+)=(?:'([^']*)'|\"([^\"]*)\"|(\S*))", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class AgeRule(Fact):
-    """A tree whose old files somebody deletes."""
+    """Files below `path` are removed when they reach `age`."""
 
-    path: str  # without a wildcard at its end
-    age: str  # as it is written: 10d, or empty where it is not said
+    path: str  # as written: globs and the specifiers of tmpfiles.d(5) (%v, %u ...) are left as they are
+    age: str  # as written: 10d, 1w
     source: str  # file:line
+    uses_atime: bool  # False where the rule looks at other times only
 
 
 @dataclass(frozen=True, slots=True)
 class Ageing(Fact):
-    """All trees that are cleaned by age."""
+    """All rules that remove by age, in the order of the files."""
 
     rules: tuple[AgeRule, ...]
 
 
-def parse_tmpfiles(content: str, path: str) -> tuple[AgeRule, ...]:
-    """The lines of one tmpfiles.d file that age something."""
-    found = []
-    for number, row in enumerate(content.splitlines(), 1):
-        try:
-            fields = shlex.split(row, comments=True)
-        except ValueError:
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a tmpfiles.d file."""
+
+    type: str  # the letter, without modifiers
+    path: str
+    age: str  # "-" where there is none
+    number: int
+
+
+def parse_tmpfiles(content: str) -> tuple[Line, ...]:
+    """The lines that also count after boot (no `!`): `Type Path Mode User Group Age Argument`, quotes as in a shell."""
+    lines = []
+    for number, row in enumerate(content.splitlines(), start=1):
+        if row.lstrip().startswith("#"):
             continue
-        if len(fields) >= 6 and fields[0][:1] in _AGED and fields[5] not in {"-", ""}:
-            found.append(AgeRule(tree_of(fields[1]), fields[5], f"{path}:{number}"))
-    return tuple(found)
+        fields = [next((part for part in match.groups() if part is not None), "") for match in _FIELD.finditer(row)]
+        if len(fields) >= 2 and "!" not in fields[0]:
+            lines.append(Line(fields[0][0], fields[1], fields[5] if len(fields) > 5 else "-", number))
+    return tuple(lines)
 
 
-def tree_of(path: str) -> str:
-    """The folder that a path with wildcards or specifiers lies in for certain: `/data/*/cache` -> `/data`."""
-    parts = []
-    for part in path.split("/"):
-        if re.search(r"[*?\[%]", part):
-            break
-        parts.append(part)
-    return "/".join(parts).rstrip("/") or "/"
+def age_of(spelled: str) -> tuple[str, bool]:
+    """(age, whether access times count) of the age field: `~` keeps the first level, `bmA:10d` names the times that
+    count, a and A are access times; without names all count."""
+    age = spelled.removeprefix("~")
+    times, colon, rest = age.rpartition(":")
+    return (rest, "a" in times.lower()) if colon else (age, True)
 
 
-def parse_tmpreaper(content: str) -> tuple[AgeRule, ...]:
-    """TMPREAPER_DIRS of /etc/tmpreaper.conf; without it Debian's cron job cleans /tmp."""
-    found = _DIRECTORIES.findall(content)
-    words = shlex.split(found[-1]) if found else ["/tmp"]
-    return tuple(AgeRule(tree_of(path), "", _TMPREAPER) for word in words for path in word.split())
+def select(files: Iterable[tuple[str, tuple[Line, ...]]]) -> tuple[AgeRule, ...]:
+    """The rules of (file, lines) in the order of base names: of two lines that decide about a path the first wins."""
+    rules: list[AgeRule] = []
+    decided: set[str] = set()
+    for name, lines in files:
+        for line in lines:
+            if line.type not in _DECIDING or line.path in decided:
+                continue
+            decided.add(line.path)
+            age, uses_atime = age_of(line.age)
+            if line.type in _AGEING and age not in {"-", ""}:
+                rules.append(AgeRule(line.path, age, f"{name}:{line.number}", uses_atime))
+    return tuple(rules)
+
+
+def parse_tmpreaper(content: str, name: str) -> tuple[AgeRule, ...]:
+    """/etc/tmpreaper.conf, shell assignments: the folders (/tmp alone where none are named), the age (7d), options."""
+    values: dict[str, tuple[str, int]] = {}
+    for match in _ASSIGNMENT.finditer(content):
+        value = next((part for part in match.groups()[1:] if part is not None), "")
+        values[match[1]] = (value, content.count("\n", 0, match.start(1)) + 1)
+    folders, number = values.get("TMPREAPER_DIRS", ("/tmp", 1))
+    age = values.get("TMPREAPER_TIME", ("7d", 1))[0] or "7d"
+    uses_atime = "--mtime" not in values.get("TMPREAPER_ADDITIONALOPTIONS", ("", 1))[0].split()
+    return tuple(AgeRule(_plain(folder), age, f"{name}:{number}", uses_atime) for folder in folders.split())
+
+
+def parse_cron(content: str, name: str) -> tuple[AgeRule, ...]:
+    """Commands of a crontab or a script that start a cleaner: `tmpreaper [options] AGE FOLDER...`.
+
+    The age stands before the folders; tmpwatch looks at access times unless -m (modification) or -c (change) says else.
+    """
+    rules: list[AgeRule] = []
+    content = content.replace("\\\n", "  ")  # one line, and as long as before
+    for match in _CLEANER.finditer(content):
+        if content[: match.start(1)].rpartition("\n")[2].lstrip().startswith("#"):
+            continue
+        words = [next((part for part in found.groups() if part is not None), "") for found in _FIELD.finditer(match[2])]
+        start = next((index for index, word in enumerate(words) if _PERIOD.match(word)), None)
+        if start is None:
+            continue
+        uses_atime = not any(re.fullmatch(r"--[mc]time|-[a-zA-Z]*[mc][a-zA-Z]*", word) for word in words[:start])
+        source = f"{name}:{content.count(chr(10), 0, match.start(1)) + 1}"
+        paths = (word for word in words[start + 1 :] if word.startswith("/"))
+        age = words[start] if words[start][-1].isalpha() else f"{words[start]}h"  # a bare number counts hours
+        rules.extend(AgeRule(_plain(path), age, source, uses_atime) for path in paths)
+    return tuple(rules)
+
+
+def _plain(path: str) -> str:
+    """`/tmp/.` is how tmpreaper is told to follow a link; the folder is /tmp."""
+    return path.removesuffix("/.") or "/"
 
 
 def collect(reader: Reader, facts: Facts) -> Ageing:  # noqa: ARG001 - the interface of all subjects
-    chosen: dict[str, str] = {}
-    for folder in FOLDERS:
-        names = reader.list(folder)
-        if isinstance(names, Unreadable):
-            return Ageing(names)  # type: ignore[arg-type]
-        for name in names if isinstance(names, tuple) else ():
-            if name.endswith(".conf"):
-                chosen.setdefault(name, f"{folder}/{name}")
-    rules: list[AgeRule] = []
-    for path in (chosen[name] for name in sorted(chosen)):
-        content = text(reader, path)
-        if isinstance(content, Unreadable):
-            return Ageing(content)  # type: ignore[arg-type]
-        if isinstance(content, str):
-            rules += parse_tmpfiles(content, path)
-    reaper = text(reader, _TMPREAPER)
-    if isinstance(reaper, str):
-        rules += parse_tmpreaper(reaper)
-    return Ageing(tuple(rules))
+    gatherer = _Gatherer(reader)
+    rules = (*gatherer.tmpfiles(), *gatherer.tmpreaper(), *gatherer.cron())
+    return Ageing(gatherer.problem or rules)
+
+
+class _Gatherer:
+    """Reads all the files, and keeps the first answer that was a refusal."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self.problem: Any = None
+
+    def _content(self, path: str) -> str:
+        answer = text(self.reader, path)
+        if isinstance(answer, Unreadable):
+            self.problem = self.problem or answer
+        return answer if isinstance(answer, str) else ""
+
+    def _names(self, folder: str) -> tuple[str, ...]:
+        answer = self.reader.list(folder)
+        # Of an image /run is nobody's: it is made anew when the image boots.
+        if isinstance(answer, Unreadable) and not (self.reader.persistent_only and folder.startswith("/run/")):
+            self.problem = self.problem or answer
+        return answer if isinstance(answer, tuple) else ()
+
+    def tmpfiles(self) -> tuple[AgeRule, ...]:
+        # Before /usr was merged, /lib was a folder of its own; now it is a link.
+        split = () if isinstance(self.reader.link("/lib"), str) else ("/lib/tmpfiles.d",)
+        chosen: dict[str, str] = {}
+        for folder in (*_FOLDERS, *split):
+            for name in self._names(folder):
+                if name.endswith(".conf"):
+                    chosen.setdefault(name, f"{folder}/{name}")
+        live = (chosen[name] for name in sorted(chosen) if self.reader.link(chosen[name]) != "/dev/null")
+        return select((path, parse_tmpfiles(self._content(path))) for path in live)
+
+    def tmpreaper(self) -> tuple[AgeRule, ...]:
+        """Debian's package cleans daily as /etc/tmpreaper.conf says, while its cron script is there."""
+        script = self.reader.stat("/etc/cron.daily/tmpreaper")
+        if script is ABSENT or not isinstance(script, Stat):
+            return ()
+        return parse_tmpreaper(self._content("/etc/tmpreaper.conf"), "/etc/tmpreaper.conf")
+
+    def cron(self) -> tuple[AgeRule, ...]:
+        paths = ["/etc/crontab"]
+        for folder in _CRON:
+            names = (name for name in self._names(folder) if name not in {".placeholder", "tmpreaper"})
+            paths.extend(f"{folder}/{name}" for name in names)
+        return tuple(rule for path in paths for rule in parse_cron(self._content(path), path))

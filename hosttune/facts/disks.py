@@ -1,6 +1,7 @@
-"""Block devices from /sys/block, down through dm and md to the disks they lie on.
+"""Block devices, from the file systems down to the disks they lie on.
 
-Sources: Documentation/ABI/stable/sysfs-block (size in 512-byte sectors, queue/rotational, queue/discard_max_bytes), sysfs(5).
+Sources: /sys/block (kernel: Documentation/ABI/stable/sysfs-block, Documentation/ABI/testing/sysfs-block-device) and the
+device paths under /sys/devices; no program is started and no device is opened.
 """
 
 from __future__ import annotations
@@ -8,175 +9,170 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, unread
-from hosttune.facts.reading import integer, known, line
-from hosttune.values import ABSENT, Answer, Unreadable
+from hosttune.facts.base import Fact, raw
+from hosttune.facts.reading import derived, integer, known, line
+from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 _BLOCK = "/sys/block"
-_SECTOR = 512  # bytes, whatever the disk's own sector size (sysfs-block)
-_KINDS = (
-    (r"loop\d+", "loop"),
-    (r"ram\d+", "ram"),
-    (r"zram\d+", "zram"),
-    (r"dm-\d+", "dm"),
-    (r"md[\d_].*", "md"),
-    (r"sr\d+", "cdrom"),
+_SECTOR = 512  # `size` counts these, whatever the device's own sectors are
+_KINDS = (("dm-", "dm"), ("md", "md"), ("loop", "loop"), ("zram", "zram"), ("ram", "ram"), ("sr", "cdrom"), ("scd", "cdrom"))
+# In the device path, closest to the disk first: a SATA disk behind a SAS expander is reached by SAS.
+_TRANSPORTS = (
+    (re.compile(r"/usb\d+/"), "usb"),
+    (re.compile(r"/virtio\d+/"), "virtio"),
+    (re.compile(r"/(?:end_device|expander|sas_\w+)-"), "sas"),
+    (re.compile(r"/ata\d+/"), "sata"),
+    (re.compile(r"/mmc_host/"), "mmc"),
+    (re.compile(r"/target\d+:"), "scsi"),
 )
-_SATA = re.compile(r"/ata\d+/")
-_SAS = re.compile(r"/(?:end_device|sas_device|port)-\d+:")
 
 
 @dataclass(frozen=True, slots=True)
 class Disk(Fact):
-    """One block device: a disk, a partition, or what device-mapper, md, loop or zram make of others."""
+    """One block device. `is_rotational` is what the kernel says: virtual disks often say true on any medium."""
 
-    name: str  # nvme0n1, sda1, dm-0
-    path: str  # /dev/nvme0n1
+    name: str  # nvme0n1p2
+    path: str  # /dev/nvme0n1p2, /dev/mapper/vg-data
     kind: str  # disk | partition | dm | md | loop | ram | zram | cdrom
     size_bytes: int
-    is_rotational: bool  # what the device reports; some virtual disks report it wrongly
-    transport: str  # nvme | virtio | usb | sata | sas | scsi | mmc, or empty
+    is_rotational: bool
+    transport: str  # nvme | sata | sas | virtio | usb | mmc | scsi; empty where there is none, or it is unknown
     model: str
     is_removable: bool
     can_discard: bool
-    parents: tuple[str, ...]  # what it lies on, one level down
-    disks: tuple[str, ...]  # the disks it ends on
+    parents: tuple[str, ...]  # the devices it lies on directly
+    disks: tuple[str, ...]  # the physical disks it ends on; its own name for such a disk
     device: str  # major:minor
     is_read_only: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Disks(Fact):
-    """All block devices, by name."""
+    """All block devices with a medium, by name; paths of a multipath NVMe namespace are left out, as in lsblk."""
 
     all: tuple[Disk, ...]
 
     @property
     def physical(self) -> tuple[Disk, ...]:
-        """Disks that are not made of others, and hold something."""
-        return tuple(disk for disk in self.all if disk.kind == "disk" and disk.size_bytes > 0)
-
-    @property
-    def whole(self) -> tuple[Disk, ...]:
-        """Physical disks that hold no partition and that nothing is made of."""
-        parents = {parent for disk in self.all for parent in disk.parents}
-        return tuple(disk for disk in self.physical if disk.name not in parents)
+        """Whole disks, as far as this machine can tell: a virtual machine's virtual disks are its physical ones."""
+        return tuple(disk for disk in self.all if disk.kind == "disk")
 
     @property
     def by_device(self) -> Mapping[str, Disk]:
-        """Devices by major:minor."""
-        return {disk.device: disk for disk in self.all}
-
-    @property
-    def by_name(self) -> Mapping[str, Disk]:
-        return {disk.name: disk for disk in self.all}
+        """Device number (major:minor) -> device."""
+        return MappingProxyType({disk.device: disk for disk in self.all if not isinstance(raw(disk, "device"), Unreadable)})
 
 
 def kind_of(name: str) -> str:
-    """The kind of a device of /sys/block by its name (partitions are found below their disk)."""
-    return next((kind for pattern, kind in _KINDS if re.fullmatch(pattern, name)), "disk")
+    """What the kernel's drivers call their whole devices."""
+    return next((kind for prefix, kind in _KINDS if re.fullmatch(prefix + r"[\d_d]*.*", name) and name.startswith(prefix)), "disk")
 
 
-def transport_of(name: str, place: str, driver: str) -> str:
-    """How a disk is attached, from its name, its place in the device tree and its driver."""
+def transport_of(name: str, path: str) -> str:
+    """How a disk is attached, from its name and its canonical path under /sys/devices."""
     if name.startswith("nvme"):
         return "nvme"
-    if driver == "virtio_blk" or "/virtio" in place:
-        return "virtio"
-    if name.startswith("mmcblk"):
-        return "mmc"
-    if "/usb" in place:
-        return "usb"
-    if _SATA.search(place):
-        return "sata"
-    if _SAS.search(place):
-        return "sas"
-    return "scsi" if name.startswith("sd") else ""
+    return next((word for pattern, word in _TRANSPORTS if pattern.search(path)), "")
+
+
+def end_on(name: str, parents: Mapping[str, tuple[str, ...]], physical: frozenset[str]) -> tuple[str, ...]:
+    """The physical disks under a device, through any number of layers; none for a loop, RAM or zram device."""
+    found: set[str] = set()
+    seen: set[str] = set()
+    waiting = [name]
+    while waiting:
+        here = waiting.pop()
+        if here not in seen:
+            seen.add(here)
+            waiting.extend(parents.get(here, ()))
+            if here in physical:
+                found.add(here)
+    return tuple(sorted(found))
 
 
 def collect(reader: Reader, facts: Facts) -> Disks:  # noqa: ARG001 - the interface of all subjects
     names = reader.list(_BLOCK)
-    if isinstance(names, Unreadable):
+    if not isinstance(names, tuple):
         return Disks(known(names, _BLOCK))
-    found: list[_Found] = []
-    for name in names if isinstance(names, tuple) else ():
-        found += _below(reader, name)
-    return Disks(tuple(_disk(one, found) for one in found))
+    found: list[Disk] = []
+    for name in names:
+        size = integer(reader, f"{_BLOCK}/{name}/size")
+        # Size 0: a loop device without a file, a reader without a card. Hidden: one path of a multipath namespace.
+        if size != 0 and line(reader, f"{_BLOCK}/{name}/hidden") != "1":
+            whole = _whole(reader, name, size)
+            found.extend((whole, *_partitions(reader, whole)))
+    parents = {disk.name: disk.parents for disk in found if isinstance(raw(disk, "parents"), tuple)}
+    physical = frozenset(disk.name for disk in found if disk.kind == "disk")
+    hidden = {disk.name: raw(disk, "parents") for disk in found if disk.name not in parents}
+    return Disks(tuple(sorted((_ended(disk, parents, physical, hidden) for disk in found), key=lambda disk: disk.name)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    name: str
-    kind: str
-    folder: str  # where its attributes are
-    queue: str  # where the attributes of its queue are: a partition has its disk's
-    place: str
-    parents: tuple[str, ...]
-    reader: Reader
+def _ended(disk: Disk, parents: Mapping[str, tuple[str, ...]], physical: frozenset[str], hidden: Mapping[str, Any]) -> Disk:
+    values = {name: raw(disk, name) for name in Disk.__slots__}
+    values["disks"] = hidden[disk.name] if disk.name in hidden else end_on(disk.name, parents, physical)
+    return Disk(**values)  # type: ignore[arg-type]
 
 
-def _below(reader: Reader, name: str) -> list[_Found]:
-    """A device of /sys/block and its partitions."""
+def _whole(reader: Reader, name: str, size: Any) -> Disk:
     folder = f"{_BLOCK}/{name}"
-    resolved = reader.resolve(folder)
-    place = resolved if isinstance(resolved, str) else folder
-    slaves = reader.list(f"{folder}/slaves")
-    parents = slaves if isinstance(slaves, tuple) else ()
-    found = [_Found(name, kind_of(name), folder, folder, place, parents, reader)]
-    entries = reader.list(folder)
-    for entry in entries if isinstance(entries, tuple) else ():
-        if entry.startswith(name) and reader.stat(f"{folder}/{entry}/partition") is not ABSENT:
-            found.append(_Found(entry, "partition", f"{folder}/{entry}", folder, place, (name,), reader))
-    return found
-
-
-def _disk(one: _Found, found: list[_Found]) -> Disk:
-    reader, queue = one.reader, f"{one.queue}/queue"
-    driver = reader.link(f"{one.queue}/device/driver") if one.kind in {"disk", "partition"} else ABSENT
-    model = line(reader, f"{one.queue}/device/model")
-    ends = _ends(one.name, {other.name: other.parents for other in found})
+    kind = kind_of(name)
+    place = reader.resolve(folder)
+    path = f"/dev/{name.replace('!', '/')}"  # sysfs cannot hold a slash: cciss!c0d0
+    if kind == "dm":
+        mapped = line(reader, f"{folder}/dm/name")
+        path = f"/dev/mapper/{mapped}" if isinstance(mapped, str) and mapped else path
+    slaves = reader.list(f"{folder}/slaves") if kind in {"dm", "md"} else ()
+    model = line(reader, f"{folder}/device/model") if kind in {"disk", "cdrom"} else ""
     return Disk(
-        name=one.name,
-        path=f"/dev/{one.name.replace('!', '/')}",
-        kind=one.kind,
-        size_bytes=_number(integer(reader, f"{one.folder}/size"), _SECTOR),
-        is_rotational=_flag(integer(reader, f"{queue}/rotational")),
-        transport=transport_of(one.name, one.place, driver.rpartition("/")[2] if isinstance(driver, str) else ""),
-        model=model if isinstance(model, str) else "",
-        is_removable=_flag(integer(reader, f"{one.queue}/removable")),
-        can_discard=_flag(integer(reader, f"{queue}/discard_max_bytes")),
-        parents=one.parents,
-        disks=ends,
-        device=known(line(reader, f"{one.folder}/dev"), f"{one.folder}/dev"),
-        is_read_only=_flag(integer(reader, f"{one.folder}/ro")),
+        name=name,
+        path=path,
+        kind=kind,
+        size_bytes=derived(size, f"{folder}/size", lambda sectors: sectors * _SECTOR),
+        is_rotational=_flag(reader, f"{folder}/queue/rotational"),
+        transport=derived(place, folder, lambda where: transport_of(name, where)) if kind in {"disk", "cdrom"} else "",
+        model=model if isinstance(model, (str, Unreadable)) else "",  # type: ignore[arg-type]
+        is_removable=_flag(reader, f"{folder}/removable"),
+        can_discard=derived(_discard(reader, folder), f"{folder}/queue/discard_max_bytes", lambda limit: limit > 0),
+        parents=slaves if isinstance(slaves, (tuple, Unreadable)) else (),  # type: ignore[arg-type]
+        disks=(),
+        device=known(line(reader, f"{folder}/dev"), f"{folder}/dev"),
+        is_read_only=_flag(reader, f"{folder}/ro"),
     )
 
 
-def _ends(name: str, parents: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """The devices at the bottom, each once. Raises nothing for a loop, which the kernel does not allow."""
-
-    @cache
-    def below(one: str) -> frozenset[str]:
-        direct = parents.get(one, ())
-        return frozenset().union(*(below(parent) for parent in direct)) if direct else frozenset({one})
-
-    return tuple(sorted(below(name)))
+def _discard(reader: Reader, folder: str) -> Any:
+    return integer(reader, f"{folder}/queue/discard_max_bytes")
 
 
-def _number(answer: Answer[int], unit: int = 1) -> Any:
-    if isinstance(answer, int):
-        return answer * unit
-    return 0 if answer is ABSENT else unread(answer.reason)
+def _flag(reader: Reader, path: str) -> Any:
+    return derived(line(reader, path), path, lambda word: word == "1")
 
 
-def _flag(answer: Answer[int]) -> Any:
-    if isinstance(answer, int):
-        return answer > 0
-    return False if answer is ABSENT else unread(answer.reason)
+def _partitions(reader: Reader, whole: Disk) -> tuple[Disk, ...]:
+    names = reader.list(f"{_BLOCK}/{whole.name}") if whole.kind in {"disk", "md", "loop"} else ()
+    prefix = whole.name + ("p" if whole.name[-1].isdigit() else "")
+    folders = (name for name in (names if isinstance(names, tuple) else ()) if name.startswith(prefix))
+    return tuple(_partition(reader, whole, name) for name in folders if name.removeprefix(prefix).isdecimal())
+
+
+def _partition(reader: Reader, whole: Disk, name: str) -> Disk:
+    """A partition has no queue of its own: rotation and discard are the disk's."""
+    folder = f"{_BLOCK}/{whole.name}/{name}"
+    values = {key: raw(whole, key) for key in Disk.__slots__}
+    values |= {
+        "name": name,
+        "path": f"/dev/{name.replace('!', '/')}",
+        "kind": "partition",
+        "size_bytes": derived(integer(reader, f"{folder}/size"), folder, lambda sectors: sectors * _SECTOR),
+        "parents": (whole.name,),
+        "device": known(line(reader, f"{folder}/dev"), f"{folder}/dev"),
+        "is_read_only": _flag(reader, f"{folder}/ro"),
+    }
+    return Disk(**values)  # type: ignore[arg-type]

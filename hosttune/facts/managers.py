@@ -1,17 +1,17 @@
 """Who else manages this machine: tools and agents that set what hosttune would set.
 
-A tool counts as present when it acts: its service is enabled or runs, or its traces on the running system say so. Installed
-and switched off is not present.
+A tool counts as present when it acts: its service is enabled or runs, or its traces on the running system say so. What
+is installed and switched off owns nothing and is not present.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, unread
-from hosttune.facts.reading import known, text
+from hosttune.facts.reading import text
 from hosttune.facts.tuned import active_profile, sysctls_of
 from hosttune.facts.unit_files import enabled_names
 from hosttune.host.door import Stat
@@ -132,16 +132,20 @@ def collect(reader: Reader, facts: Facts) -> Managers:
                 search.add(name, f"{path} exists")
     _look_for_cloud_init(search, facts)
     _look_for_dgx(search, facts)
-    profile, sysctls = "", ()
-    if "tuned" in search.found:
-        profile = active_profile(reader)
-        profile = "" if profile is ABSENT else profile
-        sysctls = sysctls_of(reader, profile) if isinstance(profile, str) else profile
     present = tuple(Manager(name, search.found[name]) for name in sorted(search.found))
-    if search.problem:
-        gone = unread(search.problem.reason)
-        return Managers(gone, *((profile, sysctls) if "tuned" in search.found else (gone, gone)))
-    return Managers(present, known(profile, ""), known(sysctls, ""))
+    profile, sysctls = _tuned(reader) if "tuned" in search.found else ("", ())
+    if search.problem is None:
+        return Managers(present, profile, sysctls)
+    gone = unread(search.problem.reason)
+    return Managers(gone, profile, sysctls) if "tuned" in search.found else Managers(gone, gone, gone)
+
+
+def _tuned(reader: Reader) -> tuple[Any, Any]:
+    """(active profile, the keys it sets); both are empty while TuneD has no active profile."""
+    profile = active_profile(reader)
+    if not isinstance(profile, str):
+        return ("", ()) if profile is ABSENT else (profile, profile)
+    return profile, sysctls_of(reader, profile)
 
 
 def _look_for_services(search: _Search) -> None:
@@ -176,10 +180,10 @@ def _look_for_cloud_init(search: _Search, facts: Facts) -> None:
 def _look_for_dgx(search: _Search, facts: Facts) -> None:
     if search.exists("/etc/dgx-release"):
         release = text(search.reader, "/etc/dgx-release")
-        version = next((row for row in release.splitlines() if "VERSION" in row), "") if isinstance(release, str) else ""
+        rows = release.splitlines() if isinstance(release, str) else []
+        version = next((row for row in rows if "VERSION" in row), "")
         search.add("dgx", f"/etc/dgx-release exists ({version})" if version else "/etc/dgx-release exists")
-    names = _names(search, facts, lambda name: _is_dgx(name))
-    if names:
+    if names := _names(search, facts, _is_dgx):
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         search.add("dgx", f"{', '.join(names[:3])}{more} installed")
 

@@ -1,7 +1,7 @@
 """Units of systemd that rules ask for by name: do they start at boot, do they run.
 
-Where systemd runs, `systemctl show` answers for all names at once (systemctl(1), org.freedesktop.systemd1(5)). Elsewhere
-(an image, a machine without systemd) the unit files do, as unit_files.py reads them.
+Where systemd runs, `systemctl show` answers for all names at once (systemctl(1), org.freedesktop.systemd1(5)). In an
+image, or on a machine without systemd, the unit files do, as unit_files.py reads them.
 """
 
 from __future__ import annotations

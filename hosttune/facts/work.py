@@ -1,7 +1,7 @@
 """GPU work that runs now: what must not be disturbed.
 
-A CUDA process holds /dev/nvidia-uvm and the /dev/nvidiaN of its GPUs open (NVIDIA driver README, "Memory management", and
-proc_pid_fd(5)); desktops, monitors and NVIDIA's own daemons hold some of them, too, and are no work.
+A CUDA process holds /dev/nvidia-uvm and the /dev/nvidiaN of its GPUs open (proc_pid_fd(5); NVIDIA driver README, "The
+NVIDIA kernel modules"). Desktops, monitors and NVIDIA's own daemons hold some of them, too, and are no work.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ _NOT_WORK = frozenset(
     name[:15]
     for name in (
         "nvidia-persistenced", "nv-fabricmanager", "nvidia-fabricmanager", "nvlsm", "nv-hostengine", "dcgm-exporter",
-        "nvidia-smi", "nvidia-powerd", "nvidia-modprobe", "nvidia-settings", "nvsm_core", "nvtop", "nvitop", "gpustat", "glances",
-        "nvidia-device-plugin", "gpu-feature-discovery", "nvidia-mig-manager", "nvidia-cuda-mps-control", "nvidia-imex",
-        "gpud", "dcgmi", "telegraf", "prometheus-dcgm", "nvidia_gpu_exporter", "all-smi",
-        "Xorg", "Xwayland", "X", "gnome-shell", "gnome-remote-desktop-daemon", "kwin_x11", "kwin_wayland", "plasmashell",
-        "sddm", "sddm-greeter", "gdm-x-session", "gdm-wayland-session", "lightdm", "mutter", "cinnamon", "sway", "weston",
+        "nvidia-smi", "nvidia-powerd", "nvidia-modprobe", "nvidia-settings", "nvsm_core", "nvtop", "nvitop", "gpustat",
+        "glances", "nvidia-device-plugin", "gpu-feature-discovery", "nvidia-mig-manager", "nvidia-cuda-mps-control",
+        "nvidia-imex", "gpud", "dcgmi", "telegraf", "nvidia_gpu_exporter", "all-smi",
+        "Xorg", "Xwayland", "X", "gnome-shell", "gnome-remote-desktop-daemon", "kwin_x11", "kwin_wayland",
+        "plasmashell", "sddm", "sddm-greeter", "gdm-x-session", "gdm-wayland-session", "lightdm", "mutter", "cinnamon",
+        "sway", "weston",
     )
 )  # fmt: skip
 _CONTAINER = re.compile(
@@ -72,18 +73,16 @@ def is_work(process: Process) -> bool:
 
 def container_of(cgroup: str) -> str:
     """`docker 0123456789ab` for the control group of a container's process; empty for all others."""
-    found = None
-    for found in _CONTAINER.finditer(cgroup):  # the innermost one: docker in docker, kind
-        pass
-    if found is None:
+    found = tuple(_CONTAINER.finditer(cgroup))
+    if not found:
         return ""
-    kind, name = (group for group in found.groups() if group)
+    kind, name = (group for group in found[-1].groups() if group)  # the innermost one: docker in docker, kind
     short = {"cri-containerd": "containerd", "libpod": "podman", "kubepods": "containerd"}.get(kind, kind)
     return f"{short} {name[:12] if re.fullmatch('[0-9a-f]{12,64}', name) else name}"
 
 
 def jobs_of(processes: Iterable[Process]) -> tuple[str, ...]:
-    """The batch jobs whose processes run here, by control group; by the title of its step daemon where Slurm uses none."""
+    """The batch jobs whose processes run here, by control group; for Slurm without one, by its step daemon's title."""
     jobs: set[str] = set()
     for process in processes:
         if match := _SLURM.search(process.cgroup) or _SLURM_STEP.match(" ".join(process.command)):
@@ -100,58 +99,62 @@ def collect(reader: Reader, facts: Facts) -> Work:
     if not isinstance(devices, tuple):
         return _unknown(known(devices, "/dev"))
     if not any(map(_GPU.fullmatch, devices)):
-        return Work((), (), (), is_gpu_busy=False, evidence=("there is no /dev/nvidia0: no process can use an NVIDIA GPU",))
+        sentence = "there is no /dev/nvidia0: no process can use an NVIDIA GPU"
+        return Work((), (), (), is_gpu_busy=False, evidence=(sentence,))
     processes = reader.processes()
     if not isinstance(processes, tuple):
         return _unknown(known(processes, "the list of processes"))
     working = [process for process in processes if is_work(process)]
     gpu = tuple(GpuProcess(one.pid, one.user, one.name, " ".join(one.command)) for one in working)
-    containers = _gpu_containers(reader, processes, working)
+    containers, unseen = _gpu_containers(reader, processes, working)
     jobs = jobs_of(processes)
     evidence = _sentences(gpu, containers, jobs)
-    hidden = _hidden(reader, facts)
-    if hidden is None:
-        evidence = evidence or ("no process holds a GPU, no container has one, no scheduler job runs",)
-        return Work(gpu, containers, jobs, is_gpu_busy=bool(gpu or containers or jobs), evidence=evidence)
-    gone = unread(hidden)
-    return Work(gone, gone, gone, True if evidence else gone, (*evidence, hidden))
+    if hidden := _hidden(reader, facts):
+        gone = unread(hidden)
+        return Work(gone, gone, gone, is_gpu_busy=True if evidence else gone, evidence=(*evidence, hidden))
+    if unseen:
+        return Work(gpu, unseen, jobs, is_gpu_busy=True if evidence else unseen, evidence=(*evidence, unseen.reason))
+    evidence = evidence or ("no process holds a GPU, no container has one, no scheduler job runs",)
+    return Work(gpu, containers, jobs, is_gpu_busy=bool(gpu or containers or jobs), evidence=evidence)
 
 
 def _unknown(gone: Any) -> Work:
     return Work(gone, gone, gone, gone, gone)
 
 
-def _hidden(reader: Reader, facts: Facts) -> str | None:
-    """Why some processes cannot be seen, or None."""
+def _hidden(reader: Reader, facts: Facts) -> str:
+    """Why some processes cannot be seen, or empty."""
     if not reader.is_privileged:
         return "needs root: the open devices of other users' processes are hidden"
     try:
-        if facts.host.is_container:
-            return "a container does not see the processes of its host"
+        return "a container does not see the processes of its host" if facts.host.is_container else ""
     except UnknownFact as unknown:
         return unknown.reason
-    return None
 
 
-def _gpu_containers(reader: Reader, processes: Iterable[Process], working: Iterable[Process]) -> tuple[str, ...]:
+def _gpu_containers(reader: Reader, processes: Iterable[Process], working: Iterable[Process]) -> tuple[tuple[str, ...], Any]:
+    """The containers with a GPU, and the first one (as unread) of which that could not be seen, or None."""
     found = {container_of(process.cgroup) for process in working}
-    idle: dict[str, int] = {}
-    own: set[str] = set()  # containers in which only NVIDIA's own daemons run
+    members: dict[str, list[Process]] = {}
     for process in processes:
         if (name := container_of(process.cgroup)) and name not in found:
-            idle.setdefault(name, process.pid)
-            if process.name[:15] in _NOT_WORK:
-                own.add(name)
-    found.update(name for name, pid in idle.items() if name not in own and _sees_gpu(reader, pid))
-    return tuple(sorted(found - {""}))
+            members.setdefault(name, []).append(process)
+    unseen = None
+    for name, inside in members.items():
+        if any(process.name[:15] in _NOT_WORK for process in inside):
+            continue  # NVIDIA's own: the device plugin, the exporter
+        nodes = reader.list(f"/proc/{inside[0].pid}/root/dev")
+        if isinstance(nodes, Unreadable):
+            unseen = unseen or unread(f"whether the container {name} has a GPU: {nodes.reason}")
+        elif isinstance(nodes, tuple) and has_gpu(nodes):
+            found.add(name)
+    return tuple(sorted(found - {""})), unseen
 
 
-def _sees_gpu(reader: Reader, pid: int) -> bool:
-    """Whether a container was given a GPU: the device nodes in its /dev, which the runtime makes for it."""
-    nodes = reader.list(f"/proc/{pid}/root/dev")
-    if not isinstance(nodes, tuple):
-        return False
-    return any(map(_GPU.fullmatch, nodes)) and not _PRIVILEGED.issubset(nodes)
+def has_gpu(nodes: Iterable[str]) -> bool:
+    """Whether the names in a container's /dev, which its runtime made for it, mean that it was given a GPU."""
+    names = frozenset(nodes)
+    return any(map(_GPU.fullmatch, names)) and not names >= _PRIVILEGED
 
 
 def _sentences(gpu: tuple[GpuProcess, ...], containers: tuple[str, ...], jobs: tuple[str, ...]) -> tuple[str, ...]:

@@ -154,11 +154,13 @@ def _split(data: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def _line(number: int, text: bytes, ending: bytes, block: str) -> Line:
+    whole = text + ending.removesuffix(b"\n")
+    # to getmntent a blank line with CR is an entry, of nothing
+    getmntent = None if is_comment(whole) else read_getmntent(whole)
     if is_comment(text.rstrip(b"\r")):
         kind = Kind.COMMENT if text.strip(BLANKS + b"\r") else Kind.BLANK
-        return Line(number, text, ending, kind, None, None)
+        return Line(number, text, ending, kind, None, getmntent)
     libmount = read_libmount(text)
-    getmntent = read_getmntent(text + ending.removesuffix(b"\n"))
     kind = Kind.ENTRY if libmount is not None and libmount == getmntent else Kind.BROKEN
     owner = block
     if libmount is not None and b"comment=cloudconfig" in libmount.options.split(b","):
@@ -184,6 +186,8 @@ def line_problem(document: Document, line: Line) -> Problem | None:
     """Why this line is not edited, or None."""
     if document.problems:
         return document.problems[0]
+    if len(line.text) > LONGEST_LINE:
+        return Problem(line.number, f"the line is longer than {LONGEST_LINE} bytes", "shorten it")
     if line.kind is Kind.BROKEN:
         return Problem(line.number, _disagreement(line), "repair it: six fields, comments on lines of their own")
     others = [other.number for other in document.at(line.target) if other.number != line.number]
@@ -194,8 +198,6 @@ def line_problem(document: Document, line: Line) -> Problem | None:
             f"{line.target} stands in line {places} too: which line counts depends on who mounts",
             "leave one line for each target",
         )
-    if len(line.text) > LONGEST_LINE:
-        return Problem(line.number, f"the line is longer than {LONGEST_LINE} bytes", "shorten it")
     try:
         items(line.options)
     except Refused as refused:

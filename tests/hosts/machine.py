@@ -261,7 +261,7 @@ class Machine:
             "format_version": 1, "kind": "hosttune record", "tool_version": "0.1.0", "made_at": MADE_AT, "name": self.name,
             "machine": "", "privileged": True, "persistent_only": False, "shared": False,
             "files": {path: encode_bytes(content.encode()) for path, content in sorted(files.items())},
-            "links": dict(sorted(links.items())), "listings": listings, "stats": dict(sorted(stats.items())), "lstats": {}, "paths": {},
+            "links": dict(sorted(links.items())), "listings": listings, "stats": dict(sorted(stats.items())), "lstats": {path: ["link", 0o777, 0, 0, len(target), 0, 1, hash_of(path) % 10**9, 1, 0] for path, target in sorted(links.items())}, "paths": {},
             "spaces": {
                 path: [s.total_bytes, s.available_bytes, s.total_inodes, s.available_inodes] for path, s in sorted(spaces.items())
             },

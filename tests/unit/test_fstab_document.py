@@ -1,0 +1,369 @@
+"""fstab as bytes: both readers, byte-exact printing, edits that change one span, and refusals."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from hosttune.errors import Refused
+from hosttune.resources.fstab_document import (
+    Kind,
+    clean_path,
+    edit_options,
+    insert_line,
+    line_problem,
+    options_of,
+    parse,
+    remove_line,
+)
+from hosttune.resources.fstab_options import set_atime
+from hosttune.resources.fstab_readers import Fields, read_getmntent, read_libmount
+
+CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus" / "fstab"
+CORPUS_FILES = sorted(path.name for path in CORPUS.glob("*.fstab"))
+TMP_LINE = "tmpfs /tmp tmpfs mode=1777,nosuid,nodev,size=8G,nofail,x-systemd.before=local-fs.target 0 0"
+
+# One sample of each trait that real files have.
+SAMPLES = {
+    "ubuntu": b"# /etc/fstab\n\nUUID=1\t/\text4\tdefaults\t0 1\n/swap none swap sw 0 0\n/dev/sdb1 /data ext4 rw 0 2\n",
+    "no final newline": b"/dev/sdb1 /data ext4 defaults 0 2",
+    "only a comment": b"# UNCONFIGURED FSTAB FOR BASE SYSTEM\n",
+    "empty": b"",
+    "crlf": b"# dos\r\n/dev/sdb1 /data xfs defaults 0 0\r\n\r\n",
+    "mixed ends": b"/dev/sda1 / ext4 defaults 0 1\r\n/dev/sdb1 /data ext4 defaults 0 2\n",
+    "three fields": b"/dev/sdb1\t/data\text4\n",
+    "three fields, blanks after": b"/dev/sdb1 /data ext4  \n",
+    "four fields": b"/dev/sdb1 /data ext4 defaults\n",
+    "trailing comment": b"/dev/sdb1 /data ext4 defaults 0 2 # the big one\n",
+    "octal": b"/dev/sdb1 /my\\040data ext4 defaults 0 2\nLABEL=a\\040b /data ext4 relatime 0 2\n",
+    "latin-1": b"# donn\xe9es\n/dev/sdb1 /donn\xe9es ext4 defaults 0 2\n",
+    "utf-8": "/dev/sdb1 /données ext4 defaults 0 2\n".encode(),
+    "nbsp is data": "/dev/sdb1\u00a0x /data ext4 defaults 0 2\n".encode(),
+    "vertical tab is data": b"/dev/sdb1\x0bx /data ext4 defaults 0 2\n",
+    "hash in a source": b"sshfs#u@h:/x /mnt/x#y fuse defaults 0 0\n",
+    "quotes": b'/dev/sdb1 /data ext4 context="system_u:object_r:x:s0:c1,c2",relatime 0 2\n',
+    "quoted label": b'LABEL="data" /data ext4 defaults 0 2\n',
+    "escaped comma": b"overlay /data overlay lowerdir=/a\\,b,upperdir=/u,workdir=/w 0 0\n",
+    "empty items": b"/dev/sdb1 /data ext4 ,rw,,errors=remount-ro, 0 2\n",
+    "contradiction": b"/dev/sdb1 /data ext4 noatime,relatime,nodiratime,noatime 0 2\n",
+    "btrfs": b"UUID=1 / btrfs subvol=@ 0 1\nUUID=1 /data btrfs subvol=@data,compress=zstd:1 0 0\n",
+    "network": b"nas:/x /nfs nfs4 rw,_netdev 0 0\n//nas/x /cifs cifs rw 0 0\n[::1]:/x /v6 nfs4 rw 0 0\n",
+    "slashes": b"/dev/sdb1 /data//x/ ext4 defaults 0 2\n",
+    "cloud-init": b"/dev/sdb1 /data auto defaults,nofail,comment=cloudconfig 0 2\n",
+    "zfs and lustre": b"pool/data /zfs zfs defaults 0 0\n10.0.0.1@tcp:/fs /lustre lustre flock,_netdev 0 0\n",
+    "passno without freq is a comment to one reader": b"/dev/sdb1 /data ext4 defaults # hi\n",
+    "size with a comment after field 4": b"tmpfs /tmp tmpfs size=64M # added\n",
+    "glued number": b"/dev/sdb1 /data ext4 defaults 0 2#hi\n",
+    "one word": b"BOOT\n",
+    "two words": b"a b\n",
+    "bsd": b"/dev/ada0p2 / ufs rw 1 1\nfdesc /dev/fd fdescfs rw 0 0\n",
+    "solaris": b"/dev/dsk/c0d0s0 /dev/rdsk/c0d0s0 / ufs 1 no -\n",
+    "byte order mark": b"\xef\xbb\xbf/dev/sdb1 /data ext4 defaults 0 2\n",
+    "nul": b"/dev/sdb1 /data ext4 defa\0ults 0 2\n",
+    "lone cr": b"# old mac\r/dev/sdb1 /data ext4 defaults 0 2\r",
+    "long": b"/dev/sdb1 /data ext4 x-a=" + b"a" * 4200 + b" 0 2\n",
+    "leading blanks": b"  \t/dev/sdb1   /data\text4 \t defaults  0\t2  \n",
+    "backslash at the end": b"/dev/sdb1 /data ext4 defaults\\\n 0 2\n",
+    "signed number": b"/dev/sdb1 /data ext4 defaults +0 -1\n",
+    "autofs ignored": b"/etc/auto /data autofs ignore 0 0\n",
+}
+
+
+def editable(data: bytes) -> list[str]:
+    return [line.target for line in parse(data).lines if line.target.startswith("/")]
+
+
+def noatime(options: str) -> str:
+    return set_atime(options, "noatime")
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_parse_of_any_sample_prints_the_same_bytes(name):
+    assert bytes(parse(SAMPLES[name])) == SAMPLES[name]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=200) | st.text(alphabet='/ab \t\n\r#,="\\0124\0', max_size=120).map(str.encode))
+@example(b"\r\r\n")
+@example(b"a\r")
+def test_parse_of_any_bytes_prints_the_same_bytes(data):
+    document = parse(data)
+
+    assert bytes(document) == data
+    assert [line.number for line in document.lines] == list(range(1, len(document.lines) + 1))
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_noatime_changes_one_span_or_is_refused_and_comes_back(name):
+    data = SAMPLES[name]
+    for target in editable(data):
+        try:
+            new = edit_options(parse(data), target, noatime)
+        except Refused:
+            continue
+        before, after = parse(data), parse(new)
+        changed = [(a, b) for a, b in zip(before.lines, after.lines, strict=True) if a != b]
+        assert len(changed) == 1
+        old = changed[0][0].options
+        assert changed[0][1].options == noatime(old)
+        assert edit_options(after, target, noatime) == new
+        assert edit_options(after, target, lambda _, old=old: old) == data
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_added_line_is_read_by_both_and_its_removal_gives_the_old_bytes(name):
+    data = SAMPLES[name]
+    line = TMP_LINE.replace("/tmp", "/hosttune")
+    if parse(data).problems:
+        with pytest.raises(Refused):
+            insert_line(parse(data), line)
+        return
+
+    new = insert_line(parse(data), line)
+
+    assert new.startswith(data)
+    assert parse(new).entries[-1].target == "/hosttune"
+    assert remove_line(parse(new), line) == data
+
+
+# The oracle of the corpus: what findmnt (libmount 2.39.3) and getmntent(3) made of 143 real files.
+@pytest.mark.parametrize("name", CORPUS_FILES)
+def test_real_file_reads_as_libmount_and_glibc_read_it(name):
+    truth = oracle()[name]
+    document = parse((CORPUS / name).read_bytes())
+
+    assert [listed(line.libmount) for line in document.lines if line.libmount] == truth["libmount_2_39_entries"]
+    glibc = [[*entry[:4], *map(int, entry[4:])] for entry in truth["glibc_getmntent"]]
+    assert [listed(line.getmntent) for line in document.lines if line.getmntent] == glibc
+    broken = [line.number for line in document.lines if line.kind is Kind.BROKEN]
+    assert set(truth["libmount_bad_lines"]) <= set(broken)
+
+
+@pytest.mark.parametrize("name", CORPUS_FILES)
+def test_real_file_edits_come_back_byte_for_byte(name):
+    data = (CORPUS / name).read_bytes()
+    document = parse(data)
+    assert bytes(document) == data
+    for target in editable(data):
+        try:
+            new = edit_options(document, target, noatime)
+        except Refused:
+            continue
+        old = options_of(document, target)
+        assert edit_options(parse(new), target, lambda _, old=old: old) == data
+    line = TMP_LINE.replace("/tmp", "/hosttune")
+    assert remove_line(parse(insert_line(document, line)), line) == data
+
+
+def oracle() -> dict[str, dict]:
+    rows = (json.loads(line) for line in (CORPUS / "oracle.jsonl").read_text(encoding="utf-8").splitlines())
+    return {row["file"]: row for row in rows}
+
+
+def listed(fields: Fields) -> list[object]:
+    texts = (fields.source, fields.target, fields.fstype, fields.options)
+    return [*(text.decode("utf-8", "replace") for text in texts), fields.freq, fields.passno]
+
+
+class MountEntry(ctypes.Structure):
+    """struct mntent of mntent.h."""
+
+    _fields_ = (
+        ("fsname", ctypes.c_char_p),
+        ("dir", ctypes.c_char_p),
+        ("type", ctypes.c_char_p),
+        ("opts", ctypes.c_char_p),
+        ("freq", ctypes.c_int),
+        ("passno", ctypes.c_int),
+    )
+
+
+def glibc(path: Path) -> list[Fields]:
+    """What getmntent(3) of this machine makes of a file."""
+    libc = ctypes.CDLL(None)
+    libc.setmntent.restype = ctypes.c_void_p
+    libc.getmntent.restype = ctypes.POINTER(MountEntry)
+    libc.getmntent.argtypes = libc.endmntent.argtypes = (ctypes.c_void_p,)
+    stream = libc.setmntent(str(path).encode(), b"r")
+    found = []
+    while entry := libc.getmntent(stream):
+        one = entry.contents
+        found.append(Fields(one.fsname, one.dir, one.type, one.opts, one.freq, one.passno))
+    libc.endmntent(stream)
+    return found
+
+
+@pytest.mark.parametrize("name", [name for name in SAMPLES if name != "nul"])
+def test_getmntent_rule_on_a_sample_agrees_with_the_glibc_of_this_machine(name, tmp_path):
+    (tmp_path / "fstab").write_bytes(SAMPLES[name])
+
+    ours = [line.getmntent for line in parse(SAMPLES[name]).lines if line.getmntent]
+
+    assert ours == glibc(tmp_path / "fstab")
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(alphabet="/ab \t#,=\\0412", min_size=1, max_size=40))
+def test_getmntent_rule_on_any_line_agrees_with_the_glibc_of_this_machine(tmp_path_factory, line):
+    path = tmp_path_factory.getbasetemp() / "getmntent"
+    path.write_bytes(line.encode() + b"\n")
+
+    assert [found for found in [parse(line.encode() + b"\n").lines[0].getmntent] if found] == glibc(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"a /b ext4", Fields(b"a", b"/b", b"ext4")),
+        (b"a /b ext4 rw 1", Fields(b"a", b"/b", b"ext4", b"rw", 1)),
+        (b"a /b ext4 rw 1 2 # x", Fields(b"a", b"/b", b"ext4", b"rw", 1, 2)),
+        (b"a /b\\040c\\043 ext4 rw", Fields(b"a", b"/b c#", b"ext4", b"rw")),
+        (b"a /b\\\\c ext4 rw", Fields(b"a", b"/b\\\\c", b"ext4", b"rw")),
+        (b"a /b ext4 rw\r", Fields(b"a", b"/b", b"ext4", b"rw")),
+        (b"a /b", None),
+        (b"a /b ext4 rw # x", None),
+        (b"a /b ext4 rw 0 two", None),
+        (b"a /b ext4 rw 0 2#x", None),
+        (b"a /b ext4 =x 0 0", None),
+    ],
+)
+def test_libmount_rule_on_a_line_gives_its_entry(text, expected):
+    assert read_libmount(text) == expected
+
+
+def test_getmntent_rule_on_a_line_past_its_buffer_loses_the_rest():
+    line = b"a /b ext4 x-a=" + b"a" * 4200 + b" 0 2"
+
+    assert read_getmntent(line).passno == 0
+    assert read_libmount(line).passno == 2
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"/dev/a /data ext4 rw 0 0\n/dev/b /data ext4 rw 0 0\n", "line 2 too"),
+        (b"/dev/a /data ext4 rw 0 0\n/dev/b /data/ ext4 rw 0 0\n", "line 2 too"),
+        (SAMPLES["byte order mark"], "byte order mark"),
+        (SAMPLES["nul"], "NUL"),
+        (b"/dev/a /data ext4 rw 0 0\r# x\n", "carriage return"),
+        (b'/dev/a /data ext4 context="a,b 0 0\n', "open quote"),
+        (SAMPLES["long"], "longer than"),
+        (b"/dev/a /data ext4 rw # x\n", "drops this line"),
+        (b"/dev/a\\043 /data ext4 rw 0 0\n", "differently"),
+        (b"/dev/a /data ext4 rw\r\n", "differently"),
+        (b"/dev/a /data ext4 rw,x-a=\\ 0 0\n", "does not separate"),
+    ],
+)
+def test_edit_of_a_doubtful_line_is_refused_with_the_reason(data, words):
+    with pytest.raises(Refused, match=words) as caught:
+        edit_options(parse(data), "/data", noatime)
+
+    assert caught.value.hint
+
+
+def test_edit_of_a_doubtful_line_names_its_number():
+    data = b"# x\n/dev/a /data ext4 rw # x\n"
+
+    with pytest.raises(Refused, match=r"^/etc/fstab:2: "):
+        edit_options(parse(data), "/data", noatime)
+
+
+def test_edit_that_would_grow_a_line_past_the_limit_is_refused():
+    data = b"/dev/a /data ext4 x-a=" + b"a" * 3970 + b" 0 2\n"
+
+    with pytest.raises(Refused, match="would be longer"):
+        edit_options(parse(data), "/data", noatime)
+
+
+def test_edit_of_a_target_without_a_line_is_refused():
+    with pytest.raises(Refused, match="no line for /data"):
+        edit_options(parse(b""), "/data", noatime)
+
+
+@pytest.mark.parametrize("options", ["a b", "a\nb", "", "a\0b"])
+def test_options_that_do_not_fit_into_a_field_are_refused(options):
+    with pytest.raises(Refused):
+        edit_options(parse(b"/dev/a /data ext4 rw 0 0\n"), "/data", lambda _: options)
+
+
+def test_swap_is_never_found_by_its_target():
+    document = parse(b"/dev/a swap swap sw 0 0\n/dev/b none swap sw 0 0\n/swap /swap swap sw 0 0\n")
+
+    assert document.at("/swap") == document.at("none") == document.at("") == ()
+
+
+def test_three_field_line_gets_its_fourth_field_with_the_blank_of_its_neighbours():
+    assert edit_options(parse(b"/dev/a\t/data\text4\n"), "/data", noatime) == b"/dev/a\t/data\text4\tnoatime\n"
+
+
+def test_insert_into_a_crlf_file_takes_its_line_ends():
+    assert insert_line(parse(b"# dos\r\n"), "a /b ext4 rw 0 0") == b"# dos\r\na /b ext4 rw 0 0\r\n"
+
+
+def test_insert_after_a_missing_final_newline_does_not_glue_lines():
+    assert insert_line(parse(b"a /b ext4 rw"), "c /d ext4 rw") == b"a /b ext4 rw\nc /d ext4 rw"
+
+
+def test_insert_of_a_target_that_has_a_line_is_refused():
+    with pytest.raises(Refused):
+        insert_line(parse(b"a /tmp ext4 rw 0 0\n"), TMP_LINE)
+
+
+@pytest.mark.parametrize("line", ["", "# x", "a b", "a /b ext4 rw # x", "a /b ext4 rw 0 0\nc /d ext4 rw 0 0"])
+def test_insert_of_what_is_no_entry_is_refused(line):
+    with pytest.raises(Refused):
+        insert_line(parse(b""), line)
+
+
+def test_remove_of_a_line_that_was_changed_is_refused():
+    with pytest.raises(Refused, match="no lines like"):
+        remove_line(parse(b"tmpfs /tmp tmpfs size=9G 0 0\n"), TMP_LINE)
+
+
+def test_remove_keeps_what_others_added_after_it():
+    data = insert_line(parse(b"a /b ext4 rw"), "c /d ext4 rw") + b"\ne /f ext4 rw\n"
+
+    assert remove_line(parse(data), "c /d ext4 rw") == b"a /b ext4 rw\ne /f ext4 rw\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "owner"),
+    [
+        (SAMPLES["cloud-init"], "cloud-init"),
+        (b"#VAGRANT-BEGIN\n/dev/a /data ext4 rw 0 0\n#VAGRANT-END\n", "Vagrant"),
+        (b"#VAGRANT-BEGIN\n#VAGRANT-END\n/dev/a /data ext4 rw 0 0\n", ""),
+        (b"/dev/a /data ext4 x-comment=cloudconfig 0 0\n", ""),
+    ],
+)
+def test_owner_of_a_line_is_who_rewrites_it(data, owner):
+    assert parse(data).at("/data")[0].owner == owner
+
+
+@pytest.mark.parametrize(
+    "comment", ["# Ansible managed: fstab.j2 modified by root", "# {{ ansible_managed }}", "# managed by Puppet"]
+)
+def test_header_of_a_manager_is_noted(comment):
+    assert parse(comment.encode() + b"\n").manager == comment.strip("# ")
+
+
+def test_header_of_an_installer_is_no_manager():
+    assert parse(b"# / was on /dev/sda2 during curtin installation\n").manager == ""
+
+
+def test_line_without_a_problem_has_none():
+    document = parse(SAMPLES["ubuntu"])
+
+    assert [line_problem(document, line) for line in document.entries] == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("path", "clean"),
+    [("/a//b/", "/a/b"), ("/a/./b/../c", "/a/c"), ("/", "/"), ("/../a", "/a"), ("none", "none"), ("", "")],
+)
+def test_clean_path_of_a_target_is_comparable(path, clean):
+    assert clean_path(path) == clean
