@@ -1,7 +1,7 @@
 """Which NVIDIA driver this host should have: keep the one that is there, install one, leave it alone, or refuse.
 
-A driver that is there keeps its branch: nobody's branch is switched because a newer one exists. Where there is none, the
-choice is made from what Ubuntu offers for the GPUs on the PCI bus. `ubuntu-drivers` is asked only then (it is slow).
+A driver that is there keeps its branch: nobody's branch is switched because a newer one exists. Where there is none,
+the choice is made from what Ubuntu offers for the GPUs on the PCI bus. `ubuntu-drivers` is asked only then: it is slow.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.nvidia_tables import AS_OF, branch_of, is_older
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from hosttune.facts import Facts
     from hosttune.facts.candidates import Candidate
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 NEEDS = ("driver", "gpus", "host", "kernel", "managers", "os", "packages")
 
 _DESKTOPS = ("xserver-xorg-core", "gdm3", "lightdm", "sddm", "ubuntu-desktop", "ubuntu-desktop-minimal")
-_KERNEL_IMAGE = re.compile(r"linux-image-([a-z][\w.-]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +94,8 @@ def _keep(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
     present = driver.name or driver.loaded_version or "from NVIDIA's own installer"
     if wanted and driver.branch and wanted != driver.branch:
         return _refuse(
-            f"the policy pins branch {wanted}, and {driver.branch} is installed: a branch that is in use is not switched; "
-            f"remove the packages of {driver.branch} first, or drop the pin",
+            f"the policy pins branch {wanted}, and {driver.branch} is installed: a branch is not switched under "
+            f"a running host; remove the packages of {driver.branch} first, or drop the pin",
             driver.branch,
             driver.flavour,
         )
@@ -118,22 +117,22 @@ def _is_main(name: str) -> bool:
 
 
 def _install(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
-    opened = _module_kind(facts)
-    if isinstance(opened, DriverChoice):
-        return opened
+    kind = _module_kind(facts)
+    if isinstance(kind, DriverChoice):
+        return kind
     offered = facts.candidates.packages
     if facts.candidates.problem:
         raise UnknownFact("the drivers that Ubuntu offers", facts.candidates.problem)
-    usable, why_not = _usable(offered, facts, opened, params)
+    usable, why_not = _usable(offered, facts, kind, params)
     if not usable:
         return _refuse(f"no driver fits {facts.gpus.summary}: {why_not}")
     best, because = _best(usable, facts, params)
     return _set_of(best, because, facts, params)
 
 
-def _module_kind(facts: Facts) -> bool | None | DriverChoice:
-    """True where the open module is to be taken, False for the closed one, None where either drives all GPUs; or the
-    refusal. A GPU of unknown generation is newer than the table: open, if that is offered.
+def _module_kind(facts: Facts) -> str | DriverChoice:
+    """`open` or `closed` where the GPUs can use only that kernel module, else `either`; or the refusal. A GPU of an
+    unknown generation is newer than our table, so it is `either`: open is preferred where it is offered.
 
     Open modules need the GPU System Processor, which Turing brought; Blackwell and Grace Hopper have no closed ones
     (NVIDIA's open-gpu-kernel-modules, and the driver installation guide, "Kernel Modules").
@@ -151,26 +150,29 @@ def _module_kind(facts: Facts) -> bool | None | DriverChoice:
         )
     if old and "unknown" in generations:
         return _refuse(
-            f"{', '.join(old)} cannot use the open kernel module, and whether the GPU of unknown generation needs it is "
-            f"not known ({facts.gpus.summary}); pin nothing blindly: install the driver by hand"
+            f"{', '.join(old)} cannot use the open kernel module, and it is not known whether the GPU of unknown "
+            f"generation needs it ({facts.gpus.summary}): install the driver by hand"
         )
-    return None if not old and not only_open else bool(only_open)
+    return "closed" if old else "open" if only_open else "either"
 
 
 def _usable(
-    offered: Iterable[Candidate], facts: Facts, opened: bool | None, params: Mapping[str, Any]
+    offered: Iterable[Candidate],
+    facts: Facts,
+    kind: str,
+    params: Mapping[str, Any],
 ) -> tuple[tuple[Candidate, ...], str]:
     """What fits every GPU and the policy, and the reason for the last step that left nothing."""
     left = tuple(offered)
     pin = str(params["branch"])
-    steps = (
+    steps: tuple[tuple[str, Callable[[Candidate], bool]], ...] = (
         (f"branch {pin} is not offered", lambda c: not pin or c.branch == int(pin)),
         (
             "no branch drives all of them",
             lambda c: all(branch_of(c.branch).drives(one) for one in facts.gpus.generations),
         ),
-        ("they need the open kernel module, and none is offered", lambda c: opened is not True or c.is_open),
-        ("they need the closed kernel module, and none is offered", lambda c: opened is not False or not c.is_open),
+        ("they need the open kernel module, and none is offered", lambda c: kind != "open" or c.is_open),
+        ("they need the closed kernel module, and none is offered", lambda c: kind != "closed" or not c.is_open),
         (
             "only third-party archives offer one; allow_third_party: true takes it",
             lambda c: params["allow_third_party"] or not c.is_third_party,
@@ -237,7 +239,9 @@ def _set_of(best: Candidate, because: str, facts: Facts, params: Mapping[str, An
     flavour = "-".join(word for word in ("server" if best.is_server else "", "open" if best.is_open else "") if word)
     base = f"{best.branch}{'-server' if best.is_server else ''}"
     full = f"{base}{'-open' if best.is_open else ''}"
-    modules = best.modules or _modules_of(full, facts)
+    kernel = _kernel_flavour(facts)
+    modules = best.modules or (f"linux-modules-nvidia-{full}-{kernel}" if kernel else "")
+    headers = (f"linux-headers-{kernel}",) if kernel and best.needs_dkms else ()
     if not modules:
         return _refuse(
             f"nvidia-driver-{full} fits, but {facts.kernel.release} is no kernel of Ubuntu's, so that there are no "
@@ -249,21 +253,25 @@ def _set_of(best: Candidate, because: str, facts: Facts, params: Mapping[str, An
         else (f"nvidia-headless-no-dkms-{full}", f"nvidia-utils-{base}")
     )
     fabric = (f"nvidia-fabricmanager-{best.branch}", f"libnvidia-nscq-{best.branch}") if facts.gpus.nvswitches else ()
-    kind = f"{'open' if best.is_open else 'closed'} kernel module, {'compiled here by DKMS' if best.needs_dkms else 'prebuilt and signed'}"
-    reason = f"driver {full} for {facts.gpus.summary}: {because}; {kind}"
+    kind = "open" if best.is_open else "closed"
+    origin = "compiled here by DKMS" if best.needs_dkms else "prebuilt and signed"
+    reason = f"driver {full} for {facts.gpus.summary}: {because}; {kind} kernel module, {origin}"
     if fabric:
         reason += f"; with Fabric Manager for {facts.gpus.nvswitches} NVSwitches"
     one_version = (f"nvidia-utils-{base}", *fabric) if fabric else ()
     return DriverChoice(
-        "install", (*main, modules, *fabric), reason, str(best.branch), flavour, best.needs_dkms, one_version
+        "install", (*main, modules, *headers, *fabric), reason, str(best.branch), flavour, best.needs_dkms, one_version
     )  # fmt: skip
 
 
-def _modules_of(full: str, facts: Facts) -> str:
-    """The module package by the kernel image metapackage that is installed: generic, generic-hwe-24.04, aws ..."""
-    flavours = {match[1] for name in facts.packages.names if (match := _KERNEL_IMAGE.fullmatch(name))}
-    fitting = sorted(one for one in flavours if facts.kernel.flavour and one.startswith(facts.kernel.flavour))
-    return f"linux-modules-nvidia-{full}-{fitting[-1]}" if fitting else ""
+def _kernel_flavour(facts: Facts) -> str:
+    """The name of the kernel metapackage that is installed and brings kernels of the flavour that runs (generic,
+    generic-hwe-24.04, aws-lts-22.04 ...); empty for a kernel that is not Ubuntu's."""
+    if not facts.kernel.flavour:
+        return ""
+    fitting = re.compile(rf"linux-image-({re.escape(facts.kernel.flavour)}(?:-(?:hwe|lts|edge|\d[\d.]*)(?:-.*)?)?)")
+    found = [match[1] for name in facts.packages.names if (match := fitting.fullmatch(name))]
+    return max(found, key=len) if found else ""
 
 
 def _refuse(reason: str, branch: str = "", flavour: str = "") -> DriverChoice:

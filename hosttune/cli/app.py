@@ -1,4 +1,7 @@
-"""`hosttune`: the commands, and what becomes of an error. Exit status as in diff(1): 0 as it should be, 1 not, 2 trouble."""
+"""`hosttune`: the commands, and what becomes of an error.
+
+Exit status as in diff(1): 0 as it should be, 1 not so, 2 trouble.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typer import Exit, Option, Typer
 from hosttune import __version__
 from hosttune.errors import HosttuneError
 
-# In the order of the help. A command is a function of this name in the module hosttune.cli.<name>; a module may export `app`.
+# In the order of the help. Each is a function of this name, or the typer `app`, of the module hosttune.cli.<name>.
 COMMANDS = ("check", "plan", "apply", "undo", "history", "explain", "rules", "profiles", "facts", "record")
 
 TROUBLE = 2
@@ -29,9 +32,7 @@ def _version(is_wanted: bool) -> None:
 
 
 def _root(
-    version: Annotated[  # noqa: ARG001 - its callback answers
-        bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
+    version: Annotated[bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     pass
 

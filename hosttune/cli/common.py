@@ -6,17 +6,21 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from hosttune.errors import HosttuneError
-from hosttune.host.console import console, program, save
+from hosttune.host.console import console, discard, program, save
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
 
 if TYPE_CHECKING:
     from hosttune.actions.examine import Session
     from hosttune.cli.options import Look, Show
+    from hosttune.engine.catalog import Catalog
+    from hosttune.engine.policy import Policy
     from hosttune.host.door import Reader
     from hosttune.values import Plan
 
-__all__ = ["one_host", "open_page", "open_session", "policy_words", "require_root", "save", "say", "tell", "write_json"]
+__all__ = [
+    "load_choice", "one_host", "open_page", "open_session", "require_root", "save", "say", "tell", "write_json",
+]  # fmt: skip
 
 
 def open_session(look: Look, host: str | None = None) -> Session:
@@ -53,7 +57,9 @@ def load_plan(path: str) -> Plan:
     except OSError as error:
         raise HosttuneError(f"{path}: cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise BadInput([Fault(Where(path), f"is not a saved plan: {error}", "make one with: hosttune plan --out FILE")]) from error
+        raise BadInput(
+            [Fault(Where(path), f"is not a saved plan: {error}", "make one with: hosttune plan --out FILE")]
+        ) from error
 
 
 def require_rights(look: Look, show: Show, words: str) -> None:
@@ -62,6 +68,25 @@ def require_rights(look: Look, show: Show, words: str) -> None:
 
     reader = open_reader(root=look.root, host=one_host(look), hardware=look.hardware)
     require_root(reader, open_page(reader, look, show), words)
+
+
+def load_choice(look: Look) -> tuple[Reader, Catalog, Policy]:
+    """The door, the rules and the policy that the options name; no fact is collected."""
+    from hosttune.engine.catalog import load_catalog
+    from hosttune.engine.policy import load_policy
+    from hosttune.host import open_reader
+
+    reader = open_reader(root=look.root, host=one_host(look), hardware=look.hardware)
+    catalog = load_catalog(reader)
+    policy = load_policy(reader, catalog, look.policy).overridden(
+        catalog,
+        profile=look.profile,
+        select=tuple(look.select or ()),
+        ignore=tuple(look.ignore or ()),
+        max_risk=look.max_risk.value if look.max_risk else None,
+        disturb=look.disturb.value if look.disturb else None,
+    )
+    return reader, catalog, policy
 
 
 def one_host(look: Look) -> str | None:
@@ -93,15 +118,6 @@ def _repeated(look: Look) -> str:
         option = "--" + name.replace("_", "-")
         for item in value if isinstance(value, list) else [value] if value is not None else []:
             words += [option, str(item)]
-    return _joined(words)
-
-
-def policy_words(look: Look) -> str:
-    """As the next command line repeats them: the options that say which host, rules and policy."""
-    return _repeated(look)
-
-
-def _joined(words: list[str]) -> str:
     if not words:
         return ""
     import shlex
@@ -123,14 +139,7 @@ def say(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        silence()
-
-
-def silence() -> None:
-    """Drop what is left in standard output, which nobody reads any more, so that the interpreter does not complain."""
-    from hosttune.host.console import discard
-
-    discard(sys.stdout)
+        discard(sys.stdout)
 
 
 def tell(text: str) -> None:

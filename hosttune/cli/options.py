@@ -42,12 +42,8 @@ class Look:
     profile: Annotated[str | None, Option("--profile", help="Instead of the policy's (see: hosttune profiles).")] = None
     select: Annotated[list[str] | None, Option("--select", metavar="RULE", help="This rule too (repeatable).")] = None
     ignore: Annotated[list[str] | None, Option("--ignore", metavar="RULE", help="Not this rule (repeatable).")] = None
-    max_risk: Annotated[
-        Risk | None, Option("--max-risk", help="What may be risked; medium unless the policy says.")
-    ] = None
-    disturb: Annotated[Disturbs | None, Option("--disturb", help="Whom a change may disturb; nobody by default.")] = (
-        None
-    )
+    max_risk: Annotated[Risk | None, Option("--max-risk", help="What may be risked (medium).")] = None
+    disturb: Annotated[Disturbs | None, Option("--disturb", help="Whom a change may disturb (nobody).")] = None
 
 
 @dataclass(frozen=True)

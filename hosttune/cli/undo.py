@@ -1,51 +1,64 @@
-"""`hosttune undo`: the way back, shown first."""
+"""`hosttune undo`: the way back."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
 from hosttune.cli.options import Look, Show, command
+
+if TYPE_CHECKING:
+    from hosttune.actions.examine import Session
+    from hosttune.actions.undo import UndoPlan
 
 
 @command
 def undo(
     look: Look,
     show: Show,
-    run: Annotated[str | None, Argument(metavar="[RUN]", help="A run of `history`; the last one unless given.")] = None,
-    rule: Annotated[str | None, Option("--rule", metavar="RULE", help="All that this rule changed.")] = None,
-    yes: Annotated[bool, Option("--yes", help="Do it. Without this, show it.")] = False,
-    expect: Annotated[str | None, Option("--expect", metavar="DIGEST", help="Only if the plan is this one.")] = None,
+    run: Annotated[str | None, Argument(metavar="[RUN]", help="The run to take back; the last one by default.")] = None,
+    rule: Annotated[str | None, Option("--rule", metavar="RULE", help="All that this rule did.")] = None,
+    yes: Annotated[bool, Option("--yes", help="Do it. Without it: show it, change nothing.")] = False,
 ) -> int:
-    """Take back a run or a rule, never over a later edit of somebody else. Without --yes changes nothing.
+    """Take back a run or a rule. Without --yes it only shows how.
 
-    Exit status: 0 taken back (or nothing to show that is refused), 1 something failed or is left as it is, 2 trouble.
+    Exit status: 0 nothing stands in the way (or all was taken back), 1 something did, 2 trouble.
     """
-    from hosttune.actions.run import Expected, run_undo
     from hosttune.actions.undo import plan_undo
-    from hosttune.cli.common import open_page, open_session, require_rights, say, session_options, tell, write_json
+    from hosttune.cli.common import open_page, open_session, say, write_json
     from hosttune.codec import plan_to_json, receipt_to_json
     from hosttune.views.masking import masked
     from hosttune.views.plan import undo_text
     from hosttune.views.receipt import receipt_text
 
-    words = "undo" + (f" {run}" if run else "") + (f" --rule {rule}" if rule else "")
+    words = " ".join(["undo", *([run] if run else []), *(["--rule", rule] if rule else [])])
     if not yes:
         session = open_session(look)
         planned = plan_undo(session, run, rule)
-        Expected(expect or "").check(planned.plan)
         if show.is_json:
             write_json(masked(plan_to_json(planned.plan)))
         else:
-            say(undo_text(planned.plan, open_page(session.reader, look, show), words=words, ignore=planned.rules))
-        return int(any(finding.hold for finding in planned.plan.findings))
-    require_rights(look, show, f"{words} --yes")
-    session, done, receipt = run_undo(
-        session_options(look), run, rule, Expected(expect or ""), lambda line: tell(f"  {line}")
-    )  # fmt: skip
+            page = open_page(session.reader, look, show)
+            on_paper = sum(one.on_paper for one in planned.returns)
+            say(undo_text(planned.plan, page, words=words, ignore=_redone(planned, session), on_paper=on_paper))
+        return int(bool(planned.plan.findings))
+
+    from hosttune.actions.undo import undo as carry_out
+    from hosttune.cli.change import changing, progress
+
+    with changing(look, show, f"{words} --yes") as (session, writer):
+        planned = plan_undo(session, run, rule)
+        receipt = carry_out(session, writer, planned, on_progress=progress)
     if show.is_json:
-        write_json(receipt_to_json(receipt))
+        write_json(masked(receipt_to_json(receipt)))
     else:
-        say(receipt_text(receipt, open_page(session.reader, look, show), is_undo=True, ignore=done.rules))
-    return int(bool(receipt.failed) or not receipt.verified or any(f.hold for f in done.plan.findings))
+        page = open_page(session.reader, look, show)
+        say(receipt_text(receipt, page, is_undo=True, ignore=_redone(planned, session), left=planned.plan.findings))
+    return int(bool(receipt.failed or planned.plan.findings or not receipt.verified))
+
+
+def _redone(planned: UndoPlan, session: Session) -> tuple[str, ...]:
+    """The rules of which the next apply would do again what is taken back."""
+    selected = {rule.id for rule in session.selected}
+    return tuple(rule for rule in planned.rules if rule in selected)

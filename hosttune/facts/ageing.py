@@ -28,6 +28,10 @@ _DECIDING = frozenset("fFdDevqQpLcbCxXw")
 _CRON = ("/etc/cron.d", "/etc/cron.hourly", "/etc/cron.daily", "/etc/cron.weekly", "/etc/cron.monthly")
 _CLEANER = re.compile(r"(?:^|[\s;&|/(])(tmpreaper|tmpwatch|stmpclean)\s([^;&|#\n]*)")
 _PERIOD = re.compile(r"\d+[smhdw]?$")
+# Of the system's instance (tmpfiles.d(5), "Specifiers"); machine, user and boot are left open.
+_SPECIFIERS = {"%t": "/run", "%S": "/var/lib", "%C": "/var/cache", "%L": "/var/log", "%T": "/tmp", "%V": "/var/tmp"}
+_SPECIFIER = re.compile(r"%.")
+_OPEN = re.compile(r"[*?\[%{$]")
 _ASSIGNMENT = re.compile(r"^\s*(?:export\s+)?(\w+)=(?:'([^']*)'|\"([^\"]*)\"|(\S*))", re.MULTILINE)
 
 
@@ -35,7 +39,7 @@ _ASSIGNMENT = re.compile(r"^\s*(?:export\s+)?(\w+)=(?:'([^']*)'|\"([^\"]*)\"|(\S
 class AgeRule(Fact):
     """Files below `path` are removed when they reach `age`."""
 
-    path: str  # as written: globs and the specifiers of tmpfiles.d(5) (%v, %u ...) are left as they are
+    path: str  # the folder for certain: /data for /data/*/cache
     age: str  # as written: 10d, 1w
     source: str  # file:line
     uses_atime: bool  # False where the rule looks at other times only
@@ -78,6 +82,16 @@ def age_of(spelled: str) -> tuple[str, bool]:
     return (rest, "a" in times.lower()) if colon else (age, True)
 
 
+def tree_of(path: str) -> str:
+    """The folder in which all that a pattern means lies: up to the first wildcard or unknown specifier."""
+    parts = []
+    for part in _SPECIFIER.sub(lambda match: _SPECIFIERS.get(match[0], match[0]), path).split("/"):
+        if _OPEN.search(part):
+            break
+        parts.append(part)
+    return "/".join(parts).rstrip("/") or "/"
+
+
 def select(files: Iterable[tuple[str, tuple[Line, ...]]]) -> tuple[AgeRule, ...]:
     """The rules of (file, lines) in the order of base names: of two lines that decide about a path the first wins."""
     rules: list[AgeRule] = []
@@ -89,7 +103,7 @@ def select(files: Iterable[tuple[str, tuple[Line, ...]]]) -> tuple[AgeRule, ...]
             decided.add(line.path)
             age, uses_atime = age_of(line.age)
             if line.type in _AGEING and age not in {"-", ""}:
-                rules.append(AgeRule(line.path, age, f"{name}:{line.number}", uses_atime))
+                rules.append(AgeRule(tree_of(line.path), age, f"{name}:{line.number}", uses_atime))
     return tuple(rules)
 
 
@@ -102,7 +116,7 @@ def parse_tmpreaper(content: str, name: str) -> tuple[AgeRule, ...]:
     folders, number = values.get("TMPREAPER_DIRS", ("/tmp", 1))
     age = values.get("TMPREAPER_TIME", ("7d", 1))[0] or "7d"
     uses_atime = "--mtime" not in values.get("TMPREAPER_ADDITIONALOPTIONS", ("", 1))[0].split()
-    return tuple(AgeRule(_plain(folder), age, f"{name}:{number}", uses_atime) for folder in folders.split())
+    return tuple(AgeRule(tree_of(_plain(folder)), age, f"{name}:{number}", uses_atime) for folder in folders.split())
 
 
 def parse_cron(content: str, name: str) -> tuple[AgeRule, ...]:
@@ -123,13 +137,13 @@ def parse_cron(content: str, name: str) -> tuple[AgeRule, ...]:
         source = f"{name}:{content.count(chr(10), 0, match.start(1)) + 1}"
         paths = (word for word in words[start + 1 :] if word.startswith("/"))
         age = words[start] if words[start][-1].isalpha() else f"{words[start]}h"  # a bare number counts hours
-        rules.extend(AgeRule(_plain(path), age, source, uses_atime) for path in paths)
+        rules.extend(AgeRule(tree_of(_plain(path)), age, source, uses_atime) for path in paths)
     return tuple(rules)
 
 
 def _plain(path: str) -> str:
     """`/tmp/.` is how tmpreaper is told to follow a link; the folder is /tmp."""
-    return path.removesuffix("/.") or "/"
+    return path.removesuffix("/.")
 
 
 def collect(reader: Reader, facts: Facts) -> Ageing:  # noqa: ARG001 - the interface of all subjects

@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 
 _BLOCK = "/sys/block"
 _SECTOR = 512  # `size` counts these, whatever the device's own sectors are
-_KINDS = (("dm-", "dm"), ("md", "md"), ("loop", "loop"), ("zram", "zram"), ("ram", "ram"), ("sr", "cdrom"), ("scd", "cdrom"))
+_KINDS = (
+    (r"dm-\d+", "dm"),
+    (r"md[\d_].*", "md"),
+    (r"loop\d+", "loop"),
+    (r"zram\d+", "zram"),
+    (r"ram\d+", "ram"),
+    (r"sr\d+", "cdrom"),
+)
 # In the device path, closest to the disk first: a SATA disk behind a SAS expander is reached by SAS.
 _TRANSPORTS = (
     (re.compile(r"/usb\d+/"), "usb"),
@@ -65,14 +72,25 @@ class Disks(Fact):
         return tuple(disk for disk in self.all if disk.kind == "disk")
 
     @property
+    def whole(self) -> tuple[Disk, ...]:
+        """Physical disks without a partition, of which nothing else is made either."""
+        parents = {parent for disk in self.all for parent in disk.parents}
+        return tuple(disk for disk in self.physical if disk.name not in parents)
+
+    @property
     def by_device(self) -> Mapping[str, Disk]:
         """Device number (major:minor) -> device."""
-        return MappingProxyType({disk.device: disk for disk in self.all if not isinstance(raw(disk, "device"), Unreadable)})
+        return MappingProxyType({disk.device: disk for disk in self.all if isinstance(raw(disk, "device"), str)})
+
+    @property
+    def by_name(self) -> Mapping[str, Disk]:
+        """Name -> device."""
+        return MappingProxyType({disk.name: disk for disk in self.all})
 
 
 def kind_of(name: str) -> str:
     """What the kernel's drivers call their whole devices."""
-    return next((kind for prefix, kind in _KINDS if re.fullmatch(prefix + r"[\d_d]*.*", name) and name.startswith(prefix)), "disk")
+    return next((kind for pattern, kind in _KINDS if re.fullmatch(pattern, name)), "disk")
 
 
 def transport_of(name: str, path: str) -> str:
@@ -82,18 +100,23 @@ def transport_of(name: str, path: str) -> str:
     return next((word for pattern, word in _TRANSPORTS if pattern.search(path)), "")
 
 
-def end_on(name: str, parents: Mapping[str, tuple[str, ...]], physical: frozenset[str]) -> tuple[str, ...]:
-    """The physical disks under a device, through any number of layers; none for a loop, RAM or zram device."""
+def end_on(name: str, parents: Mapping[str, object], physical: frozenset[str]) -> Any:
+    """The physical disks under a device, through any number of layers; none for a loop, RAM or zram device. Unreadable
+    where a layer is."""
     found: set[str] = set()
     seen: set[str] = set()
     waiting = [name]
     while waiting:
         here = waiting.pop()
-        if here not in seen:
-            seen.add(here)
-            waiting.extend(parents.get(here, ()))
-            if here in physical:
-                found.add(here)
+        if here in seen:
+            continue
+        seen.add(here)
+        if here in physical:
+            found.add(here)
+        below = parents.get(here, ())
+        if isinstance(below, Unreadable):
+            return below
+        waiting.extend(below if isinstance(below, tuple) else ())
     return tuple(sorted(found))
 
 
@@ -108,16 +131,15 @@ def collect(reader: Reader, facts: Facts) -> Disks:  # noqa: ARG001 - the interf
         if size != 0 and line(reader, f"{_BLOCK}/{name}/hidden") != "1":
             whole = _whole(reader, name, size)
             found.extend((whole, *_partitions(reader, whole)))
-    parents = {disk.name: disk.parents for disk in found if isinstance(raw(disk, "parents"), tuple)}
+    parents = {disk.name: raw(disk, "parents") for disk in found}
     physical = frozenset(disk.name for disk in found if disk.kind == "disk")
-    hidden = {disk.name: raw(disk, "parents") for disk in found if disk.name not in parents}
-    return Disks(tuple(sorted((_ended(disk, parents, physical, hidden) for disk in found), key=lambda disk: disk.name)))
+    ended = (_with(disk, disks=end_on(disk.name, parents, physical)) for disk in found)
+    return Disks(tuple(sorted(ended, key=lambda disk: disk.name)))
 
 
-def _ended(disk: Disk, parents: Mapping[str, tuple[str, ...]], physical: frozenset[str], hidden: Mapping[str, Any]) -> Disk:
-    values = {name: raw(disk, name) for name in Disk.__slots__}
-    values["disks"] = hidden[disk.name] if disk.name in hidden else end_on(disk.name, parents, physical)
-    return Disk(**values)  # type: ignore[arg-type]
+def _with(disk: Disk, **values: Any) -> Disk:
+    """A copy with other values; `dataclasses.replace` would touch the fields that could not be read."""
+    return Disk(**{name: raw(disk, name) for name in Disk.__slots__} | values)  # type: ignore[arg-type]
 
 
 def _whole(reader: Reader, name: str, size: Any) -> Disk:
@@ -129,6 +151,7 @@ def _whole(reader: Reader, name: str, size: Any) -> Disk:
         mapped = line(reader, f"{folder}/dm/name")
         path = f"/dev/mapper/{mapped}" if isinstance(mapped, str) and mapped else path
     slaves = reader.list(f"{folder}/slaves") if kind in {"dm", "md"} else ()
+    discard = f"{folder}/queue/discard_max_bytes"
     model = line(reader, f"{folder}/device/model") if kind in {"disk", "cdrom"} else ""
     return Disk(
         name=name,
@@ -136,19 +159,15 @@ def _whole(reader: Reader, name: str, size: Any) -> Disk:
         kind=kind,
         size_bytes=derived(size, f"{folder}/size", lambda sectors: sectors * _SECTOR),
         is_rotational=_flag(reader, f"{folder}/queue/rotational"),
-        transport=derived(place, folder, lambda where: transport_of(name, where)) if kind in {"disk", "cdrom"} else "",
+        transport=derived(place, folder, lambda where: transport_of(name, where) if kind in {"disk", "cdrom"} else ""),
         model=model if isinstance(model, (str, Unreadable)) else "",  # type: ignore[arg-type]
         is_removable=_flag(reader, f"{folder}/removable"),
-        can_discard=derived(_discard(reader, folder), f"{folder}/queue/discard_max_bytes", lambda limit: limit > 0),
+        can_discard=derived(integer(reader, discard), discard, lambda limit: limit > 0),
         parents=slaves if isinstance(slaves, (tuple, Unreadable)) else (),  # type: ignore[arg-type]
         disks=(),
         device=known(line(reader, f"{folder}/dev"), f"{folder}/dev"),
         is_read_only=_flag(reader, f"{folder}/ro"),
     )
-
-
-def _discard(reader: Reader, folder: str) -> Any:
-    return integer(reader, f"{folder}/queue/discard_max_bytes")
 
 
 def _flag(reader: Reader, path: str) -> Any:
@@ -165,14 +184,13 @@ def _partitions(reader: Reader, whole: Disk) -> tuple[Disk, ...]:
 def _partition(reader: Reader, whole: Disk, name: str) -> Disk:
     """A partition has no queue of its own: rotation and discard are the disk's."""
     folder = f"{_BLOCK}/{whole.name}/{name}"
-    values = {key: raw(whole, key) for key in Disk.__slots__}
-    values |= {
-        "name": name,
-        "path": f"/dev/{name.replace('!', '/')}",
-        "kind": "partition",
-        "size_bytes": derived(integer(reader, f"{folder}/size"), folder, lambda sectors: sectors * _SECTOR),
-        "parents": (whole.name,),
-        "device": known(line(reader, f"{folder}/dev"), f"{folder}/dev"),
-        "is_read_only": _flag(reader, f"{folder}/ro"),
-    }
-    return Disk(**values)  # type: ignore[arg-type]
+    return _with(
+        whole,
+        name=name,
+        path=f"/dev/{name.replace('!', '/')}",
+        kind="partition",
+        size_bytes=derived(integer(reader, f"{folder}/size"), folder, lambda sectors: sectors * _SECTOR),
+        parents=(whole.name,),
+        device=known(line(reader, f"{folder}/dev"), f"{folder}/dev"),
+        is_read_only=_flag(reader, f"{folder}/ro"),
+    )

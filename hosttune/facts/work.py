@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.facts.reading import known
+from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -113,7 +114,8 @@ def collect(reader: Reader, facts: Facts) -> Work:
         gone = unread(hidden)
         return Work(gone, gone, gone, is_gpu_busy=True if evidence else gone, evidence=(*evidence, hidden))
     if unseen:
-        return Work(gpu, unseen, jobs, is_gpu_busy=True if evidence else unseen, evidence=(*evidence, unseen.reason))
+        gone = unread(unseen.reason)
+        return Work(gpu, gone, jobs, is_gpu_busy=True if evidence else gone, evidence=(*evidence, unseen.reason))
     evidence = evidence or ("no process holds a GPU, no container has one, no scheduler job runs",)
     return Work(gpu, containers, jobs, is_gpu_busy=bool(gpu or containers or jobs), evidence=evidence)
 
@@ -132,8 +134,10 @@ def _hidden(reader: Reader, facts: Facts) -> str:
         return unknown.reason
 
 
-def _gpu_containers(reader: Reader, processes: Iterable[Process], working: Iterable[Process]) -> tuple[tuple[str, ...], Any]:
-    """The containers with a GPU, and the first one (as unread) of which that could not be seen, or None."""
+def _gpu_containers(
+    reader: Reader, processes: Iterable[Process], working: Iterable[Process]
+) -> tuple[tuple[str, ...], Unreadable | None]:
+    """The containers with a GPU, and why one of the others could not be looked into."""
     found = {container_of(process.cgroup) for process in working}
     members: dict[str, list[Process]] = {}
     for process in processes:
@@ -145,7 +149,7 @@ def _gpu_containers(reader: Reader, processes: Iterable[Process], working: Itera
             continue  # NVIDIA's own: the device plugin, the exporter
         nodes = reader.list(f"/proc/{inside[0].pid}/root/dev")
         if isinstance(nodes, Unreadable):
-            unseen = unseen or unread(f"whether the container {name} has a GPU: {nodes.reason}")
+            unseen = unseen or Unreadable(f"whether the container {name} has a GPU: {nodes.reason}")
         elif isinstance(nodes, tuple) and has_gpu(nodes):
             found.add(name)
     return tuple(sorted(found - {""})), unseen

@@ -21,7 +21,7 @@ SECURE_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/s
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """What a stream can show. `columns` is 80 where nobody says otherwise, so that a pipe gets the same text everywhere."""
+    """What a stream can show. `columns` is 80 where nobody says otherwise: a pipe gets the same text everywhere."""
 
     columns: int
     is_terminal: bool
@@ -41,7 +41,7 @@ def console(stream: TextIO) -> Console:
 
 
 def program(argv0: str | None = None, executable: str | None = None) -> str:
-    """How a shell, also under sudo, starts this program again: an absolute path, quoted, or `hosttune` on secure_path."""
+    """How a shell starts this program again, also under sudo: `hosttune` on secure_path, else an absolute path."""
     import shlex
 
     name = sys.argv[0] if argv0 is None else argv0
@@ -77,6 +77,19 @@ def save(path: str, content: bytes, mode: int = 0o600) -> None:
         raise HosttuneError(
             f"{path}: cannot be written: {error.strerror}", hint="name a file in a folder of yours"
         ) from error
+
+
+def load(path: str) -> str:
+    """A text file that the user named. Raises HosttuneError."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError as error:
+        raise HosttuneError(
+            f"{path}: cannot be read: {error.strerror}", hint="check the name and the rights"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise HosttuneError(f"{path}: is not UTF-8 text") from error
 
 
 def discard(stream: TextIO) -> None:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from hosttune.views.page import Page
 
+SHORT = 12  # rows of one field
+
 _GIB = 1 << 30
 
 
@@ -21,13 +23,16 @@ def facts_json(subjects: Mapping[str, Any]) -> dict[str, Any]:
     return {"format_version": FORMAT_VERSION, "facts": dict(subjects)}
 
 
-def facts_text(subjects: Mapping[str, Any], page: Page) -> str:
-    """The same data for people."""
+def facts_text(subjects: Mapping[str, Any], page: Page, *, is_short: bool = True) -> str:
+    """The same data for people; `is_short` leaves out the tail of long lists."""
     blocks = []
     for subject, fields in subjects.items():
         rows: list[tuple[str, ...]] = []
         for name, value in fields.items() if isinstance(fields, dict) else [("", fields)]:
-            rows += _rows(name, value)
+            own = _rows(name, value)
+            rows += own[:SHORT] if is_short else own
+            if is_short and len(own) > SHORT:
+                rows.append(("", f"and {len(own) - SHORT} more: name the subject to see all"))
         blocks.append("\n".join([page.screen.paint(subject, "bold"), *columned(rows, page.screen, indent=2)]))
     return "\n\n".join(blocks) + "\n"
 

@@ -32,13 +32,15 @@ def plan_text(plan: Plan, page: Page, *, interrupted: tuple[str, ...] = ()) -> s
     return "\n".join(lines) + "\n"
 
 
-def undo_text(plan: Plan, page: Page, *, words: str, ignore: tuple[str, ...] = ()) -> str:
-    """The plan of `undo`; `words` name it again (`undo RUN`), `ignore` are the rules that the next apply would redo."""
-    number = counted(len(plan.changes), "change")
-    first = f": {number} taken back." if plan.changes else ": nothing to take back."
+def undo_text(plan: Plan, page: Page, *, words: str, ignore: tuple[str, ...] = (), on_paper: int = 0) -> str:
+    """The plan of `undo`; `words` name it again (`undo RUN`), `ignore` are the rules that the next apply would redo, and
+    `on_paper` counts the changes that are gone already, so that only the journal has to be told."""
+    first = f": {counted(len(plan.changes), 'change')} to take back." if plan.changes else ": nothing to take back."
+    if on_paper:
+        first += f" {on_paper} {'is' if on_paper == 1 else 'are'} gone already; the journal will say so."
     lines = [page.screen.paint(shown(page.host), "bold") + first, *warnings(plan, page), *_stages(plan, page)]
     lines += sections_lines((UNKNOWN, *HELD), plan.findings, page)
-    if plan.changes and not plan.problems:
+    if (plan.changes or on_paper) and not plan.problems:
         lines += ["", "To take back exactly this:", f"  {page.act(f'{words} --yes')}"]
     return "\n".join([*lines, *ignore_lines(ignore, page)]) + "\n"
 

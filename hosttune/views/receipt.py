@@ -6,17 +6,27 @@ from typing import TYPE_CHECKING
 
 from hosttune.values import Phase
 from hosttune.views.change import title_line
+from hosttune.views.findings import HELD, UNKNOWN, sections_lines
 from hosttune.views.page import shown
 from hosttune.views.plan import ignore_lines
 from hosttune.views.terminal import counted, wrapped
 
 if TYPE_CHECKING:
-    from hosttune.values import Receipt
-    from hosttune.views.page import Page
+    from hosttune.values import Finding, Receipt
+    from hosttune.views.findings import HELD, UNKNOWN, sections_lines
+from hosttune.views.page import Page
 
 
-def receipt_text(receipt: Receipt, page: Page, *, is_undo: bool = False, ignore: tuple[str, ...] = ()) -> str:
-    """What a run did. `is_undo`: it took something back; `ignore`: the rules that the next apply would redo."""
+def receipt_text(
+    receipt: Receipt,
+    page: Page,
+    *,
+    is_undo: bool = False,
+    ignore: tuple[str, ...] = (),
+    left: tuple[Finding, ...] = (),
+) -> str:
+    """What a run did. `is_undo`: it took something back; `ignore`: the rules that the next apply would redo; `left`: the
+    findings of its plan, of which those that were held or unknown still stand."""
     lines = _verdict(receipt, page, "taken back" if is_undo else "made")
     lines += _failed(receipt, page)
     lines += _list("Done", receipt, Phase.DONE, page)
@@ -24,6 +34,7 @@ def receipt_text(receipt: Receipt, page: Page, *, is_undo: bool = False, ignore:
     lines += _list("Not tried", receipt, Phase.INTENT, page)
     lines += _sentences("Waits", receipt.waiting, page)
     lines += _sentences("Needs a reboot", receipt.reboot_reasons, page)
+    lines += sections_lines((UNKNOWN, *HELD), left, page)
     if any(outcome.phase is Phase.DONE for outcome in receipt.outcomes) and not is_undo:
         lines += ["", "To take it back:", f"  {page.act(f'undo {shown(receipt.run_id)}')}"]
     return "\n".join([*lines, *ignore_lines(ignore, page)]) + "\n"

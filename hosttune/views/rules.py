@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hosttune.codec import FORMAT_VERSION
+from hosttune.codec import FORMAT_VERSION, to_json
 from hosttune.views.page import shown
 from hosttune.views.terminal import columned, counted, wrapped
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from hosttune.engine.catalog import Catalog, Profile
     from hosttune.engine.rule import Rule
+    from hosttune.errors import Fault
     from hosttune.views.page import Page
 
 
@@ -68,6 +69,17 @@ def profiles_json(catalog: Catalog, chosen: str) -> dict[str, Any]:
             for profile in catalog.profiles.values()
         ],
     }
+
+
+def faults_text(number: int, faults: list[Fault]) -> str:
+    """The faults of rule files, a line each with its hint, or the word that there is none."""
+    lines = [line for fault in faults for line in map(shown, str(fault).splitlines())]
+    found = f"{counted(len(faults), 'fault')} in" if faults else "No faults in"
+    return "\n".join([*lines, *([""] if lines else []), f"{found} {counted(number, 'rule file')}."]) + "\n"
+
+
+def faults_json(number: int, faults: list[Fault]) -> dict[str, Any]:
+    return {"format_version": FORMAT_VERSION, "files": number, "faults": to_json(faults)}
 
 
 def _profile(profile: Profile, is_chosen: bool, page: Page) -> list[str]:  # noqa: FBT001 - called in one place

@@ -85,7 +85,7 @@ def exit_status(plan: Plan, *, strict: bool) -> int:
 
 
 def applied_status(plan: Plan, receipt: Receipt) -> int:
-    """Of `apply --yes`: 0 all was done and verified, 1 something failed or a difference stays that does not just wait."""
+    """Of `apply --yes`: 0 all done and verified, 1 something failed, or a difference stays that does not just wait."""
     if receipt.failed or not receipt.verified:
         return 1
     return int(any(is_left_after(finding, plan) for finding in plan.findings))

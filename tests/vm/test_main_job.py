@@ -45,7 +45,7 @@ def findings(guest: Guest) -> dict[str, set[str]]:
     """The verdicts of each rule, from the JSON of `check`."""
     report = json.loads(guest.ask_any(["hosttune", "check", "--format", "json"], timeout=300).stdout)
     verdicts: dict[str, set[str]] = {}
-    for finding in report["findings"]:
+    for finding in report["hosts"][0]["findings"]:
         verdicts.setdefault(finding["rule"], set()).add(finding["verdict"])
     return verdicts
 

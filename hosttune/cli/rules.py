@@ -1,0 +1,78 @@
+"""`hosttune rules`: list, lint, new."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from typer import Argument, Context, Option, Typer
+
+from hosttune.cli.options import Look, Show, command
+
+app = Typer(help="List the rules; check or begin a rule file.", rich_markup_mode=None, invoke_without_command=True)
+
+
+@app.callback()
+def rules(context: Context) -> None:
+    """List the rules; check or begin a rule file."""
+    if context.invoked_subcommand is None:
+        list_rules(**vars(Look()), **vars(Show()))
+
+
+@app.command("list")
+@command
+def list_rules(look: Look, show: Show) -> int:
+    """List all rules; a star marks those that the policy selects."""
+    from hosttune.cli.common import load_choice, open_page, say, write_json
+    from hosttune.views.rules import rules_json, rules_text
+
+    reader, catalog, policy = load_choice(look)
+    selected = frozenset(rule.id for rule in policy.selected(catalog))
+    if show.is_json:
+        write_json(rules_json(catalog.rules.values(), selected))
+    else:
+        say(rules_text(catalog.rules.values(), selected, open_page(reader, look, show)))
+    return 0
+
+
+@app.command("lint")
+@command
+def lint(
+    show: Show,
+    files: Annotated[
+        list[str] | None, Argument(metavar="[FILE]...", help="Rule files; all built-in and custom ones by default.")
+    ] = None,
+) -> int:
+    """Check rule files: shape, names, expressions, parameters. All faults at once; exit status 2 if there are any."""
+    from hosttune.cli.common import say, write_json
+    from hosttune.cli.rule_files import lint_all, lint_files
+    from hosttune.views.rules import faults_json, faults_text
+
+    number, faults = lint_files(files) if files else lint_all()
+    if show.is_json:
+        write_json(faults_json(number, faults))
+    else:
+        say(faults_text(number, faults))
+    return 2 if faults else 0
+
+
+@app.command("new")
+@command
+def new(
+    rule: Annotated[str, Argument(metavar="ID", help="<domain>-<the tunable or concern>, such as memory-min-free.")],
+    show: Show,
+    folder: Annotated[
+        str | None, Option("--dir", metavar="DIR", help="Write ID.yaml and ID.cases.yaml into DIR, over nothing.")
+    ] = None,
+) -> int:
+    """Begin a rule: its file and its cases, complete and valid, to be filled in."""
+    del show
+    from hosttune.cli.common import say, tell
+    from hosttune.cli.rule_files import new_rule, write_new
+
+    files = new_rule(rule)
+    if folder is None:
+        say("\n".join(f"# {name}\n{text}" for name, text in files.items()))
+    else:
+        for path in write_new(folder, files):
+            tell(f"hosttune: wrote {path}")
+    return 0

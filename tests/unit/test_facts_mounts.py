@@ -1,0 +1,218 @@
+"""The mounts of a host: stacking, bind mounts, disks below, and what fstab alone tells under another root."""
+
+from __future__ import annotations
+
+import pytest
+
+from hosttune.facts.base import UnknownFact, raw
+from hosttune.facts.mounts import atime_of, collect, is_network, unit_name
+from hosttune.host.door import Space
+from hosttune.values import Unreadable
+from tests.unit.fake_reader import FakeReader
+from tests.unit.storage_host import DISKS, ROOT, StorageHost, disk, make_facts
+
+DATA = "30 20 8:17 / /data rw,nosuid,noatime - ext4 /dev/sdb1 rw,stripe=4"
+
+
+def mounts(*lines, fstab="", **kwargs):
+    return StorageHost(fstab, "\n".join((ROOT, *lines)) + "\n", **kwargs).facts.mounts
+
+
+def test_mount_of_a_data_disk_tells_all_of_it():
+    mount = mounts(DATA, spaces={"/data": Space(1000, 400, 1, 1)}).at["/data"]
+
+    assert (mount.source, mount.fstype, mount.options) == ("/dev/sdb1", "ext4", ("rw", "nosuid", "noatime"))
+    assert (mount.super_options, mount.atime) == (("rw", "stripe=4"), "noatime")
+    assert (mount.disks, mount.is_rotational) == (("sdb",), True)
+    assert (mount.total_bytes, mount.available_bytes) == (1000, 400)
+    assert not mount.is_bind and not mount.is_read_only and not mount.is_network
+
+
+def test_mount_without_an_atime_word_is_strictatime():
+    assert mounts("30 20 8:17 / /data rw - ext4 /dev/sdb1 rw").at["/data"].atime == "strictatime"
+
+
+def test_target_with_a_blank_is_decoded():
+    assert "/my data" in mounts(r"30 20 8:17 / /my\040data rw - ext4 /dev/sdb1 rw").at
+
+
+def test_mount_under_a_later_one_on_the_same_target_is_not_visible():
+    found = mounts(DATA, "31 30 0:40 / /data rw,relatime - tmpfs tmpfs rw")
+
+    assert [(mount.id, mount.is_topmost) for mount in found.all] == [(20, True), (30, False), (31, True)]
+    assert found.at["/data"].fstype == "tmpfs"
+
+
+def test_mount_under_a_folder_that_was_covered_is_not_visible():
+    found = mounts("30 20 8:17 / /a/b rw - ext4 /dev/sdb1 rw", "31 20 0:40 / /a rw - tmpfs tmpfs rw")
+
+    assert set(found.at) == {"/", "/a"}
+
+
+@pytest.mark.parametrize(
+    ("line", "is_bind"),
+    [
+        ("31 20 8:2 /srv/x /x rw - ext4 /dev/sda2 rw", True),
+        ("31 20 8:2 / /x rw - ext4 /dev/sda2 rw", True),
+        ("31 20 0:50 /@home /x rw - btrfs /dev/sda3 rw,subvolid=256,subvol=/@home", False),
+        ("31 20 0:50 /@home/u /x rw - btrfs /dev/sda3 rw,subvolid=256,subvol=/@home", True),
+        ("31 20 8:17 / /x rw - ext4 /dev/sdb1 rw", False),
+    ],
+)
+def test_bind_mount_is_told_from_a_subvolume(line, is_bind):
+    assert mounts(line).at["/x"].is_bind is is_bind
+
+
+def test_second_place_of_a_file_system_is_the_bind_and_the_first_is_not():
+    found = mounts(DATA, "31 20 8:17 / /export rw - ext4 /dev/sdb1 rw")
+
+    assert (found.at["/data"].is_bind, found.at["/export"].is_bind) == (False, True)
+
+
+def test_btrfs_ends_on_all_members_of_its_pool():
+    folders = ("/sys/fs/btrfs/1-2/devices/dm-0", "/sys/fs/btrfs/1-2/devices/sdb1", "/sys/fs/btrfs/features")
+    links = {"/dev/mapper/vg-data": "../dm-0"}
+    found = mounts(
+        "30 20 0:50 / /data rw - btrfs /dev/mapper/vg-data rw,subvol=/",
+        folders=folders, links=links, files={"/dev/dm-0": ""},
+    )  # fmt: skip
+
+    assert (found.at["/data"].disks, found.at["/data"].is_rotational) == (("nvme0n1", "nvme1n1", "sdb"), True)
+
+
+def test_space_of_a_network_mount_is_never_asked_for():
+    host = StorageHost("", f"{ROOT}\n30 20 0:60 / /nfs rw - nfs4 nas:/x rw\n")
+    mount = host.facts.mounts.at["/nfs"]
+
+    assert mount.is_network
+    assert isinstance(raw(mount, "total_bytes"), Unreadable)
+    assert "/nfs" not in host.writer.base.seen
+
+
+@pytest.mark.parametrize(
+    ("line", "counts"),
+    [
+        (DATA, True),
+        ("30 20 8:17 / /home rw,relatime - xfs /dev/sdb1 rw", True),
+        ("30 20 8:17 / /var/lib/docker rw,relatime - ext4 /dev/sdb1 rw", True),
+        ("30 20 8:17 / /var/log rw,relatime - ext4 /dev/sdb1 rw", False),
+        ("30 20 8:17 / /boot rw,relatime - ext4 /dev/sdb1 rw", False),
+        ("30 20 8:17 / /tmp rw,relatime - ext4 /dev/sdb1 rw", False),
+        ("30 20 7:1 / /snap/core/1 ro - squashfs /dev/loop1 ro", False),
+        ("30 20 8:17 / /data ro,relatime - ext4 /dev/sdb1 rw", False),
+        ("30 20 8:17 / /data rw,relatime - ext4 /dev/sdb1 ro", False),
+        ("30 20 8:2 /srv /data rw,relatime - ext4 /dev/sda2 rw", False),
+        ("30 20 0:60 / /data rw,relatime - nfs nas:/x rw", False),
+        ("30 20 8:17 / /bootstrap rw,relatime - ext4 /dev/sdb1 rw", True),
+    ],
+)
+def test_local_data_is_writable_disks_beside_the_system(line, counts):
+    found = mounts(line)
+
+    assert [mount.id for mount in found.local_data] == ([30] if counts else [])
+
+
+def test_mount_of_a_unit_names_its_file():
+    unit = "/etc/systemd/system/data-my\\x2dset.mount"
+    found = mounts("30 20 8:17 / /data/my-set rw - ext4 /dev/sdb1 rw", files={unit: "[Mount]\n"})
+
+    assert found.at["/data/my-set"].unit == unit
+
+
+def test_mount_of_fstab_has_no_unit():
+    found = mounts(DATA, fstab="/dev/sdb1 /data ext4 rw 0 0\n", files={"/etc/systemd/system/data.mount": "x"})
+
+    assert found.at["/data"].unit == ""
+
+
+def test_unreadable_mountinfo_makes_the_mounts_unknown():
+    facts = make_facts(FakeReader(unreadable={"/proc": "permission denied"}))
+
+    with pytest.raises(UnknownFact, match="permission denied"):
+        _ = facts.mounts.local_data
+
+
+def test_unread_disks_make_only_the_disks_of_a_mount_unknown():
+    facts = make_facts(FakeReader({"/proc/self/mountinfo": f"{ROOT}\n{DATA}\n"}))
+    facts.__dict__["disks"] = UnreadDisks()
+
+    mount = collect(facts.reader, facts).at["/data"]
+
+    assert mount.atime == "noatime"
+    with pytest.raises(UnknownFact, match="no sysfs"):
+        _ = mount.is_rotational
+
+
+class UnreadDisks:
+    @property
+    def by_device(self):
+        name = "Disks.all"
+        raise UnknownFact(name, "no sysfs")
+
+
+def test_mounts_of_another_root_are_what_its_fstab_will_mount():
+    fstab = (
+        "UUID=1 / ext4 defaults 0 1\n/dev/sdb1 /data xfs noatime 0 0\nnas:/x /nfs nfs ro 0 0\n/swap none swap sw 0 0\n"
+    )
+    found = StorageHost(fstab, None, persistent_only=True).facts.mounts
+
+    assert [(mount.target, mount.atime, mount.is_network) for mount in found.all] == [
+        ("/", "relatime", False),
+        ("/data", "noatime", False),
+        ("/nfs", "relatime", True),
+    ]
+    assert [mount.target for mount in found.local_data] == ["/data"]
+    with pytest.raises(UnknownFact):
+        _ = found.at["/data"].is_rotational
+
+
+@pytest.mark.parametrize(
+    ("options", "atime"),
+    [
+        ((), "relatime"),
+        (("noatime",), "noatime"),
+        (("noatime", "strictatime"), "strictatime"),
+        (("atime",), "relatime"),
+    ],
+)
+def test_atime_of_options_is_what_a_mount_makes_of_them(options, atime):
+    assert atime_of(options) == atime
+
+
+@pytest.mark.parametrize(
+    ("fstype", "source", "network"),
+    [
+        ("nfs4", "nas:/x", True),
+        ("fuse.sshfs", "u@h:/x", True),
+        ("newfs", "10.0.0.1@tcp:/fs", True),
+        ("newfs", "//nas/x", True),
+        ("ext4", "/dev/disk/by-path/pci-0:1:/x", False),
+        ("zfs", "pool/data", False),
+    ],
+)
+def test_network_file_system_is_known_by_type_or_source(fstype, source, network):
+    assert is_network(fstype, source) is network
+
+
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [
+        ("/data", "data.mount"),
+        ("/", "-.mount"),
+        ("/data/my-set", "data-my\\x2dset.mount"),
+        ("/a/.b", "a-.b.mount"),
+        ("/.a b", "\\x2ea\\x20b.mount"),
+    ],
+)
+def test_unit_name_is_escaped_as_systemd_escape_does(target, name):
+    assert unit_name(target) == name
+
+
+def test_rotating_disk_below_one_of_several_is_told():
+    facts = make_facts(
+        FakeReader({"/proc/self/mountinfo": "30 1 9:0 / /data rw - xfs /dev/md0 rw\n"}),
+        disks=(*DISKS, disk("md0", "9:0", ("sdb", "sdc"), is_rotational=True)),
+    )
+
+    assert facts.mounts.at["/data"].disks == ("sdb", "sdc")
+    assert facts.mounts.at["/data"].is_rotational

@@ -1,0 +1,83 @@
+"""The fact `fstab`: entries both readers agree on, and sentences about the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.fstab import collect
+from tests.unit.fake_reader import FakeReader
+
+
+def fstab(text: str, **kwargs):
+    return collect(FakeReader({"/etc/fstab": text}, **kwargs), None)
+
+
+def test_entry_of_a_line_has_its_fields():
+    (entry,) = fstab("# x\nLABEL=a\\040b  /my\\040data//x/ ext4\trelatime,nofail 0 2 # big\n").entries
+
+    assert (entry.line, entry.source, entry.target, entry.fstype) == (2, "LABEL=a b", "/my data/x", "ext4")
+    assert (entry.options, entry.freq, entry.passno) == (("relatime", "nofail"), 0, 2)
+    assert entry.text == "LABEL=a\\040b  /my\\040data//x/ ext4\trelatime,nofail 0 2 # big"
+    assert not entry.is_swap and not entry.refusal and not entry.owner
+
+
+def test_target_behind_a_link_is_found_by_its_path():
+    found = fstab("/dev/sdb1 /data ext4 rw 0 0\n", links={"/data": "/mnt/big"}, folders=("/mnt/big",))
+
+    assert found.at["/data"] is not None
+    assert found.by_path["/mnt/big"].target == "/data"
+
+
+@pytest.mark.parametrize("line", ["nas:/x /data nfs rw 0 0", "/dev/sdb1 /data ext4 x-systemd.automount 0 0"])
+def test_target_that_could_hang_is_not_looked_at(line):
+    reader = FakeReader({"/etc/fstab": line + "\n"})
+
+    assert collect(reader, None).by_path["/data"].line == 1
+    assert "/data" not in reader.seen
+
+
+def test_swap_is_an_entry_but_no_target():
+    found = fstab("/swap none swap sw 0 0\n/dev/sdb1 /data ext4 rw 0 0\n")
+
+    assert [entry.is_swap for entry in found.entries] == [True, False]
+    assert list(found.at) == ["/data"]
+
+
+def test_first_of_two_lines_counts_and_both_are_refused():
+    found = fstab("/dev/a /data ext4 rw 0 0\n/dev/b /data ext4 ro 0 0\n")
+
+    assert found.at["/data"].source == "/dev/a"
+    assert all("depends on who mounts" in entry.refusal and entry.way_out for entry in found.entries)
+    assert len(found.problems) == 2
+
+
+def test_line_that_is_read_differently_is_a_problem_and_no_entry():
+    found = fstab("tmpfs /tmp tmpfs size=64M # added\n/dev/a /data ext4 rw 0 0\n")
+
+    assert [entry.target for entry in found.entries] == ["/data"]
+    assert found.problems[0].startswith("/etc/fstab:1: mount(8) drops this line")
+
+
+def test_password_in_the_options_is_masked():
+    (entry,) = fstab("//nas/x /cifs cifs username=u,password=hunter2,rw 0 0\n").entries
+
+    assert entry.options == ("username=u", "password=***", "rw")
+    assert "hunter2" not in repr(entry)
+
+
+def test_header_of_a_manager_is_kept():
+    assert fstab("# Ansible managed\n").manager == "Ansible managed"
+
+
+def test_missing_file_has_no_entries():
+    found = collect(FakeReader(), None)
+
+    assert (found.entries, found.exists) == ((), False)
+
+
+def test_unreadable_file_is_unknown():
+    found = collect(FakeReader(unreadable={"/etc/fstab": "permission denied"}), None)
+
+    with pytest.raises(UnknownFact, match="permission denied"):
+        _ = found.at
