@@ -212,7 +212,7 @@ def open_session(
     """Open a session as the command line asks for it; `reader` is the door where the caller holds it open already."""
     from hosttune.engine.catalog import load_catalog
     from hosttune.engine.policy import load_policy
-    from hosttune.host.opening import open_reader
+    from hosttune.host import open_reader
 
     started = time.perf_counter()
     reader = reader or open_reader(root=root, host=host, hardware=hardware)

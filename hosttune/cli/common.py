@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from hosttune.engine.catalog import Catalog
     from hosttune.engine.policy import Policy
     from hosttune.host.door import Reader
-    from hosttune.values import Plan
 
 __all__ = [
     "load_choice", "one_host", "open_page", "open_session", "require_root", "save", "say", "tell", "write_json",
@@ -42,32 +41,6 @@ def session_options(look: Look) -> dict[str, Any]:
         "max_risk": look.max_risk.value if look.max_risk else None,
         "disturb": look.disturb.value if look.disturb else None,
     }
-
-
-def load_plan(path: str) -> Plan:
-    """A plan saved by `plan --out`. Nothing is executed from it: it is compared with the plan that is made now."""
-    import json
-
-    from hosttune.codec import plan_from_json
-    from hosttune.errors import BadInput, Fault, Where
-
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123 - a path of the person who typed it
-            return plan_from_json(json.load(file))
-    except OSError as error:
-        raise HosttuneError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise BadInput(
-            [Fault(Where(path), f"is not a saved plan: {error}", "make one with: hosttune plan --out FILE")]
-        ) from error
-
-
-def require_rights(look: Look, show: Show, words: str) -> None:
-    """Refuse a change of a record, or without root's rights, before anything is looked at."""
-    from hosttune.host.opening import open_reader
-
-    reader = open_reader(root=look.root, host=one_host(look), hardware=look.hardware)
-    require_root(reader, open_page(reader, look, show), words)
 
 
 def load_choice(look: Look) -> tuple[Reader, Catalog, Policy]:

@@ -40,7 +40,7 @@ def facts(
     )
     collected = Facts(reader, asked)
     wanted = list(dict.fromkeys(subjects or Facts.SUBJECTS))
-    collected.collect(wanted)
+    collected.prefetch(wanted)
     data = {name: masked(to_json(getattr(collected, name))) for name in wanted}
     if show.is_json:
         write_json(facts_json(data))

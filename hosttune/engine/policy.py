@@ -42,6 +42,11 @@ class Policy:
     disturb: Disturbs = Disturbs.NOTHING
     source: str = ""
     today: str = ""  # ISO date; waivers expire by it
+    sole: str = ""  # the one rule to look at, whatever is selected
+
+    def only(self, rule: str) -> Policy:
+        """The same choices for this one rule alone."""
+        return replace(self, sole=rule)
 
     @property
     def digest(self) -> str:
@@ -54,6 +59,8 @@ class Policy:
 
     def selected(self, catalog: Catalog) -> tuple[Rule, ...]:
         """The rules to look at, by id: the profile's and the selected ones, less those ignored without a date."""
+        if self.sole:
+            return (catalog.rules[self.sole],)
         wanted = {*catalog.profiles[self.profile].rules, *self.select}
         wanted -= {waiver.rule for waiver in self.ignore if not waiver.until}
         return tuple(catalog.rules[name] for name in sorted(wanted))

@@ -23,7 +23,7 @@ def read_trusted(reader: Reader, path: str, *, is_local: bool, is_required: bool
     if is_local:
         import os
 
-        from hosttune.host.opening import open_reader
+        from hosttune.host import open_reader
 
         reader, path = open_reader(), os.path.abspath(path)  # noqa: PTH100 - a path of the person who typed it
     data = reader.read(path)

@@ -208,14 +208,17 @@ def _findings(settings: list[_Setting], path: str, context: Context) -> list[Fin
     rule = settings[0].wish.rule if settings else ""
     file_change, edited, problem = None, Hold(), ""
     todo = ""
+    notes: tuple[str, ...] = ()
     if boot_missing:
         wanted = render("sysctl.conf.j2", rule=rule, settings=lines).encode()
         dropin = compare_dropin(path, wanted, rule, context, Activation.NOW)
         file_change, edited, todo, problem = dropin.change, dropin.hold, dropin.todo, dropin.unknown
+        notes = dropin.evidence
     else:
         note = hand_edit(Address("file", path), context)
         if note and any(not s.live_ok for s in settings):
             edited, todo = Hold(HoldKind.EDITED, path), f"keep it and ignore {rule}, or remove {path}"
+            notes = (note,)
     findings = []
     for s in settings:
         subject = s.wish.name
@@ -226,7 +229,7 @@ def _findings(settings: list[_Setting], path: str, context: Context) -> list[Fin
         elif s.hold or edited:
             hold = s.hold or edited
             findings.append(
-                Finding(rule, subject, Verdict.DIFFERS, hold, _wants(s.wish), s.evidence, todo=s.todo or todo)
+                Finding(rule, subject, Verdict.DIFFERS, hold, _wants(s.wish), s.evidence + notes, todo=s.todo or todo)
             )  # fmt: skip
         else:
             changes = [] if s.live_ok else [_live_change(s, context)]

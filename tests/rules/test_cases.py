@@ -1,0 +1,80 @@
+"""The cases of the rules: `tests/rules/<rule id>.yaml`, one list of hosts with a few changes and what the rule says there.
+
+    - name: swap and enough RAM        # what the case shows
+      host: h100-8x-2socket            # a record of tests/hosts
+      files: {/proc/swaps: null}       # what is different there; null removes the file
+      params: {value: 5}               # what a policy says
+      expect:
+        verdict: differs               # of the finding for `subject` (default: the first of the rule)
+        hold: owned by                 # the kind of hold, when there is one
+        says: a phrase                 # in reason, evidence, hold or todo
+        changes: ["sysctl:vm.swappiness 60 -> 10"]   # all of them; a file shows its last line
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hosttune.actions.examine import examine
+from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.policy import Policy
+from hosttune.host.overlay import Overlay
+from hosttune.host.record import read_record
+from hosttune.values import ABSENT, Disturbs, FileValue, Risk
+
+FOLDER = Path(__file__).resolve().parent
+HOSTS = FOLDER.parent / "hosts"
+CATALOG = builtin_catalog()
+FILES = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.yaml"))}
+CASES = [(rule, case) for rule, cases in FILES.items() for case in cases]
+
+
+def host_of(case) -> Overlay:
+    overlay = Overlay(read_record(str(HOSTS / f"{case['host']}.json")))
+    for path, text in (case.get("files") or {}).items():
+        overlay.files[path] = ABSENT if text is None else FileValue(text.encode())
+    return overlay
+
+
+def shown(value) -> str:
+    if isinstance(value, FileValue):
+        return value.content.decode().rstrip("\n").split("\n")[-1]
+    return " ".join(value) if isinstance(value, tuple) else str(value)
+
+
+def plan_of(rule: str, case):
+    params = {rule: case["params"]} if "params" in case else {}
+    policy = replace(Policy(max_risk=Risk.HIGH, disturb=Disturbs.GPU_WORK, today="2026-01-01", params=params), sole=rule)
+    return examine(host_of(case), CATALOG, policy).plan()
+
+
+@pytest.mark.parametrize(("rule", "case"), CASES, ids=[f"{rule}-{case['name']}" for rule, case in CASES])
+def test_case(rule, case):
+    plan = plan_of(rule, case)
+    expected = case["expect"]
+    subject = expected.get("subject")
+    findings = [f for f in plan.findings if f.rule == rule and (subject is None or f.subject == subject)]
+    assert findings, [str(f) for f in plan.findings]
+    found = findings[0]
+    said = " | ".join((found.reason, *found.evidence, str(found.hold), found.todo))
+    assert str(found.verdict) == expected["verdict"], said
+    assert str(found.hold.kind) == expected.get("hold", "none"), said
+    assert expected.get("says", "") in said
+    changes = [f"{change.address} {shown(change.before)} -> {shown(change.after)}" for change in plan.changes]
+    assert changes == expected.get("changes", []), changes
+    assert plan.problems == ()
+
+
+@pytest.mark.parametrize("rule", sorted(CATALOG.rules))
+def test_rule_has_a_case_where_it_applies_and_one_where_it_does_not(rule):
+    verdicts = {case["expect"]["verdict"] for case in FILES.get(rule, ())}
+    assert "not applicable" in verdicts, f"write tests/rules/{rule}.yaml: a host where it does not apply"
+    assert verdicts & {"ok", "differs", "advice"}, f"write tests/rules/{rule}.yaml: a host where it applies"
+
+
+def test_every_case_file_names_a_rule():
+    assert set(FILES) <= set(CATALOG.rules)

@@ -1,0 +1,125 @@
+"""Who is in charge of /tmp at the next boot, and what lies in it now."""
+
+from __future__ import annotations
+
+import pytest
+
+from hosttune.facts import tmp as tmp_module
+from hosttune.facts.base import UnknownFact
+from hosttune.host.door import Space, Stat
+from hosttune.values import FileValue
+from tests.unit.storage_host import GIB, ROOT, StorageHost
+
+UNIT = (
+    "[Mount]\nWhat=tmpfs\nWhere=/tmp\nType=tmpfs\nOptions=mode=1777,strictatime,nosuid,nodev,size=50%%,nr_inodes=1m\n"
+)
+USR = "/usr/lib/systemd/system/tmp.mount"
+ETC = "/etc/systemd/system/tmp.mount"
+WANTS = "/usr/lib/systemd/system/local-fs.target.wants/tmp.mount"
+LINE = "tmpfs /tmp tmpfs size=4G 0 0\n"
+
+
+def tmp(fstab="", mountinfo=ROOT, **kwargs):
+    return StorageHost(fstab, mountinfo, **kwargs).facts.tmp
+
+
+@pytest.mark.parametrize(
+    ("fstab", "files", "links", "home", "words"),
+    [
+        ("", {}, {}, "none", "nothing mounts /tmp at boot"),
+        ("", {USR: UNIT}, {}, "none", f"{USR} is not enabled"),
+        ("", {USR: UNIT}, {WANTS: "../tmp.mount"}, "usr-unit", USR),
+        (LINE, {USR: UNIT}, {WANTS: "../tmp.mount"}, "fstab", "line 1"),
+        (LINE, {}, {}, "fstab", "size=4G"),
+        ("/dev/sdb1 /tmp ext4 rw 0 0\n", {}, {}, "fstab-other", "/dev/sdb1"),
+        ("/var/tmp /tmp none bind 0 0\n", {}, {}, "fstab-other", "bind"),
+        (LINE, {ETC: UNIT}, {}, "etc-unit", f"{ETC} mounts /tmp"),
+        ("", {"/usr/share/systemd/tmp.mount": UNIT}, {ETC: "/usr/share/systemd/tmp.mount"}, "etc-unit", "a link to"),
+        (LINE, {ETC: ""}, {}, "masked", f"{ETC} masks"),
+        ("", {USR: UNIT}, {ETC: "/dev/null"}, "masked", f"{ETC} masks"),
+        ("", {"/run/systemd/system/tmp.mount": "", USR: UNIT}, {WANTS: "../tmp.mount"}, "masked", "/run/systemd"),
+        (LINE, {f"{ETC}.d/size.conf": "[Mount]\nOptions=size=1G\n"}, {}, "dropin", f"{ETC}.d/size.conf"),
+        ("", {f"{USR}.d/10-vendor.conf": "", USR: UNIT}, {WANTS: "../tmp.mount"}, "dropin", "10-vendor.conf"),
+        (LINE, {f"{ETC}.d/60-hosttune-storage-tmp-tmpfs.conf": "x"}, {}, "fstab", "line 1"),
+    ],
+)
+def test_home_of_tmp_is_what_systemd_obeys(fstab, files, links, home, words):
+    found = tmp(fstab, files=files, links=links)
+
+    assert found.home == home
+    assert words in found.home_evidence
+
+
+def test_unit_options_are_those_of_the_last_drop_in_with_percent_signs_as_mount_sees_them():
+    files = {
+        USR: UNIT,
+        f"{ETC}.d/60-hosttune-x.conf": "[Mount]\nOptions=size=10%%\n",
+        f"{ETC}.d/70-no.conf": "[Unit]\n",
+    }
+    found = tmp(files=files)
+
+    assert found.unit_options == "size=10%"
+    assert found.drop_ins == (f"{ETC}.d/60-hosttune-x.conf", f"{ETC}.d/70-no.conf")
+    assert found.has_usr_unit
+
+
+def test_drop_in_of_etc_hides_the_one_of_the_same_name():
+    files = {f"{ETC}.d/a.conf": "[Mount]\nOptions=size=1G\n", f"{USR}.d/a.conf": "[Mount]\nOptions=size=2G\n"}
+
+    assert tmp(files=files).drop_ins == (f"{ETC}.d/a.conf",)
+
+
+def test_link_is_told():
+    assert tmp(links={"/tmp": "/var/tmp"}, folders=("/var/tmp",)).is_symlink
+
+
+def test_live_tmpfs_tells_size_and_use_without_a_walk():
+    mountinfo = f"{ROOT}\n30 20 0:40 / /tmp rw,nosuid,nodev - tmpfs tmpfs rw,size=4194304k\n"
+    found = tmp(mountinfo=mountinfo, spaces={"/tmp": Space(4 * GIB, 3 * GIB, 1, 1)}, files={"/tmp/x": "x"})
+
+    assert (found.is_tmpfs, found.is_mount, found.fstype) == (True, True, "tmpfs")
+    assert (found.size_bytes, found.used_bytes, found.entries) == (4 * GIB, GIB, 0)
+
+
+def test_tmp_on_the_disk_is_counted():
+    files = {"/tmp/a": b"x" * 10, "/tmp/d/b": b"x" * 20, "/tmp/d/e/c": FileValue(b"x" * 30)}
+    found = tmp(files=files, links={"/tmp/loop": "/tmp"})
+
+    assert (found.is_tmpfs, found.is_mount, found.fstype, found.size_bytes) == (False, False, "ext4", None)
+    assert (found.used_bytes, found.entries, found.is_complete) == (60, 6, True)
+
+
+def test_walk_past_its_bound_says_so(monkeypatch):
+    monkeypatch.setattr(tmp_module, "MOST_ENTRIES", 3)
+    found = tmp(files={f"/tmp/{index}": "x" for index in range(5)})
+
+    assert (found.entries, found.used_bytes, found.is_complete) == (3, 3, False)
+
+
+def test_walk_into_a_private_folder_says_that_there_is_more():
+    found = tmp(files={"/tmp/b": "x"}, unreadable={"/tmp/a/x": "permission denied"}, stats={
+        "/tmp/s": Stat("socket", 0o755, 0, 0, 0, 0, 1, 1, 1),
+    })  # fmt: skip
+
+    assert found.used_bytes == 1
+    assert found.is_complete
+
+
+def test_unreadable_folder_makes_the_count_incomplete():
+    assert not tmp(files={"/tmp/b": "x"}, unreadable={"/tmp": "permission denied"}).is_complete
+
+
+def test_unreadable_fstab_makes_the_home_unknown_and_not_the_rest():
+    found = tmp(None, unreadable={"/etc/fstab": "permission denied"})
+
+    assert found.fstype == "ext4"
+    with pytest.raises(UnknownFact, match="permission denied"):
+        _ = found.home
+
+
+def test_other_root_knows_the_home_and_nothing_live():
+    found = tmp(LINE, None, persistent_only=True)
+
+    assert found.home == "fstab"
+    with pytest.raises(UnknownFact):
+        _ = found.is_tmpfs

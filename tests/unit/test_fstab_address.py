@@ -1,0 +1,117 @@
+"""The places in fstab: read, written under compare-and-swap, taken back byte for byte."""
+
+from __future__ import annotations
+
+import pytest
+
+from hosttune.errors import Conflict, Refused
+from hosttune.resources import address_kinds
+from hosttune.values import ABSENT, Action, Address, Change, Unreadable
+from tests.unit.storage_host import StorageHost
+
+FSTAB = "# mine\n/dev/sdb1\t/data ext4  defaults 0 2 # big\n"
+OPTIONS = Address("fstab", "/data")
+LINE = Address("fstab-line", "/tmp")
+NEW = "tmpfs /tmp tmpfs size=8G 0 0"
+
+
+def change(address, before, after) -> Change:
+    return Change(address, Action.UPDATE, before, after, "rule")
+
+
+def read(host, address):
+    return address_kinds()[address.kind].read(host.writer, address.name)
+
+
+def write(host, one) -> None:
+    address_kinds()[one.address.kind].write(host.writer, one)
+
+
+@pytest.mark.parametrize(
+    ("fstab", "value"),
+    [
+        (FSTAB, "defaults"),
+        ("/dev/sdb1 /data ext4\n", ""),
+        ("# none\n", ABSENT),
+        (None, ABSENT),
+        ("/dev/sdb1 /data// ext4 ro,x-a=\\054 0 0\n", Unreadable),
+        ("/dev/sdb1 /data/ ext4 ro 0 0\n", "ro"),
+        ("/dev/a /data ext4 rw 0 0\n/dev/b /data ext4 rw 0 0\n", Unreadable),
+    ],
+)
+def test_options_of_a_target_are_read_as_written(fstab, value):
+    found = read(StorageHost(fstab), OPTIONS)
+
+    assert isinstance(found, value) if value is Unreadable else found == value
+
+
+def test_options_are_written_in_place_and_come_back():
+    host = StorageHost(FSTAB)
+    one = change(OPTIONS, "defaults", "defaults,noatime")
+
+    write(host, one)
+    assert host.fstab == "# mine\n/dev/sdb1\t/data ext4  defaults,noatime 0 2 # big\n"
+
+    write(host, address_kinds()["fstab"].invert(one))
+    assert host.fstab == FSTAB
+
+
+def test_options_that_somebody_changed_meanwhile_are_left_alone():
+    host = StorageHost(FSTAB.replace("defaults", "rw"))
+
+    with pytest.raises(Conflict):
+        write(host, change(OPTIONS, "defaults", "defaults,noatime"))
+    assert host.writer.files == {}
+
+
+def test_undo_keeps_what_others_edited_in_other_lines():
+    host = StorageHost(FSTAB.replace("defaults", "defaults,noatime") + "/dev/sdc1 /more xfs rw 0 0\n")
+
+    write(host, change(OPTIONS, "defaults,noatime", "defaults"))
+
+    assert host.fstab == FSTAB + "/dev/sdc1 /more xfs rw 0 0\n"
+
+
+def test_line_is_added_at_the_end_and_comes_back():
+    host = StorageHost(FSTAB)
+    one = change(LINE, ABSENT, NEW)
+
+    write(host, one)
+    assert host.fstab == FSTAB + NEW + "\n"
+    assert read(host, LINE) == NEW
+
+    write(host, address_kinds()["fstab-line"].invert(one))
+    assert host.fstab == FSTAB
+    assert read(host, LINE) is ABSENT
+
+
+def test_line_that_was_edited_is_not_removed():
+    host = StorageHost(FSTAB + NEW.replace("8G", "9G") + "\n")
+
+    with pytest.raises(Conflict):
+        write(host, change(LINE, NEW, ABSENT))
+
+
+def test_line_is_never_replaced_as_a_whole():
+    host = StorageHost(FSTAB + NEW + "\n")
+
+    with pytest.raises(Refused, match="never replaced"):
+        write(host, change(LINE, NEW, NEW.replace("8G", "9G")))
+
+
+@pytest.mark.parametrize("fstab", [None, "\ufeff# x\n"])
+def test_file_that_cannot_be_edited_is_refused(fstab):
+    with pytest.raises(Refused):
+        write(StorageHost(fstab), change(LINE, ABSENT, NEW))
+
+
+def test_unreadable_file_is_no_missing_line():
+    host = StorageHost(None, unreadable={"/etc/fstab": "permission denied"})
+
+    assert read(host, OPTIONS) == read(host, LINE) == Unreadable("permission denied")
+
+
+def test_two_lines_of_a_target_are_not_one_value():
+    host = StorageHost("a /tmp ext4 rw 0 0\nb /tmp ext4 rw 0 0\n")
+
+    assert isinstance(read(host, LINE), Unreadable)

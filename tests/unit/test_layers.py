@@ -1,0 +1,65 @@
+"""Imports run one way, and only the door touches the system."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "hosttune"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+# A layer may import from itself and from the layers below it in this list.
+LAYERS = (
+    ("cli",),
+    ("actions", "views"),
+    ("engine",),
+    ("resources", "choices", "facts"),
+    ("host",),
+    ("rendering", "codec"),
+    ("textfiles", "values", "errors", "__init__"),
+)
+SYSTEM = {"os", "subprocess", "psutil", "ctypes", "fcntl", "socket", "shutil", "tempfile", "syslog", "pwd", "grp"}
+# Reads nothing of the host: the package's own files, and what a person typed.
+OWN_FILES = {"textfiles.py", "engine/compiled.py", "engine/trusted.py"}
+
+
+def rank(part: str) -> int:
+    return next(number for number, names in enumerate(LAYERS) if part in names)
+
+
+def imports(path: Path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+
+
+def part_of(path: Path) -> str:
+    relative = path.relative_to(PACKAGE)
+    return relative.parts[0] if len(relative.parts) > 1 else relative.stem
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_imports_run_one_way(path):
+    part = part_of(path)
+    if part == "__main__":
+        return
+    for name in imports(path):
+        if name.startswith("hosttune."):
+            below = name.split(".")[1]
+            if (part, below) not in ALLOWED_TYPES:
+                assert rank(below) >= rank(part), f"{part} imports {name}"
+
+
+# Types alone, or pure parsers of what the door delivers: the overlay models programs, records are checked.
+ALLOWED_TYPES = {("host", "engine"), ("host", "facts"), ("host", "views")}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_only_the_door_touches_the_system(path):
+    relative = path.relative_to(PACKAGE).as_posix()
+    if part_of(path) == "host" or relative in OWN_FILES:
+        return
+    assert not {name.split(".")[0] for name in imports(path)} & SYSTEM

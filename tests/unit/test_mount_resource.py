@@ -1,0 +1,202 @@
+"""The atime mode of a mount: fstab and the live flag, whose it is to change, and the way back."""
+
+from __future__ import annotations
+
+import pytest
+
+from hosttune.errors import Conflict
+from hosttune.facts.base import unread
+from hosttune.resources import address_kinds
+from hosttune.values import Action, Activation, Address, Change, HoldKind, Trigger, Verdict
+from tests.unit.storage_host import ROOT, StorageHost, mount_wish
+
+LINE = "/dev/sdb1 /data ext4 defaults,nofail 0 2\n"
+LIVE = "30 20 8:17 / /data rw,relatime - ext4 /dev/sdb1 rw"
+
+
+def host(fstab=LINE, live=LIVE, **kwargs) -> StorageHost:
+    return StorageHost(fstab, f"{ROOT}\n{live}\n" if live else ROOT, **kwargs)
+
+
+def test_relatime_mount_gets_the_word_in_fstab_and_the_live_flag():
+    finding = host().look(mount_wish("/data"))
+
+    assert (finding.verdict, finding.hold) == (Verdict.DIFFERS, finding.hold.__class__())
+    file, live = finding.changes
+    assert (file.address, file.before, file.after) == (
+        Address("fstab", "/data"), "defaults,nofail", "defaults,nofail,noatime",
+    )  # fmt: skip
+    assert (file.activation, file.triggers) == (Activation.NOW, (Trigger("daemon-reload"),))
+    assert file.details == (
+        "--- /etc/fstab", "+++ /etc/fstab", "@@ -1 +1 @@",
+        "-/dev/sdb1 /data ext4 defaults,nofail 0 2", "+/dev/sdb1 /data ext4 defaults,nofail,noatime 0 2",
+    )  # fmt: skip
+    assert (live.address, live.before, live.after) == (Address("mount", "/data"), "relatime", "noatime")
+
+
+def test_applied_wish_is_ok_and_undo_gives_the_old_bytes_and_flags():
+    machine = host()
+    wish = mount_wish("/data")
+    changes = machine.look(wish).changes
+
+    machine.apply(changes)
+    after = machine.look(wish)
+    assert (after.verdict, after.changes) == (Verdict.OK, ())
+
+    machine.undo(changes)
+    assert machine.fstab == LINE
+    assert machine.facts.mounts.at["/data"].atime == "relatime"
+
+
+@pytest.mark.parametrize(
+    ("fstab", "live", "addresses"),
+    [
+        ("/dev/sdb1 /data ext4 noatime 0 2\n", LIVE, ["mount:/data"]),
+        (LINE, LIVE.replace("relatime", "noatime"), ["fstab:/data"]),
+        ("/dev/sdb1 /data ext4 noatime,relatime 0 2\n", LIVE.replace("relatime", "noatime"), ["fstab:/data"]),
+        ("/dev/sdb1 /data/ ext4\n", LIVE, ["fstab:/data", "mount:/data"]),
+    ],
+)
+def test_each_place_is_changed_only_where_it_differs(fstab, live, addresses):
+    finding = host(fstab, live).look(mount_wish("/data"))
+
+    assert [str(change.address) for change in finding.changes] == addresses
+
+
+def test_noatime_in_both_places_is_ok():
+    finding = host("/dev/sdb1 /data ext4 noatime 0 2\n", LIVE.replace("relatime", "noatime")).look(mount_wish("/data"))
+
+    assert finding.verdict is Verdict.OK
+
+
+@pytest.mark.parametrize(
+    ("fstab", "verdict"),
+    [
+        (LINE, Verdict.OK),
+        ("/dev/sdb1 /data ext4 relatime 0 0\n", Verdict.OK),
+        ("/dev/sdb1 /data ext4 noatime 0 0\n", Verdict.DIFFERS),
+    ],
+)
+def test_relatime_is_what_a_line_without_a_word_means(fstab, verdict):
+    assert host(fstab).look(mount_wish("/data", "relatime")).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("fstab", "live", "kind", "words"),
+    [
+        ("/dev/sdb1 /data ext4 strictatime 0 2\n", LIVE.replace(",relatime", ""), HoldKind.OWNED, "`strictatime` in /etc/fstab line 1"),
+        ("/dev/sdb1 /data ext4 atime 0 2\n", LIVE, HoldKind.OWNED, "explicit `atime`"),
+        (LINE, LIVE.replace(",relatime", ""), HoldKind.OWNED, "by hand"),
+        ("/dev/sdb1 /data auto defaults,comment=cloudconfig 0 2\n", LIVE, HoldKind.OWNED, "cloud-init (/etc/fstab line 1)"),
+        ("", LIVE, HoldKind.OWNED, "which is not /etc/fstab"),
+        (LINE + "/dev/sdc1 /data ext4 rw 0 0\n", LIVE, HoldKind.REFUSED, "line 2 too"),
+        ("/dev/sdb1 /data ext4 rw # x\n" + LINE, LIVE, HoldKind.REFUSED, "line 1 too"),
+        (LINE.replace("ext4", "xfs"), LIVE, HoldKind.REFUSED, "names xfs, but ext4"),
+        ("/dev/sdb1 /data ext4 ro 0 2\n", LIVE, HoldKind.REFUSED, "read-only"),
+        ("/srv /data none bind 0 0\n", LIVE.replace("8:17 /", "8:2 /srv"), HoldKind.REFUSED, "bind mount"),
+        ("nas:/x /data nfs4 rw 0 0\n", LIVE.replace("ext4 /dev/sdb1", "nfs4 nas:/x"), HoldKind.REFUSED, "nfs(5)"),
+        ("p/d /data zfs rw 0 0\n", LIVE.replace("ext4 /dev/sdb1", "zfs p/d"), HoldKind.REFUSED, "zfs set"),
+        ("x /data lustre rw 0 0\n", LIVE.replace("ext4 /dev/sdb1", "lustre x"), HoldKind.REFUSED, "server"),
+        ("x /data vfat rw 0 0\n", LIVE.replace("ext4 /dev/sdb1", "vfat x"), HoldKind.REFUSED, "saves no writes"),
+        ("x /data tmpfs rw 0 0\n", LIVE.replace("ext4 /dev/sdb1", "tmpfs x"), HoldKind.REFUSED, "tmpfs"),
+        ("x /data proc rw 0 0\n", LIVE.replace("ext4 /dev/sdb1", "proc x"), HoldKind.REFUSED, "no file system on a disk"),
+        ("/dev/sdb1 /data auto rw,noauto 0 0\n", "", HoldKind.REFUSED, "leaves the type open"),
+        ("/dev/sdb1 /data ext4 rw,password=x 0 0\n", LIVE, HoldKind.REFUSED, "holds a password"),
+        ('/dev/sdb1 /data ext4 x-a="b 0 0\n', LIVE, HoldKind.REFUSED, "open quote"),
+        ("/dev/sdb1 /data ext4 x-a=b\\ 0 0\n", LIVE, HoldKind.REFUSED, "does not separate"),
+    ],
+)  # fmt: skip
+def test_what_somebody_else_decided_is_held_with_its_reason(fstab, live, kind, words):
+    finding = host(fstab, live).look(mount_wish("/data"))
+
+    assert (finding.verdict, finding.hold.kind, finding.changes) == (Verdict.DIFFERS, kind, ())
+    assert words in finding.hold.detail
+
+
+def test_mount_of_a_unit_names_the_unit_and_the_way_out():
+    unit = "/etc/systemd/system/data.mount"
+    finding = host("", files={unit: "[Mount]\n"}).look(mount_wish("/data"))
+
+    assert (finding.hold.kind, finding.hold.detail) == (HoldKind.OWNED, f"the unit {unit}")
+    assert "data.mount" in finding.todo
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"aged_by": ("/etc/tmpfiles.d/x.conf:3",)}, "/etc/tmpfiles.d/x.conf:3"),
+        ({"purged_trees": ("/data/scratch",)}, "the purge of /data/scratch"),
+    ],
+)
+def test_tree_that_is_aged_by_access_time_keeps_relatime(fields, words):
+    finding = host().look(mount_wish("/data", **fields))
+
+    assert finding.hold.kind is HoldKind.OWNED
+    assert words in finding.hold.detail
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [({"is_wsl": True}, "WSL"), ({"shares_init_mounts": False}, "mount namespace of its own")],
+)
+def test_place_that_cannot_be_reached_is_refused(facts, words):
+    assert words in host(**facts).look(mount_wish("/data")).hold.detail
+
+
+def test_container_has_nothing_to_do():
+    assert host(is_container=True).look(mount_wish("/data")).verdict is Verdict.NOT_APPLICABLE
+
+
+def test_target_that_is_nowhere_is_not_applicable():
+    assert host("", "").look(mount_wish("/data")).verdict is Verdict.NOT_APPLICABLE
+
+
+def test_line_that_is_not_mounted_is_edited_and_never_mounted():
+    finding = host("/dev/sdb1 /data ext4 noauto 0 2\n", "").look(mount_wish("/data"))
+
+    (change,) = finding.changes
+    assert (change.address.kind, change.activation) == ("fstab", Activation.REMOUNT)
+
+
+def test_other_root_is_changed_in_fstab_alone():
+    machine = StorageHost(LINE, None, persistent_only=True)
+    finding = machine.look(mount_wish("/data"))
+
+    (change,) = finding.changes
+    assert (change.address.kind, change.activation, change.triggers) == ("fstab", Activation.REBOOT, ())
+    machine.apply(finding.changes)
+    assert machine.look(mount_wish("/data")).verdict is Verdict.OK
+
+
+def test_difference_between_line_and_mount_is_told_and_not_repaired():
+    live = LIVE.replace("rw,relatime", "ro,nosuid,relatime").replace("ro,", "rw,")
+    finding = host("/dev/sdb1 /data ext4 noatime,noexec 0 2\n", live).look(mount_wish("/data"))
+
+    assert "the line means noatime, the mount is relatime: changed since it was mounted" in finding.evidence
+    assert "live only: nosuid" in finding.evidence
+    assert "in the line, not live: noexec" in finding.evidence
+    assert [change.address.kind for change in finding.changes] == ["mount"]
+
+
+def test_line_behind_a_link_is_the_line_of_the_mount():
+    machine = StorageHost("/dev/sdb1 /d ext4 rw 0 0\n", f"{ROOT}\n{LIVE}\n", links={"/d": "/data"}, folders=("/data",))
+    finding = machine.look(mount_wish("/data"))
+
+    assert [str(change.address) for change in finding.changes] == ["fstab:/d", "mount:/data"]
+
+
+def test_unknown_fact_makes_an_unknown_finding():
+    finding = host(is_container=unread("x")).look(mount_wish("/data"))
+    assert finding.verdict is not Verdict.OK
+
+    finding = host(None, unreadable={"/etc/fstab": "permission denied"}).look(mount_wish("/data"))
+    assert (finding.verdict, finding.changes) == (Verdict.UNKNOWN, ())
+    assert "permission denied" in finding.reason
+
+
+def test_live_value_that_moved_is_not_written():
+    machine = host()
+    change = Change(Address("mount", "/data"), Action.UPDATE, "strictatime", "noatime", "rule")
+
+    with pytest.raises(Conflict, match="no longer strictatime"):
+        address_kinds()["mount"].write(machine.writer, change)
