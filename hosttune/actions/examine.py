@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -227,3 +227,13 @@ def open_session(
 
 
 
+
+
+def examine_everything(reader: Reader, catalog: Catalog, policy: Policy) -> None:
+    """Ask a host for all that any rule or fact would ask: every subject, every rule compared. For a record of it."""
+    everything = replace(policy, select=tuple(catalog.rules), ignore=())
+    session = examine(reader, catalog, everything)
+    for subject in Facts.SUBJECTS:
+        getattr(session.facts, subject)
+    session.plan(prove=False)
+    examine(reader, catalog, policy).plan(prove=False)

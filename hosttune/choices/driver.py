@@ -7,16 +7,15 @@ the choice is made from what Ubuntu offers for the GPUs on the PCI bus. `ubuntu-
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.nvidia_tables import AS_OF, branch_of, is_older
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from hosttune.facts import Facts
     from hosttune.facts.candidates import Candidate
 
 # Not `candidates`: it is touched only where a driver is missing, so that no other host waits for it.

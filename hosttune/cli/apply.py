@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
 from hosttune.cli.options import Look, Show, command
+
+if TYPE_CHECKING:
+    from hosttune.values import Plan
 
 
 @command
@@ -23,33 +26,47 @@ def apply(
 
     Exit status: 0 all done (what waits for a reboot included), 1 something failed or still differs, 2 trouble.
     """
-    from hosttune.actions.run import Expected, run_apply
-    from hosttune.cli.common import (
-        load_plan, open_page, open_session, progress, require_rights, say, session_options, write_json,
-    )  # fmt: skip
+    from hosttune.cli import common
     from hosttune.codec import plan_to_json, receipt_to_json
     from hosttune.views.masking import masked
     from hosttune.views.plan import plan_text
     from hosttune.views.receipt import receipt_text
     from hosttune.views.summary import applied_status, exit_status
 
-    saved = load_plan(file) if file else None
-    expected = Expected(expect or "", saved)
+    saved = common.load_plan(file) if file else None
     if not yes:
-        session = open_session(look)
+        session = common.open_session(look)
         plan = session.plan()
-        expected.check(plan)
+        check_shown(plan, expect, saved)
         if show.is_json:
-            write_json(masked(plan_to_json(plan)))
+            common.write_json(masked(plan_to_json(plan)))
         else:
-            say(plan_text(plan, open_page(session.reader, look, show), interrupted=session.interrupted))
+            page = common.open_page(session.reader, look, show)
+            common.say(plan_text(plan, page, interrupted=session.interrupted))
         return exit_status(plan, strict=False)
 
-    words = ["apply", *([file] if file else []), "--yes", *(["--expect", expect] if expect else [])]
-    require_rights(look, show, words)
-    session, plan, receipt = run_apply(session_options(look), expected, progress)
+    from hosttune.actions.apply import apply as carry_out
+    from hosttune.actions.run import changing
+
+    common.require_rights(look, show, ["apply", *([file] if file else []), "--yes", *common.expecting(expect)])
+    with changing(common.session_options(look), common.progress) as (session, writer):
+        plan = session.plan()
+        check_shown(plan, expect, saved)
+        receipt = carry_out(session, writer, plan, on_progress=common.progress)
     if show.is_json:
-        write_json(masked(receipt_to_json(receipt)))
+        common.write_json(masked(receipt_to_json(receipt)))
     else:
-        say(receipt_text(receipt, open_page(session.reader, look, show), left=plan.findings))
+        common.say(receipt_text(receipt, common.open_page(session.reader, look, show), left=plan.findings))
     return applied_status(plan, receipt)
+
+
+def check_shown(plan: Plan, digest: str | None, saved: Plan | None = None) -> None:
+    """Refuse a plan that is not the one that was shown, in one sentence that names what differs."""
+    from hosttune.actions.apply import check_expected, what_differs
+    from hosttune.errors import Refused
+
+    if digest is not None:
+        check_expected(plan, digest)
+    if saved is not None and saved.digest != plan.digest:
+        message = f"the plan has changed since it was saved: {what_differs(saved, plan)}"
+        raise Refused(message, hint="save and look at the new one with: hosttune plan --out FILE")

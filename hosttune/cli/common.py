@@ -6,8 +6,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from hosttune.errors import HosttuneError
-from hosttune.host.console import console, discard, program, save
-from hosttune.views.page import Page
+from hosttune.host.console import console, discard, program
+from hosttune.views.page import Page, shown
 from hosttune.views.terminal import Screen
 
 if TYPE_CHECKING:
@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from hosttune.engine.catalog import Catalog
     from hosttune.engine.policy import Policy
     from hosttune.host.door import Reader
+    from hosttune.values import Plan
 
-__all__ = [
-    "load_choice", "one_host", "open_page", "open_session", "require_root", "save", "say", "tell", "write_json",
-]  # fmt: skip
+_OF_POLICY = ("profile", "select", "ignore", "max_risk", "disturb")
 
 
 def open_session(look: Look, host: str | None = None) -> Session:
@@ -43,6 +42,41 @@ def session_options(look: Look) -> dict[str, Any]:
     }
 
 
+def load_plan(path: str) -> Plan:
+    """A plan saved by `plan --out`. It is only compared with the plan that is made now: nothing in it is ever done."""
+    import json
+
+    from hosttune.codec import plan_from_json
+    from hosttune.engine.plan import digest
+    from hosttune.host.console import load
+
+    way_out = "save it again with: hosttune plan --out FILE"
+    try:
+        plan = plan_from_json(json.loads(load(path)), path)
+    except ValueError as error:
+        raise HosttuneError(f"{path}: not a saved plan: {error}", hint=way_out) from error
+    if digest(plan.changes) != plan.digest:
+        raise HosttuneError(f"{path}: its changes are not those of its digest: it was edited or masked", hint=way_out)
+    return plan
+
+
+def require_rights(look: Look, show: Show, words: list[str]) -> None:
+    """Refuse a change of a record, or without root's rights, before anything is looked at; `words` are this command."""
+    from hosttune.host import open_reader
+
+    reader = open_reader(root=look.root, host=one_host(look), hardware=look.hardware)
+    page = open_page(reader, look, show)
+    if not page.can_apply:
+        raise HosttuneError("a record cannot be changed", hint="run it on the host itself, or with --root on its files")
+    if not reader.is_privileged:
+        raise HosttuneError("this needs root; nothing was changed", hint=f"type: {page.act(shell(words))}")
+
+
+def expecting(digest: str | None) -> list[str]:
+    """The option that repeats the digest, as words."""
+    return ["--expect", digest] if digest else []
+
+
 def load_choice(look: Look) -> tuple[Reader, Catalog, Policy]:
     """The door, the rules and the policy that the options name; no fact is collected."""
     from hosttune.engine.catalog import load_catalog
@@ -51,14 +85,8 @@ def load_choice(look: Look) -> tuple[Reader, Catalog, Policy]:
 
     reader = open_reader(root=look.root, host=one_host(look), hardware=look.hardware)
     catalog = load_catalog(reader)
-    policy = load_policy(reader, catalog, look.policy).overridden(
-        catalog,
-        profile=look.profile,
-        select=tuple(look.select or ()),
-        ignore=tuple(look.ignore or ()),
-        max_risk=look.max_risk.value if look.max_risk else None,
-        disturb=look.disturb.value if look.disturb else None,
-    )
+    chosen = {name: value for name, value in session_options(look).items() if name in _OF_POLICY}
+    policy = load_policy(reader, catalog, look.policy).overridden(catalog, **chosen)
     return reader, catalog, policy
 
 
@@ -91,19 +119,14 @@ def _repeated(look: Look) -> str:
         option = "--" + name.replace("_", "-")
         for item in value if isinstance(value, list) else [value] if value is not None else []:
             words += [option, str(item)]
-    if not words:
-        return ""
+    return f" {shell(words)}" if words else ""
+
+
+def shell(words: list[str]) -> str:
+    """Words as a shell takes them."""
     import shlex
 
-    return " " + shlex.join(words)
-
-
-def require_root(reader: Reader, page: Page, words: str) -> None:
-    """Refuse a change without root's rights, with the line to type instead."""
-    if not page.can_apply:
-        raise HosttuneError("a record cannot be changed", hint="run it on the host itself, or with --root on its files")
-    if not reader.is_privileged:
-        raise HosttuneError("this needs root; nothing was changed", hint=f"type: {page.act(words)}")
+    return shlex.join(words)
 
 
 def say(text: str) -> None:
@@ -113,6 +136,11 @@ def say(text: str) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         discard(sys.stdout)
+
+
+def progress(text: str) -> None:
+    """One line of progress; it may hold names that come from the host."""
+    tell(f"  {shown(text)}")
 
 
 def tell(text: str) -> None:

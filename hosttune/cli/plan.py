@@ -21,8 +21,9 @@ def plan(
 
     Exit status: 0 nothing to change, 1 something differs, is unknown or waits, 2 trouble.
     """
-    from hosttune.cli.common import open_page, open_session, save, say, tell, write_json
+    from hosttune.cli.common import open_page, open_session, say, tell, write_json
     from hosttune.codec import dumps, plan_to_json
+    from hosttune.host.console import save
     from hosttune.views.masking import masked
     from hosttune.views.plan import plan_text
     from hosttune.views.summary import exit_status

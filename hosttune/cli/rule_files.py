@@ -25,19 +25,28 @@ sources:
 applies_when:
   - {{if: not host.is_container, else: in a container the kernel's settings belong to the host}}
 params:
-  value: {{type: int, default: 10, minimum: 1, maximum: 100, help: (what it means, with its unit)}}
+  value:
+    type: int
+    default: 10
+    minimum: 1
+    maximum: 100
+    help: (what it means, and its unit)
 want:
   - sysctl: vm.swappiness
     at_most: "{{{{ params.value }}}}"
 """
 
 _CASES = """\
-- name: a server that needs it
+- name: (a host that needs it)
   host: h100-8x-2socket
-  verdict: differs
+  expect: {verdict: differs, changes: ["sysctl:vm.swappiness 60 -> 10", "(the last line of the drop-in)"]}
+- name: (a host that is right already)
+  host: h100-8x-2socket
+  files: {/proc/sys/vm/swappiness: "10\\n", /etc/sysctl.d/10-site.conf: "vm.swappiness = 10\\n"}
+  expect: {verdict: ok}
 - name: in a container it belongs to the host
   host: container-docker
-  verdict: not applicable
+  expect: {verdict: not applicable, says: belong to the host}
 """
 
 
@@ -86,7 +95,7 @@ def new_rule(rule: str) -> dict[str, str]:
         raise BadInput([Fault(Where(f"{rule}.yaml", field="id"), f"a rule is called {rule} already")])
     text = _RULE.format(id=rule, since=__version__.rpartition(".")[0])
     checked_rule(text, f"{rule}.yaml")
-    return {f"{rule}.yaml": text, f"{rule}.cases.yaml": _CASES}
+    return {f"hosttune/rules/{rule.partition('-')[0]}/{rule}.yaml": text, f"tests/rules/{rule}.yaml": _CASES}
 
 
 def write_new(folder: str, files: dict[str, str]) -> list[Path]:
@@ -96,6 +105,8 @@ def write_new(folder: str, files: dict[str, str]) -> list[Path]:
         if path.exists():
             raise HosttuneError(f"{path} exists already", hint="name another folder, or edit the file")
     try:
+        for path in paths:
+            path.parent.mkdir(parents=True, exist_ok=True)
         for path, text in zip(paths, files.values(), strict=True):
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)

@@ -61,7 +61,7 @@ def new(
     rule: Annotated[str, Argument(metavar="ID", help="<domain>-<the tunable or concern>, such as memory-min-free.")],
     show: Show,
     folder: Annotated[
-        str | None, Option("--dir", metavar="DIR", help="Write ID.yaml and ID.cases.yaml into DIR, over nothing.")
+        str | None, Option("--dir", metavar="DIR", help="Write both files into the checkout at DIR, over nothing.")
     ] = None,
 ) -> int:
     """Begin a rule: its file and its cases, complete and valid, to be filled in."""

@@ -28,40 +28,42 @@ def undo(
 
     Exit status: 0 nothing stands in the way (or all was taken back), 1 something did, 2 trouble.
     """
-    from hosttune.actions.run import Expected, run_undo
     from hosttune.actions.undo import plan_undo
-    from hosttune.cli.common import (
-        open_page, open_session, progress, require_rights, say, session_options, shell, write_json,
-    )  # fmt: skip
+    from hosttune.cli import common
+    from hosttune.cli.apply import check_shown
     from hosttune.codec import plan_to_json, receipt_to_json
     from hosttune.views.masking import masked
     from hosttune.views.plan import undo_text
     from hosttune.views.receipt import receipt_text
 
     words = ["undo", *([run] if run else []), *(["--rule", rule] if rule else [])]
-    expected = Expected(expect or "")
     if not yes:
-        session = open_session(look)
+        session = common.open_session(look)
         planned = plan_undo(session, run, rule)
-        expected.check(planned.plan)
+        check_shown(planned.plan, expect)
         if show.is_json:
-            write_json(masked(plan_to_json(planned.plan)))
+            common.write_json(masked(plan_to_json(planned.plan)))
         else:
-            page = open_page(session.reader, look, show)
-            on_paper = sum(one.on_paper for one in planned.returns)
-            text = undo_text(
-                planned.plan, page, words=shell(words), ignore=_redone(planned, session), on_paper=on_paper
-            )
-            say(text)
+            page = common.open_page(session.reader, look, show)
+            gone = sum(one.on_paper for one in planned.returns)
+            redone = _redone(planned, session)
+            common.say(undo_text(planned.plan, page, words=common.shell(words), ignore=redone, on_paper=gone))
         return int(bool(planned.plan.findings))
 
-    require_rights(look, show, [*words, "--yes", *(["--expect", expect] if expect else [])])
-    session, planned, receipt = run_undo(session_options(look), run, rule, expected, progress)
+    from hosttune.actions.run import changing
+    from hosttune.actions.undo import undo as carry_out
+
+    common.require_rights(look, show, [*words, "--yes", *common.expecting(expect)])
+    with changing(common.session_options(look), common.progress) as (session, writer):
+        planned = plan_undo(session, run, rule)
+        check_shown(planned.plan, expect)
+        receipt = carry_out(session, writer, planned, on_progress=common.progress)
     if show.is_json:
-        write_json(masked(receipt_to_json(receipt)))
+        common.write_json(masked(receipt_to_json(receipt)))
     else:
-        page = open_page(session.reader, look, show)
-        say(receipt_text(receipt, page, is_undo=True, ignore=_redone(planned, session), left=planned.plan.findings))
+        page = common.open_page(session.reader, look, show)
+        redone, left = _redone(planned, session), planned.plan.findings
+        common.say(receipt_text(receipt, page, is_undo=True, ignore=redone, left=left))
     return int(bool(receipt.failed or planned.plan.findings or not receipt.verified))
 
 

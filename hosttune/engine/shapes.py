@@ -117,7 +117,7 @@ def _wish(kind: WishKind) -> Table:
     for key, spec in kind.fields.items():
         fields[key] = OrExpression(of_type(spec.type, choices=spec.choices, help=spec.help))
     fields |= {operator.value: Scalar() for operator in kind.operators}
-    return Table(fields, required=(kind.kind, *(key for key, spec in kind.fields.items() if spec.required)))
+    return Table(fields, required=tuple(key for key, spec in kind.fields.items() if spec.required))
 
 
 def policy_faults(document: Document, catalog: Catalog) -> list[Fault]:

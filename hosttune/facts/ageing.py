@@ -26,7 +26,7 @@ _AGEING = frozenset("dDevqQC")  # x and X have an age, too, but keep files
 # Types of which only one line may decide about a path; r, R, a, t, h, z, m and their likes add to it.
 _DECIDING = frozenset("fFdDevqQpLcbCxXw")
 _CRON = ("/etc/cron.d", "/etc/cron.hourly", "/etc/cron.daily", "/etc/cron.weekly", "/etc/cron.monthly")
-_CLEANER = re.compile(r"(?:^|[\s;&|/(])(tmpreaper|tmpwatch|stmpclean)\s([^;&|#\n]*)")
+_CLEANER = re.compile(r"(?:^|[\s;&|/(])(tmpreaper|tmpwatch|stmpclean)[ \t]((?:\\\n|[^;&|#\n])*)")
 _PERIOD = re.compile(r"\d+[smhdw]?$")
 # Of the system's instance (tmpfiles.d(5), "Specifiers"); machine, user and boot are left open.
 _SPECIFIERS = {"%t": "/run", "%S": "/var/lib", "%C": "/var/cache", "%L": "/var/log", "%T": "/tmp", "%V": "/var/tmp"}
@@ -68,10 +68,15 @@ def parse_tmpfiles(content: str) -> tuple[Line, ...]:
     for number, row in enumerate(content.splitlines(), start=1):
         if row.lstrip().startswith("#"):
             continue
-        fields = [next((part for part in match.groups() if part is not None), "") for match in _FIELD.finditer(row)]
+        fields = _words(row)
         if len(fields) >= 2 and "!" not in fields[0]:
             lines.append(Line(fields[0][0], fields[1], fields[5] if len(fields) > 5 else "-", number))
     return tuple(lines)
+
+
+def _words(row: str) -> list[str]:
+    """Words parted by blanks, quotes removed."""
+    return [next((part for part in match.groups() if part is not None), "") for match in _FIELD.finditer(row)]
 
 
 def age_of(spelled: str) -> tuple[str, bool]:
@@ -125,11 +130,10 @@ def parse_cron(content: str, name: str) -> tuple[AgeRule, ...]:
     The age stands before the folders; tmpwatch looks at access times unless -m (modification) or -c (change) says else.
     """
     rules: list[AgeRule] = []
-    content = content.replace("\\\n", "  ")  # one line, and as long as before
     for match in _CLEANER.finditer(content):
         if content[: match.start(1)].rpartition("\n")[2].lstrip().startswith("#"):
             continue
-        words = [next((part for part in found.groups() if part is not None), "") for found in _FIELD.finditer(match[2])]
+        words = _words(match[2].replace("\\\n", " "))
         start = next((index for index, word in enumerate(words) if _PERIOD.match(word)), None)
         if start is None:
             continue

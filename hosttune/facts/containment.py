@@ -115,4 +115,3 @@ def _host_sentence(seen: Look) -> str:
 
 def _overruled(seen: Look) -> tuple[str, ...]:
     return tuple(f"{mark} says {manager}: a left-over, the namespaces win" for mark, manager in seen.marks)
-

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.nvidia_tables import branch_of
 from hosttune.facts.reading import line, text
 from hosttune.values import ABSENT, Unreadable
 
@@ -94,6 +95,11 @@ class Driver(Fact):
     def is_mismatched(self) -> bool:
         """Loaded module and libraries have different versions: NVML and CUDA refuse to start."""
         return bool(self.loaded_version and self.userspace_version) and self.loaded_version != self.userspace_version
+
+    @property
+    def is_supported(self) -> bool:
+        """The installed branch is not past NVIDIA's end of support, as far as our table knows (nvidia_tables.AS_OF)."""
+        return not self.branch or not branch_of(int(self.branch)).is_over
 
     @property
     def held(self) -> tuple[str, ...]:

@@ -42,12 +42,25 @@ class FstabEntry(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class Misread(Fact):
+    """A line that is no entry to one of the readers, or a different one."""
+
+    line: int
+    target: str  # as the one that takes it reads it
+    refusal: str
+    way_out: str
+
+
+@dataclass(frozen=True, slots=True)
 class Fstab(Fact):
     """The entries in file order. `problems` are sentences about the file and about lines that a boot may misread."""
 
     entries: tuple[FstabEntry, ...]
     problems: tuple[str, ...] = ()
     manager: str = ""  # the comment in which a tool says that it manages the whole file
+    misread: tuple[Misread, ...] = ()
+    refusal: str = ""  # why hosttune edits nothing in this file, as a sentence; empty: it may
+    way_out: str = ""
     lines: int = 0
     exists: bool = True
 
@@ -81,8 +94,16 @@ def collect(reader: Reader, facts: Facts) -> Fstab:  # noqa: ARG001 - every subj
         tuple(_entry(document, line, reader) for line in document.lines if line.kind is Kind.ENTRY),
         tuple(_problems(document)),
         document.manager,
+        tuple(_misread(document, line) for line in document.lines if line.kind is Kind.BROKEN),
+        str(document.problems[0]) if document.problems else "",
+        document.problems[0].hint if document.problems else "",
         len(document.lines),
     )
+
+
+def _misread(document: Document, line: Line) -> Misread:
+    problem = line_problem(document, line)
+    return Misread(line.number, line.target, str(problem or ""), problem.hint if problem else "")
 
 
 def _entry(document: Document, line: Line, reader: Reader) -> FstabEntry:

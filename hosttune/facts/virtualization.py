@@ -85,6 +85,8 @@ def hypervisor_of(reader: Reader, facts: Facts, dmi: Dmi) -> Any:
         rights = line(reader, "/proc/xen/capabilities")
         # The control domain (dom0) drives the hardware: it is the host.
         return "" if isinstance(rights, str) and "control_d" in rights else xen
+    if isinstance(xen, Unreadable):
+        return xen
     try:
         architecture, flags = facts.kernel.architecture, facts.cpu.flags
     except UnknownFact as unknown:

@@ -47,10 +47,14 @@ def _compare(wish: Wish, context: Context) -> Finding:
     if dropin.unknown:
         return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=dropin.unknown)
     if dropin.hold:
-        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, dropin.hold, evidence=dropin.evidence, todo=dropin.todo)
+        return Finding(
+            wish.rule, wish.subject, Verdict.DIFFERS, dropin.hold, evidence=dropin.evidence, todo=dropin.todo
+        )
     if dropin.change is None:
         return Finding(wish.rule, wish.subject, Verdict.OK, evidence=dropin.evidence)
-    return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(), f"{wish.name} is missing or old", (), (dropin.change,))
+    return Finding(
+        wish.rule, wish.subject, Verdict.DIFFERS, Hold(), f"{wish.name} is missing or old", (), (dropin.change,)
+    )
 
 
 WISHES = (DropinWish(),)

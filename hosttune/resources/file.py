@@ -74,7 +74,11 @@ def compare_dropin(
             return Dropin(evidence=(f"{path} is in place",))
         edited = hand_edit(address, context)
         if edited:
-            return Dropin(hold=Hold(HoldKind.EDITED, path), evidence=(edited,), todo=f"keep it and ignore {rule}, or remove {path}")
+            return Dropin(
+                hold=Hold(HoldKind.EDITED, path),
+                evidence=(edited,),
+                todo=f"keep it and ignore {rule}, or remove {path}",
+            )
     before = present if isinstance(present, FileValue) else ABSENT
     action = Action.CREATE if before is ABSENT else Action.UPDATE
     change = Change(

@@ -123,8 +123,9 @@ def _compare(wish: Wish, context: Context) -> Finding:
         return Finding(wish.rule, wish.subject, Verdict.NOT_APPLICABLE, reason=reason)
     live = context.state[Address("mount", target)] if running else ABSENT
     written = context.state[Address("fstab", entry.target if entry else target)]
+    is_refused = bool(entry and entry.refusal) or any(line.target == target for line in facts.fstab.misread)
     for value in (live, written):
-        if isinstance(value, Unreadable) and not (entry and entry.refusal):
+        if isinstance(value, Unreadable) and not (is_refused and value is written):
             return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=value.reason)
     options = written if isinstance(written, str) else None
     view = View(target, str(wish.fields["atime"]), entry, mount, options, live, running)

@@ -93,10 +93,13 @@ def obstacle(view: View, wish: Wish, context: Context) -> tuple[Hold, str]:
     senseless = _senseless(view)
     if senseless:
         return Hold(HoldKind.REFUSED, senseless), ""
-    return _owner(view) if view.entry else _unlisted(view)
+    return _owner(view) if view.entry else _unlisted(view, context)
 
 
-def _unlisted(view: View) -> tuple[Hold, str]:
+def _unlisted(view: View, context: Context) -> tuple[Hold, str]:
+    misread = next((line for line in context.facts.fstab.misread if line.target == view.target), None)
+    if misread:
+        return Hold(HoldKind.REFUSED, misread.refusal), misread.way_out
     unit = view.mount.unit if view.mount else ""
     if unit:
         todo = f"add {view.wanted} to Options= in a drop-in of {unit.rpartition('/')[2]}"

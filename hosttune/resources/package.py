@@ -2,7 +2,7 @@
 done.
 
 A set is one address, so that it is installed, verified and undone as a whole. Its name says which packages are asked
-for, which come along, and which have to go: `package-set:nvidia-utils-580 + libnvidia-compute-580 - libnvidia-compute-570`.
+for, which come along, and which have to go: `package-set:tuned + python3-perf - power-profiles-daemon`.
 """
 
 from __future__ import annotations

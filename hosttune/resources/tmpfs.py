@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hosttune.facts import Facts
+    from hosttune.facts.fstab import Misread
     from hosttune.host.door import Reader, Writer
     from hosttune.resources.base import Context, Wish
     from hosttune.values import Value
@@ -140,9 +141,13 @@ class _Comparison:
         by_home = {"none": self._nothing, "fstab": self._line, "usr-unit": self._unit, "etc-unit": self._unit}
         return by_home.get(tmp.home, self._foreign)()
 
+    def _misread(self) -> Misread | None:
+        return next((line for line in self.facts.fstab.misread if line.target == TARGET), None)
+
     def _state(self) -> list[Value]:
+        """What was read; nothing where the line of /tmp is refused anyway, which makes it unreadable."""
         entry = self.facts.fstab.at.get(TARGET)
-        if entry is not None and entry.refusal:
+        if self._misread() or (entry is not None and entry.refusal):
             return []
         return [self.context.state[address] for address in TmpfsWish().addresses(self.wish, self.facts)]
 
@@ -188,8 +193,10 @@ class _Comparison:
             )
         if not self.facts.fstab.exists:
             return self._refused(f"there is no {PATH}", f"create an empty {PATH}")
-        if self.context.state[Address("fstab-line", TARGET)] is not ABSENT:
-            return self._refused(f"{PATH} has a line for /tmp that mount(8) and systemd do not both read", "repair it")
+        if self.facts.fstab.refusal:
+            return self._refused(self.facts.fstab.refusal, self.facts.fstab.way_out)
+        if misread := self._misread():
+            return self._refused(misread.refusal, misread.way_out)
         options = ",".join(("mode=1777", *self.wish.fields.get("options", _OPTIONS), f"size={self.size}", _BELT))
         line = f"tmpfs {TARGET} tmpfs {options} 0 0"
         details = addition_diff(self.facts.fstab.lines, line)

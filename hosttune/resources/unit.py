@@ -96,7 +96,15 @@ def _compare(wish: Wish, context: Context) -> Finding:
         todo = f"if that was not meant: sudo systemctl enable --now {wish.name}"
         return Finding(wish.rule, wish.name, Verdict.ADVICE, Hold(HoldKind.OWNED, decision), "", evidence, todo=todo)
     change = Change(address, Action.UPDATE, present, tuple(wanted), wish.rule, context.risk, context.disturbs)
-    return Finding(wish.rule, wish.name, Verdict.DIFFERS, Hold(), f"{wish.name} should be {_words(change.after)}", evidence, (change,))
+    return Finding(
+        wish.rule,
+        wish.name,
+        Verdict.DIFFERS,
+        Hold(),
+        f"{wish.name} should be {_words(change.after)}",
+        evidence,
+        (change,),
+    )
 
 
 def _decision(wish: Wish, present: tuple[str, ...], context: Context) -> str:

@@ -32,7 +32,7 @@ def change_lines(change: Change, screen: Screen, *, indent: int = 2) -> list[str
     lines = [" " * indent + line for line in _headline(change, screen, indent)]
     if isinstance(change.before, FileValue) or isinstance(change.after, FileValue):
         lines += [inner + _painted(line, screen) for line in file_diff(change.before, change.after)]
-    lines += [inner + _painted(shown(_spaced(line)), screen) for line in change.details]
+    lines += [inner + _painted(shown(line), screen) for line in _details(change.details)]
     return lines + wrapped(shown(change.reason), screen.columns, first=inner, rest=inner)
 
 
@@ -128,9 +128,12 @@ def _is_file(change: Change) -> bool:
     return isinstance(change.before, FileValue) or isinstance(change.after, FileValue)
 
 
-def _spaced(line: str) -> str:
-    """A line of details; behind the sign of a diff stands a blank, as in the diff of a file."""
-    return f"{line[0]} {line[1:].expandtabs()}" if line.startswith(("-", "+")) else line.expandtabs()
+def _details(details: tuple[str, ...]) -> Iterator[str]:
+    """The details; a diff among them reads like that of a file: no file names, a blank behind the sign."""
+    for line in details:
+        if line.startswith(("--- ", "+++ ")):
+            continue
+        yield f"{line[0]} {line[1:].expandtabs()}" if line.startswith(("-", "+")) else line.expandtabs()
 
 
 def _is_diff(details: tuple[str, ...]) -> bool:

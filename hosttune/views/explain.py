@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from hosttune.values import Finding
     from hosttune.views.page import Page
 
+LONG = 80  # characters of a field that is still shown
+
 # How a wish of each kind is met without hosttune; {name} is what the rule names.
 _BY_HAND = {
     "sysctl": "write `{name} = VALUE` into a file in /etc/sysctl.d, then: sysctl --system",
@@ -43,7 +45,7 @@ def explain_text(rule: Rule, params: dict[str, Any], findings: tuple[Finding, ..
     lines += _block("Sources", list(rule.sources), page)
     off = [f"  in /etc/hosttune/policy.yaml:  ignore: [{rule.id}]", f"  this time only:  --ignore {rule.id}"]
     lines += ["", page.screen.paint("Switch it off", "bold"), *off]
-    if rule.want:
+    if rule.want and page.can_apply:
         lines += ["", page.screen.paint("Take back what it did", "bold"), f"  {page.act(f'undo --rule {rule.id}')}"]
     return "\n".join(lines) + "\n"
 
@@ -83,6 +85,7 @@ def _guards(rule: Rule) -> list[str]:
 def _wish(spec: WishSpec) -> str:
     bounds = [f"{operator.value} {_source(value)}" for operator, value in spec.bounds]
     fields = [f"{name} {_source(value)}" for name, value in spec.fields.items()]
+    fields = [text if len(text) <= LONG else f"{text.partition(' ')[0]} (an expression)" for text in fields]
     return f"{spec.kind} {_source(spec.name)}: {', '.join([*bounds, *fields])}"
 
 
@@ -118,7 +121,7 @@ def _param(param: Param) -> str:
 
 
 def _plain(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    return (", ".join(map(str, value)) or "none") if isinstance(value, (list, tuple)) else str(value)
 
 
 def _here(findings: tuple[Finding, ...], page: Page) -> list[str]:

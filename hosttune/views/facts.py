@@ -52,7 +52,12 @@ def _is_table(value: dict[str, Any]) -> bool:
 def _record(entry: Mapping[str, Any]) -> str:
     """`name=nvme0n1 size_bytes=... (1.7 TiB)`: the fields that say something."""
     said = [(name, value) for name, value in entry.items() if value not in ("", None, [], False)]
-    return " ".join(f"{name}={_plain(name, value)}" for name, value in said)
+    return " ".join(f"{name}={_sized(name, value)}" for name, value in said)
+
+
+def _sized(name: str, value: Any) -> str:
+    """A value within a record; sizes there are for people, the exact ones are in the JSON."""
+    return f"{value / _GIB:.1f}GiB" if isinstance(value, int) and name.endswith("_bytes") else _plain(name, value)
 
 
 def _plain(name: str, value: Any) -> str:

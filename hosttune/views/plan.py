@@ -33,7 +33,7 @@ def plan_text(plan: Plan, page: Page, *, interrupted: tuple[str, ...] = ()) -> s
 
 
 def undo_text(plan: Plan, page: Page, *, words: str, ignore: tuple[str, ...] = (), on_paper: int = 0) -> str:
-    """The plan of `undo`; `words` name it again (`undo RUN`), `ignore` are the rules that the next apply would redo, and
+    """The plan of `undo`. `words` name it again (`undo RUN`), `ignore` are the rules that the next apply would redo;
     `on_paper` counts the changes that are gone already, so that only the journal has to be told."""
     first = f": {counted(len(plan.changes), 'change')} to take back." if plan.changes else ": nothing to take back."
     if on_paper:
@@ -41,7 +41,7 @@ def undo_text(plan: Plan, page: Page, *, words: str, ignore: tuple[str, ...] = (
     lines = [page.screen.paint(shown(page.host), "bold") + first, *warnings(plan, page), *_stages(plan, page)]
     lines += sections_lines((UNKNOWN, *HELD), plan.findings, page)
     if (plan.changes or on_paper) and not plan.problems:
-        lines += ["", "To take back exactly this:", f"  {page.act(f'{words} --yes')}"]
+        lines += ["", "To take back exactly this:", f"  {page.act(f'{words} --yes --expect {plan.digest}')}"]
     return "\n".join([*lines, *ignore_lines(ignore, page)]) + "\n"
 
 

@@ -12,9 +12,8 @@ from hosttune.views.plan import ignore_lines
 from hosttune.views.terminal import counted, wrapped
 
 if TYPE_CHECKING:
-    from hosttune.values import Finding, Receipt
-    from hosttune.views.findings import HELD, UNKNOWN, sections_lines
-from hosttune.views.page import Page
+    from hosttune.values import Address, Finding, Outcome, Receipt
+    from hosttune.views.page import Page
 
 
 def receipt_text(
@@ -25,34 +24,46 @@ def receipt_text(
     ignore: tuple[str, ...] = (),
     left: tuple[Finding, ...] = (),
 ) -> str:
-    """What a run did. `is_undo`: it took something back; `ignore`: the rules that the next apply would redo; `left`: the
-    findings of its plan, of which those that were held or unknown still stand."""
-    lines = _verdict(receipt, page, "taken back" if is_undo else "made")
+    """What a run did. `is_undo`: it took something back; `ignore`: the rules that the next apply would redo; `left`:
+    the findings of its plan, of which those that were held or unknown still stand."""
+    back = _taken_back(receipt)
+    done = [o for o in receipt.outcomes if o.phase is Phase.DONE and o not in back]
+    standing = [o for o in done if o.change.address not in {one.change.address for one in back}]
+    lines = _verdict(receipt, page, "taken back" if is_undo else "made", len(standing))
     lines += _failed(receipt, page)
-    lines += _list("Done", receipt, Phase.DONE, page)
-    lines += _list("Taken back, because their rule failed", receipt, Phase.UNDONE, page)
-    lines += _list("Not tried", receipt, Phase.INTENT, page)
+    lines += _list("Done", standing, page)
+    lines += _list("Taken back, because another change of the rule failed", back, page)
     lines += _sentences("Waits", receipt.waiting, page)
     lines += _sentences("Needs a reboot", receipt.reboot_reasons, page)
     lines += sections_lines((UNKNOWN, *HELD), left, page)
-    if any(outcome.phase is Phase.DONE for outcome in receipt.outcomes) and not is_undo:
+    if standing and not is_undo:
         lines += ["", "To take it back:", f"  {page.act(f'undo {shown(receipt.run_id)}')}"]
     return "\n".join([*lines, *ignore_lines(ignore, page)]) + "\n"
 
 
-def _verdict(receipt: Receipt, page: Page, made: str) -> list[str]:
-    total = len(receipt.outcomes)
-    done = sum(outcome.phase is Phase.DONE for outcome in receipt.outcomes)
+def _taken_back(receipt: Receipt) -> list[Outcome]:
+    """What was set back because its rule failed: the second act on an address of such a rule."""
+    failed = {outcome.change.rule for outcome in receipt.failed}
+    seen: set[Address] = set()
+    back = []
+    for outcome in receipt.outcomes:
+        if outcome.phase is Phase.DONE and outcome.change.rule in failed:
+            if outcome.change.address in seen:
+                back.append(outcome)
+            seen.add(outcome.change.address)
+    return back
+
+
+def _verdict(receipt: Receipt, page: Page, made: str, done: int) -> list[str]:
+    total = len({outcome.change.address for outcome in receipt.outcomes})
     if not total:
         words, style = "nothing to do, nothing touched.", "green"
-    elif done == total and receipt.verified:
-        words, style = f"{'the change is' if total == 1 else f'all {total} changes are'} {made} and read back.", "green"
     elif receipt.failed:
         words, style = f"{len(receipt.failed)} of {counted(total, 'change')} failed, {done} {made}.", "red"
-    elif not receipt.verified:
-        words, style = f"{done} of {counted(total, 'change')} {made}, but not all read back as planned.", "red"
+    elif receipt.verified:
+        words, style = f"{'the change is' if total == 1 else f'all {total} changes are'} {made} and read back.", "green"
     else:
-        words, style = f"{done} of {counted(total, 'change')} {made}.", "yellow"
+        words, style = f"{counted(total, 'change')} {made}, but not all read back as planned.", "red"
     run = [f"Run {shown(receipt.run_id)}"] if total else []
     return [f"{page.screen.paint(shown(page.host), 'bold')}: {page.screen.paint(words, style)}", *run]
 
@@ -67,8 +78,8 @@ def _failed(receipt: Receipt, page: Page) -> list[str]:
     return ["", page.screen.paint("Failed", "bold", "red"), *lines] if lines else []
 
 
-def _list(title: str, receipt: Receipt, phase: Phase, page: Page) -> list[str]:
-    lines = [f"  {title_line(outcome.change)}" for outcome in receipt.outcomes if outcome.phase is phase]
+def _list(title: str, outcomes: list[Outcome], page: Page) -> list[str]:
+    lines = [f"  {title_line(outcome.change)}" for outcome in outcomes]
     return ["", page.screen.paint(title, "bold"), *lines] if lines else []
 
 

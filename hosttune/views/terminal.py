@@ -9,6 +9,7 @@ import unicodedata
 from dataclasses import dataclass
 
 NARROWEST = 40
+ROOM = 32  # columns that a text needs beside the others; with less it goes below them
 WIDEST = 100  # longer lines of prose are hard to read; commands, paths and diffs are never broken
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -92,7 +93,7 @@ def columned(rows: list[tuple[str, ...]], screen: Screen, *, indent: int = 0, fi
     for row in rows:
         cells = [padded(cell, width) + "  " for cell, width in zip(row, widths, strict=False)]
         head = " " * indent + "".join(cells)
-        if width_of(head) > screen.columns // 2:
+        if screen.columns - width_of(head) < ROOM:
             below = " " * (indent + 4)
             above = [head.rstrip()] if head.strip() else []
             lines += [*above, *wrapped(row[-1], screen.columns, first=below, rest=below)]

@@ -43,7 +43,14 @@ SWAPPINESS = (
     ),
 )
 NOATIME = (
-    Change(Address("mount", "/data"), Action.UPDATE, "relatime", "noatime", "storage-noatime", activation=Activation.REMOUNT),
+    Change(
+        Address("mount", "/data"),
+        Action.UPDATE,
+        "relatime",
+        "noatime",
+        "storage-noatime",
+        activation=Activation.REMOUNT,
+    ),
     Change(
         Address("fstab", "/data"),
         Action.UPDATE,
@@ -88,7 +95,9 @@ DAEMON_CONFIG = Change(
     Address("file", "/etc/docker/daemon.json"),
     Action.UPDATE,
     FileValue(b'{\n  "log-driver": "json-file",\n  "storage-driver": "overlay2"\n}\n'),
-    FileValue(b'{\n  "log-driver": "json-file",\n  "log-opts": {"max-size": "100m"},\n  "storage-driver": "overlay2"\n}'),
+    FileValue(
+        b'{\n  "log-driver": "json-file",\n  "log-opts": {"max-size": "100m"},\n  "storage-driver": "overlay2"\n}'
+    ),
     "storage-docker-logs",
     Risk.MEDIUM,
     Disturbs.SERVICE,
@@ -227,3 +236,43 @@ FAILED = Receipt(
     verified=False,
 )
 NOTHING = Receipt("", DIGEST, ())
+APPLIED = replace(SMALL, stages=(Stage(PLAN.changes[:6]),), findings=(*FINDINGS[:2], *CLEAN.findings))
+AFTER_APPLY = replace(
+    CLEAN,
+    findings=(
+        *CLEAN.findings,
+        Finding(
+            "storage-tmp-tmpfs",
+            "/tmp",
+            Verdict.DIFFERS,
+            Hold(HoldKind.WAITING, "reboot"),
+            "/tmp becomes a tmpfs at the next boot",
+            (TMP.address.name,),
+        ),
+    ),
+)
+BACK_CHANGES = tuple(
+    replace(
+        change,
+        action=Action.DELETE if change.before is ABSENT else Action.UPDATE,
+        before=change.after,
+        after=change.before,
+    )
+    for change in reversed(SWAPPINESS)
+)
+BACK = replace(
+    CLEAN,
+    stages=(Stage(BACK_CHANGES),),
+    findings=(
+        Finding(
+            "storage-noatime",
+            "fstab:/data",
+            Verdict.DIFFERS,
+            Hold(HoldKind.EDITED, f"fstab:/data since run {RUN}"),
+            "is left as it is",
+            todo="look at /data; remove it or put it back by hand, then undo again",
+        ),
+    ),
+)
+GONE = replace(CLEAN, findings=())
+TAKEN_BACK = Receipt(RUN, DIGEST, tuple(Outcome(change, Phase.DONE) for change in BACK_CHANGES))

@@ -99,7 +99,7 @@ class Machine:
     def tree(self) -> tuple[dict[str, str], dict[str, str], set[str]]:
         files: dict[str, str] = {}
         links: dict[str, str] = {}
-        folders = {"/tmp", "/dev", "/boot", "/etc/sysctl.d", "/proc/driver", "/etc/hosttune", *self.folders}
+        folders = {"/tmp", "/dev", "/boot", "/etc/sysctl.d", "/proc/driver", "/sys/module", "/etc/hosttune", *self.folders}
         self._identity(files, links, folders)
         self._processor(files)
         self._memory(files)

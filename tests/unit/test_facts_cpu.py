@@ -70,7 +70,9 @@ def test_cpu_unknown_arm_part_shows_its_numbers():
 
 
 def test_cpu_usable_is_the_affinity_without_a_quota():
-    seen = cpu({"/proc/self/cgroup": "0::/user.slice/session-1.scope\n", "/proc/self/status": "Cpus_allowed_list:\t0-2,7\n"})
+    seen = cpu(
+        {"/proc/self/cgroup": "0::/user.slice/session-1.scope\n", "/proc/self/status": "Cpus_allowed_list:\t0-2,7\n"}
+    )
     assert (seen.usable, seen.usable_evidence) == (4, "affinity allows 4")
 
 

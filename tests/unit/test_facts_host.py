@@ -82,7 +82,9 @@ def test_containment_unreadable_namespaces_is_unknown_whatever_marks_say():
 
 def test_host_in_a_kubernetes_pod_names_kubernetes_and_docker_mark_stays_evidence():
     links = namespaces(pid="pid:[4026532447]")
-    seen = host({"/.dockerenv": "", "/run/secrets/kubernetes.io/serviceaccount/token": "x"}, links | {"/var/run": "/run"})
+    seen = host(
+        {"/.dockerenv": "", "/run/secrets/kubernetes.io/serviceaccount/token": "x"}, links | {"/var/run": "/run"}
+    )
     assert seen.is_container
     assert seen.container == "kubernetes"
     assert seen.container_evidence[1:] == ("/var/run/secrets/kubernetes.io says kubernetes", "/.dockerenv says docker")
@@ -244,7 +246,7 @@ def test_host_image_boots_with_what_init_is():
     links = {"/sbin/init": "../lib/systemd/systemd"}
     reader = FakeReader(
         {"/lib/systemd/systemd": "", "/etc/hostname": "node7\n"}, links=links, kind="root", persistent_only=True,
-        unreadable={path: "no kernel runs under --root" for path in ("/proc", "/sys", "/run")},
+        unreadable=dict.fromkeys(("/proc", "/sys", "/run"), "no kernel runs under --root"),
     )  # fmt: skip
     seen = Facts(reader).host
     assert seen.has_systemd

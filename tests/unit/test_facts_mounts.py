@@ -25,7 +25,7 @@ def test_mount_of_a_data_disk_tells_all_of_it():
     assert (mount.super_options, mount.atime) == (("rw", "stripe=4"), "noatime")
     assert (mount.disks, mount.is_rotational) == (("sdb",), True)
     assert (mount.total_bytes, mount.available_bytes) == (1000, 400)
-    assert not mount.is_bind and not mount.is_read_only and not mount.is_network
+    assert (mount.is_bind, mount.is_read_only, mount.is_network) == (False, False, False)
 
 
 def test_mount_without_an_atime_word_is_strictatime():

@@ -75,7 +75,12 @@ def test_packages_removed_with_configuration_left_is_not_installed():
 
 def test_packages_unknown_name_is_not_installed():
     package = packages()["nowhere"]
-    assert (package.is_installed, package.is_held, package.version, package.status) == (False, False, "", "not-installed")
+    assert (package.is_installed, package.is_held, package.version, package.status) == (
+        False,
+        False,
+        "",
+        "not-installed",
+    )
 
 
 def test_packages_half_installed_is_not_installed_and_pending_triggers_are():

@@ -117,9 +117,7 @@ def test_unreadable_fstab_makes_the_home_unknown_and_not_the_rest():
         _ = found.home
 
 
-def test_other_root_knows_the_home_and_nothing_live():
-    found = tmp(LINE, None, persistent_only=True)
+def test_other_root_has_a_home_for_tmp_and_nothing_mounted():
+    found = tmp(LINE, None, persistent_only=True, files={"/tmp/a": "x"})
 
-    assert found.home == "fstab"
-    with pytest.raises(UnknownFact):
-        _ = found.is_tmpfs
+    assert (found.home, found.is_mount, found.is_tmpfs, found.used_bytes) == ("fstab", False, False, 1)

@@ -19,7 +19,7 @@ def test_entry_of_a_line_has_its_fields():
     assert (entry.line, entry.source, entry.target, entry.fstype) == (2, "LABEL=a b", "/my data/x", "ext4")
     assert (entry.options, entry.freq, entry.passno) == (("relatime", "nofail"), 0, 2)
     assert entry.text == "LABEL=a\\040b  /my\\040data//x/ ext4\trelatime,nofail 0 2 # big"
-    assert not entry.is_swap and not entry.refusal and not entry.owner
+    assert (entry.is_swap, entry.refusal, entry.owner) == (False, "", "")
 
 
 def test_target_behind_a_link_is_found_by_its_path():
@@ -57,6 +57,7 @@ def test_line_that_is_read_differently_is_a_problem_and_no_entry():
 
     assert [entry.target for entry in found.entries] == ["/data"]
     assert found.problems[0].startswith("/etc/fstab:1: mount(8) drops this line")
+    assert [(line.line, line.target, line.refusal) for line in found.misread] == [(1, "/tmp", found.problems[0])]
 
 
 def test_password_in_the_options_is_masked():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from hosttune.errors import Conflict
-from hosttune.facts.base import unread
 from hosttune.resources import address_kinds
 from hosttune.values import Action, Activation, Address, Change, HoldKind, Trigger, Verdict
 from tests.unit.storage_host import ROOT, StorageHost, mount_wish
@@ -14,15 +13,22 @@ LINE = "/dev/sdb1 /data ext4 defaults,nofail 0 2\n"
 LIVE = "30 20 8:17 / /data rw,relatime - ext4 /dev/sdb1 rw"
 
 
-def host(fstab=LINE, live=LIVE, **kwargs) -> StorageHost:
-    return StorageHost(fstab, f"{ROOT}\n{live}\n" if live else ROOT, **kwargs)
+STRICT = LIVE.replace(",relatime", "")
+
+
+def live(source: str, device: str = "0:60 /") -> str:
+    return f"30 20 {device} /data rw,relatime - {source} rw"
+
+
+def host(fstab=LINE, mount=LIVE, **kwargs) -> StorageHost:
+    return StorageHost(fstab, f"{ROOT}\n{mount}\n" if mount else ROOT, **kwargs)
 
 
 def test_relatime_mount_gets_the_word_in_fstab_and_the_live_flag():
     finding = host().look(mount_wish("/data"))
 
     assert (finding.verdict, finding.hold) == (Verdict.DIFFERS, finding.hold.__class__())
-    file, live = finding.changes
+    file, flag = finding.changes
     assert (file.address, file.before, file.after) == (
         Address("fstab", "/data"), "defaults,nofail", "defaults,nofail,noatime",
     )  # fmt: skip
@@ -31,7 +37,7 @@ def test_relatime_mount_gets_the_word_in_fstab_and_the_live_flag():
         "--- /etc/fstab", "+++ /etc/fstab", "@@ -1 +1 @@",
         "-/dev/sdb1 /data ext4 defaults,nofail 0 2", "+/dev/sdb1 /data ext4 defaults,nofail,noatime 0 2",
     )  # fmt: skip
-    assert (live.address, live.before, live.after) == (Address("mount", "/data"), "relatime", "noatime")
+    assert (flag.address, flag.before, flag.after) == (Address("mount", "/data"), "relatime", "noatime")
 
 
 def test_applied_wish_is_ok_and_undo_gives_the_old_bytes_and_flags():
@@ -49,7 +55,7 @@ def test_applied_wish_is_ok_and_undo_gives_the_old_bytes_and_flags():
 
 
 @pytest.mark.parametrize(
-    ("fstab", "live", "addresses"),
+    ("fstab", "mount", "addresses"),
     [
         ("/dev/sdb1 /data ext4 noatime 0 2\n", LIVE, ["mount:/data"]),
         (LINE, LIVE.replace("relatime", "noatime"), ["fstab:/data"]),
@@ -57,8 +63,8 @@ def test_applied_wish_is_ok_and_undo_gives_the_old_bytes_and_flags():
         ("/dev/sdb1 /data/ ext4\n", LIVE, ["fstab:/data", "mount:/data"]),
     ],
 )
-def test_each_place_is_changed_only_where_it_differs(fstab, live, addresses):
-    finding = host(fstab, live).look(mount_wish("/data"))
+def test_each_place_is_changed_only_where_it_differs(fstab, mount, addresses):
+    finding = host(fstab, mount).look(mount_wish("/data"))
 
     assert [str(change.address) for change in finding.changes] == addresses
 
@@ -82,32 +88,33 @@ def test_relatime_is_what_a_line_without_a_word_means(fstab, verdict):
 
 
 @pytest.mark.parametrize(
-    ("fstab", "live", "kind", "words"),
+    ("fstab", "mount", "kind", "words"),
     [
-        ("/dev/sdb1 /data ext4 strictatime 0 2\n", LIVE.replace(",relatime", ""), HoldKind.OWNED, "`strictatime` in /etc/fstab line 1"),
+        ("/dev/sdb1 /data ext4 strictatime 0 2\n", STRICT, HoldKind.OWNED, "`strictatime` in /etc/fstab line 1"),
         ("/dev/sdb1 /data ext4 atime 0 2\n", LIVE, HoldKind.OWNED, "explicit `atime`"),
-        (LINE, LIVE.replace(",relatime", ""), HoldKind.OWNED, "by hand"),
-        ("/dev/sdb1 /data auto defaults,comment=cloudconfig 0 2\n", LIVE, HoldKind.OWNED, "cloud-init (/etc/fstab line 1)"),
+        (LINE, STRICT, HoldKind.OWNED, "by hand"),
+        ("/dev/sdb1 /data auto rw,comment=cloudconfig 0 2\n", LIVE, HoldKind.OWNED, "cloud-init (/etc/fstab line 1)"),
         ("", LIVE, HoldKind.OWNED, "which is not /etc/fstab"),
         (LINE + "/dev/sdc1 /data ext4 rw 0 0\n", LIVE, HoldKind.REFUSED, "line 2 too"),
         ("/dev/sdb1 /data ext4 rw # x\n" + LINE, LIVE, HoldKind.REFUSED, "line 1 too"),
+        ("/dev/sdb1 /data ext4 rw # x\n", LIVE, HoldKind.REFUSED, "drops this line"),
         (LINE.replace("ext4", "xfs"), LIVE, HoldKind.REFUSED, "names xfs, but ext4"),
         ("/dev/sdb1 /data ext4 ro 0 2\n", LIVE, HoldKind.REFUSED, "read-only"),
-        ("/srv /data none bind 0 0\n", LIVE.replace("8:17 /", "8:2 /srv"), HoldKind.REFUSED, "bind mount"),
-        ("nas:/x /data nfs4 rw 0 0\n", LIVE.replace("ext4 /dev/sdb1", "nfs4 nas:/x"), HoldKind.REFUSED, "nfs(5)"),
-        ("p/d /data zfs rw 0 0\n", LIVE.replace("ext4 /dev/sdb1", "zfs p/d"), HoldKind.REFUSED, "zfs set"),
-        ("x /data lustre rw 0 0\n", LIVE.replace("ext4 /dev/sdb1", "lustre x"), HoldKind.REFUSED, "server"),
-        ("x /data vfat rw 0 0\n", LIVE.replace("ext4 /dev/sdb1", "vfat x"), HoldKind.REFUSED, "saves no writes"),
-        ("x /data tmpfs rw 0 0\n", LIVE.replace("ext4 /dev/sdb1", "tmpfs x"), HoldKind.REFUSED, "tmpfs"),
-        ("x /data proc rw 0 0\n", LIVE.replace("ext4 /dev/sdb1", "proc x"), HoldKind.REFUSED, "no file system on a disk"),
+        ("/srv /data none bind 0 0\n", live("ext4 /dev/sda2", "8:2 /srv"), HoldKind.REFUSED, "bind mount"),
+        ("nas:/x /data nfs4 rw 0 0\n", live("nfs4 nas:/x"), HoldKind.REFUSED, "nfs(5)"),
+        ("p/d /data zfs rw 0 0\n", live("zfs p/d"), HoldKind.REFUSED, "zfs set"),
+        ("x /data lustre rw 0 0\n", live("lustre x"), HoldKind.REFUSED, "server"),
+        ("x /data vfat rw 0 0\n", live("vfat x"), HoldKind.REFUSED, "saves no writes"),
+        ("x /data tmpfs rw 0 0\n", live("tmpfs x"), HoldKind.REFUSED, "tmpfs"),
+        ("x /data proc rw 0 0\n", live("proc x"), HoldKind.REFUSED, "no file system on a disk"),
         ("/dev/sdb1 /data auto rw,noauto 0 0\n", "", HoldKind.REFUSED, "leaves the type open"),
         ("/dev/sdb1 /data ext4 rw,password=x 0 0\n", LIVE, HoldKind.REFUSED, "holds a password"),
         ('/dev/sdb1 /data ext4 x-a="b 0 0\n', LIVE, HoldKind.REFUSED, "open quote"),
         ("/dev/sdb1 /data ext4 x-a=b\\ 0 0\n", LIVE, HoldKind.REFUSED, "does not separate"),
     ],
 )  # fmt: skip
-def test_what_somebody_else_decided_is_held_with_its_reason(fstab, live, kind, words):
-    finding = host(fstab, live).look(mount_wish("/data"))
+def test_what_somebody_else_decided_is_held_with_its_reason(fstab, mount, kind, words):
+    finding = host(fstab, mount).look(mount_wish("/data"))
 
     assert (finding.verdict, finding.hold.kind, finding.changes) == (Verdict.DIFFERS, kind, ())
     assert words in finding.hold.detail
@@ -169,8 +176,8 @@ def test_other_root_is_changed_in_fstab_alone():
 
 
 def test_difference_between_line_and_mount_is_told_and_not_repaired():
-    live = LIVE.replace("rw,relatime", "ro,nosuid,relatime").replace("ro,", "rw,")
-    finding = host("/dev/sdb1 /data ext4 noatime,noexec 0 2\n", live).look(mount_wish("/data"))
+    mount = LIVE.replace("rw,relatime", "rw,nosuid,relatime")
+    finding = host("/dev/sdb1 /data ext4 noatime,noexec 0 2\n", mount).look(mount_wish("/data"))
 
     assert "the line means noatime, the mount is relatime: changed since it was mounted" in finding.evidence
     assert "live only: nosuid" in finding.evidence
@@ -186,9 +193,6 @@ def test_line_behind_a_link_is_the_line_of_the_mount():
 
 
 def test_unknown_fact_makes_an_unknown_finding():
-    finding = host(is_container=unread("x")).look(mount_wish("/data"))
-    assert finding.verdict is not Verdict.OK
-
     finding = host(None, unreadable={"/etc/fstab": "permission denied"}).look(mount_wish("/data"))
     assert (finding.verdict, finding.changes) == (Verdict.UNKNOWN, ())
     assert "permission denied" in finding.reason

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from hosttune.errors import Conflict
+from hosttune.host.door import Space
 from hosttune.resources import address_kinds
 from hosttune.resources.base import Bound, Operator, Wish
 from hosttune.values import Action, Activation, Address, Change, Hold, HoldKind, Trigger, Verdict
 from tests.unit.storage_host import GIB, ROOT, StorageHost, tmp_wish
-
-from hosttune.host.door import Space  # isort: skip
 
 LINE = "tmpfs /tmp tmpfs mode=1777,nosuid,nodev,size=26G,nofail,x-systemd.before=local-fs.target 0 0"
 UNIT = "[Mount]\nOptions=mode=1777,strictatime,nosuid,nodev,size=2%%,nr_inodes=1m\n"
@@ -121,7 +120,7 @@ def test_larger_line_is_never_lowered(options):
         ("tmpfs /tmp tmpfs size=64MB 0 0\n", {}, {}, HoldKind.REFUSED, "the kernel rejects"),
         ("tmpfs /tmp tmpfs size=1G,comment=cloudconfig 0 0\n", {}, {}, HoldKind.OWNED, "cloud-init"),
         ("tmpfs /tmp tmpfs size=1G 0 0\ntmpfs /tmp tmpfs size=2G 0 0\n", {}, {}, HoldKind.REFUSED, "line 2 too"),
-        ("tmpfs /tmp tmpfs size=64M # added\n", {}, {}, HoldKind.REFUSED, "do not both read"),
+        ("tmpfs /tmp tmpfs size=64M # added\n", {}, {}, HoldKind.REFUSED, "drops this line"),
         ("\ufeff# x\n", {}, {}, HoldKind.REFUSED, "byte order mark"),
         (None, {}, {}, HoldKind.REFUSED, "no /etc/fstab"),
         ("", {}, {"/etc/systemd/system/tmp.mount": "/dev/null"}, HoldKind.REFUSED, "masked"),

@@ -1,0 +1,43 @@
+"""`hosttune record`: one file with what this host answers, without secrets."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from typer import Argument, Option
+
+from hosttune.cli.options import Look, Show, command
+
+
+@command
+def record(
+    look: Look,
+    show: Show,
+    file: Annotated[str, Argument(metavar="FILE", help="Where to write it; readable by you alone.")],
+    share: Annotated[bool, Option("--share", help="Hide host names, user names and addresses too.")] = False,
+) -> int:
+    """Write a record of this host: check, plan, facts and explain replay it anywhere with --host FILE.
+
+    It holds no passwords, keys or serial numbers, and the machine id only as a hash. Without root it holds what you
+    can read.
+    """
+    import json
+
+    from hosttune import __version__
+    from hosttune.actions.examine import examine_everything
+    from hosttune.cli.common import load_choice, one_host, tell
+    from hosttune.errors import HosttuneError
+    from hosttune.host.console import save
+    from hosttune.host.survey import take_record
+
+    del show
+    if one_host(look):
+        raise HosttuneError("a record of a record is the record itself", hint=f"copy {one_host(look)}")
+    reader, catalog, policy = load_choice(look)
+    data = take_record(
+        reader, lambda door: examine_everything(door, catalog, policy), share=share, tool_version=__version__
+    )  # fmt: skip
+    save(file, (json.dumps(data, indent=1) + "\n").encode("ascii"))
+    rights = "" if reader.is_privileged else "; made without root, so what needs root is unknown in it"
+    tell(f"hosttune: {file}: {len(data['files'])} files, {len(data['queries'])} answers of programs{rights}")
+    return 0

@@ -1,0 +1,235 @@
+"""The installed and the loaded NVIDIA driver."""
+
+from __future__ import annotations
+
+import pytest
+
+from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.driver import branch_and_flavour, has_module, is_driver_package, library_version, parse_loaded
+from hosttune.values import Unreadable
+from tests.unit.fake_reader import FakeReader
+
+CLOSED = """NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024
+GCC version:  gcc version 12.3.0 (Ubuntu 12.3.0-1ubuntu1~22.04)
+"""
+OPEN = """NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs-builder@U22)  Tue Sep 23 2025
+GCC version:  gcc version 13.3.0 (Ubuntu 13.3.0-6ubuntu2~24.04)
+"""
+RELEASE = "6.8.0-45-generic"
+SERVER_OPEN = [
+    "nvidia-headless-no-dkms-580-server-open", "nvidia-kernel-common-580-server", "nvidia-utils-580-server",
+    "nvidia-compute-utils-580-server", "linux-modules-nvidia-580-server-open-generic",
+    f"linux-modules-nvidia-580-server-open-{RELEASE}", "libnvidia-compute-580-server",
+]  # fmt: skip
+
+
+def status(*names, version="580.95.05-0ubuntu1", state="install ok installed"):
+    return "".join(f"Package: {name}\nStatus: {state}\nArchitecture: amd64\nVersion: {version}\n\n" for name in names)
+
+
+def reader(files=None, *, packages=(), links=None, **more):
+    every = {
+        "/proc/sys/kernel/osrelease": RELEASE + "\n",
+        "/sys/module/ext4/refcnt": "1",
+        "/sys/bus/pci/rescan": "",
+        f"/lib/modules/{RELEASE}/modules.dep": "kernel/fs/xfs.ko:\n",
+        "/var/lib/dpkg/status": status("dpkg", *packages),
+    }
+    every |= files or {}
+    every = {path: content for path, content in every.items() if content is not None}
+    return FakeReader(every, links=links or {}, folders=["/sys/bus/pci/devices"], **more)
+
+
+def driver_of(files=None, **more):
+    return Facts(reader(files, **more)).driver
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (CLOSED, ("535.183.01", False)),
+        (OPEN, ("580.95.05", True)),
+        ("NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  595.84  Release Build\n", ("595.84", True)),
+        ("NVRM version: NVIDIA UNIX aarch64 Kernel Module  470.57.02  Tue\n", ("470.57.02", False)),
+        ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  610.43.02", ("610.43.02", True)),
+        ("", ("", False)),
+        ("something else 1.2.3\n", ("", False)),
+    ],
+)
+def test_parse_loaded_reads_both_formats(text, found):
+    assert parse_loaded(text) == found
+
+
+@pytest.mark.parametrize(
+    ("path", "version"),
+    [
+        ("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.95.05", "580.95.05"),
+        ("/usr/lib/x86_64-linux-gnu/libcuda.so.595.84", "595.84"),
+        ("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1", ""),
+    ],
+)
+def test_library_version(path, version):
+    assert library_version(path) == version
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("kernel/nvidia-580srv-open/nvidia.ko: kernel/a.ko\n", True),
+        ("kernel/x.ko:\nupdates/dkms/nvidia.ko.zst:\n", True),
+        ("extra/nvidia.ko.xz: \n", True),
+        ("nvidia.ko:\n", True),
+        ("kernel/drivers/video/fbdev/nvidia/nvidiafb.ko:\nkernel/nvidia-drm.ko:\n", False),
+        ("kernel/x.ko: updates/dkms/nvidia.ko.zst\n", False),
+    ],
+)
+def test_has_module_wants_its_own_line(text, found):
+    assert has_module(text) is found
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (SERVER_OPEN, ("580", "server-open")),
+        (["nvidia-headless-no-dkms-580-server", "nvidia-utils-580-server", "linux-modules-nvidia-580-server-aws"], ("580", "server")),
+        (["nvidia-driver-535", "nvidia-kernel-common-535", "nvidia-dkms-535"], ("535", "")),
+        (["nvidia-driver-570-open", "nvidia-kernel-common-570", "linux-modules-nvidia-570-open-generic"], ("570", "open")),
+        # the name of a step to another branch is not the branch
+        (["nvidia-driver-570", "nvidia-driver-580", "nvidia-kernel-common-580", "nvidia-dkms-580"], ("580", "")),
+        (["libnvidia-compute-580"], ("", "")),
+        ([], ("", "")),
+        (["nvidia-utils-99", "nvidia-utils-580"], ("580", "")),
+    ],
+)  # fmt: skip
+def test_branch_and_flavour_by_ubuntu_names(names, expected):
+    assert branch_and_flavour((name, "1") for name in names) == expected
+
+
+@pytest.mark.parametrize(
+    ("packages", "expected"),
+    [
+        ({"nvidia-driver": "535.183.01-1~deb12u1", "nvidia-kernel-dkms": "535.183.01-1~deb12u1"}, ("535", "")),
+        ({"nvidia-kernel-open-dkms": "550.163.01-2"}, ("550", "open")),
+        ({"nvidia-dkms-open": "1:595.58.03-1ubuntu1", "libnvidia-compute": "595.58.03"}, ("595", "open")),
+        ({"nvidia-driver": "none"}, ("", "")),
+    ],
+)
+def test_branch_and_flavour_by_version_where_names_have_none(packages, expected):
+    assert branch_and_flavour(packages.items()) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "is_driver"),
+    [
+        ("nvidia-utils-580", True), ("libnvidia-compute-580", True), ("linux-modules-nvidia-580-open-generic", True),
+        ("nvidia-fabricmanager-580", True), ("cuda-drivers", True), ("nvidia-container-toolkit", False),
+        ("libnvidia-container1", False), ("nvidia-cuda-toolkit", False), ("cuda-toolkit-13", False), ("linux-modules-6.8", False),
+    ],
+)  # fmt: skip
+def test_is_driver_package_leaves_container_tools_out(name, is_driver):
+    assert is_driver_package(name) is is_driver
+
+
+def test_driver_absent():
+    driver = driver_of()
+    assert (driver.loaded_version, driver.userspace_version, driver.branch, driver.name) == ("", "", "", "")
+    assert not (driver.is_present or driver.is_installed or driver.is_mismatched or driver.has_module_for_running_kernel)
+    assert driver.is_supported
+
+
+def test_driver_healthy_with_everything():
+    library = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so"
+    driver = driver_of(
+        {
+            "/proc/driver/nvidia/version": OPEN,
+            f"{library}.580.95.05": "",
+            f"/lib/modules/{RELEASE}/modules.dep": "kernel/nvidia-580srv-open/nvidia.ko:\n",
+            "/lib/modules/6.8.0-40-generic/modules.dep": "kernel/x.ko:\n",
+        },
+        links={f"{library}.1": "libnvidia-ml.so.580.95.05"},
+        packages=SERVER_OPEN,
+    )
+    assert (driver.loaded_version, driver.userspace_version, driver.is_open) == ("580.95.05", "580.95.05", True)
+    assert (driver.branch, driver.flavour, driver.name) == ("580", "server-open", "580-server-open")
+    assert driver.has_module_for_running_kernel
+    assert driver.kernels_with_module == (RELEASE,)
+    assert len(driver.packages) == len(SERVER_OPEN)
+    assert not driver.is_mismatched
+    assert driver.held == driver.broken == ()
+
+
+def test_driver_mismatch_after_an_upgrade():
+    libraries = {"/usr/lib/x86_64-linux-gnu/libcuda.so.580.173.02": ""}
+    links = {"/usr/lib/x86_64-linux-gnu/libcuda.so.1": "libcuda.so.580.173.02"}
+    driver = driver_of({"/proc/driver/nvidia/version": OPEN, **libraries}, links=links)
+    assert driver.is_mismatched
+    assert driver.is_present
+    assert not driver.is_installed
+
+
+def test_driver_module_only_for_another_kernel():
+    driver = driver_of({"/lib/modules/6.8.0-40-generic/modules.dep": "updates/dkms/nvidia.ko.zst:\n"}, packages=SERVER_OPEN)
+    assert not driver.has_module_for_running_kernel
+    assert driver.kernels_with_module == ("6.8.0-40-generic",)
+
+
+@pytest.mark.parametrize(("taint", "is_open"), [("POE", False), ("OE", True), ("", True)])
+def test_driver_without_proc_asks_sysfs(taint, is_open):
+    driver = driver_of({"/sys/module/nvidia/version": "535.183.01\n", "/sys/module/nvidia/taint": taint + "\n"})
+    assert (driver.loaded_version, driver.is_open) == ("535.183.01", is_open)
+
+
+def test_driver_nouveau_bound():
+    slot = "/sys/bus/pci/devices/0000:01:00.0"
+    files = {f"{slot}/vendor": "0x10de", f"{slot}/device": "0x2684", f"{slot}/class": "0x030000"}
+    assert driver_of(files, links={f"{slot}/driver": "../../nouveau"}).nouveau_bound
+    assert not driver_of(files).nouveau_bound
+
+
+def test_driver_runfile_is_installed_without_packages():
+    driver = driver_of({"/usr/bin/nvidia-uninstall": ""})
+    assert driver.runfile
+    assert driver.is_installed
+    assert driver.branch == ""
+
+
+def test_driver_old_branch_is_not_supported():
+    assert not driver_of(packages=["nvidia-utils-535"]).is_supported
+    assert driver_of(packages=["nvidia-utils-580"]).is_supported
+
+
+def test_driver_half_installed_and_held_packages_are_named():
+    database = status("dpkg") + status("nvidia-dkms-580", state="install ok half-configured")
+    database += status("nvidia-utils-580", state="hold ok installed") + status("nvidia-utils-470", state="deinstall ok config-files")
+    driver = driver_of({"/var/lib/dpkg/status": database})
+    assert driver.broken == ("nvidia-dkms-580",)
+    assert driver.held == ("nvidia-utils-580",)
+    assert [package.name for package in driver.packages] == ["nvidia-dkms-580", "nvidia-utils-580"]
+
+
+def test_driver_unread_parts_are_unknown_and_the_others_known():
+    driver = driver_of({"/var/lib/dpkg/status": Unreadable("not in this record")}, packages=())
+    with pytest.raises(UnknownFact, match="not in this record"):
+        _ = driver.branch
+    assert driver.loaded_version == ""
+
+
+def test_driver_under_an_alternate_root_knows_packages_alone():
+    blind = {place: "no kernel runs under --root" for place in ("/proc", "/sys")}
+    driver = driver_of(packages=SERVER_OPEN, unreadable=blind, kind="root", persistent_only=True)
+    assert driver.name == "580-server-open"
+    for field in ("loaded_version", "is_open", "nouveau_bound", "has_module_for_running_kernel"):
+        with pytest.raises(UnknownFact, match="--root"):
+            getattr(driver, field)
+
+
+def test_driver_without_modules_dep_does_not_say_that_there_is_no_module():
+    driver = driver_of({f"/lib/modules/{RELEASE}/modules.dep": None, "/lib/modules/6.8.0-40-generic/modules.dep": ""})
+    assert driver.kernels_with_module == ()
+    with pytest.raises(UnknownFact, match=r"modules\.dep does not exist"):
+        _ = driver.has_module_for_running_kernel
+
+
+def test_driver_without_module_folders_is_unknown():
+    with pytest.raises(UnknownFact, match="there is no /lib/modules"):
+        _ = driver_of({f"/lib/modules/{RELEASE}/modules.dep": None}).has_module_for_running_kernel

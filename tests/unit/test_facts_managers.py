@@ -1,0 +1,149 @@
+"""Other managers, with the evidence, and what TuneD sets."""
+
+import pytest
+
+from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.tuned import dotted, parse_profile
+from tests.unit.fake_reader import FakeReader
+
+WANTS = "/etc/systemd/system/multi-user.target.wants"
+SLICE = "/sys/fs/cgroup/system.slice"
+
+
+def status(*names):
+    return "\n".join(
+        f"Package: {name}\nStatus: install ok installed\nArchitecture: all\nVersion: 1\n" for name in names
+    )
+
+
+def managers(files=None, links=None, packages=(), **options):
+    base = {"/var/lib/dpkg/status": status("dpkg", *packages), "/etc/systemd/system/x": ""}
+    return Facts(FakeReader(base | (files or {}), links=links, **options)).managers
+
+
+def enabled(*services):
+    return {f"{WANTS}/{service}": f"/usr/lib/systemd/system/{service}" for service in services}
+
+
+def test_managers_none_on_a_plain_host():
+    seen = managers()
+    assert (seen.names, seen.tuned_profile, seen.tuned_sysctls) == ((), "", ())
+    flags = (seen.tuned, seen.dgx, seen.cloud_init, seen.kubelet, seen.slurm, seen.gpu_operator)
+    assert not any(flags)
+
+
+def test_managers_services_count_when_enabled_or_running():
+    folders = (f"{SLICE}/kubelet.service", "/sys/fs/cgroup/systemd/system.slice/slurmd.service")
+    seen = managers(links=enabled("tlp.service", "walinuxagent.service"), folders=folders)
+    assert seen.names == ("azure-agent", "kubelet", "slurm", "tlp")
+    assert {manager.name: manager.evidence for manager in seen.present} == {
+        "azure-agent": "walinuxagent.service is enabled",
+        "kubelet": "kubelet.service runs",
+        "slurm": "slurmd.service runs",
+        "tlp": "tlp.service is enabled",
+    }
+    assert seen.kubelet
+    assert seen.slurm
+
+
+def test_managers_tuned_installed_and_switched_off_is_not_present():
+    files = {"/etc/tuned/active_profile": "throughput-performance\n"}
+    seen = managers(files, packages=("tuned",))
+    assert (seen.tuned, seen.tuned_profile) == (False, "")
+
+
+def test_managers_tuned_profile_chain_gives_its_sysctls():
+    files = {
+        "/etc/tuned/active_profile": "site gpu\n",
+        "/etc/tuned/profiles/site/tuned.conf": "[main]\ninclude=throughput-performance\n[sysctl]\nvm.swappiness=5\n",
+        "/usr/lib/tuned/gpu/tuned.conf": "[numa]\ntype=sysctl\nkernel.numa_balancing = 0\n[vm]\nhugepages=never\n",
+        "/usr/lib/tuned/throughput-performance/tuned.conf": (
+            "# summary\n[main]\nsummary=x\n[variables]\nthread=1\n[vm]\ndirty_ratio=40%\n[sysctl]\n"
+            "# comment\nvm.swappiness=10\nnet.core.somaxconn=>2048\n"
+            "net/ipv4/conf/eth0.1/rp_filter=1\n[cpu]\ngovernor=performance\n"
+        ),
+    }
+    seen = managers(files, links=enabled("tuned.service"))
+    assert seen.tuned_profile == "site gpu"
+    assert seen.tuned_sysctls == (
+        "kernel.numa_balancing",
+        "net.core.somaxconn",
+        "net.ipv4.conf.eth0/1.rp_filter",
+        "vm.dirty_ratio",
+        "vm.swappiness",
+    )
+
+
+def test_managers_tuned_missing_profile_leaves_sysctls_unknown_and_the_rest_known():
+    seen = managers({"/etc/tuned/active_profile": "lost"}, links=enabled("tuned.service"))
+    assert seen.tuned
+    assert seen.tuned_profile == "lost"
+    with pytest.raises(UnknownFact, match="lost has no tuned"):
+        _ = seen.tuned_sysctls
+
+
+def test_managers_tuned_without_a_profile_sets_nothing():
+    seen = managers(links=enabled("tuned.service"))
+    assert (seen.tuned, seen.tuned_profile, seen.tuned_sysctls) == (True, "", ())
+
+
+def test_profile_includes_are_parted_in_several_ways_and_may_loop():
+    assert parse_profile("[main]\ninclude=-a, b;c d\n").includes == ("a", "b", "c", "d")
+    files = {
+        "/etc/tuned/active_profile": "a",
+        "/etc/tuned/a/tuned.conf": "[main]\ninclude=b\n[sysctl]\nvm.x=1\n",
+        "/etc/tuned/b/tuned.conf": "[main]\ninclude=a\n",
+    }
+    assert managers(files, links=enabled("tuned.service")).tuned_sysctls == ("vm.x",)
+    assert dotted("net.ipv4.conf.eth0/1.rp_filter") == "net.ipv4.conf.eth0/1.rp_filter"
+
+
+def test_managers_cloud_init_counts_when_it_ran():
+    assert managers({"/run/cloud-init/result.json": "{}"}).cloud_init
+    assert not managers({"/run/cloud-init/disabled": ""}, packages=("cloud-init",)).cloud_init
+    assert not managers(packages=("cloud-init",)).cloud_init
+
+
+def test_managers_cloud_init_of_an_image_counts_when_installed():
+    image = {"kind": "root", "persistent_only": True, "unreadable": {"/run": "no kernel", "/sys": "no kernel"}}
+    assert managers(packages=("cloud-init",), **image).cloud_init
+    assert not managers({"/etc/cloud/cloud-init.disabled": ""}, packages=("cloud-init",), **image).cloud_init
+    assert not managers(**image).cloud_init
+
+
+def test_managers_dgx_by_packages_and_release_file():
+    names = (
+        "nvidia-ipmisol",
+        "dgx-release",
+        "nv-cpu-governor",
+        "nvidia-acs-disable",
+        "nv-hugepage",
+        "nv-codec-headers",
+    )
+    assert (
+        managers(packages=names).present[0].evidence == "dgx-release, nv-cpu-governor, nv-hugepage and 1 more installed"
+    )
+    seen = managers({"/etc/dgx-release": 'DGX_NAME="DGX Server"\nDGX_SWBUILD_VERSION="7.1.0"\n'})
+    assert seen.dgx
+    assert 'DGX_SWBUILD_VERSION="7.1.0"' in seen.present[0].evidence
+
+
+def test_managers_node_agents_are_found_by_their_traces():
+    files = {"/etc/skyhook/history/a": "", "/run/nvidia/validations/driver-ready": "", "/run/mellanox/drivers/x": ""}
+    assert managers(files).names == ("gpu-operator", "network-operator", "skyhook")
+
+
+def test_managers_unreadable_trace_is_unknown_never_absent():
+    seen = managers(unreadable={"/run": "not in this record"})
+    with pytest.raises(UnknownFact, match="not in this record"):
+        _ = seen.gpu_operator
+    with pytest.raises(UnknownFact):
+        _ = seen.tuned_sysctls
+
+
+def test_managers_unreadable_trace_keeps_what_tuned_sets():
+    files = {"/etc/tuned/active_profile": "a", "/etc/tuned/a/tuned.conf": "[sysctl]\nvm.x=1\n"}
+    seen = managers(files, links=enabled("tuned.service"), unreadable={"/var/lib/kubelet": "needs root"})
+    assert seen.tuned_sysctls == ("vm.x",)
+    with pytest.raises(UnknownFact, match="needs root"):
+        _ = seen.names

@@ -1,0 +1,48 @@
+"""The JSON Schemas for editors are those that the checks are made from, and they accept what the checks accept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from hosttune.engine.compiled import builtin_documents
+from hosttune.engine.shapes import schemas
+
+FOLDER = Path(__file__).resolve().parents[2] / "hosttune" / "schemas"
+
+
+@pytest.mark.parametrize("name", sorted(schemas()))
+def test_schema_file_is_what_the_shapes_make(name):
+    stored = json.loads((FOLDER / name).read_text(encoding="utf-8"))
+    assert stored == json.loads(json.dumps(schemas()[name])), "rewrite it: python -m tests.unit.test_rule_schemas"
+
+
+@pytest.mark.parametrize("document", [d for d in builtin_documents() if d.name.startswith("rules/")], ids=lambda d: d.data["id"])
+def test_builtin_rule_fits_the_schema(document):
+    jsonschema.validate(document.data, schemas()["rule.json"])
+
+
+def test_policy_of_the_readme_fits_the_schema():
+    import yaml
+
+    readme = (FOLDER.parents[1] / "README.md").read_text(encoding="utf-8")
+    text = readme.split("```yaml\n")[1].split("```")[0]
+    policy = yaml.load(text, Loader=yaml.BaseLoader)
+    jsonschema.validate(policy, schemas()["policy.json"])
+
+
+def test_policy_with_an_unknown_key_does_not_fit():
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"profil": "base"}, schemas()["policy.json"])
+
+
+def main() -> None:
+    for name, schema in schemas().items():
+        (FOLDER / name).write_text(json.dumps(schema, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
