@@ -68,7 +68,7 @@ def main() -> NoReturn:
 
 def run(argv: list[str]) -> int:
     """The exit status of this command line; an error is told on standard error, without a traceback."""
-    names = (argv[0],) if argv and argv[0] in COMMANDS else COMMANDS
+    names = (argv[0],) if argv and argv[0] in COMMANDS else COMMANDS[:1] if argv == ["--version"] else COMMANDS
     try:
         build(names)(argv, prog_name="hosttune")
     except SystemExit as end:

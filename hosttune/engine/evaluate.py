@@ -113,8 +113,9 @@ def _wish(rule: Rule, spec: WishSpec, subject: str, names: Names) -> Wish:
     fields = {name: value.evaluate(names) for name, value in spec.fields.items()}
     bounds = tuple(Bound(operator, value.evaluate(names)) for operator, value in spec.bounds)
     name = spec.name.evaluate(names)
-    text = " ".join(str(part) for part in name) if isinstance(name, tuple | list) else str(name)
-    return Wish(spec.kind, text, rule.id, subject or text, fields, bounds)
+    if isinstance(name, tuple | list):  # a set of things has no name of its own
+        return Wish(spec.kind, " ".join(str(part) for part in name), rule.id, subject, fields, bounds)
+    return Wish(spec.kind, str(name), rule.id, subject or str(name), fields, bounds)
 
 
 def _finding(rule: Rule, verdict: Verdict, reason: str, subject: str = "") -> Finding:

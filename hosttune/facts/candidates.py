@@ -32,6 +32,9 @@ _FIELD = re.compile(r"([a-z_]+)\s*: ?(.*)")
 _DRIVER = re.compile(r"(\S+) - (distro|third-party) (free|non-free)(.*)")
 _LISTED = re.compile(r"(\S+?),? +\(kernel modules provided by (\S+)\)|(\S+)")
 
+# Printed beside good answers too: by plugins, by a deprecated call of udevadm (24.04), by packages with an odd header.
+_NOISE = re.compile(r"(?:ERROR|WARNING):root:|udevadm hwdb is deprecated")
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate(Fact):
@@ -144,7 +147,7 @@ def refusal(answer: Completed) -> str:
     if parse_sections(answer.text):
         return ""
     words = answer.text + ("\n" + answer.errors if answer.status else "")
-    said = [one.strip() for one in words.splitlines() if one.strip()]
+    said = [one.strip() for one in words.splitlines() if one.strip() and not _NOISE.match(one)]
     if not said and answer.status:
         return f"exit status {answer.status}"
     return said[-1][:300] if said else ""
@@ -164,13 +167,14 @@ def collect(reader: Reader, facts: Facts) -> Candidates:
     """Ask `ubuntu-drivers`: slow, so rules touch this fact only where a driver is to be chosen."""
     answer = reader.query(DEVICES, timeout_s=TIMEOUT_S)
     if isinstance(answer, Unreadable):
-        gone: Any = unread(f"ubuntu-drivers devices: {answer.reason}")
+        gone: Any = unread(f"ubuntu-drivers devices: {answer.reason}{_why_slow(reader)}")
         return Candidates(gone, gone, gone, gone)
     if isinstance(answer, Absent):
         return _none(_why_missing(facts))
     said = refusal(answer)
     if said:
-        return _none(f"`ubuntu-drivers devices` gave no list: {said}")
+        rights = "" if reader.is_privileged else " (as root it may: run hosttune with sudo)"
+        return _none(f"`ubuntu-drivers devices` gave no list{rights}: {said}")
     listed = _listed(reader)
     providers = parse_list(listed.text) if isinstance(listed, Completed) else {}
     packages = merge(parse_devices(answer.text), providers)
@@ -208,3 +212,10 @@ def _why_empty(reader: Reader) -> str:
     if lists is ABSENT or (isinstance(lists, tuple) and not any("_Packages" in name for name in lists)):
         return "apt's package lists are missing: sudo apt-get update"
     return "`ubuntu-drivers` offers no package for the GPUs of this host (is the restricted component enabled?)"
+
+
+def _why_slow(reader: Reader) -> str:
+    lists = reader.list("/var/lib/apt/lists")
+    if isinstance(lists, tuple) and any(name.endswith((".lz4", ".gz", ".xz", ".zst")) for name in lists):
+        return "; apt's package lists are compressed here (Acquire::GzipIndexes), which makes it slow"
+    return ""

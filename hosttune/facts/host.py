@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, unread
-from hosttune.facts.containment import FIRST_MOUNTS, decide, look
+from hosttune.facts.containment import Found, FIRST_MOUNTS, decide, look
 from hosttune.facts.reading import derived, known, line
 from hosttune.facts.virtualization import Dmi, cloud_of, hypervisor_of, read_dmi
 from hosttune.host.door import Stat
@@ -84,6 +84,8 @@ def secure_boot_of(secure_boot: Answer[bytes], shim_state: Answer[bytes]) -> boo
 
 def collect(reader: Reader, facts: Facts) -> Host:
     found = decide(look(reader))
+    if reader.persistent_only and not isinstance(found.is_container, bool):
+        found = Found(False, "", ("files below a root, with no kernel: taken for the image of a host",))
     dmi = read_dmi(reader)
     hypervisor = hypervisor_of(reader, facts, dmi)
     release = line(reader, "/proc/sys/kernel/osrelease")

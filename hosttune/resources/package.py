@@ -7,6 +7,7 @@ for, which come along, and which have to go: `package-set:tuned + python3-perf -
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from hosttune.resources.base import Context, Operator, Wish
     from hosttune.values import Value
 
+_BUILDS = re.compile(r"(?:^|-)(?<!no-)dkms(?:$|-)")  # dkms, nvidia-dkms-580; not nvidia-headless-no-dkms-580
 _UPDATE = "sudo apt-get update, then run it again"
 _REPAIR = "if dpkg was interrupted: sudo dpkg --configure -a && sudo apt-get -f install"
 
@@ -78,12 +80,7 @@ class PackageSetAddress:
         if writer.kind == "overlay":
             _enter(writer, before, after)
             return
-        operands = _operands(change, before, after)
-        would = _ask(writer, operands)
-        if would.error:
-            raise Refused(f"apt-get: {would.error}", hint=_REPAIR)
-        if (would.before, would.after) != (_changed(before, after), _changed(after, before)):
-            raise Conflict(f"apt would now do something else: {_difference(would, after)}", hint="run the plan again")
+        operands = _settled(writer, change, before, after)
         try:
             writer.run(apt.installation(operands), timeout_s=apt.INSTALL_TIMEOUT_S)
         except HosttuneError as error:
@@ -209,7 +206,7 @@ def _objection(wish: Wish, missing: tuple[str, ...], would: apt.Transaction) -> 
     foreign = [step.name for step in would.removed if not step.name.startswith(allowed)]
     if foreign:
         return f"apt would remove {', '.join(foreign)}"
-    dkms = [step.name for step in would.steps if "dkms" in step.name and step.after]
+    dkms = [step.name for step in would.steps if _BUILDS.search(step.name) and step.after]
     if dkms and not wish.fields.get("allow_dkms", False):
         return f"it would compile kernel modules on this host ({', '.join(dkms)}), which is not allowed"
     coupled = {name: would.after[name] for name in wish.fields.get("one_version", ()) if name in would.after}
@@ -242,12 +239,31 @@ def _change(wish: Wish, missing: tuple[str, ...], would: apt.Transaction, contex
     )
 
 
-def _operands(change: Change, before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
-    """What apt-get is told. New packages that only come along are not named, so that they stay marked as automatic."""
+def _settled(writer: Writer, change: Change, before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
+    """The operands with which apt-get does exactly this change now. Raises Conflict where it would do something else.
+
+    A package that is named becomes marked as wanted by hand (apt-mark(8)), so what only comes along is named as a second
+    try: an older version does not come by itself.
+    """
     asked, along, removed = split_set(change.address.name)
-    named = [name for name in (*asked, *along, *removed) if name in after and (name not in along or name in before)]
-    gone = [name for name in (*asked, *along, *removed) if name in before and name not in after]
-    return (*(f"{name}={after[name]}" for name in named), *(f"{name}-" for name in gone))
+    gone = tuple(f"{name}-" for name in (*asked, *along, *removed) if name in before and name not in after)
+    wanted = _changed(before, after), _changed(after, before)
+    tries = dict.fromkeys((
+        (*_exact((*asked, *removed), after), *gone),
+        (*_exact((*asked, *(name for name in along if name in before), *removed), after), *gone),
+    ))  # fmt: skip
+    would = apt.Transaction(())
+    for operands in filter(None, tries):
+        would = _ask(writer, operands)
+        if not would.error and (would.before, would.after) == wanted:
+            return operands
+    if would.error:
+        raise Refused(f"apt-get: {would.error}", hint=_REPAIR)
+    raise Conflict(f"apt would now do something else: {_difference(would, after)}", hint="run the plan again")
+
+
+def _exact(names: tuple[str, ...], versions: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(f"{name}={versions[name]}" for name in names if name in versions)
 
 
 def _ask(reader: Reader, operands: tuple[str, ...]) -> apt.Transaction:

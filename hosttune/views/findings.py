@@ -89,7 +89,7 @@ def _texts(finding: Finding, page: Page) -> Iterator[str]:
 
 def _hold(hold: Hold) -> str:
     """The hold as half a sentence; a detail that is a sentence itself stands behind a colon."""
-    colon = ":" if hold.detail and hold.kind in {HoldKind.BUSY, HoldKind.REFUSED} else ""
+    colon = ":" if hold.detail and hold.kind in {HoldKind.BUSY, HoldKind.REFUSED, HoldKind.EDITED} else ""
     return shown(f"{hold.kind}{colon} {hold.detail}".strip())
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hosttune.views.masking import mask
 from hosttune.views.terminal import Screen, safe
 
-_OWN_COMMAND = re.compile(r"(?<![\w/.-])(?:sudo )?hosttune (?=(?:check|plan|apply|undo|history|explain|rules) )")
+_OWN_COMMAND = re.compile(r"(?<![\w/.-])(?:sudo )?hosttune (?=(?:check|plan|apply|undo|history|explain|rules)\b)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from hosttune.views.page import Page
 
 
+SHOWN_DIGITS = 16  # of the digest in a command to copy; apply takes twelve or more
+
+
 def plan_text(plan: Plan, page: Page, *, interrupted: tuple[str, ...] = ()) -> str:
     """The plan of `plan` and of `apply` without --yes."""
     lines = decision(plan, page) + warnings(plan, page, interrupted)
@@ -28,7 +31,11 @@ def plan_text(plan: Plan, page: Page, *, interrupted: tuple[str, ...] = ()) -> s
     if plan.changes:
         lines += ["", *_tail(plan, page)]
         if page.can_apply and not plan.problems:
-            lines += ["", "To make exactly these changes:", f"  {page.act(f'apply --yes --expect {plan.digest}')}"]
+            lines += [
+                "",
+                "To make exactly these changes:",
+                f"  {page.act(f'apply --yes --expect {plan.digest[:SHOWN_DIGITS]}')}",
+            ]
     return "\n".join(lines) + "\n"
 
 
@@ -38,10 +45,15 @@ def undo_text(plan: Plan, page: Page, *, words: str, ignore: tuple[str, ...] = (
     first = f": {counted(len(plan.changes), 'change')} to take back." if plan.changes else ": nothing to take back."
     if on_paper:
         first += f" {on_paper} {'is' if on_paper == 1 else 'are'} gone already; the journal will say so."
-    lines = [page.screen.paint(shown(page.host), "bold") + first, *warnings(plan, page), *_stages(plan, page)]
+    lines = [page.screen.paint(shown(page.host), "bold") + first, *warnings(plan, page)]
+    lines += _stages(plan, page, is_undo=True)
     lines += sections_lines((UNKNOWN, *HELD), plan.findings, page)
     if (plan.changes or on_paper) and not plan.problems:
-        lines += ["", "To take back exactly this:", f"  {page.act(f'{words} --yes --expect {plan.digest}')}"]
+        lines += [
+            "",
+            "To take back exactly this:",
+            f"  {page.act(f'{words} --yes --expect {plan.digest[:SHOWN_DIGITS]}')}",
+        ]
     return "\n".join([*lines, *ignore_lines(ignore, page)]) + "\n"
 
 
@@ -54,7 +66,7 @@ def ignore_lines(rules: Iterable[str], page: Page) -> list[str]:
     return ["", *wrapped(why, page.screen.columns), f"  ignore: [{', '.join(names)}]"]
 
 
-def _stages(plan: Plan, page: Page) -> list[str]:
+def _stages(plan: Plan, page: Page, *, is_undo: bool = False) -> list[str]:
     lines: list[str] = []
     for number, stage in enumerate(plan.stages, 1):
         if len(plan.stages) > 1:
@@ -62,7 +74,7 @@ def _stages(plan: Plan, page: Page) -> list[str]:
             lines += ["", page.screen.paint(f"Stage {number}", "bold") + f" ({when})"]
         for rule, changes in groupby(stage.changes, key=lambda change: change.rule):
             own = tuple(changes)
-            lines += ["", _heading(rule, own, page)]
+            lines += ["", page.screen.paint(shown(rule), "bold") if is_undo else _heading(rule, own, page)]
             lines += [line for change in own for line in change_lines(change, page.screen)]
         lines += _triggers(stage, page)
     return lines

@@ -61,7 +61,8 @@ def _verdict(receipt: Receipt, page: Page, made: str, done: int) -> list[str]:
     elif receipt.failed:
         words, style = f"{len(receipt.failed)} of {counted(total, 'change')} failed, {done} {made}.", "red"
     elif receipt.verified:
-        words, style = f"{'the change is' if total == 1 else f'all {total} changes are'} {made} and read back.", "green"
+        every = {1: "the change is", 2: "both changes are"}.get(total, f"all {total} changes are")
+        words, style = f"{every} {made} and read back.", "green"
     else:
         words, style = f"{counted(total, 'change')} {made}, but not all read back as planned.", "red"
     run = [f"Run {shown(receipt.run_id)}"] if total else []

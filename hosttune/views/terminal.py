@@ -5,7 +5,6 @@ Colour only repeats what a word or a symbol says already.
 
 from __future__ import annotations
 
-import unicodedata
 from dataclasses import dataclass
 
 NARROWEST = 40
@@ -13,9 +12,6 @@ ROOM = 32  # columns that a text needs beside the others; with less it goes belo
 WIDEST = 100  # longer lines of prose are hard to read; commands, paths and diffs are never broken
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-
-# Beside the categories of control and format characters: separators that some terminals take for a line feed.
-_UNSAFE = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +32,8 @@ class Screen:
 
 
 def safe(text: str) -> str:
-    """Text from outside, on one line: control, bidirectional, invisible and surrogate characters as escapes."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_escaped(char) if unicodedata.category(char) in _UNSAFE else char for char in text)
+    """Text from outside, on one line: control, bidirectional, invisible and unassigned characters as escapes."""
+    return text if text.isprintable() else "".join(char if char.isprintable() else _escaped(char) for char in text)
 
 
 def _escaped(char: str) -> str:
@@ -55,6 +49,8 @@ def width_of(text: str) -> int:
     """The columns that text takes: East Asian wide characters take two, combining ones none."""
     if text.isascii():
         return len(text)
+    import unicodedata
+
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in {"W", "F"} else 1
         for char in text

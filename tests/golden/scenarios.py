@@ -30,7 +30,7 @@ PROGRAM = "/opt/hosttune/bin/hosttune"
 PAGE = Page("gpu-017", Screen(80), program=PROGRAM, sudo="sudo ")
 RUN = "20261009T031502Z-5f0c6d1b"
 
-DROPIN = b"# hosttune, rule memory-swappiness. Take it back with: hosttune undo --rule memory-swappiness\nvm.swappiness = 10\n"
+DROPIN = b"# hosttune, rule memory-swappiness. Take it back with hosttune undo.\nvm.swappiness = 10\n"
 
 SWAPPINESS = (
     Change(Address("sysctl", "vm.swappiness"), Action.UPDATE, "60", "10", "memory-swappiness"),
@@ -195,7 +195,7 @@ PLAN = Plan(
     tool_version="0.1.0",
     machine="3f1c0a9b8d7e6f50",
     created_at="2026-10-09T03:15:02+00:00",
-    policy_digest="0011223344556677",
+    policy_digest=DIGEST[::-1],
     stages=(
         Stage((*SWAPPINESS, *NOATIME, TMP, DRIVER), (Trigger("daemon-reload"), Trigger("update-initramfs"))),
         Stage((DAEMON_CONFIG,), (Trigger("restart", "docker.service"),)),

@@ -21,8 +21,7 @@ PAGE = made.PAGE
 ROOT = replace(PAGE, program="hosttune", sudo="")
 RECORD = replace(PAGE, host="gpu-017.json", options=" --host gpu-017.json", can_apply=False)
 INTERRUPTED = (
-    "run 20261008-220143-9c1e (apply, 2026-10-08T22:01:43+00:00) was interrupted after 3 steps: "
-    "`hosttune apply --yes` or `hosttune undo` finishes it",
+    "run 20261008-220143-9c1e (apply) was interrupted: `hosttune apply --yes` or `hosttune undo` finishes it",
 )
 
 

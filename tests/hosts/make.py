@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hosttune.facts.candidates import LIST
+from hosttune.resources.apt import downloads, simulation
 from tests.hosts.machine import DiskSpec, GpuSpec, Machine, MountSpec
 
 FOLDER = Path(__file__).resolve().parent
@@ -55,13 +57,20 @@ H100 = Machine(
     files={
         "/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.126.20  Release Build  (dvs)\n",
         "/sys/module/nvidia/version": "580.126.20\n",
-        "/usr/lib/modules/6.8.0-60-generic/modules.dep": "", "/usr/lib/modules/6.8.0-60-generic/kernel/nvidia-580srv-open/nvidia.ko": "",
+        "/usr/lib/modules/6.8.0-60-generic/modules.dep": "kernel/nvidia-580srv-open/nvidia.ko.zst:\n", "/usr/lib/modules/6.8.0-60-generic/kernel/nvidia-580srv-open/nvidia.ko": "",
         "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.126.20": "",
         "/dev/nvidia0": "", "/dev/nvidiactl": "", "/dev/nvidia-uvm": "",
     },
     links={"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1": "libnvidia-ml.so.580.126.20"},
     queries={("ubuntu-drivers", "devices"): CANDIDATES},
 )  # fmt: skip
+
+DRIVER = ("nvidia-headless-no-dkms-580-server-open", "nvidia-utils-580-server", "linux-modules-nvidia-580-server-open-azure")
+DRIVER_VERSION = "580.126.20-0ubuntu0.22.04.1"
+COMES_ALONG = ("libnvidia-compute-580-server", "nvidia-compute-utils-580-server", "nvidia-kernel-common-580-server")
+SIMULATED = "".join(
+    f"{verb} {name} ({DRIVER_VERSION} Ubuntu:22.04/jammy-updates [amd64])\n" for verb in ("Inst", "Conf") for name in (*COMES_ALONG, *DRIVER)
+)
 
 A100_VM = Machine(
     name="a100-cloud-vm", os_version="22.04", codename="jammy", kernel="5.15.0-1089-azure",
@@ -79,9 +88,15 @@ A100_VM = Machine(
     fstab="UUID=5f-00 / ext4 discard,errors=remount-ro 0 1\n"
     "/dev/disk/cloud/azure_resource-part1\t/mnt\tauto\tdefaults,nofail,x-systemd.after=cloud-init.service,_netdev,comment=cloudconfig\t0\t2\n",
     gpus=(GpuSpec("0001:00:00.0", "0x20b5", ""),),
-    packages={"linux-image-5.15.0-1089-azure": "5.15.0-1089.98", "cloud-init": "24.4", "walinuxagent": "2.2.46"},
+    packages={"linux-image-azure": "5.15.0.1089.87", "linux-image-5.15.0-1089-azure": "5.15.0-1089.98", "cloud-init": "24.4", "walinuxagent": "2.2.46"},
     folders=("/run/cloud-init",),
-    queries={("ubuntu-drivers", "devices"): CANDIDATES.replace("2330", "20B5").replace("GH100 [H100 SXM5 80GB]", "GA100 [A100 PCIe 80GB]")},
+    queries={
+        ("ubuntu-drivers", "devices"): CANDIDATES.replace("2330", "20B5").replace("GH100 [H100 SXM5 80GB]", "GA100 [A100 PCIe 80GB]"),
+        LIST: "nvidia-driver-580-server-open, (kernel modules provided by linux-modules-nvidia-580-server-open-azure)\n"
+        "nvidia-driver-595-server-open, (kernel modules provided by linux-modules-nvidia-595-server-open-azure)\n",
+        simulation(DRIVER): f"NOTE: This is only a simulation!\n{SIMULATED}",
+        downloads(DRIVER): "'http://archive.example/nvidia.deb' nvidia.deb 61000000 SHA512:00\n",
+    },
 )  # fmt: skip
 
 WORKSTATION = Machine(
@@ -100,7 +115,7 @@ WORKSTATION = Machine(
         "/etc/sysctl.d/99-local.conf": "vm.max_map_count = 262144\n",
         "/proc/sys/vm/max_map_count": "262144\n",
     },
-    queries={("ubuntu-drivers", "devices"): CANDIDATES.replace("2330", "2684").replace("GH100 [H100 SXM5 80GB]", "AD102 [GeForce RTX 4090]")},
+    queries={LIST: "", ("ubuntu-drivers", "devices"): CANDIDATES.replace("2330", "2684").replace("GH100 [H100 SXM5 80GB]", "AD102 [GeForce RTX 4090]")},
 )  # fmt: skip
 
 GH200 = Machine(
@@ -120,7 +135,7 @@ GH200 = Machine(
     files={
         "/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  580.126.20  Release Build  (dvs)\n",
         "/sys/module/nvidia/version": "580.126.20\n",
-        "/usr/lib/modules/7.0.0-1004-nvidia-64k/modules.dep": "",
+        "/usr/lib/modules/7.0.0-1004-nvidia-64k/modules.dep": "kernel/nvidia-580srv-open/nvidia.ko.zst:\n",
         "/usr/lib/modules/7.0.0-1004-nvidia-64k/kernel/nvidia.ko.zst": "",
         "/usr/lib/aarch64-linux-gnu/libnvidia-ml.so.580.126.20": "",
         "/usr/lib/systemd/system/tmp.mount": "[Mount]\nWhat=tmpfs\nWhere=/tmp\nType=tmpfs\nOptions=mode=1777,strictatime,nosuid,nodev,size=50%%,nr_inodes=1m\n",

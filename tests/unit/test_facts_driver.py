@@ -12,15 +12,19 @@ from tests.unit.fake_reader import FakeReader
 CLOSED = """NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024
 GCC version:  gcc version 12.3.0 (Ubuntu 12.3.0-1ubuntu1~22.04)
 """
-OPEN = """NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs-builder@U22)  Tue Sep 23 2025
+OPEN = """NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (builder@U22)  Tue Sep 23
 GCC version:  gcc version 13.3.0 (Ubuntu 13.3.0-6ubuntu2~24.04)
 """
 RELEASE = "6.8.0-45-generic"
 SERVER_OPEN = [
-    "nvidia-headless-no-dkms-580-server-open", "nvidia-kernel-common-580-server", "nvidia-utils-580-server",
-    "nvidia-compute-utils-580-server", "linux-modules-nvidia-580-server-open-generic",
-    f"linux-modules-nvidia-580-server-open-{RELEASE}", "libnvidia-compute-580-server",
-]  # fmt: skip
+    "nvidia-headless-no-dkms-580-server-open",
+    "nvidia-kernel-common-580-server",
+    "nvidia-utils-580-server",
+    "nvidia-compute-utils-580-server",
+    "linux-modules-nvidia-580-server-open-generic",
+    f"linux-modules-nvidia-580-server-open-{RELEASE}",
+    "libnvidia-compute-580-server",
+]
 
 
 def status(*names, version="580.95.05-0ubuntu1", state="install ok installed"):
@@ -91,16 +95,22 @@ def test_has_module_wants_its_own_line(text, found):
     ("names", "expected"),
     [
         (SERVER_OPEN, ("580", "server-open")),
-        (["nvidia-headless-no-dkms-580-server", "nvidia-utils-580-server", "linux-modules-nvidia-580-server-aws"], ("580", "server")),
+        (
+            ["nvidia-headless-no-dkms-580-server", "nvidia-utils-580-server", "linux-modules-nvidia-580-server-aws"],
+            ("580", "server"),
+        ),
         (["nvidia-driver-535", "nvidia-kernel-common-535", "nvidia-dkms-535"], ("535", "")),
-        (["nvidia-driver-570-open", "nvidia-kernel-common-570", "linux-modules-nvidia-570-open-generic"], ("570", "open")),
+        (
+            ["nvidia-driver-570-open", "nvidia-kernel-common-570", "linux-modules-nvidia-570-open-generic"],
+            ("570", "open"),
+        ),
         # the name of a step to another branch is not the branch
         (["nvidia-driver-570", "nvidia-driver-580", "nvidia-kernel-common-580", "nvidia-dkms-580"], ("580", "")),
         (["libnvidia-compute-580"], ("", "")),
         ([], ("", "")),
         (["nvidia-utils-99", "nvidia-utils-580"], ("580", "")),
     ],
-)  # fmt: skip
+)
 def test_branch_and_flavour_by_ubuntu_names(names, expected):
     assert branch_and_flavour((name, "1") for name in names) == expected
 
@@ -121,11 +131,18 @@ def test_branch_and_flavour_by_version_where_names_have_none(packages, expected)
 @pytest.mark.parametrize(
     ("name", "is_driver"),
     [
-        ("nvidia-utils-580", True), ("libnvidia-compute-580", True), ("linux-modules-nvidia-580-open-generic", True),
-        ("nvidia-fabricmanager-580", True), ("cuda-drivers", True), ("nvidia-container-toolkit", False),
-        ("libnvidia-container1", False), ("nvidia-cuda-toolkit", False), ("cuda-toolkit-13", False), ("linux-modules-6.8", False),
+        ("nvidia-utils-580", True),
+        ("libnvidia-compute-580", True),
+        ("linux-modules-nvidia-580-open-generic", True),
+        ("nvidia-fabricmanager-580", True),
+        ("cuda-drivers", True),
+        ("nvidia-container-toolkit", False),
+        ("libnvidia-container1", False),
+        ("nvidia-cuda-toolkit", False),
+        ("cuda-toolkit-13", False),
+        ("linux-modules-6.8", False),
     ],
-)  # fmt: skip
+)
 def test_is_driver_package_leaves_container_tools_out(name, is_driver):
     assert is_driver_package(name) is is_driver
 
@@ -133,7 +150,8 @@ def test_is_driver_package_leaves_container_tools_out(name, is_driver):
 def test_driver_absent():
     driver = driver_of()
     assert (driver.loaded_version, driver.userspace_version, driver.branch, driver.name) == ("", "", "", "")
-    assert not (driver.is_present or driver.is_installed or driver.is_mismatched or driver.has_module_for_running_kernel)
+    found = driver.is_present, driver.is_installed, driver.is_mismatched, driver.has_module_for_running_kernel
+    assert found == (False, False, False, False)
     assert driver.is_supported
 
 
@@ -168,7 +186,9 @@ def test_driver_mismatch_after_an_upgrade():
 
 
 def test_driver_module_only_for_another_kernel():
-    driver = driver_of({"/lib/modules/6.8.0-40-generic/modules.dep": "updates/dkms/nvidia.ko.zst:\n"}, packages=SERVER_OPEN)
+    driver = driver_of(
+        {"/lib/modules/6.8.0-40-generic/modules.dep": "updates/dkms/nvidia.ko.zst:\n"}, packages=SERVER_OPEN
+    )
     assert not driver.has_module_for_running_kernel
     assert driver.kernels_with_module == ("6.8.0-40-generic",)
 
@@ -200,7 +220,9 @@ def test_driver_old_branch_is_not_supported():
 
 def test_driver_half_installed_and_held_packages_are_named():
     database = status("dpkg") + status("nvidia-dkms-580", state="install ok half-configured")
-    database += status("nvidia-utils-580", state="hold ok installed") + status("nvidia-utils-470", state="deinstall ok config-files")
+    database += status("nvidia-utils-580", state="hold ok installed") + status(
+        "nvidia-utils-470", state="deinstall ok config-files"
+    )
     driver = driver_of({"/var/lib/dpkg/status": database})
     assert driver.broken == ("nvidia-dkms-580",)
     assert driver.held == ("nvidia-utils-580",)
@@ -215,7 +237,7 @@ def test_driver_unread_parts_are_unknown_and_the_others_known():
 
 
 def test_driver_under_an_alternate_root_knows_packages_alone():
-    blind = {place: "no kernel runs under --root" for place in ("/proc", "/sys")}
+    blind = dict.fromkeys(("/proc", "/sys"), "no kernel runs under --root")
     driver = driver_of(packages=SERVER_OPEN, unreadable=blind, kind="root", persistent_only=True)
     assert driver.name == "580-server-open"
     for field in ("loaded_version", "is_open", "nouveau_bound", "has_module_for_running_kernel"):

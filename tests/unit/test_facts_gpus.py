@@ -54,11 +54,19 @@ def test_gpus_eight_identical_counts_each():
 def test_gpus_all_fields_are_read():
     gpus = gpus_of(
         device(
-            "0000:4e:00.0", "0x2330", driver="nouveau", subsystem_vendor="0x10de", subsystem_device="0x16c1", numa_node="1",
-            current_link_width="8", max_link_width="16", current_link_speed="2.5 GT/s PCIe", max_link_speed="32.0 GT/s PCIe",
+            "0000:4e:00.0",
+            "0x2330",
+            driver="nouveau",
+            subsystem_vendor="0x10de",
+            subsystem_device="0x16c1",
+            numa_node="1",
+            current_link_width="8",
+            max_link_width="16",
+            current_link_speed="2.5 GT/s PCIe",
+            max_link_speed="32.0 GT/s PCIe",
         ),
         files={"/usr/share/misc/pci.ids": IDS},
-    )  # fmt: skip
+    )
     (gpu,) = gpus.devices
     assert (gpu.slot, gpu.device_id, gpu.subsystem, gpu.class_id) == ("0000:4e:00.0", "0x2330", "10de:16c1", "0x030200")
     assert (gpu.name, gpu.driver, gpu.numa_node) == ("GH100 [H100 SXM5 80GB]", "nouveau", 1)
@@ -67,8 +75,17 @@ def test_gpus_all_fields_are_read():
 
 
 def test_gpus_unknown_link_and_node_are_not_invented():
-    (gpu,) = gpus_of(device("0000:01:00.0", "0x2684", numa_node="-1", current_link_width="63", current_link_speed="Unknown")).devices
-    assert (gpu.driver, gpu.numa_node, gpu.link_width, gpu.link_speed, gpu.subsystem, gpu.name) == ("", -1, 0, "", "", "")
+    (gpu,) = gpus_of(
+        device("0000:01:00.0", "0x2684", numa_node="-1", current_link_width="63", current_link_speed="Unknown")
+    ).devices
+    assert (gpu.driver, gpu.numa_node, gpu.link_width, gpu.link_speed, gpu.subsystem, gpu.name) == (
+        "",
+        -1,
+        0,
+        "",
+        "",
+        "",
+    )
 
 
 def test_gpus_other_functions_and_vendors_are_not_gpus():
@@ -84,9 +101,10 @@ def test_gpus_other_functions_and_vendors_are_not_gpus():
 
 def test_gpus_nvswitches_are_counted_and_nforce_bridges_are_not():
     gpus = gpus_of(
-        device("0000:05:00.0", "0x22a3", "0x068000"), device("0000:06:00.0", "0x1af1", "0x068000"),
+        device("0000:05:00.0", "0x22a3", "0x068000"),
+        device("0000:06:00.0", "0x1af1", "0x068000"),
         device("0000:00:0a.0", "0x0057", "0x068000"),
-    )  # fmt: skip
+    )
     assert gpus.nvswitches == 2
     assert not gpus.has_gpu
 
@@ -139,13 +157,37 @@ def test_name_in_without_nvidia_is_empty():
 @pytest.mark.parametrize(
     ("device_id", "generation"),
     [
-        (0x1024, "kepler"), (0x102D, "kepler"), (0x13F2, "maxwell"), (0x15F8, "pascal"), (0x1B80, "pascal"), (0x1C8C, "pascal"),
-        (0x1DB4, "volta"), (0x1DF6, "volta"), (0x1EB8, "turing"), (0x2182, "turing"), (0x20B2, "ampere"), (0x20F1, "ampere"),
-        (0x2235, "ampere"), (0x2482, "ampere"), (0x2330, "hopper"), (0x2335, "hopper"), (0x2342, "hopper"), (0x2684, "ada"),
-        (0x26B9, "ada"), (0x27B8, "ada"), (0x2901, "blackwell"), (0x2B85, "blackwell"), (0x2D04, "blackwell"),
-        (0x3182, "blackwell"), (0x06D1, "fermi"), (0x1086, "fermi"), (0x9999, "unknown"), (0x3000, "unknown"), (-1, "unknown"),
+        (0x1024, "kepler"),
+        (0x102D, "kepler"),
+        (0x13F2, "maxwell"),
+        (0x15F8, "pascal"),
+        (0x1B80, "pascal"),
+        (0x1C8C, "pascal"),
+        (0x1DB4, "volta"),
+        (0x1DF6, "volta"),
+        (0x1EB8, "turing"),
+        (0x2182, "turing"),
+        (0x20B2, "ampere"),
+        (0x20F1, "ampere"),
+        (0x2235, "ampere"),
+        (0x2482, "ampere"),
+        (0x2330, "hopper"),
+        (0x2335, "hopper"),
+        (0x2342, "hopper"),
+        (0x2684, "ada"),
+        (0x26B9, "ada"),
+        (0x27B8, "ada"),
+        (0x2901, "blackwell"),
+        (0x2B85, "blackwell"),
+        (0x2D04, "blackwell"),
+        (0x3182, "blackwell"),
+        (0x06D1, "fermi"),
+        (0x1086, "fermi"),
+        (0x9999, "unknown"),
+        (0x3000, "unknown"),
+        (-1, "unknown"),
     ],
-)  # fmt: skip
+)
 def test_generation_of_known_chips(device_id, generation):
     assert generation_of(device_id) == generation
 

@@ -1,0 +1,402 @@
+"""The command line on recorded hosts: output, exit status, errors; changes are made on overlays alone."""
+
+import json
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from hosttune import __version__
+from hosttune.actions import examine
+from hosttune.cli import app, common
+from hosttune.codec import plan_from_json
+from hosttune.host.overlay import Overlay
+from hosttune.host.record import read_record
+from tests.unit.schemas import faults
+
+HOSTS = Path(__file__).resolve().parents[1] / "hosts"
+H100 = str(HOSTS / "h100-8x-2socket.json")
+CONTAINER = str(HOSTS / "container-docker.json")
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/opt/hosttune/bin/hosttune"])
+    for name in ("COLUMNS", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def run(capsys):
+    def run(*argv):
+        status = app.run([str(word) for word in argv])
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
+
+
+@pytest.fixture
+def changed(monkeypatch):
+    """A host that can be changed: commands see an overlay of the H100 record, which keeps what they do."""
+    overlay = Overlay(read_record(H100))
+    opened = examine.open_session
+
+    def open_session(**options):
+        options |= {"reader": overlay, "root": None, "host": None}
+        return opened(**options)
+
+    @contextmanager
+    def changing(options, on_progress):
+        yield open_session(**options), overlay
+
+    monkeypatch.setattr("hosttune.actions.examine.open_session", open_session)
+    monkeypatch.setattr("hosttune.actions.run.changing", changing)
+    monkeypatch.setattr("hosttune.cli.common.require_rights", lambda *_: None)
+    monkeypatch.setattr("hosttune.host.open_reader", lambda **_: overlay)
+    return overlay
+
+
+def test_version(run):
+    assert run("--version") == (0, f"hosttune {__version__}\n", "")
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["-h"], ["check", "--help"], ["rules", "new", "-h"]], ids=" ".join)
+def test_help_is_an_answer(run, argv):
+    status, out, err = run(*argv)
+    assert (status, err) == (0, "")
+    assert "Usage: hosttune" in out
+
+
+def test_help_names_every_command(run):
+    _, out, _ = run("--help")
+    assert [line.split()[0] for line in out.partition("Commands:")[2].splitlines() if line.strip()] == list(
+        app.COMMANDS
+    )
+
+
+@pytest.mark.parametrize(
+    "argv", [[], ["chekc"], ["check", "--nope"], ["explain"], ["check", "--max-risk", "huge"]], ids=str
+)
+def test_usage_error_is_trouble(run, argv):
+    status, out, err = run(*argv)
+    assert status == 2
+    assert "Usage: hosttune" in out + err
+
+
+def test_check_tells_what_differs_and_the_next_command(run):
+    status, out, err = run("check", "--host", H100)
+    assert (status, err) == (1, "")
+    assert "changes now" in out.split(".")[0]
+    assert "memory-swappiness       vm.swappiness should be at most 10" in out
+    assert f"/opt/hosttune/bin/hosttune plan --host {H100}" in out
+    assert "apply" not in out
+
+
+def test_check_of_several_hosts_takes_the_worst_status(run):
+    status, out, _ = run("check", "--host", CONTAINER, "--host", H100, "--format", "json")
+    data = json.loads(out)
+    assert status == 1
+    assert faults(data, "check") == []
+    assert [host["summary"]["changes_now"] > 0 for host in data["hosts"]] == [False, True]
+
+
+@pytest.mark.parametrize("record", sorted(HOSTS.glob("*.json")), ids=lambda path: path.stem)
+def test_documents_of_every_record_fit_their_schemas(run, record):
+    assert faults(json.loads(record.read_text()), "record") == []
+    for schema, argv in {
+        "check": ["check", "--timings"],
+        "plan": ["plan"],
+        "facts": ["facts"],
+        "rules": ["rules", "list"],
+        "explain": ["explain", "memory-swappiness"],
+    }.items():
+        _, out, err = run(*argv, "--host", record, "--format", "json")
+        assert faults(json.loads(out), schema) == [], schema
+        assert err == ""
+
+
+@pytest.mark.parametrize("record", sorted(HOSTS.glob("*.json")), ids=lambda path: path.stem)
+def test_text_of_every_record_is_told(run, record):
+    for argv in (
+        ["check", "-v"],
+        ["plan"],
+        ["facts"],
+        ["rules"],
+        ["profiles"],
+        ["history"],
+        ["explain", "storage-noatime"],
+    ):
+        status, out, err = run(*argv, "--host", record) if argv != ["rules"] else run(*argv)
+        assert status in {0, 1}, err
+        assert out
+
+
+def test_check_strict_counts_advice(run):
+    ignored = [
+        word for rule in ("memory-swappiness", "storage-noatime", "storage-tmp-tmpfs") for word in ("--ignore", rule)
+    ]
+    assert run("check", "--host", H100, *ignored)[0] == 0
+    assert run("check", "--host", H100, *ignored, "--strict")[0] == 1
+
+
+def test_timings_are_talk(run):
+    _, out, err = run("check", "--host", H100, "--timings")
+    assert "ms  rules and policy" in err
+    assert " ms " not in out
+
+
+def test_plan_out_saves_what_apply_takes(run, tmp_path):
+    saved = tmp_path / "p.json"
+    status, out, err = run("plan", "--host", H100, "--out", saved)
+    assert status == 1
+    assert str(saved) in err
+    assert saved.stat().st_mode & 0o777 == 0o600
+    plan = plan_from_json(json.loads(saved.read_text()))
+    assert f"Digest {plan.digest}" in out
+    assert run("apply", "--host", H100, saved)[0] == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["p.json"]
+
+
+def test_plan_out_tightens_the_rights_of_an_existing_file(run, tmp_path):
+    saved = tmp_path / "p.json"
+    saved.write_text("old")
+    saved.chmod(0o666)
+    run("plan", "--host", H100, "--out", saved)
+    assert saved.stat().st_mode & 0o777 == 0o600
+
+
+def test_plan_out_into_nowhere_is_told_with_the_way_out(run, tmp_path):
+    status, _, err = run("plan", "--host", H100, "--out", tmp_path / "none" / "p.json")
+    assert status == 2
+    assert "cannot be written: No such file or directory\n  hint: name a file" in err
+
+
+def test_apply_without_yes_is_plan(run):
+    assert run("apply", "--host", H100) == run("plan", "--host", H100)
+
+
+def test_apply_of_a_record_is_refused(run):
+    status, out, err = run("apply", "--host", H100, "--yes")
+    assert (status, out) == (2, "")
+    assert err.startswith("hosttune: a record cannot be changed\n  hint: ")
+
+
+def test_apply_without_root_prints_the_line_to_type(run, monkeypatch):
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    status, out, err = run(
+        "apply", "--yes", "--expect", "0123456789abcdef", "--max-risk", "high", "--select", "gpu-driver"
+    )
+    assert (status, out) == (2, "")
+    assert err == (
+        "hosttune: this needs root; nothing was changed\n"
+        "  hint: type: sudo /opt/hosttune/bin/hosttune apply --yes --expect 0123456789abcdef "
+        "--select gpu-driver --max-risk high\n"
+    )
+
+
+def test_apply_of_a_changed_plan_is_refused_with_what_differs(run, tmp_path):
+    saved = tmp_path / "p.json"
+    run("plan", "--host", H100, "--out", saved)
+    status, out, err = run("apply", "--host", H100, saved, "--ignore", "memory-swappiness")
+    assert (status, out) == (2, "")
+    assert "the plan has changed since it was saved: no longer needed: sysctl:vm.swappiness" in err
+
+
+def test_apply_of_an_edited_plan_is_refused(run, tmp_path):
+    saved = tmp_path / "p.json"
+    run("plan", "--host", H100, "--out", saved)
+    saved.write_text(saved.read_text().replace('"after": "10"', '"after": "11"'))
+    status, _, err = run("apply", "--host", H100, saved)
+    assert status == 2
+    assert "its changes are not those of its digest" in err
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "\ufeff{}", '{"format_version": 2}', "\x00"], ids=repr)
+def test_apply_of_what_is_no_plan_is_refused(run, tmp_path, text):
+    saved = tmp_path / "p.json"
+    saved.write_text(text)
+    status, out, err = run("apply", "--host", H100, saved)
+    assert (status, out) == (2, "")
+    assert str(saved) in err
+    assert "fault of hosttune" not in err
+
+
+def test_apply_of_a_plan_with_another_digest_is_refused(run):
+    status, _, err = run("apply", "--host", H100, "--expect", "0" * 16)
+    assert status == 2
+    assert "the plan has changed since it was shown" in err
+
+
+def test_apply_and_undo_and_their_documents(run, changed):
+    status, out, err = run("apply", "--yes", "--format", "json")
+    receipt = json.loads(out)
+    assert status == 0
+    assert faults(receipt, "receipt") == []
+    assert "~ sysctl:vm.swappiness" in err
+    assert {outcome["phase"] for outcome in receipt["outcomes"]} == {"done"}
+
+    status, out, _ = run("apply", "--yes")
+    assert "nothing to do, nothing touched" in out
+
+    status, out, _ = run("history", "--format", "json")
+    assert status == 0
+    assert faults(json.loads(out), "history") == []
+    assert json.loads(out)["runs"][0]["id"] == receipt["run_id"]
+    assert receipt["run_id"] in run("history", "-v")[1]
+
+    status, out, _ = run("undo", receipt["run_id"], "--rule", "memory-swappiness")
+    assert status == 0
+    assert "~ sysctl:vm.swappiness  10 -> 60" in out
+    assert "  ignore: [memory-swappiness]" in out
+    digest = out.partition("--expect ")[2].split()[0]
+    words = ("undo", receipt["run_id"], "--rule", "memory-swappiness", "--yes")
+    assert run(*words, "--expect", "0" * 16)[0] == 2
+    status, out, _ = run(*words, "--expect", digest)
+    assert status == 0
+    assert "both changes are taken back and read back" in out
+
+    status, out, _ = run("undo", "--yes", "--format", "json")
+    assert status == 0
+    assert faults(json.loads(out), "receipt") == []
+    assert run("undo")[0] == 2
+
+
+def test_undo_of_nothing_says_where_to_look(run):
+    status, _, err = run("undo", "--host", H100)
+    assert status == 2
+    assert "nothing to undo" in err
+    assert "hosttune history" in err
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (
+            ["explain", "memory-swapiness"],
+            "no rule is called memory-swapiness\n  hint: did you mean memory-swappiness?",
+        ),
+        (["facts", "memori"], "no fact is called memori\n  hint: did you mean memory?"),
+        (["check", "--profile", "bas"], "no profile is called bas"),
+        (["check", "--select", "x"], "no rule is called x"),
+        (["plan", "--host", "/nonexistent.json"], "/nonexistent.json"),
+        (["plan", "--host", H100, "--host", H100], "one --host at a time"),
+        (["check", "--root", "/", "--host", H100], "--host"),
+        (["check", "--hardware", H100], "--hardware needs --root"),
+        (["check", "--policy", "/nonexistent.yaml"], "/nonexistent.yaml"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_done_is_told_in_one_line(run, argv, said):
+    status, out, err = run(*argv)
+    assert (status, out) == (2, "")
+    assert err.startswith("hosttune: ")
+    assert said in err
+
+
+def broken(*_args, **_options):
+    message = "boom\x1b[2J"
+    raise RuntimeError(message)
+
+
+def test_fault_of_hosttune_itself_is_one_line_without_traceback(run, monkeypatch):
+    monkeypatch.setattr("hosttune.cli.common.open_session", broken)
+    status, out, err = run("check")
+    assert (status, out) == (2, "")
+    assert err.splitlines()[0] == "hosttune: this is a fault of hosttune itself: RuntimeError: boom\\x1b[2J"
+    assert "Traceback" not in err
+
+
+def test_fault_with_debug_is_raised(monkeypatch):
+    monkeypatch.setattr("hosttune.cli.common.open_session", broken)
+    with pytest.raises(RuntimeError):
+        app.run(["check", "--debug"])
+
+
+def test_interrupt_is_told_as_shells_do(run, monkeypatch):
+    def interrupted(*_args, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hosttune.cli.common.open_session", interrupted)
+    status, _, err = run("check")
+    assert status == 130
+    assert "Traceback" not in err
+
+
+def test_rules_lint_tells_all_faults(run, tmp_path):
+    rule = tmp_path / "memory-x.yaml"
+    rule.write_text("id: memory-x\ntitle: x\nrisk: huge\n")
+    status, out, _ = run("rules", "lint", rule)
+    assert status == 2
+    assert f"{rule}:3: risk: " in out
+    assert "in 1 rule file." in out
+    status, out, _ = run("rules", "lint", rule, "--format", "json")
+    assert status == 2
+    assert len(json.loads(out)["faults"]) > 1
+
+
+def test_rules_lint_of_the_built_in_rules_finds_nothing(run):
+    status, out, _ = run("rules", "lint")
+    assert (status, out[:9]) == (0, "No faults")
+
+
+def test_rules_new_begins_a_valid_rule_and_overwrites_nothing(run, tmp_path):
+    status, out, err = run("rules", "new", "memory-min-free", "--dir", tmp_path)
+    assert (status, out) == (0, "")
+    rule = tmp_path / "hosttune/rules/memory/memory-min-free.yaml"
+    assert f"wrote {rule}" in err
+    assert (tmp_path / "tests/rules/memory-min-free.yaml").is_file()
+    assert run("rules", "lint", rule)[0] == 0
+    status, _, err = run("rules", "new", "memory-min-free", "--dir", tmp_path)
+    assert status == 2
+    assert "exists already" in err
+
+
+@pytest.mark.parametrize("name", ["set-memory", "memory", "Memory-X", "memory-swappiness", "../x-y"])
+def test_rules_new_refuses_a_name_against_the_rules(run, name):
+    status, out, err = run("rules", "new", name)
+    assert (status, out) == (2, "")
+    assert "fault of hosttune itself" not in err
+
+
+def test_options_are_repeated_for_the_next_command(run):
+    _, out, _ = run(
+        "check", "--host", H100, "--ignore", "storage-noatime", "--max-risk", "low", "--disturb", "a service"
+    )
+    assert f"plan --host {H100} --ignore storage-noatime --max-risk low --disturb 'a service'" in out
+
+
+def test_reader_that_goes_away_changes_no_exit_status():
+    command = [sys.executable, "-m", "hosttune", "check", "--host", H100, "-v"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=HOSTS.parents[1], stdin=subprocess.DEVNULL
+    )
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(60) == 1
+
+
+def test_version_imports_nothing_heavy():
+    command = [sys.executable, "-X", "importtime", "-m", "hosttune", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=HOSTS.parents[1], check=True)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    assert "typer" in imported
+    heavy = ("rich", "pydantic", "jinja2", "yaml", "psutil", "distro", "difflib", "hosttune.engine", "hosttune.facts")
+    assert [name for name in sorted(imported) if name.startswith(heavy)] == []
+
+
+@pytest.mark.parametrize("name", [name for name in app.COMMANDS if name != "rules"])
+def test_modules_of_commands_import_nothing_of_the_engine(name):
+    code = f"import sys, hosttune.cli.{name}; print(*[m for m in sys.modules if m.startswith('hosttune')])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=HOSTS.parents[1], check=True
+    )
+    allowed = {"hosttune", "hosttune.errors", "hosttune.values", "hosttune.cli", "hosttune.cli.options"}
+    assert set(done.stdout.split()) <= allowed | {f"hosttune.cli.{name}"}
+
+
+def test_saved_plan_is_read_strictly():
+    assert common.shell(["a b", "c"]) == "'a b' c"

@@ -1,0 +1,91 @@
+"""What the terminal and the environment allow, and how the program is started again."""
+
+import io
+
+import pytest
+
+from hosttune.errors import HosttuneError
+from hosttune.host import console as module
+from hosttune.host.console import Console, console, load, program, save
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+    def fileno(self):
+        return 1
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    for name in ("COLUMNS", "NO_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(module.os, "get_terminal_size", lambda _: module.os.terminal_size((132, 40)))
+
+
+def test_pipe_has_eighty_columns_and_no_colour(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    assert console(io.StringIO()) == Console(80, is_terminal=False, has_colour=False)
+
+
+def test_terminal_has_its_own_columns_and_colour(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    assert console(Terminal()) == Console(132, is_terminal=True, has_colour=True)
+
+
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_no_colour_where_it_is_not_wanted(monkeypatch, name, value):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv(name, value)
+    assert not console(Terminal()).has_colour
+
+
+def test_no_colour_without_a_term():
+    assert not console(Terminal()).has_colour
+
+
+@pytest.mark.parametrize(("value", "columns"), [("100", 100), ("", 132), ("wide", 132), ("0", 132), ("-5", 132)])
+def test_columns_of_the_environment_win_when_they_are_a_number(monkeypatch, value, columns):
+    monkeypatch.setenv("COLUMNS", value)
+    assert console(Terminal()).columns == columns
+
+
+@pytest.mark.parametrize(
+    ("argv0", "expected"),
+    [
+        ("/usr/local/bin/hosttune", "hosttune"),
+        ("/opt/hosttune/bin/hosttune", "/opt/hosttune/bin/hosttune"),
+        ("/home/eve b/bin/hosttune", "'/home/eve b/bin/hosttune'"),
+        ("/usr/lib/python3/dist-packages/hosttune/__main__.py", "/usr/bin/python3 -I -m hosttune"),
+    ],
+)
+def test_program_is_found_again_under_sudo(argv0, expected):
+    assert program(argv0, "/usr/bin/python3") == expected
+
+
+def test_program_of_a_checkout_is_its_run_script(tmp_path):
+    for name in ("run", "pyproject.toml"):
+        (tmp_path / name).touch()
+    assert program(str(tmp_path / "hosttune" / "__main__.py"), "/x/python") == str(tmp_path / "run")
+
+
+def test_save_leaves_the_old_file_when_it_fails(tmp_path, monkeypatch):
+    target = tmp_path / "f"
+    target.write_bytes(b"old")
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module.os, "fsync", fail)
+    with pytest.raises(HosttuneError, match="No space left"):
+        save(str(target), b"new")
+    assert target.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_load_of_what_is_no_text_says_so(tmp_path):
+    path = tmp_path / "f"
+    path.write_bytes(b"\xff")
+    with pytest.raises(HosttuneError, match="is not UTF-8 text"):
+        load(str(path))

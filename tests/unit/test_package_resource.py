@@ -1,0 +1,326 @@
+"""Package sets: what apt would do is shown, objected to, done, and taken back."""
+
+from __future__ import annotations
+
+import pytest
+
+from hosttune.errors import Conflict, Refused
+from hosttune.facts import Facts
+from hosttune.host.door import Completed
+from hosttune.host.overlay import Overlay
+from hosttune.resources import apt
+from hosttune.resources.base import Context, Wish
+from hosttune.resources.package import PackageSetAddress, PackagesWish, SimulationAddress, set_name, split_set
+from hosttune.values import ABSENT, Action, Activation, Address, Disturbs, HoldKind, Risk, Unreadable, Verdict
+from tests.unit.fake_reader import FakeReader
+
+WISH = PackagesWish("packages")
+SET = PackageSetAddress()
+SIMULATED = """Reading package lists...
+Building dependency tree...
+The following NEW packages will be installed:
+  nvidia-utils-580 libnvidia-compute-580
+Inst libnvidia-compute-580 (580.95.05-0ubuntu1 Ubuntu:24.04/noble-updates [amd64])
+Inst libc6 [2.39-0ubuntu8] (2.39-0ubuntu8.5 Ubuntu:24.04/noble-updates, Ubuntu:24.04/noble-security [amd64]) [libc-bin ]
+Inst nvidia-utils-580 (580.95.05-0ubuntu1 Ubuntu:24.04/noble-updates [amd64])
+Conf nvidia-utils-580 (580.95.05-0ubuntu1 Ubuntu:24.04/noble-updates [amd64])
+"""
+NEW = """Inst b-helper (2 site:1/stable [all])
+Inst a (1.5-1 site:1/stable [all])
+Conf b-helper (2 site:1/stable [all])
+Conf a (1.5-1 site:1/stable [all])
+"""
+URIS = (
+    "'http://x/a_1.5-1_all.deb' a_1.5-1_all.deb 1200000 SHA256:00\n'http://x/b' b-helper_2_all.deb 300000 SHA256:00\n"
+)
+
+
+def status(**versions):
+    return "".join(
+        f"Package: {name.replace('_', '-')}\nStatus: install ok installed\nArchitecture: all\nVersion: {version}\n\n"
+        for name, version in versions.items()
+    )
+
+
+def reader(database="", simulated=None, names=("a",), uris=URIS, kind=FakeReader):
+    queries = {}
+    if simulated is not None:
+        queries = {apt.simulation(names): simulated, apt.downloads(names): uris}
+    return kind({"/var/lib/dpkg/status": status(dpkg="1.22") + database}, queries=queries)
+
+
+class FakeWriter(FakeReader):
+    """Runs nothing: `outcome` is the dpkg status afterwards, or the error."""
+
+    outcome: str | Exception = ""
+    ran: tuple[tuple[str, ...], ...] = ()
+
+    def run(self, argv, *, timeout_s):
+        self.ran = (*self.ran, tuple(argv))
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        self.files["/var/lib/dpkg/status"] = status(dpkg="1.22") + self.outcome
+        return Completed(0, b"", b"")
+
+
+def compare(host, names="a", **fields):
+    facts = Facts(host)
+    wish = Wish("packages", names, "some-rule", "", {"state": "installed"} | fields)
+    kinds = {"package-set": SET, "apt-simulation": SimulationAddress()}
+    state = {address: kinds[address.kind].read(host, address.name) for address in WISH.addresses(wish, facts)}
+    (finding,) = WISH.compare((wish,), Context(facts, state, {}, Risk.MEDIUM, Disturbs.NOTHING))
+    return finding
+
+
+def change_of(simulated=NEW, **fields):
+    (change,) = compare(reader(simulated=simulated), **fields).changes
+    return change
+
+
+def test_parse_reads_installs_upgrades_and_origins():
+    would = apt.parse(apt.relevant(SIMULATED))
+    assert [(one.name, one.before, one.after, one.origin) for one in would.steps] == [
+        ("libc6", "2.39-0ubuntu8", "2.39-0ubuntu8.5", "Ubuntu:24.04/noble-updates, Ubuntu:24.04/noble-security"),
+        ("libnvidia-compute-580", "", "580.95.05-0ubuntu1", "Ubuntu:24.04/noble-updates"),
+        ("nvidia-utils-580", "", "580.95.05-0ubuntu1", "Ubuntu:24.04/noble-updates"),
+    ]
+
+
+def test_parse_reads_removals_sizes_and_errors():
+    lines = ("Remv old [1.2] [needed:amd64 ]", apt.download_line(URIS), "E: Unable to locate package x", "E: second")
+    would = apt.parse(lines)
+    assert [(one.name, one.before) for one in would.removed] == [("old", "1.2")]
+    assert would.download_bytes == 1_500_000
+    assert would.error == "Unable to locate package x; second"
+    assert would.knows_no_such_package
+
+
+@pytest.mark.parametrize(
+    ("version", "upstream"),
+    [("580.95.05-0ubuntu1", "580.95.05"), ("1:2.3-4-5", "2.3-4"), ("595.84", "595.84"), ("2:7", "7")],
+)
+def test_upstream(version, upstream):
+    assert apt.upstream(version) == upstream
+
+
+def test_installation_removes_nothing_that_is_not_named():
+    assert "--no-remove" in apt.installation(("a=1",))
+    assert "--no-remove" not in apt.installation(("a-",))
+    assert all(
+        "--allow-unauthenticated" not in word and "--force-yes" not in word for word in apt.installation(("a=1",))
+    )
+
+
+def test_set_name_round_trip():
+    parts = (("a", "b"), ("c",), ("d",))
+    assert split_set(set_name(*parts)) == parts
+    assert split_set(set_name(("a",))) == (("a",), (), ())
+
+
+def test_read_only_installed_ones():
+    database = status(a="1.5-1") + "Package: b\nStatus: deinstall ok config-files\nVersion: 2\n\n"
+    assert SET.read(reader(database), "a + b - c") == ("a=1.5-1",)
+    assert SET.read(reader(database), "b") is ABSENT
+
+
+def test_compare_installed_is_ok_and_asks_apt_nothing():
+    host = reader(status(a="1.5-1"))
+    finding = compare(host)
+    assert finding.verdict is Verdict.OK
+    assert finding.evidence == ("a 1.5-1 is installed",)
+    assert host.asked == []
+
+
+def test_compare_no_names_is_ok():
+    assert compare(reader(), names="").verdict is Verdict.OK
+
+
+def test_compare_missing_gives_one_change_for_the_whole_set():
+    finding = compare(reader(simulated=NEW), activation="reboot")
+    (change,) = finding.changes
+    assert change.address == Address("package-set", "a + b-helper")
+    assert (change.action, change.before, change.after) == (Action.CREATE, ABSENT, ("a=1.5-1", "b-helper=2"))
+    assert (change.risk, change.activation) == (Risk.MEDIUM, Activation.REBOOT)
+    assert change.reversible.startswith("yes: removes exactly these 2 packages")
+    assert change.details == (
+        "install a 1.5-1 from site:1/stable",
+        "install b-helper 2 from site:1/stable",
+        "removes nothing",
+        "download: 1.5 MB",
+    )
+
+
+def test_compare_asks_only_for_what_is_missing():
+    host = reader(status(b="1"), simulated=NEW)
+    (change,) = compare(host, names="a b").changes
+    assert change.address.name == "a + b-helper"
+
+
+def test_compare_upgrades_say_how_far_they_can_be_undone():
+    change = change_of(NEW + "Inst libx [1] (2 site:1/stable [all])\n")
+    assert change.before == ("libx=1",)
+    assert "libx only as far as an archive still has the old version" in change.reversible
+    assert "upgrade libx 1 -> 2 from site:1/stable" in change.details
+
+
+OBJECTIONS = {
+    "removes something": (NEW + "Remv editor [3]\n", {}, "apt would remove editor"),
+    "removes more than it may": (NEW + "Remv editor [3]\nRemv old-a [1]\n", {"may_remove": ["old-"]}, "remove editor"),
+    "compiles modules": (NEW + "Inst a-dkms (1 s [all])\n", {}, "compile kernel modules on this host (a-dkms)"),
+    "does not install it": ("Inst b-helper (2 s [all])\n", {}, "apt would not install a"),
+    "two versions": (NEW, {"one_version": ["a", "b-helper"]}, "one version, and the archive has a 1.5-1, b-helper 2"),
+    "fails": (
+        Completed(100, b"", b"W: odd\nE: Held packages were changed and -y was used without --allow-change-held-p\n"),
+        {}, "apt-get would fail: Held packages were changed",
+    ),
+    "broken": (Completed(100, b"", b""), {}, "apt-get would fail: apt-get ended with status 100"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("simulated", "fields", "objection"), OBJECTIONS.values(), ids=OBJECTIONS.keys())
+def test_compare_refuses_what_apt_must_not_do(simulated, fields, objection):
+    finding = compare(reader(simulated=simulated), **fields)
+    assert (finding.verdict, finding.hold.kind, finding.changes) == (Verdict.DIFFERS, HoldKind.REFUSED, ())
+    assert objection in finding.hold.detail
+
+
+@pytest.mark.parametrize(
+    ("simulated", "fields"),
+    [
+        (NEW + "Remv old-a [1]\n", {"may_remove": ["old-"]}),
+        (NEW + "Inst a-dkms (1 s [all])\n", {"allow_dkms": True}),
+        (NEW.replace("(2 ", "(1:1.5-7 "), {"one_version": ["a", "b-helper"]}),
+    ],
+)
+def test_compare_takes_what_the_rule_allows(simulated, fields):
+    assert compare(reader(simulated=simulated), **fields).changes
+
+
+def test_compare_unknown_package_is_unknown_with_the_way_out():
+    finding = compare(reader(simulated=Completed(100, b"", b"E: Unable to locate package a\n")))
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "sudo apt-get update" in finding.todo
+
+
+@pytest.mark.parametrize("answer", [Unreadable("not in this record"), ABSENT])
+def test_compare_without_an_answer_is_unknown(answer):
+    finding = compare(reader(simulated=answer))
+    assert (finding.verdict, finding.changes) == (Verdict.UNKNOWN, ())
+    assert "not in this record" in finding.reason or "apt-get is not installed" in finding.reason
+
+
+def test_compare_refused_by_the_rule_is_not_looked_at():
+    host = reader(simulated=NEW)
+    finding = compare(host, refused="no driver fits")
+    assert (finding.hold.kind, finding.hold.detail) == (HoldKind.REFUSED, "no driver fits")
+    assert host.asked == []
+
+
+def test_compare_installed_and_not_in_use_waits():
+    finding = compare(reader(status(a="1")), in_use=False, activation="reboot")
+    assert (finding.verdict, finding.hold.kind, finding.hold.detail) == (Verdict.DIFFERS, HoldKind.WAITING, "reboot")
+    assert compare(reader(status(a="1")), in_use=True, activation="reboot").verdict is Verdict.OK
+
+
+def test_compare_size_is_left_out_where_it_is_unknown():
+    host = reader(simulated=NEW, uris=Completed(100, b"", b""))
+    assert not any("download" in line for line in compare(host).changes[0].details)
+
+
+def writer(simulated, database="", outcome: str | Exception = "", operands=("a=1.5-1",)):
+    made = reader(database, simulated, operands, kind=FakeWriter)
+    made.outcome = outcome
+    return made
+
+
+def test_write_names_what_is_asked_for_and_lets_the_rest_come_along():
+    made = writer(NEW, outcome=status(a="1.5-1", b_helper="2"))
+    SET.write(made, change_of())
+    (argv,) = made.ran
+    assert argv[0] == "apt-get"
+    assert argv[-2:] == ("install", "a=1.5-1")
+    assert SET.read(made, "a + b-helper") == ("a=1.5-1", "b-helper=2")
+
+
+@pytest.mark.parametrize(
+    ("simulated", "conflict"),
+    [
+        (NEW + "Remv editor [3]\n", "remove editor 3"),
+        (NEW + "Inst more (1 s [all])\n", "install more 1"),
+        ("", "something else"),
+    ],
+)
+def test_write_stops_when_apt_would_do_something_else_now(simulated, conflict):
+    made = writer(simulated)
+    with pytest.raises(Conflict, match=conflict):
+        SET.write(made, change_of())
+    assert made.ran == ()
+
+
+def test_write_stops_when_the_packages_changed_meanwhile():
+    made = writer(NEW, status(b_helper="1"))
+    with pytest.raises(Conflict, match="b-helper=1"):
+        SET.write(made, change_of())
+
+
+def test_write_failure_says_what_is_installed_and_how_to_repair():
+    made = writer(NEW, outcome=Refused("apt-get ... ended with status 100"))
+    with pytest.raises(Refused, match="none of them is installed") as error:
+        SET.write(made, change_of())
+    assert "dpkg --configure -a" in error.value.hint
+
+
+def test_write_does_not_name_what_apt_upgrades_by_itself():
+    upgrade = NEW + "Inst libx [1] (2 s [all])\n"
+    made = writer(upgrade, status(libx="1"))
+    SET.write(made, change_of(upgrade))
+    assert made.ran[0][-1] == "a=1.5-1"
+
+
+def test_inverse_removes_exactly_what_came():
+    inverse = SET.invert(change_of())
+    assert inverse is not None
+    assert (inverse.before, inverse.after) == (("a=1.5-1", "b-helper=2"), ABSENT)
+    gone = "Remv a [1.5-1]\nRemv b-helper [2]\n"
+    made = writer(gone, status(a="1.5-1", b_helper="2"), operands=("a-", "b-helper-"))
+    SET.write(made, inverse)
+    assert made.ran[0][-3:] == ("install", "a-", "b-helper-")
+
+
+def test_inverse_stops_when_somebody_needs_the_package_now():
+    inverse = SET.invert(change_of())
+    gone = "Remv user [9]\nRemv a [1.5-1]\nRemv b-helper [2]\n"
+    made = writer(gone, status(a="1.5-1", b_helper="2", user="9"), operands=("a-", "b-helper-"))
+    with pytest.raises(Conflict, match="remove user 9"):
+        SET.write(made, inverse)
+
+
+def test_inverse_brings_back_what_was_removed_and_upgraded():
+    change = change_of(NEW + "Inst libx [1] (2 s [all])\nRemv old-a [7]\n", may_remove=["old-"])
+    assert change.address.name == "a + b-helper libx - old-a"
+    inverse = SET.invert(change)
+    back = "Remv a [1.5-1]\nRemv b-helper [2]\nInst libx [2] (1 s [all])\nInst old-a (7 s [all])\n"
+    operands = ("libx=1", "old-a=7", "a-", "b-helper-")
+    made = writer(back, status(a="1.5-1", b_helper="2", libx="2"), operands=operands)
+    alone = ("old-a=7", "a-", "b-helper-")
+    made.queries[apt.simulation(alone)] = back.replace("Inst libx [2] (1 s [all])\n", "")
+    SET.write(made, inverse)
+    assert made.ran[0][-5:] == ("install", *operands)
+    assert "--allow-downgrades" in made.ran[0]
+
+
+def test_overlay_proves_the_set_and_its_way_back():
+    host = reader(simulated=NEW)
+    overlay = Overlay(host)
+    change = change_of()
+    SET.write(overlay, change)
+    assert SET.read(overlay, change.address.name) == change.after
+    assert compare(overlay).verdict is Verdict.OK
+    SET.write(overlay, SET.invert(change))
+    assert SET.read(overlay, change.address.name) is ABSENT
+    assert Facts(overlay).packages["dpkg"].version == "1.22"
+
+
+def test_simulation_cannot_be_written():
+    with pytest.raises(Refused):
+        SimulationAddress().write(writer(NEW), change_of())

@@ -1,0 +1,118 @@
+"""Text from outside cannot steer a terminal; lines keep to its width; secrets stay hidden."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hosttune.views.masking import mask, masked
+from hosttune.views.page import Page, shown
+from hosttune.views.terminal import Screen, columned, counted, listed, padded, safe, width_of, wrapped
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain", "plain"),
+        ("\x1b[2J\x07", "\\x1b[2J\\x07"),
+        ("a\nb\tc\r", "a\\nb\\tc\\r"),
+        ("\x9b31m", "\\x9b31m"),
+        ("\u202egnp.exe", "\\u202egnp.exe"),
+        ("a\u2066b\u2069c\u200bd\ufeff", "a\\u2066b\\u2069c\\u200bd\\ufeff"),
+        ("x\u2028y", "x\\u2028y"),
+        (b"caf\xe9".decode("utf-8", "surrogateescape"), "caf\\xe9"),
+        ("Grüße, 世界", "Grüße, 世界"),
+        ("\U000e0041", "\\U000e0041"),
+    ],
+)
+def test_safe_escapes_what_could_steer(text, expected):
+    assert safe(text) == expected
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_safe_leaves_nothing_unprintable(text):
+    assert safe(text).isprintable()
+
+
+@given(st.text(), st.integers(10, 90))
+def test_wrapped_keeps_every_word_and_the_width(text, columns):
+    lines = wrapped(text, columns, first="- ", rest="  ")
+    assert " ".join(line[2:] for line in lines).split() == text.split()
+    assert all(width_of(line) <= columns or len(line.split()) <= 2 for line in lines)
+
+
+def test_wrapped_never_breaks_a_path():
+    path = "/etc/systemd/system/tmp.mount.d/60-hosttune-storage-tmp-tmpfs.conf"
+    assert path in wrapped(f"it is in {path} now", 40)
+
+
+def test_width_of_wide_and_combining_characters():
+    assert (width_of("ab"), width_of("世界"), width_of("e\u0301")) == (2, 4, 1)
+    assert padded("世", 4) == "世  "
+
+
+def test_columns_stay_within_bounds_of_readability():
+    assert [Screen(width).columns for width in (10, 80, 300)] == [40, 80, 100]
+
+
+def test_columned_goes_below_where_there_is_no_room():
+    rows = [("a-long-name-of-a-rule", "text that says something at some length")]
+    assert columned(rows, Screen(48), indent=2) == [
+        "  a-long-name-of-a-rule",
+        "      text that says something at some length",
+    ]
+    assert columned(rows, Screen(80), indent=2)[0].startswith("  a-long-name-of-a-rule  text that says")
+
+
+def test_columned_of_nothing_is_nothing():
+    assert columned([], Screen()) == []
+
+
+def test_paint_adds_no_colour_unless_allowed():
+    assert Screen().paint("x", "red") == "x"
+    assert Screen(colour=True).paint("x", "bold", "red") == "\x1b[1;31mx\x1b[0m"
+    assert Screen(colour=True).paint("", "red") == ""
+
+
+def test_counted_and_listed_read_as_english():
+    assert [counted(n, "change") for n in (0, 1, 2)] == ["0 changes", "1 change", "2 changes"]
+    assert [listed(list(items)) for items in ("", "a", "ab", "abc")] == ["", "a", "a and b", "a, b and c"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("rw,username=eve,password=hunter2,vers=3.1", "rw,username=eve,password=********,vers=3.1"),
+        ("pass=a=b,uid=0", "pass=********,uid=0"),
+        ("password2='x y',ro", "password2=********,ro"),
+        ("DB_PASSWORD: s3cret", "DB_PASSWORD: ********"),
+        ("--token=abc", "--token=********"),
+        ("api_key=abc api-key=def", "api_key=******** api-key=********"),
+        ("https://eve:hunter2@host/x", "https://eve:********@host/x"),
+        ("eve:hunter2@nas:/export", "eve:********@nas:/export"),
+        ("credentials=/root/.smb", "credentials=/root/.smb"),
+        ("UUID=1234 /data ext4 defaults 0 2", "UUID=1234 /data ext4 defaults 0 2"),
+        ("file:/etc/fstab line 3", "file:/etc/fstab line 3"),
+        ("bypass=1,passno=2", "bypass=1,passno=2"),
+    ],
+)
+def test_mask_hides_secrets_alone(text, expected):
+    assert mask(text) == expected
+
+
+def test_masked_reaches_every_text_of_a_document():
+    assert masked({"a": ["password=x", 1], "b": {"c": None}}) == {"a": ["password=********", 1], "b": {"c": None}}
+
+
+def test_shown_masks_and_escapes():
+    assert shown("password=x\x1b[2J") == "password=********"
+    assert shown("a\x1b") == "a\\x1b"
+
+
+def test_page_spells_commands_as_they_have_to_be_typed():
+    page = Page(program="/opt/h/bin/hosttune", sudo="sudo ", options=" --policy p.yaml")
+    assert page.look("plan") == "/opt/h/bin/hosttune plan --policy p.yaml"
+    assert page.act("apply --yes") == "sudo /opt/h/bin/hosttune apply --yes --policy p.yaml"
+    assert page.todo("first `hosttune undo`, then sudo hosttune apply --yes.") == (
+        "first `sudo /opt/h/bin/hosttune undo`, then sudo /opt/h/bin/hosttune apply --yes."
+    )
+    assert page.todo("see /usr/bin/hosttune plan and hosttune-x") == "see /usr/bin/hosttune plan and hosttune-x"
