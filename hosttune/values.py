@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, TypeAlias, TypeVar, Union
+from typing import Any, Final, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ class Unreadable:
     reason: str
 
 
-Answer: TypeAlias = Union[T, Absent, Unreadable]
+Answer: TypeAlias = T | Absent | Unreadable
 
 
 class _Word(str, Enum):
@@ -171,7 +171,7 @@ class FileValue:
     gid: int = 0
 
 
-Value: TypeAlias = Union[str, int, bool, tuple[str, ...], FileValue, Absent, Unreadable]
+Value: TypeAlias = str | int | bool | tuple[str, ...] | FileValue | Absent | Unreadable
 State: TypeAlias = Mapping[Address, Value]
 
 

@@ -55,7 +55,9 @@ class Execution:
     is_verified: bool = True
 
     def make(self, change: Change, undoes: StepId | None = None, *, superseded: bool = False) -> StepId | None:
-        """Journal the intent, act, read back, journal the result. None when it failed (the reason is in the outcome)."""
+        """Journal the intent, act, read back, journal the result. None when it failed (the reason is in the
+        outcome).
+        """
         step = self.recorder.intent(change, undoes, superseded=superseded)
         self.on_progress(f"{change.action.symbol} {change.address}")
         try:
@@ -63,7 +65,7 @@ class Execution:
                 address_kinds()[change.address.kind].write(self.writer, change)
                 if not is_at(change.address, change.after, self.writer):
                     message = f"{change.address} reads differently after it was written"
-                    raise Refused(message)  # noqa: TRY301 - one path for every way to fail
+                    raise Refused(message)
         except HosttuneError as error:
             self.recorder.failed(step, error.message)
             self.outcomes.append(Outcome(change, Phase.FAILED, error.message))
@@ -120,11 +122,13 @@ def new_run(writer: Writer, journal: Journal, command: str, digest: str) -> Run:
     )
 
 
-def apply(session: Session, writer: Writer, plan: Plan, *, on_progress: Callable[[str], None] = lambda _: None) -> Receipt:
+def apply(
+    session: Session, writer: Writer, plan: Plan, *, on_progress: Callable[[str], None] = lambda _: None
+) -> Receipt:
     """Do what the plan says, rule by rule and stage by stage, and verify it. The caller holds the lock.
 
-    Raises Refused before anything is touched when the plan could not be proven. A failed change takes its rule back; the other
-    rules go on.
+    Raises Refused before anything is touched when the plan could not be proven. A failed change takes its rule back;
+    the other rules go on.
     """
     if plan.problems:
         raise Refused("the plan does not hold: " + "; ".join(plan.problems), hint="ignore the rule, and report this")
@@ -182,7 +186,9 @@ def _changed_reboots(outcomes: list[Outcome]) -> tuple[str, ...]:
 
 
 def reboot_reasons(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """What is configured but not running until a reboot, from the state found, never from "this run changed something"."""
+    """What is configured but not running until a reboot, from the state found, never from "this run changed
+    something".
+    """
     return tuple(
         f"{finding.rule}: {finding.subject or 'host'}"
         for finding in findings

@@ -83,7 +83,9 @@ class Session:
         )
 
     def _prove(self, stages: tuple[Stage, ...]) -> tuple[tuple[Stage, ...], tuple[str, ...]]:
-        """Run the plan on a copy-on-write overlay and look again: what is left is the next stage, or a fault of a rule."""
+        """Run the plan on a copy-on-write overlay and look again: what is left is the next stage, or a fault of a
+        rule.
+        """
         from hosttune.host.overlay import Overlay
 
         overlay = Overlay(self.reader)
@@ -98,7 +100,13 @@ class Session:
             facts = Facts(overlay, self.facts.asked)
             left = _look(facts, self.selected, self.catalog, self.policy, self.journal, ledger).changes
             seen = {change.address for one in stages for change in one.changes}
-            again = sorted({f"{change.rule}: {change.address} still differs after it was set" for change in left if change.address in seen})
+            again = sorted(
+                {
+                    f"{change.rule}: {change.address} still differs after it was set"
+                    for change in left
+                    if change.address in seen
+                }
+            )
             if again or not left or len(stages) == MAX_STAGES:
                 return stages, tuple(again)
             stages = (*stages, stage(left))
@@ -224,9 +232,6 @@ def open_session(
     session = examine(reader, catalog, chosen)
     session.seconds["rules and policy"] = loaded
     return session
-
-
-
 
 
 def examine_everything(reader: Reader, catalog: Catalog, policy: Policy) -> None:

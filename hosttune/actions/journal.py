@@ -1,8 +1,9 @@
 """The journal: one append-only file of JSON lines per run, each line synced before the act that it announces.
 
-Lines of `/var/lib/hosttune/runs/<run id>.jsonl`: first the run (who, boot id, digest, tool version), then for every change an
-`intent` line and, after the act, `done` or `failed`; triggers that ran or wait; last `finished`. What is in force, what was undone
-and by which run is derived from all files together, so no line is ever rewritten and no instant leaves two of them in contradiction.
+Lines of `/var/lib/hosttune/runs/<run id>.jsonl`: first the run (who, boot id, digest, tool version), then for every
+change an `intent` line and, after the act, `done` or `failed`; triggers that ran or wait; last `finished`. What is in
+force, what was undone and by which run is derived from all files together, so no line is ever rewritten and no
+instant leaves two of them in contradiction.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class Journal:
         }
 
     def status(self, run: Run) -> str:
-        """finished | interrupted | undone | partly undone | nothing taken, for a list of runs."""
+        """One of finished, interrupted, undone, partly undone, nothing taken, for a list of runs."""
         if not run.is_finished:
             return "interrupted"
         taken = [step for step in run.steps if step.undoes is None and step.phase is Phase.DONE]
@@ -165,10 +166,16 @@ def parse_run(data: bytes, path: str) -> Run:
         try:
             run = _fold(run, json.loads(line))
         except (ValueError, KeyError, TypeError, HosttuneError) as error:
-            fault = Fault(Where(path, number), f"not a journal line: {error}", "move the file away; its run cannot be undone then")
+            fault = Fault(
+                Where(path, number), f"not a journal line: {error}", "move the file away; its run cannot be undone then"
+            )
             raise BadInput([fault]) from error
     if run is None:
-        fault = Fault(Where(path, 1), f"no complete first line ({len(rest)} bytes)", "nothing was done in this run: remove the file")
+        fault = Fault(
+            Where(path, 1),
+            f"no complete first line ({len(rest)} bytes)",
+            "nothing was done in this run: remove the file",
+        )
         raise BadInput([fault])
     return run
 
@@ -178,7 +185,8 @@ def _fold(run: Run | None, entry: dict[str, Any]) -> Run:
         if entry["format_version"] > FORMAT_VERSION:
             message = f"written by a newer hosttune ({entry['tool_version']})"
             raise HosttuneError(message)
-        return Run(*(str(entry[name]) for name in HEADER))
+        run_id, command, started_at, who, boot_id, digest, version = (str(entry[name]) for name in HEADER)
+        return Run(run_id, command, started_at, who, boot_id, digest, version)
     if "trigger" in entry:
         trigger = Trigger(entry["trigger"], entry.get("name", ""))
         if entry["phase"] == "waiting":
@@ -200,7 +208,9 @@ def _fold(run: Run | None, entry: dict[str, Any]) -> Run:
 
 
 class Recorder:
-    """Writes one run into the journal. The file appears with the first line; every line is synced before the call returns."""
+    """Writes one run into the journal. The file appears with the first line; every line is synced before the call
+    returns.
+    """
 
     def __init__(self, writer: Writer, run: Run) -> None:
         self.run = run

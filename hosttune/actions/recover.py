@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 
 def recover(writer: Writer, facts: Facts, *, on_progress: Callable[[str], None] = lambda _: None) -> Journal:
-    """Bring the journal in line with the host after a crash. The caller holds the lock. Returns the journal as it is then.
+    """Bring the journal in line with the host after a crash. The caller holds the lock. Returns the journal as it is
+    then.
 
-    An open intent took if its address is at the new value; then it counts as done and can be undone. Otherwise the act had not
-    happened: files are replaced by rename and kernel values by one write, so there is nothing in between.
+    An open intent took if its address is at the new value; then it counts as done and can be undone. Otherwise the
+    act had not happened: files are replaced by rename and kernel values by one write, so there is nothing in between.
     """
     interrupted = read_journal(writer).interrupted
     for run in interrupted:
@@ -34,7 +35,9 @@ def _finish(run: Run, writer: Writer, facts: Facts, on_progress: Callable[[str],
     done = [step.change for step in run.steps if step.phase is Phase.DONE]
     for step in run.steps:
         if step.change.address.kind == "file" or step.change.address.kind.startswith("fstab"):
-            writer.discard_leftovers("/etc/fstab" if step.change.address.kind.startswith("fstab") else step.change.address.name)
+            writer.discard_leftovers(
+                "/etc/fstab" if step.change.address.kind.startswith("fstab") else step.change.address.name
+            )
         if step.phase is not Phase.INTENT:
             continue
         if step.superseded or is_at(step.change.address, step.change.after, writer):

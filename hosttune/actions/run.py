@@ -1,4 +1,6 @@
-"""What surrounds a run of apply or undo: the lock, a first boot that is still going on, the recovery of an interrupted run."""
+"""What surrounds a run of apply or undo: the lock, a first boot that is still going on, the recovery of an
+interrupted run.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ def changing(options: Mapping[str, Any], on_progress: Callable[[str], None]) -> 
 
 
 def wait_for_first_boot(reader: Reader, on_progress: Callable[[str], None]) -> None:
-    """While cloud-init is at work on a first boot it writes what we read: wait for it, bounded. Raises Refused when it goes on.
+    """While cloud-init is at work on a first boot it writes what we read: wait for it, bounded. Raises Refused when
+    it goes on.
 
     Its marks are /run/cloud-init/enabled and, at the end, result.json (cloud-init documentation, "Boot stages").
     """

@@ -25,8 +25,9 @@ def _daemon_reload(writer: Writer) -> None:
 
 
 def _daemon_reload_waits(facts: Facts) -> str:
-    """daemon-reload takes the GPUs away from running containers (NVIDIA/nvidia-container-toolkit#48), and a reload while
-    the manager starts can deadlock (systemd/systemd#21214)."""
+    """daemon-reload takes the GPUs away from running containers (NVIDIA/nvidia-container-toolkit#48), and a reload
+    while the manager starts can deadlock (systemd/systemd#21214).
+    """
     reader = facts.reader
     if reader.persistent_only or reader.stat("/run/systemd/system") is ABSENT:
         return ""

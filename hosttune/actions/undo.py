@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """One step to take back: the change that does it; on paper only where a later run holds the address now, or where the
-    old value is back already."""
+    """One step to take back: the change that does it; on paper only where a later run holds the address now, or where
+    the old value is back already.
+    """
 
     step: StepId
     change: Change
@@ -116,7 +117,9 @@ def _return(step: Step, together: tuple[Step, ...], journal: Journal, reader: Re
 
 
 def original(step: Step, journal: Journal) -> Value:
-    """The value to return to. Where it was left by an earlier step that has been undone on paper meanwhile, it is that step's own."""
+    """The value to return to. Where it was left by an earlier step that has been undone on paper meanwhile, it is
+    that step's own.
+    """
     value = step.change.before
     kind = address_kinds()[step.change.address.kind]
     for one in journal.before(step):
@@ -141,7 +144,9 @@ def _refused(step: Step, hold: Hold) -> Finding:
 def undo(
     session: Session, writer: Writer, undo_plan: UndoPlan, *, on_progress: Callable[[str], None] = lambda _: None
 ) -> Receipt:
-    """Do what the undo plan says. The caller holds the lock. Raises nothing for a step that fails: the receipt tells."""
+    """Do what the undo plan says. The caller holds the lock. Raises nothing for a step that fails: the receipt
+    tells.
+    """
     recorder = Recorder.start(writer, new_run(writer, session.journal, "undo", undo_plan.plan.digest))
     execution = Execution(writer, recorder, on_progress)
     made = []
@@ -158,5 +163,3 @@ def undo(
     )
     shown = tuple(o for o in execution.outcomes if o.change in made or o.error)
     return Receipt(recorder.run.id, undo_plan.plan.digest, shown, tuple(execution.waiting), reboots, verified)
-
-

@@ -83,7 +83,11 @@ def _custom_rules(reader: Reader, files: list[str], catalog: Catalog) -> dict[st
             faults += error.faults
             continue
         if rule.id in catalog.rules:
-            faults.append(Fault(rule.where, f"a built-in rule is called {rule.id}", "choose another id, and ignore the built-in one"))
+            faults.append(
+                Fault(
+                    rule.where, f"a built-in rule is called {rule.id}", "choose another id, and ignore the built-in one"
+                )
+            )
         custom[rule.id] = rule
     if faults:
         raise BadInput(faults)

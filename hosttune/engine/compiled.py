@@ -1,7 +1,7 @@
 """The built-in rules and profiles as documents: from the compiled catalogue of a wheel, or from their YAML files.
 
-Parsing sixty YAML files costs more than the whole start of a command, so the wheel carries `rules/catalog.json`, made from
-them when it is built. A checkout has no such file: there the YAML, which is the source, is read.
+Parsing sixty YAML files costs more than the whole start of a command, so the wheel carries `rules/catalog.json`, made
+from them when it is built. A checkout has no such file: there the YAML, which is the source, is read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ FOLDERS = ("rules", "profiles")
 
 
 def builtin_documents(package: Path = PACKAGE) -> tuple[Document, ...]:
-    """Every built-in rule and profile, in the order of their paths (`rules/<domain>/<id>.yaml`, `profiles/<id>.yaml`)."""
+    """Every built-in rule and profile, in the order of their paths (`rules/<domain>/<id>.yaml`,
+    `profiles/<id>.yaml`).
+    """
     compiled = package / "rules" / "catalog.json"
     if compiled.is_file():
         entries = json.loads(compiled.read_text(encoding="utf-8"))["documents"]

@@ -52,13 +52,17 @@ def _name_faults(document: Document, data: dict[str, Any]) -> list[Fault]:
     faults = []
     stem = PurePosixPath(document.name).stem
     if data["id"] != stem:
-        faults.append(Fault(document.where("id"), f"the file is called {stem}, the rule {data['id']}", "give both one name"))
+        faults.append(
+            Fault(document.where("id"), f"the file is called {stem}, the rule {data['id']}", "give both one name")
+        )
     words = data["id"].split("-")
     if len(words) == 1:
         faults.append(Fault(document.where("id"), "has no domain", "name it <domain>-<the tunable or concern>"))
     verb = next((word for word in words if word in VERBS), "")
     if verb:
-        faults.append(Fault(document.where("id"), f"names an act ({verb})", "name the tunable or the concern, without a verb"))
+        faults.append(
+            Fault(document.where("id"), f"names an act ({verb})", "name the tunable or the concern, without a verb")
+        )
     return faults
 
 
@@ -83,7 +87,11 @@ def fact_types() -> dict[str, Any]:
 
 def scope_of(data: dict[str, Any]) -> dict[str, Any]:
     """The names that the expressions of this rule may use, with their types (without `item`)."""
-    params = {name: PARAM_TYPES.get(spec.get("type"), Any) for name, spec in (data.get("params") or {}).items() if isinstance(spec, dict)}
+    params = {
+        name: PARAM_TYPES.get(str(spec.get("type")), Any)
+        for name, spec in (data.get("params") or {}).items()
+        if isinstance(spec, dict)
+    }
     scope: dict[str, Any] = {**fact_types(), "params": params}
     if isinstance(data.get("choice"), str):
         scope["choice"] = typing.get_type_hints(choice_module(data["choice"]).choose)["return"]
@@ -125,7 +133,9 @@ class _Checker:
             return
         found = self._try(lambda: parse_expression(value, self.document.where(path), scope).type)
         if found not in {bool, Any, None}:
-            self.faults.append(Fault(self.document.where(path), "is not a yes-or-no question", "compare it with something"))
+            self.faults.append(
+                Fault(self.document.where(path), "is not a yes-or-no question", "compare it with something")
+            )
 
     def item(self, path: str, value: str, scope: dict[str, Any]) -> Any:
         from hosttune.engine.expression_types import item_of
@@ -135,7 +145,9 @@ class _Checker:
             return Any
         item = item_of(found)
         if item is None:
-            self.faults.append(Fault(self.document.where(path), "is not a list", "give a list of things, such as mounts.local_data"))
+            self.faults.append(
+                Fault(self.document.where(path), "is not a list", "give a list of things, such as mounts.local_data")
+            )
         return item or Any
 
     def text(self, path: str, value: object, scope: dict[str, Any], wanted: type | None = None) -> None:
@@ -146,7 +158,9 @@ class _Checker:
             return
         found = self._try(lambda: parse_text(value, self.document.where(path), scope).type)
         if wanted in {int, bool} and found not in {wanted, Any, None} and "{{" in value:
-            self.faults.append(Fault(self.document.where(path), f"must be {wanted.__name__}, and the expression is not"))
+            self.faults.append(
+                Fault(self.document.where(path), f"must be {wanted.__name__}, and the expression is not")
+            )
 
     def _try(self, parse: Any) -> Any:
         try:
@@ -167,5 +181,3 @@ def choices() -> tuple[str, ...]:
 
 def _list(value: object) -> list[dict[str, Any]]:
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
-
-

@@ -12,8 +12,8 @@ from hosttune.values import ABSENT, Finding, Hold, HoldKind, Stage, Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hosttune.engine.rule import Rule
     from hosttune.engine.policy import Policy
+    from hosttune.engine.rule import Rule
     from hosttune.facts import Facts
     from hosttune.resources.base import Applied
     from hosttune.values import Address, Change, Trigger
@@ -29,8 +29,9 @@ def digest(changes: Iterable[Change]) -> str:
 
 
 def merge_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """One finding per rule and subject. What is held or unknown in one part holds the other parts: a rule's changes stand
-    or fall together. Waiting (for a reboot) is no obstacle to the rest."""
+    """One finding per rule and subject. What is held or unknown in one part holds the other parts: a rule's changes
+    stand or fall together. Waiting (for a reboot) is no obstacle to the rest.
+    """
     groups: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
         groups.setdefault((finding.rule, finding.subject), []).append(finding)
@@ -60,7 +61,11 @@ def _merge(group: list[Finding]) -> Finding:
 
 
 def apply_holds(
-    findings: Iterable[Finding], rules: Mapping[str, Rule], policy: Policy, facts: Facts, ledger: Mapping[Address, Applied]
+    findings: Iterable[Finding],
+    rules: Mapping[str, Rule],
+    policy: Policy,
+    facts: Facts,
+    ledger: Mapping[Address, Applied],
 ) -> tuple[Finding, ...]:
     """Hold back what the policy, running work or an earlier revert forbids."""
     return tuple(_held(finding, rules.get(finding.rule), policy, facts, ledger) for finding in findings)
@@ -97,10 +102,13 @@ def _reverted(change: Change, ledger: Mapping[Address, Applied]) -> bool:
 
 
 def orphans(
-    ledger: Mapping[Address, Applied], selected: Iterable[str], findings: Iterable[Finding], state: Mapping[Address, object]
+    ledger: Mapping[Address, Applied],
+    selected: Iterable[str],
+    findings: Iterable[Finding],
+    state: Mapping[Address, object],
 ) -> tuple[Finding, ...]:
     """What an earlier run left for a rule that no longer asks for it: it stays, reported, until it is undone."""
-    asking = {f.rule for f in findings if f.verdict not in {Verdict.NOT_APPLICABLE}} & set(selected)
+    asking = {f.rule for f in findings if f.verdict is not Verdict.NOT_APPLICABLE} & set(selected)
     left: dict[str, list[str]] = {}
     for address, applied in sorted(ledger.items()):
         if applied.rule not in asking and applied.after is not ABSENT and state.get(address) != ABSENT:

@@ -90,10 +90,14 @@ class Policy:
     ) -> Policy:
         """The policy with what the command line says on top."""
         if profile is not None and profile not in catalog.profiles:
-            raise HosttuneError(f"no profile is called {profile}", hint=f"there is: {', '.join(sorted(catalog.profiles))}")
+            raise HosttuneError(
+                f"no profile is called {profile}", hint=f"there is: {', '.join(sorted(catalog.profiles))}"
+            )
         unknown = [name for name in (*select, *ignore) if name not in catalog.rules]
         if unknown:
-            raise HosttuneError(f"no rule is called {unknown[0]}", hint=nearest(unknown[0], catalog.rules) or "see: hosttune rules")
+            raise HosttuneError(
+                f"no rule is called {unknown[0]}", hint=nearest(unknown[0], catalog.rules) or "see: hosttune rules"
+            )
         return replace(
             self,
             profile=profile or self.profile,
@@ -115,8 +119,8 @@ def nearest(name: str, names: Any) -> str:
 def load_policy(reader: Reader, catalog: Catalog, path: str | None = None) -> Policy:
     """Read the policy of this host, or the file at `path` on this machine. No file at the usual place: the defaults.
 
-    Raises BadInput with every fault: unknown keys, rules and parameters with the nearest valid name, values out of range; and
-    HosttuneError when root would read a file that somebody else can write.
+    Raises BadInput with every fault: unknown keys, rules and parameters with the nearest valid name, values out of
+    range; and HosttuneError when root would read a file that somebody else can write.
     """
     from hosttune.engine.trusted import read_trusted
 
@@ -157,7 +161,13 @@ def _waiver(entry: str | Mapping[str, str]) -> Waiver:
 
 def param_faults(where: Where, param: Param, value: Any) -> list[Fault]:
     """What is wrong with a value that a policy gives a parameter."""
-    types: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "str": (str,), "bool": (bool,), "list": (list,)}
+    types: dict[str, tuple[type, ...]] = {
+        "int": (int,),
+        "float": (int, float),
+        "str": (str,),
+        "bool": (bool,),
+        "list": (list,),
+    }
     if not isinstance(value, types[param.type]) or (isinstance(value, bool) and param.type != "bool"):
         return [Fault(where, f"{value!r} is not of type {param.type}", param.help)]
     if param.choices and value not in param.choices:

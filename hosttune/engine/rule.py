@@ -146,11 +146,16 @@ def build_rule(document: Document, *, is_builtin: bool) -> Rule:
 
     def value(path: str, raw: object) -> Text | Literal | Record:
         if isinstance(raw, dict):
-            return Record({key: text(f"{path}.{key}", v) if isinstance(v, str) else Literal(v) for key, v in raw.items()})
+            return Record(
+                {key: text(f"{path}.{key}", v) if isinstance(v, str) else Literal(v) for key, v in raw.items()}
+            )
         return text(path, raw) if isinstance(raw, str) else Literal(raw)
 
     guards = tuple(
-        Guard(compile_expression(entry["if"], document.where(f"applies_when[{i}].if")), text(f"applies_when[{i}].else", entry["else"]))
+        Guard(
+            compile_expression(entry["if"], document.where(f"applies_when[{i}].if")),
+            text(f"applies_when[{i}].else", entry["else"]),
+        )
         for i, entry in enumerate(data.get("applies_when", []))
     )
     expect = tuple(
@@ -192,7 +197,9 @@ def build_rule(document: Document, *, is_builtin: bool) -> Rule:
         where=document.where(""),
         is_builtin=is_builtin,
         subjects=subjects - {"params", "item", "choice"},
-        units=frozenset[str]().union(*(part.units for part in parts), {s.name.source for s in want if s.kind == "unit"}),
+        units=frozenset[str]().union(
+            *(part.units for part in parts), {s.name.source for s in want if s.kind == "unit"}
+        ),
         packages=frozenset[str]().union(*(part.packages for part in parts)),
     )
 

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from hosttune.engine.yamlio import Document
     from hosttune.resources.base import WishKind
 
-RISKS = String(choices=tuple(risk.value for risk in Risk), help="What the operator may lose: throughput, a service, a boot")
+RISKS = String(
+    choices=tuple(risk.value for risk in Risk), help="What the operator may lose: throughput, a service, a boot"
+)
 DISTURBS = String(choices=tuple(word.value for word in Disturbs), help="Whom the change disturbs while it is made")
 
 WAIVER = Table(
@@ -92,14 +94,21 @@ def rule_shape() -> Table:
             "sources": ListOf(String(), least=1, help="Where the facts come from"),
             "choice": String(pattern=r"[a-z][a-z0-9_]*", help="A decision of hosttune/choices/"),
             "applies_when": ListOf(
-                Table({"if": AnyOf((expression, Boolean())), "else": String(help="Why not, as a sentence")}, required=("if", "else"))
+                Table(
+                    {"if": AnyOf((expression, Boolean())), "else": String(help="Why not, as a sentence")},
+                    required=("if", "else"),
+                )
             ),
             "for_each": String(help="A list of things; each is `item`"),
             "params": MapOf(PARAM, keys=String(pattern=r"[a-z][a-z0-9_]*", form="lower_case_words")),
             "want": ListOf(FirstKey({name: _wish(kind) for name, kind in wish_kinds().items()}), least=1),
             "expect": ListOf(
                 Table(
-                    {"if": expression, "else": String(help="What does not hold"), "do": String(help="What a person should do")},
+                    {
+                        "if": expression,
+                        "else": String(help="What does not hold"),
+                        "do": String(help="What a person should do"),
+                    },
                     required=("if", "else"),
                 ),
                 least=1,
@@ -130,16 +139,23 @@ def policy_faults(document: Document, catalog: Catalog) -> list[Fault]:
     data = document.data
     named = [(f"select[{i}]", name) for i, name in enumerate(data.get("select", []))]
     named += [
-        (f"ignore[{i}]", entry if isinstance(entry, str) else entry["rule"]) for i, entry in enumerate(data.get("ignore", []))
+        (f"ignore[{i}]", entry if isinstance(entry, str) else entry["rule"])
+        for i, entry in enumerate(data.get("ignore", []))
     ]
     named += [(f"params.{name}", name) for name in data.get("params", {})]
     rules = tuple(catalog.rules)
     faults += [
-        Fault(document.where(path), f"no rule is called {name}", nearest(name, rules)) for path, name in named if name not in rules
+        Fault(document.where(path), f"no rule is called {name}", nearest(name, rules))
+        for path, name in named
+        if name not in rules
     ]
     profile = data.get("profile", "base")
     if profile not in catalog.profiles:
-        faults.append(Fault(document.where("profile"), f"no profile is called {profile}", nearest(profile, tuple(catalog.profiles))))
+        faults.append(
+            Fault(
+                document.where("profile"), f"no profile is called {profile}", nearest(profile, tuple(catalog.profiles))
+            )
+        )
     for rule, values in data.get("params", {}).items():
         if rule in rules:
             faults += _param_faults(document, catalog, rule, values)

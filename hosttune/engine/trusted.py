@@ -17,8 +17,8 @@ GROUP_OR_WORLD_WRITABLE = 0o022
 def read_trusted(reader: Reader, path: str, *, is_local: bool, is_required: bool) -> tuple[str, str | None]:
     """The name and the text of a policy or rule file; None when it is absent and not required.
 
-    `is_local`: the path was typed on the command line, so it is on this machine whatever host is looked at. With root's rights,
-    a file that is not root's own or that others can write is refused: it would steer root.
+    `is_local`: the path was typed on the command line, so it is on this machine whatever host is looked at. With
+    root's rights, a file that is not root's own or that others can write is refused: it would steer root.
     """
     if is_local:
         import os

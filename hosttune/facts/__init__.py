@@ -1,7 +1,7 @@
 """Facts: what the host is, how it is set up and what goes on there. One module per subject.
 
-A module `facts/<subject>.py` holds the fact's dataclasses and `collect(reader, facts)`, which reads through the door and
-parses purely. To add a subject, write the module and add its line to `Facts`: the line is the registry, and the
+A module `facts/<subject>.py` holds the fact's dataclasses and `collect(reader, facts)`, which reads through the door
+and parses purely. To add a subject, write the module and add its line to `Facts`: the line is the registry, and the
 expressions of rules are typed against it.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -76,8 +77,8 @@ class Facts:
         work: Work
 
     SUBJECTS = (
-        "ageing", "candidates", "cpu", "disks", "driver", "fstab", "gpus", "host", "kernel", "managers", "memory", "mounts",
-        "numa", "os", "packages", "tmp", "units", "work",
+        "ageing", "candidates", "cpu", "disks", "driver", "fstab", "gpus", "host", "kernel", "managers", "memory",
+        "mounts", "numa", "os", "packages", "tmp", "units", "work",
     )  # fmt: skip
 
     def __init__(self, reader: Reader, asked: Asked | None = None) -> None:
@@ -106,10 +107,8 @@ class Facts:
             threading.Thread(target=self._touch, args=(name,), daemon=True).start()
 
     def _touch(self, name: str) -> None:
-        try:
+        with suppress(Exception):  # whoever touches the fact next meets the same error where it can be told
             getattr(self, name)
-        except Exception:  # noqa: BLE001, S110 - whoever touches the fact next meets the same error where it can be told
-            pass
 
 
 # Subjects whose collection waits for other programs (systemctl, ubuntu-drivers).

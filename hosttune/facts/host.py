@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, unread
-from hosttune.facts.containment import Found, FIRST_MOUNTS, decide, look
+from hosttune.facts.containment import FIRST_MOUNTS, Found, decide, look
 from hosttune.facts.reading import derived, known, line
 from hosttune.facts.virtualization import Dmi, cloud_of, hypervisor_of, read_dmi
 from hosttune.host.door import Stat

@@ -1,6 +1,7 @@
 """The one door to the system: everything hosttune reads or writes goes through a Reader or a Writer.
 
-live: the running host. rooted: an alternate root. record: one file, replayed. overlay: changes in memory over any of them.
+live: the running host. rooted: an alternate root. record: one file, replayed. overlay: changes in memory over any of
+them.
 """
 
 from __future__ import annotations

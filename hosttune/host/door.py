@@ -145,8 +145,8 @@ class Writer(Reader, Protocol):
     def replace(self, path: str, new: FileValue, *, expected: bytes | Absent) -> None:
         """Put `new` in place of a file whose content is `expected`, atomically and durably.
 
-        For an existing file owner, mode, ACL and extended attributes are kept, and `new.mode`, uid and gid apply to a new
-        file only. Missing parent folders are made (0755, root).
+        For an existing file owner, mode, ACL and extended attributes are kept, and `new.mode`, uid and gid apply to a
+        new file only. Missing parent folders are made (0755, root).
         """
         ...
 
@@ -169,7 +169,9 @@ class Writer(Reader, Protocol):
         ...
 
     def append(self, path: str, data: bytes) -> None:
-        """Append to a file of hosttune's own and sync it; the file (0600) and its folders (0700) are made when missing."""
+        """Append to a file of hosttune's own and sync it; the file (0600) and its folders (0700) are made when
+        missing.
+        """
         ...
 
     def log(self, message: str) -> None:

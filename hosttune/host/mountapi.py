@@ -1,7 +1,8 @@
 """Set the atime mode of one live mount, and nothing else: mount_setattr(2), Linux 5.12 and newer.
 
-A plain `mount -o remount,noatime` can turn a read-only mount writable and drop nosuid, nodev and noexec; mount_setattr changes the
-atime field alone. The kernel wants the whole field cleared (MOUNT_ATTR__ATIME) when any of it is set.
+A plain `mount -o remount,noatime` can turn a read-only mount writable and drop nosuid, nodev and noexec;
+mount_setattr changes the atime field alone. The kernel wants the whole field cleared (MOUNT_ATTR__ATIME) when any of
+it is set.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class _MountAttr(ctypes.Structure):
 
 
 def topmost(target: str) -> MountLine:
-    """The mount that is seen at `target`: of several stacked there, the last. Raises Refused when nothing is mounted there."""
+    """The mount that is seen at `target`: of several stacked there, the last. Raises Refused when nothing is mounted
+    there.
+    """
     with open("/proc/self/mountinfo", "rb") as file:
         found = topmost_at(parse(file.read()), target)
     if found is None:
@@ -42,7 +45,9 @@ def topmost(target: str) -> MountLine:
 
 
 def set_atime(target: str, mode: str) -> None:
-    """Bring the mount at `target` to noatime, relatime or strictatime. Raises Refused with the reason when it stays as it was."""
+    """Bring the mount at `target` to noatime, relatime or strictatime. Raises Refused with the reason when it stays
+    as it was.
+    """
     if mode not in ATIME_VALUES:
         raise Refused(f"{mode} is no atime mode", hint=f"there is: {', '.join(ATIME_VALUES)}")
     mount = topmost(target)
@@ -54,7 +59,9 @@ def set_atime(target: str, mode: str) -> None:
     if failed == errno.ENOSYS:
         _remount(target, mount, mode)
     elif failed == errno.EPERM:
-        raise Refused(f"the atime mode of {target} is locked", hint="it belongs to the host of this container, or root is missing")
+        raise Refused(
+            f"the atime mode of {target} is locked", hint="it belongs to the host of this container, or root is missing"
+        )
     elif failed == errno.EINVAL:
         raise Refused(f"{target} is not the root of a mount")
     elif failed:

@@ -1,7 +1,8 @@
 """A copy-on-write layer in memory over any Reader: where a plan is tried before anybody says yes.
 
-The same apply code writes here as on a real host; facts are then read again through the overlay. Programs that change a host
-are modelled by `host/simulate.py`; one that is not modelled is refused, so that nothing is believed that was not tried.
+The same apply code writes here as on a real host; facts are then read again through the overlay. Programs that change
+a host are modelled by `host/simulate.py`; one that is not modelled is refused, so that nothing is believed that was
+not tried.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ class Overlay:
         if kept is None:
             below = self.base.stat(path, follow=follow)
             if below is ABSENT and any(
-                place.startswith(self._place(path) + "/") and not isinstance(value, Absent) for place, value in self.files.items()
+                place.startswith(self._place(path) + "/") and not isinstance(value, Absent)
+                for place, value in self.files.items()
             ):
                 return Stat("directory", 0o755, 0, 0, 0, 0, 0, 0, 1)
             return below
@@ -132,7 +134,9 @@ class Overlay:
     def set_value(self, path: str, text: str) -> None:
         present = self.read(path)
         if not isinstance(present, bytes):
-            raise Refused(f"{path}: " + (present.reason if isinstance(present, Unreadable) else "this kernel has no such value"))
+            raise Refused(
+                f"{path}: " + (present.reason if isinstance(present, Unreadable) else "this kernel has no such value")
+            )
         self.files[self._place(path)] = FileValue(text.encode())
 
     def set_atime(self, target: str, mode: str) -> None:

@@ -49,7 +49,10 @@ def _make_private(folder: str, root: str) -> None:
         _sync(os.path.dirname(name))
     info = os.lstat(folder)
     if not stat_module.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid() or info.st_mode & 0o022:
-        raise Refused(f"{folder} is not a folder that only root can write", hint=f"sudo chown root {folder}; sudo chmod 700 {folder}")
+        raise Refused(
+            f"{folder} is not a folder that only root can write",
+            hint=f"sudo chown root {folder}; sudo chmod 700 {folder}",
+        )
 
 
 def _sync(folder: str) -> None:
@@ -61,7 +64,9 @@ def _sync(folder: str) -> None:
 
 
 def log(message: str) -> None:
-    """One line for the system log. Without a log daemon it is lost, as syslog(3) says; the journal of the run holds it anyway."""
+    """One line for the system log. Without a log daemon it is lost, as syslog(3) says; the journal of the run holds
+    it anyway.
+    """
     import syslog
 
     syslog.openlog("hosttune", syslog.LOG_PID, syslog.LOG_AUTHPRIV)

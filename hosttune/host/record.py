@@ -1,7 +1,7 @@
 """A record: what one host answered, in one JSON file, replayed anywhere.
 
-`format_version` and `kind` first, then: tool_version, made_at (seconds since the epoch), name, machine (hashed machine id),
-privileged, persistent_only, shared; then the answers, by the method of the Reader that gave them:
+`format_version` and `kind` first, then: tool_version, made_at (seconds since the epoch), name, machine (hashed
+machine id), privileged, persistent_only, shared; then the answers, by the method of the Reader that gave them:
 
     files      path -> text, or {"base64": ...}
     links      path -> text

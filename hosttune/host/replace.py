@@ -1,8 +1,9 @@
 """Replace or remove a file so that a power cut at any instant leaves the old one or the new one, and nothing is lost.
 
-The order is the one that survives crashes: a temp file beside the target, every byte written and read back, owner, mode, ACL
-and extended attributes copied, fsync, the original compared once more, rename(2), fsync of the folder (rename(2), fsync(2)).
-What cannot be kept is refused with the reason: hosttune never clears an immutable flag and never edits in place.
+The order is the one that survives crashes: a temp file beside the target, every byte written and read back, owner,
+mode, ACL and extended attributes copied, fsync, the original compared once more, rename(2), fsync of the folder
+(rename(2), fsync(2)). What cannot be kept is refused with the reason: hosttune never clears an immutable flag and
+never edits in place.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ _MARK = ".hosttune-"
 
 
 def replace(root: str, path: str, new: FileValue, *, expected: bytes | Absent) -> None:
-    """Put `new` at `path` below `root`. Raises Conflict when the file is not `expected`, Refused when it cannot be done safely."""
+    """Put `new` at `path` below `root`. Raises Conflict when the file is not `expected`, Refused when it cannot be
+    done safely.
+    """
     target = _target(root, path)
     folder, name = os.path.split(target)
     if isinstance(expected, Absent):
@@ -107,7 +110,9 @@ def _target(root: str, path: str) -> str:
     if isinstance(real, Unreadable):
         raise Refused(f"{path}: {real.reason}")
     if tree.link(path) is not ABSENT:
-        raise Refused(f"{path} is a symbolic link that leads nowhere", hint="remove the link, or make what it points to")
+        raise Refused(
+            f"{path} is a symbolic link that leads nowhere", hint="remove the link, or make what it points to"
+        )
     folder, name = os.path.split(path)
     above = tree.resolve(folder)
     return _below(root, f"{above}/{name}") if isinstance(above, str) else _below(root, path)
@@ -142,7 +147,9 @@ def _open_folder(folder: str) -> int:
     info = os.fstat(fd)
     if os.geteuid() == 0 and (info.st_uid != 0 or info.st_mode & 0o022):
         os.close(fd)
-        raise Refused(f"root does not write in {folder}, because others can", hint="only folders of root are written in")
+        raise Refused(
+            f"root does not write in {folder}, because others can", hint="only folders of root are written in"
+        )
     return fd
 
 
@@ -159,7 +166,10 @@ def _look(parent: int, name: str, target: str, expected: bytes | Absent) -> os.s
     if not stat_module.S_ISREG(info.st_mode):
         raise Refused(f"{target} is not a regular file")
     if info.st_nlink > 1:
-        raise Refused(f"{target} has {info.st_nlink} hard links: the others would keep the old text", hint="break the link: cp --remove-destination")
+        raise Refused(
+            f"{target} has {info.st_nlink} hard links: the others would keep the old text",
+            hint="break the link: cp --remove-destination",
+        )
     if info.st_size > MAX_BYTES:
         raise Refused(f"{target} is larger than {MAX_BYTES >> 20} MiB")
     _refuse_mount_point(target)
@@ -200,7 +210,9 @@ def _refuse_flags(fd: int, target: str) -> None:
 
 
 def _refuse_mount_point(target: str) -> None:
-    """A bind-mounted file cannot be renamed over (EBUSY), and neither st_dev nor ismount(3) reveals it; mountinfo does."""
+    """A bind-mounted file cannot be renamed over (EBUSY), and neither st_dev nor ismount(3) reveals it; mountinfo
+    does.
+    """
     try:
         with open("/proc/self/mountinfo", "rb") as file:
             mounts = parse(file.read())

@@ -93,7 +93,9 @@ def _below_kernel(path: str) -> bool:
 
 
 class RootWriter(RootReader):
-    """Changes the files below `root`. What needs a running kernel is refused; `systemctl` works on the files by --root."""
+    """Changes the files below `root`. What needs a running kernel is refused; `systemctl` works on the files by
+    --root.
+    """
 
     def replace(self, path: str, new: FileValue, *, expected: bytes | Absent) -> None:
         from hosttune.host.replace import replace

@@ -1,6 +1,7 @@
 """What programs that change a host would do, modelled on an overlay: systemctl and apt-get. Anything else is refused.
 
-A model changes what the host would answer afterwards: the answers of `systemctl show`, the links of enabled units, the dpkg status.
+A model changes what the host would answer afterwards: the answers of `systemctl show`, the links of enabled units,
+the dpkg status.
 """
 
 from __future__ import annotations
@@ -16,7 +17,12 @@ if TYPE_CHECKING:
     from hosttune.host.overlay import Overlay
 
 DPKG_STATUS = "/var/lib/dpkg/status"
-_SHOWN = {"enable": ("UnitFileState", "enabled"), "disable": ("UnitFileState", "disabled"), "start": ("ActiveState", "active"), "stop": ("ActiveState", "inactive")}  # fmt: skip
+_SHOWN = {
+    "enable": ("UnitFileState", "enabled"),
+    "disable": ("UnitFileState", "disabled"),
+    "start": ("ActiveState", "active"),
+    "stop": ("ActiveState", "inactive"),
+}
 _DONE = Completed(0, b"", b"")
 
 

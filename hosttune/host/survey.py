@@ -1,7 +1,8 @@
-"""Taking a record: what the facts ask for, and a survey beyond it, so that tomorrow's rules can be tried on today's record.
+"""Taking a record: what the facts ask for, and a survey beyond it, so that tomorrow's rules can be tried on today's
+record.
 
-What leaves a host is masked first (`host/secrets.py`); with `share` also host names, user names and addresses are replaced, each by
-the same word wherever it stands.
+What leaves a host is masked first (`host/secrets.py`); with `share` also host names, user names and addresses are
+replaced, each by the same word wherever it stands.
 """
 
 from __future__ import annotations
@@ -26,26 +27,32 @@ from hosttune.values import Answer
 # Whole trees of small files: kernel values and configuration.
 TREES = (
     "/proc/sys/vm", "/proc/sys/kernel", "/proc/sys/net/core", "/proc/sys/net/ipv4", "/proc/sys/fs",
-    "/etc/sysctl.d", "/run/sysctl.d", "/usr/lib/sysctl.d", "/etc/modprobe.d", "/usr/lib/modprobe.d", "/etc/modules-load.d",
-    "/etc/security/limits.d", "/etc/tmpfiles.d", "/usr/lib/tmpfiles.d", "/etc/udev/rules.d", "/etc/default/grub.d",
-    "/etc/apt/apt.conf.d", "/etc/systemd/system", "/etc/systemd/system.conf.d", "/etc/systemd/logind.conf.d", "/etc/needrestart",
-    "/etc/docker", "/etc/hosttune",
+    "/etc/sysctl.d", "/run/sysctl.d", "/usr/lib/sysctl.d", "/etc/modprobe.d", "/usr/lib/modprobe.d",
+    "/etc/modules-load.d", "/etc/security/limits.d", "/etc/tmpfiles.d", "/usr/lib/tmpfiles.d",
+    "/etc/udev/rules.d", "/etc/default/grub.d", "/etc/apt/apt.conf.d", "/etc/systemd/system",
+    "/etc/systemd/system.conf.d", "/etc/systemd/logind.conf.d", "/etc/needrestart", "/etc/docker",
+    "/etc/hosttune",
 )  # fmt: skip
 FILES = (
-    "/etc/fstab", "/etc/os-release", "/etc/machine-id", "/etc/hostname", "/etc/default/grub", "/etc/sysctl.conf", "/proc/cmdline",
-    "/proc/cpuinfo", "/proc/meminfo", "/proc/swaps", "/proc/self/mountinfo", "/proc/modules", "/proc/pressure/memory",
-    "/proc/pressure/io", "/proc/pressure/cpu", "/sys/kernel/mm/transparent_hugepage/enabled",
-    "/sys/kernel/mm/transparent_hugepage/defrag",
+    "/etc/fstab", "/etc/os-release", "/etc/machine-id", "/etc/hostname", "/etc/default/grub", "/etc/sysctl.conf",
+    "/proc/cmdline", "/proc/cpuinfo", "/proc/meminfo", "/proc/swaps", "/proc/self/mountinfo", "/proc/modules",
+    "/proc/pressure/memory", "/proc/pressure/io", "/proc/pressure/cpu",
+    "/sys/kernel/mm/transparent_hugepage/enabled", "/sys/kernel/mm/transparent_hugepage/defrag",
 )  # fmt: skip
 UNITS = (
-    "fstrim.timer", "tmp.mount", "nvidia-persistenced.service", "nvidia-fabricmanager.service", "tuned.service", "irqbalance.service",
-    "docker.service", "containerd.service", "slurmd.service", "kubelet.service", "unattended-upgrades.service",
-    "power-profiles-daemon.service",
+    "fstrim.timer", "tmp.mount", "nvidia-persistenced.service", "nvidia-fabricmanager.service", "tuned.service",
+    "irqbalance.service", "docker.service", "containerd.service", "slurmd.service", "kubelet.service",
+    "unattended-upgrades.service", "power-profiles-daemon.service",
 )  # fmt: skip
 _MAX_DEPTH = 6
 _MAX_ENTRIES = 4000  # a tree larger than this is not configuration
-_SKIPPED = re.compile(r"^/proc/sys/(?:net/ipv4/route/flush|vm/(?:compact_memory|drop_caches)|kernel/random/uuid)$|/stat_refresh$")
-_ADDRESS = re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}\b|\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b|\b(?:[0-9a-f]{1,4}:){4,7}[0-9a-f]{1,4}\b", re.I)
+_SKIPPED = re.compile(
+    r"^/proc/sys/(?:net/ipv4/route/flush|vm/(?:compact_memory|drop_caches)|kernel/random/uuid)$|/stat_refresh$"
+)
+_ADDRESS = re.compile(
+    r"\b(?:\d{1,3}\.){3}\d{1,3}\b|\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b|\b(?:[0-9a-f]{1,4}:){4,7}[0-9a-f]{1,4}\b",
+    re.IGNORECASE,
+)
 _KEPT_ADDRESSES = re.compile(r"^(?:0\.0\.0\.0|127\.\d+\.\d+\.\d+|255\.255\.255\.\d+)$")
 DPKG_STATUS = "/var/lib/dpkg/status"
 _DPKG_FIELDS = ("Package:", "Status:", "Architecture:", "Version:", "Source:", "Provides:")
@@ -126,7 +133,7 @@ class _Masked:
             "privileged": self.base.is_privileged,
             "persistent_only": self.base.persistent_only,
             "shared": self.share,
-            "files": {path: encode_answer(value, lambda v, p=path: self.file(p, v)) for path, value in _sorted(kept["files"])},
+            "files": {path: encode_answer(value, self.file_at(path)) for path, value in _sorted(kept["files"])},
             "links": {path: encode_answer(value, self.text) for path, value in _sorted(kept["links"])},
             "listings": {path: encode_answer(value, self.names) for path, value in _sorted(kept["listings"])},
             "stats": {path: encode_answer(value, _stat) for path, value in _sorted(kept["stats"])},
@@ -141,6 +148,9 @@ class _Masked:
             record["os_release"] = encode_answer(others["os_release"], dict)
         return record
 
+    def file_at(self, path: str) -> Callable[[bytes], Any]:
+        return lambda content: self.file(path, content)
+
     def file(self, path: str, content: bytes) -> Any:
         if path == "/etc/machine-id":
             return hashed_machine_id(content.decode("ascii", "replace"))
@@ -152,7 +162,11 @@ class _Masked:
         if isinstance(encoded, str):
             return self.text(encoded)
         # bytes that are not text cannot be looked through: only firmware tables and device trees are kept
-        return encoded if path.startswith(("/sys/firmware/", "/proc/device-tree/")) else self.text(content.decode("latin-1"))
+        return (
+            encoded
+            if path.startswith(("/sys/firmware/", "/proc/device-tree/"))
+            else self.text(content.decode("latin-1"))
+        )
 
     def text(self, text: str) -> str:
         text = mask_text(text)
@@ -223,7 +237,18 @@ def _sorted(table: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _stat(stat: Stat) -> list[Any]:
-    return [stat.type, stat.mode, stat.uid, stat.gid, stat.size, stat.mtime_ns, stat.device, stat.inode, stat.links, stat.rdev]
+    return [
+        stat.type,
+        stat.mode,
+        stat.uid,
+        stat.gid,
+        stat.size,
+        stat.mtime_ns,
+        stat.device,
+        stat.inode,
+        stat.links,
+        stat.rdev,
+    ]
 
 
 def _space(space: Space) -> list[int]:
@@ -232,5 +257,7 @@ def _space(space: Space) -> list[int]:
 
 def _short_status(content: bytes) -> bytes:
     """The fields of dpkg's status file that facts read: the rest is long, and says nothing about a host."""
-    rows = [row for row in content.split(b"\n") if not row or row.startswith(tuple(name.encode() for name in _DPKG_FIELDS))]
+    rows = [
+        row for row in content.split(b"\n") if not row or row.startswith(tuple(name.encode() for name in _DPKG_FIELDS))
+    ]
     return b"\n".join(rows)

@@ -184,7 +184,9 @@ class FileTree:
 
 
 def parse_os_release(content: bytes) -> Mapping[str, str]:
-    """os-release(5) as `distro` reads it, keys in lower case. It wants a file, so it gets one that is only in memory."""
+    """os-release(5) as `distro` reads it, keys in lower case. It wants a file, so it gets one that is only in
+    memory.
+    """
     import distro
 
     fd = os.memfd_create("os-release", os.MFD_CLOEXEC)

@@ -1,4 +1,6 @@
-"""Resources: what a rule can want, and the places that hold the values. One module per kind; the folder is the registry."""
+"""Resources: what a rule can want, and the places that hold the values. One module per kind; the folder is the
+registry.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The two interfaces of a resource, and the plain values between them and the engine.
 
-A *wish kind* is what a rule writes (`- sysctl: vm.swappiness`): it names the addresses it has to see and compares, purely.
-An *address kind* is one place that holds a value (`sysctl:vm.swappiness`, `file:/etc/sysctl.d/...`): it reads with a
-Reader and writes with a Writer. One wish often spans two addresses, the live value and the one that the next boot sets.
+A *wish kind* is what a rule writes (`- sysctl: vm.swappiness`): it names the addresses it has to see and compares,
+purely. An *address kind* is one place that holds a value (`sysctl:vm.swappiness`, `file:/etc/sysctl.d/...`): it reads
+with a Reader and writes with a Writer. One wish often spans two addresses, the live value and the one that the next
+boot sets.
 
 A module `resources/<name>.py` exports `WISHES` and `ADDRESSES`, tuples of instances; the folder is the registry.
 """
@@ -109,8 +110,9 @@ class WishKind(Protocol):
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         """Compare all wishes of this kind of one rule with the state. Pure.
 
-        One Finding or more per wish (verdict ok, differs or unknown; subject from the wish), with the changes that would make
-        it so, or the hold that forbids them. All wishes come at once because they may share one drop-in file.
+        One Finding or more per wish (verdict ok, differs or unknown; subject from the wish), with the changes that
+        would make it so, or the hold that forbids them. All wishes come at once because they may share one drop-in
+        file.
         """
         ...
 

@@ -242,8 +242,8 @@ def _change(wish: Wish, missing: tuple[str, ...], would: apt.Transaction, contex
 def _settled(writer: Writer, change: Change, before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
     """The operands with which apt-get does exactly this change now. Raises Conflict where it would do something else.
 
-    A package that is named becomes marked as wanted by hand (apt-mark(8)), so what only comes along is named as a second
-    try: an older version does not come by itself.
+    A package that is named becomes marked as wanted by hand (apt-mark(8)), so what only comes along is named in a
+    second try alone: an older version does not come by itself.
     """
     asked, along, removed = split_set(change.address.name)
     gone = tuple(f"{name}-" for name in (*asked, *along, *removed) if name in before and name not in after)

@@ -1,8 +1,9 @@
 """sysctl values: the live one in /proc/sys and the drop-in that sets it at the next boot.
 
-At boot systemd-sysctl(8) reads every sysctl.d folder as one list sorted by file name (sysctl.d(5)); the last assignment wins, and a
-file in /etc hides one of the same name in /run and /usr/lib. /etc/sysctl.conf counts only where 99-sysctl.conf links to it.
-So writing a drop-in is no success by itself: the file that wins is named, and an explicit value of somebody else is respected.
+At boot systemd-sysctl(8) reads every sysctl.d folder as one list sorted by file name (sysctl.d(5)); the last
+assignment wins, and a file in /etc hides one of the same name in /run and /usr/lib. /etc/sysctl.conf counts only
+where 99-sysctl.conf links to it. So writing a drop-in is no success by itself: the file that wins is named, and an
+explicit value of somebody else is respected.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ _ASSIGNMENT = re.compile(rb"^\s*(-?)([^=\s#;]+)\s*=\s*(.*?)\s*$")
 
 
 def normal_key(key: str) -> str:
-    """`net/ipv4/conf/eth0.1/rp_filter` -> `net.ipv4.conf.eth0/1.rp_filter`: the first separator decides (sysctl.d(5))."""
+    """`net/ipv4/conf/eth0.1/rp_filter` -> `net.ipv4.conf.eth0/1.rp_filter`: the first separator decides
+    (sysctl.d(5)).
+    """
     first = re.search(r"[./]", key)
     return key.translate(str.maketrans("./", "/.")) if first and first.group() == "/" else key
 
@@ -94,6 +97,8 @@ class SysctlFilesAddress:
     def read(self, reader: Reader, name: str) -> Value:
         chosen: dict[str, str] = {}
         for folder in FOLDERS:
+            if reader.persistent_only and folder.startswith("/run/"):
+                continue  # made at boot, so not in an image
             names = reader.list(folder)
             if isinstance(names, Unreadable):
                 return names
@@ -113,14 +118,14 @@ class SysctlFilesAddress:
                 ]
         return tuple(found)
 
-    def write(self, writer: Writer, change: Change) -> None:
+    def write(self, writer: Writer, change: Change) -> None:  # noqa: ARG002 - the interface of all kinds
         message = f"{change.address} is only read"
         raise Conflict(message)
 
     def same(self, one: Value, other: Value) -> bool:
         return one == other
 
-    def invert(self, change: Change) -> Change | None:
+    def invert(self, change: Change) -> Change | None:  # noqa: ARG002 - the interface of all kinds
         return None
 
 

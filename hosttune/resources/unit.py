@@ -20,7 +20,9 @@ TIMEOUT_S = 90.0  # systemd's own default for starting a unit (DefaultTimeoutSta
 
 
 class UnitAddress:
-    """`unit:NAME`: (enabled state, active state) in systemd's words; under an alternate root only the first; ABSENT without unit."""
+    """`unit:NAME`: (enabled state, active state) in systemd's words; under an alternate root only the first; ABSENT
+    without unit.
+    """
 
     kind = "unit"
 

@@ -11,7 +11,7 @@ from hosttune.views.terminal import width_of, wrapped
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hosttune.values import Change, Value
+    from hosttune.values import Address, Change, Value
     from hosttune.views.terminal import Screen
 
 _COLOURS = {"+": "green", "-": "red", "~": "yellow", "@": "cyan"}
@@ -38,20 +38,31 @@ def change_lines(change: Change, screen: Screen, *, indent: int = 2) -> list[str
 
 def title_line(change: Change) -> str:
     """The change on one line, for a receipt."""
-    values = "" if _is_file(change) else f"  {_values(change)}"
-    return f"{change.action.symbol} {shown(str(change.address))}{values}"
+    values = "" if _is_file(change) or _is_told(change) else f"  {_values(change)}"
+    return f"{change.action.symbol} {address_text(change.address)}{values}"
+
+
+def address_text(address: Address) -> str:
+    """An address on one line; of a set of many names the first, the rest counted (the details name them all)."""
+    names = [name for name in address.name.split() if name != "+"]
+    if address.kind.endswith("-set") and len(names) > 1:
+        return shown(f"{address.kind}:{names[0]} and {len(names) - 1} more")
+    return shown(str(address))
 
 
 def _headline(change: Change, screen: Screen, indent: int) -> list[str]:
     symbol = screen.paint(change.action.symbol, "bold", _COLOURS[change.action.symbol])
-    address = shown(str(change.address))
+    address = address_text(change.address)
     when = _WHEN[change.activation]
     first = f"{symbol} {address}"
     if _is_file(change):
-        notes = [note for note in (_mode(change), when) if note]
-        return [f"{first}  ({', '.join(notes)})" if notes else first]
+        note = ", ".join(note for note in (_mode(change), when) if note)
+        if not note:
+            return [first]
+        fits = indent + width_of(f"x {address}  ({note})") <= screen.columns
+        return [f"{first}  ({note})"] if fits else [first, f"    ({note})"]
     note = f"  ({when})" if when else ""
-    if _is_diff(change.details):
+    if _is_told(change):
         return [first + note]
     values = _values(change)
     room = screen.columns - indent - width_of(f"x {address}  {values}")
@@ -136,9 +147,10 @@ def _details(details: tuple[str, ...]) -> Iterator[str]:
         yield f"{line[0]} {line[1:].expandtabs()}" if line.startswith(("-", "+")) else line.expandtabs()
 
 
-def _is_diff(details: tuple[str, ...]) -> bool:
-    """Whether the details show the change line by line already, as they do for fstab."""
-    return any(line.startswith(("-", "+")) for line in details)
+def _is_told(change: Change) -> bool:
+    """Whether the details tell the values already: line by line (fstab), or one by one (a set of packages)."""
+    is_diff = any(line.startswith(("-", "+")) for line in change.details)
+    return is_diff or (bool(change.details) and change.address.kind.endswith("-set"))
 
 
 def _painted(line: str, screen: Screen) -> str:

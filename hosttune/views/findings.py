@@ -80,7 +80,9 @@ def _texts(finding: Finding, page: Page) -> Iterator[str]:
         reason = f"{shown(finding.subject)}: {reason}" if reason else shown(finding.subject)
     evidence = finding.evidence if page.is_verbose else finding.evidence[:2]
     proof = ", ".join(shown(line) for line in evidence)
-    yield f"{reason} ({proof})" if reason and proof else reason or proof
+    sentence = f"{reason} ({proof})" if reason and proof else reason or proof
+    if sentence or not finding.hold:
+        yield sentence or str(finding.verdict)
     if finding.hold and finding.hold.kind is not HoldKind.ORPHANED:
         yield f"why not: {_hold(finding.hold)}"
     if finding.todo:

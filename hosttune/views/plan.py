@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from hosttune.values import Disturbs
-from hosttune.views.change import change_lines
+from hosttune.views.change import address_text, change_lines
 from hosttune.views.findings import HELD, UNKNOWN, sections_lines
 from hosttune.views.page import shown
 from hosttune.views.report import decision, warnings
@@ -84,7 +84,7 @@ def _heading(rule: str, changes: tuple[Change, ...], page: Page) -> str:
     """The rule, and to its right what it may cost."""
     disturbs = max(change.disturbs for change in changes)
     undo = "cannot be undone" if any(map(is_irreversible, changes)) else "can be undone"
-    if any(change.reversible == "after a reboot" for change in changes):
+    if any(change.reversible.startswith("after a reboot") for change in changes):
         undo += " after a reboot"
     notes = [f"risk {max(change.risk for change in changes)}", undo]
     if disturbs is not Disturbs.NOTHING:
@@ -112,10 +112,18 @@ def _tail(plan: Plan, page: Page) -> list[str]:
     lines = wrapped(f"{counted(len(plan.changes), 'change')}: {kinds_text}. Highest risk: {risk}.", page.screen.columns)
     for change in plan.changes:
         if is_irreversible(change):
-            why = change.reversible.partition(",")[2].strip() or "there is no way back"
-            text = f"Cannot be undone: {shown(str(change.address))} ({shown(why)})"
+            text = f"Cannot be undone: {address_text(change.address)} ({_more(change) or 'there is no way back'})"
+            lines += wrapped(text, page.screen.columns, rest="  ")
+        elif _more(change):
+            text = f"Undoing {address_text(change.address)}: {_more(change)}"
             lines += wrapped(text, page.screen.columns, rest="  ")
     if not plan.complete:
         text = "Something could not be read, so there may be more to change: see Unknown."
         lines += wrapped(text, page.screen.columns)
     return [*lines, f"Digest {plan.digest}"]
+
+
+def _more(change: Change) -> str:
+    """What `reversible` says behind its first word: how the way back goes, or why there is none."""
+    word = next((word for word in ("yes", "after a reboot", "no") if change.reversible.startswith(word)), "")
+    return shown(change.reversible[len(word) :].lstrip(",:; "))

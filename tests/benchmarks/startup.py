@@ -1,7 +1,9 @@
-"""How long a check takes, as whole processes: `python tests/benchmarks/startup.py [--rounds N]`. A benchmark, not a test.
+"""How long a check takes, as whole processes: `python tests/benchmarks/startup.py [--rounds N]`. A benchmark, not a
+test.
 
-Installs this checkout's wheel into a scratch environment (as a user has it: with the compiled catalogue), then runs, interleaved,
-`python -c pass`, a bare typer command, `hosttune check`, and, where ansible is installed, `ansible localhost -m setup`. Prints medians.
+Installs this checkout's wheel into a scratch environment (as a user has it: with the compiled catalogue), then runs,
+interleaved, `python -c pass`, a bare typer command, `hosttune check`, and, where ansible is installed, `ansible
+localhost -m setup`. Prints medians.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ def install(folder: Path) -> Path:
 
 def once(argv: list[str], environment: dict[str, str]) -> float:
     started = time.perf_counter()
-    subprocess.run(argv, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, timeout=120)
+    subprocess.run(
+        argv, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, timeout=120
+    )
     return time.perf_counter() - started
 
 
@@ -59,7 +63,11 @@ def main() -> None:
         ansible = shutil.which("ansible")
         if ansible:
             commands["ansible localhost -m setup"] = [ansible, "localhost", "-m", "setup"]
-        environment = {**os.environ, "ANSIBLE_LOCALHOST_WARNING": "False", "ANSIBLE_INVENTORY_UNPARSED_WARNING": "False"}
+        environment = {
+            **os.environ,
+            "ANSIBLE_LOCALHOST_WARNING": "False",
+            "ANSIBLE_INVENTORY_UNPARSED_WARNING": "False",
+        }
         seconds: dict[str, list[float]] = {name: [] for name in commands}
         for number in range(rounds + 1):
             for name, argv in commands.items():

@@ -17,7 +17,14 @@ from hosttune.host.door import Space
 from hosttune.host.record import encode_bytes
 
 GIB = 1 << 30
-NAMESPACES = {"pid": 4026531836, "user": 4026531837, "uts": 4026531838, "ipc": 4026531839, "cgroup": 4026531835, "net": 4026531840}
+NAMESPACES = {
+    "pid": 4026531836,
+    "user": 4026531837,
+    "uts": 4026531838,
+    "ipc": 4026531839,
+    "cgroup": 4026531835,
+    "net": 4026531840,
+}
 TMPFILES = "q /tmp 1777 root root 10d\nq /var/tmp 1777 root root 30d\n"
 MADE_AT = 1_780_000_000.0
 
@@ -99,7 +106,16 @@ class Machine:
     def tree(self) -> tuple[dict[str, str], dict[str, str], set[str]]:
         files: dict[str, str] = {}
         links: dict[str, str] = {}
-        folders = {"/tmp", "/dev", "/boot", "/etc/sysctl.d", "/proc/driver", "/sys/module", "/etc/hosttune", *self.folders}
+        folders = {
+            "/tmp",
+            "/dev",
+            "/boot",
+            "/etc/sysctl.d",
+            "/proc/driver",
+            "/sys/module",
+            "/etc/hosttune",
+            *self.folders,
+        }
         self._identity(files, links, folders)
         self._processor(files)
         self._memory(files)
@@ -112,7 +128,9 @@ class Machine:
 
     def _identity(self, files: dict[str, str], links: dict[str, str], folders: set[str]) -> None:
         name = {"ubuntu": "Ubuntu", "debian": "Debian GNU/Linux"}[self.os_id]
-        files["/etc/os-release"] = f'NAME="{name}"\nID={self.os_id}\nVERSION_ID="{self.os_version}"\nVERSION_CODENAME={self.codename}\n'
+        files["/etc/os-release"] = (
+            f'NAME="{name}"\nID={self.os_id}\nVERSION_ID="{self.os_version}"\nVERSION_CODENAME={self.codename}\n'
+        )
         if self.os_id == "ubuntu":
             files["/etc/os-release"] += "ID_LIKE=debian\n"
         files["/etc/hostname"] = files["/proc/sys/kernel/hostname"] = f"{self.name}\n"
@@ -149,7 +167,9 @@ class Machine:
         for cpu in range(self.cpus):
             core = cpu % cores
             base = f"/sys/devices/system/cpu/cpu{cpu}/topology"
-            files[f"{base}/core_cpus_list"] = ",".join(str(core + t * cores) for t in range(self.threads_per_core)) + "\n"
+            files[f"{base}/core_cpus_list"] = (
+                ",".join(str(core + t * cores) for t in range(self.threads_per_core)) + "\n"
+            )
             socket = core // self.cores_per_socket
             files[f"{base}/package_cpus_list"] = ",".join(
                 f"{socket * self.cores_per_socket + t * cores}-{(socket + 1) * self.cores_per_socket - 1 + t * cores}"
@@ -203,7 +223,9 @@ class Machine:
                     f"{base}/{name}/size": f"{disk.gib * GIB // 512 - 2048}\n", f"{base}/{name}/ro": "0\n",
                 }  # fmt: skip
                 links[f"/sys/class/block/{name}"] = posixpath.relpath(f"{base}/{name}", "/sys/class/block")
-                links[f"/sys/dev/block/{major}:{number * 16 + part}"] = posixpath.relpath(f"{base}/{name}", "/sys/dev/block")
+                links[f"/sys/dev/block/{major}:{number * 16 + part}"] = posixpath.relpath(
+                    f"{base}/{name}", "/sys/dev/block"
+                )
 
     def _pci(self, files: dict[str, str], links: dict[str, str]) -> None:
         files["/sys/bus/pci/devices/0000:00:00.0/vendor"] = "0x1022\n"
@@ -232,7 +254,10 @@ class Machine:
         files["/etc/fstab"] = self.fstab
         files["/usr/lib/tmpfiles.d/tmp.conf"] = TMPFILES
         folders.add("/usr/lib/sysctl.d")
-        defaults = {"vm.swappiness": "60", "vm.max_map_count": "1048576" if self.os_version in {"24.04", "26.04"} else "65530"}
+        defaults = {
+            "vm.swappiness": "60",
+            "vm.max_map_count": "1048576" if self.os_version in {"24.04", "26.04"} else "65530",
+        }
         for key, value in {**defaults, **self.sysctls}.items():
             files["/proc/sys/" + key.replace(".", "/")] = f"{value}\n"
         if self.os_version in {"24.04", "26.04"}:
@@ -242,7 +267,9 @@ class Machine:
             for name, version in sorted(self.packages.items())
         ]
         files["/var/lib/dpkg/status"] = "\n".join(stanzas)
-        files["/usr/lib/systemd/system/fstrim.timer"] = "[Timer]\nOnCalendar=weekly\n[Install]\nWantedBy=timers.target\n"
+        files["/usr/lib/systemd/system/fstrim.timer"] = (
+            "[Timer]\nOnCalendar=weekly\n[Install]\nWantedBy=timers.target\n"
+        )
 
     def record(self) -> dict[str, Any]:
         """The record: every file, link and folder of the tree, so that what is not named is proven absent."""

@@ -65,11 +65,17 @@ H100 = Machine(
     queries={("ubuntu-drivers", "devices"): CANDIDATES},
 )  # fmt: skip
 
-DRIVER = ("nvidia-headless-no-dkms-580-server-open", "nvidia-utils-580-server", "linux-modules-nvidia-580-server-open-azure")
+DRIVER = (
+    "nvidia-headless-no-dkms-580-server-open",
+    "nvidia-utils-580-server",
+    "linux-modules-nvidia-580-server-open-azure",
+)
 DRIVER_VERSION = "580.126.20-0ubuntu0.22.04.1"
 COMES_ALONG = ("libnvidia-compute-580-server", "nvidia-compute-utils-580-server", "nvidia-kernel-common-580-server")
 SIMULATED = "".join(
-    f"{verb} {name} ({DRIVER_VERSION} Ubuntu:22.04/jammy-updates [amd64])\n" for verb in ("Inst", "Conf") for name in (*COMES_ALONG, *DRIVER)
+    f"{verb} {name} ({DRIVER_VERSION} Ubuntu:22.04/jammy-updates [amd64])\n"
+    for verb in ("Inst", "Conf")
+    for name in (*COMES_ALONG, *DRIVER)
 )
 
 A100_VM = Machine(

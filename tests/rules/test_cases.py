@@ -1,14 +1,15 @@
-"""The cases of the rules: `tests/rules/<rule id>.yaml`, one list of hosts with a few changes and what the rule says there.
+"""The cases of the rules: `tests/rules/<rule id>.yaml`, one list of hosts with a few changes and what the rule says
+there.
 
-    - name: swap and enough RAM        # what the case shows
-      host: h100-8x-2socket            # a record of tests/hosts
-      files: {/proc/swaps: null}       # what is different there; null removes the file
-      params: {value: 5}               # what a policy says
-      expect:
-        verdict: differs               # of the finding for `subject` (default: the first of the rule)
-        hold: owned by                 # the kind of hold, when there is one
-        says: a phrase                 # in reason, evidence, hold or todo
-        changes: ["sysctl:vm.swappiness 60 -> 10"]   # all of them; a file shows its last line
+- name: swap and enough RAM        # what the case shows
+host: h100-8x-2socket            # a record of tests/hosts
+files: {/proc/swaps: null}       # what is different there; null removes the file
+params: {value: 5}               # what a policy says
+expect:
+verdict: differs               # of the finding for `subject` (default: the first of the rule)
+hold: owned by                 # the kind of hold, when there is one
+says: a phrase                 # in reason, evidence, hold or todo
+changes: ["sysctl:vm.swappiness 60 -> 10"]   # all of them; a file shows its last line
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ def shown(value) -> str:
 
 def plan_of(rule: str, case):
     params = {rule: case["params"]} if "params" in case else {}
-    policy = replace(Policy(max_risk=Risk.HIGH, disturb=Disturbs.GPU_WORK, today="2026-01-01", params=params), sole=rule)
+    policy = replace(
+        Policy(max_risk=Risk.HIGH, disturb=Disturbs.GPU_WORK, today="2026-01-01", params=params), sole=rule
+    )
     return examine(host_of(case), CATALOG, policy).plan()
 
 

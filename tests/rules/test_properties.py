@@ -59,7 +59,9 @@ def applied(path: Path, policy: Policy):
 def test_records_are_what_the_descriptions_make():
     for machine in MACHINES:
         text = (HOSTS / f"{machine.name}.json").read_text(encoding="utf-8")
-        assert json.loads(text) == json.loads(json.dumps(machine.record())), f"python -m tests.hosts.make  ({machine.name})"
+        assert json.loads(text) == json.loads(json.dumps(machine.record())), (
+            f"python -m tests.hosts.make  ({machine.name})"
+        )
 
 
 @pytest.mark.parametrize(("path", "rule"), CASES, ids=IDS)
@@ -289,7 +291,9 @@ def test_value_reverted_twice_is_left_alone():
         last = session.plan()
         apply(session, overlay, last)
     overlay.files["/proc/sys/vm/swappiness"] = FileValue(b"60\n")
-    findings = [f for f in session_on(overlay, only("memory-swappiness")).plan().findings if f.rule == "memory-swappiness"]
+    findings = [
+        f for f in session_on(overlay, only("memory-swappiness")).plan().findings if f.rule == "memory-swappiness"
+    ]
     assert [f.hold.kind for f in findings] == [HoldKind.REVERTED]
 
 

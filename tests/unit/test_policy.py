@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.fake_reader import FakeReader
 
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.policy import Policy, load_policy
 from hosttune.errors import BadInput, HosttuneError
-from hosttune.values import Change, Address, Action, Disturbs, Finding, HoldKind, Risk, Verdict, FileValue
+from hosttune.values import Action, Address, Change, Disturbs, FileValue, Finding, HoldKind, Risk, Verdict
+from tests.unit.fake_reader import FakeReader
 
 CATALOG = builtin_catalog()
 
@@ -40,7 +40,10 @@ def test_policy_says_everything():
         ("profil: base", "did you mean profile"),
         ("ignore: [memory-swapiness]", "did you mean memory-swappiness"),
         ("profile: bas", "no profile is called bas"),
-        ("params:\n  memory-swappiness:\n    valu: 1", "policy.yaml:3: params.memory-swappiness.valu: unknown parameter"),
+        (
+            "params:\n  memory-swappiness:\n    valu: 1",
+            "policy.yaml:3: params.memory-swappiness.valu: unknown parameter",
+        ),
         ("params:\n  memory-swappiness: {value: 99}", "99 is above the maximum 60"),
         ("params:\n  memory-swappiness: {value: true}", "not of type int"),
         ("max_risk: huge", "'huge' is not one of the choices"),
@@ -68,7 +71,9 @@ def test_policy_writable_by_all_is_refused_for_root():
 
 
 def test_policy_of_somebody_else_is_read_without_root():
-    reader = FakeReader({"/etc/hosttune/policy.yaml": FileValue(b"max_risk: low\n", 0o644, 1000, 1000)}, is_privileged=False)
+    reader = FakeReader(
+        {"/etc/hosttune/policy.yaml": FileValue(b"max_risk: low\n", 0o644, 1000, 1000)}, is_privileged=False
+    )
     assert load_policy(reader, CATALOG).max_risk is Risk.LOW
 
 

@@ -208,3 +208,18 @@ def test_plan_of_hostile_names_cannot_steer_the_terminal():
     text = plan_text(plan_of(replace(finding(Verdict.UNKNOWN), reason=name, rule=name), changes=[change]), made.PAGE)
     assert "evil\\x1b]0;owned\\x07\\u202e" in text
     assert all(line.isprintable() for line in text.splitlines())
+
+
+def test_set_of_packages_is_told_by_its_details():
+    address = Address("package-set", "nvidia-a nvidia-b + nvidia-c")
+    change = Change(address, Action.CREATE, ABSENT, ("nvidia-a=1", "nvidia-b=1", "nvidia-c=1"), "gpu-driver")
+    assert lines(replace(change, details=("install nvidia-a 1",))) == [
+        "  + package-set:nvidia-a and 2 more",
+        "      install nvidia-a 1",
+    ]
+    assert lines(change)[0].endswith("nvidia-a=1, nvidia-b=1, nvidia-c=1")
+
+
+def test_hold_without_a_sentence_of_its_own_stands_first():
+    text = plan_text(plan_of(finding(Verdict.DIFFERS, HoldKind.REFUSED, "no such kernel")), made.PAGE)
+    assert "  a-rule  why not: refused: no such kernel" in text

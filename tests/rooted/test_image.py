@@ -1,0 +1,112 @@
+"""An alternate root: the image gets what persists, and nothing outside it is touched."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hosttune.actions.apply import apply
+from hosttune.actions.examine import examine, open_session
+from hosttune.actions.undo import plan_undo, undo
+from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.policy import Policy
+from hosttune.host import open_reader, open_writer
+from hosttune.values import HoldKind, Verdict
+
+CATALOG = builtin_catalog()
+POLICY = Policy(today="2026-01-01")
+HARDWARE = str(Path(__file__).resolve().parents[1] / "hosts" / "h100-8x-2socket.json")
+FSTAB = b"# image\nUUID=0a / ext4 errors=remount-ro 0 1\nUUID=b7\t/data\text4\tdefaults\t0\t2\n"
+
+
+@pytest.fixture
+def image(tmp_path):
+    root = tmp_path / "image"
+    for folder in ("etc/sysctl.d", "usr/lib/systemd/system", "var/lib/dpkg", "usr/sbin", "data", "tmp", "proc", "sys"):
+        (root / folder).mkdir(parents=True)
+    (root / "etc/os-release").write_text('ID=ubuntu\nVERSION_ID="22.04"\nNAME="Ubuntu"\nVERSION_CODENAME=jammy\n')
+    (root / "etc/fstab").write_bytes(FSTAB)
+    (root / "etc/hostname").write_text("image\n")
+    (root / "var/lib/dpkg/status").write_text("")
+    (root / "usr/lib/systemd/systemd").write_text("")
+    (root / "usr/sbin/init").symlink_to("../lib/systemd/systemd")
+    (root / "sbin").symlink_to("usr/sbin")
+    return root
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and "var/lib/hosttune" not in str(path)
+    }
+
+
+def test_check_of_an_image_says_what_the_hardware_hides(image):
+    findings = {f.rule: f for f in examine(open_reader(root=str(image)), CATALOG, POLICY).plan().findings}
+    assert findings["memory-max-map-count"].verdict is Verdict.DIFFERS
+    assert findings["memory-swappiness"].verdict is Verdict.UNKNOWN
+    assert "--hardware" in findings["memory-swappiness"].reason
+
+
+def test_apply_changes_the_image_alone_and_undo_gives_its_bytes_back(image):
+    before = tree(image)
+    writer = open_writer(root=str(image), hardware=HARDWARE)
+    session = examine(writer, CATALOG, POLICY)
+    plan = session.plan()
+    assert {change.address.kind for change in plan.changes} <= {"file", "fstab", "fstab-line"}
+    receipt = apply(session, writer, plan)
+    assert receipt.failed == ()
+    assert (
+        (image / "etc/sysctl.d/60-hosttune-memory-max-map-count.conf")
+        .read_text()
+        .endswith("vm.max_map_count = 1048576\n")
+    )
+    assert b"/data\text4\tdefaults,noatime\t0" in (image / "etc/fstab").read_bytes()
+    assert examine(open_writer(root=str(image), hardware=HARDWARE), CATALOG, POLICY).plan().changes == ()
+    session = examine(writer, CATALOG, POLICY)
+    undo(session, writer, plan_undo(session))
+    assert tree(image) == before
+
+
+def test_second_run_touches_nothing(image):
+    writer = open_writer(root=str(image), hardware=HARDWARE)
+    for _ in range(2):
+        session = examine(writer, CATALOG, POLICY)
+        apply(session, writer, session.plan())
+        stats = {str(p): os.lstat(p).st_mtime_ns for p in image.rglob("*")}
+    session = examine(writer, CATALOG, POLICY)
+    apply(session, writer, session.plan())
+    assert {str(p): os.lstat(p).st_mtime_ns for p in image.rglob("*")} == stats
+
+
+def test_link_that_leads_out_of_the_image_stays_in_it(image, tmp_path):
+    outside = tmp_path / "outside"
+    outside.write_text("vm.swappiness = 1\n")
+    (image / "etc/sysctl.d/99-out.conf").symlink_to(outside)
+    (image / "etc/passwd").symlink_to("/etc/shadow")
+    reader = open_reader(root=str(image))
+    assert not isinstance(reader.read("/etc/sysctl.d/99-out.conf"), bytes)
+    assert not isinstance(reader.read("/etc/passwd"), bytes)
+
+
+def test_policy_of_the_image_counts(image):
+    (image / "etc/hosttune").mkdir()
+    (image / "etc/hosttune/policy.yaml").write_text("ignore: [memory-max-map-count]\n")
+    os.chmod(image / "etc/hosttune/policy.yaml", 0o644)
+    selected = {rule.id for rule in open_session(root=str(image)).selected}
+    assert "memory-max-map-count" not in selected
+
+
+def test_dropin_edited_by_hand_is_left_alone(image):
+    writer = open_writer(root=str(image))
+    session = examine(writer, CATALOG, POLICY)
+    apply(session, writer, session.plan())
+    path = image / "etc/sysctl.d/60-hosttune-memory-max-map-count.conf"
+    path.write_text("vm.max_map_count = 70000\n")
+    session = examine(writer, CATALOG, POLICY)
+    held = [f for f in session.plan().findings if f.rule == "memory-max-map-count"]
+    assert [f.hold.kind for f in held] == [HoldKind.EDITED]
+    assert path.read_text() == "vm.max_map_count = 70000\n"
