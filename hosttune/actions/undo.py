@@ -144,15 +144,14 @@ def _refused(step: Step, hold: Hold) -> Finding:
 def undo(
     session: Session, writer: Writer, undo_plan: UndoPlan, *, on_progress: Callable[[str], None] = lambda _: None
 ) -> Receipt:
-    """Do what the undo plan says. The caller holds the lock. Raises nothing for a step that fails: the receipt
-    tells.
-    """
+    """Do what the undo plan says. The caller holds the lock. A step that fails raises nothing: the receipt tells."""
     recorder = Recorder.start(writer, new_run(writer, session.journal, "undo", undo_plan.plan.digest))
     execution = Execution(writer, recorder, on_progress)
-    made = []
-    for one in undo_plan.returns:
-        if execution.make(one.change, one.step, superseded=one.on_paper) is not None and not one.on_paper:
-            made.append(one.change)
+    made = [
+        one.change
+        for one in undo_plan.returns
+        if execution.make(one.change, one.step, superseded=one.on_paper) is not None and not one.on_paper
+    ]
     execution.fire([trigger for change in made for trigger in change.triggers], session.facts)
     verified = execution.is_verified and all(
         is_at(change.address, change.after, writer) for change in {c.address: c for c in made}.values()

@@ -192,8 +192,8 @@ class _Masked:
         return {
             "pid": one.pid, "name": self.text(one.name), "user": self._user(one.user),
             "command": [self.text(word) for word in mask_command(one.command)] if one.command else [],
-            "rss_bytes": one.rss_bytes, "swap_bytes": one.swap_bytes, "devices": list(one.devices), "cgroup": self.text(one.cgroup),
-            "started_at": one.started_at,
+            "rss_bytes": one.rss_bytes, "swap_bytes": one.swap_bytes, "devices": list(one.devices),
+            "cgroup": self.text(one.cgroup), "started_at": one.started_at,
         }  # fmt: skip
 
     def _user(self, user: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -20,8 +19,17 @@ from hosttune.values import ABSENT, Disturbs, HoldKind, Risk, Verdict
 
 SET, SIMULATION, WISH = PackageSetAddress(), SimulationAddress(), PackagesWish("packages")
 DRIVER = (
-    "nvidia-headless-no-dkms-580-server-open", "nvidia-utils-580-server", "linux-modules-nvidia-580-server-open-generic",
-)  # fmt: skip
+    "nvidia-headless-no-dkms-580-server-open",
+    "nvidia-utils-580-server",
+    "linux-modules-nvidia-580-server-open-generic",
+)
+HOLDER = """
+import fcntl, sys
+file = open("/var/lib/dpkg/lock-frontend", "w")
+fcntl.lockf(file, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
 
 
 def sh(*argv: str, status: int = 0) -> str:
@@ -59,10 +67,11 @@ def raises(kind, call, *words):
     try:
         call()
     except kind as error:
-        for word in words:
-            assert word in f"{error}\n{error.hint}", f"{error}\n{error.hint}"
-        return
-    raise AssertionError(f"{kind.__name__} was not raised")
+        said = f"{error}\n{error.hint}"
+    else:
+        said = f"{kind.__name__} was not raised"
+    missing = [word for word in words if word not in said]
+    assert missing == [], said
 
 
 def installs_the_set_and_takes_it_back():
@@ -172,7 +181,7 @@ def undo_stops_when_another_package_needs_it():
 def stops_when_the_archive_moved_on():
     change = only_change(compare(("moves",)))
     later_archive()
-    os.remove("/archive/moves_1-1_all.deb")
+    Path("/archive/moves_1-1_all.deb").unlink()
     packages = Path("/archive/Packages")
     whole = packages.read_text(encoding="utf-8")
     old = next(one for one in whole.split("\n\n") if "Package: moves\n" in one and "Version: 1-1" in one)
@@ -189,8 +198,7 @@ def says_who_holds_the_lock():
     change = only_change(compare(("waits",)))
     apt.LOCK_WAIT_S = 0  # type: ignore[misc]
     holder = subprocess.Popen(
-        (sys.executable, "-c", "import fcntl, sys; f = open('/var/lib/dpkg/lock-frontend', 'w'); fcntl.lockf(f, fcntl.LOCK_EX); "
-         "print('held', flush=True); sys.stdin.read()"),
+        (sys.executable, "-c", HOLDER),
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert holder.stdout
@@ -238,6 +246,4 @@ def looking_writes_nothing():
 
 
 if __name__ == "__main__":
-    with open("/run/scenario.lock", "w", encoding="utf-8") as lock:
-        fcntl.lockf(lock, fcntl.LOCK_EX)
-        globals()[sys.argv[1]]()
+    globals()[sys.argv[1]]()

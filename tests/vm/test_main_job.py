@@ -21,7 +21,9 @@ POLICY = "/etc/hosttune/policy.yaml"
 RUNS = "/var/lib/hosttune/runs"
 # The guest has 2 GiB: what pays only on big machines is told that this is one.
 SWAP_POLICY = b"params:\n  memory-swappiness: {min_ram_bytes: 1073741824}\n"
-TMP_POLICY = SWAP_POLICY + b"  storage-tmp-tmpfs: {min_ram_bytes: 1073741824}\n"
+TMP_POLICY = SWAP_POLICY + (
+    b"  storage-tmp-tmpfs: {min_ram_bytes: 1073741824, min_bytes: 1073741824, max_ram_share: 0.75}\n"
+)
 
 TUNED_LINE = image.DATA_LINE.replace("defaults", "defaults,noatime")
 TUNED_FSTAB = image.FSTAB.replace(image.DATA_LINE, TUNED_LINE)
@@ -201,7 +203,7 @@ def test_apply_yes_with_tmp_in_the_policy_adds_one_line_for_the_next_boot(guest:
     assert "reboot" in text
     kept, added = fstab(guest)[: len(TUNED_FSTAB)], fstab(guest)[len(TUNED_FSTAB) :]
     assert kept == TUNED_FSTAB
-    assert re.fullmatch(r"\ntmpfs /tmp tmpfs mode=1777,nosuid,nodev,size=\d+[kmgKMG]?,\S+ 0 0\n", added), added
+    assert re.fullmatch(r"\ntmpfs /tmp tmpfs mode=1777,nosuid,nodev,size=\d+[kmgKMG]?,\S+ 0 0\n?", added), added
     assert {"nofail", "x-systemd.before=local-fs.target"} <= set(added.split()[3].split(","))
     assert kernel_state(guest) == state, "a used /tmp was covered, or something else changed live"
 
