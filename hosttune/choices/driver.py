@@ -243,8 +243,7 @@ def _set_of(best: Candidate, because: str, facts: Facts, params: Mapping[str, An
     headers = (f"linux-headers-{kernel}",) if kernel and best.needs_dkms else ()
     if not modules:
         return _refuse(
-            f"nvidia-driver-{full} fits, but {facts.kernel.release} is no kernel of Ubuntu's, so that there are no "
-            "prebuilt modules for it"
+            f"nvidia-driver-{full} fits, but no prebuilt modules are known for this kernel: {_why_none(facts)}"
         )
     main = (
         (f"nvidia-driver-{full}",)
@@ -261,6 +260,13 @@ def _set_of(best: Candidate, because: str, facts: Facts, params: Mapping[str, An
     return DriverChoice(
         "install", (*main, modules, *headers, *fabric), reason, str(best.branch), flavour, best.needs_dkms, one_version
     )  # fmt: skip
+
+
+def _why_none(facts: Facts) -> str:
+    if not facts.kernel.flavour:
+        return f"{facts.kernel.release} is no kernel of Ubuntu's"
+    image = f"linux-image-{facts.kernel.flavour}"
+    return f"no kernel metapackage is installed ({image} or the like), and `ubuntu-drivers` names none"
 
 
 def _kernel_flavour(facts: Facts) -> str:

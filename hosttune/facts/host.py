@@ -7,8 +7,6 @@ the Boot Loader Interface (systemd.io/BOOT_LOADER_INTERFACE). The two long decis
 
 from __future__ import annotations
 
-import hashlib
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +15,7 @@ from hosttune.facts.containment import FIRST_MOUNTS, Found, decide, look
 from hosttune.facts.reading import derived, known, line
 from hosttune.facts.virtualization import Dmi, cloud_of, hypervisor_of, read_dmi
 from hosttune.host.door import Stat
+from hosttune.host.secrets import machine_id_hash
 from hosttune.values import ABSENT, Answer, Unreadable
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ _VARIABLES = "/sys/firmware/efi/efivars"
 _GLOBAL = "8be4df61-93ca-11d2-aa0d-00e098032b8c"  # EFI_GLOBAL_VARIABLE
 _SHIM = "605dab50-e046-4300-abb6-3dd810dd8b23"
 _LOADER = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
-_HASHED = re.compile(r"hosttune:[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +49,6 @@ class Host(Fact):
     cloud: str  # empty, or aws, azure, gcp, oracle ...
     product: str  # the model, as the firmware calls it
     shares_init_mounts: bool  # this process sees the mounts that process 1 sees
-
-
-def hash_machine_id(text: str) -> str:
-    """The hash of the content of /etc/machine-id; empty where there is no id (machine-id(5), "uninitialized").
-
-    `hosttune:` and the 16 digits of a hash stand for themselves, so that a record needs not hold the id.
-    """
-    machine_id = text.strip()
-    if machine_id in {"", "uninitialized"}:
-        return ""
-    if _HASHED.fullmatch(machine_id):
-        return machine_id.partition(":")[2]
-    return hashlib.sha256(f"hosttune:{machine_id}".encode()).hexdigest()[:16]
 
 
 def efi_text(variable: bytes) -> str:
@@ -124,7 +109,7 @@ def _machine_id(reader: Reader) -> Any:
     content = line(reader, "/etc/machine-id")
     if content is ABSENT:
         return ""
-    return hash_machine_id(content) if isinstance(content, str) else content
+    return machine_id_hash(content) if isinstance(content, str) else content
 
 
 def _is_wsl(release: str) -> bool:

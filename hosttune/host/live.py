@@ -94,10 +94,9 @@ class LiveWriter(LiveReader):
         log(message)
 
     def discard_leftovers(self, path: str) -> None:
-        from hosttune.host.replace import leftovers
+        from hosttune.host.replace import discard_leftovers
 
-        for name in leftovers(self.root, path):
-            os.unlink(name)
+        discard_leftovers(self.root, path)
 
     def operator(self) -> str:
         from hosttune.host.own import operator

@@ -11,7 +11,7 @@ import ctypes
 import errno
 import os
 
-from hosttune.errors import Refused
+from hosttune.errors import HosttuneError, Refused
 from hosttune.host.mountinfo import MountLine, parse, topmost_at
 from hosttune.host.process import act
 from hosttune.values import ABSENT
@@ -51,7 +51,10 @@ def set_atime(target: str, mode: str) -> None:
     if mode not in ATIME_VALUES:
         raise Refused(f"{mode} is no atime mode", hint=f"there is: {', '.join(ATIME_VALUES)}")
     mount = topmost(target)
-    fd = os.open(target, os.O_PATH | os.O_CLOEXEC)
+    try:
+        fd = os.open(target, os.O_PATH | os.O_CLOEXEC)
+    except OSError as error:
+        raise Refused(f"{target} cannot be opened: {error.strerror}") from None
     try:
         failed = _mount_setattr(fd, ATIME_VALUES[mode])
     finally:
@@ -66,9 +69,16 @@ def set_atime(target: str, mode: str) -> None:
         raise Refused(f"{target} is not the root of a mount")
     elif failed:
         raise Refused(f"the atime mode of {target} cannot be set: {os.strerror(failed)}")
-    now = topmost(target)
-    if now.id != mount.id or now.atime != mode:
-        raise Refused(f"{target} is {now.atime} although {mode} was set")
+    _verify(mount, topmost(target), mode)
+
+
+def _verify(before: MountLine, now: MountLine, mode: str) -> None:
+    """The same mount, in the asked mode, every other word as it was."""
+    if now.id != before.id or now.atime != mode:
+        raise Refused(f"{before.target} is {now.atime} although {mode} was set")
+    lost = {*before.options}.symmetric_difference(now.options) - {*ATIME_VALUES}
+    if lost:
+        raise HosttuneError(f"{before.target}: setting {mode} changed {', '.join(sorted(lost))} as well")
 
 
 def _mount_setattr(fd: int, value: int) -> int:

@@ -2,65 +2,53 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import stat as stat_module
 
 from hosttune.errors import Refused
+from hosttune.host.folders import Place, opened_place
+
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def append(root: str, path: str, data: bytes) -> None:
-    """Append to a file of ours and sync it. Missing folders are made 0700, the file 0600; links are not followed."""
-    target = path if root == "/" else root.rstrip("/") + path
-    folder = os.path.dirname(target)
-    _make_private(folder, root)
-    is_new = not os.path.lexists(target)
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    """Append to a file of ours and sync it. Missing folders are made 0700, the file 0600; it is no link."""
     try:
-        fd = os.open(target, flags, 0o600)
+        with opened_place(root, path, make=0o700) as place:
+            _refuse_open_folder(place)
+            fd = os.open(place.name, _APPEND, 0o600, dir_fd=place.folder)
+            try:
+                _append(fd, data)
+            finally:
+                os.close(fd)
+            if not place.exists:
+                os.fsync(place.folder)
     except OSError as error:
-        raise Refused(f"{target} cannot be written: {error.strerror}", hint="run it as root") from error
+        raise Refused(f"{path} cannot be written: {error.strerror}", hint=_hint(error)) from error
+
+
+def _append(fd: int, data: bytes) -> None:
+    """All of `data` and on disk, or nothing of it."""
+    size = os.fstat(fd).st_size
+    view = memoryview(data)
     try:
-        size = os.fstat(fd).st_size
-        view = memoryview(data)
-        try:
-            while view:
-                view = view[os.write(fd, view) :]
-            os.fsync(fd)
-        except OSError as error:
-            os.ftruncate(fd, size)
-            raise Refused(f"{target} cannot be written: {error.strerror}", hint="make room on the disk") from error
-    finally:
-        os.close(fd)
-    if is_new:
-        _sync(folder)
-
-
-def _make_private(folder: str, root: str) -> None:
-    missing = []
-    place = folder
-    while not os.path.isdir(place) and place not in ("", "/", root):
-        missing.append(place)
-        place = os.path.dirname(place)
-    for name in reversed(missing):
-        try:
-            os.mkdir(name, 0o700)
-        except OSError as error:
-            raise Refused(f"{name} cannot be made: {error.strerror}", hint="run it as root") from error
-        _sync(os.path.dirname(name))
-    info = os.lstat(folder)
-    if not stat_module.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid() or info.st_mode & 0o022:
-        raise Refused(
-            f"{folder} is not a folder that only root can write",
-            hint=f"sudo chown root {folder}; sudo chmod 700 {folder}",
-        )
-
-
-def _sync(folder: str) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+        while view:
+            view = view[os.write(fd, view) :]
         os.fsync(fd)
-    finally:
-        os.close(fd)
+    except OSError:
+        os.ftruncate(fd, size)
+        raise
+
+
+def _refuse_open_folder(place: Place) -> None:
+    info = os.fstat(place.folder)
+    folder = os.path.dirname(place.path)
+    if info.st_uid != os.geteuid() or info.st_mode & 0o022:
+        raise Refused(f"{folder} is not a folder that only root can write", hint=f"sudo chown root {folder}; sudo chmod 700 {folder}")
+
+
+def _hint(error: OSError) -> str:
+    return "make room on the disk" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "run it as root"
 
 
 def log(message: str) -> None:

@@ -23,11 +23,11 @@ class Found:
 
     names: list[str] = field(default_factory=list)  # of the folders passed, the root's own left out
     folders: list[int] = field(default_factory=list)  # O_PATH descriptors; the first is the root
-    visited: list[tuple[str, os.stat_result]] = field(default_factory=list)  # every folder that had a say
+    visited: list[tuple[str, os.stat_result]] = field(default_factory=list)  # every folder and link that had a say
     name: str = ""  # last component; "" when the path is a folder
     fd: int = -1  # O_PATH descriptor of what is not a folder
     missing: tuple[str, ...] = ()  # the components that do not exist, outermost first
-    dangling: bool = False  # missing, and a link led here
+    dangling: bool = False  # what is missing is what a link points to
 
     @property
     def canonical(self) -> str:
@@ -70,8 +70,11 @@ def walk(root: str, path: str, *, follow: bool = True) -> Iterator[Found]:
 
 def _follow(found: Found, todo: list[str], *, follow: bool) -> None:
     links = 0
+    own = len(todo)  # so many of `todo` are the path's own components; what lies above them came out of a link
     while todo:
         part = todo.pop()
+        is_own = len(todo) < own
+        own = min(own, len(todo))
         if part == "..":
             _leave(found)
             continue
@@ -81,7 +84,7 @@ def _follow(found: Found, todo: list[str], *, follow: bool) -> None:
             if ".." in todo:
                 raise
             found.missing = (part, *reversed(todo))
-            found.dangling = links > 0
+            found.dangling = not is_own
             return
         info = os.fstat(fd)
         if stat.S_ISDIR(info.st_mode):
@@ -90,6 +93,7 @@ def _follow(found: Found, todo: list[str], *, follow: bool) -> None:
             found.visited.append((found.canonical, info))
         elif stat.S_ISLNK(info.st_mode) and (todo or follow):
             links += 1
+            found.visited.append((found.canonical.rstrip("/") + "/" + part, info))
             todo.extend(_expand(found, fd, links))
         else:
             found.name, found.fd = part, fd

@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 MASK: Final = "(masked)"
-_HASHED: Final = "hashed:"
+_HASHED: Final = "hosttune:"  # in front of the hash that a record keeps in place of the id
 
 _WORDS = (
     r"(?<!by)(?<!com)pass(?:word|wd|phrase|code)?|pwd|secret|token|credentials?|api[_-]?key|access[_-]?key(?:[_-]?id)?|auth[_-]?key|"

@@ -8,7 +8,7 @@ import pytest
 
 from hosttune.errors import Conflict, Refused
 from hosttune.host import replace as module
-from hosttune.host.replace import leftovers, remove, replace
+from hosttune.host.replace import discard_leftovers, leftovers, remove, replace
 from hosttune.values import ABSENT, FileValue
 
 NEW = FileValue(b"new\n")
@@ -87,7 +87,7 @@ def test_folder_and_fifo_are_refused(tmp_path):
             replace("/", str(tmp_path / name), NEW, expected=b"")
 
 
-@pytest.mark.parametrize("call", ["fsync", "rename", "pread", "fchmod"])
+@pytest.mark.parametrize("call", ["fsync", "rename", "write", "fchmod", "fchown"])
 def test_failure_at_any_step_leaves_the_old_file_and_no_temp_file(file, monkeypatch, call):
     def fail(*_args, **_kwargs):
         raise OSError(28, "No space left on device")
@@ -108,13 +108,13 @@ def test_short_write_is_completed(file, monkeypatch):
 
 
 def test_change_between_the_look_and_the_rename_is_a_conflict(file, monkeypatch):
-    real = module._write_temp
+    real = module._fill
 
     def sneak(*args):
         real(*args)
         file.write_bytes(b"sneaked\n")
 
-    monkeypatch.setattr(module, "_write_temp", sneak)
+    monkeypatch.setattr(module, "_fill", sneak)
     with pytest.raises(Conflict):
         replace("/", str(file), NEW, expected=b"old\n")
     assert file.read_bytes() == b"sneaked\n"
@@ -126,6 +126,28 @@ def test_root_does_not_write_where_others_can(tmp_path):
     (tmp_path / "open").chmod(0o777)
     with pytest.raises(Refused, match="others can"):
         replace("/", str(tmp_path / "open" / "x"), NEW, expected=ABSENT)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone has a folder to distrust")
+@pytest.mark.parametrize("what", ["folder of another user", "group-writable folder", "link of another user", "sticky"])
+def test_root_does_not_follow_what_others_can_turn(tmp_path, what):
+    inner = tmp_path / "middle" / "inner"
+    inner.mkdir(parents=True)
+    way = inner
+    if what == "folder of another user":
+        os.chown(tmp_path / "middle", 1234, 1234)
+    elif what == "group-writable folder":
+        os.chown(tmp_path / "middle", 0, 1234)
+        (tmp_path / "middle").chmod(0o775)
+    elif what == "link of another user":
+        way = tmp_path / "link"
+        way.symlink_to(inner)
+        os.lchown(way, 1234, 1234)
+    else:
+        inner.chmod(0o1777)
+    with pytest.raises(Refused, match="root does not write"):
+        replace("/", str(way / "x"), NEW, expected=ABSENT)
+    assert os.listdir(inner) == []
 
 
 def test_remove_takes_away_only_what_was_expected(file):
@@ -142,4 +164,79 @@ def test_leftovers_are_ours_by_name(file):
     ours.write_bytes(b"")
     (file.parent / ".file.conf.hosttune-x").write_bytes(b"")
     (file.parent / ".other.hosttune-0000000000000000").write_bytes(b"")
-    assert leftovers("/", str(file)) == (str(ours),)
+    assert leftovers("/", str(file)) == (ours.name,)
+    discard_leftovers("/", str(file))
+    assert sorted(os.listdir(file.parent)) == [".file.conf.hosttune-x", ".other.hosttune-0000000000000000", "file.conf"]
+
+
+def test_file_of_equal_content_put_in_between_is_a_conflict(file, monkeypatch):
+    real = module._fill
+
+    def sneak(*args):
+        real(*args)
+        other = file.parent / "other"
+        other.write_bytes(b"old\n")
+        other.replace(file)
+
+    monkeypatch.setattr(module, "_fill", sneak)
+    with pytest.raises(Conflict):
+        replace("/", str(file), NEW, expected=b"old\n")
+    assert file.read_bytes() == b"old\n"
+
+
+def test_new_file_does_not_overwrite_one_that_appears_at_the_last_moment(tmp_path, monkeypatch):
+    real = module._fill
+
+    def sneak(*args):
+        real(*args)
+        (tmp_path / "new").write_bytes(b"sneaked\n")
+
+    monkeypatch.setattr(module, "_fill", sneak)
+    with pytest.raises(Conflict, match="appeared"):
+        replace("/", str(tmp_path / "new"), NEW, expected=ABSENT)
+    assert os.listdir(tmp_path) == ["new"]
+    assert (tmp_path / "new").read_bytes() == b"sneaked\n"
+
+
+def test_without_renameat2_a_new_file_is_linked_and_has_one_name(tmp_path, monkeypatch):
+    monkeypatch.setattr("ctypes.CDLL", lambda *_args, **_kwargs: object())
+    replace("/", str(tmp_path / "new"), NEW, expected=ABSENT)
+    assert os.listdir(tmp_path) == ["new"]
+    assert (tmp_path / "new").stat().st_nlink == 1
+
+
+def test_absolute_link_of_an_image_stays_in_the_image(tmp_path):
+    image, outside = tmp_path / "image", tmp_path / "outside"
+    (image / "etc").mkdir(parents=True)
+    outside.write_bytes(b"old\n")
+    (image / "etc/conf").symlink_to(outside)
+    inner = image / str(outside).lstrip("/")
+    inner.parent.mkdir(parents=True)
+    inner.write_bytes(b"old\n")
+    replace(str(image), "/etc/conf", NEW, expected=b"old\n")
+    assert outside.read_bytes() == b"old\n"
+    assert inner.read_bytes() == b"new\n"
+
+
+def test_missing_folder_behind_a_link_that_leads_nowhere_is_refused(tmp_path):
+    (tmp_path / "conf.d").symlink_to("nowhere")
+    with pytest.raises(Refused, match="leads nowhere"):
+        replace("/", str(tmp_path / "conf.d" / "x"), NEW, expected=ABSENT)
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_new_file_below_a_link_to_a_folder_is_made_there(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "conf.d").symlink_to("real")
+    replace("/", str(tmp_path / "conf.d" / "x"), NEW, expected=ABSENT)
+    assert (tmp_path / "real" / "x").read_bytes() == b"new\n"
+
+
+def test_new_file_has_its_mode_whatever_the_umask(tmp_path):
+    before = os.umask(0o077)
+    try:
+        replace("/", str(tmp_path / "a" / "new"), FileValue(b"", 0o644), expected=ABSENT)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a").stat().st_mode & 0o7777 == 0o755
+    assert (tmp_path / "a" / "new").stat().st_mode & 0o7777 == 0o644

@@ -542,7 +542,7 @@ def sources(locals_=(), depth=4):
     bools |= st.builds("({} {} {} {} {})".format, b, st.sampled_from(["and", "or"]), b, st.sampled_from(["and", "or"]), b)
     bools |= st.builds("({} {} {})".format, i, st.sampled_from(["<", "<=", "==", "!=", ">"]), i)
     bools |= st.builds("({} < {} <= {})".format, i, i, i) | st.builds("({} in {})".format, i, l)
-    bools |= st.builds("({} == {})".format, t, t) | st.builds("({} in {})".format, t, t)
+    bools |= st.builds("({} == w.t)".format, t) | st.builds("({} in {})".format, t, t)
     bools |= st.builds(f"{{}}({{}} {many})".format, st.sampled_from(["any", "all"]), eb)
     bools |= st.builds(f"{{}}({{}} {many} if {{}})".format, st.sampled_from(["any", "all"]), eb, eb)
     bools |= st.builds(f"{{}}([{{}} {many} if {{}} if {{}}])".format, st.sampled_from(["any", "all"]), eb, eb, eb)

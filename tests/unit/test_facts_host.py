@@ -6,7 +6,7 @@ import pytest
 
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.containment import INITIAL, Look, decide
-from hosttune.facts.host import hash_machine_id
+from hosttune.host.secrets import machine_id_hash
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 
@@ -232,8 +232,8 @@ def test_machine_id_hash_is_stable_and_never_the_id():
     machine_id = "0123456789abcdef0123456789abcdef"
     expected = hashlib.sha256(f"hosttune:{machine_id}".encode()).hexdigest()[:16]
     assert host({"/etc/machine-id": machine_id + "\n"}).machine_id_hash == expected
-    assert hash_machine_id(f"hosttune:{expected}\n") == expected
-    assert hash_machine_id("uninitialized\n") == ""
+    assert machine_id_hash(f"hosttune:{expected}\n") == expected
+    assert machine_id_hash("uninitialized\n") == ""
     assert host().machine_id_hash == ""
 
 

@@ -1,0 +1,86 @@
+"""Opening the folder that a file is to be written in: inside the root, made when missing, and nobody else's."""
+
+from __future__ import annotations
+
+import os
+import stat as stat_module
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from hosttune.errors import Refused
+from hosttune.host.paths import Found, is_plain, walk
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A name in an open folder. `path` is the canonical one inside the root, for people."""
+
+    folder: int
+    name: str
+    path: str
+    exists: bool
+
+
+@contextmanager
+def opened_place(root: str, path: str, *, make: int | None = None) -> Iterator[Place]:
+    """Where `path` leads inside `root`, links followed, its folder open. Missing folders are made with the mode `make`.
+
+    Raises Refused for a link that leads nowhere, for a folder, and for a way there that others than root could turn;
+    FileNotFoundError for a missing folder that is not to be made; OSError for what the system refuses.
+    """
+    if not is_plain(path):
+        raise Refused(f"not an absolute path: {path!r}")
+    with walk(root, path) as found:
+        if found.dangling:
+            raise Refused(f"{path} is a symbolic link that leads nowhere", hint="remove it, or make what it points to")
+        _refuse_untrusted(found, root)
+        if not found.missing and not found.name:
+            raise Refused(f"{found.canonical} is a folder")
+        folders, name = found.missing[:-1], (found.missing[-1] if found.missing else found.name)
+        if folders and make is None:
+            raise FileNotFoundError(2, os.strerror(2), found.canonical)
+        folder = _made(found.parent, folders, make or 0o755)
+        try:
+            yield Place(folder, name, found.canonical, not found.missing)
+        finally:
+            os.close(folder)
+
+
+def _made(above: int, names: tuple[str, ...], mode: int) -> int:
+    """A descriptor of the innermost of `names` below `above`, all made and on disk."""
+    folder = os.open(".", _FOLDER, dir_fd=above)
+    for name in names:
+        try:
+            os.mkdir(name, mode, dir_fd=folder)
+            inner = os.open(name, _FOLDER, dir_fd=folder)
+            os.fchmod(inner, mode)  # whatever the umask is
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        folder = inner
+    return folder
+
+
+def _refuse_untrusted(found: Found, root: str) -> None:
+    """Root follows no folder or link that somebody else could swap for another between two steps.
+
+    A sticky folder (/tmp) may be passed, because only its owner replaces an entry there, but not written in. The top
+    of an alternate root may belong to whoever unpacked it: the walk cannot leave it.
+    """
+    if os.geteuid() != 0:
+        return
+    last = len(found.visited) - 1
+    hint = "only what root alone can change is followed and written in"
+    for number, (path, info) in enumerate(found.visited):
+        if number == 0 and root != "/":
+            continue
+        if info.st_uid != 0:
+            raise Refused(f"root does not write through {path}, because it belongs to uid {info.st_uid}", hint=hint)
+        if stat_module.S_ISLNK(info.st_mode):
+            continue
+        others = info.st_mode & stat_module.S_IWOTH or (info.st_mode & stat_module.S_IWGRP and info.st_gid != 0)
+        if others and (number == last or not info.st_mode & stat_module.S_ISVTX):
+            raise Refused(f"root does not write in {path}, because others can", hint=hint)

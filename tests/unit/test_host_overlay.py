@@ -1,0 +1,112 @@
+"""The overlay: writes stay in memory, later reads see them, and what is not modelled is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from hosttune.errors import Conflict, Refused
+from hosttune.host.mountinfo import parse, topmost_at
+from hosttune.host.overlay import Overlay
+from hosttune.values import ABSENT, FileValue
+from tests.unit.fake_reader import FakeReader
+
+MOUNTINFO = (
+    "20 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
+    "21 20 8:2 / /data rw,nosuid,relatime shared:2 - ext4 /dev/sda2 rw\n"
+    "22 21 0:9 / /data rw,relatime - tmpfs none rw\n"
+)
+
+
+@pytest.fixture
+def base():
+    files = {
+        "/etc/a.conf": "a\n",
+        "/proc/sys/vm/swappiness": "60\n",
+        "/proc/self/mountinfo": MOUNTINFO,
+        "/var/lib/dpkg/status": "Package: old\nStatus: install ok installed\nVersion: 1\n",
+        "/usr/lib/systemd/system/x.timer": "[Install]\nWantedBy=timers.target\n",
+    }
+    return FakeReader(files, links={"/etc/link.conf": "a.conf"}, folders=("/etc/sysctl.d", "/data"))
+
+
+def test_replace_is_seen_and_the_base_is_untouched(base):
+    overlay = Overlay(base)
+    overlay.replace("/etc/sysctl.d/x.conf", FileValue(b"x\n"), expected=ABSENT)
+    assert overlay.read("/etc/sysctl.d/x.conf") == b"x\n"
+    assert overlay.list("/etc/sysctl.d") == ("x.conf",)
+    assert overlay.stat("/etc/sysctl.d/x.conf").mode == 0o644
+    assert base.read("/etc/sysctl.d/x.conf") is ABSENT
+
+
+def test_replace_through_a_link_changes_what_it_points_to(base):
+    overlay = Overlay(base)
+    overlay.replace("/etc/link.conf", FileValue(b"b\n"), expected=b"a\n")
+    assert overlay.read("/etc/a.conf") == b"b\n"
+
+
+def test_file_in_a_new_folder_makes_the_folder(base):
+    overlay = Overlay(base)
+    overlay.replace("/etc/new/x", FileValue(b""), expected=ABSENT)
+    assert overlay.list("/etc/new") == ("x",)
+    assert overlay.stat("/etc/new").type == "directory"
+    assert "new" in overlay.list("/etc")
+
+
+def test_unexpected_content_is_a_conflict(base):
+    overlay = Overlay(base)
+    with pytest.raises(Conflict):
+        overlay.replace("/etc/a.conf", FileValue(b"b"), expected=b"other")
+    with pytest.raises(Conflict):
+        overlay.replace("/etc/a.conf", FileValue(b"b"), expected=ABSENT)
+    with pytest.raises(Conflict):
+        overlay.remove("/etc/a.conf", expected=b"other")
+
+
+def test_removed_file_is_absent(base):
+    overlay = Overlay(base)
+    overlay.remove("/etc/a.conf", expected=b"a\n")
+    assert overlay.read("/etc/a.conf") is ABSENT
+    assert "a.conf" not in overlay.list("/etc")
+    assert overlay.stat("/etc/a.conf") is ABSENT
+
+
+def test_kernel_value_is_set_and_a_missing_one_is_refused(base):
+    overlay = Overlay(base)
+    overlay.set_value("/proc/sys/vm/swappiness", "10\n")
+    assert overlay.read("/proc/sys/vm/swappiness") == b"10\n"
+    with pytest.raises(Refused, match="no such value"):
+        overlay.set_value("/proc/sys/vm/none", "1\n")
+
+
+def test_atime_of_the_topmost_mount_alone_changes(base):
+    overlay = Overlay(base)
+    overlay.set_atime("/data", "noatime")
+    mounts = parse(overlay.read("/proc/self/mountinfo"))
+    assert topmost_at(mounts, "/data").atime == "noatime"
+    assert [mount.atime for mount in mounts] == ["relatime", "relatime", "noatime"]
+    with pytest.raises(Refused, match="nothing is mounted"):
+        overlay.set_atime("/none", "noatime")
+
+
+def test_apt_get_is_modelled_in_the_dpkg_status(base):
+    overlay = Overlay(base)
+    overlay.run(("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-y", "-o", "A=b", "install", "new=2", "old=3"), timeout_s=1)
+    status = overlay.read("/var/lib/dpkg/status").decode()
+    assert "Package: new\nStatus: install ok installed\nArchitecture: all\nVersion: 2" in status
+    assert status.count("Package: old") == 1
+    overlay.run(("apt-get", "purge", "new"), timeout_s=1)
+    assert "Package: new" not in overlay.read("/var/lib/dpkg/status").decode()
+
+
+def test_enabled_unit_gets_its_link(base):
+    overlay = Overlay(base)
+    overlay.run(("systemctl", "enable", "x.timer"), timeout_s=1)
+    assert overlay.link("/etc/systemd/system/timers.target.wants/x.timer") == "/usr/lib/systemd/system/x.timer"
+    overlay.run(("systemctl", "disable", "x.timer"), timeout_s=1)
+    assert overlay.link("/etc/systemd/system/timers.target.wants/x.timer") is ABSENT
+
+
+@pytest.mark.parametrize("argv", [("rm", "-rf", "/"), ("systemctl", "reboot"), ("apt-get", "dist-upgrade")])
+def test_program_that_is_not_modelled_is_refused(base, argv):
+    with pytest.raises(Refused, match="cannot be tried"):
+        Overlay(base).run(argv, timeout_s=1)

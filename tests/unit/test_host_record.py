@@ -1,0 +1,122 @@
+"""Records: replayed answers are the answers that were given, without secrets; a bad record is refused with its place."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hosttune.errors import BadInput
+from hosttune.host.door import Completed, Process
+from hosttune.host.record import RecordReader, parse_record, read_record
+from hosttune.host.survey import take_record
+from hosttune.values import ABSENT, Unreadable
+from tests.unit.fake_reader import FakeReader
+
+SECRETS = ("hunter2", "S3RIAL0042", "0123456789abcdef0123456789abcdef", "ghp_abcdefghijklmnopqrstuvwxyz0123", "PRIVATE-KEY-BODY")
+
+
+def host() -> FakeReader:
+    files = {
+        "/etc/fstab": "//nas/share /mnt cifs username=u,password=hunter2 0 0\nUUID=1 / ext4 defaults 0 1\n",
+        "/etc/machine-id": "0123456789abcdef0123456789abcdef\n",
+        "/etc/hostname": "gpu17\n",
+        "/proc/sys/kernel/hostname": "gpu17\n",
+        "/proc/sys/vm/swappiness": "60\n",
+        "/proc/sys/net/core/somaxconn": "4096\n",
+        "/sys/class/dmi/id/product_serial": "S3RIAL0042\n",
+        "/proc/cmdline": "root=/dev/sda1 ip=10.1.2.3 token=ghp_abcdefghijklmnopqrstuvwxyz0123\n",
+        "/etc/sysctl.d/10-a.conf": "vm.swappiness=60\n# on gpu17, 10.1.2.3\n",
+        "/etc/docker/daemon.json": '{"registry": "https://u:hunter2@reg"}\n',
+        "/etc/modprobe.d/key.pem": "-----BEGIN PRIVATE KEY-----\nPRIVATE-KEY-BODY\n-----END PRIVATE KEY-----\n",
+        "/var/lib/dpkg/status": "Package: a\nStatus: install ok installed\nVersion: 1\nDescription: long\n",
+        "/etc/os-release": 'ID=ubuntu\nVERSION_ID="24.04"\n',
+    }
+    process = Process(7, "python", "alice", ("train", "--password", "hunter2"), 1, 0, ("/dev/nvidia0",), "/", 1.0)
+    return FakeReader(files, processes=(process,), queries={("tool",): Completed(0, b"serial: S3RIAL0042\n", b"")})
+
+
+def ask(reader) -> None:
+    reader.read("/sys/class/dmi/id/product_serial")
+    reader.query(("tool",))
+    reader.query(("missing",))
+    reader.read("/nowhere")
+
+
+def taken(*, share: bool = False):
+    return json.loads(json.dumps(take_record(host(), ask, share=share, tool_version="0.1.0")))
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_record_holds_no_secret(share):
+    text = json.dumps(taken(share=share))
+    assert [secret for secret in SECRETS if secret in text] == []
+
+
+def test_shared_record_holds_no_name_and_no_address():
+    text = json.dumps(taken(share=True))
+    assert [word for word in ("gpu17", "10.1.2.3", "alice") if word in text] == []
+    assert "vm.swappiness=60" in text
+
+
+def test_record_that_is_not_shared_keeps_names():
+    assert "gpu17" in json.dumps(taken())
+
+
+def test_replay_gives_the_answers():
+    record = RecordReader(taken())
+    assert record.read("/proc/sys/vm/swappiness") == b"60\n"
+    assert record.list("/etc/sysctl.d") == ("10-a.conf",)
+    assert record.read("/nowhere") is ABSENT
+    assert record.query(("missing",)) is ABSENT
+    assert record.os_release() == {"id": "ubuntu", "version_id": "24.04"}
+    assert record.now() == 1_750_000_000.0
+    (process,) = record.processes()
+    assert (process.name, process.command) == ("python", ("train", "--password", "(masked)"))
+
+
+def test_survey_goes_beyond_what_the_rules_ask():
+    assert RecordReader(taken()).read("/proc/sys/net/core/somaxconn") == b"4096\n"
+
+
+def test_replay_says_what_it_does_not_know_and_what_is_proven_absent():
+    record = RecordReader(taken())
+    assert isinstance(record.read("/opt/unknown/file"), Unreadable)
+    assert record.read("/etc/sysctl.d/99-none.conf") is ABSENT
+    assert isinstance(record.query(("other",)), Unreadable)
+
+
+def test_record_hashes_the_machine_id_and_replays_the_same_hash():
+    from hosttune.facts import Facts
+
+    assert Facts(host()).host.machine_id_hash == Facts(RecordReader(taken())).host.machine_id_hash != ""
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"kind": "other"}, "kind"),
+        ({"format_version": 99}, "format_version"),
+        ({"files": {"relative": "x"}}, "files.relative"),
+        ({"files": {"/x": 5}}, "files./x"),
+        ({"queries": [{"argv": "ls"}]}, "queries[0].argv"),
+        ({"stats": {"/x": ["file", 1]}}, "stats./x"),
+        ({"listings": {"/x": ["a/b"]}}, "listings./x"),
+        ({"made_at": "yesterday"}, "made_at"),
+    ],
+)
+def test_malformed_record_is_refused_with_its_place(change, expected):
+    with pytest.raises(BadInput) as caught:
+        RecordReader({**taken(), **change}, "r.json")
+    assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"a": NaN}', b"\xff\xfe", b"[" * 5000])
+def test_file_that_is_no_record_is_refused(content):
+    with pytest.raises(BadInput, match=r"r\.json"):
+        RecordReader(parse_record(content, "r.json"), "r.json")
+
+
+def test_missing_record_is_refused(tmp_path):
+    with pytest.raises(BadInput, match="cannot be read"):
+        read_record(str(tmp_path / "none.json"))
