@@ -11,8 +11,8 @@ from hosttune.engine.rule import build_rule
 from hosttune.errors import BadInput, Fault
 
 if TYPE_CHECKING:
+    from hosttune.engine.document import Document
     from hosttune.engine.rule import Rule
-    from hosttune.engine.yamlio import Document
     from hosttune.host.door import Reader
 
 RULES_FOLDER = "/etc/hosttune/rules.d"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from hosttune.engine.yamlio import Document, load_document
+from hosttune.engine.document import Document
 
 FORMAT_VERSION = 1
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -28,6 +28,8 @@ def builtin_documents(package: Path = PACKAGE) -> tuple[Document, ...]:
 
 
 def _documents_from_yaml(package: Path) -> list[Document]:
+    from hosttune.engine.yamlio import load_document
+
     paths = sorted(path for folder in FOLDERS for path in (package / folder).rglob("*.yaml"))
     return [load_document(path.read_text(encoding="utf-8"), path.relative_to(package).as_posix()) for path in paths]
 

@@ -19,8 +19,8 @@ from hosttune.facts import Facts
 from hosttune.resources import wish_kinds
 
 if TYPE_CHECKING:
+    from hosttune.engine.document import Document
     from hosttune.engine.rule import Rule
-    from hosttune.engine.yamlio import Document
 
 # A rule is named for the tunable or the concern, so that its name still fits when the advice changes.
 VERBS = ("set", "enable", "disable", "use", "fix", "optimize", "optimise", "tune", "check", "install")

@@ -14,8 +14,8 @@ from hosttune.values import Disturbs, Finding, Hold, HoldKind, Risk, Verdict
 
 if TYPE_CHECKING:
     from hosttune.engine.catalog import Catalog
+    from hosttune.engine.document import Document
     from hosttune.engine.rule import Param, Rule
-    from hosttune.engine.yamlio import Document
     from hosttune.host.door import Reader
 
 PATH = "/etc/hosttune/policy.yaml"

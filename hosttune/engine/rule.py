@@ -13,7 +13,7 @@ from hosttune.resources.base import Operator
 from hosttune.values import Disturbs, Risk
 
 if TYPE_CHECKING:
-    from hosttune.engine.yamlio import Document
+    from hosttune.engine.document import Document
     from hosttune.errors import Where
     from hosttune.facts import Facts
 

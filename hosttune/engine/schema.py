@@ -35,7 +35,7 @@ from hosttune.engine.schema_values import (
 )
 
 if TYPE_CHECKING:
-    from hosttune.engine.yamlio import Document
+    from hosttune.engine.document import Document
     from hosttune.errors import Fault
 
 __all__ = [
@@ -228,8 +228,12 @@ class FirstKey:
         first = next(iter(value), "")
         if first in self.tables:
             self.tables[first].look(value, at)
+            return
+        hint = f"the first key names the kind; {nearest(first, tuple(self.tables))}"
+        if value:
+            at.key(first).fault("unknown kind", hint)
         else:
-            at.key(first).fault("unknown kind", f"the first key names the kind; {nearest(first, tuple(self.tables))}")
+            at.fault("is empty", hint)
 
     def schema(self) -> dict[str, Any]:
         # JSON Schema knows no order of keys: a kind is what its table requires.

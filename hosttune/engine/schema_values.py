@@ -217,7 +217,7 @@ def _given(value: Any) -> str:
 
 
 def _remedy(value: Any, spec: Spec) -> str:
-    if spec.takes("") and isinstance(value, (bool, int, float)):
+    if spec.takes("") and isinstance(value, (bool, int, float)) and not getattr(spec, "choices", ()):
         return "put it in quotes"
     if spec.takes([]) and isinstance(value, str):
         return f"write [{value}]"

@@ -30,8 +30,8 @@ from hosttune.values import Disturbs, Risk
 
 if TYPE_CHECKING:
     from hosttune.engine.catalog import Catalog
+    from hosttune.engine.document import Document
     from hosttune.engine.schema import Spec
-    from hosttune.engine.yamlio import Document
     from hosttune.resources.base import WishKind
 
 RISKS = String(

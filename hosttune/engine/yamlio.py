@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hosttune.engine.document import Document
 from hosttune.errors import BadInput, Fault, Where
 
 MAX_BYTES = 1 << 20
@@ -23,25 +24,6 @@ _FRACTION = re.compile(r"[-+]?(?:0|[1-9][0-9]*)\.[0-9]+(?:[eE][-+]?[0-9]+)?\Z")
 _WORDS: Mapping[str, Any] = {"": None, "null": None, "true": True, "false": False}
 # What YAML calls not printable, and its line breaks that no editor shows as one.
 _FORBIDDEN = re.compile("[^\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A YAML file as plain JSON types, and the line on which each field stands.
-
-    `lines` maps dotted paths (`params.percent.default`, `want[0].sysctl`) to line numbers from 1.
-    """
-
-    data: Any
-    lines: Mapping[str, int]
-    name: str
-
-    def where(self, path: str = "") -> Where:
-        """The place of a field; of a missing one, the line of what it is missing from."""
-        known = path
-        while known and known not in self.lines:
-            known = known[: max(known.rfind("."), known.rfind("["), 0)]
-        return Where(self.name, self.lines.get(known, 1), path)
 
 
 def load_document(text: str, name: str) -> Document:

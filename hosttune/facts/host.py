@@ -15,7 +15,7 @@ from hosttune.facts.containment import FIRST_MOUNTS, Found, decide, look
 from hosttune.facts.reading import derived, known, line
 from hosttune.facts.virtualization import Dmi, cloud_of, hypervisor_of, read_dmi
 from hosttune.host.door import Stat
-from hosttune.host.secrets import machine_id_hash
+from hosttune.host.machine_id import machine_id_hash
 from hosttune.values import ABSENT, Answer, Unreadable
 
 if TYPE_CHECKING:

@@ -175,7 +175,7 @@ def _fill(fd: int, content: bytes, path: str) -> None:
 
 
 def _rename_new(temp: str, place: Place) -> None:
-    """rename that does not overwrite. RENAME_NOREPLACE is not everywhere (rename(2)); link(2) refuses as well, but for
+    """Rename that does not overwrite. RENAME_NOREPLACE is not everywhere (rename(2)); link(2) refuses as well, but for
     an instant the file has two names."""
     import ctypes
 

@@ -5,12 +5,10 @@ When in doubt it masks: a rule decides with no value that could be mistaken for 
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import Final
 
 MASK: Final = "(masked)"
-_HASHED: Final = "hosttune:"  # in front of the hash that a record keeps in place of the id
 
 _WORDS = (
     r"(?<!by)(?<!com)pass(?:word|wd|phrase|code)?|pwd|secret|token|credentials?|api[_-]?key|access[_-]?key(?:[_-]?id)?|auth[_-]?key|"
@@ -89,20 +87,3 @@ def is_secret_file(path: str) -> bool:
 def is_serial_file(path: str) -> bool:
     """Whether a file holds one serial number, which is then masked wherever else it appears."""
     return bool(_SERIAL_FILES.search(path))
-
-
-def machine_id_hash(machine_id: str) -> str:
-    """What stands for a machine in plans and reports: 16 hex digits that do not lead back to /etc/machine-id
-    (machine-id(5) asks for a keyed hash). A record holds the hash in place of the id; "" for no id."""
-    text = machine_id.strip()
-    if not text or text == "uninitialized":
-        return ""
-    if text.startswith(_HASHED):
-        return text[len(_HASHED) :]
-    return hashlib.sha256(f"hosttune:{text}".encode()).hexdigest()[:16]
-
-
-def hashed_machine_id(machine_id: str) -> str:
-    """The text that a record keeps as the content of /etc/machine-id."""
-    digest = machine_id_hash(machine_id)
-    return f"{_HASHED}{digest}\n" if digest else machine_id

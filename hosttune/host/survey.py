@@ -12,16 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from hosttune.host.door import Completed, Process, Reader, Space, Stat
+from hosttune.host.machine_id import hashed_machine_id, machine_id_hash
 from hosttune.host.record import FORMAT_VERSION, KIND, Recorder, encode_answer, encode_bytes
-from hosttune.host.secrets import (
-    MASK,
-    hashed_machine_id,
-    is_secret_file,
-    is_serial_file,
-    machine_id_hash,
-    mask_command,
-    mask_text,
-)
+from hosttune.host.secrets import MASK, is_secret_file, is_serial_file, mask_command, mask_text
 from hosttune.values import Answer
 
 # Whole trees of small files: kernel values and configuration.

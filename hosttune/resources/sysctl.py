@@ -14,7 +14,6 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict
-from hosttune.rendering import render
 from hosttune.resources.base import FieldSpec, Operator, action_between, inverted
 from hosttune.resources.file import compare_dropin, dropin_path, hand_edit
 from hosttune.values import (
@@ -215,7 +214,7 @@ def _findings(settings: list[_Setting], path: str, context: Context) -> list[Fin
     todo = ""
     notes: tuple[str, ...] = ()
     if boot_missing:
-        wanted = render("sysctl.conf.j2", rule=rule, settings=lines).encode()
+        wanted = _text(rule, lines)
         dropin = compare_dropin(path, wanted, rule, context, Activation.NOW)
         file_change, edited, todo, problem = dropin.change, dropin.hold, dropin.todo, dropin.unknown
         notes = dropin.evidence
@@ -245,6 +244,16 @@ def _findings(settings: list[_Setting], path: str, context: Context) -> list[Fin
                 Finding(rule, subject, Verdict.DIFFERS, Hold(), _reason(s, context), s.evidence, tuple(changes))
             )  # fmt: skip
     return findings
+
+
+def _text(rule: str, settings: list[tuple[str, str]]) -> bytes:
+    """The drop-in. Not a template: every check that finds something to change would wait for Jinja2 to be imported."""
+    lines = (
+        f"# Written by hosttune for the rule {rule}; see: hosttune explain {rule}",
+        f"# Edit it and hosttune leaves it alone. Take it back with: hosttune undo --rule {rule}",
+        *(f"{key} = {value}" for key, value in settings),
+    )
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 def _live_change(setting: _Setting, context: Context) -> Change:

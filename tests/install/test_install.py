@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -62,7 +63,9 @@ class Installed:
         return json.loads(run(self.python, *self.options, "-c", PROBE, cwd=self.cwd))
 
     def hosttune(self, *words: str) -> str:
-        return run(self.python, *self.options, "-m", "hosttune", *words, cwd=self.cwd)
+        """Return what the command prints, without the place of its own that it names in a line to type."""
+        answer = run(self.python, *self.options, "-m", "hosttune", *words, cwd=self.cwd)
+        return re.sub(rf"{re.escape(str(self.python))}( -I)? -m hosttune", "hosttune", answer)
 
 
 def build(tree: Path, target: str, out: Path) -> Path:

@@ -1,0 +1,28 @@
+"""A YAML file as plain data that still knows its lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hosttune.errors import Where
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A YAML file as plain JSON types, and the line on which each field stands.
+
+    `lines` maps dotted paths (`params.percent.default`, `want[0].sysctl`) to line numbers from 1.
+    """
+
+    data: Any
+    lines: Mapping[str, int]
+    name: str
+
+    def where(self, path: str = "") -> Where:
+        """The place of a field; of a missing one, the line of what it is missing from."""
+        known = path
+        while known and known not in self.lines:
+            known = known[: max(known.rfind("."), known.rfind("["), 0)]
+        return Where(self.name, self.lines.get(known, 1), path)
