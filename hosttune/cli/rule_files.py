@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hosttune.errors import BadInput, Fault, HosttuneError, Where
 
 if TYPE_CHECKING:
-    from hosttune.engine.yamlio import Document
+    from hosttune.engine.document import Document
 
 _RULE = """\
 id: {id}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from hosttune.errors import Fault
 
 if TYPE_CHECKING:
-    from hosttune.engine.yamlio import Document
+    from hosttune.engine.document import Document
 
 KEBAB = r"[a-z][a-z0-9]*(-[a-z0-9]+)*"
 

@@ -73,7 +73,7 @@ def copy_attributes(source: int, target: int, path: str) -> None:
     os.fchmod(target, stat_module.S_IMODE(info.st_mode))
     wanted = _read(source)
     if signed := _OF_CONTENT.intersection(wanted):
-        raise Refused(f"{path} is signed as it is ({sorted(signed)[0]})", hint="change it where it is signed")
+        raise Refused(f"{path} is signed as it is ({min(signed)})", hint="change it where it is signed")
     present = _read(target)
     for name in present.keys() - wanted.keys():
         if not name.startswith("security."):  # a label that the security module gave by itself

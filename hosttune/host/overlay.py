@@ -17,6 +17,7 @@ from hosttune.host.mountinfo import parse, topmost_at, with_atime
 from hosttune.values import ABSENT, Absent, Answer, FileValue, Unreadable
 
 MOUNTINFO = "/proc/self/mountinfo"
+MAX_LINKS = 40
 
 
 class Overlay:
@@ -28,7 +29,7 @@ class Overlay:
         self.base = base
         self.files: dict[str, FileValue | Absent] = {}
         self.links: dict[str, str | Absent] = {}
-        self.answers: dict[tuple[str, ...], Answer[Completed]] = {}
+        self.units: dict[tuple[str, str], str] = {}  # (unit, property of `systemctl show`) -> value
 
     @property
     def name(self) -> str:
@@ -58,72 +59,82 @@ class Overlay:
         return self.base.space(path)
 
     def read(self, path: str) -> Answer[bytes]:
-        kept = self._kept(path)
+        place = self._place(path)
+        kept = self.files.get(place)
         if kept is None:
-            return self.base.read(path)
+            return self.base.read(place if self.links else path)
         return kept.content if isinstance(kept, FileValue) else kept
 
     def list(self, path: str) -> Answer[tuple[str, ...]]:
-        below = self.base.list(path)
         folder = self._place(path)
+        below = self.base.list(folder if self.links else path)
         names = set(below) if isinstance(below, tuple) else set()
-        mine = {**self.files, **self.links}
-        for place, value in mine.items():
-            if place.startswith(folder.rstrip("/") + "/"):
-                rest = place[len(folder.rstrip("/")) + 1 :]
+        start = folder.rstrip("/") + "/"
+        for place, value in {**self.files, **self.links}.items():
+            if place.startswith(start):
+                name, _, rest = place[len(start) :].partition("/")
                 if not isinstance(value, Absent):
-                    names.add(rest.split("/", 1)[0])
-                elif "/" not in rest:
-                    names.discard(rest)
+                    names.add(name)
+                elif not rest:
+                    names.discard(name)
         return tuple(sorted(names)) if names or isinstance(below, tuple) else below
 
     def link(self, path: str) -> Answer[str]:
-        place = posixpath.normpath(path)
+        place = self._entry(path)
         if place in self.links:
             return self.links[place]
-        return ABSENT if place in self.files else self.base.link(path)
+        return ABSENT if place in self.files else self.base.link(place if self.links else path)
 
     def stat(self, path: str, *, follow: bool = True) -> Answer[Stat]:
-        if not follow and posixpath.normpath(path) in self.links:
-            target = self.links[posixpath.normpath(path)]
-            return target if isinstance(target, Absent) else Stat("link", 0o777, 0, 0, len(target), 0, 0, 0, 1)
-        kept = self._kept(path)
-        if kept is None:
-            below = self.base.stat(path, follow=follow)
-            if below is ABSENT and any(
-                place.startswith(self._place(path) + "/") and not isinstance(value, Absent)
-                for place, value in self.files.items()
-            ):
-                return Stat("directory", 0o755, 0, 0, 0, 0, 0, 0, 1)
-            return below
+        if not follow:
+            target = self.links.get(self._entry(path))
+            if isinstance(target, str):
+                return Stat("link", 0o777, 0, 0, len(target), 0, 0, 0, 1)
+            if target is None and isinstance(self.base.link(path), str):
+                return self.base.stat(path, follow=False)
+        place = self._place(path)
+        kept = self.files.get(place)
         if isinstance(kept, Absent):
             return kept
-        below = self.base.stat(path, follow=follow)
-        if isinstance(below, Stat):
-            return with_(below, size=len(kept.content))
-        return Stat("file", kept.mode, kept.uid, kept.gid, len(kept.content), 0, 0, 0, 1)
+        below = self.base.stat(place if self.links else path, follow=follow)
+        if isinstance(kept, FileValue):
+            if isinstance(below, Stat):
+                return with_(below, size=len(kept.content))
+            return Stat("file", kept.mode, kept.uid, kept.gid, len(kept.content), 0, 0, 0, 1)
+        if below is ABSENT and self._has_below(place):
+            return Stat("directory", 0o755, 0, 0, 0, 0, 0, 0, 2)
+        return below
+
+    def _has_below(self, folder: str) -> bool:
+        entries = {**self.files, **self.links}.items()
+        return any(place.startswith(folder + "/") and not isinstance(value, Absent) for place, value in entries)
 
     def resolve(self, path: str) -> Answer[str]:
         place = self._place(path)
-        if place in self.files:
-            value = self.files[place]
-            return value if isinstance(value, Absent) else place
-        return self.base.resolve(place)
+        kept = self.files.get(place)
+        if kept is not None:
+            return kept if isinstance(kept, Absent) else place
+        return place if self._has_below(place) else self.base.resolve(place)
 
     def query(self, argv: Sequence[str], *, timeout_s: float = 10.0) -> Answer[Completed]:
         from hosttune.host.simulate import answer
 
-        known = self.answers.get(tuple(argv))
-        if known is not None:
-            return known
         return answer(self, tuple(argv), lambda: self.base.query(argv, timeout_s=timeout_s))
 
     def replace(self, path: str, new: FileValue, *, expected: bytes | Absent) -> None:
+        """Refuses what the real replace would, as far as the base can tell."""
         present = self.read(path)
         if isinstance(present, Unreadable):
             raise Refused(f"{path}: {present.reason}")
         if present != expected:
             raise Conflict(f"{path} is not what the plan was made from", hint="run the plan again")
+        if present is ABSENT and isinstance(self.link(path), str):
+            raise Refused(f"{path} is a symbolic link that leads nowhere", hint="remove it, or make what it points to")
+        stat = self.stat(path)
+        if isinstance(stat, Stat):
+            if stat.links > 1:
+                raise Refused(f"{path} has {stat.links} hard links: the others would keep the old text")
+            new = FileValue(new.content, stat.mode, stat.uid, stat.gid)
         self.files[self._place(path)] = new
 
     def remove(self, path: str, *, expected: bytes) -> None:
@@ -137,7 +148,7 @@ class Overlay:
             raise Refused(
                 f"{path}: " + (present.reason if isinstance(present, Unreadable) else "this kernel has no such value")
             )
-        self.files[self._place(path)] = FileValue(text.encode())
+        self.files[self._place(path)] = FileValue(_as_printed(present.decode("utf-8", "replace"), text).encode())
 
     def set_atime(self, target: str, mode: str) -> None:
         data = self.read(MOUNTINFO)
@@ -164,16 +175,49 @@ class Overlay:
     def discard_leftovers(self, path: str) -> None:
         """An overlay leaves none."""
 
+    def _entry(self, path: str) -> str:
+        """The place of `path` itself, a link at its end not followed."""
+        folder, name = posixpath.split(posixpath.normpath(path))
+        return posixpath.join(self._place(folder), name) if name else folder
+
     def _place(self, path: str) -> str:
+        """The one name under which a file is kept here, however it was asked for. /proc/self is nobody's link here."""
         clean = posixpath.normpath(path)
         if clean in self.files or clean.startswith("/proc/"):
             return clean
+        if self.links:
+            return self._walked(clean)
         canonical = self.base.resolve(clean)
-        if isinstance(canonical, str):
-            return canonical
+        if isinstance(canonical, str) or clean == "/":
+            return canonical if isinstance(canonical, str) else clean
         folder, name = posixpath.split(clean)
-        above = self.base.resolve(folder)
-        return f"{above.rstrip('/')}/{name}" if isinstance(above, str) else clean
+        return posixpath.join(self._place(folder), name)
 
-    def _kept(self, path: str) -> FileValue | Absent | None:
-        return self.files.get(self._place(path))
+    def _walked(self, path: str) -> str:
+        """As `_place`, with the links that lie here alone."""
+        todo, done, links = path.split("/")[:0:-1], "/", 0
+        while todo:
+            part = todo.pop()
+            if part in ("", ".", ".."):
+                done = posixpath.dirname(done) if part == ".." else done
+                continue
+            entry = posixpath.join(done, part)
+            target = self.links[entry] if entry in self.links else self.base.link(entry)
+            if isinstance(target, str) and entry not in self.files and links < MAX_LINKS:
+                links += 1
+                done = "/" if target.startswith("/") else done
+                todo += target.split("/")[::-1]
+            else:
+                done = entry
+        return done
+
+
+def _as_printed(old: str, text: str) -> str:
+    """A kernel value as it reads after `text` was written: fields parted by tabs where they were, a choice in brackets."""
+    words = text.split()
+    choices = old.split()
+    marked = any(word.startswith("[") and word.endswith("]") for word in choices)
+    plain = [word.strip("[]") for word in choices]
+    if marked and len(words) == 1 and words[0] in plain:
+        return " ".join(f"[{word}]" if word == words[0] else word for word in plain) + "\n"
+    return ("\t" if "\t" in old.strip() else " ").join(words) + "\n"

@@ -44,7 +44,8 @@ def _refuse_open_folder(place: Place) -> None:
     info = os.fstat(place.folder)
     folder = os.path.dirname(place.path)
     if info.st_uid != os.geteuid() or info.st_mode & 0o022:
-        raise Refused(f"{folder} is not a folder that only root can write", hint=f"sudo chown root {folder}; sudo chmod 700 {folder}")
+        way_out = f"sudo chown root {folder}; sudo chmod 700 {folder}"
+        raise Refused(f"{folder} is not a folder that only root can write", hint=way_out)
 
 
 def _hint(error: OSError) -> str:

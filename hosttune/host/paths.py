@@ -41,7 +41,7 @@ class Found:
         return self.folders[-1]
 
     def stat(self) -> os.stat_result:
-        """stat(2) of what the path leads to; not for a missing one."""
+        """Look at what the path leads to (stat(2)); not for a missing one."""
         return os.fstat(self.fd if self.fd >= 0 else self.folders[-1])
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ import signal
 import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -29,8 +29,8 @@ _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "HTTP_PROXY", 
 # apt rewrites its caches and, even with -s, the log of its planner (apt.conf(5), Dir::Log::Planner: eipp.log.xz).
 # The file that APT_CONFIG names is read before apt.conf.d, so programs of apt itself get `-o` as well, which is last.
 _APT_PRIVATE = (
-    ("Dir::Cache::pkgcache", ""), ("Dir::Cache::srcpkgcache", ""), ("Dir::Log::Planner", "/dev/null"),
-    ("Dir::Log::Solver", "/dev/null"), ("Dir::Log::Terminal", "/dev/null"), ("Dir::Log::History", "/dev/null"),
+    ("Dir::Cache::pkgcache", ""), ("Dir::Cache::srcpkgcache", ""), ("Dir::Log::Planner", ""),
+    ("Dir::Log::Solver", ""), ("Dir::Log::Terminal", ""), ("Dir::Log::History", ""),
     ("Debug::NoLocking", "true"),
 )  # fmt: skip
 _APT_PROGRAMS = frozenset({"apt", "apt-get", "apt-cache", "apt-mark", "apt-config"})
@@ -207,16 +207,12 @@ def _stop(child: subprocess.Popen[bytes]) -> None:
     import subprocess
 
     _signal(child, signal.SIGTERM)
-    try:
+    with suppress(subprocess.TimeoutExpired):
         child.wait(_GRACE_S)
-    except subprocess.TimeoutExpired:
-        pass
     _signal(child, signal.SIGKILL)
     child.wait()
 
 
 def _signal(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    try:
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, number)
-    except (ProcessLookupError, PermissionError):
-        pass

@@ -55,7 +55,10 @@ def _is_listing(value: Any) -> bool:
 
 def _is_stat(value: Any) -> bool:
     return (
-        isinstance(value, list) and len(value) == 10 and value[0] in _STAT_TYPES and all(_is_int(item) for item in value[1:])
+        isinstance(value, list)
+        and len(value) == 10
+        and value[0] in _STAT_TYPES
+        and all(_is_int(item) for item in value[1:])
     )
 
 
@@ -127,7 +130,7 @@ def _faults(data: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield "kind", 'is not "hosttune record"', "a record is made by: sudo hosttune record FILE"
         return
     if version != 1:
-        yield "format_version", f"is {version!r}; this hosttune reads 1", "use the hosttune that made the record, or a newer one"
+        yield "format_version", f"is {version!r}; it must be 1", "use the hosttune that made it, or a newer one"
         return
     for key, (test, meaning) in _HEAD.items():
         if not test(data.get(key)):

@@ -1,9 +1,9 @@
 """Replace or remove a file so that a power cut at any instant leaves the old one or the new one, and nothing is lost.
 
-The order is the one that survives crashes: a temp file beside the target, every byte written and read back, owner, mode,
-ACL and attributes copied, fsync, the original compared once more, rename(2), fsync of the folder. Everything works on
-descriptors of folders, so nobody can turn the way in between. What cannot be kept is refused with the reason: hosttune
-never clears an immutable flag and never edits in place.
+The order is the one that survives crashes: a temp file beside the target, every byte written and read back, owner,
+mode, ACL and attributes copied, fsync, the original compared once more, rename(2), fsync of the folder. Everything
+works on descriptors of folders, so nobody can turn the way in between. What cannot be kept is refused with the reason:
+hosttune never clears an immutable flag and never edits in place.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _temp_file(place: Place) -> Iterator[tuple[str, int]]:
 
 
 def _fill(fd: int, content: bytes, path: str) -> None:
-    """Write every byte (a full disk makes write(2) return early, not fail), push them to the disk and read them back."""
+    """Write every byte (on a full disk write(2) returns early), push them to the disk and read them back."""
     view = memoryview(content)
     while view:
         view = view[os.write(fd, view) :]

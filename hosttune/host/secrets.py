@@ -31,7 +31,9 @@ _KNOWN = re.compile(
 )
 _AUTHORIZATION = re.compile(r"(?P<name>\bauthorization\s*[:=]\s*(?:basic|bearer)\s+)\S+", re.IGNORECASE)
 _GPU = re.compile(r"\b(?:GPU|MIG)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE)
-_SERIAL = re.compile(r"(?P<name>\b(?:serial(?: ?number)?|board part number|guid|uuid serial)\s*[:=]\s*)(?!N/A)\S[^\n]*", re.IGNORECASE)
+_SERIAL = re.compile(
+    r"(?P<name>\b(?:serial(?: ?number)?|board part number|guid|uuid serial)\s*[:=]\s*)(?!N/A)\S[^\n]*", re.IGNORECASE
+)
 _OPTION = re.compile(rf"^--?(?:[\w-]*-)?(?:{_WORDS})$", re.IGNORECASE)
 
 # Files whose whole content identifies a machine or opens one.

@@ -23,6 +23,9 @@ _SHOWN = {
     "start": ("ActiveState", "active"),
     "stop": ("ActiveState", "inactive"),
 }
+ADMIN = "/etc/systemd/system"
+UNIT_FOLDERS = (ADMIN, "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
+_INSTALL = {"WantedBy": ".wants", "RequiredBy": ".requires", "UpheldBy": ".upholds"}
 _DONE = Completed(0, b"", b"")
 
 
@@ -54,28 +57,36 @@ def _systemctl(overlay: Overlay, words: list[str], *, now: bool) -> Completed:
     for name in names:
         for one in verbs:
             key, value = _SHOWN[one]
-            overlay.answers[("unit", name, key)] = Completed(0, value.encode(), b"")
+            overlay.units[name, key] = value
         _link_unit(overlay, verb, name)
     return _DONE
 
 
 def _link_unit(overlay: Overlay, verb: str, name: str) -> None:
-    """Where no manager answers, a unit is enabled by a link in the .wants folder of its [Install] section."""
-    for folder in ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"):
-        text = overlay.read(f"{folder}/{name}")
-        if not isinstance(text, bytes):
-            continue
-        for line in text.decode("utf-8", "replace").splitlines():
+    """Where no manager answers, links in /etc say what is enabled: those that [Install] asks for (systemd.unit(5))."""
+    if verb == "disable":
+        for folder in _listed(overlay, ADMIN):
+            if folder.endswith(tuple(_INSTALL.values())) and name in _listed(overlay, f"{ADMIN}/{folder}"):
+                overlay.links[f"{ADMIN}/{folder}/{name}"] = ABSENT
+    elif verb == "enable":
+        fragment = next((path for path in (f"{folder}/{name}" for folder in UNIT_FOLDERS) if _text(overlay, path)), "")
+        for line in _text(overlay, fragment).splitlines():
             key, _, value = line.partition("=")
-            if key.strip() in {"WantedBy", "RequiredBy"}:
-                suffix = "wants" if key.strip() == "WantedBy" else "requires"
-                for target in value.split():
-                    place = f"/etc/systemd/system/{target}.{suffix}/{name}"
-                    if verb == "enable":
-                        overlay.links[place] = f"{folder}/{name}"
-                    elif verb == "disable":
-                        overlay.links[place] = ABSENT
-        return
+            for other in value.split():
+                if key.strip() in _INSTALL:
+                    overlay.links[f"{ADMIN}/{other}{_INSTALL[key.strip()]}/{name}"] = fragment
+                elif key.strip() == "Alias" and other != name:
+                    overlay.links[f"{ADMIN}/{other}"] = fragment
+
+
+def _listed(overlay: Overlay, folder: str) -> tuple[str, ...]:
+    names = overlay.list(folder)
+    return names if isinstance(names, tuple) else ()
+
+
+def _text(overlay: Overlay, path: str) -> str:
+    content = overlay.read(path) if path else b""
+    return content.decode("utf-8", "replace") if isinstance(content, bytes) else ""
 
 
 def _shown(overlay: Overlay, stdout: bytes) -> bytes:
@@ -85,9 +96,9 @@ def _shown(overlay: Overlay, stdout: bytes) -> bytes:
         lines = block.split("\n")
         name = next((line[3:] for line in lines if line.startswith("Id=")), "")
         for number, line in enumerate(lines):
-            known = overlay.answers.get(("unit", name, line.partition("=")[0]))
-            if isinstance(known, Completed):
-                lines[number] = f"{line.partition('=')[0]}={known.text}"
+            key = line.partition("=")[0]
+            if (name, key) in overlay.units:
+                lines[number] = f"{key}={overlay.units[name, key]}"
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks).encode()
 

@@ -194,7 +194,10 @@ def parse_os_release(content: bytes) -> Mapping[str, str]:
         with open(fd, "wb", closefd=False) as file:
             file.write(content)
         reader = distro.LinuxDistribution(
-            include_lsb=False, os_release_file=f"/proc/self/fd/{fd}", distro_release_file="/dev/null", include_uname=False
+            include_lsb=False,
+            os_release_file=f"/proc/self/fd/{fd}",
+            distro_release_file="/dev/null",
+            include_uname=False,
         )
         return dict(reader.os_release_info())
     finally:

@@ -596,7 +596,7 @@ def matches(value, kind):
     return type(value) is (NoneType if kind is None else kind) or (kind is float and type(value) is int)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(source, world)
 def test_random_expression_gives_what_python_gives_and_has_the_inferred_type(text, facts):
     expression = parse_expression(text, WHERE, {"w": World})
@@ -640,7 +640,7 @@ def filled(hidden, other, extra):
     return World(**values)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(source, world, st.lists(st.booleans(), min_size=20, max_size=20), st.lists(world, min_size=3, max_size=3),
        st.lists(item, min_size=9, max_size=9))  # fmt: skip
 def test_certain_answer_holds_whatever_the_unknown_facts_are(text, facts, bits, others, extra):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hosttune.errors import Conflict, Refused
+from hosttune.host.door import Stat
 from hosttune.host.mountinfo import parse, topmost_at
 from hosttune.host.overlay import Overlay
 from hosttune.values import ABSENT, FileValue
@@ -90,7 +91,10 @@ def test_atime_of_the_topmost_mount_alone_changes(base):
 
 def test_apt_get_is_modelled_in_the_dpkg_status(base):
     overlay = Overlay(base)
-    overlay.run(("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-y", "-o", "A=b", "install", "new=2", "old=3"), timeout_s=1)
+    overlay.run(
+        ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-y", "-o", "A=b", "install", "new=2", "old=3"),
+        timeout_s=1,
+    )
     status = overlay.read("/var/lib/dpkg/status").decode()
     assert "Package: new\nStatus: install ok installed\nArchitecture: all\nVersion: 2" in status
     assert status.count("Package: old") == 1
@@ -110,3 +114,87 @@ def test_enabled_unit_gets_its_link(base):
 def test_program_that_is_not_modelled_is_refused(base, argv):
     with pytest.raises(Refused, match="cannot be tried"):
         Overlay(base).run(argv, timeout_s=1)
+
+
+def test_enabled_unit_is_enabled_for_the_facts_too(base):
+    from hosttune.facts.units import read_units
+
+    overlay = Overlay(base)
+    overlay.run(("systemctl", "enable", "x.timer"), timeout_s=1)
+    assert read_units(overlay, ("x.timer",))["x.timer"].enabled_state == "enabled"
+    assert overlay.read("/etc/systemd/system/timers.target.wants/x.timer") == b"[Install]\nWantedBy=timers.target\n"
+    assert overlay.stat("/etc/systemd/system/timers.target.wants").type == "directory"
+    overlay.run(("systemctl", "disable", "x.timer"), timeout_s=1)
+    assert read_units(overlay, ("x.timer",))["x.timer"].enabled_state == "disabled"
+
+
+def test_answer_of_systemctl_show_changes_for_the_unit_alone(base):
+    argv = ("systemctl", "show", "x.timer", "y.timer")
+    shown = "Id=x.timer\nActiveState=inactive\n\nId=y.timer\nActiveState=inactive\n"
+    overlay = Overlay(FakeReader(queries={argv: shown}))
+    overlay.run(("systemctl", "start", "x.timer"), timeout_s=1)
+    assert overlay.query(argv).text == shown.replace("inactive", "active", 1)
+
+
+def test_replaced_file_keeps_its_mode_and_owner():
+    overlay = Overlay(FakeReader({"/etc/a": FileValue(b"a", 0o600, 7, 8)}))
+    overlay.replace("/etc/a", FileValue(b"bc", 0o644), expected=b"a")
+    stat = overlay.stat("/etc/a")
+    assert (stat.mode, stat.uid, stat.gid, stat.size) == (0o600, 7, 8, 2)
+
+
+def test_file_is_one_file_by_every_name():
+    base = FakeReader({"/usr/lib/a": "a"}, links={"/lib": "usr/lib", "/etc/a": "/lib/a"})
+    overlay = Overlay(base)
+    overlay.replace("/etc/a", FileValue(b"b"), expected=b"a")
+    assert {overlay.read(path) for path in ("/etc/a", "/lib/a", "/usr/lib/a", "/usr/lib/../lib/a")} == {b"b"}
+    assert overlay.link("/etc/a") == "/lib/a"
+    assert overlay.stat("/etc/a", follow=False).type == "link"
+
+
+def test_new_file_below_a_missing_folder_behind_a_link_has_one_place():
+    overlay = Overlay(FakeReader(links={"/conf": "/etc"}, folders=("/etc",)))
+    overlay.replace("/conf/new/deep/x", FileValue(b"x"), expected=ABSENT)
+    assert overlay.read("/etc/new/deep/x") == b"x"
+    assert overlay.list("/etc/new") == ("deep",)
+
+
+def test_what_the_real_replace_refuses_is_refused():
+    stat = Stat("file", 0o644, 0, 0, 1, 0, 1, 1, 2)
+    base = FakeReader(
+        {"/etc/two": "a"}, links={"/etc/dangling": "nowhere"}, stats={"/etc/two": stat}, folders=("/etc/d",)
+    )
+    overlay = Overlay(base)
+    for path, expected, words in (
+        ("/etc/two", b"a", "2 hard links"),
+        ("/etc/dangling", ABSENT, "leads nowhere"),
+        ("/etc/d", ABSENT, "/etc/d"),
+    ):
+        with pytest.raises(Refused, match=words):
+            overlay.replace(path, FileValue(b"b"), expected=expected)
+
+
+@pytest.mark.parametrize(
+    ("old", "text", "printed"),
+    [
+        ("4096\t87380\t6291456\n", "4096 1048576 16777216", "4096\t1048576\t16777216\n"),
+        ("always [madvise] never\n", "never", "always madvise [never]\n"),
+        ("60\n", "10\n", "10\n"),
+        ("core\n", "|/usr/bin/x %p %s\n", "|/usr/bin/x %p %s\n"),
+    ],
+)
+def test_kernel_value_reads_as_the_kernel_prints_it(old, text, printed):
+    overlay = Overlay(FakeReader({"/proc/sys/x/y": old}))
+    overlay.set_value("/proc/sys/x/y", text)
+    assert overlay.read("/proc/sys/x/y") == printed.encode()
+
+
+def test_nothing_reaches_the_base(base):
+    overlay = Overlay(base)
+    before = dict(base.files), dict(base.links)
+    overlay.replace("/etc/a.conf", FileValue(b"b"), expected=b"a\n")
+    overlay.set_value("/proc/sys/vm/swappiness", "1")
+    overlay.set_atime("/data", "noatime")
+    overlay.run(("systemctl", "enable", "--now", "x.timer"), timeout_s=1)
+    overlay.append("/var/lib/hosttune/runs/1", b"x")
+    assert (base.files, base.links) == before

@@ -13,7 +13,13 @@ from hosttune.host.survey import take_record
 from hosttune.values import ABSENT, Unreadable
 from tests.unit.fake_reader import FakeReader
 
-SECRETS = ("hunter2", "S3RIAL0042", "0123456789abcdef0123456789abcdef", "ghp_abcdefghijklmnopqrstuvwxyz0123", "PRIVATE-KEY-BODY")
+SECRETS = (
+    "hunter2",
+    "S3RIAL0042",
+    "0123456789abcdef0123456789abcdef",
+    "ghp_abcdefghijklmnopqrstuvwxyz0123",
+    "PRIVATE-KEY-BODY",
+)
 
 
 def host() -> FakeReader:
