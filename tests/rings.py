@@ -89,7 +89,7 @@ RINGS = (
     Ring("unit", "values in, values out"),
     Ring("rules", "every rule on its cases and on every recorded host"),
     Ring("golden", "exact report text"),
-    Ring("rooted", "a temporary tree as the root"),
+    Ring("rooted", "a temporary tree as the root, with files of root's in it", needs_root=True),
     Ring("install", "wheel, sdist, editable install and checkout"),
     Ring(
         "live",

@@ -185,9 +185,11 @@ def _machine(facts: Facts) -> str:
         return ""
 
 
-def needed_subjects(rules: Iterable[Rule]) -> frozenset[str]:
-    """The fact subjects that these rules touch: from their expressions, their choices and their wish kinds."""
-    return frozenset(subject for rule in rules for subject in rule.subjects)
+def touched_subjects(rules: Iterable[Rule]) -> frozenset[str]:
+    """The fact subjects that the expressions of these rules touch, and the units that their wishes name."""
+    listed = tuple(rules)
+    units = frozenset({"units"} if any(rule.units for rule in listed) else ())
+    return units.union(*(rule.subjects for rule in listed))
 
 
 def examine(reader: Reader, catalog: Catalog, policy: Policy, *, collect: bool = True) -> Session:
@@ -200,7 +202,7 @@ def examine(reader: Reader, catalog: Catalog, policy: Policy, *, collect: bool =
     facts = Facts(reader, asked)
     session = Session(reader, catalog, policy, read_journal(reader), facts, selected)
     if collect:
-        facts.prefetch(needed_subjects(selected))
+        facts.prefetch(touched_subjects(selected))
     return session
 
 

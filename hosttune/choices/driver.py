@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from hosttune.facts.candidates import Candidate
 
 # Not `candidates`: it is touched only where a driver is missing, so that no other host waits for it.
-NEEDS = ("driver", "gpus", "host", "kernel", "managers", "os", "packages")
 
 _DESKTOPS = ("xserver-xorg-core", "gdm3", "lightdm", "sddm", "ubuntu-desktop", "ubuntu-desktop-minimal")
 

@@ -9,7 +9,6 @@ from typing import Any
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact
 
-NEEDS = ("memory", "tmp")
 _GIB = 1 << 30
 
 

@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hosttune.engine.expressions import Expression, Text, compile_expression, compile_text
-from hosttune.resources import wish_kinds
 from hosttune.resources.base import Operator
 from hosttune.values import Disturbs, Risk
 
@@ -174,10 +173,7 @@ def build_rule(document: Document, *, is_builtin: bool) -> Rule:
     parts += [part for one in expect for part in (one.condition, one.message, one.todo) if part]
     parts += [part for spec in want for part in (spec.name, *spec.fields.values(), *(v for _, v in spec.bounds))]
     choice = data.get("choice", "")
-    kinds = wish_kinds()
-    subjects = frozenset[str]().union(*(part.subjects for part in parts), *(kinds[spec.kind].needs() for spec in want))
-    if choice:
-        subjects |= frozenset(choice_module(choice).NEEDS)
+    subjects = frozenset[str]().union(*(part.subjects for part in parts))
     return Rule(
         id=data["id"],
         title=data["title"],

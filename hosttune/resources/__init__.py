@@ -1,32 +1,70 @@
-"""Resources: what a rule can want, and the places that hold the values. One module per kind; the folder is the
-registry.
+"""Resources: what a rule can want, and the places that hold the values. One module per kind.
+
+A module exports `WISHES` and `ADDRESSES`. The two tables say which module brings which kind, so that a check
+imports only those that its rules use; a test compares the tables with what the modules export.
 """
 
 from __future__ import annotations
 
-import pkgutil
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from hosttune.resources.base import AddressKind, WishKind
+
+WISHES = {
+    "dropin": "dropin",
+    "mount": "mount",
+    "package": "package",
+    "packages": "package",
+    "sysctl": "sysctl",
+    "tmpfs": "tmpfs",
+    "unit": "unit",
+}
+ADDRESSES = {
+    "apt-simulation": "package",
+    "file": "file",
+    "fstab": "fstab",
+    "fstab-line": "fstab",
+    "mount": "mount",
+    "mounted": "tmpfs",
+    "package-set": "package",
+    "sysctl": "sysctl",
+    "sysctl-files": "sysctl",
+    "unit": "unit",
+}
+
+
+class _Kinds(Mapping[str, Any]):
+    """Kinds by name; a module is imported when one of its kinds is asked for."""
+
+    def __init__(self, modules: Mapping[str, str], export: str) -> None:
+        self._modules = modules
+        self._export = export
+        self._found: dict[str, Any] = {}
+
+    def __getitem__(self, kind: str) -> Any:
+        if kind not in self._found:
+            module = import_module(f"{__name__}.{self._modules[kind]}")
+            self._found |= {one.kind: one for one in getattr(module, self._export)}
+        return self._found[kind]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __len__(self) -> int:
+        return len(self._modules)
 
 
 @cache
-def _kinds(export: str) -> Mapping[str, Any]:
-    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
-    modules = [import_module(f"{__name__}.{name}") for name in names]
-    return {kind.kind: kind for module in modules for kind in getattr(module, export, ())}
-
-
 def wish_kinds() -> Mapping[str, WishKind]:
     """Every wish kind by the key that a rule writes."""
-    return _kinds("WISHES")
+    return _Kinds(WISHES, "WISHES")
 
 
+@cache
 def address_kinds() -> Mapping[str, AddressKind]:
     """Every address kind by the part of an address before the colon."""
-    return _kinds("ADDRESSES")
+    return _Kinds(ADDRESSES, "ADDRESSES")

@@ -99,10 +99,6 @@ class WishKind(Protocol):
     operators: tuple[Operator, ...]  # the bounds it takes; empty where the fields say all
     activations: tuple[Activation, ...]  # every activation its changes can have
 
-    def needs(self) -> frozenset[str]:
-        """The fact subjects that `addresses` and `compare` touch."""
-        ...
-
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:
         """The addresses whose state `compare` looks at. Pure."""
         ...

@@ -29,9 +29,6 @@ class DropinWish:
     operators: tuple[Operator, ...] = ()
     activations = tuple(Activation)
 
-    def needs(self) -> frozenset[str]:
-        return frozenset()
-
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:  # noqa: ARG002 - the interface of all kinds
         return (Address("file", wish.name),)
 

@@ -83,9 +83,6 @@ class MountWish:
     operators: tuple[Operator, ...] = ()
     activations = (Activation.NOW, Activation.REMOUNT, Activation.REBOOT)
 
-    def needs(self) -> frozenset[str]:
-        return frozenset({"fstab", "host", "mounts"})
-
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:
         target = clean_path(wish.name)
         try:

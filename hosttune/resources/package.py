@@ -141,9 +141,6 @@ class PackagesWish:
     def __init__(self, kind: str) -> None:
         self.kind = kind
 
-    def needs(self) -> frozenset[str]:
-        return frozenset({"packages"})
-
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:
         names = tuple(wish.name.split())
         if not names or wish.fields.get("refused"):

@@ -150,9 +150,6 @@ class SysctlWish:
     operators = (Operator.EXACTLY, Operator.AT_LEAST, Operator.AT_MOST)
     activations = (Activation.NOW,)
 
-    def needs(self) -> frozenset[str]:
-        return frozenset({"managers"})
-
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:
         own = Address("file", dropin_path("/etc/sysctl.d", wish.rule))
         live = () if facts.reader.persistent_only else (Address("sysctl", wish.name),)

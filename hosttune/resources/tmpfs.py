@@ -87,9 +87,6 @@ class TmpfsWish:
     operators = (Operator.AT_LEAST,)
     activations = (Activation.REBOOT,)
 
-    def needs(self) -> frozenset[str]:
-        return frozenset({"fstab", "host", "memory", "mounts", "tmp"})
-
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:
         own = dropin_path(_ETC_FOLDER, wish.rule)
         boot = (Address("fstab", TARGET), Address("fstab-line", TARGET), Address("file", own))

@@ -68,9 +68,6 @@ class UnitWish:
     operators: tuple[Operator, ...] = ()
     activations = (Activation.NOW,)
 
-    def needs(self) -> frozenset[str]:
-        return frozenset({"units"})
-
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:  # noqa: ARG002 - the interface of all kinds
         return (Address("unit", wish.name),)
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.choices.driver import NEEDS, choose
-from hosttune.facts import Facts, UnknownFact
+from hosttune.choices.driver import choose
+from hosttune.facts import UnknownFact
 from hosttune.facts.candidates import Candidate, Candidates
 from hosttune.facts.driver import Driver, DriverPackage, branch_and_flavour, is_driver_package
 from hosttune.facts.gpus import Gpu, Gpus
@@ -294,8 +294,3 @@ def test_choose_again_after_installing_keeps_it(devices, params, packages):
     second = choose(machine(devices, offer=None, packages=first.packages), PARAMS | params)
     assert (second.action, second.name) == ("keep", first.name)
     assert set(second.packages) <= set(first.packages)
-
-
-def test_needs_are_subjects_and_leave_the_slow_one_out():
-    assert set(NEEDS) <= set(Facts.SUBJECTS)
-    assert "candidates" not in NEEDS

@@ -1,0 +1,20 @@
+"""The tables of hosttune/resources name every kind that a module exports, and its module."""
+
+from __future__ import annotations
+
+import pkgutil
+from importlib import import_module
+
+import pytest
+
+from hosttune import resources
+
+
+@pytest.mark.parametrize(("export", "table"), [("WISHES", resources.WISHES), ("ADDRESSES", resources.ADDRESSES)])
+def test_table_is_what_the_modules_export(export, table):
+    exported = {
+        kind.kind: name
+        for _, name, _ in pkgutil.iter_modules(resources.__path__)
+        for kind in getattr(import_module(f"hosttune.resources.{name}"), export, ())
+    }
+    assert table == exported
