@@ -213,7 +213,7 @@ class Overlay:
 
 
 def _as_printed(old: str, text: str) -> str:
-    """A kernel value as it reads after `text` was written: tabs between fields where they were, a choice in brackets."""
+    """A kernel value as it reads after `text` was written: tabs where they were, a choice in brackets."""
     words = text.split()
     choices = old.split()
     marked = any(word.startswith("[") and word.endswith("]") for word in choices)

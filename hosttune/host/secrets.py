@@ -34,6 +34,7 @@ _GPU = re.compile(r"\b(?:GPU|MIG)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4
 _SERIAL = re.compile(
     r"(?P<name>\b(?:serial(?: ?number)?|board part number|guid|uuid serial)\s*[:=]\s*)(?!N/A)\S[^\n]*", re.IGNORECASE
 )
+_OPTION_VALUE = re.compile(rf"(?P<name>(?<!\S)--?(?:[\w-]*-)?(?:{_WORDS})[ \t]+)(?!-|\(masked\))\S+", re.IGNORECASE)
 _OPTION = re.compile(rf"^--?(?:[\w-]*-)?(?:{_WORDS})$", re.IGNORECASE)
 
 # Files whose whole content identifies a machine or opens one.
@@ -64,7 +65,8 @@ def mask_text(text: str) -> str:
 def _mask_assignments(line: str) -> str:
     if not _HINT.search(line):
         return line
-    return _ASSIGNMENT.sub(lambda found: found["name"] + found["quote"] + MASK, line)
+    line = _ASSIGNMENT.sub(lambda found: found["name"] + found["quote"] + MASK, line)
+    return _OPTION_VALUE.sub(lambda found: found["name"] + MASK, line)
 
 
 def mask_command(argv: tuple[str, ...]) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ def host() -> FakeReader:
         "/etc/docker/daemon.json": '{"registry": "https://u:hunter2@reg"}\n',
         "/etc/modprobe.d/key.pem": "-----BEGIN PRIVATE KEY-----\nPRIVATE-KEY-BODY\n-----END PRIVATE KEY-----\n",
         "/var/lib/dpkg/status": "Package: a\nStatus: install ok installed\nVersion: 1\nDescription: long\n",
+        "/opt/app/conf": "not surveyed",
         "/etc/os-release": 'ID=ubuntu\nVERSION_ID="24.04"\n',
     }
     process = Process(7, "python", "alice", ("train", "--password", "hunter2"), 1, 0, ("/dev/nvidia0",), "/", 1.0)
@@ -87,7 +88,7 @@ def test_survey_goes_beyond_what_the_rules_ask():
 
 def test_replay_says_what_it_does_not_know_and_what_is_proven_absent():
     record = RecordReader(taken())
-    assert isinstance(record.read("/opt/unknown/file"), Unreadable)
+    assert isinstance(record.read("/opt/app/other"), Unreadable)
     assert record.read("/etc/sysctl.d/99-none.conf") is ABSENT
     assert isinstance(record.query(("other",)), Unreadable)
 

@@ -1,0 +1,128 @@
+"""Turns what a Recorder kept into the JSON of a record (`host/record.py` has the format), without secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any, Final, TypeVar
+
+from hosttune.host.door import Completed, Process, Space, Stat
+from hosttune.host.machine_id import hashed_machine_id, machine_id_hash
+from hosttune.host.record import FORMAT_VERSION, KIND, Recorder, encode_answer, encode_bytes
+from hosttune.host.redact import Redactor, people, places, serials
+from hosttune.host.secrets import MASK, is_secret_file, is_serial_file, mask_command
+from hosttune.values import Answer
+
+T = TypeVar("T")
+MACHINE_ID: Final = "/etc/machine-id"
+DPKG_STATUS: Final = "/var/lib/dpkg/status"
+_DPKG_FIELDS = tuple(b"%s:" % name for name in (b"Package", b"Status", b"Architecture", b"Version", b"Source", b"Provides"))
+_SPEAK_OF_VERSIONS = frozenset({"apt-get", "apt-cache", "apt-mark", "dpkg", "dpkg-query", "ubuntu-drivers", "nvidia-smi", "modinfo"})
+_FIRMWARE = ("/sys/firmware/", "/proc/device-tree/")
+
+
+def encode_record(recorder: Recorder, *, share: bool, tool_version: str) -> dict[str, Any]:
+    """The record, ready for json.dumps."""
+    kept, base = recorder.answers, recorder.base
+    machine_id = _text(kept["files"].get(MACHINE_ID)).strip()
+    redactor = Redactor(_words(recorder, machine_id, share=share), share=share)
+    encoder = _Encoder(redactor)
+    others = kept["others"]
+    record: dict[str, Any] = {
+        "format_version": FORMAT_VERSION,
+        "kind": KIND,
+        "tool_version": tool_version,
+        "made_at": base.now(),
+        "name": redactor.name(base.name),
+        "machine": machine_id_hash(machine_id),
+        "privileged": base.is_privileged,
+        "persistent_only": base.persistent_only,
+        "shared": share,
+        "files": {
+            redactor.name(path): encode_answer(content, lambda content, path=path: encoder.file(path, content))
+            for path, content in sorted(kept["files"].items())
+        },
+        "links": encoder.table(kept["links"], redactor.name),
+        "listings": encoder.table(kept["listings"], lambda names: sorted(redactor.name(name) for name in names)),
+        "stats": encoder.table(kept["stats"], _stat),
+        "lstats": encoder.table(kept["lstats"], _stat),
+        "paths": encoder.table(kept["paths"], redactor.name),
+        "spaces": encoder.table(kept["spaces"], _space),
+        "queries": [encoder.query(argv, answer) for argv, answer in sorted(kept["queries"].items())],
+    }
+    if "processes" in others:
+        record["processes"] = encode_answer(others["processes"], lambda found: [encoder.process(one) for one in found])
+    if "os_release" in others:
+        record["os_release"] = encode_answer(others["os_release"], dict)
+    return record
+
+
+def _words(recorder: Recorder, machine_id: str, *, share: bool) -> dict[str, str]:
+    files = recorder.answers["files"]
+    words = serials(files)
+    if machine_id_hash(machine_id):
+        words[machine_id] = "serial-machine-id"  # also the name of folders in /boot
+    if share:
+        names = [recorder.base.name, _text(files.get("/proc/sys/kernel/hostname")), _text(files.get("/etc/hostname"))]
+        processes = recorder.answers["others"].get("processes")
+        users = [one.user for one in processes] if isinstance(processes, tuple) else []
+        passwd = recorder.base.read("/etc/passwd")  # looked at, not kept
+        words = {**places(names), **people(_text(passwd), users), **words}
+    return words
+
+
+def _text(content: object) -> str:
+    return content.decode("utf-8", "replace") if isinstance(content, bytes) else ""
+
+
+class _Encoder:
+    def __init__(self, redactor: Redactor) -> None:
+        self.redactor = redactor
+
+    def table(self, kept: Mapping[str, Answer[T]], encode: Callable[[T], Any]) -> dict[str, Any]:
+        return {self.redactor.name(path): encode_answer(answer, encode) for path, answer in sorted(kept.items())}
+
+    def file(self, path: str, content: bytes) -> Any:
+        if path == MACHINE_ID:
+            return hashed_machine_id(content.decode("ascii", "replace"))
+        if is_secret_file(path) or is_serial_file(path):
+            return f"{MASK}\n"
+        if path == DPKG_STATUS:
+            return self.redactor.text(_short_status(content).decode("utf-8", "replace"), has_addresses=False)
+        encoded = encode_bytes(content)
+        if isinstance(encoded, str):
+            return self.redactor.text(encoded)
+        # Bytes that are no text cannot be looked through: only firmware tables and device trees are kept as they are.
+        return encoded if path.startswith(_FIRMWARE) else self.redactor.text(content.decode("latin-1"))
+
+    def query(self, argv: tuple[str, ...], answer: Answer[Completed]) -> dict[str, Any]:
+        has_addresses = argv[0] not in _SPEAK_OF_VERSIONS
+
+        def completed(done: Completed) -> dict[str, Any]:
+            out, errors = (self.redactor.text(text, has_addresses=has_addresses) for text in (done.text, done.errors))
+            return {"status": done.status, "stdout": out, "stderr": errors}
+
+        return {"argv": list(argv), **encode_answer(answer, completed)}
+
+    def process(self, one: Process) -> dict[str, Any]:
+        words = {
+            "name": self.redactor.text(one.name),
+            "user": self.redactor.user(one.user),
+            "command": [self.redactor.text(word) for word in mask_command(one.command)],
+            "devices": list(one.devices),
+            "cgroup": self.redactor.name(one.cgroup),
+        }
+        return {**asdict(one), **words}
+
+
+def _stat(stat: Stat) -> list[Any]:
+    return list(asdict(stat).values())
+
+
+def _space(space: Space) -> list[int]:
+    return list(asdict(space).values())
+
+
+def _short_status(content: bytes) -> bytes:
+    """The fields of dpkg's status file that facts read: the rest is long, and says nothing about a host."""
+    return b"\n".join(row for row in content.split(b"\n") if not row or row.startswith(_DPKG_FIELDS))

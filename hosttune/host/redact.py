@@ -1,0 +1,116 @@
+"""What a record says of who and where: serial numbers always, names and addresses in one that is shared.
+
+The same thing gets the same word wherever it stands, so a record stays consistent. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from ipaddress import ip_address
+from typing import Final
+
+from hosttune.host.secrets import is_serial_file, mask_text
+
+# Names that many machines have say nothing of one, and stand for other things in configuration (`vm.swappiness`).
+_GENERIC: Final = frozenset(
+    {
+        "localhost", "ubuntu", "debian", "linux", "server", "node", "host", "worker", "master", "login", "head", "compute",
+        "gpu", "nvidia", "dgx", "cuda", "kernel", "net", "data", "root", "user", "admin", "test", "default", "system",
+    }
+)  # fmt: skip
+_BLANK_SERIAL = re.compile(r"(?i)[0. _-]*|none|n/a|default string|not specified|unknown|to be filled.*|system serial.*")
+_WORLD_WIDE = re.compile(r"^(?:eui|naa|nvme|t10|uuid)\.")
+_MAC = re.compile(r"(?<![\w:.-])[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5}(?![\w:.-])|(?<=enx)[0-9a-f]{12}\b|(?<=wlx)[0-9a-f]{12}\b", re.I)
+_IPV4 = re.compile(r"(?<![\w.:~+-])(?:\d{1,3}\.){3}\d{1,3}(?![\w~+-]|\.\w)")
+_IPV6 = re.compile(r"(?<![\w:.-])(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?![\w:.-])", re.I)
+
+
+class Redactor:
+    """Replaces what it was told to; see `serials`, `people` and `places` for what they find."""
+
+    def __init__(self, words: Mapping[str, str], *, share: bool) -> None:
+        self.share = share
+        self._words = dict(words)
+        exact = sorted((text for text in words if words[text].startswith("serial")), key=len, reverse=True)
+        named = sorted((text for text in words if not words[text].startswith("serial")), key=len, reverse=True)
+        self._exact = re.compile("|".join(map(re.escape, exact)), re.IGNORECASE) if exact else None
+        self._named = _alternatives(named)
+        self._lower = {text.lower(): word for text, word in words.items()}
+        self._addresses: dict[str, str] = {}
+
+    def text(self, text: str, *, has_addresses: bool = True) -> str:
+        """Any text of a host. Versions of packages look like addresses: has_addresses=False leaves them."""
+        return self.name(mask_text(text), has_addresses=has_addresses)
+
+    def name(self, text: str, *, has_addresses: bool = True) -> str:
+        """A path or the name of a file: as `text`, without looking for passwords."""
+        if self._exact:
+            text = self._exact.sub(lambda found: self._lower[found[0].lower()], text)
+        if self.share:
+            if self._named:
+                text = self._named.sub(lambda found: self._lower[found[0].lower()], text)
+            text = _MAC.sub(lambda found: self._address(found[0], "mac"), text)
+            if has_addresses:
+                text = _IPV4.sub(self._ip, text)
+                text = _IPV6.sub(self._ip, text)
+        return text
+
+    def user(self, user: str) -> str:
+        """The name of a user; those of the system are the same everywhere."""
+        return self._words.get(user, user)
+
+    def _ip(self, found: re.Match[str]) -> str:
+        try:
+            address = ip_address(found[0])
+        except ValueError:
+            return found[0]
+        if address.is_loopback or address.is_unspecified or found[0].startswith("255."):
+            return found[0]
+        return self._address(found[0], "address")
+
+    def _address(self, text: str, kind: str) -> str:
+        key = text.lower()
+        if key not in self._addresses:
+            count = sum(word.startswith(kind) for word in self._addresses.values())
+            self._addresses[key] = f"{kind}{count + 1}"
+        return self._addresses[key]
+
+
+def _alternatives(names: list[str]) -> re.Pattern[str] | None:
+    if not names:
+        return None
+    return re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, names))})(?![\w-])", re.IGNORECASE)
+
+
+def serials(files: Mapping[str, object]) -> dict[str, str]:
+    """The serial numbers and world wide names in the files that hold one, each with the word that stands for it."""
+    found: dict[str, str] = {}
+    for path, content in sorted(files.items()):
+        if is_serial_file(path) and isinstance(content, bytes):
+            text = _WORLD_WIDE.sub("", content.decode("utf-8", "replace").strip(" \t\n\0"))
+            for spelled in {text, text.replace(" ", "_")}:  # udev writes `_` for a blank
+                if len(spelled) >= 6 and not _BLANK_SERIAL.fullmatch(spelled):
+                    found.setdefault(spelled, f"serial{len(found) + 1}")
+    return found
+
+
+def places(names: Iterable[str]) -> dict[str, str]:
+    """Host names, with and without domain."""
+    found: dict[str, str] = {}
+    for name in names:
+        host, _, domain = name.strip().partition(".")
+        for text, word in ((name.strip(), "host"), (host, "host"), (domain, "domain")):
+            if len(text) > 2 and text.lower() not in _GENERIC and text != "(none)":
+                found.setdefault(text, word)
+    return found
+
+
+def people(passwd: str, users: Iterable[str]) -> dict[str, str]:
+    """The accounts of people (uid 1000 and up, passwd(5)) and who else runs processes with a name of that kind."""
+    rows = [row.split(":") for row in passwd.splitlines()]
+    known = {row[0]: row for row in rows if len(row) >= 7 and row[2].isdigit()}
+    persons = [name for name, row in known.items() if 1000 <= int(row[2]) < 65534]
+    persons += [user for user in users if user and user not in known and not user.isdigit()]
+    unique = dict.fromkeys(name for name in persons if len(name) > 2 and name.lower() not in _GENERIC)
+    return {name: f"user{number}" for number, name in enumerate(unique, 1)}
