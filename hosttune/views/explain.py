@@ -114,8 +114,8 @@ def _params(rule: Rule, params: dict[str, Any], page: Page) -> list[str]:
 
 
 def _param(param: Param) -> str:
-    limits = [f"from {param.minimum:g}"] if param.minimum is not None else []
-    limits += [f"to {param.maximum:g}"] if param.maximum is not None else []
+    limits = [f"from {param.minimum}"] if param.minimum is not None else []
+    limits += [f"to {param.maximum}"] if param.maximum is not None else []
     limits += [f"one of {', '.join(map(str, param.choices))}"] if param.choices else []
     return f"{param.help} ({', '.join([param.type, *limits, f'default {_plain(param.default)}'])})"
 
