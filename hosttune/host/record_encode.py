@@ -16,8 +16,12 @@ from hosttune.values import Answer
 T = TypeVar("T")
 MACHINE_ID: Final = "/etc/machine-id"
 DPKG_STATUS: Final = "/var/lib/dpkg/status"
-_DPKG_FIELDS = tuple(b"%s:" % name for name in (b"Package", b"Status", b"Architecture", b"Version", b"Source", b"Provides"))
-_SPEAK_OF_VERSIONS = frozenset({"apt-get", "apt-cache", "apt-mark", "dpkg", "dpkg-query", "ubuntu-drivers", "nvidia-smi", "modinfo"})
+_DPKG_FIELDS = tuple(
+    b"%s:" % name for name in (b"Package", b"Status", b"Architecture", b"Version", b"Source", b"Provides")
+)
+_SPEAK_OF_VERSIONS = frozenset(
+    {"apt-get", "apt-cache", "apt-mark", "dpkg", "dpkg-query", "ubuntu-drivers", "nvidia-smi", "modinfo"}
+)
 _FIRMWARE = ("/sys/firmware/", "/proc/device-tree/")
 
 
@@ -39,7 +43,7 @@ def encode_record(recorder: Recorder, *, share: bool, tool_version: str) -> dict
         "persistent_only": base.persistent_only,
         "shared": share,
         "files": {
-            redactor.name(path): encode_answer(content, lambda content, path=path: encoder.file(path, content))
+            redactor.name(path): encode_answer(content, encoder.file_at(path))
             for path, content in sorted(kept["files"].items())
         },
         "links": encoder.table(kept["links"], redactor.name),
@@ -81,6 +85,9 @@ class _Encoder:
 
     def table(self, kept: Mapping[str, Answer[T]], encode: Callable[[T], Any]) -> dict[str, Any]:
         return {self.redactor.name(path): encode_answer(answer, encode) for path, answer in sorted(kept.items())}
+
+    def file_at(self, path: str) -> Callable[[bytes], Any]:
+        return lambda content: self.file(path, content)
 
     def file(self, path: str, content: bytes) -> Any:
         if path == MACHINE_ID:

@@ -15,15 +15,19 @@ from hosttune.host.secrets import is_serial_file, mask_text
 # Names that many machines have say nothing of one, and stand for other things in configuration (`vm.swappiness`).
 _GENERIC: Final = frozenset(
     {
-        "localhost", "ubuntu", "debian", "linux", "server", "node", "host", "worker", "master", "login", "head", "compute",
-        "gpu", "nvidia", "dgx", "cuda", "kernel", "net", "data", "root", "user", "admin", "test", "default", "system",
+        "localhost", "ubuntu", "debian", "linux", "server", "node", "host", "worker", "master", "login", "head",
+        "compute", "gpu", "nvidia", "dgx", "cuda", "kernel", "net", "data", "root", "user", "admin", "test", "default",
+        "system",
     }
 )  # fmt: skip
 _BLANK_SERIAL = re.compile(r"(?i)[0. _-]*|none|n/a|default string|not specified|unknown|to be filled.*|system serial.*")
 _WORLD_WIDE = re.compile(r"^(?:eui|naa|nvme|t10|uuid)\.")
-_MAC = re.compile(r"(?<![\w:.-])[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5}(?![\w:.-])|(?<=enx)[0-9a-f]{12}\b|(?<=wlx)[0-9a-f]{12}\b", re.I)
+_MAC = re.compile(
+    r"(?<![\w:.-])[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5}(?![\w:.-])|(?<=enx)[0-9a-f]{12}\b|(?<=wlx)[0-9a-f]{12}\b",
+    re.IGNORECASE,
+)
 _IPV4 = re.compile(r"(?<![\w.:~+-])(?:\d{1,3}\.){3}\d{1,3}(?![\w~+-]|\.\w)")
-_IPV6 = re.compile(r"(?<![\w:.-])(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?![\w:.-])", re.I)
+_IPV6 = re.compile(r"(?<![\w:.-])(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?![\w:.-])", re.IGNORECASE)
 
 
 class Redactor:
@@ -80,7 +84,7 @@ class Redactor:
 def _alternatives(names: list[str]) -> re.Pattern[str] | None:
     if not names:
         return None
-    return re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, names))})(?![\w-])", re.IGNORECASE)
+    return re.compile(rf"(?<![a-z0-9])(?:{'|'.join(map(re.escape, names))})(?![a-z0-9])", re.IGNORECASE)
 
 
 def serials(files: Mapping[str, object]) -> dict[str, str]:

@@ -15,41 +15,44 @@ from hosttune.host.secrets import is_secret_file
 
 # Whole trees of small files: kernel values and configuration.
 TREES = (
-    "/proc/sys/vm", "/proc/sys/kernel", "/proc/sys/net", "/proc/sys/fs", "/sys/kernel/mm", "/sys/module/nvidia/parameters",
-    "/sys/devices/system/cpu/smt", "/sys/devices/system/cpu/vulnerabilities", "/proc/pressure",
-    "/etc/sysctl.d", "/run/sysctl.d", "/usr/lib/sysctl.d", "/etc/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d",
-    "/etc/modules-load.d", "/etc/security/limits.d", "/etc/tmpfiles.d", "/usr/lib/tmpfiles.d", "/run/tmpfiles.d",
-    "/etc/udev/rules.d", "/etc/default/grub.d", "/etc/apt/apt.conf.d", "/etc/apt/preferences.d", "/etc/initramfs-tools",
-    "/etc/systemd/system", "/etc/systemd/system.conf.d", "/etc/systemd/logind.conf.d", "/etc/systemd/journald.conf.d",
-    "/run/systemd/system", "/etc/needrestart", "/etc/docker", "/etc/nvidia-container-runtime", "/etc/cdi", "/etc/tuned",
-    "/etc/hosttune",
+    "/proc/sys/vm", "/proc/sys/kernel", "/proc/sys/net", "/proc/sys/fs", "/sys/kernel/mm",
+    "/sys/module/nvidia/parameters", "/sys/devices/system/cpu/smt",
+    "/sys/devices/system/cpu/vulnerabilities", "/proc/pressure", "/etc/sysctl.d", "/run/sysctl.d",
+    "/usr/lib/sysctl.d", "/etc/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d", "/etc/modules-load.d",
+    "/etc/security/limits.d", "/etc/tmpfiles.d", "/usr/lib/tmpfiles.d", "/run/tmpfiles.d",
+    "/etc/udev/rules.d", "/etc/default/grub.d", "/etc/apt/apt.conf.d", "/etc/apt/preferences.d",
+    "/etc/initramfs-tools", "/etc/systemd/system", "/etc/systemd/system.conf.d",
+    "/etc/systemd/logind.conf.d", "/etc/systemd/journald.conf.d", "/run/systemd/system", "/etc/needrestart",
+    "/etc/docker", "/etc/nvidia-container-runtime", "/etc/cdi", "/etc/tuned", "/etc/hosttune",
 )  # fmt: skip
 FILES = (
-    "/etc/fstab", "/etc/os-release", "/etc/machine-id", "/etc/hostname", "/etc/default/grub", "/etc/sysctl.conf",
-    "/etc/security/limits.conf", "/etc/systemd/system.conf", "/etc/containerd/config.toml", "/proc/cmdline", "/proc/cpuinfo",
-    "/proc/meminfo", "/proc/swaps", "/proc/self/mountinfo", "/proc/modules", "/proc/filesystems",
-    "/proc/driver/nvidia/version", "/proc/driver/nvidia/params",
+    "/etc/fstab", "/etc/os-release", "/etc/machine-id", "/etc/hostname", "/etc/default/grub",
+    "/etc/sysctl.conf", "/etc/security/limits.conf", "/etc/systemd/system.conf",
+    "/etc/containerd/config.toml", "/proc/cmdline", "/proc/cpuinfo", "/proc/meminfo", "/proc/swaps",
+    "/proc/self/mountinfo", "/proc/modules", "/proc/filesystems", "/proc/driver/nvidia/version",
+    "/proc/driver/nvidia/params",
 )  # fmt: skip
 # (folder, entries, files of each): what devices say of themselves. Serial numbers are asked for to be masked elsewhere.
 DEVICES = (
     ("/sys/block", re.compile(r"(?!loop|ram|zram)"), (
-        "size", "removable", "queue/rotational", "queue/scheduler", "queue/nr_requests", "queue/read_ahead_kb", "queue/rq_affinity",
-        "queue/write_cache", "queue/discard_max_bytes", "queue/max_sectors_kb", "device/model", "device/serial", "device/wwid",
-        "serial", "wwid", "uuid", "nguid", "eui",
+        "size", "removable", "queue/rotational", "queue/scheduler", "queue/nr_requests", "queue/read_ahead_kb",
+        "queue/rq_affinity", "queue/write_cache", "queue/discard_max_bytes", "queue/max_sectors_kb", "device/model",
+        "device/serial", "device/wwid", "serial", "wwid", "uuid", "nguid", "eui",
     )),
     ("/sys/bus/pci/devices", re.compile(""), ("class", "vendor", "device")),
     ("/sys/class/net", re.compile(r"(?!lo$|veth|cali|br-)"), ("mtu", "speed", "operstate", "device/numa_node")),
     ("/sys/devices/system/node", re.compile(r"node\d+$"), ("cpulist", "meminfo", "distance")),
     ("/sys/class/dmi", re.compile(r"id$"), (
-        "sys_vendor", "product_name", "board_name", "bios_version", "bios_date", "product_serial", "product_uuid", "board_serial",
-        "chassis_serial", "chassis_asset_tag",
+        "sys_vendor", "product_name", "board_name", "bios_version", "bios_date", "product_serial", "product_uuid",
+        "board_serial", "chassis_serial", "chassis_asset_tag",
     )),
 )  # fmt: skip
 # Display, network and bridge (NVSwitch) functions are of interest in full; a server has hundreds of others.
 _PCI_CLASSES = (b"0x02", b"0x03", b"0x0680", b"0x12")
 _PCI_FILES = (
-    "subsystem_vendor", "subsystem_device", "numa_node", "local_cpulist", "current_link_speed", "current_link_width",
-    "max_link_speed", "max_link_width", "power/control", "d3cold_allowed", "sriov_numvfs",
+    "subsystem_vendor", "subsystem_device", "numa_node", "local_cpulist", "current_link_speed",
+    "current_link_width", "max_link_speed", "max_link_width", "power/control", "d3cold_allowed",
+    "sriov_numvfs",
 )  # fmt: skip
 UNITS = (
     "fstrim.timer", "tmp.mount", "nvidia-persistenced.service", "nvidia-fabricmanager.service", "tuned.service",

@@ -138,9 +138,9 @@ def old_kernel(folder: Path) -> None:
     """Without mount_setattr(2), by a bind remount; a line in fstab with other words must not get in."""
     from hosttune.host import mountapi
 
-    target = tmpfs(folder / "m", "ro,nosuid,nodev,noexec,nodiratime")
+    target = tmpfs(folder / "m", "ro,nosuid,nodev,nodiratime")
     fstab = folder / "fstab"
-    fstab.write_text(f"scratch {target} tmpfs exec,suid,nonsense 0 0\n", encoding="utf-8")
+    fstab.write_text(f"scratch {target} tmpfs noexec,nonsense 0 0\n", encoding="utf-8")
     run("mount", "--bind", fstab, "/etc/fstab")
     before = options(target)
     mountapi._mount_setattr = lambda *_: errno.ENOSYS

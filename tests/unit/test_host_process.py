@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hosttune.host.live import LiveReader
+import pytest
+
+from hosttune.errors import Refused
+from hosttune.host.live import LiveReader, LiveWriter
 from hosttune.host.process import Ended, act, look
 from hosttune.values import ABSENT, Unreadable
 
@@ -59,3 +62,68 @@ def test_program_is_not_taken_from_the_current_folder(tmp_path, monkeypatch):
 def test_endless_output_is_ended():
     answer = look(("yes",), timeout_s=30)
     assert isinstance(answer, Ended)
+
+
+def test_daemon_that_a_program_leaves_behind_is_not_waited_for(tmp_path):
+    mark = tmp_path / "pid"
+    answer = look(("sh", "-c", f"sleep 60 & echo $! > {mark}; echo done"), timeout_s=30)
+    os.kill(int(mark.read_text()), 9)
+    assert answer.text == "done\n"
+
+
+def test_end_by_a_signal_is_told_from_a_status():
+    assert look(("sh", "-c", "kill -9 $$"), timeout_s=10).status == -9
+    with pytest.raises(Refused, match="ended by signal 9"):
+        LiveWriter().run(("sh", "-c", "kill -9 $$"), timeout_s=10)
+    with pytest.raises(Refused, match=r"status 3\n  why"):
+        LiveWriter().run(("sh", "-c", "echo why >&2; exit 3"), timeout_s=10)
+    with pytest.raises(Refused, match="not installed"):
+        LiveWriter().run(("no-such-program-here",), timeout_s=10)
+
+
+def test_without_pidfd_the_end_is_seen_too(monkeypatch):
+    def missing(_pid):
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(os, "pidfd_open", missing)
+    assert look(("echo", "x"), timeout_s=10).text == "x\n"
+
+
+def test_only_what_changes_the_host_gets_the_sites_proxy(monkeypatch):
+    monkeypatch.setenv("https_proxy", "http://proxy:3128")
+    assert "https_proxy=http://proxy:3128" in act(("env",), timeout_s=10).text
+    assert "proxy" not in look(("env",), timeout_s=10).text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone distrusts what others can write")
+def test_root_does_not_run_what_others_can_rewrite(tmp_path):
+    program = tmp_path / "tool"
+    program.write_text("#!/bin/sh\necho owned\n")
+    program.chmod(0o755)
+    assert look((str(program),), timeout_s=10).text == "owned\n"
+    program.chmod(0o757)
+    assert look((str(program),), timeout_s=10) is ABSENT
+    program.chmod(0o755)
+    os.chown(program, 1234, 1234)
+    assert look((str(program),), timeout_s=10) is ABSENT
+
+
+def test_relative_program_is_never_run(tmp_path, monkeypatch):
+    (tmp_path / "tool").write_text("#!/bin/sh\necho owned\n")
+    (tmp_path / "tool").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    assert look(("./tool",), timeout_s=10) is ABSENT
+    assert look(("../sh",), timeout_s=10) is ABSENT
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/proc/sys/vm/no-such-value", "no such value"),
+        ("/etc/hostname", "not a kernel value"),
+        ("/sys/../etc/passwd", "not a kernel"),
+    ],
+)
+def test_only_kernel_values_are_set_in_one_write(path, words):
+    with pytest.raises(Refused, match=words):
+        LiveWriter().set_value(path, "1")

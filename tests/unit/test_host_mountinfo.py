@@ -1,0 +1,87 @@
+"""The mount table: escapes, optional fields, stacked and hidden mounts, and one word changed in place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hosttune.host.mountinfo import decode, encode, parse, print_line, topmost_at, visible, with_atime
+
+TABLE = b"""\
+22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,errors=remount-ro
+30 22 8:2 / /data rw,nosuid,noatime shared:2 master:3 propagate_from:4 - xfs /dev/sdb1 rw,attr2
+31 22 0:5 / /mnt/a\\040b\\011c\\012d\\134e rw - tmpfs none rw
+32 22 0:6 /sub /bind rw,relatime - btrfs /dev/sdc rw,subvol=/sub
+"""
+
+
+def test_fields_are_parted_and_decoded():
+    root, data, odd, bind = parse(TABLE)
+    assert (root.id, root.parent, root.device, root.target, root.fstype) == (22, 1, "8:1", "/", "ext4")
+    assert data.optional == ("shared:2", "master:3", "propagate_from:4")
+    assert odd.target == "/mnt/a b\tc\nd\\e"
+    assert [mount.atime for mount in (root, data, odd)] == ["relatime", "noatime", "strictatime"]
+    assert (bind.root, bind.super_options) == ("/sub", ("rw", "subvol=/sub"))
+
+
+def test_printing_gives_the_lines_back():
+    assert "".join(print_line(mount) + "\n" for mount in parse(TABLE)).encode() == TABLE
+
+
+def test_the_table_of_this_machine_survives_parse_and_print():
+    content = Path("/proc/self/mountinfo").read_bytes()
+    printed = [print_line(mount).encode("utf-8", "surrogateescape") for mount in parse(content)]
+    assert printed == content.rstrip(b"\n").split(b"\n")
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"garbage", b"1 2 3", b"x 1 8:1 / / rw - ext4 a rw", b"1 1 8:1 / / rw ext4 a rw", b"\xff"]
+)
+def test_line_that_is_none_is_left_out(line):
+    assert parse(line + b"\n" + TABLE) == parse(TABLE)
+
+
+def test_bytes_that_are_no_text_survive():
+    (mount,) = parse(b"1 1 8:1 / /m\xe4\\040x rw - ext4 a rw\n")
+    assert mount.target.encode("utf-8", "surrogateescape") == b"/m\xe4 x"
+    assert decode(encode("/ä b\\c")) == "/ä b\\c"
+
+
+def table(*rows: tuple[int, int, str]):
+    return parse(
+        "".join(f"{number} {parent} 8:{number} / {target} rw - ext4 d rw\n" for number, parent, target in rows).encode()
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "seen"),
+    [
+        ([(1, 0, "/"), (2, 1, "/a"), (3, 2, "/a/b")], {1, 2, 3}),
+        ([(1, 0, "/"), (2, 1, "/a"), (3, 2, "/a")], {1, 3}),
+        ([(1, 0, "/"), (3, 2, "/a"), (2, 1, "/a")], {1, 3}),  # sorted by id or not, the upper one counts
+        ([(1, 0, "/"), (2, 1, "/a/b"), (3, 1, "/a")], {1, 3}),  # covered by a mount on a folder above
+        ([(1, 0, "/"), (2, 1, "/a/b"), (4, 2, "/a/b/c"), (3, 1, "/a")], {1, 3}),  # and all below it
+        ([(1, 0, "/"), (2, 1, "/a"), (3, 2, "/a/b"), (4, 2, "/a")], {1, 4}),
+        ([(1, 0, "/"), (2, 1, "/ab"), (3, 1, "/a")], {1, 2, 3}),  # /a is no folder above /ab
+        ([(5, 3, "/"), (6, 5, "/x")], {5, 6}),  # in a chroot the parent of the root is not shown
+        ([(1, 1, "/"), (2, 1, "/")], {2}),
+    ],
+)
+def test_hidden_mounts_are_not_seen(rows, seen):
+    assert visible(table(*rows)) == seen
+
+
+def test_topmost_is_the_one_that_a_path_reaches():
+    mounts = table((1, 0, "/"), (2, 1, "/a"), (3, 2, "/a"), (4, 1, "/b/c"), (5, 1, "/b"))
+    assert topmost_at(mounts, "/a").id == 3
+    assert topmost_at(mounts, "/b/c") is None
+    assert topmost_at(mounts, "/none") is None
+
+
+@pytest.mark.parametrize(
+    ("word", "options"),
+    [("noatime", "rw,nosuid,noatime"), ("relatime", "rw,nosuid,relatime"), ("strictatime", "rw,nosuid")],
+)
+def test_one_word_of_one_mount_changes_and_no_other_byte(word, options):
+    assert with_atime(TABLE, 30, word) == TABLE.replace(b"rw,nosuid,noatime", options.encode())

@@ -1,0 +1,157 @@
+"""An alternate root: no path leads out of it, and what only a running kernel knows is not made up."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from hosttune.errors import HosttuneError, Refused
+from hosttune.host.paths import walk
+from hosttune.host.rooted import RootReader, RootWriter
+from hosttune.values import ABSENT, FileValue, Unreadable
+from tests.unit.fake_reader import FakeReader
+
+
+@pytest.fixture
+def root(tmp_path):
+    outside = tmp_path / "secret"
+    outside.write_text("outside\n")
+    root = tmp_path / "root"
+    for folder in ("etc", "usr/lib/systemd/system", "proc", "run", "data"):
+        (root / folder).mkdir(parents=True)
+    (root / "etc/conf").write_text("inside\n")
+    (root / "lib").symlink_to("usr/lib")
+    (root / "etc/absolute").symlink_to("/etc/conf")
+    (root / "etc/up").symlink_to("../../../../../../etc/conf")
+    (root / "etc/out").symlink_to(outside)
+    (root / "etc/climb").symlink_to("../../secret")
+    (root / "etc/loop").symlink_to("loop")
+    (root / "etc/mtab").symlink_to("../proc/self/mounts")
+    (root / "var").mkdir()
+    (root / "var/run").symlink_to("/run")
+    os.mkfifo(root / "etc/fifo")
+    return root
+
+
+@pytest.mark.parametrize("path", ["/etc/absolute", "/etc/up", "/../../etc/conf", "/lib/../../etc/conf", "/etc/./conf"])
+def test_every_way_to_a_file_stays_inside(root, path):
+    reader = RootReader(str(root))
+    assert reader.read(path) == b"inside\n"
+    assert reader.stat(path).type == "file"
+
+
+@pytest.mark.parametrize("path", ["/etc/out", "/etc/climb"])
+def test_link_that_points_outside_leads_nowhere(root, path):
+    reader = RootReader(str(root))
+    assert reader.read(path) is ABSENT
+    assert reader.resolve(path) is ABSENT
+    assert isinstance(reader.link(path), str)
+
+
+def test_dot_dot_after_a_link_is_the_folder_that_the_link_leads_to(root):
+    (root / "usr/lib/os-release").write_text("ID=image\n")
+    assert RootReader(str(root)).read("/lib/systemd/../os-release") == b"ID=image\n"
+    assert RootReader(str(root)).resolve("/lib/systemd/..") == "/usr/lib"
+
+
+def test_loop_is_unreadable_and_a_fifo_does_not_block(root):
+    reader = RootReader(str(root))
+    assert "too many symbolic links" in reader.read("/etc/loop").reason
+    assert "not a regular file" in reader.read("/etc/fifo").reason
+    assert "is a folder" in reader.read("/etc").reason
+    assert "not a folder" in reader.list("/etc/conf").reason
+    assert reader.read("/etc/conf/below") is ABSENT
+
+
+@pytest.mark.parametrize("path", ["relative", "", "/with\0nul"])
+def test_what_is_no_path_is_unreadable(root, path):
+    reader = RootReader(str(root))
+    for method in (reader.read, reader.list, reader.stat, reader.link, reader.resolve, reader.space):
+        assert isinstance(method(path), Unreadable)
+
+
+def test_listing_stat_and_link_of_an_entry(root):
+    reader = RootReader(str(root))
+    assert reader.list("/lib") == ("systemd",)
+    assert reader.stat("/lib").type == "directory"
+    assert reader.stat("/lib", follow=False).type == "link"
+    assert reader.link("/lib") == "usr/lib"
+    assert reader.link("/etc/conf") is ABSENT
+    assert reader.space("/etc").total_bytes > 0
+
+
+@pytest.mark.parametrize(
+    "path", ["/proc/meminfo", "/sys/block", "/run/systemd", "/dev/sda", "/etc/mtab", "/var/run/x", "/etc/../proc"]
+)
+def test_what_a_kernel_would_say_is_unreadable_without_hardware(root, path):
+    reader = RootReader(str(root))
+    for method in (reader.read, reader.stat, reader.resolve):
+        assert "--hardware" in method(path).reason
+
+
+def test_hardware_record_answers_for_the_kernel_alone(root):
+    reader = RootReader(
+        str(root), FakeReader({"/proc/meminfo": "MemTotal: 1 kB\n", "/etc/conf": "of the other machine"})
+    )
+    assert reader.read("/proc/meminfo") == b"MemTotal: 1 kB\n"
+    assert reader.read("/etc/conf") == b"inside\n"
+
+
+def test_programs_and_processes_of_this_machine_are_not_asked(root):
+    reader = RootReader(str(root))
+    assert isinstance(reader.query(("uname",)), Unreadable)
+    assert isinstance(reader.processes(), Unreadable)
+
+
+def test_root_that_is_no_folder_is_refused(tmp_path):
+    with pytest.raises(HosttuneError, match="no such folder"):
+        RootReader(str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda w: w.replace("/proc/sys/vm/swappiness", FileValue(b"1"), expected=ABSENT),
+        lambda w: w.replace("/var/run/x", FileValue(b"1"), expected=ABSENT),
+        lambda w: w.remove("/run/x", expected=b""),
+        lambda w: w.set_value("/proc/sys/vm/swappiness", "1"),
+        lambda w: w.set_atime("/data", "noatime"),
+        lambda w: w.run(("apt-get", "install", "x"), timeout_s=1),
+        lambda w: w.run(("systemctl", "start", "x.service"), timeout_s=1),
+    ],
+)
+def test_what_needs_a_kernel_is_refused(root, act):
+    with pytest.raises(Refused):
+        act(RootWriter(str(root)))
+    assert list((root / "run").iterdir()) == []
+
+
+def test_own_files_stay_in_the_image_though_a_link_points_out(root, tmp_path):
+    outside = tmp_path / "elsewhere"
+    outside.mkdir()
+    (root / "var/lib").symlink_to(outside)
+    with pytest.raises(Refused, match="leads nowhere"):
+        RootWriter(str(root)).append("/var/lib/hosttune/run", b"x")
+    assert list(outside.iterdir()) == []
+
+
+def test_own_file_is_private_and_grows(root):
+    writer = RootWriter(str(root))
+    writer.append("/var/lib/hosttune/runs/1", b"a")
+    writer.append("/var/lib/hosttune/runs/1", b"b")
+    path = root / "var/lib/hosttune/runs/1"
+    assert path.read_bytes() == b"ab"
+    assert [place.stat().st_mode & 0o777 for place in (path, path.parent, path.parent.parent)] == [0o600, 0o700, 0o700]
+
+
+def test_walk_leaves_no_descriptor_open(root):
+    before = os.listdir("/proc/self/fd")
+    for path in ("/etc/up", "/lib/systemd/..", "/none/deep", "/etc/out"):
+        with walk(str(root), path):
+            pass
+    with pytest.raises(OSError, match="symbolic links"), walk(str(root), "/etc/loop"):
+        pass
+    with pytest.raises(NotADirectoryError), walk(str(root), "/etc/conf/x"):
+        pass
+    assert len(os.listdir("/proc/self/fd")) == len(before)
