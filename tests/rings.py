@@ -40,8 +40,10 @@ def why_no_mount_namespace() -> str:
     unshare = shutil.which("unshare", path=PATH)
     if unshare is None or os.geteuid() != 0:
         return ""
-    done = subprocess.run([unshare, "--mount", "true"], check=False, capture_output=True, timeout=20)
-    return "" if done.returncode == 0 else "no private mount namespace: a container needs CAP_SYS_ADMIN for it"
+    done = subprocess.run([unshare, "--mount", "true"], check=False, capture_output=True, text=True, timeout=20)
+    if done.returncode == 0:
+        return ""
+    return f"no private mount namespace ({done.stderr.strip()}): leave the chroot, or give the container CAP_SYS_ADMIN"
 
 
 @dataclass(frozen=True)

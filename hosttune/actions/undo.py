@@ -45,7 +45,10 @@ class UndoPlan:
 
 
 def plan_undo(session: Session, run_id: str | None = None, rule: str | None = None) -> UndoPlan:
-    """The plan that takes back one run (by default the last that left something), or all that a rule did."""
+    """The plan that takes back one run (by default the last that left something), or all that a rule did.
+
+    It is empty where nothing of them is in force any more. Raises HosttuneError for a run that nobody knows.
+    """
     journal = session.journal
     if journal.unreadable:
         message = f"the journal cannot be read: {journal.unreadable}"
@@ -81,10 +84,6 @@ def _chosen(journal: Journal, run_id: str | None, rule: str | None) -> tuple[Ste
         steps = tuple(step for step in steps if step.change.rule == rule)
     if not run_id and not rule and steps:
         steps = tuple(step for step in steps if step.id.run == steps_last_run(steps))
-    if not steps:
-        what = " ".join(part for part in (f"run {run_id}" if run_id else "", f"rule {rule}" if rule else "") if part)
-        message = f"nothing to undo{' for ' + what if what else ''}: no change of hosttune is in force there"
-        raise HosttuneError(message, hint="what was done: hosttune history")
     return steps
 
 
@@ -145,6 +144,8 @@ def undo(
     session: Session, writer: Writer, undo_plan: UndoPlan, *, on_progress: Callable[[str], None] = lambda _: None
 ) -> Receipt:
     """Do what the undo plan says. The caller holds the lock. A step that fails raises nothing: the receipt tells."""
+    if not undo_plan.returns:
+        return Receipt("", undo_plan.plan.digest, ())
     recorder = Recorder.start(writer, new_run(writer, session.journal, "undo", undo_plan.plan.digest))
     execution = Execution(writer, recorder, on_progress)
     made = [

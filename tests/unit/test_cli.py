@@ -261,13 +261,19 @@ def test_apply_and_undo_and_their_documents(run, changed):
     status, out, _ = run("undo", "--yes", "--format", "json")
     assert status == 0
     assert faults(json.loads(out), "receipt") == []
-    assert run("undo")[0] == 2
+    assert run("undo")[0] == 0
 
 
-def test_undo_of_nothing_says_where_to_look(run):
-    status, _, err = run("undo", "--host", H100)
+def test_undo_of_nothing_says_so_and_is_no_trouble(run):
+    status, out, _ = run("undo", "--host", H100)
+    assert status == 0
+    assert "nothing to take back" in out
+
+
+def test_undo_of_a_run_that_nobody_knows_says_where_to_look(run):
+    status, _, err = run("undo", "20200101-000000-dead", "--host", H100)
     assert status == 2
-    assert "nothing to undo" in err
+    assert "no run is called" in err
     assert "hosttune history" in err
 
 

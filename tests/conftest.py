@@ -1,0 +1,17 @@
+"""What all rings share: property tests find the same examples in every run; material that lies outside is said to be missing."""
+
+from pathlib import Path
+
+from hypothesis import settings
+
+settings.register_profile("hosttune", derandomize=True, database=None, deadline=None)
+settings.load_profile("hosttune")
+
+CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus" / "fstab"
+collect_ignore = [] if CORPUS.is_dir() else ["unit/test_fstab_corpus.py"]
+
+
+def pytest_report_header() -> str:
+    return (
+        "" if CORPUS.is_dir() else f"left out: tests/unit/test_fstab_corpus.py, for there are no real files at {CORPUS}"
+    )
