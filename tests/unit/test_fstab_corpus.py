@@ -7,10 +7,10 @@ import json
 import pytest
 
 from hosttune.errors import Refused
-from hosttune.resources.fstab_document import Kind, edit_options, insert_line, parse, remove_line
+from hosttune.resources.fstab_document import Kind, edit_options, insert_line, options_of, parse, remove_line
 from hosttune.resources.fstab_readers import Fields
 from tests.conftest import CORPUS
-from tests.unit.test_fstab_document import TMP_LINE, editable, noatime, options_of
+from tests.unit.test_fstab_document import TMP_LINE, editable, noatime
 
 CORPUS_FILES = sorted(path.name for path in CORPUS.glob("*.fstab"))
 
