@@ -152,7 +152,7 @@ def read_journal(reader: Reader) -> Journal:
             data = reader.read(f"{FOLDER}/{name}")
             if isinstance(data, Unreadable):
                 return Journal((), data.reason)
-            if isinstance(data, bytes) and data.strip():
+            if isinstance(data, bytes) and b"\n" in data:  # else it ended before its first line, and nothing was done
                 runs.append(parse_run(data, f"{FOLDER}/{name}"))
     return Journal(tuple(sorted(runs, key=lambda run: (run.started_at, run.id))))
 

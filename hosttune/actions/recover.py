@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.actions.apply import Execution
 from hosttune.actions.journal import FOLDER, KEEP, Recorder, is_at, read_journal
-from hosttune.values import Phase
+from hosttune.values import FileValue, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +31,7 @@ def recover(writer: Writer, facts: Facts, *, on_progress: Callable[[str], None] 
 
 
 def _finish(run: Run, writer: Writer, facts: Facts, on_progress: Callable[[str], None]) -> None:
+    _drop_torn_line(run, writer)
     recorder = Recorder(writer, run)
     done = [step.change for step in run.steps if step.phase is Phase.DONE]
     for step in run.steps:
@@ -47,6 +48,14 @@ def _finish(run: Run, writer: Writer, facts: Facts, on_progress: Callable[[str],
             recorder.failed(step.id, "interrupted before it was made")
     Execution(writer, recorder, on_progress).fire([trigger for change in done for trigger in change.triggers], facts)
     recorder.finish()
+
+
+def _drop_torn_line(run: Run, writer: Writer) -> None:
+    """A power cut can leave half a line at the end: its act had not begun, and nothing may be appended to it."""
+    path = f"{FOLDER}/{run.id}.jsonl"
+    data = writer.read(path)
+    if isinstance(data, bytes) and not data.endswith(b"\n"):
+        writer.replace(path, FileValue(data[: data.rfind(b"\n") + 1], 0o600), expected=data)
 
 
 def prune(writer: Writer, journal: Journal) -> None:

@@ -320,3 +320,23 @@ def test_two_runs_undone_in_any_order_give_the_old_value(order):
     assert overlay.read("/proc/sys/vm/swappiness").split() == [b"60"]
     assert overlay.read("/etc/sysctl.d/60-hosttune-memory-swappiness.conf") is ABSENT
     assert session_on(overlay, ALL).journal.in_force == ()
+
+
+@pytest.mark.parametrize("cut", [1, 20, 60])
+def test_line_torn_by_a_power_cut_is_dropped_and_the_run_goes_on(cut):
+    path = HOSTS / "h100-8x-2socket.json"
+    door = crashed_at(path, 6, after=True)
+    (name,) = [name for name in door.files if name.endswith(".jsonl")]
+    door.files[name] = FileValue(door.files[name].content[:-cut], 0o600)
+    host = Overlay(door)
+    recover(host, session_on(host, ALL).facts)
+    session = session_on(host, ALL)
+    assert session.journal.interrupted == ()
+    apply(session, host, session.plan())
+    assert session_on(host, ALL).plan().changes == ()
+
+
+def test_journal_without_a_whole_line_is_no_run():
+    overlay = Overlay(read_record(str(HOSTS / "h100-8x-2socket.json")))
+    overlay.append("/var/lib/hosttune/runs/20260101-000000-aaaa.jsonl", b'{"format_version":1,"id"')
+    assert read_journal(overlay).runs == ()
