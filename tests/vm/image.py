@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,7 @@ PACKAGES = (
     "zstd",
 )
 BUILD_TIMEOUT_S = 600
+UNUSED_S = 7 * 24 * 3600
 VENV = "/opt/hosttune"
 # They take seconds of every boot or, at a moment of their own, rewrite files that the tests watch. systemd-binfmt:
 # without it /proc/sys/fs/binfmt_misc is an automount that nobody has touched yet, as on most servers; a tool that
@@ -125,7 +127,16 @@ def get(cache: Path) -> Image:
             _settle(work / "image", target)
         finally:
             shutil.rmtree(work)
+    target.touch()
+    _prune(cache)
     return Image(target)
+
+
+def _prune(cache: Path) -> None:
+    """Remove what no run has used for a week: images of older recipes, and what a killed build left."""
+    for folder in (*cache.glob("image-*"), *cache.glob("wheels-*"), *cache.glob("build-*")):
+        if time.time() - folder.stat().st_mtime > UNUSED_S:
+            shutil.rmtree(folder)
 
 
 def _settle(built: Path, target: Path) -> None:

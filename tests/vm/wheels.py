@@ -35,6 +35,7 @@ def _dependencies(cache: Path, own: Path) -> Path:
     project = (PROJECT / "pyproject.toml").read_bytes() + Path(__file__).read_bytes()
     target = cache / f"wheels-{hashlib.sha256(project).hexdigest()[:16]}"
     if target.exists():
+        target.touch()
         return target
     cache.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(dir=cache, prefix="build-"))
