@@ -14,6 +14,7 @@ from hosttune.engine.plan import apply_holds, digest, merge_findings, orphans, s
 from hosttune.errors import HosttuneError
 from hosttune.facts import Asked, Facts
 from hosttune.facts.base import UnknownFact
+from hosttune.host.door import Stat
 from hosttune.resources import address_kinds, wish_kinds
 from hosttune.resources.base import Applied, Context
 from hosttune.values import Finding, Plan, Verdict
@@ -201,7 +202,7 @@ def examine(reader: Reader, catalog: Catalog, policy: Policy, *, collect: bool =
     )
     facts = Facts(reader, asked)
     session = Session(reader, catalog, policy, read_journal(reader), facts, selected)
-    if collect:
+    if collect and isinstance(reader.stat("/run/systemd/system"), Stat):  # else no unit has to be asked for
         facts.prefetch(touched_subjects(selected))
     return session
 

@@ -5,6 +5,7 @@ Everything is built in a temporary folder and renamed into place: a killed build
 No loop device and no mount is needed: mke2fs fills a file system from a folder.
 """
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -135,8 +136,10 @@ def get(cache: Path) -> Image:
 def _prune(cache: Path) -> None:
     """Remove what no run has used for a week: images of older recipes, and what a killed build left."""
     for folder in (*cache.glob("image-*"), *cache.glob("wheels-*"), *cache.glob("build-*")):
-        if time.time() - folder.stat().st_mtime > UNUSED_S:
-            shutil.rmtree(folder)
+        # A build of somebody else may be renamed or gone between two lines.
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - folder.stat().st_mtime > UNUSED_S:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _settle(built: Path, target: Path) -> None:
