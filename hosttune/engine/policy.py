@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, timezone
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from hosttune.errors import BadInput, Fault, HosttuneError, Where
@@ -177,11 +177,3 @@ def param_faults(where: Where, param: Param, value: Any) -> list[Fault]:
     if param.maximum is not None and isinstance(value, int | float) and value > param.maximum:
         return [Fault(where, f"{value} is above the maximum {param.maximum}", param.help)]
     return []
-
-
-def is_date(text: object) -> bool:
-    try:
-        date.fromisoformat(str(text))
-    except ValueError:
-        return False
-    return True
