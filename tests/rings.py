@@ -105,6 +105,8 @@ RINGS = (
             "setfacl": "acl",
             "setfattr": "attr",
             "strace": "strace",
+            "mkfs.xfs": "xfsprogs",
+            "mkfs.btrfs": "btrfs-progs",
         },
         checks=(why_no_loop_devices, why_no_mount_namespace),
     ),

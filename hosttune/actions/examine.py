@@ -134,7 +134,7 @@ def _look(
     """Evaluate every selected rule, read what the wishes name, compare, hold back."""
     if ledger is None:
         ledger = journal.ledger()
-    evaluations = [evaluate(rule, facts, policy.params_of(rule)) for rule in selected]
+    evaluations = [evaluate(rule, facts, policy.params_of(rule), policy.declared) for rule in selected]
     wishes, problems = merge_bounds(tuple(wish for one in evaluations for wish in one.wishes))
     state, unknown = read_state(wishes, facts)
     findings = [finding for one in evaluations for finding in one.findings] + list(unknown)

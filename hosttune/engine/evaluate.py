@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from hosttune.engine.policy import NOTHING, Declared
 from hosttune.facts.base import UnknownFact
 from hosttune.resources.base import Bound, Operator, Wish
 from hosttune.values import Finding, Verdict
@@ -26,7 +27,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Names(Mapping[str, Any]):
-    """The names an expression sees: fact subjects and the choice (made when touched), params, item."""
+    """The names an expression sees: fact subjects and the choice (made when touched), params, policy, item."""
 
     facts: Facts
     own: dict[str, Any] = field(default_factory=dict)
@@ -51,9 +52,11 @@ class Names(Mapping[str, Any]):
         return Names(self.facts, {**self.own, **own}, self.choose)
 
 
-def evaluate(rule: Rule, facts: Facts, params: Mapping[str, Any]) -> Evaluation:
+def evaluate(rule: Rule, facts: Facts, params: Mapping[str, Any], declared: Declared = NOTHING) -> Evaluation:
     """Evaluate one rule. An unread fact makes an `unknown` finding that says which fact and why."""
-    names = Names(facts, {"params": params}, (lambda: rule.choose(facts, params)) if rule.choice else None)
+    names = Names(
+        facts, {"params": params, "policy": declared}, (lambda: rule.choose(facts, params)) if rule.choice else None
+    )
     try:
         for guard in rule.applies_when:
             if not guard.condition.evaluate(names):

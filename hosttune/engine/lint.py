@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from hosttune.engine.expressions import parse_expression, parse_text
-from hosttune.engine.policy import param_faults
+from hosttune.engine.policy import Declared, param_faults
 from hosttune.engine.rule import build_rule, choice_module
 from hosttune.engine.schema import check, nearest
 from hosttune.engine.shapes import rule_shape
@@ -92,7 +92,7 @@ def scope_of(data: dict[str, Any]) -> dict[str, Any]:
         for name, spec in (data.get("params") or {}).items()
         if isinstance(spec, dict)
     }
-    scope: dict[str, Any] = {**fact_types(), "params": params}
+    scope: dict[str, Any] = {**fact_types(), "params": params, "policy": Declared}
     if isinstance(data.get("choice"), str):
         scope["choice"] = typing.get_type_hints(choice_module(data["choice"]).choose)["return"]
     return scope

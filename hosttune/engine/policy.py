@@ -31,6 +31,26 @@ class Waiver:
 
 
 @dataclass(frozen=True, slots=True)
+class DataMount:
+    """A disk that the site wants mounted, as `data_mounts` of the policy says it."""
+
+    source: str  # UUID=, LABEL=, PARTUUID=, PARTLABEL= or a path below /dev
+    target: str
+    fstype: str = ""  # empty: whatever is on it
+    options: tuple[str, ...] = ("noatime",)
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a policy says about the host itself; the expressions of rules see it as `policy`."""
+
+    data_mounts: tuple[DataMount, ...] = ()
+
+
+NOTHING = Declared()
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """The choices of an administrator; the defaults are those of a host without a policy file."""
 
@@ -40,6 +60,7 @@ class Policy:
     params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     max_risk: Risk = Risk.MEDIUM
     disturb: Disturbs = Disturbs.NOTHING
+    declared: Declared = NOTHING
     source: str = ""
     today: str = ""  # ISO date; waivers expire by it
     sole: str = ""  # the one rule to look at, whatever is selected
@@ -54,6 +75,7 @@ class Policy:
         said = [
             self.profile, self.select, [(w.rule, w.until) for w in self.ignore],
             {rule: dict(values) for rule, values in self.params.items()}, self.max_risk.value, self.disturb.value,
+            [[one.source, one.target, one.fstype, one.options] for one in self.declared.data_mounts],
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
@@ -148,6 +170,7 @@ def build_policy(document: Document, catalog: Catalog, today: str) -> Policy:
         params={rule: dict(values or {}) for rule, values in (data.get("params") or {}).items()},
         max_risk=Risk(data.get("max_risk", "medium")),
         disturb=Disturbs(data.get("disturb", "nothing")),
+        declared=Declared(tuple(_data_mount(entry) for entry in data.get("data_mounts") or ())),
         source=document.name,
         today=today,
     )
@@ -157,6 +180,11 @@ def _waiver(entry: str | Mapping[str, str]) -> Waiver:
     if isinstance(entry, str):
         return Waiver(entry)
     return Waiver(entry["rule"], entry.get("reason", ""), entry.get("until", ""))
+
+
+def _data_mount(entry: Mapping[str, Any]) -> DataMount:
+    given = {**entry, "options": tuple(entry["options"])} if "options" in entry else dict(entry)
+    return DataMount(**given)
 
 
 def param_faults(where: Where, param: Param, value: Any) -> list[Fault]:

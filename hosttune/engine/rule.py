@@ -192,7 +192,7 @@ def build_rule(document: Document, *, is_builtin: bool) -> Rule:
         expect=expect,
         where=document.where(""),
         is_builtin=is_builtin,
-        subjects=subjects - {"params", "item", "choice"},
+        subjects=subjects - {"params", "policy", "item", "choice"},
         units=frozenset[str]().union(
             *(part.units for part in parts), {s.name.source for s in want if s.kind == "unit"}
         ),

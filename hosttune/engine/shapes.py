@@ -48,6 +48,26 @@ WAIVER = Table(
     required=("rule",),
 )
 
+DATA_MOUNT = Table(
+    {
+        "source": String(
+            pattern=r"(UUID|LABEL|PARTUUID|PARTLABEL)=[^\s\"]+|/dev/[^\s\"]+",
+            form="UUID=..., LABEL=..., PARTUUID=..., PARTLABEL=... or /dev/...",
+            help="The device (see: hosttune disks)",
+        ),
+        "target": String(
+            pattern=r"(/[A-Za-z0-9_.@:+-]+)+",
+            form="an absolute path of letters, digits and _ . @ : + -",
+            help="Where to mount it; the folder is made when it is missing",
+        ),
+        "fstype": String(pattern=r"[a-z0-9]+", form="a_type_such_as_ext4", help="Refuse anything else"),
+        "options": ListOf(
+            String(pattern=r"[^,\s\"\\]+", form="one mount option"), help="Mount options; noatime unless given"
+        ),
+    },
+    required=("source", "target"),
+)
+
 POLICY = Table(
     {
         "profile": String(help="The rules that run by default (see: hosttune profiles)"),
@@ -56,6 +76,7 @@ POLICY = Table(
         "params": MapOf(MapOf(Scalar()), keys=Id(), help="Values for the parameters of rules"),
         "max_risk": RISKS,
         "disturb": DISTURBS,
+        "data_mounts": ListOf(DATA_MOUNT, help="Disks to mount (rule storage-data-mounts)"),
     },
     help="The choices of an administrator for one host or many",
 )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hosttune.facts.cpu import Cpu
     from hosttune.facts.disks import Disks
     from hosttune.facts.driver import Driver
+    from hosttune.facts.filesystems import Filesystems
     from hosttune.facts.fstab import Fstab
     from hosttune.facts.gpus import Gpus
     from hosttune.facts.host import Host
@@ -62,6 +63,7 @@ class Facts:
         cpu: Cpu
         disks: Disks
         driver: Driver
+        filesystems: Filesystems
         fstab: Fstab
         gpus: Gpus
         host: Host
@@ -77,8 +79,8 @@ class Facts:
         work: Work
 
     SUBJECTS = (
-        "ageing", "candidates", "cpu", "disks", "driver", "fstab", "gpus", "host", "kernel", "managers", "memory",
-        "mounts", "numa", "os", "packages", "tmp", "units", "work",
+        "ageing", "candidates", "cpu", "disks", "driver", "filesystems", "fstab", "gpus", "host", "kernel", "managers",
+        "memory", "mounts", "numa", "os", "packages", "tmp", "units", "work",
     )  # fmt: skip
 
     def __init__(self, reader: Reader, asked: Asked | None = None) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, raw, unread
 from hosttune.host.mountinfo import MountLine, parse, visible
@@ -28,6 +28,7 @@ NETWORK_TYPES = frozenset({
     "fuse.goofys", "fuse.gcsfuse", "fuse.blobfuse", "fuse.blobfuse2", "fuse.rclone", "fuse.juicefs", "fuse.glusterfs",
     "fuse.ceph", "fuse.ceph-fuse", "fuse.mount-s3", "fuse.cvmfs2", "fuse.davfs", "fuse.alluxio",
 })  # fmt: skip
+_SPACE = ("total_bytes", "available_bytes", "total_inodes", "available_inodes")
 # statvfs(3) on any other type says nothing a rule needs, and on a dead network mount it hangs.
 _MEASURED_TYPES = LOCAL_TYPES | {"tmpfs", "overlay", "zfs", "vfat", "ntfs3", "exfat", "reiserfs", "erofs"}
 _SYSTEM = frozenset({"/", "/usr", "/var", "/var/log", "/var/mail", "/var/spool", "/var/spool/mail", "/tmp"})
@@ -62,6 +63,8 @@ class Mount(Fact):
     is_network: bool
     total_bytes: int
     available_bytes: int  # to an ordinary user
+    total_inodes: int  # 0 where the file system makes them as it needs them (btrfs)
+    available_inodes: int
     unit: str = ""  # the unit file of this mount, where an administrator wrote one
 
 
@@ -166,6 +169,7 @@ def planned(entries: Iterable[FstabEntry]) -> tuple[Mount, ...]:
             options=entry.options, super_options=(), atime=atime_of(entry.options), is_read_only="ro" in entry.options,
             is_topmost=True, is_bind=bool({"bind", "rbind"} & set(entry.options)), disks=nobody, is_rotational=nobody,
             is_network=is_network(entry.fstype, entry.source), total_bytes=nobody, available_bytes=nobody,
+            total_inodes=nobody, available_inodes=nobody,
         )
         for entry in entries
     )  # fmt: skip
@@ -181,10 +185,13 @@ def _mount(line: MountLine, is_topmost: bool, is_bind: bool, devices: _Devices, 
         fstype=line.fstype, options=line.options, super_options=line.super_options, atime=line.atime,
         is_read_only="ro" in line.options or "ro" in line.super_options, is_topmost=is_topmost, is_bind=is_bind,
         disks=disks, is_rotational=rotational, is_network=network,
-        total_bytes=space if isinstance(space, Unreadable) else space.total_bytes,  # type: ignore[arg-type]
-        available_bytes=space if isinstance(space, Unreadable) else space.available_bytes,  # type: ignore[arg-type]
+        **_sizes(space),
         unit=devices.unit(line.target) if by_unit else "",
     )  # fmt: skip
+
+
+def _sizes(space: Space | Unreadable) -> dict[str, Any]:
+    return {name: space if isinstance(space, Unreadable) else getattr(space, name) for name in _SPACE}
 
 
 class _Devices:

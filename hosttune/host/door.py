@@ -163,6 +163,22 @@ class Writer(Reader, Protocol):
         """Set the atime mode (noatime, relatime, strictatime) of the topmost mount at `target`, nothing else."""
         ...
 
+    def make_folder(self, path: str) -> None:
+        """Make one folder (0755, root); its parent exists."""
+        ...
+
+    def remove_folder(self, path: str) -> None:
+        """Remove one empty folder."""
+        ...
+
+    def mount(self, device: str, target: str, fstype: str, options: str) -> None:
+        """Mount a block device (its path) on a folder; `options` as they stand in fstab."""
+        ...
+
+    def unmount(self, target: str) -> None:
+        """Unmount what was mounted last at `target`, while nobody uses it."""
+        ...
+
     def run(self, argv: Sequence[str], *, timeout_s: float) -> Completed:
         """Run a program that changes the host. Raises Refused when it is missing, does not end in time
         or exits non-zero."""

@@ -49,6 +49,31 @@ def opened_place(root: str, path: str, *, make: int | None = None) -> Iterator[P
             os.close(folder)
 
 
+@contextmanager
+def opened_parent(root: str, path: str) -> Iterator[tuple[int, str]]:
+    """The folder around `path` inside `root`, open, and the last component, which may exist or not.
+
+    Raises Refused where the folder is missing, where a link is on the way, and where others than root could turn it.
+    """
+    above, _, name = path.rstrip("/").rpartition("/")
+    if not is_plain(path) or name in ("", ".", ".."):
+        raise Refused(f"not an absolute path of a folder: {path!r}")
+    try:
+        with walk(root, above or "/") as found:
+            if found.missing or found.name:
+                raise Refused(f"{above} is not a folder")
+            if found.canonical != (above or "/"):
+                raise Refused(f"{above} is reached by a link; its place is {found.canonical}")
+            _refuse_untrusted(found, root)
+            parent = _made(found.parent, (), 0o755)
+            try:
+                yield parent, name
+            finally:
+                os.close(parent)
+    except OSError as error:
+        raise Refused(f"{path} cannot be reached: {error.strerror}") from None
+
+
 def _made(above: int, names: tuple[str, ...], mode: int) -> int:
     """A descriptor of the innermost of `names` below `above`, all made and on disk."""
     folder = os.open(".", _FOLDER, dir_fd=above)

@@ -80,6 +80,26 @@ class LiveWriter(LiveReader):
 
         set_atime(target, mode)
 
+    def make_folder(self, path: str) -> None:
+        from hosttune.host.mounting import make_folder
+
+        make_folder(self.root, path)
+
+    def remove_folder(self, path: str) -> None:
+        from hosttune.host.mounting import remove_folder
+
+        remove_folder(self.root, path)
+
+    def mount(self, device: str, target: str, fstype: str, options: str) -> None:
+        from hosttune.host.mounting import mount
+
+        mount(device, target, fstype, options)
+
+    def unmount(self, target: str) -> None:
+        from hosttune.host.mounting import unmount
+
+        unmount(target)
+
     def run(self, argv: Sequence[str], *, timeout_s: float) -> Completed:
         return finished(argv, act(argv, timeout_s=timeout_s))
 

@@ -128,3 +128,27 @@ def with_atime(content: bytes, mount_id: int, word: str) -> bytes:
             fields[5] = b",".join([*kept, *([] if word == "strictatime" else [word.encode()])])
             lines[index] = b" ".join(fields)
     return b"\n".join(lines)
+
+
+def with_mount(content: bytes, device: str, source: str, target: str, fstype: str, options: tuple[str, ...]) -> bytes:
+    """The same table with one more mount at its end: a block device (major:minor) on `target`."""
+    mounts = parse(content)
+    above = [mount for mount in mounts if mount.id in visible(mounts) and _is_on(target, mount.target)]
+    parent = max(above, key=lambda mount: len(mount.target)).id if above else 1
+    number = max((mount.id for mount in mounts), default=0) + 1
+    flags = [word for word in options if word in ("ro", "nosuid", "nodev", "noexec", "nodiratime")]
+    asked = [word for word in options if word in ATIME_WORDS]
+    words = (*(() if "ro" in flags else ("rw",)), *flags, asked[-1] if asked else "relatime")
+    line = MountLine(number, parent, device, "/", target, words, (), fstype, source, ("rw",))
+    start = content if not content or content.endswith(b"\n") else content + b"\n"
+    return start + print_line(line).encode("utf-8", "surrogateescape") + b"\n"
+
+
+def _is_on(path: str, target: str) -> bool:
+    return path == target or path.startswith(target.rstrip("/") + "/")
+
+
+def without_mount(content: bytes, mount_id: int) -> bytes:
+    """The same table without one mount."""
+    start = f"{mount_id} ".encode()
+    return b"\n".join(line for line in content.split(b"\n") if not line.startswith(start))

@@ -13,7 +13,7 @@ from dataclasses import replace as with_
 
 from hosttune.errors import Conflict, Refused
 from hosttune.host.door import Completed, Process, Reader, ReaderKind, Space, Stat
-from hosttune.host.mountinfo import parse, topmost_at, with_atime
+from hosttune.host.mountinfo import MountLine, parse, topmost_at, with_atime, with_mount, without_mount
 from hosttune.values import ABSENT, Absent, Answer, FileValue, Unreadable
 
 MOUNTINFO = "/proc/self/mountinfo"
@@ -29,6 +29,7 @@ class Overlay:
         self.base = base
         self.files: dict[str, FileValue | Absent] = {}
         self.links: dict[str, str | Absent] = {}
+        self.folders: dict[str, bool] = {}  # made (True) and removed (False) here
         self.units: dict[tuple[str, str], str] = {}  # (unit, property of `systemctl show`) -> value
 
     @property
@@ -77,7 +78,11 @@ class Overlay:
                     names.add(name)
                 elif not rest:
                     names.discard(name)
-        return tuple(sorted(names)) if names or isinstance(below, tuple) else below
+        for place, is_there in self.folders.items():
+            if posixpath.dirname(place) == folder:
+                (names.add if is_there else names.discard)(posixpath.basename(place))
+        is_folder = names or isinstance(below, tuple) or self.folders.get(folder)
+        return tuple(sorted(names)) if is_folder and self.folders.get(folder, True) else below
 
     def link(self, path: str) -> Answer[str]:
         place = self._entry(path)
@@ -94,8 +99,8 @@ class Overlay:
                 return self.base.stat(path, follow=False)
         place = self._place(path)
         kept = self.files.get(place)
-        if isinstance(kept, Absent):
-            return kept
+        if isinstance(kept, Absent) or self.folders.get(place) is False:
+            return ABSENT
         below = self.base.stat(place if self.links else path, follow=follow)
         if isinstance(kept, FileValue):
             if isinstance(below, Stat):
@@ -106,6 +111,8 @@ class Overlay:
         return below
 
     def _has_below(self, folder: str) -> bool:
+        if self.folders.get(folder):
+            return True
         entries = {**self.files, **self.links}.items()
         return any(place.startswith(folder + "/") and not isinstance(value, Absent) for place, value in entries)
 
@@ -151,13 +158,47 @@ class Overlay:
         self.files[self._place(path)] = FileValue(_as_printed(present.decode("utf-8", "replace"), text).encode())
 
     def set_atime(self, target: str, mode: str) -> None:
-        data = self.read(MOUNTINFO)
-        if not isinstance(data, bytes):
-            raise Refused("the mounts of this host cannot be read")
-        mount = topmost_at(parse(data), target)
-        if mount is None:
-            raise Refused(f"nothing is mounted at {target}")
+        data, mount = self._mounted(target)
         self.files[MOUNTINFO] = FileValue(with_atime(data, mount.id, mode))
+
+    def _mounted(self, target: str) -> tuple[bytes, MountLine]:
+        data = self.read(MOUNTINFO)
+        mount = topmost_at(parse(data), target) if isinstance(data, bytes) else None
+        if not isinstance(data, bytes) or mount is None:
+            raise Refused(f"nothing is mounted at {target}")
+        return data, mount
+
+    def make_folder(self, path: str) -> None:
+        parent = posixpath.dirname(path.rstrip("/")) or "/"
+        if not isinstance(self.list(parent), tuple):
+            raise Refused(f"{parent} is not a folder")
+        if self.stat(path) is not ABSENT:
+            raise Refused(f"{path} cannot be made: it is there")
+        self.folders[self._place(path)] = True
+
+    def remove_folder(self, path: str) -> None:
+        if self.list(path) != ():
+            raise Refused(f"{path} stays: it is not empty")
+        table = self.read(MOUNTINFO)
+        if isinstance(table, bytes) and topmost_at(parse(table), path):
+            raise Refused(f"{path} stays: something is mounted on it")
+        self.folders[self._place(path)] = False
+
+    def mount(self, device: str, target: str, fstype: str, options: str) -> None:
+        data = self.read(MOUNTINFO)
+        name = device.rpartition("/")[2]
+        number = self.base.read(f"/sys/class/block/{name}/dev")
+        if not isinstance(number, bytes):
+            number = b"0:0"  # a mapped device: its name in /sys is another
+        if not isinstance(data, bytes) or not isinstance(self.list(target), tuple):
+            raise Refused(f"{device} cannot be mounted at {target}")
+        words = tuple(options.split(","))
+        table = with_mount(data, number.decode().strip(), device, target, fstype, words)
+        self.files[MOUNTINFO] = FileValue(table)
+
+    def unmount(self, target: str) -> None:
+        data, mount = self._mounted(target)
+        self.files[MOUNTINFO] = FileValue(without_mount(data, mount.id))
 
     def run(self, argv: Sequence[str], *, timeout_s: float) -> Completed:
         del timeout_s

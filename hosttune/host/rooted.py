@@ -117,6 +117,25 @@ class RootWriter(RootReader):
         del mode
         raise Refused(f"{target} is not mounted: {_NO_KERNEL.reason}")
 
+    def make_folder(self, path: str) -> None:
+        from hosttune.host.mounting import make_folder
+
+        self._refuse_kernel(path)
+        make_folder(self.root, path)
+
+    def remove_folder(self, path: str) -> None:
+        from hosttune.host.mounting import remove_folder
+
+        self._refuse_kernel(path)
+        remove_folder(self.root, path)
+
+    def mount(self, device: str, target: str, fstype: str, options: str) -> None:
+        del target, fstype, options
+        raise Refused(f"{device} is not mounted: {_NO_KERNEL.reason}")
+
+    def unmount(self, target: str) -> None:
+        raise Refused(f"{target} is not mounted: {_NO_KERNEL.reason}")
+
     def run(self, argv: Sequence[str], *, timeout_s: float) -> Completed:
         """`systemctl enable|disable NAME` on the files of the image; other programs would act on this machine."""
         from hosttune.host.live import finished

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hosttune.resources.base import AddressKind, WishKind
 
 WISHES = {
+    "data-mount": "data_mount",
     "dropin": "dropin",
     "mount": "mount",
     "package": "package",
@@ -25,7 +26,9 @@ WISHES = {
 }
 ADDRESSES = {
     "apt-simulation": "package",
+    "data-mount": "data_mount",
     "file": "file",
+    "folder": "data_mount",
     "fstab": "fstab",
     "fstab-line": "fstab",
     "mount": "mount",

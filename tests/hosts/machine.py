@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hosttune.facts.filesystems import LSBLK
 from hosttune.facts.units import show_command
 from hosttune.host.door import Space
 from hosttune.host.record import encode_bytes
@@ -98,6 +99,7 @@ class Machine:
     fstrim: str = "enabled"
     queries: dict[tuple[str, ...], str | None] = field(default_factory=dict)
     tmp_used: int = 1 << 20
+    unmounted: tuple[tuple[str, str, str], ...] = ()  # (device path, type, UUID) of file systems that nobody mounts
 
     @property
     def cpus(self) -> int:
@@ -151,6 +153,7 @@ class Machine:
         links["/sbin"], links["/lib"], links["/bin"] = "usr/sbin", "usr/lib", "usr/bin"
         if self.has_systemd:
             folders.add("/run/systemd/system")
+            files["/run/udev/control"] = ""
             links["/usr/sbin/init"] = "../lib/systemd/systemd"
             files["/usr/lib/systemd/systemd"] = ""
 
@@ -282,6 +285,7 @@ class Machine:
             mode = 0o1777 if path == "/tmp" else 0o755
             stats[path] = ["directory", mode, 0, 0, 4096, 0, 1, hash_of(path) % 10**9, 2, 0]
         queries = [] if not self.has_systemd else [_answer(show_command(("fstrim.timer",)), self._fstrim())]
+        queries.append(_answer(LSBLK, self._lsblk()))
         queries += [_answer(argv, text) for argv, text in {("uname", "-m"): f"{self.arch}\n", **self.queries}.items()]
         spaces = {mount.target: Space(mount.gib * GIB, mount.gib * GIB // 2, 10**8, 9 * 10**7) for mount in self.mounts}
         return {
@@ -298,6 +302,25 @@ class Machine:
                 for key, _, value in (line.partition("=") for line in files["/etc/os-release"].splitlines())
             },
         }  # fmt: skip
+
+    def _lsblk(self) -> str:
+        """What udev knows: the tag of a mounted device is the one of its line in fstab."""
+        tags = {line.split()[1]: line.split()[0] for line in self.fstab.splitlines() if len(line.split()) > 3}
+        rows = []
+        for mount in self.mounts:
+            if mount.source.startswith("/dev/") and mount.root == "/":
+                key, _, value = tags.get(mount.target, "").partition("=")
+                uuid = value if key == "UUID" else f"{hash_of(mount.source):08x}"
+                rows.append((mount.source, mount.fstype, uuid, value if key == "LABEL" else None))
+        rows += [(path, fstype, uuid, None) for path, fstype, uuid in self.unmounted]
+        devices = [
+            {
+                "name": path.rpartition("/")[2], "path": path, "fstype": fstype, "label": label, "uuid": uuid,
+                "partlabel": None, "partuuid": None,
+            }
+            for path, fstype, uuid, label in rows
+        ]  # fmt: skip
+        return json.dumps({"blockdevices": devices})
 
     def _fstrim(self) -> str:
         path = "/usr/lib/systemd/system/fstrim.timer"

@@ -46,6 +46,7 @@ H100 = Machine(
     fstab=ROOT_LINE
     + "# scratch of the training jobs\nUUID=b7-1f\t/data\text4\tdefaults\t0\t2\nnfs01:/export/home /home/shared nfs4 _netdev 0 0\n"
     + "/swap.img none swap sw 0 0\n",
+    unmounted=(("/dev/nvme2n1", "xfs", "d2-7e"), ("/dev/nvme0n1p1", "vfat", "0A11-00FF")),
     gpus=tuple(GpuSpec(f"0000:{bus}:00.0", "0x2330", node=n // 4) for n, bus in enumerate(("1b", "43", "52", "61", "9d", "c3", "d1", "df")))
     + tuple(GpuSpec(f"0000:{bus}:00.0", "0x22a3", "nvidia-nvswitch", pci_class="0x068000") for bus in ("07", "08", "09", "0a")),
     packages={

@@ -5,6 +5,7 @@ there.
 host: h100-8x-2socket            # a record of tests/hosts
 files: {/proc/swaps: null}       # what is different there; null removes the file
 params: {value: 5}               # what a policy says
+data_mounts: [{source: ..., target: ...}]
 expect:
 verdict: differs               # of the finding for `subject` (default: the first of the rule)
 hold: owned by                 # the kind of hold, when there is one
@@ -22,7 +23,7 @@ import yaml
 
 from hosttune.actions.examine import examine
 from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.policy import Policy
+from hosttune.engine.policy import DataMount, Declared, Policy
 from hosttune.host.overlay import Overlay
 from hosttune.host.record import read_record
 from hosttune.values import ABSENT, Disturbs, FileValue, Risk
@@ -49,8 +50,11 @@ def shown(value) -> str:
 
 def plan_of(rule: str, case):
     params = {rule: case["params"]} if "params" in case else {}
+    mounts = ({**one, "options": tuple(one.get("options", ["noatime"]))} for one in case.get("data_mounts", ()))
+    declared = Declared(tuple(DataMount(**one) for one in mounts))
     policy = replace(
-        Policy(max_risk=Risk.HIGH, disturb=Disturbs.GPU_WORK, today="2026-01-01", params=params), sole=rule
+        Policy(declared=declared, max_risk=Risk.HIGH, disturb=Disturbs.GPU_WORK, today="2026-01-01", params=params),
+        sole=rule,
     )
     return examine(host_of(case), CATALOG, policy).plan()
 

@@ -1,0 +1,27 @@
+"""`hosttune disks`: disks, what is on them, where it is mounted, what is free, and whether fstab knows it."""
+
+from __future__ import annotations
+
+from hosttune.cli.options import Look, Show, command
+
+
+@command
+def disks(look: Look, show: Show) -> int:
+    """Show disks, file systems, mounts, free space and fstab in one picture."""
+    from hosttune.cli.common import one_host, open_page, say, write_json
+    from hosttune.errors import HosttuneError
+    from hosttune.facts import Facts, UnknownFact
+    from hosttune.host import open_reader
+    from hosttune.views.disks import disks_json, disks_of, disks_text
+    from hosttune.views.masking import masked
+
+    reader = open_reader(root=look.root, host=one_host(look), hardware=look.hardware)
+    try:
+        found = disks_of(Facts(reader))
+    except UnknownFact as unknown:
+        raise HosttuneError(f"the disks are not known: {unknown.reason}") from None
+    if show.is_json:
+        write_json(masked(disks_json(found)))
+    else:
+        say(disks_text(found, open_page(reader, look, show)))
+    return 0

@@ -1,0 +1,154 @@
+"""What block devices hold, mounted or not: file systems, swap, RAID and LVM members, with the tags that fstab names.
+
+udev keeps what it probed (`lsblk` prints it, for every user). Where no udev runs, blkid(8) probes the devices itself,
+which needs root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, unread
+from hosttune.values import ABSENT, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Completed, Reader
+
+UDEV = "/run/udev/control"
+# util-linux 2.33 and newer. No tree: a device below two others is named once.
+LSBLK = ("lsblk", "--json", "--list", "--output", "NAME,PATH,FSTYPE,LABEL,UUID,PARTLABEL,PARTUUID")
+BLKID = ("blkid", "-c", "/dev/null", "-o", "export")  # without its cache file, which it would write
+_COLUMNS = ("fstype", "label", "uuid", "partlabel", "partuuid")
+_BLKID_COLUMNS = ("TYPE", "LABEL", "UUID", "PARTLABEL", "PARTUUID")
+# What is a part of something else, and nothing to mount.
+MEMBERS = frozenset({
+    "linux_raid_member", "LVM2_member", "crypto_LUKS", "zfs_member", "bcache", "ceph_bluestore", "drbd",
+    "isw_raid_member", "ddf_raid_member", "VMFS_volume_member", "mpath_member",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Filesystem(Fact):
+    """One device with a signature. Empty words where it has none of that."""
+
+    name: str  # sda1, dm-0, data (of /dev/mapper/data): the last part of its path
+    path: str  # /dev/sda1, /dev/mapper/data
+    fstype: str  # ext4, xfs, swap, LVM2_member ...; empty where only the partition has a name
+    label: str
+    uuid: str
+    part_label: str
+    part_uuid: str
+
+    @property
+    def is_member(self) -> bool:
+        """Whether it is a part of a RAID, a volume group, an encrypted device ..., and cannot be mounted itself."""
+        return self.fstype in MEMBERS
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """What fstab may call it: `UUID=...`, `LABEL=...`, `PARTUUID=...`, `PARTLABEL=...`, its path."""
+        named = (
+            ("UUID", self.uuid), ("LABEL", self.label), ("PARTUUID", self.part_uuid), ("PARTLABEL", self.part_label)
+        )  # fmt: skip
+        return (*(f"{key}={value}" for key, value in named if value), self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Filesystems(Fact):
+    """All devices that hold something, by path."""
+
+    all: tuple[Filesystem, ...]
+
+    @property
+    def by_path(self) -> Mapping[str, Filesystem]:
+        """Device path -> what is on it."""
+        return MappingProxyType({one.path: one for one in self.all})
+
+    @property
+    def by_tag(self) -> Mapping[str, Filesystem]:
+        """`UUID=...` and the other tags, and paths -> what is on the device; a tag of two devices names neither."""
+        found: dict[str, list[Filesystem]] = {}
+        for one in self.all:
+            for tag in one.tags:
+                found.setdefault(tag, []).append(one)
+        return MappingProxyType({tag: same[0] for tag, same in found.items() if len(same) == 1})
+
+
+def parse_lsblk(answer: str) -> tuple[Filesystem, ...]:
+    """The JSON of lsblk(8). Raises ValueError for anything else."""
+    import json
+
+    data = json.loads(answer)
+    rows = data.get("blockdevices") if isinstance(data, dict) else None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        message = "lsblk printed no list of block devices"
+        raise ValueError(message)
+    found = {}
+    for row in rows:
+        words = [str(row.get(column) or "") for column in _COLUMNS]
+        path = str(row.get("path") or "")
+        if path and any(words):
+            found[path] = Filesystem(path.rpartition("/")[2], path, *words)
+    return tuple(found[path] for path in sorted(found))
+
+
+def parse_blkid(answer: str) -> tuple[Filesystem, ...]:
+    r"""Blocks of KEY=value lines, as `blkid -o export` prints them; bytes that a shell would take are behind `\`."""
+    found = []
+    for block in answer.split("\n\n"):
+        pairs = dict(_pair(line) for line in block.splitlines() if "=" in line)
+        path = pairs.get("DEVNAME", "")
+        words = [pairs.get(column, "") for column in _BLKID_COLUMNS]
+        if path and any(words):
+            found.append(Filesystem(path.rpartition("/")[2], path, *words))
+    return tuple(sorted(found, key=lambda one: one.path))
+
+
+def _pair(line: str) -> tuple[str, str]:
+    key, _, value = line.partition("=")
+    characters = iter(value)
+    return key, "".join(next(characters, "") if character == "\\" else character for character in characters)
+
+
+def collect(reader: Reader, facts: Facts) -> Filesystems:  # noqa: ARG001 - the interface of all subjects
+    return look(reader)
+
+
+def look(reader: Reader) -> Filesystems:
+    """What the devices hold now."""
+    if reader.persistent_only:
+        return Filesystems(unread("the disks of this root are not known; --root looks at files alone"))
+    if reader.stat(UDEV) is ABSENT:
+        return _of_blkid(reader)
+    answer = reader.query(LSBLK)
+    text = _text(answer, "lsblk")
+    if isinstance(text, Unreadable):
+        return Filesystems(unread(text.reason))
+    try:
+        return Filesystems(parse_lsblk(text))
+    except ValueError as error:
+        return Filesystems(unread(f"lsblk: {error}"))
+
+
+def _of_blkid(reader: Reader) -> Filesystems:
+    if not reader.is_privileged:
+        return Filesystems(unread("no udev runs here, and only root can look into the disks"))
+    answer = reader.query(BLKID)
+    if hasattr(answer, "status") and answer.status == 2:  # blkid(8): nothing found
+        return Filesystems(())
+    text = _text(answer, "blkid")
+    return Filesystems(unread(text.reason) if isinstance(text, Unreadable) else parse_blkid(text))
+
+
+def _text(answer: Completed | object, program: str) -> str | Unreadable:
+    if isinstance(answer, Unreadable):
+        return answer
+    if answer is ABSENT or not hasattr(answer, "status"):
+        return Unreadable(f"{program} is not installed")
+    if answer.status != 0:
+        return Unreadable(f"{program} ended with status {answer.status}: {answer.errors.strip()}")  # type: ignore[attr-defined]
+    return str(answer.text)  # type: ignore[attr-defined]

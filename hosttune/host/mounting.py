@@ -1,0 +1,76 @@
+"""Making an empty folder and mounting one disk on it; and the way back. Never by force, never what is in use."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from hosttune.errors import HosttuneError, Refused
+from hosttune.host.folders import opened_parent
+from hosttune.host.mountapi import topmost
+from hosttune.host.mountinfo import MountLine
+from hosttune.host.process import Ended, act
+from hosttune.values import Absent
+
+MODE = 0o755
+TIMEOUT_S = 60.0
+
+
+def make_folder(root: str, path: str) -> None:
+    """Make one folder (0755, root), durably. Raises Refused when it cannot be made, or its parent is missing."""
+    with opened_parent(root, path) as (parent, name):
+        try:
+            os.mkdir(name, MODE, dir_fd=parent)
+            os.chmod(name, MODE, dir_fd=parent)  # whatever the umask is
+            os.fsync(parent)
+        except OSError as error:
+            raise Refused(f"{path} cannot be made: {error.strerror}") from None
+
+
+def remove_folder(root: str, path: str) -> None:
+    """Remove one empty folder, durably. Raises Refused when it is not empty, is mounted on, or cannot be removed."""
+    with opened_parent(root, path) as (parent, name):
+        try:
+            os.rmdir(name, dir_fd=parent)
+            os.fsync(parent)
+        except OSError as error:
+            why = {errno.ENOTEMPTY: "it is not empty", errno.EBUSY: "something is mounted on it, or works in it"}
+            raise Refused(f"{path} stays: {why.get(error.errno or 0, error.strerror)}") from None
+
+
+def mount(device: str, target: str, fstype: str, options: str) -> None:
+    """Mount a block device on a folder, as its line in fstab says it. Raises Refused when it does not get there."""
+    with opened_parent("/", target):
+        pass  # nobody else may turn the way to it
+    words = ("--types", fstype, "--options", options, "--source", device, "--target", target)
+    _run(("mount", *words), f"{device} cannot be mounted at {target}")
+    found = topmost(target)  # with `nofail`, mount(8) succeeds without a device as well
+    if not _is_device(found, device):
+        raise HosttuneError(f"{target}: {found.source} is mounted there, not {device}")
+
+
+def unmount(target: str) -> None:
+    """Unmount what was mounted last at `target`; never lazily. Raises Refused while somebody uses it."""
+    topmost(target)
+    hint = f"see who: fuser -vm {target}; then undo again"
+    _run(("umount", "--", target), f"{target} cannot be unmounted", hint)
+
+
+def _run(argv: tuple[str, ...], message: str, hint: str = "") -> None:
+    answer = act(argv, timeout_s=TIMEOUT_S)
+    if isinstance(answer, Absent):
+        raise Refused(f"{message}: {argv[0]} is not installed")
+    if isinstance(answer, Ended):
+        raise Refused(f"{message}: {answer.detail}", hint=hint)
+    if answer.status != 0:
+        raise Refused(f"{message}: {answer.errors.strip() or f'status {answer.status}'}", hint=hint)
+
+
+def _is_device(mount: MountLine, device: str) -> bool:
+    """By number; btrfs and bcachefs have numbers of their own, so by the device that the kernel names."""
+    try:
+        number = os.stat(device).st_rdev
+    except OSError:
+        return False
+    numbered = f"{os.major(number)}:{os.minor(number)}"
+    return mount.device == numbered or os.path.realpath(mount.source.partition(":")[0]) == os.path.realpath(device)

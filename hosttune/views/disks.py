@@ -1,0 +1,244 @@
+"""The disks of a host: what `lsblk -fm` and `df -h` would show together, and what training asks of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hosttune.codec import FORMAT_VERSION, to_json
+from hosttune.facts.base import UnknownFact, raw
+from hosttune.values import Unreadable
+from hosttune.views.page import shown
+from hosttune.views.terminal import counted, wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from hosttune.facts import Facts
+    from hosttune.facts.disks import Disk
+    from hosttune.facts.filesystems import Filesystem
+    from hosttune.facts.fstab import FstabEntry
+    from hosttune.facts.mounts import Mount
+    from hosttune.views.page import Page
+
+_SMALL = frozenset({"loop", "ram", "zram", "cdrom"})  # shown when something on a disk's file system is mounted from it
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One block device, what it holds, where that is mounted, and the lines of fstab that name it."""
+
+    disk: Disk
+    holds: Filesystem | None
+    mounts: tuple[Mount, ...]
+    lines: tuple[FstabEntry, ...]
+    children: tuple[str, ...]  # names of the devices made of it
+    is_swap: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Disks:
+    """The rows in the order of a tree, and what could not be found out."""
+
+    rows: tuple[Row, ...]
+    missing: tuple[FstabEntry, ...]  # lines of fstab whose device is not there
+    unknown: tuple[str, ...]
+    is_vm: bool
+
+
+def disks_of(facts: Facts) -> Disks:
+    """Join the facts about disks, file systems, mounts, swap and fstab. Raises UnknownFact without any disks."""
+    unknown: list[str] = []
+
+    def told(ask: Callable[[], Any]) -> Any:
+        try:
+            return ask()
+        except UnknownFact as missing:
+            unknown.append(str(missing))
+            return ()
+
+    disks = facts.disks.all
+    held = {one.path: one for one in told(lambda: facts.filesystems.all)}
+    mounts = [mount for mount in told(lambda: facts.mounts.all) if not mount.is_bind]
+    entries = told(lambda: facts.fstab.entries)
+    swaps = {swap.path for swap in told(lambda: facts.memory.swaps)}
+    rows = []
+    for disk in disks:
+        holds = held.get(disk.path)
+        tags = {disk.path, f"/dev/{disk.name}", *(holds.tags if holds else ())}
+        here = tuple(mount for mount in mounts if _device(mount) == raw(disk, "device") or mount.source in tags)
+        targets = {mount.target for mount in here}
+        lines = tuple(entry for entry in entries if _plain(entry.source) in tags or entry.path in targets)
+        children = tuple(child.name for child in disks if disk.name in _parents(child))
+        rows.append(Row(disk, holds, here, lines, children, bool(swaps & tags)))
+    named = {entry.line for row in rows for entry in row.lines}
+    missing = tuple(entry for entry in entries if held and _is_device(entry.source) and entry.line not in named)
+    return Disks(tuple(_ordered(rows)), missing, tuple(dict.fromkeys(unknown)), bool(told(lambda: facts.host.is_vm)))
+
+
+def _device(mount: Mount) -> object:
+    return raw(mount, "device")
+
+
+def _parents(disk: Disk) -> tuple[str, ...]:
+    parents = raw(disk, "parents")
+    return parents if isinstance(parents, tuple) else ()
+
+
+def _plain(source: str) -> str:
+    """`LABEL="data"` names the label data."""
+    key, equals, value = source.partition("=")
+    return f"{key}={value.strip(chr(34))}" if equals and key.isupper() else source
+
+
+def _is_device(source: str) -> bool:
+    return source.startswith(("UUID=", "LABEL=", "PARTUUID=", "PARTLABEL=", "/dev/sd", "/dev/nvme", "/dev/vd"))
+
+
+def _ordered(rows: list[Row]) -> Iterable[Row]:
+    """Each device after the first of those that it is made of."""
+    by_name = {row.disk.name: row for row in rows}
+    done: set[str] = set()
+
+    def below(row: Row) -> Iterable[Row]:
+        if row.disk.name not in done:
+            done.add(row.disk.name)
+            yield row
+            for name in row.children:
+                yield from below(by_name[name])
+
+    for row in rows:
+        if not any(parent in by_name for parent in _parents(row.disk)):
+            yield from below(row)
+
+
+def disks_json(disks: Disks) -> dict[str, Any]:
+    return {
+        "format_version": FORMAT_VERSION,
+        "devices": [
+            {
+                "device": to_json(row.disk),
+                "filesystem": to_json(row.holds) if row.holds else None,
+                "mounts": [to_json(mount) for mount in row.mounts],
+                "fstab": [to_json(entry) for entry in row.lines],
+                "is_swap": row.is_swap,
+            }
+            for row in disks.rows
+        ],
+        "missing": [to_json(entry) for entry in disks.missing],
+        "unknown": list(disks.unknown),
+    }
+
+
+def disks_text(disks: Disks, page: Page) -> str:
+    depth: dict[str, int] = {}
+    lines: list[str] = []
+    hidden = 0
+    for row in disks.rows:
+        depth[row.disk.name] = 1 + max((depth.get(parent, -1) for parent in _parents(row.disk)), default=-1)
+        if row.disk.kind in _SMALL and not (row.mounts and row.holds) and not row.is_swap and not page.is_verbose:
+            hidden += 1
+            continue
+        lines += _row(row, disks, page, "  " * depth[row.disk.name])
+    lines += _notes(disks, page, hidden)
+    return "\n".join(lines) + "\n"
+
+
+def _row(row: Row, disks: Disks, page: Page, indent: str) -> list[str]:
+    disk = row.disk
+    parts = [page.screen.paint(shown(disk.name), "bold"), size_text(raw(disk, "size_bytes"))]
+    if disk.kind == "disk":
+        parts += [_medium(disk, is_vm=disks.is_vm), shown(str(raw(disk, "model")))]
+    elif disk.kind != "partition":
+        parts.append(f"{disk.kind} on {', '.join(_parents(disk))}" if _parents(disk) else disk.kind)
+    if row.holds:
+        parts += [row.holds.fstype or "no file system", *_names(row.holds)]
+    elif row.mounts:
+        parts.append(row.mounts[0].fstype)
+    lines = [indent + "  ".join(part for part in parts if part)]
+    inner = indent + "    "
+    for mount in row.mounts:
+        lines += wrapped(_mounted(mount), page.screen.columns, first=inner, rest=inner + "  ")
+    lines += [f"{inner}swap, in use"] * row.is_swap
+    lines += wrapped(_state(row), page.screen.columns, first=inner, rest=inner + "  ")
+    return lines
+
+
+def _medium(disk: Disk, *, is_vm: bool) -> str:
+    """Flash or rotating, as the kernel says; a virtual disk often says rotating whatever is behind it."""
+    rotational = raw(disk, "is_rotational")
+    transport = raw(disk, "transport")
+    words = [transport] if isinstance(transport, str) and transport else []
+    if isinstance(rotational, bool):
+        is_unsure = is_vm or transport == "virtio"
+        words.append(
+            ("says it rotates (a virtual disk may not know)" if is_unsure else "rotates") if rotational else "flash"
+        )
+    return ", ".join(words)
+
+
+def _names(holds: Filesystem) -> list[str]:
+    label = [f"label {shown(holds.label)}"] if holds.label else []
+    return [*label, *([f"UUID={shown(holds.uuid)}"] if holds.uuid else [])]
+
+
+def _mounted(mount: Mount) -> str:
+    parts = [f"{shown(mount.target)}:", mount.atime + (", read-only" if mount.is_read_only else "")]
+    total, available = raw(mount, "total_bytes"), raw(mount, "available_bytes")
+    if isinstance(total, int) and isinstance(available, int) and total:
+        parts.append(f"{size_text(available)} free of {size_text(total)} ({_share(total - available, total)} used);")
+        inodes, left = raw(mount, "total_inodes"), raw(mount, "available_inodes")
+        if isinstance(inodes, int) and isinstance(left, int) and inodes:
+            parts.append(f"inodes {_share(inodes - left, inodes)} used")
+        else:
+            parts.append("inodes as needed")
+    return " ".join(parts)
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f} %"
+
+
+def _state(row: Row) -> str:
+    """Whether fstab knows it, and what is odd about that."""
+    if row.lines:
+        said = [
+            f"fstab line {entry.line}: {shown(_plain(entry.source))} on {shown(entry.target)}" for entry in row.lines
+        ]
+        mounted = {mount.target for mount in row.mounts}
+        absent = [entry for entry in row.lines if not entry.is_swap and entry.target not in mounted]
+        return "; ".join(said) + ("; not mounted now" if absent else "")
+    if row.mounts:
+        is_root = any(mount.target == "/" for mount in row.mounts)
+        return "no line in fstab" + ("" if is_root else ": the next boot may not mount it")
+    if row.holds and not row.children and not row.is_swap:
+        return (
+            f"a part of something else ({row.holds.fstype})" if row.holds.is_member else "not mounted, no line in fstab"
+        )
+    return ""
+
+
+def _notes(disks: Disks, page: Page, hidden: int) -> list[str]:
+    notes = [
+        f"fstab line {entry.line}: no device is {shown(_plain(entry.source))} (for {shown(entry.target)})"
+        for entry in disks.missing
+    ]
+    notes += [f"unknown: {shown(reason)}" for reason in disks.unknown]
+    if hidden:
+        notes.append(f"{counted(hidden, 'loop, RAM or optical device')} left out (--verbose lists them)")
+    if not disks.rows:
+        notes.append("no block device")
+    return [line for note in notes for line in wrapped(note, page.screen.columns, rest="  ")]
+
+
+def size_text(size: object) -> str:
+    """`1.7 TiB`; `?` where it could not be read."""
+    if isinstance(size, Unreadable) or not isinstance(size, int):
+        return "?"
+    number = float(size)
+    for unit in _UNITS:
+        if number < 1024 or unit == _UNITS[-1]:
+            return f"{number:.0f} {unit}" if unit == "B" or number >= 100 else f"{number:.1f} {unit}"
+        number /= 1024
+    return ""

@@ -1,0 +1,181 @@
+"""A data disk of the policy: what is planned, what stands in the way, and the way back."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from hosttune.errors import Refused
+from hosttune.facts.filesystems import LSBLK, UDEV
+from hosttune.resources.base import Wish
+from hosttune.values import ABSENT, HoldKind, Verdict
+from tests.unit.storage_host import ROOT, StorageHost
+
+ROOT_LINE = "UUID=0a / ext4 defaults 0 1\n"
+LINE = "UUID=b7-1f /data xfs noatime,nofail,x-systemd.device-timeout=30s,x-systemd.before=local-fs.target 0 0"
+
+
+def row(path, fstype, uuid, **more):
+    empty = {"label": None, "partlabel": None, "partuuid": None}
+    return {"name": path.rpartition("/")[2], "path": path, "fstype": fstype, "uuid": uuid, **empty, **more}
+
+
+DISK = row("/dev/sdb", "xfs", "b7-1f", label="data")
+
+
+def sysfs(name, device, **slaves):
+    base = f"/sys/block/{name}"
+    files = {
+        f"{base}/dev": device, f"{base}/size": "2048", f"{base}/ro": "0", f"{base}/removable": "0",
+        f"{base}/queue/rotational": "0", f"{base}/queue/discard_max_bytes": "0", f"/sys/class/block/{name}/dev": device,
+    }  # fmt: skip
+    return files | {f"{base}/slaves/{slave}/dev": "" for slave in slaves}
+
+
+class Machine(StorageHost):
+    """The disks of /sys instead of the stand-in."""
+
+    swaps = ()
+
+    @property
+    def facts(self):
+        facts = super().facts
+        del facts.__dict__["disks"]
+        facts.__dict__["memory"].swaps = self.swaps
+        return facts
+
+
+def host(rows=(DISK,), *, fstab=ROOT_LINE, mountinfo=ROOT, files=None, **options):
+    own = {
+        UDEV: "",
+        "/proc/swaps": "Filename\n",
+        "/proc/meminfo": "MemTotal: 1000 kB\n",
+        **sysfs("sda", "8:0"),
+        **sysfs("sdb", "8:16"),
+    }
+    queries = {LSBLK: json.dumps({"blockdevices": list(rows)})}
+    return Machine(fstab, mountinfo, files={**own, **(files or {})}, queries=queries, **options)
+
+
+def wish(target="/data", source="UUID=b7-1f", **fields):
+    return Wish(
+        "data-mount", target, "storage-data-mounts", target, {"source": source, "options": ("noatime",), **fields}
+    )
+
+
+def test_disk_is_mounted_by_folder_line_and_mount():
+    machine = host()
+    finding = machine.look(wish())
+    assert [(str(one.address), one.before, one.after) for one in finding.changes] == [
+        ("folder:/data", ABSENT, "folder"),
+        ("fstab-line:/data", ABSENT, LINE),
+        ("data-mount:/data", ABSENT, "xfs UUID=b7-1f"),
+    ]
+    machine.apply(finding.changes)
+    assert machine.fstab == ROOT_LINE + LINE + "\n"
+    again = machine.look(wish())
+    assert (again.verdict, again.changes) == (Verdict.OK, ())
+    mount = machine.facts.mounts.at["/data"]
+    assert (mount.source, mount.device, mount.atime) == ("/dev/sdb", "8:16", "noatime")
+
+
+def test_undo_leaves_nothing():
+    machine = host()
+    changes = machine.look(wish()).changes
+    machine.apply(changes)
+    machine.undo(changes)
+    assert machine.fstab == ROOT_LINE
+    assert machine.writer.stat("/data") is ABSENT
+    assert "/data" not in machine.facts.mounts.at
+
+
+def test_folders_on_the_way_are_changes_of_their_own():
+    changes = host().look(wish("/mnt/nvme/data")).changes
+    assert [one.address.name for one in changes if one.address.kind == "folder"] == [
+        "/mnt",
+        "/mnt/nvme",
+        "/mnt/nvme/data",
+    ]
+
+
+def test_label_and_links_name_the_device_and_the_line_names_its_uuid():
+    links = {"/dev/disk/by-id/wwn-1": "../../sdb"}
+    for source in ("LABEL=data", "/dev/sdb", "/dev/disk/by-id/wwn-1"):
+        finding = host(links=links, files={"/dev/sdb": ""}).look(wish(source=source))
+        assert finding.changes[1].after == LINE, source
+
+
+def test_line_that_is_there_is_kept_and_only_mounted():
+    finding = host(fstab=ROOT_LINE + "UUID=b7-1f /data xfs defaults 0 2\n", folders=("/data",)).look(wish())
+    assert [str(one.address) for one in finding.changes] == ["data-mount:/data"]
+
+
+def test_mounted_disk_without_a_line_gets_the_line():
+    mounted = ROOT + "\n30 20 8:16 / /data rw,relatime - xfs /dev/sdb rw"
+    finding = host(mountinfo=mounted, folders=("/data",)).look(wish())
+    assert [str(one.address) for one in finding.changes] == ["fstab-line:/data"]
+
+
+@pytest.mark.parametrize(
+    ("said", "options", "own"),
+    [
+        ("no device is UUID=zz", {}, {"source": "UUID=zz"}),
+        ("holds no file system", {"rows": (row("/dev/sdb", None, None, partlabel="data"),)}, {"source": "PARTLABEL=data"}),
+        ("holds xfs, not ext4", {}, {"fstype": "ext4"}),
+        ("which is not mounted by hosttune", {"rows": (row("/dev/sdb", "LVM2_member", "b7-1f"),)}, {}),
+        ("which is not mounted by hosttune", {"rows": (row("/dev/sdb", "swap", "b7-1f"),)}, {}),
+        ("are all LABEL=data", {"rows": (DISK, row("/dev/sdc", "xfs", "c8", label="data"))}, {"source": "LABEL=data"}),
+        ("a copy, a snapshot", {"rows": (DISK, row("/dev/sdc", "xfs", "b7-1f"))}, {"source": "/dev/sdb"}),
+        ("is not empty (set.tar)", {"files": {"/data/set.tar": "x"}}, {}),
+        ("is a link to /srv", {"links": {"/data": "/srv"}, "folders": ("/srv",)}, {}),
+        ("belongs to the system", {}, {"target": "/usr/share/data"}),
+        ("belongs to the system", {}, {"target": "/var"}),
+        ("line 2 mounts UUID=other there", {"fstab": ROOT_LINE + "UUID=other /data xfs defaults 0 0\n"}, {}),
+        ("line 2 mounts it at /old", {"fstab": ROOT_LINE + "LABEL=data /old xfs defaults 0 0\n"}, {}),
+        ("is mounted at /old", {"mountinfo": ROOT + "\n30 20 8:16 / /old rw - xfs /dev/sdb rw"}, {}),
+        (
+            "ext4 UUID=c8 is mounted at /data",
+            {
+                "rows": (DISK, row("/dev/sda", "ext4", "c8")), "folders": ("/data",),
+                "mountinfo": ROOT + "\n30 20 8:0 / /data rw - ext4 /dev/sda rw",
+            },
+            {},
+        ),
+        ("is part of dm-0", {"files": sysfs("dm-0", "253:0", sdb=1)}, {}),
+        ("mount namespace of its own", {"shares_init_mounts": False}, {}),
+        ("there is no /etc/fstab", {"fstab": None}, {}),
+        ("byte order mark", {"fstab": "\ufeff" + ROOT_LINE}, {}),
+        ("drops this line", {"fstab": ROOT_LINE + "UUID=b7-1f /data xfs defaults # x\n"}, {}),
+    ],
+)  # fmt: skip
+def test_what_stands_in_the_way_is_refused_and_said(said, options, own):
+    finding = host(**options).look(wish(**own))
+    assert finding.verdict is Verdict.DIFFERS
+    assert finding.hold.kind is HoldKind.REFUSED
+    assert said in finding.hold.detail
+    assert finding.changes == ()
+
+
+def test_unit_of_an_administrator_owns_the_target():
+    finding = host(files={"/etc/systemd/system/data.mount": "[Mount]\n"}).look(wish())
+    assert (finding.hold.kind, finding.changes) == (HoldKind.OWNED, ())
+    assert "data.mount" in finding.hold.detail
+
+
+def test_swap_is_not_mounted(monkeypatch):
+    monkeypatch.setattr(Machine, "swaps", (SimpleNamespace(path="/dev/sdb"),))
+    assert "is used as swap" in host().look(wish()).hold.detail
+
+
+def test_unmounting_what_another_disk_took_is_refused():
+    machine = host()
+    changes = machine.look(wish()).changes
+    machine.apply(changes)
+    machine.writer.unmount("/data")
+    with pytest.raises(Refused, match="no longer as in the plan"):
+        machine.undo(changes)
+
+
+def test_under_a_root_folder_the_disks_are_unknown():
+    finding = host(persistent_only=True, mountinfo=None).look(wish())
+    assert finding.verdict is Verdict.UNKNOWN

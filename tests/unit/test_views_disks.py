@@ -1,0 +1,99 @@
+"""`hosttune disks`: one picture of devices, file systems, mounts, free space and fstab."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hosttune.facts import Facts
+from hosttune.host.door import Space
+from hosttune.host.overlay import Overlay
+from hosttune.host.record import read_record
+from hosttune.values import ABSENT, FileValue
+from hosttune.views.disks import disks_json, disks_of, disks_text, size_text
+from hosttune.views.page import Page
+from tests.unit.schemas import faults
+
+HOSTS = Path(__file__).resolve().parents[1] / "hosts"
+
+
+def of(name, **files):
+    overlay = Overlay(read_record(str(HOSTS / f"{name}.json")))
+    for path, text in files.items():
+        overlay.files[path] = ABSENT if text is None else FileValue(text.encode())
+    return disks_of(Facts(overlay))
+
+
+def test_server_shows_what_is_mounted_and_what_is_not():
+    assert disks_text(of("h100-8x-2socket"), Page()) == (
+        "nvme0n1  1.7 TiB  nvme, flash  SAMSUNG MZ1L21T9HCLS\n"
+        "  nvme0n1p1  1.7 TiB  vfat  UUID=0A11-00FF\n"
+        "      not mounted, no line in fstab\n"
+        "  nvme0n1p2  1.7 TiB  ext4  UUID=0a11-22\n"
+        "      /: relatime 50.0 GiB free of 100 GiB (50 % used); inodes 10 % used\n"
+        "      fstab line 1: UUID=0a11-22 on /\n"
+        "nvme1n1  3.5 TiB  nvme, flash  SAMSUNG MZWLO3T8HCLS  ext4  UUID=b7-1f\n"
+        "    /data: relatime 1.7 TiB free of 3.4 TiB (50 % used); inodes 10 % used\n"
+        "    fstab line 3: UUID=b7-1f on /data\n"
+        "nvme2n1  3.5 TiB  nvme, flash  SAMSUNG MZWLO3T8HCLS  xfs  UUID=d2-7e\n"
+        "    not mounted, no line in fstab\n"
+    )
+
+
+def test_rotation_of_a_virtual_disk_is_doubted():
+    assert "virtio, says it rotates (a virtual disk may not know)" in disks_text(of("microvm-debian12"), Page())
+    assert "sata, rotates  ST8000VN004" in disks_text(of("workstation-rtx4090"), Page())
+
+
+def test_line_whose_device_is_gone_is_named():
+    found = of(
+        "h100-8x-2socket", **{"/etc/fstab": "UUID=0a11-22 / ext4 defaults 0 1\nLABEL=old /old xfs defaults 0 0\n"}
+    )
+    assert "fstab line 2: no device is LABEL=old (for /old)" in disks_text(found, Page())
+    assert [entry.target for entry in found.missing] == ["/old"]
+
+
+def test_mounted_disk_without_a_line_says_so():
+    text = disks_text(of("h100-8x-2socket", **{"/etc/fstab": "UUID=0a11-22 / ext4 defaults 0 1\n"}), Page())
+    assert "no line in fstab: the next boot may not mount it" in text
+
+
+def test_fstab_line_of_an_unmounted_disk_says_so():
+    fstab = "UUID=0a11-22 / ext4 defaults 0 1\nUUID=d2-7e /scratch xfs nofail 0 0\n"
+    assert "fstab line 2: UUID=d2-7e on /scratch; not mounted now" in disks_text(
+        of("h100-8x-2socket", **{"/etc/fstab": fstab}), Page()
+    )
+
+
+def test_unknown_file_systems_are_said_once_and_the_rest_is_shown():
+    text = disks_text(of("h100-8x-2socket", **{"/run/udev/control": None}), Page())
+    assert text.count("unknown:") == 1
+    assert "fstab line 3: UUID=b7-1f on /data" in text
+
+
+def test_space_of_a_full_btrfs_has_no_inodes():
+    overlay = Overlay(read_record(str(HOSTS / "h100-8x-2socket.json")))
+    overlay.space = lambda path: Space(100 << 30, 0, 0, 0)  # type: ignore[method-assign]
+    text = disks_text(disks_of(Facts(overlay)), Page())
+    assert "0 B free of 100 GiB (100 % used); inodes as needed" in text
+
+
+@pytest.mark.parametrize("path", sorted(HOSTS.glob("*.json")), ids=lambda path: path.stem)
+def test_json_is_what_the_schema_says(path):
+    data = disks_json(disks_of(Facts(read_record(str(path)))))
+    assert faults(json.loads(json.dumps(data)), "disks") == []
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1536, "1.5 KiB"),
+        (100 << 20, "100 MiB"),
+        (3_840_755_982_336, "3.5 TiB"),
+        (None, "?"),
+    ],
+)
+def test_size_text(size, text):
+    assert size_text(size) == text
