@@ -11,13 +11,13 @@ from hosttune import __version__
 from hosttune.actions.journal import Journal, read_journal
 from hosttune.engine.evaluate import evaluate, merge_bounds
 from hosttune.engine.plan import apply_holds, digest, merge_findings, orphans, stage
-from hosttune.errors import HosttuneError
+from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts import Asked, Facts
 from hosttune.facts.base import UnknownFact
 from hosttune.host.door import Stat
 from hosttune.resources import address_kinds, wish_kinds
 from hosttune.resources.base import Applied, Context
-from hosttune.values import Finding, Plan, Verdict
+from hosttune.values import Finding, Hold, HoldKind, Plan, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -65,11 +65,17 @@ class Session:
         self.seconds["evaluate and compare"] = time.perf_counter() - started
         stages: tuple[Stage, ...] = (stage(look.changes),) if look.changes else ()
         problems = look.problems
-        if prove and look.changes:
-            started = time.perf_counter()
-            stages, proof_problems = self._prove(stages)
+        started = time.perf_counter()
+        while prove and look.changes:
+            try:
+                stages, proof_problems = self._prove((stage(look.changes),))
+            except _NotPossible as refusal:
+                look = look.without(refusal)  # its other rules are still worth making
+                stages = (stage(look.changes),) if look.changes else ()
+                continue
             problems += proof_problems
             self.seconds["proof on the overlay"] = time.perf_counter() - started
+            break
         changes = [change for one in stages for change in one.changes]
         return Plan(
             digest=digest(changes),
@@ -96,6 +102,8 @@ class Session:
                 try:
                     address_kinds()[change.address.kind].write(overlay, change)
                 except HosttuneError as error:
+                    if isinstance(error, Refused) and not isinstance(error, Conflict):
+                        raise _NotPossible(change.rule, error) from None
                     return stages, (f"{change.rule}: {change.address} cannot be brought to its value: {error}",)
                 ledger[change.address] = Applied("(this plan)", change.rule, change.after)
             facts = Facts(overlay, self.facts.asked)
@@ -121,6 +129,28 @@ class _Look:
     @property
     def changes(self) -> tuple[Change, ...]:
         return tuple(change for finding in self.findings for change in finding.changes)
+
+    def without(self, refusal: _NotPossible) -> _Look:
+        """The changes of a rule become a refusal with the reason."""
+        hold = Hold(HoldKind.REFUSED, refusal.error.message)
+        return _Look(
+            tuple(
+                replace(finding, hold=hold, changes=(), todo=refusal.error.hint)
+                if finding.rule == refusal.rule and finding.changes
+                else finding
+                for finding in self.findings
+            ),
+            self.problems,
+        )
+
+
+class _NotPossible(Exception):
+    """A rule's change was refused when the plan was tried on the overlay."""
+
+    def __init__(self, rule: str, error: Refused) -> None:
+        super().__init__(f"{rule}: {error}")
+        self.rule = rule
+        self.error = error
 
 
 def _look(

@@ -135,11 +135,11 @@ def binds_of(lines: Iterable[MountLine]) -> frozenset[int]:
     """The ids of mounts that show a folder, or a second place, of a file system mounted elsewhere.
 
     A btrfs subvolume has a root other than `/` too, but then the root is what `subvol=` says. Of several mounts of one
-    root the one with the lowest id counts as the file system's own: the kernel hands out ids upwards.
+    root the first one listed counts as the file system's own: the kernel appends new mounts (ids are used again).
     """
     found = set()
     own: dict[tuple[str, str], MountLine] = {}
-    for line in sorted(lines, key=lambda line: line.id):
+    for line in lines:
         subvolume = next((o[7:] for o in line.super_options if line.fstype == "btrfs" and o.startswith("subvol=")), "/")
         first = own.setdefault((line.device, line.root), line)
         if line.root != subvolume or first.target != line.target:

@@ -60,6 +60,33 @@ class Completed:
 
 
 @dataclass(frozen=True, slots=True)
+class FstabReading:
+    """What two programs make of one fstab; None for one that is missing or did not end."""
+
+    verify: Completed | None  # findmnt --verify
+    generator: Completed | None  # systemd-fstab-generator
+    units: tuple[tuple[str, str], ...]  # what the generator wrote: (path below its folder, text or `-> link`)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A tmpfs mounted in a private namespace with `options`; `mountinfo` is its line, empty when it failed."""
+
+    options: str
+    mount: Completed | None
+    mountinfo: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """An fstab before and after an edit, as the programs of a boot read it, and trial mounts of its tmpfs lines."""
+
+    before: FstabReading
+    after: FstabReading
+    trials: tuple[Trial, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Process:
     """A running process, as far as this user may see it."""
 
@@ -123,6 +150,12 @@ class Reader(Protocol):
 
         C locale, closed stdin, separate stderr, a fixed PATH. A program that writes caches or logs while it looks gets
         private folders (host/process.py).
+        """
+        ...
+
+    def rehearse_fstab(self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
+        """How the programs of this host read two versions of its fstab, and whether the kernel takes these tmpfs
+        options. Nothing outside a private namespace is touched. Unreadable where it cannot be tried.
         """
         ...
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from hosttune.errors import Refused
-from hosttune.host.door import Completed, Process, ReaderKind
+from hosttune.host.door import Completed, Process, ReaderKind, Rehearsal
 from hosttune.host.process import Ended, act, look
 from hosttune.host.tree import FileTree
 from hosttune.values import ABSENT, Absent, Answer, FileValue, Unreadable
@@ -33,6 +33,11 @@ class LiveReader(FileTree):
             return Unreadable(reason)
         answer = look(argv, timeout_s=timeout_s)
         return Unreadable(answer.detail) if isinstance(answer, Ended) else answer
+
+    def rehearse_fstab(self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
+        from hosttune.host.rehearsal import rehearse_fstab
+
+        return rehearse_fstab(before, after, tmpfs_options)
 
     def processes(self) -> Answer[tuple[Process, ...]]:
         from hosttune.host.proc import processes

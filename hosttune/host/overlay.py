@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace as with_
 
 from hosttune.errors import Conflict, Refused
-from hosttune.host.door import Completed, Process, Reader, ReaderKind, Space, Stat
+from hosttune.host.door import Completed, Process, Reader, ReaderKind, Rehearsal, Space, Stat
 from hosttune.host.mountinfo import MountLine, parse, topmost_at, with_atime, with_mount, without_mount
 from hosttune.values import ABSENT, Absent, Answer, FileValue, Unreadable
 
@@ -55,6 +55,9 @@ class Overlay:
 
     def processes(self) -> Answer[tuple[Process, ...]]:
         return self.base.processes()
+
+    def rehearse_fstab(self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
+        return self.base.rehearse_fstab(before, after, tmpfs_options)
 
     def space(self, path: str) -> Answer[Space]:
         return self.base.space(path)

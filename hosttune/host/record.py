@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from hosttune.errors import BadInput, Fault, Where
-from hosttune.host.door import Completed, Process, Reader, ReaderKind, Space, Stat
+from hosttune.host.door import Completed, Process, Reader, ReaderKind, Rehearsal, Space, Stat
 from hosttune.values import ABSENT, Absent, Answer, Unreadable
 
 FORMAT_VERSION: Final = 1
@@ -88,6 +88,9 @@ class Recorder:
 
     def query(self, argv: Sequence[str], *, timeout_s: float = 10.0) -> Answer[Completed]:
         return self._keep("queries", tuple(argv), lambda: self.base.query(argv, timeout_s=timeout_s))
+
+    def rehearse_fstab(self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
+        return self.base.rehearse_fstab(before, after, tmpfs_options)
 
     def processes(self) -> Answer[tuple[Process, ...]]:
         return self._keep("others", "processes", self.base.processes)
@@ -205,6 +208,10 @@ class RecordReader:
         if entry is None:
             return Unreadable(f"not in this record: the answer of {' '.join(argv)}")
         return _decode(entry, _decode_completed)
+
+    def rehearse_fstab(self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
+        del before, after, tmpfs_options
+        return Unreadable("no program can be asked on a record")
 
     def processes(self) -> Answer[tuple[Process, ...]]:
         if "processes" not in self.data:

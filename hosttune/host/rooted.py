@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hosttune.errors import HosttuneError, Refused
-from hosttune.host.door import Completed, Process, ReaderKind, Space, Stat
+from hosttune.host.door import Completed, Process, ReaderKind, Rehearsal, Space, Stat
 from hosttune.host.paths import is_plain, walk
 from hosttune.host.tree import FileTree
 from hosttune.values import Absent, Answer, FileValue, Unreadable
@@ -82,6 +82,10 @@ class RootReader(FileTree):
 
     def query(self, argv: Sequence[str], *, timeout_s: float = 10.0) -> Answer[Completed]:
         del argv, timeout_s
+        return _NO_PROGRAMS
+
+    def rehearse_fstab(self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
+        del before, after, tmpfs_options
         return _NO_PROGRAMS
 
     def processes(self) -> Answer[tuple[Process, ...]]:

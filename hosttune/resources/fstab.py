@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict, Refused
+from hosttune.host.door import Rehearsal
 from hosttune.resources.base import inverted
 from hosttune.resources.fstab_document import (
     PATH,
@@ -21,6 +22,7 @@ from hosttune.resources.fstab_document import (
     remove_line,
 )
 from hosttune.resources.fstab_options import decode, encode, masked_line
+from hosttune.resources.fstab_proof import complaint, trials_of
 from hosttune.values import ABSENT, FileValue, Unreadable
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ class FstabAddress:
         if options_of(document, target) != change.before or not isinstance(change.after, str):
             raise Conflict(f"{PATH}: the options of {target} are no longer {change.before}", hint="run the plan again")
         after = change.after
-        _replace(writer, document, edit_options(document, target, lambda _: after))
+        _replace(writer, document, edit_options(document, target, lambda _: after), target)
 
     def same(self, one: Value, other: Value) -> bool:
         return one == other
@@ -85,9 +87,9 @@ class FstabLineAddress:
         if present != change.before:
             raise Conflict(f"{PATH}: the line of {target} is no longer the one in the plan", hint="run the plan again")
         if isinstance(present, str) and change.after is ABSENT:
-            _replace(writer, document, remove_line(document, present))
+            _replace(writer, document, remove_line(document, present), target)
         elif present is ABSENT and isinstance(change.after, str):
-            _replace(writer, document, insert_line(document, change.after))
+            _replace(writer, document, insert_line(document, change.after), target)
         else:
             raise Refused(
                 f"{PATH}: a whole line is added or removed, never replaced", hint="change its options instead"
@@ -113,9 +115,17 @@ def _opened(writer: Writer) -> Document:
     raise Refused(f"{PATH} cannot be edited: {reason}")
 
 
-def _replace(writer: Writer, document: Document, new: bytes) -> None:
-    if new != document.data:
-        writer.replace(PATH, FileValue(new), expected=document.data)
+def _replace(writer: Writer, document: Document, new: bytes, target: str) -> None:
+    """Put the edited file in place, once the programs of a boot have read it as it is meant."""
+    if new == document.data:
+        return
+    after = parse(new)
+    rehearsal = writer.rehearse_fstab(document.data, new, trials_of(after, target))
+    problem = complaint(rehearsal, document, after, target) if isinstance(rehearsal, Rehearsal) else ""
+    if problem:
+        hint = f"{PATH} is as it was; look at the line of {target}, and at: findmnt --verify"
+        raise Refused(f"{PATH} was not changed, because {problem}", hint=hint)
+    writer.replace(PATH, FileValue(new), expected=document.data)
 
 
 def options_diff(entry: FstabEntry, options: str) -> tuple[str, ...]:

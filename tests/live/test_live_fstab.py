@@ -178,7 +178,7 @@ def scenario_stacked_mounts(folder: Path) -> None:
 def scenario_tmp_line(folder: Path) -> None:
     from hosttune.resources.base import Bound, Operator, Wish
 
-    machine = Machine(folder, FSTAB)
+    machine = Machine(folder, "# nothing below /tmp\n")
     wish = Wish("tmpfs", "/tmp", "rule", "/tmp", {}, (Bound(Operator.AT_LEAST, 8 * GIB),))
     finding = machine.look(wish)
     assert [change.address.kind for change in finding.changes] == ["fstab-line"], finding

@@ -10,7 +10,7 @@ import shlex
 import zlib
 from collections.abc import Mapping, Sequence
 
-from hosttune.host.door import Completed, Process, ReaderKind, Space, Stat
+from hosttune.host.door import Completed, Process, ReaderKind, Rehearsal, Space, Stat
 from hosttune.values import ABSENT, Absent, Answer, FileValue, Unreadable
 
 _MAX_LINKS = 40
@@ -46,7 +46,10 @@ class FakeReader:
         persistent_only: bool = False,
         is_privileged: bool = True,
         now: float = 1_750_000_000.0,
+        rehearsal: Rehearsal | None = None,
     ) -> None:
+        self.rehearsal = rehearsal or Unreadable("not tried")
+        self.rehearsed: list[tuple[bytes, bytes, tuple[str, ...]]] = []
         self.files = {self._clean(path): value for path, value in (files or {}).items()}
         self.links = {self._clean(path): target for path, target in (links or {}).items()}
         self.queries = dict(queries or {})
@@ -127,6 +130,10 @@ class FakeReader:
         self.asked.append(tuple(argv))
         answer = self.queries.get(tuple(argv), ABSENT)
         return Completed(0, answer.encode(), b"") if isinstance(answer, str) else answer
+
+    def rehearse_fstab(self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
+        self.rehearsed.append((before, after, tmpfs_options))
+        return self.rehearsal
 
     def processes(self) -> Answer[tuple[Process, ...]]:
         return self._processes

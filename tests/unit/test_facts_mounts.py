@@ -69,6 +69,11 @@ def test_second_place_of_a_file_system_is_the_bind_and_the_first_is_not():
     assert (found.at["/data"].is_bind, found.at["/export"].is_bind) == (False, True)
 
 
+def test_bind_mount_with_an_id_that_was_used_before_is_the_bind():
+    found = mounts("21 1 8:17 / /data rw - ext4 /dev/sdb1 rw", "20 1 8:17 / /export rw - ext4 /dev/sdb1 rw")
+    assert (found.at["/data"].is_bind, found.at["/export"].is_bind) == (False, True)
+
+
 def test_btrfs_ends_on_all_members_of_its_pool():
     folders = ("/sys/fs/btrfs/1-2/devices/dm-0", "/sys/fs/btrfs/1-2/devices/sdb1", "/sys/fs/btrfs/features")
     links = {"/dev/mapper/vg-data": "../dm-0"}

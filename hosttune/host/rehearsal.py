@@ -1,0 +1,63 @@
+"""What findmnt(8), systemd's fstab generator and a trial mount say of an fstab before it is put in place.
+
+They run in a private mount namespace (`rehearsal_child.py`), which needs root. systemd documents SYSTEMD_FSTAB for
+testing its generator (systemd docs/ENVIRONMENT.md).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from hosttune.host import rehearsal_child
+from hosttune.host.door import Completed, FstabReading, Rehearsal, Trial
+from hosttune.host.process import Ended, look
+from hosttune.values import Absent, Answer, Unreadable
+
+TIMEOUT_S = 60.0
+_GENERATORS = tuple(f"{folder}/systemd/system-generators/systemd-fstab-generator" for folder in ("/usr/lib", "/lib"))
+
+
+def rehearse_fstab(before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
+    """Try both texts. Unreadable where it cannot be done: without root, or where namespaces are forbidden."""
+    if os.geteuid() != 0:
+        return Unreadable("trying an fstab needs root")
+    generator = next((path for path in _GENERATORS if os.access(path, os.X_OK)), "")
+    descriptors = [_in_memory(text) for text in (before, after)]
+    try:
+        files = [f"/proc/{os.getpid()}/fd/{fd}" for fd in descriptors]
+        child = (os.path.realpath(sys.executable), "-I", "-S", "-B", rehearsal_child.__file__)
+        answer = look((*child, *files, generator, json.dumps(tmpfs_options)), timeout_s=TIMEOUT_S)
+    finally:
+        for fd in descriptors:
+            os.close(fd)
+    if isinstance(answer, (Ended, Absent)):
+        return Unreadable(f"the fstab could not be tried: {answer}")
+    if answer.status != 0:
+        return Unreadable(f"the fstab could not be tried: {answer.errors.strip()}")
+    data = json.loads(answer.stdout)
+    one, other = (_reading(entry) for entry in data["readings"])
+    trials = tuple(
+        Trial(options, _completed(entry["mount"]), entry["mountinfo"])
+        for options, entry in zip(tmpfs_options, data["trials"], strict=True)
+    )
+    return Rehearsal(one, other, trials)
+
+
+def _in_memory(text: bytes) -> int:
+    fd = os.memfd_create("fstab", os.MFD_CLOEXEC)
+    view = memoryview(text)
+    while view:
+        view = view[os.write(fd, view) :]
+    return fd
+
+
+def _reading(entry: Any) -> FstabReading:
+    units = tuple(sorted(entry["units"].items()))
+    return FstabReading(_completed(entry["verify"]), _completed(entry.get("generator")), units)
+
+
+def _completed(entry: Any) -> Completed | None:
+    return Completed(entry[0], entry[1].encode(), entry[2].encode()) if entry else None

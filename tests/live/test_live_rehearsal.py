@@ -1,0 +1,68 @@
+"""An edited fstab before the real findmnt, systemd's real generator and the kernel: what they find, and that nothing
+stays behind.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hosttune.host.door import Rehearsal
+from hosttune.host.live import LiveReader
+from hosttune.resources.fstab_document import edit_options, insert_line, parse
+from hosttune.resources.fstab_proof import complaint, trials_of
+
+pytestmark = pytest.mark.live
+OLD = b"proc /proc proc defaults 0 0\ntmpfs\t/srv\ttmpfs\tdefaults\t0\t0\n"
+BELT = "nofail,x-systemd.before=local-fs.target"
+
+
+def said(new: bytes, target: str) -> str:
+    before, after = parse(OLD), parse(new)
+    rehearsal = LiveReader().rehearse_fstab(OLD, new, trials_of(after, target))
+    assert isinstance(rehearsal, Rehearsal), rehearsal
+    assert rehearsal.before.verify is not None
+    assert rehearsal.before.generator is not None
+    assert dict(rehearsal.before.units)["srv.mount"]
+    return complaint(rehearsal, before, after, target)
+
+
+@pytest.mark.parametrize(
+    ("edited", "target"),
+    [
+        (edit_options(parse(OLD), "/srv", lambda options: f"{options},noatime"), "/srv"),
+        (insert_line(parse(OLD), f"tmpfs /tmp tmpfs mode=1777,nosuid,nodev,size=64M,{BELT} 0 0"), "/tmp"),
+        (insert_line(parse(OLD), f"UUID=d2-7e /mnt/a xfs noatime,x-systemd.device-timeout=30s,{BELT} 0 0"), "/mnt/a"),
+        (OLD.splitlines(keepends=True)[0], "/srv"),
+    ],
+    ids=["options", "tmpfs", "disk", "removed"],
+)
+def test_edit_as_hosttune_makes_it_is_accepted(edited, target):
+    assert said(edited, target) == ""
+
+
+@pytest.mark.parametrize(
+    ("edited", "target", "reason"),
+    [
+        (insert_line(parse(OLD), f"tmpfs /tmp tmpfs size=64MB,{BELT} 0 0"), "/tmp", "a trial mount of a tmpfs"),
+        (insert_line(parse(OLD), f"tmpfs /tmp tmpfs noatim,{BELT} 0 0"), "/tmp", "a trial mount of a tmpfs"),
+        (OLD + b"two words\n", "/srv", "findmnt --verify says: a line that it cannot parse"),
+        (OLD.replace(b"/srv", b"/opt"), "/usr", "opt.mount as well"),
+    ],
+    ids=["size", "word", "broken line", "another target"],
+)
+def test_edit_that_would_go_wrong_is_found(edited, target, reason):
+    assert reason in said(edited, target)
+
+
+def test_nothing_stays_behind():
+    def state() -> tuple[str, list[str], str]:
+        utab = Path("/run/mount/utab")
+        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8")
+        return mounts, sorted(os.listdir("/tmp")), utab.read_text(encoding="utf-8") if utab.exists() else ""
+
+    before = state()
+    said(insert_line(parse(OLD), f"tmpfs /tmp tmpfs size=64M,{BELT} 0 0"), "/tmp")
+    assert state() == before

@@ -1,0 +1,137 @@
+"""What other programs say of an edited fstab, compared before against after; and that a complaint keeps the old file."""
+
+import pytest
+
+from hosttune.errors import Refused
+from hosttune.host.door import Completed, FstabReading, Rehearsal, Trial
+from hosttune.resources import address_kinds
+from hosttune.resources.fstab_document import edit_options, insert_line, parse
+from hosttune.resources.fstab_proof import complaint, trials_of
+from hosttune.values import ABSENT, Action, Address, Change
+from tests.unit.storage_host import StorageHost, mount_wish
+
+OLD = b"UUID=0a / ext4 defaults 0 1\nUUID=b7-1f /data ext4 defaults 0 2\n"
+TMP = "tmpfs /tmp tmpfs mode=1777,size=2G,nofail 0 0"
+UNITS = {
+    "-.mount": "[Mount]\n",
+    "data.mount": "[Mount]\nOptions=defaults\n",
+    "local-fs.target.requires/data.mount": "-> ../data.mount",
+}
+CLEAN = Completed(0, b"\n0 parse errors, 0 errors, 0 warnings\n", b"")
+QUIET = Completed(0, b"", b"")
+
+
+def reading(verify=CLEAN, generator=QUIET, units=UNITS) -> FstabReading:
+    return FstabReading(verify, generator, tuple(sorted(units.items())))
+
+
+def said(before=None, after=None, *, new=None, target="/data", trials=()) -> str:
+    document = parse(OLD)
+    edited = new or edit_options(document, "/data", lambda options: f"{options},noatime")
+    rehearsal = Rehearsal(before or reading(), after or reading(), tuple(trials))
+    return complaint(rehearsal, document, parse(edited), target)
+
+
+def verified(stdout: str, stderr: str = "", status: int = 1) -> FstabReading:
+    return reading(verify=Completed(status, stdout.encode(), stderr.encode()))
+
+
+def test_same_answers_say_nothing():
+    assert said() == ""
+
+
+def test_own_unit_may_change():
+    assert said(after=reading(units={**UNITS, "data.mount": "[Mount]\nOptions=defaults,noatime\n"})) == ""
+
+
+def test_unit_of_another_target_may_not_change():
+    after = reading(units={**UNITS, "-.mount": "[Mount]\nOptions=ro\n"})
+    assert said(after=after) == "systemd would change -.mount as well"
+
+
+def test_unit_that_goes_away_is_said():
+    after = reading(units={"-.mount": UNITS["-.mount"]})
+    assert said(after=after) == "systemd would no longer mount /data"
+
+
+def test_new_message_of_the_generator_is_said_and_an_old_one_is_not():
+    loud = reading(generator=Completed(0, b"", b"Failed to parse /tmp/fstab:3\n"))
+    assert "Failed to parse" in said(after=loud)
+    assert said(before=loud, after=loud) == ""
+
+
+def test_new_error_of_findmnt_is_said_and_an_old_one_is_not():
+    loud = verified("/srv\n   [E] unreachable on boot required source: UUID=77\n")
+    assert said(after=loud) == "findmnt --verify says: /srv: unreachable on boot required source: UUID=77"
+    assert said(before=loud, after=loud) == ""
+
+
+def test_source_and_folder_of_our_own_line_are_looked_at_elsewhere():
+    assert said(after=verified("/data\n   [E] unreachable on boot required target: No such file or directory\n")) == ""
+    assert "wrong" in said(after=verified("/data\n   [E] wrong order\n"))
+
+
+def test_line_that_findmnt_cannot_parse_is_said():
+    bad = "findmnt: /tmp/fstab: parse error at line 3 -- ignored\n"
+    assert "cannot parse" in said(after=verified("", bad))
+    moved = bad.replace("line 3", "line 4")
+    assert said(before=verified("", bad), after=verified("", moved)) == ""
+
+
+@pytest.mark.parametrize("crashed", [Completed(-11, b"", b""), Completed(139, b"", b""), None])
+def test_program_that_crashed_or_is_missing_is_no_answer(crashed):
+    assert said(after=reading(verify=crashed, generator=crashed, units={})) == ""
+
+
+def test_new_device_may_bring_its_time_out():
+    line = "UUID=d2-7e /mnt/scratch xfs nofail,x-systemd.device-timeout=30s 0 0"
+    new = insert_line(parse(OLD), line)
+    units = {
+        **UNITS, "mnt-scratch.mount": "[Mount]\n",
+        "dev-disk-by\\x2duuid-d2\\x2d7e.device.d/50-device-timeout.conf": "[Unit]\n",
+    }  # fmt: skip
+    assert said(after=reading(units=units), new=new, target="/mnt/scratch") == ""
+    assert "dev-sdb" in said(
+        after=reading(units={**units, "dev-sdb.device.d/x.conf": ""}), new=new, target="/mnt/scratch"
+    )
+
+
+def test_trial_mount_that_fails_is_said():
+    new = insert_line(parse(OLD), TMP.replace("2G", "64MB"))
+    options = trials_of(parse(new), "/tmp")
+    assert options == ("mode=1777,size=64MB,nofail",)
+    failed = Trial(options[0], Completed(32, b"", b"mount: /tmp/trial: bad option\nmore\n"), "")
+    assert said(new=new, target="/tmp", trials=[failed]) == (
+        "a trial mount of a tmpfs with mode=1777,size=64MB,nofail fails: mount: /tmp/trial: bad option"
+    )
+
+
+@pytest.mark.parametrize(("shown", "is_right"), [("2097152k", True), ("2097156k", True), ("1048576k", False)])
+def test_trial_mount_of_another_size_is_said(shown, is_right):
+    line = f"40 20 0:50 / /tmp/trial rw,relatime - tmpfs tmpfs rw,size={shown}\n"
+    trial = Trial("size=2G", Completed(0, b"", b""), line)
+    assert (said(trials=[trial]) == "") is is_right
+
+
+def test_only_tmpfs_lines_are_mounted_for_trial():
+    assert trials_of(parse(OLD), "/data") == ()
+
+
+def test_complaint_keeps_the_old_file_and_says_which_proof_failed():
+    broken = Rehearsal(reading(), reading(units={}), ())
+    machine = StorageHost(
+        OLD.decode(), "20 1 8:2 / / rw,relatime - ext4 /dev/sda2 rw\n21 20 8:17 / /data rw,relatime - ext4 /dev/sdb1 rw",
+        rehearsal=broken,
+    )  # fmt: skip
+    changes = machine.look(mount_wish("/data")).changes
+    with pytest.raises(Refused, match=r"was not changed, because systemd would change -\.mount as well") as refused:
+        machine.apply(changes)
+    assert machine.fstab == OLD.decode()
+    assert "findmnt --verify" in refused.value.hint
+
+
+def test_rehearsal_gets_both_texts_and_the_tmpfs_options():
+    machine = StorageHost(OLD.decode())
+    change = Change(Address("fstab-line", "/tmp"), Action.CREATE, ABSENT, TMP, "rule")
+    address_kinds()["fstab-line"].write(machine.writer, change)
+    assert machine.writer.base.rehearsed == [(OLD, OLD + TMP.encode() + b"\n", ("mode=1777,size=2G,nofail",))]
