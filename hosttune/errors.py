@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hosttune.frozen import frozen
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Where:
@@ -21,7 +23,7 @@ class Where:
         return f"{place}: {self.field}" if self.field else place
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fault:
     """One thing wrong in an input file. A reader collects all of them before it raises `BadInput`."""
 

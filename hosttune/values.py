@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, TypeAlias, TypeVar
 
+from hosttune.frozen import frozen
+
 T = TypeVar("T")
 
 
@@ -28,7 +30,7 @@ class Absent(Enum):
 ABSENT: Final = Absent.ABSENT
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unreadable:
     """The thing asked for may exist, but could not be looked at; `reason` is a phrase for people."""
 
@@ -131,7 +133,7 @@ class HoldKind(_Word):
     ORPHANED = "orphaned"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hold:
     """Why a difference is not acted on; `detail` completes the sentence ("owned by" + "TuneD")."""
 
@@ -161,7 +163,7 @@ class Address:
         return cls(kind, name)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileValue:
     """A whole file: its bytes, permission bits and owner."""
 
@@ -175,7 +177,7 @@ Value: TypeAlias = str | int | bool | tuple[str, ...] | FileValue | Absent | Unr
 State: TypeAlias = Mapping[Address, Value]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trigger:
     """Work that must follow a change, once per kind and run: `daemon-reload`, `update-grub` ...
 
@@ -189,7 +191,7 @@ class Trigger:
         return f"{self.kind} {self.name}".strip()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """One address goes from `before` to `after`. `reason` is for people and never steers anything."""
 
@@ -207,7 +209,7 @@ class Change:
     details: tuple[str, ...] = ()  # lines for people: packages with versions, what apt would remove ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """What one rule says of one subject (a mount point, a device, or empty for the host)."""
 
@@ -221,7 +223,7 @@ class Finding:
     todo: str = ""  # what a person should do: the command for advice, the way out of a hold
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stage:
     """Changes that are made together, then the triggers; a later stage becomes possible only after it."""
 
@@ -229,7 +231,7 @@ class Stage:
     triggers: tuple[Trigger, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """What `apply` would do. The digest covers the changes alone, so equal hosts have equal digests."""
 
@@ -257,7 +259,7 @@ class Phase(_Word):
     UNDONE = "undone"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome:
     """What became of one change of a run."""
 
@@ -266,7 +268,7 @@ class Outcome:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Receipt:
     """What `apply` or `undo` did: what took, what failed, what waits."""
 

@@ -14,6 +14,7 @@ from hosttune.engine.plan import apply_holds, digest, merge_findings, orphans, s
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts import Asked, Facts
 from hosttune.facts.base import UnknownFact
+from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.resources import address_kinds, wish_kinds
 from hosttune.resources.base import Applied, Context
@@ -121,7 +122,7 @@ class Session:
             stages = (*stages, stage(left))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Look:
     findings: tuple[Finding, ...]
     problems: tuple[str, ...]

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import change_from_json, change_to_json
 from hosttune.errors import BadInput, Fault, HosttuneError, Where
+from hosttune.frozen import frozen
 from hosttune.resources import address_kinds
 from hosttune.resources.base import Applied
 from hosttune.values import Address, Phase, Trigger, Unreadable
@@ -31,7 +32,7 @@ FORMAT_VERSION = 1
 HEADER = ("id", "command", "started_at", "who", "boot_id", "digest", "tool_version")  # the first fields of Run
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepId:
     """One step of one run."""
 
@@ -39,7 +40,7 @@ class StepId:
     seq: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     """One change of a run. `undoes` names the step that this one takes back."""
 
@@ -51,7 +52,7 @@ class Step:
     superseded: bool = False  # undone on paper: a later run had changed the address again, so nothing was written
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Run:
     """One run of apply or undo, as its file tells it."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from hosttune.actions.apply import Execution, new_run
 from hosttune.actions.journal import Recorder, Step, StepId, is_at
 from hosttune.engine.plan import digest
 from hosttune.errors import HosttuneError
+from hosttune.frozen import frozen
 from hosttune.resources import address_kinds
 from hosttune.resources.base import action_between
 from hosttune.values import Activation, Finding, Hold, HoldKind, Plan, Receipt, Stage, Unreadable, Verdict
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from hosttune.values import Change, Value
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Return:
     """One step to take back: the change that does it; on paper only where a later run holds the address now, or where
     the old value is back already.
@@ -35,7 +36,7 @@ class Return:
     on_paper: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UndoPlan:
     """A plan that takes runs or a rule back; `returns` ties its changes to the steps that they undo."""
 

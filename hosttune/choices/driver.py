@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.nvidia_tables import AS_OF, branch_of, is_older
+from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
     from hosttune.facts.candidates import Candidate
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _DESKTOPS = ("xserver-xorg-core", "gdm3", "lightdm", "sddm", "ubuntu-desktop", "ubuntu-desktop-minimal")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DriverChoice(Fact):
     """What to do about the driver, and why in words."""
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact
+from hosttune.frozen import frozen
 
 _GIB = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TmpSize(Fact):
     """A size in whole GiB, and why this one."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hosttune.engine.compiled import builtin_documents
 from hosttune.engine.rule import build_rule
 from hosttune.errors import BadInput, Fault
+from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
     from hosttune.engine.document import Document
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 RULES_FOLDER = "/etc/hosttune/rules.d"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Profile:
     """A named set of rules for one kind of host."""
 
@@ -28,7 +28,7 @@ class Profile:
     rules: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Catalog:
     """All rules and profiles, by id."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from hosttune.errors import Where
+from hosttune.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Document:
     """A YAML file as plain JSON types, and the line on which each field stands.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.engine.policy import NOTHING, Declared
 from hosttune.facts.base import UnknownFact
+from hosttune.frozen import frozen
 from hosttune.resources.base import Bound, Operator, Wish
 from hosttune.values import Finding, Verdict
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Evaluation:
     """What a rule says before anything is compared: findings that stand already, and wishes."""
 

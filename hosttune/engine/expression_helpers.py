@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import GenericAlias
 from typing import Any, TypeVar
+
+from hosttune.frozen import frozen
 
 # Stand for a type in the forms below: a number, and anything with an order.
 N = TypeVar("N", int, float)
@@ -15,7 +16,7 @@ Ordered = TypeVar("Ordered", int, float, str)
 CONSTANTS: Mapping[str, int] = {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Form:
     """One way to call a helper; with `more`, the last argument may be repeated."""
 
@@ -24,7 +25,7 @@ class Form:
     more: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Helper:
     """A function of expressions; `usage` and `doc` are what people read."""
 

@@ -23,13 +23,13 @@ import ast
 import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from hosttune.engine.expression_code import Compiler, Shape
 from hosttune.engine.expression_helpers import CONSTANTS, HELPERS, text_of
 from hosttune.engine.expression_values import ERRORS, Run
 from hosttune.errors import BadInput, Fault, HosttuneError, Where
+from hosttune.frozen import frozen
 
 __all__ = [
     "CONSTANTS",
@@ -47,7 +47,7 @@ MAX_SOURCE = 4000
 _BRACES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Expression:
     """An expression of a rule, ready to evaluate.
 
@@ -74,7 +74,7 @@ class Expression:
             raise HosttuneError(f"{self.where}: cannot work out `{self.source}`: {reason}") from error
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Text:
     """A text of a rule with its expressions; the attributes mean what they mean in Expression."""
 

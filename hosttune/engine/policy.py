@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from hosttune.errors import BadInput, Fault, HosttuneError, Where
+from hosttune.frozen import frozen
 from hosttune.values import Disturbs, Finding, Hold, HoldKind, Risk, Verdict
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 PATH = "/etc/hosttune/policy.yaml"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Waiver:
     """A rule that is not to be acted on. With `until` (an ISO date) it expires: then the rule counts again."""
 
@@ -30,7 +31,7 @@ class Waiver:
     until: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DataMount:
     """A disk that the site wants mounted, as `data_mounts` of the policy says it."""
 
@@ -40,7 +41,7 @@ class DataMount:
     options: tuple[str, ...] = ("noatime",)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Declared:
     """What a policy says about the host itself; the expressions of rules see it as `policy`."""
 
@@ -50,7 +51,7 @@ class Declared:
 NOTHING = Declared()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Policy:
     """The choices of an administrator; the defaults are those of a host without a policy file."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hosttune.engine.expressions import Expression, Text, compile_expression, compile_text
+from hosttune.frozen import frozen
 from hosttune.resources.base import Operator
 from hosttune.values import Disturbs, Risk
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 OPERATORS = tuple(operator.value for operator in Operator)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Param:
     """A number or word that a policy may set for a rule."""
 
@@ -32,7 +33,7 @@ class Param:
     help: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Guard:
     """One condition of `applies_when`, and the sentence for a report when it does not hold."""
 
@@ -40,7 +41,7 @@ class Guard:
     otherwise: Text
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WishSpec:
     """One wish as it is written: name, fields and bounds may hold expressions."""
 
@@ -50,7 +51,7 @@ class WishSpec:
     bounds: tuple[tuple[Operator, Text | Literal | Record], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Literal:
     """A value that holds no expression."""
 
@@ -63,7 +64,7 @@ class Literal:
         return self.value
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Record:
     """A mapping of values, such as the `vars` of a template."""
 
@@ -85,7 +86,7 @@ class Record:
         return {key: value.evaluate(names) for key, value in self.values.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Expectation:
     """What should hold, what to say when it does not, and what a person should do then."""
 
@@ -94,7 +95,7 @@ class Expectation:
     todo: Text | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rule:
     """One rule. `want` converges, `expect` advises; which rules run is the business of profiles and policy."""
 

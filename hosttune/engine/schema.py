@@ -17,7 +17,7 @@ more than the file itself (expressions, known rules) is checked by whoever knows
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from hosttune.engine.schema_values import (
@@ -33,6 +33,7 @@ from hosttune.engine.schema_values import (
     String,
     nearest,
 )
+from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
     from hosttune.engine.document import Document
@@ -90,7 +91,7 @@ def of_type(kind: type, *, choices: tuple[Any, ...] = (), help: str = "") -> Spe
     return specs[kind]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OrExpression:
     """What `spec` takes, or a text with `{{ an expression }}`, whose value is checked where it is evaluated."""
 
@@ -115,7 +116,7 @@ class OrExpression:
         return {"anyOf": [self.spec.schema(), {"type": "string", "pattern": r"\{\{"}]}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListOf:
     """A list, with at least `least` items."""
 
@@ -141,7 +142,7 @@ class ListOf:
         return {"type": "array", "items": _described(self.item)} | least
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MapOf:
     """A mapping with keys of the writer's choice, each of the form `keys`."""
 
@@ -165,7 +166,7 @@ class MapOf:
         return {"type": "object", "propertyNames": self.keys.schema(), "additionalProperties": _described(self.value)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Table:
     """A mapping with these keys and no others. Of each group in `one_of` exactly one key is there."""
 
@@ -210,7 +211,7 @@ class Table:
         return made
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FirstKey:
     """A mapping whose first key names its kind, and so its Table: `{sysctl: vm.swappiness, at_most: 10}`."""
 
@@ -241,7 +242,7 @@ class FirstKey:
         return {"type": "object", "anyOf": options}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AnyOf:
     """What one of `options` takes; the first that takes the JSON type of a value judges it."""
 

@@ -6,10 +6,10 @@ The rest of the toolkit, and how it is used, is in schema.py.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hosttune.errors import Fault
+from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
     from hosttune.engine.document import Document
@@ -39,7 +39,7 @@ class Spec(Protocol):
     def schema(self) -> dict[str, Any]: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class At:
     """A place in a document while it is checked."""
 
@@ -63,7 +63,7 @@ class At:
             self.fault(f"must be {spec.says}, not {_given(value)}", _remedy(value, spec))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class String:
     """A text; `pattern` covers all of it and `form` says the pattern in words. Empty only where `may_be_empty`."""
 
@@ -100,7 +100,7 @@ def Id(help: str = "") -> String:  # noqa: A002, N802 (reads as the specs beside
     return String(pattern=KEBAB, form="lower-case words joined by '-'", help=help)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Date:
     """A calendar day, YYYY-MM-DD."""
 
@@ -124,7 +124,7 @@ class Date:
         return {"type": "string", "format": "date", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Number:
     """A number, between `minimum` and `maximum` where they are given."""
 
@@ -147,7 +147,7 @@ class Number:
         return {"type": "number"} | {key: value for key, value in limits.items() if value is not None}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Integer(Number):
     """A whole number."""
 
@@ -160,7 +160,7 @@ class Integer(Number):
         return Number.schema(self) | {"type": "integer"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Boolean:
     """True or false."""
 
@@ -177,7 +177,7 @@ class Boolean:
         return {"type": "boolean"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scalar:
     """A text, a number, true or false, or a list of those."""
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, raw, unread
+from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["Asked", "Fact", "Facts", "UnknownFact", "raw", "unread"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asked:
     """The names that the selected rules ask for by name: `units["fstrim.timer"]`, `packages["tuned"]`."""
 

@@ -6,11 +6,11 @@ Sources: tmpfiles.d(5); tmpreaper(8) with Debian's /etc/tmpreaper.conf; tmpwatch
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact
 from hosttune.facts.reading import text
+from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.values import ABSENT, Unreadable
 
@@ -35,7 +35,7 @@ _OPEN = re.compile(r"[*?\[%{$]")
 _ASSIGNMENT = re.compile(r"^\s*(?:export\s+)?(\w+)=(?:'([^']*)'|\"([^\"]*)\"|(\S*))", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AgeRule(Fact):
     """Files below `path` are removed when they reach `age`."""
 
@@ -45,14 +45,14 @@ class AgeRule(Fact):
     uses_atime: bool  # False where the rule looks at other times only
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ageing(Fact):
     """All rules that remove by age, in the order of the files."""
 
     rules: tuple[AgeRule, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Line:
     """One line of a tmpfiles.d file."""
 

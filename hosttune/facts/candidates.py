@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.values import ABSENT, Absent, Answer, Unreadable
 
@@ -36,7 +37,7 @@ _LISTED = re.compile(r"(\S+?),? +\(kernel modules provided by (\S+)\)|(\S+)")
 _NOISE = re.compile(r"(?:ERROR|WARNING):root:|udevadm hwdb is deprecated")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Candidate(Fact):
     """One driver package that Ubuntu offers."""
 
@@ -54,7 +55,7 @@ class Candidate(Fact):
         return self.modules.startswith("nvidia-dkms")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Candidates(Fact):
     """The offer. `problem` is a sentence where there is none to rely on; `packages` is empty then."""
 
@@ -64,7 +65,7 @@ class Candidates(Fact):
     is_manual: bool  # ubuntu-drivers sees an nvidia module that none of its packages brought
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Section:
     """One device of `ubuntu-drivers devices`."""
 

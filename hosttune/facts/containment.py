@@ -8,10 +8,11 @@ carries its marks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.reading import known, line, text
+from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.values import Absent, Answer, Unreadable
 
@@ -46,7 +47,7 @@ _CGROUPS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Look:
     """What was seen."""
 
@@ -56,7 +57,7 @@ class Look:
     is_wsl: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """The decision; fields are `unread` values where it cannot be made."""
 

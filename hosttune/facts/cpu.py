@@ -8,11 +8,11 @@ of proc_pid_status(5), cpu.max (Documentation/admin-guide/cgroup-v2.rst) and cpu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, unread
 from hosttune.facts.reading import derived, integer, known, line, number_list, text
+from hosttune.frozen import frozen
 from hosttune.values import ABSENT, Answer, Unreadable
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _ARM_PARTS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cpu(Fact):
     """The processors that are on line. A core has one thread or several; a quota of 1.5 CPUs is one usable CPU."""
 
@@ -44,7 +44,7 @@ class Cpu(Fact):
     usable_evidence: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Quota:
     """CPU time that a control group may use, in CPUs, and the file that says so."""
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, raw
 from hosttune.facts.reading import derived, integer, known, line
+from hosttune.frozen import frozen
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _TRANSPORTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Disk(Fact):
     """One block device. `is_rotational` is what the kernel says: virtual disks often say true on any medium."""
 
@@ -60,7 +60,7 @@ class Disk(Fact):
     is_read_only: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Disks(Fact):
     """All block devices with a medium, by name; paths of a multipath NVMe namespace are left out, as in lsblk."""
 
@@ -139,7 +139,8 @@ def collect(reader: Reader, facts: Facts) -> Disks:  # noqa: ARG001 - the interf
 
 def _with(disk: Disk, **values: Any) -> Disk:
     """A copy with other values; `dataclasses.replace` would touch the fields that could not be read."""
-    return Disk(**{name: raw(disk, name) for name in Disk.__slots__} | values)  # type: ignore[arg-type]
+    slots: Any = Disk.__slots__
+    return Disk(**{name: raw(disk, name) for name in slots} | values)
 
 
 def _whole(reader: Reader, name: str, size: Any) -> Disk:

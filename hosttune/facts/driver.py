@@ -8,12 +8,12 @@ Documentation/ABI/stable/sysfs-module), modules.dep(5), Ubuntu's packaging
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.facts.nvidia_tables import branch_of
 from hosttune.facts.reading import line, text
+from hosttune.frozen import frozen
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _LIBRARY_FOLDERS = (
 _RUNFILE = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DriverPackage(Fact):
     """One installed package of the driver, or one that dpkg left half-way."""
 
@@ -58,7 +58,7 @@ class DriverPackage(Fact):
     status: str  # dpkg's state: installed, half-configured ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Driver(Fact):
     """What is installed, what is loaded, and whether they agree."""
 

@@ -7,11 +7,11 @@ which needs root.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, unread
+from hosttune.frozen import frozen
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ MEMBERS = frozenset({
 })  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Filesystem(Fact):
     """One device with a signature. Empty words where it has none of that."""
 
@@ -57,7 +57,7 @@ class Filesystem(Fact):
         return (*(f"{key}={value}" for key, value in named if value), self.path)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Filesystems(Fact):
     """All devices that hold something, by path."""
 

@@ -7,12 +7,12 @@ Kernel: Documentation/ABI/testing/sysfs-bus-pci; classes from the PCI Code and I
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, unread
 from hosttune.facts.nvidia_tables import FIRST_NVSWITCH, generation_of
 from hosttune.facts.reading import line, text
+from hosttune.frozen import frozen
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _SWITCH_CLASS = "0x0680"
 _NAME_LISTS = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Gpu(Fact):
     """One GPU, as a PCI function. Unknown texts are empty, unknown numbers 0."""
 
@@ -44,7 +44,7 @@ class Gpu(Fact):
     max_link_speed: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Gpus(Fact):
     """All NVIDIA GPUs, by slot."""
 

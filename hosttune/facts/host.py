@@ -7,13 +7,13 @@ the Boot Loader Interface (systemd.io/BOOT_LOADER_INTERFACE). The two long decis
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, unread
 from hosttune.facts.containment import FIRST_MOUNTS, Found, decide, look
 from hosttune.facts.reading import derived, known, line
 from hosttune.facts.virtualization import Dmi, cloud_of, hypervisor_of, read_dmi
+from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.host.machine_id import machine_id_hash
 from hosttune.values import ABSENT, Answer, Unreadable
@@ -28,7 +28,7 @@ _SHIM = "605dab50-e046-4300-abb6-3dd810dd8b23"
 _LOADER = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Host(Fact):
     """The machine and how it boots. Under an alternate root only what files tell is known."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.facts.reading import derived, known, line
+from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.values import Answer, Unreadable
 
@@ -24,7 +24,7 @@ _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "i386": "i686", "armhf": "ar
 _LOADERS = {"/lib64/ld-linux-x86-64.so.2": "x86_64", "/lib/ld-linux-aarch64.so.1": "aarch64"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kernel(Fact):
     """The running kernel; under an alternate root only the architecture is known, from the files that are there."""
 

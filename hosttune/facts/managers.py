@@ -14,6 +14,7 @@ from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.facts.reading import text
 from hosttune.facts.tuned import active_profile, sysctls_of
 from hosttune.facts.unit_files import enabled_names
+from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.values import ABSENT, Unreadable
 
@@ -53,7 +54,7 @@ _DGX_OTHERS = ("nv-codec-headers*",)
 _CGROUPS = ("/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/systemd/system.slice")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Manager(Fact):
     """One that is present, and the sentence that says how we know."""
 
@@ -61,7 +62,7 @@ class Manager(Fact):
     evidence: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Managers(Fact):
     """All that are present, by name, and what TuneD's active profile sets (empty where TuneD is not present)."""
 

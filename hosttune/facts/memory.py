@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, unread
 from hosttune.facts.reading import derived, known, text
+from hosttune.frozen import frozen
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Swap(Fact):
     """One swap area that is in use."""
 
@@ -29,7 +29,7 @@ class Swap(Fact):
     is_zram: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Memory(Fact):
     """Memory of the machine. `available_bytes` is the kernel's estimate of what new work gets without swapping."""
 

@@ -6,11 +6,11 @@ Under a root without a kernel (`--root`) they are what the next boot will mount:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, raw, unread
+from hosttune.frozen import frozen
 from hosttune.host.mountinfo import MountLine, parse, visible
 from hosttune.values import ABSENT, Unreadable
 
@@ -41,7 +41,7 @@ _UNIT_FOLDERS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mount(Fact):
     """One mount. Under `--root`, `id` is the line of the fstab, and what only a kernel knows is unread."""
 
@@ -68,7 +68,7 @@ class Mount(Fact):
     unit: str = ""  # the unit file of this mount, where an administrator wrote one
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mounts(Fact):
     """All mounts, in the kernel's order."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, unread
 from hosttune.facts.reading import derived, known, line, number_list, text
+from hosttune.frozen import frozen
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _NODES = "/sys/devices/system/node"
 _TOTAL = re.compile(r"MemTotal:\s+(\d+) kB")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NumaNode(Fact):
     """One node; a GPU's own memory (GH200) is a node without CPUs, an empty memory slot one without memory."""
 
@@ -27,7 +27,7 @@ class NumaNode(Fact):
     memory_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Numa(Fact):
     """The nodes that are on line, by number; none where the kernel was built without NUMA."""
 

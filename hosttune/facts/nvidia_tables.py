@@ -12,8 +12,9 @@ win.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from typing import Final
+
+from hosttune.frozen import frozen
 
 AS_OF: Final = "2026-09-09"  # the date of the support matrix behind BRANCHES
 
@@ -67,7 +68,7 @@ def is_older(generation: str, than: str) -> bool:
     return generation in GENERATIONS and GENERATIONS.index(generation) < GENERATIONS.index(than)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Branch:
     """One driver branch. `track` is what NVIDIA calls a long-term (lts), production or new-feature (new) branch."""
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact
 from hosttune.facts.reading import known
+from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Os(Fact):
     """The installed operating system; words are spelled as os-release(5) has them, empty where it does not say."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact
 from hosttune.facts.reading import known
+from hosttune.frozen import frozen
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _UPDATES = "/var/lib/dpkg/updates"
 _INSTALLED = frozenset({"installed", "triggers-awaited", "triggers-pending"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Package(Fact):
     """One package. `status` is dpkg's package state; one that is only half there, or removed and not purged
     (config-files), is not installed."""
@@ -33,7 +33,7 @@ class Package(Fact):
     status: str  # installed, config-files, half-configured ...; not-installed where dpkg does not know the name
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Packages(Fact):
     """`packages["tuned"]`: every name has an answer. Packages of a foreign architecture are called NAME:ARCH."""
 

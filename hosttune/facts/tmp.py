@@ -6,10 +6,10 @@ the distribution (systemd.mount(5); Ubuntu from 24.10 and Debian 13 ship and ena
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.frozen import frozen
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ OWN = "60-hosttune-"  # our drop-ins; they are no decision of somebody else
 MOST_ENTRIES = 2000  # looked at on the disk, 20 ms; beyond that the count is "at least"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tmp(Fact):
     """/tmp now (`is_tmpfs` to `entries`), and its home: who mounts it at the next boot."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hosttune.facts.reading import line, text
+from hosttune.frozen import frozen
 from hosttune.values import Answer, Unreadable
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ _FOLDERS = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/us
 _SEPARATORS = re.compile(r"[\s,;]+")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Profile:
     """One tuned.conf: what it includes, and the sysctls it sets."""
 

@@ -5,11 +5,11 @@ systemctl(1) for the words. Generators are programs of a booting system and are 
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from hosttune.facts.reading import text
+from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.values import Unreadable
 
@@ -175,7 +175,7 @@ def drop_in_folders(name: str) -> tuple[str, ...]:
     return (*folders, f"{suffix}.d")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Preset:
     """One line of a preset file."""
 

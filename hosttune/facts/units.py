@@ -7,13 +7,13 @@ image, or on a machine without systemd, the unit files do, as unit_files.py read
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.reading import known
 from hosttune.facts.unit_files import UnitFiles
+from hosttune.frozen import frozen
 from hosttune.host.door import Completed, Stat
 from hosttune.values import ABSENT, Unreadable
 
@@ -28,7 +28,7 @@ _PROPERTIES = (
 _TIMEOUT_S = 20.0  # a manager that reloads, or starts a machine with thousands of units, takes seconds to answer
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unit(Fact):
     """One unit, in systemd's words. A masked unit exists; a unit without a file (a live mount) is `not-found` in
     `enabled_state`."""
@@ -54,7 +54,7 @@ class Unit(Fact):
         return self.enabled_state == "enabled"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Units(Fact):
     """`units["fstrim.timer"]`, for the names that were asked for."""
 

@@ -6,11 +6,11 @@ metal sets), ACPI table headers (ACPI specification 5.2.6), the device tree, the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import UnknownFact, unread
 from hosttune.facts.reading import line
+from hosttune.frozen import frozen
 from hosttune.values import Answer, Unreadable
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ _AZURE_ASSET_TAG = "7783-7084-3265-9085-8269-3286-77"  # of every Azure machine 
 _CLOCKS = (("kvm-clock", "kvm"), ("hyperv_clocksource", "microsoft"), ("xen", "xen"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dmi:
     """What the firmware calls the machine; ABSENT where there is no SMBIOS."""
 

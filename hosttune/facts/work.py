@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.facts.reading import known
+from hosttune.frozen import frozen
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _PBS = re.compile(r"/pbs(?:pro|_jobs)?\.(?:service|slice)/jobid/([^/]+)")
 _PRIVILEGED = frozenset({"kmsg", "mem"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GpuProcess(Fact):
     """A process that may compute on a GPU."""
 
@@ -55,7 +55,7 @@ class GpuProcess(Fact):
     command: str  # arguments, secrets masked
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Work(Fact):
     """What runs on the GPUs. Scheduler jobs count also when they hold no GPU yet; on a machine without a usable NVIDIA
     GPU nothing is looked for."""

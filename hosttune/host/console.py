@@ -6,10 +6,10 @@ import os
 import sys
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hosttune.errors import HosttuneError
+from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -19,7 +19,7 @@ DEFAULT_COLUMNS = 80
 SECURE_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/snap/bin")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Console:
     """What a stream can show. `columns` is 80 where nobody says otherwise: a pipe gets the same text everywhere."""
 

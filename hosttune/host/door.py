@@ -8,15 +8,15 @@ the path inside the reader's root; symbolic links resolve inside that root.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
+from hosttune.frozen import frozen
 from hosttune.values import Absent, Answer, FileValue
 
 FileType: TypeAlias = Literal["file", "directory", "link", "block", "character", "fifo", "socket"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stat:
     """The part of stat(2) that hosttune decides with."""
 
@@ -32,7 +32,7 @@ class Stat:
     rdev: int = 0  # st_rdev of a device node
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Space:
     """The part of statvfs(3) that hosttune decides with."""
 
@@ -42,7 +42,7 @@ class Space:
     available_inodes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Completed:
     """A finished program. `status` is the exit status, negative for a signal (-9 is SIGKILL)."""
 
@@ -59,7 +59,7 @@ class Completed:
         return self.stderr.decode("utf-8", "replace")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FstabReading:
     """What two programs make of one fstab; None for one that is missing or did not end."""
 
@@ -68,7 +68,7 @@ class FstabReading:
     units: tuple[tuple[str, str], ...]  # what the generator wrote: (path below its folder, text or `-> link`)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trial:
     """A tmpfs mounted in a private namespace with `options`; `mountinfo` is its line, empty when it failed."""
 
@@ -77,7 +77,7 @@ class Trial:
     mountinfo: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rehearsal:
     """An fstab before and after an edit, as the programs of a boot read it, and trial mounts of its tmpfs lines."""
 
@@ -86,7 +86,7 @@ class Rehearsal:
     trials: tuple[Trial, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Process:
     """A running process, as far as this user may see it."""
 

@@ -6,15 +6,15 @@ import os
 import stat as stat_module
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from hosttune.errors import Refused
+from hosttune.frozen import frozen
 from hosttune.host.paths import Found, is_plain, walk
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """A name in an open folder. `path` is the canonical one inside the root, for people."""
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from hosttune.frozen import frozen
 
 ATIME_WORDS: Final = ("noatime", "relatime", "strictatime")
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 _ESCAPED = re.compile(r"[ \t\n\\]")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MountLine:
     """One line, fields decoded; bytes that are no UTF-8 are kept as surrogate escapes."""
 

@@ -12,9 +12,9 @@ import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.values import ABSENT, Absent
 
@@ -36,7 +36,7 @@ _APT_PRIVATE = (
 _APT_PROGRAMS = frozenset({"apt", "apt-get", "apt-cache", "apt-mark", "apt-config"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ended:
     """How a program ended that did not come to its end by itself."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from hosttune.frozen import frozen
 
 LOCK_WAIT_S: Final = 120  # another apt may work; unattended-upgrades is done in a minute or two
 INSTALL_TIMEOUT_S: Final = 3600.0  # a driver is some 400 MB, and its initramfs takes minutes on a slow disk
@@ -19,7 +20,7 @@ _DOWNLOAD = "Download "
 _UNKNOWN_NAME = re.compile(r"Unable to locate package|has no installation candidate|Couldn't find any package")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     """One package in a transaction; `before` is empty for a new one, `after` for one that is removed."""
 
@@ -29,7 +30,7 @@ class Step:
     origin: str = ""  # where the new version comes from: Ubuntu:24.04/noble-updates
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Transaction:
     """What apt-get said that it would do, or why it would not (`error`, its own words)."""
 

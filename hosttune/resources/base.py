@@ -11,10 +11,11 @@ A module `resources/<name>.py` exports `WISHES` and `ADDRESSES`, tuples of insta
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
+from hosttune.frozen import frozen
 from hosttune.values import ABSENT, Action
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Operator(str, Enum):
         return str(self.value)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bound:
     """One bound on the value of a wish."""
 
@@ -44,7 +45,7 @@ class Bound:
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wish:
     """What one rule wants of one thing, its expressions evaluated.
 
@@ -60,7 +61,7 @@ class Wish:
     bounds: tuple[Bound, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Applied:
     """What the journal says hosttune last left at an address."""
 
@@ -70,7 +71,7 @@ class Applied:
     times: int = 1  # in how many runs, none undone, this address was set to this value
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Context:
     """All that a comparison may look at; everything in it is a value."""
 
@@ -81,7 +82,7 @@ class Context:
     disturbs: Disturbs
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FieldSpec:
     """One key that a wish of this kind takes in a rule file."""
 

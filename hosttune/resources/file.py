@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.resources.base import inverted
 from hosttune.values import ABSENT, Action, Address, Change, FileValue, Hold, HoldKind, Unreadable
@@ -45,7 +45,7 @@ class FileAddress:
         return inverted(change)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dropin:
     """How a drop-in of ours stands against what a rule wants: at most one of `change` and `hold` is set."""
 

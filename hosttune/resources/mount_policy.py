@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hosttune.facts.mounts import LOCAL_TYPES, NETWORK_TYPES, atime_of
+from hosttune.frozen import frozen
 from hosttune.resources.fstab_document import PATH
 from hosttune.resources.fstab_options import atime_words, has_secret
 from hosttune.values import ABSENT, Hold, HoldKind
@@ -32,7 +32,7 @@ _NO_EFFECT = {
 _READ_MOSTLY = frozenset({"vfat", "exfat", "iso9660", "udf", "squashfs", "erofs", "ntfs", "ntfs3"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class View:
     """One target: what is wanted, its line, its mount."""
 

@@ -9,11 +9,12 @@ explicit value of somebody else is respected.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict
+from hosttune.frozen import frozen
 from hosttune.resources.base import FieldSpec, Operator, action_between, inverted
 from hosttune.resources.file import compare_dropin, dropin_path, hand_edit
 from hosttune.values import (
@@ -128,7 +129,7 @@ class SysctlFilesAddress:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Setting:
     """One key of a rule: where it stands and what it should become."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION, to_json
 from hosttune.facts.base import UnknownFact, raw
+from hosttune.frozen import frozen
 from hosttune.values import Unreadable
 from hosttune.views.page import shown
 from hosttune.views.terminal import counted, wrapped
@@ -25,7 +25,7 @@ _SMALL = frozenset({"loop", "ram", "zram", "cdrom"})  # shown when something on 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """One block device, what it holds, where that is mounted, and the lines of fstab that name it."""
 
@@ -37,7 +37,7 @@ class Row:
     is_swap: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Disks:
     """The rows in the order of a tree, and what could not be found out."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hosttune.frozen import frozen
 from hosttune.values import HoldKind, Verdict
 from hosttune.views.page import shown
 from hosttune.views.summary import OWNED, WAITS
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hosttune.views.page import Page
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Section:
     """One group of findings under one heading."""
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from hosttune.frozen import frozen
 from hosttune.views.masking import mask
 from hosttune.views.terminal import Screen, safe
 
 _OWN_COMMAND = re.compile(r"(?<![\w/.-])(?:sudo )?hosttune (?=(?:check|plan|apply|undo|history|explain|rules)\b)")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Page:
     """The surroundings of a report.
 

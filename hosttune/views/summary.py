@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hosttune.frozen import frozen
 from hosttune.values import Activation, HoldKind, Verdict
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ NEEDS_LEAVE = (HoldKind.ABOVE_MAX_RISK, HoldKind.DISTURBS)
 OWNED = (HoldKind.OWNED, HoldKind.EDITED, HoldKind.REVERTED)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Summary:
     """Changes and findings of a plan, counted by what would become of them."""
 

@@ -5,7 +5,7 @@ Colour only repeats what a word or a symbol says already.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from hosttune.frozen import frozen
 
 NARROWEST = 40
 ROOM = 32  # columns that a text needs beside the others; with less it goes below them
@@ -14,7 +14,7 @@ WIDEST = 100  # longer lines of prose are hard to read; commands, paths and diff
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Screen:
     """Where text goes: its columns, and whether it may be coloured."""
 

@@ -41,7 +41,9 @@ def install(folder: Path) -> Path:
 def once(argv: list[str], environment: dict[str, str]) -> float:
     """Seconds of one process. Without a timeout, because with one subprocess polls in steps of up to 50 ms."""
     started = time.perf_counter()
-    subprocess.run(argv, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+    # cwd: `-m hosttune` in the checkout would run the checkout, which has no compiled catalogue
+    nowhere = subprocess.DEVNULL
+    subprocess.run(argv, check=False, stdout=nowhere, stderr=nowhere, env=environment, cwd="/")
     return time.perf_counter() - started
 
 
