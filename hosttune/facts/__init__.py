@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hosttune.facts.managers import Managers
     from hosttune.facts.memory import Memory
     from hosttune.facts.mounts import Mounts
+    from hosttune.facts.namespaces import Namespaces
     from hosttune.facts.numa import Numa
     from hosttune.facts.os import Os
     from hosttune.facts.packages import Packages
@@ -72,6 +73,7 @@ class Facts:
         managers: Managers
         memory: Memory
         mounts: Mounts
+        namespaces: Namespaces
         numa: Numa
         os: Os
         packages: Packages
@@ -81,7 +83,7 @@ class Facts:
 
     SUBJECTS = (
         "ageing", "candidates", "cpu", "disks", "driver", "filesystems", "fstab", "gpus", "host", "kernel", "managers",
-        "memory", "mounts", "numa", "os", "packages", "tmp", "units", "work",
+        "memory", "mounts", "namespaces", "numa", "os", "packages", "tmp", "units", "work",
     )  # fmt: skip
 
     def __init__(self, reader: Reader, asked: Asked | None = None) -> None:

@@ -16,7 +16,7 @@ from hosttune.resources.base import FieldSpec, action_between, inverted
 from hosttune.resources.fstab import options_diff
 from hosttune.resources.fstab_document import PATH, clean_path
 from hosttune.resources.fstab_options import set_atime
-from hosttune.resources.mount_policy import View, evidence, obstacle
+from hosttune.resources.mount_policy import View, elsewhere, evidence, obstacle
 from hosttune.values import (
     ABSENT,
     Action,
@@ -137,7 +137,8 @@ def _compare(wish: Wish, context: Context) -> Finding:
     except Refused as refused:
         hold = Hold(HoldKind.REFUSED, f"{view.place}: {refused.message}")
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, evidence(view), todo=refused.hint)
-    return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(), reason, evidence(view), changes)
+    seen = (*evidence(view), *(() if view.is_live_ok else elsewhere(view, facts)))
+    return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(), reason, seen, changes)
 
 
 def _changes(view: View, wish: Wish, context: Context) -> tuple[Change, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hosttune.facts.base import UnknownFact
 from hosttune.facts.mounts import LOCAL_TYPES, NETWORK_TYPES, atime_of
 from hosttune.frozen import frozen
 from hosttune.resources.fstab_document import PATH
@@ -11,6 +12,7 @@ from hosttune.resources.fstab_options import atime_words, has_secret
 from hosttune.values import ABSENT, Hold, HoldKind
 
 if TYPE_CHECKING:
+    from hosttune.facts import Facts
     from hosttune.facts.fstab import FstabEntry
     from hosttune.facts.mounts import Mount
     from hosttune.resources.base import Context, Wish
@@ -172,3 +174,27 @@ def evidence(view: View) -> tuple[str, ...]:
     if missing := sorted(written - live - implied):
         lines.append(f"in the line, not live: {', '.join(missing)}")
     return tuple(lines)
+
+
+def elsewhere(view: View, facts: Facts) -> tuple[str, ...]:
+    """Where else the same folder of the disk is mounted: each place has a flag of its own, which stays as it is."""
+    mount = view.mount
+    if mount is None:
+        return ()
+    said = []
+    binds = [
+        m.target for m in facts.mounts.visible if (m.device, m.root) == (mount.device, mount.root) and m.id != mount.id
+    ]
+    if binds:
+        said.append(f"also mounted at {', '.join(binds)}, with a flag of its own")
+    try:
+        others = facts.namespaces.mounts
+    except UnknownFact:
+        return tuple(said)  # only root may know
+    held = [m for m in others if (m.device, m.root) == (mount.device, mount.root) and m.atime != view.wanted]
+    holders = list(dict.fromkeys(other.holder for other in held))
+    if holders:
+        more = f" and {len(holders) - 3} more" if len(holders) > 3 else ""
+        names = ", ".join(holders[:3]) + more
+        said.append(f"{names}: keep {held[0].atime} until restarted, in a mount namespace of their own")
+    return tuple(said)

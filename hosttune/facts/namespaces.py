@@ -1,0 +1,75 @@
+"""Mount namespaces besides our own (mount_namespaces(7)), and the disks that are mounted in them.
+
+The flags of a mount are not propagated: a service with PrivateTmp=, ProtectSystem= or the like (systemd.exec(5)), and a
+container, keep those of the moment at which they were started. Only root may look into the namespaces of others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, unread
+from hosttune.facts.reading import line, text
+from hosttune.frozen import frozen
+from hosttune.host.mountinfo import MountLine, parse
+from hosttune.values import Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+
+@frozen
+class OtherMount(Fact):
+    """A mount in another namespace than ours."""
+
+    pid: int  # of one process that sees it
+    holder: str  # the service or container by its control group (nginx.service), else the name of the process
+    device: str  # major:minor
+    root: str  # which folder of the file system
+    target: str
+    atime: str  # noatime | relatime | strictatime
+
+
+@frozen
+class Namespaces(Fact):
+    """What is mounted from block devices in the other mount namespaces of this machine, a namespace once."""
+
+    mounts: tuple[OtherMount, ...]
+
+
+def collect(reader: Reader, facts: Facts) -> Namespaces:  # noqa: ARG001 - the interface of all subjects
+    if reader.persistent_only:
+        return Namespaces(())
+    if not reader.is_privileged:
+        return Namespaces(unread("only root may look into the mount namespaces of others"))
+    names = reader.list("/proc")
+    if isinstance(names, Unreadable):
+        return Namespaces(unread(names.reason))
+    seen = {reader.link("/proc/self/ns/mnt")}
+    found: list[OtherMount] = []
+    for pid in sorted(int(name) for name in names if name.isdecimal()) if isinstance(names, tuple) else ():
+        namespace = reader.link(f"/proc/{pid}/ns/mnt")
+        if not isinstance(namespace, str) or namespace in seen:
+            continue  # a kernel thread, or one that has just ended
+        seen.add(namespace)
+        table = reader.read(f"/proc/{pid}/mountinfo")
+        mounts = [mount for mount in parse(table) if _is_disk(mount)] if isinstance(table, bytes) else []
+        holder = _holder(reader, pid) if mounts else ""
+        found += [OtherMount(pid, holder, m.device, m.root, m.target, m.atime) for m in mounts]
+    return Namespaces(tuple(found))
+
+
+def _is_disk(mount: MountLine) -> bool:
+    """Mounted from a device node: overlay, proc, tmpfs and the like are not."""
+    return mount.source.startswith("/dev/") and mount.fstype not in {"devtmpfs", "squashfs"}
+
+
+def _holder(reader: Reader, pid: int) -> str:
+    groups = text(reader, f"/proc/{pid}/cgroup")
+    paths = [entry.rpartition(":")[2] for entry in groups.splitlines()] if isinstance(groups, str) else []
+    named = [part for path in paths for part in path.split("/") if part.endswith((".service", ".scope"))]
+    if named:
+        return named[-1]
+    name = line(reader, f"/proc/{pid}/comm")
+    return name if isinstance(name, str) else f"process {pid}"
