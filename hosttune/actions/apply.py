@@ -75,6 +75,10 @@ class Execution:
         self.writer.log(f"run {self.recorder.run.id}: {change.action} {change.address} ({change.rule})")
         return step
 
+    def leave(self, change: Change, reason: str) -> None:
+        """Note a change that is not tried any more."""
+        self.outcomes.append(Outcome(change, Phase.FAILED, reason))
+
     def take_back(self, steps: list[tuple[StepId, Change]], reason: str) -> None:
         """Undo what this run did for a rule of which another change failed."""
         for step, change in reversed(steps):

@@ -144,16 +144,24 @@ def _refused(step: Step, hold: Hold) -> Finding:
 def undo(
     session: Session, writer: Writer, undo_plan: UndoPlan, *, on_progress: Callable[[str], None] = lambda _: None
 ) -> Receipt:
-    """Do what the undo plan says. The caller holds the lock. A step that fails raises nothing: the receipt tells."""
+    """Do what the undo plan says. The caller holds the lock.
+
+    A step that fails raises nothing: the receipt tells, and what its rule did before that step stays, because the later
+    steps rest on it (a disk that is still mounted keeps its line in fstab).
+    """
     if not undo_plan.returns:
         return Receipt("", undo_plan.plan.digest, ())
     recorder = Recorder.start(writer, new_run(writer, session.journal, "undo", undo_plan.plan.digest))
     execution = Execution(writer, recorder, on_progress)
-    made = [
-        one.change
-        for one in undo_plan.returns
-        if execution.make(one.change, one.step, superseded=one.on_paper) is not None and not one.on_paper
-    ]
+    made: list[Change] = []
+    stuck: set[str] = set()
+    for one in undo_plan.returns:
+        if one.change.rule in stuck:
+            execution.leave(one.change, f"left: another step of {one.change.rule} could not be undone")
+        elif execution.make(one.change, one.step, superseded=one.on_paper) is None:
+            stuck.add(one.change.rule)
+        elif not one.on_paper:
+            made.append(one.change)
     execution.fire([trigger for change in made for trigger in change.triggers], session.facts)
     verified = execution.is_verified and all(
         is_at(change.address, change.after, writer) for change in {c.address: c for c in made}.values()

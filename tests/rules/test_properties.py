@@ -247,8 +247,6 @@ def test_failed_change_takes_its_rule_back_and_the_others_go_on():
 
     class Failing(Overlay):
         def set_atime(self, target, mode):
-            from hosttune.errors import Refused
-
             raise Refused("the kernel says no")
 
     door = Failing(read_record(str(path)))
@@ -327,6 +325,36 @@ def test_two_runs_undone_in_any_order_give_the_old_value(order):
     assert overlay.read("/proc/sys/vm/swappiness").split() == [b"60"]
     assert overlay.read("/etc/sysctl.d/60-hosttune-memory-swappiness.conf") is ABSENT
     assert session_on(overlay, ALL).journal.in_force == ()
+
+
+def test_step_that_cannot_be_undone_keeps_what_rests_on_it():
+    class Busy(Overlay):
+        is_busy = True
+
+        def unmount(self, target):
+            if self.is_busy:
+                raise Refused(f"{target} is busy")
+            super().unmount(target)
+
+    door = Busy(read_record(str(HOSTS / "h100-8x-2socket.json")))
+    policy = only("storage-data-mounts")
+    session = session_on(door, policy)
+    apply(session, door, session.plan())
+    mounted, fstab = door.read("/proc/self/mountinfo"), door.read("/etc/fstab")
+    session = session_on(door, policy)
+    receipt = undo(session, door, plan_undo(session))
+    assert [outcome.change.address.kind for outcome in receipt.failed] == [
+        "data-mount",
+        "fstab-line",
+        "folder",
+        "folder",
+    ]
+    assert (door.read("/proc/self/mountinfo"), door.read("/etc/fstab")) == (mounted, fstab)
+    door.is_busy = False
+    session = session_on(door, policy)
+    assert undo(session, door, plan_undo(session)).failed == ()
+    assert session_on(door, policy).journal.in_force == ()
+    assert b"/mnt/scratch" not in door.read("/etc/fstab") + door.read("/proc/self/mountinfo")
 
 
 @pytest.mark.parametrize("cut", [1, 20, 60])
