@@ -278,8 +278,15 @@ class _Comparison:
     def _reason(self) -> str:
         return f"/tmp should be a tmpfs of at least {_gib(self.wanted)}"
 
+    def _scarce(self) -> tuple[str, ...]:
+        """A tmpfs takes memory as it fills; with less than its size available it can push work out."""
+        available = self.facts.memory.available_bytes if self.running else self.wanted
+        if available >= self.wanted:
+            return ()
+        return (f"only {_gib(available)} of memory are available now: a full /tmp would have to be swapped out",)
+
     def _differs(self, changes: tuple[Change, ...]) -> Finding:
-        evidence = (*self.evidence, *self._hidden())
+        evidence = (*self.evidence, *self._hidden(), *self._scarce())
         return Finding(self.wish.rule, self.wish.subject, Verdict.DIFFERS, Hold(), self._reason(), evidence, changes)
 
     def _held(self, hold: Hold, todo: str) -> Finding:

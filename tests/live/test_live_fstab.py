@@ -74,7 +74,7 @@ class Machine:
         # the tests run in a namespace of their own on purpose
         host = {"is_container": False, "is_wsl": False, "has_systemd": False, "shares_init_mounts": True}
         facts.__dict__["host"] = SimpleNamespace(**host)
-        facts.__dict__["memory"] = SimpleNamespace(total_bytes=64 * GIB)
+        facts.__dict__["memory"] = SimpleNamespace(total_bytes=64 * GIB, available_bytes=32 * GIB)
         return facts
 
     def look(self, wish):

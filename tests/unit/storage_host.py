@@ -28,11 +28,13 @@ DISKS = (
 )
 
 
-def make_facts(reader, *, ram_gib: int = 256, disks=DISKS, **host) -> Facts:
+def make_facts(reader, *, ram_gib: int = 256, available_gib: int | None = None, disks=DISKS, **host) -> Facts:
     facts = Facts(reader)
     plain = {"is_container": False, "is_wsl": False, "has_systemd": True, "shares_init_mounts": True}
     facts.__dict__["host"] = SimpleNamespace(**{**plain, **host})
-    facts.__dict__["memory"] = SimpleNamespace(total_bytes=ram_gib * GIB)
+    facts.__dict__["memory"] = SimpleNamespace(
+        total_bytes=ram_gib * GIB, available_bytes=(available_gib or ram_gib) * GIB
+    )
     facts.__dict__["disks"] = SimpleNamespace(by_device={one.device: one for one in disks})
     return facts
 
@@ -40,7 +42,9 @@ def make_facts(reader, *, ram_gib: int = 256, disks=DISKS, **host) -> Facts:
 class StorageHost:
     """fstab and mountinfo as text; every look collects anew, `apply` writes through the overlay."""
 
-    def __init__(self, fstab="", mountinfo=ROOT, *, persistent_only=False, ram_gib=256, files=None, **kwargs) -> None:
+    def __init__(
+        self, fstab="", mountinfo=ROOT, *, persistent_only=False, ram_gib=256, available_gib=None, files=None, **kwargs
+    ) -> None:
         host = {name: kwargs.pop(name) for name in list(kwargs) if name.startswith(("is_", "has_", "shares_"))}
         content = {"/proc/self/mountinfo": mountinfo, "/etc/fstab": fstab, **(files or {})}
         kwargs.setdefault("spaces", {"/": Space(GIB, GIB // 2, 1, 1)})
@@ -51,7 +55,7 @@ class StorageHost:
         )
         self.writer = Overlay(reader)
         self.ledger: dict[Address, Applied] = {}
-        self._make = lambda: make_facts(self.writer, ram_gib=ram_gib, **host)
+        self._make = lambda: make_facts(self.writer, ram_gib=ram_gib, available_gib=available_gib, **host)
 
     @property
     def facts(self) -> Facts:

@@ -37,7 +37,15 @@ def tmp(fstab="", mountinfo=ROOT, **kwargs):
         ("", {"/usr/share/systemd/tmp.mount": UNIT}, {ETC: "/usr/share/systemd/tmp.mount"}, "etc-unit", "a link to"),
         (LINE, {ETC: ""}, {}, "masked", f"{ETC} masks"),
         ("", {USR: UNIT}, {ETC: "/dev/null"}, "masked", f"{ETC} masks"),
-        ("", {"/run/systemd/system/tmp.mount": "", USR: UNIT}, {WANTS: "../tmp.mount"}, "masked", "/run/systemd"),
+        # an upgrade to Ubuntu 26.04 leaves an empty file there until the reboot
+        ("", {"/run/systemd/system/tmp.mount": "", USR: UNIT}, {WANTS: "../tmp.mount"}, "usr-unit", "/usr/lib/systemd"),
+        (
+            "",
+            {USR: UNIT},
+            {WANTS: "../tmp.mount", "/run/systemd/system/tmp.mount": "/dev/null"},
+            "usr-unit",
+            "/usr/lib",
+        ),
         (LINE, {f"{ETC}.d/size.conf": "[Mount]\nOptions=size=1G\n"}, {}, "dropin", f"{ETC}.d/size.conf"),
         ("", {f"{USR}.d/10-vendor.conf": "", USR: UNIT}, {WANTS: "../tmp.mount"}, "dropin", "10-vendor.conf"),
         (LINE, {f"{ETC}.d/60-hosttune-storage-tmp-tmpfs.conf": "x"}, {}, "fstab", "line 1"),

@@ -225,3 +225,15 @@ def test_mounted_tells_type_and_size_and_is_read_only(line, value):
     assert kind.invert(change) is None
     with pytest.raises(Conflict):
         kind.write(machine.writer, change)
+
+
+def test_size_beyond_the_available_memory_is_said():
+    scarce = "only 2 GiB of memory are available now"
+    assert any(scarce in said for said in StorageHost("", available_gib=2).look(tmp_wish(8)).evidence)
+    assert not any("available now" in said for said in StorageHost("").look(tmp_wish(8)).evidence)
+
+
+def test_distributions_tmpfs_that_an_upgrade_holds_back_waits_for_the_reboot():
+    held = StorageHost("", files={USR: UNIT.replace("2%%", "50%%"), "/run/systemd/system/tmp.mount": ""}, links=ENABLED)
+    finding = held.look(tmp_wish(8))
+    assert (finding.verdict, finding.hold, finding.changes) == (Verdict.DIFFERS, Hold(HoldKind.WAITING, "reboot"), ())
