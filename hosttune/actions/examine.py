@@ -172,7 +172,7 @@ def _look(
     blocked = {finding.rule for finding in unknown}
     for rule in selected:
         own = [wish for wish in wishes if wish.rule == rule.id and rule.id not in blocked]
-        context = Context(facts, state, ledger, rule.risk, rule.disturbs)
+        context = Context(facts, state, ledger, rule.risk, rule.disturbs, journal.unreadable)
         for kind in dict.fromkeys(wish.kind for wish in own):
             try:
                 findings += wish_kinds()[kind].compare(tuple(w for w in own if w.kind == kind), context)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.actions.apply import Execution
 from hosttune.actions.journal import FOLDER, KEEP, Recorder, is_at, read_journal
-from hosttune.values import FileValue, Phase
+from hosttune.values import ABSENT, FileValue, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,9 +59,14 @@ def _drop_torn_line(run: Run, writer: Writer) -> None:
 
 
 def prune(writer: Writer, journal: Journal) -> None:
-    """Keep the newest runs; without its journal a run cannot be undone, and `history` no longer lists it."""
-    for run in journal.runs[:-KEEP] if len(journal.runs) > KEEP else ():
+    """Keep the newest runs, and older ones of which something is still in force; without its journal a run cannot be
+    undone, and `history` no longer lists it.
+    """
+    kept = {run.id for run in journal.runs[-KEEP:]} | {step.id.run for step in journal.in_force}
+    # what took back a step of a run that is kept must stay too, or that step would seem to be in force again
+    kept |= {undo.id.run for step, undo in journal.undone.items() if step is not None and step.run in kept}
+    for run in journal.runs:
         path = f"{FOLDER}/{run.id}.jsonl"
-        data = writer.read(path)
+        data = writer.read(path) if run.id not in kept else ABSENT
         if isinstance(data, bytes):
             writer.remove(path, expected=data)

@@ -154,6 +154,9 @@ class _Checker:
         if isinstance(value, dict):
             for key, inner in value.items():
                 self.text(f"{path}.{key}", inner, scope)
+        if isinstance(value, list):
+            for number, inner in enumerate(value):
+                self.text(f"{path}[{number}]", inner, scope)
         if not isinstance(value, str):
             return
         found = self._try(lambda: parse_text(value, self.document.where(path), scope).type)

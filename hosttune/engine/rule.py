@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hosttune.engine.expressions import Expression, Text, compile_expression, compile_text
 from hosttune.frozen import frozen
@@ -46,9 +46,9 @@ class WishSpec:
     """One wish as it is written: name, fields and bounds may hold expressions."""
 
     kind: str
-    name: Text
-    fields: Mapping[str, Text | Literal | Record]
-    bounds: tuple[tuple[Operator, Text | Literal | Record], ...]
+    name: Text | Listing
+    fields: Mapping[str, Written]
+    bounds: tuple[tuple[Operator, Written], ...]
 
 
 @frozen
@@ -87,12 +87,41 @@ class Record:
 
 
 @frozen
+class Listing:
+    """A list of values, such as names of packages."""
+
+    values: tuple[Text | Literal, ...]
+
+    @property
+    def subjects(self) -> frozenset[str]:
+        return frozenset[str]().union(*(value.subjects for value in self.values))
+
+    @property
+    def units(self) -> frozenset[str]:
+        return frozenset[str]().union(*(value.units for value in self.values))
+
+    @property
+    def packages(self) -> frozenset[str]:
+        return frozenset[str]().union(*(value.packages for value in self.values))
+
+    @property
+    def source(self) -> str:
+        return " ".join(str(getattr(value, "source", getattr(value, "value", ""))) for value in self.values)
+
+    def evaluate(self, names: Mapping[str, object]) -> tuple[Any, ...]:
+        return tuple(value.evaluate(names) for value in self.values)
+
+
+@frozen
 class Expectation:
     """What should hold, what to say when it does not, and what a person should do then."""
 
     condition: Expression
     message: Text
     todo: Text | None = None
+
+
+Written: TypeAlias = "Text | Literal | Record | Listing"
 
 
 @frozen
@@ -144,12 +173,15 @@ def build_rule(document: Document, *, is_builtin: bool) -> Rule:
     def text(path: str, value: object) -> Text:
         return compile_text(str(value), document.where(path))
 
-    def value(path: str, raw: object) -> Text | Literal | Record:
-        if isinstance(raw, dict):
-            return Record(
-                {key: text(f"{path}.{key}", v) if isinstance(v, str) else Literal(v) for key, v in raw.items()}
-            )
+    def plain(path: str, raw: object) -> Text | Literal:
         return text(path, raw) if isinstance(raw, str) else Literal(raw)
+
+    def value(path: str, raw: object) -> Written:
+        if isinstance(raw, dict):
+            return Record({key: plain(f"{path}.{key}", one) for key, one in raw.items()})
+        if isinstance(raw, list):
+            return Listing(tuple(plain(f"{path}[{number}]", one) for number, one in enumerate(raw)))
+        return plain(path, raw)
 
     guards = tuple(
         Guard(
@@ -204,8 +236,7 @@ def build_rule(document: Document, *, is_builtin: bool) -> Rule:
 def _wish_spec(index: int, entry: Mapping[str, Any], value: Any) -> WishSpec:
     kind = next(iter(entry))
     rest = {key: value(f"want[{index}].{key}", raw) for key, raw in entry.items() if key != kind}
-    named = " ".join(entry[kind]) if isinstance(entry[kind], list) else entry[kind]
-    name = value(f"want[{index}].{kind}", str(named))
+    name = value(f"want[{index}].{kind}", entry[kind] if isinstance(entry[kind], list) else str(entry[kind]))
     bounds = tuple((Operator(key), rest[key]) for key in OPERATORS if key in rest)
     return WishSpec(kind, name, {key: one for key, one in rest.items() if key not in OPERATORS}, bounds)
 

@@ -80,6 +80,7 @@ class Context:
     ledger: Mapping[Address, Applied]
     risk: Risk  # as the rule declares it; goes into each change
     disturbs: Disturbs
+    journal_problem: str = ""  # why the ledger is empty although there may be a journal
 
 
 @frozen

@@ -72,6 +72,8 @@ def compare_dropin(
     if isinstance(present, FileValue):
         if present.content == wanted:
             return Dropin(evidence=(f"{path} is in place",))
+        if context.journal_problem and address not in context.ledger:
+            return Dropin(unknown=f"{path} differs; whether it was edited by hand: {context.journal_problem}")
         edited = hand_edit(address, context)
         if edited:
             return Dropin(
@@ -92,6 +94,8 @@ def hand_edit(address: Address, context: Context) -> str:
     present = context.state[address]
     applied = context.ledger.get(address)
     if not isinstance(present, FileValue):
+        return ""
+    if applied is None and context.journal_problem:
         return ""
     if applied is None:
         return f"{address.name} is not in the journal: hosttune does not know who wrote it"

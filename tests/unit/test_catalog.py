@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from hosttune.engine.catalog import builtin_catalog
@@ -89,3 +91,28 @@ def test_rule_with_many_faults_reports_all_at_once():
 def test_rule_named_for_an_act_is_refused():
     with pytest.raises(BadInput, match="names an act"):
         checked_rule(GOOD.replace("memory-example", "memory-set-swappiness"), "memory-set-swappiness.yaml")
+
+
+LISTED = GOOD.replace(
+    'want:\n  - sysctl: vm.swappiness\n    at_most: "{{ params.value }}"\n',
+    'want:\n  - packages: [git, "{{ os.id }}-tools"]\n    state: installed\n',
+)
+
+
+def test_list_of_names_is_evaluated_item_by_item():
+    rule = checked_rule(LISTED, "memory-example.yaml")
+    assert "os" in rule.subjects
+    assert rule.want[0].name.evaluate({"os": SimpleNamespace(id="debian")}) == ("git", "debian-tools")
+
+
+def test_expression_in_a_list_is_checked():
+    (fault,) = faults_of(LISTED.replace("os.id", "os.idd"))
+    assert "idd" in fault
+    assert "id" in fault
+
+
+def test_rule_sees_the_data_mounts_of_the_policy():
+    text = GOOD.replace("want:", "for_each: policy.data_mounts\nwant:")
+    rule = checked_rule(text, "memory-example.yaml")
+    assert rule.subjects == frozenset()
+    assert "targett" in faults_of(text.replace("{{ params.value }}", "{{ item.targett }}"))[0]
