@@ -21,6 +21,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
@@ -34,6 +35,7 @@ LIMIT: Final = 128 << 20  # bytes of a record file
 NOT_RECORDED: Final = Unreadable("not in this record")
 _TABLES: Final = ("files", "links", "listings", "stats", "lstats", "paths", "spaces")
 _MAX_LINKS = 40
+_OF_A_PROCESS = re.compile(r"/proc/(?!1/)[0-9]+(?:/|$)")
 T = TypeVar("T")
 
 
@@ -61,7 +63,12 @@ class Recorder:
         return self.base.is_privileged
 
     def _keep(self, table: str, key: Any, ask: Callable[[], Answer[T]]) -> Answer[T]:
-        """A question asked twice gets one answer: facts may not change while a record is made."""
+        """A question asked twice gets one answer: facts may not change while a record is made.
+
+        What lies in /proc of single processes is other people's, and not kept.
+        """
+        if isinstance(key, str) and _OF_A_PROCESS.match(key):
+            return ask()
         kept = self.answers[table]
         if key not in kept:
             kept[key] = ask()

@@ -156,7 +156,8 @@ class PackagesWish:
 def _compare(wish: Wish, context: Context) -> Finding:
     refused = str(wish.fields.get("refused", ""))
     if refused:
-        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(HoldKind.REFUSED, refused))
+        reason = "the packages to install cannot be chosen"
+        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(HoldKind.REFUSED, refused), reason)
     names = tuple(wish.name.split())
     present = context.state[Address("package-set", set_name(names))] if names else ABSENT
     if isinstance(present, Unreadable):

@@ -67,3 +67,9 @@ def test_second_place_of_the_disk_is_named():
     bound = f"{ROOT}\n{DATA}\n31 20 8:17 / /export rw,relatime - ext4 /dev/sdb1 rw"
     finding = StorageHost(FSTAB, bound).look(mount_wish("/data"))
     assert "also mounted at /export, with a flag of its own" in finding.evidence
+
+
+def test_namespace_that_may_not_be_looked_at_leaves_all_unknown():
+    with pytest.raises(UnknownFact, match="not in this record"):
+        reader = FakeReader(**reader_of(HOLDER), unreadable={"/proc/80/ns/mnt": "not in this record"})
+        Facts(reader).namespaces.mounts  # noqa: B018 - touching it is the test

@@ -127,3 +127,15 @@ def test_file_that_is_no_record_is_refused(content):
 def test_missing_record_is_refused(tmp_path):
     with pytest.raises(BadInput, match="cannot be read"):
         read_record(str(tmp_path / "none.json"))
+
+
+def test_record_keeps_nothing_of_single_processes():
+    from hosttune.host.record import Recorder
+
+    door = Recorder(FakeReader({"/proc/80/mountinfo": "x", "/proc/1/comm": "init\n", "/proc/self/mountinfo": "y"}))
+    assert [door.read(f"/proc/{name}") for name in ("80/mountinfo", "1/comm", "self/mountinfo")] == [
+        b"x",
+        b"init\n",
+        b"y",
+    ]
+    assert set(door.answers["files"]) == {"/proc/1/comm", "/proc/self/mountinfo"}
