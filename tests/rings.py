@@ -116,7 +116,13 @@ RINGS = (
         limit_s=3000,
         is_long=True,
         needs_root=True,
-        packages={**TREE, "qemu-system-x86_64": "qemu-system-x86", "qemu-img": "qemu-utils"},
+        packages={
+            **TREE,
+            "qemu-system-x86_64": "qemu-system-x86",
+            "qemu-img": "qemu-utils",
+            "mkfs.xfs": "xfsprogs",
+            "sfdisk": "fdisk",
+        },
     ),
 )
 LINTERS = (

@@ -184,8 +184,7 @@ class Writer(Reader, Protocol):
         ...
 
     def remove(self, path: str, *, expected: bytes) -> None:
-        """Remove a file whose content is `expected`, durably, and parent folders that `replace` made and that
-        are empty again are left alone."""
+        """Remove a file whose content is `expected`, durably; with the last drop-in of a unit its folder too."""
         ...
 
     def set_value(self, path: str, text: str) -> None:

@@ -1,7 +1,8 @@
-"""Opening the folder that a file is to be written in: inside the root, made when missing, and nobody else's."""
+"""Folders that files are written in: opened inside the root, made when missing, removed when empty; nobody else's."""
 
 from __future__ import annotations
 
+import errno
 import os
 import stat as stat_module
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from hosttune.errors import Refused
 from hosttune.frozen import frozen
 from hosttune.host.paths import Found, is_plain, walk
 
+_MODE = 0o755
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -109,3 +111,25 @@ def _refuse_untrusted(found: Found, root: str) -> None:
         others = info.st_mode & stat_module.S_IWOTH or (info.st_mode & stat_module.S_IWGRP and info.st_gid != 0)
         if others and (number == last or not info.st_mode & stat_module.S_ISVTX):
             raise Refused(f"root does not write in {path}, because others can", hint=hint)
+
+
+def make_folder(root: str, path: str) -> None:
+    """Make one folder (0755, root), durably. Raises Refused when it cannot be made, or its parent is missing."""
+    with opened_parent(root, path) as (parent, name):
+        try:
+            os.mkdir(name, _MODE, dir_fd=parent)
+            os.chmod(name, _MODE, dir_fd=parent)  # whatever the umask is
+            os.fsync(parent)
+        except OSError as error:
+            raise Refused(f"{path} cannot be made: {error.strerror}") from None
+
+
+def remove_folder(root: str, path: str) -> None:
+    """Remove one empty folder, durably. Raises Refused when it is not empty, is mounted on, or cannot be removed."""
+    with opened_parent(root, path) as (parent, name):
+        try:
+            os.rmdir(name, dir_fd=parent)
+            os.fsync(parent)
+        except OSError as error:
+            why = {errno.ENOTEMPTY: "it is not empty", errno.EBUSY: "something is mounted on it, or works in it"}
+            raise Refused(f"{path} stays: {why.get(error.errno or 0, error.strerror)}") from None

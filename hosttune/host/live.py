@@ -86,12 +86,12 @@ class LiveWriter(LiveReader):
         set_atime(target, mode)
 
     def make_folder(self, path: str) -> None:
-        from hosttune.host.mounting import make_folder
+        from hosttune.host.folders import make_folder
 
         make_folder(self.root, path)
 
     def remove_folder(self, path: str) -> None:
-        from hosttune.host.mounting import remove_folder
+        from hosttune.host.folders import remove_folder
 
         remove_folder(self.root, path)
 

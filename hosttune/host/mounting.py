@@ -1,8 +1,7 @@
-"""Making an empty folder and mounting one disk on it; and the way back. Never by force, never what is in use."""
+"""Mounting one disk on a folder, and the way back. Never by force, never what is in use."""
 
 from __future__ import annotations
 
-import errno
 import os
 
 from hosttune.errors import HosttuneError, Refused
@@ -12,30 +11,7 @@ from hosttune.host.mountinfo import MountLine
 from hosttune.host.process import Ended, act
 from hosttune.values import Absent
 
-MODE = 0o755
 TIMEOUT_S = 60.0
-
-
-def make_folder(root: str, path: str) -> None:
-    """Make one folder (0755, root), durably. Raises Refused when it cannot be made, or its parent is missing."""
-    with opened_parent(root, path) as (parent, name):
-        try:
-            os.mkdir(name, MODE, dir_fd=parent)
-            os.chmod(name, MODE, dir_fd=parent)  # whatever the umask is
-            os.fsync(parent)
-        except OSError as error:
-            raise Refused(f"{path} cannot be made: {error.strerror}") from None
-
-
-def remove_folder(root: str, path: str) -> None:
-    """Remove one empty folder, durably. Raises Refused when it is not empty, is mounted on, or cannot be removed."""
-    with opened_parent(root, path) as (parent, name):
-        try:
-            os.rmdir(name, dir_fd=parent)
-            os.fsync(parent)
-        except OSError as error:
-            why = {errno.ENOTEMPTY: "it is not empty", errno.EBUSY: "something is mounted on it, or works in it"}
-            raise Refused(f"{path} stays: {why.get(error.errno or 0, error.strerror)}") from None
 
 
 def mount(device: str, target: str, fstype: str, options: str) -> None:

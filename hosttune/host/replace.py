@@ -19,7 +19,7 @@ from typing import Final
 
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.host.attributes import copy_attributes, refuse_flags, refuse_mount_point
-from hosttune.host.folders import Place, opened_place
+from hosttune.host.folders import Place, opened_place, remove_folder
 from hosttune.host.tree import read_all
 from hosttune.values import Absent, FileValue
 
@@ -27,6 +27,7 @@ MAX_BYTES: Final = 64 << 20
 _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAKE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _RENAME_NOREPLACE = 1
+_UNIT_DROPINS = re.compile(r"/systemd/system/[^/]+\.(?:mount|service|timer|socket|slice|target|scope|swap|path)\.d$")
 _AGAIN = "look at it, then run the plan again"
 
 
@@ -48,12 +49,19 @@ def replace(root: str, path: str, new: FileValue, *, expected: bytes | Absent) -
 
 
 def remove(root: str, path: str, *, expected: bytes) -> None:
-    """Remove the file that `path` leads to, durably, if it still holds `expected`; a link on the way stays."""
+    """Remove the file that `path` leads to, durably, if it still holds `expected`; a link on the way stays.
+
+    With the last drop-in of a systemd unit its folder goes too: `replace` may have made it, and empty it says nothing.
+    """
     try:
         with opened_place(root, path) as place, _original(place, expected):
             refuse_flags(place.folder, os.path.dirname(place.path))
             os.unlink(place.name, dir_fd=place.folder)
             os.fsync(place.folder)
+            folder = os.path.dirname(place.path)
+        if _UNIT_DROPINS.search(folder):
+            with suppress(Refused):  # others lie in it
+                remove_folder(root, folder)
     except FileNotFoundError:
         raise Conflict(f"{path} is not there any more", hint="run the plan again") from None
     except OSError as error:

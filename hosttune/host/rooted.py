@@ -122,13 +122,13 @@ class RootWriter(RootReader):
         raise Refused(f"{target} is not mounted: {_NO_KERNEL.reason}")
 
     def make_folder(self, path: str) -> None:
-        from hosttune.host.mounting import make_folder
+        from hosttune.host.folders import make_folder
 
         self._refuse_kernel(path)
         make_folder(self.root, path)
 
     def remove_folder(self, path: str) -> None:
-        from hosttune.host.mounting import remove_folder
+        from hosttune.host.folders import remove_folder
 
         self._refuse_kernel(path)
         remove_folder(self.root, path)

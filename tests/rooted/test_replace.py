@@ -159,6 +159,22 @@ def test_remove_takes_away_only_what_was_expected(file):
         remove("/", str(file), expected=b"old\n")
 
 
+def test_last_drop_in_of_a_unit_takes_its_folder_along(tmp_path):
+    folder = tmp_path / "etc/systemd/system/tmp.mount.d"
+    folder.mkdir(parents=True)
+    for name in ("a.conf", "b.conf"):
+        (folder / name).write_bytes(b"old\n")
+    remove(str(tmp_path), "/etc/systemd/system/tmp.mount.d/a.conf", expected=b"old\n")
+    assert os.listdir(folder) == ["b.conf"]
+    remove(str(tmp_path), "/etc/systemd/system/tmp.mount.d/b.conf", expected=b"old\n")
+    assert os.listdir(folder.parent) == []
+
+
+def test_other_folders_stay_when_they_are_empty(file):
+    remove("/", str(file), expected=b"old\n")
+    assert os.listdir(file.parent) == []
+
+
 def test_leftovers_are_ours_by_name(file):
     ours = file.parent / f".file.conf.hosttune-{'0' * 16}"
     ours.write_bytes(b"")

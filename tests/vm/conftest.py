@@ -35,6 +35,17 @@ def guest(transcript: Transcript) -> Iterator[Guest]:
             yield guest
 
 
+@pytest.fixture(scope="module")
+def trixie(transcript: Transcript) -> Iterator[Guest]:
+    """A Debian 13 that boots through GRUB and has a disk that nothing mounts, for the tests of one module."""
+    recipe = images.get(images.cache_folder(), images.TRIXIE)
+    with tempfile.TemporaryDirectory(prefix="hosttune-vm-") as folder:
+        guest = Guest(recipe, Path(folder), transcript)
+        with contextlib.closing(guest):
+            guest.boot()
+            yield guest
+
+
 @pytest.fixture(autouse=True)
 def step(request: pytest.FixtureRequest, transcript: Transcript) -> None:
     """A step whose story broke off earlier in its module fails at once and says where."""

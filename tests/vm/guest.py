@@ -48,17 +48,22 @@ class Guest:
         self._channel: socket.socket | None = None
         self._received = b""
         self._last_id = 0
+        self._without = ""
         self.boot_id = ""
         self._overlays = tuple(folder / f"{disk.stem}.qcow2" for disk in image.disks)
         for disk, overlay in zip(image.disks, self._overlays, strict=True):
             create = ["qemu-img", "create", "-q", "-f", "qcow2", "-b", str(disk), "-F", "raw", str(overlay)]
             subprocess.run(create, check=True, stdin=subprocess.DEVNULL, timeout=60)
 
-    def boot(self, timeout: float = BOOT_TIMEOUT_S) -> str:
-        """Switch the machine on and wait until systemd has started everything; the boot id."""
+    def boot(self, timeout: float = BOOT_TIMEOUT_S, *, without: str = "") -> str:
+        """Switch the machine on and wait until systemd has started everything; the boot id.
+
+        `without` names a disk of the image (its file without suffix) that is not plugged in this time.
+        """
         if self._process is not None:
             raise GuestError("the guest is already switched on")
-        self._transcript.note("power on")
+        self._transcript.note("power on" + (f", without the disk {without}" if without else ""))
+        self._without = without
         ours, theirs = socket.socketpair()
         self._channel = ours
         self._received = b""
@@ -151,13 +156,15 @@ class Guest:
         argv = [shutil.which("setpriv") or "setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64"]
         argv += ["-name", "hosttune-test", "-machine", "q35", "-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max"]
         argv += ["-smp", "2", "-m", str(self._memory_mib), "-nodefaults", "-no-user-config", "-display", "none"]
-        argv += ["-nic", "none", "-kernel", str(self._image.kernel), "-initrd", str(self._image.initrd)]
-        argv += ["-append", "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=1"]
+        argv += ["-nic", "none"]
+        if not self._image.recipe.boots_itself:
+            argv += ["-kernel", str(self._image.kernel), "-initrd", str(self._image.initrd)]
+            argv += ["-append", "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=1"]
         argv += ["-chardev", f"file,id=console,append=on,path={self._folder / 'console.log'}"]
         argv += ["-serial", "chardev:console", "-device", "virtio-rng-pci", "-device", "virtio-serial-pci"]
         argv += ["-chardev", f"socket,id=agent,fd={channel}"]
         argv += ["-device", "virtserialport,chardev=agent,name=hosttune.agent"]
-        for overlay in self._overlays:
+        for overlay in (one for one in self._overlays if one.stem != self._without):
             # cache=unsafe skips fsync on this machine only: what the guest wrote is in qemu's file when qemu is killed.
             argv += ["-drive", f"file={overlay},if=virtio,format=qcow2,cache=unsafe,discard=unmap"]
         return argv

@@ -1,8 +1,9 @@
-"""The guest's disks: a Debian 12 with systemd, a data disk and a little swap, built once and kept in a cache.
+"""The guests' disks: Debian with systemd, a data disk and a little swap, built once and kept in a cache.
 
 The cache folder is named after the digest of this recipe, so a changed recipe builds anew and nothing else does.
 Everything is built in a temporary folder and renamed into place: a killed build leaves no half image behind.
-No loop device and no mount is needed: mke2fs fills a file system from a folder.
+No loop device and no mount is needed: mke2fs fills a file system from a folder, and GRUB's parts are put where they
+belong byte by byte.
 """
 
 import contextlib
@@ -15,9 +16,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-SUITE = "bookworm"
-PROGRAMS = ("mmdebstrap", "mke2fs", "mkswap", "qemu-img", "qemu-system-x86_64", "setpriv")
-APT_LINE = "apt-get install mmdebstrap e2fsprogs util-linux qemu-utils qemu-system-x86 debian-archive-keyring"
+PROGRAMS = ("mmdebstrap", "mke2fs", "mkfs.xfs", "mkswap", "sfdisk", "qemu-img", "qemu-system-x86_64", "setpriv")
+APT_LINE = (
+    "apt-get install mmdebstrap e2fsprogs xfsprogs util-linux fdisk qemu-utils qemu-system-x86 debian-archive-keyring"
+)
 PACKAGES = (
     "dbus",
     "e2fsprogs",
@@ -52,6 +54,7 @@ DATA_UUID = "c4b7a9d0-5f1e-4a57-8c1b-2b9d0e6f7a02"
 SWAP_UUID = "8d2e6b14-93cf-4d0b-a6a5-51c0f4e3bd03"
 DATA_LINE = f"UUID={DATA_UUID}\t/data  \text4    defaults\t0  2   # moved from sdb, April 2023"
 # As people leave it behind: tabs and blanks, a comment after field 6, an indented comment, no line feed at the end.
+FRESH_UUID = "e19d0a77-6a0c-4b5e-8f51-7d2c3b4a5e04"
 FSTAB = f"""\
 # /etc/fstab: static file system information.
 #
@@ -80,10 +83,25 @@ class MissingToolsError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
+class Recipe:
+    """One Debian. A guest that boots itself has GRUB on its own disk; the other is given kernel and initrd by qemu."""
+
+    suite: str
+    packages: tuple[str, ...] = PACKAGES
+    boots_itself: bool = False
+    has_fresh_disk: bool = False  # a fourth disk with an xfs of the label `fresh` that no line names
+
+
+BOOKWORM = Recipe("bookworm")
+TRIXIE = Recipe("trixie", (*PACKAGES, "grub-pc-bin", "grub-common"), boots_itself=True, has_fresh_disk=True)
+
+
+@dataclass(frozen=True, slots=True)
 class Image:
     """The read-only parts that every guest starts from."""
 
     folder: Path
+    recipe: Recipe = BOOKWORM
 
     @property
     def kernel(self) -> Path:
@@ -95,8 +113,9 @@ class Image:
 
     @property
     def disks(self) -> tuple[Path, ...]:
-        """In the order in which the guest sees them: /dev/vda (root), /dev/vdb (data), /dev/vdc (swap)."""
-        return tuple(self.folder / name for name in ("root.img", "data.img", "swap.img"))
+        """As the guest sees them: /dev/vda (root), /dev/vdb (data), /dev/vdc (swap), /dev/vdd (fresh, where it is)."""
+        names = ("root", "data", "swap", *(("fresh",) if self.recipe.has_fresh_disk else ()))
+        return tuple(self.folder / f"{name}.img" for name in names)
 
 
 def cache_folder() -> Path:
@@ -114,23 +133,23 @@ def require_tools() -> None:
         raise MissingToolsError("building the guest's image needs root: mmdebstrap keeps file owners")
 
 
-def get(cache: Path) -> Image:
-    """The image of this recipe, built now when the cache lacks it (about a minute)."""
+def get(cache: Path, recipe: Recipe = BOOKWORM) -> Image:
+    """The image of a recipe, built now when the cache lacks it (about a minute)."""
     require_tools()
     here = Path(__file__)
-    recipe = here.read_bytes() + here.with_name("agent.py").read_bytes()
-    target = cache / f"image-{hashlib.sha256(recipe).hexdigest()[:16]}"
+    text = here.read_bytes() + here.with_name("agent.py").read_bytes() + repr(recipe).encode()
+    target = cache / f"image-{hashlib.sha256(text).hexdigest()[:16]}"
     if not target.exists():
         cache.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(dir=cache, prefix="build-"))
         try:
-            _build(work)
+            _build(work, recipe)
             _settle(work / "image", target)
         finally:
             shutil.rmtree(work)
     target.touch()
     _prune(cache)
-    return Image(target)
+    return Image(target, recipe)
 
 
 def _prune(cache: Path) -> None:
@@ -151,23 +170,25 @@ def _settle(built: Path, target: Path) -> None:
             raise
 
 
-def _build(work: Path) -> None:
+def _build(work: Path, recipe: Recipe) -> None:
     tree, extra, image = work / "tree", work / "extra", work / "image"
     image.mkdir()
-    _write_extra(extra)
+    _write_extra(extra, recipe)
     command = ["mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", "--format=directory"]
     command += ['--aptopt=APT::Install-Recommends "false"', "--dpkgopt=force-confold"]
-    command += [f"--include={','.join(PACKAGES)}"]
+    command += [f"--include={','.join(recipe.packages)}"]
     # Before the kernel is installed, so that its initrd is made small at once.
     command += [f"--essential-hook=sync-in {extra} /"]
     # A minute's work under emulation, two seconds here.
-    command += [f'--customize-hook=chroot "$1" python3 -m venv {VENV}', SUITE, str(tree)]
+    command += [f'--customize-hook=chroot "$1" python3 -m venv {VENV}', recipe.suite, str(tree)]
     _call(command)
-    for name in ("vmlinuz", "initrd.img"):
-        (found,) = (tree / "boot").glob(f"{name}-*")
-        shutil.copy(found, image / name)
     (tree / "data").mkdir()
-    _make_ext4(image / "root.img", "3G", ROOT_UUID, tree)
+    if recipe.boots_itself:
+        _make_bootable_disk(image / "root.img", tree)
+    else:
+        for name in ("vmlinuz", "initrd.img"):
+            shutil.copy(_kernel_part(tree, name), image / name)
+        _make_ext4(image / "root.img", "3G", ROOT_UUID, tree)
     seed = work / "data"
     seed.mkdir()
     (seed / "sample.bin").write_bytes(bytes(range(256)) * 4096)
@@ -176,20 +197,68 @@ def _build(work: Path) -> None:
     swap.touch(mode=0o600)
     os.truncate(swap, 256 << 20)
     _call(["mkswap", "--uuid", SWAP_UUID, str(swap)])
+    if recipe.has_fresh_disk:
+        fresh = image / "fresh.img"
+        fresh.touch()
+        os.truncate(fresh, 320 << 20)
+        _call(["mkfs.xfs", "-q", "-L", "fresh", "-m", f"uuid={FRESH_UUID}", str(fresh)])
 
 
-def _make_ext4(file: Path, size: str, uuid: str, content: Path) -> None:
-    _call(["mke2fs", "-q", "-t", "ext4", "-U", uuid, "-d", str(content), str(file), size])
+def _kernel_part(tree: Path, name: str) -> Path:
+    (found,) = (tree / "boot").glob(f"{name}-*")
+    return found
 
 
-def _write_extra(extra: Path) -> None:
+def _make_ext4(file: Path, size: str, uuid: str, content: Path, *options: str) -> None:
+    _call(["mke2fs", "-q", "-t", "ext4", "-U", uuid, *options, "-d", str(content), str(file), size])
+
+
+SECTOR = 512
+PARTITION_AT = 1 << 20
+GRUB_MODULES = ("biosdisk", "part_msdos", "ext2", "linux", "normal", "configfile", "serial", "echo")
+GRUB_CFG = """\
+serial --unit=0 --speed=115200
+terminal_output serial
+set timeout=0
+menuentry hosttune-test {{
+  linux /boot/{kernel} root=UUID={root} rw console=ttyS0 quiet systemd.show_status=1
+  initrd /boot/{initrd}
+}}
+"""
+
+
+def _make_bootable_disk(file: Path, tree: Path) -> None:
+    """A disk with one partition, and GRUB as grub-install would put it on a BIOS machine: boot.img in the first sector,
+    the core right behind it, which is where boot.img looks for it by default.
+    """
+    grub = tree / "boot/grub"
+    grub.mkdir(exist_ok=True)
+    kernel, initrd = _kernel_part(tree, "vmlinuz").name, _kernel_part(tree, "initrd.img").name
+    (grub / "grub.cfg").write_text(GRUB_CFG.format(kernel=kernel, initrd=initrd, root=ROOT_UUID), encoding="utf-8")
+    core = ["grub-mkimage", "-O", "i386-pc", "-p", "(hd0,msdos1)/boot/grub", "-o", "/boot/grub/core.img", *GRUB_MODULES]
+    _call(["chroot", str(tree), *core])
+    # GRUB does not read all of what a newer mke2fs switches on.
+    plain = ("-O", "^metadata_csum_seed,^orphan_file", "-E", f"offset={PARTITION_AT}")
+    file.touch()
+    os.truncate(file, PARTITION_AT + (3 << 30))
+    _make_ext4(file, "3G", ROOT_UUID, tree, *plain)
+    script = f"label: dos\nstart={PARTITION_AT // SECTOR}, type=83, bootable\n"
+    _call(["sfdisk", "--quiet", str(file)], script)
+    boot = (tree / "usr/lib/grub/i386-pc/boot.img").read_bytes()
+    with file.open("r+b") as disk:
+        disk.write(boot[:440])  # the partition table begins behind it
+        disk.seek(SECTOR)
+        disk.write((grub / "core.img").read_bytes())
+
+
+def _write_extra(extra: Path, recipe: Recipe) -> None:
     """The files that make the tree a small server of its own, and reachable by the harness."""
     files = {
         "etc/fstab": FSTAB,
         "etc/hostname": "spine\n",
         "etc/hosts": "127.0.0.1\tlocalhost\n127.0.1.1\tspine\n",
         # A fixed id: with an empty one systemd takes each boot of a fresh overlay for a first boot and rewrites /etc.
-        "etc/machine-id": hashlib.md5(SUITE.encode(), usedforsecurity=False).hexdigest() + "\n",
+        "etc/machine-id": hashlib.md5(recipe.suite.encode(), usedforsecurity=False).hexdigest() + "\n",
         "etc/sysctl.d/30-site.conf": SITE_SYSCTL,
         "etc/initramfs-tools/conf.d/small": "MODULES=list\nCOMPRESS=zstd\n",
         "etc/initramfs-tools/modules": "virtio_pci\nvirtio_blk\next4\n",
@@ -208,11 +277,11 @@ def _write_extra(extra: Path) -> None:
     (wants / "hosttune-agent.service").symlink_to("../hosttune-agent.service")
 
 
-def _call(argv: list[str]) -> None:
+def _call(argv: list[str], text: str = "") -> None:
     done = subprocess.run(
         argv,
         check=False,
-        stdin=subprocess.DEVNULL,
+        input=text,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -4,21 +4,17 @@ One story in the order in which it stands, on one guest; each step starts from w
 """
 
 import contextlib
-import json
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from tests.vm import image, wheels
+from tests.vm import image
 from tests.vm.guest import Guest
+from tests.vm.operator import POLICY, RUNS, addresses, etc_digest, findings, fstab, hosttune, install, plan, runs
 
 pytestmark = pytest.mark.vm
 
-HOSTTUNE = "/usr/local/bin/hosttune"
-POLICY = "/etc/hosttune/policy.yaml"
-RUNS = "/var/lib/hosttune/runs"
 # The guest has 2 GiB: what pays only on big machines is told that this is one.
 SWAP_POLICY = b"params:\n  memory-swappiness: {min_ram_bytes: 1073741824}\n"
 TMP_POLICY = SWAP_POLICY + (
@@ -34,36 +30,6 @@ SYSCTL_FILES = {"30-site.conf", "99-sysctl.conf", "README.sysctl"}
 OWN_FILES = {"60-hosttune-memory-max-map-count.conf", "60-hosttune-memory-swappiness.conf"}
 # What a machine writes by itself while nobody asks it to.
 RESTLESS = ("/var/log/", "/var/lib/systemd/", "/var/tmp/systemd-private-")
-
-
-def hosttune(guest: Guest, *words: str) -> tuple[int, str]:
-    """Exit status and report of one command, typed as an operator does; it must not end in a traceback."""
-    rc, stdout, stderr = guest.run(["hosttune", *words], timeout=300)
-    assert "Traceback" not in stderr, stderr
-    return rc, stdout
-
-
-def findings(guest: Guest) -> dict[str, set[str]]:
-    """The verdicts of each rule, from the JSON of `check`."""
-    report = json.loads(guest.ask_any(["hosttune", "check", "--format", "json"], timeout=300).stdout)
-    verdicts: dict[str, set[str]] = {}
-    for finding in report["hosts"][0]["findings"]:
-        verdicts.setdefault(finding["rule"], set()).add(finding["verdict"])
-    return verdicts
-
-
-def plan(guest: Guest) -> dict[str, Any]:
-    document = json.loads(guest.ask_any(["hosttune", "plan", "--format", "json"], timeout=300).stdout)
-    assert isinstance(document, dict)
-    return document
-
-
-def addresses(document: dict[str, Any]) -> set[str]:
-    return {change["address"] for stage in document["stages"] for change in stage["changes"]}
-
-
-def fstab(guest: Guest) -> str:
-    return guest.read("/etc/fstab").decode()
 
 
 def sysctls(guest: Guest) -> dict[str, int]:
@@ -82,20 +48,6 @@ def data_options(guest: Guest) -> str:
 def tmp_mount(guest: Guest) -> list[str]:
     """File system and size in bytes of what /tmp lies on."""
     return guest.run(["findmnt", "-n", "-b", "-o", "FSTYPE,SIZE", "--target", "/tmp"]).stdout.split()
-
-
-def runs(guest: Guest) -> list[str]:
-    """The ids of the runs of `apply` in the journal, oldest first (an id begins with its time)."""
-    names = sorted(name for name in guest.ask_any(["ls", RUNS]).stdout.split() if name.endswith(".jsonl"))
-    heads = [guest.ask(["head", "-n1", f"{RUNS}/{name}"]) for name in names]
-    return [name.removesuffix(".jsonl") for name, head in zip(names, heads, strict=True) if '"apply"' in head]
-
-
-def etc_digest(guest: Guest) -> str:
-    """Names, owners, modes and bytes of all below /etc, our policy aside."""
-    listing = guest.ask(["find", "/etc", "-not", "-path", "/etc/hosttune*", "-printf", "%p %y %m %U:%G %l\n"])
-    sums = guest.ask(["find", "/etc", "-type", "f", "-not", "-path", "/etc/hosttune*", "-exec", "sha256sum", "{}", "+"])
-    return "\n".join(sorted((listing + sums).splitlines()))
 
 
 def kernel_state(guest: Guest) -> str:
@@ -125,13 +77,7 @@ def before(guest: Guest) -> str:
 
 
 def test_install_as_a_user_gives_a_command(guest: Guest, before: str) -> None:
-    guest.ask(["mkdir", "/root/wheels"])
-    guest.ask(["tar", "x", "-C", "/root/wheels"], stdin=wheels.bundle(image.cache_folder()))
-    pip = [f"{image.VENV}/bin/pip", "install", "--quiet", "--no-index", "--find-links", "/root/wheels", "hosttune"]
-    assert guest.run(pip, timeout=400).rc == 0
-    assert guest.run(["ln", "-s", f"{image.VENV}/bin/hosttune", HOSTTUNE]).rc == 0
-    rc, text = hosttune(guest, "--version")
-    assert (rc, text.split()[0]) == (0, "hosttune")
+    install(guest, "bookworm")
 
 
 def test_check_untuned_machine_exits_1_and_names_the_rules(guest: Guest) -> None:

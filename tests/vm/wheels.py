@@ -14,25 +14,25 @@ import tempfile
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
-GUEST_PYTHON = "3.11"
+PYTHONS = {"bookworm": "3.11", "trixie": "3.13"}
 PLATFORMS = ("manylinux2014_x86_64", "manylinux_2_28_x86_64")
 TIMEOUT_S = 300
 
 
-def bundle(cache: Path) -> bytes:
-    """A tar of hosttune's wheel, built now, and of its dependencies' wheels."""
+def bundle(cache: Path, suite: str = "bookworm") -> bytes:
+    """A tar of hosttune's wheel, built now, and of its dependencies' wheels for the Python of a Debian."""
     with tempfile.TemporaryDirectory(prefix="hosttune-wheel-") as folder:
         _pip("wheel", "--no-deps", "--wheel-dir", folder, str(PROJECT))
         (own,) = Path(folder).glob("hosttune-*.whl")
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w") as tar:
-            for wheel in (own, *sorted(_dependencies(cache, own).glob("*.whl"))):
+            for wheel in (own, *sorted(_dependencies(cache, own, PYTHONS[suite]).glob("*.whl"))):
                 tar.add(wheel, arcname=wheel.name)
     return packed.getvalue()
 
 
-def _dependencies(cache: Path, own: Path) -> Path:
-    project = (PROJECT / "pyproject.toml").read_bytes() + Path(__file__).read_bytes()
+def _dependencies(cache: Path, own: Path, python: str) -> Path:
+    project = (PROJECT / "pyproject.toml").read_bytes() + Path(__file__).read_bytes() + python.encode()
     target = cache / f"wheels-{hashlib.sha256(project).hexdigest()[:16]}"
     if target.exists():
         target.touch()
@@ -40,7 +40,7 @@ def _dependencies(cache: Path, own: Path) -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(dir=cache, prefix="build-"))
     try:
-        options = ["--only-binary=:all:", "--python-version", GUEST_PYTHON, "--implementation", "cp"]
+        options = ["--only-binary=:all:", "--python-version", python, "--implementation", "cp"]
         options += [word for name in PLATFORMS for word in ("--platform", name)]
         _pip("download", "--dest", str(work), *options, str(own))
         (work / own.name).unlink(missing_ok=True)
