@@ -57,12 +57,12 @@ DATA_MOUNT = Table(
         ),
         "target": String(
             pattern=r"(/[A-Za-z0-9_.@:+-]+)+",
-            form="an absolute path of letters, digits and _ . @ : + -",
+            form="/scratch (letters, digits and _ . @ : + - alone)",
             help="Where to mount it; the folder is made when it is missing",
         ),
-        "fstype": String(pattern=r"[a-z0-9]+", form="a_type_such_as_ext4", help="Refuse anything else"),
+        "fstype": String(pattern=r"[a-z0-9]+", form="ext4", help="Refuse anything else"),
         "options": ListOf(
-            String(pattern=r"[^,\s\"\\]+", form="one mount option"), help="Mount options; noatime unless given"
+            String(pattern=r"[^,\s\"\\]+", form="discard (one option, without comma, blank, quote or backslash)"), help="Mount options; noatime unless given"
         ),
     },
     required=("source", "target"),

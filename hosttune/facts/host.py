@@ -28,6 +28,9 @@ _SHIM = "605dab50-e046-4300-abb6-3dd810dd8b23"
 _LOADER = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 
 
+OSRELEASE = "/proc/sys/kernel/osrelease"
+
+
 @frozen
 class Host(Fact):
     """The machine and how it boots. Under an alternate root only what files tell is known."""
@@ -73,7 +76,7 @@ def collect(reader: Reader, facts: Facts) -> Host:
         found = Found(False, "", ("files below a root, with no kernel: taken for the image of a host",))
     dmi = read_dmi(reader)
     hypervisor = hypervisor_of(reader, facts, dmi)
-    release = line(reader, "/proc/sys/kernel/osrelease")
+    release = line(reader, OSRELEASE)
     boot_id = line(reader, "/proc/sys/kernel/random/boot_id")
     init = line(reader, "/proc/1/comm")
     uefi = _is_folder(reader, "/sys/firmware/efi")
@@ -86,7 +89,7 @@ def collect(reader: Reader, facts: Facts) -> Host:
         container_evidence=found.evidence,
         is_vm=bool(hypervisor) if isinstance(hypervisor, str) else hypervisor,
         hypervisor=hypervisor,
-        is_wsl=derived(release, "/proc/sys/kernel/osrelease", _is_wsl),
+        is_wsl=_is_wsl_image(reader) if _has_no_kernel(reader, release) else derived(release, OSRELEASE, _is_wsl),
         has_systemd=_has_systemd(reader),
         init=known(init, "/proc/1/comm"),
         boot_loader=_boot_loader(reader),
@@ -110,6 +113,15 @@ def _machine_id(reader: Reader) -> Any:
     if content is ABSENT:
         return ""
     return machine_id_hash(content) if isinstance(content, str) else content
+
+
+def _has_no_kernel(reader: Reader, release: object) -> bool:
+    return reader.persistent_only and isinstance(release, Unreadable)
+
+
+def _is_wsl_image(reader: Reader) -> bool:
+    """Files below a root: the configuration file of WSL says that they are for it (Microsoft: wsl.conf)."""
+    return hasattr(reader.stat("/etc/wsl.conf"), "type")
 
 
 def _is_wsl(release: str) -> bool:

@@ -265,3 +265,10 @@ def test_host_mount_namespace_of_init_needs_root_before_its_number_was_fixed():
         _ = host(links=links, unreadable=hidden).shares_init_mounts
     assert host(links=links | {"/proc/self/ns/mnt": "mnt:[4026531832]"}, unreadable=hidden).shares_init_mounts
     assert host(links=namespaces() | {"/proc/self/ns/mnt": "mnt:[4026532888]"}).shares_init_mounts is False
+
+
+@pytest.mark.parametrize(("files", "is_wsl"), [({}, False), ({"/etc/wsl.conf": "[boot]\n"}, True)])
+def test_image_is_of_wsl_when_it_has_its_configuration(files, is_wsl):
+    no_kernel = {"/proc": "no kernel runs under --root"}
+    reader = FakeReader({"/etc/hostname": "a\n", **files}, unreadable=no_kernel, kind="root", persistent_only=True)
+    assert Facts(reader).host.is_wsl is is_wsl
