@@ -62,7 +62,8 @@ DATA_MOUNT = Table(
         ),
         "fstype": String(pattern=r"[a-z0-9]+", form="ext4", help="Refuse anything else"),
         "options": ListOf(
-            String(pattern=r"[^,\s\"\\]+", form="discard (one option, without comma, blank, quote or backslash)"), help="Mount options; noatime unless given"
+            String(pattern=r"[^,\s\"\\]+", form="discard (one option, without comma, blank, quote or backslash)"),
+            help="Mount options; noatime unless given",
         ),
     },
     required=("source", "target"),
