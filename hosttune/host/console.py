@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 DEFAULT_COLUMNS = 80
+LARGEST_INPUT = 64 << 20  # bytes
 # sudo looks for commands in these folders alone (`secure_path` of sudoers(5), as Debian and Ubuntu set it).
 SECURE_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/snap/bin")
 
@@ -90,6 +91,20 @@ def load(path: str) -> str:
         ) from error
     except UnicodeDecodeError as error:
         raise HosttuneError(f"{path}: is not UTF-8 text") from error
+
+
+def load_bytes(path: str) -> bytes:
+    """A file that the user named, as it is; `-` is standard input. Raises HosttuneError."""
+    name = "standard input" if path == "-" else path
+    try:
+        with open(sys.stdin.fileno() if path == "-" else path, "rb", closefd=path != "-") as file:
+            content = file.read(LARGEST_INPUT + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise HosttuneError(f"{name}: cannot be read: {reason}", hint="check the name and the rights") from error
+    if len(content) > LARGEST_INPUT:
+        raise HosttuneError(f"{name}: larger than {LARGEST_INPUT >> 20} MiB", hint="is this the right file?")
+    return content
 
 
 def discard(stream: TextIO) -> None:

@@ -233,3 +233,25 @@ class Writer(Reader, Protocol):
     def discard_leftovers(self, path: str) -> None:
         """Remove temp files that an interrupted `replace` of this path left beside it."""
         ...
+
+
+class BeforeReader:
+    """What a Reader that stands before another one passes on as it is."""
+
+    def __init__(self, base: Reader) -> None:
+        self.base = base
+
+    @property
+    def name(self) -> str:
+        return self.base.name
+
+    @property
+    def persistent_only(self) -> bool:
+        return self.base.persistent_only
+
+    @property
+    def is_privileged(self) -> bool:
+        return self.base.is_privileged
+
+    def rehearse_fstab(self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
+        return self.base.rehearse_fstab(before, after, tmpfs_options)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace as with_
 
 from hosttune.errors import Conflict, Refused
-from hosttune.host.door import Completed, Process, Reader, ReaderKind, Rehearsal, Space, Stat
+from hosttune.host.door import BeforeReader, Completed, Process, Reader, ReaderKind, Space, Stat
 from hosttune.host.mountinfo import MountLine, parse, topmost_at, with_atime, with_mount, without_mount
 from hosttune.values import ABSENT, Absent, Answer, FileValue, Unreadable
 
@@ -20,29 +20,17 @@ MOUNTINFO = "/proc/self/mountinfo"
 MAX_LINKS = 40
 
 
-class Overlay:
+class Overlay(BeforeReader):
     """A Writer that changes nothing but itself."""
 
     kind: ReaderKind = "overlay"
 
     def __init__(self, base: Reader) -> None:
-        self.base = base
+        super().__init__(base)
         self.files: dict[str, FileValue | Absent] = {}
         self.links: dict[str, str | Absent] = {}
         self.folders: dict[str, bool] = {}  # made (True) and removed (False) here
         self.units: dict[tuple[str, str], str] = {}  # (unit, property of `systemctl show`) -> value
-
-    @property
-    def name(self) -> str:
-        return self.base.name
-
-    @property
-    def persistent_only(self) -> bool:
-        return self.base.persistent_only
-
-    @property
-    def is_privileged(self) -> bool:
-        return self.base.is_privileged
 
     def now(self) -> float:
         return self.base.now()
@@ -55,9 +43,6 @@ class Overlay:
 
     def processes(self) -> Answer[tuple[Process, ...]]:
         return self.base.processes()
-
-    def rehearse_fstab(self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
-        return self.base.rehearse_fstab(before, after, tmpfs_options)
 
     def space(self, path: str) -> Answer[Space]:
         return self.base.space(path)

@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from hosttune.errors import BadInput, Fault, Where
-from hosttune.host.door import Completed, Process, Reader, ReaderKind, Rehearsal, Space, Stat
+from hosttune.host.door import BeforeReader, Completed, Process, Reader, ReaderKind, Rehearsal, Space, Stat
 from hosttune.values import ABSENT, Absent, Answer, Unreadable
 
 FORMAT_VERSION: Final = 1
@@ -39,28 +39,16 @@ _OF_A_PROCESS = re.compile(r"/proc/(?!1/)[0-9]+(?:/|$)")
 T = TypeVar("T")
 
 
-class Recorder:
+class Recorder(BeforeReader):
     """A Reader that passes every question on and keeps the answer."""
 
     def __init__(self, base: Reader) -> None:
-        self.base = base
+        super().__init__(base)
         self.answers: dict[str, dict[Any, Any]] = {name: {} for name in (*_TABLES, "queries", "others")}
 
     @property
     def kind(self) -> ReaderKind:
         return self.base.kind
-
-    @property
-    def name(self) -> str:
-        return self.base.name
-
-    @property
-    def persistent_only(self) -> bool:
-        return self.base.persistent_only
-
-    @property
-    def is_privileged(self) -> bool:
-        return self.base.is_privileged
 
     def _keep(self, table: str, key: Any, ask: Callable[[], Answer[T]]) -> Answer[T]:
         """A question asked twice gets one answer: facts may not change while a record is made.
@@ -95,9 +83,6 @@ class Recorder:
 
     def query(self, argv: Sequence[str], *, timeout_s: float = 10.0) -> Answer[Completed]:
         return self._keep("queries", tuple(argv), lambda: self.base.query(argv, timeout_s=timeout_s))
-
-    def rehearse_fstab(self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
-        return self.base.rehearse_fstab(before, after, tmpfs_options)
 
     def processes(self) -> Answer[tuple[Process, ...]]:
         return self._keep("others", "processes", self.base.processes)

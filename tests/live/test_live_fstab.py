@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.live.namespace import own_etc, passes, run
+
 GIB = 1 << 30
 
 pytestmark = pytest.mark.live
@@ -26,19 +25,7 @@ pytestmark = pytest.mark.live
     "name", ["noatime_and_back", "read_only_mount_stays_read_only", "stacked_mounts", "tmp_line", "util_linux_agrees"]
 )
 def test_scenario_in_a_private_namespace_passes(name, tmp_path):
-    child = (sys.executable, __file__, name, str(tmp_path))
-    done = subprocess.run(
-        ("unshare", "--mount", "--propagation", "private", *child),
-        check=False, capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def run(*argv: object) -> str:
-    done = subprocess.run([str(word) for word in argv], check=False, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, f"{argv}: {done.stderr}"
-    return done.stdout
+    passes(__file__, name, tmp_path)
 
 
 class Machine:
@@ -47,12 +34,7 @@ class Machine:
     def __init__(self, folder: Path, fstab: str, *, options: str = "rw") -> None:
         from hosttune.host.live import LiveWriter
 
-        etc = folder / "etc"
-        etc.mkdir()
-        for name in ("passwd", "group", "nsswitch.conf", "ld.so.cache", "localtime", "alternatives"):
-            if (Path("/etc") / name).exists():
-                run("cp", "-a", f"/etc/{name}", etc)
-        run("mount", "--bind", etc, "/etc")
+        own_etc(folder)
         self.data = folder / "data"
         self.data.mkdir()
         self.image = folder / "image"
@@ -219,8 +201,3 @@ def scenario_util_linux_agrees(folder: Path) -> None:
         assert len(theirs) == len(ours), (name, theirs, ours)
         if name != "latin-1":
             assert theirs == [(clean_path(target), fstype) for target, fstype in ours], name
-
-
-if __name__ == "__main__":
-    assert shutil.which("findmnt")
-    globals()[f"scenario_{sys.argv[1]}"](Path(sys.argv[2]))
