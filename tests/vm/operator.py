@@ -14,7 +14,7 @@ RUNS = "/var/lib/hosttune/runs"
 def install(guest: Guest, suite: str) -> None:
     """Install hosttune as a user would: into a virtual environment, with a link in the path of root."""
     guest.ask(["mkdir", "/root/wheels"])
-    guest.ask(["tar", "x", "-C", "/root/wheels"], stdin=wheels.bundle(image.cache_folder(), suite))
+    guest.ask(["tar", "x", "-C", "/root/wheels"], stdin=wheels.bundle(image.cache_folder(), wheels.PYTHONS[suite]))
     pip = [f"{image.VENV}/bin/pip", "install", "--quiet", "--no-index", "--find-links", "/root/wheels", "hosttune"]
     assert guest.run(pip, timeout=400).rc == 0
     assert guest.run(["ln", "-s", f"{image.VENV}/bin/hosttune", HOSTTUNE]).rc == 0

@@ -19,14 +19,14 @@ PLATFORMS = ("manylinux2014_x86_64", "manylinux_2_28_x86_64")
 TIMEOUT_S = 300
 
 
-def bundle(cache: Path, suite: str = "bookworm") -> bytes:
-    """A tar of hosttune's wheel, built now, and of its dependencies' wheels for the Python of a Debian."""
+def bundle(cache: Path, python: str = PYTHONS["bookworm"]) -> bytes:
+    """A tar of hosttune's wheel, built now, and of its dependencies' wheels for this version of Python."""
     with tempfile.TemporaryDirectory(prefix="hosttune-wheel-") as folder:
         _pip("wheel", "--no-deps", "--wheel-dir", folder, str(PROJECT))
         (own,) = Path(folder).glob("hosttune-*.whl")
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w") as tar:
-            for wheel in (own, *sorted(_dependencies(cache, own, PYTHONS[suite]).glob("*.whl"))):
+            for wheel in (own, *sorted(_dependencies(cache, own, python).glob("*.whl"))):
                 tar.add(wheel, arcname=wheel.name)
     return packed.getvalue()
 
