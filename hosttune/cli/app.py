@@ -15,7 +15,10 @@ from hosttune import __version__
 from hosttune.errors import HosttuneError
 
 # In the order of the help. Each is a function of this name, or the typer `app`, of the module hosttune.cli.<name>.
-COMMANDS = ("check", "plan", "apply", "undo", "history", "explain", "rules", "profiles", "facts", "disks", "record")
+COMMANDS = (
+    "check", "plan", "apply", "undo", "history", "explain", "rules", "profiles", "facts", "disks", "fstab",
+    "record",
+)  # fmt: skip
 
 TROUBLE = 2
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it

@@ -138,6 +138,13 @@ def say(text: str) -> None:
         discard(sys.stdout)
 
 
+def say_exactly(text: str) -> None:
+    """Text made of bytes that need not be UTF-8 (surrogate escapes); where it is not for a terminal, those bytes."""
+    if not sys.stdout.isatty() and hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
+    say(text)
+
+
 def progress(text: str) -> None:
     """One line of progress; it may hold names that come from the host."""
     tell(f"  {shown(text)}")

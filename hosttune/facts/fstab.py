@@ -6,14 +6,16 @@ The byte model and the edits are `resources/fstab_document.py`; here is what rul
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hosttune.errors import Refused
+from hosttune.errors import Refused, Where
 from hosttune.facts.base import Fact, unread
 from hosttune.facts.mounts import is_network
-from hosttune.resources.fstab_document import PATH, Document, Kind, Line, line_problem, parse
+from hosttune.frozen import frozen
+from hosttune.resources.fstab_document import separator_of
+from hosttune.resources.fstab_lines import PATH, Document, Kind, Line, line_problem, parse
 from hosttune.resources.fstab_options import decode, items, masked_line
 from hosttune.values import ABSENT, Unreadable
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FstabEntry(Fact):
     """One entry, fields decoded, passwords masked."""
 
@@ -41,7 +43,7 @@ class FstabEntry(Fact):
     text: str = ""  # the whole line as it stands
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Misread(Fact):
     """A line that is no entry to one of the readers, or a different one."""
 
@@ -51,7 +53,7 @@ class Misread(Fact):
     way_out: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fstab(Fact):
     """The entries in file order. `problems` are sentences about the file and about lines that a boot may misread."""
 
@@ -63,6 +65,7 @@ class Fstab(Fact):
     way_out: str = ""
     lines: int = 0
     exists: bool = True
+    separator: str = " "  # what stands between the fields of a new line, in this file's style
 
     @property
     def at(self) -> Mapping[str, FstabEntry]:
@@ -90,14 +93,17 @@ def collect(reader: Reader, facts: Facts) -> Fstab:  # noqa: ARG001 - every subj
     if data is ABSENT:
         return Fstab((), exists=False)
     document = parse(data)
+    problem = document.problems[0] if document.problems else None
+    entries = [entry_of(document, line, _path(line, reader)) for line in document.entries]
     return Fstab(
-        tuple(_entry(document, line, reader) for line in document.lines if line.kind is Kind.ENTRY),
+        tuple(_distinct(entries)),
         tuple(_problems(document)),
-        document.manager,
+        document.manager.comment if document.manager else "",
         tuple(_misread(document, line) for line in document.lines if line.kind is Kind.BROKEN),
-        str(document.problems[0]) if document.problems else "",
-        document.problems[0].hint if document.problems else "",
+        str(problem or ""),
+        problem.hint if problem else "",
         len(document.lines),
+        separator=separator_of(document),
     )
 
 
@@ -106,15 +112,25 @@ def _misread(document: Document, line: Line) -> Misread:
     return Misread(line.number, line.target, str(problem or ""), problem.hint if problem else "")
 
 
-def _entry(document: Document, line: Line, reader: Reader) -> FstabEntry:
+def _path(line: Line, reader: Reader) -> str:
+    """Where the target of a line leads, symbolic links resolved; empty where that is not to be asked."""
+    fields = line.fields
+    if fields is None or not fields.target.startswith(b"/") or not line.target:
+        return ""
+    # looking at a target whose server is gone, or that an automount waits on, would hang
+    if is_network(decode(fields.fstype), decode(fields.source)) or b"automount" in fields.options:
+        return ""
+    path = reader.resolve(line.target)
+    return path if isinstance(path, str) else ""
+
+
+def entry_of(document: Document, line: Line, path: str = "") -> FstabEntry:
+    """The entry of a line that is one; `path` is its target with symbolic links resolved, where that is known."""
     fields = line.fields
     assert fields is not None  # noqa: S101 - what Kind.ENTRY means
     problem = line_problem(document, line)
     is_swap = fields.fstype == b"swap"
     target = decode(fields.target) if is_swap else line.target
-    # looking at a target whose server is gone, or that an automount waits on, would hang
-    is_safe = not is_network(decode(fields.fstype), decode(fields.source)) and b"automount" not in fields.options
-    path = reader.resolve(target) if target.startswith("/") and not is_swap and is_safe else ABSENT
     text = masked_line(decode(line.text))
     return FstabEntry(
         line=line.number,
@@ -125,12 +141,30 @@ def _entry(document: Document, line: Line, reader: Reader) -> FstabEntry:
         freq=fields.freq,
         passno=fields.passno,
         is_swap=is_swap,
-        path=path if isinstance(path, str) else target,
-        owner=line.owner,
+        path=path or target,
+        owner=line.owner or (document.manager.name if document.manager else ""),
         refusal=str(problem) if problem else "",
         way_out=problem.hint if problem else "",
         text=text,
     )
+
+
+def _distinct(entries: list[FstabEntry]) -> list[FstabEntry]:
+    """The entries, those refused that a symbolic link leads to the target of another one."""
+    places: dict[str, dict[str, FstabEntry]] = {}  # by path, then by target
+    for entry in entries:
+        if not entry.is_swap and entry.path.startswith("/"):
+            places.setdefault(entry.path, {}).setdefault(entry.target, entry)
+    found = []
+    for entry in entries:
+        others = [other for target, other in places.get(entry.path, {}).items() if target != entry.target]
+        if others and not entry.refusal and not entry.is_swap:
+            other = others[0]
+            detail = f"{entry.target} and {other.target} (line {other.line}) are one folder, by a symbolic link"
+            where = Where(PATH, entry.line)
+            entry = replace(entry, refusal=f"{where}: {detail}", way_out="leave one line for each folder")  # noqa: PLW2901
+        found.append(entry)
+    return found
 
 
 def _options(text: str) -> tuple[str, ...]:
@@ -145,10 +179,10 @@ def _options(text: str) -> tuple[str, ...]:
 
 
 def _problems(document: Document) -> list[str]:
-    found = [str(problem) for problem in document.problems]
+    found = dict.fromkeys(str(problem) for problem in document.problems)
     for line in document.lines:
         if line.kind in (Kind.ENTRY, Kind.BROKEN):
             problem = line_problem(document, line)
-            if problem and str(problem) not in found:
-                found.append(str(problem))
-    return found
+            if problem:
+                found.setdefault(str(problem))
+    return list(found)

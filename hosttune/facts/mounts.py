@@ -32,7 +32,9 @@ _SPACE = ("total_bytes", "available_bytes", "total_inodes", "available_inodes")
 # statvfs(3) on any other type says nothing a rule needs, and on a dead network mount it hangs.
 _MEASURED_TYPES = LOCAL_TYPES | {"tmpfs", "overlay", "zfs", "vfat", "ntfs3", "exfat", "reiserfs", "erofs"}
 _SYSTEM = frozenset({"/", "/usr", "/var", "/var/log", "/var/mail", "/var/spool", "/var/spool/mail", "/tmp"})
-_SYSTEM_TREES = ("/boot", "/snap", "/var/snap", "/run", "/proc", "/sys", "/dev", "/var/lib/kubelet", "/var/lib/snapd")
+_SYSTEM_TREES = (
+    "/boot/", "/snap/", "/var/snap/", "/run/", "/proc/", "/sys/", "/dev/", "/var/lib/kubelet/", "/var/lib/snapd/",
+)  # fmt: skip
 _UNIT_FOLDERS = (
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -101,9 +103,13 @@ def _is_local_data(mount: Mount) -> bool:
         and not mount.is_network
         and not mount.is_bind
         and not mount.is_read_only
-        and mount.target not in _SYSTEM
-        and not any(mount.target == tree or mount.target.startswith(tree + "/") for tree in _SYSTEM_TREES)
+        and not is_system(mount.target)
     )
+
+
+def is_system(target: str) -> bool:
+    """Whether the system itself lives there: no place for data, and never tuned as one."""
+    return target in _SYSTEM or f"{target}/".startswith(_SYSTEM_TREES)
 
 
 def collect(reader: Reader, facts: Facts) -> Mounts:

@@ -17,6 +17,7 @@ SETFLAGS: Final = 0x40086602 if _IS_64_BIT else 0x40046602
 IMMUTABLE: Final = 0x10
 APPEND_ONLY: Final = 0x20
 VERITY: Final = 0x00100000
+_NO_FLAGS: Final = frozenset({errno.ENOTTY, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 # What chattr(1) sets on a file and a new one does not have: s u c S d A j t, and C of btrfs.
 _KEPT_FLAGS: Final = 0x1 | 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x4000 | 0x8000 | 0x00800000
 # Attributes that are made from the content: IMA's hash of the old bytes would lock the new file.
@@ -24,12 +25,14 @@ _OF_CONTENT: Final = frozenset({"security.ima", "security.evm"})
 
 
 def flags_of(fd: int) -> int:
-    """The inode flags of chattr(1); 0 where the file system has none."""
+    """The inode flags of chattr(1); 0 where the file system has none. Raises OSError where they cannot be told."""
     buffer = bytearray(8)
     try:
         fcntl.ioctl(fd, GETFLAGS, buffer)
-    except OSError:
-        return 0
+    except OSError as error:
+        if error.errno in _NO_FLAGS:
+            return 0
+        raise
     return int(struct.unpack("I", buffer[:4])[0])
 
 

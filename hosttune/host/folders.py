@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from hosttune.errors import Refused
 from hosttune.frozen import frozen
-from hosttune.host.paths import Found, is_plain, walk
+from hosttune.host.paths import Found, close, is_plain, walk
 
 _MODE = 0o755
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -48,7 +48,7 @@ def opened_place(root: str, path: str, *, make: int | None = None) -> Iterator[P
         try:
             yield Place(folder, name, found.canonical, not found.missing)
         finally:
-            os.close(folder)
+            close(folder)
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def opened_parent(root: str, path: str) -> Iterator[tuple[int, str]]:
             try:
                 yield parent, name
             finally:
-                os.close(parent)
+                close(parent)
     except OSError as error:
         raise Refused(f"{path} cannot be reached: {error.strerror}") from None
 
@@ -83,10 +83,14 @@ def _made(above: int, names: tuple[str, ...], mode: int) -> int:
         try:
             os.mkdir(name, mode, dir_fd=folder)
             inner = os.open(name, _FOLDER, dir_fd=folder)
-            os.fchmod(inner, mode)  # whatever the umask is
-            os.fsync(folder)
+            try:
+                os.fchmod(inner, mode)  # whatever the umask is
+                os.fsync(folder)
+            except OSError:
+                close(inner)
+                raise
         finally:
-            os.close(folder)
+            close(folder)
         folder = inner
     return folder
 

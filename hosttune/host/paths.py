@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 MAX_LINKS = 40  # as the kernel: path_resolution(7)
@@ -47,8 +47,14 @@ class Found:
     def close(self) -> None:
         for fd in [*self.folders, self.fd]:
             if fd >= 0:
-                os.close(fd)
+                close(fd)
         self.folders, self.fd = [], -1
+
+
+def close(fd: int) -> None:
+    """Give a descriptor back. An error of close(2) says nothing new after an fsync, and it is gone anyway."""
+    with suppress(OSError):
+        os.close(fd)
 
 
 @contextmanager
@@ -86,7 +92,11 @@ def _follow(found: Found, todo: list[str], *, follow: bool) -> None:
             found.missing = (part, *reversed(todo))
             found.dangling = not is_own
             return
-        info = os.fstat(fd)
+        try:
+            info = os.fstat(fd)
+        except OSError:
+            close(fd)
+            raise
         if stat.S_ISDIR(info.st_mode):
             found.names.append(part)
             found.folders.append(fd)
@@ -104,7 +114,7 @@ def _follow(found: Found, todo: list[str], *, follow: bool) -> None:
 def _leave(found: Found) -> None:
     if found.names:
         found.names.pop()
-        os.close(found.folders.pop())
+        close(found.folders.pop())
 
 
 def _expand(found: Found, fd: int, links: int) -> list[str]:
@@ -112,7 +122,7 @@ def _expand(found: Found, fd: int, links: int) -> list[str]:
     try:
         text = os.readlink("", dir_fd=fd)
     finally:
-        os.close(fd)
+        close(fd)
     if links > MAX_LINKS:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), found.canonical)
     if text.startswith("/"):

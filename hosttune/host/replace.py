@@ -20,6 +20,7 @@ from typing import Final
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.host.attributes import copy_attributes, refuse_flags, refuse_mount_point
 from hosttune.host.folders import Place, opened_place, remove_folder
+from hosttune.host.paths import close
 from hosttune.host.tree import read_all
 from hosttune.values import Absent, FileValue
 
@@ -57,7 +58,7 @@ def remove(root: str, path: str, *, expected: bytes) -> None:
         with opened_place(root, path) as place, _original(place, expected):
             refuse_flags(place.folder, os.path.dirname(place.path))
             os.unlink(place.name, dir_fd=place.folder)
-            os.fsync(place.folder)
+            _sync_folder(place, "removed")
             folder = os.path.dirname(place.path)
         if _UNIT_DROPINS.search(folder):
             with suppress(Refused):  # others lie in it
@@ -141,7 +142,7 @@ def _original(place: Place, expected: bytes) -> Iterator[int]:
         _compare(place, fd, expected)
         yield fd
     finally:
-        os.close(fd)
+        close(fd)
 
 
 def _compare(place: Place, original: int, expected: bytes) -> None:
@@ -166,7 +167,7 @@ def _temp_file(place: Place) -> Iterator[tuple[str, int]]:
     try:
         yield temp, fd
     finally:
-        os.close(fd)
+        close(fd)
         with suppress(OSError):
             os.unlink(temp, dir_fd=place.folder)
 
@@ -200,17 +201,27 @@ def _rename_new(temp: str, place: Place) -> None:
 
 def _settle(place: Place, content: bytes) -> None:
     """The new file is in place: make that durable and look at it again."""
+    _sync_folder(place, "replaced")
     try:
-        os.fsync(place.folder)
         fd = os.open(place.name, _LOOK, dir_fd=place.folder)
         try:
             present = read_all(fd, MAX_BYTES)
         finally:
-            os.close(fd)
+            close(fd)
     except OSError as error:
-        raise HosttuneError(f"{place.path} was replaced, but a power cut may lose it: {error.strerror}") from error
+        message = f"{place.path} was replaced, but it cannot be read again: {error.strerror}"
+        raise HosttuneError(message, hint=_hint(error)) from error
     if present != content:
         raise HosttuneError(f"{place.path} was replaced, and somebody changed it at once", hint=_AGAIN)
+
+
+def _sync_folder(place: Place, done: str) -> None:
+    """Make what was done to a name in the folder durable. Raises HosttuneError: it is done, whatever fsync(2) says."""
+    try:
+        os.fsync(place.folder)
+    except OSError as error:
+        message = f"{place.path} was {done}, but a power cut may undo that: {error.strerror}"
+        raise HosttuneError(message, hint=_hint(error)) from error
 
 
 def _hint(error: OSError) -> str:
@@ -222,5 +233,7 @@ def _hint(error: OSError) -> str:
         errno.EPERM: "run it as root; a container or security module may forbid it",
         errno.EBUSY: "something is mounted over it",
         errno.ELOOP: "a symbolic link leads to itself",
+        errno.EIO: "the disk reports errors: sudo dmesg",
+        errno.EINTR: "a signal came in between: run it again",
     }
-    return hints.get(error.errno or 0, "")
+    return hints.get(error.errno or 0, "look for the reason in: sudo dmesg")

@@ -20,11 +20,14 @@ _SECRETS = re.compile(
 )
 _USER_SECRET = re.compile(r"(^|,)((?:user|username)=[^,%]*%)((?:\\,|[^,])*)", re.IGNORECASE)
 _URL_SECRET = re.compile(r"(//[^/\s:@]+:)[^@\s]+(@)")
+_MAYBE_SECRET = re.compile(r"pass|pwd|secret|key|token|user|//", re.IGNORECASE)
 _SIZE = re.compile(r"([0-9]+)([kmgtpe%]?)", re.IGNORECASE)
 
 
 def items(options: str) -> tuple[str, ...]:
     """The items of an option list, quotes and protected commas respected. Raises Refused for an open quote."""
+    if '"' not in options and "\\" not in options:
+        return tuple(options.split(","))
     found, balanced = split_options(encode(options))
     if not balanced:
         raise Refused(
@@ -63,9 +66,13 @@ def set_atime(options: str, word: str) -> str:
 
     Contradicting words mean different things to different builds: `noatime,relatime` is noatime through mount(2) and
     relatime through the fd-based API (the last word wins). `nodiratime`, `lazytime`, `defaults` and all else stay.
+    Raises Refused for a word that is one but for its case: with it the file system cannot be mounted at all.
     """
     if atime_words(options) == (word,):
         return options
+    wrong = next((item for item in items(options) if item not in ATIME_WORDS and item.lower() in ATIME_WORDS), "")
+    if wrong:
+        raise Refused(f"mount options are case-sensitive: `{wrong}` fails the mount", hint=f"write `{wrong.lower()}`")
     return replace_words(options, lambda item: item in ATIME_WORDS, word)
 
 
@@ -98,6 +105,8 @@ def size_bytes(options: str, ram_bytes: int) -> int | None:
 
 def masked(text: str) -> str:
     """A line or an option list for people: passwords are stars, the names of credential files stay."""
+    if not _MAYBE_SECRET.search(text):
+        return text
     for pattern in (_SECRETS, _USER_SECRET):
         text = pattern.sub(lambda match: f"{match[1]}{match[2]}***", text)
     return _URL_SECRET.sub(r"\1***\2", text)
@@ -105,6 +114,8 @@ def masked(text: str) -> str:
 
 def masked_line(text: str) -> str:
     """A whole line for people: each blank-separated field masked, blanks kept."""
+    if not _MAYBE_SECRET.search(text):
+        return text
     return "".join(part if part.isspace() else masked(part) for part in re.split(r"([ \t]+)", text))
 
 

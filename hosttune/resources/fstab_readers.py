@@ -8,20 +8,31 @@ lib/mangle.c; glibc misc/mntent_r.c; systemd/systemd#38929).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 BLANKS = b" \t"  # the only separators: NBSP, form feed and vertical tab are data
+STALE = -1 << 31  # in place of a number that getmntent(3) leaves as it found it
+_C_SPACE = b" \t\n\v\f\r"
 GETMNTENT_LIMIT = 4096  # glibc's line buffer; the rest of a longer line is lost
 _WORD = re.compile(rb"[^ \t]+")
+_OPTIONS = re.compile(rb"[ \t]*[^ \t]+[ \t]+[^ \t]+[ \t]+[^ \t]+[ \t]+([^ \t]+)")
 _LIBMOUNT_ESCAPE = re.compile(rb"\\([0-7]{3})")
 _GETMNTENT_ESCAPE = re.compile(rb"\\(040|011|012|134|\\)")
 _STRTOL = re.compile(rb"[ \t\n\v\f\r]*([+-]?[0-9]+)")
 _SCANF = re.compile(rb"\s*([+-]?[0-9]+)")
+_FIELD = rb"[^ \t\\\r\n\0]"
+# Each line, as the groups of `scan`: four to six fields in which nothing can be read in two ways, or all the rest.
+_SCAN = re.compile(
+    rb"([ \t]*((?!#)" + _FIELD + rb"+)[ \t]+(" + _FIELD + rb"+)[ \t]+(" + _FIELD + rb"+)[ \t]+((?!=)" + _FIELD + rb"+)"
+    rb"(?:[ \t]+([0-9]{1,9})(?:[ \t]+([0-9]{1,9})(?:[ \t][^\r\n\0]*)?)?)?[ \t]*)(\r?)\n|([^\n]*)\n"
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Fields:
-    """The six fields of an entry, escapes decoded; options are empty where the line has none."""
+class Fields(NamedTuple):
+    """The six fields of an entry, escapes decoded; options are empty where the line has none.
+
+    No dataclass: it is made for each line of a file, and a frozen dataclass takes five times as long to make.
+    """
 
     source: bytes
     target: bytes
@@ -31,9 +42,24 @@ class Fields:
     passno: int = 0
 
 
+def scan(lines: bytes) -> list[tuple[bytes, ...]]:
+    """Of each line, LF included: text, source, target, type, options, freq, passno, CR; or all empty, and the text.
+
+    The first eight stand only where both readers see these six fields, whatever follows the sixth. A line with CR and
+    without numbers is left to them, and so are `autofs`, options with `,=`, and lines longer than getmntent's buffer.
+    """
+    return _SCAN.findall(lines)
+
+
 def words(text: bytes) -> tuple[tuple[int, int], ...]:
     """The spans of the blank-separated words of a line."""
     return tuple(match.span() for match in _WORD.finditer(text))
+
+
+def options_span(text: bytes) -> tuple[int, int] | None:
+    """Where the fourth field stands, None where there is none."""
+    match = _OPTIONS.match(text)
+    return match.span(1) if match else None
 
 
 def is_comment(text: bytes) -> bool:
@@ -44,11 +70,15 @@ def is_comment(text: bytes) -> bool:
 
 def decode_libmount(field: bytes) -> bytes:
     """Three octal digits after a backslash are a byte; a doubled backslash stays two."""
+    if b"\\" not in field:
+        return field
     return _LIBMOUNT_ESCAPE.sub(lambda match: bytes([int(match[1], 8) & 0xFF]), field)
 
 
 def decode_getmntent(field: bytes) -> bytes:
     """Only 040, 011, 012 and 134 after a backslash are a byte; a doubled backslash is one."""
+    if b"\\" not in field:
+        return field
     return _GETMNTENT_ESCAPE.sub(lambda match: b"\\" if match[1] == b"\\" else bytes([int(match[1], 8)]), field)
 
 
@@ -58,6 +88,8 @@ def split_options(options: bytes) -> tuple[tuple[bytes, ...], bool]:
     A comma inside double quotes or after a backslash does not separate (util-linux, `ul_optstr_next`); a quote after a
     backslash is no quote. `b",".join(items)` is the list again, byte for byte.
     """
+    if b'"' not in options and b"\\" not in options:
+        return tuple(options.split(b",")), True
     items: list[bytes] = []
     start = 0
     quoted = False
@@ -89,26 +121,42 @@ def read_libmount(text: bytes) -> Fields | None:
         match = _STRTOL.match(rest)
         if not match or rest[match.end() : match.end() + 1] not in (b"", b" ", b"\t"):
             return None
-        numbers.append(int(match[1]))
+        numbers.append(_as_c(match[1]))
         rest = rest[match.end() :].lstrip(BLANKS)
     return Fields(*found, *([b""] if len(found) == 3 else []), *numbers)  # type: ignore[arg-type]
 
 
-def read_getmntent(text: bytes) -> Fields | None:
+def read_getmntent(text: bytes, *, is_ended: bool = True) -> Fields | None:
     """The entry that getmntent(3) makes of a line (without LF, with CR); None where it hides the line.
 
-    It takes any line for an entry: missing fields are empty, numbers that are none are 0.
+    It takes any line for an entry: missing fields are empty, numbers that are none are 0. Where only white space stands
+    after the options (before a CR, or at the end of a file without LF), sscanf(3) returns EOF, which it does not
+    expect: both numbers are then STALE.
     """
-    rest = text[: GETMNTENT_LIMIT - 1].rstrip(BLANKS).lstrip(BLANKS)
+    rest = text[: GETMNTENT_LIMIT - 1].lstrip(BLANKS)
+    if is_ended and len(text) < GETMNTENT_LIMIT - 1:  # it takes blanks away before the LF alone
+        rest = rest.rstrip(BLANKS)
     found: list[bytes] = []
     while len(found) < 4:
-        match = re.match(rb"([^ \t]*)[ \t]*", rest)
-        found.append(decode_getmntent(match[1] if match else b""))
-        rest = rest[match.end() :] if match else b""
+        match = re.match(rb"([^ \t]*)([ \t]?)[ \t]*", rest)
+        assert match is not None  # noqa: S101 - it matches the empty text too
+        found.append(decode_getmntent(match[1]))
+        if len(found) == 4 and match[2] and not rest[match.end() :].strip(_C_SPACE):
+            is_hidden = found[2] == b"autofs" and b"ignore" in found[3].split(b",")
+            return None if is_hidden else Fields(found[0], found[1], found[2], found[3], STALE, STALE)
+        rest = rest[match.end() :]
     if found[2] == b"autofs" and b"ignore" in found[3].split(b","):
         return None
     numbers: list[int] = []
     while len(numbers) < 2 and (number := _SCANF.match(rest)):
-        numbers.append(int(number[1]))
+        numbers.append(_as_c(number[1]))
         rest = rest[number.end() :]
     return Fields(found[0], found[1], found[2], found[3], *numbers)
+
+
+def _as_c(digits: bytes) -> int:
+    """A number as strtol(3) stores it in an int: cut off at 64 bits, then folded into 32."""
+    sign, digits = digits[:1], digits.lstrip(b"+-").lstrip(b"0")
+    size = int(digits or b"0") if len(digits) < 20 else 1 << 63
+    number = max(-size, -1 << 63) if sign == b"-" else min(size, (1 << 63) - 1)
+    return (number + (1 << 31)) % (1 << 32) - (1 << 31)

@@ -8,7 +8,7 @@ from hosttune.facts.base import UnknownFact
 from hosttune.facts.mounts import LOCAL_TYPES, NETWORK_TYPES, atime_of
 from hosttune.frozen import frozen
 from hosttune.resources.fstab_document import PATH
-from hosttune.resources.fstab_options import atime_words, has_secret
+from hosttune.resources.fstab_options import ATIME_WORDS, has_secret
 from hosttune.values import ABSENT, Hold, HoldKind
 
 if TYPE_CHECKING:
@@ -31,7 +31,12 @@ _NO_EFFECT = {
     "tmpfs": "a tmpfs writes no access times to a disk",
     "ramfs": "a ramfs writes no access times to a disk",
 }
-_READ_MOSTLY = frozenset({"vfat", "exfat", "iso9660", "udf", "squashfs", "erofs", "ntfs", "ntfs3"})
+_READ_MOSTLY = frozenset({"vfat", "msdos", "exfat", "iso9660", "udf", "squashfs", "erofs", "ntfs", "ntfs3", "ntfs-3g"})
+OF_THE_KERNEL = frozenset({
+    "proc", "sysfs", "devtmpfs", "devpts", "cgroup", "cgroup2", "efivarfs", "securityfs", "debugfs", "tracefs", "bpf",
+    "hugetlbfs", "mqueue", "configfs", "autofs", "swap", "selinuxfs", "pstore", "binfmt_misc", "rpc_pipefs", "nfsd",
+    "fusectl",
+})  # fmt: skip
 
 
 @frozen
@@ -45,14 +50,15 @@ class View:
     options: str | None  # of the line as written; None where there is no line or it is not edited
     live: Value  # ABSENT where not mounted
     is_running: bool  # a kernel runs under these files
+    path: str = PATH  # of the fstab
 
     @property
     def place(self) -> str:
-        return f"{PATH} line {self.entry.line}" if self.entry else PATH
+        return f"{self.path} line {self.entry.line}" if self.entry else self.path
 
     @property
     def words(self) -> frozenset[str]:
-        return frozenset(atime_words(",".join(self.entry.options))) if self.entry else frozenset()
+        return frozenset(self.entry.options).intersection(ATIME_WORDS) if self.entry else frozenset()
 
     @property
     def is_live_ok(self) -> bool:
@@ -92,10 +98,13 @@ def obstacle(view: View, wish: Wish, context: Context) -> tuple[Hold, str]:
     if view.is_running and not host.shares_init_mounts:
         detail = "hosttune runs in a mount namespace of its own and cannot reach the host's mounts"
         return Hold(HoldKind.REFUSED, detail), "run it in the host's namespace: nsenter -t 1 -m hosttune"
+    return written_obstacle(view) if view.entry or _senseless(view) else _unlisted(view, context)
+
+
+def written_obstacle(view: View) -> tuple[Hold, str]:
+    """As `obstacle`, by the file system and by its line alone."""
     senseless = _senseless(view)
-    if senseless:
-        return Hold(HoldKind.REFUSED, senseless), ""
-    return _owner(view) if view.entry else _unlisted(view, context)
+    return (Hold(HoldKind.REFUSED, senseless), "") if senseless else _owner(view)
 
 
 def _unlisted(view: View, context: Context) -> tuple[Hold, str]:
@@ -125,7 +134,7 @@ def _owner(view: View) -> tuple[Hold, str]:
         return Hold(HoldKind.REFUSED, f"{view.place} holds a password"), "move it to a credentials file"
     decided = sorted(view.words & _DECISIONS)
     if decided:
-        todo = f"if nobody needs it, take it out of {PATH}; else ignore the rule for {view.target}"
+        todo = f"if nobody needs it, take it out of {view.path}; else ignore the rule for {view.target}"
         return Hold(HoldKind.OWNED, f"an explicit `{decided[0]}` in {view.place}"), todo
     if view.live == "strictatime" and atime_of(entry.options) != "strictatime":
         todo = f"ask who did it; to go back: mount -o remount,relatime {view.target}"
@@ -136,9 +145,9 @@ def _owner(view: View) -> tuple[Hold, str]:
 def _senseless(view: View) -> str:
     """Why an atime mode has no use on this file system; empty where it has."""
     fstype = view.fstype
+    if (view.mount and view.mount.is_bind) or (view.entry and {"bind", "rbind", "move"} & set(view.entry.options)):
+        return "a bind mount shows a file system that is mounted elsewhere, with a flag of its own"
     if fstype in LOCAL_TYPES:
-        if (view.mount and view.mount.is_bind) or (view.entry and {"bind", "rbind", "move"} & set(view.entry.options)):
-            return "a bind mount shows a file system that is mounted elsewhere, with a flag of its own"
         if (view.mount and view.mount.is_read_only) or (view.entry and "ro" in view.entry.options):
             return "it is mounted read-only: no access times are written"
         return ""
@@ -150,7 +159,8 @@ def _senseless(view: View) -> str:
         return f"on {fstype} it saves no writes"
     if fstype == "auto" or "," in fstype:
         return f"{view.place} leaves the type open, and it is not mounted"
-    return f"{fstype or 'this type'} is no file system on a disk"
+    unknown = f"hosttune does not know whether noatime is safe and of use on {fstype or 'this type'}"
+    return f"{fstype} is no file system on a disk" if fstype in OF_THE_KERNEL else unknown
 
 
 def evidence(view: View) -> tuple[str, ...]:

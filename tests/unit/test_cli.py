@@ -400,7 +400,14 @@ def test_modules_of_commands_import_nothing_of_the_engine(name):
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=HOSTS.parents[1], check=True
     )
-    allowed = {"hosttune", "hosttune.errors", "hosttune.frozen", "hosttune.values", "hosttune.cli", "hosttune.cli.options"}
+    allowed = {
+        "hosttune",
+        "hosttune.errors",
+        "hosttune.frozen",
+        "hosttune.values",
+        "hosttune.cli",
+        "hosttune.cli.options",
+    }
     assert set(done.stdout.split()) <= allowed | {f"hosttune.cli.{name}"}
 
 

@@ -82,3 +82,23 @@ def test_unreadable_file_is_unknown():
 
     with pytest.raises(UnknownFact, match="permission denied"):
         _ = found.at
+
+
+def test_two_targets_that_a_link_makes_one_are_refused():
+    lines = "/dev/a /data ext4 rw 0 0\n/dev/b /mnt/big ext4 rw 0 0\n/dev/c /other ext4 rw 0 0\n"
+    found = fstab(lines, links={"/data": "/mnt/big"}, folders=("/mnt/big", "/other"))
+
+    assert ["by a symbolic link" in entry.refusal for entry in found.entries] == [True, True, False]
+    assert "/mnt/big (line 2)" in found.entries[0].refusal
+    assert found.entries[0].way_out
+
+
+def test_manager_of_the_file_owns_each_of_its_lines():
+    found = fstab("# Managed by Puppet\n/dev/a /data ext4 rw 0 0\n")
+
+    assert (found.entries[0].owner, found.manager) == ("Puppet", "Managed by Puppet")
+
+
+@pytest.mark.parametrize(("line", "separator"), [("a\t/b\text4\trw\n", "\t"), ("a /b ext4 rw\n", " "), ("# x\n", " ")])
+def test_separator_is_the_style_of_the_file(line, separator):
+    assert fstab(line).separator == separator

@@ -40,7 +40,6 @@ GIB = 1 << 30
         ('context="u:r:t:s0:c1,c2"', 'context="u:r:t:s0:c1,c2",noatime'),
         ('x-a="relatime,b"', 'x-a="relatime,b",noatime'),
         ("lowerdir=/a\\,relatime", "lowerdir=/a\\,relatime,noatime"),
-        ("NOATIME", "NOATIME,noatime"),
         ("x-systemd.device-timeout=5,nofail", "x-systemd.device-timeout=5,nofail,noatime"),
     ],
 )
@@ -58,6 +57,14 @@ def test_set_atime_on_any_options_keeps_all_other_items_in_order(parts):
     kept = [item for item in items(new) if item not in ATIME_WORDS and item]
     assert kept == [item for item in items(options) if item not in ATIME_WORDS and item]
     assert [item for item in items(new) if item in ATIME_WORDS] == ["noatime"]
+
+
+@pytest.mark.parametrize("options", ["NOATIME", "rw,RelAtime,nodev"])
+def test_set_atime_on_a_word_in_upper_case_is_refused(options):
+    with pytest.raises(Refused, match="case-sensitive") as caught:
+        set_atime(options, "noatime")
+
+    assert caught.value.hint.startswith("write `")
 
 
 @pytest.mark.parametrize("options", ['a="b', "rw\\"])

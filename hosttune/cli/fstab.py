@@ -1,0 +1,78 @@
+"""`hosttune fstab FILE`: the editor by itself, on any file, offline; it never writes."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from hosttune.cli.options import Show, command
+
+if TYPE_CHECKING:
+    from hosttune.resources.fstab_plan import Tuning
+
+
+@command
+def fstab(
+    show: Show,
+    file: Annotated[str, Argument(metavar="[FILE]", help="Any fstab; - is standard input.")] = "/etc/fstab",
+    noatime: Annotated[
+        list[str] | None,
+        Option(
+            "--noatime",
+            metavar="TARGET",
+            help="Print the diff that sets noatime there; `all`: on each local data disk.",
+        ),
+    ] = None,
+    lint: Annotated[bool, Option("--lint", help="Say what is wrong with it (also without any option).")] = False,
+    strict: Annotated[bool, Option("--strict", help="Notes count as findings, too.")] = False,
+) -> int:
+    """Say what is wrong with an fstab, line by line, and print edits of it as a diff. Needs no root, changes nothing.
+
+    Exit status: 0 nothing to remark or to change, 1 errors, warnings or a diff, 2 trouble, such as a target whose line
+    cannot be edited.
+    """
+    from hosttune.cli.common import say, say_exactly, tell, write_json
+    from hosttune.errors import HosttuneError
+    from hosttune.host.console import console, load_bytes
+    from hosttune.resources.fstab_lines import parse
+    from hosttune.resources.fstab_lint import lint as lint_document
+    from hosttune.resources.fstab_plan import tune
+    from hosttune.views import fstab as view
+    from hosttune.views.terminal import Screen
+
+    targets = noatime or []
+    is_all = "all" in targets
+    if wrong := next((one for one in targets if one != "all" and not one.startswith("/")), None):
+        raise HosttuneError(f"--noatime {wrong}: not a target", hint="name it as the second field does, or say: all")
+    document = parse(load_bytes(file), "standard input" if file == "-" else file)
+    surface = console(sys.stdout)
+    screen = Screen(surface.columns, surface.has_colour and not show.no_color)
+    remarks = lint_document(document) if lint or not targets else None
+    if remarks is not None and not show.is_json:
+        say(view.lint_text(document, remarks, screen) + ("\n" if targets else ""))
+    tuning = tune(document, () if is_all else targets) if targets else None
+    if show.is_json:
+        write_json(view.fstab_json(document, remarks, tuning))
+    elif tuning:
+        say_exactly(view.diff_text(document, tuning, screen, is_exact=not surface.is_terminal))
+        if is_all:
+            tell(view.left_text(tuning, screen))
+    status = view.lint_status(remarks or (), strict=strict)
+    return max(status, _tuned_status(tuning, is_all=is_all, is_json=show.is_json)) if tuning else status
+
+
+def _tuned_status(tuning: Tuning, *, is_all: bool, is_json: bool) -> int:
+    """1 where there is a diff. Raises HosttuneError for a target that was named and cannot be tuned."""
+    from hosttune.errors import HosttuneError
+    from hosttune.resources.fstab_plan import Outcome
+    from hosttune.views.fstab import reason_of
+
+    held = [step for step in tuning.steps if step.outcome in (Outcome.REFUSED, Outcome.LEFT)]
+    if not is_all and held and not is_json:
+        hint = held[0].todo if len(held) == 1 else ""
+        raise HosttuneError("\n".join(reason_of(step, with_todo=len(held) > 1) for step in held), hint=hint)
+    if not is_all and held:
+        return 2
+    return int(any(step.outcome in (Outcome.CHANGED, Outcome.REFUSED) for step in tuning.steps))

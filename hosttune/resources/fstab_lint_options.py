@@ -1,0 +1,188 @@
+"""What is wrong with the options of an fstab line, by its type and its target. Pure.
+
+Every word that a file system does not know fails its mount; on a line that a boot needs, that is the emergency shell,
+and on `/` a root that stays read-only. `findmnt --verify` does not look at options (util-linux/util-linux#4438).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import NamedTuple
+
+from hosttune.facts.mounts import NETWORK_TYPES
+from hosttune.resources.fstab_options import ATIME_WORDS, has_secret
+from hosttune.resources.fstab_words import (
+    CHECKED_TYPES,
+    GENERIC,
+    KNOWN,
+    OPPOSITES,
+    SYSTEMD,
+    UPSTART,
+    USER_WORDS,
+)
+
+_SIZE = re.compile(r"[0-9]+[kmgtpe%]?", re.IGNORECASE)
+_COUNT = re.compile(r"[0-9]+[kmgtpe]?", re.IGNORECASE)
+_UNIT = re.compile(r"([0-9]+)\s*([kmgtpe])i?b", re.IGNORECASE)
+_OCTAL = re.compile(r"[0-7]{1,5}")
+_LIKE = 0.8  # of difflib's ratio: `noatim`, `erors` and `defualts` are above it, other real words below
+_BELT = frozenset({"noauto", "nofail", "x-systemd.automount"})
+
+
+class Level(str, Enum):
+    """How bad it is."""
+
+    ERROR = "error"  # it is misread, or the mount or the boot fails
+    WARNING = "warning"  # it does something else than it seems to, or it will fail one day
+    NOTE = "note"  # good to know
+
+
+class Remark(NamedTuple):
+    """One thing about one line: what it is and why it matters, and what a person should do. Line 0 is the file."""
+
+    line: int
+    level: Level
+    code: str  # stable, for programs
+    message: str
+    todo: str
+    is_misread: bool = False  # the readings of the line belong to it
+
+
+def is_required(words: Iterable[str]) -> bool:
+    """Whether a boot waits for the mount and fails without it (systemd.mount(5)); of `nofail,fail` the last counts."""
+    last = {}
+    for word in words:
+        if word in ("nofail", "fail"):
+            last["fail"] = word == "fail"
+        elif word in ("noauto", "auto"):
+            last["auto"] = word == "auto"
+        elif word == "x-systemd.automount":
+            return False
+    return last.get("fail", True) and last.get("auto", True)
+
+
+def option_remarks(fstype: str, words: tuple[str, ...], *, is_root: bool) -> list[Remark]:
+    """The remarks about these options, on line 0: they are the same for every line that has them."""
+    return [
+        Remark(0, level, code, message, todo)
+        for check in (_fatal, _contradictions, _of_tmpfs, _ignored, _of_people)
+        for level, code, message, todo in check(fstype, words, is_root)
+    ]
+
+
+_Found = Iterator[tuple[Level, str, str, str]]
+
+
+def _failing(fstype: str, words: tuple[str, ...], is_root: bool) -> tuple[Level, str]:  # noqa: FBT001 - as its callers
+    """How bad a word is with which the mount fails, and what comes of it."""
+    if is_root:
+        return Level.ERROR, "the root file system stays read-only"
+    if not is_required(words):
+        return Level.WARNING, "the mount fails"
+    if fstype in NETWORK_TYPES:
+        return Level.ERROR, "the mount fails"
+    return Level.ERROR, "the mount fails, and the boot ends in the emergency shell"
+
+
+def _fatal(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # noqa: FBT001 - one of several alike
+    level, consequence = _failing(fstype, words, is_root)
+    for word in words:
+        name, equals, _ = word.partition("=")
+        small = name.lower()
+        if name in UPSTART:
+            why = f"`{name}` was a word of Upstart, and no file system knows it: {consequence}"
+            todo = "write nofail instead" if name == "nobootwait" else "take it out"
+            yield level, "upstart-word", why, todo
+        elif name != small and small in GENERIC:
+            yield (
+                level,
+                "upper-case",
+                f"options are case-sensitive, and `{name}` is none: {consequence}",
+                f"write it as `{small}{equals}`",
+            )
+        elif fstype in CHECKED_TYPES and name and name not in KNOWN and not small.startswith("x-"):
+            meant = _nearest(name)
+            if meant:
+                why = f"no file system is known to take `{name}`; if this one does not, {consequence}"
+                yield Level.WARNING, "misspelt", why, f"is `{meant}` meant?"
+
+
+def _nearest(name: str) -> str:
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, KNOWN, 1, _LIKE)), "")
+
+
+def _contradictions(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # noqa: ARG001, FBT001 - one of several alike
+    atime = tuple(dict.fromkeys(word for word in words if word in ATIME_WORDS))
+    if len(atime) > 1:
+        why = f"`{','.join(atime)}`: which one counts depends on how mount(8) was built"
+        yield Level.WARNING, "atime-contradiction", why, "leave one of them"
+    given = frozenset(words)
+    for one, other in OPPOSITES:
+        if one in given and other in given:
+            last = next(word for word in reversed(words) if word in (one, other))
+            why = f"`{one}` and `{other}` contradict each other; the last one counts: {last}"
+            yield Level.WARNING, "contradiction", why, "leave one of them"
+
+
+def _of_tmpfs(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # noqa: FBT001 - one of several alike
+    if fstype != "tmpfs":
+        return
+    level, consequence = _failing(fstype, words, is_root)
+    for word in words:
+        name, equals, value = word.partition("=")
+        pattern = {"size": _SIZE, "nr_blocks": _COUNT, "nr_inodes": _COUNT, "mode": _OCTAL}.get(name)
+        if pattern is None or not equals:
+            continue
+        if not pattern.fullmatch(value):
+            yield level, f"tmpfs-{name}", f"the kernel rejects `{word}`: {consequence}", _repaired(name, value)
+        elif name == "mode" and int(value, 8) & 0o1002 == 0o002:
+            why = f"with `{word}` everybody can rename and remove everybody's files: the sticky bit is missing"
+            yield Level.WARNING, "tmpfs-sticky", why, "write mode=1777"
+        elif name == "size" and (value.strip("0") == "" or (value[-1] == "%" and int(value[:-1]) > 100)):
+            limit = "no limit" if value.strip("0") == "" else "more than all of the memory"
+            yield Level.WARNING, "tmpfs-limit", f"`{word}` is {limit}: files there can use up the host", "name a size"
+
+
+def _repaired(name: str, value: str) -> str:
+    if name == "mode":
+        return "write it in octal: mode=1777"
+    if re.fullmatch(r"[0-9]+%%+", value) and name == "size":
+        return f"write {name}={value.rstrip('%')}%: the sign is doubled in unit files alone"
+    unit = _UNIT.fullmatch(value)
+    return f"write {name}={unit[1]}{unit[2].upper()}" if unit else f"write it as {name}=16G"
+
+
+def _ignored(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # noqa: ARG001, FBT001 - one of several alike
+    for word in words:
+        name = word.partition("=")[0]
+        if name.startswith("X-systemd."):
+            yield Level.WARNING, "systemd-word", f"systemd ignores `{name}`", f"write it as `{name.lower()}`"
+        elif name.startswith("x-systemd.") and name not in SYSTEMD:
+            meant = _nearest_of_systemd(name)
+            todo = f"is `{meant}` meant?" if meant else "look it up: man systemd.mount"
+            yield Level.WARNING, "systemd-word", f"systemd.mount(5) has no `{name}`, and others ignore it", todo
+    dropped = [word for word in words if word in _BELT] if is_root else []
+    if dropped:
+        names = ", ".join(f"`{word}`" for word in dropped)
+        yield Level.NOTE, "root-word", f"for / systemd ignores {names}", "nothing; or take it out"
+
+
+def _nearest_of_systemd(name: str) -> str:
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, SYSTEMD, 1, _LIKE)), "")
+
+
+def _of_people(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # noqa: ARG001, FBT001 - one of several alike
+    if has_secret(",".join(words)):
+        why = "a password in a file that everybody on this host may read"
+        yield Level.WARNING, "password", why, "put it into a file of mode 0600, and name that in credentials="
+    for place, word in enumerate(words):
+        taken = [other for other in USER_WORDS.get(word, ()) if other in words[:place]]
+        if taken:
+            why = f"`{word}` after `{taken[0]}` means no{taken[0]} again"
+            yield Level.WARNING, "user-order", why, f"write `{word}` before `{taken[0]}`"

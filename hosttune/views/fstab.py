@@ -1,0 +1,248 @@
+"""An fstab looked at by itself: what is wrong with it, line by line, and an edit of it as a unified diff."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hosttune.codec import FORMAT_VERSION
+from hosttune.resources.fstab_lint import Level
+from hosttune.resources.fstab_options import decode, masked_line
+from hosttune.resources.fstab_plan import Outcome
+from hosttune.resources.fstab_readers import STALE
+from hosttune.views.terminal import columned, counted, listed, safe, width_of, wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from hosttune.resources.fstab_lines import Document, Line
+    from hosttune.resources.fstab_lint import Remark
+    from hosttune.resources.fstab_plan import Step, Tuning
+    from hosttune.resources.fstab_readers import Fields
+    from hosttune.views.terminal import Screen
+
+CONTEXT = 3  # lines around a change
+_HEADINGS = {
+    Level.ERROR: ("Errors: misread, not mounted, or a boot that stops", "red"),
+    Level.WARNING: ("Warnings: not what it seems, or it fails one day", "yellow"),
+    Level.NOTE: ("Notes", "cyan"),
+}
+_COLOURS = {"-": "red", "+": "green", "@": "cyan"}
+_READERS = ("mount(8), systemd from 259 on", "systemd before 259")
+
+
+def lint_status(remarks: Iterable[Remark], *, strict: bool) -> int:
+    """1 where there is an error or a warning; with `strict` a note counts, too."""
+    return int(any(strict or remark.level is not Level.NOTE for remark in remarks))
+
+
+def lint_text(document: Document, remarks: tuple[Remark, ...], screen: Screen) -> str:
+    """The remarks, the worst first, those of many lines that say the same in one piece."""
+    found = {level: [remark for remark in remarks if remark.level is level] for level in Level}
+    numbers = [counted(len(found[level]), level.value) for level in Level if found[level]]
+    what = f"{counted(len(document.entries), 'entry', 'entries')} in {counted(len(document.lines), 'line')}"
+    headline = f"{safe(document.path)}: {', '.join(numbers) or 'nothing to remark'}; {what}."
+    lines = wrapped(headline, screen.columns, rest="  ")
+    for level in Level:
+        if found[level]:
+            heading, colour = _HEADINGS[level]
+            lines += ["", f"{screen.paint(heading, 'bold', colour)} ({len(found[level])})"]
+            last = ""
+            for group in _alike(found[level]):
+                place = _place(document, group, screen)
+                lines += [*([] if place == last else [place]), *_group_lines(document, group[0], screen)]
+                last = place
+    return "\n".join(lines) + "\n"
+
+
+def _alike(remarks: list[Remark]) -> list[list[Remark]]:
+    """Remarks that say the same, together, where the first of them stands."""
+    groups: dict[tuple[object, ...], list[Remark]] = {}
+    for remark in remarks:
+        key = (remark.message, remark.todo, remark.line if remark.is_misread else 0)
+        groups.setdefault(key, []).append(remark)
+    return list(groups.values())
+
+
+def _place(document: Document, group: list[Remark], screen: Screen) -> str:
+    first = group[0]
+    if len(group) > 1:
+        many = [str(remark.line) for remark in group]
+        return "\n".join(wrapped(f"lines {listed(many)}", screen.columns, first="  ", rest="    "))
+    return _cut(f"  line {first.line}: {_text(document.lines[first.line - 1])}", screen) if first.line else "  the file"
+
+
+def _group_lines(document: Document, remark: Remark, screen: Screen) -> Iterator[str]:
+    yield from wrapped(safe(remark.message), screen.columns, first="    ", rest="    ")
+    if remark.is_misread:
+        line = document.lines[remark.line - 1]
+        pairs = zip(_READERS, (line.libmount, line.getmntent), strict=True)
+        rows: list[tuple[str, ...]] = [(name, _reading(fields)) for name, fields in pairs]
+        yield from columned(rows, screen, indent=6)
+    yield from wrapped(safe(remark.todo), screen.columns, first="    do: ", rest="        ")
+
+
+def _text(line: Line) -> str:
+    return safe(masked_line(decode(line.text)).expandtabs())
+
+
+def _cut(text: str, screen: Screen) -> str:
+    if width_of(text) <= screen.columns:
+        return text
+    while width_of(text) > screen.columns - 4:
+        text = text[: -max(1, (width_of(text) - screen.columns + 4) // 2)]
+    return text + " ..."
+
+
+def _reading(fields: Fields | None) -> str:
+    """An entry as one of the readers has it, on one line."""
+    if fields is None:
+        return "no entry"
+    shown = _entry(fields)
+    source, target, fstype, options = (shown[name] or "nothing" for name in ("source", "target", "fstype", "options"))
+    numbers = ("?" if number == STALE else str(number) for number in (fields.freq, fields.passno))
+    return f"{source} on {target} type {fstype} ({options}) {' '.join(numbers)}"
+
+
+def diff_text(document: Document, tuning: Tuning, screen: Screen, *, is_exact: bool) -> str:
+    """The unified diff of the edit; nothing where there is none. Passwords are masked.
+
+    With `is_exact` the bytes of the file, which patch(1) takes; else no byte that could steer a terminal.
+    """
+    return "".join(
+        f"{screen.paint(line, _COLOURS[line[0]])}\n" if line[:1] in _COLOURS else f"{line}\n"
+        for line in _diff(document, tuning, is_exact=is_exact)
+    )
+
+
+def _diff(document: Document, tuning: Tuning, *, is_exact: bool) -> Iterator[str]:
+    changed = {step.line: step for step in tuning.steps if step.outcome is Outcome.CHANGED}
+    if not changed:
+        return
+    path = safe(document.path)
+    yield from (f"--- {path}", f"+++ {path}")
+    for numbers in _hunks(sorted(changed)):
+        start, end = max(1, numbers[0] - CONTEXT), min(len(document.lines), numbers[-1] + CONTEXT)
+        yield f"@@ -{start},{end - start + 1} +{start},{end - start + 1} @@"
+        added: list[str] = []
+        for line in document.lines[start - 1 : end]:
+            step = changed.get(line.number)
+            if step is None:
+                yield from added
+                added = []
+                yield from _signed(" ", decode(line.text), line.ending, is_exact)
+            else:
+                yield from _signed("-", step.before, line.ending, is_exact)
+                added += _signed("+", step.after, line.ending, is_exact)
+        yield from added
+
+
+def _hunks(numbers: list[int]) -> list[list[int]]:
+    """The lines that change, those together whose surroundings touch."""
+    hunks: list[list[int]] = []
+    for number in numbers:
+        if hunks and number - hunks[-1][-1] <= 2 * CONTEXT:
+            hunks[-1].append(number)
+        else:
+            hunks.append([number])
+    return hunks
+
+
+def _signed(sign: str, text: str, ending: bytes, is_exact: bool) -> Iterator[str]:  # noqa: FBT001 - passed on
+    text = masked_line(text)
+    if is_exact:
+        text += "\r" if ending == b"\r\n" else ""
+    else:
+        text = "\t".join(map(safe, text.split("\t")))
+    yield sign + text
+    if not ending:
+        yield "\\ No newline at end of file"
+
+
+def left_text(tuning: Tuning, screen: Screen) -> str:
+    """What becomes of the other lines, and why, without a line feed at the end."""
+    held = [step for step in tuning.steps if step.outcome in (Outcome.LEFT, Outcome.REFUSED)]
+    fine = sum(step.outcome is Outcome.OK for step in tuning.steps)
+    changed = sum(step.outcome is Outcome.CHANGED for step in tuning.steps)
+    numbers = [f"{counted(changed, 'line')} to change", f"{fine} noatime already", f"{len(held)} left alone"]
+    rows: list[tuple[str, ...]] = []
+    for step in held:
+        todo = f"; {step.todo}" if step.todo else ""
+        reason = _after_place(step)
+        rows.append((f"line {step.line}", safe(step.target), safe(f"{reason}{todo}")))
+    return "\n".join([f"{', '.join(numbers)}{':' if rows else '.'}", *columned(rows, screen, indent=2)])
+
+
+def _after_place(step: Step) -> str:
+    """The reason without the place in front of it."""
+    _, place, rest = step.reason.partition(f":{step.line}: ")
+    return rest if place and step.line else step.reason
+
+
+def reason_of(step: Step, *, with_todo: bool) -> str:
+    """Why a target that was named is not tuned, on one line."""
+    reason = step.reason if step.outcome is Outcome.REFUSED else f"{step.target}: {step.reason}"
+    return f"{reason} ({step.todo})" if with_todo and step.todo else reason
+
+
+def fstab_json(document: Document, remarks: tuple[Remark, ...] | None, tuning: Tuning | None) -> dict[str, Any]:
+    """What was asked for; null where it was not."""
+    manager = document.manager
+    return {
+        "format_version": FORMAT_VERSION,
+        "file": safe(document.path),
+        "lines": len(document.lines),
+        "entries": len(document.entries),
+        "manager": {"line": manager.line, "name": safe(manager.name)} if manager else None,
+        "remarks": None if remarks is None else [_remark(document, remark) for remark in remarks],
+        "noatime": None if tuning is None else _tuning(document, tuning),
+    }
+
+
+def _remark(document: Document, remark: Remark) -> dict[str, Any]:
+    line = document.lines[remark.line - 1] if remark.line else None
+    return {
+        "line": remark.line,
+        "level": remark.level.value,
+        "code": remark.code,
+        "message": safe(remark.message),
+        "todo": safe(remark.todo),
+        "text": _plain(decode(line.text)) if line else "",
+        "readings": _readings(line) if line and remark.is_misread else None,
+    }
+
+
+def _readings(line: Line) -> dict[str, Any]:
+    return {
+        "mount": _entry(line.libmount) if line.libmount else None,
+        "systemd_before_259": _entry(line.getmntent) if line.getmntent else None,
+    }
+
+
+def _entry(fields: Fields) -> dict[str, Any]:
+    texts = zip(("source", "target", "fstype", "options"), fields[:4], strict=True)
+    return {
+        **{name: safe(masked_line(decode(text))) for name, text in texts},
+        "freq": fields.freq,
+        "passno": fields.passno,
+    }
+
+
+def _tuning(document: Document, tuning: Tuning) -> dict[str, Any]:
+    steps = [
+        {
+            "line": step.line,
+            "target": safe(step.target),
+            "outcome": step.outcome.value,
+            "before": _plain(step.before),
+            "after": _plain(step.after),
+            "reason": safe(step.reason),
+            "todo": safe(step.todo),
+        }
+        for step in tuning.steps
+    ]
+    return {"steps": steps, "diff": "".join(f"{line}\n" for line in _diff(document, tuning, is_exact=False))}
+
+
+def _plain(text: str) -> str:
+    """A line with its tabs, without what is no text."""
+    return "\t".join(map(safe, masked_line(text).split("\t")))
