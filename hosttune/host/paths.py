@@ -52,7 +52,7 @@ class Found:
 
 
 def close(fd: int) -> None:
-    """Give a descriptor back. An error of close(2) says nothing new after an fsync, and it is gone anyway."""
+    """Give a descriptor back. An error of that says nothing new after an fsync, and the descriptor is gone anyway."""
     with suppress(OSError):
         os.close(fd)
 
