@@ -50,10 +50,8 @@ def collect(reader: Reader, facts: Facts) -> Namespaces:  # noqa: ARG001 - the i
     found: list[OtherMount] = []
     for pid in sorted(int(name) for name in names if name.isdecimal()) if isinstance(names, tuple) else ():
         namespace = reader.link(f"/proc/{pid}/ns/mnt")
-        if isinstance(namespace, Unreadable):
-            return Namespaces(unread(namespace.reason))
         if not isinstance(namespace, str) or namespace in seen:
-            continue  # one that has just ended
+            continue  # one that is just ending: it has no namespaces any more
         seen.add(namespace)
         table = reader.read(f"/proc/{pid}/mountinfo")
         mounts = [mount for mount in parse(table) if _is_disk(mount)] if isinstance(table, bytes) else []

@@ -35,7 +35,7 @@ LIMIT: Final = 128 << 20  # bytes of a record file
 NOT_RECORDED: Final = Unreadable("not in this record")
 _TABLES: Final = ("files", "links", "listings", "stats", "lstats", "paths", "spaces")
 _MAX_LINKS = 40
-_OF_A_PROCESS = re.compile(r"/proc/(?!1/)[0-9]+(?:/|$)")
+_OF_A_PROCESS = re.compile(r"/proc$|/proc/(?!1/)[0-9]+(?:/|$)")
 T = TypeVar("T")
 
 
@@ -53,7 +53,7 @@ class Recorder(BeforeReader):
     def _keep(self, table: str, key: Any, ask: Callable[[], Answer[T]]) -> Answer[T]:
         """A question asked twice gets one answer: facts may not change while a record is made.
 
-        What lies in /proc of single processes is other people's, and not kept.
+        What /proc says of single processes, and which there are, is other people's, and not kept.
         """
         if isinstance(key, str) and _OF_A_PROCESS.match(key):
             return ask()

@@ -17,7 +17,7 @@ from hosttune.host.door import Stat
 from hosttune.host.mountinfo import parse, topmost_at
 from hosttune.resources.base import FieldSpec, inverted
 from hosttune.resources.fstab import addition_diff
-from hosttune.resources.fstab_document import PATH, clean_path
+from hosttune.resources.fstab_document import PATH, clean_path, entry_text
 from hosttune.values import (
     ABSENT,
     Action,
@@ -257,6 +257,8 @@ class _Comparison:
             detail = f"{PATH} line {entry.line} mounts {entry.source} there"
             raise _refuse(detail, "change that line, or data_mounts in the policy")
         other = next((e for e in fstab.entries if e is not entry and e.source.replace('"', "") in device.tags), None)
+        if entry is None and fstab.manager:
+            raise _Obstacle(Hold(HoldKind.OWNED, f"whoever writes {PATH} ({fstab.manager})"), "add the line there")
         if other is not None and not {"bind", "rbind"} & set(other.options):
             raise _refuse(f"{PATH} line {other.line} mounts it at {other.target}", "leave one of the two")
         return entry
@@ -318,7 +320,8 @@ class _Comparison:
         changes = [self._change("folder", path, FOLDER, "for the mount point") for path in missing]
         if entry is None:
             options = tuple(dict.fromkeys((*self.wish.fields.get("options", ()), *BELT)))
-            line = f"UUID={device.uuid} {self.target} {device.fstype} {','.join(options)} 0 0"
+            text, separator = ",".join(options), self.facts.fstab.separator
+            line = entry_text(f"UUID={device.uuid}", self.target, device.fstype, text, separator=separator)
             details = addition_diff(self.facts.fstab.lines, line)
             changes.append(self._change("fstab-line", self.target, line, f"{PATH}, for every boot", details))
         if self.running and not live:

@@ -26,17 +26,15 @@ from hosttune.resources.fstab_readers import (
     scan,
     words,
 )
-from hosttune.resources.fstab_reasons import disagreement
 
 PATH = "/etc/fstab"
 LONGEST_LINE = 4000  # bytes; getmntent(3) loses what is beyond 4095
 LARGEST_FILE = 1 << 20  # bytes; no fstab of people is near it
 _MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 _TOOLS = rb"ansible|puppet|chef|salt|cfengine|terraform|cobbler|juju|landscape"
-_MANAGED = re.compile(
+_MANAGED = (  # compiled only where a comment may say it: that takes longer than all the rest of a usual file
     rb"(ansible)[_ ]managed|managed by (" + _TOOLS + rb")|(" + _TOOLS + rb")\b.*(?:do not|don't) edit|"
-    rb"this file is (?:managed|controlled) by[ ]*([\w.-]*)",
-    re.IGNORECASE,
+    rb"this file is (?:managed|controlled) by[ ]*([\w.-]*)"
 )
 _BLOCKS = (  # an owner that rewrites what stands between two comments
     (b"#VAGRANT-BEGIN", b"#VAGRANT-END", "Vagrant"),
@@ -224,7 +222,7 @@ def _manager(data: bytes, lines: tuple[Line, ...]) -> Manager | None:
     if not any(word in small for word in (b"managed", b"controlled", b"edit")):
         return None
     for line in lines:
-        match = _MANAGED.search(line.text) if line.kind is Kind.COMMENT else None
+        match = re.search(_MANAGED, line.text, re.IGNORECASE) if line.kind is Kind.COMMENT else None
         if match:
             name = next((group for group in match.groups() if group), b"")
             known = name.capitalize() if re.fullmatch(_TOOLS, name, re.IGNORECASE) else name
@@ -259,6 +257,8 @@ def line_problem(document: Document, line: Line) -> Problem | None:
     if len(line.text) > LONGEST_LINE:
         return document.problem(line.number, f"the line is longer than {LONGEST_LINE} bytes", "shorten it")
     if line.kind is Kind.BROKEN:
+        from hosttune.resources.fstab_reasons import disagreement
+
         message, hint = disagreement(line.text, line.libmount, line.getmntent, has_cr=line.ending == b"\r\n")
         return document.problem(line.number, message, hint)
     same = document.index.get(line.target, ())

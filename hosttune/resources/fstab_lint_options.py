@@ -27,6 +27,9 @@ _SIZE = re.compile(r"[0-9]+[kmgtpe%]?", re.IGNORECASE)
 _COUNT = re.compile(r"[0-9]+[kmgtpe]?", re.IGNORECASE)
 _UNIT = re.compile(r"([0-9]+)\s*([kmgtpe])i?b", re.IGNORECASE)
 _OCTAL = re.compile(r"[0-7]{1,5}")
+_QUIET = KNOWN | SYSTEMD | {""}
+_ATIME = frozenset(ATIME_WORDS)
+_HALVES = frozenset(one for one, _ in OPPOSITES)  # without one of these no two words can contradict each other
 _LIKE = 0.8  # of difflib's ratio: `noatim`, `erors` and `defualts` are above it, other real words below
 _BELT = frozenset({"noauto", "nofail", "x-systemd.automount"})
 
@@ -65,11 +68,24 @@ def is_required(words: Iterable[str]) -> bool:
 
 def option_remarks(fstype: str, words: tuple[str, ...], *, is_root: bool) -> list[Remark]:
     """The remarks about these options, on line 0: they are the same for every line that has them."""
+    if fstype != "tmpfs" and not is_root and _is_unsuspicious(words):
+        return []
     return [
         Remark(0, level, code, message, todo)
         for check in (_fatal, _contradictions, _of_tmpfs, _ignored, _of_people)
         for level, code, message, todo in check(fstype, words, is_root)
     ]
+
+
+def _is_unsuspicious(words: tuple[str, ...]) -> bool:
+    """Whether none of the checks can find anything, which is so for most lines."""
+    names = frozenset(word.partition("=")[0] for word in words)
+    return (
+        names <= _QUIET
+        and len(names & _ATIME) < 2
+        and names.isdisjoint(_HALVES)
+        and not any("%" in word for word in words)  # user=NAME%PASSWORD
+    )
 
 
 _Found = Iterator[tuple[Level, str, str, str]]

@@ -15,7 +15,7 @@ from hosttune.facts.mounts import LOCAL_TYPES, is_system
 from hosttune.frozen import frozen
 from hosttune.resources.fstab_document import Edit, edited, spliced
 from hosttune.resources.fstab_lines import Document, Kind, Line, line_problem
-from hosttune.resources.fstab_options import decode, set_atime
+from hosttune.resources.fstab_options import atime_words, decode, set_atime
 from hosttune.resources.mount_policy import OF_THE_KERNEL, View, written_obstacle
 from hosttune.values import ABSENT, HoldKind
 
@@ -108,6 +108,9 @@ class _Planner:
         problem = line_problem(self.document, line)
         options = line.options
         fields = line.fields
+        if problem is None and fields and atime_words(options) == (WORD,):
+            self._change(line, target, options, options)
+            return
         if problem is None and fields and not line.owner and self.document.manager is None:
             key = (fields.fstype, options)
             if key in self.tuned:
@@ -124,10 +127,6 @@ class _Planner:
             target, WORD, entry_of(self.document, line), None, options, ABSENT, is_running=False,
             path=self.document.path,
         )  # fmt: skip
-        if view.is_boot_ok and not problem:
-            self.tuned[fields.fstype, options] = options
-            self._change(line, target, options, options)
-            return
         hold, todo = written_obstacle(view)
         if hold and problem and hold.detail == str(problem):
             self._refuse(line, target, hold.detail, todo)

@@ -51,7 +51,7 @@ KNOWN = GENERIC | frozenset(_NAMED.split())
 # Types whose words are known well enough to call another one misspelt.
 CHECKED_TYPES = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "vfat"})
 UPSTART = frozenset({"bootwait", "nobootwait", "showthrough"})
-OPPOSITES = (
+OPPOSITES = (  # the rarer one first
     ("ro", "rw"), ("suid", "nosuid"), ("dev", "nodev"), ("exec", "noexec"), ("sync", "async"), ("auto", "noauto"),
     ("fail", "nofail"), ("diratime", "nodiratime"), ("lazytime", "nolazytime"),
 )  # fmt: skip

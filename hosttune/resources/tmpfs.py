@@ -16,7 +16,7 @@ from hosttune.rendering import render
 from hosttune.resources.base import FieldSpec, Operator
 from hosttune.resources.file import compare_dropin, dropin_path
 from hosttune.resources.fstab import addition_diff, options_diff
-from hosttune.resources.fstab_document import PATH
+from hosttune.resources.fstab_document import PATH, entry_text
 from hosttune.resources.fstab_options import set_size, size_bytes
 from hosttune.values import (
     ABSENT,
@@ -192,10 +192,12 @@ class _Comparison:
             return self._refused(f"there is no {PATH}", f"create an empty {PATH}")
         if self.facts.fstab.refusal:
             return self._refused(self.facts.fstab.refusal, self.facts.fstab.way_out)
+        if manager := self.facts.fstab.manager:
+            return self._held(Hold(HoldKind.OWNED, f"whoever writes {PATH} ({manager})"), "add the line there")
         if misread := self._misread():
             return self._refused(misread.refusal, misread.way_out)
         options = ",".join(("mode=1777", *self.wish.fields.get("options", _OPTIONS), f"size={self.size}", _BELT))
-        line = f"tmpfs {TARGET} tmpfs {options} 0 0"
+        line = entry_text("tmpfs", TARGET, "tmpfs", options, separator=self.facts.fstab.separator)
         details = addition_diff(self.facts.fstab.lines, line)
         change = self._change(Address("fstab-line", TARGET), ABSENT, line, details)
         return self._differs((*self._guard(), change))

@@ -179,3 +179,14 @@ def test_unmounting_what_another_disk_took_is_refused():
 def test_under_a_root_folder_the_disks_are_unknown():
     finding = host(persistent_only=True, mountinfo=None).look(wish())
     assert finding.verdict is Verdict.UNKNOWN
+
+
+def test_new_line_has_the_style_of_its_file():
+    line = host(fstab=ROOT_LINE.replace(" ", "\t")).look(wish()).changes[1].after
+    assert line == LINE.replace(" ", "\t")
+
+
+def test_file_that_a_tool_manages_gets_no_line():
+    finding = host(fstab="# Ansible managed\n" + ROOT_LINE).look(wish())
+    assert (finding.hold.kind, finding.changes) == (HoldKind.OWNED, ())
+    assert "Ansible managed" in finding.hold.detail

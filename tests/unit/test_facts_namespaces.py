@@ -69,7 +69,11 @@ def test_second_place_of_the_disk_is_named():
     assert "also mounted at /export, with a flag of its own" in finding.evidence
 
 
-def test_namespace_that_may_not_be_looked_at_leaves_all_unknown():
+def test_process_that_ends_meanwhile_is_left_out():
+    ending = FakeReader(**reader_of(HOLDER, process(90, 3, DATA)), unreadable={"/proc/90/ns/mnt": "permission denied"})
+    assert [one.pid for one in Facts(ending).namespaces.mounts] == [80]
+
+
+def test_record_without_the_list_of_processes_leaves_all_unknown():
     with pytest.raises(UnknownFact, match="not in this record"):
-        reader = FakeReader(**reader_of(HOLDER), unreadable={"/proc/80/ns/mnt": "not in this record"})
-        Facts(reader).namespaces.mounts  # noqa: B018 - touching it is the test
+        Facts(FakeReader(unreadable={"/proc": "not in this record"})).namespaces.mounts  # noqa: B018 - touching it is the test

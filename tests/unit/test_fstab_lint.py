@@ -93,7 +93,7 @@ FILES = [  # code, level, lines, file
     ("byte-order-mark", "error", [1], b"\xef\xbb\xbf# x\n"),
     ("nul", "error", [2], b"# x\n/dev/x /da\0ta ext4 nofail 0 0\n"),
     ("lone-cr", "error", [1], b"# x\r# y\n"),
-    ("too-large", "warning", [0], b"# x\n" * (1 << 19)),
+    ("too-large", "warning", [0], b"#" + b"x" * (1 << 20)),
     ("managed", "note", [2], b"# x\n# Managed by Puppet\n"),
     ("cr-lf", "note", [1], b"# x\r\nUUID=1 /data ext4 nofail 0 0\r\n"),
     ("cr-lf", "warning", [2], b"# x\r\n\r\nUUID=1 /data ext4 nofail 0 0\r\n"),

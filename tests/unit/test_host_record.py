@@ -139,3 +139,5 @@ def test_record_keeps_nothing_of_single_processes():
         b"y",
     ]
     assert set(door.answers["files"]) == {"/proc/1/comm", "/proc/self/mountinfo"}
+    assert "80" in door.list("/proc")
+    assert door.answers["listings"] == {}

@@ -237,3 +237,9 @@ def test_distributions_tmpfs_that_an_upgrade_holds_back_waits_for_the_reboot():
     held = StorageHost("", files={USR: UNIT.replace("2%%", "50%%"), "/run/systemd/system/tmp.mount": ""}, links=ENABLED)
     finding = held.look(tmp_wish(8))
     assert (finding.verdict, finding.hold, finding.changes) == (Verdict.DIFFERS, Hold(HoldKind.WAITING, "reboot"), ())
+
+
+def test_file_that_a_tool_manages_gets_no_line():
+    finding = StorageHost("# Ansible managed\nUUID=0a / ext4 defaults 0 1\n").look(tmp_wish(8))
+    assert (finding.hold.kind, finding.changes) == (HoldKind.OWNED, ())
+    assert "Ansible managed" in finding.hold.detail

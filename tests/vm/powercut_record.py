@@ -31,7 +31,8 @@ params:
 """
 DATA, TMP = "fstab:/data", "fstab-line:/tmp"
 TUNED_LINE = image.DATA_LINE.replace("defaults", "defaults,noatime")
-# Another process that syncs a file of its own: ext4 then writes down what is half done elsewhere, too.
+# Another process syncs a file of its own all the time, and hosttune halts before each call that changes something: so
+# ext4 writes down what is half done between any two of them, as it may on a busy server.
 BUSY = """\
 import os, time
 with open("/var/tmp/busy", "ab", buffering=0) as file:
@@ -40,6 +41,9 @@ with open("/var/tmp/busy", "ab", buffering=0) as file:
         os.fsync(file.fileno())
         time.sleep(0.05)
 """
+CHANGING = "write,ftruncate,fchmod,fchown,fsync,mkdirat,linkat,unlinkat,renameat,renameat2"
+HALTING = ("strace", "--follow-forks", "--seccomp-bpf", "--output=/dev/null", f"--trace={CHANGING}")
+HALTING += (f"--inject={CHANGING}:delay_enter=120000",)  # microseconds: two turns of the other process
 # The editor that everybody has written once. What its first two syncs do, any process may do at that instant.
 BAD_EDITOR = f"""\
 import os
@@ -113,6 +117,7 @@ def record(folder: Path, transcript: Transcript, *, is_busy: bool = False) -> Re
     disks = folder / "disks"
     disks.mkdir()
     guest = LoggedGuest(base, disks, transcript, log)
+    halting = HALTING if is_busy else ()
     try:
         guest.boot()
         if is_busy:
@@ -120,11 +125,11 @@ def record(folder: Path, transcript: Transcript, *, is_busy: bool = False) -> Re
         etc = {"before": etc_digest(guest)}
         guest.ask(["sync"])
         begin = blklog.count(log)
-        _succeed(guest, "apply", "--yes")
+        _succeed(guest, *halting, "hosttune", "apply", "--yes")
         applied = blklog.count(log)
         etc["after"] = etc_digest(guest)
         texts = fstab_texts(guest.read("/etc/fstab"))
-        _succeed(guest, "undo", "--yes")
+        _succeed(guest, *halting, "hosttune", "undo", "--yes")
         undone = blklog.count(log)
         journals = {name: guest.read(f"{RUNS}/{name}") for name in guest.ask(["ls", RUNS]).split()}
         if is_busy:
@@ -202,7 +207,7 @@ def fstab_texts(new: bytes) -> FstabTexts:
     }
 
 
-def _succeed(guest: Guest, *words: str) -> None:
-    answer = guest.run(["hosttune", *words], timeout=TIMEOUT_S)
+def _succeed(guest: Guest, *argv: str) -> None:
+    answer = guest.run(list(argv), timeout=TIMEOUT_S)
     if answer.rc != 0:
-        raise RuntimeError(f"hosttune {' '.join(words)}: exit status {answer.rc}\n{answer.stdout}{answer.stderr}")
+        raise RuntimeError(f"{' '.join(argv)}: exit status {answer.rc}\n{answer.stdout}{answer.stderr}")
