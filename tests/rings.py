@@ -112,7 +112,7 @@ RINGS = (
     ),
     Ring(
         "vm",
-        "a Debian guest under qemu: apply, reboot, check, undo",
+        "Debian guests under qemu: apply, reboot, undo, power cuts",
         limit_s=3000,
         is_long=True,
         needs_root=True,
@@ -123,6 +123,7 @@ RINGS = (
             "mkfs.xfs": "xfsprogs",
             "sfdisk": "fdisk",
         },
+        checks=(why_no_loop_devices, why_no_mount_namespace),
     ),
 )
 LINTERS = (
