@@ -9,6 +9,7 @@ from hosttune import __version__
 from hosttune.actions.journal import Recorder, Run, StepId, is_at
 from hosttune.actions.triggers import must_wait, run_trigger
 from hosttune.errors import HosttuneError, Refused
+from hosttune.facts import Facts
 from hosttune.resources import address_kinds
 from hosttune.values import Activation, HoldKind, Outcome, Phase, Plan, Receipt
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from hosttune.actions.examine import Session
     from hosttune.actions.journal import Journal
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader, Writer
     from hosttune.values import Change, Finding, Trigger
 
@@ -83,14 +83,17 @@ class Execution:
         """Undo what this run did for a rule of which another change failed."""
         for step, change in reversed(steps):
             inverse = address_kinds()[change.address.kind].invert(change)
-            if inverse is not None and not change.reversible.startswith("no"):
+            is_package = change.address.kind == "package-set"  # never taken back without being asked
+            if inverse is not None and not change.reversible.startswith("no") and not is_package:
                 self.make(inverse, step)
         self.on_progress(f"took back {steps[0][1].rule}: {reason}" if steps else reason)
 
     def fire(self, triggers: Iterable[Trigger], facts: Facts) -> None:
         """Run each trigger once, or note why it must wait; the next run finishes what waits."""
         for trigger in dict.fromkeys(triggers):
-            reason = must_wait(trigger, facts)
+            reason = must_wait(
+                trigger, Facts(self.writer, facts.asked)
+            )  # what runs now, not before a long installation
             if not reason:
                 self.on_progress(f"running {trigger}")
                 try:

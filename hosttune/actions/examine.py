@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hosttune import __version__
 from hosttune.actions.journal import Journal, read_journal
-from hosttune.engine.evaluate import evaluate, merge_bounds
+from hosttune.engine.evaluate import Evaluation, evaluate, merge_bounds
 from hosttune.engine.plan import apply_holds, digest, merge_findings, orphans, stage
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts import Asked, Facts
@@ -18,7 +18,7 @@ from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.resources import address_kinds, wish_kinds
 from hosttune.resources.base import Applied, Context
-from hosttune.values import Finding, Hold, HoldKind, Plan, Verdict
+from hosttune.values import Finding, Hold, HoldKind, Plan, Unreadable, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -104,6 +104,8 @@ class Session:
                     address_kinds()[change.address.kind].write(overlay, change)
                 except HosttuneError as error:
                     if isinstance(error, Refused) and not isinstance(error, Conflict):
+                        if len(stages) > 1:
+                            return stages[:-1], ()  # the plan after this one will say why not
                         raise _NotPossible(change.rule, error) from None
                     return stages, (f"{change.rule}: {change.address} cannot be brought to its value: {error}",)
                 ledger[change.address] = Applied("(this plan)", change.rule, change.after)
@@ -165,7 +167,7 @@ def _look(
     """Evaluate every selected rule, read what the wishes name, compare, hold back."""
     if ledger is None:
         ledger = journal.ledger()
-    evaluations = [evaluate(rule, facts, policy.params_of(rule), policy.declared) for rule in selected]
+    evaluations = [_evaluated(rule, facts, policy) for rule in selected]
     wishes, problems = merge_bounds(tuple(wish for one in evaluations for wish in one.wishes))
     state, unknown = read_state(wishes, facts)
     findings = [finding for one in evaluations for finding in one.findings] + list(unknown)
@@ -183,6 +185,14 @@ def _look(
     return _Look((*merged, *_orphans(ledger, selected, merged, facts)), problems)
 
 
+def _evaluated(rule: Rule, facts: Facts, policy: Policy) -> Evaluation:
+    """A rule whose expression cannot be computed (a division by zero) is unknown; the others go on."""
+    try:
+        return evaluate(rule, facts, policy.params_of(rule), policy.declared)
+    except HosttuneError as error:
+        return Evaluation(rule, (Finding(rule.id, "", Verdict.UNKNOWN, reason=error.message, todo=error.hint),))
+
+
 def _orphans(
     ledger: Mapping[Address, Applied], selected: tuple[Rule, ...], findings: tuple[Finding, ...], facts: Facts
 ) -> tuple[Finding, ...]:
@@ -193,6 +203,8 @@ def _orphans(
 
 
 def read_address(address: Address, reader: Reader) -> Value:
+    if address.kind not in address_kinds():
+        return Unreadable(f"this version of hosttune does not know what {address} is")
     return address_kinds()[address.kind].read(reader, address.name)
 
 

@@ -77,6 +77,11 @@ def list_of(item: Any) -> Any:
     return GenericAlias(tuple, (item, ...))
 
 
+def _rounded(number: float, digits: int | None = None) -> float:
+    """At most 30 digits either way: Python would compute with thousands of millions of them."""
+    return round(number) if digits is None else round(number, max(-30, min(30, digits)))
+
+
 _PLAIN = str | float | bool
 _PICK = (Form((list_of(Ordered),), Ordered), Form((Ordered, Ordered), Ordered, more=True))
 
@@ -99,7 +104,7 @@ HELPERS: Mapping[str, Helper] = {
         "the items in order",
     ),
     "round": Helper(
-        round,
+        _rounded,
         (Form((float,), int), Form((float, int), float)),
         "round(number) or round(number, digits)",
         "the nearest whole number, the even one of two; or to digits after the point",

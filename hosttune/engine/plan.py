@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.codec import canonical
+from hosttune.facts.base import UnknownFact
 from hosttune.values import ABSENT, Finding, Hold, HoldKind, Stage, Verdict
 
 if TYPE_CHECKING:
@@ -90,10 +91,18 @@ def _held(
     elif disturbs > policy.disturb:
         hold = Hold(HoldKind.DISTURBS, str(disturbs))
         todo = f"allow it with --disturb '{disturbs}'"
-    elif disturbs.value == "running GPU work" and facts.work.is_gpu_busy:
-        hold = Hold(HoldKind.BUSY, "; ".join(facts.work.evidence))
+    elif disturbs.value == "running GPU work" and (busy := _busy(facts)):
+        hold = busy
         todo = "drain the host, then run it again"
     return replace(finding, hold=hold, changes=(), todo=todo) if hold else finding
+
+
+def _busy(facts: Facts) -> Hold:
+    """What cannot be told counts as busy."""
+    try:
+        return Hold(HoldKind.BUSY, "; ".join(facts.work.evidence)) if facts.work.is_gpu_busy else Hold()
+    except UnknownFact as unknown:
+        return Hold(HoldKind.BUSY, f"perhaps: whether GPU work runs cannot be told ({unknown.reason})")
 
 
 def _reverted(change: Change, ledger: Mapping[Address, Applied]) -> bool:

@@ -256,12 +256,24 @@ class _Comparison:
         if entry is not None and entry.source.replace('"', "") not in device.tags:
             detail = f"{PATH} line {entry.line} mounts {entry.source} there"
             raise _refuse(detail, "change that line, or data_mounts in the policy")
+        if entry is not None:
+            self._check_entry(entry, device)
         other = next((e for e in fstab.entries if e is not entry and e.source.replace('"', "") in device.tags), None)
         if entry is None and fstab.manager:
             raise _Obstacle(Hold(HoldKind.OWNED, f"whoever writes {PATH} ({fstab.manager})"), "add the line there")
         if other is not None and not {"bind", "rbind"} & set(other.options):
             raise _refuse(f"{PATH} line {other.line} mounts it at {other.target}", "leave one of the two")
         return entry
+
+    def _check_entry(self, entry: FstabEntry, device: Filesystem) -> None:
+        """Obstacle where the line that is there would not mount this device at a boot."""
+        place = f"{PATH} line {entry.line}"
+        if entry.refusal:
+            raise _refuse(entry.refusal, entry.way_out)
+        if "noauto" in entry.options:
+            raise _refuse(f"{place} says noauto: no boot mounts it", "take noauto out, or the disk out of data_mounts")
+        if entry.fstype not in {device.fstype, "auto"}:
+            raise _refuse(f"{place} says {entry.fstype}, and {device.path} holds {device.fstype}", "correct the line")
 
     def _live(self, device: Filesystem) -> bool:
         """Whether this very device is mounted there; Obstacle where another one is."""

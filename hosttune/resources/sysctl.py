@@ -107,6 +107,8 @@ class SysctlFilesAddress:
                     chosen.setdefault(file, f"{folder}/{file}")
         found: list[str] = []
         for file in sorted(chosen):
+            if reader.link(chosen[file]) == "/dev/null":
+                continue  # masked: sysctl.d(5)
             text = reader.read(chosen[file])
             if isinstance(text, Unreadable):
                 return text

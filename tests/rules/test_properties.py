@@ -15,6 +15,7 @@ from hosttune.actions.recover import recover
 from hosttune.actions.undo import plan_undo, undo
 from hosttune.codec import plan_from_json, plan_to_json
 from hosttune.engine.catalog import Catalog, builtin_catalog
+from hosttune.engine.lint import checked_rule
 from hosttune.engine.policy import DataMount, Declared, Policy
 from hosttune.errors import Refused
 from hosttune.host.overlay import Overlay
@@ -325,6 +326,37 @@ def test_two_runs_undone_in_any_order_give_the_old_value(order):
     assert overlay.read("/proc/sys/vm/swappiness").split() == [b"60"]
     assert overlay.read("/etc/sysctl.d/60-hosttune-memory-swappiness.conf") is ABSENT
     assert session_on(overlay, ALL).journal.in_force == ()
+
+
+def test_refusal_in_a_later_stage_ends_the_plan_there():
+    class Refusing(Overlay):
+        """Takes every edit of fstab but the one that follows the mount of the new disk."""
+
+        def rehearse_fstab(self, before, after, tmpfs_options):
+            if b"/mnt/scratch xfs noatime" not in before and b"/mnt/scratch xfs defaults,noatime" in after.replace(
+                b"defaults,nofail,x-systemd.device-timeout=30s,x-systemd.before=local-fs.target,noatime",
+                b"defaults,noatime",
+            ):
+                raise Refused("the second edit is refused")
+            return super().rehearse_fstab(before, after, tmpfs_options)
+
+    mounts = Declared((DataMount("UUID=d2-7e", "/mnt/scratch", options=("defaults",)),))
+    door = Refusing(read_record(str(HOSTS / "h100-8x-2socket.json")))
+    plan = session_on(door, replace(ALL, declared=mounts)).plan()
+    assert len(plan.stages) == 1
+    assert plan.problems == ()
+
+
+def test_rule_that_cannot_be_computed_is_unknown_and_the_others_go_on():
+    text = (
+        'id: memory-broken\ntitle: x\nrisk: low\ndisturbs: nothing\nsince: "0.1"\ngain: none\nwhy: x\nsources: [x]\n'
+        "expect:\n  - {if: 1 / (memory.total_bytes - memory.total_bytes) > 0, else: never}\n"
+    )
+    rules = {**CATALOG.rules, "memory-broken": checked_rule(text, "memory-broken.yaml")}
+    policy = replace(ALL, select=(*ALL.select, "memory-broken"))
+    plan = session_on(read_record(str(HOSTS / "h100-8x-2socket.json")), policy, Catalog(rules, CATALOG.profiles)).plan()
+    assert {f.verdict for f in plan.findings if f.rule == "memory-broken"} == {Verdict.UNKNOWN}
+    assert plan.changes
 
 
 def test_step_that_cannot_be_undone_keeps_what_rests_on_it():

@@ -116,3 +116,8 @@ def test_rule_sees_the_data_mounts_of_the_policy():
     rule = checked_rule(text, "memory-example.yaml")
     assert rule.subjects == frozenset()
     assert "targett" in faults_of(text.replace("{{ params.value }}", "{{ item.targett }}"))[0]
+
+
+def test_round_does_not_compute_with_millions_of_digits():
+    rule = checked_rule(GOOD.replace("{{ params.value }}", "{{ round(5, -30000000) }}"), "memory-example.yaml")
+    assert rule.want[0].bounds[0][1].evaluate({}) == 0

@@ -156,6 +156,17 @@ def test_what_stands_in_the_way_is_refused_and_said(said, options, own):
     assert finding.changes == ()
 
 
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [("says noauto", "UUID=b7-1f /data xfs noauto 0 0\n"), ("says ext4, and", "UUID=b7-1f /data ext4 defaults 0 0\n")],
+)
+def test_line_that_would_not_mount_the_disk_is_not_taken_for_one(said, line):
+    mounted = ROOT + "\n30 20 8:16 / /data rw,relatime - xfs /dev/sdb rw"
+    finding = host(fstab=ROOT_LINE + line, mountinfo=mounted, folders=("/data",)).look(wish())
+    assert (finding.verdict, finding.hold.kind) == (Verdict.DIFFERS, HoldKind.REFUSED)
+    assert said in finding.hold.detail
+
+
 def test_unit_of_an_administrator_owns_the_target():
     finding = host(files={"/etc/systemd/system/data.mount": "[Mount]\n"}).look(wish())
     assert (finding.hold.kind, finding.changes) == (HoldKind.OWNED, ())
