@@ -56,12 +56,15 @@ def plan_undo(session: Session, run_id: str | None = None, rule: str | None = No
         raise HosttuneError(message, hint="run it as root")
     steps = _chosen(journal, run_id, rule)
     returns, findings = [], []
+    stuck: dict[str, Step] = {}  # rule -> its step that is left: the earlier ones rest on it
     for step in reversed(steps):
-        answer = _return(step, steps, journal, session.reader)
+        held = stuck.get(step.change.rule)
+        answer = _resting(step, held) if held else _return(step, steps, journal, session.reader)
         if isinstance(answer, Return):
             returns.append(answer)
         else:
             findings.append(answer)
+            stuck.setdefault(step.change.rule, step)
     changes = tuple(one.change for one in returns if not one.on_paper)
     triggers = tuple(dict.fromkeys(trigger for change in changes for trigger in change.triggers))
     plan = Plan(
@@ -139,6 +142,11 @@ def _refused(step: Step, hold: Hold) -> Finding:
     address = step.change.address
     todo = f"look at {address.name}; remove it or put it back by hand, then undo again"
     return Finding(step.change.rule, str(address), Verdict.DIFFERS, hold, "is left as it is", todo=todo)
+
+
+def _resting(step: Step, on: Step) -> Finding:
+    detail = f"{on.change.address}, which came after it, is left"
+    return _refused(step, Hold(HoldKind.REFUSED, detail))
 
 
 def undo(

@@ -407,3 +407,23 @@ def test_journal_without_a_whole_line_is_no_run():
     overlay = Overlay(read_record(str(HOSTS / "h100-8x-2socket.json")))
     overlay.append("/var/lib/hosttune/runs/20260101-000000-aaaa.jsonl", b'{"format_version":1,"id"')
     assert read_journal(overlay).runs == ()
+
+
+def test_undo_leaves_what_a_step_that_somebody_edited_rests_on():
+    door = Overlay(read_record(str(HOSTS / "h100-8x-2socket.json")))
+    policy = only("storage-data-mounts")
+    session = session_on(door, policy)
+    apply(session, door, session.plan())
+    edited = door.read("/etc/fstab").replace(b"noatime,nofail", b"noatime,discard,nofail")
+    door.unmount("/mnt/scratch")  # by hand, before the line was edited
+    door.files["/etc/fstab"] = FileValue(edited)
+    session = session_on(door, policy)
+    back = plan_undo(session)
+    assert [str(f.subject) for f in back.plan.findings] == [
+        "fstab-line:/mnt/scratch",
+        "folder:/mnt/scratch",
+        "folder:/mnt",
+    ]
+    undo(session, door, back)
+    assert door.read("/etc/fstab") == edited
+    assert door.list("/mnt/scratch") == ()
