@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hosttune import __version__
 from hosttune.actions.journal import Journal, read_journal
 from hosttune.engine.evaluate import Evaluation, evaluate, merge_bounds
-from hosttune.engine.plan import apply_holds, digest, merge_findings, orphans, stage
+from hosttune.engine.plan import apply_holds, digest, merge_findings, once, orphans, stage
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts import Asked, Facts
 from hosttune.facts.base import UnknownFact
@@ -181,7 +181,7 @@ def _look(
             except UnknownFact as error:
                 findings.append(Finding(rule.id, "", Verdict.UNKNOWN, reason=str(error)))
     merged = apply_holds(merge_findings(findings), catalog.rules, policy, facts, ledger)
-    merged = tuple(policy.waive(finding) for finding in merged)
+    merged = once(policy.waive(finding) for finding in merged)
     return _Look((*merged, *_orphans(ledger, selected, merged, facts)), problems)
 
 

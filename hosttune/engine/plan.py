@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hosttune.engine.rule import Rule
     from hosttune.facts import Facts
     from hosttune.resources.base import Applied
-    from hosttune.values import Address, Change, Trigger
+    from hosttune.values import Address, Change, Trigger, Value
 
 REVERTED_TWICE = 2
 
@@ -95,6 +95,17 @@ def _held(
         hold = busy
         todo = "drain the host, then run it again"
     return replace(finding, hold=hold, changes=(), todo=todo) if hold else finding
+
+
+def once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The same change that several rules need is made once, for the first of them."""
+    seen: set[tuple[Address, Value]] = set()
+    found = []
+    for finding in findings:
+        kept = tuple(change for change in finding.changes if (change.address, change.after) not in seen)
+        seen |= {(change.address, change.after) for change in kept}
+        found.append(finding if len(kept) == len(finding.changes) else replace(finding, changes=kept))
+    return tuple(found)
 
 
 def _busy(facts: Facts) -> Hold:

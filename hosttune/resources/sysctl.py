@@ -296,11 +296,14 @@ def _satisfies(text: str, wish: Wish) -> bool:
 
 
 def _nearest(text: str, wish: Wish) -> str:
-    """The value to write: the live one where it satisfies the wish (never lower a better value), else the bound."""
+    """The value to write: the live one where it satisfies the wish (never lower a better value), else the bound that
+    satisfies all of them, of those that the live value breaks first.
+    """
     if text and _satisfies(text, wish):
         return text
     broken = [bound for bound in wish.bounds if not _satisfies(text, replace(wish, bounds=(bound,)))]
-    return " ".join(str((broken or list(wish.bounds))[0].value).split())
+    values = [" ".join(str(bound.value).split()) for bound in (*broken, *wish.bounds)]
+    return next((value for value in values if _satisfies(value, wish)), values[0])
 
 
 WISHES = (SysctlWish(),)

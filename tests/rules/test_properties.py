@@ -427,3 +427,27 @@ def test_undo_leaves_what_a_step_that_somebody_edited_rests_on():
     undo(session, door, back)
     assert door.read("/etc/fstab") == edited
     assert door.list("/mnt/scratch") == ()
+
+
+@pytest.mark.parametrize("bound", ["at_least: 2000000", "at_least: 300000", "exactly: 1500000"])
+def test_two_rules_on_one_value_are_applied_together_and_undone(bound):
+    text = (
+        'id: memory-site\ntitle: x\nrisk: low\ndisturbs: nothing\nsince: "0.1"\ngain: none\nwhy: x\nsources: [x]\n'
+        f"want:\n  - sysctl: vm.max_map_count\n    {bound}\n"
+    )
+    rules = {**CATALOG.rules, "memory-site": checked_rule(text, "memory-site.yaml")}
+    catalog = Catalog(rules, CATALOG.profiles)
+    policy = replace(ALL, select=(*ALL.select, "memory-site"))
+    door = Overlay(read_record(str(HOSTS / "a100-cloud-vm.json")))
+    before = door.read("/proc/sys/vm/max_map_count")
+    plan = session_on(door, policy, catalog).plan()
+    assert plan.problems == ()
+    wanted = str(max(1048576, int(bound.split()[1])))
+    live = [change.after for change in plan.changes if str(change.address) == "sysctl:vm.max_map_count"]
+    assert live == [wanted]
+    session = session_on(door, policy, catalog)
+    assert apply(session, door, plan).failed == ()
+    assert session_on(door, policy, catalog).plan().changes == ()
+    session = session_on(door, policy, catalog)
+    undo(session, door, plan_undo(session))
+    assert door.read("/proc/sys/vm/max_map_count") == before
