@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hosttune import __version__
-from hosttune.actions.journal import Recorder, Run, StepId, is_at
+from hosttune.actions.journal import Recorder, Run, StepId, boot_id, is_at
 from hosttune.actions.triggers import must_wait, run_trigger
-from hosttune.errors import HosttuneError, Refused
+from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts import Facts
 from hosttune.resources import address_kinds
-from hosttune.values import Activation, HoldKind, Outcome, Phase, Plan, Receipt
+from hosttune.resources.base import place
+from hosttune.values import Activation, HoldKind, Outcome, Phase, Plan, Receipt, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -52,6 +53,7 @@ class Execution:
     on_progress: Callable[[str], None]
     outcomes: list[Outcome] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
+    standing: dict[str, list[tuple[StepId, Change]]] = field(default_factory=dict)  # by rule, of all stages so far
     is_verified: bool = True
 
     def make(self, change: Change, undoes: StepId | None = None, *, superseded: bool = False) -> StepId | None:
@@ -67,33 +69,60 @@ class Execution:
                     message = f"{change.address} reads differently after it was written"
                     raise Refused(message)
         except HosttuneError as error:
-            self.recorder.failed(step, error.message)
+            self._book_failed(step, change, error, is_undo=undoes is not None)
             self.outcomes.append(Outcome(change, Phase.FAILED, error.message))
             return None
         self.recorder.done(step)
         self.outcomes.append(Outcome(change, Phase.DONE))
+        if undoes is None:
+            self.standing.setdefault(change.rule, []).append((step, change))
         self.writer.log(f"run {self.recorder.run.id}: {change.action} {change.address} ({change.rule})")
         return step
+
+    def _book_failed(self, step: StepId, change: Change, error: HosttuneError, *, is_undo: bool) -> None:
+        """Journal what a change that raised has left. As before, it failed; at another value it is in force all the
+        same, and can be taken back; where nobody can tell, it stays open.
+        """
+        kind = address_kinds()[change.address.kind]
+        present = kind.read(self.writer, change.address.name)
+        if isinstance(error, Conflict) or kind.same(present, change.before):
+            self.recorder.failed(step, error.message)
+        elif isinstance(present, Unreadable):
+            self.on_progress(f"{change.address} cannot be read after it failed: {present.reason}")
+        elif is_undo:
+            self.recorder.failed(step, error.message, replace(change, after=present))
+        else:
+            made = replace(change, after=present)
+            self.recorder.done(step, error.message, made)
+            self.standing.setdefault(change.rule, []).append((step, made))
 
     def leave(self, change: Change, reason: str) -> None:
         """Note a change that is not tried any more."""
         self.outcomes.append(Outcome(change, Phase.FAILED, reason))
 
-    def take_back(self, steps: list[tuple[StepId, Change]], reason: str) -> None:
-        """Undo what this run did for a rule of which another change failed."""
-        for step, change in reversed(steps):
+    def take_back(self, rule: str, reason: str) -> None:
+        """Undo what this run did, in whatever stage, for a rule of which another change failed; from the last change
+        to the first one that cannot be taken back, for what came before may rest on it.
+        """
+        steps = self.standing.pop(rule, [])
+        self.on_progress(f"taking back {rule}: {reason}" if steps else reason)
+        kept = []
+        while steps:
+            step, change = steps.pop()
             inverse = address_kinds()[change.address.kind].invert(change)
             is_package = change.address.kind == "package-set"  # never taken back without being asked
-            if inverse is not None and not change.reversible.startswith("no") and not is_package:
-                self.make(inverse, step)
-        self.on_progress(f"took back {steps[0][1].rule}: {reason}" if steps else reason)
+            if inverse is None or change.reversible.startswith("no") or is_package:
+                kept.append((step, change))
+            elif self.make(inverse, step) is None:
+                kept.append((step, change))
+                break
+        self.standing[rule] = [*steps, *reversed(kept)]
 
     def fire(self, triggers: Iterable[Trigger], facts: Facts) -> None:
         """Run each trigger once, or note why it must wait; the next run finishes what waits."""
         for trigger in dict.fromkeys(triggers):
-            reason = must_wait(
-                trigger, Facts(self.writer, facts.asked)
-            )  # what runs now, not before a long installation
+            # what runs now, not before a long installation
+            reason = must_wait(trigger, Facts(self.writer, facts.asked))
             if not reason:
                 self.on_progress(f"running {trigger}")
                 try:
@@ -104,7 +133,11 @@ class Execution:
                     reason = error.message
                     self.is_verified = False
             self.recorder.trigger(trigger, "waiting")
-            self.waiting.append(f"{trigger} waits: {reason}")
+            self.waiting.append(_waits(trigger, reason))
+
+
+def _waits(trigger: Trigger, reason: str) -> str:
+    return f"{trigger} waits: {reason}"
 
 
 def new_run(writer: Writer, journal: Journal, command: str, digest: str) -> Run:
@@ -123,7 +156,7 @@ def new_run(writer: Writer, journal: Journal, command: str, digest: str) -> Run:
         command=command,
         started_at=started.isoformat(timespec="microseconds"),
         who=writer.operator(),
-        boot_id=_boot_id(writer),
+        boot_id=boot_id(writer),
         digest=digest,
         tool_version=__version__,
     )
@@ -139,56 +172,56 @@ def apply(
     """
     if plan.problems:
         raise Refused("the plan does not hold: " + "; ".join(plan.problems), hint="ignore the rule, and report this")
-    pending = session.journal.pending_triggers(_boot_id(writer))
-    if not plan.changes and not pending:
-        return Receipt("", plan.digest, (), reboot_reasons=reboot_reasons(plan.findings))
+    pending = session.journal.pending_triggers(boot_id(writer))
+    if not plan.changes:
+        reasons = {trigger: must_wait(trigger, session.facts) for trigger in pending}
+        if all(reasons.values()):  # a run that could do nothing leaves no trace
+            waiting = tuple(_waits(*item) for item in reasons.items())
+            return Receipt("", plan.digest, (), waiting, reboot_reasons(plan.findings))
     recorder = Recorder.start(writer, new_run(writer, session.journal, "apply", plan.digest))
     execution = Execution(writer, recorder, on_progress)
     failed: set[str] = set()
     for number, stage in enumerate(plan.stages):
-        done = _make_stage(execution, stage.changes, failed)
-        triggers = [trigger for change in done for trigger in change.triggers]
+        triggers = _make_stage(execution, stage.changes, failed)
         execution.fire([*(pending if number == 0 else ()), *triggers], session.facts)
     if not plan.stages:
         execution.fire(pending, session.facts)
-    verified = execution.is_verified and _still_there(execution.outcomes, writer)
+    done = (outcome.change for outcome in execution.outcomes if outcome.phase is Phase.DONE)
+    verified = execution.is_verified and still_there(done, writer)
     recorder.finish()
     return Receipt(
         recorder.run.id,
         plan.digest,
         tuple(execution.outcomes),
         tuple(execution.waiting),
-        _changed_reboots(execution.outcomes) + reboot_reasons(plan.findings),
+        _changed_reboots(execution) + reboot_reasons(plan.findings),
         verified,
     )
 
 
-def _make_stage(execution: Execution, changes: tuple[Change, ...], failed: set[str]) -> list[Change]:
-    """Make the changes of one stage; returns those that stand."""
-    by_rule: dict[str, list[tuple[StepId, Change]]] = {}
+def _make_stage(execution: Execution, changes: tuple[Change, ...], failed: set[str]) -> list[Trigger]:
+    """Make the changes of one stage; returns the triggers of all that was tried, what was taken back included."""
+    first = len(execution.outcomes)
     for change in changes:
-        if change.rule in failed:
-            continue
-        step = execution.make(change)
-        if step is not None:
-            by_rule.setdefault(change.rule, []).append((step, change))
-            continue
-        failed.add(change.rule)
-        execution.take_back(by_rule.pop(change.rule, []), f"{change.address} failed")
-    return [change for steps in by_rule.values() for _, change in steps]
+        if change.rule not in failed and execution.make(change) is None:
+            failed.add(change.rule)
+            execution.take_back(change.rule, f"{change.address} failed")
+    touched = (outcome.change for outcome in execution.outcomes[first:])  # one that failed may have left something
+    return [trigger for change in touched for trigger in change.triggers]
 
 
-def _still_there(outcomes: list[Outcome], reader: Reader) -> bool:
-    """Read every address again at the end: the last value written to each must stand."""
-    last = {outcome.change.address: outcome.change.after for outcome in outcomes if outcome.phase is Phase.DONE}
-    return all(is_at(address, value, reader) for address, value in last.items())
+def still_there(changes: Iterable[Change], reader: Reader) -> bool:
+    """Read every place again at the end: what was written to it last must stand."""
+    last = {place(change.address): change for change in changes}
+    return all(is_at(change.address, change.after, reader) for change in last.values())
 
 
-def _changed_reboots(outcomes: list[Outcome]) -> tuple[str, ...]:
+def _changed_reboots(execution: Execution) -> tuple[str, ...]:
     return tuple(
-        f"{outcome.change.address} takes effect at the next boot"
-        for outcome in outcomes
-        if outcome.phase is Phase.DONE and outcome.change.activation is Activation.REBOOT
+        f"{change.address} takes effect at the next boot"
+        for steps in execution.standing.values()
+        for _, change in steps
+        if change.activation is Activation.REBOOT
     )
 
 
@@ -201,8 +234,3 @@ def reboot_reasons(findings: Iterable[Finding]) -> tuple[str, ...]:
         for finding in findings
         if finding.hold.kind is HoldKind.WAITING and "reboot" in finding.hold.detail
     )
-
-
-def _boot_id(reader: Reader) -> str:
-    data = reader.read("/proc/sys/kernel/random/boot_id")
-    return data.decode().strip() if isinstance(data, bytes) else ""

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from hosttune import __version__
-from hosttune.actions.journal import Journal, read_journal
+from hosttune.actions.journal import Journal, boot_id, read_journal
 from hosttune.engine.evaluate import Evaluation, evaluate, merge_bounds
 from hosttune.engine.plan import apply_holds, digest, merge_findings, once, orphans, stage
 from hosttune.errors import Conflict, HosttuneError, Refused
@@ -52,12 +52,17 @@ class Session:
 
     @property
     def interrupted(self) -> tuple[str, ...]:
-        """A sentence for each run that did not end."""
-        return tuple(
+        """A sentence for each run that did not end, and for what a run left to be done later."""
+        runs = (
             f"run {run.id} ({run.command}, {run.started_at}) was interrupted after {len(run.steps)} steps: "
             "`hosttune apply --yes` or `hosttune undo` finishes it"
             for run in self.journal.interrupted
         )
+        waiting = (
+            f"{trigger} still waits from an earlier run: `hosttune apply --yes` runs it as soon as it may"
+            for trigger in self.journal.pending_triggers(boot_id(self.reader))
+        )
+        return (*runs, *waiting)
 
     def plan(self, *, prove: bool = True) -> Plan:
         """The plan for this host; `prove` runs it on an overlay first, which also finds the later stages."""

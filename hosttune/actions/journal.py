@@ -9,7 +9,6 @@ instant leaves two of them in contradiction.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +49,7 @@ class Step:
     error: str = ""
     undoes: StepId | None = None
     superseded: bool = False  # undone on paper: a later run had changed the address again, so nothing was written
+    left: Change | None = None  # of one that raised half-way: the change that it made all the same
 
 
 @frozen
@@ -76,10 +76,13 @@ class Journal:
         self.runs = runs
         self.unreadable = unreadable
         steps = [step for run in runs for step in run.steps]
-        self.undone = {
-            step.undoes: step for step in steps if step.undoes is not None and step.phase is Phase.DONE
-        }  # fmt: skip
-        self._steps = steps
+        # an undo that failed half-way has changed what the step that it was for stands at
+        left = {step.undoes: step.left.after for step in steps if step.undoes and step.left}
+        self._steps = [
+            replace(step, change=replace(step.change, after=left[step.id])) if step.id in left else step
+            for step in steps
+        ]
+        self.undone = {step.undoes: step for step in self._steps if step.undoes and step.phase is Phase.DONE}
 
     @property
     def in_force(self) -> tuple[Step, ...]:
@@ -104,20 +107,20 @@ class Journal:
         return tuple(run for run in self.runs if not run.is_finished)
 
     def ledger(self) -> Mapping[Address, Applied]:
-        """What hosttune last left at each address, and how often it set that very value."""
-        times = Counter((step.change.address, repr(step.change.after)) for step in self.in_force)
-        return {
-            step.change.address: Applied(
-                step.id.run, step.change.rule, step.change.after, times[step.change.address, repr(step.change.after)]
-            )
-            for step in self.in_force
-        }
+        """What hosttune last left at each address, and how often in a row it set that very value."""
+        ledger: dict[Address, Applied] = {}
+        for step in self.in_force:
+            change = step.change
+            last = ledger.get(change.address)
+            times = last.times + 1 if last and last.after == change.after else 1
+            ledger[change.address] = Applied(step.id.run, change.rule, change.after, times)
+        return ledger
 
     def status(self, run: Run) -> str:
         """One of finished, interrupted, undone, partly undone, nothing taken, for a list of runs."""
         if not run.is_finished:
             return "interrupted"
-        taken = [step for step in run.steps if step.undoes is None and step.phase is Phase.DONE]
+        taken = [step for step in run.steps if step.undoes is None and step.phase is not Phase.FAILED]
         if run.command == "undo" or not taken:
             return "finished" if run.command == "undo" else "nothing taken"
         undone = [step for step in taken if step.id in self.undone]
@@ -201,11 +204,15 @@ def _fold(run: Run | None, entry: dict[str, Any]) -> Run:
         change = change_from_json(entry["change"])
         step = Step(step_id, change, Phase.INTENT, undoes=undoes, superseded=bool(entry.get("superseded")))
         return replace(run, steps=(*run.steps, step))
-    steps = tuple(
-        replace(step, phase=Phase(entry["phase"]), error=entry.get("error", "")) if step.id == step_id else step
-        for step in run.steps
-    )
-    return replace(run, steps=steps)
+    return replace(run, steps=tuple(_booked(step, entry) if step.id == step_id else step for step in run.steps))
+
+
+def _booked(step: Step, entry: dict[str, Any]) -> Step:
+    """The step with what became of it. One of apply that raised half-way is in force with what it left."""
+    left = change_from_json(entry["left"]) if "left" in entry else None
+    phase = Phase(entry["phase"])
+    change = left if left and phase is Phase.DONE else step.change
+    return replace(step, phase=phase, error=entry.get("error", ""), change=change, left=left)
 
 
 class Recorder:
@@ -234,11 +241,19 @@ class Recorder:
         self._append({**entry, "change": change_to_json(change)})
         return StepId(self.run.id, self._seq)
 
-    def done(self, step: StepId) -> None:
-        self._append({"seq": step.seq, "phase": "done", "at": self._writer.now()})
+    def done(self, step: StepId, error: str = "", left: Change | None = None) -> None:
+        self._result(step, Phase.DONE, error, left)
 
-    def failed(self, step: StepId, error: str) -> None:
-        self._append({"seq": step.seq, "phase": "failed", "at": self._writer.now(), "error": error})
+    def failed(self, step: StepId, error: str, left: Change | None = None) -> None:
+        self._result(step, Phase.FAILED, error, left)
+
+    def _result(self, step: StepId, phase: Phase, error: str, left: Change | None) -> None:
+        entry: dict[str, Any] = {"seq": step.seq, "phase": phase.value, "at": self._writer.now()}
+        if error:
+            entry["error"] = error
+        if left:
+            entry["left"] = change_to_json(left)
+        self._append(entry)
 
     def trigger(self, trigger: Trigger, phase: str) -> None:
         self._append({"trigger": trigger.kind, "name": trigger.name, "phase": phase, "at": self._writer.now()})
@@ -249,6 +264,12 @@ class Recorder:
     def _append(self, entry: dict[str, Any]) -> None:
         line = json.dumps(entry, sort_keys=False, ensure_ascii=True, separators=(",", ":"))
         self._writer.append(f"{FOLDER}/{self.run.id}.jsonl", line.encode() + b"\n")
+
+
+def boot_id(reader: Reader) -> str:
+    """The id of the running boot (random(4)); empty where nothing runs."""
+    data = reader.read("/proc/sys/kernel/random/boot_id")
+    return data.decode().strip() if isinstance(data, bytes) else ""
 
 
 def is_at(address: Address, value: object, reader: Reader) -> bool:

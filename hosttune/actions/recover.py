@@ -1,53 +1,69 @@
-"""Finish what an interrupted run left: name its open step, run its triggers again, remove its temp files."""
+"""Finish what an interrupted run left: book its open step, note its triggers, remove its temp files."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hosttune.actions.apply import Execution
-from hosttune.actions.journal import FOLDER, KEEP, Recorder, is_at, read_journal
-from hosttune.values import ABSENT, FileValue, Phase
+from hosttune.actions.journal import FOLDER, KEEP, Recorder, read_journal
+from hosttune.resources import address_kinds
+from hosttune.values import ABSENT, FileValue, Phase, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hosttune.actions.journal import Journal, Run
-    from hosttune.facts import Facts
+    from hosttune.actions.journal import Journal, Run, Step
     from hosttune.host.door import Writer
 
 
-def recover(writer: Writer, facts: Facts, *, on_progress: Callable[[str], None] = lambda _: None) -> Journal:
+# Kinds whose change is several acts; all others are one rename, one write or one system call.
+_IN_PARTS = ("package-set", "unit")
+
+
+def recover(writer: Writer, *, on_progress: Callable[[str], None] = lambda _: None) -> Journal:
     """Bring the journal in line with the host after a crash. The caller holds the lock. Returns the journal as it is
     then.
 
-    An open intent took if its address is at the new value; then it counts as done and can be undone. Otherwise the
-    act had not happened: files are replaced by rename and kernel values by one write, so there is nothing in between.
+    Nothing on the host is changed but temp files of ours removed: what the run still had to start waits for the next
+    apply. An open intent took if its address is at the new value, and not if it is at the old one; one that is
+    neither stays open, unless its kind can stop half-way.
     """
     interrupted = read_journal(writer).interrupted
     for run in interrupted:
         on_progress(f"finishing run {run.id}, which was interrupted")
-        _finish(run, writer, facts, on_progress)
+        _finish(run, writer, on_progress)
     return read_journal(writer)
 
 
-def _finish(run: Run, writer: Writer, facts: Facts, on_progress: Callable[[str], None]) -> None:
+def _finish(run: Run, writer: Writer, on_progress: Callable[[str], None]) -> None:
     _drop_torn_line(run, writer)
     recorder = Recorder(writer, run)
-    done = [step.change for step in run.steps if step.phase is Phase.DONE]
     for step in run.steps:
-        if step.change.address.kind == "file" or step.change.address.kind.startswith("fstab"):
-            writer.discard_leftovers(
-                "/etc/fstab" if step.change.address.kind.startswith("fstab") else step.change.address.name
-            )
-        if step.phase is not Phase.INTENT:
-            continue
-        if step.superseded or is_at(step.change.address, step.change.after, writer):
-            recorder.done(step.id)
-            done.append(step.change)
-        else:
-            recorder.failed(step.id, "interrupted before it was made")
-    Execution(writer, recorder, on_progress).fire([trigger for change in done for trigger in change.triggers], facts)
+        address = step.change.address
+        if address.kind == "file" or address.kind.startswith("fstab"):
+            writer.discard_leftovers("/etc/fstab" if address.kind.startswith("fstab") else address.name)
+        if step.phase is Phase.INTENT:
+            _close(step, recorder, writer, on_progress)
+    for trigger in dict.fromkeys(t for s in run.steps if s.phase is not Phase.FAILED for t in s.change.triggers):
+        recorder.trigger(trigger, "waiting")
     recorder.finish()
+
+
+def _close(step: Step, recorder: Recorder, writer: Writer, on_progress: Callable[[str], None]) -> None:
+    """Book what became of an open intent, by what the host holds now."""
+    kind = address_kinds().get(step.change.address.kind)
+    present = kind.read(writer, step.change.address.name) if kind else Unreadable("its kind is not known here")
+    left = replace(step.change, after=present)
+    if step.superseded or (kind and kind.same(present, step.change.after)):
+        recorder.done(step.id)
+    elif kind and kind.same(present, step.change.before):
+        recorder.failed(step.id, "interrupted before it was made")
+    elif isinstance(present, Unreadable) or step.change.address.kind not in _IN_PARTS:
+        on_progress(f"{step.change.address} is neither as before nor as planned: it is left as it is")
+    elif step.undoes:
+        recorder.failed(step.id, "interrupted half-way", left)
+    else:
+        recorder.done(step.id, "interrupted half-way", left)
 
 
 def _drop_torn_line(run: Run, writer: Writer) -> None:
@@ -62,9 +78,14 @@ def prune(writer: Writer, journal: Journal) -> None:
     """Keep the newest runs, and older ones of which something is still in force; without its journal a run cannot be
     undone, and `history` no longer lists it.
     """
-    kept = {run.id for run in journal.runs[-KEEP:]} | {step.id.run for step in journal.in_force}
+    in_force = journal.in_force
+    kept = {run.id for run in journal.runs[-KEEP:]} | {step.id.run for step in in_force}
+    # what was taken back on paper knows the value to which a later step in force returns
+    held = {step.change.address for step in in_force}
+    on_paper = [step for step, undo in journal.undone.items() if undo.superseded and undo.change.address in held]
+    kept |= {step.run for step in on_paper}
     # what took back a step of a run that is kept must stay too, or that step would seem to be in force again
-    kept |= {undo.id.run for step, undo in journal.undone.items() if step is not None and step.run in kept}
+    kept |= {undo.id.run for step, undo in journal.undone.items() if step.run in kept}
     for run in journal.runs:
         path = f"{FOLDER}/{run.id}.jsonl"
         data = writer.read(path) if run.id not in kept else ABSENT

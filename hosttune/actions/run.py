@@ -35,7 +35,7 @@ def changing(options: Mapping[str, Any], on_progress: Callable[[str], None]) -> 
         wait_for_first_boot(writer, on_progress)
         session = open_session(reader=writer, **options)
         if session.journal.interrupted:
-            recover(writer, session.facts, on_progress=on_progress)
+            recover(writer, on_progress=on_progress)
             session = open_session(reader=writer, **options)
         yield session, writer
         prune(writer, session.journal)

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Refused
 from hosttune.facts.base import UnknownFact
-from hosttune.values import ABSENT
+from hosttune.host.door import Completed
+from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hosttune.facts import Facts
-    from hosttune.host.door import Reader, Writer
+    from hosttune.host.door import Writer
     from hosttune.values import Trigger
 
 TIMEOUT_S = 90.0
@@ -31,18 +32,16 @@ def _daemon_reload_waits(facts: Facts) -> str:
     reader = facts.reader
     if reader.persistent_only or reader.stat("/run/systemd/system") is ABSENT:
         return ""
-    if _manager_is_starting(reader):
+    state = reader.query(("systemctl", "is-system-running"))
+    if isinstance(state, Unreadable):
+        return f"cannot tell whether the service manager is still starting ({state.reason})"
+    if isinstance(state, Completed) and state.text.strip() in {"initializing", "starting"}:
         return "the service manager is still starting"
     try:
         containers = facts.work.gpu_containers
     except UnknownFact as unknown:
         return f"cannot tell whether GPU containers run ({unknown.reason})"
     return f"GPU containers run: {', '.join(containers)}" if containers else ""
-
-
-def _manager_is_starting(reader: Reader) -> bool:
-    answer = reader.query(("systemctl", "is-system-running"))
-    return hasattr(answer, "text") and answer.text.strip() in {"initializing", "starting"}
 
 
 _TRIGGERS: dict[str, tuple[Callable[[Writer], None], Callable[[Facts], str]]] = {

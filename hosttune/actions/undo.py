@@ -7,22 +7,37 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from hosttune import __version__
-from hosttune.actions.apply import Execution, new_run
-from hosttune.actions.journal import Recorder, Step, StepId, is_at
+from hosttune.actions.apply import Execution, new_run, still_there
+from hosttune.actions.journal import Recorder, Step, StepId
 from hosttune.engine.plan import digest
 from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
+from hosttune.host.overlay import Overlay
 from hosttune.resources import address_kinds
-from hosttune.resources.base import action_between
-from hosttune.values import Activation, Finding, Hold, HoldKind, Plan, Receipt, Stage, Unreadable, Verdict
+from hosttune.resources.base import action_between, place
+from hosttune.values import (
+    ABSENT,
+    Activation,
+    Finding,
+    Hold,
+    HoldKind,
+    Phase,
+    Plan,
+    Receipt,
+    Stage,
+    Unreadable,
+    Verdict,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hosttune.actions.examine import Session
     from hosttune.actions.journal import Journal
-    from hosttune.host.door import Reader, Writer
+    from hosttune.host.door import Writer
     from hosttune.values import Change, Value
+
+_LIVE = ("mount", "sysctl")  # kinds whose values end with what has them: a mount, a module of the kernel
 
 
 @frozen
@@ -55,16 +70,18 @@ def plan_undo(session: Session, run_id: str | None = None, rule: str | None = No
         message = f"the journal cannot be read: {journal.unreadable}"
         raise HosttuneError(message, hint="run it as root")
     steps = _chosen(journal, run_id, rule)
+    overlay = Overlay(session.reader)  # each step is looked at, and tried, as the ones after it leave the host
+    stuck = _built_upon(steps, journal)  # rule -> why it is left
     returns, findings = [], []
-    stuck: dict[str, Step] = {}  # rule -> its step that is left: the earlier ones rest on it
     for step in reversed(steps):
         held = stuck.get(step.change.rule)
-        answer = _resting(step, held) if held else _return(step, steps, journal, session.reader)
+        answer = _refused(step, held) if held else _return(step, steps, journal, overlay)
         if isinstance(answer, Return):
             returns.append(answer)
         else:
             findings.append(answer)
-            stuck.setdefault(step.change.rule, step)
+            why = f"{step.change.address}, which came after it, is left"
+            stuck.setdefault(step.change.rule, Hold(HoldKind.REFUSED, why))
     changes = tuple(one.change for one in returns if not one.on_paper)
     triggers = tuple(dict.fromkeys(trigger for change in changes for trigger in change.triggers))
     plan = Plan(
@@ -87,36 +104,51 @@ def _chosen(journal: Journal, run_id: str | None, rule: str | None) -> tuple[Ste
     if rule:
         steps = tuple(step for step in steps if step.change.rule == rule)
     if not run_id and not rule and steps:
-        steps = tuple(step for step in steps if step.id.run == steps_last_run(steps))
+        steps = tuple(step for step in steps if step.id.run == steps[-1].id.run)
     return steps
 
 
-def steps_last_run(steps: tuple[Step, ...]) -> str:
-    return steps[-1].id.run
+def _built_upon(steps: tuple[Step, ...], journal: Journal) -> dict[str, Hold]:
+    """The rules, each with the reason, that changed what a later run has changed in part: a line of fstab, whose
+    options are now others. The later run goes first.
+    """
+    chosen = {step.id for step in steps}
+    found = {}
+    for step in steps:
+        address = step.change.address
+        for later in journal.after(step):
+            other = later.change.address
+            if later.id not in chosen and other != address and place(other) == place(address):
+                detail = f"run {later.id.run} has changed {other} since; undo that one first"
+                found[step.change.rule] = Hold(HoldKind.REFUSED, detail)
+    return found
 
 
-def _return(step: Step, together: tuple[Step, ...], journal: Journal, reader: Reader) -> Return | Finding:
+def _return(step: Step, together: tuple[Step, ...], journal: Journal, overlay: Overlay) -> Return | Finding:
     change = step.change
     chosen = {one.id for one in together}
-    later = [one for one in journal.after(step) if one.change.address == change.address]
     value = original(step, journal)
-    if [one for one in later if one.id not in chosen]:
+    if any(one.id not in chosen and one.change.address == change.address for one in journal.after(step)):
         return Return(step.id, _back(change, change.after, value), on_paper=True)
-    top = later[-1].change if later else change
-    kind = address_kinds()[change.address.kind]
-    present = kind.read(reader, change.address.name)
+    kind = address_kinds().get(change.address.kind)
+    if kind is None:
+        return _refused(step, Hold(HoldKind.REFUSED, "this version of hosttune does not know its kind"))
+    present = kind.read(overlay, change.address.name)
     if isinstance(present, Unreadable):
         return _refused(step, Hold(HoldKind.REFUSED, present.reason))
-    if later and kind.same(present, top.after):
-        # a step of the same undo comes first and leads to this one's own value
-        present = change.after
-    if kind.same(present, value):
+    is_gone = present is ABSENT and change.address.kind in _LIVE
+    if is_gone or kind.same(present, value):
         return Return(step.id, _back(change, present, value), on_paper=True)
     if change.reversible.startswith("no") or kind.invert(change) is None:
         return _refused(step, Hold(HoldKind.REFUSED, f"it cannot be undone: {change.reversible}"))
     if not kind.same(present, change.after):
         return _refused(step, Hold(HoldKind.EDITED, f"{change.address} since run {step.id.run}"))
-    return Return(step.id, _back(change, present, value))
+    back = _back(change, present, value)
+    try:
+        kind.write(overlay, back)
+    except HosttuneError as error:
+        return _refused(step, Hold(HoldKind.REFUSED, error.message))
+    return Return(step.id, back)
 
 
 def original(step: Step, journal: Journal) -> Value:
@@ -126,10 +158,14 @@ def original(step: Step, journal: Journal) -> Value:
     value = step.change.before
     kind = address_kinds()[step.change.address.kind]
     for one in journal.before(step):
+        if one.undoes is not None or one.change.address != step.change.address or one.phase is not Phase.DONE:
+            continue
         undone = journal.undone.get(one.id)
-        same_place = one.change.address == step.change.address
-        if same_place and undone is not None and undone.superseded and kind.same(one.change.after, value):
-            value = one.change.before
+        if undone is not None and not undone.superseded:
+            continue
+        if undone is None or not kind.same(one.change.after, value):
+            break  # somebody else had set the value since
+        value = one.change.before
     return value
 
 
@@ -142,11 +178,6 @@ def _refused(step: Step, hold: Hold) -> Finding:
     address = step.change.address
     todo = f"look at {address.name}; remove it or put it back by hand, then undo again"
     return Finding(step.change.rule, str(address), Verdict.DIFFERS, hold, "is left as it is", todo=todo)
-
-
-def _resting(step: Step, on: Step) -> Finding:
-    detail = f"{on.change.address}, which came after it, is left"
-    return _refused(step, Hold(HoldKind.REFUSED, detail))
 
 
 def undo(
@@ -171,9 +202,7 @@ def undo(
         elif not one.on_paper:
             made.append(one.change)
     execution.fire([trigger for change in made for trigger in change.triggers], session.facts)
-    verified = execution.is_verified and all(
-        is_at(change.address, change.after, writer) for change in {c.address: c for c in made}.values()
-    )
+    verified = execution.is_verified and still_there(made, writer)
     recorder.finish()
     reboots = tuple(
         f"{change.address} takes effect at the next boot" for change in made if change.activation is Activation.REBOOT

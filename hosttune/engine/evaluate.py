@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hosttune.engine.policy import NOTHING, Declared
+from hosttune.errors import HosttuneError
 from hosttune.facts.base import UnknownFact
 from hosttune.frozen import frozen
-from hosttune.resources.base import Bound, Operator, Wish
+from hosttune.resources.base import NUMERIC, Bound, Operator, Wish
 from hosttune.values import Finding, Verdict
 
 if TYPE_CHECKING:
@@ -115,11 +117,18 @@ def _advice(rule: Rule, subject: str, names: Names) -> list[Finding]:
 
 def _wish(rule: Rule, spec: WishSpec, subject: str, names: Names) -> Wish:
     fields = {name: value.evaluate(names) for name, value in spec.fields.items()}
-    bounds = tuple(Bound(operator, value.evaluate(names)) for operator, value in spec.bounds)
+    bounds = tuple(_bound(operator, value.evaluate(names), spec) for operator, value in spec.bounds)
     name = spec.name.evaluate(names)
     if isinstance(name, tuple | list):  # a set of things has no name of its own
         return Wish(spec.kind, " ".join(str(part) for part in name), rule.id, subject, fields, bounds)
     return Wish(spec.kind, str(name), rule.id, subject or str(name), fields, bounds)
+
+
+def _bound(operator: Operator, value: Any, spec: WishSpec) -> Bound:
+    if operator in NUMERIC and (isinstance(value, bool) or not isinstance(value, int)):
+        message = f"{operator} of a {spec.kind} must be a whole number, and is {value!r}"
+        raise HosttuneError(message, hint="correct the rule, or the parameter that it takes the number from")
+    return Bound(operator, value)
 
 
 def _finding(rule: Rule, verdict: Verdict, reason: str, subject: str = "") -> Finding:
@@ -158,9 +167,11 @@ def satisfiable(bounds: tuple[Bound, ...]) -> bool:
         return False
     if set(map(str, by.get(Operator.INCLUDES, []))) & set(map(str, by.get(Operator.EXCLUDES, []))):
         return False
-    low = max((int(value) for value in by.get(Operator.AT_LEAST, [])), default=None)
-    high = min((int(value) for value in by.get(Operator.AT_MOST, [])), default=None)
+    low = max(by.get(Operator.AT_LEAST, []), default=None)
+    high = min(by.get(Operator.AT_MOST, []), default=None)
     if exact and (low is not None or high is not None):
-        value = int(next(iter(exact)))
-        return (low is None or low <= value) and (high is None or value <= high)
+        (text,) = exact
+        if not re.fullmatch(r"[+-]?[0-9]+", text):
+            return False
+        return (low is None or low <= int(text)) and (high is None or int(text) <= high)
     return low is None or high is None or low <= high

@@ -17,6 +17,7 @@ from hosttune.engine.yamlio import load_document
 from hosttune.errors import BadInput, Fault
 from hosttune.facts import Facts
 from hosttune.resources import wish_kinds
+from hosttune.resources.base import NUMERIC
 
 if TYPE_CHECKING:
     from hosttune.engine.document import Document
@@ -117,7 +118,8 @@ def _expression_faults(document: Document, data: dict[str, Any]) -> list[Fault]:
         kind = wish_kinds().get(next(iter(entry), ""))
         for key, value in entry.items():
             spec = kind.fields.get(key) if kind else None
-            checker.text(f"want[{i}].{key}", value, scope, spec.type if spec else None)
+            wanted = int if key in NUMERIC else spec.type if spec else None
+            checker.text(f"want[{i}].{key}", value, scope, wanted)
     return checker.faults
 
 

@@ -26,6 +26,7 @@ from hosttune.engine.schema import (
 )
 from hosttune.errors import Fault
 from hosttune.resources import wish_kinds
+from hosttune.resources.base import NUMERIC
 from hosttune.values import Disturbs, Risk
 
 if TYPE_CHECKING:
@@ -147,7 +148,8 @@ def _wish(kind: WishKind) -> Table:
     fields: dict[str, Spec] = {kind.kind: name}
     for key, spec in kind.fields.items():
         fields[key] = OrExpression(of_type(spec.type, choices=spec.choices, help=spec.help))
-    fields |= {operator.value: Scalar() for operator in kind.operators}
+    number = OrExpression(of_type(int))
+    fields |= {operator.value: number if operator in NUMERIC else Scalar() for operator in kind.operators}
     return Table(fields, required=tuple(key for key, spec in kind.fields.items() if spec.required))
 
 

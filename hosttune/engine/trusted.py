@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.errors import HosttuneError
-from hosttune.host.door import Stat
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.host.door import Reader
-
-GROUP_OR_WORLD_WRITABLE = 0o022
+    from hosttune.values import Answer
 
 
 def read_trusted(reader: Reader, path: str, *, is_local: bool, is_required: bool) -> tuple[str, str | None]:
@@ -26,13 +24,15 @@ def read_trusted(reader: Reader, path: str, *, is_local: bool, is_required: bool
         from hosttune.host import open_reader
 
         reader, path = open_reader(), os.path.abspath(path)  # noqa: PTH100 - a path of the person who typed it
-    data = reader.read(path)
+    data, stranger = _read(reader, path)
     if data is ABSENT and not is_required:
         return path, None
     if not isinstance(data, bytes):
         reason = data.reason if isinstance(data, Unreadable) else "there is no such file"
         raise HosttuneError(f"{path}: cannot be read: {reason}")
-    check_trusted(reader, path)
+    if stranger:
+        message = f"{path}: root does not follow it, because {stranger}"
+        raise HosttuneError(message, hint=f"keep it below /etc/hosttune: sudo install -m 644 {path} /etc/hosttune/")
     try:
         return path, data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -40,19 +40,10 @@ def read_trusted(reader: Reader, path: str, *, is_local: bool, is_required: bool
         raise HosttuneError(f"{path}:{line}: is not UTF-8 text") from error
 
 
-def check_trusted(reader: Reader, path: str) -> None:
-    """Refuse a file, or a folder above it, that somebody other than root can write, when root is about to follow it."""
-    if not reader.is_privileged or reader.kind not in {"live", "root"}:
-        return
-    real = reader.resolve(path)
-    parts = (real if isinstance(real, str) else path).rstrip("/").split("/")
-    for depth in range(len(parts), 0, -1):
-        name = "/".join(parts[:depth]) or "/"
-        stat = reader.stat(name)
-        if not isinstance(stat, Stat):
-            continue
-        sticky = stat.type == "directory" and stat.mode & 0o1000
-        if stat.uid != 0 or (stat.mode & GROUP_OR_WORLD_WRITABLE and not sticky):
-            who = f"uid {stat.uid}" if stat.uid else f"mode {stat.mode:04o}"
-            message = f"{path}: root does not follow it, because {name} can be written by others ({who})"
-            raise HosttuneError(message, hint=f"keep it below /etc/hosttune: sudo install -m 644 {path} /etc/hosttune/")
+def _read(reader: Reader, path: str) -> tuple[Answer[bytes], str]:
+    """The file, and who besides root could have written it, where root is about to follow it."""
+    from hosttune.host.tree import FileTree
+
+    if isinstance(reader, FileTree) and reader.is_privileged:
+        return reader.read_guarded(path)
+    return reader.read(path), ""

@@ -55,6 +55,16 @@ def read_all(fd: int, limit: int = LIMIT) -> bytes | None:
     return b"".join(chunks)
 
 
+def _stranger(path: str, info: os.stat_result) -> str:
+    """Who besides root could change this file, folder or link; in a sticky folder only an entry's owner can."""
+    if info.st_uid != 0:
+        return f"{path} can be written by others (uid {info.st_uid})"
+    is_safe = stat.S_ISLNK(info.st_mode) or (stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_ISVTX)
+    if info.st_mode & 0o022 and not is_safe:
+        return f"{path} can be written by others (mode {stat.S_IMODE(info.st_mode):04o})"
+    return ""
+
+
 class FileTree:
     """The file methods of a Reader below `root`. Nothing here opens anything for writing."""
 
@@ -81,6 +91,28 @@ class FileTree:
         except OSError as error:
             return refusal(error, path)
         return Unreadable(f"{path} is larger than {LIMIT >> 20} MiB") if content is None else content
+
+    def read_guarded(self, path: str) -> tuple[Answer[bytes], str]:
+        """A file as `read` gives it, and who besides root has a say in it, in words: the file, a folder on the way to
+        it, or a link there. Empty where nobody has.
+        """
+        try:
+            with walk(self.root, path) as found:
+                _need(found, path)
+                info = found.stat()
+                if not stat.S_ISREG(info.st_mode):
+                    return Unreadable(f"{path} is not a regular file"), ""
+                passed = found.visited if self._is_live else found.visited[1:]  # an image's top is its unpacker's
+                others = [_stranger(*one) for one in (*passed, (found.canonical, info))]
+                fd = os.open(found.name, _LOOK | os.O_NOFOLLOW, dir_fd=found.parent)
+                try:
+                    content = read_all(fd)
+                finally:
+                    os.close(fd)
+        except OSError as error:
+            return refusal(error, path), ""
+        stranger = next(filter(None, others), "")
+        return (Unreadable(f"{path} is larger than {LIMIT >> 20} MiB") if content is None else content), stranger
 
     @contextmanager
     def _looked_at(self, path: str) -> Iterator[tuple[os.stat_result, int]]:

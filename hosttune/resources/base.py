@@ -37,6 +37,9 @@ class Operator(str, Enum):
         return str(self.value)
 
 
+NUMERIC = frozenset({Operator.AT_LEAST, Operator.AT_MOST})  # their values are whole numbers
+
+
 @frozen
 class Bound:
     """One bound on the value of a wish."""
@@ -68,7 +71,7 @@ class Applied:
     run_id: str
     rule: str
     after: Value
-    times: int = 1  # in how many runs, none undone, this address was set to this value
+    times: int = 1  # how often in a row, none undone, this address was set to this value
 
 
 @frozen
@@ -136,6 +139,14 @@ class AddressKind(Protocol):
     def invert(self, change: Change) -> Change | None:
         """The change that takes `change` back, or None where there is no way back."""
         ...
+
+
+_ONE_PLACE = {"fstab-line": "fstab"}  # a line, and the options in it
+
+
+def place(address: Address) -> tuple[str, str]:
+    """What an address looks at: two kinds that see the same thing have one place."""
+    return _ONE_PLACE.get(address.kind, address.kind), address.name
 
 
 def action_between(before: Value, after: Value) -> Action:

@@ -78,7 +78,9 @@ class FolderAddress:
 
 
 class DataMountAddress:
-    """`data-mount:/target`: `ext4 UUID=...`, what is mounted there, or ABSENT."""
+    """`data-mount:/target`: `ext4 UUID=...`, what is mounted there, or ABSENT. What is to be mounted also names the
+    options, those of its line in fstab: `ext4 UUID=... noatime,nofail`.
+    """
 
     kind = "data-mount"
 
@@ -97,18 +99,22 @@ class DataMountAddress:
 
     def write(self, writer: Writer, change: Change) -> None:
         target = change.address.name
-        if self.read(writer, target) != change.before:
+        if not self.same(self.read(writer, target), change.before):
             raise Conflict(f"what is mounted at {target} is no longer as in the plan", hint="run the plan again")
         if change.after is ABSENT:
             writer.unmount(target)
             return
-        tag = str(change.after).partition(" ")[2]
+        _, tag, options = str(change.after).split(" ")
         device = look(writer).by_tag.get(tag)
         if device is None:
             raise Refused(f"no device is {tag} any more", hint="see: hosttune disks")
-        writer.mount(device.path, target, device.fstype, _options_of(writer, target))
+        if _options_of(writer, target) != options:
+            raise Conflict(f"{PATH}: the options of {target} are no longer {options}", hint="run the plan again")
+        writer.mount(device.path, target, device.fstype, options)
 
     def same(self, one: Value, other: Value) -> bool:
+        if isinstance(one, str) and isinstance(other, str):
+            return one.split(" ")[:2] == other.split(" ")[:2]
         return one == other
 
     def invert(self, change: Change) -> Change | None:
@@ -330,14 +336,15 @@ class _Comparison:
     def _changes(self, device: Filesystem, entry: FstabEntry | None, live: bool) -> tuple[Change, ...]:  # noqa: FBT001
         missing = [path for path in _folders(self.target) if self.context.state[Address("folder", path)] is ABSENT]
         changes = [self._change("folder", path, FOLDER, "for the mount point") for path in missing]
+        options = ",".join(entry.options) if entry else ""
         if entry is None:
-            options = tuple(dict.fromkeys((*self.wish.fields.get("options", ()), *BELT)))
-            text, separator = ",".join(options), self.facts.fstab.separator
-            line = entry_text(f"UUID={device.uuid}", self.target, device.fstype, text, separator=separator)
+            options = ",".join(dict.fromkeys((*self.wish.fields.get("options", ()), *BELT)))
+            separator = self.facts.fstab.separator
+            line = entry_text(f"UUID={device.uuid}", self.target, device.fstype, options, separator=separator)
             details = addition_diff(self.facts.fstab.lines, line)
             changes.append(self._change("fstab-line", self.target, line, f"{PATH}, for every boot", details))
         if self.running and not live:
-            after = _value(device.fstype, device.uuid)
+            after = f"{_value(device.fstype, device.uuid)} {options}"
             changes.append(self._change("data-mount", self.target, after, f"mounts {device.path}"))
         return tuple(changes)
 

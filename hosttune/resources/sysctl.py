@@ -3,7 +3,8 @@
 At boot systemd-sysctl(8) reads every sysctl.d folder as one list sorted by file name (sysctl.d(5)); the last
 assignment wins, and a file in /etc hides one of the same name in /run and /usr/lib. /etc/sysctl.conf counts only
 where 99-sysctl.conf links to it. So writing a drop-in is no success by itself: the file that wins is named, and an
-explicit value of somebody else is respected.
+explicit value of somebody else is respected. A key with wildcards sets what no file names itself, wherever it stands;
+`-key` without a value keeps them off a key.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
 
 FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
 DISTRIBUTION = ("/usr/lib/", "/lib/")
-_ASSIGNMENT = re.compile(rb"^\s*(-?)([^=\s#;]+)\s*=\s*(.*?)\s*$")
+_ASSIGNMENT = re.compile(rb"\s*-?\s*([^=\s#;]+)\s*=\s*(.*?)\s*")
+_EXCLUSION = re.compile(rb"\s*-\s*([^=\s#;]+)\s*")
 
 
 def normal_key(key: str) -> str:
@@ -55,15 +57,29 @@ def proc_path(key: str) -> str:
     return "/proc/sys/" + key.translate(str.maketrans("./", "/."))
 
 
-def assignments(text: bytes) -> list[tuple[int, str, str]]:
-    """The assignments of one sysctl.d file: (line, key, value with single blanks)."""
-    found = []
+def assignments(text: bytes) -> list[tuple[int, str, str | None]]:
+    """The lines of one sysctl.d file: (line, key, value with single blanks; None for a key kept from wildcards)."""
+    found: list[tuple[int, str, str | None]] = []
     for number, line in enumerate(text.splitlines(), 1):
-        match = _ASSIGNMENT.match(line)
-        if match and not line.lstrip().startswith((b"#", b";")):
-            value = " ".join(match[3].decode("utf-8", "replace").split())
-            found.append((number, normal_key(match[2].decode("utf-8", "replace")), value))
+        if match := _ASSIGNMENT.fullmatch(line):
+            found.append((number, _key(match[1]), " ".join(match[2].decode("utf-8", "replace").split())))
+        elif match := _EXCLUSION.fullmatch(line):
+            found.append((number, _key(match[1]), None))
     return found
+
+
+def _key(written: bytes) -> str:
+    return normal_key(written.decode("utf-8", "replace"))
+
+
+def _is_pattern(key: str) -> bool:
+    return any(character in key for character in "*?[")
+
+
+def _fits(name: str, pattern: str) -> bool:
+    """Whether a key with wildcards means this one: they do not reach over a dot (glob(7))."""
+    one, other = proc_path(name).split("/"), proc_path(pattern).split("/")
+    return len(one) == len(other) and all(map(fnmatchcase, one, other))
 
 
 class SysctlAddress:
@@ -105,20 +121,23 @@ class SysctlFilesAddress:
             for file in names if isinstance(names, tuple) else ():
                 if file.endswith(".conf"):
                     chosen.setdefault(file, f"{folder}/{file}")
-        found: list[str] = []
+        named: list[str] = []
+        by_pattern: list[str] = []
+        is_excluded = False
         for file in sorted(chosen):
             if reader.link(chosen[file]) == "/dev/null":
                 continue  # masked: sysctl.d(5)
             text = reader.read(chosen[file])
             if isinstance(text, Unreadable):
                 return text
-            if isinstance(text, bytes):
-                found += [
-                    f"{value}\t{chosen[file]}:{line}"
-                    for line, key, value in assignments(text)
-                    if key == name or ("*" in key and fnmatchcase(name, key))
-                ]
-        return tuple(found)
+            for line, key, value in assignments(text) if isinstance(text, bytes) else ():
+                entry = f"{value}\t{chosen[file]}:{line}"
+                if key == name:
+                    named += [entry] if value is not None else []
+                    is_excluded = is_excluded or value is None
+                elif value is not None and _is_pattern(key) and _fits(name, key):
+                    by_pattern.append(entry)
+        return tuple(named if named or is_excluded else by_pattern)
 
     def write(self, writer: Writer, change: Change) -> None:  # noqa: ARG002 - the interface of all kinds
         message = f"{change.address} is only read"
@@ -199,8 +218,11 @@ def _owner(wish: Wish, others: list[tuple[str, str]], context: Context) -> tuple
         owner = f"TuneD profile {context.facts.managers.tuned_profile}"
         return Hold(HoldKind.OWNED, owner), f"set {wish.name} in a child profile of TuneD, or ignore {wish.rule}"
     explicit = [entry for entry in others if not entry[1].startswith(DISTRIBUTION)]
-    if explicit and not _satisfies(explicit[-1][0], wish):
-        value, place = explicit[-1]
+    own = dropin_path("", wish.rule)
+    stronger = [entry for entry in others if entry[1].rpartition(":")[0].rpartition("/")[2] > own.lstrip("/")]
+    for value, place in (*explicit[-1:], *stronger[-1:]):
+        if _satisfies(value, wish):
+            continue
         return Hold(HoldKind.OWNED, f"{place} ({wish.name} = {value})"), f"change {place}, or ignore {wish.rule}"
     return Hold(), ""
 

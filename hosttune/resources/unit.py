@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.errors import Conflict
+from hosttune.errors import Conflict, Refused
 from hosttune.resources.base import FieldSpec, inverted
 from hosttune.values import ABSENT, Action, Activation, Address, Change, Finding, Hold, HoldKind, Unreadable, Verdict
 
@@ -17,6 +17,29 @@ if TYPE_CHECKING:
     from hosttune.values import Value
 
 TIMEOUT_S = 90.0  # systemd's own default for starting a unit (DefaultTimeoutStartSec)
+# What `systemctl enable` and `disable` cannot change: nothing in [Install] (systemctl(1), is-enabled).
+_FIXED = frozenset({"static", "alias", "indirect", "generated", "transient"})
+
+
+def _running(value: Value) -> Value:
+    """The value with `active` for a unit that runs and `inactive` for one that does not (a failed one runs as little);
+    states in between stay what they are.
+    """
+    if not isinstance(value, tuple) or len(value) < 2:
+        return value
+    settled = {"reloading": "active", "refreshing": "active", "failed": "inactive"}
+    return (value[0], settled.get(value[1], value[1]))
+
+
+def _verbs(present: Value, after: Value) -> tuple[str, ...]:
+    """What systemctl is told to get from one value to the other."""
+    if not isinstance(present, tuple) or not isinstance(after, tuple):
+        return ()
+    words = {"enabled": "enable", "disabled": "disable", "active": "start", "inactive": "stop"}
+    wanted = [word for word, now in zip(after, present, strict=True) if word != now]
+    if unknown := [word for word in wanted if word not in words]:
+        raise Refused(f"systemctl has no way to make a unit {unknown[0]}")
+    return tuple(words[word] for word in wanted)
 
 
 class UnitAddress:
@@ -40,18 +63,14 @@ class UnitAddress:
     def write(self, writer: Writer, change: Change) -> None:
         name = change.address.name
         present = self.read(writer, name)
-        if present != change.before or not isinstance(present, tuple) or not isinstance(change.after, tuple):
+        if not self.same(present, change.before) or not isinstance(present, tuple):
             message = f"{name} is no longer {_words(change.before)}"
             raise Conflict(message, hint="run the plan again")
-        if present[0] != change.after[0]:
-            verb = {"enabled": "enable", "disabled": "disable"}[change.after[0]]
-            writer.run(("systemctl", verb, name), timeout_s=TIMEOUT_S)
-        if present[1:] != change.after[1:]:
-            verb = "start" if change.after[1] == "active" else "stop"
+        for verb in _verbs(_running(present), _running(change.after)):
             writer.run(("systemctl", verb, name), timeout_s=TIMEOUT_S)
 
     def same(self, one: Value, other: Value) -> bool:
-        return one == other
+        return _running(one) == _running(other)
 
     def invert(self, change: Change) -> Change | None:
         return inverted(change)
@@ -76,39 +95,44 @@ class UnitWish:
 
 
 def _compare(wish: Wish, context: Context) -> Finding:
-    address = Address("unit", wish.name)
-    present = context.state[address]
+    present = context.state[Address("unit", wish.name)]
     if isinstance(present, Unreadable):
         return Finding(wish.rule, wish.name, Verdict.UNKNOWN, reason=f"{wish.name}: {present.reason}")
     if not isinstance(present, tuple):
         return Finding(wish.rule, wish.name, Verdict.NOT_APPLICABLE, reason=f"{wish.name} is not installed")
-    wanted = list(present)
-    if "enabled" in wish.fields and present[0] in {"enabled", "disabled"}:
-        wanted[0] = "enabled" if wish.fields["enabled"] else "disabled"
-    if "active" in wish.fields and len(present) > 1:
-        wanted[1] = "active" if wish.fields["active"] else "inactive"
     evidence = (f"{wish.name} is {_words(present)}",)
-    if tuple(wanted) == present and present[0] != "masked":
+    wanted = _wanted(wish, present)
+    if _running(wanted) == _running(present):
         return Finding(wish.rule, wish.name, Verdict.OK, evidence=evidence)
-    decision = _decision(wish, present, context)
-    if decision:
-        todo = f"if that was not meant: sudo systemctl enable --now {wish.name}"
-        return Finding(wish.rule, wish.name, Verdict.ADVICE, Hold(HoldKind.OWNED, decision), "", evidence, todo=todo)
-    change = Change(address, Action.UPDATE, present, tuple(wanted), wish.rule, context.risk, context.disturbs)
-    return Finding(
-        wish.rule,
-        wish.name,
-        Verdict.DIFFERS,
-        Hold(),
-        f"{wish.name} should be {_words(change.after)}",
-        evidence,
-        (change,),
-    )
+    reason = f"{wish.name} should be {_words(wanted)}"
+    if decision := _decision(wish, present, context):
+        unmask = f"sudo systemctl unmask {wish.name} && " if present[0].startswith("masked") else ""
+        todo = f"if that was not meant: {unmask}sudo systemctl enable --now {wish.name}"
+        hold = Hold(HoldKind.OWNED, decision)
+        return Finding(wish.rule, wish.name, Verdict.ADVICE, hold, reason, evidence, todo=todo)
+    if wanted[0] != present[0] and present[0] not in {"enabled", "disabled"}:
+        hold = Hold(HoldKind.REFUSED, f"a unit that is {present[0]} is not for us to change")
+        return Finding(wish.rule, wish.name, Verdict.DIFFERS, hold, reason, evidence, todo=f"systemctl cat {wish.name}")
+    address = Address("unit", wish.name)
+    change = Change(address, Action.UPDATE, present, wanted, wish.rule, context.risk, context.disturbs)
+    return Finding(wish.rule, wish.name, Verdict.DIFFERS, Hold(), reason, evidence, (change,))
+
+
+def _wanted(wish: Wish, present: tuple[str, ...]) -> tuple[str, ...]:
+    """The state that the wish asks for; what it does not ask for, and what serves it as well, stays."""
+    enabled, *active = present
+    if wish.fields.get("enabled") and enabled not in _FIXED:
+        enabled = "enabled"
+    if wish.fields.get("enabled") is False and not enabled.startswith("masked"):
+        enabled = "disabled"
+    if "active" in wish.fields and active:
+        active = ["active" if wish.fields["active"] else "inactive"]
+    return (enabled, *active)
 
 
 def _decision(wish: Wish, present: tuple[str, ...], context: Context) -> str:
     """Whose decision the present state is, where it is somebody's: masked, or switched off against the preset."""
-    if present[0] == "masked":
+    if present[0].startswith("masked"):
         return f"an administrator ({wish.name} is masked)"
     if wish.fields.get("enabled") and present[0] == "disabled" and context.facts.units[wish.name].preset == "enabled":
         return f"an administrator ({wish.name} is disabled against its preset)"

@@ -230,7 +230,7 @@ def test_crash_after_any_write_is_recovered_by_apply_and_by_undo(name, after):
         for way in ("apply", "undo"):
             host = Overlay(door)
             session = session_on(host, ALL)
-            journal = recover(host, session.facts)
+            journal = recover(host)
             assert journal.interrupted == ()
             session = session_on(host, ALL)
             if way == "apply":
@@ -396,7 +396,7 @@ def test_line_torn_by_a_power_cut_is_dropped_and_the_run_goes_on(cut):
     (name,) = [name for name in door.files if name.endswith(".jsonl")]
     door.files[name] = FileValue(door.files[name].content[:-cut], 0o600)
     host = Overlay(door)
-    recover(host, session_on(host, ALL).facts)
+    recover(host)
     session = session_on(host, ALL)
     assert session.journal.interrupted == ()
     apply(session, host, session.plan())

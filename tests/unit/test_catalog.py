@@ -8,8 +8,13 @@ import pytest
 
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.compiled import builtin_documents
+from hosttune.engine.evaluate import evaluate
 from hosttune.engine.lint import checked_rule, rule_faults
-from hosttune.errors import BadInput
+from hosttune.engine.rule import build_rule
+from hosttune.engine.yamlio import load_document
+from hosttune.errors import BadInput, HosttuneError
+from hosttune.facts import Facts
+from tests.unit.fake_reader import FakeReader
 
 DOCUMENTS = {document.name: document for document in builtin_documents()}
 RULES = sorted(name for name in DOCUMENTS if name.startswith("rules/"))
@@ -119,5 +124,19 @@ def test_rule_sees_the_data_mounts_of_the_policy():
 
 
 def test_round_does_not_compute_with_millions_of_digits():
-    rule = checked_rule(GOOD.replace("{{ params.value }}", "{{ round(5, -30000000) }}"), "memory-example.yaml")
+    rule = checked_rule(
+        GOOD.replace('at_most: "{{ params.value }}"', 'exactly: "{{ round(5, -30000000) }}"'), "memory-example.yaml"
+    )
     assert rule.want[0].bounds[0][1].evaluate({}) == 0
+
+
+@pytest.mark.parametrize("value", ["ten", "\"{{ 'ten' }}\"", "1.5", "true", '"{{ 3 / 2 }}"'])
+def test_bound_that_is_no_whole_number_is_a_fault_of_the_file(value):
+    with pytest.raises(BadInput, match=r"want\[0\].at_most"):
+        checked_rule(GOOD.replace('"{{ params.value }}"', value), "memory-example.yaml")
+
+
+def test_bound_that_turns_out_to_be_no_whole_number_is_an_error_with_the_way_out():
+    rule = build_rule(load_document(GOOD, "memory-example.yaml"), is_builtin=False)  # without the checks of a file
+    with pytest.raises(HosttuneError, match="at_most of a sysctl must be a whole number, and is 'many'"):
+        evaluate(rule, Facts(FakeReader()), {"value": "many"})

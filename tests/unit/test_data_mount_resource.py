@@ -5,14 +5,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.errors import Refused
+from hosttune.errors import Conflict, Refused
 from hosttune.facts.filesystems import LSBLK, UDEV
 from hosttune.resources.base import Wish
-from hosttune.values import ABSENT, HoldKind, Verdict
+from hosttune.values import ABSENT, FileValue, HoldKind, Verdict
 from tests.unit.storage_host import ROOT, StorageHost
 
 ROOT_LINE = "UUID=0a / ext4 defaults 0 1\n"
-LINE = "UUID=b7-1f /data xfs noatime,nofail,x-systemd.device-timeout=30s,x-systemd.before=local-fs.target 0 0"
+OPTIONS = "noatime,nofail,x-systemd.device-timeout=30s,x-systemd.before=local-fs.target"
+LINE = f"UUID=b7-1f /data xfs {OPTIONS} 0 0"
 
 
 def row(path, fstype, uuid, **more):
@@ -69,7 +70,7 @@ def test_disk_is_mounted_by_folder_line_and_mount():
     assert [(str(one.address), one.before, one.after) for one in finding.changes] == [
         ("folder:/data", ABSENT, "folder"),
         ("fstab-line:/data", ABSENT, LINE),
-        ("data-mount:/data", ABSENT, "xfs UUID=b7-1f"),
+        ("data-mount:/data", ABSENT, f"xfs UUID=b7-1f {OPTIONS}"),
     ]
     machine.apply(finding.changes)
     assert machine.fstab == ROOT_LINE + LINE + "\n"
@@ -201,3 +202,12 @@ def test_file_that_a_tool_manages_gets_no_line():
     finding = host(fstab="# Ansible managed\n" + ROOT_LINE).look(wish())
     assert (finding.hold.kind, finding.changes) == (HoldKind.OWNED, ())
     assert "Ansible managed" in finding.hold.detail
+
+
+def test_options_of_a_line_that_is_there_are_part_of_the_plan_and_must_still_be_so():
+    machine = host(fstab=ROOT_LINE + "UUID=b7-1f /data xfs noatime,nofail 0 0\n", folders=("/data",))
+    (change,) = machine.look(wish()).changes
+    assert change.after == "xfs UUID=b7-1f noatime,nofail"
+    machine.writer.files["/etc/fstab"] = FileValue((ROOT_LINE + "UUID=b7-1f /data xfs ro,nofail 0 0\n").encode())
+    with pytest.raises(Conflict, match="options of /data are no longer noatime,nofail"):
+        machine.apply((change,))

@@ -6,7 +6,7 @@ import pytest
 
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.policy import Policy, load_policy
-from hosttune.errors import BadInput, HosttuneError
+from hosttune.errors import BadInput
 from hosttune.values import Action, Address, Change, Disturbs, FileValue, Finding, HoldKind, Risk, Verdict
 from tests.unit.fake_reader import FakeReader
 
@@ -56,18 +56,6 @@ def test_policy_fault_names_the_place_and_the_way_out(text, expected):
     with pytest.raises(BadInput) as caught:
         load(text)
     assert expected in str(caught.value)
-
-
-def test_policy_of_somebody_else_is_refused_for_root():
-    reader = FakeReader({"/etc/hosttune/policy.yaml": FileValue(b"profile: base\n", 0o644, 1000, 1000)})
-    with pytest.raises(HosttuneError, match="can be written by others"):
-        load_policy(reader, CATALOG)
-
-
-def test_policy_writable_by_all_is_refused_for_root():
-    reader = FakeReader({"/etc/hosttune/policy.yaml": FileValue(b"profile: base\n", 0o666, 0, 0)})
-    with pytest.raises(HosttuneError, match="mode 0666"):
-        load_policy(reader, CATALOG)
 
 
 def test_policy_of_somebody_else_is_read_without_root():

@@ -1,6 +1,13 @@
-"""Which files set a sysctl at boot."""
+"""Which files set a sysctl at boot, and who wins."""
 
-from hosttune.resources import address_kinds
+from types import SimpleNamespace
+
+import pytest
+
+from hosttune.facts import Facts
+from hosttune.resources import address_kinds, wish_kinds
+from hosttune.resources.base import Bound, Context, Operator, Wish
+from hosttune.values import ABSENT, Address, Disturbs, HoldKind, Risk, Verdict
 from tests.unit.fake_reader import FakeReader
 
 
@@ -10,3 +17,61 @@ def test_masked_file_sets_nothing_and_leaves_the_rest_known():
         links={"/etc/sysctl.d/20-b.conf": "/dev/null"}, unreadable={"/dev/null": "not a regular file"},
     )  # fmt: skip
     assert address_kinds()["sysctl-files"].read(reader, "vm.swappiness") == ("5\t/etc/sysctl.d/10-a.conf:1",)
+
+
+KEY = "net.ipv4.conf.eth0.rp_filter"
+
+
+@pytest.mark.parametrize(
+    ("files", "places"),
+    [
+        ({"50-a": "net.ipv4.conf.*.rp_filter = 2"}, ("2\t50-a:1",)),
+        ({"50-a": "net.ipv4.conf.eth?.rp_filter = 2"}, ("2\t50-a:1",)),
+        ({"50-a": "net.ipv4.conf.[ef]th0.rp_filter = 2"}, ("2\t50-a:1",)),
+        ({"50-a": "net.ipv4.conf.* = 2"}, ()),  # no wildcard reaches over a dot
+        ({"50-a": f"{KEY} = 1", "90-b": "net.ipv4.conf.*.rp_filter = 2"}, ("1\t50-a:1",)),  # by name wins anywhere
+        ({"50-a": "net.ipv4.conf.*.rp_filter = 2", "90-b": f"-{KEY}"}, ()),
+        ({"50-a": f"-{KEY}", "90-b": f"{KEY} = 3"}, ("3\t90-b:1",)),
+        ({"50-a": f"-{KEY} = 4"}, ("4\t50-a:1",)),  # a failure to set it does not matter
+        ({"50-a": f"# {KEY} = 1\n; {KEY} = 2\nword"}, ()),
+    ],
+)
+def test_wildcards_and_names_count_as_systemd_sysctl_counts_them(files, places):
+    reader = FakeReader({f"/etc/sysctl.d/{name}.conf": f"{text}\n" for name, text in files.items()})
+    found = address_kinds()["sysctl-files"].read(reader, KEY)
+    named = tuple(place.replace(":", ".conf:").replace("\t", "\t/etc/sysctl.d/") for place in places)
+    assert found == named
+
+
+def finding(files, *, at_most=10):
+    reader = FakeReader({"/proc/sys/vm/swappiness": "60\n", **files})
+    facts = Facts(reader)
+    facts.__dict__["managers"] = SimpleNamespace(tuned_sysctls=(), tuned_profile="")
+    kind = wish_kinds()["sysctl"]
+    wish = Wish(
+        "sysctl", "vm.swappiness", "memory-swappiness", "vm.swappiness", {}, (Bound(Operator.AT_MOST, at_most),)
+    )
+    state = {
+        address: address_kinds()[address.kind].read(reader, address.name) for address in kind.addresses(wish, facts)
+    }
+    (found,) = kind.compare((wish,), Context(facts, state, {}, Risk.LOW, Disturbs.NOTHING))
+    return found
+
+
+def test_distribution_file_before_ours_is_overridden():
+    found = finding({"/usr/lib/sysctl.d/10-x.conf": "vm.swappiness = 60\n"})
+    assert [change.address.kind for change in found.changes] == ["sysctl", "file"]
+
+
+def test_distribution_file_behind_ours_is_named():
+    found = finding({"/usr/lib/sysctl.d/99-x.conf": "vm.swappiness = 60\n"})
+    assert found.hold.kind is HoldKind.OWNED
+    assert "/usr/lib/sysctl.d/99-x.conf:1 (vm.swappiness = 60)" in found.hold.detail
+    assert found.changes == ()
+
+
+def test_value_behind_ours_that_serves_as_well_is_no_obstacle():
+    found = finding({"/usr/lib/sysctl.d/99-x.conf": "vm.swappiness = 5\n"})
+    assert (found.verdict, found.hold.kind) == (Verdict.DIFFERS, HoldKind.NONE)
+    assert [change.address for change in found.changes] == [Address("sysctl", "vm.swappiness")]
+    assert found.changes[0].before is not ABSENT

@@ -1,0 +1,63 @@
+"""Files that steer root: followed only where nobody else has a say in them."""
+
+import os
+
+import pytest
+
+from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.policy import load_policy
+from hosttune.errors import HosttuneError
+from hosttune.host.rooted import RootReader
+from hosttune.values import Risk
+
+POLICY = "etc/hosttune/policy.yaml"
+
+
+def root_with_policy(tmp_path):
+    file = tmp_path / POLICY
+    file.parent.mkdir(parents=True)
+    file.write_text("max_risk: low\n")
+    (tmp_path / "srv").mkdir()
+    os.chown(tmp_path / "srv", 1000, 1000)
+    os.chown(tmp_path, 1000, 1000)  # whoever unpacked the image
+    return file
+
+
+def behind_a_link(file, link):
+    file.rename(file.parent / "real.yaml")
+    link.symlink_to("/etc/hosttune/real.yaml")
+    file.symlink_to("/" + str(link.relative_to(file.parents[2])))
+
+
+def link_in_somebodys_folder(file):
+    behind_a_link(file, file.parents[2] / "srv/policy.yaml")
+
+
+def somebodys_link_in_a_sticky_folder(file):
+    (file.parents[2] / "tmp").mkdir(mode=0o1777)
+    (file.parents[2] / "tmp").chmod(0o1777)
+    behind_a_link(file, file.parents[2] / "tmp/policy.yaml")
+    os.chown(file.parents[2] / "tmp/policy.yaml", 1000, 1000, follow_symlinks=False)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda file: os.chown(file, 1000, 1000), "policy.yaml can be written by others .uid 1000"),
+        (lambda file: file.chmod(0o666), "mode 0666"),
+        (lambda file: file.parent.chmod(0o775), "/etc/hosttune can be written by others .mode 0775"),
+        (lambda file: os.chown(file.parent, 1000, 1000), "/etc/hosttune can be written by others .uid 1000"),
+        (link_in_somebodys_folder, "/srv can be written by others"),
+        (somebodys_link_in_a_sticky_folder, "/tmp/policy.yaml can be written by others .uid 1000"),
+    ],
+    ids=["owner", "mode", "folder mode", "folder owner", "link in a folder", "link in /tmp"],
+)
+def test_policy_that_somebody_else_could_write_is_refused(tmp_path, spoil, said):
+    spoil(root_with_policy(tmp_path))
+    with pytest.raises(HosttuneError, match=said):
+        load_policy(RootReader(str(tmp_path)), builtin_catalog())
+
+
+def test_policy_of_root_is_followed(tmp_path):
+    root_with_policy(tmp_path)
+    assert load_policy(RootReader(str(tmp_path)), builtin_catalog()).max_risk is Risk.LOW
