@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hosttune.facts.ageing import Ageing
+    from hosttune.facts.boot import Boot
     from hosttune.facts.candidates import Candidates
     from hosttune.facts.cpu import Cpu
     from hosttune.facts.disks import Disks
@@ -61,6 +62,7 @@ class Facts:
 
     if TYPE_CHECKING:
         ageing: Ageing
+        boot: Boot
         candidates: Candidates
         cpu: Cpu
         disks: Disks
@@ -82,8 +84,8 @@ class Facts:
         work: Work
 
     SUBJECTS = (
-        "ageing", "candidates", "cpu", "disks", "driver", "filesystems", "fstab", "gpus", "host", "kernel", "managers",
-        "memory", "mounts", "namespaces", "numa", "os", "packages", "tmp", "units", "work",
+        "ageing", "boot", "candidates", "cpu", "disks", "driver", "filesystems", "fstab", "gpus", "host", "kernel",
+        "managers", "memory", "mounts", "namespaces", "numa", "os", "packages", "tmp", "units", "work",
     )  # fmt: skip
 
     def __init__(self, reader: Reader, asked: Asked | None = None) -> None:

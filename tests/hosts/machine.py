@@ -152,6 +152,7 @@ class Machine:
         links["/proc/self/ns/mnt"] = links["/proc/1/ns/mnt"] = "mnt:[4026531841]"
         links["/sbin"], links["/lib"], links["/bin"] = "usr/sbin", "usr/lib", "usr/bin"
         if self.has_systemd:
+            files[f"/boot/vmlinuz-{self.kernel}"] = ""
             folders.add("/run/systemd/system")
             files["/run/udev/control"] = ""
             links["/usr/sbin/init"] = "../lib/systemd/systemd"

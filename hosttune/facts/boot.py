@@ -1,0 +1,181 @@
+"""What the next boot starts, and whether one is asked for; from files alone, no program is started.
+
+Sources: /boot as Debian's kernel packages fill it, GRUB's files (facts/grub.py), /run/reboot-required (Ubuntu's
+update-notifier, Debian policy of reboot-notifier), Secure Boot as facts/host.py reads it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.grub import environment_of, kernel_at, parse_menu, settings_of
+from hosttune.facts.reading import text
+from hosttune.facts.versions import sorted_versions
+from hosttune.frozen import frozen
+from hosttune.host.door import Stat
+from hosttune.values import Answer, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_IMAGE = re.compile(r"vmlinu[xz]-(\d\S*)")
+# What package tools leave beside a kernel; grub-mkconfig passes over the same names.
+_NO_KERNEL = re.compile(r"\.(?:dpkg-\w+|rpm(?:save|new|orig)|old|bak|efi\.signed|sig)$|~$|-rescue-")
+_CONFIG = "/boot/grub/grub.cfg"
+_ENVIRONMENT = "/boot/grub/grubenv"
+_DEFAULTS = "/etc/default/grub"
+_REQUIRED = "/run/reboot-required"
+
+
+@frozen
+class Boot(Fact):
+    """The kernels that can be booted, and what stands for a reboot."""
+
+    kernels: tuple[str, ...]  # releases with a /boot/vmlinuz-RELEASE, oldest first: 6.8.0-9 < 6.8.0-60 < 6.14.0-1
+    next_kernel: str  # what the next boot starts, as far as files tell; empty where no kernel is booted from here
+    secure_boot: bool  # the kernel takes signed modules only; false where the firmware has no Secure Boot
+    reboot_required: bool  # a package asked for a reboot in this boot; NVIDIA's packages do not always
+    reboot_packages: tuple[str, ...]  # which, each once
+
+
+def kernels_in(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The releases of the kernel images among the files of /boot, oldest first."""
+    found = (match[1] for name in names if not _NO_KERNEL.search(name) and (match := _IMAGE.fullmatch(name)))
+    return sorted_versions(found)
+
+
+def packages_of(required: str) -> tuple[str, ...]:
+    """The names in reboot-required.pkgs, which gets one line for each time a package asks."""
+    return tuple(dict.fromkeys(line.strip() for line in required.splitlines() if line.strip()))
+
+
+def collect(reader: Reader, facts: Facts) -> Boot:
+    kernels = _kernels(reader)
+    required, packages = _required(reader)
+    return Boot(
+        kernels=kernels,
+        next_kernel=kernels if isinstance(kernels, Unreadable) else _next(reader, facts, kernels),
+        secure_boot=_secure_boot(facts),
+        reboot_required=required,
+        reboot_packages=packages,
+    )
+
+
+def _kernels(reader: Reader) -> Any:
+    names = reader.list("/boot")
+    if isinstance(names, Unreadable):
+        return names
+    return kernels_in(names if isinstance(names, tuple) else ())
+
+
+def _required(reader: Reader) -> tuple[Any, Any]:
+    mark = reader.stat(_REQUIRED)
+    if isinstance(mark, Unreadable):
+        return mark, mark
+    if not isinstance(mark, Stat):
+        return False, ()
+    names = text(reader, f"{_REQUIRED}.pkgs")
+    return True, names if isinstance(names, Unreadable) else packages_of(names if isinstance(names, str) else "")
+
+
+def _secure_boot(facts: Facts) -> Any:
+    try:
+        return facts.host.secure_boot is True
+    except UnknownFact as unknown:
+        return unread(unknown.reason)
+
+
+def _next(reader: Reader, facts: Facts, kernels: tuple[str, ...]) -> Any:
+    if not kernels or _is_container(facts):
+        return ""
+    if len(kernels) == 1:
+        return kernels[0]
+    if _loader(facts) == "systemd-boot":
+        return unread(f"systemd-boot decides by its own entries which of {len(kernels)} kernels it starts")
+    default = _default(reader)
+    if isinstance(default, Unreadable):
+        return default
+    menu = text(reader, _CONFIG)
+    if default not in {"", "0"}:
+        return _resolved(menu, default, kernels)
+    return _first(reader, menu, kernels)
+
+
+def _is_container(facts: Facts) -> bool:
+    try:
+        return facts.host.is_container
+    except UnknownFact:
+        return False
+
+
+def _loader(facts: Facts) -> str:
+    try:
+        return facts.host.boot_loader
+    except UnknownFact:
+        return ""
+
+
+def _default(reader: Reader) -> Answer[str]:
+    """The entry that GRUB takes: what grub-reboot left for one boot, else the setting, or what was saved for it."""
+    block = text(reader, _ENVIRONMENT)
+    variables = environment_of(block) if isinstance(block, str) else {}
+    if variables.get("next_entry"):
+        return variables["next_entry"]
+    settings = _settings(reader)
+    if isinstance(settings, Unreadable):
+        return settings
+    default = settings.get("GRUB_DEFAULT", "0")
+    if isinstance(block, Unreadable):
+        return block
+    if default == "saved":
+        return variables.get("saved_entry", "0")
+    if "$" in default or "`" in default:
+        return Unreadable(f"GRUB_DEFAULT is worked out by a shell: {default}")
+    return default
+
+
+def _settings(reader: Reader) -> dict[str, str] | Unreadable:
+    """/etc/default/grub, then grub.d/*.cfg, as grub-mkconfig sources them."""
+    names = reader.list(f"{_DEFAULTS}.d")
+    extra = [f"{_DEFAULTS}.d/{name}" for name in names if name.endswith(".cfg")] if isinstance(names, tuple) else []
+    settings: dict[str, str] = {}
+    for path in (_DEFAULTS, *extra):
+        content = text(reader, path)
+        if isinstance(content, Unreadable):
+            return content
+        settings.update(settings_of(content) if isinstance(content, str) else {})
+    return settings
+
+
+def _resolved(menu: Answer[str], default: str, kernels: tuple[str, ...]) -> Any:
+    if not isinstance(menu, str):
+        reason = menu.reason if isinstance(menu, Unreadable) else f"{_CONFIG} does not exist"
+        return unread(f"GRUB's default is {default!r}, and {reason}")
+    found = kernel_at(parse_menu(menu), default)
+    return found if isinstance(found, Unreadable) else _there(found, kernels)
+
+
+def _first(reader: Reader, menu: Answer[str], kernels: tuple[str, ...]) -> Any:
+    """The first entry: what grub.cfg says where it can be read, else the newest, which grub-mkconfig puts there."""
+    if isinstance(menu, str):
+        entries = parse_menu(menu)
+        if entries and entries[0].kernel and not entries[0].is_conditional:
+            return _there(entries[0].kernel, kernels)
+    settings = _settings(reader)
+    ordered = [name for name in ("GRUB_TOP_LEVEL", "GRUB_FLAVOUR_ORDER") if settings and _is_set(settings, name)]
+    if ordered and not isinstance(menu, str):
+        return unread(f"{ordered[0]} decides which kernel GRUB starts, and {_CONFIG} could not be read")
+    return kernels[-1]
+
+
+def _is_set(settings: dict[str, str] | Unreadable, name: str) -> bool:
+    return not isinstance(settings, Unreadable) and bool(settings.get(name))
+
+
+def _there(kernel: str, kernels: tuple[str, ...]) -> Any:
+    if kernel in kernels:
+        return kernel
+    return unread(f"GRUB's next entry starts kernel {kernel}, which is not in /boot: sudo update-grub")

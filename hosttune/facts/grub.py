@@ -1,0 +1,134 @@
+"""Which kernel GRUB starts next, from the files that it reads; pure.
+
+Source: GRUB's manual ("Simple configuration handling", "Writing full configuration files directly", "The GRUB
+environment block"), and the grub.cfg that grub-mkconfig of Debian and Ubuntu writes.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hosttune.frozen import frozen
+from hosttune.values import Unreadable
+
+_SETTING = re.compile(r"^[ \t]*(?:export[ \t]+)?(GRUB_\w+)=(?:\"([^\"\n]*)\"|'([^'\n]*)'|([^\s;#]*))", re.MULTILINE)
+_OPENS = re.compile(r"(menuentry|submenu)\s+(.*)\{$")
+_WORD = re.compile(r"'((?:[^']|'\\'')*)'|\"((?:[^\"\\]|\\.)*)\"|(\S+)")
+_KERNEL = re.compile(r"linux(?:efi|16)?\s+\S*/vmlinu[xz]-(\S+)")
+_ID_OPTIONS = ("$menuentry_id_option", "--id")
+
+
+@frozen
+class MenuEntry:
+    """One entry of GRUB's menu, or a submenu with its own entries."""
+
+    title: str
+    id: str
+    kernel: str  # the release that it starts; empty where the text does not tell
+    is_conditional: bool  # it stands in an `if`, so whether it is in the menu is decided at boot
+    is_submenu: bool
+    entries: tuple[MenuEntry, ...] = ()
+
+    def is_called(self, word: str) -> bool:
+        return word in {self.title, self.id} - {""}
+
+
+def settings_of(text: str) -> dict[str, str]:
+    """The GRUB_* settings of /etc/default/grub (a shell script of assignments); the last of a name counts."""
+    return {match[1]: next((part for part in match.groups()[1:] if part), "") for match in _SETTING.finditer(text)}
+
+
+def environment_of(grubenv: str) -> dict[str, str]:
+    """The variables of an environment block: NAME=VALUE lines, filled up with `#`."""
+    pairs = (line.partition("=") for line in grubenv.splitlines() if not line.startswith("#"))
+    return {name: value for name, equals, value in pairs if equals}
+
+
+def parse_menu(grub_cfg: str) -> tuple[MenuEntry, ...]:
+    """The menu in a grub.cfg, top level first; what no menuentry or submenu opens is left out."""
+    top = _Block("", "", is_conditional=False, is_submenu=True)
+    stack: list[_Block | None] = [top]  # None: a function, or another block in braces
+    conditions = 0
+    for line in map(str.strip, grub_cfg.splitlines()):
+        holder = next((block for block in reversed(stack) if block is not None), top)
+        match = _OPENS.fullmatch(line)
+        if match:
+            title, name = _words(match[2])
+            stack.append(_Block(title, name, is_conditional=conditions > 0, is_submenu=match[1] == "submenu"))
+        elif line.endswith("{"):
+            stack.append(None)
+        elif line == "}" and len(stack) > 1:
+            block = stack.pop()
+            if block is not None:
+                parent = next((one for one in reversed(stack) if one is not None), top)
+                parent.entries.append(block.entry())
+        elif kernel := _KERNEL.match(line):
+            holder.kernel = holder.kernel or kernel[1]
+        elif holder.is_submenu:  # an `if` inside of an entry says nothing of the menu
+            conditions = max(0, conditions + _opened(line))
+    return tuple(top.entries)
+
+
+def _opened(line: str) -> int:
+    """How many `if` this line opens, less those it closes."""
+    words = line.replace(";", " ; ").split()
+    return words.count("if") - words.count("fi")
+
+
+class _Block:
+    """A menu entry that is still being read."""
+
+    def __init__(self, title: str, name: str, *, is_conditional: bool, is_submenu: bool) -> None:
+        self.title, self.name = title, name
+        self.is_conditional, self.is_submenu = is_conditional, is_submenu
+        self.kernel = ""
+        self.entries: list[MenuEntry] = []
+
+    def entry(self) -> MenuEntry:
+        return MenuEntry(self.title, self.name, self.kernel, self.is_conditional, self.is_submenu, tuple(self.entries))
+
+
+def _words(spelled: str) -> tuple[str, str]:
+    """(title, id) of a menuentry line, its quotes taken off."""
+    words = [
+        match[1].replace("'\\''", "'") if match[1] is not None else match[2] if match[2] is not None else match[3]
+        for match in _WORD.finditer(spelled)
+    ]
+    title = words[0] if words else ""
+    for number, option in enumerate(words[:-1]):
+        if option in _ID_OPTIONS:
+            return title, words[number + 1]
+    return title, next((word[5:] for word in words if word.startswith("--id=")), "")
+
+
+def kernel_at(menu: tuple[MenuEntry, ...], default: str) -> str | Unreadable:
+    """The release that GRUB starts for a `default`: a title, an id, or a number, with `>` between the levels."""
+    level, found = menu, None
+    for word in default.split(">"):
+        found = _choose(level, word.strip())
+        if isinstance(found, Unreadable):
+            return Unreadable(f"GRUB's default is {default!r}, and {found.reason}")
+        level = found.entries
+    while found is not None and found.is_submenu:  # GRUB opens it, and its first entry is the default there
+        if not found.entries or found.entries[0].is_conditional:
+            return Unreadable(f"GRUB's default {default!r} is a submenu whose first entry is not clear")
+        found = found.entries[0]
+    if found is None or not found.kernel:
+        return Unreadable(f"GRUB's default is {default!r}, and grub.cfg does not tell which kernel that starts")
+    return found.kernel
+
+
+def _choose(level: tuple[MenuEntry, ...], word: str) -> MenuEntry | Unreadable:
+    named = [entry for entry in level if entry.is_called(word)]
+    if len(named) == 1 or (named and len({entry.kernel for entry in named}) == 1):
+        return named[0]
+    if named:
+        return Unreadable(f"{len(named)} entries of grub.cfg are called so")
+    if not word.isdecimal():
+        return Unreadable("no entry of grub.cfg is called so")
+    before = level[: int(word) + 1]
+    if len(before) <= int(word):
+        return Unreadable(f"grub.cfg has {len(level)} entries there")
+    if any(entry.is_conditional for entry in before):
+        return Unreadable("which entry has this number is decided at boot")
+    return before[-1]

@@ -1,0 +1,71 @@
+"""Versions as Debian orders them (deb-version(7)); kernel releases in the file names of /boot are ordered the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cmp_to_key
+from itertools import zip_longest
+
+_PARTS = re.compile(r"([^0-9]*)([0-9]*)")
+_UPSTREAM = re.compile(r"(?:\d+:)?(\d+(?:\.\d+)+)")
+
+
+def compare_versions(one: str, other: str) -> int:
+    """Negative, 0 or positive: `one` is older than, as old as, or newer than `other`.
+
+    Epoch, upstream version and revision in turn; in each, runs of other characters by themselves and runs of digits as
+    numbers. `~` comes before everything, even before the end; letters come before all other characters. A missing
+    revision is as old as "0".
+    """
+    first, second = _split(one), _split(other)
+    if first[0] != second[0]:
+        return -1 if first[0] < second[0] else 1
+    return _compare_part(first[1], second[1]) or _compare_part(first[2], second[2])
+
+
+def sorted_versions(versions: Iterable[str]) -> tuple[str, ...]:
+    """Each once, oldest first; those that are equally old (1.0 and 1.00) by their text."""
+    return tuple(sorted(sorted(set(versions)), key=cmp_to_key(compare_versions)))
+
+
+def upstream_of(version: str) -> str:
+    """The driver's own number in the version of one of its packages: 580.126.20 of 1:580.126.20-0ubuntu0.24.04.1;
+    empty where it starts with no such number."""
+    match = _UPSTREAM.match(version)
+    return match[1] if match else ""
+
+
+def _split(version: str) -> tuple[int, str, str]:
+    head, colon, rest = version.strip().partition(":")
+    epoch, rest = (int(head), rest) if colon and head.isdecimal() else (0, version.strip())
+    upstream, dash, revision = rest.rpartition("-")
+    return (epoch, upstream, revision) if dash else (epoch, rest, "")
+
+
+def _compare_part(one: str, other: str) -> int:
+    empty = ("", "")
+    for (text, number), (its_text, its_number) in zip_longest(
+        _PARTS.findall(one), _PARTS.findall(other), fillvalue=empty
+    ):
+        by_text = _compare_text(text, its_text)
+        if by_text:
+            return by_text
+        by_number = int(number or 0) - int(its_number or 0)
+        if by_number:
+            return -1 if by_number < 0 else 1
+    return 0
+
+
+def _compare_text(one: str, other: str) -> int:
+    weights, its_weights = ([*map(_weight, text), 0] for text in (one, other))
+    if weights == its_weights:
+        return 0
+    return -1 if weights < its_weights else 1
+
+
+def _weight(character: str) -> int:
+    """The order of characters that are no digits; the end of a run is 0."""
+    if character == "~":
+        return -1
+    return ord(character) if character.isalpha() else ord(character) + 256
