@@ -57,7 +57,7 @@ def collect(reader: Reader, facts: Facts) -> Boot:
     required, packages = _required(reader)
     return Boot(
         kernels=kernels,
-        next_kernel=kernels if isinstance(kernels, Unreadable) else _next(reader, facts, kernels),
+        next_kernel=_next(reader, facts, kernels),
         secure_boot=_secure_boot(facts),
         reboot_required=required,
         reboot_packages=packages,
@@ -88,7 +88,9 @@ def _secure_boot(facts: Facts) -> Any:
         return unread(unknown.reason)
 
 
-def _next(reader: Reader, facts: Facts, kernels: tuple[str, ...]) -> Any:
+def _next(reader: Reader, facts: Facts, kernels: Any) -> Any:
+    if isinstance(kernels, Unreadable):
+        return kernels
     if not kernels or _is_container(facts):
         return ""
     if len(kernels) == 1:
@@ -118,7 +120,7 @@ def _loader(facts: Facts) -> str:
         return ""
 
 
-def _default(reader: Reader) -> Answer[str]:
+def _default(reader: Reader) -> str | Unreadable:
     """The entry that GRUB takes: what grub-reboot left for one boot, else the setting, or what was saved for it."""
     block = text(reader, _ENVIRONMENT)
     variables = environment_of(block) if isinstance(block, str) else {}

@@ -11,8 +11,17 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, unread
-from hosttune.facts.nvidia_tables import branch_of
+from hosttune.facts.driver_modules import (
+    DkmsBuild,
+    DriverModule,
+    ModuleFolder,
+    dkms_builds,
+    has_module_for_next,
+    kernels_of_interest,
+    modules_of,
+)
 from hosttune.facts.reading import line, text
+from hosttune.facts.versions import sorted_versions, upstream_of
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT, Unreadable
 
@@ -22,10 +31,14 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
+__all__ = [
+    "DkmsBuild", "Driver", "DriverModule", "DriverPackage", "branch_and_flavour", "collect", "is_driver_package",
+    "library_version", "parse_loaded", "transitional",
+]  # fmt: skip
+
 _VERSION = r"(\d{2,}\.\d+(?:\.\d+)*)"
 _LOADED = re.compile(rf"^NVRM version:.*?\bKernel Module\b(?: for \S+)?\s+{_VERSION}(?:\s|$)", re.MULTILINE)
 _LIBRARY = re.compile(rf"/lib(?:nvidia-ml|cuda)\.so\.{_VERSION}$")
-_MODULE = re.compile(r"^(?:[^:\n]*/)?nvidia\.ko(?:\.[a-z0-9]+)?:", re.MULTILINE)
 _PACKAGE = re.compile(
     r"(?:lib)?nvidia-|linux-(?:modules|objects|signatures)-nvidia-|xserver-xorg-video-nvidia|cuda-drivers|nvlsm"
 )
@@ -40,6 +53,12 @@ _UNNUMBERED = (
     "nvidia-driver",
 )  # fmt: skip
 _UNNUMBERED_OPEN = ("nvidia-kernel-open-dkms", "nvidia-dkms-open")
+_NUMBERED = re.compile(
+    r"nvidia-(?:driver|headless|headless-no-dkms|dkms|kernel-source|kernel-common|utils|compute-utils)-(\d{3})(?:-.*)?"
+)
+_MODULES = re.compile(r"linux-modules-nvidia-(\d{3})(?:-server)?(?:-open)?-[a-z].*")
+_FABRIC = re.compile(r"nvidia-fabricmanager(?:-\d+)?")
+_PERSISTENCED = re.compile(r"nvidia-(?:compute-utils-\d+.*|persistenced)")
 _LIBRARIES = ("libnvidia-ml.so.1", "libcuda.so.1")
 _LIBRARY_FOLDERS = (
     "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib/x86_64-linux-gnu/nvidia/current",
@@ -72,6 +91,9 @@ class Driver(Fact):
     kernels_with_module: tuple[str, ...]  # the kernels in /lib/modules that have an nvidia.ko
     nouveau_bound: bool  # nouveau holds a GPU
     runfile: bool  # NVIDIA's own installer put a driver here, outside of dpkg
+    modules: tuple[DriverModule, ...]  # of the running kernel and of the one that starts next, where they have one
+    has_module_for_next_kernel: bool  # modprobe will find nvidia.ko for boot.next_kernel
+    dkms: tuple[DkmsBuild, ...]  # what DKMS built of the driver, and what it could not
 
     @property
     def is_loaded(self) -> bool:
@@ -97,9 +119,24 @@ class Driver(Fact):
         return bool(self.loaded_version and self.userspace_version) and self.loaded_version != self.userspace_version
 
     @property
-    def is_supported(self) -> bool:
-        """The installed branch is not past NVIDIA's end of support, as far as our table knows (nvidia_tables.AS_OF)."""
-        return not self.branch or not branch_of(int(self.branch)).is_over
+    def transitional(self) -> tuple[str, ...]:
+        """Empty steps to another branch: nvidia-driver-570 at version 580.x."""
+        return transitional((package.name, package.version) for package in self.packages)
+
+    @property
+    def fabricmanager_version(self) -> str:
+        """Of the installed Fabric Manager, as the driver spells its own: 580.126.20; empty without one."""
+        found = [upstream_of(one.version) for one in self.packages if _FABRIC.fullmatch(one.name)]
+        return sorted_versions(found)[-1] if found else ""
+
+    @property
+    def persistenced(self) -> bool:
+        """A package of the driver brings nvidia-persistenced (Ubuntu: nvidia-compute-utils-N)."""
+        return any(_PERSISTENCED.fullmatch(package.name) for package in self.packages)
+
+    def module_for(self, kernel: str) -> DriverModule | None:
+        """The module of the running or the next kernel; None where that kernel has none, or is another one."""
+        return next((module for module in self.modules if module.kernel == kernel), None)
 
     @property
     def held(self) -> tuple[str, ...]:
@@ -123,11 +160,6 @@ def library_version(path: str) -> str:
     return match[1] if match else ""
 
 
-def has_module(modules_dep: str) -> bool:
-    """Whether a modules.dep names an nvidia.ko, compressed or not."""
-    return _MODULE.search(modules_dep) is not None
-
-
 def is_driver_package(name: str) -> bool:
     return _PACKAGE.match(name) is not None and _NOT_DRIVER.match(name) is None
 
@@ -149,6 +181,27 @@ def branch_and_flavour(packages: Iterable[tuple[str, str]]) -> tuple[str, str]:
     return "", ""
 
 
+def transitional(packages: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """Of (name, version) pairs of installed packages those whose own number is not the branch that they bring: by
+    their version, and for a modules metapackage, which is versioned as the kernel, by the modules that came with it."""
+    versions = dict(packages)
+    real, _ = branch_and_flavour(versions.items())
+    found = [
+        name
+        for name, version in versions.items()
+        if (match := _NUMBERED.fullmatch(name))
+        and (number := upstream_of(version).partition(".")[0])
+        and number != match[1]
+    ]
+    for name in versions:
+        match = _MODULES.fullmatch(name)
+        if match and real and match[1] != real:
+            brought = re.compile(rf"linux-modules-nvidia-{match[1]}(?:-server)?(?:-open)?-\d.*")
+            if not any(brought.fullmatch(one) for one in versions):
+                found.append(name)
+    return tuple(sorted(found))
+
+
 def _by_number(groups: tuple[str | None, ...]) -> tuple[int, bool]:
     return int(groups[0] or 0), bool(groups[1])
 
@@ -160,7 +213,7 @@ def collect(reader: Reader, facts: Facts) -> Driver:
         branch = flavour = unread(packages.reason)
     else:
         branch, flavour = branch_and_flavour((p.name, p.version) for p in packages if p.status != "config-files")
-    running, kernels = _modules(reader, facts)
+    folder = ModuleFolder(reader)
     return Driver(
         loaded_version=loaded,
         is_open=is_open,
@@ -168,10 +221,13 @@ def collect(reader: Reader, facts: Facts) -> Driver:
         packages=unread(packages.reason) if isinstance(packages, Unreadable) else packages,
         branch=branch,
         flavour=flavour,
-        has_module_for_running_kernel=running,
-        kernels_with_module=kernels,
+        has_module_for_running_kernel=_has_running(folder, facts),
+        kernels_with_module=folder.with_module,
         nouveau_bound=_nouveau(facts),
         runfile=any(reader.stat(path) is not ABSENT for path in _RUNFILE),
+        modules=unread(folder.problem) if folder.problem else modules_of(reader, folder, kernels_of_interest(facts)),
+        has_module_for_next_kernel=has_module_for_next(facts, folder),
+        dkms=dkms_builds(reader, folder),
     )
 
 
@@ -208,36 +264,13 @@ def _packages(facts: Facts) -> tuple[DriverPackage, ...] | Unreadable:
     return tuple(DriverPackage(p.name, p.version, p.is_held, p.status) for p in known if p.status != "config-files")
 
 
-def _modules(reader: Reader, facts: Facts) -> tuple[bool, tuple[str, ...]]:
-    folders = _module_folder(reader)
-    if isinstance(folders, Unreadable):
-        return unread(folders.reason), unread(folders.reason)
-    place, kernels = folders
-    found = tuple(kernel for kernel in kernels if _lists_module(reader, f"{place}/{kernel}"))
+def _has_running(folder: ModuleFolder, facts: Facts) -> bool:
+    if folder.problem:
+        return unread(folder.problem)  # type: ignore[no-any-return]
     try:
-        release = facts.kernel.release
+        return folder.has(facts.kernel.release)  # type: ignore[no-any-return]
     except UnknownFact as unknown:
-        return unread(unknown.reason), found
-    if reader.stat(f"{place}/{release}/modules.dep") is ABSENT:
-        return unread(f"{place}/{release}/modules.dep does not exist"), found
-    return release in found, found
-
-
-def _module_folder(reader: Reader) -> tuple[str, tuple[str, ...]] | Unreadable:
-    """/lib/modules, and /usr/lib/modules where /lib is no link to /usr/lib, as in some images."""
-    reason = "there is no /lib/modules"
-    for place in ("/lib/modules", "/usr/lib/modules"):
-        answer = reader.list(place)
-        if isinstance(answer, tuple):
-            return place, answer
-        if isinstance(answer, Unreadable):
-            reason = answer.reason
-    return Unreadable(reason)
-
-
-def _lists_module(reader: Reader, folder: str) -> bool:
-    content = text(reader, f"{folder}/modules.dep")
-    return isinstance(content, str) and has_module(content)
+        return unread(unknown.reason)  # type: ignore[no-any-return]
 
 
 def _nouveau(facts: Facts) -> bool:

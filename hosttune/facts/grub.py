@@ -103,12 +103,13 @@ def _words(spelled: str) -> tuple[str, str]:
 
 def kernel_at(menu: tuple[MenuEntry, ...], default: str) -> str | Unreadable:
     """The release that GRUB starts for a `default`: a title, an id, or a number, with `>` between the levels."""
-    level, found = menu, None
+    level: tuple[MenuEntry, ...] = menu
+    found: MenuEntry | None = None
     for word in default.split(">"):
-        found = _choose(level, word.strip())
-        if isinstance(found, Unreadable):
-            return Unreadable(f"GRUB's default is {default!r}, and {found.reason}")
-        level = found.entries
+        chosen = _choose(level, word.strip())
+        if isinstance(chosen, Unreadable):
+            return Unreadable(f"GRUB's default is {default!r}, and {chosen.reason}")
+        found, level = chosen, chosen.entries
     while found is not None and found.is_submenu:  # GRUB opens it, and its first entry is the default there
         if not found.entries or found.entries[0].is_conditional:
             return Unreadable(f"GRUB's default {default!r} is a submenu whose first entry is not clear")

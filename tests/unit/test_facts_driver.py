@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.driver import branch_and_flavour, has_module, is_driver_package, library_version, parse_loaded
+from hosttune.facts.driver import branch_and_flavour, is_driver_package, library_version, parse_loaded, transitional
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 
@@ -77,21 +77,6 @@ def test_library_version(path, version):
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("kernel/nvidia-580srv-open/nvidia.ko: kernel/a.ko\n", True),
-        ("kernel/x.ko:\nupdates/dkms/nvidia.ko.zst:\n", True),
-        ("extra/nvidia.ko.xz: \n", True),
-        ("nvidia.ko:\n", True),
-        ("kernel/drivers/video/fbdev/nvidia/nvidiafb.ko:\nkernel/nvidia-drm.ko:\n", False),
-        ("kernel/x.ko: updates/dkms/nvidia.ko.zst\n", False),
-    ],
-)
-def test_has_module_wants_its_own_line(text, found):
-    assert has_module(text) is found
-
-
-@pytest.mark.parametrize(
     ("names", "expected"),
     [
         (SERVER_OPEN, ("580", "server-open")),
@@ -152,7 +137,6 @@ def test_driver_absent():
     assert (driver.loaded_version, driver.userspace_version, driver.branch, driver.name) == ("", "", "", "")
     found = driver.is_present, driver.is_installed, driver.is_mismatched, driver.has_module_for_running_kernel
     assert found == (False, False, False, False)
-    assert driver.is_supported
 
 
 def test_driver_healthy_with_everything():
@@ -213,11 +197,6 @@ def test_driver_runfile_is_installed_without_packages():
     assert driver.branch == ""
 
 
-def test_driver_old_branch_is_not_supported():
-    assert not driver_of(packages=["nvidia-utils-535"]).is_supported
-    assert driver_of(packages=["nvidia-utils-580"]).is_supported
-
-
 def test_driver_half_installed_and_held_packages_are_named():
     database = status("dpkg") + status("nvidia-dkms-580", state="install ok half-configured")
     database += status("nvidia-utils-580", state="hold ok installed") + status(
@@ -255,3 +234,44 @@ def test_driver_without_modules_dep_does_not_say_that_there_is_no_module():
 def test_driver_without_module_folders_is_unknown():
     with pytest.raises(UnknownFact, match="there is no /lib/modules"):
         _ = driver_of({f"/lib/modules/{RELEASE}/modules.dep": None}).has_module_for_running_kernel
+
+
+def test_driver_fabric_manager_version_is_the_drivers_own_number():
+    database = status("dpkg") + status("nvidia-fabricmanager-580", version="580.126.20-0ubuntu0.24.04.1")
+    assert driver_of({"/var/lib/dpkg/status": database}).fabricmanager_version == "580.126.20"
+    assert driver_of(packages=SERVER_OPEN).fabricmanager_version == ""
+
+
+def test_driver_persistenced_comes_with_a_package():
+    assert driver_of(packages=SERVER_OPEN).persistenced
+    assert driver_of(packages=["nvidia-persistenced"]).persistenced
+    assert not driver_of(packages=["nvidia-utils-580-server"]).persistenced
+
+
+@pytest.mark.parametrize(
+    ("packages", "empty_steps"),
+    [
+        ([("nvidia-driver-570", "580.126.09-0ubuntu0.24.04.1"), ("nvidia-utils-580", "580.126.09-1")], ("nvidia-driver-570",)),
+        ([("nvidia-driver-580", "580.126.09-1"), ("nvidia-utils-580", "580.126.09-1")], ()),
+        ([("nvidia-headless-570-server-open", "1:580.1.2-1")], ("nvidia-headless-570-server-open",)),
+        (
+            [
+                ("linux-modules-nvidia-570-open-generic", "6.8.0-60.63+1"),
+                ("linux-modules-nvidia-580-open-6.8.0-60-generic", "6.8.0-60.63+1"),
+                ("nvidia-utils-580", "580.126.09-1"),
+            ],
+            ("linux-modules-nvidia-570-open-generic",),
+        ),
+        (
+            [
+                ("linux-modules-nvidia-570-open-generic", "6.8.0-45.45"),
+                ("linux-modules-nvidia-570-open-6.8.0-45-generic", "6.8.0-45.45"),
+                ("nvidia-utils-580", "580.126.09-1"),
+            ],
+            (),
+        ),
+        ([("nvidia-driver", "590.48.01-1"), ("nvidia-fs-dkms", "2.20")], ()),
+    ],
+)  # fmt: skip
+def test_transitional_packages_bring_another_branch_than_their_name_says(packages, empty_steps):
+    assert transitional(packages) == empty_steps

@@ -1,0 +1,219 @@
+"""The files of NVIDIA's kernel module: for which kernels there is one, who built it, and what DKMS made of it.
+
+Sources: modules.dep(5), modinfo(8), dkms(8) and the layout of its tree /var/lib/dkms, Ubuntu's and Debian's packaging
+(Debian calls the module nvidia-current and loads it by that name).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, UnknownFact, raw, unread
+from hosttune.facts.reading import text
+from hosttune.facts.versions import sorted_versions
+from hosttune.frozen import frozen
+from hosttune.host.door import Completed
+from hosttune.values import ABSENT, Absent, Answer, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_NAMES = r"nvidia(?:-current(?:-open)?|-tesla(?:-\d+)?|-legacy-\d+xx)?"
+_MODULE = re.compile(rf"^((?:[^:\n]*/)?({_NAMES})\.ko(?:\.[a-z0-9]+)?):", re.MULTILINE)
+_BUILT = re.compile(rf"{_NAMES}\.ko(?:\.[a-z0-9]+)?")
+_FIELD = re.compile(r"^(\w+):[ \t]*(.*)$", re.MULTILINE)
+_DKMS = "/var/lib/dkms"
+# nvidia-fs (GPUDirect Storage), nvidia-peermem and others are built by DKMS too, and are no driver.
+_DKMS_NAMES = re.compile(
+    rf"{_NAMES}(?:-open)?|nvidia-(?:srv|open|srv-open|server|server-open|kernel)(?:-\d+)?|nvidia-\d+"
+)
+_LOG = re.compile(r"make\.log for \S.*? for kernel (\S+)")
+_TIMEOUT_S = 20.0
+
+
+@frozen
+class DriverModule(Fact):
+    """An nvidia.ko of one kernel: the one that modprobe would take."""
+
+    kernel: str
+    path: str  # as in modules.dep: kernel/nvidia-580srv-open/nvidia.ko.zst
+    source: str  # prebuilt (Ubuntu's, signed) | dkms (compiled here) | other
+    version: str  # 580.126.20
+    is_open: bool
+
+
+@frozen
+class DkmsBuild(Fact):
+    """What DKMS has made of one version of the driver for one kernel."""
+
+    version: str  # of the driver
+    kernel: str  # empty where a failed build does not tell its kernel
+    is_installed: bool  # its module is in /lib/modules
+    failed: bool  # the last build ended with an error, and there is no module
+
+
+def module_in(modules_dep: str) -> tuple[str, str]:
+    """(path, module name) of the nvidia.ko that a modules.dep names, compressed or not; ("", "") without one."""
+    found = [(match[1], match[2]) for match in _MODULE.finditer(modules_dep)]
+    first = [one for one in found if one[0].startswith("updates/")]  # depmod.d(5): it goes before the kernel's own
+    return (first or found or [("", "")])[0]
+
+
+def source_of(path: str) -> str:
+    """Who made the module at this path of modules.dep."""
+    if path.startswith("kernel/nvidia-"):
+        return "prebuilt"
+    return "dkms" if path.startswith("updates/dkms/") else "other"
+
+
+def parse_modinfo(output: str) -> tuple[str, bool | None]:
+    """(version, whether it is the open module) that `modinfo` shows; None for a licence that is neither."""
+    fields = {match[1]: match[2].strip() for match in reversed(list(_FIELD.finditer(output)))}
+    kinds = {"Dual MIT/GPL": True, "NVIDIA": False, "Proprietary": False}
+    return fields.get("version", ""), kinds.get(fields.get("license", ""))
+
+
+def kernel_of_log(make_log: str) -> str:
+    """The kernel that a make.log is about, from the line that DKMS begins it with; empty where it does not tell."""
+    match = _LOG.search(make_log[:2000])
+    return match[1] if match else ""
+
+
+class ModuleFolder:
+    """/lib/modules, or /usr/lib/modules where /lib is no link to /usr/lib, as in some images."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self.place, self.problem = "", "there is no /lib/modules"
+        self.kernels: tuple[str, ...] = ()
+        for place in ("/lib/modules", "/usr/lib/modules"):
+            answer = reader.list(place)
+            if isinstance(answer, tuple):
+                self.place, self.problem, self.kernels = place, "", answer
+                break
+            if isinstance(answer, Unreadable):
+                self.problem = answer.reason
+        self._found: dict[str, Answer[tuple[str, str]]] = {}
+
+    def of(self, kernel: str) -> Answer[tuple[str, str]]:
+        """As `module_in` for this kernel; Unreadable where it is not known."""
+        if self.problem:
+            return Unreadable(self.problem)
+        if kernel not in self._found:
+            path = f"{self.place}/{kernel}/modules.dep"
+            content = text(self.reader, path)
+            if content is ABSENT:
+                self._found[kernel] = Unreadable(f"{path} does not exist")
+            else:
+                self._found[kernel] = module_in(content) if isinstance(content, str) else content
+        return self._found[kernel]
+
+    def has(self, kernel: str) -> Any:
+        found = self.of(kernel)
+        return bool(found[0]) if isinstance(found, tuple) else found
+
+    @property
+    def with_module(self) -> Any:
+        """The kernels that have one, by name."""
+        if self.problem:
+            return unread(self.problem)
+        return tuple(kernel for kernel in self.kernels if self.has(kernel) is True)
+
+
+def modules_of(reader: Reader, folder: ModuleFolder, kernels: tuple[str, ...]) -> tuple[DriverModule, ...]:
+    """The modules of these kernels; `modinfo` is asked once for each that has one."""
+    found = []
+    for kernel in kernels:
+        named = folder.of(kernel)
+        if isinstance(named, tuple) and named[0]:
+            version, is_open = _shown(reader, kernel, named[1])
+            found.append(DriverModule(kernel, named[0], source_of(named[0]), version, is_open))
+    return tuple(found)
+
+
+def modinfo(kernel: str, name: str = "nvidia") -> tuple[str, ...]:
+    """The command that shows a module of a kernel."""
+    return ("modinfo", "-k", kernel, name)
+
+
+def _shown(reader: Reader, kernel: str, name: str) -> tuple[Any, Any]:
+    command = modinfo(kernel, name)
+    answer = reader.query(command, timeout_s=_TIMEOUT_S)
+    reason = ""
+    if isinstance(answer, Absent):
+        reason = "modinfo is not installed"
+    elif isinstance(answer, Unreadable):
+        reason = answer.reason
+    elif answer.status != 0:
+        said = next(iter(answer.errors.strip().splitlines()), f"exit status {answer.status}")
+        reason = f"{' '.join(command)}: {said}"
+    if reason or not isinstance(answer, Completed):
+        return unread(reason), unread(reason)
+    version, is_open = parse_modinfo(answer.text)
+    if not version:
+        version = unread(f"{' '.join(command)} shows no version")
+    return version, unread(f"{' '.join(command)} shows no licence that is known") if is_open is None else is_open
+
+
+def kernels_of_interest(facts: Facts) -> tuple[str, ...]:
+    """The running kernel and the one that starts next, as far as they are known."""
+    found: list[str] = []
+    for subject, name in (("kernel", "release"), ("boot", "next_kernel")):
+        value = raw(getattr(facts, subject), name)
+        if isinstance(value, str) and value:
+            found.append(value)
+    return tuple(dict.fromkeys(found))
+
+
+def has_module_for_next(facts: Facts, folder: ModuleFolder) -> Any:
+    try:
+        kernel = facts.boot.next_kernel
+    except UnknownFact as unknown:
+        return unread(unknown.reason)
+    return folder.has(kernel) if kernel else unread("no kernel in /boot starts next")
+
+
+class _HiddenError(Exception):
+    """A folder of DKMS could not be looked into."""
+
+
+def dkms_builds(reader: Reader, folder: ModuleFolder) -> Any:
+    """What stands below /var/lib/dkms for the driver, by version and kernel."""
+    try:
+        places = [f"{_DKMS}/{name}" for name in _names(reader, _DKMS) if _DKMS_NAMES.fullmatch(name)]
+        return tuple(
+            build
+            for place in places
+            for version in sorted_versions(name for name in _names(reader, place) if name[:1].isdecimal())
+            for build in _builds_of(reader, place, version)
+            if folder.problem or not build.failed or build.kernel in ("", *folder.kernels)  # of a kernel that is gone
+        )
+    except _HiddenError as hidden:
+        return unread(str(hidden))
+
+
+def _builds_of(reader: Reader, place: str, version: str) -> list[DkmsBuild]:
+    """VERSION/KERNEL/ARCH/module holds what was built, and the link kernel-KERNEL-ARCH says that it is installed; a
+    build that ended with an error leaves its make.log in VERSION/build."""
+    log = text(reader, f"{place}/{version}/build/make.log")
+    broken = kernel_of_log(log) if isinstance(log, str) else ABSENT
+    builds = []
+    for kernel in sorted_versions(name for name in _names(reader, f"{place}/{version}") if name[:1].isdecimal()):
+        machines = _names(reader, f"{place}/{version}/{kernel}")
+        modules = [_names(reader, f"{place}/{version}/{kernel}/{machine}/module") for machine in machines]
+        is_built = any(_BUILT.fullmatch(file) for files in modules for file in files)
+        links = [reader.link(f"{place}/kernel-{kernel}-{machine}") for machine in machines]
+        is_linked = any(isinstance(link, str) and version in link.split("/") for link in links)
+        builds.append(DkmsBuild(version, kernel, is_built and is_linked, not is_built and broken in ("", kernel)))
+    if isinstance(broken, str) and all(build.kernel != broken for build in builds):
+        builds.append(DkmsBuild(version, broken, is_installed=False, failed=True))
+    return builds
+
+
+def _names(reader: Reader, folder: str) -> tuple[str, ...]:
+    names = reader.list(folder)
+    if isinstance(names, Unreadable):
+        raise _HiddenError(names.reason)
+    return names if isinstance(names, tuple) else ()

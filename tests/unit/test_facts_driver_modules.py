@@ -1,0 +1,210 @@
+"""The driver's kernel modules: which kernel has one, from whom, and what DKMS did."""
+
+from __future__ import annotations
+
+import pytest
+
+from hosttune.facts import UnknownFact
+from hosttune.facts.driver_modules import kernel_of_log, modinfo, module_in, parse_modinfo, source_of
+from hosttune.host.door import Completed
+from hosttune.values import Unreadable
+from tests.unit.test_facts_driver import RELEASE, SERVER_OPEN, driver_of
+
+NEXT = "6.8.0-60-generic"
+OPEN_INFO = """filename:       /lib/modules/6.8.0-45-generic/kernel/nvidia-580srv-open/nvidia.ko
+import_ns:      DMA_BUF
+alias:          char-major-195-*
+version:        580.126.20
+supported:      external
+license:        Dual MIT/GPL
+firmware:       nvidia/580.126.20/gsp_tu10x.bin
+srcversion:     0123456789ABCDEF0123456
+vermagic:       6.8.0-45-generic SMP preempt mod_unload modversions
+parm:           NvSwitchRegDwords:NvSwitch regkey (charp)
+"""
+CLOSED_INFO = OPEN_INFO.replace("Dual MIT/GPL", "NVIDIA").replace("580.126.20", "580.126.09")
+PREBUILT = "kernel/nvidia-580srv-open/nvidia.ko: kernel/drivers/char/ipmi/ipmi_msghandler.ko.zst\n"
+DKMS = "updates/dkms/nvidia.ko.zst: kernel/drivers/acpi/video.ko.zst\n"
+LOG = "DKMS make.log for nvidia-580.126.09 for kernel {} (x86_64)\nSat Aug  1 08:00:00 UTC 2026\nmake: *** Error 2\n"
+
+
+def two_kernels(running=PREBUILT, following=PREBUILT, **more):
+    files = {
+        f"/lib/modules/{RELEASE}/modules.dep": running,
+        f"/lib/modules/{NEXT}/modules.dep": following,
+        f"/boot/vmlinuz-{RELEASE}": "",
+        f"/boot/vmlinuz-{NEXT}": "",
+    }
+    return driver_of(files | more.pop("files", {}), packages=SERVER_OPEN, **more)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("kernel/nvidia-580srv-open/nvidia.ko: kernel/a.ko\n", "kernel/nvidia-580srv-open/nvidia.ko"),
+        ("kernel/x.ko:\nupdates/dkms/nvidia.ko.zst:\n", "updates/dkms/nvidia.ko.zst"),
+        ("kernel/nvidia-580/nvidia.ko:\nupdates/dkms/nvidia.ko:\n", "updates/dkms/nvidia.ko"),
+        ("updates/dkms/nvidia-current.ko:\nupdates/dkms/nvidia-current-drm.ko:\n", "updates/dkms/nvidia-current.ko"),
+        ("extra/nvidia.ko.xz: \n", "extra/nvidia.ko.xz"),
+        ("nvidia.ko:\n", "nvidia.ko"),
+        ("kernel/drivers/video/fbdev/nvidia/nvidiafb.ko:\nkernel/nvidia-drm.ko:\n", ""),
+        ("updates/dkms/nvidia-fs.ko:\nupdates/dkms/nvidia-current-modeset.ko:\n", ""),
+        ("kernel/x.ko: updates/dkms/nvidia.ko.zst\n", ""),
+    ],
+)
+def test_module_in_wants_its_own_line(text, found):
+    assert module_in(text)[0] == found
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("kernel/nvidia-580srv-open/nvidia.ko.zst", "prebuilt"),
+        ("updates/dkms/nvidia.ko.zst", "dkms"),
+        ("kernel/drivers/video/nvidia.ko", "other"),
+    ],
+)
+def test_source_of(path, source):
+    assert source_of(path) == source
+
+
+@pytest.mark.parametrize(
+    ("output", "found"),
+    [
+        (OPEN_INFO, ("580.126.20", True)),
+        (CLOSED_INFO, ("580.126.09", False)),
+        ("license:        GPL\nversion: 1\n", ("1", None)),
+        ("", ("", None)),
+    ],
+)
+def test_parse_modinfo(output, found):
+    assert parse_modinfo(output) == found
+
+
+def test_modules_of_the_running_and_the_next_kernel():
+    driver = two_kernels(following=DKMS, queries={modinfo(RELEASE): OPEN_INFO, modinfo(NEXT): CLOSED_INFO})
+    running, following = driver.modules
+    assert (running.kernel, running.source, running.version, running.is_open) == (
+        RELEASE, "prebuilt", "580.126.20", True,
+    )  # fmt: skip
+    assert (following.kernel, following.source, following.version, following.is_open) == (
+        NEXT, "dkms", "580.126.09", False,
+    )  # fmt: skip
+    assert driver.module_for(NEXT) == following
+    assert driver.module_for("6.5.0-1-generic") is None
+    assert driver.has_module_for_next_kernel
+
+
+def test_modules_missing_for_the_next_kernel():
+    driver = two_kernels(following="kernel/x.ko:\n", queries={modinfo(RELEASE): OPEN_INFO})
+    assert not driver.has_module_for_next_kernel
+    assert driver.has_module_for_running_kernel
+    assert driver.module_for(NEXT) is None
+
+
+def test_modules_ask_modinfo_only_for_kernels_that_have_one():
+    from hosttune.facts import Facts
+    from tests.unit.test_facts_driver import reader
+
+    door = reader({f"/boot/vmlinuz-{NEXT}": "", f"/lib/modules/{NEXT}/modules.dep": PREBUILT})
+    assert [module.kernel for module in Facts(door).driver.modules] == [NEXT]
+    assert [argv for argv in door.asked if argv[0] == "modinfo"] == [modinfo(NEXT)]
+
+
+def test_modules_of_debian_are_asked_for_by_their_name():
+    driver = two_kernels(
+        "updates/dkms/nvidia-current.ko:\n", "", queries={modinfo(RELEASE, "nvidia-current"): CLOSED_INFO}
+    )
+    assert [module.version for module in driver.modules] == ["580.126.09"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (None, "modinfo is not installed"),
+        (Unreadable("not in this record: the answer of modinfo"), "not in this record"),
+        (Completed(1, b"", b"modinfo: ERROR: Module nvidia not found.\n"), "Module nvidia not found"),
+        ("license:        GPL\n", "shows no version"),
+    ],
+)
+def test_modules_without_an_answer_of_modinfo_are_known_by_their_file(answer, reason):
+    driver = two_kernels(following="", queries={} if answer is None else {modinfo(RELEASE): answer})
+    (module,) = driver.modules
+    assert (module.kernel, module.source) == (RELEASE, "prebuilt")
+    with pytest.raises(UnknownFact, match=reason):
+        _ = module.version
+    with pytest.raises(UnknownFact):
+        _ = module.is_open
+
+
+def test_modules_under_an_alternate_root():
+    blind = dict.fromkeys(("/proc", "/sys", "/run"), "no kernel runs under --root")
+    driver = two_kernels(following="kernel/x.ko:\n", unreadable=blind, kind="root", persistent_only=True)
+    assert not driver.has_module_for_next_kernel
+    assert driver.modules == ()
+    with pytest.raises(UnknownFact, match="--root"):
+        _ = driver.has_module_for_running_kernel
+
+
+def test_modules_without_any_folder_are_unread():
+    driver = driver_of({f"/lib/modules/{RELEASE}/modules.dep": None})
+    for name in ("modules", "kernels_with_module", "has_module_for_running_kernel"):
+        with pytest.raises(UnknownFact, match="there is no /lib/modules"):
+            getattr(driver, name)
+
+
+def test_next_kernel_that_is_not_known_leaves_its_module_unread():
+    with pytest.raises(UnknownFact, match="no kernel in /boot starts next"):
+        _ = driver_of(packages=SERVER_OPEN).has_module_for_next_kernel
+    files = {"/etc/default/grub": "GRUB_DEFAULT=saved\n", "/boot/grub/grubenv": "saved_entry=x\n"}
+    with pytest.raises(UnknownFact, match="GRUB's default is 'x'"):
+        _ = two_kernels(files=files).has_module_for_next_kernel
+
+
+@pytest.mark.parametrize(
+    ("log", "kernel"),
+    [
+        (LOG.format(NEXT), NEXT),
+        (f"DKMS (dkms-3.1.6) make.log for nvidia/570.86.16 for kernel {NEXT} (x86_64)\n", NEXT),
+        ("make: *** Error 2\n", ""),
+    ],
+)
+def test_kernel_of_log(log, kernel):
+    assert kernel_of_log(log) == kernel
+
+
+def dkms_of(files, links=None):
+    driver = two_kernels(files={f"/var/lib/dkms/{path}": text for path, text in files.items()}, links=links)
+    return {(build.version, build.kernel): (build.is_installed, build.failed) for build in driver.dkms}
+
+
+def test_dkms_installed_built_and_failed():
+    tree = {
+        f"nvidia/580.126.09/{RELEASE}/x86_64/module/nvidia.ko.zst": "",
+        f"nvidia/580.126.09/{RELEASE}/x86_64/log/make.log": LOG.format(RELEASE),
+        "nvidia/580.126.09/build/make.log": LOG.format(NEXT),
+        f"nvidia/535.309.01/{RELEASE}/x86_64/module/nvidia.ko": "",
+        f"nvidia-fs/2.20.5/{RELEASE}/x86_64/module/nvidia-fs.ko": "",
+        "nvidia-fs/2.20.5/build/make.log": LOG.format(NEXT),
+    }
+    links = {f"/var/lib/dkms/nvidia/kernel-{RELEASE}-x86_64": f"580.126.09/{RELEASE}/x86_64"}
+    assert dkms_of(tree, links) == {
+        ("580.126.09", RELEASE): (True, False),
+        ("580.126.09", NEXT): (False, True),
+        ("535.309.01", RELEASE): (False, False),
+    }
+
+
+def test_dkms_log_of_a_kernel_that_is_gone_is_no_failure():
+    assert dkms_of({"nvidia-srv/580.126.20/build/make.log": LOG.format("6.5.0-1-generic")}) == {}
+
+
+def test_dkms_log_that_does_not_tell_its_kernel_is_a_failure_all_the_same():
+    assert dkms_of({"nvidia/580.126.09/build/make.log": "cc: fatal error\n"}) == {("580.126.09", ""): (False, True)}
+
+
+def test_dkms_without_its_tree_has_built_nothing():
+    assert dkms_of({}) == {}
+    driver = two_kernels(unreadable={"/var/lib/dkms": "needs root: permission denied on /var/lib/dkms"})
+    with pytest.raises(UnknownFact, match="needs root"):
+        _ = driver.dkms
