@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hosttune.facts.ageing import Ageing
+    from hosttune.facts.archives import Archives
     from hosttune.facts.boot import Boot
     from hosttune.facts.candidates import Candidates
     from hosttune.facts.cpu import Cpu
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from hosttune.facts.mounts import Mounts
     from hosttune.facts.namespaces import Namespaces
     from hosttune.facts.numa import Numa
+    from hosttune.facts.offers import Offers
     from hosttune.facts.os import Os
     from hosttune.facts.packages import Packages
     from hosttune.facts.tmp import Tmp
@@ -62,6 +64,7 @@ class Facts:
 
     if TYPE_CHECKING:
         ageing: Ageing
+        archives: Archives
         boot: Boot
         candidates: Candidates
         cpu: Cpu
@@ -77,6 +80,7 @@ class Facts:
         mounts: Mounts
         namespaces: Namespaces
         numa: Numa
+        offers: Offers
         os: Os
         packages: Packages
         tmp: Tmp
@@ -84,8 +88,9 @@ class Facts:
         work: Work
 
     SUBJECTS = (
-        "ageing", "boot", "candidates", "cpu", "disks", "driver", "filesystems", "fstab", "gpus", "host", "kernel",
-        "managers", "memory", "mounts", "namespaces", "numa", "os", "packages", "tmp", "units", "work",
+        "ageing", "archives", "boot", "candidates", "cpu", "disks", "driver", "filesystems", "fstab", "gpus", "host",
+        "kernel", "managers", "memory", "mounts", "namespaces", "numa", "offers", "os", "packages", "tmp", "units",
+        "work",
     )  # fmt: skip
 
     def __init__(self, reader: Reader, asked: Asked | None = None) -> None:
@@ -118,5 +123,5 @@ class Facts:
             getattr(self, name)
 
 
-# Subjects whose collection waits for other programs (systemctl, ubuntu-drivers).
-SLOW = frozenset({"candidates", "units"})
+# Subjects whose collection waits for other programs (apt-cache, ubuntu-drivers, systemctl).
+SLOW = frozenset({"archives", "candidates", "offers", "units"})

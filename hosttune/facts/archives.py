@@ -1,0 +1,185 @@
+"""Where the installed driver packages come from, and what the archives offer instead of them.
+
+Source: `apt-cache policy` (apt-cache(8), apt_preferences(5)): with names it shows each version and who has it, without
+names it shows the archives with the Origin of their Release files. It reads apt's lists as they are: nothing is
+downloaded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.versions import compare_versions
+from hosttune.frozen import frozen
+from hosttune.host.door import Completed
+from hosttune.values import Absent, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+POLICY = ("apt-cache", "policy")
+_TIMEOUT_S = 60.0  # apt reads all of its lists for it, without the cache file that it would write
+_NONE = "(none)"
+_STATUS = "/var/lib/dpkg/status"  # dpkg's own list of what is installed: no archive
+_ARCHIVE = re.compile(r"^ *(-?\d+) (\S.*?)\s*$")
+_RELEASE = re.compile(r"^ {5,}release (.*)$")
+_ORIGIN = re.compile(r"(?:^|,)o=([^,]*)")
+_SITE = re.compile(r"^ {5,}origin (\S+)$")
+_VERSION = re.compile(r"^ (?:\*\*\*|   ) (\S+) -?\d+(?: .*)?$")
+_SOURCE = re.compile(r"^ {8,}-?\d+ (\S.*?)\s*$")
+_PASSWORD = re.compile(r"//[^/@\s]*@")
+_NVIDIA_SITES = ("developer.download.nvidia.com", "developer.download.nvidia.cn")
+
+
+@frozen
+class Offer(Fact):
+    """One package: the version that is installed, the one that apt would install now, and whose they are.
+
+    Words for archives: Ubuntu (with Ubuntu's own security and ESM archives), NVIDIA (the CUDA archive), else the
+    Origin of the archive's Release file (LP-PPA-graphics-drivers, Debian), or its address where that names none; empty
+    for a version that no archive has, such as a file installed by hand, or one that was replaced since."""
+
+    name: str
+    installed: str  # empty where it is not
+    candidate: str  # empty where apt has none to offer
+    installed_from: str
+    candidate_from: str
+
+    @property
+    def is_newer(self) -> bool:
+        """The candidate is newer than what is installed."""
+        return bool(self.installed and self.candidate) and compare_versions(self.candidate, self.installed) > 0
+
+
+@frozen
+class Archives(Fact):
+    """The offers for the installed packages of the driver (driver.packages), by name."""
+
+    packages: Mapping[str, Offer]
+
+    @property
+    def updates(self) -> tuple[Offer, ...]:
+        """Those with a newer candidate, by name."""
+        return tuple(self.packages[name] for name in sorted(self.packages) if self.packages[name].is_newer)
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """Whose archives the installed ones are from, sorted, each once; versions that no archive has say nothing."""
+        return tuple(sorted({offer.installed_from for offer in self.packages.values()} - {""}))
+
+    @property
+    def without_origin(self) -> tuple[str, ...]:
+        """The installed ones whose version no archive has (any more), by name."""
+        entries = self.packages.items()
+        return tuple(sorted(name for name, offer in entries if offer.installed and not offer.installed_from))
+
+
+def parse_archives(output: str) -> Mapping[str, str]:
+    """What `apt-cache policy` without names shows: an archive's line without its priority -> the word for it."""
+    words: dict[str, str] = {}
+    current = origin = ""
+    for line in output.splitlines():
+        if release := _RELEASE.match(line):
+            found = _ORIGIN.search(release[1])
+            origin = found[1] if found else ""
+        elif site := _SITE.match(line):
+            words[current] = word_for(origin, site[1], current)
+        elif archive := _ARCHIVE.match(line):
+            words.setdefault(current, word_for(origin, "", current))
+            current, origin = archive[2], ""
+        elif line.startswith("Pinned packages"):
+            break
+    words.setdefault(current, word_for(origin, "", current))
+    return {line: word for line, word in words.items() if line not in ("", _STATUS)}
+
+
+def word_for(origin: str, site: str, archive: str) -> str:
+    """Ubuntu, NVIDIA, or what the archive calls itself; its address for one that does not."""
+    if origin == "NVIDIA" or site in _NVIDIA_SITES or urlsplit(archive.partition(" ")[0]).hostname in _NVIDIA_SITES:
+        return "NVIDIA"
+    if origin == "Ubuntu" or re.fullmatch(r"UbuntuESM\w*", origin):
+        return "Ubuntu"
+    return origin or site or _PASSWORD.sub("//", archive.partition(" ")[0])
+
+
+def parse_policy(output: str, archives: Mapping[str, str]) -> Mapping[str, Offer]:
+    """What `apt-cache policy NAME...` shows, by name; `archives` as `parse_archives` gives them. Names that apt does
+    not know are not in it."""
+    offers = {}
+    for name, lines in _blocks(output):
+        fields = dict(line.strip().partition(": ")[::2] for line in lines[:2])
+        installed, candidate = (_version(fields.get(key, "")) for key in ("Installed", "Candidate"))
+        origins = _origins(lines, archives)
+        offers[name] = Offer(name, installed, candidate, origins.get(installed, ""), origins.get(candidate, ""))
+    return MappingProxyType(offers)
+
+
+def _blocks(output: str) -> Iterable[tuple[str, list[str]]]:
+    name, lines = "", list[str]()
+    for line in output.splitlines():
+        if line[:1].strip() and line.endswith(":"):
+            if name:
+                yield name, lines
+            name, lines = line[:-1], []
+        elif name:
+            lines.append(line)
+    if name:
+        yield name, lines
+
+
+def _version(spelled: str) -> str:
+    return "" if spelled == _NONE else spelled
+
+
+def _origins(lines: Iterable[str], archives: Mapping[str, str]) -> dict[str, str]:
+    """Version -> the word for who has it; where several have, Ubuntu before the others, then the first."""
+    found: dict[str, list[str]] = {}
+    version = ""
+    for line in lines:
+        if match := _SOURCE.match(line):
+            source = match[1]
+            if version and source != _STATUS:
+                found.setdefault(version, []).append(archives.get(source) or word_for("", "", source))
+        elif match := _VERSION.match(line):
+            version = match[1]
+    return {version: "Ubuntu" if "Ubuntu" in words else words[0] for version, words in found.items()}
+
+
+def policy_of(reader: Reader, names: Iterable[str]) -> Mapping[str, Offer] | Unreadable:
+    """The offers of these packages; apt-cache is asked twice. Unreadable where apt or its lists are missing."""
+    wanted = tuple(sorted(set(names)))
+    if not wanted:
+        return MappingProxyType({})
+    known = _ask(reader, POLICY)
+    if isinstance(known, Unreadable):
+        return known
+    archives = parse_archives(known)
+    if not archives:
+        return Unreadable("apt's package lists are missing: sudo apt-get update")
+    answer = _ask(reader, (*POLICY, *wanted))
+    return answer if isinstance(answer, Unreadable) else parse_policy(answer, archives)
+
+
+def _ask(reader: Reader, command: tuple[str, ...]) -> str | Unreadable:
+    answer = reader.query(command, timeout_s=_TIMEOUT_S)
+    if isinstance(answer, Absent):
+        return Unreadable(f"{command[0]} is not installed")
+    if isinstance(answer, Completed) and answer.status != 0:
+        said = next((line for line in answer.errors.splitlines() if line.strip()), f"exit status {answer.status}")
+        return Unreadable(f"{' '.join(command[:2])}: {said}")
+    return answer.text if isinstance(answer, Completed) else answer
+
+
+def collect(reader: Reader, facts: Facts) -> Archives:
+    try:
+        names = [package.name for package in facts.driver.packages]
+    except UnknownFact as unknown:
+        return Archives(unread(unknown.reason))
+    offers: Any = policy_of(reader, names)
+    return Archives(offers)

@@ -1,0 +1,40 @@
+"""What apt would install of the driver packages that `ubuntu-drivers` lists: their versions, and whose they are.
+
+A subject of its own, because it waits for `ubuntu-drivers`, and most hosts have no need of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.archives import Offer, policy_of
+from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.frozen import frozen
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+
+@frozen
+class Offers(Fact):
+    """The candidates (candidates.packages) and the packages with their modules, by name, as apt knows them."""
+
+    packages: Mapping[str, Offer]
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """The version that apt would install, by package; what apt does not know or cannot install is not in it."""
+        return MappingProxyType({name: offer.candidate for name, offer in self.packages.items() if offer.candidate})
+
+
+def collect(reader: Reader, facts: Facts) -> Offers:
+    try:
+        candidates = facts.candidates.packages
+    except UnknownFact as unknown:
+        return Offers(unread(unknown.reason))
+    names = [name for candidate in candidates for name in (candidate.name, candidate.modules) if name]
+    offers: Any = policy_of(reader, names)
+    return Offers(offers)
