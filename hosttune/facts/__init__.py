@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from hosttune.facts.mounts import Mounts
     from hosttune.facts.namespaces import Namespaces
     from hosttune.facts.numa import Numa
+    from hosttune.facts.nvidia import Nvidia
     from hosttune.facts.offers import Offers
     from hosttune.facts.os import Os
     from hosttune.facts.packages import Packages
@@ -80,6 +81,7 @@ class Facts:
         mounts: Mounts
         namespaces: Namespaces
         numa: Numa
+        nvidia: Nvidia
         offers: Offers
         os: Os
         packages: Packages
@@ -89,8 +91,8 @@ class Facts:
 
     SUBJECTS = (
         "ageing", "archives", "boot", "candidates", "cpu", "disks", "driver", "filesystems", "fstab", "gpus", "host",
-        "kernel", "managers", "memory", "mounts", "namespaces", "numa", "offers", "os", "packages", "tmp", "units",
-        "work",
+        "kernel", "managers", "memory", "mounts", "namespaces", "numa", "nvidia", "offers", "os", "packages", "tmp",
+        "units", "work",
     )  # fmt: skip
 
     def __init__(self, reader: Reader, asked: Asked | None = None) -> None:
@@ -123,5 +125,5 @@ class Facts:
             getattr(self, name)
 
 
-# Subjects whose collection waits for other programs (apt-cache, ubuntu-drivers, systemctl).
-SLOW = frozenset({"archives", "candidates", "offers", "units"})
+# Subjects whose collection waits for other programs (apt-cache, nvidia-smi, systemctl, ubuntu-drivers).
+SLOW = frozenset({"archives", "candidates", "nvidia", "offers", "units"})

@@ -1,0 +1,159 @@
+"""What nvidia-smi prints, and what the driver writes to the kernel log; pure.
+
+Sources: nvidia-smi(1) (its exit statuses are NVML's return codes; errors go to standard output), NVIDIA's NVML API
+reference (nvmlReturn_t), the list of Xid errors (docs.nvidia.com/deploy/xid-errors), kernel-open/nvidia/nv.c and
+src/nvidia/arch/nvalloc/unix of github.com/NVIDIA/open-gpu-kernel-modules for the sentences of the log, kernel/module
+and certs/ of Linux for the refusal of a signature.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from hosttune.facts.base import Fact, unread
+from hosttune.frozen import frozen
+from hosttune.host.secrets import MASK, mask_text
+
+QUERY = (
+    "nvidia-smi", "--query-gpu=pci.bus_id,driver_version,persistence_mode,name", "--format=csv,noheader",
+)  # fmt: skip
+MAX_MESSAGES = 200
+
+_BUS_ID = r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?"
+# The name stands last: it is the only field that may hold a comma.
+_ROW = re.compile(rf"{_BUS_ID}, ([^,]*), ([^,]*), (.*\S)\s*")
+_LOST = re.compile(rf"GPU ?\d*:? ?{_BUS_ID}:? .*?(?:GPU is lost|Unknown Error|fallen off the bus)", re.IGNORECASE)
+_NO_SENTENCE = re.compile(r"\s*$|\$ |modprobe: |[-+|=]+$|[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]{8}")
+# NVML's return codes, as far as they are states of a host.
+_STATUSES = {
+    4: "no permission", 6: "no devices", 9: "not loaded", 12: "no library", 15: "gpu lost", 18: "mismatch",
+}  # fmt: skip
+_WORDS = (
+    ("mismatch", "version mismatch"),
+    ("not loaded", "couldn't communicate with the nvidia driver"),
+    ("not loaded", "driver not loaded"),
+    ("no library", "couldn't find libnvidia-ml"),
+    ("no devices", "no devices were found"),
+    ("gpu lost", "gpu is lost"),
+    ("no permission", "insufficient permissions"),
+)
+
+_MESSAGE = re.compile(r"NVRM|\bXid\b|\bnouveau\b")
+# The kernel's own sentences do not always name the module that it refused.
+_REJECTED = re.compile(
+    r"Key was rejected by service|"
+    r"Loading of (?:unsigned module|module with (?:unavailable|unsupported)[\w ]*) is rejected|"
+    r"PKCS#7 signature not signed with a trusted key|unsigned module loading is restricted"
+)
+_SERIAL = re.compile(r"(serial number is )\S+", re.IGNORECASE)
+_PREFIX = re.compile(r"^(?:\[ *[\d.]+\] )?NVRM: *")
+_FALLEN = re.compile(
+    rf"Xid \(PCI:{_BUS_ID}\): 79\b|GPU (?:at )?(?:PCI:)?{_BUS_ID}:? .*?(?:has )?fallen off the bus", re.IGNORECASE
+)
+_LEGACY = re.compile(r"supported through the NVIDIA (\d{3})\.[x\d]+ Legacy", re.IGNORECASE)
+_OPEN_ONLY = re.compile(r"requires use of the NVIDIA open kernel modules", re.IGNORECASE)
+_NOT_FOR_OPEN = re.compile(r"not supported by open nvidia\.ko", re.IGNORECASE)
+_NOT_IN_RELEASE = re.compile(r"not supported by the NVIDIA \d[\d.]* driver release", re.IGNORECASE)
+# GRID T4-16Q, NVIDIA A100-4-20C: the profile, with what it is for (A, B, C, Q), stands at the end.
+_VGPU_NAME = re.compile(r"(?:GRID|NVIDIA) .*-\d+[ABCQ]")
+
+
+@frozen
+class NvidiaGpu(Fact):
+    """A GPU that answers nvidia-smi."""
+
+    slot: str  # as in sysfs: 0000:1b:00.0
+    name: str
+    driver_version: str
+    persistence: bool  # the driver keeps it ready while nobody uses it
+
+
+@frozen
+class Said:
+    """What nvidia-smi printed for `QUERY`."""
+
+    gpus: tuple[NvidiaGpu, ...]
+    lost: tuple[str, ...]  # slots of GPUs that it could not reach
+    sentence: str  # the first line that is no row of the table: an error, or a warning before it
+    refusal: str  # no permission | no devices | not loaded | no library | gpu lost | mismatch | other; empty for none
+
+
+def slot_of(domain: str, bus: str, device: str, function: str | None = "0") -> str:
+    """The name in sysfs of what nvidia-smi (eight digits of domain, capitals) and Xid lines (no function) call it."""
+    return f"{int(domain, 16):04x}:{bus.lower()}:{device.lower()}.{function or '0'}"
+
+
+def parse_smi(output: str, status: int) -> Said:
+    """The answer to `QUERY`: rows, and before them a line for each GPU that is lost."""
+    gpus, lost, sentences = [], [], []
+    for line in output.splitlines():
+        if row := _ROW.fullmatch(line.strip()):
+            gpus.append(NvidiaGpu(slot_of(*row.group(1, 2, 3, 4)), row[7], row[5].strip(), _switch(row[6])))
+        elif not _NO_SENTENCE.match(line):
+            sentences.append(mask_text(line.strip()))
+        if gone := _LOST.search(line):
+            lost.append(slot_of(*gone.group(1, 2, 3, 4)))
+    refusal = "" if gpus else _refusal(output, status)
+    return Said(tuple(gpus), tuple(dict.fromkeys(lost)), next(iter(sentences), ""), refusal)
+
+
+def _refusal(output: str, status: int) -> str:
+    lower = output.lower()
+    said = next((name for name, words in _WORDS if words in lower), "")
+    return said or _STATUSES.get(status) or "other"
+
+
+def _switch(spelled: str) -> Any:
+    known = {"Enabled": True, "On": True, "Disabled": False, "Off": False}
+    return known.get(spelled.strip(), unread(f"nvidia-smi says {spelled.strip()!r} of the persistence mode"))
+
+
+def messages_in(log: str) -> tuple[str, ...]:
+    """The lines of a kernel log that the driver, nouveau, or the kernel about a refused module wrote; the last ones."""
+    lines = (line.strip() for line in log.splitlines() if _MESSAGE.search(line) or _REJECTED.search(line))
+    return tuple(_SERIAL.sub(rf"\1{MASK}", mask_text(line)) for line in lines)[-MAX_MESSAGES:]
+
+
+def sentences_of(messages: Iterable[str]) -> str:
+    """The driver's own words in one line: it breaks a sentence over several lines of the log."""
+    return " ".join(_PREFIX.sub("", line).strip() for line in messages if _PREFIX.match(line))
+
+
+def fallen(messages: Iterable[str]) -> tuple[str, ...]:
+    """The slots of GPUs that have fallen off the bus (Xid 79), each once."""
+    found = [match for line in messages if (match := _FALLEN.search(line))]
+    groups = [match.group(1, 2, 3, 4) if match[1] else match.group(5, 6, 7, 8) for match in found]
+    return tuple(dict.fromkeys(slot_of(*group) for group in groups))
+
+
+def needs_open(sentences: str) -> bool:
+    """A GPU was refused because it works with the open kernel module alone."""
+    return _OPEN_ONLY.search(sentences) is not None
+
+
+def not_for_open(sentences: str) -> bool:
+    """A GPU was refused because the open kernel module cannot drive it."""
+    return _NOT_FOR_OPEN.search(sentences) is not None
+
+
+def legacy_branch(sentences: str) -> str:
+    """The branch that the driver names for a GPU that is too old for it: 580; empty where it names none."""
+    match = _LEGACY.search(sentences)
+    return match[1] if match else ""
+
+
+def not_in_release(sentences: str) -> bool:
+    """A GPU was refused as one that this release does not know: too new, or a vGPU."""
+    return _NOT_IN_RELEASE.search(sentences) is not None
+
+
+def rejected(messages: Sequence[str]) -> bool:
+    """The kernel refused a module for its signature."""
+    return any(map(_REJECTED.search, messages))
+
+
+def is_vgpu_name(name: str) -> bool:
+    """The name of a GPU is that of a vGPU profile."""
+    return _VGPU_NAME.fullmatch(name) is not None

@@ -1,0 +1,358 @@
+"""What nvidia-smi and the driver's lines in the kernel log say."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.nvidia import DMESG, JOURNAL
+from hosttune.facts.nvidia_smi import (
+    MAX_MESSAGES,
+    QUERY,
+    fallen,
+    is_vgpu_name,
+    legacy_branch,
+    messages_in,
+    needs_open,
+    not_for_open,
+    not_in_release,
+    parse_smi,
+    rejected,
+    sentences_of,
+)
+from hosttune.host.door import Completed
+from hosttune.values import Unreadable
+from tests.unit.fake_reader import FakeReader
+from tests.unit.test_facts_driver import OPEN
+
+TWO = """00000000:1B:00.0, 580.126.20, Enabled, NVIDIA H100 80GB HBM3
+00000000:43:00.0, 580.126.20, Disabled, NVIDIA H100 80GB HBM3
+"""
+MISMATCH = "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.173\n"
+NOT_LOADED = (
+    "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA "
+    "driver is installed and running.\n\n"
+)
+LOST = "Unable to determine the device handle for GPU1: 0000:34:00.0: Unknown Error\n"
+LOADING = "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.126.20  Release Build  (dvs)\n"
+XID = "NVRM: Xid (PCI:0000:34:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
+FALLEN = (
+    "NVRM: GPU 0000:43:00.0: GPU has fallen off the bus.\nNVRM: GPU 0000:43:00.0: GPU serial number is 1650123456789.\n"
+)
+NEEDS_OPEN = """[    7.012345] NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:2d04)
+[    7.012346] NVRM: installed in this system requires use of the NVIDIA open kernel modules.
+[    7.012347] NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x22:0x56:884)
+"""
+NOT_FOR_OPEN = """NVRM: The NVIDIA GPU 0000:05:00.0 (PCI ID: 10de:1b80)
+NVRM: installed in this system is not supported by open
+NVRM: nvidia.ko because it does not include the required GPU
+NVRM: System Processor (GSP).
+NVRM: Please see the 'Open Linux Kernel Modules' and 'GSP
+NVRM: Firmware' sections in the driver README.
+"""
+LEGACY = """NVRM: The NVIDIA GeForce GTX 1080 GPU installed in this system is
+NVRM:  supported through the NVIDIA 580.xx Legacy drivers. Please
+NVRM:  visit http://www.nvidia.com/object/unix.html for more
+NVRM:  information.  The 595.84 NVIDIA driver will ignore
+NVRM:  this GPU.  Continuing probe...
+"""
+NOT_IN_RELEASE = """NVRM: The NVIDIA GPU 0000:02:00.0 (PCI ID: 10de:20b5)
+NVRM: installed in this system is not supported by the
+NVRM: NVIDIA 580.126.20 driver release.
+NVRM: Please see 'Appendix A - Supported NVIDIA GPU Products'
+"""
+REJECTED = "Loading of module with unavailable key is rejected\n"
+NOISE = (
+    'audit: type=1400 apparmor="STATUS"\nnvme nvme0: 16/0/0 default/read/poll queues\nEXT4-fs (nvme0n1p2): mounted\n'
+)
+SAMPLES = Path(__file__).resolve().parents[2].parent / "shared" / "samples" / "nvidia-smi"
+
+
+@pytest.mark.parametrize(
+    ("output", "status", "refusal", "sentence"),
+    [
+        (TWO, 0, "", ""),
+        (MISMATCH, 18, "mismatch", "Failed to initialize NVML: Driver/library version mismatch"),
+        (MISMATCH, 1, "mismatch", "Failed to initialize NVML: Driver/library version mismatch"),
+        (NOT_LOADED, 9, "not loaded", "NVIDIA-SMI has failed because"),
+        ("modprobe: FATAL: Module nvidia not found.\n" + NOT_LOADED, 9, "not loaded", "NVIDIA-SMI has failed because"),
+        ("No devices were found\n", 6, "no devices", "No devices were found"),
+        ("NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.\n", 12, "no library", "NVIDIA-SMI couldn't"),
+        (LOST.replace("Unknown Error", "GPU is lost.  Reboot the system to recover this GPU"), 15, "gpu lost", "Unable"),
+        ("", 15, "gpu lost", ""),
+        ("", 18, "mismatch", ""),
+        ('Field "pci.bus_id" is not a valid field to query.\n', 2, "other", "Field"),
+    ],
+)  # fmt: skip
+def test_parse_smi_tells_refusals_apart(output, status, refusal, sentence):
+    said = parse_smi(output, status)
+    assert said.refusal == refusal
+    assert said.sentence.startswith(sentence)
+    assert bool(said.sentence) is bool(sentence)
+
+
+def test_parse_smi_rows():
+    first, second = parse_smi(TWO, 0).gpus
+    assert (first.slot, first.name, first.driver_version, first.persistence) == (
+        "0000:1b:00.0", "NVIDIA H100 80GB HBM3", "580.126.20", True,
+    )  # fmt: skip
+    assert (second.slot, second.persistence) == ("0000:43:00.0", False)
+
+
+def test_parse_smi_names_with_commas_and_large_domains():
+    (found,) = parse_smi("00010000:0A:00.0, 595.84, [N/A], NVIDIA RTX A6000, Special, Edition\n", 0).gpus
+    assert (found.slot, found.name, found.driver_version) == (
+        "10000:0a:00.0", "NVIDIA RTX A6000, Special, Edition", "595.84",
+    )  # fmt: skip
+    with pytest.raises(UnknownFact, match=r"'\[N/A\]' of the persistence mode"):
+        _ = found.persistence
+
+
+def test_parse_smi_a_lost_gpu_leaves_the_others():
+    said = parse_smi(LOST + TWO, 0)
+    assert (len(said.gpus), said.lost, said.refusal) == (2, ("0000:34:00.0",), "")
+    assert said.sentence.startswith("Unable to determine")
+
+
+def test_parse_smi_masks_serials():
+    assert "GPU-1234" not in parse_smi("error on GPU-12345678-1234-1234-1234-123456789012\n", 1).sentence
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the genuine outputs lie beside a development checkout only")
+@pytest.mark.parametrize(
+    ("name", "refusal", "lost"),
+    [
+        ("002.txt", "mismatch", ()),
+        ("009.txt", "not loaded", ()),
+        ("016.txt", "other", ("0000:34:00.0",)),
+        ("018.txt", "other", ()),
+        ("023.txt", "other", ()),
+        ("028.txt", "other", ()),
+    ],
+)
+def test_parse_smi_of_genuine_outputs(name, refusal, lost):
+    said = parse_smi((SAMPLES / name).read_text(encoding="utf-8"), 1)
+    assert (said.refusal, said.lost, said.gpus) == (refusal, lost, ())
+
+
+def test_messages_in_keeps_the_drivers_lines_and_masks_them():
+    found = messages_in(NOISE + LOADING + FALLEN + REJECTED + "nouveau 0000:01:00.0: NVIDIA GA100\n")
+    assert len(found) == 5
+    assert found[0] == LOADING.strip()
+    assert not any("1650123456789" in line for line in found)
+
+
+def test_messages_in_keeps_the_newest():
+    found = messages_in("".join(f"NVRM: line {number}\n" for number in range(MAX_MESSAGES + 50)))
+    assert (len(found), found[-1]) == (MAX_MESSAGES, f"NVRM: line {MAX_MESSAGES + 49}")
+
+
+def test_sentences_over_several_lines():
+    words = {
+        text: sentences_of(messages_in(NOISE + text)) for text in (NEEDS_OPEN, NOT_FOR_OPEN, LEGACY, NOT_IN_RELEASE)
+    }
+    assert [needs_open(one) for one in words.values()] == [True, False, False, False]
+    assert [not_for_open(one) for one in words.values()] == [False, True, False, False]
+    assert [legacy_branch(one) for one in words.values()] == ["", "", "580", ""]
+    assert [not_in_release(one) for one in words.values()] == [False, False, False, True]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Loading of module with unavailable key is rejected",
+        "Loading of unsigned module is rejected",
+        "PKCS#7 signature not signed with a trusted key",
+        "Lockdown: modprobe: unsigned module loading is restricted; see man kernel_lockdown.7",
+        "systemd-modules-load[311]: Failed to insert module 'nvidia': Key was rejected by service",
+    ],
+)
+def test_rejected_by_every_sentence(line):
+    assert rejected(messages_in(line))
+    assert not rejected(messages_in(NOISE + LOADING))
+
+
+def test_fallen_by_xid_and_by_name_each_once():
+    assert fallen(messages_in(XID + XID + FALLEN)) == ("0000:34:00.0", "0000:43:00.0")
+    assert fallen(messages_in(XID.replace("79", "31"))) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "is_vgpu"),
+    [
+        ("GRID T4-16Q", True),
+        ("NVIDIA A100-4-20C", True),
+        ("NVIDIA L40S-48Q", True),
+        ("NVIDIA A100-SXM4-80GB", False),
+        ("NVIDIA H100 80GB HBM3", False),
+        ("Tesla V100-SXM2-32GB", False),
+        ("NVIDIA GeForce RTX 5060 Ti", False),
+    ],
+)
+def test_is_vgpu_name(name, is_vgpu):
+    assert is_vgpu_name(name) is is_vgpu
+
+
+def reader(
+    log=LOADING, smi: object = TWO, files=None, *, device="0x2330", loaded=True, is_vm=False, queries=None, **more
+):
+    slots = ("0000:1b:00.0", "0000:34:00.0", "0000:43:00.0") if device else ()
+    every = {
+        "/proc/sys/kernel/osrelease": "6.8.0-60-generic\n",
+        "/proc/sys/kernel/arch": "x86_64\n",
+        "/proc/cpuinfo": f"processor : 0\nflags : fpu{' hypervisor' if is_vm else ''}\n",
+        "/sys/class/dmi/id/sys_vendor": "QEMU\n",
+        "/sys/module/ext4/refcnt": "1",
+        "/sys/bus/pci/rescan": "",
+    }
+    for slot in slots:
+        place = f"/sys/bus/pci/devices/{slot}"
+        every |= {f"{place}/vendor": "0x10de", f"{place}/device": device, f"{place}/class": "0x030200"}
+    if loaded:
+        every["/proc/driver/nvidia/version"] = OPEN
+    answers = {} if smi is None else {QUERY: smi}
+    answers |= {} if log is None else {JOURNAL: log}
+    return FakeReader(
+        every | (files or {}), folders=["/sys/bus/pci/devices"], queries=answers | (queries or {}), **more
+    )
+
+
+def nvidia_of(*words, **more):
+    return Facts(reader(*words, **more)).nvidia
+
+
+def test_nvidia_healthy():
+    found = nvidia_of()
+    assert (found.smi, found.smi_status, found.smi_said, found.refusal, found.problem) == ("answers", 0, "", "", "")
+    assert [gpu.slot for gpu in found.gpus] == ["0000:1b:00.0", "0000:43:00.0"]
+    assert found.messages == (LOADING.strip(),)
+    assert (found.lost, found.legacy_branch) == ((), "")
+    assert (found.needs_open, found.not_for_open, found.rejected_key, found.is_vgpu) == (False,) * 4
+
+
+def test_nvidia_without_a_gpu_asks_nothing():
+    door = reader(device="")
+    found = Facts(door).nvidia
+    assert (found.smi, found.smi_status, found.problem) == ("not asked", -1, "there is no NVIDIA GPU")
+    assert (found.messages, found.is_vgpu) == ((), False)
+    assert not {argv[0] for argv in door.asked} & {"nvidia-smi", "journalctl", "dmesg"}
+
+
+def test_nvidia_without_a_loaded_module_leaves_nvidia_smi_alone():
+    door = reader(REJECTED, loaded=False)
+    found = Facts(door).nvidia
+    assert (found.smi, found.gpus, found.rejected_key) == ("not asked", (), True)
+    assert "not loaded" in found.problem
+    assert QUERY not in door.asked
+
+
+def test_nvidia_refusal_of_another_module_is_not_the_drivers():
+    assert not nvidia_of(LOADING + REJECTED).rejected_key
+
+
+def test_nvidia_smi_refuses():
+    found = nvidia_of(smi=Completed(18, MISMATCH.encode(), b""))
+    assert (found.smi, found.smi_status, found.refusal, found.gpus) == ("refused", 18, "mismatch", ())
+    assert found.problem == "nvidia-smi: Failed to initialize NVML: Driver/library version mismatch"
+    assert nvidia_of(smi=Completed(9, b"", b"")).problem == "nvidia-smi: exit status 9, and nothing printed"
+
+
+def test_nvidia_smi_absent_and_hanging():
+    found = nvidia_of(smi=None)
+    assert (found.smi, found.smi_status) == ("absent", -1)
+    assert "not installed" in found.problem
+    hung = nvidia_of(smi=Unreadable("nvidia-smi did not end within 30 s"))
+    for name in ("smi", "smi_status", "gpus", "problem", "refusal"):
+        with pytest.raises(UnknownFact, match="did not end within 30 s"):
+            getattr(hung, name)
+    assert hung.messages == (LOADING.strip(),)
+
+
+def test_nvidia_lost_from_log_and_program():
+    assert nvidia_of(LOADING + XID).lost == ("0000:34:00.0",)
+    assert nvidia_of(smi=LOST + TWO).lost == ("0000:34:00.0",)
+    assert nvidia_of(LOADING + FALLEN).lost == ()  # it answers again
+    assert nvidia_of(None, LOST + TWO).lost == ("0000:34:00.0",)
+
+
+def test_nvidia_log_from_dmesg_without_a_journal():
+    assert nvidia_of(None, queries={DMESG: NEEDS_OPEN}).needs_open
+    assert nvidia_of(Completed(1, b"", b""), queries={DMESG: LEGACY}).legacy_branch == "580"
+    assert nvidia_of(Completed(1, b"", b""), queries={DMESG: NOISE}).messages == ()
+
+
+@pytest.mark.parametrize(
+    ("journal", "kernel", "reason"),
+    [
+        (
+            Completed(1, b"", b"Hint: You are currently not seeing messages from other users and the system.\n"),
+            Completed(1, b"", b"dmesg: read kernel buffer failed: Operation not permitted\n"),
+            "needs root, or the group adm",
+        ),
+        (Completed(1, b"", b""), Completed(1, b"", b"dmesg: read kernel buffer failed: Operation not permitted\n"), "needs root"),
+        (Unreadable("not in this record: the answer of journalctl"), Unreadable("not in this record"), "answer of journalctl"),
+        (Completed(1, b"", b"Compiled without pattern matching support"), Completed(1, b"", b""), "neither journalctl nor dmesg"),
+    ],
+)  # fmt: skip
+def test_nvidia_log_that_may_not_be_read_is_unread(journal, kernel, reason):
+    found = nvidia_of(journal, queries={DMESG: kernel})
+    for name in ("messages", "lost", "needs_open", "not_for_open", "legacy_branch"):
+        with pytest.raises(UnknownFact, match=reason):
+            getattr(found, name)
+    assert found.smi == "answers"
+    assert not found.rejected_key  # a loaded module was not refused
+
+
+def test_nvidia_wrong_flavour():
+    assert nvidia_of(NEEDS_OPEN).needs_open
+    assert nvidia_of(NOT_FOR_OPEN).not_for_open
+
+
+def test_nvidia_vgpu():
+    gridd = {"/etc/nvidia/gridd.conf": "FeatureType=1\n", "/usr/bin/nvidia-gridd": ""}
+    assert nvidia_of(files=gridd).is_vgpu
+    assert not nvidia_of(files={"/etc/nvidia/gridd.conf": ""}).is_vgpu
+    assert nvidia_of(smi="00000000:1B:00.0, 580.126.20, Enabled, NVIDIA L40S-48Q\n").is_vgpu
+    assert nvidia_of(NOT_IN_RELEASE, is_vm=True).is_vgpu
+    assert not nvidia_of(NOT_IN_RELEASE).is_vgpu
+    assert not nvidia_of(NOT_IN_RELEASE, is_vm=True, device="0xffff").is_vgpu  # unknown to us too: simply new
+
+
+def test_nvidia_under_an_alternate_root_is_unread():
+    blind = dict.fromkeys(("/proc", "/sys"), "no kernel runs under --root")
+    found = nvidia_of(unreadable=blind, kind="root", persistent_only=True)
+    for name in ("smi", "messages", "lost", "needs_open", "is_vgpu"):
+        with pytest.raises(UnknownFact, match=r"alternate root|--root"):
+            getattr(found, name)
+
+
+WHOLE = LOADING + XID + FALLEN + NEEDS_OPEN + NOT_FOR_OPEN + LEGACY + NOT_IN_RELEASE + REJECTED + NOISE
+
+
+@given(st.randoms(use_true_random=False), st.integers(0, len(TWO)), st.text(max_size=40))
+def test_parsers_bear_shuffled_cut_and_foreign_text(chance: random.Random, cut, noise):
+    lines = WHOLE.splitlines()
+    chance.shuffle(lines)
+    messages = messages_in("\n".join([noise, *lines]))
+    assert set(fallen(messages)) <= {"0000:34:00.0", "0000:43:00.0"} | set(fallen(messages_in(noise)))
+    assert legacy_branch(sentences_of(messages)) in {"", "580"}
+    slots = {gpu.slot for gpu in parse_smi(noise + "\n" + LOST + TWO[:cut], 0).gpus}
+    assert slots <= {"0000:1b:00.0", "0000:43:00.0"}
+
+
+def test_a_record_keeps_the_drivers_lines_of_the_log_alone():
+    from hosttune.host.record import Recorder, RecordReader
+    from hosttune.host.record_encode import encode_record
+
+    recorder = Recorder(reader(Completed(1, b"", b""), queries={DMESG: NOISE + LOADING + FALLEN + XID}))
+    found = Facts(recorder).nvidia
+    record = encode_record(recorder, share=False, tool_version="0")
+    (kept,) = (one["stdout"] for one in record["queries"] if one["argv"] == list(DMESG))
+    assert "apparmor" not in kept
+    assert "1650123456789" not in kept
+    assert Facts(RecordReader(record)).nvidia.messages == found.messages
