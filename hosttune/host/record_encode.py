@@ -22,6 +22,7 @@ _DPKG_FIELDS = tuple(
 _SPEAK_OF_VERSIONS = frozenset(
     {"apt-get", "apt-cache", "apt-mark", "dpkg", "dpkg-query", "ubuntu-drivers", "nvidia-smi", "modinfo"}
 )
+_LOGS = frozenset({"dmesg", "journalctl"})
 _FIRMWARE = ("/sys/firmware/", "/proc/device-tree/")
 
 
@@ -106,7 +107,8 @@ class _Encoder:
         has_addresses = argv[0] not in _SPEAK_OF_VERSIONS
 
         def completed(done: Completed) -> dict[str, Any]:
-            out, errors = (self.redactor.text(text, has_addresses=has_addresses) for text in (done.text, done.errors))
+            said = _short_log(done.text) if argv[0] in _LOGS else done.text
+            out, errors = (self.redactor.text(text, has_addresses=has_addresses) for text in (said, done.errors))
             return {"status": done.status, "stdout": out, "stderr": errors}
 
         return {"argv": list(argv), **encode_answer(answer, completed)}
@@ -133,3 +135,10 @@ def _space(space: Space) -> list[int]:
 def _short_status(content: bytes) -> bytes:
     """The fields of dpkg's status file that facts read: the rest is long, and says nothing about a host."""
     return b"\n".join(row for row in content.split(b"\n") if not row or row.startswith(_DPKG_FIELDS))
+
+
+def _short_log(content: str) -> str:
+    """The lines of the kernel log that facts read: the rest is long, and speaks of other things."""
+    from hosttune.facts.nvidia_smi import messages_in
+
+    return "".join(f"{line}\n" for line in messages_in(content))
