@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 from hosttune import __version__
 from hosttune.actions.journal import Recorder, Run, StepId, boot_id, is_at
+from hosttune.actions.restarts import restarts_left
 from hosttune.actions.triggers import must_wait, run_trigger
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts import Facts
 from hosttune.resources import address_kinds
 from hosttune.resources.base import place
+from hosttune.resources.kept_debs import keep
+from hosttune.resources.package_set import versions
 from hosttune.values import Activation, HoldKind, Outcome, Phase, Plan, Receipt, Unreadable
 
 if TYPE_CHECKING:
@@ -63,6 +66,8 @@ class Execution:
         step = self.recorder.intent(change, undoes, superseded=superseded)
         self.on_progress(f"{change.action.symbol} {change.address}")
         try:
+            if undoes is None and change.address.kind == "package-set":
+                keep(self.writer, versions(change.before))
             if not superseded:
                 address_kinds()[change.address.kind].write(self.writer, change)
                 if not is_at(change.address, change.after, self.writer):
@@ -193,7 +198,7 @@ def apply(
         recorder.run.id,
         plan.digest,
         tuple(execution.outcomes),
-        tuple(execution.waiting),
+        (*execution.waiting, *restarts_left(execution.outcomes, writer)),
         _changed_reboots(execution) + reboot_reasons(plan.findings),
         verified,
     )

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from hosttune.actions.journal import FOLDER, KEEP, Recorder, read_journal
 from hosttune.resources import address_kinds
+from hosttune.resources.kept_debs import drop
+from hosttune.resources.package_set import versions
 from hosttune.values import ABSENT, FileValue, Phase, Unreadable
 
 if TYPE_CHECKING:
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
     from hosttune.actions.journal import Journal, Run, Step
     from hosttune.host.door import Writer
+    from hosttune.values import Address
 
 
 # Kinds whose change is several acts; all others are one rename, one write or one system call.
@@ -91,3 +94,11 @@ def prune(writer: Writer, journal: Journal) -> None:
         data = writer.read(path) if run.id not in kept else ABSENT
         if isinstance(data, bytes):
             writer.remove(path, expected=data)
+    _drop_debs(writer, journal, held)
+
+
+def _drop_debs(writer: Writer, journal: Journal, held: set[Address]) -> None:
+    """Old .deb files are kept for the steps that can still be undone to them."""
+    steps = [*journal.in_force, *(step for run in journal.runs for step in run.steps if step.change.address in held)]
+    sets = (step.change for step in steps if step.change.address.kind == "package-set")
+    drop(writer, {pair for change in sets for pair in versions(change.before).items()})

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hosttune.actions.examine import Session, open_session
+from hosttune.actions.journal import read_journal
 from hosttune.actions.recover import prune, recover
 from hosttune.errors import Refused
 from hosttune.host import open_writer
@@ -38,7 +39,7 @@ def changing(options: Mapping[str, Any], on_progress: Callable[[str], None]) -> 
             recover(writer, on_progress=on_progress)
             session = open_session(reader=writer, **options)
         yield session, writer
-        prune(writer, session.journal)
+        prune(writer, read_journal(writer))  # with the run that has just ended
 
 
 def wait_for_first_boot(reader: Reader, on_progress: Callable[[str], None]) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from hosttune import __version__
 from hosttune.actions.apply import Execution, new_run, still_there
 from hosttune.actions.journal import Recorder, Step, StepId
+from hosttune.actions.restarts import restarts_left
 from hosttune.engine.plan import digest
 from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from hosttune.host.door import Writer
     from hosttune.values import Change, Value
 
-_LIVE = ("mount", "sysctl")  # kinds whose values end with what has them: a mount, a module of the kernel
+_LIVE = ("mount", "sysctl", "sysfs")  # kinds whose values end with what has them: a mount, a module, a device
 
 
 @frozen
@@ -69,7 +70,7 @@ def plan_undo(session: Session, run_id: str | None = None, rule: str | None = No
     if journal.unreadable:
         message = f"the journal cannot be read: {journal.unreadable}"
         raise HosttuneError(message, hint="run it as root")
-    steps = _chosen(journal, run_id, rule)
+    steps = _chosen(journal, run_id, {rule, *session.catalog.former(rule)} if rule else set())
     overlay = Overlay(session.reader)  # each step is looked at, and tried, as the ones after it leave the host
     stuck = _built_upon(steps, journal)  # rule -> why it is left
     returns, findings = [], []
@@ -96,14 +97,14 @@ def plan_undo(session: Session, run_id: str | None = None, rule: str | None = No
     return UndoPlan(plan, tuple(returns), tuple(sorted({step.change.rule for step in steps})))
 
 
-def _chosen(journal: Journal, run_id: str | None, rule: str | None) -> tuple[Step, ...]:
+def _chosen(journal: Journal, run_id: str | None, rules: set[str]) -> tuple[Step, ...]:
     steps = journal.in_force
     if run_id:
         wanted = journal.run(run_id).id
         steps = tuple(step for step in steps if step.id.run == wanted)
-    if rule:
-        steps = tuple(step for step in steps if step.change.rule == rule)
-    if not run_id and not rule and steps:
+    if rules:
+        steps = tuple(step for step in steps if step.change.rule in rules)
+    if not run_id and not rules and steps:
         steps = tuple(step for step in steps if step.id.run == steps[-1].id.run)
     return steps
 
@@ -208,4 +209,5 @@ def undo(
         f"{change.address} takes effect at the next boot" for change in made if change.activation is Activation.REBOOT
     )
     shown = tuple(o for o in execution.outcomes if o.change in made or o.error)
-    return Receipt(recorder.run.id, undo_plan.plan.digest, shown, tuple(execution.waiting), reboots, verified)
+    waiting = (*execution.waiting, *restarts_left(shown, writer))
+    return Receipt(recorder.run.id, undo_plan.plan.digest, shown, waiting, reboots, verified)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 DATABASE = "/var/lib/dpkg/status"
-_UPDATES = "/var/lib/dpkg/updates"
+UPDATES = "/var/lib/dpkg/updates"
+_HALF = frozenset({"half-installed", "unpacked", "half-configured"})
 # Triggers that are still to run do not make a package less installed (dpkg(1), "Package states").
 _INSTALLED = frozenset({"installed", "triggers-awaited", "triggers-pending"})
 
@@ -32,6 +33,11 @@ class Package(Fact):
     is_held: bool
     status: str  # installed, config-files, half-configured ...; not-installed where dpkg does not know the name
 
+    @property
+    def is_half(self) -> bool:
+        """Whether dpkg stopped half-way with it."""
+        return self.status in _HALF
+
 
 @frozen
 class Packages(Fact):
@@ -43,6 +49,12 @@ class Packages(Fact):
         version, status = self.entries.get(name, ("", "unknown ok not-installed"))
         want, _, state = status.split(" ", 2)
         return Package(name, version, state in _INSTALLED, want == "hold", state)
+
+    @property
+    def broken(self) -> tuple[Package, ...]:
+        """Those that dpkg left half-way, sorted: apt would go on with them before anything else."""
+        left = (self[name] for name, (_, status) in sorted(self.entries.items()) if status.split(" ")[2] in _HALF)
+        return tuple(left)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -112,7 +124,7 @@ def collect(reader: Reader, facts: Facts) -> Packages:  # noqa: ARG001 - the int
         return Packages(known(database, DATABASE))
     journal = _journal(reader)
     if isinstance(journal, Unreadable):
-        return Packages(known(journal, _UPDATES))
+        return Packages(known(journal, UPDATES))
     return Packages(parse_status(database + journal if journal else database))
 
 
@@ -121,11 +133,11 @@ def _journal(reader: Reader) -> bytes | Unreadable:
 
     It is there while dpkg runs, and after it was interrupted (dpkg source: lib/dpkg/dbmodify.c).
     """
-    names = reader.list(_UPDATES)
+    names = reader.list(UPDATES)
     paragraphs = [b""]
     for name in names if isinstance(names, tuple) else ():
         if name.isdecimal():
-            content = reader.read(f"{_UPDATES}/{name}")
+            content = reader.read(f"{UPDATES}/{name}")
             if isinstance(content, Unreadable):
                 return content
             paragraphs.append(content if isinstance(content, bytes) else b"")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 from typing import Final
 
 from hosttune.frozen import frozen
@@ -12,11 +13,21 @@ LOCK_WAIT_S: Final = 120  # another apt may work; unattended-upgrades is done in
 INSTALL_TIMEOUT_S: Final = 3600.0  # a driver is some 400 MB, and its initramfs takes minutes on a slow disk
 LOOK_TIMEOUT_S: Final = 120.0
 
+NEEDRESTART: Final = ("needrestart", "-b", "-l", "-r", "l")  # a list for programs, of libraries; restarts nothing
+CACHE: Final = "/var/cache/apt/archives"
+DPKG_STATUS: Final = "/var/lib/dpkg/status"
+
 _COMMON = ("-y", "-q", "--no-install-recommends")
 _INSTALL = re.compile(r"Inst (\S+)(?: \[([^\]]+)\])? \((\S+)(?: ([^\[)]*?))?(?: \[[^\]]*\])?\)")
 _REMOVE = re.compile(r"(?:Remv|Purg) (\S+)(?: \[([^\]]+)\])?")
 _URI = re.compile(r"'[^']*' \S+ (\d+)(?: \S*)?")
+_VERSION_LINE = re.compile(r"(?: {5}| \*\*\* )(\S+)")
+_SOURCE_LINE = re.compile(r" {6,}-?\d+ (\S.*)")
 _DOWNLOAD = "Download "
+_AUTO = "Auto "
+_KEPT = "Kept "
+_DOWN = "Down "
+_DOWNGRADED = "The following packages will be DOWNGRADED:"
 _UNKNOWN_NAME = re.compile(r"Unable to locate package|has no installation candidate|Couldn't find any package")
 
 
@@ -32,11 +43,18 @@ class Step:
 
 @frozen
 class Transaction:
-    """What apt-get said that it would do, or why it would not (`error`, its own words)."""
+    """What apt-get said that it would do, or why it would not (`error`, its own words).
+
+    `old` says of each package that would be replaced or removed where its present version can be had: `archive`,
+    `cache` (of downloaded packages) or `nowhere`; a name without an entry was not asked for.
+    """
 
     steps: tuple[Step, ...]
     download_bytes: int | None = None
     error: str = ""
+    downgraded: tuple[str, ...] = ()
+    automatic: frozenset[str] = frozenset()  # of those that would be replaced or removed: came along, as apt-mark(8)
+    old: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def knows_no_such_package(self) -> bool:
@@ -65,21 +83,101 @@ def downloads(operands: Iterable[str]) -> tuple[str, ...]:
     return ("apt-get", "--print-uris", *_COMMON, "install", *operands)
 
 
-def installation(operands: Sequence[str]) -> tuple[str, ...]:
-    """Does it: no questions, old configuration files stay, other package managers are waited for, and nothing is
-    removed that is not named."""
+def installation(operands: Sequence[str], would: Transaction) -> tuple[str, ...]:
+    """Does it: no questions, old configuration files stay, other package managers are waited for. `would` is what the
+    same operands do in a simulation: where nothing is removed or replaced there, nothing may be here."""
     options = (
         "-o", f"DPkg::Lock::Timeout={LOCK_WAIT_S}", "-o", "Dpkg::Options::=--force-confdef",
         "-o", "Dpkg::Options::=--force-confold", "-o", "Dpkg::Use-Pty=0",
     )  # fmt: skip
-    guard = () if any(word.endswith("-") for word in operands) else ("--no-remove",)
-    downgrade = ("--allow-downgrades",) if guard == () else ()
+    guard = () if would.removed else ("--no-remove",)
+    replaced = set(would.before) & set(would.after)
+    downgrade = ("--allow-downgrades",) if replaced else ()  # an old version that comes back by its exact name
     return ("apt-get", *_COMMON, *guard, *downgrade, *options, "install", *operands)
 
 
+def check() -> tuple[str, ...]:
+    """Waits until no other package manager is at work, and says what is broken; nothing is changed."""
+    return ("apt-get", "-q", "-o", f"DPkg::Lock::Timeout={LOCK_WAIT_S}", "check")
+
+
+def policy(names: Iterable[str]) -> tuple[str, ...]:
+    """Says from where each version of these packages can be had (apt-cache(8))."""
+    return ("apt-cache", "policy", *names)
+
+
+def automatic(names: Iterable[str]) -> tuple[str, ...]:
+    """Says which of these packages came along with others (apt-mark(8))."""
+    return ("apt-mark", "showauto", *names)
+
+
+def download(folder: str, package: str) -> tuple[str, ...]:
+    """Fetches the .deb of NAME=VERSION into a folder. apt tells where only by the folder it works in."""
+    return ("env", "-C", folder, "apt-get", "-q", "download", package)
+
+
+def mark_automatic(names: Iterable[str]) -> tuple[str, ...]:
+    return ("apt-mark", "auto", *names)
+
+
 def relevant(stdout: str) -> tuple[str, ...]:
-    """The lines of a simulation that say what would be done."""
-    return tuple(line for line in stdout.splitlines() if line.startswith(("Inst ", "Remv ", "Purg ")))
+    """The lines of a simulation that say what would be done, and one `Down NAME` for each downgrade."""
+    lines = []
+    in_downgrades = False
+    for line in stdout.splitlines():
+        if line.startswith(("Inst ", "Remv ", "Purg ")):
+            lines.append(line)
+        in_downgrades = line == _DOWNGRADED or (in_downgrades and line.startswith(" "))
+        if in_downgrades and line != _DOWNGRADED:
+            lines += [f"{_DOWN}{name}" for name in line.split()]
+    return tuple(lines)
+
+
+def old_lines(policies: str, cached: Iterable[str], before: Mapping[str, str], marks: str) -> tuple[str, ...]:
+    """Lines that keep, for the packages that would be replaced, where their versions can be had, and which came along.
+
+    `policies` and `marks` are the answers of `policy` and `automatic`, `cached` the names in the cache of apt.
+    """
+    files = tuple(cached)
+    offered = offered_versions(policies)
+    places = {}
+    for name, version in before.items():
+        in_cache = any(one.startswith(file_start(name, version)) for one in files)
+        in_archive = version in offered.get(name, ())
+        places[name] = "archive" if in_archive else "cache" if in_cache else "nowhere"
+    automatic_names = sorted(set(marks.split()) & set(before))
+    kept = (f"{_KEPT}{name} {place}" for name, place in sorted(places.items()))
+    return (*kept, *(f"{_AUTO}{name}" for name in automatic_names))
+
+
+def offered_versions(policies: str) -> dict[str, tuple[str, ...]]:
+    """The versions that an archive offers, by package, from `apt-cache policy`.
+
+    Its table has a line per version (` *** ` before the installed one), each followed by deeper ones that name its
+    sources, `PRIORITY URL...` or dpkg's own status file.
+    """
+    offered: dict[str, tuple[str, ...]] = {}
+    name = version = ""
+    for line in policies.splitlines():
+        if line[:1].strip():
+            name, version = line.rstrip(":"), ""
+        elif match := _VERSION_LINE.match(line):
+            version = match[1]
+        elif version and (match := _SOURCE_LINE.match(line)) and not match[1].startswith(DPKG_STATUS):
+            offered[name] = tuple(dict.fromkeys((*offered.get(name, ()), version)))
+    return offered
+
+
+def file_start(name: str, version: str) -> str:
+    """How the name of a downloaded .deb begins; the architecture follows (apt, pkgAcqArchive and QuoteString)."""
+    return f"{name.partition(':')[0]}_{version.replace('%', '%25').replace(':', '%3a')}_"
+
+
+def restarts(needrestart: str) -> tuple[str, ...]:
+    """The units that use files which were replaced, from `needrestart -b -r l` (its README.batch)."""
+    mark = "NEEDRESTART-SVC:"
+    lines = needrestart.splitlines()
+    return tuple(sorted({line.removeprefix(mark).strip() for line in lines if line.startswith(mark)}))
 
 
 def errors(stderr: str, status: int) -> tuple[str, ...]:
@@ -95,10 +193,12 @@ def download_line(print_uris: str) -> str:
 
 
 def parse(lines: Iterable[str]) -> Transaction:
-    """A transaction from the lines that `relevant`, `errors` and `download_line` keep; others are passed over."""
+    """A transaction from the lines that `relevant`, `errors`, `download_line` and `old_lines` keep; others are passed
+    over."""
     steps: dict[str, Step] = {}
     size = None
-    said = []
+    said, down, came_along = [], [], []
+    old: dict[str, str] = {}
     for line in lines:
         if match := _INSTALL.match(line):
             steps[match[1]] = Step(match[1], match[2] or "", match[3], (match[4] or "").strip())
@@ -108,7 +208,15 @@ def parse(lines: Iterable[str]) -> Transaction:
             size = int(line.removeprefix(_DOWNLOAD))
         elif line.startswith("E: "):
             said.append(line.removeprefix("E: "))
-    return Transaction(tuple(steps[name] for name in sorted(steps)), size, "; ".join(said))
+        elif line.startswith(_DOWN):
+            down.append(line.removeprefix(_DOWN))
+        elif line.startswith(_AUTO):
+            came_along.append(line.removeprefix(_AUTO))
+        elif line.startswith(_KEPT):
+            name, _, place = line.removeprefix(_KEPT).partition(" ")
+            old[name] = place
+    ordered = tuple(steps[name] for name in sorted(steps))
+    return Transaction(ordered, size, "; ".join(said), tuple(down), frozenset(came_along), old)
 
 
 def upstream(version: str) -> str:

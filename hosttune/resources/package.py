@@ -1,8 +1,6 @@
-"""Debian packages, installed as one set by one run of apt-get, simulated before it is shown and again before it is
-done.
+"""Debian packages, wanted as one set: what apt-get would do is simulated before it is shown, and again before the act.
 
-A set is one address, so that it is installed, verified and undone as a whole. Its name says which packages are asked
-for, which come along, and which have to go: `package-set:tuned + python3-perf - power-profiles-daemon`.
+Where the set lies, and how it is brought about: package_set.py.
 """
 
 from __future__ import annotations
@@ -11,93 +9,35 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.errors import Conflict, HosttuneError, Refused
-from hosttune.facts import Facts
-from hosttune.facts.base import UnknownFact
-from hosttune.facts.packages import DATABASE
+from hosttune.errors import Refused
+from hosttune.facts.driver import is_driver_package
 from hosttune.host.door import Completed
 from hosttune.resources import apt
-from hosttune.resources.base import FieldSpec, action_between, inverted
-from hosttune.values import (
-    ABSENT,
-    Absent,
-    Activation,
-    Address,
-    Change,
-    FileValue,
-    Finding,
-    Hold,
-    HoldKind,
-    Unreadable,
-    Verdict,
-)
+from hosttune.resources.base import FieldSpec, action_between
+from hosttune.resources.kept_debs import FOLDER
+from hosttune.resources.package_set import REPAIR, PackageSetAddress, set_name, value_of, versions
+from hosttune.values import Activation, Address, Change, Disturbs, Finding, Hold, HoldKind, Unreadable, Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hosttune.facts import Facts
     from hosttune.host.door import Reader, Writer
     from hosttune.resources.base import Context, Operator, Wish
     from hosttune.values import Value
 
 _BUILDS = re.compile(r"(?:^|-)(?<!no-)dkms(?:$|-)")  # dkms, nvidia-dkms-580; not nvidia-headless-no-dkms-580
 _UPDATE = "sudo apt-get update, then run it again"
-_REPAIR = "if dpkg was interrupted: sudo dpkg --configure -a && sudo apt-get -f install"
-
-
-def set_name(asked: tuple[str, ...], along: tuple[str, ...] = (), removed: tuple[str, ...] = ()) -> str:
-    """The name of a package-set address."""
-    return " ".join((*asked, *(("+", *along) if along else ()), *(("-", *removed) if removed else ())))
-
-
-def split_set(name: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """The packages of a package-set address: asked for, coming along, removed."""
-    parts: dict[str, list[str]] = {"": [], "+": [], "-": []}
-    part = ""
-    for word in name.split():
-        if word in parts:
-            part = word
-        else:
-            parts[part].append(word)
-    return tuple(parts[""]), tuple(parts["+"]), tuple(parts["-"])
-
-
-class PackageSetAddress:
-    """`package-set:NAMES`: a tuple of "name=version" of those of them that are installed, or ABSENT for none."""
-
-    kind = "package-set"
-
-    def read(self, reader: Reader, name: str) -> Value:
-        packages = Facts(reader).packages
-        try:
-            known = [packages[one] for part in split_set(name) for one in part]
-        except UnknownFact as unknown:
-            return Unreadable(unknown.reason)
-        return tuple(sorted(f"{one.name}={one.version}" for one in known if one.is_installed)) or ABSENT
-
-    def write(self, writer: Writer, change: Change) -> None:
-        present = self.read(writer, change.address.name)
-        if not self.same(present, change.before):
-            raise Conflict(f"the packages are no longer as planned: {_words(present)}", hint="run the plan again")
-        before, after = _versions(change.before), _versions(change.after)
-        if writer.kind == "overlay":
-            _enter(writer, before, after)
-            return
-        operands = _settled(writer, change, before, after)
-        try:
-            writer.run(apt.installation(operands), timeout_s=apt.INSTALL_TIMEOUT_S)
-        except HosttuneError as error:
-            raise Refused(
-                f"{error.message}\n  now installed of the set: {_words(self.read(writer, change.address.name))}",
-                hint=_REPAIR,
-            ) from None
-
-    def same(self, one: Value, other: Value) -> bool:
-        return one == other
-
-    def invert(self, change: Change) -> Change | None:
-        return inverted(change)
+_IN_USE = (
+    "replaces a driver that is loaded: what computes on a GPU goes on with the old module, and whatever starts later",
+    "fails with a driver/library version mismatch until a reboot, which hosttune leaves to you",
+)
 
 
 class SimulationAddress:
-    """`apt-simulation:NAMES`: what `apt-get install NAMES` would do, as the lines of apt-get; only to be read."""
+    """`apt-simulation:OPERANDS`: what `apt-get install OPERANDS` would do, as the lines that `apt.parse` reads; only to
+    be read.
+    """
 
     kind = "apt-simulation"
 
@@ -109,9 +49,9 @@ class SimulationAddress:
         if answer.status != 0:
             return apt.errors(answer.errors, answer.status)
         lines = apt.relevant(answer.text)
-        sizes = reader.query(apt.downloads(operands), timeout_s=apt.LOOK_TIMEOUT_S) if lines else ABSENT
-        known = isinstance(sizes, Completed) and sizes.status == 0
-        return (*lines, apt.download_line(sizes.text)) if known and isinstance(sizes, Completed) else lines
+        sizes = _said(reader, apt.downloads(operands)) if lines else None
+        size = (apt.download_line(sizes),) if sizes is not None else ()
+        return (*lines, *_old(reader, apt.parse(lines).before), *size)
 
     def write(self, writer: Writer, change: Change) -> None:  # noqa: ARG002 - the interface of all kinds
         raise Refused(f"{change.address} can only be read")
@@ -123,12 +63,36 @@ class SimulationAddress:
         return None
 
 
+def _said(reader: Reader, argv: Sequence[str]) -> str | None:
+    answer = reader.query(argv, timeout_s=apt.LOOK_TIMEOUT_S)
+    return answer.text if isinstance(answer, Completed) and answer.status == 0 else None
+
+
+def _old(reader: Reader, before: Mapping[str, str]) -> tuple[str, ...]:
+    """Where the versions that would go can be had; nothing where apt does not say."""
+    policies = _said(reader, apt.policy(before)) if before else None
+    if policies is None:
+        return ()
+    cached = reader.list(apt.CACHE)
+    marks = _said(reader, apt.automatic(before)) or ""
+    return apt.old_lines(policies, cached if isinstance(cached, tuple) else (), before, marks)
+
+
 class PackagesWish:
-    """`- packages: LIST` or `- package: NAME` with `state: installed`."""
+    """`- packages: LIST` or `- package: NAME` with `state: installed`: installed in any version, or in the one that
+    `versions` names; what `remove` names is gone after the same transaction.
+    """
 
     fields: Mapping[str, FieldSpec] = {
         "state": FieldSpec(str, required=True, choices=("installed",), help="The state that they should have"),
+        "versions": FieldSpec(list, help="Versions that they should have, each NAME=VERSION; others may have any"),
+        "remove": FieldSpec(list, help="Packages that go in the same transaction, by their exact names"),
         "activation": FieldSpec(str, choices=tuple(str(word) for word in Activation), help="When it takes effect"),
+        "disturbs": FieldSpec(
+            str,
+            choices=tuple(str(word) for word in Disturbs),
+            help="Whom it disturbs, the rule's own word by default; replacing a driver in use disturbs GPU work anyway",
+        ),
         "in_use": FieldSpec(bool, help="False where they are installed and take effect later: the rule waits for it"),
         "refused": FieldSpec(str, help="Why this cannot be done as things are; empty where it can"),
         "allow_dkms": FieldSpec(bool, help="Kernel modules may be compiled on this host"),
@@ -142,15 +106,34 @@ class PackagesWish:
         self.kind = kind
 
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:
-        names = tuple(wish.name.split())
-        if not names or wish.fields.get("refused"):
+        if not (wish.name.split() or _removed(wish)) or wish.fields.get("refused"):
             return ()
-        missing = tuple(name for name in names if not facts.packages[name].is_installed)
-        asked = (Address("package-set", set_name(names)),)
-        return (*asked, Address("apt-simulation", " ".join(missing))) if missing else asked
+        operands = _operands(wish, {name: facts.packages[name].version for name in _present(wish, facts)})
+        return (_set(wish), Address("apt-simulation", " ".join(operands))) if operands else (_set(wish),)
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         return tuple(_compare(wish, context) for wish in wishes)
+
+
+def _set(wish: Wish) -> Address:
+    return Address("package-set", set_name(tuple(wish.name.split()), (), _removed(wish)))
+
+
+def _removed(wish: Wish) -> tuple[str, ...]:
+    return tuple(wish.fields.get("remove", ()))
+
+
+def _present(wish: Wish, facts: Facts) -> tuple[str, ...]:
+    return tuple(name for name in (*wish.name.split(), *_removed(wish)) if facts.packages[name].is_installed)
+
+
+def _operands(wish: Wish, present: Mapping[str, str]) -> tuple[str, ...]:
+    """What apt-get is to be told, as NAME, NAME=VERSION and NAME-; nothing where all is as it should be."""
+    wanted = versions(tuple(wish.fields.get("versions", ())))
+    names = wish.name.split()
+    missing = [name for name in names if name not in present or wanted.get(name, present[name]) != present[name]]
+    gone = [f"{name}-" for name in _removed(wish) if name in present]
+    return (*(f"{name}={wanted[name]}" if name in wanted else name for name in missing), *gone)
 
 
 def _compare(wish: Wish, context: Context) -> Finding:
@@ -158,155 +141,127 @@ def _compare(wish: Wish, context: Context) -> Finding:
     if refused:
         reason = "the packages to install cannot be chosen"
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(HoldKind.REFUSED, refused), reason)
-    names = tuple(wish.name.split())
-    present = context.state[Address("package-set", set_name(names))] if names else ABSENT
-    if isinstance(present, Unreadable):
-        return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=present.reason)
-    versions = _versions(present)
-    missing = tuple(name for name in names if name not in versions)
-    evidence = tuple(f"{name} {version} is installed" for name, version in versions.items())
-    if missing:
-        return _missing(wish, missing, evidence, context)
+    if not (wish.name.split() or _removed(wish)):
+        return Finding(wish.rule, wish.subject, Verdict.OK)
+    value = context.state[_set(wish)]
+    if isinstance(value, Unreadable):
+        return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=value.reason)
+    there = versions(value)
+    present = {name: there[name] for name in _present(wish, context.facts)}
+    evidence = tuple(f"{name} {version} is installed" for name, version in present.items())
+    if operands := _operands(wish, present):
+        return _differs(wish, operands, present, evidence, context)
     if not wish.fields.get("in_use", True):
         hold = Hold(HoldKind.WAITING, str(wish.fields.get("activation", "reboot")))
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, "it is installed and not in use yet", evidence)
     return Finding(wish.rule, wish.subject, Verdict.OK, evidence=evidence)
 
 
-def _missing(wish: Wish, missing: tuple[str, ...], evidence: tuple[str, ...], context: Context) -> Finding:
-    lines = context.state[Address("apt-simulation", " ".join(missing))]
-    reason = f"not installed: {', '.join(missing)}"
+def _differs(
+    wish: Wish, operands: tuple[str, ...], present: Mapping[str, str], evidence: tuple[str, ...], context: Context
+) -> Finding:  # fmt: skip
+    reason = _reason(operands, present)
+    if broken := context.facts.packages.broken:
+        left = ", ".join(f"{one.name} ({one.status})" for one in broken)
+        hold = Hold(HoldKind.REFUSED, f"dpkg stopped half-way with {left}")
+        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, evidence, todo=REPAIR)
+    lines = context.state[Address("apt-simulation", " ".join(operands))]
     if not isinstance(lines, tuple):
         why = lines.reason if isinstance(lines, Unreadable) else "apt-get gave no answer"
-        return Finding(
-            wish.rule, wish.subject, Verdict.UNKNOWN, reason=f"{reason}; what apt would do is unknown: {why}"
-        )
+        unknown = f"{reason}; what apt would do is unknown: {why}"
+        return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=unknown)
     would = apt.parse(lines)
     if would.knows_no_such_package:
         return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=f"{reason}; apt: {would.error}", todo=_UPDATE)
-    objection = _objection(wish, missing, would)
-    details = apt.describe(would)
+    objection = _objection(wish, operands, would, context.facts)
     if objection:
         hold = Hold(HoldKind.REFUSED, objection)
-        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, (*evidence, *details))
-    change = _change(wish, missing, would, context)
+        details = (*evidence, *apt.describe(would))
+        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, details)
+    change = _change(wish, operands, would, context)
     return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(), reason, evidence, (change,))
 
 
-def _objection(wish: Wish, missing: tuple[str, ...], would: apt.Transaction) -> str:
+def _reason(operands: tuple[str, ...], present: Mapping[str, str]) -> str:
+    """What is not as it should be, as a phrase."""
+    wanted = versions(operands)
+    missing = [name for name in wanted if name not in present and not name.endswith("-")]
+    other = [f"{name} is {present[name]}, not {version}" for name, version in wanted.items() if name in present]
+    gone = [name[:-1] for name in operands if name.endswith("-")]
+    parts = [f"not installed: {', '.join(missing)}"] * bool(missing) + other
+    return "; ".join([*parts, *[f"still installed: {', '.join(gone)}"] * bool(gone)])
+
+
+def _objection(wish: Wish, operands: tuple[str, ...], would: apt.Transaction, facts: Facts) -> str:
     """Why apt must not do what it would do; empty where it may."""
     if would.error:
         return f"apt-get would fail: {would.error}"
-    kept = [name for name in missing if name not in would.after]
+    asked = tuple(name for name in versions(operands) if not name.endswith("-"))
+    kept = [name for name in asked if name not in would.after]
     if kept:
         return f"apt would not install {', '.join(kept)}"
+    if would.downgraded:
+        return f"apt would put back an older version of {', '.join(would.downgraded)}"
     allowed = tuple(wish.fields.get("may_remove", ()))
-    foreign = [step.name for step in would.removed if not step.name.startswith(allowed)]
+    foreign = [one.name for one in would.removed if one.name not in _removed(wish) and not one.name.startswith(allowed)]
     if foreign:
         return f"apt would remove {', '.join(foreign)}"
     dkms = [step.name for step in would.steps if _BUILDS.search(step.name) and step.after]
     if dkms and not wish.fields.get("allow_dkms", False):
         return f"it would compile kernel modules on this host ({', '.join(dkms)}), which is not allowed"
-    coupled = {name: would.after[name] for name in wish.fields.get("one_version", ()) if name in would.after}
+    then = {name: would.after.get(name) or facts.packages[name].version for name in wish.fields.get("one_version", ())}
+    coupled = {name: version for name, version in then.items() if version}
     if len({apt.upstream(version) for version in coupled.values()}) > 1:
         found = ", ".join(f"{name} {version}" for name, version in coupled.items())
         return f"these must have one version, and the archive has {found}"
     return ""
 
 
-def _change(wish: Wish, missing: tuple[str, ...], would: apt.Transaction, context: Context) -> Change:
-    along = tuple(name for name in would.after if name not in missing)
+def _change(wish: Wish, operands: tuple[str, ...], would: apt.Transaction, context: Context) -> Change:
+    asked = tuple(name for name in versions(operands) if not name.endswith("-"))
+    along = tuple(name for name in would.after if name not in asked)
     removed = tuple(step.name for step in would.removed)
-    before, after = _value(would.before), _value(would.after)
-    new = [name for name in would.after if name not in would.before]
-    reversible = f"yes: removes exactly these {len(new)} packages again, and their configuration files stay"
-    if would.before:
-        reversible += f"; {', '.join(would.before)} only as far as an archive still has the old version"
+    before, after = value_of(would.before, would.automatic), value_of(would.after, would.automatic)
+    in_use = _in_use(would, context.facts)
+    kept = sum(place != "nowhere" for place in would.old.values())
+    notes = (f"keeps {kept} old .deb files in {FOLDER} until it is undone",) if kept else ()
     return Change(
-        Address("package-set", set_name(missing, along, removed)),
+        Address("package-set", set_name(asked, along, removed)),
         action_between(before, after),
         before,
         after,
         wish.rule,
         context.risk,
-        context.disturbs,
+        Disturbs.GPU_WORK if in_use else Disturbs(wish.fields.get("disturbs", context.disturbs)),
         Activation(wish.fields.get("activation", "now")),
-        reversible,
-        f"apt-get installs {', '.join(missing)}",
-        details=apt.describe(would),
+        _reversible(would),
+        f"apt-get installs {', '.join(asked)}" if asked else f"apt-get removes {', '.join(removed)}",
+        details=(*apt.describe(would), *notes, *(_IN_USE if in_use else ())),
     )
 
 
-def _settled(writer: Writer, change: Change, before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
-    """The operands with which apt-get does exactly this change now. Raises Conflict where it would do something else.
-
-    A package that is named becomes marked as wanted by hand (apt-mark(8)), so what only comes along is named in a
-    second try alone: an older version does not come by itself.
-    """
-    asked, along, removed = split_set(change.address.name)
-    gone = tuple(f"{name}-" for name in (*asked, *along, *removed) if name in before and name not in after)
-    wanted = _changed(before, after), _changed(after, before)
-    tries = dict.fromkeys((
-        (*_exact((*asked, *removed), after), *gone),
-        (*_exact((*asked, *(name for name in along if name in before), *removed), after), *gone),
-    ))  # fmt: skip
-    would = apt.Transaction(())
-    for operands in filter(None, tries):
-        would = _ask(writer, operands)
-        if not would.error and (would.before, would.after) == wanted:
-            return operands
-    if would.error:
-        raise Refused(f"apt-get: {would.error}", hint=_REPAIR)
-    raise Conflict(f"apt would now do something else: {_difference(would, after)}", hint="run the plan again")
+def _reversible(would: apt.Transaction) -> str:
+    """How far an undo will get, as it can be told now."""
+    new = [name for name in would.after if name not in would.before]
+    removes = f"removes exactly these {len(new)} packages again, and their configuration files stay"
+    if not would.before:
+        return f"yes: {removes}"
+    lost = [f"{name} {would.before[name]}" for name, place in would.old.items() if place == "nowhere"]
+    if lost:
+        known = len(would.before)
+        return (
+            f"no: only {known - len(lost)} of {known} old versions can be kept, and a set goes back as a whole: "
+            f"the archive no longer has {', '.join(lost)}"
+        )
+    also = f"; {removes}" if new else ""
+    if len(would.old) < len(would.before):
+        return f"yes, as far as an archive still has the old version of {', '.join(would.before)}{also}"
+    return f"yes, from kept .deb files: puts back the {len(would.before)} old versions{also}"
 
 
-def _exact(names: tuple[str, ...], versions: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(f"{name}={versions[name]}" for name in names if name in versions)
-
-
-def _ask(reader: Reader, operands: tuple[str, ...]) -> apt.Transaction:
-    answer = reader.query(apt.simulation(operands), timeout_s=apt.LOOK_TIMEOUT_S)
-    if isinstance(answer, Unreadable):
-        raise Refused(f"apt-get: {answer.reason}")
-    if isinstance(answer, Absent):
-        raise Refused("apt-get is not installed")
-    return apt.parse(apt.relevant(answer.text) if answer.status == 0 else apt.errors(answer.errors, answer.status))
-
-
-def _enter(writer: Writer, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """No dpkg works on an overlay: enter in its database what dpkg would enter."""
-    database = writer.read(DATABASE)
-    if not isinstance(database, bytes):
-        raise Refused(f"{DATABASE} cannot be read")
-    gone = tuple(f"Package: {name}\n".encode() for name in {**before, **after})
-    kept = [one for one in database.strip(b"\n").split(b"\n\n") if not (one + b"\n").startswith(gone)]
-    new = [f"Package: {n}\nStatus: install ok installed\nVersion: {version}".encode() for n, version in after.items()]
-    writer.replace(DATABASE, FileValue(b"\n\n".join((*kept, *new)) + b"\n"), expected=database)
-
-
-def _changed(versions: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]:
-    return {name: version for name, version in versions.items() if other.get(name) != version}
-
-
-def _difference(would: apt.Transaction, after: Mapping[str, str]) -> str:
-    return "; ".join(line for line in apt.describe(would) if line.split()[1] not in after) or "; ".join(
-        apt.describe(would)
-    )
-
-
-def _versions(value: Value) -> dict[str, str]:
-    pairs = (one.partition("=") for one in value) if isinstance(value, tuple) else ()
-    return {name: version for name, _, version in pairs}
-
-
-def _value(versions: Mapping[str, str]) -> Value:
-    return tuple(sorted(f"{name}={version}" for name, version in versions.items())) or ABSENT
-
-
-def _words(value: Value) -> str:
-    if isinstance(value, Unreadable):
-        return value.reason
-    return ", ".join(value) if isinstance(value, tuple) else "none of them is installed"
+def _in_use(would: apt.Transaction, facts: Facts) -> bool:
+    """Whether packages of a driver that the kernel has loaded are replaced or removed."""
+    return any(is_driver_package(name) for name in would.before) and facts.driver.is_loaded
 
 
 WISHES = (PackagesWish("packages"), PackagesWish("package"))

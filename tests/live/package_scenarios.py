@@ -8,14 +8,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+from hosttune.actions.apply import apply
+from hosttune.actions.examine import Session
+from hosttune.actions.journal import read_journal
+from hosttune.actions.recover import prune
+from hosttune.actions.undo import plan_undo, undo
+from hosttune.engine.catalog import Catalog
+from hosttune.engine.policy import Policy
 from hosttune.errors import Conflict, Refused
 from hosttune.facts import Facts
 from hosttune.host.live import LiveReader, LiveWriter
 from hosttune.host.overlay import Overlay
 from hosttune.resources import apt
 from hosttune.resources.base import Context, Wish
-from hosttune.resources.package import PackageSetAddress, PackagesWish, SimulationAddress
-from hosttune.values import ABSENT, Disturbs, HoldKind, Risk, Verdict
+from hosttune.resources.package import PackagesWish, SimulationAddress
+from hosttune.resources.package_set import PackageSetAddress
+from hosttune.values import ABSENT, Disturbs, HoldKind, Plan, Risk, Stage, Verdict
 
 SET, SIMULATION, WISH = PackageSetAddress(), SimulationAddress(), PackagesWish("packages")
 DRIVER = (
@@ -214,6 +222,8 @@ def says_who_holds_the_lock():
 def says_how_to_repair_a_failed_postinst():
     change = only_change(compare(("breaks",)))
     raises(Refused, lambda: SET.write(LiveWriter(), change), "status 100", "good-data=1-1", "dpkg --configure -a")
+    assert "breaks=1 (half-configured)" in SET.read(LiveReader(), change.address.name)
+    refused(compare(("good",)), "dpkg stopped half-way with breaks (half-configured)")
     half = Facts(LiveReader()).packages["breaks"]
     assert (half.is_installed, half.status) == (False, "half-configured")
     sh("apt-get", "-y", "purge", "breaks", "good-data")
@@ -243,6 +253,175 @@ def looking_writes_nothing():
     assert compare(("good",)).changes
     after = stamps()
     assert after == before, {key for key in {*before, *after} if before.get(key) != after.get(key)}
+
+
+def session():
+    """A look at this tree with its journal, and no rule: what the scenarios plan is made by hand."""
+    reader = LiveWriter()
+    return Session(reader, Catalog({}, {}), Policy(), read_journal(reader), Facts(reader), ())
+
+
+def applied(*changes):
+    """The receipt of an apply of these changes, through the journal; old .deb files are pruned afterwards."""
+    stages = tuple(Stage((change,)) for change in changes)
+    plan = Plan("0" * 64, "0", "", "2026-01-01T00:00:00", "", stages, ())
+    receipt = apply(session(), LiveWriter(), plan)
+    prune(LiveWriter(), read_journal(LiveReader()))
+    return receipt
+
+
+def undone(rule="some-rule"):
+    now = session()
+    receipt = undo(now, LiveWriter(), plan_undo(now, rule=rule))
+    prune(LiveWriter(), read_journal(LiveReader()))
+    return receipt
+
+
+def kept():
+    return sorted(path.name for path in Path("/var/lib/hosttune/debs").glob("*"))
+
+
+def asks_nobody_and_restarts_nothing():
+    program = Path("/usr/sbin/needrestart")
+    program.write_text("#!/bin/sh\ntest \"$*\" = '-b -l -r l' || exit 1\necho NEEDRESTART-VER: 3.6\n"
+                       "echo NEEDRESTART-SVC: ssh.service\necho NEEDRESTART-SVC: cron.service\n")  # fmt: skip
+    program.chmod(0o755)
+    receipt = applied(only_change(compare(("asks",))))
+    assert not receipt.failed, receipt
+    assert any("cron.service, ssh.service waits" in one for one in receipt.waiting), receipt.waiting
+    program.unlink()
+    assert not undone().failed
+    assert "asks" not in installed()
+
+
+def success_without_the_package_is_a_failure():
+    """An apt hook that takes the package away again, after which apt-get ends with status 0."""
+    change = only_change(compare(("lies",)))
+    hook = Path("/etc/apt/apt.conf.d/99lies")
+    hook.write_text('DPkg::Post-Invoke { "dpkg --force-all -P lies || true"; };\n')
+    receipt = applied(change)
+    hook.unlink()
+    (failed,) = receipt.failed
+    assert "apt-get reported no error" in failed.error
+    assert "not as planned: lies 1" in failed.error
+
+
+def full_disk_leaves_a_clear_message():
+    before = installed()
+    change = only_change(compare(("fills",)))
+    receipt = applied(change)
+    (failed,) = receipt.failed
+    assert "No space left on device" in failed.error, failed.error
+    assert not undone().failed
+    assert installed() == before
+
+
+def killed_apt_is_told_and_booked_and_undone():
+    before = installed()
+    receipt = applied(only_change(compare(("kills",))))
+    (failed,) = receipt.failed
+    assert "by signal 9" in failed.error, failed.error
+    assert "kills=1 (" in failed.error, failed.error
+    (step,) = [step for step in read_journal(LiveReader()).in_force if step.id.run == receipt.run_id]
+    assert [one.partition("=")[0] for one in step.change.after] == ["good-data", "kills"]
+    if "dpkg was interrupted" in failed.error:
+        sh("dpkg", "--configure", "-a")  # the command that the error names
+    assert not undone().failed
+    assert installed() == before
+
+
+def half_an_installed_set_is_booked_and_undone():
+    before = installed()
+    receipt = applied(only_change(compare(("breaks", "good"))))
+    assert len(receipt.failed) == 1
+    (step,) = [step for step in read_journal(LiveReader()).in_force if step.id.run == receipt.run_id]
+    assert "breaks=1 (half-configured)" in step.change.after
+    assert "good-data=1-1" in step.change.after
+    receipt = undone()
+    assert not receipt.failed, receipt
+    assert receipt.outcomes
+    assert installed() == before
+
+
+def undo_after_the_repair_takes_the_set_back():
+    before = installed()
+    applied(only_change(compare(("breaks",))))
+    Path("/var/lib/dpkg/info/breaks.postinst").write_text("#!/bin/sh\nexit 0\n")
+    sh("dpkg", "--configure", "-a")
+    receipt = undone()
+    assert receipt.outcomes
+    assert not receipt.failed, receipt
+    assert installed() == before
+
+
+def updates_within_the_branch_and_goes_back_without_the_archive():
+    sh("apt-get", "-y", "install", "gpu-utils-1")
+    before = installed()
+    assert compare(("gpu-utils-1",), versions=["gpu-utils-1=1.1-1"]).verdict is Verdict.OK
+    later_archive()
+    finding = compare(("gpu-utils-1",), versions=["gpu-utils-1=1.2-1"])
+    assert "gpu-utils-1 is 1.1-1, not 1.2-1" in finding.reason
+    change = only_change(finding)
+    assert change.before == ("gpu-common-1=1.1-1 (auto)", "gpu-utils-1=1.1-1")
+    assert change.reversible.startswith("yes, from kept .deb files"), change.reversible
+    assert not applied(change).failed
+    assert compare(("gpu-utils-1",), versions=["gpu-utils-1=1.2-1"]).verdict is Verdict.OK
+    assert "gpu-common-1" in sh("apt-mark", "showauto").split()
+    assert kept() == ["gpu-common-1_1.1-1_all.deb", "gpu-utils-1_1.1-1_all.deb"]
+    lose("gpu-common-1", "1.1-1")
+    lose("gpu-utils-1", "1.1-1")
+    receipt = undone()
+    restore_files()
+    first_archive()
+    assert not receipt.failed, receipt
+    assert installed() == before
+    assert "gpu-common-1" in sh("apt-mark", "showauto").split()
+    assert kept() == []
+    sh("apt-get", "-y", "purge", "gpu-utils-1", "gpu-common-1")
+
+
+def switches_the_branch_and_goes_back():
+    sh("apt-get", "-y", "install", "gpu-utils-1")
+    before, marks = installed(), sh("apt-mark", "showauto")
+    refused(compare(("gpu-utils-2",)), "apt would remove gpu-common-1, gpu-utils-1")
+    old = ["gpu-utils-1", "gpu-common-1"]
+    change = only_change(compare(("gpu-utils-2",), remove=old))
+    assert "remove gpu-utils-1 1.1-1" in change.details
+    assert not applied(change).failed
+    after = installed()
+    assert "gpu-utils-2" in after
+    assert "gpu-utils-1" not in after
+    assert compare(("gpu-utils-2",), remove=old).verdict is Verdict.OK
+    assert not undone().failed
+    assert (installed(), sh("apt-mark", "showauto")) == (before, marks)
+    sh("apt-get", "-y", "purge", "gpu-utils-1", "gpu-common-1")
+
+
+def old_version_that_is_nowhere_is_said_before():
+    sh("apt-get", "-y", "install", "gpu-utils-1")
+    later_archive()
+    lose("gpu-utils-1", "1.1-1")
+    change = only_change(compare(("gpu-utils-1",), versions=["gpu-utils-1=1.2-1"]))
+    assert change.reversible.startswith("no: only 1 of 2 old versions"), change.reversible
+    assert "gpu-utils-1 1.1-1" in change.reversible
+    restore_files()
+    first_archive()
+    sh("apt-get", "-y", "purge", "gpu-utils-1", "gpu-common-1")
+
+
+def lose(name, version):
+    """The archive has this version no longer."""
+    (Path("/archive") / f"{name}_{version}_all.deb").rename(f"/root/{name}_{version}_all.deb")
+    packages = Path("/archive/Packages")
+    every = packages.read_text(encoding="utf-8").strip("\n").split("\n\n")
+    left = [one for one in every if f"Package: {name}\n" not in one or f"Version: {version}\n" not in one]
+    packages.write_text("\n\n".join(left) + "\n", encoding="utf-8")
+    sh("apt-get", "-q", "update")
+
+
+def restore_files():
+    for path in Path("/root").glob("*.deb"):
+        path.rename(Path("/archive") / path.name)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ this machine are not touched, and hosttune runs on the tree's own Python.
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -45,10 +46,41 @@ PACKAGES = {
     "breaks": {"Version": "1", "Depends": "good-data"},
     "lost": {"Version": "1"},
     "moves": {"Version": "1-1"},
+    "asks": {"Version": "1", "Depends": "debconf"},
+    "fills": {"Version": "1", "Depends": "good-data"},
+    "kills": {"Version": "1", "Depends": "good-data"},
+    "lies": {"Version": "1"},
+    # a branch in two versions, and another branch that takes its place
+    "gpu-common-1": {"Version": "1.1-1"},
+    "gpu-utils-1": {"Version": "1.1-1", "Depends": "gpu-common-1 (= 1.1-1)"},
+    "gpu-common-2": {"Version": "2.1-1", "Conflicts": "gpu-common-1"},
+    "gpu-utils-2": {"Version": "2.1-1", "Depends": "gpu-common-2 (= 2.1-1)", "Conflicts": "gpu-utils-1"},
 }
-POSTINST = {"breaks": "#!/bin/sh\necho the module could not be built >&2\nexit 1\n"}
+POSTINST = {
+    "breaks": "#!/bin/sh\necho the module could not be built >&2\nexit 1\n",
+    "asks": """#!/bin/sh
+set -e
+test "$DEBIAN_FRONTEND" = noninteractive && test "$NEEDRESTART_SUSPEND" = 1 && test "$NEEDRESTART_MODE" = l
+test "$APT_LISTCHANGES_FRONTEND" = none
+test -z "$DISPLAY" && test "$(readlink /proc/self/fd/0)" = /dev/null
+""",
+    # its parent is dpkg, and the parent of that apt-get, unless somebody repairs it
+    "kills": """#!/bin/sh
+apt=$(cut -d ' ' -f 4 /proc/$PPID/stat)
+grep -q apt-get /proc/$apt/comm || exit 0
+kill -9 $apt
+exit 1
+""",
+}
 # What a second look of the archive has (apt finds it after an update).
-LATER = {"library": {"Version": "2"}, "moves": {"Version": "2-1"}}
+LATER = {
+    "library": {"Version": "2"},
+    "moves": {"Version": "2-1"},
+    "gpu-common-1": {"Version": "1.2-1"},
+    "gpu-utils-1": {"Version": "1.2-1", "Depends": "gpu-common-1 (= 1.2-1)"},
+}
+# Bytes of a file that a package brings to /small, a file system of 1 MiB.
+DATA = {"fills": 4 << 20}
 SCENARIOS = (
     "installs_the_set_and_takes_it_back",
     "second_look_asks_apt_nothing",
@@ -64,6 +96,15 @@ SCENARIOS = (
     "lost_file_leaves_everything_as_it_was",
     "unknown_package_is_unknown",
     "looking_writes_nothing",
+    "asks_nobody_and_restarts_nothing",
+    "success_without_the_package_is_a_failure",
+    "full_disk_leaves_a_clear_message",
+    "killed_apt_is_told_and_booked_and_undone",
+    "half_an_installed_set_is_booked_and_undone",
+    "undo_after_the_repair_takes_the_set_back",
+    "updates_within_the_branch_and_goes_back_without_the_archive",
+    "switches_the_branch_and_goes_back",
+    "old_version_that_is_nowhere_is_said_before",
 )
 
 
@@ -77,6 +118,9 @@ def build(package: str, fields: dict[str, str], folder: Path, scratch: Path) -> 
     if package in POSTINST:
         (root / "DEBIAN/postinst").write_text(POSTINST[package])
         (root / "DEBIAN/postinst").chmod(0o755)
+    if package in DATA:
+        (root / "small").mkdir()
+        (root / "small" / package).write_bytes(os.urandom(DATA[package]))
     name = f"{package}_{fields['Version']}_all.deb"
     subprocess.run(
         ("dpkg-deb", "--root-owner-group", "-b", root, folder / name), check=True, capture_output=True, timeout=60
@@ -98,6 +142,7 @@ def tree(tmp_path_factory):
     subprocess.run(command, check=True, timeout=600, stdin=subprocess.DEVNULL)
     archive = tree / "archive"
     archive.mkdir()
+    (tree / "small").mkdir()
     first = [build(name, fields, archive, base / "build") for name, fields in PACKAGES.items()]
     more = [build(name, fields, archive, base / "build") for name, fields in LATER.items()]
     (archive / "Packages").write_text("\n".join(first))
@@ -118,7 +163,7 @@ def inside(tree: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     """Run a program under chroot, with /proc and /dev in a mount namespace that ends with it."""
     script = """
         mount -t proc proc "$0/proc" 2>/dev/null || mount --rbind /proc "$0/proc"
-        mount --rbind /dev "$0/dev" && exec chroot "$0" "$@"
+        mount -t tmpfs -o size=1m none "$0/small" && mount --rbind /dev "$0/dev" && exec chroot "$0" "$@"
     """
     env = {
         "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "PYTHONPATH": "/opt/src",

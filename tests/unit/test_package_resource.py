@@ -10,7 +10,8 @@ from hosttune.host.door import Completed
 from hosttune.host.overlay import Overlay
 from hosttune.resources import apt
 from hosttune.resources.base import Context, Wish
-from hosttune.resources.package import PackageSetAddress, PackagesWish, SimulationAddress, set_name, split_set
+from hosttune.resources.package import PackagesWish, SimulationAddress
+from hosttune.resources.package_set import PackageSetAddress, set_name, split_set
 from hosttune.values import ABSENT, Action, Activation, Address, Disturbs, HoldKind, Risk, Unreadable, Verdict
 from tests.unit.fake_reader import FakeReader
 
@@ -30,6 +31,7 @@ Inst a (1.5-1 site:1/stable [all])
 Conf b-helper (2 site:1/stable [all])
 Conf a (1.5-1 site:1/stable [all])
 """
+UPGRADE = "Inst libx [1] (2 site:1/stable [all])\n"
 URIS = (
     "'http://x/a_1.5-1_all.deb' a_1.5-1_all.deb 1200000 SHA256:00\n'http://x/b' b-helper_2_all.deb 300000 SHA256:00\n"
 )
@@ -53,11 +55,13 @@ class FakeWriter(FakeReader):
     """Runs nothing: `outcome` is the dpkg status afterwards, or the error."""
 
     outcome: str | Exception = ""
+    left: str = ""  # of one that fails: the dpkg status afterwards
     ran: tuple[tuple[str, ...], ...] = ()
 
     def run(self, argv, *, timeout_s):
         self.ran = (*self.ran, tuple(argv))
         if isinstance(self.outcome, Exception):
+            self.files["/var/lib/dpkg/status"] = status(dpkg="1.22") + self.left
             raise self.outcome
         self.files["/var/lib/dpkg/status"] = status(dpkg="1.22") + self.outcome
         return Completed(0, b"", b"")
@@ -103,12 +107,18 @@ def test_upstream(version, upstream):
     assert apt.upstream(version) == upstream
 
 
-def test_installation_removes_nothing_that_is_not_named():
-    assert "--no-remove" in apt.installation(("a=1",))
-    assert "--no-remove" not in apt.installation(("a-",))
-    assert all(
-        "--allow-unauthenticated" not in word and "--force-yes" not in word for word in apt.installation(("a=1",))
-    )
+@pytest.mark.parametrize(
+    ("lines", "flags"),
+    [
+        (("Inst a (1 s [all])",), {"--no-remove"}),
+        (("Inst a [2] (1 s [all])",), {"--no-remove", "--allow-downgrades"}),
+        (("Remv a [1]",), set()),
+        (("Remv a [1]", "Inst b [2] (1 s [all])"), {"--allow-downgrades"}),
+    ],
+)
+def test_installation_allows_only_what_was_simulated(lines, flags):
+    argv = apt.installation(("a=1",), apt.parse(lines))
+    assert {word for word in argv if word.startswith("--")} == flags | {"--no-install-recommends"}
 
 
 def test_set_name_round_trip():
@@ -156,10 +166,35 @@ def test_compare_asks_only_for_what_is_missing():
     assert change.address.name == "a + b-helper"
 
 
-def test_compare_upgrades_say_how_far_they_can_be_undone():
-    change = change_of(NEW + "Inst libx [1] (2 site:1/stable [all])\n")
-    assert change.before == ("libx=1",)
-    assert "libx only as far as an archive still has the old version" in change.reversible
+POLICY = """libx:
+  Installed: 1
+  Candidate: 2
+  Version table:
+     2 500
+        500 http://site/debian stable/main amd64 Packages
+ *** 1 {0}
+        100 /var/lib/dpkg/status
+"""
+IN_ARCHIVE = POLICY.format("500\n        500 http://site/debian stable/main amd64 Packages")
+
+
+@pytest.mark.parametrize(
+    ("policy", "cache", "way_back"),
+    [
+        (IN_ARCHIVE, (), "yes, from kept .deb files: puts back the 1 old versions; removes exactly these 2 packages"),
+        (POLICY.format(100), ("libx_1_all.deb",), "yes, from kept .deb files"),
+        (POLICY.format(100), ("libx_11_all.deb",), "no: only 0 of 1 old versions can be kept"),
+        (ABSENT, (), "yes, as far as an archive still has the old version of libx; removes"),
+    ],
+    ids=["archive", "cache", "nowhere", "unknown"],
+)
+def test_compare_upgrades_say_how_far_they_can_be_undone(policy, cache, way_back):
+    host = reader(simulated=NEW + UPGRADE)
+    host.files |= {f"/var/cache/apt/archives/{name}": b"" for name in cache}
+    host.queries |= {apt.policy(["libx"]): policy, apt.automatic(["libx"]): "libx\n"}
+    (change,) = compare(host).changes
+    assert change.before == (("libx=1",) if policy is ABSENT else ("libx=1 (auto)",))
+    assert change.reversible.startswith(way_back)
     assert "upgrade libx 1 -> 2 from site:1/stable" in change.details
 
 
@@ -263,16 +298,60 @@ def test_write_stops_when_the_packages_changed_meanwhile():
         SET.write(made, change_of())
 
 
-def test_write_failure_says_what_is_installed_and_how_to_repair():
-    made = writer(NEW, outcome=Refused("apt-get ... ended with status 100"))
-    with pytest.raises(Refused, match="none of them is installed") as error:
+HALF = status(b_helper="2") + "Package: a\nStatus: install ok half-configured\nVersion: 1.5-1\n\n"
+FAILURES = {
+    "postinst": ("E: Sub-process /usr/bin/dpkg returned an error code (1)", HALF, "half-way: a=1.5-1 (half-configured)",
+                 "sudo dpkg --configure -a && sudo apt-get -f install"),
+    "in part": ("E: something", status(b_helper="2"), "not as planned: a 1.5-1", "sudo hosttune undo"),
+    "disk full": ("dpkg: ... No space left on device", "", "none of them is installed", "make room"),
+    "disk full, half": ("No space left on device", HALF, "now installed of the set: b-helper=2", "make room"),
+    "lock": ("E: Could not get lock /var/lib/dpkg/lock-frontend", "", "none of them", "wait until the other package"),
+    "download": ("E: Failed to fetch http://x", "", "none of them", "no package has changed; sudo apt-get update"),
+    "interrupted": ("E: dpkg was interrupted, you must ...", "", "none of them", "sudo dpkg --configure -a"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("said", "left", "words", "hint"), FAILURES.values(), ids=FAILURES.keys())
+def test_write_failure_says_what_is_installed_and_the_way_out(said, left, words, hint):
+    made = writer(NEW, outcome=Refused(f"apt-get ... ended with status 100\n  {said}"))
+    made.left = left
+    with pytest.raises(Refused) as error:
         SET.write(made, change_of())
-    assert "dpkg --configure -a" in error.value.hint
+    assert said in error.value.message
+    assert words in error.value.message
+    assert hint in error.value.hint
+
+
+def test_write_that_reports_success_and_installs_nothing_fails():
+    made = writer(NEW, outcome="")
+    with pytest.raises(Refused, match="not as planned: a 1"):
+        SET.write(made, change_of())
+
+
+def test_write_waits_for_dpkg_after_apt_was_killed():
+    made = writer(NEW, outcome=Refused("apt-get ...: was ended by signal 9"))
+    with pytest.raises(Refused):
+        SET.write(made, change_of())
+    assert made.ran[1] == apt.check()
+
+
+def test_read_shows_what_is_half_way_and_the_same_once_it_is_repaired():
+    half = SET.read(reader(HALF), "a + b-helper")
+    assert half == ("a=1.5-1 (half-configured)", "b-helper=2")
+    assert SET.same(half, ("a=1.5-1", "b-helper=2"))
+    assert not SET.same(half, ("b-helper=2",))
+
+
+def test_compare_beside_a_package_that_dpkg_left_half_way_is_refused():
+    finding = compare(reader(HALF.replace("Package: a\n", "Package: foreign\n"), simulated=NEW))
+    assert (finding.hold.kind, finding.changes) == (HoldKind.REFUSED, ())
+    assert "foreign (half-configured)" in finding.hold.detail
+    assert "dpkg --configure -a" in finding.todo
 
 
 def test_write_does_not_name_what_apt_upgrades_by_itself():
     upgrade = NEW + "Inst libx [1] (2 s [all])\n"
-    made = writer(upgrade, status(libx="1"))
+    made = writer(upgrade, status(libx="1"), outcome=status(a="1.5-1", b_helper="2", libx="2"))
     SET.write(made, change_of(upgrade))
     assert made.ran[0][-1] == "a=1.5-1"
 
@@ -301,7 +380,7 @@ def test_inverse_brings_back_what_was_removed_and_upgraded():
     inverse = SET.invert(change)
     back = "Remv a [1.5-1]\nRemv b-helper [2]\nInst libx [2] (1 s [all])\nInst old-a (7 s [all])\n"
     operands = ("libx=1", "old-a=7", "a-", "b-helper-")
-    made = writer(back, status(a="1.5-1", b_helper="2", libx="2"), operands=operands)
+    made = writer(back, status(a="1.5-1", b_helper="2", libx="2"), status(libx="1", old_a="7"), operands=operands)
     alone = ("old-a=7", "a-", "b-helper-")
     made.queries[apt.simulation(alone)] = back.replace("Inst libx [2] (1 s [all])\n", "")
     SET.write(made, inverse)

@@ -1,0 +1,232 @@
+"""The address `package-set:NAMES`: what dpkg has of a set of packages, and how apt-get brings it elsewhere.
+
+A set is one address, so that it is installed, verified and undone as a whole. Its name says which packages are asked
+for, which come along, and which have to go: `package-set:tuned + python3-perf - power-profiles-daemon`. Whether a
+transaction took is read from dpkg afterwards; the exit status of apt-get alone proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from hosttune.errors import Conflict, HosttuneError, Refused
+from hosttune.facts import Facts
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.packages import DATABASE, UPDATES
+from hosttune.resources import apt
+from hosttune.resources.base import inverted
+from hosttune.resources.kept_debs import operand
+from hosttune.values import ABSENT, Absent, Change, FileValue, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts.packages import Package
+    from hosttune.host.door import Reader, Writer
+    from hosttune.values import Value
+
+AUTOMATIC = " (auto)"  # behind a version to which a package returns: it had come along with others (apt-mark(8))
+_ROOM = "make room (df -h / /boot /var), then"
+REPAIR = "sudo dpkg --configure -a && sudo apt-get -f install"
+
+
+def set_name(asked: tuple[str, ...], along: tuple[str, ...] = (), removed: tuple[str, ...] = ()) -> str:
+    """The name of a package-set address."""
+    return " ".join((*asked, *(("+", *along) if along else ()), *(("-", *removed) if removed else ())))
+
+
+def split_set(name: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """The packages of a package-set address: asked for, coming along, removed."""
+    parts: dict[str, list[str]] = {"": [], "+": [], "-": []}
+    part = ""
+    for word in name.split():
+        if word in parts:
+            part = word
+        else:
+            parts[part].append(word)
+    return tuple(parts[""]), tuple(parts["+"]), tuple(parts["-"])
+
+
+def versions(value: Value) -> dict[str, str]:
+    """Versions by name, of the value of a set; what stands in brackets behind a version is left out."""
+    pairs = (one.partition("=") for one in value) if isinstance(value, tuple) else ()
+    return {name: version.partition(" ")[0] for name, _, version in pairs}
+
+
+def value_of(known: Mapping[str, str], automatic: frozenset[str] = frozenset()) -> Value:
+    """The value of a set: name -> version, and which of these had come along."""
+    entries = (f"{name}={version}{AUTOMATIC if name in automatic else ''}" for name, version in known.items())
+    return tuple(sorted(entries)) or ABSENT
+
+
+class PackageSetAddress:
+    """`package-set:NAMES`: a tuple of "name=version" of those of them that are there, or ABSENT for none.
+
+    One that dpkg left half-way has its state behind it: "name=version (half-configured)".
+    """
+
+    kind = "package-set"
+
+    def read(self, reader: Reader, name: str) -> Value:
+        packages = Facts(reader).packages
+        try:
+            known = [packages[one] for part in split_set(name) for one in part]
+        except UnknownFact as unknown:
+            return Unreadable(unknown.reason)
+        return tuple(sorted(_entry(one) for one in known if one.is_installed or one.is_half)) or ABSENT
+
+    def write(self, writer: Writer, change: Change) -> None:
+        name = change.address.name
+        present = self.read(writer, name)
+        if not self.same(present, change.before):
+            raise Conflict(f"the packages are no longer as planned: {words(present)}", hint="run the plan again")
+        before, after = versions(change.before), versions(change.after)
+        if writer.kind == "overlay":
+            _enter(writer, before, after)
+            return
+        error = _transact(writer, *_settled(writer, change, before, after))
+        left = self.read(writer, name)
+        if error or _is_half(left) or not self.same(left, change.after):
+            raise _refusal(writer, error or "apt-get reported no error", left, change)
+        if came_along := _marked(change.after):
+            writer.run(apt.mark_automatic(came_along), timeout_s=apt.LOOK_TIMEOUT_S)
+
+    def same(self, one: Value, other: Value) -> bool:
+        """Equal versions; a package that is half-way may be repaired meanwhile, and is still the one that came."""
+        if isinstance(one, tuple) and isinstance(other, tuple):
+            return versions(one) == versions(other)
+        return one == other
+
+    def invert(self, change: Change) -> Change | None:
+        return inverted(change)
+
+
+def _entry(package: Package) -> str:
+    return f"{package.name}={package.version}" + (f" ({package.status})" if package.is_half else "")
+
+
+def _is_half(value: Value) -> bool:
+    return isinstance(value, tuple) and any(one.endswith(")") and not one.endswith(AUTOMATIC) for one in value)
+
+
+def _marked(value: Value) -> tuple[str, ...]:
+    entries = value if isinstance(value, tuple) else ()
+    return tuple(one.partition("=")[0] for one in entries if one.endswith(AUTOMATIC))
+
+
+def _transact(writer: Writer, operands: tuple[str, ...], would: apt.Transaction) -> str:
+    """Let apt-get do it; returns what went wrong. When apt-get was killed, its dpkg may go on: that is waited for."""
+    try:
+        writer.run(apt.installation(operands, would), timeout_s=apt.INSTALL_TIMEOUT_S)
+    except HosttuneError as error:
+        if "by signal" not in error.message:
+            return error.message
+        try:
+            writer.run(apt.check(), timeout_s=2 * apt.LOOK_TIMEOUT_S)
+        except HosttuneError as broken:
+            return f"{error.message}\n{broken.message}"
+        return error.message
+    return ""
+
+
+def _refusal(reader: Reader, error: str, left: Value, change: Change) -> Refused:
+    """What became of the set, and the commands that lead out."""
+    if isinstance(left, Unreadable):
+        return Refused(f"{error}\n  what is installed now cannot be read: {left.reason}", hint=f"then: {REPAIR}")
+    entries = left if isinstance(left, tuple) else ()
+    whole = tuple(one for one in entries if not _is_half((one,)))
+    half = tuple(one for one in entries if _is_half((one,)))
+    lines = [error, f"now installed of the set: {words(whole or ABSENT)}"]
+    lines += [f"half-way: {', '.join(half)}"] * bool(half)
+    missing = _differing(versions(change.after), versions(whole))
+    lines += [f"not as planned: {', '.join(missing)}"] * bool(missing)
+    return Refused(
+        "\n  ".join(lines), hint=_way_out(reader, error, half, is_unchanged=versions(left) == versions(change.before))
+    )
+
+
+def _differing(planned: Mapping[str, str], present: Mapping[str, str]) -> tuple[str, ...]:
+    wrong = [f"{name} {version}" for name, version in planned.items() if present.get(name) != version]
+    return (*wrong, *(f"{name} {version} is still there" for name, version in present.items() if name not in planned))
+
+
+def _way_out(reader: Reader, error: str, half: tuple[str, ...], *, is_unchanged: bool) -> str:
+    """The exact commands after a transaction that failed."""
+    journal = reader.list(UPDATES)
+    has_journal = isinstance(journal, tuple) and any(name.isdecimal() for name in journal)
+    is_interrupted = has_journal or "dpkg was interrupted" in error
+    room = f"{_ROOM}: " if "No space left" in error or "enough free space" in error else ""
+    if half or is_interrupted:
+        return f"{room}{REPAIR}"
+    if not is_unchanged:
+        return f"{room}sudo apt-get -f install; or take it back: sudo hosttune undo"
+    if room:
+        return f"{_ROOM} run it again; no package has changed"
+    if "Could not get lock" in error:
+        return "wait until the other package manager has ended, then run it again"
+    return "no package has changed; sudo apt-get update, then run it again"
+
+
+def _settled(
+    writer: Writer, change: Change, before: Mapping[str, str], after: Mapping[str, str]
+) -> tuple[tuple[str, ...], apt.Transaction]:
+    """The operands with which apt-get does exactly this change now, and what it says of them. Raises Conflict where it
+    would do something else.
+
+    A package that is named becomes marked as wanted by hand (apt-mark(8)), so what only comes along is named in a
+    second try alone: an older version does not come by itself.
+    """
+    asked, along, removed = split_set(change.address.name)
+    gone = tuple(f"{name}-" for name in (*asked, *along, *removed) if name in before and name not in after)
+    wanted = _changed(before, after), _changed(after, before)
+    tries = dict.fromkeys((
+        (*_exact(writer, (*asked, *removed), wanted[1]), *gone),
+        (*_exact(writer, (*asked, *(name for name in along if name in before), *removed), wanted[1]), *gone),
+    ))  # fmt: skip
+    would = apt.Transaction(())
+    for operands in filter(None, tries):
+        would = _ask(writer, operands)
+        if not would.error and (would.before, would.after) == wanted:
+            return operands, would
+    if would.error:
+        raise Refused(f"apt-get: {would.error}", hint=f"if dpkg was interrupted: {REPAIR}")
+    raise Conflict(f"apt would now do something else: {_difference(would, after)}", hint="run the plan again")
+
+
+def _exact(reader: Reader, names: tuple[str, ...], wanted: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(operand(reader, name, wanted[name]) for name in names if name in wanted)
+
+
+def _ask(reader: Reader, operands: tuple[str, ...]) -> apt.Transaction:
+    answer = reader.query(apt.simulation(operands), timeout_s=apt.LOOK_TIMEOUT_S)
+    if isinstance(answer, Unreadable):
+        raise Refused(f"apt-get: {answer.reason}")
+    if isinstance(answer, Absent):
+        raise Refused("apt-get is not installed")
+    return apt.parse(apt.relevant(answer.text) if answer.status == 0 else apt.errors(answer.errors, answer.status))
+
+
+def _enter(writer: Writer, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """No dpkg works on an overlay: enter in its database what dpkg would enter."""
+    database = writer.read(DATABASE)
+    if not isinstance(database, bytes):
+        raise Refused(f"{DATABASE} cannot be read")
+    gone = tuple(f"Package: {name}\n".encode() for name in {**before, **after})
+    kept = [one for one in database.strip(b"\n").split(b"\n\n") if not (one + b"\n").startswith(gone)]
+    new = [f"Package: {n}\nStatus: install ok installed\nVersion: {version}".encode() for n, version in after.items()]
+    writer.replace(DATABASE, FileValue(b"\n\n".join((*kept, *new)) + b"\n"), expected=database)
+
+
+def _changed(known: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]:
+    return {name: version for name, version in known.items() if other.get(name) != version}
+
+
+def _difference(would: apt.Transaction, after: Mapping[str, str]) -> str:
+    lines = apt.describe(would)
+    return "; ".join(line for line in lines if line.split()[1] not in after) or "; ".join(lines) or "nothing"
+
+
+def words(value: Value) -> str:
+    """The value of a set for people."""
+    if isinstance(value, Unreadable):
+        return value.reason
+    return ", ".join(value) if isinstance(value, tuple) else "none of them is installed"
