@@ -52,12 +52,13 @@ def refuse_mount_point(folder: int, fd: int, path: str) -> None:
 
     proc_pid_fdinfo(5) gives the mount of a descriptor, and a file on another mount than its folder is a mount point.
     """
-    outer, inner = _mount_id(folder), _mount_id(fd)
+    outer, inner = mount_id(folder), mount_id(fd)
     if outer and inner and outer != inner:
         raise Refused(f"{path} is a mount point", hint="change it where it is mounted from (a container: on its host)")
 
 
-def _mount_id(fd: int) -> str:
+def mount_id(fd: int) -> str:
+    """The id of the mount that a descriptor lies on, as in mountinfo; empty where the kernel does not tell."""
     try:
         with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as file:
             return next((line.split()[1] for line in file if line.startswith("mnt_id:")), "")
@@ -97,6 +98,17 @@ def _copy_flags(source: int, target: int) -> None:
     if (wanted ^ present) & _KEPT_FLAGS:
         flags = (present & ~_KEPT_FLAGS) | (wanted & _KEPT_FLAGS)
         fcntl.ioctl(target, SETFLAGS, struct.pack("l", flags))
+
+
+def is_open_by_acl(fd: int, mode: int) -> bool:
+    """Whether an ACL lets others write in a folder; `fd` may be an O_PATH descriptor. With an ACL the bits of the group
+    in the mode are its mask (acl(5)): whoever it names may have them."""
+    if not mode & stat_module.S_IWGRP:
+        return False
+    try:
+        return "system.posix_acl_access" in os.listxattr(f"/proc/self/fd/{fd}")
+    except OSError as error:
+        return error.errno not in (errno.ENOTSUP, errno.ENOSYS)
 
 
 def _read(fd: int) -> dict[str, bytes]:

@@ -113,8 +113,10 @@ def _refuse_untrusted(found: Found, root: str) -> None:
         if stat_module.S_ISLNK(info.st_mode):
             continue
         others = info.st_mode & stat_module.S_IWOTH or (info.st_mode & stat_module.S_IWGRP and info.st_gid != 0)
-        if others and (number == last or not info.st_mode & stat_module.S_ISVTX):
-            raise Refused(f"root does not write in {path}, because others can", hint=hint)
+        is_open = others or path in found.open_by_acl
+        if is_open and (number == last or not info.st_mode & stat_module.S_ISVTX):
+            who = hint if others else f"who can, says: getfacl {path}"
+            raise Refused(f"root does not write in {path}, because others can", hint=who)
 
 
 def make_folder(root: str, path: str) -> None:

@@ -12,6 +12,7 @@ import errno
 import os
 
 from hosttune.errors import HosttuneError, Refused
+from hosttune.host.attributes import mount_id
 from hosttune.host.mountinfo import MountLine, parse, topmost_at
 from hosttune.host.process import act
 from hosttune.values import ABSENT
@@ -56,6 +57,8 @@ def set_atime(target: str, mode: str) -> None:
     except OSError as error:
         raise Refused(f"{target} cannot be opened: {error.strerror}") from None
     try:
+        if mount_id(fd) not in ("", str(mount.id)):  # somebody turned the way to it
+            raise Refused(f"{target} leads to another mount now", hint="run the plan again")
         failed = _mount_setattr(fd, ATIME_VALUES[mode])
     finally:
         os.close(fd)

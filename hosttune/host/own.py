@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 
 from hosttune.errors import Refused
 from hosttune.host.folders import Place, opened_place
 
-_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # no wait at a fifo
 
 
 def append(root: str, path: str, data: bytes) -> None:
@@ -18,6 +19,8 @@ def append(root: str, path: str, data: bytes) -> None:
             _refuse_open_folder(place)
             fd = os.open(place.name, _APPEND, 0o600, dir_fd=place.folder)
             try:
+                if not stat.S_ISREG(os.fstat(fd).st_mode):
+                    raise Refused(f"{place.path} is not a regular file")
                 _append(fd, data)
             finally:
                 os.close(fd)

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
+from hosttune.host.attributes import is_open_by_acl
+
 MAX_LINKS = 40  # as the kernel: path_resolution(7)
 
 
@@ -24,6 +26,7 @@ class Found:
     names: list[str] = field(default_factory=list)  # of the folders passed, the root's own left out
     folders: list[int] = field(default_factory=list)  # O_PATH descriptors; the first is the root
     visited: list[tuple[str, os.stat_result]] = field(default_factory=list)  # every folder and link that had a say
+    open_by_acl: set[str] = field(default_factory=set)  # of those the folders that an ACL lets others write in
     name: str = ""  # last component; "" when the path is a folder
     fd: int = -1  # O_PATH descriptor of what is not a folder
     missing: tuple[str, ...] = ()  # the components that do not exist, outermost first
@@ -67,7 +70,7 @@ def walk(root: str, path: str, *, follow: bool = True) -> Iterator[Found]:
     found = Found()
     try:
         found.folders.append(os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
-        found.visited.append(("/", os.fstat(found.folders[0])))
+        _visit(found, "/", found.folders[0], os.fstat(found.folders[0]))
         _follow(found, [part for part in reversed(path.split("/")) if part not in ("", ".")], follow=follow)
         yield found
     finally:
@@ -100,7 +103,7 @@ def _follow(found: Found, todo: list[str], *, follow: bool) -> None:
         if stat.S_ISDIR(info.st_mode):
             found.names.append(part)
             found.folders.append(fd)
-            found.visited.append((found.canonical, info))
+            _visit(found, found.canonical, fd, info)
         elif stat.S_ISLNK(info.st_mode) and (todo or follow):
             links += 1
             found.visited.append((found.canonical.rstrip("/") + "/" + part, info))
@@ -109,6 +112,12 @@ def _follow(found: Found, todo: list[str], *, follow: bool) -> None:
             found.name, found.fd = part, fd
             if todo:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), found.canonical)
+
+
+def _visit(found: Found, path: str, fd: int, info: os.stat_result) -> None:
+    found.visited.append((path, info))
+    if is_open_by_acl(fd, info.st_mode):
+        found.open_by_acl.add(path)
 
 
 def _leave(found: Found) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SEARCH: Final = ("/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/usr/local/bin")
 OUTPUT_LIMIT: Final = 32 << 20  # bytes kept of each of stdout and stderr
-_GRACE_S = 3.0  # between SIGTERM and SIGKILL
+_GRACE_S = 3.0  # between SIGTERM and SIGKILL, and again after it
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 
 # apt rewrites its caches and, even with -s, the log of its planner (apt.conf(5), Dir::Log::Planner: eipp.log.xz).
@@ -66,7 +66,8 @@ def locate(program: str) -> str | Absent:
 
 
 def _is_trusted(info: os.stat_result) -> bool:
-    return os.geteuid() != 0 or (info.st_uid == 0 and not info.st_mode & stat.S_IWOTH)
+    others = info.st_mode & stat.S_IWOTH or (info.st_mode & stat.S_IWGRP and info.st_gid != 0)
+    return os.geteuid() != 0 or (info.st_uid == 0 and not others)
 
 
 def look(argv: Sequence[str], *, timeout_s: float) -> Completed | Absent | Ended:
@@ -159,19 +160,17 @@ def _attend(child: subprocess.Popen[bytes], program: str, timeout_s: float) -> C
             selector.register(fd, selectors.EVENT_READ)
         if end_fd >= 0:
             selector.register(end_fd, selectors.EVENT_READ)
-        while child.poll() is None:
+        while child.poll() is None and max(len(out), len(errors)) <= OUTPUT_LIMIT:
             left = deadline - time.monotonic()
             if left <= 0:
-                _stop(child)
-                return Ended("timeout", f"{name} did not end within {timeout_s:g} s")
+                return Ended("timeout", f"{name} did not end within {timeout_s:g} s{_stop(child)}")
             for key, _ in selector.select(min(left, interval)):
                 if key.fd in streams and not _drain(key.fd, streams[key.fd]):
                     selector.unregister(key.fd)
-            if max(len(out), len(errors)) > OUTPUT_LIMIT:
-                _stop(child)
-                return Ended("output", f"{name} wrote more than {OUTPUT_LIMIT >> 20} MiB")
         for fd, buffer in streams.items():
             _drain(fd, buffer)
+    if max(len(out), len(errors)) > OUTPUT_LIMIT:
+        return Ended("output", f"{name} wrote more than {OUTPUT_LIMIT >> 20} MiB{_stop(child)}")
     return Completed(child.returncode, bytes(out), bytes(errors))
 
 
@@ -202,15 +201,16 @@ def _drain(fd: int, into: bytearray) -> bool:
     return True
 
 
-def _stop(child: subprocess.Popen[bytes]) -> None:
-    """End the whole process group: first kindly, then for good."""
+def _stop(child: subprocess.Popen[bytes]) -> str:
+    """End the whole process group: first kindly, then for good. What is to be said of one that stays, or nothing: a
+    process that waits inside of a driver (`D` in ps(1)) dies when the driver lets it, perhaps never."""
     import subprocess
 
-    _signal(child, signal.SIGTERM)
-    with suppress(subprocess.TimeoutExpired):
-        child.wait(_GRACE_S)
-    _signal(child, signal.SIGKILL)
-    child.wait()
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        _signal(child, number)
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(_GRACE_S)
+    return "" if child.returncode is not None else f", and process {child.pid} does not end when it is killed"
 
 
 def _signal(child: subprocess.Popen[bytes], number: signal.Signals) -> None:

@@ -277,6 +277,8 @@ def parse_record(content: bytes, path: str) -> Mapping[str, Any]:
     hint = "a record is made by: sudo hosttune record FILE"
     try:
         data = json.loads(content, parse_constant=_no_constant)
+        # half of a surrogate pair could not be written out again, unless it stands for a byte that is no UTF-8
+        json.dumps(data, ensure_ascii=False).encode("utf-8", "surrogateescape")
     except json.JSONDecodeError as error:
         raise BadInput([Fault(Where(path, error.lineno), f"not a record: {error.msg}", hint)]) from None
     except (ValueError, RecursionError) as error:

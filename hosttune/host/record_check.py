@@ -10,6 +10,7 @@ from typing import Any, Final
 from hosttune.errors import Fault, Where
 
 _MAX_FAULTS: Final = 20
+_PATH_MAX: Final = 4096  # include/uapi/linux/limits.h
 _STAT_TYPES: Final = frozenset({"file", "directory", "link", "block", "character", "fifo", "socket"})
 
 
@@ -19,6 +20,11 @@ def _is_int(value: Any) -> bool:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_time(value: Any) -> bool:
+    """Seconds since the epoch that a calendar knows: up to the year 9999."""
+    return _is_number(value) and 0 <= value < 253_402_300_800
 
 
 def _is_text(value: Any) -> bool:
@@ -67,7 +73,11 @@ def _is_space(value: Any) -> bool:
 
 
 def _is_path(value: Any) -> bool:
-    return isinstance(value, str) and value.startswith("/") and "\0" not in value
+    return _is_link(value) and value.startswith("/") and "\0" not in value
+
+
+def _is_link(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= _PATH_MAX
 
 
 def _is_completed(value: Any) -> bool:
@@ -82,7 +92,7 @@ def _is_completed(value: Any) -> bool:
 def _is_process(value: Any) -> bool:
     shape: Mapping[str, Callable[[Any], bool]] = {
         "pid": _is_int, "name": _is_text, "user": _is_text, "command": _is_texts, "rss_bytes": _is_int,
-        "swap_bytes": _is_int, "devices": _is_texts, "cgroup": _is_text, "started_at": _is_number,
+        "swap_bytes": _is_int, "devices": _is_texts, "cgroup": _is_text, "started_at": _is_time,
     }  # fmt: skip
     return isinstance(value, dict) and set(value) == set(shape) and all(test(value[key]) for key, test in shape.items())
 
@@ -97,7 +107,7 @@ def _is_words(value: Any) -> bool:
 
 _HEAD: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "tool_version": (_is_text, "text"),
-    "made_at": (_is_number, "seconds since the epoch"),
+    "made_at": (_is_time, "seconds since the epoch"),
     "name": (_is_text, "text"),
     "machine": (_is_text, "text"),
     "privileged": (_is_bool, "true or false"),
@@ -105,7 +115,7 @@ _HEAD: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
 }
 _TABLES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "files": (_is_content, 'text or {"base64": ...}'),
-    "links": (_is_text, "text"),
+    "links": (_is_link, f"text of at most {_PATH_MAX} characters"),
     "listings": (_is_listing, "a list of names"),
     "stats": (_is_stat, "[type, mode, uid, gid, size, mtime_ns, device, inode, links, rdev]"),
     "lstats": (_is_stat, "[type, mode, uid, gid, size, mtime_ns, device, inode, links, rdev]"),
@@ -142,7 +152,7 @@ def _faults(data: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
             continue
         for path, entry in entries.items():
             if not _is_path(path):
-                yield f"{table}.{path}", "the key must be an absolute path", ""
+                yield f"{table}.{path[:200]}", "the key must be an absolute path", ""
             elif not (_is_refusal(entry) or test(entry)):
                 yield f"{table}.{path}", f"must be {meaning}", ""
     yield from _other_faults(data)

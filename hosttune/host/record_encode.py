@@ -72,7 +72,8 @@ def _words(recorder: Recorder, machine_id: str, *, share: bool) -> dict[str, str
         processes = recorder.answers["others"].get("processes")
         users = [one.user for one in processes] if isinstance(processes, tuple) else []
         passwd = recorder.base.read("/etc/passwd")  # looked at, not kept
-        words = {**places(names), **people(_text(passwd), users), **words}
+        domain = _text(files.get("/proc/sys/kernel/domainname"))
+        words = {**places(names, domain), **people(_text(passwd), users), **words}
     return words
 
 
@@ -111,14 +112,16 @@ class _Encoder:
             out, errors = (self.redactor.text(text, has_addresses=has_addresses) for text in (said, done.errors))
             return {"status": done.status, "stdout": out, "stderr": errors}
 
-        return {"argv": list(argv), **encode_answer(answer, completed)}
+        # replayed, the facts ask with the words that stand in the other answers
+        asked = [self.redactor.name(word, has_addresses=has_addresses) for word in argv]
+        return {"argv": asked, **encode_answer(answer, completed)}
 
     def process(self, one: Process) -> dict[str, Any]:
         words = {
             "name": self.redactor.text(one.name),
             "user": self.redactor.user(one.user),
             "command": [self.redactor.text(word) for word in mask_command(one.command)],
-            "devices": list(one.devices),
+            "devices": [self.redactor.name(device) for device in one.devices],
             "cgroup": self.redactor.name(one.cgroup),
         }
         return {**asdict(one), **words}

@@ -23,11 +23,30 @@ _GENERIC: Final = frozenset(
 _BLANK_SERIAL = re.compile(r"(?i)[0. _-]*|none|n/a|default string|not specified|unknown|to be filled.*|system serial.*")
 _WORLD_WIDE = re.compile(r"^(?:eui|naa|nvme|t10|uuid)\.")
 _MAC = re.compile(
-    r"(?<![\w:.-])[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5}(?![\w:.-])|(?<=enx)[0-9a-f]{12}\b|(?<=wlx)[0-9a-f]{12}\b",
-    re.IGNORECASE,
+    r"(?<![\w:.-])[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5,19}(?![\w:.-])|(?<=enx)[0-9a-f]{12}\b|(?<=wlx)[0-9a-f]{12}\b",
+    re.IGNORECASE,  # 20 bytes: InfiniBand
 )
-_IPV4 = re.compile(r"(?<![\w.:~+-])(?:\d{1,3}\.){3}\d{1,3}(?![\w~+-]|\.\w)")
+# Versions have letters around them, a revision behind (1.2.3.4-1) or an epoch before them (1:2.3.4.5).
+_IPV4 = re.compile(
+    r"(?<![\w.~+-])(?<![^\d.]\d:)(?<!^\d:)(?:\d{1,3}\.){3}\d{1,3}(?:-(?:\d{1,3}\.){3}\d{1,3})?(?![\w~+-]|\.\w)",
+    re.MULTILINE,
+)
 _IPV6 = re.compile(r"(?<![\w:.-])(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?![\w:.-])", re.IGNORECASE)
+_URL_HOST = re.compile(r"(?:(?<=://)|(?<=\(masked\)@))[a-z](?:[\w.-]*\w)?", re.IGNORECASE)
+# `host:/path` and `//host/share` of network file systems
+_SERVER = re.compile(
+    r"(?<![\w./:@-])[a-z][\w.-]*(?=:/(?!/))|(?:(?<=^//)|(?<=[\s\"'=,]//))[a-z][\w.-]*(?=/)",
+    re.IGNORECASE | re.MULTILINE,
+)
+# The archives and manuals that any host may name.
+_PUBLIC: Final = (
+    ".ubuntu.com", ".canonical.com", ".launchpad.net", ".launchpadcontent.net", ".debian.org", ".nvidia.com",
+    ".nvidia.github.io", ".github.com", ".docker.com", ".freedesktop.org", ".kernel.org", ".systemd.io", ".gnu.org",
+    ".man7.org", ".python.org", ".wikipedia.org", ".readthedocs.io", ".snapcraft.io", ".kubernetes.io", ".k8s.io",
+    ".mozilla.org", ".apache.org", ".redhat.com",
+)  # fmt: skip
+# What stands before `:/` and is no server, besides what was replaced already.
+_NO_SERVER = re.compile(r"localhost|file|unix|systemd|host|serial\d+", re.IGNORECASE)
 
 
 class Redactor:
@@ -55,23 +74,31 @@ class Redactor:
             if self._named:
                 text = self._named.sub(lambda found: self._lower[found[0].lower()], text)
             text = _MAC.sub(lambda found: self._address(found[0], "mac"), text)
+            text = _URL_HOST.sub(self._url_host, text)
+            text = _SERVER.sub(self._server, text)
             if has_addresses:
-                text = _IPV4.sub(self._ip, text)
-                text = _IPV6.sub(self._ip, text)
+                text = _IPV4.sub(lambda found: "-".join(map(self._ip, found[0].split("-"))), text)
+                text = _IPV6.sub(lambda found: self._ip(found[0]), text)
         return text
 
     def user(self, user: str) -> str:
         """The name of a user; those of the system are the same everywhere."""
         return self._words.get(user, user)
 
-    def _ip(self, found: re.Match[str]) -> str:
+    def _url_host(self, found: re.Match[str]) -> str:
+        return found[0] if f".{found[0].lower()}".endswith(_PUBLIC) else self._server(found)
+
+    def _server(self, found: re.Match[str]) -> str:
+        return found[0] if _NO_SERVER.fullmatch(found[0]) else self._address(found[0], "server")
+
+    def _ip(self, text: str) -> str:
         try:
-            address = ip_address(found[0])
+            address = ip_address(text)
         except ValueError:
-            return found[0]
-        if address.is_loopback or address.is_unspecified or found[0].startswith("255."):
-            return found[0]
-        return self._address(found[0], "address")
+            return text
+        if address.is_loopback or address.is_unspecified or text.startswith("255."):
+            return text
+        return self._address(text, "address")
 
     def _address(self, text: str, kind: str) -> str:
         key = text.lower()
@@ -99,14 +126,16 @@ def serials(files: Mapping[str, object]) -> dict[str, str]:
     return found
 
 
-def places(names: Iterable[str]) -> dict[str, str]:
-    """Host names, with and without domain."""
-    found: dict[str, str] = {}
+def places(names: Iterable[str], domain: str = "") -> dict[str, str]:
+    """Host names, with and without domain, and the domain of NIS."""
+    words = []
     for name in names:
-        host, _, domain = name.strip().partition(".")
-        for text, word in ((name.strip(), "host"), (host, "host"), (domain, "domain")):
-            if len(text) > 2 and text.lower() not in _GENERIC and text != "(none)":
-                found.setdefault(text, word)
+        host, _, rest = name.strip().partition(".")
+        words += [(name.strip(), "host"), (host, "host"), (rest, "domain")]
+    found: dict[str, str] = {}
+    for text, word in (*words, (domain.strip(), "domain")):
+        if len(text) > 2 and text.lower() not in _GENERIC and text != "(none)":
+            found.setdefault(text, word)
     return found
 
 

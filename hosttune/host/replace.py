@@ -116,38 +116,38 @@ def _swap(place: Place, new: FileValue, expected: bytes) -> None:
     if not place.exists:
         raise Conflict(f"{place.path} is not there any more", hint="run the plan again")
     refuse_flags(place.folder, os.path.dirname(place.path))
-    with _original(place, expected) as original, _temp_file(place) as (temp, fd):
+    with _original(place, expected) as (original, before), _temp_file(place) as (temp, fd):
         _fill(fd, new.content, place.path)
         copy_attributes(original, fd, place.path)
         os.fsync(fd)
-        _compare(place, original, expected)
+        _compare(place, original, expected, before)
         os.rename(temp, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
 
 
 @contextmanager
-def _original(place: Place, expected: bytes) -> Iterator[int]:
+def _original(place: Place, expected: bytes) -> Iterator[tuple[int, os.stat_result]]:
     """The file as it is, open for reading, after every refusal that can be known early."""
-    info = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
-    if not stat_module.S_ISREG(info.st_mode):
+    if not stat_module.S_ISREG(os.stat(place.name, dir_fd=place.folder, follow_symlinks=False).st_mode):
         raise Refused(f"{place.path} is not a regular file")
-    if info.st_nlink > 1:
-        raise Refused(
-            f"{place.path} has {info.st_nlink} hard links: the others would keep the old text",
-            hint=f"find them with: find / -xdev -samefile {place.path}",
-        )
     fd = os.open(place.name, _LOOK, dir_fd=place.folder)
     try:
+        info = os.fstat(fd)
+        if info.st_nlink > 1:
+            raise Refused(
+                f"{place.path} has {info.st_nlink} hard links: the others would keep the old text",
+                hint=f"find them with: find / -xdev -samefile {place.path}",
+            )
         refuse_flags(fd, place.path)
         refuse_mount_point(place.folder, fd, place.path)
-        _compare(place, fd, expected)
-        yield fd
+        _compare(place, fd, expected, info)
+        yield fd, info
     finally:
         close(fd)
 
 
-def _compare(place: Place, original: int, expected: bytes) -> None:
-    """Compare and swap: the name still leads to the file that was opened, and it holds what the plan was made from."""
-    before = os.fstat(original)
+def _compare(place: Place, original: int, expected: bytes, before: os.stat_result) -> None:
+    """Compare and swap: the name still leads to the file that was opened, it holds what the plan was made from, and
+    nobody touched it since it looked like `before`."""
     os.lseek(original, 0, os.SEEK_SET)
     content = read_all(original, MAX_BYTES)
     now = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
@@ -156,7 +156,8 @@ def _compare(place: Place, original: int, expected: bytes) -> None:
 
 
 def _identity(info: os.stat_result) -> tuple[int, ...]:
-    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_nlink
+    """With the ctime, which changes with owner, mode, ACL, attributes and links too (inode(7))."""
+    return info.st_dev, info.st_ino, info.st_size, info.st_ctime_ns
 
 
 @contextmanager

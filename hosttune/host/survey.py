@@ -64,6 +64,8 @@ _MAX_DEPTH = 6
 _MAX_ENTRIES = 4000  # a folder larger than this is not configuration
 _SKIPPED = re.compile(
     r"^/proc/sys/(?:net/ipv[46]/route/flush|vm/(?:compact_memory|drop_caches|stat_refresh)|kernel/random/uuid)$|"
+    # a bit for every page of memory, 32 MiB of them for each TiB
+    r"^/sys/kernel/mm/page_idle/|"
     # one folder for every interface: a host of containers has thousands
     r"^/proc/sys/net/(?:ipv[46]/(?:conf|neigh)|mpls/conf)/(?!(?:all|default)(?:/|$))|^/proc/sys/fs/binfmt_misc/register$"
 )
@@ -125,7 +127,9 @@ def _walk(recorder: Recorder, folder: str, depth: int = 0) -> None:
             continue
         if own.type == "link":
             recorder.link(path)
-            recorder.resolve(path)
+            resolved = recorder.resolve(path)
+            if isinstance(resolved, str) and is_secret_file(resolved):
+                continue
         kind = recorder.stat(path)
         if isinstance(kind, Stat) and kind.type == "file" and kind.mode & 0o444:
             recorder.read(path)

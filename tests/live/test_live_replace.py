@@ -19,7 +19,7 @@ pytestmark = pytest.mark.live
 SCENARIOS = (
     "immutable_file", "append_only_file", "immutable_folder", "acl_attributes_and_flags", "default_acl_of_the_folder",
     "bound_file", "bound_file_removed", "read_only", "full_disk", "no_inodes", "killed_midway", "readers_see_old_or_new",
-    "overlayfs", "image_root_with_a_bound_file",
+    "overlayfs", "image_root_with_a_bound_file", "touched_midway",
 )  # fmt: skip
 
 
@@ -176,6 +176,33 @@ def killed_midway(disk: Path, file: Path) -> None:
     assert len(leftovers("/", str(file))) == 1
     discard_leftovers("/", str(file))
     assert sorted(os.listdir(disk)) == ["file.conf", "lost+found"]
+    replaced(file)
+
+
+def touched_midway(disk: Path, file: Path) -> None:
+    """What somebody does between the first look and the rename is not lost, even where the bytes stay the same."""
+    from hosttune.errors import Conflict
+    from hosttune.host import replace as module
+
+    copy_attributes = module.copy_attributes
+    for touch in (
+        lambda: file.chmod(0o600),
+        lambda: os.chown(file, 1234, 0),
+        lambda: os.link(file, disk / "second"),
+        lambda: os.setxattr(file, "user.note", b"x"),
+        lambda: run("setfacl", "-m", "u:4321:r", file),
+    ):
+
+        def copy(*args, touch=touch):
+            copy_attributes(*args)
+            touch()
+
+        module.copy_attributes = copy
+        with pytest.raises(Conflict, match="changed by somebody else"):
+            replaced(file)
+        assert file.read_bytes() == b"old\n"
+        (disk / "second").unlink(missing_ok=True)
+    module.copy_attributes = copy_attributes
     replaced(file)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from hosttune.errors import Refused
+from hosttune.host import process
 from hosttune.host.live import LiveReader, LiveWriter
 from hosttune.host.process import Ended, act, look
 from hosttune.values import ABSENT, Unreadable
@@ -64,6 +67,34 @@ def test_endless_output_is_ended():
     assert isinstance(answer, Ended)
 
 
+def test_too_much_output_is_told_of_a_program_that_has_ended_too(monkeypatch):
+    monkeypatch.setattr(process, "OUTPUT_LIMIT", 1000)
+    command = ("head", "-c", "5000", "/dev/zero")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        child.wait(10)
+        answer = process._attend(child, "head", 10)
+    assert isinstance(answer, Ended)
+    assert answer.why == "output"
+
+
+def test_program_that_ignores_the_kind_signal_is_killed(monkeypatch):
+    monkeypatch.setattr(process, "_GRACE_S", 0.5)
+    answer = look(("env", "--ignore-signal=TERM", "sleep", "60"), timeout_s=0.5)
+    assert str(answer) == "env did not end within 0.5 s"
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_process_that_survives_its_end_is_named_and_left(monkeypatch):
+    monkeypatch.setattr(process, "_signal", lambda child, number: None)  # as one in state D takes it
+    monkeypatch.setattr(process, "_GRACE_S", 0)
+    answer = look(("sleep", "60"), timeout_s=0)
+    assert isinstance(answer, Ended)
+    found = re.fullmatch(
+        r"sleep did not end within 0 s, and process (\d+) does not end when it is killed", answer.detail
+    )
+    os.kill(int(found[1]), 9)
+
+
 def test_daemon_that_a_program_leaves_behind_is_not_waited_for(tmp_path):
     mark = tmp_path / "pid"
     answer = look(("sh", "-c", f"sleep 60 & echo $! > {mark}; echo done"), timeout_s=30)
@@ -106,6 +137,11 @@ def test_root_does_not_run_what_others_can_rewrite(tmp_path):
     program.chmod(0o755)
     os.chown(program, 1234, 1234)
     assert look((str(program),), timeout_s=10) is ABSENT
+    os.chown(program, 0, 1234)
+    program.chmod(0o775)
+    assert look((str(program),), timeout_s=10) is ABSENT
+    os.chown(program, 0, 0)
+    assert look((str(program),), timeout_s=10).text == "owned\n"
 
 
 def test_relative_program_is_never_run(tmp_path, monkeypatch):

@@ -22,6 +22,12 @@ SECRETS = (
 )
 
 
+PROCESS = {
+    "pid": 7, "name": "python", "user": "a", "command": ["x"], "rss_bytes": 1, "swap_bytes": 0, "devices": [],
+    "cgroup": "/", "started_at": 1.0,
+}  # fmt: skip
+
+
 def host() -> FakeReader:
     files = {
         "/etc/fstab": "//nas/share /mnt cifs username=u,password=hunter2 0 0\nUUID=1 / ext4 defaults 0 1\n",
@@ -110,6 +116,13 @@ def test_record_hashes_the_machine_id_and_replays_the_same_hash():
         ({"stats": {"/x": ["file", 1]}}, "stats./x"),
         ({"listings": {"/x": ["a/b"]}}, "listings./x"),
         ({"made_at": "yesterday"}, "made_at"),
+        ({"made_at": -1}, "made_at"),
+        ({"made_at": 1e300}, "made_at"),
+        ({"made_at": float("inf")}, "made_at"),
+        ({"files": {"/" + "x" * 4096: "x"}}, "files./xxx"),
+        ({"links": {"/x": "y" * 4097}}, "links./x"),
+        ({"paths": {"/x": "/" + "y" * 4096}}, "paths./x"),
+        ({"processes": [{**PROCESS, "started_at": 1e300}]}, "processes"),
     ],
 )
 def test_malformed_record_is_refused_with_its_place(change, expected):
@@ -118,10 +131,42 @@ def test_malformed_record_is_refused_with_its_place(change, expected):
     assert expected in str(caught.value)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"a": NaN}', b"\xff\xfe", b"[" * 5000])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"a": NaN}',
+        b"\xff\xfe",
+        b"[" * 5000,
+    ],
+)
 def test_file_that_is_no_record_is_refused(content):
     with pytest.raises(BadInput, match=r"r\.json"):
         RecordReader(parse_record(content, "r.json"), "r.json")
+
+
+@pytest.mark.parametrize("content", [b'{"a": "\\ud800"}', b'{"\\udbff": 1}', b'{"a": "\xed\xa0\x80"}'])
+def test_half_a_character_is_refused(content):
+    with pytest.raises(BadInput, match="surrogates not allowed"):
+        parse_record(content, "r.json")
+
+
+@pytest.mark.parametrize(
+    ("content", "text"), [(b'"\\ud83d\\ude00"', "\U0001f600"), (b'"\\udcff"', "\udcff"), (b'"\\\\ud800"', "\\ud800")]
+)
+def test_character_that_can_be_written_again_is_taken(content, text):
+    assert parse_record(b'{"a": ' + content + b"}", "r.json") == {"a": text}
+
+
+def test_link_to_a_secret_file_is_not_followed_by_the_survey():
+    files = {"/etc/ssl/private/a": "hunter2", "/sys/kernel/mm/page_idle/bitmap": "1", "/etc/sysctl.d/b.conf": "x"}
+    reader = FakeReader(files, links={"/etc/sysctl.d/a.conf": "/etc/ssl/private/a"})
+    data = take_record(reader, lambda _: None, share=False, tool_version="0")
+    assert "hunter2" not in json.dumps(data)
+    assert data["listings"]["/etc/sysctl.d"] == ["a.conf", "b.conf"]
+    assert [path for path in reader.seen if "page_idle/" in path] == []
 
 
 def test_missing_record_is_refused(tmp_path):

@@ -38,6 +38,22 @@ S = "hunter2-XyZ"
         f"-----BEGIN PRIVATE KEY-----\n{S}",
         "passwd: $6$saltsalt$hunter2-XyZ",
         f"psk={S}",
+        f"signing_key={S}",
+        f"AccountKey={S}",
+        f"auth={S}",
+        f'"auth": "{S}"',
+        f'"password": "a \\" {S}"',
+        f"password: a, b {S}",
+        f"Environment=DB_PASSWORD=a,{S};b",
+        f"ExecStart=/usr/bin/agent --dbpassword {S}",
+        f"Acquire::http::Proxy https://{S}@proxy/;",
+        f"deb https://user:p@{S}@archive.example/ubuntu noble main",
+        f"https://blob.example/x?sv=1&sig={S}",
+        f"https://s3.example/x?X-Amz-Signature={S}",
+        f"curl -H 'Authorization: Token {S}' url",
+        f'"Authorization": "Bearer {S}"',
+        f"OTEL_HEADERS=Authorization=Bearer {S}",
+        f"Cookie: a=1; b={S}",
     ],
 )
 def test_secret_is_masked(text):
@@ -49,7 +65,8 @@ def test_secret_is_masked(text):
     [
         "AKIAIOSFODNN7EXAMPLE", "ghp_0123456789abcdefghijABCDEFGHIJ", "hf_0123456789abcdefghijABCD", "glpat-0123456789abcdefghij",
         "nvapi-0123456789_abcdefghij-ABC", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
-        "GPU-01234567-89ab-cdef-0123-456789abcdef",
+        "GPU-01234567-89ab-cdef-0123-456789abcdef", "grub.pbkdf2.sha512.10000.0123ABCD.4567EF",
+        "hooks.slack.com/services/T01/B02/abcDEF",
     ],
 )  # fmt: skip
 def test_known_token_is_masked_wherever_it_stands(token):
@@ -63,6 +80,10 @@ def test_known_token_is_masked_wherever_it_stands(token):
         "kernel.keys.maxkeys = 200", "PasswordAuthentication no", "lock_passwd: True", "nvme_core.default_ps_max_latency_us=0 iommu=pt",
         "options nvidia NVreg_EnableGpuFirmware=1", "[Install]\nWantedBy=timers.target", "* soft memlock unlimited",
         "Package: libpam-passwdqc\nVersion: 1.4-1", "bypass=1", "http://proxy:3128", "net.ipv4.tcp_fastopen = 3",
+        "net.ipv4.tcp_syncookies = 1", "iommu.passthrough=1", "auth sufficient pam_unix.so", '"auth": {', '"credentials": []',
+        "deb [signed-by=/usr/share/keyrings/x.gpg] http://archive.ubuntu.com/ubuntu noble main",
+        'Acquire::http::Proxy "http://proxy:3128";', '{"http-proxy":"http://proxy:3128","mail":"ops@example.org"}',
+        "nfs01:/export /mnt nfs4 defaults,sec=krb5 0 0", "libsecret-1-0:amd64 0.21.4-1", "nvidia-580 580.126.20-0ubuntu0.24.04.1",
     ],
 )  # fmt: skip
 def test_what_rules_decide_with_is_left(text):
@@ -70,7 +91,7 @@ def test_what_rules_decide_with_is_left(text):
 
 
 def test_masking_twice_is_masking_once():
-    once = mask_text(f'password={S} token: "x y" http://u:{S}@h')
+    once = mask_text(f'x password={S} token: "x y" http://u:{S}@h -H "Cookie:  {S}"\nexport TOKEN={S} x\n--token  {S}')
     assert mask_text(once) == once
 
 
@@ -79,13 +100,43 @@ def test_command_line_is_masked_word_by_word():
     masked = mask_command(command)
     assert S not in " ".join(masked)
     assert (masked[1], masked[2], masked[5:7]) == ("--password", "(masked)", ("--passive", "keep"))
-    assert mask_command(("/usr/bin/curl", "-u", "bob:pw", "url")) == ("/usr/bin/curl", "-u", "(masked)", "url")
     assert mask_command(()) == ()
 
 
 @pytest.mark.parametrize(
+    ("command", "masked"),
+    [
+        ("/usr/bin/curl -u bob:pw url", "/usr/bin/curl -u (masked) url"),
+        ("curl -ubob:pw --proxy-user=bob:pw --user-agent=x", "curl -u(masked) --proxy-user=(masked) --user-agent=x"),
+        ("sudo curl --user bob:pw", "sudo curl --user (masked)"),
+        ("mysql -uroot -ppw --port=3306 db", "mysql -uroot -p(masked) --port=3306 db"),
+        ("sshpass -p pw ssh -p 22 host", "sshpass -p (masked) ssh -p (masked) host"),
+        ("wget --user bob --password=a,b", "wget --user (masked) --password=(masked)"),
+        ("ssh -p 22 host", "ssh -p 22 host"),
+        ("pip install --user torch", "pip install --user torch"),
+        ("mount -o username=u,uid=1", "mount -o username=u,uid=1"),
+    ],
+)
+def test_option_that_a_program_gives_a_secret_to_is_masked(command, masked):
+    assert " ".join(mask_command(tuple(command.split()))) == masked
+
+
+def test_variable_on_a_command_line_is_masked_to_its_end():
+    assert mask_command(("env", "DB_PASSWORD=a b, 'c'")) == ("env", "DB_PASSWORD=(masked)")
+
+
+@pytest.mark.parametrize(
     "text",
-    ["a-" * 50_000 + "password", "password" * 10_000, '"' * 50_000 + "token=", "x:" * 50_000 + "//@", "=" * 50_000],
+    [
+        "a-" * 50_000 + "password",
+        "://a@" * 50_000,
+        "cookie: " + " " * 50_000,
+        'token="' + "\\\\" * 50_000,
+        "password" * 10_000,
+        '"' * 50_000 + "token=",
+        "x:" * 50_000 + "//@",
+        "=" * 50_000,
+    ],
 )
 def test_hostile_text_does_not_hang(text):
     mask_text(text)
@@ -97,6 +148,8 @@ def test_hostile_text_does_not_hang(text):
         "/etc/shadow", "/etc/ssh/ssh_host_ed25519_key", "/root/.ssh/id_rsa", "/etc/modprobe.d/x.pem", "/etc/apt/auth.conf.d/a",
         "/etc/NetworkManager/system-connections/wifi", "/proc/1/environ", "/sys/class/dmi/id/product_serial",
         "/proc/sys/net/ipv4/tcp_fastopen_key", "/sys/class/net/eth0/address", "/etc/munge/munge.key", "/etc/netplan/50.yaml",
+        "/proc/keys", "/etc/docker/key.json", "/etc/cryptsetup-keys.d/data", "/etc/initramfs-tools/dropbear/dropbear_rsa_host_key",
+        "/etc/krb5.keytab", "/proc/driver/nvidia/gpus/0/registry",
     ],
 )  # fmt: skip
 def test_secret_file_is_known_by_its_path(path):
@@ -104,7 +157,15 @@ def test_secret_file_is_known_by_its_path(path):
 
 
 @pytest.mark.parametrize(
-    "path", ["/etc/fstab", "/etc/sysctl.d/10-a.conf", "/proc/sys/vm/swappiness", "/sys/block/sda/queue/scheduler"]
+    "path",
+    [
+        "/etc/fstab",
+        "/etc/docker/daemon.json",
+        "/etc/initramfs-tools/hooks/dropbear",
+        "/etc/sysctl.d/10-a.conf",
+        "/proc/sys/vm/swappiness",
+        "/sys/block/sda/queue/scheduler",
+    ],
 )
 def test_other_file_is_not_taken_for_secret(path):
     assert not is_secret_file(path)
@@ -130,18 +191,50 @@ def shared(text: str, **words: str) -> str:
 
 
 def test_addresses_are_replaced_alike_and_what_only_looks_like_one_stays():
-    kept = "127.0.0.1 ::1 0.0.0.0 255.255.255.0 0000:3b:00.0 12:34:56 580.65.06 96.00.74.00.01 1.2.3.4-1ubuntu2"
+    kept = "127.0.0.1 ::1 0.0.0.0 255.255.255.0 0000:3b:00.0 12:34:56 580.65.06 96.00.74.00.01 1.2.3.4-1ubuntu2 1.2.3.4-1 2-1.2.3.4 1:2.3.4.5"
     assert shared(kept) == kept
     text = shared("10.1.2.3:/vol fe80::1 2001:db8::5 10.1.2.3 10.1.2.4/24 aa:bb:cc:dd:ee:ff enx001122334455")
     assert text == "address1:/vol address3 address4 address1 address2/24 mac1 enxmac2"
+    assert shared("ntp:10.1.2.3 10.1.2.3-10.1.2.9 ::ffff:10.1.2.3") == "ntp:address1 address1-address2 ::ffff:address1"
+    assert shared("link/infiniband " + ":".join(["0a"] * 20)) == "link/infiniband mac1"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("nfs01:/export /mnt nfs4 rw 0 0\nNFS01:/home", "server1:/export /mnt nfs4 rw 0 0\nserver1:/home"),
+        ("//nas.corp/x /mnt cifs credentials=/etc/cifs 0 0", "//server1/x /mnt cifs credentials=/etc/cifs 0 0"),
+        ("deb https://mirror.corp/ubuntu noble main", "deb https://server1/ubuntu noble main"),
+        ("http_proxy=http://bob:pw@proxy.corp:3128", "http_proxy=http://(masked)@server1:3128"),
+        ("see <https://wiki.corp>.", "see <https://server1>."),
+        ("nfs.nvidia.com:/x", "server1:/x"),
+    ],
+)
+def test_server_is_replaced_in_a_shared_record_alone(text, expected):
+    assert shared(text) == expected
+    assert Redactor({}, share=False).text(text) == mask_text(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "deb http://archive.ubuntu.com/ubuntu noble main", "Documentation=https://docs.nvidia.com/x man:mount(8)",
+        "https://nvidia.github.io/libnvidia-container", "see https://www.kernel.org.", "http://localhost:8080", "file:///etc/x",
+        "PATH=/usr/bin:/bin", "1:name=systemd:/init.scope\n0::/user.slice", "unix:/run/x.sock", "// comment / more",
+        "UUID=0a-b1 / ext4 errors=remount-ro 0 1", "lowerdir=/a/b:/c/d", "alias pci:v000010DEd* nvidia",
+    ],
+)  # fmt: skip
+def test_what_is_no_server_or_a_public_one_is_left(text):
+    assert shared(text) == text
 
 
 def test_host_and_domain_are_replaced_and_generic_names_are_not():
-    words = places(["gpu17.cluster.example\n", "vm", "ubuntu"])
+    words = places(["gpu17.cluster.example\n", "vm", "ubuntu"], "(none)\n")
     text = Redactor(words, share=True).text(
         "gpu17 GPU17.cluster.example nas.cluster.example vm.swappiness ubuntu gpu170"
     )
     assert text == "host host nas.domain vm.swappiness ubuntu gpu170"
+    assert places(["gpu17"], "hpc.example\n") == {"gpu17": "host", "hpc.example": "domain"}
 
 
 def test_people_are_replaced_and_accounts_of_the_system_are_not():
@@ -155,18 +248,26 @@ def test_shared_record_names_nobody_in_any_key_or_value():
     files = {
         "/etc/hostname": "trainbox\n",
         "/etc/passwd": "alice:x:1000:1000::/home/alice:/bin/sh\n",
+        "/proc/sys/kernel/domainname": "hpc.example\n",
         "/etc/machine-id": "0123456789abcdef0123456789abcdef\n",
         "/etc/sysctl.d/trainbox-alice.conf": "# of alice at 192.168.7.9\n",
         "/boot/0123456789abcdef0123456789abcdef/linux": "x",
         "/proc/cmdline": "ip=192.168.7.9 root=/dev/sda1 machine=0123456789abcdef0123456789abcdef",
     }
-    process = Process(1, "python", "alice", ("python", "/home/alice/train.py"), 1, 0, (), "/user.slice/alice", 1.0)
-    reader = FakeReader(files, processes=(process,), name="trainbox")
-    data = take_record(reader, lambda door: door.list("/boot"), share=True, tool_version="0")
+    devices = ("/dev/mapper/alice-data",)
+    process = Process(1, "python", "alice", ("python", "/home/alice/train.py"), 1, 0, devices, "/user.slice/alice", 1.0)
+    asked = ("findmnt", "--target", "/home/alice", "192.168.7.9")
+    reader = FakeReader(files, processes=(process,), queries={asked: "none of hpc.example\n"}, name="trainbox")
+
+    def collect(door):
+        door.list("/boot")
+        door.query(asked)
+
+    data = take_record(reader, collect, share=True, tool_version="0")
     text = json.dumps(data)
-    assert [
-        word for word in ("trainbox", "alice", "192.168.7.9", "0123456789abcdef0123456789abcdef") if word in text
-    ] == []
+    secrets = ("trainbox", "alice", "192.168.7.9", "hpc.example", "0123456789abcdef0123456789abcdef")
+    assert [word for word in secrets if word in text] == []
+    assert ["findmnt", "--target", "/home/user1", "address1"] in [entry["argv"] for entry in data["queries"]]
     assert data["listings"]["/etc/sysctl.d"] == ["host-user1.conf"]
     assert data["files"]["/etc/sysctl.d/host-user1.conf"] == "# of user1 at address1\n"
 

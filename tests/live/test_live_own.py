@@ -1,0 +1,83 @@
+"""Where root writes: not where an ACL lets others write, not into a fifo, not on a mount that came in between."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hosttune.errors import Refused
+from tests.live.namespace import passes, run
+
+pytestmark = pytest.mark.live
+
+
+@pytest.mark.parametrize("name", ["acl", "fifo", "mount_that_came_in_between"])
+def test_scenario_in_a_private_namespace(name, tmp_path):
+    passes(__file__, name, tmp_path)
+
+
+def scenario_acl(folder: Path) -> None:
+    """A folder that an ACL opens is not written in, nor passed; one whose ACL lets others read is."""
+    from hosttune.host.folders import opened_parent
+    from hosttune.host.replace import replace
+    from hosttune.values import FileValue
+
+    run("mount", "-t", "tmpfs", "-o", "mode=755", "disk", folder)
+    (folder / "etc").mkdir()
+    (folder / "way").mkdir()
+    file, by_link = folder / "etc/file", folder / "way/link"
+    file.write_bytes(b"old\n")
+    by_link.symlink_to(file)
+    for opened, paths in ((folder / "etc", (file, by_link)), (folder / "way", (by_link,))):
+        run("setfacl", "-m", "u:4321:rwx", opened)
+        for path in paths:
+            with pytest.raises(Refused, match="because others can") as caught:
+                replace("/", str(path), FileValue(b"new\n"), expected=b"old\n")
+            assert "getfacl" in str(caught.value.hint)
+        with pytest.raises(Refused, match="because others can"), opened_parent("/", str(opened / "new")):
+            pass
+        run("setfacl", "-m", "u:4321:rx", opened)
+    (folder / "etc").chmod(0o775)  # root's own group, and the ACL lets nobody else write once its mask is gone
+    run("setfacl", "-b", folder / "etc")
+    replace("/", str(by_link), FileValue(b"new\n"), expected=b"old\n")
+    assert file.read_bytes() == b"new\n"
+
+
+def scenario_fifo(folder: Path) -> None:
+    from hosttune.host.own import append
+
+    fifo = folder / "journal"
+    os.mkfifo(fifo, 0o600)
+    with pytest.raises(Refused):  # nobody reads: the open would wait for ever
+        append("/", str(fifo), b"x")
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(Refused, match="not a regular file"):
+        append("/", str(fifo), b"x")
+    assert os.read(reader, 9) == b""
+    os.close(reader)
+    append("/", str(folder / "file"), b"x")
+    assert (folder / "file").read_bytes() == b"x"
+
+
+def scenario_mount_that_came_in_between(folder: Path) -> None:
+    from hosttune.host import mountapi
+
+    target = folder / "data"
+    target.mkdir()
+    run("mount", "-t", "tmpfs", "-o", "relatime", "first", target)
+    topmost = mountapi.topmost
+
+    def and_then_another(path):
+        found = topmost(path)
+        run("mount", "-t", "tmpfs", "-o", "relatime", "second", path)
+        return found
+
+    mountapi.topmost = and_then_another
+    with pytest.raises(Refused, match="leads to another mount"):
+        mountapi.set_atime(str(target), "noatime")
+    mountapi.topmost = topmost
+    assert topmost(str(target)).atime == "relatime"
+    mountapi.set_atime(str(target), "noatime")
+    assert topmost(str(target)).atime == "noatime"
