@@ -15,7 +15,9 @@ _VALUE_FOLDERS = ("/proc/sys/", "/sys/")
 
 
 class LiveReader(FileTree):
-    """Looks at the host this runs on. Nothing is opened for writing, not even by the programs it asks."""
+    """Looks at the host this runs on. Nothing is opened for writing, not even by the programs it asks, but for
+    hosttune's own cache of what slow ones answer (host/kept.py).
+    """
 
     kind: ReaderKind = "live"
     persistent_only = False
@@ -31,7 +33,12 @@ class LiveReader(FileTree):
         program = os.path.basename(argv[0])
         if program == "nvidia-smi" and (reason := _nvidia_smi_would_write()):
             return Unreadable(reason)
-        answer = look(argv, timeout_s=timeout_s)
+        if program == "ubuntu-drivers":
+            from hosttune.host.kept import ask
+
+            answer = ask(argv, timeout_s=timeout_s)
+        else:
+            answer = look(argv, timeout_s=timeout_s)
         return Unreadable(answer.detail) if isinstance(answer, Ended) else answer
 
     def rehearse_fstab(self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
