@@ -13,6 +13,7 @@ from typer import Exit, Option, Typer
 
 from hosttune import __version__
 from hosttune.errors import HosttuneError
+from hosttune.host import slow
 
 # In the order of the help. Each is a function of this name, or the typer `app`, of the module hosttune.cli.<name>.
 COMMANDS = (
@@ -66,7 +67,13 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    slow.announce = _announce
     sys.exit(run(sys.argv[1:]))
+
+
+def _announce(text: str) -> None:
+    """A line of progress about a program that takes its time."""
+    print(f"  {text}", file=sys.stderr, flush=True)
 
 
 def run(argv: list[str]) -> int:
