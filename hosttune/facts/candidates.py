@@ -135,10 +135,11 @@ def _candidate(name: str) -> Candidate | None:
 def parse_list(output: str) -> dict[str, str]:
     """Package -> package that brings its modules (empty where it is not told), of `ubuntu-drivers list`."""
     providers = {}
-    for one in output.splitlines():
+    for one in output.splitlines(keepends=True):
         match = _LISTED.fullmatch(one.strip())
         name = (match[1] or match[3]) if match else ""
-        if match and _NAME.fullmatch(name):
+        # a bare name that no line end follows may be the beginning of a longer one
+        if match and _NAME.fullmatch(name) and (match[1] or one.endswith("\n")):
             providers[name] = match[2] or ""
     return providers
 
