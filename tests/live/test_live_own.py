@@ -13,7 +13,7 @@ from tests.live.namespace import passes, run
 pytestmark = pytest.mark.live
 
 
-@pytest.mark.parametrize("name", ["acl", "fifo", "mount_that_came_in_between"])
+@pytest.mark.parametrize("name", ["acl", "policy_under_an_acl", "fifo", "mount_that_came_in_between"])
 def test_scenario_in_a_private_namespace(name, tmp_path):
     passes(__file__, name, tmp_path)
 
@@ -43,6 +43,18 @@ def scenario_acl(folder: Path) -> None:
     run("setfacl", "-b", folder / "etc")
     replace("/", str(by_link), FileValue(b"new\n"), expected=b"old\n")
     assert file.read_bytes() == b"new\n"
+
+
+def scenario_policy_under_an_acl(folder: Path) -> None:
+    from hosttune.host.rooted import RootReader
+
+    run("mount", "-t", "tmpfs", "-o", "mode=755", "disk", folder)
+    (folder / "etc").mkdir()
+    (folder / "etc/policy.yaml").write_bytes(b"profile: base\n")
+    reader = RootReader(str(folder))
+    assert reader.read_guarded("/etc/policy.yaml") == (b"profile: base\n", "")
+    run("setfacl", "-m", "u:4321:rwx", folder / "etc")
+    assert reader.read_guarded("/etc/policy.yaml") == (b"profile: base\n", "/etc can be written by others (ACL)")
 
 
 def scenario_fifo(folder: Path) -> None:
