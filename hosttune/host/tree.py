@@ -104,7 +104,6 @@ class FileTree:
                     return Unreadable(f"{path} is not a regular file"), ""
                 passed = found.visited if self._is_live else found.visited[1:]  # an image's top is its unpacker's
                 others = [_stranger(*one) for one in (*passed, (found.canonical, info))]
-                others += [f"{name} can be written by others (ACL)" for name in sorted(found.open_by_acl)]
                 fd = os.open(found.name, _LOOK | os.O_NOFOLLOW, dir_fd=found.parent)
                 try:
                     content = read_all(fd)
