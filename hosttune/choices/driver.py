@@ -1,25 +1,34 @@
 """Which NVIDIA driver this host should have: keep the one that is there, install one, leave it alone, or refuse.
 
-A driver that is there keeps its branch: nobody's branch is switched because a newer one exists. Where there is none,
-the choice is made from what Ubuntu offers for the GPUs on the PCI bus. `ubuntu-drivers` is asked only then: it is slow.
+A driver that is there keeps its branch: nobody's branch is switched because a newer one exists, unless the policy says
+so. Where there is none, the choice is made from what Ubuntu offers for the GPUs on the PCI bus. `ubuntu-drivers` is
+asked only then: it is slow.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact
-from hosttune.facts.nvidia_tables import AS_OF, branch_of, is_older
+from hosttune.facts.nvidia_tables import AS_OF, branch_of, is_older, month_of, stale_note
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
     from hosttune.facts.candidates import Candidate
+    from hosttune.facts.driver import DriverPackage
 
 # Not `candidates`: it is touched only where a driver is missing, so that no other host waits for it.
 
+# A package of one branch; some also differ between the open and the closed module.
+_NUMBERED = re.compile(
+    r"(?:(?P<has_kind>nvidia-(?:driver|headless|headless-no-dkms|dkms|kernel-source)-|linux-[a-z]+-nvidia-)|"
+    r"(?:lib)?nvidia-[a-z0-9-]+?-|xserver-xorg-video-nvidia-)"
+    r"(?P<number>\d{3})(?P<server>-server)?(?P<open>-open)?(?=-|$)"
+)
 _DESKTOPS = ("xserver-xorg-core", "gdm3", "lightdm", "sddm", "ubuntu-desktop", "ubuntu-desktop-minimal")
 
 
@@ -27,13 +36,15 @@ _DESKTOPS = ("xserver-xorg-core", "gdm3", "lightdm", "sddm", "ubuntu-desktop", "
 class DriverChoice(Fact):
     """What to do about the driver, and why in words."""
 
-    action: str  # keep | install | none (not ours to do) | refuse (it cannot or must not be done as things are)
+    action: str  # keep | install | update | switch | none (not ours to do) | refuse (not possible as things are)
     packages: tuple[str, ...]  # to have installed: the set to install, or the main packages of the driver that is kept
     reason: str  # a sentence
     branch: str = ""  # 580
     flavour: str = ""  # open, server, server-open, or empty for the plain closed driver
     needs_dkms: bool = False  # its modules are compiled here
     one_version: tuple[str, ...] = ()  # packages that must have the same version (the driver and its fabric manager)
+    versions: tuple[str, ...] = ()  # of an update: "name=version", what apt offers within the branch
+    remove: tuple[str, ...] = ()  # of a switch: the packages of the old branch or flavour
 
     @property
     def name(self) -> str:
@@ -43,9 +54,9 @@ class DriverChoice(Fact):
 
 def choose(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
     """`params`: track (lts | production | newest), branch (a pin, or empty), bringer (auto | host | external),
-    use (auto | compute | desktop), allow_third_party, allow_dkms.
+    use (auto | compute | desktop), update, switch_branch, allow_third_party, allow_dkms.
 
-    Raises UnknownFact where no driver is there and what Ubuntu offers is not known.
+    Raises UnknownFact where what Ubuntu offers is not known, and the choice hangs on it.
     """
     why_not = _not_ours(facts, params)
     if why_not:
@@ -88,24 +99,120 @@ def _other_bringer(facts: Facts) -> str:
 
 def _keep(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
     driver = facts.driver
-    wanted = str(params["branch"])
     present = driver.name or driver.loaded_version or "from NVIDIA's own installer"
-    if wanted and driver.branch and wanted != driver.branch:
-        return _refuse(
-            f"the policy pins branch {wanted}, and {driver.branch} is installed: a branch is not switched under "
-            f"a running host; remove the packages of {driver.branch} first, or drop the pin",
-            driver.branch,
-            driver.flavour,
-        )
     if not driver.branch:
         origin = "NVIDIA's own installer (runfile)" if driver.runfile else "something other than packages"
         return DriverChoice("keep", (), f"a driver is here by {origin} ({present}); it is left alone")
-    kept = tuple(
-        package.name for package in driver.packages if _is_main(package.name) and package.status == "installed"
-    )
-    over = f"; NVIDIA's support of it has ended (as of {AS_OF})" if branch_of(int(driver.branch)).is_over else ""
+    if _is_guest(facts):
+        return DriverChoice("none", (), "a vGPU guest takes the licensed driver that its hypervisor names")
+    why = _why_switch(facts, params)
+    if why and params["switch_branch"]:
+        return _switched(facts, params, why)
+    pin = str(params["branch"])
+    if pin and pin != driver.branch:
+        return _refuse(
+            f"the policy pins branch {pin}, and {driver.branch} is installed: a branch is switched only with "
+            "switch_branch: true",
+            driver.branch,
+            driver.flavour,
+        )
+    if params["update"] and (updated := _updated(facts)):
+        return updated
+    return _kept(facts, f"driver {present} is installed, and keeps its branch" + (f"; {why}" if why else ""))
+
+
+def _is_guest(facts: Facts) -> bool:
+    try:
+        return bool(facts.nvidia.is_vgpu)
+    except UnknownFact:  # its log and nvidia-smi may not be readable; then nothing speaks for it
+        return False
+
+
+def _kept(facts: Facts, reason: str) -> DriverChoice:
+    driver = facts.driver
+    main = tuple(one.name for one in driver.packages if _is_main(one.name) and one.status == "installed")
+    return DriverChoice("keep", main, reason, driver.branch, driver.flavour)
+
+
+def _why_switch(facts: Facts, params: Mapping[str, Any]) -> str:
+    """Why the installed branch or flavour is not the one to have; empty where it may stay."""
+    driver = facts.driver
+    branch = branch_of(int(driver.branch))
+    pin = str(params["branch"])
+    if pin and pin != driver.branch:
+        return f"the policy pins branch {pin}"
+    undriven = [one for one in facts.gpus.generations if not branch.drives(one)]
+    if undriven:
+        return f"branch {driver.branch} does not drive {', '.join(undriven)}"
+    kind = _module_kind(facts)
+    if kind in ("open", "closed") and (kind == "open") != ("open" in driver.flavour):
+        return f"{facts.gpus.summary} needs the {kind} kernel module"
+    month = month_of(facts.reader.now())
+    if branch.is_over(month) and not pin:
+        note = stale_note(month)
+        return f"NVIDIA's support of branch {driver.branch} has ended (as of {AS_OF})" + (f"; {note}" if note else "")
+    if params["track"] == "newest" and not pin and params["switch_branch"]:
+        return "the policy follows the newest branch"
+    return ""
+
+
+def _switched(facts: Facts, params: Mapping[str, Any], why: str) -> DriverChoice:
+    """The choice for a host without a driver, and what of the old one goes; or the old one, where that is it."""
+    driver = facts.driver
+    new = _install(facts, params)
+    if new.action != "install":
+        return replace(new, reason=f"{why}; {new.reason}")
+    if new.name == driver.name:
+        return _kept(facts, f"driver {driver.name} is installed, and is the choice")
+    held = [name for name in driver.held if name in _others(driver.packages, new)]
+    if held:
+        return _refuse(f"{why}, but an administrator holds {', '.join(held)}", driver.branch, driver.flavour)
+    reason = f"{why}: from {driver.name} to {new.reason.removeprefix('driver ')}"
+    return replace(new, action="switch", reason=reason, remove=_others(driver.packages, new))
+
+
+def _others(packages: Iterable[DriverPackage], new: DriverChoice) -> tuple[str, ...]:
+    """The installed packages of another branch, or of the other kind of module."""
+    found = []
+    for package in packages:
+        match = _NUMBERED.match(package.name)
+        if match is None:
+            continue
+        is_same = match["number"] == new.branch and bool(match["server"]) == ("server" in new.flavour)
+        if match["has_kind"]:
+            is_same = is_same and bool(match["open"]) == ("open" in new.flavour)
+        if package.name.startswith(("nvidia-fabricmanager-", "libnvidia-nscq-")):  # one for server and plain
+            is_same = match["number"] == new.branch
+        if not is_same:
+            found.append(package.name)
+    return tuple(sorted(found))
+
+
+def _updated(facts: Facts) -> DriverChoice | None:
+    """The newer versions that apt offers of the packages that are there; None where there are none."""
+    driver = facts.driver
+    offers = facts.archives.updates
+    if not offers:
+        return None
+    held = [offer.name for offer in offers if offer.name in driver.held]
+    if held:
+        return _kept(facts, f"an update of {driver.name} is offered, and an administrator holds {', '.join(held)}")
+    foreign = [offer for offer in offers if offer.candidate_from != offer.installed_from]
+    if foreign:
+        one = foreign[0]
+        return _refuse(
+            f"the update of {one.name} comes from {one.candidate_from}, and what is installed from "
+            f"{one.installed_from or 'no archive that is known'}: a driver of mixed sources breaks",
+            driver.branch,
+            driver.flavour,
+        )
+    versions = tuple(f"{offer.name}={offer.candidate}" for offer in offers)
+    reason = f"an update within branch {driver.branch}: {offers[0].name} {offers[0].installed} -> {offers[0].candidate}"
+    coupled = [one for one in driver.packages if re.match(r"nvidia-(?:utils|fabricmanager)-|libnvidia-nscq-", one.name)]
+    one_version = tuple(one.name for one in coupled) if facts.gpus.nvswitches else ()
+    names = _kept(facts, "").packages
     return DriverChoice(
-        "keep", kept, f"driver {present} is installed, and keeps its branch{over}", driver.branch, driver.flavour
+        "update", names, reason, driver.branch, driver.flavour, versions=versions, one_version=one_version
     )
 
 
@@ -195,19 +302,21 @@ def _usable(
 
 def _best(usable: tuple[Candidate, ...], facts: Facts, params: Mapping[str, Any]) -> tuple[Candidate, str]:
     """The branch by the policy's track, then the flavour; with the reason for the branch."""
-    number, because = _branch([candidate.branch for candidate in usable], str(params["track"]), str(params["branch"]))
+    month = month_of(facts.reader.now())
+    number, because = _branch([one.branch for one in usable], str(params["track"]), str(params["branch"]), month)
+    because = "; ".join(part for part in (because, stale_note(month)) if part)
     of_branch = [candidate for candidate in usable if candidate.branch == number]
     server = not _is_desktop(facts, params)
     best = max(of_branch, key=lambda c: (c.is_open, not c.needs_dkms, c.is_server == server, c.name))
     return best, because
 
 
-def _branch(numbers: list[int], track: str, pin: str) -> tuple[int, str]:
+def _branch(numbers: list[int], track: str, pin: str, month: str) -> tuple[int, str]:
     if pin:
         return int(pin), "pinned by the policy"
     if track == "newest":
         return max(numbers), "the newest that Ubuntu offers for these GPUs"
-    supported = [number for number in numbers if not branch_of(number).is_over]
+    supported = [number for number in numbers if not branch_of(number).is_over(month)]
     words = {"lts": "long-term", "production": "production"}
     for wanted in (track, "production" if track == "lts" else "lts"):
         of_track = [number for number in supported if branch_of(number).track == wanted]
@@ -250,15 +359,30 @@ def _set_of(best: Candidate, because: str, facts: Facts, params: Mapping[str, An
         else (f"nvidia-headless-no-dkms-{full}", f"nvidia-utils-{base}")
     )
     fabric = (f"nvidia-fabricmanager-{best.branch}", f"libnvidia-nscq-{best.branch}") if facts.gpus.nvswitches else ()
+    running = () if best.needs_dkms else _for_running_kernel(modules, f"linux-modules-nvidia-{full}", facts)
     kind = "open" if best.is_open else "closed"
     origin = "compiled here by DKMS" if best.needs_dkms else "prebuilt and signed"
     reason = f"driver {full} for {facts.gpus.summary}: {because}; {kind} kernel module, {origin}"
     if fabric:
         reason += f"; with Fabric Manager for {facts.gpus.nvswitches} NVSwitches"
     one_version = (f"nvidia-utils-{base}", *fabric) if fabric else ()
-    return DriverChoice(
-        "install", (*main, modules, *headers, *fabric), reason, str(best.branch), flavour, best.needs_dkms, one_version
-    )  # fmt: skip
+    packages = (*main, modules, *running, *headers, *fabric)
+    return DriverChoice("install", packages, reason, str(best.branch), flavour, best.needs_dkms, one_version)
+
+
+def _for_running_kernel(metapackage: str, prefix: str, facts: Facts) -> tuple[str, ...]:
+    """The package with the modules of the running kernel, where the metapackage brings those of another one and apt has
+    it: so that the driver can be loaded before the reboot, too.
+    """
+    release = facts.kernel.release
+    abi = release.removesuffix(f"-{facts.kernel.flavour}")
+    try:
+        versions = facts.offers.versions
+    except UnknownFact:
+        return ()
+    brought = versions.get(metapackage, "")
+    name = f"{prefix}-{release}"
+    return (name,) if brought and not brought.startswith(f"{abi}.") and name in versions else ()
 
 
 def _why_none(facts: Facts) -> str:

@@ -17,6 +17,22 @@ from typing import Final
 from hosttune.frozen import frozen
 
 AS_OF: Final = "2026-09-09"  # the date of the support matrix behind BRANCHES
+GOOD_UNTIL: Final = "2027-03"  # NVIDIA publishes a new production branch about twice a year
+
+
+def month_of(now: float) -> str:
+    """The month of a time in seconds since the epoch, UTC: 2026-11."""
+    from datetime import datetime, timezone
+
+    return f"{datetime.fromtimestamp(now, timezone.utc):%Y-%m}"
+
+
+def stale_note(month: str) -> str:
+    """A sentence where this table is past its date; else empty."""
+    if month <= GOOD_UNTIL:
+        return ""
+    return f"hosttune's table of branches is of {AS_OF}: a newer hosttune may know more"
+
 
 # Oldest first. `fermi` stands for Fermi and everything before it; `unknown` is not in the order.
 GENERATIONS: Final = (
@@ -78,10 +94,9 @@ class Branch:
     first: str  # the oldest generation that it drives
     last: str  # the newest
 
-    @property
-    def is_over(self) -> bool:
-        """Past its end on the date of this table."""
-        return self.ends < AS_OF[:7]
+    def is_over(self, month: str) -> bool:
+        """Past its end in this month (2026-11), as far as this table knows."""
+        return self.ends < max(month, AS_OF[:7])
 
     def drives(self, generation: str) -> bool:
         """Whether it drives this generation. One that is unknown here is taken to be newer than all that are known."""

@@ -6,6 +6,7 @@ A subject of its own, because it waits for `ubuntu-drivers`, and most hosts have
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 @frozen
 class Offers(Fact):
-    """The candidates (candidates.packages) and the packages with their modules, by name, as apt knows them."""
+    """The candidates (candidates.packages), the packages with their modules, and those with the modules of the running
+    kernel, by name, as apt knows them."""
 
     packages: Mapping[str, Offer]
 
@@ -30,11 +32,18 @@ class Offers(Fact):
         return MappingProxyType({name: offer.candidate for name, offer in self.packages.items() if offer.candidate})
 
 
+def _modules(candidate: str, release: str) -> str:
+    """The package with the prebuilt modules for one kernel: linux-modules-nvidia-580-server-open-6.8.0-60-generic."""
+    return f"linux-modules-nvidia-{candidate.removeprefix('nvidia-driver-')}-{release}"
+
+
 def collect(reader: Reader, facts: Facts) -> Offers:
     try:
         candidates = facts.candidates.packages
     except UnknownFact as unknown:
         return Offers(unread(unknown.reason))
     names = [name for candidate in candidates for name in (candidate.name, candidate.modules) if name]
+    with suppress(UnknownFact):  # of an image no kernel runs
+        names += [_modules(candidate.name, facts.kernel.release) for candidate in candidates]
     offers: Any = policy_of(reader, names)
     return Offers(offers)

@@ -1,4 +1,4 @@
-"""Which driver: a matrix of machines and policies with the choice and its reason, and what must always hold."""
+"""Which driver: the choice in machines out of the ordinary, and what must always hold. The matrix has the ordinary."""
 
 from __future__ import annotations
 
@@ -8,113 +8,23 @@ import pytest
 
 from hosttune.choices.driver import choose
 from hosttune.facts import UnknownFact
-from hosttune.facts.candidates import Candidate, Candidates
-from hosttune.facts.driver import Driver, DriverPackage, branch_and_flavour, is_driver_package
-from hosttune.facts.gpus import Gpu, Gpus
-from hosttune.facts.nvidia_tables import generation_of
-from hosttune.facts.packages import Packages
-
-PARAMS = {
-    "track": "lts", "branch": "", "bringer": "auto", "use": "auto", "allow_third_party": False, "allow_dkms": False,
-}  # fmt: skip
-V100, A100, H100, GTX1080, RTX4090, RTX5090, B200, K80, GH200, NEW, FERMI = (
-    "0x1db4", "0x20b2", "0x2330", "0x1b80", "0x2684", "0x2b85", "0x2901", "0x102d", "0x2342", "0x9999", "0x06d1",
+from tests.unit.driver_machine import (
+    A100,
+    B200,
+    FERMI,
+    GH200,
+    GTX1080,
+    H100,
+    K80,
+    NEW,
+    PARAMS,
+    RTX4090,
+    RTX5090,
+    V100,
+    candidate,
+    compute,
+    machine,
 )  # fmt: skip
-# What an archive of autumn 2026 has; K80 only by DKMS, as 470 has no prebuilt modules left.
-BRANCHES = ("470", "535", "580", "595")
-FLAVOURS = ("", "-open", "-server", "-server-open")
-
-
-def gpu(device_id, slot=0, driver=""):
-    generation = generation_of(int(device_id, 16))
-    return Gpu(f"0000:{slot:02x}:00.0", device_id, "", "0x030200", generation, "", driver, -1, 0, 0, "", "")
-
-
-def candidate(name, modules=None, **more):
-    rest = name.removeprefix("nvidia-driver-")
-    branch = rest.split("-")[0]
-    provider = f"linux-modules-nvidia-{rest}-generic" if modules is None else modules
-    flags = {"is_third_party": False, "is_recommended": False} | more
-    return Candidate(name, int(branch), "-server" in rest, rest.endswith("-open"), modules=provider, **flags)
-
-
-def archive(kernel="generic"):
-    names = [f"nvidia-driver-{branch}{flavour}" for branch in BRANCHES for flavour in FLAVOURS]
-    found = []
-    for name in names:
-        rest = name.removeprefix("nvidia-driver-")
-        if rest.startswith("470"):
-            found += [] if rest.endswith("open") else [candidate(name, f"nvidia-dkms-{rest}")]
-        else:
-            found.append(candidate(name, f"linux-modules-nvidia-{rest}-{kernel}"))
-    return tuple(found)
-
-
-class Machine(SimpleNamespace):
-    """Facts that are given, and a note whether `ubuntu-drivers` was asked."""
-
-    @property
-    def candidates(self):
-        self.asked = True
-        if self.offer is None:
-            pytest.fail("ubuntu-drivers must not be asked here")
-        return self.offer
-
-
-def machine(
-    devices=(H100,), *, offer=(), problem="", packages=(), loaded="", runfile=False, switches=0, ubuntu=True,
-    kernel="generic", architecture="x86_64", drivers=(), **more,
-):  # fmt: skip
-    installed = {"linux-image-" + kernel: "6.8.0.45", "dpkg": "1.22"} | dict.fromkeys(packages, "580.95.05-0ubuntu1")
-    branch, flavour = branch_and_flavour(installed.items())
-    of_driver = tuple(DriverPackage(n, v, False, "installed") for n, v in installed.items() if is_driver_package(n))
-    bound = list(drivers) + [""] * len(devices)
-    host = {"is_container": False, "is_wsl": False} | more
-    return Machine(
-        asked=False,
-        offer=None
-        if offer is None
-        else Candidates("test", archive() if offer == () and not problem else tuple(offer), problem, False),
-        gpus=Gpus(tuple(gpu(one, slot, bound[slot]) for slot, one in enumerate(devices)), switches),
-        driver=Driver(loaded, False, "", of_driver, branch, flavour, bool(branch), (), "nouveau" in bound, runfile),
-        packages=Packages({name: (version, "install ok installed") for name, version in installed.items()}),
-        host=SimpleNamespace(**{key: host[key] for key in ("is_container", "is_wsl")}),
-        kernel=SimpleNamespace(
-            release=f"6.8.0-45-{kernel}", flavour=kernel.split("-hwe")[0], architecture=architecture
-        ),
-        managers=SimpleNamespace(**{key: host.get(key, False) for key in ("gpu_operator", "kubelet", "dgx")}),
-        os=SimpleNamespace(is_ubuntu=ubuntu, name="Ubuntu 24.04" if ubuntu else "Debian GNU/Linux 12", id="x"),
-    )
-
-
-def compute(full, kernel="generic"):
-    base = full.removesuffix("-open")
-    return f"nvidia-headless-no-dkms-{full}", f"nvidia-utils-{base}", f"linux-modules-nvidia-{full}-{kernel}"
-
-
-INSTALLS = {
-    "8 x H100 without switches": ((H100,) * 8, {}, compute("580-server-open")),
-    "A100, the newest": ((A100,), {"track": "newest"}, compute("595-server-open")),
-    "A100, production": ((A100,), {"track": "production"}, compute("595-server-open")),
-    "A100, pinned to a branch that is over": ((A100,), {"branch": "535"}, compute("535-server-open")),
-    "V100": ((V100,), {}, compute("580-server")),
-    "V100, the newest that drives it": ((V100,), {"track": "newest"}, compute("580-server")),
-    "V100, production has none": ((V100,), {"track": "production"}, compute("580-server")),
-    "Blackwell": ((B200,), {}, compute("580-server-open")),
-    "Blackwell, production": ((B200, RTX5090), {"track": "production"}, compute("595-server-open")),
-    "Pascal and Ada": ((GTX1080, RTX4090), {"track": "newest"}, compute("580-server")),
-    "Ada and Blackwell": ((RTX4090, RTX5090), {}, compute("580-server-open")),
-    "unknown alone": ((NEW,), {}, compute("580-server-open")),
-    "unknown and Hopper": ((NEW, H100), {"track": "newest"}, compute("595-server-open")),
-}
-
-
-@pytest.mark.parametrize(("devices", "params", "packages"), INSTALLS.values(), ids=INSTALLS.keys())
-def test_choose_absent_installs_the_set_for_all_gpus(devices, params, packages):
-    choice = choose(machine(devices), PARAMS | params)
-    assert choice.action == "install", choice.reason
-    assert choice.packages == packages
-    assert not choice.needs_dkms
 
 
 def test_choose_names_the_reason():
@@ -288,9 +198,100 @@ def test_choose_without_an_offer_is_unknown_with_the_problem():
         choose(machine(problem="apt's package lists are missing: sudo apt-get update"), PARAMS)
 
 
-@pytest.mark.parametrize(("devices", "params", "packages"), INSTALLS.values(), ids=INSTALLS.keys())
-def test_choose_again_after_installing_keeps_it(devices, params, packages):
-    first = choose(machine(devices), PARAMS | params)
-    second = choose(machine(devices, offer=None, packages=first.packages), PARAMS | params)
-    assert (second.action, second.name) == ("keep", first.name)
-    assert set(second.packages) <= set(first.packages)
+INSTALLED = (*compute("580-server-open"), "nvidia-kernel-common-580-server", "libnvidia-compute-580-server")
+LIBRARY = "libnvidia-compute-580-server"
+
+
+def offer(name, candidate="580.142-0ubuntu1", *, origin="Ubuntu"):
+    return SimpleNamespace(
+        name=name, installed="580.95.05-0ubuntu1", candidate=candidate, installed_from="Ubuntu", candidate_from=origin
+    )
+
+
+def test_choose_update_within_the_branch_only_when_asked():
+    facts = machine(offer=None, packages=INSTALLED, updates=(offer(LIBRARY),))
+    assert choose(facts, PARAMS).action == "keep"
+    choice = choose(facts, PARAMS | {"update": True})
+    assert (choice.action, choice.versions) == ("update", (f"{LIBRARY}=580.142-0ubuntu1",))
+    assert "within branch 580" in choice.reason
+    assert choose(machine(offer=None, packages=INSTALLED), PARAMS | {"update": True}).action == "keep"
+
+
+def test_choose_update_from_another_archive_is_refused():
+    facts = machine(offer=None, packages=INSTALLED, updates=(offer(LIBRARY, origin="NVIDIA"),))
+    choice = choose(facts, PARAMS | {"update": True})
+    assert (choice.action, "comes from NVIDIA" in choice.reason) == ("refuse", True)
+
+
+def test_choose_update_never_unholds():
+    facts = machine(offer=None, packages=INSTALLED, updates=(offer(LIBRARY),), held=(LIBRARY,))
+    choice = choose(facts, PARAMS | {"update": True})
+    assert (choice.action, f"holds {LIBRARY}" in choice.reason) == ("keep", True)
+
+
+SWITCHES = {
+    "pin": ((H100,), INSTALLED, {"branch": "595"}, "595-server-open"),
+    "ended": ((H100,), (*compute("535-server-open"), "nvidia-kernel-common-535-server"), {}, "580-server-open"),
+    "not driving": ((V100,), (*compute("595-server"), "nvidia-kernel-common-595-server"), {}, "580-server"),
+    "closed on Blackwell": (
+        (B200,),
+        (*compute("580-server"), "nvidia-kernel-common-580-server"),
+        {},
+        "580-server-open",
+    ),
+    "follows the newest": ((H100,), INSTALLED, {"track": "newest"}, "595-server-open"),
+}
+
+
+@pytest.mark.parametrize(("devices", "packages", "params", "name"), SWITCHES.values(), ids=SWITCHES.keys())
+def test_choose_switch_only_when_allowed_and_names_what_goes(devices, packages, params, name):
+    stays = choose(machine(devices, offer=None, packages=packages), PARAMS | params)
+    assert stays.action in {"keep", "refuse"}
+    choice = choose(machine(devices, packages=packages), PARAMS | params | {"switch_branch": True})
+    assert (choice.action, choice.name) == ("switch", name), choice.reason
+    assert set(choice.remove) <= set(packages)
+    assert not set(choice.remove) & set(choice.packages)
+    left = [one for one in packages if one not in choice.remove]
+    after = machine(devices, packages=(*left, *choice.packages, f"nvidia-kernel-common-{name.removesuffix('-open')}"))
+    again = choose(after, PARAMS | params | {"switch_branch": True})
+    assert (again.action, again.name) == ("keep", name), again.reason
+
+
+def test_choose_switch_of_the_module_alone_keeps_the_libraries():
+    packages = (*compute("580-server"), LIBRARY, "nvidia-kernel-common-580-server", "nvidia-fabricmanager-580")
+    choice = choose(machine((B200,), packages=packages), PARAMS | {"switch_branch": True})
+    assert choice.remove == ("linux-modules-nvidia-580-server-generic", "nvidia-headless-no-dkms-580-server")
+
+
+def test_choose_switch_never_unholds():
+    facts = machine((H100,), packages=INSTALLED, held=INSTALLED[:1])
+    choice = choose(facts, PARAMS | {"branch": "595", "switch_branch": True})
+    assert (choice.action, "holds nvidia-headless" in choice.reason) == ("refuse", True)
+
+
+def test_choose_vgpu_guest_is_left_alone():
+    assert choose(machine(offer=None, packages=INSTALLED, is_vgpu=True), PARAMS).action == "none"
+
+
+def test_choose_says_when_the_table_is_past_its_date():
+    later = 1_850_000_000.0  # August 2028
+    assert "a newer hosttune may know more" in choose(machine(now=later), PARAMS).reason
+    assert "a newer hosttune may know more" not in choose(machine(), PARAMS).reason
+
+
+MODULES = "linux-modules-nvidia-580-server-open-generic"
+RUNNING = "linux-modules-nvidia-580-server-open-6.8.0-45-generic"
+
+
+@pytest.mark.parametrize(
+    ("versions", "more"),
+    [
+        ({}, ()),
+        ({MODULES: "6.8.0-45.45", RUNNING: "6.8.0-45.45"}, ()),
+        ({MODULES: "6.8.0-60.63+1", RUNNING: "6.8.0-45.45"}, (RUNNING,)),
+        ({MODULES: "6.8.0-60.63+1"}, ()),
+    ],
+    ids=["unknown", "the same kernel", "a newer kernel", "not offered any more"],
+)
+def test_choose_brings_modules_for_the_running_kernel_too(versions, more):
+    assert choose(machine(versions=versions), PARAMS).packages == (*compute("580-server-open"), *more)

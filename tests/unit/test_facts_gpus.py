@@ -214,6 +214,6 @@ def test_branch_drives(number, drives, not_drives):
 
 
 def test_branch_not_in_the_table_is_over_only_when_old():
-    assert branch_of(545).is_over
-    assert branch_of(340).is_over
-    assert not branch_of(700).is_over
+    assert branch_of(545).is_over("2026-11")
+    assert branch_of(340).is_over("2026-11")
+    assert not branch_of(700).is_over("2026-11")

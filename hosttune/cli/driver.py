@@ -1,0 +1,31 @@
+"""`hosttune driver`: the NVIDIA driver in one table."""
+
+from __future__ import annotations
+
+from hosttune.cli.options import Look, Show, command
+
+RULE = "gpu-driver"
+
+
+@command
+def driver(look: Look, show: Show) -> int:
+    """Show per GPU which driver is installed, loaded, offered, recommended and chosen, and why they differ.
+
+    Exit status: 0 nothing is to be done, 1 something is, or is not known.
+    """
+    from hosttune.cli.common import load_choice, open_page, progress, say, write_json
+    from hosttune.facts import Facts
+    from hosttune.views.driver import driver_json, driver_table, driver_text
+    from hosttune.views.masking import masked
+
+    reader, catalog, policy = load_choice(look)
+    facts = Facts(reader)
+    if reader.kind == "live":
+        progress("asking ubuntu-drivers and apt what they offer (seconds, or minutes where apt's lists are compressed)")
+    table = driver_table(facts, policy.params_of(catalog.rules[RULE], catalog))
+    if show.is_json:
+        write_json(masked(driver_json(table)))
+    else:
+        say(driver_text(table, open_page(reader, look, show)))
+    to_do = table.action in {"install", "update", "switch", "refuse", ""}
+    return int(to_do or bool(table.unknown) or any(state.is_fault is not False for state in table.states))

@@ -1,0 +1,217 @@
+"""The NVIDIA driver in one table: per GPU what is installed, loaded, offered, recommended and chosen, and why they
+differ.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hosttune.choices import driver as driver_choice
+from hosttune.choices import driver_state
+from hosttune.codec import FORMAT_VERSION
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.nvidia_tables import branch_of
+from hosttune.frozen import frozen
+from hosttune.views.page import shown
+from hosttune.views.terminal import columned, wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import TypeVar
+
+    from hosttune.choices.driver import DriverChoice
+    from hosttune.facts import Facts
+    from hosttune.facts.gpus import Gpu
+    from hosttune.views.page import Page
+
+    T = TypeVar("T")
+
+
+@frozen
+class Row:
+    """One kind of GPU: as many as are equal in name and in what holds them. Words are ready to be shown."""
+
+    title: str  # 8 x GH100 [H100 SXM5 80GB]
+    generation: str
+    slots: tuple[str, ...]
+    installed: str
+    loaded: str
+    available: str
+    recommended: str
+    chosen: str
+
+
+@frozen
+class State:
+    """A state of the driver, or what of it is not known."""
+
+    name: str
+    is_fault: bool | None  # None where it cannot be told
+    evidence: str
+    way_out: str
+
+
+@frozen
+class DriverTable:
+    """The rows, why hosttune chooses so, and the states that hold, the one to solve first leading."""
+
+    rows: tuple[Row, ...]
+    action: str  # of the choice: keep, install, update, switch, none, refuse; empty where it is not known
+    packages: tuple[str, ...]
+    reason: str
+    states: tuple[State, ...]
+    unknown: tuple[str, ...]
+
+
+class _Teller:
+    """Asks for facts, and keeps why one is not known."""
+
+    def __init__(self) -> None:
+        self.unknown: list[str] = []
+
+    def ask(self, look: Callable[[], T], otherwise: T) -> T:
+        try:
+            return look()
+        except UnknownFact as unknown:
+            self.unknown.append(str(unknown))
+            return otherwise
+
+
+def driver_table(facts: Facts, params: Mapping[str, Any]) -> DriverTable:
+    """Join the facts about GPUs, driver and offer with the choice that gpu-driver makes with these parameters."""
+    teller = _Teller()
+    devices = teller.ask(lambda: facts.gpus.devices, ())
+    if not devices:
+        none = (
+            ()
+            if teller.unknown
+            else (State("no GPU", is_fault=False, evidence="no NVIDIA GPU is on the PCI bus", way_out=""),)
+        )
+        return DriverTable((), "none", (), "", none, tuple(teller.unknown))
+    choice: DriverChoice | None = teller.ask(lambda: driver_choice.choose(facts, params), None)
+    groups: dict[tuple[str, str], list[Gpu]] = {}
+    for gpu in devices:
+        groups.setdefault((gpu.name or gpu.device_id, gpu.driver), []).append(gpu)
+    rows = tuple(_row(group, facts, choice, teller) for group in groups.values())
+    return DriverTable(
+        rows,
+        choice.action if choice else "",
+        choice.packages if choice else (),
+        choice.reason if choice else "",
+        _states(facts, teller),
+        tuple(dict.fromkeys(teller.unknown)),
+    )
+
+
+def _row(gpus: list[Gpu], facts: Facts, choice: DriverChoice | None, teller: _Teller) -> Row:
+    gpu = gpus[0]
+    return Row(
+        title=f"{len(gpus)} x {gpu.name or f'NVIDIA device {gpu.device_id}'}",
+        generation=gpu.generation,
+        slots=tuple(one.slot for one in gpus),
+        installed=teller.ask(lambda: _installed(facts), "not known"),
+        loaded=teller.ask(lambda: _loaded(gpu, facts), "not known"),
+        available=teller.ask(lambda: _available(gpu, facts), "not known"),
+        recommended=teller.ask(lambda: _recommended(facts), "not known"),
+        chosen=_chosen(choice),
+    )
+
+
+def _installed(facts: Facts) -> str:
+    driver = facts.driver
+    if not driver.is_installed:
+        return "nothing"
+    name = driver.name or "by NVIDIA's own installer"
+    return f"{name}, {driver.userspace_version}" if driver.userspace_version else name
+
+
+def _loaded(gpu: Gpu, facts: Facts) -> str:
+    if gpu.driver != "nvidia":
+        return f"{gpu.driver} holds it" if gpu.driver else "nothing"
+    kind = "open" if facts.driver.is_open else "closed"
+    return f"{facts.driver.loaded_version}, {kind} module"
+
+
+def _available(gpu: Gpu, facts: Facts) -> str:
+    """The branches that are offered and drive this GPU, and the newest version of the one that is installed."""
+    if facts.candidates.problem:
+        return f"not known: {facts.candidates.problem}"
+    branches = sorted({one.branch for one in facts.candidates.packages if branch_of(one.branch).drives(gpu.generation)})
+    words = f"branches {', '.join(map(str, branches))}" if branches else "no branch that drives it"
+    newer = [
+        offer for offer in facts.archives.updates if offer.name.startswith(("nvidia-utils-", "libnvidia-compute-"))
+    ]
+    return f"{newer[0].candidate} of the installed branch; {words}" if newer else words
+
+
+def _recommended(facts: Facts) -> str:
+    if facts.candidates.problem:
+        return "nothing is known"
+    names = [one.name.removeprefix("nvidia-driver-") for one in facts.candidates.packages if one.is_recommended]
+    return f"{', '.join(names)} (by ubuntu-drivers, for the whole machine)" if names else "nothing"
+
+
+def _chosen(choice: DriverChoice | None) -> str:
+    if choice is None:
+        return "not known"
+    done = {"keep": "as it is", "install": "to install", "update": "to update", "switch": "to switch to"}
+    if choice.action in done:
+        return f"{choice.name}, {done[choice.action]}" if choice.name else "what is there, as it is"
+    return "nothing" if choice.action == "none" else "nothing: refused"
+
+
+def _states(facts: Facts, teller: _Teller) -> tuple[State, ...]:
+    found = teller.ask(lambda: driver_state.choose(facts, {}).states, ())
+    told = []
+    for one in found:
+        try:
+            told.append(State(one.name, one.is_fault, one.evidence, one.way_out))
+        except UnknownFact:
+            told.append(State(one.name, None, one.evidence, one.way_out))
+    return tuple(told)
+
+
+def driver_json(table: DriverTable) -> dict[str, Any]:
+    names = ("title", "generation", "slots", "installed", "loaded", "available", "recommended", "chosen")
+    return {
+        "format_version": FORMAT_VERSION,
+        "gpus": [{name: _plain(getattr(row, name)) for name in names} for row in table.rows],
+        "action": table.action,
+        "packages": list(table.packages),
+        "reason": table.reason,
+        "states": [
+            {"name": one.name, "is_fault": one.is_fault, "evidence": one.evidence, "way_out": one.way_out}
+            for one in table.states
+        ],
+        "unknown": list(table.unknown),
+    }
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def driver_text(table: DriverTable, page: Page) -> str:
+    screen = page.screen
+    lines: list[str] = []
+    for row in table.rows:
+        head = f"{shown(row.title)} ({row.generation})"
+        lines += [screen.paint(head, "bold")]
+        if page.is_verbose:
+            lines += wrapped(" ".join(map(shown, row.slots)), screen.columns, first="  ", rest="  ")
+        cells = [
+            (name, shown(getattr(row, name))) for name in ("installed", "loaded", "available", "recommended", "chosen")
+        ]
+        lines += [*columned(cells, screen, indent=2), ""]
+    if table.reason:
+        lines += [*wrapped(f"Why: {shown(table.reason)}", screen.columns, rest="  "), ""]
+    for state in table.states:
+        lines += [screen.paint(shown(state.name), "green" if state.is_fault is False else "yellow")]
+        lines += wrapped(shown(state.evidence), screen.columns, first="  ", rest="  ")
+        if state.way_out:
+            lines += wrapped(page.todo(state.way_out), screen.columns, first="  -> ", rest="     ")
+    if table.unknown:
+        lines.append("")
+        for text in table.unknown:
+            lines += wrapped(f"not known: {shown(text)}", screen.columns, rest="  ")
+    return "\n".join(lines).rstrip("\n") + "\n"

@@ -1,0 +1,113 @@
+"""Machines for tests of the driver: facts that are given, and a note whether `ubuntu-drivers` was asked."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from types import SimpleNamespace
+
+import pytest
+
+from hosttune.facts.candidates import Candidate, Candidates
+from hosttune.facts.driver import Driver, DriverPackage, branch_and_flavour, is_driver_package
+from hosttune.facts.gpus import Gpu, Gpus
+from hosttune.facts.nvidia_tables import generation_of
+from hosttune.facts.packages import Packages
+
+NOW = 1_795_000_000.0  # November 2026
+PARAMS = {
+    "track": "lts", "branch": "", "bringer": "auto", "use": "auto", "update": False, "switch_branch": False,
+    "allow_third_party": False, "allow_dkms": False,
+}  # fmt: skip
+V100, A100, H100, GTX1080, RTX4090, RTX5090, B200, K80, GH200, NEW, FERMI = (
+    "0x1db4", "0x20b2", "0x2330", "0x1b80", "0x2684", "0x2b85", "0x2901", "0x102d", "0x2342", "0x9999", "0x06d1",
+)  # fmt: skip
+# What an archive of autumn 2026 has; K80 only by DKMS, as 470 has no prebuilt modules left.
+BRANCHES = ("470", "535", "580", "595")
+FLAVOURS = ("", "-open", "-server", "-server-open")
+
+
+def gpu(device_id, slot=0, driver=""):
+    generation = generation_of(int(device_id, 16))
+    return Gpu(f"0000:{slot:02x}:00.0", device_id, "", "0x030200", generation, "", driver, -1, 0, 0, "", "")
+
+
+def candidate(name, modules=None, **more):
+    rest = name.removeprefix("nvidia-driver-")
+    branch = rest.split("-")[0]
+    provider = f"linux-modules-nvidia-{rest}-generic" if modules is None else modules
+    flags = {"is_third_party": False, "is_recommended": False} | more
+    return Candidate(name, int(branch), "-server" in rest, rest.endswith("-open"), modules=provider, **flags)
+
+
+def archive(kernel="generic"):
+    names = [f"nvidia-driver-{branch}{flavour}" for branch in BRANCHES for flavour in FLAVOURS]
+    found = []
+    for name in names:
+        rest = name.removeprefix("nvidia-driver-")
+        if rest.startswith("470"):
+            found += [] if rest.endswith("open") else [candidate(name, f"nvidia-dkms-{rest}")]
+        else:
+            found.append(candidate(name, f"linux-modules-nvidia-{rest}-{kernel}"))
+    return tuple(found)
+
+
+def filled(kind, **known):
+    """A fact of this class with nothing in the fields that are not known here."""
+    nothing = {"str": "", "bool": False, "int": 0}
+    missing = {one.name: nothing.get(str(one.type), ()) for one in fields(kind) if one.name not in known}
+    return kind(**missing, **known)
+
+
+class Machine(SimpleNamespace):
+    """Facts that are given, and a note whether `ubuntu-drivers` was asked."""
+
+    @property
+    def candidates(self):
+        self.asked = True
+        if self.offer is None:
+            pytest.fail("ubuntu-drivers must not be asked here")
+        return self.offer
+
+
+def machine(
+    devices=(H100,), *, offer=(), problem="", packages=(), loaded="", runfile=False, switches=0, ubuntu=True,
+    kernel="generic", architecture="x86_64", drivers=(), now=NOW, updates=(), is_vgpu=False, held=(), versions=(), **more,
+):  # fmt: skip
+    installed = {"linux-image-" + kernel: "6.8.0.45", "dpkg": "1.22"} | dict.fromkeys(packages, "580.95.05-0ubuntu1")
+    branch, flavour = branch_and_flavour(installed.items())
+    of_driver = tuple(DriverPackage(n, v, n in held, "installed") for n, v in installed.items() if is_driver_package(n))
+    bound = list(drivers) + [""] * len(devices)
+    host = {"is_container": False, "is_wsl": False} | more
+    return Machine(
+        asked=False,
+        offer=None
+        if offer is None
+        else Candidates("test", archive() if offer == () and not problem else tuple(offer), problem, False),
+        gpus=Gpus(tuple(gpu(one, slot, bound[slot]) for slot, one in enumerate(devices)), switches),
+        driver=filled(
+            Driver,
+            loaded_version=loaded,
+            packages=of_driver,
+            branch=branch,
+            flavour=flavour,
+            has_module_for_running_kernel=bool(branch),
+            nouveau_bound="nouveau" in bound,
+            runfile=runfile,
+        ),
+        reader=SimpleNamespace(now=lambda: now),
+        archives=SimpleNamespace(updates=tuple(updates), origins=("Ubuntu",)),
+        nvidia=SimpleNamespace(is_vgpu=is_vgpu),
+        offers=SimpleNamespace(versions=dict(versions)),
+        packages=Packages({name: (version, "install ok installed") for name, version in installed.items()}),
+        host=SimpleNamespace(**{key: host[key] for key in ("is_container", "is_wsl")}),
+        kernel=SimpleNamespace(
+            release=f"6.8.0-45-{kernel}", flavour=kernel.split("-hwe")[0], architecture=architecture
+        ),
+        managers=SimpleNamespace(**{key: host.get(key, False) for key in ("gpu_operator", "kubelet", "dgx")}),
+        os=SimpleNamespace(is_ubuntu=ubuntu, name="Ubuntu 24.04" if ubuntu else "Debian GNU/Linux 12", id="x"),
+    )
+
+
+def compute(full, kernel="generic"):
+    base = full.removesuffix("-open")
+    return f"nvidia-headless-no-dkms-{full}", f"nvidia-utils-{base}", f"linux-modules-nvidia-{full}-{kernel}"

@@ -1,0 +1,198 @@
+"""Every state of the driver: its evidence, its way out, and which of two leads."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from hosttune.choices.driver_state import STATES, choose
+from hosttune.facts import UnknownFact, unread
+from hosttune.facts.base import Fact
+from hosttune.frozen import frozen
+from tests.unit.driver_machine import NOW
+
+KERNEL, NEXT, VERSION = "6.8.0-60-generic", "6.8.0-71-generic", "580.126.20"
+PACKAGE = "580.126.20-0ubuntu0.24.04.1"
+
+
+def module(kernel=KERNEL, *, version=VERSION, source="prebuilt", is_open=True):
+    path = "updates/dkms/nvidia.ko" if source == "dkms" else "kernel/nvidia-580srv-open/nvidia.ko"
+    return SimpleNamespace(kernel=kernel, path=path, source=source, version=version, is_open=is_open)
+
+
+class Driver(SimpleNamespace):
+    def module_for(self, kernel):
+        return next((one for one in self.modules if one.kernel == kernel), None)
+
+    @property
+    def is_loaded(self):
+        return bool(self.loaded_version)
+
+    @property
+    def is_installed(self):
+        return bool(self.branch) or self.runfile
+
+    @property
+    def is_present(self):
+        return self.is_installed or self.is_loaded
+
+    @property
+    def is_mismatched(self):
+        return bool(self.loaded_version and self.userspace_version) and self.loaded_version != self.userspace_version
+
+
+def host(
+    *, generations=("hopper",), nvswitches=0, now=NOW, ubuntu=True, boot=None, archives=None, nvidia=None, **driver
+):
+    """A healthy host with an H100, changed as the words say."""
+    plain = {
+        "loaded_version": VERSION, "is_open": True, "userspace_version": VERSION, "branch": "580",
+        "flavour": "server-open", "name": "580-server-open", "packages": (SimpleNamespace(name="nvidia-utils-580-server", version=PACKAGE),),
+        "held": (), "broken": (), "runfile": False, "nouveau_bound": False, "has_module_for_running_kernel": True,
+        "has_module_for_next_kernel": True, "kernels_with_module": (KERNEL,), "modules": (module(),), "dkms": (),
+        "transitional": (), "fabricmanager_version": "",
+    }  # fmt: skip
+    quiet = {
+        "lost": (), "is_vgpu": False, "needs_open": False, "not_for_open": False, "legacy_branch": "",
+        "rejected_key": False,
+    }  # fmt: skip
+    files = {"next_kernel": KERNEL, "secure_boot": False, "reboot_required": False, "reboot_packages": ()}
+    return SimpleNamespace(
+        driver=Driver(**plain | driver),
+        gpus=SimpleNamespace(generations=generations, nvswitches=nvswitches, summary="1 x H100"),
+        kernel=SimpleNamespace(release=KERNEL),
+        os=SimpleNamespace(is_ubuntu=ubuntu),
+        boot=SimpleNamespace(**files | (boot or {})),
+        archives=SimpleNamespace(**{"origins": ("Ubuntu",), "updates": ()} | (archives or {})),
+        nvidia=SimpleNamespace(**quiet | (nvidia or {})),
+        reader=SimpleNamespace(now=lambda: now),
+    )
+
+
+def states(facts):
+    return choose(facts, {}).states
+
+
+def names(facts):
+    return [one.name for one in states(facts)]
+
+
+def offer(name="libnvidia-compute-580-server"):
+    return SimpleNamespace(
+        name=name, installed=PACKAGE, candidate="580.142-1", installed_from="Ubuntu", candidate_from="Ubuntu"
+    )
+
+
+def test_healthy_host_is_current():
+    (state,) = states(host())
+    assert (state.name, state.is_fault, state.way_out) == ("current", False, "")
+    assert "580-server-open 580.126.20" in state.evidence
+
+
+NOT_LOADED = {"loaded_version": ""}
+TABLE = {
+    "broken packages": ({"broken": ("nvidia-dkms-580",)}, "nvidia-dkms-580", "dpkg --configure -a"),
+    "GPU lost": ({"nvidia": {"lost": ("0000:1b:00.0",)}}, "0000:1b:00.0", "hardware"),
+    "vGPU guest": ({"nvidia": {"is_vgpu": True}}, "vGPU", "hypervisor"),
+    "runfile": ({"runfile": True, "branch": "", "name": "", "modules": ()}, "runfile", "nvidia-uninstall"),
+    "mixed sources": ({"archives": {"origins": ("NVIDIA", "Ubuntu")}}, "NVIDIA and Ubuntu", "decide"),
+    "foreign archive": ({"archives": {"origins": ("NVIDIA",)}}, "CUDA archive", "keep to that archive"),
+    "DKMS failed": (
+        {"dkms": (SimpleNamespace(version="580.1", kernel=NEXT, is_installed=False, failed=True),)}, NEXT, "make.log",
+    ),
+    "Secure Boot refuses": (
+        NOT_LOADED | {"boot": {"secure_boot": True}, "modules": (module(source="dkms"),)}, "Secure Boot is on", "mokutil",
+    ),
+    "unsupported GPU": ({"generations": ("volta",), "branch": "595", "is_open": False, "modules": (module(is_open=False),)}, "does not drive volta", "switch_branch"),
+    "wrong flavour": ({"generations": ("volta",)}, "does not drive volta", "closed module"),
+    "module missing": (
+        NOT_LOADED | {"has_module_for_running_kernel": False, "modules": (), "kernels_with_module": ()}, "these have: none", f"linux-modules-nvidia-580-server-open-{KERNEL}",
+    ),
+    "stale module": ({"modules": (module(version="580.95.05", source="dkms"),), "loaded_version": "580.95.05"}, "no reboot mends that", "dkms autoinstall"),
+    "module missing for the next kernel": (
+        {"boot": {"next_kernel": NEXT}, "has_module_for_next_kernel": False}, NEXT, "do not reboot before",
+    ),
+    "mismatch": ({"loaded_version": "580.95.05"}, "580.95.05", "reboot"),
+    "nouveau": (NOT_LOADED | {"nouveau_bound": True}, "nouveau holds", "reboot"),
+    "not loaded": (NOT_LOADED, "is not loaded", "modprobe"),
+    "fabric different": ({"nvswitches": 4, "fabricmanager_version": "580.95.05"}, "580.95.05", f"nvidia-fabricmanager-580={PACKAGE}"),
+    "reboot pending": ({"boot": {"reboot_required": True, "reboot_packages": ("linux-image-6.8.0-71-generic",)}}, "linux-image", "reboot"),
+    "outdated branch": ({"branch": "535", "name": "535-server"}, "support of branch 535 has ended", "switch_branch"),
+    "held": ({"held": ("libnvidia-compute-580-server",), "archives": {"updates": (offer(),)}}, "libnvidia-compute", "never unholds"),
+    "update offered": ({"archives": {"updates": (offer(),)}}, "580.142-1", "update: true"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_state_says_its_evidence_and_the_way_out(name):
+    changes, evidence, way_out = TABLE[name]
+    leading = states(host(**changes))[0]
+    assert (leading.name, leading.is_fault) == (name, True), names(host(**changes))
+    assert evidence in leading.evidence
+    assert way_out in leading.way_out
+
+
+def test_every_state_is_in_the_table():
+    assert set(TABLE) == set(STATES)
+
+
+@pytest.mark.parametrize(
+    ("changes", "first", "then"),
+    [
+        ({"broken": ("nvidia-utils-580",), "loaded_version": "580.95.05"}, "broken packages", "mismatch"),
+        ({"loaded_version": "580.95.05", "boot": {"next_kernel": NEXT}, "has_module_for_next_kernel": False},
+         "module missing for the next kernel", "mismatch"),
+        ({"nvswitches": 4, "archives": {"updates": (offer(),)}}, "fabric different", "update offered"),
+        ({"runfile": True, "archives": {"origins": ("NVIDIA", "Ubuntu")}}, "runfile", "mixed sources"),
+    ],
+)  # fmt: skip
+def test_what_must_be_solved_first_leads(changes, first, then):
+    assert names(host(**changes)) == [first, then]
+
+
+def test_one_cause_is_said_once():
+    missing = NOT_LOADED | {"has_module_for_running_kernel": False, "modules": (), "kernels_with_module": ()}
+    assert names(host(**missing)) == ["module missing"]
+    assert names(host(**NOT_LOADED, boot={"secure_boot": True}, modules=(module(source="dkms"),))) == [
+        "Secure Boot refuses"
+    ]
+    pending = {"reboot_required": True, "reboot_packages": ("libnvidia-compute-580",)}
+    assert names(host(loaded_version="580.95.05", boot=pending)) == ["mismatch"]
+
+
+def test_kernel_log_adds_what_the_table_does_not_know():
+    assert names(host(nvidia={"not_for_open": True})) == ["wrong flavour"]
+    assert names(host(is_open=False, modules=(module(is_open=False),), nvidia={"needs_open": True})) == [
+        "wrong flavour"
+    ]
+    (state,) = states(host(nvidia={"legacy_branch": "470"}))
+    assert (state.name, '"470"' in state.way_out) == ("unsupported GPU", True)
+
+
+@pytest.mark.parametrize("ubuntu", [True, False])
+def test_absent_driver_is_the_only_state(ubuntu):
+    (state,) = states(host(ubuntu=ubuntu, branch="", name="", loaded_version="", userspace_version="", modules=()))
+    assert (state.name, state.is_fault) == ("absent", True)
+    assert ("non-free-firmware" in state.way_out) is not ubuntu
+
+
+@frozen
+class Silent(Fact):
+    """The driver's own words, which this user may not read."""
+
+    lost: tuple[str, ...]
+    is_vgpu: bool
+    needs_open: bool
+    not_for_open: bool
+    legacy_branch: str
+    rejected_key: bool
+
+
+def test_evidence_that_cannot_be_read_is_unknown_and_the_rest_is_told():
+    facts = host(loaded_version="580.95.05")
+    facts.nvidia = Silent(*[unread("needs root")] * 6)
+    found = states(facts)
+    assert [one.name for one in found] == ["mismatch", "whether: GPU lost"]
+    with pytest.raises(UnknownFact, match="needs root"):
+        assert found[1].is_fault

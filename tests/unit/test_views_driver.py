@@ -1,0 +1,88 @@
+"""`hosttune driver`: one table of what is installed, loaded, offered, recommended and chosen."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hosttune.engine.catalog import builtin_catalog
+from hosttune.facts import Facts
+from hosttune.host.overlay import Overlay
+from hosttune.host.record import read_record
+from hosttune.values import ABSENT, FileValue
+from hosttune.views.driver import driver_json, driver_table, driver_text
+from hosttune.views.page import Page
+from hosttune.views.terminal import Screen
+from tests.unit.schemas import faults
+
+HOSTS = Path(__file__).resolve().parents[1] / "hosts"
+PARAMS = builtin_catalog().rules["gpu-driver"].defaults
+
+
+def table_of(name, files=None, **params):
+    overlay = Overlay(read_record(str(HOSTS / f"{name}.json")))
+    for path, text in (files or {}).items():
+        overlay.files[path] = ABSENT if text is None else FileValue(text.encode())
+    return driver_table(Facts(overlay), {**PARAMS, **params})
+
+
+def test_new_server_shows_what_would_be_installed_and_why():
+    text = driver_text(table_of("a100-cloud-vm"), Page())
+    assert text.startswith(
+        "1 x NVIDIA device 0x20b5 (ampere)\n"
+        "  installed    nothing\n"
+        "  loaded       nothing\n"
+        "  available    branches 580, 595\n"
+        "  recommended  595-server-open (by ubuntu-drivers, for the whole machine)\n"
+        "  chosen       580-server-open, to install\n"
+        "\n"
+        "Why: driver 580-server-open for 1 x NVIDIA device 0x20b5 (ampere generation):\n"
+    )
+    assert "no driver for 1 x NVIDIA device 0x20b5" in text
+
+
+def test_healthy_server_is_current():
+    table = table_of("h100-8x-2socket")
+    (row,) = table.rows
+    assert (row.title, len(row.slots)) == ("8 x NVIDIA device 0x2330", 8)
+    assert (row.installed, row.loaded) == ("580-server-open, 580.126.20", "580.126.20, open module")
+    assert (row.chosen, table.action) == ("580-server-open, as it is", "keep")
+    assert [state.name for state in table.states] == ["current"]
+    assert table.unknown == ()
+
+
+def test_mismatch_says_what_to_do():
+    version = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs)\n"
+    table = table_of("h100-8x-2socket", {"/proc/driver/nvidia/version": version})
+    text = driver_text(table, Page())
+    assert "the loaded module is 580.95.05 and the libraries are 580.126.20" in " ".join(text.split())
+    assert "\n  -> drain the host and reboot" in text
+
+
+def test_gpus_that_differ_have_rows_of_their_own():
+    table = table_of(
+        "h100-8x-2socket", {"/proc/driver/nvidia/gpus/0000:1b:00.0/information": "Model: \t NVIDIA H100\n"}
+    )
+    assert [row.title for row in table.rows] == ["1 x NVIDIA H100", "7 x NVIDIA device 0x2330"]
+
+
+def test_refusal_is_told():
+    table = table_of("workstation-rtx4090")
+    assert (table.action, table.rows[0].chosen) == ("refuse", "nothing: refused")
+    assert table.rows[0].loaded == "nouveau holds it"
+
+
+def test_machine_without_a_gpu_says_so():
+    assert driver_text(table_of("no-gpu-debian12"), Page()) == "no GPU\n  no NVIDIA GPU is on the PCI bus\n"
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in HOSTS.glob("*.json")))
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_every_record_fits_the_width_and_the_schema(name, width):
+    table = table_of(name)
+    assert faults(json.loads(json.dumps(driver_json(table))), "driver") == []
+    text = driver_text(table, Page(screen=Screen(width), is_verbose=True))
+    assert text.endswith("\n")
+    assert "  \n" not in text
+    words = [word for line in text.splitlines() if len(line) > width for word in line.split() if len(word) > 20]
+    assert bool(words) == any(len(line) > width for line in text.splitlines())
