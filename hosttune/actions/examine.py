@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hosttune import __version__
 from hosttune.actions.journal import Journal, boot_id, read_journal
+from hosttune.engine.compare import compare, exposed
 from hosttune.engine.evaluate import Evaluation, evaluate, merge_bounds
 from hosttune.engine.plan import apply_holds, digest, merge_findings, once, orphans, stage
 from hosttune.errors import Conflict, HosttuneError, Refused
@@ -172,7 +173,7 @@ def _look(
     """Evaluate every selected rule, read what the wishes name, compare, hold back."""
     if ledger is None:
         ledger = journal.ledger()
-    evaluations = [_evaluated(rule, facts, policy) for rule in selected]
+    evaluations = [_evaluated(rule, facts, catalog, policy) for rule in selected]
     wishes, problems = merge_bounds(tuple(wish for one in evaluations for wish in one.wishes))
     state, unknown = read_state(wishes, facts)
     findings = [finding for one in evaluations for finding in one.findings] + list(unknown)
@@ -182,18 +183,19 @@ def _look(
         context = Context(facts, state, ledger, rule.risk, rule.disturbs, journal.unreadable)
         for kind in dict.fromkeys(wish.kind for wish in own):
             try:
-                findings += wish_kinds()[kind].compare(tuple(w for w in own if w.kind == kind), context)
+                findings += compare(kind, tuple(w for w in own if w.kind == kind), context, policy)
             except UnknownFact as error:
                 findings.append(Finding(rule.id, "", Verdict.UNKNOWN, reason=str(error)))
+    findings = exposed(findings, {rule.id: rule.exposes for rule in selected if rule.exposes})
     merged = apply_holds(merge_findings(findings), catalog.rules, policy, facts, ledger)
     merged = once(policy.waive(finding) for finding in merged)
     return _Look((*merged, *_orphans(ledger, selected, merged, facts)), problems)
 
 
-def _evaluated(rule: Rule, facts: Facts, policy: Policy) -> Evaluation:
+def _evaluated(rule: Rule, facts: Facts, catalog: Catalog, policy: Policy) -> Evaluation:
     """A rule whose expression cannot be computed (a division by zero) is unknown; the others go on."""
     try:
-        return evaluate(rule, facts, policy.params_of(rule), policy.declared)
+        return evaluate(rule, facts, policy.params_of(rule, catalog), policy.declared)
     except HosttuneError as error:
         return Evaluation(rule, (Finding(rule.id, "", Verdict.UNKNOWN, reason=error.message, todo=error.hint),))
 
@@ -261,6 +263,7 @@ def open_session(
     root: str | None = None,
     host: str | None = None,
     hardware: str | None = None,
+    rules: str | None = None,
     policy: str | None = None,
     profile: str | None = None,
     select: tuple[str, ...] = (),
@@ -268,26 +271,28 @@ def open_session(
     max_risk: str | None = None,
     disturb: str | None = None,
 ) -> Session:
-    """Open a session as the command line asks for it; `reader` is the door where the caller holds it open already."""
+    """Open a session as the command line asks for it; `reader` is the door where the caller holds it open already,
+    `rules` a folder of more rules.
+    """
     from hosttune.engine.catalog import load_catalog
-    from hosttune.engine.policy import load_policy
+    from hosttune.engine.policy_file import load_policy
     from hosttune.host import open_reader
 
     started = time.perf_counter()
     reader = reader or open_reader(root=root, host=host, hardware=hardware)
-    catalog = load_catalog(reader)
+    catalog = load_catalog(reader, rules)
     chosen = load_policy(reader, catalog, policy).overridden(
         catalog, profile=profile, select=select, ignore=ignore, max_risk=max_risk, disturb=disturb
     )
     loaded = time.perf_counter() - started
-    session = examine(reader, catalog, chosen)
+    session = examine(reader, catalog.at(chosen.edition), chosen)
     session.seconds["rules and policy"] = loaded
     return session
 
 
 def examine_everything(reader: Reader, catalog: Catalog, policy: Policy) -> None:
     """Ask a host for all that any rule or fact would ask: every subject, every rule compared. For a record of it."""
-    everything = replace(policy, select=tuple(catalog.rules), ignore=())
+    everything = replace(policy, select=tuple(catalog.rules), ignore=(), waivers=())
     session = examine(reader, catalog, everything)
     for subject in Facts.SUBJECTS:
         getattr(session.facts, subject)

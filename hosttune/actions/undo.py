@@ -10,7 +10,7 @@ from hosttune import __version__
 from hosttune.actions.apply import Execution, new_run, still_there
 from hosttune.actions.journal import Recorder, Step, StepId
 from hosttune.actions.restarts import restarts_left
-from hosttune.engine.plan import digest
+from hosttune.engine.plan import digest, guarded
 from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
 from hosttune.host.overlay import Overlay
@@ -19,6 +19,7 @@ from hosttune.resources.base import action_between, place
 from hosttune.values import (
     ABSENT,
     Activation,
+    Disturbs,
     Finding,
     Hold,
     HoldKind,
@@ -77,6 +78,8 @@ def plan_undo(session: Session, run_id: str | None = None, rule: str | None = No
     for step in reversed(steps):
         held = stuck.get(step.change.rule)
         answer = _refused(step, held) if held else _return(step, steps, journal, overlay)
+        if isinstance(answer, Return) and not answer.on_paper and answer.change.disturbs is Disturbs.GPU_WORK:
+            answer = _beside_work(answer, step, session)
         if isinstance(answer, Return):
             returns.append(answer)
         else:
@@ -123,6 +126,12 @@ def _built_upon(steps: tuple[Step, ...], journal: Journal) -> dict[str, Hold]:
                 detail = f"run {later.id.run} has changed {other} since; undo that one first"
                 found[step.change.rule] = Hold(HoldKind.REFUSED, detail)
     return found
+
+
+def _beside_work(answer: Return, step: Step, session: Session) -> Return | Finding:
+    """The way back waits as the way there does while something runs that it would disturb."""
+    (change,), busy = guarded((answer.change,), session.facts, may_break=session.policy.break_work)
+    return _refused(step, busy) if busy else replace(answer, change=change)
 
 
 def _return(step: Step, together: tuple[Step, ...], journal: Journal, overlay: Overlay) -> Return | Finding:

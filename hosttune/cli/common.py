@@ -12,7 +12,7 @@ from hosttune.views.terminal import Screen
 
 if TYPE_CHECKING:
     from hosttune.actions.examine import Session
-    from hosttune.cli.options import Look, Show
+    from hosttune.cli.options import Display, Look
     from hosttune.engine.catalog import Catalog
     from hosttune.engine.policy import Policy
     from hosttune.host.door import Reader
@@ -25,7 +25,9 @@ def open_session(look: Look, host: str | None = None) -> Session:
     """Open the host that the options name; `host` is the record where several were given."""
     from hosttune.actions import examine
 
-    return examine.open_session(host=host or one_host(look), **session_options(look))
+    session = examine.open_session(host=host or one_host(look), **session_options(look))
+    tell_notes(session.policy)
+    return session
 
 
 def session_options(look: Look) -> dict[str, Any]:
@@ -33,6 +35,7 @@ def session_options(look: Look) -> dict[str, Any]:
     return {
         "root": look.root,
         "hardware": look.hardware,
+        "rules": look.rules,
         "policy": look.policy,
         "profile": look.profile,
         "select": tuple(look.select or ()),
@@ -60,7 +63,7 @@ def load_plan(path: str) -> Plan:
     return plan
 
 
-def require_rights(look: Look, show: Show, words: list[str]) -> None:
+def require_rights(look: Look, show: Display, words: list[str]) -> None:
     """Refuse a change of a record, or without root's rights, before anything is looked at; `words` are this command."""
     from hosttune.host import open_reader
 
@@ -80,14 +83,21 @@ def expecting(digest: str | None) -> list[str]:
 def load_choice(look: Look) -> tuple[Reader, Catalog, Policy]:
     """The door, the rules and the policy that the options name; no fact is collected."""
     from hosttune.engine.catalog import load_catalog
-    from hosttune.engine.policy import load_policy
+    from hosttune.engine.policy_file import load_policy
     from hosttune.host import open_reader
 
     reader = open_reader(root=look.root, host=one_host(look), hardware=look.hardware)
-    catalog = load_catalog(reader)
+    catalog = load_catalog(reader, look.rules)
     chosen = {name: value for name, value in session_options(look).items() if name in _OF_POLICY}
     policy = load_policy(reader, catalog, look.policy).overridden(catalog, **chosen)
-    return reader, catalog, policy
+    tell_notes(policy)
+    return reader, catalog.at(policy.edition), policy
+
+
+def tell_notes(policy: Policy) -> None:
+    """What whoever wrote the policy, or typed its options, should know."""
+    for note in policy.notes:
+        tell(f"hosttune: {shown(note)}")
 
 
 def one_host(look: Look) -> str | None:
@@ -97,7 +107,7 @@ def one_host(look: Look) -> str | None:
     return look.host[0] if look.host else None
 
 
-def open_page(reader: Reader, look: Look | None, show: Show) -> Page:
+def open_page(reader: Reader, look: Look | None, show: Display) -> Page:
     """The page for a report about `reader`'s host on standard output."""
     surface = console(sys.stdout)
     words = program()

@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument
 
 from hosttune.cli.options import Look, Show, command
+
+if TYPE_CHECKING:
+    from hosttune.engine.catalog import Catalog
+    from hosttune.engine.rule import Rule
 
 
 @command
 def explain(
     look: Look, show: Show, rule: Annotated[str, Argument(metavar="RULE", help="Its id (see: hosttune rules).")]
 ) -> int:
-    """Explain a rule: why, risk, gain, sources, how by hand, how to switch it off, and what it would do here."""
+    """Explain a rule: why, gain, risk, sources, what it reads, how by hand, how to switch it off, what it does here."""
     from hosttune.actions.examine import examine
     from hosttune.cli.common import load_choice, open_page, say, write_json
-    from hosttune.engine.policy import nearest
-    from hosttune.errors import HosttuneError
     from hosttune.views.explain import explain_json, explain_text
 
     reader, catalog, policy = load_choice(look)
-    if rule not in catalog.rules:
-        raise HosttuneError(f"no rule is called {rule}", hint=nearest(rule, catalog.rules) or "see: hosttune rules")
-    one = catalog.rules[rule]
-    findings = examine(reader, catalog, policy.only(rule)).plan(prove=False).findings
-    own = tuple(finding for finding in findings if finding.rule == rule)
-    params = policy.params_of(one)
+    one = _named(rule, catalog)
+    findings = examine(reader, catalog, policy.only(one.id)).plan(prove=False).findings
+    own = tuple(finding for finding in findings if finding.rule == one.id)
+    params = policy.params_of(one, catalog)
+    profiles = tuple(name for name, profile in catalog.profiles.items() if one.id in profile.rules)
     if show.is_json:
-        write_json(explain_json(one, params, own))
+        write_json(explain_json(one, params, own, profiles))
     else:
-        say(explain_text(one, params, own, open_page(reader, look, show)))
+        say(explain_text(one, params, own, profiles, open_page(reader, look, show)))
     return 0
+
+
+def _named(name: str, catalog: Catalog) -> Rule:
+    """The rule that goes by this name now; a word on standard error where that is another one than was typed."""
+    from hosttune.cli.common import tell
+    from hosttune.engine.policy import name_notes, nearest
+    from hosttune.errors import HosttuneError
+
+    rule = catalog.rules.get(catalog.current(name))
+    if rule is None:
+        raise HosttuneError(f"no rule is called {name}", hint=nearest(name, catalog.rules) or "see: hosttune rules")
+    for note in name_notes(catalog, (name,)):
+        tell(f"hosttune: {note}")
+    return rule

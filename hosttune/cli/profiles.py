@@ -7,7 +7,7 @@ from hosttune.cli.options import Look, Show, command
 
 @command
 def profiles(look: Look, show: Show) -> int:
-    """List the profiles and their rules."""
+    """List the profiles: for which hosts, and what each adds to the one that it extends."""
     from hosttune.cli.common import load_choice, open_page, say, write_json
     from hosttune.views.rules import profiles_json, profiles_text
 

@@ -3,37 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from hosttune.engine.compiled import builtin_documents
+from hosttune.engine.edition import NEWEST
+from hosttune.engine.profile import Profile, build_profile, resolved
 from hosttune.engine.rule import build_rule
-from hosttune.errors import BadInput, Fault
+from hosttune.errors import BadInput, Fault, HosttuneError
 from hosttune.frozen import frozen
+from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
-    from hosttune.engine.document import Document
     from hosttune.engine.rule import Rule
     from hosttune.host.door import Reader
 
 RULES_FOLDER = "/etc/hosttune/rules.d"
-
-
-@frozen
-class Profile:
-    """A named set of rules for one kind of host."""
-
-    id: str
-    title: str
-    why: str
-    rules: tuple[str, ...]
+SUFFIXES = (".yaml", ".yml")
 
 
 @frozen
 class Catalog:
-    """All rules and profiles, by id."""
+    """All rules and profiles, by id. `names` leads from ids of old to those of now: renamed and replaced rules."""
 
     rules: Mapping[str, Rule]
     profiles: Mapping[str, Profile]
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def current(self, name: str) -> str:
+        """The id that a rule goes by now."""
+        seen = set()
+        while name in self.names and name not in seen:
+            seen.add(name)
+            name = self.names[name]
+        return name
+
+    def former(self, name: str) -> frozenset[str]:
+        """The ids that were renamed to this one."""
+        return frozenset(self.rules[name].renamed_from) if name in self.rules else frozenset()
+
+    def at(self, edition: str) -> Catalog:
+        """The catalogue as it is in an edition: what its profiles run, and the defaults; no rule is missing."""
+        if edition in {"", NEWEST}:
+            return self
+        rules = {name: rule.at(edition) for name, rule in self.rules.items()}
+        profiles = {
+            name: replace(profile, rules=tuple(rule for rule in profile.rules if rules[rule].is_in(edition)))
+            for name, profile in resolved(self.profiles, edition).items()
+        }
+        return Catalog(rules, profiles, self.names)
 
 
 def builtin_catalog() -> Catalog:
@@ -47,48 +65,84 @@ def builtin_catalog() -> Catalog:
         else:
             rule = build_rule(document, is_builtin=True)
             rules[rule.id] = rule
-    return Catalog(dict(sorted(rules.items())), dict(sorted(profiles.items())))
+    return assembled(rules, profiles)
 
 
-def build_profile(document: Document) -> Profile:
-    data = document.data
-    return Profile(data["id"], data["title"], data.get("why", ""), tuple(data["rules"]))
+def assembled(rules: Mapping[str, Rule], profiles: Mapping[str, Profile]) -> Catalog:
+    """The catalogue of these rules: renamed ids lead to the new ones, and what is replaced makes room."""
+    names = {old: rule.id for rule in rules.values() for old in rule.renamed_from}
+    replaced = {rule.replaces: rule.id for rule in rules.values() if rule.replaces}
+    kept = {name: rule for name, rule in sorted(rules.items()) if name not in replaced}
+    found = Catalog(kept, {}, {**names, **replaced})
+    entries = {
+        name: replace(
+            profile,
+            added=tuple(replace(entry, rule=found.current(entry.rule)) for entry in profile.added),
+            left_out=tuple(replace(entry, rule=found.current(entry.rule)) for entry in profile.left_out),
+            own_params={rule: values for rule, values in profile.own_params.items() if rule not in replaced},
+        )
+        for name, profile in profiles.items()
+    }
+    return Catalog(kept, resolved(entries), found.names)
 
 
-def load_catalog(reader: Reader) -> Catalog:
-    """The built-in catalogue with the custom rules of this host. Raises BadInput with the faults of all custom files.
+def load_catalog(reader: Reader, folder: str | None = None) -> Catalog:
+    """The built-in catalogue with the custom rules of this host, and those in `folder` on this machine.
 
-    A custom rule may not take the id of a built-in one, and it is looked at only when a policy selects it.
+    Raises BadInput with the faults of all custom files. A custom rule is looked at only where a policy selects it, or
+    where it replaces a rule that is looked at.
     """
+    files = [(f"{RULES_FOLDER}/{name}", False) for name in _listed(reader, RULES_FOLDER)]
+    if folder is not None:
+        from hosttune.engine.trusted import local_files
+
+        files += [(path, True) for path in local_files(folder) if path.endswith(SUFFIXES)]
     catalog = builtin_catalog()
-    names = reader.list(RULES_FOLDER)
-    files = [name for name in names if name.endswith((".yaml", ".yml"))] if isinstance(names, tuple) else []
-    if not files:
-        return catalog
-    custom = _custom_rules(reader, files, catalog)
-    return Catalog(dict(sorted({**catalog.rules, **custom}.items())), catalog.profiles)
+    return _with_custom(catalog, reader, files) if files else catalog
 
 
-def _custom_rules(reader: Reader, files: list[str], catalog: Catalog) -> dict[str, Rule]:
+def _with_custom(catalog: Catalog, reader: Reader, files: list[tuple[str, bool]]) -> Catalog:
     from hosttune.engine.lint import checked_rule
     from hosttune.engine.trusted import read_trusted
 
     faults: list[Fault] = []
-    custom: dict[str, Rule] = {}
-    for name in files:
-        path, text = read_trusted(reader, f"{RULES_FOLDER}/{name}", is_local=False, is_required=True)
+    rules = dict(catalog.rules)
+    for name, is_local in files:
+        path, text = read_trusted(reader, name, is_local=is_local, is_required=True)
         try:
             rule = checked_rule(text or "", path)
         except BadInput as error:
             faults += error.faults
             continue
-        if rule.id in catalog.rules:
-            faults.append(
-                Fault(
-                    rule.where, f"a built-in rule is called {rule.id}", "choose another id, and ignore the built-in one"
-                )
-            )
-        custom[rule.id] = rule
+        faults += _clashes(rule, rules, catalog)
+        rules.setdefault(rule.id, rule)
     if faults:
         raise BadInput(faults)
-    return custom
+    return assembled(rules, catalog.profiles)
+
+
+def _clashes(rule: Rule, rules: Mapping[str, Rule], builtin: Catalog) -> list[Fault]:
+    """What is wrong with a custom rule beside the others."""
+    from hosttune.engine.schema_values import nearest
+
+    faults = []
+    if rule.id in rules:
+        what = "a built-in rule" if rules[rule.id].is_builtin else f"the rule in {rules[rule.id].where.path}"
+        hint = f"choose another id; to take the place of a built-in rule, say so: `replaces: {rule.id}`"
+        faults.append(Fault(rule.where, f"{what} is called {rule.id}", hint))
+    elif rule.id in builtin.names:
+        faults.append(Fault(rule.where, f"{builtin.current(rule.id)} was called {rule.id}", "choose another id"))
+    if rule.replaces and rule.replaces not in builtin.rules:
+        hint = nearest(builtin.current(rule.replaces), tuple(builtin.rules))
+        faults.append(Fault(rule.where, f"replaces {rule.replaces}, and no built-in rule is called so", hint))
+    other = next((one for one in rules.values() if rule.replaces and one.replaces == rule.replaces), None)
+    if other:
+        faults.append(Fault(rule.where, f"{other.id} replaces {rule.replaces} already"))
+    return faults
+
+
+def _listed(reader: Reader, folder: str) -> list[str]:
+    names = reader.list(folder)
+    if isinstance(names, Unreadable) and reader.kind in {"live", "root"}:
+        raise HosttuneError(f"{folder}: cannot be listed: {names.reason}", hint="run it as root")
+    return [name for name in names if name.endswith(SUFFIXES)] if isinstance(names, tuple) else []

@@ -12,7 +12,7 @@ from hosttune.engine.expressions import parse_expression, parse_text
 from hosttune.engine.policy import Declared, param_faults
 from hosttune.engine.rule import build_rule, choice_module
 from hosttune.engine.schema import check, nearest
-from hosttune.engine.shapes import rule_shape
+from hosttune.engine.shapes import edition_faults, rule_shape
 from hosttune.engine.yamlio import load_document
 from hosttune.errors import BadInput, Fault
 from hosttune.facts import Facts
@@ -44,6 +44,7 @@ def rule_faults(document: Document) -> list[Fault]:
     if not faults:
         faults += _name_faults(document, data)
         faults += _default_faults(document, data)
+        faults += _life_faults(document, data)
     if isinstance(data, dict) and not any(fault.where.field == "" for fault in faults):
         faults += _expression_faults(document, data)
     return sorted(dict.fromkeys(faults), key=lambda fault: (fault.where.line, fault.where.field))
@@ -72,7 +73,25 @@ def _default_faults(document: Document, data: dict[str, Any]) -> list[Fault]:
 
     faults = []
     for name, spec in (data.get("params") or {}).items():
-        faults += param_faults(document.where(f"params.{name}.default"), param_of(name, spec), spec["default"])
+        param = param_of(name, spec)
+        faults += param_faults(document.where(f"params.{name}.default"), param, spec["default"])
+        for edition, value in param.was.items():
+            faults += param_faults(document.where(f"params.{name}.was.{edition}"), param, value)
+    return faults
+
+
+def _life_faults(document: Document, data: dict[str, Any]) -> list[Fault]:
+    """What is wrong with the standing of a rule: its edition, what it weakens, what replaces it."""
+    faults = edition_faults(document, [("edition", data["edition"])] if "edition" in data else [])
+    if "exposes" in data and data["risk"] != "high":
+        message = f"a rule that exposes {data['exposes']} has risk high"
+        faults.append(Fault(document.where("risk"), message, "write risk: high"))
+    if "replaced_by" in data and data.get("status") != "deprecated":
+        faults.append(
+            Fault(document.where("replaced_by"), "only a deprecated rule has one", "write status: deprecated")
+        )
+    if data.get("replaces") == data["id"]:
+        faults.append(Fault(document.where("replaces"), "a rule cannot replace itself", "give it an id of its own"))
     return faults
 
 

@@ -1,34 +1,21 @@
-"""The policy: what an administrator wants of the rules. `/etc/hosttune/policy.yaml`, or what the command line says."""
+"""The policy: what an administrator wants of the rules, as its file and the command line say it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from hosttune.errors import BadInput, Fault, HosttuneError, Where
+from hosttune.engine.waiver import Waiver, waive
+from hosttune.errors import Fault, HosttuneError, Where
 from hosttune.frozen import frozen
-from hosttune.values import Disturbs, Finding, Hold, HoldKind, Risk, Verdict
+from hosttune.values import Disturbs, Finding, Risk
 
 if TYPE_CHECKING:
     from hosttune.engine.catalog import Catalog
-    from hosttune.engine.document import Document
     from hosttune.engine.rule import Param, Rule
-    from hosttune.host.door import Reader
-
-PATH = "/etc/hosttune/policy.yaml"
-
-
-@frozen
-class Waiver:
-    """A rule that is not to be acted on. With `until` (an ISO date) it expires: then the rule counts again."""
-
-    rule: str
-    reason: str = ""
-    until: str = ""
 
 
 @frozen
@@ -56,15 +43,19 @@ class Policy:
     """The choices of an administrator; the defaults are those of a host without a policy file."""
 
     profile: str = "base"
+    edition: str = ""  # empty: the newest
     select: tuple[str, ...] = ()
-    ignore: tuple[Waiver, ...] = ()
+    ignore: tuple[str, ...] = ()  # rules that are off
+    waivers: tuple[Waiver, ...] = ()
     params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     max_risk: Risk = Risk.MEDIUM
     disturb: Disturbs = Disturbs.NOTHING
+    break_work: bool = False  # typed for this one run: GPU work that the plan lists may be broken
     declared: Declared = NOTHING
     source: str = ""
     today: str = ""  # ISO date; waivers expire by it
     sole: str = ""  # the one rule to look at, whatever is selected
+    notes: tuple[str, ...] = ()  # sentences for whoever wrote the policy: names that have changed
 
     def only(self, rule: str) -> Policy:
         """The same choices for this one rule alone."""
@@ -74,32 +65,32 @@ class Policy:
     def digest(self) -> str:
         """sha256 over what the policy says, not over how it is written."""
         said = [
-            self.profile, self.select, [(w.rule, w.until) for w in self.ignore],
+            self.profile, self.edition, self.select, self.ignore,
+            [(one.rule, one.subject, one.until) for one in self.waivers],
             {rule: dict(values) for rule, values in self.params.items()}, self.max_risk.value, self.disturb.value,
             [[one.source, one.target, one.fstype, one.options] for one in self.declared.data_mounts],
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
     def selected(self, catalog: Catalog) -> tuple[Rule, ...]:
-        """The rules to look at, by id: the profile's and the selected ones, less those ignored without a date."""
+        """The rules to look at, by id: the profile's and the selected ones, less those that are off."""
         if self.sole:
             return (catalog.rules[self.sole],)
-        wanted = {*catalog.profiles[self.profile].rules, *self.select}
-        wanted -= {waiver.rule for waiver in self.ignore if not waiver.until}
+        wanted = {*catalog.profiles[self.profile].rules, *self.select} - {*self.ignore}
         return tuple(catalog.rules[name] for name in sorted(wanted))
 
-    def params_of(self, rule: Rule) -> dict[str, Any]:
-        return {**rule.defaults, **self.params.get(rule.id, {})}
+    def params_of(self, rule: Rule, catalog: Catalog) -> dict[str, Any]:
+        """The parameters in force: the policy's, else the profile's, else the rule's own."""
+        of_profile = catalog.profiles[self.profile].params.get(rule.id, {})
+        return {**rule.defaults, **of_profile, **self.params.get(rule.id, {})}
+
+    def waives(self, rule: str, subject: str) -> bool:
+        """Whether a waiver in force covers this."""
+        return any(one.covers(rule, subject) and not one.is_over(self.today) for one in self.waivers)
 
     def waive(self, finding: Finding) -> Finding:
-        """A finding of a rule that is waived for a time is held; an expired waiver holds nothing and is said."""
-        waiver = next((one for one in self.ignore if one.rule == finding.rule and one.until), None)
-        if waiver is None or finding.verdict not in {Verdict.DIFFERS, Verdict.ADVICE}:
-            return finding
-        if waiver.until < self.today:
-            return replace(finding, evidence=(*finding.evidence, f"its waiver expired on {waiver.until}"))
-        detail = f"until {waiver.until}" + (f": {waiver.reason}" if waiver.reason else "")
-        return replace(finding, hold=Hold(HoldKind.WAIVED, detail), changes=())
+        """The finding as the waivers leave it."""
+        return waive(finding, self.waivers, self.today)
 
     def overridden(
         self,
@@ -116,7 +107,7 @@ class Policy:
             raise HosttuneError(
                 f"no profile is called {profile}", hint=f"there is: {', '.join(sorted(catalog.profiles))}"
             )
-        unknown = [name for name in (*select, *ignore) if name not in catalog.rules]
+        unknown = [name for name in (*select, *ignore) if catalog.current(name) not in catalog.rules]
         if unknown:
             raise HosttuneError(
                 f"no rule is called {unknown[0]}", hint=nearest(unknown[0], catalog.rules) or "see: hosttune rules"
@@ -124,11 +115,29 @@ class Policy:
         return replace(
             self,
             profile=profile or self.profile,
-            select=(*self.select, *select),
-            ignore=(*self.ignore, *(Waiver(name) for name in ignore)),
+            select=(*self.select, *map(catalog.current, select)),
+            ignore=(*self.ignore, *map(catalog.current, ignore)),
             max_risk=Risk(max_risk) if max_risk else self.max_risk,
             disturb=Disturbs(disturb) if disturb else self.disturb,
+            break_work=disturb == Disturbs.GPU_WORK.value,
+            notes=tuple(dict.fromkeys((*self.notes, *name_notes(catalog, (*select, *ignore))))),
         )
+
+
+def name_notes(catalog: Catalog, names: Iterable[str]) -> tuple[str, ...]:
+    """What somebody who names these rules should know: a new name, a rule in its place, an end to come."""
+    notes = []
+    for name in dict.fromkeys(names):
+        rule = catalog.rules.get(catalog.current(name))
+        if rule is None:
+            continue
+        if name in rule.renamed_from:
+            notes.append(f"{name} is called {rule.id} now")
+        elif rule.id != name:
+            notes.append(f"{rule.id} ({rule.where.path}) takes the place of {name}")
+        elif rule.status.value == "deprecated":
+            notes.append(f"{name} is deprecated" + (f"; use {rule.replaced_by}" if rule.replaced_by else ""))
+    return tuple(notes)
 
 
 def nearest(name: str, names: Any) -> str:
@@ -137,55 +146,6 @@ def nearest(name: str, names: Any) -> str:
 
     close = get_close_matches(name, list(names), n=1)
     return f"did you mean {close[0]}?" if close else ""
-
-
-def load_policy(reader: Reader, catalog: Catalog, path: str | None = None) -> Policy:
-    """Read the policy of this host, or the file at `path` on this machine. No file at the usual place: the defaults.
-
-    Raises BadInput with every fault: unknown keys, rules and parameters with the nearest valid name, values out of
-    range; and HosttuneError when root would read a file that somebody else can write.
-    """
-    from hosttune.engine.trusted import read_trusted
-
-    today = datetime.fromtimestamp(reader.now(), timezone.utc).date().isoformat()
-    name, text = read_trusted(reader, path or PATH, is_local=path is not None, is_required=path is not None)
-    if text is None:
-        return Policy(today=today)
-    from hosttune.engine.yamlio import load_document
-
-    return build_policy(load_document(text, name), catalog, today)
-
-
-def build_policy(document: Document, catalog: Catalog, today: str) -> Policy:
-    """Check a policy document and build the policy. Raises BadInput with every fault."""
-    from hosttune.engine.shapes import policy_faults
-
-    faults = policy_faults(document, catalog)
-    if faults:
-        raise BadInput(faults)
-    data = document.data or {}
-    return Policy(
-        profile=data.get("profile", "base"),
-        select=tuple(data.get("select") or ()),
-        ignore=tuple(_waiver(entry) for entry in data.get("ignore") or ()),
-        params={rule: dict(values or {}) for rule, values in (data.get("params") or {}).items()},
-        max_risk=Risk(data.get("max_risk", "medium")),
-        disturb=Disturbs(data.get("disturb", "nothing")),
-        declared=Declared(tuple(_data_mount(entry) for entry in data.get("data_mounts") or ())),
-        source=document.name,
-        today=today,
-    )
-
-
-def _waiver(entry: str | Mapping[str, str]) -> Waiver:
-    if isinstance(entry, str):
-        return Waiver(entry)
-    return Waiver(entry["rule"], entry.get("reason", ""), entry.get("until", ""))
-
-
-def _data_mount(entry: Mapping[str, Any]) -> DataMount:
-    given = {**entry, "options": tuple(entry["options"])} if "options" in entry else dict(entry)
-    return DataMount(**given)
 
 
 def param_faults(where: Where, param: Param, value: Any) -> list[Fault]:

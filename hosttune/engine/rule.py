@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
+from enum import Enum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from hosttune.engine.edition import FIRST, edition_name, is_between, value_in
 from hosttune.engine.expressions import Expression, Text, compile_expression, compile_text
 from hosttune.frozen import frozen
 from hosttune.resources.base import Operator
@@ -31,6 +33,22 @@ class Param:
     maximum: float | None = None
     choices: tuple[Any, ...] = ()
     help: str = ""
+    was: Mapping[str, Any] = field(default_factory=dict)  # edition -> the default up to and including it
+
+    def at(self, edition: str) -> Param:
+        """The parameter with the default that it has in an edition."""
+        return replace(self, default=value_in(edition, self.default, self.was)) if self.was else self
+
+
+class Status(str, Enum):
+    """Where a rule stands: a preview may still change and runs only when it is named; a deprecated one will go."""
+
+    PREVIEW = "preview"
+    STABLE = "stable"
+    DEPRECATED = "deprecated"
+
+    def __str__(self) -> str:
+        return str(self.value)
 
 
 @frozen
@@ -145,6 +163,12 @@ class Rule:
     expect: tuple[Expectation, ...]
     where: Where
     is_builtin: bool = True
+    status: Status = Status.STABLE
+    edition: str = FIRST  # the one that brought it
+    exposes: str = ""  # security | data: what it weakens; such a rule has risk high
+    replaces: str = ""  # of a custom rule: the built-in one whose place it takes
+    replaced_by: str = ""  # of a deprecated rule
+    renamed_from: tuple[str, ...] = ()
     subjects: frozenset[str] = field(default_factory=frozenset)
     units: frozenset[str] = field(default_factory=frozenset)
     packages: frozenset[str] = field(default_factory=frozenset)
@@ -156,6 +180,14 @@ class Rule:
     @property
     def defaults(self) -> dict[str, Any]:
         return {name: param.default for name, param in self.params.items()}
+
+    def is_in(self, edition: str) -> bool:
+        """Whether it was there in an edition."""
+        return is_between(edition, self.edition, "")
+
+    def at(self, edition: str) -> Rule:
+        """The rule with the defaults of an edition."""
+        return replace(self, params={name: param.at(edition) for name, param in self.params.items()})
 
     def choose(self, facts: Facts, params: Mapping[str, Any]) -> Any:
         """The result of this rule's choice (hosttune/choices/)."""
@@ -225,6 +257,12 @@ def build_rule(document: Document, *, is_builtin: bool) -> Rule:
         expect=expect,
         where=document.where(""),
         is_builtin=is_builtin,
+        status=Status(data.get("status", "stable")),
+        edition=edition_name(data.get("edition", FIRST)),
+        exposes=data.get("exposes", ""),
+        replaces=data.get("replaces", ""),
+        replaced_by=data.get("replaced_by", ""),
+        renamed_from=tuple(data.get("renamed_from", ())),
         subjects=subjects - {"params", "policy", "item", "choice"},
         units=frozenset[str]().union(
             *(part.units for part in parts), {s.name.source for s in want if s.kind == "unit"}
@@ -250,4 +288,5 @@ def param_of(name: str, spec: Mapping[str, Any]) -> Param:
         spec.get("maximum"),
         tuple(spec.get("choices", ())),
         spec.get("help", ""),
+        {edition_name(edition): value for edition, value in spec.get("was", {}).items()},
     )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from hosttune.engine.edition import EDITIONS, edition_name
 from hosttune.engine.policy import param_faults
+from hosttune.engine.rule import Status
 from hosttune.engine.schema import (
     AnyOf,
     Boolean,
@@ -43,11 +45,14 @@ DISTURBS = String(choices=tuple(word.value for word in Disturbs), help="Whom the
 WAIVER = Table(
     {
         "rule": Id(help="The rule that is waived"),
+        "subject": String(help="What of it alone: a mount point, a key, a device; a pattern such as /scratch*"),
         "reason": String(help="Why; it is shown in every report"),
-        "until": Date(help="The last day of the waiver (YYYY-MM-DD); after it the rule counts again"),
+        "owner": String(help="Who answers for it"),
+        "until": Date(help="The last day of the waiver (YYYY-MM-DD); after it the finding counts again"),
     },
-    required=("rule",),
+    required=("rule", "reason"),
 )
+EDITION = AnyOf((String(choices=EDITIONS), Number()), help="The state of the defaults, such as 2026.1")
 
 DATA_MOUNT = Table(
     {
@@ -70,21 +75,38 @@ DATA_MOUNT = Table(
     required=("source", "target"),
 )
 
-POLICY = Table(
-    {
-        "profile": String(help="The rules that run by default (see: hosttune profiles)"),
-        "select": ListOf(Id(), help="Rules to run besides those of the profile"),
-        "ignore": ListOf(AnyOf((Id(), WAIVER)), help="Rules that are not to be acted on"),
-        "params": MapOf(MapOf(Scalar()), keys=Id(), help="Values for the parameters of rules"),
-        "max_risk": RISKS,
-        "disturb": DISTURBS,
-        "data_mounts": ListOf(DATA_MOUNT, help="Disks to mount (rule storage-data-mounts)"),
-    },
-    help="The choices of an administrator for one host or many",
+PARAMS = MapOf(MapOf(Scalar()), keys=Id(), help="Values for the parameters of rules")
+CHOICES: dict[str, Spec] = {
+    "profile": String(help="The rules that run by default (see: hosttune profiles)"),
+    "edition": EDITION,
+    "select": ListOf(Id(), help="Rules to run besides those of the profile"),
+    "ignore": ListOf(AnyOf((Id(), WAIVER)), help="Rules that are off, by id alone; or waivers, with their reason"),
+    "params": PARAMS,
+    "max_risk": RISKS,
+    "disturb": DISTURBS,
+    "data_mounts": ListOf(DATA_MOUNT, help="Disks to mount (rule storage-data-mounts)"),
+}
+HOSTS = MapOf(
+    Table(CHOICES),
+    help="Host name patterns, each with what holds there alone; all that fit are read in order, the last word wins",
 )
+POLICY = Table({**CHOICES, "hosts": HOSTS}, help="The choices of an administrator for one host or many")
 
+IN_PROFILE = ListOf(
+    AnyOf((Id(), Table({"rule": Id(), "from": EDITION, "until": EDITION}, required=("rule",)))),
+    help="Rules, each by id or with the editions in which it counts",
+)
 PROFILE = Table(
-    {"id": Id(), "title": String(), "why": String(), "rules": ListOf(Id(), least=1)}, required=("id", "title", "rules")
+    {
+        "id": Id(),
+        "title": String(),
+        "why": String(),
+        "extends": Id(help="The profile whose rules and parameters this one takes over"),
+        "rules": IN_PROFILE,
+        "without": IN_PROFILE,
+        "params": PARAMS,
+    },
+    required=("id", "title", "why"),
 )
 
 PARAM = Table(
@@ -95,6 +117,7 @@ PARAM = Table(
         "maximum": Number(),
         "choices": ListOf(Scalar()),
         "help": String(help="What it means, with its unit"),
+        "was": MapOf(Scalar(), keys=String(choices=EDITIONS), help="The default up to and including an edition"),
     },
     required=("type", "default", "help"),
 )
@@ -114,6 +137,14 @@ def rule_shape() -> Table:
             "verified": String(choices=("docs", "vm", "hardware"), help="How far it is verified"),
             "gain": String(help="The expected gain in plain words, also `none`"),
             "why": String(help="Why, with the figures and when it does not pay"),
+            "status": String(
+                choices=tuple(word.value for word in Status), help="A preview runs only where a policy names it"
+            ),
+            "edition": EDITION,
+            "exposes": String(choices=("security", "data"), help="What it weakens; such a rule has risk high"),
+            "replaces": Id(help="Of a custom rule: the built-in one whose place it takes"),
+            "replaced_by": Id(help="Of a deprecated rule: the one to use"),
+            "renamed_from": ListOf(Id(), help="What it was called"),
             "sources": ListOf(String(), least=1, help="Where the facts come from"),
             "choice": String(pattern=r"[a-z][a-z0-9_]*", help="A decision of hosttune/choices/"),
             "applies_when": ListOf(
@@ -154,43 +185,88 @@ def _wish(kind: WishKind) -> Table:
 
 
 def policy_faults(document: Document, catalog: Catalog) -> list[Fault]:
-    """What is wrong with a policy: its shape, the rules and profiles it names, the parameters it sets."""
+    """What is wrong with a policy: its shape, the rules and profiles it names, the parameters it sets; also in the
+    sections of other hosts.
+    """
     if document.data is None:
         return []
     faults = check(document, POLICY)
     if faults:
         return faults
     data = document.data
-    named = [(f"select[{i}]", name) for i, name in enumerate(data.get("select", []))]
-    named += [
-        (f"ignore[{i}]", entry if isinstance(entry, str) else entry["rule"])
-        for i, entry in enumerate(data.get("ignore", []))
-    ]
-    named += [(f"params.{name}", name) for name in data.get("params", {})]
-    rules = tuple(catalog.rules)
-    faults += [
-        Fault(document.where(path), f"no rule is called {name}", nearest(name, rules))
-        for path, name in named
-        if name not in rules
-    ]
-    profile = data.get("profile", "base")
-    if profile not in catalog.profiles:
-        faults.append(
-            Fault(
-                document.where("profile"), f"no profile is called {profile}", nearest(profile, tuple(catalog.profiles))
-            )
-        )
-    for rule, values in data.get("params", {}).items():
-        if rule in rules:
-            faults += _param_faults(document, catalog, rule, values)
+    sections = [("", data)] + [(f"hosts.{name}.", section) for name, section in data.get("hosts", {}).items()]
+    for prefix, section in sections:
+        faults += _section_faults(document, catalog, prefix, section)
     return sorted(faults, key=lambda fault: fault.where.line)
 
 
-def _param_faults(document: Document, catalog: Catalog, rule: str, values: dict[str, Any]) -> list[Fault]:
-    params = catalog.rules[rule].params
+def _section_faults(document: Document, catalog: Catalog, prefix: str, data: dict[str, Any]) -> list[Fault]:
+    named = [(f"{prefix}select[{i}]", name) for i, name in enumerate(data.get("select", []))]
+    named += [
+        (f"{prefix}ignore[{i}]", entry if isinstance(entry, str) else entry["rule"])
+        for i, entry in enumerate(data.get("ignore", []))
+    ]
+    named += [(f"{prefix}params.{name}", name) for name in data.get("params", {})]
+    faults = rule_name_faults(document, catalog, named)
+    faults += edition_faults(document, [(f"{prefix}edition", data["edition"])] if "edition" in data else [])
+    profile = data.get("profile", "base")
+    if profile not in catalog.profiles:
+        where = document.where(f"{prefix}profile")
+        faults.append(Fault(where, f"no profile is called {profile}", nearest(profile, tuple(catalog.profiles))))
+    for rule, values in data.get("params", {}).items():
+        if catalog.current(rule) in catalog.rules:
+            faults += _param_faults(document, catalog, prefix, rule, values)
+    return faults
+
+
+def rule_name_faults(document: Document, catalog: Catalog, named: list[tuple[str, str]]) -> list[Fault]:
+    """A fault for each (path, rule) whose rule nobody knows."""
+    rules = tuple(catalog.rules)
+    return [
+        Fault(document.where(path), f"no rule is called {name}", nearest(name, rules))
+        for path, name in named
+        if catalog.current(name) not in rules
+    ]
+
+
+def edition_faults(document: Document, named: list[tuple[str, Any]]) -> list[Fault]:
+    """A fault for each (path, edition) that there is not."""
+    return [
+        Fault(document.where(path), f"there is no edition {name}", f"there is: {', '.join(EDITIONS)}")
+        for path, name in named
+        if edition_name(name) not in EDITIONS
+    ]
+
+
+def profile_faults(document: Document, catalog: Catalog) -> list[Fault]:
+    """What is wrong with a profile: its shape, the rules it names, the parameters it sets, what it extends."""
+    faults = check(document, PROFILE)
+    if faults:
+        return faults
+    data = document.data
+    entries = [(f"{key}[{i}]", one) for key in ("rules", "without") for i, one in enumerate(data.get(key, []))]
+    named = [(path, one if isinstance(one, str) else one["rule"]) for path, one in entries]
+    faults += rule_name_faults(
+        document, catalog, [*named, *((f"params.{rule}", rule) for rule in data.get("params", {}))]
+    )
+    faults += edition_faults(
+        document,
+        [(f"{path}.{end}", one[end]) for path, one in entries if isinstance(one, dict) for end in one if end != "rule"],
+    )
+    base = data.get("extends", "base")
+    if base not in catalog.profiles:
+        faults.append(Fault(document.where("extends"), f"no profile is called {base}"))
+    for rule, values in data.get("params", {}).items():
+        if rule in catalog.rules:
+            faults += _param_faults(document, catalog, "", rule, values)
+    return faults
+
+
+def _param_faults(document: Document, catalog: Catalog, prefix: str, rule: str, values: dict[str, Any]) -> list[Fault]:
+    params = catalog.rules[catalog.current(rule)].params
     faults = []
     for name, value in values.items():
-        where = document.where(f"params.{rule}.{name}")
+        where = document.where(f"{prefix}params.{rule}.{name}")
         if name in params:
             faults += param_faults(where, params[name], value)
         else:

@@ -40,6 +40,19 @@ def read_trusted(reader: Reader, path: str, *, is_local: bool, is_required: bool
         raise HosttuneError(f"{path}:{line}: is not UTF-8 text") from error
 
 
+def local_files(folder: str) -> list[str]:
+    """The paths in a folder that was typed on the command line, so it is on this machine."""
+    import os
+
+    from hosttune.host import open_reader
+
+    path = os.path.abspath(folder)  # noqa: PTH100 - a path of the person who typed it
+    names = open_reader().list(path)
+    if not isinstance(names, tuple):
+        raise HosttuneError(f"{folder}: {names.reason if isinstance(names, Unreadable) else 'there is no such folder'}")
+    return [f"{path}/{name}" for name in names]
+
+
 def _read(reader: Reader, path: str) -> tuple[Answer[bytes], str]:
     """The file, and who besides root could have written it, where root is about to follow it."""
     from hosttune.host.tree import FileTree

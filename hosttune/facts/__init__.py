@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from hosttune.facts.offers import Offers
     from hosttune.facts.os import Os
     from hosttune.facts.packages import Packages
+    from hosttune.facts.role import Role
     from hosttune.facts.tmp import Tmp
     from hosttune.facts.units import Units
     from hosttune.facts.work import Work
@@ -85,14 +86,15 @@ class Facts:
         offers: Offers
         os: Os
         packages: Packages
+        role: Role
         tmp: Tmp
         units: Units
         work: Work
 
     SUBJECTS = (
         "ageing", "archives", "boot", "candidates", "cpu", "disks", "driver", "filesystems", "fstab", "gpus", "host",
-        "kernel", "managers", "memory", "mounts", "namespaces", "numa", "nvidia", "offers", "os", "packages", "tmp",
-        "units", "work",
+        "kernel", "managers", "memory", "mounts", "namespaces", "numa", "nvidia", "offers", "os", "packages", "role",
+        "tmp", "units", "work",
     )  # fmt: skip
 
     def __init__(self, reader: Reader, asked: Asked | None = None) -> None:

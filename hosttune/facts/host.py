@@ -102,10 +102,15 @@ def collect(reader: Reader, facts: Facts) -> Host:
 
 
 def _hostname(reader: Reader) -> Any:
+    return known(host_name(reader), "/etc/hostname")
+
+
+def host_name(reader: Reader) -> Answer[str]:
+    """The name of the host: the kernel's, else the configured one."""
     for path in ("/proc/sys/kernel/hostname", "/etc/hostname"):
         if isinstance(name := line(reader, path), str):
             return name
-    return known(name, "/etc/hostname")
+    return name
 
 
 def _machine_id(reader: Reader) -> Any:

@@ -27,13 +27,18 @@ _BY_HAND = {
     "package": "apt-get install {name}",
     "packages": "apt-get install {name}",
     "unit": "systemctl enable --now {name}",
+    "unit-dropin": "systemctl edit {name}: [Service], ExecStart=, and the packaged line without the option; then: "
+    "systemctl restart {name}",
+    "apt-blacklist": "add the patterns to Unattended-Upgrade::Package-Blacklist in a file in /etc/apt/apt.conf.d",
 }
 
 
-def explain_text(rule: Rule, params: dict[str, Any], findings: tuple[Finding, ...] | None, page: Page) -> str:
+def explain_text(
+    rule: Rule, params: dict[str, Any], findings: tuple[Finding, ...] | None, profiles: tuple[str, ...], page: Page
+) -> str:
     """`params` are the values in force, `findings` what the rule says of this host (None: it was not asked)."""
     lines = [page.screen.paint(shown(rule.id), "bold") + f": {shown(rule.title)}", ""]
-    lines += columned(_facts(rule), page.screen)
+    lines += columned(_facts(rule, profiles), page.screen)
     lines += _paragraphs("Why", rule.why, page)
     lines += _block("Applies when", _guards(rule), page)
     lines += _block("Wants", [_wish(spec) for spec in rule.want], page)
@@ -50,7 +55,9 @@ def explain_text(rule: Rule, params: dict[str, Any], findings: tuple[Finding, ..
     return "\n".join(lines) + "\n"
 
 
-def explain_json(rule: Rule, params: dict[str, Any], findings: tuple[Finding, ...] | None) -> dict[str, Any]:
+def explain_json(
+    rule: Rule, params: dict[str, Any], findings: tuple[Finding, ...] | None, profiles: tuple[str, ...]
+) -> dict[str, Any]:
     return {
         "format_version": FORMAT_VERSION,
         "id": rule.id,
@@ -59,6 +66,7 @@ def explain_json(rule: Rule, params: dict[str, Any], findings: tuple[Finding, ..
         "disturbs": rule.disturbs.value,
         "since": rule.since,
         "verified": rule.verified,
+        "profiles": list(profiles),
         "gain": rule.gain,
         "why": rule.why,
         "sources": list(rule.sources),
@@ -70,11 +78,12 @@ def explain_json(rule: Rule, params: dict[str, Any], findings: tuple[Finding, ..
     }
 
 
-def _facts(rule: Rule) -> list[tuple[str, ...]]:
+def _facts(rule: Rule, profiles: tuple[str, ...]) -> list[tuple[str, ...]]:
     disturbs = f"disturbs {rule.disturbs}"
     rows = [("risk", f"{rule.risk}, {disturbs}"), ("gain", shown(" ".join(rule.gain.split())))]
     origin = "" if rule.is_builtin else f", from {shown(rule.where.path)}"
-    return [*rows, ("since", f"{rule.since}, verified by {rule.verified}{origin}")]
+    rows.append(("since", f"{rule.since}, verified by {rule.verified}{origin}"))
+    return [*rows, ("profiles", ", ".join(profiles) or "none: it runs where a policy selects it")]
 
 
 def _guards(rule: Rule) -> list[str]:

@@ -11,7 +11,8 @@ from hosttune.views.terminal import columned, counted, wrapped
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hosttune.engine.catalog import Catalog, Profile
+    from hosttune.engine.catalog import Catalog
+    from hosttune.engine.profile import Profile
     from hosttune.engine.rule import Rule
     from hosttune.errors import Fault
     from hosttune.views.page import Page
@@ -50,7 +51,7 @@ def rules_json(rules: Iterable[Rule], selected: frozenset[str]) -> dict[str, Any
 
 
 def profiles_text(catalog: Catalog, chosen: str, page: Page) -> str:
-    """All profiles with their rules; the one in force is marked."""
+    """All profiles, each with what it adds to the one that it extends; the one in force is marked."""
     blocks = [_profile(profile, profile.id == chosen, page) for profile in catalog.profiles.values()]
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
@@ -63,7 +64,11 @@ def profiles_json(catalog: Catalog, chosen: str) -> dict[str, Any]:
                 "id": profile.id,
                 "title": profile.title,
                 "why": profile.why,
+                "extends": profile.extends or None,
                 "rules": list(profile.rules),
+                "adds": [entry.rule for entry in profile.added],
+                "leaves_out": [entry.rule for entry in profile.left_out],
+                "params": to_json(profile.params),
                 "is_chosen": profile.id == chosen,
             }
             for profile in catalog.profiles.values()
@@ -83,10 +88,18 @@ def faults_json(number: int, faults: list[Fault]) -> dict[str, Any]:
 
 
 def _profile(profile: Profile, is_chosen: bool, page: Page) -> list[str]:  # noqa: FBT001 - called in one place
-    mark = " (chosen)" if is_chosen else ""
+    mark = ", chosen here" if is_chosen else ""
     lines = [page.screen.paint(profile.id, "bold") + f"{mark}: {shown(profile.title)}"]
     lines += wrapped(shown(" ".join(profile.why.split())), page.screen.columns, first="  ", rest="  ")
-    return [*lines, *wrapped(", ".join(profile.rules), page.screen.columns, first="  rules: ", rest="    ")]
+    for label, entries in (("adds", profile.added), ("leaves out", profile.left_out)):
+        names = ", ".join(entry.rule for entry in entries)
+        verb = f"{label}: " if profile.extends else "rules: "
+        lines += wrapped(names, page.screen.columns, first=f"  {verb}", rest="    ") if names else []
+    settings = [f"{rule}: {name} {value}" for rule, own in profile.own_params.items() for name, value in own.items()]
+    lines += wrapped(", ".join(settings), page.screen.columns, first="  sets: ", rest="    ") if settings else []
+    if profile.extends:
+        lines.append(f"  extends {profile.extends}; {counted(len(profile.rules), 'rule')} in all")
+    return lines
 
 
 def _kind(rule: Rule) -> str:

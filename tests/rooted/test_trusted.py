@@ -5,7 +5,7 @@ import os
 import pytest
 
 from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.policy import load_policy
+from hosttune.engine.policy_file import load_policy
 from hosttune.errors import HosttuneError
 from hosttune.host.rooted import RootReader
 from hosttune.values import Risk

@@ -10,7 +10,9 @@ from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.compiled import builtin_documents
 from hosttune.engine.evaluate import evaluate
 from hosttune.engine.lint import checked_rule, rule_faults
-from hosttune.engine.rule import build_rule
+from hosttune.engine.profile import build_profile, resolved
+from hosttune.engine.rule import Status, build_rule
+from hosttune.engine.shapes import profile_faults
 from hosttune.engine.yamlio import load_document
 from hosttune.errors import BadInput, HosttuneError
 from hosttune.facts import Facts
@@ -47,15 +49,86 @@ def test_builtin_rule_lies_in_the_folder_of_its_domain(name):
     assert name == f"rules/{data['id'].partition('-')[0]}/{data['id']}.yaml"
 
 
-def test_profiles_name_known_rules_only():
+@pytest.mark.parametrize("name", ["train-single", "train-multinode", "slurm-node"])
+def test_profile_has_what_base_has_and_the_update_hold(name):
+    profiles = builtin_catalog().profiles
+    assert set(profiles[name].rules) == {*profiles["base"].rules, "gpu-update-hold"}
+
+
+PROFILES = sorted(name for name in DOCUMENTS if name.startswith("profiles/"))
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_profile_has_no_faults_and_its_file_is_named_for_it(name):
+    assert [str(fault) for fault in profile_faults(DOCUMENTS[name], builtin_catalog())] == []
+    assert name == f"profiles/{DOCUMENTS[name].data['id']}.yaml"
+
+
+def test_profile_runs_stable_rules_that_expose_nothing_in_base():
     catalog = builtin_catalog()
     for profile in catalog.profiles.values():
-        assert set(profile.rules) <= set(catalog.rules)
+        assert {catalog.rules[rule].status for rule in profile.rules} <= {Status.STABLE, Status.DEPRECATED}, profile.id
+    assert [rule for rule in catalog.profiles["base"].rules if catalog.rules[rule].exposes] == []
 
 
-def test_every_builtin_rule_is_in_a_profile():
+def test_every_stable_rule_is_in_a_profile():
     catalog = builtin_catalog()
-    assert {rule for profile in catalog.profiles.values() for rule in profile.rules} == set(catalog.rules)
+    stable = {rule.id for rule in catalog.rules.values() if rule.status is Status.STABLE}
+    assert {rule for profile in catalog.profiles.values() for rule in profile.rules} >= stable
+
+
+def test_profiles_are_the_eight_and_extend_each_other():
+    profiles = builtin_catalog().profiles
+    assert {name: profile.extends for name, profile in profiles.items()} == {
+        "base": "",
+        "cloud-vm": "base",
+        "inference-latency": "base",
+        "k8s-node": "base",
+        "slurm-node": "train-multinode",
+        "train-multinode": "train-single",
+        "train-single": "base",
+        "workstation": "base",
+    }
+    assert {*profiles["base"].rules, "gpu-update-hold"} <= set(profiles["slurm-node"].rules)
+    assert "memory-swappiness" not in profiles["k8s-node"].rules
+    assert profiles["inference-latency"].params["memory-swappiness"] == {"value": 1}
+
+
+def profile(text: str):
+    return build_profile(load_document(text, "profiles/x.yaml"))
+
+
+def test_profile_takes_over_rules_and_params_and_leaves_out():
+    profiles = resolved(
+        {
+            "a": profile("{id: a, title: a, why: a, rules: [x-one, x-two], params: {x-one: {value: 1, other: 2}}}"),
+            "b": profile("{id: b, title: b, why: b, extends: a, rules: [x-three], without: [x-two]}"),
+            "c": profile("{id: c, title: c, why: c, extends: b, rules: [x-two], params: {x-one: {value: 3}}}"),
+        }
+    )
+    assert profiles["b"].rules == ("x-one", "x-three")
+    assert profiles["c"].rules == ("x-one", "x-three", "x-two")
+    assert profiles["b"].params == {"x-one": {"value": 1, "other": 2}}
+    assert profiles["c"].params == {"x-one": {"value": 3, "other": 2}}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("extends: base", "extends: bass", "x.yaml:4: extends: no profile is called bass"),
+        ("[memory-swappiness]", "[memory-swapiness]", "did you mean memory-swappiness"),
+        ("{value: 5}", "{value: 99}", "above the maximum"),
+        ("{value: 5}", "{valeu: 5}", "unknown parameter"),
+        ("[memory-swappiness]", "[{rule: memory-swappiness, until: 1999.1}]", "there is no edition 1999.1"),
+        ("extends: base", "extend: base", "unknown key"),
+    ],
+)
+def test_profile_fault_names_the_line_and_the_way_out(old, new, expected):
+    text = (
+        "id: x\ntitle: x\nwhy: x\nextends: base\nrules: [memory-swappiness]\nparams:\n  memory-swappiness: {value: 5}\n"
+    )
+    faults = profile_faults(load_document(text.replace(old, new), "profiles/x.yaml"), builtin_catalog())
+    assert expected in "\n".join(map(str, faults))
 
 
 def faults_of(text: str) -> list[str]:

@@ -1,0 +1,41 @@
+"""The comparison of one rule's wishes as the policy wants it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hosttune.resources import wish_kinds
+from hosttune.values import Finding, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hosttune.engine.policy import Policy
+    from hosttune.resources.base import Context, Wish
+
+
+def compare(kind: str, wishes: tuple[Wish, ...], context: Context, policy: Policy) -> tuple[Finding, ...]:
+    """Compare the wishes of one kind of one rule. Where a subject of them is waived and differs, it is compared by
+    itself: what the others write must not hold its value.
+    """
+    together = wish_kinds()[kind].compare(wishes, context)
+    waived = [wish for wish in wishes if policy.waives(wish.rule, wish.subject)]
+    differing = {finding.subject for finding in together if finding.verdict is Verdict.DIFFERS}
+    if len(waived) in {0, len(wishes)} or not differing & {wish.subject for wish in waived}:
+        return together
+    others = tuple(wish for wish in wishes if wish not in waived)
+    return (*wish_kinds()[kind].compare(others, context), *wish_kinds()[kind].compare(tuple(waived), context))
+
+
+def exposed(findings: Iterable[Finding], exposing: Mapping[str, str]) -> list[Finding]:
+    """The findings, each change of a rule in `exposing` saying what it weakens, so that it is read before the yes."""
+    return [_with_exposure(one, exposing[one.rule]) if one.rule in exposing else one for one in findings]
+
+
+def _with_exposure(finding: Finding, exposes: str) -> Finding:
+    changes = tuple(
+        replace(change, reason=f"exposes {exposes}" + (f"; {change.reason}" if change.reason else ""))
+        for change in finding.changes
+    )
+    return replace(finding, changes=changes)

@@ -1,0 +1,109 @@
+"""The policy file, `/etc/hosttune/policy.yaml`: read, checked, and narrowed to one host of a fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from hosttune.engine.edition import edition_name
+from hosttune.engine.policy import DataMount, Declared, Policy, name_notes
+from hosttune.engine.waiver import Waiver
+from hosttune.errors import BadInput, HosttuneError
+from hosttune.facts.host import host_name
+from hosttune.values import Disturbs, Risk
+
+if TYPE_CHECKING:
+    from hosttune.engine.catalog import Catalog
+    from hosttune.engine.document import Document
+    from hosttune.host.door import Reader
+    from hosttune.values import Answer
+
+PATH = "/etc/hosttune/policy.yaml"
+
+
+def load_policy(reader: Reader, catalog: Catalog, path: str | None = None) -> Policy:
+    """Read the policy of this host, or the file at `path` on this machine. No file at the usual place: the defaults.
+
+    Raises BadInput with every fault: unknown keys, rules and parameters with the nearest valid name, values out of
+    range; and HosttuneError when root would read a file that somebody else can write.
+    """
+    from hosttune.engine.trusted import read_trusted
+
+    today = datetime.fromtimestamp(reader.now(), timezone.utc).date().isoformat()
+    name, text = read_trusted(reader, path or PATH, is_local=path is not None, is_required=path is not None)
+    if text is None:
+        return Policy(today=today)
+    from hosttune.engine.yamlio import load_document
+
+    return build_policy(load_document(text, name), catalog, today, host_name(reader))
+
+
+def build_policy(document: Document, catalog: Catalog, today: str, host: Answer[str] = "") -> Policy:
+    """Check a policy document and build the policy for a host. Raises BadInput with every fault."""
+    from hosttune.engine.shapes import policy_faults
+
+    faults = policy_faults(document, catalog)
+    if faults:
+        raise BadInput(faults)
+    data = for_host(document.data or {}, host, document.name)
+    entries = data.get("ignore", ())
+    off = [entry for entry in entries if isinstance(entry, str)]
+    waivers = tuple(
+        Waiver(**{**entry, "rule": catalog.current(entry["rule"])}) for entry in entries if entry not in off
+    )
+    params: dict[str, dict[str, Any]] = {}
+    for rule, values in data.get("params", {}).items():
+        params.setdefault(catalog.current(rule), {}).update(values)
+    written = [
+        *data.get("select", ()),
+        *(e if isinstance(e, str) else e["rule"] for e in entries),
+        *data.get("params", ()),
+    ]
+    return Policy(
+        profile=data.get("profile", "base"),
+        edition=edition_name(data.get("edition", "")),
+        select=tuple(map(catalog.current, data.get("select", ()))),
+        ignore=tuple(map(catalog.current, off)),
+        waivers=waivers,
+        params=params,
+        max_risk=Risk(data.get("max_risk", "medium")),
+        disturb=Disturbs(data.get("disturb", "nothing")),
+        declared=Declared(tuple(_data_mount(entry) for entry in data.get("data_mounts", ()))),
+        source=document.name,
+        today=today,
+        notes=tuple(f"{document.name}: {note}" for note in name_notes(catalog, written)),
+    )
+
+
+def for_host(data: Mapping[str, Any], host: Answer[str], name: str) -> dict[str, Any]:
+    """The policy with the sections of `hosts` that fit, in the order of the file: a single value replaces the one
+    above it, a list is added to it, parameters are set one by one.
+
+    A pattern is meant for the whole host name or for its first label. Raises HosttuneError where there are sections
+    and the name of the host is not known.
+    """
+    made = {key: value for key, value in data.items() if key != "hosts"}
+    sections = data.get("hosts", {})
+    if sections and not isinstance(host, str):
+        reason = getattr(host, "reason", "it has none")
+        message = f"{name}: has sections for hosts, and the name of this host is not known: {reason}"
+        raise HosttuneError(message, hint="name the host in /etc/hostname, or give it a policy of its own (--policy)")
+    for pattern, section in sections.items():
+        if not isinstance(host, str) or not any(fnmatchcase(one, pattern) for one in (host, host.partition(".")[0])):
+            continue
+        for key, value in section.items():
+            if isinstance(value, list):
+                made[key] = [*made.get(key, ()), *value]
+            elif isinstance(value, dict):
+                params = made.get(key, {})
+                made[key] = {**params, **{rule: {**params.get(rule, {}), **values} for rule, values in value.items()}}
+            else:
+                made[key] = value
+    return made
+
+
+def _data_mount(entry: Mapping[str, Any]) -> DataMount:
+    given = {**entry, "options": tuple(entry["options"])} if "options" in entry else dict(entry)
+    return DataMount(**given)

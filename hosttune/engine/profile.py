@@ -1,0 +1,82 @@
+"""Profiles: named sets of rules for one kind of host, each an extension of another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any
+
+from hosttune.engine.edition import NEWEST, edition_name, is_between
+from hosttune.frozen import frozen
+
+if TYPE_CHECKING:
+    from hosttune.engine.document import Document
+
+
+@frozen
+class Entry:
+    """A rule that a profile names, and the editions in which it does."""
+
+    rule: str
+    first: str = ""  # from this edition on
+    last: str = ""  # up to this edition
+
+
+@frozen
+class Profile:
+    """A profile as its file says it, and with all that it extends: `rules` and `params` hold everything."""
+
+    id: str
+    title: str
+    why: str
+    rules: tuple[str, ...]
+    extends: str = ""
+    params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    added: tuple[Entry, ...] = ()
+    left_out: tuple[Entry, ...] = ()
+    own_params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def build_profile(document: Document) -> Profile:
+    """The profile of a file, not yet with what it extends."""
+    data = document.data
+    own = {rule: dict(values) for rule, values in data.get("params", {}).items()}
+    return Profile(
+        data["id"],
+        data["title"],
+        data.get("why", ""),
+        (),
+        data.get("extends", ""),
+        {},
+        tuple(map(_entry, data.get("rules", ()))),
+        tuple(map(_entry, data.get("without", ()))),
+        own,
+    )
+
+
+def _entry(written: str | Mapping[str, Any]) -> Entry:
+    if isinstance(written, str):
+        return Entry(written)
+    return Entry(written["rule"], edition_name(written.get("from", "")), edition_name(written.get("until", "")))
+
+
+def resolved(profiles: Mapping[str, Profile], edition: str = NEWEST) -> dict[str, Profile]:
+    """Every profile with the rules and parameters of all that it extends, as they are in an edition."""
+    done: dict[str, Profile] = {}
+
+    def resolve(name: str) -> Profile:
+        if name not in done:
+            own = profiles[name]
+            base = resolve(own.extends) if own.extends else None
+            rules = {*(base.rules if base else ()), *_names(own.added, edition)} - _names(own.left_out, edition)
+            params = {rule: dict(values) for rule, values in (base.params if base else {}).items()}
+            for rule, values in own.own_params.items():
+                params[rule] = {**params.get(rule, {}), **values}
+            done[name] = replace(own, rules=tuple(sorted(rules)), params=params)
+        return done[name]
+
+    return {name: resolve(name) for name in sorted(profiles)}
+
+
+def _names(entries: tuple[Entry, ...], edition: str) -> set[str]:
+    return {entry.rule for entry in entries if is_between(edition, entry.first, entry.last)}

@@ -1,0 +1,53 @@
+"""Waivers: findings that an administrator accepts, with the reason, for a time or for good."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+from hosttune.frozen import frozen
+from hosttune.values import Finding, Hold, HoldKind, Verdict
+
+
+@frozen
+class Waiver:
+    """A rule, or of a rule the subjects of a pattern, that is looked at and not acted on.
+
+    It holds up to and including the day `until` (ISO date), for good where that is empty.
+    """
+
+    rule: str
+    reason: str
+    subject: str = ""
+    owner: str = ""
+    until: str = ""
+
+    def covers(self, rule: str, subject: str) -> bool:
+        """Whether it speaks of this subject; one that names a subject says nothing about the rule as a whole."""
+        return self.rule == rule and (not self.subject or fnmatchcase(subject, self.subject))
+
+    def is_over(self, today: str) -> bool:
+        return bool(self.until) and self.until < today
+
+    @property
+    def detail(self) -> str:
+        """`until 2030-01-31 by the storage team: moves with the next rack`."""
+        words = [f"until {self.until}"] if self.until else []
+        words += [f"by {self.owner}"] if self.owner else []
+        return f"{' '.join(words)}: {self.reason}" if words else f"because {self.reason}"
+
+
+def waive(finding: Finding, waivers: tuple[Waiver, ...], today: str) -> Finding:
+    """The finding held where a waiver in force covers it; where that has expired, the finding says so and counts."""
+    if finding.verdict not in {Verdict.DIFFERS, Verdict.ADVICE}:
+        return finding
+    own = [waiver for waiver in waivers if waiver.covers(finding.rule, finding.subject)]
+    for waiver in own:
+        if not waiver.is_over(today):
+            return replace(finding, hold=Hold(HoldKind.WAIVED, waiver.detail), changes=(), todo="")
+    if own:
+        last = max(own, key=lambda waiver: waiver.until)
+        who = f" of {last.owner}" if last.owner else ""
+        note = f"the waiver{who} expired on {last.until}: {last.reason}"
+        return replace(finding, evidence=(note, *finding.evidence))
+    return finding

@@ -1,0 +1,91 @@
+"""Which profile a host is offered, by what its files say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.proposal import propose
+from hosttune.facts import Facts
+from hosttune.facts.base import raw
+from hosttune.host.overlay import Overlay
+from hosttune.host.record import read_record
+from hosttune.values import FileValue, Unreadable
+from tests.unit.fake_reader import FakeReader
+
+HOSTS = Path(__file__).resolve().parents[1] / "hosts"
+MANAGER = "/etc/systemd/system/display-manager.service"
+
+
+def proposed(name: str, **files: str):
+    host = Overlay(read_record(str(HOSTS / f"{name}.json")))
+    host.files.update({path: FileValue(text.encode()) for path, text in files.items()})
+    found = propose(Facts(host))
+    assert found is None or found.profile in builtin_catalog().profiles
+    return (found.profile, found.why) if found else None
+
+
+@pytest.mark.parametrize(
+    ("name", "files", "expected"),
+    [
+        ("a100-cloud-vm", {"/run/cloud-init/cloud-id": "azure\n"}, ("cloud-vm", "virtual machine of azure")),
+        ("workstation-rtx4090", {}, ("workstation", "gdm3.service")),
+        ("h100-8x-2socket", {}, ("train-single", "8 GPUs are joined by NVSwitches")),
+        (
+            "h100-8x-2socket",
+            {"/sys/class/infiniband/mlx5_0": "", "/sys/class/infiniband/mlx5_1": ""},
+            ("train-multinode", "mlx5_0 and 1 more"),
+        ),
+        ("h100-8x-2socket", {"/var/lib/kubelet/config.yaml": ""}, ("k8s-node", "/var/lib/kubelet/config.yaml exists")),
+        (
+            "a100-cloud-vm",
+            {"/sys/fs/cgroup/system.slice/slurmd.service/cgroup.procs": "1"},
+            ("slurm-node", "slurmd.service runs"),
+        ),
+        ("container-docker", {"/var/lib/kubelet/config.yaml": ""}, None),
+        ("no-gpu-debian12", {}, None),
+        ("microvm-debian12", {}, None),
+        ("gh200-arm64", {}, None),
+    ],
+)
+def test_proposal_is_the_profile_that_fits_and_says_why(name, files, expected):
+    found = proposed(name, **files)
+    if expected is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert found[0] == expected[0]
+        assert expected[1] in found[1]
+
+
+def test_proposal_is_none_where_a_fact_that_decides_is_unknown():
+    host = Overlay(read_record(str(HOSTS / "h100-8x-2socket.json")))
+    host.list = lambda path, listed=host.list: Unreadable("no") if path == "/sys/class/infiniband" else listed(path)
+    assert propose(Facts(host)) is None
+
+
+@pytest.mark.parametrize(
+    ("links", "expected"),
+    [
+        ({}, ""),
+        ({MANAGER: "/usr/lib/systemd/system/lightdm.service"}, "lightdm.service"),
+        ({MANAGER: "/dev/null"}, ""),
+        (
+            {
+                MANAGER: "/usr/lib/systemd/system/gdm3.service",
+                "/etc/systemd/system/default.target": "/usr/lib/systemd/system/multi-user.target",
+            },
+            "",
+        ),
+    ],
+)
+def test_display_manager_is_the_one_that_starts_with_the_machine(links, expected):
+    assert Facts(FakeReader(links=links)).role.display_manager == expected
+
+
+def test_role_that_cannot_be_read_is_unread():
+    role = Facts(FakeReader(unreadable={"/sys/class/infiniband": "no", "/etc/systemd/system": "no"})).role
+    assert isinstance(raw(role, "rdma_devices"), Unreadable)
+    assert isinstance(raw(role, "display_manager"), Unreadable)
