@@ -9,6 +9,7 @@ from hosttune import __version__
 from hosttune.actions.journal import Recorder, Run, StepId, boot_id, is_at
 from hosttune.actions.restarts import restarts_left
 from hosttune.actions.triggers import must_wait, run_trigger
+from hosttune.engine.plan import unannounced
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts import Facts
 from hosttune.resources import address_kinds
@@ -61,8 +62,11 @@ class Execution:
 
     def make(self, change: Change, undoes: StepId | None = None, *, superseded: bool = False) -> StepId | None:
         """Journal the intent, act, read back, journal the result. None when it failed (the reason is in the
-        outcome).
+        outcome). What would break GPU work that was not shown with the change is not begun.
         """
+        if not superseded and (running := unannounced(change, Facts(self.writer))):
+            self.leave(change, f"{change.address} would disturb what runs now: {'; '.join(running)}")
+            return None
         step = self.recorder.intent(change, undoes, superseded=superseded)
         self.on_progress(f"{change.action.symbol} {change.address}")
         try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.codec import canonical
 from hosttune.facts.base import UnknownFact
-from hosttune.values import ABSENT, Finding, Hold, HoldKind, Stage, Verdict
+from hosttune.values import ABSENT, Disturbs, Finding, Hold, HoldKind, Stage, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hosttune.values import Address, Change, Trigger, Value
 
 REVERTED_TWICE = 2
+BREAKS = "breaks: "  # begins a line of a change that names what runs
 
 _SEVERITY = (Verdict.UNKNOWN, Verdict.DIFFERS, Verdict.ADVICE, Verdict.OK, Verdict.NOT_APPLICABLE)
 
@@ -81,6 +82,7 @@ def _held(
     disturbs = max(change.disturbs for change in finding.changes)
     reverted = [change.address for change in finding.changes if _reverted(change, ledger)]
     hold, todo = Hold(), ""
+    changes, busy = guarded(finding.changes, facts, may_break=policy.break_work)
     if reverted:
         applied = ledger[reverted[0]]
         hold = Hold(HoldKind.REVERTED, f"({reverted[0]}, set in {applied.times} runs, last {applied.run_id})")
@@ -88,13 +90,45 @@ def _held(
     elif risk > policy.max_risk:
         hold = Hold(HoldKind.ABOVE_MAX_RISK, f"{policy.max_risk} (risk {risk})")
         todo = f"allow it with --max-risk {risk}"
+    elif busy:
+        hold = busy
+        todo = f"drain the host, then run it again; --disturb '{disturbs}' breaks what runs now"
     elif disturbs > policy.disturb:
         hold = Hold(HoldKind.DISTURBS, str(disturbs))
         todo = f"allow it with --disturb '{disturbs}'"
-    elif disturbs.value == "running GPU work" and (busy := _busy(facts)):
-        hold = busy
-        todo = "drain the host, then run it again"
-    return replace(finding, hold=hold, changes=(), todo=todo) if hold else finding
+    return replace(finding, hold=hold, changes=(), todo=todo) if hold else replace(finding, changes=changes)
+
+
+def guarded(changes: tuple[Change, ...], facts: Facts, *, may_break: bool) -> tuple[tuple[Change, ...], Hold]:
+    """The changes, those that disturb GPU work with a line for each thing that runs and that they will break; or the
+    hold that lists it, where nothing may be broken.
+    """
+    if not any(change.disturbs is Disturbs.GPU_WORK for change in changes):
+        return changes, Hold()
+    running = running_work(facts)
+    if running and not may_break:
+        return changes, Hold(HoldKind.BUSY, "; ".join(running))
+    breaks = tuple(f"{BREAKS}{sentence}" for sentence in running)
+    return tuple(
+        replace(change, details=(*change.details, *breaks)) if change.disturbs is Disturbs.GPU_WORK else change
+        for change in changes
+    ), Hold()
+
+
+def running_work(facts: Facts) -> tuple[str, ...]:
+    """What GPU work runs now, a sentence each; what cannot be told counts as running. Empty on an idle host."""
+    try:
+        return facts.work.evidence if facts.work.is_gpu_busy else ()
+    except UnknownFact as unknown:
+        return (f"perhaps: whether GPU work runs cannot be told ({unknown.reason})",)
+
+
+def unannounced(change: Change, facts: Facts) -> tuple[str, ...]:
+    """What runs now, would be disturbed by this change, and was not shown with it."""
+    if change.disturbs is not Disturbs.GPU_WORK:
+        return ()
+    shown = {line.removeprefix(BREAKS) for line in change.details if line.startswith(BREAKS)}
+    return tuple(sentence for sentence in running_work(facts) if sentence not in shown)
 
 
 def once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -106,14 +140,6 @@ def once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
         seen |= {(change.address, change.after) for change in kept}
         found.append(finding if len(kept) == len(finding.changes) else replace(finding, changes=kept))
     return tuple(found)
-
-
-def _busy(facts: Facts) -> Hold:
-    """What cannot be told counts as busy."""
-    try:
-        return Hold(HoldKind.BUSY, "; ".join(facts.work.evidence)) if facts.work.is_gpu_busy else Hold()
-    except UnknownFact as unknown:
-        return Hold(HoldKind.BUSY, f"perhaps: whether GPU work runs cannot be told ({unknown.reason})")
 
 
 def _reverted(change: Change, ledger: Mapping[Address, Applied]) -> bool:

@@ -1,4 +1,4 @@
-"""GPU work that runs now: what must not be disturbed.
+"""GPU work that runs now: what must not be disturbed. What no process shows, the gates of a site tell (gates.py).
 
 A CUDA process holds /dev/nvidia-uvm and the /dev/nvidiaN of its GPUs open (proc_pid_fd(5); NVIDIA driver README, "The
 NVIDIA kernel modules"). Desktops, monitors and NVIDIA's own daemons hold some of them, too, and are no work.
@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.gates import ask_gates
 from hosttune.facts.reading import known
 from hosttune.frozen import frozen
 from hosttune.values import Unreadable
@@ -63,8 +64,9 @@ class Work(Fact):
     gpu_processes: tuple[GpuProcess, ...]
     gpu_containers: tuple[str, ...]  # "docker 0123456789ab": those with GPU devices, idle ones included
     scheduler_jobs: tuple[str, ...]  # "slurm job 123"
-    is_gpu_busy: bool  # any of the three
+    is_gpu_busy: bool  # any of the three, or a gate of the site says so
     evidence: tuple[str, ...]  # sentences
+    gates: tuple[str, ...] = ()  # what the gates say that are in the way, a sentence each
 
 
 def is_work(process: Process) -> bool:
@@ -112,12 +114,16 @@ def collect(reader: Reader, facts: Facts) -> Work:
     evidence = _sentences(gpu, containers, jobs)
     if hidden := _hidden(reader, facts):
         gone = unread(hidden)
-        return Work(gone, gone, gone, is_gpu_busy=True if evidence else gone, evidence=(*evidence, hidden))
-    if unseen:
-        gone = unread(unseen.reason)
-        return Work(gpu, gone, jobs, is_gpu_busy=True if evidence else gone, evidence=(*evidence, unseen.reason))
-    evidence = evidence or ("no process holds a GPU, no container has one, no scheduler job runs",)
-    return Work(gpu, containers, jobs, is_gpu_busy=bool(gpu or containers or jobs), evidence=evidence)
+        return Work(gone, gone, gone, True if evidence else gone, (*evidence, hidden), gone)
+    gates = ask_gates(reader)
+    evidence = (*evidence, *gates.busy)
+    doubts = (*((unseen.reason,) if unseen else ()), *gates.unknown)
+    is_busy = bool(evidence) or (unread("; ".join(doubts)) if doubts else False)
+    if not evidence and not doubts:
+        evidence = ("no process holds a GPU, no container has one, no scheduler job runs",)
+    seen = unread(unseen.reason) if unseen else containers
+    said = unread("; ".join(gates.unknown)) if gates.unknown else gates.busy
+    return Work(gpu, seen, jobs, is_busy, (*evidence, *doubts), said)
 
 
 def _unknown(gone: Any) -> Work:
