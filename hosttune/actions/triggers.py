@@ -13,16 +13,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hosttune.facts import Facts
-    from hosttune.host.door import Writer
+    from hosttune.host.door import Reader, Writer
     from hosttune.values import Trigger
 
 TIMEOUT_S = 90.0
 
 
-def _daemon_reload(writer: Writer) -> None:
-    if writer.persistent_only or writer.stat("/run/systemd/system") is ABSENT:
-        return  # no manager runs under these files: the next boot reads them
-    writer.run(("systemctl", "daemon-reload"), timeout_s=TIMEOUT_S)
+def _has_manager(reader: Reader) -> bool:
+    """Where no service manager runs under these files, the next boot reads them."""
+    return not reader.persistent_only and reader.stat("/run/systemd/system") is not ABSENT
+
+
+def _daemon_reload(writer: Writer, name: str) -> None:  # noqa: ARG001 - the interface of all triggers
+    if _has_manager(writer):
+        writer.run(("systemctl", "daemon-reload"), timeout_s=TIMEOUT_S)
+
+
+def _restart(writer: Writer, name: str) -> None:
+    """Restart a service if it runs; one that does not starts with its new settings anyway."""
+    if _has_manager(writer):
+        writer.run(("systemctl", "try-restart", name), timeout_s=TIMEOUT_S)
 
 
 def _daemon_reload_waits(facts: Facts) -> str:
@@ -30,7 +40,7 @@ def _daemon_reload_waits(facts: Facts) -> str:
     while the manager starts can deadlock (systemd/systemd#21214).
     """
     reader = facts.reader
-    if reader.persistent_only or reader.stat("/run/systemd/system") is ABSENT:
+    if not _has_manager(reader):
         return ""
     state = reader.query(("systemctl", "is-system-running"))
     if isinstance(state, Unreadable):
@@ -44,8 +54,21 @@ def _daemon_reload_waits(facts: Facts) -> str:
     return f"GPU containers run: {', '.join(containers)}" if containers else ""
 
 
-_TRIGGERS: dict[str, tuple[Callable[[Writer], None], Callable[[Facts], str]]] = {
+def _restart_waits(facts: Facts) -> str:
+    """A restart is for settings that a reload brings, so it waits with it; and while a GPU is at work, for the services
+    of hosttune's rules belong to the driver.
+    """
+    if (reason := _daemon_reload_waits(facts)) or not _has_manager(facts.reader):
+        return reason
+    try:
+        return f"GPU work runs: {'; '.join(facts.work.evidence)}" if facts.work.is_gpu_busy else ""
+    except UnknownFact as unknown:
+        return f"cannot tell whether GPU work runs ({unknown.reason})"
+
+
+_TRIGGERS: dict[str, tuple[Callable[[Writer, str], None], Callable[[Facts], str]]] = {
     "daemon-reload": (_daemon_reload, _daemon_reload_waits),
+    "restart": (_restart, _restart_waits),
 }
 
 
@@ -59,4 +82,4 @@ def run_trigger(trigger: Trigger, writer: Writer) -> None:
     if trigger.kind not in _TRIGGERS:
         message = f"no trigger is called {trigger}"
         raise Refused(message)
-    _TRIGGERS[trigger.kind][0](writer)
+    _TRIGGERS[trigger.kind][0](writer, trigger.name)

@@ -198,6 +198,10 @@ class RecordReader:
         del timeout_s
         entry = self._queries.get(tuple(argv))
         if entry is None:
+            from hosttune.host.record_units import assembled
+
+            entry = assembled(self._queries, argv)
+        if entry is None:
             return Unreadable(f"not in this record: the answer of {' '.join(argv)}")
         return _decode(entry, _decode_completed)
 

@@ -1,7 +1,7 @@
 """What programs that change a host would do, modelled on an overlay: systemctl and apt-get. Anything else is refused.
 
-A model changes what the host would answer afterwards: the answers of `systemctl show`, the links of enabled units,
-the dpkg status.
+A model changes what the host would answer afterwards: the answers of `systemctl show` and `apt-config dump`, the links
+of enabled units, the dpkg status.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hosttune.host.overlay import Overlay
 
 DPKG_STATUS = "/var/lib/dpkg/status"
+APT_CONF = "/etc/apt/apt.conf.d/"
 _SHOWN = {
     "enable": ("UnitFileState", "enabled"),
     "disable": ("UnitFileState", "disabled"),
@@ -44,12 +45,24 @@ def answer(overlay: Overlay, argv: tuple[str, ...], ask: Callable[[], Answer[Com
     real = ask()
     if argv[:2] == ("systemctl", "show") and isinstance(real, Completed):
         return Completed(real.status, _shown(overlay, real.stdout), real.stderr)
+    if argv[:2] == ("apt-config", "dump") and isinstance(real, Completed):
+        return Completed(real.status, real.stdout + _appended(overlay, argv[2]), real.stderr)
     return real
+
+
+def _appended(overlay: Overlay, key: str) -> bytes:
+    """What files of ours in apt.conf.d add to one of apt's lists: a line for each value, as apt prints it."""
+    written = (
+        value.content.splitlines()
+        for path, value in sorted(overlay.files.items())
+        if path.startswith(APT_CONF) and isinstance(value, FileValue)
+    )
+    return b"".join(line + b"\n" for lines in written for line in lines if line.startswith(f'{key}:: "'.encode()))
 
 
 def _systemctl(overlay: Overlay, words: list[str], *, now: bool) -> Completed:
     verb, names = words[0], words[1:]
-    if verb in {"daemon-reload", "reload", "restart"}:
+    if verb in {"daemon-reload", "reload", "restart", "try-restart"}:
         return _DONE
     if verb not in _SHOWN:
         raise Refused(f"systemctl {verb} cannot be tried on the overlay")

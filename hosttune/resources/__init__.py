@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hosttune.resources.base import AddressKind, WishKind
 
 WISHES = {
+    "apt-blacklist": "apt_blacklist",
     "data-mount": "data_mount",
     "dropin": "dropin",
     "mount": "mount",
@@ -23,9 +24,12 @@ WISHES = {
     "sysctl": "sysctl",
     "tmpfs": "tmpfs",
     "unit": "unit",
+    "unit-dropin": "unit_dropin",
 }
 ADDRESSES = {
+    "apt-config": "apt_blacklist",
     "apt-simulation": "package",
+    "clock": "apt_blacklist",
     "data-mount": "data_mount",
     "file": "file",
     "folder": "data_mount",
@@ -34,9 +38,11 @@ ADDRESSES = {
     "mount": "mount",
     "mounted": "tmpfs",
     "package-set": "package",
+    "process": "unit_dropin",
     "sysctl": "sysctl",
     "sysctl-files": "sysctl",
     "unit": "unit",
+    "unit-exec": "unit_dropin",
 }
 
 

@@ -77,12 +77,18 @@ class UnitAddress:
 
 
 class UnitWish:
-    """`- unit: NAME` with `enabled: true|false` and `active: true|false`."""
+    """`- unit: NAME` with `enabled: true|false` and `active: true|false`; `refused` says why that is not to be tried as
+    things are, and `todo` the way out.
+    """
 
     kind = "unit"
     fields: Mapping[str, FieldSpec] = {
         "enabled": FieldSpec(bool, help="Starts at boot"),
         "active": FieldSpec(bool, help="Runs now"),
+        "refused": FieldSpec(str, help="Why this cannot be done as things are; empty where it can"),
+        "todo": FieldSpec(str, help="What a person should do then"),
+        "evidence": FieldSpec(list, help="Sentences for the report"),
+        "off_by_default": FieldSpec(bool, help="Its package leaves it disabled, so that this is nobody's decision"),
     }
     operators: tuple[Operator, ...] = ()
     activations = (Activation.NOW,)
@@ -96,11 +102,16 @@ class UnitWish:
 
 def _compare(wish: Wish, context: Context) -> Finding:
     present = context.state[Address("unit", wish.name)]
+    said = tuple(wish.fields.get("evidence", ()))
+    if refused := str(wish.fields.get("refused", "")):
+        hold = Hold(HoldKind.REFUSED, refused)
+        reason = f"{wish.name} cannot serve this host as things are"
+        return Finding(wish.rule, wish.name, Verdict.DIFFERS, hold, reason, said, todo=str(wish.fields.get("todo", "")))
     if isinstance(present, Unreadable):
         return Finding(wish.rule, wish.name, Verdict.UNKNOWN, reason=f"{wish.name}: {present.reason}")
     if not isinstance(present, tuple):
         return Finding(wish.rule, wish.name, Verdict.NOT_APPLICABLE, reason=f"{wish.name} is not installed")
-    evidence = (f"{wish.name} is {_words(present)}",)
+    evidence = (f"{wish.name} is {_words(present)}", *said)
     wanted = _wanted(wish, present)
     if _running(wanted) == _running(present):
         return Finding(wish.rule, wish.name, Verdict.OK, evidence=evidence)
@@ -134,7 +145,8 @@ def _decision(wish: Wish, present: tuple[str, ...], context: Context) -> str:
     """Whose decision the present state is, where it is somebody's: masked, or switched off against the preset."""
     if present[0].startswith("masked"):
         return f"an administrator ({wish.name} is masked)"
-    if wish.fields.get("enabled") and present[0] == "disabled" and context.facts.units[wish.name].preset == "enabled":
+    is_off = wish.fields.get("enabled") and present[0] == "disabled" and not wish.fields.get("off_by_default")
+    if is_off and context.facts.units[wish.name].preset == "enabled":
         return f"an administrator ({wish.name} is disabled against its preset)"
     return ""
 

@@ -28,6 +28,7 @@ NAMESPACES = {
 }
 TMPFILES = "q /tmp 1777 root root 10d\nq /var/tmp 1777 root root 30d\n"
 MADE_AT = 1_780_000_000.0
+SERVICES = ("nvidia-fabricmanager.service", "nvidia-persistenced.service")  # those that rules ask about
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ class Machine:
     namespaces: dict[str, int] = field(default_factory=dict)
     has_systemd: bool = True
     fstrim: str = "enabled"
+    services: dict[str, tuple[str, str]] = field(default_factory=dict)  # unit -> (enabled state, active state)
     queries: dict[tuple[str, ...], str | None] = field(default_factory=dict)
     tmp_used: int = 1 << 20
     unmounted: tuple[tuple[str, str, str], ...] = ()  # (device path, type, UUID) of file systems that nobody mounts
@@ -286,6 +288,8 @@ class Machine:
             mode = 0o1777 if path == "/tmp" else 0o755
             stats[path] = ["directory", mode, 0, 0, 4096, 0, 1, hash_of(path) % 10**9, 2, 0]
         queries = [] if not self.has_systemd else [_answer(show_command(("fstrim.timer",)), self._fstrim())]
+        if self.has_systemd:
+            queries += [_answer(show_command((name,)), self._service(name)) for name in SERVICES]
         queries.append(_answer(LSBLK, self._lsblk()))
         queries += [_answer(argv, text) for argv, text in {("uname", "-m"): f"{self.arch}\n", **self.queries}.items()]
         spaces = {mount.target: Space(mount.gib * GIB, mount.gib * GIB // 2, 10**8, 9 * 10**7) for mount in self.mounts}
@@ -322,6 +326,16 @@ class Machine:
             for path, fstype, uuid, label in rows
         ]  # fmt: skip
         return json.dumps({"blockdevices": devices})
+
+    def _service(self, name: str) -> str:
+        if name not in self.services:
+            return f"Id={name}\nNames={name}\nLoadState=not-found\nActiveState=inactive\n"
+        enabled, active = self.services[name]
+        return (
+            f"Id={name}\nNames={name}\nLoadState=loaded\nActiveState={active}\n"
+            f"FragmentPath=/usr/lib/systemd/system/{name}\nDropInPaths=\nUnitFileState={enabled}\n"
+            "UnitFilePreset=enabled\nNeedDaemonReload=no\n"
+        )
 
     def _fstrim(self) -> str:
         path = "/usr/lib/systemd/system/fstrim.timer"

@@ -29,6 +29,23 @@ driver   : xserver-xorg-video-nouveau - distro free builtin
 
 """
 
+# As nvidia-compute-utils of Ubuntu brings it.
+PERSISTENCED = """\
+[Unit]
+Description=NVIDIA Persistence Daemon
+Wants=syslog.target
+StopWhenUnneeded=true
+Before=systemd-backlight@backlight:nvidia_0.service
+
+[Service]
+Type=forking
+ExecStart=/usr/bin/nvidia-persistenced --user nvidia-persistenced --no-persistence-mode --verbose
+ExecStopPost=/bin/rm -rf /var/run/nvidia-persistenced
+"""
+PERSISTENCED_RUNS = "/usr/bin/nvidia-persistenced --user nvidia-persistenced --no-persistence-mode --verbose\n"
+PERSISTENCED_ASKED = ("ps", "-C", "nvidia-persiste", "-o", "args=")
+BLACKLIST = "Unattended-Upgrade::Package-Blacklist"
+
 H100 = Machine(
     name="h100-8x-2socket",
     cpu_model="Intel(R) Xeon(R) Platinum 8480C", cpu_vendor="GenuineIntel",
@@ -53,9 +70,14 @@ H100 = Machine(
         "linux-image-6.8.0-60-generic": "6.8.0-60.63", "linux-modules-nvidia-580-server-open-generic": "6.8.0-60.63+1",
         "nvidia-headless-no-dkms-580-server-open": "580.126.20-0ubuntu0.24.04.1", "nvidia-utils-580-server": "580.126.20-0ubuntu0.24.04.1",
         "nvidia-kernel-common-580-server": "580.126.20-0ubuntu0.24.04.1", "libnvidia-compute-580-server": "580.126.20-0ubuntu0.24.04.1",
-        "nvidia-fabricmanager-580": "580.126.20-0ubuntu0.24.04.1",
+        "nvidia-fabricmanager-580": "580.126.20-0ubuntu0.24.04.1", "libnvidia-nscq-580": "580.126.20-0ubuntu0.24.04.1",
+        "nvidia-compute-utils-580-server": "580.126.20-0ubuntu0.24.04.1", "unattended-upgrades": "2.9.1+nmu4ubuntu1",
     },
+    services={"nvidia-persistenced.service": ("static", "active"), "nvidia-fabricmanager.service": ("enabled", "active")},
     files={
+        "/usr/lib/systemd/system/nvidia-persistenced.service": PERSISTENCED,
+        "/usr/lib/systemd/system/nvidia-fabricmanager.service": "[Service]\nExecStart=/usr/bin/nv-fabricmanager\n[Install]\nWantedBy=multi-user.target\n",
+        "/etc/apt/apt.conf.d/50unattended-upgrades": f'{BLACKLIST} {{\n    "^slurm";\n}};\n',
         "/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.126.20  Release Build  (dvs)\n",
         "/sys/module/nvidia/version": "580.126.20\n",
         "/usr/lib/modules/6.8.0-60-generic/modules.dep": "kernel/nvidia-580srv-open/nvidia.ko.zst:\n", "/usr/lib/modules/6.8.0-60-generic/kernel/nvidia-580srv-open/nvidia.ko": "",
@@ -63,7 +85,11 @@ H100 = Machine(
         "/dev/nvidia0": "", "/dev/nvidiactl": "", "/dev/nvidia-uvm": "",
     },
     links={"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1": "libnvidia-ml.so.580.126.20"},
-    queries={("ubuntu-drivers", "devices"): CANDIDATES},
+    queries={
+        ("ubuntu-drivers", "devices"): CANDIDATES,
+        PERSISTENCED_ASKED: PERSISTENCED_RUNS,
+        ("apt-config", "dump", BLACKLIST): f'{BLACKLIST} "";\n{BLACKLIST}:: "^slurm";\n',
+    },
 )  # fmt: skip
 
 DRIVER = (

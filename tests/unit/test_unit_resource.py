@@ -115,3 +115,22 @@ def test_state_that_no_verb_reaches_is_refused_before_anything_is_done(kind):
     with pytest.raises(Refused, match="no way to make a unit linked"):
         write(kind, manager, ("enabled", "inactive"), ("linked", "active"))
     assert manager.told == []
+
+
+def test_refusal_of_the_rule_is_a_hold_with_its_way_out():
+    finding = compare(
+        ("disabled", "inactive"), enabled=True, refused="versions differ", todo="apt-get", evidence=("x",)
+    )
+    assert (finding.verdict, finding.hold.kind, finding.hold.detail) == (
+        Verdict.DIFFERS,
+        HoldKind.REFUSED,
+        "versions differ",
+    )
+    assert (finding.todo, finding.evidence, finding.changes) == ("apt-get", ("x",), ())
+
+
+def test_unit_that_its_package_leaves_disabled_is_enabled_against_the_preset():
+    fields = {"enabled": True, "active": True, "off_by_default": True}
+    (change,) = compare(("disabled", "inactive"), "enabled", **fields).changes
+    assert change.after == ("enabled", "active")
+    assert compare(("masked", "inactive"), "enabled", **fields).hold.kind is HoldKind.OWNED

@@ -1,0 +1,133 @@
+"""Whether this host needs NVIDIA's Fabric Manager, and what stands in the way of running it.
+
+CUDA cannot start (error 802, system not yet initialized) before Fabric Manager has set up the NVSwitches, and Fabric
+Manager starts only beside a driver of exactly its own version (NVIDIA, Fabric Manager User Guide).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts import Facts
+from hosttune.facts.base import Fact
+from hosttune.facts.versions import upstream_of
+from hosttune.frozen import frozen
+
+if TYPE_CHECKING:
+    from hosttune.facts.gpus import Gpu
+
+SERVICE = "nvidia-fabricmanager.service"
+_PACKAGE = re.compile(r"nvidia-fabricmanager(?:-\d+)?")
+# PCI device ids of GB100 and GB110 (PCI ID Project): B200, B300 and their kin, which come with NVSwitches alone.
+_SWITCHED = ((0x2900, 0x29FF), (0x3180, 0x31FF))
+
+
+@frozen
+class Fabric(Fact):
+    """Whether Fabric Manager belongs here, and why it cannot run as things are."""
+
+    is_needed: bool
+    reason: str  # a sentence: why it is not needed
+    refused: str = ""  # why it cannot be started as things are; empty where it can
+    todo: str = ""  # the command that a person types then
+    evidence: tuple[str, ...] = ()
+
+
+def choose(facts: Facts, params: Mapping[str, Any]) -> Fabric:  # noqa: ARG001 - the interface of all choices
+    """Raises UnknownFact where the answer hangs on something that could not be read."""
+    if why_not := _not_here(facts):
+        return Fabric(is_needed=False, reason=why_not)
+    seen = f"{facts.gpus.nvswitches} NVSwitches on the PCI bus"
+    if not facts.gpus.nvswitches:
+        seen = "the NVSwitches of HGX B200 and newer do not show on the PCI bus; that they are here is told by the GPUs"
+    installed = {name: facts.packages[name].version for name in facts.packages.names if _PACKAGE.fullmatch(name)}
+    evidence = (seen, *(f"{name} {version} is installed" for name, version in installed.items()))
+    refused, todo = _obstacle(facts, installed)
+    return Fabric(is_needed=True, reason="", refused=refused, todo=todo, evidence=evidence)
+
+
+def _not_here(facts: Facts) -> str:
+    gpus = facts.gpus
+    if not gpus.has_gpu:
+        return "there is no NVIDIA GPU on the PCI bus"
+    if facts.host.is_container:
+        return "in a container the fabric belongs to the host"
+    if facts.host.is_wsl:
+        return "under WSL there is no NVSwitch"
+    if gpus.is_passed_through:
+        return "every GPU is held by vfio-pci for virtual machines"
+    if not gpus.nvswitches and (why_not := _without_switches(facts)):
+        return why_not
+    if facts.managers.gpu_operator and not facts.driver.branch:
+        return "the GPU Operator brings driver and Fabric Manager in a container"
+    return "" if facts.driver.is_present else "no driver is installed, which is the business of gpu-driver"
+
+
+def _without_switches(facts: Facts) -> str:
+    """Why a host that shows no NVSwitch needs no Fabric Manager; empty where its GPUs say that it does."""
+    switched = [gpu for gpu in facts.gpus.devices if _is_switched(gpu)]
+    if not switched:
+        return "there is no NVSwitch on the PCI bus"
+    if facts.kernel.architecture == "aarch64":
+        return "the NVSwitches of an NVL rack are in trays of their own, which this host cannot see (nvidia-imex)"
+    if facts.host.is_vm:
+        return (
+            "the NVSwitches of HGX B200 and newer do not show on the PCI bus, and outside of this virtual machine "
+            "somebody else may run the fabric: whether it does cannot be seen from here"
+        )
+    if len(switched) < 2:
+        return "one GPU alone needs no fabric, and NVSwitches of HGX B200 and newer do not show on the PCI bus"
+    return ""
+
+
+def _is_switched(gpu: Gpu) -> bool:
+    number = int(gpu.device_id, 16) if re.fullmatch(r"0x[0-9a-fA-F]+", gpu.device_id) else -1
+    return any(first <= number <= last for first, last in _SWITCHED)
+
+
+def _obstacle(facts: Facts, installed: Mapping[str, str]) -> tuple[str, str]:
+    """(why Fabric Manager cannot run as things are, what to do), the first thing to solve."""
+    driver = facts.driver
+    wanted = driver.userspace_version or driver.loaded_version
+    other = {name: version for name, version in installed.items() if upstream_of(version) != wanted}
+    if driver.branch and (not installed or len(other) == len(installed)):
+        package = next(iter(other), "nvidia-fabricmanager" if _is_unnumbered(facts) else _package_of(driver.branch))
+        if _package_of(driver.branch) != package and package != "nvidia-fabricmanager":
+            package = _package_of(driver.branch)  # another branch's, left behind by a switch
+        has = ", ".join(f"{name} is {upstream_of(version)}" for name, version in other.items())
+        refused = f"{has or f'{package} is not installed'}, and the driver is {wanted}: they must be one version"
+        library = package.replace("nvidia-fabricmanager", "libnvidia-nscq")
+        return refused, f"sudo apt-get install '{package}={wanted}*' '{library}={wanted}*'"
+    if not facts.gpus.nvswitches and driver.branch and not facts.packages["nvlsm"].is_installed:
+        return "the NVLink Subnet Manager (nvlsm) is not installed, which HGX B200 and newer need", (
+            "sudo apt-get install nvlsm (from NVIDIA's archive where yours has none)"
+        )
+    if facts.units[SERVICE].is_active:
+        return "", ""
+    if driver.is_mismatched:
+        return (
+            f"the loaded module is {driver.loaded_version} and the libraries are {driver.userspace_version}",
+            "drain the host and reboot: Fabric Manager cannot start before",
+        )
+    if not driver.is_loaded:
+        return (
+            "the driver is not loaded, and Fabric Manager cannot start without it",
+            "reboot, or: sudo modprobe nvidia",
+        )
+    if facts.work.is_gpu_busy:
+        return (
+            f"it is started on an idle host only ({'; '.join(facts.work.evidence)})",
+            "drain the host, then run it again",
+        )
+    return "", ""
+
+
+def _package_of(branch: str) -> str:
+    return f"nvidia-fabricmanager-{branch}"
+
+
+def _is_unnumbered(facts: Facts) -> bool:
+    """NVIDIA's own archive leaves the branch out of the names from 590 on."""
+    return int(facts.driver.branch) >= 590 and facts.packages["nvidia-driver"].is_installed

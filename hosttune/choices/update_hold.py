@@ -1,0 +1,77 @@
+"""What unattended-upgrades has to leave alone while GPU work runs, as patterns for the beginnings of package names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from hosttune.facts import Facts
+from hosttune.facts.base import Fact
+from hosttune.frozen import frozen
+
+# Driver, CUDA, fabric. The container toolkit is no part of a driver, and has had holes: its fixes still come. So does
+# the key of NVIDIA's archive.
+DRIVER = (
+    "^nvidia-(?!container|docker)",
+    "^libnvidia-(?!container)",
+    "^linux-(modules|objects|signatures)-nvidia-",
+    "^xserver-xorg-video-nvidia",
+    "^libcuda",
+    "^cuda-(?!keyring)",
+    "^libnvsdm",
+    "^nvlsm",
+)
+_PREBUILT = re.compile(r"linux-modules-nvidia-\d+(?:-server)?(?:-open)?-(.+)")
+_IMAGE = re.compile(r"linux-image-([a-z].*)")
+_NAMED = 8  # packages that a report lists by name
+
+
+@frozen
+class UpdateHold(Fact):
+    """The patterns, and sentences about what they match here."""
+
+    patterns: tuple[str, ...]
+    evidence: tuple[str, ...]
+
+
+def choose(facts: Facts, params: Mapping[str, Any]) -> UpdateHold:
+    """`params`: kernel (auto | hold | float)."""
+    names = facts.packages.names
+    flavours = kernel_flavours(names) if params["kernel"] != "float" else ()
+    is_prebuilt = any(_PREBUILT.fullmatch(name) for name in names)
+    kernel = tuple(map(_kernel_pattern, flavours)) if is_prebuilt or params["kernel"] == "hold" else ()
+    patterns = (*DRIVER, *kernel)
+    held_back = tuple(name for name in names if any(re.match(pattern, name) for pattern in patterns))
+    evidence = [f"left alone here: {_listed(held_back, facts)}"] if held_back else []
+    if kernel:
+        evidence.append(
+            "the kernel waits too: its next version might have no prebuilt nvidia module yet"
+            if is_prebuilt
+            else "the kernel waits too, as the policy says"
+        )
+    else:
+        why = "no kernel metapackage is installed" if is_prebuilt else "no prebuilt nvidia modules depend on it"
+        evidence.append(
+            f"the kernel is upgraded as before ({'as the policy says' if params['kernel'] == 'float' else why})"
+        )
+    if facts.driver.held:
+        evidence.append(f"held by apt-mark, which stays so: {', '.join(facts.driver.held)}")
+    return UpdateHold(patterns, tuple(evidence))
+
+
+def kernel_flavours(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Of the kernel metapackages among these installed packages: generic, generic-hwe-24.04, azure ... Ubuntu's names
+    of single kernels have their number where these have a word.
+    """
+    found = {match[1] for name in names if (match := _IMAGE.fullmatch(name) or _PREBUILT.fullmatch(name))}
+    return tuple(sorted(one for one in found if one[0].isalpha() and not one.startswith(("unsigned-", "extra-"))))
+
+
+def _kernel_pattern(flavour: str) -> str:
+    return rf"^linux-((image|headers|modules-extra|tools|cloud-tools)-)?{re.escape(flavour)}$".replace(r"\-", "-")
+
+
+def _listed(names: tuple[str, ...], facts: Facts) -> str:
+    shown = ", ".join(f"{name} {facts.packages[name].version}" for name in names[:_NAMED])
+    return shown + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")

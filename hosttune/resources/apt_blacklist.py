@@ -1,0 +1,154 @@
+"""What unattended-upgrades leaves alone, in a file of ours in apt.conf.d, with the date by which somebody reviews it.
+
+apt merges a list over all its files: `NAME:: "value";` and `NAME { "value"; };` both append, and only `#clear NAME;` in
+a later file takes values away (apt.conf(5)). So an administrator's own list stays, and whether ours arrived is asked of
+`apt-config dump`. unattended-upgrades matches its patterns at the start of a package's name (Python's re.match).
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+from hosttune.host.door import Completed
+from hosttune.rendering import render
+from hosttune.resources.base import FieldSpec
+from hosttune.resources.file import compare_dropin, dropin_path
+from hosttune.resources.read_only import ReadOnly
+from hosttune.values import Activation, Address, FileValue, Finding, Hold, HoldKind, Unreadable, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+    from hosttune.resources.base import Context, Operator, Wish
+    from hosttune.values import Value
+
+FOLDER = "/etc/apt/apt.conf.d"
+KEY = "Unattended-Upgrade::Package-Blacklist"
+_REVIEW = re.compile(r"^// Review by (\d{4}-\d{2}-\d{2}):", re.MULTILINE)
+_TODAY = Address("clock", "today")
+_MERGED = Address("apt-config", KEY)
+
+
+def dump_command(key: str) -> tuple[str, ...]:
+    """The program call that prints a list as apt has merged it."""
+    return ("apt-config", "dump", key)
+
+
+def values_in(dump: str, key: str) -> tuple[str, ...]:
+    """The values of a list in the output of `apt-config dump`: KEY:: "value"; on a line each."""
+    return tuple(re.findall(rf'^{re.escape(key)}:: "(.*)";$', dump, re.MULTILINE))
+
+
+def review_date(content: bytes) -> date | None:
+    """The date that a file of ours carries; None where it carries none that exists."""
+    match = _REVIEW.search(content.decode("utf-8", "replace"))
+    try:
+        return date.fromisoformat(match[1]) if match else None
+    except ValueError:
+        return None
+
+
+class AptConfigAddress(ReadOnly):
+    """`apt-config:NAME`: the values of one of apt's lists, merged over all its files; empty where nobody sets it."""
+
+    kind = "apt-config"
+
+    def read(self, reader: Reader, name: str) -> Value:
+        answer = reader.query(dump_command(name))
+        if not isinstance(answer, Completed):
+            return answer if isinstance(answer, Unreadable) else Unreadable("apt-config is not installed")
+        if answer.status != 0:
+            return Unreadable(f"apt-config: {(answer.errors.strip().splitlines() or ['it failed'])[0]}")
+        return values_in(answer.text, name)
+
+
+class ClockAddress(ReadOnly):
+    """`clock:today`: the date, ISO 8601, UTC; of a record the one on which it was made."""
+
+    kind = "clock"
+
+    def read(self, reader: Reader, name: str) -> Value:  # noqa: ARG002 - the interface of all kinds
+        return datetime.fromtimestamp(reader.now(), timezone.utc).date().isoformat()
+
+
+class AptBlacklistWish:
+    """`- apt-blacklist: PATTERNS` with `review_days`."""
+
+    kind = "apt-blacklist"
+    fields: Mapping[str, FieldSpec] = {
+        "review_days": FieldSpec(int, required=True, help="Days after which somebody has to look at it again"),
+        "evidence": FieldSpec(list, help="Sentences for the report: what is held"),
+    }
+    operators: tuple[Operator, ...] = ()
+    activations = (Activation.NOW,)
+
+    def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:  # noqa: ARG002 - the interface of all kinds
+        return (_file(wish), _MERGED, _TODAY)
+
+    def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
+        return tuple(_compare(wish, context) for wish in wishes)
+
+
+def _file(wish: Wish) -> Address:
+    return Address("file", dropin_path(FOLDER, wish.rule))
+
+
+def _compare(wish: Wish, context: Context) -> Finding:
+    path = _file(wish).name
+    present = context.state[_file(wish)]
+    today = date.fromisoformat(str(context.state[_TODAY]))
+    last = today + timedelta(days=int(wish.fields["review_days"]))
+    written = review_date(present.content) if isinstance(present, FileValue) else None
+    # The date that is there counts, so that the next run wants the same text.
+    review = written if written and today <= written <= last else last
+    patterns = tuple(wish.name.split())
+    text = render("apt-blacklist.conf.j2", rule=wish.rule, key=KEY, patterns=patterns, review=review.isoformat())
+    dropin = compare_dropin(path, text.encode(), wish.rule, context, Activation.NOW)
+    evidence = (*dropin.evidence, *wish.fields.get("evidence", ()))
+    if dropin.unknown:
+        return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=dropin.unknown)
+    if dropin.hold:
+        reason = "the list of what unattended-upgrades leaves alone is not the one wanted"
+        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, dropin.hold, reason, evidence, todo=dropin.todo)
+    if dropin.change is not None:
+        reason = _reason(written, today, last)
+        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(), reason, evidence, (dropin.change,))
+    return _proven(wish, patterns, (*evidence, f"to be reviewed by {review.isoformat()}"), context)
+
+
+def _reason(written: date | None, today: date, last: date) -> str:
+    if written and written < today:
+        return (
+            f"what is held back was to be reviewed by {written.isoformat()}: look at `apt list --upgradable`, upgrade "
+            f"what should be; applying this holds it until {last.isoformat()}"
+        )
+    if written:
+        return "what should be held back, or for how long, has changed"
+    return "unattended-upgrades may upgrade the driver while work runs, and a mismatch stops all new CUDA work"
+
+
+def _proven(wish: Wish, patterns: tuple[str, ...], evidence: tuple[str, ...], context: Context) -> Finding:
+    """The file is in place; whether apt's merged list has what it says is asked of apt, where apt can be asked."""
+    merged = context.state[_MERGED]
+    if isinstance(merged, Unreadable) and context.facts.reader.persistent_only:
+        return Finding(wish.rule, wish.subject, Verdict.OK, evidence=evidence)
+    if not isinstance(merged, tuple):
+        why = merged.reason if isinstance(merged, Unreadable) else "apt-config gave no answer"
+        return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=f"what apt makes of it: {why}")
+    missing = [pattern for pattern in patterns if pattern not in merged]
+    if missing:
+        hold = Hold(HoldKind.REFUSED, f"another file of apt's configuration takes {KEY} away")
+        reason = f"apt's merged list lacks {', '.join(missing)}"
+        todo = f"find `#clear` of it: grep -rn '#clear' /etc/apt/apt.conf {FOLDER}"
+        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, evidence, todo=todo)
+    others = [value for value in merged if value not in patterns]
+    kept = (f"patterns of other files stay: {', '.join(others)}",) if others else ()
+    return Finding(wish.rule, wish.subject, Verdict.OK, evidence=(*evidence, *kept))
+
+
+WISHES = (AptBlacklistWish(),)
+ADDRESSES = (AptConfigAddress(), ClockAddress())

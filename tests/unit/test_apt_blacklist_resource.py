@@ -1,0 +1,203 @@
+"""The list of what unattended-upgrades leaves alone: its date, its proof, an administrator's own patterns."""
+
+import re
+from types import SimpleNamespace
+
+import pytest
+
+from hosttune.choices.update_hold import DRIVER, choose, kernel_flavours
+from hosttune.facts import Facts
+from hosttune.host.door import Completed
+from hosttune.host.overlay import Overlay
+from hosttune.resources import address_kinds, wish_kinds
+from hosttune.resources.apt_blacklist import KEY, dump_command, review_date, values_in
+from hosttune.resources.base import Applied, Context, Wish
+from hosttune.values import ABSENT, Address, Disturbs, FileValue, HoldKind, Risk, Unreadable, Verdict
+from tests.unit.fake_reader import FakeReader
+
+PATH = "/etc/apt/apt.conf.d/60-hosttune-gpu-update-hold.conf"
+FILE, MERGED, TODAY = Address("file", PATH), Address("apt-config", KEY), Address("clock", "today")
+PATTERNS = ("^nvidia-(?!container|docker)", "^cuda-")
+
+
+def compare(
+    present=ABSENT, today="2026-01-01", days=90, merged=PATTERNS, patterns=PATTERNS, ledger=None, *, image=False
+):
+    facts = SimpleNamespace(reader=SimpleNamespace(persistent_only=image))
+    wish = Wish(
+        "apt-blacklist", " ".join(patterns), "gpu-update-hold", "", {"review_days": days, "evidence": ("seen",)}
+    )
+    state = {FILE: present, MERGED: merged, TODAY: today}
+    context = Context(facts, state, ledger if ledger is not None else remembered(present), Risk.LOW, Disturbs.NOTHING)
+    (finding,) = wish_kinds()["apt-blacklist"].compare((wish,), context)
+    return finding
+
+
+def remembered(value):
+    return {FILE: Applied("run-1", "gpu-update-hold", value)} if isinstance(value, FileValue) else {}
+
+
+def written(**more):
+    (change,) = compare(**more).changes
+    return change.after
+
+
+def test_file_carries_every_pattern_and_the_review_date():
+    text = written().content.decode()
+    assert review_date(text.encode()).isoformat() == "2026-04-01"
+    assert [line for line in text.splitlines() if not line.startswith("//")] == [
+        f'{KEY}:: "{pattern}";' for pattern in PATTERNS
+    ]
+
+
+@pytest.mark.parametrize("today", ["2026-01-01", "2026-01-02", "2026-03-31", "2026-04-01"])
+def test_until_the_date_nothing_differs(today):
+    finding = compare(written(), today)
+    assert (finding.verdict, finding.changes) == (Verdict.OK, ())
+    assert "to be reviewed by 2026-04-01" in finding.evidence
+
+
+def test_after_the_date_it_differs_and_says_so():
+    finding = compare(written(), "2026-04-02")
+    (change,) = finding.changes
+    assert finding.verdict is Verdict.DIFFERS
+    assert "was to be reviewed by 2026-04-01" in finding.reason
+    assert review_date(change.after.content).isoformat() == "2026-07-01"
+    assert "seen" in finding.evidence
+
+
+def test_other_patterns_keep_the_date():
+    finding = compare(written(), "2026-02-01", patterns=(*PATTERNS, "^nvlsm"), merged=())
+    (change,) = finding.changes
+    assert review_date(change.after.content).isoformat() == "2026-04-01"
+
+
+def test_shorter_term_of_the_policy_counts_at_once():
+    (change,) = compare(written(), "2026-01-02", days=10).changes
+    assert review_date(change.after.content).isoformat() == "2026-01-12"
+
+
+def test_edited_file_is_theirs():
+    finding = compare(FileValue(b"// Review by 2026-03-01: x\n"), ledger=remembered(written()))
+    assert (finding.hold.kind, finding.changes) == (HoldKind.EDITED, ())
+
+
+def test_pattern_that_does_not_arrive_is_said():
+    finding = compare(written(), merged=("^cuda-",))
+    assert (finding.verdict, finding.hold.kind, finding.changes) == (Verdict.DIFFERS, HoldKind.REFUSED, ())
+    assert "^nvidia-(?!container|docker)" in finding.reason
+    assert "#clear" in finding.todo
+
+
+def test_administrators_patterns_are_named():
+    assert "patterns of other files stay: slurm" in compare(written(), merged=("slurm", *PATTERNS)).evidence
+
+
+def test_merged_list_that_cannot_be_asked_is_unknown_but_in_an_image():
+    gone = Unreadable("programs cannot be asked under --root")
+    assert compare(written(), merged=gone).verdict is Verdict.UNKNOWN
+    assert compare(written(), merged=gone, image=True).verdict is Verdict.OK
+
+
+@pytest.mark.parametrize("content", [b"", b"// Review by 2026-13-40: x", b"# Review by 2026-01-01: x"])
+def test_file_without_a_date_that_exists_has_none(content):
+    assert review_date(content) is None
+
+
+def test_dump_of_apt_is_read():
+    dump = f'{KEY} "";\n{KEY}:: "slurm";\n{KEY}:: "^a\\.b$";\n{KEY}-Other:: "x";\n'
+    assert values_in(dump, KEY) == ("slurm", "^a\\.b$")
+    reader = FakeReader(queries={dump_command(KEY): dump})
+    assert address_kinds()["apt-config"].read(reader, KEY) == ("slurm", "^a\\.b$")
+    assert address_kinds()["apt-config"].read(FakeReader(queries={dump_command(KEY): ""}), KEY) == ()
+
+
+def test_apt_that_fails_or_is_missing_is_unreadable():
+    kind = address_kinds()["apt-config"]
+    failed = Completed(100, b"", b"E: Syntax error /etc/apt/apt.conf.d/x:1\n")
+    assert "Syntax error" in kind.read(FakeReader(queries={dump_command(KEY): failed}), KEY).reason
+    assert "not installed" in kind.read(FakeReader(queries={dump_command(KEY): ABSENT}), KEY).reason
+
+
+def test_overlay_answers_with_what_was_written_there():
+    overlay = Overlay(FakeReader(queries={dump_command(KEY): f'{KEY}:: "slurm";\n'}))
+    overlay.replace(PATH, written(), expected=ABSENT)
+    assert address_kinds()["apt-config"].read(overlay, KEY) == ("slurm", *PATTERNS)
+
+
+def test_clock_tells_the_day_in_utc():
+    assert address_kinds()["clock"].read(FakeReader(now=1_767_225_599.0), "today") == "2025-12-31"
+    assert address_kinds()["clock"].read(FakeReader(now=1_767_225_600.0), "today") == "2026-01-01"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nvidia-driver-580-server-open", "nvidia-utils-580", "nvidia-kernel-common-580-server", "nvidia-dkms-580",
+        "nvidia-fabricmanager-580", "nvidia-imex-580", "nvidia-cuda-toolkit", "libnvidia-compute-580", "libnvidia-nscq-580",
+        "linux-modules-nvidia-580-server-open-generic", "linux-objects-nvidia-580-6.8.0-60-generic", "libcuda1",
+        "xserver-xorg-video-nvidia-580", "cuda-drivers-580", "cuda-toolkit-12-9", "nvlsm", "libnvsdm-580",
+    ],
+)  # fmt: skip
+def test_driver_cuda_and_fabric_are_left_alone(name):
+    assert any(re.match(pattern, name) for pattern in DRIVER)  # as unattended-upgrades matches
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nvidia-container-toolkit", "nvidia-container-toolkit-base", "nvidia-docker2", "libnvidia-container1",
+        "libnvidia-container-tools", "cuda-keyring", "openssl", "linux-image-generic", "linux-firmware",
+        "ubuntu-drivers-common", "barracuda-cuda-x", "python3-nvidia-x",
+    ],
+)  # fmt: skip
+def test_everything_else_keeps_its_fixes(name):
+    assert not any(re.match(pattern, name) for pattern in DRIVER)
+
+
+def hold_on(packages, kernel="auto", held=()):
+    stanzas = (
+        f"Package: {name}\nStatus: {'hold' if name in held else 'install'} ok installed\n"
+        f"Architecture: all\nVersion: {version}\n"
+        for name, version in packages.items()
+    )
+    files = {"/var/lib/dpkg/status": "\n".join(stanzas), "/sys/module/x": "", "/lib/modules/x/modules.dep": ""}
+    return choose(Facts(FakeReader(files)), {"kernel": kernel})
+
+
+KERNEL = {
+    "linux-image-generic-hwe-24.04": "6.14",
+    "linux-image-6.14.0-1-generic": "6.14",
+    "nvidia-utils-580": "580.1-0",
+}
+MODULES = {"linux-modules-nvidia-580-open-generic-hwe-24.04": "6.14"}
+
+
+@pytest.mark.parametrize(
+    ("packages", "kernel", "is_held"),
+    [
+        (KERNEL | MODULES, "auto", True),
+        (KERNEL, "auto", False),
+        (KERNEL, "hold", True),
+        (KERNEL | MODULES, "float", False),
+    ],
+)
+def test_kernel_waits_only_while_modules_are_prebuilt(packages, kernel, is_held):
+    hold = hold_on(packages, kernel)
+    for name in ("linux-generic-hwe-24.04", "linux-image-generic-hwe-24.04", "linux-headers-generic-hwe-24.04"):
+        assert any(re.match(pattern, name) for pattern in hold.patterns) is is_held
+    for name in ("linux-generic", "linux-generic-hwe-24x04", "linux-image-6.14.0-1-generic", "linux-libc-dev"):
+        assert not any(re.match(pattern, name) for pattern in hold.patterns)
+
+
+def test_installed_and_held_packages_are_named():
+    hold = hold_on(KERNEL | MODULES, held=("nvidia-utils-580",))
+    assert "nvidia-utils-580 580.1-0" in hold.evidence[0]
+    assert "linux-image-6.14.0-1-generic" not in hold.evidence[0]
+    assert "held by apt-mark, which stays so: nvidia-utils-580" in hold.evidence
+
+
+def test_flavours_are_those_of_metapackages():
+    names = ("linux-image-azure", "linux-image-unsigned-6.8.0-1-azure", "linux-image-6.8.0-1-azure", "linux-image-x")
+    assert kernel_flavours(names) == ("azure", "x")
+    assert kernel_flavours(("linux-modules-nvidia-580-server-open-6.8.0-1-aws",)) == ()

@@ -1,0 +1,122 @@
+"""Whether a host needs Fabric Manager, and what stands in its way."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from hosttune.choices.fabric import SERVICE, choose
+from hosttune.facts.packages import Packages
+
+H100, B200, B300, RTX5090, GB200 = "0x2330", "0x2901", "0x3182", "0x2b85", "0x2941"
+SAME = {"nvidia-fabricmanager-580": "580.126.20-0ubuntu0.24.04.1", "nvidia-utils-580-server": "580.126.20-0ubuntu1"}
+
+
+def host(
+    device=H100, count=8, switches=4, packages=SAME, active=False, busy=False, loaded="580.126.20", libraries="580.126.20",
+    branch="580", architecture="x86_64", **more,
+):  # fmt: skip
+    more = {"is_container": False, "is_wsl": False, "is_vm": False, "operator": False, "vfio": False} | more
+    status = {name: (version, "install ok installed") for name, version in packages.items()}
+    return SimpleNamespace(
+        gpus=SimpleNamespace(
+            devices=(SimpleNamespace(device_id=device),) * count, has_gpu=count > 0, nvswitches=switches,
+            is_passed_through=more["vfio"],
+        ),
+        driver=SimpleNamespace(
+            loaded_version=loaded, userspace_version=libraries, branch=branch, is_loaded=bool(loaded),
+            is_present=bool(loaded or branch), is_mismatched=bool(loaded) and loaded != libraries,
+        ),
+        host=SimpleNamespace(**more), kernel=SimpleNamespace(architecture=architecture),
+        managers=SimpleNamespace(gpu_operator=more["operator"]), packages=Packages(status),
+        units={SERVICE: SimpleNamespace(is_active=active)},
+        work=SimpleNamespace(is_gpu_busy=busy, evidence=("slurm job 7 runs",)),
+    )  # fmt: skip
+
+
+def test_same_version_on_an_idle_host_can_be_started():
+    fabric = choose(host(), {})
+    assert (fabric.is_needed, fabric.refused) == (True, "")
+    assert fabric.evidence == (
+        "4 NVSwitches on the PCI bus", "nvidia-fabricmanager-580 580.126.20-0ubuntu0.24.04.1 is installed",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"count": 0}, "there is no NVIDIA GPU"),
+        ({"is_container": True}, "belongs to the host"),
+        ({"is_wsl": True}, "under WSL"),
+        ({"vfio": True}, "vfio-pci"),
+        ({"switches": 0}, "there is no NVSwitch"),
+        ({"switches": 0, "device": RTX5090}, "there is no NVSwitch"),
+        ({"operator": True, "branch": ""}, "GPU Operator"),
+        ({"branch": "", "loaded": "", "libraries": ""}, "the business of gpu-driver"),
+        ({"switches": 0, "device": B200, "is_vm": True}, "cannot be seen from here"),
+        ({"switches": 0, "device": B200, "count": 1}, "one GPU alone"),
+        ({"switches": 0, "device": GB200, "architecture": "aarch64"}, "in trays of their own"),
+    ],
+)
+def test_host_that_needs_none_says_why(more, says):
+    fabric = choose(host(**more), {})
+    assert not fabric.is_needed
+    assert says in fabric.reason
+
+
+@pytest.mark.parametrize(
+    ("packages", "says"),
+    [
+        ({}, "nvidia-fabricmanager-580 is not installed"),
+        ({"nvidia-fabricmanager-580": "580.95.05-0ubuntu1"}, "nvidia-fabricmanager-580 is 580.95.05"),
+        ({"nvidia-fabricmanager-570": "570.1-0ubuntu1"}, "nvidia-fabricmanager-570 is 570.1"),
+    ],
+)
+def test_other_version_is_refused_with_the_command(packages, says):
+    for active in (False, True):  # one that runs would not start again
+        fabric = choose(host(packages=packages, active=active), {})
+        assert says in fabric.refused
+        assert "the driver is 580.126.20" in fabric.refused
+        assert (
+            fabric.todo
+            == "sudo apt-get install 'nvidia-fabricmanager-580=580.126.20*' 'libnvidia-nscq-580=580.126.20*'"
+        )
+
+
+def test_old_package_beside_the_right_one_does_no_harm():
+    assert choose(host(packages=SAME | {"nvidia-fabricmanager-570": "570.1-0ubuntu1"}), {}).refused == ""
+
+
+def test_names_of_nvidias_archive_have_no_branch():
+    packages = {"nvidia-driver": "595.71-1ubuntu1", "nvidia-fabricmanager": "595.58-1"}
+    fabric = choose(host(packages=packages, branch="595", loaded="595.71", libraries="595.71"), {})
+    assert fabric.todo == "sudo apt-get install 'nvidia-fabricmanager=595.71*' 'libnvidia-nscq=595.71*'"
+    missing = choose(
+        host(packages={"nvidia-driver": "595.71-1"}, branch="595", loaded="595.71", libraries="595.71"), {}
+    )
+    assert missing.refused.startswith("nvidia-fabricmanager is not installed")
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"loaded": "580.95.05"}, "the loaded module is 580.95.05"),
+        ({"loaded": ""}, "the driver is not loaded"),
+        ({"busy": True}, "slurm job 7 runs"),
+    ],
+)
+def test_service_is_not_started_where_it_would_fail_or_disturb(more, says):
+    assert says in choose(host(**more), {}).refused
+    assert choose(host(active=True, **more), {}).refused == ""
+
+
+@pytest.mark.parametrize("device", [B200, B300])
+def test_switches_that_do_not_show_are_told_by_the_gpus_and_need_the_subnet_manager(device):
+    fabric = choose(host(device, switches=0), {})
+    assert fabric.is_needed
+    assert "nvlsm" in fabric.refused
+    assert "do not show on the PCI bus" in fabric.evidence[0]
+    assert choose(host(device, switches=0, packages=SAME | {"nvlsm": "2025.06.1-1"}), {}).refused == ""
+
+
+def test_driver_without_packages_is_left_to_itself():
+    assert choose(host(packages={}, branch=""), {}).refused == ""

@@ -1,0 +1,191 @@
+"""A drop-in that takes one option out of a packaged command line, and follows that line."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from hosttune.errors import Refused
+from hosttune.resources import address_kinds, wish_kinds
+from hosttune.resources.base import Applied, Context, Wish
+from hosttune.resources.unit_dropin import effective, settings_of, without
+from hosttune.values import (
+    ABSENT,
+    Action,
+    Address,
+    Change,
+    Disturbs,
+    FileValue,
+    HoldKind,
+    Risk,
+    Trigger,
+    Unreadable,
+    Verdict,
+)
+from tests.unit.fake_reader import FakeReader
+
+NAME = "nvidia-persistenced.service"
+OPTION = "--no-persistence-mode"
+PACKAGED = f"/usr/lib/systemd/system/{NAME}"
+OURS = f"/etc/systemd/system/{NAME}.d/60-hosttune-gpu-persistence.conf"
+LINE = f"/usr/bin/nvidia-persistenced --user nvpd {OPTION} --verbose"
+FILE, EXEC, PROCESS = Address("file", OURS), Address("unit-exec", NAME), Address("process", "nvidia-persistenced")
+
+
+def compare(rows, present=ABSENT, running=ABSENT, ledger=None, problem=""):
+    state = {EXEC: rows, FILE: present, PROCESS: running}
+    wish = Wish("unit-dropin", NAME, "gpu-persistence", NAME, {"without": OPTION})
+    context = Context(SimpleNamespace(), state, ledger or {}, Risk.LOW, Disturbs.NOTHING, problem)
+    (finding,) = wish_kinds()["unit-dropin"].compare((wish,), context)
+    return finding
+
+
+def row(command, path=PACKAGED):
+    return f"{path}\t{command}"
+
+
+def written(line=LINE):
+    """What the rule writes for this packaged line, and the ledger that remembers it."""
+    (change,) = compare((row(line),)).changes
+    return change.after, {FILE: Applied("run-1", "gpu-persistence", change.after)}
+
+
+def test_packaged_line_with_the_option_is_derived_without_it():
+    finding = compare((row(LINE),))
+    (change,) = finding.changes
+    assert (finding.verdict, change.action, change.address) == (Verdict.DIFFERS, Action.CREATE, FILE)
+    assert change.after.content.endswith(
+        b"[Service]\nExecStart=\nExecStart=/usr/bin/nvidia-persistenced --user nvpd --verbose\n"
+    )
+    assert change.triggers == (Trigger("daemon-reload"), Trigger("restart", NAME))
+
+
+def test_packaged_line_that_changed_is_derived_anew():
+    present, ledger = written()
+    longer = f"{LINE} --uvm"
+    rows = (row(longer), row("", OURS), row(without(LINE, OPTION), OURS))
+    finding = compare(rows, present, ledger=ledger)
+    (change,) = finding.changes
+    assert change.action is Action.UPDATE
+    assert "not derived from the present line" in finding.reason
+    assert b"--verbose --uvm\n" in change.after.content
+
+
+def test_packaged_line_that_lost_the_option_takes_the_drop_in_away():
+    present, ledger = written()
+    rows = (row("/usr/bin/nvidia-persistenced"), row("", OURS), row(without(LINE, OPTION), OURS))
+    (change,) = compare(rows, present, ledger=ledger).changes
+    assert (change.action, change.after) == (Action.DELETE, ABSENT)
+    assert change.triggers[1] == Trigger("restart", NAME)
+
+
+def test_needless_drop_in_that_somebody_edited_stays():
+    _, ledger = written()
+    finding = compare((row("/usr/bin/nvidia-persistenced"),), FileValue(b"[Service]\n"), ledger=ledger)
+    assert (finding.hold.kind, finding.changes) == (HoldKind.EDITED, ())
+
+
+def test_edited_drop_in_is_theirs():
+    _, ledger = written()
+    finding = compare((row(LINE),), FileValue(b"[Service]\n"), ledger=ledger)
+    assert (finding.hold.kind, finding.changes) == (HoldKind.EDITED, ())
+
+
+def test_drop_in_without_a_readable_journal_is_unknown():
+    assert compare((row(LINE),), FileValue(b"[Service]\n"), problem="needs root").verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("running", "verdict", "hold"),
+    [
+        ((f"/usr/bin/nvidia-persistenced {OPTION}",), Verdict.DIFFERS, HoldKind.WAITING),
+        (("/usr/bin/nvidia-persistenced --verbose",), Verdict.OK, HoldKind.NONE),
+        (ABSENT, Verdict.OK, HoldKind.NONE),
+        (Unreadable("not in this record"), Verdict.UNKNOWN, HoldKind.NONE),
+    ],
+)
+def test_file_in_place_is_judged_by_what_runs(running, verdict, hold):
+    present, ledger = written()
+    finding = compare((row(LINE),), present, running, ledger)
+    assert (finding.verdict, finding.hold.kind, finding.changes) == (verdict, hold, ())
+
+
+@pytest.mark.parametrize("path", ["/etc/systemd/system/nvidia-persistenced.service", "/run/systemd/system/x.conf"])
+def test_command_line_of_an_administrator_is_left_alone(path):
+    finding = compare((row(LINE), row("", path), row(LINE, path)))
+    assert (finding.verdict, finding.hold.kind, finding.changes) == (Verdict.ADVICE, HoldKind.OWNED, ())
+
+
+@pytest.mark.parametrize("rows", [Unreadable("needs root"), (), (row("/bin/a"), row("/bin/b"))])
+def test_unit_that_cannot_be_judged_is_unknown(rows):
+    assert compare(rows).verdict is Verdict.UNKNOWN
+
+
+def test_unit_that_is_not_there_is_not_applicable():
+    assert compare(ABSENT).verdict is Verdict.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        ("[Service]\nExecStart=/bin/a -x\n", ("/bin/a -x",)),
+        ("[Service]\nExecStart=\nExecStart = /bin/a\n", ("", "/bin/a")),
+        ("[Service]\n#ExecStart=/bin/a\n;ExecStart=/bin/b\n", ()),
+        ("[Unit]\nExecStart=/bin/a\n[Service]\n[Install]\nExecStart=/bin/b\n", ()),
+        ("[Service]\nExecStart=/bin/a \\\n# a comment\n  --long \\\n  --more\nExecStartPre=/bin/b\n",
+         ("/bin/a --long --more",)),
+        ("[Service]\nExecStart=/bin/a \\", ("/bin/a",)),
+        ("", ()),
+    ],
+)  # fmt: skip
+def test_settings_of_a_unit_file_are_read_as_systemd_does(content, found):
+    assert settings_of(content, "Service", "ExecStart") == found
+
+
+@pytest.mark.parametrize(
+    ("line", "left"),
+    [
+        ("/bin/a --no-x --y", "/bin/a --y"),
+        ("/bin/a --y --no-x", "/bin/a --y"),
+        ("/bin/a --no-x-y --no-x", "/bin/a --no-x-y"),
+        ("/bin/a --user --no-x=1", "/bin/a --user --no-x=1"),
+    ],
+)
+def test_only_the_option_itself_is_taken_out(line, left):
+    assert without(line, "--no-x") == left
+
+
+def test_reset_clears_what_came_before():
+    assert effective((row("/bin/a"), row("", "/etc/b"), row("/bin/b", "/etc/b"))) == (("/etc/b", "/bin/b"),)
+
+
+def test_exec_address_reads_unit_and_drop_ins_in_systemds_order():
+    files = {
+        PACKAGED: "[Service]\nExecStart=/bin/a\n",
+        f"/etc/systemd/system/{NAME}.d/90-late.conf": "[Service]\nExecStart=\nExecStart=/bin/c\n",
+        f"/usr/lib/systemd/system/{NAME}.d/10-early.conf": "[Service]\nExecStart=/bin/b\n",
+    }
+    value = address_kinds()["unit-exec"].read(FakeReader(files), NAME)
+    late = f"/etc/systemd/system/{NAME}.d/90-late.conf"
+    assert value == (
+        row("/bin/a"), row("/bin/b", f"/usr/lib/systemd/system/{NAME}.d/10-early.conf"), row("", late), row("/bin/c", late),
+    )  # fmt: skip
+    assert address_kinds()["unit-exec"].read(FakeReader(files), "other.service") is ABSENT
+
+
+def test_process_address_asks_for_the_name_that_the_kernel_keeps():
+    asked = ("ps", "-C", "nvidia-persiste", "-o", "args=")
+    reader = FakeReader(queries={asked: f"{LINE}\n"})
+    kind = address_kinds()["process"]
+    assert kind.read(reader, "nvidia-persistenced") == (LINE,)
+    assert kind.read(FakeReader(queries={asked: ""}), "nvidia-persistenced") is ABSENT
+    assert kind.read(FakeReader(queries={asked: ABSENT}), "nvidia-persistenced") == Unreadable("ps is not installed")
+    assert kind.read(FakeReader(persistent_only=True), "nvidia-persistenced") is ABSENT
+
+
+@pytest.mark.parametrize("kind", ["unit-exec", "process", "apt-config", "clock"])
+def test_address_that_is_only_read_refuses_to_be_written(kind):
+    change = Change(Address(kind, "x"), Action.UPDATE, "a", "b", "some-rule")
+    with pytest.raises(Refused, match="can only be read"):
+        address_kinds()[kind].write(FakeReader(), change)
+    assert address_kinds()[kind].invert(change) is None
+    assert address_kinds()[kind].same("a", "a")
