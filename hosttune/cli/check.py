@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from hosttune.cli.options import Look, Show, command
+from hosttune.cli.options import CheckFormat, Look, ShowCheck, command
+
+if TYPE_CHECKING:
+    from hosttune.views.checked import Checked
 
 
 @command
 def check(
     look: Look,
-    show: Show,
+    show: ShowCheck,
     strict: Annotated[bool, Option("--strict", help="Advice counts as a difference, too.")] = False,
     timings: Annotated[bool, Option("--timings", help="Tell on standard error where the time went.")] = False,
 ) -> int:
@@ -20,24 +23,52 @@ def check(
 
     Exit status: 0 as it should be, 1 something differs, is unknown or waits, 2 trouble.
     """
-    from hosttune.cli.common import open_page, open_session, say, tell, write_json
-    from hosttune.views.report import check_json, check_report, timings_text
+    from hosttune.cli.common import tell
+    from hosttune.cli.reports import checked, deliver
+    from hosttune.views.report import check_text, timings_text
     from hosttune.views.summary import exit_status
 
-    entries, status = [], 0
-    for number, host in enumerate(look.host or [None]):
-        session = open_session(look, host)
-        plan = session.plan()
-        status = max(status, exit_status(plan, strict=strict))
-        if show.is_json:
-            entries.append(
-                check_json(plan, session.reader.name, session.interrupted, session.timings if timings else ())
-            )
+    is_streamed = show.format is CheckFormat.TEXT and show.output is None
+    names: list[str | None] = [*dict.fromkeys(look.host)] if look.host else [None]
+    hosts: list[Checked] = []
+    status = 0
+    for number, host in enumerate(names):
+        one = checked(look, show, host)
+        status = max(status, exit_status(one.plan, strict=strict))
+        if is_streamed:
+            deliver(("\n\n" if number else "") + check_text((one,)), None)
         else:
-            page = open_page(session.reader, look, show)
-            say(("\n\n" if number else "") + check_report(plan, page, interrupted=session.interrupted))
+            hosts.append(one)
         if timings and not show.is_json:
-            tell(timings_text(session.timings))
-    if show.is_json:
-        write_json({"format_version": 1, "hosts": entries})
+            tell(timings_text(one.timings))
+    if not is_streamed:
+        deliver(_rendered(show.format, tuple(hosts), strict=strict, timings=timings), show.output)
     return status
+
+
+def _rendered(form: CheckFormat, hosts: tuple[Checked, ...], *, strict: bool, timings: bool) -> str:
+    """The hosts in one document. A format is imported when it is asked for."""
+    if form is CheckFormat.JSON:
+        from hosttune.codec import dumps
+        from hosttune.views.report import check_json
+
+        return dumps({"format_version": 1, "hosts": [check_json(one, timings=timings) for one in hosts]})
+    if form is CheckFormat.MARKDOWN:
+        from hosttune.views.markdown import check_markdown
+
+        return check_markdown(hosts)
+    if form is CheckFormat.HTML:
+        from hosttune.views.html import check_html
+
+        return check_html(hosts)
+    if form is CheckFormat.JUNIT:
+        from hosttune.views.junit import check_junit
+
+        return check_junit(hosts, strict=strict)
+    if form is CheckFormat.PROMETHEUS:
+        from hosttune.views.prometheus import check_prometheus
+
+        return check_prometheus(hosts)
+    from hosttune.views.report import check_text
+
+    return check_text(hosts)

@@ -6,7 +6,7 @@ import inspect
 from dataclasses import dataclass, fields
 from enum import Enum
 from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
 
 from typer import Exit, Option
 
@@ -16,11 +16,48 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Format(str, Enum):
+class _Format(str, Enum):
     """For whom the answer is."""
+
+
+class Format(_Format):
+    """Formats of every command."""
 
     TEXT = "text"
     JSON = "json"
+
+
+class PlanFormat(_Format):
+    """Formats of a plan."""
+
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+    HTML = "html"
+
+
+class CheckFormat(_Format):
+    """Formats of a check."""
+
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+    HTML = "html"
+    JUNIT = "junit"
+    PROMETHEUS = "prometheus"
+
+
+RulesFolder: TypeAlias = Annotated[
+    str | None, Option("--rules", metavar="DIR", help="More rules, besides those in /etc/hosttune/rules.d.")
+]
+PolicyFile: TypeAlias = Annotated[
+    str | None, Option("--policy", metavar="FILE", help="Instead of /etc/hosttune/policy.yaml.")
+]
+Profile: TypeAlias = Annotated[
+    str | None, Option("--profile", help="Instead of the policy's (see: hosttune profiles).")
+]
+Select: TypeAlias = Annotated[list[str] | None, Option("--select", metavar="RULE", help="This rule too (repeatable).")]
+Ignore: TypeAlias = Annotated[list[str] | None, Option("--ignore", metavar="RULE", help="Not this rule (repeatable).")]
 
 
 @dataclass(frozen=True)
@@ -36,31 +73,79 @@ class Look:
     hardware: Annotated[
         str | None, Option("--hardware", metavar="RECORD", help="With --root: the hardware it will run on.")
     ] = None
-    policy: Annotated[str | None, Option("--policy", metavar="FILE", help="Instead of /etc/hosttune/policy.yaml.")] = (
-        None
-    )
-    profile: Annotated[str | None, Option("--profile", help="Instead of the policy's (see: hosttune profiles).")] = None
-    select: Annotated[list[str] | None, Option("--select", metavar="RULE", help="This rule too (repeatable).")] = None
-    ignore: Annotated[list[str] | None, Option("--ignore", metavar="RULE", help="Not this rule (repeatable).")] = None
+    rules: RulesFolder = None
+    policy: PolicyFile = None
+    profile: Profile = None
+    select: Select = None
+    ignore: Ignore = None
     max_risk: Annotated[Risk | None, Option("--max-risk", help="What may be risked (medium).")] = None
     disturb: Annotated[Disturbs | None, Option("--disturb", help="Whom a change may disturb (nobody).")] = None
 
 
 @dataclass(frozen=True)
-class Show:
-    """How the answer is shown."""
+class Choose:
+    """The rules and policy alone, where the hosts are named otherwise."""
 
-    format: Annotated[Format, Option("--format", help="text for people, json for programs.")] = Format.TEXT
+    policy: PolicyFile = None
+    profile: Profile = None
+    select: Select = None
+    ignore: Ignore = None
+
+
+@dataclass(frozen=True)
+class Display:
+    """How the answer is shown, in any format."""
+
+    format: Annotated[_Format, Option("--format")]
     verbose: Annotated[bool, Option("--verbose", "-v", help="All evidence, and what is as it should be.")] = False
     no_color: Annotated[bool, Option("--no-color", help="As NO_COLOR=1 does.")] = False
     debug: Annotated[bool, Option("--debug", help="A traceback, should hosttune itself fail.")] = False
 
     @property
     def is_json(self) -> bool:
-        return self.format is Format.JSON
+        return str(self.format.value) == Format.JSON.value
 
 
-GROUPS: tuple[type[Any], ...] = (Look, Show)
+@dataclass(frozen=True)
+class Show(Display):
+    """How an answer is shown that is text or JSON."""
+
+    format: Annotated[Format, Option("--format", help="text for people, json for programs.")] = Format.TEXT
+
+
+Output: TypeAlias = Annotated[
+    str | None, Option("--output", metavar="FILE", help="Write the answer to FILE, at once, readable by everybody.")
+]
+
+
+@dataclass(frozen=True)
+class ShowDiff(Show):
+    """How a comparison is shown."""
+
+    output: Output = None
+
+
+@dataclass(frozen=True)
+class ShowPlan(Display):
+    """How a plan is shown."""
+
+    format: Annotated[PlanFormat, Option("--format", help="markdown: for a pull request or a ticket.")] = (
+        PlanFormat.TEXT
+    )
+    output: Output = None
+
+
+@dataclass(frozen=True)
+class ShowCheck(Display):
+    """How a check is shown."""
+
+    format: Annotated[
+        CheckFormat, Option("--format", help="junit for pipelines, prometheus for node_exporter's textfile folder.")
+    ] = CheckFormat.TEXT
+    output: Output = None
+
+
+GROUPS: tuple[type[Any], ...] = (Look, Choose, Show, ShowDiff, ShowPlan, ShowCheck)
 
 
 def command(function: Callable[..., int]) -> Callable[..., None]:

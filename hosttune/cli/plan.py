@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from hosttune.cli.options import Look, Show, command
+from hosttune.cli.options import Look, PlanFormat, ShowPlan, command
+
+if TYPE_CHECKING:
+    from hosttune.views.checked import Checked
 
 
 @command
 def plan(
     look: Look,
-    show: Show,
+    show: ShowPlan,
     out: Annotated[
         str | None, Option("--out", metavar="FILE", help="Save the plan for `apply FILE --yes`, readable by you alone.")
     ] = None,
@@ -21,20 +24,35 @@ def plan(
 
     Exit status: 0 nothing to change, 1 something differs, is unknown or waits, 2 trouble.
     """
-    from hosttune.cli.common import open_page, open_session, say, tell, write_json
+    from hosttune.cli.common import tell
+    from hosttune.cli.reports import checked, deliver
     from hosttune.codec import dumps, plan_to_json
     from hosttune.host.console import save
-    from hosttune.views.masking import masked
-    from hosttune.views.plan import plan_text
     from hosttune.views.summary import exit_status
 
-    session = open_session(look)
-    made = session.plan()
+    one = checked(look, show)
     if out is not None:
-        save(out, dumps(plan_to_json(made)).encode("ascii"))
+        save(out, dumps(plan_to_json(one.plan)).encode("ascii"))
         tell(f"hosttune: the plan is saved in {out}")
-    if show.is_json:
-        write_json(masked(plan_to_json(made)))
-    else:
-        say(plan_text(made, open_page(session.reader, look, show), interrupted=session.interrupted))
-    return exit_status(made, strict=False)
+    deliver(_rendered(show.format, one), show.output)
+    return exit_status(one.plan, strict=False)
+
+
+def _rendered(form: PlanFormat, one: Checked) -> str:
+    """The plan as a document. A format is imported when it is asked for."""
+    if form is PlanFormat.JSON:
+        from hosttune.codec import dumps, plan_to_json
+        from hosttune.views.masking import masked
+
+        return dumps(masked(plan_to_json(one.plan)))
+    if form is PlanFormat.MARKDOWN:
+        from hosttune.views.markdown import plan_markdown
+
+        return plan_markdown(one)
+    if form is PlanFormat.HTML:
+        from hosttune.views.html import plan_html
+
+        return plan_html(one)
+    from hosttune.views.plan import plan_text
+
+    return plan_text(one.plan, one.page, interrupted=one.interrupted)

@@ -59,8 +59,11 @@ def save(path: str, content: bytes, mode: int = 0o600) -> None:
     """Write a file for the user at once and durably: no reader ever sees half of it. Raises HosttuneError.
 
     Its rights are `mode`, whatever was there before: a plan may hold passwords (fstab), a record much of a host.
+    Only a regular file is replaced: a link such as /dev/stdout is not ours to turn into a file.
     """
     target = os.path.abspath(path)
+    if os.path.lexists(target) and (os.path.islink(target) or not os.path.isfile(target)):
+        raise HosttuneError(f"{path}: is there already, and is no regular file", hint="name another file")
     try:
         descriptor, name = tempfile.mkstemp(prefix=".hosttune-", dir=os.path.dirname(target))
         try:

@@ -30,10 +30,20 @@ def change_lines(change: Change, screen: Screen, *, indent: int = 2) -> list[str
     """The change as it is shown before the yes: nothing of it is left out."""
     inner = " " * (indent + 4)
     lines = [" " * indent + line for line in _headline(change, screen, indent)]
-    if isinstance(change.before, FileValue) or isinstance(change.after, FileValue):
-        lines += [inner + _painted(line, screen) for line in file_diff(change.before, change.after)]
-    lines += [inner + _painted(shown(line), screen) for line in _details(change.details)]
+    lines += [inner + _painted(line, screen) for line in body_lines(change)]
     return lines + wrapped(shown(change.reason), screen.columns, first=inner, rest=inner)
+
+
+def body_lines(change: Change) -> list[str]:
+    """What stands under the title, line by line: the diff of a file, the details."""
+    diff = file_diff(change.before, change.after) if _is_file(change) else ()
+    return [*diff, *(shown(line) for line in _details(change.details))]
+
+
+def note_of(change: Change) -> str:
+    """What stands beside the title: the rights of a new file, when the change takes effect."""
+    mode = _mode(change) if _is_file(change) else ""
+    return ", ".join(note for note in (mode, _WHEN[change.activation]) if note)
 
 
 def title_line(change: Change) -> str:
@@ -53,15 +63,11 @@ def address_text(address: Address) -> str:
 def _headline(change: Change, screen: Screen, indent: int) -> list[str]:
     symbol = screen.paint(change.action.symbol, "bold", _COLOURS[change.action.symbol])
     address = address_text(change.address)
-    when = _WHEN[change.activation]
+    note = f"  ({note_of(change)})" if note_of(change) else ""
     first = f"{symbol} {address}"
     if _is_file(change):
-        note = ", ".join(note for note in (_mode(change), when) if note)
-        if not note:
-            return [first]
-        fits = indent + width_of(f"x {address}  ({note})") <= screen.columns
-        return [f"{first}  ({note})"] if fits else [first, f"    ({note})"]
-    note = f"  ({when})" if when else ""
+        fits = indent + width_of(f"x {address}{note}") <= screen.columns
+        return [first + note] if fits else [first, f"  {note}"]
     if _is_told(change):
         return [first + note]
     values = _values(change)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from hosttune.values import Finding, Hold
     from hosttune.views.page import Page
 
+SHOWN_EVIDENCE = 2  # lines of a finding's evidence without --verbose
+
 
 @frozen
 class Section:
@@ -24,6 +26,28 @@ class Section:
     title: str
     style: str
     holds: Callable[[Finding], bool]
+
+    @property
+    def key(self) -> str:
+        """The title as a word of a program: `left-alone`."""
+        return self.title.lower().replace(" ", "-")
+
+
+@frozen
+class Told:
+    """One finding in words, the same in every format: escaped, masked, with commands as they have to be typed."""
+
+    rule: str
+    subject: str
+    reason: str  # with the subject, where it does not name it
+    evidence: tuple[str, ...]
+    why_not: str
+    todo: str
+
+    def sentence(self, most: int | None = None) -> str:
+        """The reason and at most so many lines of the evidence."""
+        proof = ", ".join(self.evidence[:most])
+        return f"{self.reason} ({proof})" if self.reason and proof else self.reason or proof
 
 
 def _is(verdict: Verdict) -> Callable[[Finding], bool]:
@@ -52,16 +76,42 @@ QUIET = (WAIVED, OK, NOT_APPLICABLE)
 ALL = (*WORST_FIRST, *QUIET)
 
 
+def grouped(sections: Iterable[Section], findings: Iterable[Finding]) -> list[tuple[Section, list[Finding]]]:
+    """The sections to which a finding belongs, with their findings."""
+    listed = tuple(findings)
+    found = [(section, [finding for finding in listed if section.holds(finding)]) for section in sections]
+    return [(section, own) for section, own in found if own]
+
+
+def rules_in(findings: Iterable[Finding]) -> int:
+    """The number behind a heading: rules, not subjects."""
+    return len({finding.rule for finding in findings})
+
+
+def told(finding: Finding, page: Page) -> Told:
+    """What is wrong with the evidence, why it is not acted on, what a person should do."""
+    reason = shown(finding.reason)
+    if finding.subject and not _names(reason, finding.subject):
+        reason = f"{shown(finding.subject)}: {reason}" if reason else shown(finding.subject)
+    has_reason_why_not = finding.hold and finding.hold.kind is not HoldKind.ORPHANED
+    return Told(
+        shown(finding.rule),
+        shown(finding.subject),
+        reason,
+        tuple(shown(line) for line in finding.evidence),
+        _hold(finding.hold) if has_reason_why_not else "",
+        page.todo(finding.todo) if finding.todo else "",
+    )
+
+
 def sections_lines(sections: Iterable[Section], findings: Iterable[Finding], page: Page) -> list[str]:
     """The sections to which a finding belongs, each with its heading, all aligned alike."""
-    found = [(section, [f for f in findings if section.holds(f)]) for section in sections]
+    found = grouped(sections, findings)
     label = max((width_of(shown(f.rule)) for _, own in found for f in own), default=0)
     return [line for section, own in found for line in _section_lines(section, own, label, page)]
 
 
 def _section_lines(section: Section, findings: list[Finding], label: int, page: Page) -> list[str]:
-    if not findings:
-        return []
     rows: list[tuple[str, ...]] = []
     last = ""
     for finding in findings:
@@ -69,24 +119,19 @@ def _section_lines(section: Section, findings: list[Finding], label: int, page: 
         rows += [(shown(finding.rule) if finding.rule != last else "", first), *(("", text) for text in rest)]
         last = finding.rule
     heading = page.screen.paint(section.title, "bold", section.style)
-    number = len({finding.rule for finding in findings})
-    return ["", f"{heading} ({number})", *columned(rows, page.screen, indent=2, first=label)]
+    return ["", f"{heading} ({rules_in(findings)})", *columned(rows, page.screen, indent=2, first=label)]
 
 
 def _texts(finding: Finding, page: Page) -> Iterator[str]:
-    """What is wrong with the evidence (all of it with --verbose), why it is not acted on, what a person should do."""
-    reason = shown(finding.reason)
-    if finding.subject and not _names(reason, finding.subject):
-        reason = f"{shown(finding.subject)}: {reason}" if reason else shown(finding.subject)
-    evidence = finding.evidence if page.is_verbose else finding.evidence[:2]
-    proof = ", ".join(shown(line) for line in evidence)
-    sentence = f"{reason} ({proof})" if reason and proof else reason or proof
+    """The finding line by line; all of the evidence with --verbose."""
+    one = told(finding, page)
+    sentence = one.sentence(None if page.is_verbose else SHOWN_EVIDENCE)
     if sentence or not finding.hold:
         yield sentence or str(finding.verdict)
-    if finding.hold and finding.hold.kind is not HoldKind.ORPHANED:
-        yield f"why not: {_hold(finding.hold)}"
-    if finding.todo:
-        yield f"do: {page.todo(finding.todo)}"
+    if one.why_not:
+        yield f"why not: {one.why_not}"
+    if one.todo:
+        yield f"do: {one.todo}"
 
 
 def _hold(hold: Hold) -> str:

@@ -30,12 +30,8 @@ def plan_text(plan: Plan, page: Page, *, interrupted: tuple[str, ...] = ()) -> s
     lines += sections_lines((UNKNOWN, *HELD), plan.findings, page)
     if plan.changes:
         lines += ["", *_tail(plan, page)]
-        if page.can_apply and not plan.problems:
-            lines += [
-                "",
-                "To make exactly these changes:",
-                f"  {page.act(f'apply --yes --expect {plan.digest[:SHOWN_DIGITS]}')}",
-            ]
+        if yes := the_yes(plan, page):
+            lines += ["", "To make exactly these changes:", f"  {yes}"]
     return "\n".join(lines) + "\n"
 
 
@@ -66,22 +62,20 @@ def ignore_lines(rules: Iterable[str], page: Page) -> list[str]:
     return ["", *wrapped(why, page.screen.columns), f"  ignore: [{', '.join(names)}]"]
 
 
-def _stages(plan: Plan, page: Page, *, is_undo: bool = False) -> list[str]:
-    lines: list[str] = []
-    for number, stage in enumerate(plan.stages, 1):
-        if len(plan.stages) > 1:
-            when = "now" if number == 1 else f"possible only after stage {number - 1}"
-            lines += ["", page.screen.paint(f"Stage {number}", "bold") + f" ({when})"]
-        for rule, changes in groupby(stage.changes, key=lambda change: change.rule):
-            own = tuple(changes)
-            lines += ["", page.screen.paint(shown(rule), "bold") if is_undo else _heading(rule, own, page)]
-            lines += [line for change in own for line in change_lines(change, page.screen)]
-        lines += _triggers(stage, page)
-    return lines
+def stage_title(plan: Plan, number: int) -> tuple[str, str]:
+    """The heading of stage `number` (from 1) and when it comes; nothing where there is one stage only."""
+    if len(plan.stages) == 1:
+        return "", ""
+    return f"Stage {number}", "now" if number == 1 else f"possible only after stage {number - 1}"
 
 
-def _heading(rule: str, changes: tuple[Change, ...], page: Page) -> str:
-    """The rule, and to its right what it may cost."""
+def by_rule(stage: Stage) -> list[tuple[str, tuple[Change, ...]]]:
+    """The changes of a stage, rule by rule."""
+    return [(rule, tuple(changes)) for rule, changes in groupby(stage.changes, key=lambda change: change.rule)]
+
+
+def price(changes: tuple[Change, ...]) -> str:
+    """What the changes of a rule may cost."""
     disturbs = max(change.disturbs for change in changes)
     undo = "cannot be undone" if any(map(is_irreversible, changes)) else "can be undone"
     if any(change.reversible.startswith("after a reboot") for change in changes):
@@ -89,37 +83,65 @@ def _heading(rule: str, changes: tuple[Change, ...], page: Page) -> str:
     notes = [f"risk {max(change.risk for change in changes)}", undo]
     if disturbs is not Disturbs.NOTHING:
         notes.insert(1, f"disturbs {disturbs}")
-    name, note = shown(rule), ", ".join(notes)
+    return ", ".join(notes)
+
+
+def triggers_text(stage: Stage) -> str:
+    """What follows the changes of a stage, or nothing."""
+    names = [shown(str(trigger)) for trigger in stage.triggers]
+    return f"Then once: {listed(names)}" if names else ""
+
+
+def closing(plan: Plan) -> list[str]:
+    """What the yes would mean, each line a sentence; the digest that it is given for stands beside it."""
+    by_action = [("new", "create"), ("changed", "update"), ("removed", "delete")]
+    kinds = [(sum(change.action.value == action for change in plan.changes), word) for word, action in by_action]
+    kinds_text = ", ".join(f"{number} {word}" for number, word in kinds if number)
+    risk = max(change.risk for change in plan.changes)
+    lines = [f"{counted(len(plan.changes), 'change')}: {kinds_text}. Highest risk: {risk}."]
+    for change in plan.changes:
+        if is_irreversible(change):
+            lines.append(
+                f"Cannot be undone: {address_text(change.address)} ({_more(change) or 'there is no way back'})"
+            )
+        elif _more(change):
+            lines.append(f"Undoing {address_text(change.address)}: {_more(change)}")
+    if not plan.complete:
+        lines.append("Something could not be read, so there may be more to change: see Unknown.")
+    return lines
+
+
+def the_yes(plan: Plan, page: Page) -> str:
+    """The command that makes exactly these changes; nothing where it would be refused."""
+    if not plan.changes or not page.can_apply or plan.problems:
+        return ""
+    return page.act(f"apply --yes --expect {plan.digest[:SHOWN_DIGITS]}")
+
+
+def _stages(plan: Plan, page: Page, *, is_undo: bool = False) -> list[str]:
+    lines: list[str] = []
+    for number, stage in enumerate(plan.stages, 1):
+        title, when = stage_title(plan, number)
+        lines += ["", page.screen.paint(title, "bold") + f" ({when})"] if title else []
+        for rule, changes in by_rule(stage):
+            lines += ["", page.screen.paint(shown(rule), "bold") if is_undo else _heading(rule, changes, page)]
+            lines += [line for change in changes for line in change_lines(change, page.screen)]
+        if text := triggers_text(stage):
+            lines += ["", *wrapped(text, page.screen.columns, rest="  ")]
+    return lines
+
+
+def _heading(rule: str, changes: tuple[Change, ...], page: Page) -> str:
+    """The rule, and to its right what it may cost."""
+    name, note = shown(rule), price(changes)
     gap = page.screen.columns - width_of(name) - width_of(note)
     if gap < 2:
         return page.screen.paint(name, "bold") + f"\n  {note}"
     return page.screen.paint(name, "bold") + padded("", gap) + page.screen.paint(note, "dim")
 
 
-def _triggers(stage: Stage, page: Page) -> list[str]:
-    if not stage.triggers:
-        return []
-    names = listed([shown(str(trigger)) for trigger in stage.triggers])
-    return ["", *wrapped(f"Then once: {names}", page.screen.columns, rest="  ")]
-
-
 def _tail(plan: Plan, page: Page) -> list[str]:
-    """What the yes would mean, and the digest that it is given for."""
-    by_action = [("new", "create"), ("changed", "update"), ("removed", "delete")]
-    kinds = [(sum(change.action.value == action for change in plan.changes), word) for word, action in by_action]
-    kinds_text = ", ".join(f"{number} {word}" for number, word in kinds if number)
-    risk = max(change.risk for change in plan.changes)
-    lines = wrapped(f"{counted(len(plan.changes), 'change')}: {kinds_text}. Highest risk: {risk}.", page.screen.columns)
-    for change in plan.changes:
-        if is_irreversible(change):
-            text = f"Cannot be undone: {address_text(change.address)} ({_more(change) or 'there is no way back'})"
-            lines += wrapped(text, page.screen.columns, rest="  ")
-        elif _more(change):
-            text = f"Undoing {address_text(change.address)}: {_more(change)}"
-            lines += wrapped(text, page.screen.columns, rest="  ")
-    if not plan.complete:
-        text = "Something could not be read, so there may be more to change: see Unknown."
-        lines += wrapped(text, page.screen.columns)
+    lines = [line for text in closing(plan) for line in wrapped(text, page.screen.columns, rest="  ")]
     return [*lines, f"Digest {plan.digest}"]
 
 

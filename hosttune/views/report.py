@@ -6,50 +6,77 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import to_json
 from hosttune.values import Activation
-from hosttune.views.findings import ALL, WORST_FIRST, sections_lines
+from hosttune.views.findings import ADVICE, ALL, WORST_FIRST, sections_lines
 from hosttune.views.masking import masked
 from hosttune.views.page import shown
-from hosttune.views.summary import summarize
+from hosttune.views.summary import exit_status, summarize
 from hosttune.views.terminal import columned, counted, listed, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hosttune.values import Plan
+    from hosttune.views.checked import Checked
     from hosttune.views.page import Page
     from hosttune.views.summary import Summary
 
-
-def check_report(plan: Plan, page: Page, *, interrupted: tuple[str, ...] = ()) -> str:
-    """The report of one host; `interrupted` says which earlier runs did not end."""
-    summary = summarize(plan)
-    lines = decision(plan, page)
-    lines += warnings(plan, page, interrupted)
-    lines += sections_lines(ALL if page.is_verbose else WORST_FIRST, plan.findings, page)
-    if not page.is_verbose:
-        lines += _collapsed(summary, page)
-    return "\n".join([*lines, *_next(plan, summary, page)]) + "\n"
+ONE_SCREEN = 24  # lines of a terminal that nobody enlarged
 
 
-def check_json(
-    plan: Plan, host: str, interrupted: tuple[str, ...], timings: tuple[tuple[str, float], ...] = ()
-) -> dict[str, Any]:
+def check_text(hosts: tuple[Checked, ...]) -> str:
+    """The reports of these hosts, one below the other."""
+    return "\n\n".join(
+        check_report(one.plan, one.page, interrupted=one.interrupted, proposal=one.proposal) for one in hosts
+    )
+
+
+def check_report(plan: Plan, page: Page, *, interrupted: tuple[str, ...] = (), proposal: str = "") -> str:
+    """The report of one host; `interrupted` says which earlier runs did not end, `proposal` which profile fits better.
+
+    What is as it should be, or does not apply, is counted. Where nothing differs, advice beyond one screen is, too.
+    """
+    folded = 0
+    lines = _report_lines(plan, page, interrupted, proposal, folded)
+    advice = sum(map(ADVICE.holds, plan.findings))
+    if not page.is_verbose and not exit_status(plan, strict=False):
+        while len(lines) > ONE_SCREEN and folded < advice:
+            folded += 1
+            lines = _report_lines(plan, page, interrupted, proposal, folded)
+    return "\n".join(lines) + "\n"
+
+
+def _report_lines(plan: Plan, page: Page, interrupted: tuple[str, ...], proposal: str, folded: int) -> list[str]:
+    """The lines with the last `folded` pieces of advice only counted."""
+    advice = [finding for finding in plan.findings if ADVICE.holds(finding)]
+    hidden = {id(finding) for finding in advice[len(advice) - folded :]}
+    told = [finding for finding in plan.findings if id(finding) not in hidden]
+    lines = decision(plan, page) + warnings(plan, page, interrupted)
+    lines += sections_lines(ALL if page.is_verbose else WORST_FIRST, told, page)
+    lines += [] if page.is_verbose else _collapsed(summarize(plan), page, folded)
+    lines += ["", *wrapped(shown(proposal), page.screen.columns, rest="  ")] if proposal else []
+    return lines + _next(plan, page)
+
+
+def check_json(one: Checked, *, timings: bool = False) -> dict[str, Any]:
     """One host of `check --format json`; secrets are masked."""
+    plan = one.plan
     body = {
-        "host": host,
+        "host": one.page.host,
         "machine": plan.machine,
         "tool_version": plan.tool_version,
         "created_at": plan.created_at,
+        "profile": one.profile,
+        "proposal": one.proposal,
         "policy_digest": plan.policy_digest,
         "digest": plan.digest,
         "is_complete": plan.complete,
         "summary": to_json(summarize(plan)),
         "findings": to_json(plan.findings),
         "problems": list(plan.problems),
-        "interrupted": list(interrupted),
+        "interrupted": list(one.interrupted),
     }
     if timings:
-        body["timings"] = [{"name": name, "seconds": round(seconds, 6)} for name, seconds in timings]
+        body["timings"] = [{"name": name, "seconds": round(seconds, 6)} for name, seconds in one.timings]
     checked: dict[str, Any] = masked(body)
     return checked
 
@@ -61,6 +88,14 @@ def timings_text(timings: tuple[tuple[str, float], ...]) -> str:
 
 def decision(plan: Plan, page: Page) -> list[str]:
     """What would happen now and later, what cannot be undone, and how much is somebody else's to decide."""
+    host = shown(page.host)
+    lines = wrapped(f"{host}: {decision_text(plan)}", page.screen.columns)
+    lines[0] = lines[0].replace(host, page.screen.paint(host, "bold"), 1)
+    return lines
+
+
+def decision_text(plan: Plan) -> str:
+    """The decision in sentences, without the name of the host."""
     summary = summarize(plan)
     now = f"{counted(summary.changes_now, 'change')} now" if summary.changes_now else "nothing to change now"
     at_boot = sum(change.activation is Activation.REBOOT for change in plan.changes)
@@ -69,19 +104,16 @@ def decision(plan: Plan, page: Page) -> list[str]:
         now += f" ({at_boot if at_boot < summary.changes_now else 'which'} {verb} effect at the next reboot)"
     parts = [now, *_numbers((summary.after_drain, "after a drain"), (summary.after_reboot - at_boot, "after a reboot"))]
     parts += _numbers((summary.waiting, "waiting"), (summary.unknown, "unknown"))
-    host = shown(page.host)
     undo = f"{summary.irreversible} cannot be undone." if summary.irreversible else "All can be undone."
     aside = _numbers(
         (summary.owned, "left to others"),
         (summary.needs_leave, "beyond what the policy allows"),
         (summary.refused, "refused"),
     )
-    sentences = [f"{host}: {', '.join(parts)}."]
+    sentences = [f"{', '.join(parts)}."]
     sentences += [undo] if summary.changes_now else []
     sentences += [f"Not touched: {', '.join(aside)}."] if aside else []
-    lines = wrapped(" ".join(sentences), page.screen.columns)
-    lines[0] = lines[0].replace(host, page.screen.paint(host, "bold"), 1)
-    return lines
+    return " ".join(sentences)
 
 
 def _numbers(*numbers: tuple[int, str]) -> list[str]:
@@ -89,33 +121,58 @@ def _numbers(*numbers: tuple[int, str]) -> list[str]:
 
 
 def warnings(plan: Plan, page: Page, interrupted: Iterable[str] = ()) -> list[str]:
+    """The warnings of a text report."""
+    texts = warning_texts(plan, page, interrupted)
+    lines = [line for text in texts for line in wrapped(text, page.screen.columns, rest="  ")]
+    return ["", *(page.screen.paint(line, "red") for line in lines)] if lines else []
+
+
+def warning_texts(plan: Plan, page: Page, interrupted: Iterable[str] = ()) -> list[str]:
     """What the reader must know before the rest: interrupted runs, a plan that fails its own proof."""
     texts = [f"Attention: {page.todo(text)}" for text in interrupted]
     if plan.problems:
         texts.append("This plan fails its own proof and will not be applied; please report it:")
         texts += [f"- {shown(problem)}" for problem in plan.problems]
-    lines = [line for text in texts for line in wrapped(text, page.screen.columns, rest="  ")]
-    return ["", *(page.screen.paint(line, "red") for line in lines)] if lines else []
+    return texts
 
 
-def _collapsed(summary: Summary, page: Page) -> list[str]:
-    parts = _numbers(
-        (summary.ok, "as it should be"), (summary.not_applicable, "not applicable here"), (summary.waived, "waived")
+def quiet_text(summary: Summary) -> str:
+    """What a report only counts."""
+    return listed(
+        _numbers(
+            (summary.ok, "as it should be"), (summary.not_applicable, "not applicable here"), (summary.waived, "waived")
+        )
     )
-    text = f"{listed(parts)} (--verbose lists them)."
+
+
+def _collapsed(summary: Summary, page: Page, folded: int) -> list[str]:
+    parts = [f"{counted(folded, 'more piece')} of advice"] if folded else []
+    parts += [quiet] if (quiet := quiet_text(summary)) else []
+    text = f"{'; '.join(parts)} (--verbose lists them)."
     return ["", *wrapped(text, page.screen.columns)] if parts else []
 
 
-def _next(plan: Plan, summary: Summary, page: Page) -> list[str]:
-    rows: list[tuple[str, ...]] = []
+def next_steps(plan: Plan, page: Page) -> list[tuple[str, str]]:
+    """The commands that lead on from a report, each with what it does; a step without one is a sentence."""
+    summary = summarize(plan)
+    steps = []
     if summary.unknown and page.sudo:
-        rows.append((page.act("check"), "sees more as root"))
+        steps.append((page.act("check"), "sees more as root"))
     if plan.changes:
-        rows.append((page.look("plan"), "shows the exact diff"))
+        steps.append((page.look("plan"), "shows the exact diff"))
     if plan.changes and not plan.problems and page.can_apply:
-        rows.append((page.act("apply --yes"), f"makes {'this change' if len(plan.changes) == 1 else 'these changes'}"))
+        steps.append((page.act("apply --yes"), f"makes {'this change' if len(plan.changes) == 1 else 'these changes'}"))
+    if not steps and summary.after_reboot:
+        steps.append(("", "reboot when it suits you, then check again."))
+    return steps
+
+
+def _next(plan: Plan, page: Page) -> list[str]:
+    rows: list[tuple[str, ...]] = [*next_steps(plan, page)]
     if not rows:
-        return ["", "Next: reboot when it suits you, then check again."] if summary.after_reboot else []
+        return []
+    if not rows[0][0]:
+        return ["", f"Next: {rows[0][1]}"]
     if max(len(command) + len(why) for command, why in rows) + 4 <= page.screen.columns:
         return ["", "Next", *columned(rows, page.screen, indent=2)]
     # commands stay whole, so that they can be copied

@@ -9,9 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from hosttune.values import Finding, Hold, HoldKind, Verdict
+from hosttune.views.checked import Checked
+from hosttune.views.junit import check_junit
+from hosttune.views.markdown import check_markdown, plan_markdown
 from hosttune.views.plan import plan_text, undo_text
+from hosttune.views.prometheus import check_prometheus
 from hosttune.views.receipt import receipt_text
-from hosttune.views.report import check_report
+from hosttune.views.report import ONE_SCREEN, check_report
 from hosttune.views.summary import applied_status, exit_status
 from hosttune.views.terminal import Screen
 from tests.golden import scenarios as made
@@ -23,6 +28,31 @@ RECORD = replace(PAGE, host="gpu-017.json", options=" --host gpu-017.json", can_
 INTERRUPTED = (
     "run 20261008-220143-9c1e (apply) was interrupted: `hosttune apply --yes` or `hosttune undo` finishes it",
 )
+ONE = Checked(made.PLAN, PAGE, "base", INTERRUPTED)
+TWIN = replace(ONE, plan=made.CLEAN, page=replace(PAGE, host="gpu-018"), interrupted=())
+
+
+def sixty_rules():
+    """A healthy host under the whole catalogue: nothing differs, some things could be better."""
+    words = ("page cache keeps what the job reads", "the clock source is the time stamp counter of the processor")
+    findings = [Finding(f"memory-rule-{number:02}", "", Verdict.OK, evidence=(words[0],)) for number in range(36)]
+    findings += [
+        Finding(f"network-{number:02}", "", Verdict.NOT_APPLICABLE, reason="no InfiniBand") for number in range(14)
+    ]
+    findings += [
+        Finding(
+            f"kernel-advice-{number}",
+            "",
+            Verdict.ADVICE,
+            reason=f"{words[1]}, and on this board the firmware could do more about it",
+            todo="look into the firmware's set-up at the next service of the machine, or ignore the rule",
+        )
+        for number in range(8)
+    ]
+    findings.append(
+        Finding("storage-raid", "", Verdict.DIFFERS, Hold(HoldKind.WAIVED, "until 2027-01-01: rebuilt then"))
+    )
+    return replace(made.CLEAN, findings=tuple(findings))
 
 
 def checked(plan, page=PAGE, **more):
@@ -46,6 +76,7 @@ SCENARIOS = {
     "check-narrow": lambda: checked(made.PLAN, replace(PAGE, screen=Screen(48))),
     "check-interrupted": lambda: checked(made.SMALL, PAGE, interrupted=INTERRUPTED),
     "check-unproven": lambda: checked(made.BROKEN),
+    "check-healthy": lambda: checked(sixty_rules(), ROOT),
     "check-reboot": lambda: checked(made.AFTER_APPLY, ROOT),
     "plan": lambda: planned(made.PLAN),
     "plan-root": lambda: planned(made.SMALL, ROOT),
@@ -61,6 +92,38 @@ SCENARIOS = {
         applied_status(made.CLEAN, made.TAKEN_BACK),
     ),
 }
+DOCUMENTS = {
+    "check.md": lambda: check_markdown((ONE,)),
+    "check-hosts.md": lambda: check_markdown((ONE, TWIN)),
+    "plan.md": lambda: plan_markdown(ONE),
+    "check-junit.xml": lambda: check_junit((ONE, TWIN)),
+    "check.prom": lambda: check_prometheus((ONE,)),
+    "check-hosts.prom": lambda: check_prometheus((ONE, TWIN)),
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_document_is_what_was_written(name):
+    path = FOLDER / name
+    text = DOCUMENTS[name]()
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    assert path.is_file(), f"no {name}: UPDATE_GOLDEN=1 pytest tests/golden"
+    assert text == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["check-healthy", "check-clean", "check-reboot"])
+def test_report_of_a_healthy_host_fits_one_screen(name):
+    text, status = SCENARIOS[name]()
+    assert status == (name == "check-reboot")
+    assert len(text.splitlines()) <= ONE_SCREEN
+
+
+def test_report_of_a_host_that_differs_folds_no_advice():
+    plan = replace(sixty_rules(), findings=(made.FINDINGS[7], *sixty_rules().findings))
+    text, _ = checked(plan, ROOT)
+    assert text.count("kernel-advice-") == 8
+    assert "of advice" not in text
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

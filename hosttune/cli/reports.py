@@ -1,0 +1,54 @@
+"""What the commands with several formats share: a host as it was looked at, and where the answer goes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hosttune.actions.examine import Session
+    from hosttune.cli.options import Look, ShowCheck, ShowPlan
+    from hosttune.views.checked import Checked
+
+WORLD_READABLE = 0o644
+
+
+def checked(look: Look, show: ShowCheck | ShowPlan, host: str | None = None) -> Checked:
+    """Look at the host of the options, or at the record `host`, and make the plan."""
+    from hosttune.cli.common import open_page, open_session
+    from hosttune.views.checked import Checked, about_rules
+    from hosttune.views.terminal import Screen
+
+    session = open_session(look, host)
+    page = open_page(session.reader, look, show)
+    if show.output is not None:
+        page = replace(page, screen=Screen())
+    return Checked(
+        plan=session.plan(),
+        page=page,
+        profile=session.policy.profile,
+        proposal=proposal_text(session),
+        interrupted=session.interrupted,
+        about=about_rules(session.selected),
+        timings=session.timings,
+    )
+
+
+def proposal_text(session: Session) -> str:
+    """The profile that fits this host, where it runs with `base` and another one does."""
+    from hosttune.engine.proposal import propose
+
+    found = propose(session.facts) if session.policy.profile == "base" else None
+    return f"The profile {found.profile} fits this host: {found.why} (see: hosttune profiles)." if found else ""
+
+
+def deliver(text: str, output: str | None) -> None:
+    """The answer, to standard output or into a file that is there whole or not at all."""
+    from hosttune.cli.common import say, tell
+    from hosttune.host.console import save
+
+    if output is None:
+        say(text)
+    else:
+        save(output, text.encode("utf-8", "backslashreplace"), WORLD_READABLE)
+        tell(f"hosttune: written to {output}")

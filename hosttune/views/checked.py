@@ -1,0 +1,47 @@
+"""One host as it was looked at: the value that every format of `check` and `plan` shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import TYPE_CHECKING
+
+from hosttune.frozen import frozen
+from hosttune.values import Plan, Risk
+from hosttune.views.page import Page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hosttune.engine.rule import Rule
+
+
+@frozen
+class About:
+    """What a report says of a rule beside its findings."""
+
+    title: str
+    risk: Risk
+    gain: str
+
+
+@frozen
+class Checked:
+    """The plan of a host, whose it is, and what stands around it."""
+
+    plan: Plan
+    page: Page
+    profile: str = ""
+    proposal: str = ""  # the profile that fits better, and why
+    interrupted: tuple[str, ...] = ()  # a sentence for each earlier run that did not end
+    about: Mapping[str, About] = field(default_factory=dict)
+    timings: tuple[tuple[str, float], ...] = ()
+
+
+def about_rules(rules: Iterable[Rule]) -> dict[str, About]:
+    return {rule.id: About(rule.title, rule.risk, rule.gain) for rule in rules}
+
+
+def group_of(rule: str) -> str:
+    """The group that a rule belongs to: the first word of its id."""
+    return rule.partition("-")[0]

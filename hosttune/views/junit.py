@@ -1,0 +1,93 @@
+"""A check as JUnit XML, for image pipelines: a suite for each host, a case for each rule and subject.
+
+A case fails exactly where the check would end with status 1. The names and attributes are those of the schema that
+Jenkins publishes (jenkins-junit.xsd); suites also carry what Ant's has (id, package, timestamp without a zone).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from hosttune.values import HoldKind, Verdict
+from hosttune.views.checked import group_of
+from hosttune.views.findings import told
+from hosttune.views.page import shown
+from hosttune.views.report import warning_texts
+from hosttune.views.summary import counts
+
+if TYPE_CHECKING:
+    from hosttune.values import Finding
+    from hosttune.views.checked import Checked
+    from hosttune.views.findings import Told
+
+_TIME = "0"  # rules are not timed one by one
+
+
+def check_junit(hosts: tuple[Checked, ...], *, strict: bool = False) -> str:
+    """The document; with `strict`, advice fails too."""
+    suites = Element("testsuites", name="hosttune check")
+    for number, one in enumerate(hosts):
+        suites.append(_suite(one, number, strict=strict))
+    _count(suites)
+    indent(suites)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(suites, encoding="unicode") + "\n"
+
+
+def _suite(one: Checked, number: int, *, strict: bool) -> Element:
+    plan, host = one.plan, shown(one.page.host)
+    suite = Element("testsuite", name=host, hostname=host, package="hosttune", id=str(number))
+    suite.set("timestamp", plan.created_at[:19])
+    properties = SubElement(suite, "properties")
+    facts = {"version": plan.tool_version, "profile": one.profile, "digest": plan.digest, "machine": plan.machine}
+    for name, value in facts.items():
+        SubElement(properties, "property", name=name, value=shown(value))
+    for finding in plan.findings:
+        suite.append(_case(finding, told(finding, one.page), strict=strict))
+    if plan.problems:
+        case = SubElement(suite, "testcase", name="the plan proves itself", classname="hosttune", time=_TIME)
+        _outcome(case, "error", "this plan fails its own proof", "\n".join(map(shown, plan.problems)), "unproven")
+    if warnings := warning_texts(plan, one.page, one.interrupted):
+        SubElement(suite, "system-out").text = "\n".join(warnings)
+    _count(suite)
+    return suite
+
+
+def _case(finding: Finding, one: Told, *, strict: bool) -> Element:
+    name = f"{one.rule} {one.subject}".strip()
+    case = Element("testcase", name=name, classname=f"hosttune.{group_of(one.rule)}", time=_TIME)
+    reason = one.reason or str(finding.verdict)
+    text = "\n".join(_lines(one))
+    if finding.hold.kind is HoldKind.WAIVED:
+        SubElement(case, "skipped", message=one.why_not)
+    elif finding.verdict is Verdict.NOT_APPLICABLE:
+        SubElement(case, "skipped", message=reason)
+    elif not counts(finding, strict=strict):
+        if text:
+            SubElement(case, "system-out").text = text
+    elif finding.verdict is Verdict.UNKNOWN:
+        _outcome(case, "error", reason, text, "unknown")
+    else:
+        _outcome(case, "failure", reason, text, str(finding.verdict))
+    return case
+
+
+def _outcome(case: Element, kind: str, message: str, text: str, type_: str) -> None:
+    SubElement(case, kind, message=message, type=type_).text = text
+
+
+def _lines(one: Told) -> list[str]:
+    lines = [one.reason] if one.reason else []
+    lines += one.evidence
+    lines += [f"why not: {one.why_not}"] if one.why_not else []
+    return [*lines, *([f"do: {one.todo}"] if one.todo else [])]
+
+
+def _count(parent: Element) -> None:
+    """The totals that the schema asks for, of all cases below."""
+    parent.set("tests", str(sum(1 for _ in parent.iter("testcase"))))
+    for attribute, kind in (("failures", "failure"), ("errors", "error")):
+        parent.set(attribute, str(sum(1 for _ in parent.iter(kind))))
+    if parent.tag == "testsuite":
+        parent.set("skipped", str(sum(1 for _ in parent.iter("skipped"))))
+    parent.set("time", _TIME)

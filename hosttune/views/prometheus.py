@@ -1,0 +1,80 @@
+"""A check as metrics for the textfile collector of Prometheus' node_exporter.
+
+By the text exposition format, version 0.0.4 (prometheus.io/docs/instrumenting/exposition_formats): samples of one
+metric stand together under their HELP and TYPE; in a label's value backslash, quote and newline are escaped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from hosttune.values import HoldKind, Verdict
+from hosttune.views.page import shown
+from hosttune.views.summary import waits_for_reboot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hosttune.values import Finding
+    from hosttune.views.checked import Checked
+
+_ASIDE = {HoldKind.WAIVED: "waived", HoldKind.ORPHANED: "orphaned"}  # these are nobody's alarm
+# the worst first: a rule with several subjects has the status of its worst
+_STATUSES = (
+    Verdict.DIFFERS.value, Verdict.UNKNOWN.value, Verdict.ADVICE.value, "orphaned", "waived", Verdict.OK.value,
+    Verdict.NOT_APPLICABLE.value,
+)  # fmt: skip
+
+_METRICS = {
+    "hosttune_check_info": "The version and the profile that this host was checked with.",
+    "hosttune_check_timestamp_seconds": "When this host was checked, in seconds since 1970.",
+    "hosttune_findings": "Findings by verdict; what the policy waives, and leftovers, have verdicts of their own.",
+    "hosttune_rule_status": "1 for the verdict of each rule, the worst of its subjects.",
+    "hosttune_changes": "Changes that apply would make now.",
+    "hosttune_reboot_required": "1 where something is set up that waits for the next boot.",
+    "hosttune_check_problems": "1 where the plan fails its own proof, so that nothing would be applied.",
+}
+
+
+def check_prometheus(hosts: tuple[Checked, ...]) -> str:
+    """The metrics of these hosts; with several, each sample names its host."""
+    samples: dict[str, list[str]] = {name: [] for name in _METRICS}
+    for one in hosts:
+        host = {"host": shown(one.page.host)} if len(hosts) > 1 else {}
+        for name, labels, value in _samples(one):
+            samples[name].append(f"{name}{_labels({**host, **labels})} {value}")
+    return "".join(
+        f"# HELP {name} {text}\n# TYPE {name} gauge\n" + "".join(f"{line}\n" for line in samples[name])
+        for name, text in _METRICS.items()
+    )
+
+
+def _samples(one: Checked) -> Iterator[tuple[str, dict[str, str], int]]:
+    plan = one.plan
+    yield "hosttune_check_info", {"version": plan.tool_version, "profile": shown(one.profile)}, 1
+    yield "hosttune_check_timestamp_seconds", {}, int(datetime.fromisoformat(plan.created_at).timestamp())
+    numbers = Counter(_status(finding) for finding in plan.findings)
+    for status in _STATUSES:
+        yield "hosttune_findings", {"verdict": status}, numbers[status]
+    worst: dict[str, str] = {}
+    for finding in plan.findings:
+        worst[finding.rule] = min(worst.get(finding.rule, _STATUSES[-1]), _status(finding), key=_STATUSES.index)
+    for rule, status in sorted(worst.items()):
+        yield "hosttune_rule_status", {"rule": shown(rule), "verdict": status}, 1
+    yield "hosttune_changes", {}, len(plan.changes)
+    yield "hosttune_reboot_required", {}, int(any(map(waits_for_reboot, plan.findings)))
+    yield "hosttune_check_problems", {}, int(bool(plan.problems))
+
+
+def _status(finding: Finding) -> str:
+    return _ASIDE.get(finding.hold.kind, finding.verdict.value)
+
+
+def _labels(labels: dict[str, str]) -> str:
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}" if labels else ""
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

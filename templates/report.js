@@ -1,0 +1,41 @@
+"use strict";
+// Filters a report by outcome and group; the page is complete without it.
+(function () {
+  var panel = document.querySelector(".filter");
+  function all(where, selector) {
+    return Array.prototype.slice.call(where.querySelectorAll(selector));
+  }
+  function chosen(name) {
+    return all(panel, "input[name=" + name + "]:checked").map(function (input) { return input.value; });
+  }
+  function filter() {
+    var outcomes = chosen("outcome"), groups = chosen("group"), shown = 0, total = 0;
+    all(document, ".outcome").forEach(function (section) {
+      var kept = 0;
+      all(section, ".finding").forEach(function (finding) {
+        finding.hidden = groups.indexOf(finding.dataset.group) < 0;
+        kept += finding.hidden ? 0 : 1;
+        total += 1;
+      });
+      section.hidden = outcomes.indexOf(section.dataset.outcome) < 0 || kept === 0;
+      shown += section.hidden ? 0 : kept;
+    });
+    panel.querySelector(".told").textContent = shown === total ? "" : "(" + shown + " of " + total + " findings shown)";
+  }
+  if (panel) {
+    all(panel, "input[name=outcome]").forEach(function (input) {
+      if (!document.querySelector(".outcome[data-outcome=" + input.value + "]")) { input.parentNode.remove(); }
+    });
+    panel.hidden = false;
+    panel.open = window.innerWidth > 700;
+    panel.addEventListener("change", filter);
+    filter();
+  }
+  // what is folded away would be missing on paper
+  window.addEventListener("beforeprint", function () {
+    all(document, "details:not([open])").forEach(function (one) { one.open = true; one.dataset.folded = "yes"; });
+  });
+  window.addEventListener("afterprint", function () {
+    all(document, "details[data-folded]").forEach(function (one) { one.open = false; delete one.dataset.folded; });
+  });
+})();

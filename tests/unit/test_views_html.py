@@ -1,0 +1,134 @@
+"""HTML: self-contained, escaped, complete without JavaScript."""
+
+import hashlib
+import re
+from base64 import b64encode
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from hosttune.values import Finding, Risk, Verdict
+from hosttune.views.checked import About, Checked
+from hosttune.views.html import check_html, plan_html
+from tests.golden import scenarios as made
+
+ABOUT = {"memory-swappiness": About("keep <memory>", Risk.LOW, "a little & more")}
+ONE = Checked(made.PLAN, made.PAGE, "base", about=ABOUT)
+EVIL = Finding(
+    "storage-x\"'><script>alert(1)</script>",
+    "</style><script>",
+    Verdict.ADVICE,
+    reason="<img src=x onerror=alert(1)>\x1b[2J\u202e",
+    evidence=("</script><script>alert(2)</script>", "password=geheim"),
+    todo="<a href='javascript:alert(3)'>",
+)
+VOID = {"meta", "input", "br", "img", "link"}
+
+
+class Page(HTMLParser):
+    """The elements of a page, and the faults of its nesting."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.elements, self.faults, self.text = [], [], [], ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.faults.append(tag)
+
+    def handle_data(self, data):
+        if self.open[-1:] not in (["style"], ["script"]):
+            self.text += data
+
+
+def documents():
+    broken = replace(ONE, plan=made.BROKEN, interrupted=("run 1 was interrupted",))
+    return {
+        "check": check_html((ONE,)),
+        "hosts": check_html((ONE, replace(ONE, plan=made.CLEAN), broken)),
+        "clean": check_html((replace(ONE, plan=made.CLEAN),)),
+        "plan": plan_html(ONE),
+        "plan-broken": plan_html(broken),
+        "plan-clean": plan_html(replace(ONE, plan=made.CLEAN)),
+        "evil": check_html((replace(ONE, plan=replace(made.CLEAN, findings=(EVIL,)), profile="<b>"),)),
+    }
+
+
+@pytest.mark.parametrize("name", documents())
+def test_page_is_well_nested_and_loads_nothing(name):
+    page = Page(documents()[name])
+    assert (page.faults, page.open) == ([], [])
+    assert [tag for tag, _ in page.elements if tag in {"link", "img", "iframe", "object", "base"}] == []
+    assert [tag for tag, _ in page.elements].count("script") == 1
+    for _, attributes in page.elements:
+        assert not [name for name in attributes if name.startswith("on") or name in {"src", "style", "srcset"}]
+        assert attributes.get("href", "#").startswith("#")
+
+
+@pytest.mark.parametrize("name", documents())
+def test_policy_of_the_page_allows_its_own_style_and_script_alone(name):
+    text = documents()[name]
+    policy = next(a["content"] for tag, a in Page(text).elements if a.get("http-equiv") == "Content-Security-Policy")
+    for tag, directive in (("style", "style-src"), ("script", "script-src")):
+        body = re.search(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL).group(1)
+        digest = b64encode(hashlib.sha256(body.encode()).digest()).decode()
+        assert f"{directive} 'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in policy
+
+
+def test_every_text_from_the_host_is_escaped_and_masked():
+    text = documents()["evil"]
+    assert "<script>alert" not in text
+    assert "onerror=alert(1)>" not in text
+    assert "geheim" not in text
+    shown = Page(text).text
+    assert r"<img src=x onerror=alert(1)>\x1b[2J\u202e" in shown
+    assert "</script><script>alert(2)</script>" in shown
+
+
+def test_findings_carry_outcome_and_group_for_the_filter():
+    page = Page(documents()["check"])
+    outcomes = {a["data-outcome"] for _, a in page.elements if "data-outcome" in a}
+    offered = {a["value"] for tag, a in page.elements if tag == "input" and a["name"] == "outcome"}
+    groups = {a["data-group"] for _, a in page.elements if "data-group" in a}
+    assert outcomes <= offered
+    assert groups == {a["value"] for tag, a in page.elements if tag == "input" and a["name"] == "group"}
+    assert {"differs", "unknown", "waits", "left-alone", "as-it-should-be", "does-not-apply"} <= outcomes
+
+
+def test_without_a_script_nothing_is_hidden_but_the_filter():
+    page = Page(documents()["check"])
+    assert [(tag, a["class"]) for tag, a in page.elements if "hidden" in a] == [("details", "filter")]
+    for finding in made.FINDINGS:
+        assert finding.rule in page.text
+
+
+def test_what_a_rule_is_about_stands_with_its_findings():
+    shown = Page(documents()["check"]).text
+    assert "keep <memory>" in shown
+    assert "a little & more" in shown
+
+
+def test_several_hosts_have_an_overview_that_leads_to_them():
+    page = Page(documents()["hosts"])
+    targets = [a["href"] for tag, a in page.elements if tag == "a"]
+    assert targets == ["#host-0", "#host-1", "#host-2"]
+    assert {a["id"] for _, a in page.elements if a.get("class") == "host"} == {t[1:] for t in targets}
+
+
+def test_plan_shows_the_whole_diff_and_the_command_only_where_it_works():
+    shown = Page(documents()["plan"]).text
+    assert "+ vm.swappiness = 10" in shown
+    assert '+   "log-opts": {"max-size": "100m"},' in shown
+    assert f"--expect {made.DIGEST[:16]}" in shown
+    assert "--expect" not in Page(documents()["plan-broken"]).text
+    assert "fails its own proof" in Page(documents()["plan-broken"]).text

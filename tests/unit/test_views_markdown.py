@@ -1,0 +1,61 @@
+"""Markdown: text from outside stays text."""
+
+from dataclasses import replace
+
+import pytest
+
+from hosttune.values import Finding, Verdict
+from hosttune.views.checked import Checked
+from hosttune.views.markdown import check_markdown, code, fenced, plain, plan_markdown
+from tests.golden import scenarios as made
+
+ONE = Checked(made.PLAN, made.PAGE, "base")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("vm.max_map_count should be 1", "vm.max_map_count should be 1"),
+        ("*bold* `code` [x](http://y) <b>", r"\*bold\* \`code\` \[x\](http://y) \<b\>"),
+        ("_so_ a|b ~c~ \\d", r"\_so\_ a\|b \~c\~ \\d"),
+        ("AT&amp;T & co", r"AT\&amp;T & co"),
+        ("ask @root about #12", "ask `@root` about `#12`"),
+        ("user@host a#b /x/@y", "user@host a#b /x/@y"),
+    ],
+)
+def test_plain_text_means_itself(text, expected):
+    assert plain(text) == expected
+
+
+@pytest.mark.parametrize(("text", "expected"), [("a", "`a`"), ("a`b", "``a`b``"), ("`a``", "``` `a`` ```")])
+def test_code_holds_backticks(text, expected):
+    assert code(text) == expected
+
+
+def test_fence_is_longer_than_any_in_it():
+    assert fenced(["```", "x"], "diff") == ["````diff", "```", "x", "````"]
+
+
+def test_text_from_the_host_opens_nothing():
+    evil = Finding("storage-x", "/a\n# b", Verdict.ADVICE, reason="<script>\x1b[2J ```", todo="@all [x](y)")
+    text = check_markdown((replace(ONE, plan=replace(made.CLEAN, findings=(evil,))),))
+    assert r"\<script\>\\x1b\[2J \`\`\`" in text
+    assert "/a\\\\n# b" in text
+    assert r"do: `@all` \[x\](y)" in text
+
+
+def test_several_hosts_have_a_section_each():
+    text = check_markdown((ONE, replace(ONE, page=replace(made.PAGE, host="gpu-018"))))
+    assert [line for line in text.splitlines() if line.startswith("## ")] == ["## gpu-017", "## gpu-018"]
+
+
+def test_plan_that_cannot_be_applied_has_no_command():
+    assert "apply --yes" in plan_markdown(ONE)
+    for plan, page in ((made.BROKEN, made.PAGE), (made.PLAN, replace(made.PAGE, can_apply=False))):
+        assert "apply --yes" not in plan_markdown(Checked(plan, page))
+
+
+def test_password_in_a_diff_is_masked():
+    change = replace(made.NOATIME[1], details=("-//nas/x /x cifs password=geheim 0 0",))
+    plan = replace(made.SMALL, stages=(replace(made.SMALL.stages[0], changes=(change,)),))
+    assert "geheim" not in plan_markdown(Checked(plan, made.PAGE))
