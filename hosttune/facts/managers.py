@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.facts.reading import text
-from hosttune.facts.tuned import active_profile, sysctls_of
+from hosttune.facts.tuned import active_profile, settings_of
 from hosttune.facts.unit_files import enabled_names
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
@@ -69,6 +69,7 @@ class Managers(Fact):
     present: tuple[Manager, ...]
     tuned_profile: str
     tuned_sysctls: tuple[str, ...]  # keys as sysctl(8) prints them, sorted
+    tuned_sysfs: tuple[str, ...]  # patterns of files below /sys, sorted
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -134,19 +135,21 @@ def collect(reader: Reader, facts: Facts) -> Managers:
     _look_for_cloud_init(search, facts)
     _look_for_dgx(search, facts)
     present = tuple(Manager(name, search.found[name]) for name in sorted(search.found))
-    profile, sysctls = _tuned(reader) if "tuned" in search.found else ("", ())
+    is_tuned = "tuned" in search.found
+    profile, sysctls, sysfs = _tuned(reader) if is_tuned else ("", (), ())
     if search.problem is None:
-        return Managers(present, profile, sysctls)
+        return Managers(present, profile, sysctls, sysfs)
     gone = unread(search.problem.reason)
-    return Managers(gone, profile, sysctls) if "tuned" in search.found else Managers(gone, gone, gone)
+    return Managers(gone, profile, sysctls, sysfs) if is_tuned else Managers(gone, gone, gone, gone)
 
 
-def _tuned(reader: Reader) -> tuple[Any, Any]:
-    """(active profile, the keys it sets); both are empty while TuneD has no active profile."""
+def _tuned(reader: Reader) -> tuple[Any, Any, Any]:
+    """(active profile, the sysctls, the files below /sys it sets); all are empty while there is no active profile."""
     profile = active_profile(reader)
     if not isinstance(profile, str):
-        return ("", ()) if profile is ABSENT else (profile, profile)
-    return profile, sysctls_of(reader, profile)
+        return ("", (), ()) if profile is ABSENT else (profile, profile, profile)
+    settings = settings_of(reader, profile)
+    return (profile, settings, settings) if isinstance(settings, Unreadable) else (profile, *settings)
 
 
 def _look_for_services(search: _Search) -> None:

@@ -15,14 +15,33 @@ if TYPE_CHECKING:
 # 2.23 moved the profiles into folders of their own; an administrator's come first.
 _FOLDERS = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
 _SEPARATORS = re.compile(r"[\s,;]+")
+# plugin -> option -> the files below /sys that it sets, as a pattern (TuneD's plugins cpu, disk and vm)
+_CPUFREQ = "/sys/devices/system/cpu/cpu*/cpufreq"
+_THP = "/sys/kernel/mm/transparent_hugepage"
+_SYSFS = {
+    "cpu": {
+        "governor": f"{_CPUFREQ}/scaling_governor",
+        "energy_performance_preference": f"{_CPUFREQ}/energy_performance_preference",
+        "no_turbo": "/sys/devices/system/cpu/intel_pstate/no_turbo",
+        "min_perf_pct": "/sys/devices/system/cpu/intel_pstate/min_perf_pct",
+        "max_perf_pct": "/sys/devices/system/cpu/intel_pstate/max_perf_pct",
+    },
+    "disk": {"elevator": "/sys/block/*/queue/scheduler", "readahead": "/sys/block/*/queue/read_ahead_kb"},
+    "vm": {
+        "transparent_hugepages": f"{_THP}/enabled",
+        "transparent_hugepage": f"{_THP}/enabled",
+        "transparent_hugepage.defrag": f"{_THP}/defrag",
+    },
+}
 
 
 @frozen
 class Profile:
-    """One tuned.conf: what it includes, and the sysctls it sets."""
+    """One tuned.conf: what it includes, the sysctls and the files below /sys (as patterns) that it sets."""
 
     includes: tuple[str, ...]
     sysctls: tuple[str, ...]
+    sysfs: tuple[str, ...] = ()
 
 
 def parse_profile(content: str) -> Profile:
@@ -37,14 +56,19 @@ def parse_profile(content: str) -> Profile:
             if equals:
                 section[key.strip()] = value.strip()
     sysctls: list[str] = []
+    sysfs: list[str] = []
     for name, values in sections.items():
         plugin = values.get("type", name)
+        sysfs.extend(pattern for key, pattern in _SYSFS.get(plugin, {}).items() if key in values)
+        if plugin == "sysfs":
+            sysfs.extend(key for key in values if key.startswith("/"))
         if plugin == "sysctl":
             sysctls.extend(dotted(key) for key in values if key not in {"type", "replace", "priority", "enabled"})
         elif plugin == "vm":  # the vm plugin sets the dirty_ family under /proc/sys/vm
             sysctls.extend(f"vm.{key}" for key in values if key.startswith("dirty_"))
     includes = sections.get("main", {}).get("include", "")
-    return Profile(tuple(name.lstrip("-") for name in _SEPARATORS.split(includes) if name), tuple(sysctls))
+    names = tuple(name.lstrip("-") for name in _SEPARATORS.split(includes) if name)
+    return Profile(names, tuple(sysctls), tuple(sysfs))
 
 
 def dotted(key: str) -> str:
@@ -60,9 +84,12 @@ def active_profile(reader: Reader) -> Answer[str]:
     return line(reader, "/etc/tuned/active_profile")
 
 
-def sysctls_of(reader: Reader, names: str) -> tuple[str, ...] | Unreadable:
-    """The keys that these profiles and all that they include set, sorted; Unreadable when one cannot be found."""
+def settings_of(reader: Reader, names: str) -> tuple[tuple[str, ...], tuple[str, ...]] | Unreadable:
+    """(sysctls, patterns of files below /sys) that these profiles and all that they include set, each sorted;
+    Unreadable when one cannot be found.
+    """
     keys: set[str] = set()
+    files: set[str] = set()
     seen: set[str] = set()
     waiting = names.split()
     while waiting:
@@ -75,8 +102,9 @@ def sysctls_of(reader: Reader, names: str) -> tuple[str, ...] | Unreadable:
             return content
         profile = parse_profile(content)
         keys.update(profile.sysctls)
+        files.update(profile.sysfs)
         waiting.extend(profile.includes)
-    return tuple(sorted(keys))
+    return tuple(sorted(keys)), tuple(sorted(files))
 
 
 def _content(reader: Reader, name: str) -> str | Unreadable:

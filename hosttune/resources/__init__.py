@@ -22,6 +22,7 @@ WISHES = {
     "package": "package",
     "packages": "package",
     "sysctl": "sysctl",
+    "sysfs": "sysfs",
     "tmpfs": "tmpfs",
     "unit": "unit",
     "unit-dropin": "unit_dropin",
@@ -41,6 +42,10 @@ ADDRESSES = {
     "process": "unit_dropin",
     "sysctl": "sysctl",
     "sysctl-files": "sysctl",
+    "sysfs": "sysfs_values",
+    "sysfs-boot": "sysfs_boot",
+    "sysfs-choices": "sysfs_values",
+    "sysfs-names": "sysfs_values",
     "unit": "unit",
     "unit-exec": "unit_dropin",
 }

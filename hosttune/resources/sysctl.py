@@ -10,13 +10,13 @@ explicit value of somebody else is respected. A key with wildcards sets what no 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict
 from hosttune.frozen import frozen
 from hosttune.resources.base import FieldSpec, Operator, action_between, inverted
+from hosttune.resources.bounds import nearest, satisfies, wants
 from hosttune.resources.file import compare_dropin, dropin_path, hand_edit
 from hosttune.values import (
     ABSENT,
@@ -203,14 +203,14 @@ def _examine(wish: Wish, context: Context) -> _Setting | Finding:
     own = dropin_path("/etc/sysctl.d", wish.rule)
     others = [(value, place) for value, place in entries if place.rpartition(":")[0] != own]
     boot = entries[-1] if entries else None
-    live_ok = context.facts.reader.persistent_only or _satisfies(str(live), wish)
-    boot_ok = boot is not None and _satisfies(boot[0], wish)
+    live_ok = context.facts.reader.persistent_only or satisfies(str(live), wish)
+    boot_ok = boot is not None and satisfies(boot[0], wish)
     evidence: tuple[str, ...] = () if context.facts.reader.persistent_only else (f"now {live}",)
     evidence += (f"next boot {boot[0]} ({boot[1]})" if boot else "no file sets it at boot",)
     hold, todo = Hold(), ""
     if not (live_ok and boot_ok):
         hold, todo = _owner(wish, others, context)
-    return _Setting(wish, live, _nearest(str(live), wish), live_ok, boot_ok, evidence, hold, todo)
+    return _Setting(wish, live, nearest(str(live), wish), live_ok, boot_ok, evidence, hold, todo)
 
 
 def _owner(wish: Wish, others: list[tuple[str, str]], context: Context) -> tuple[Hold, str]:
@@ -221,7 +221,7 @@ def _owner(wish: Wish, others: list[tuple[str, str]], context: Context) -> tuple
     own = dropin_path("", wish.rule)
     stronger = [entry for entry in others if entry[1].rpartition(":")[0].rpartition("/")[2] > own.lstrip("/")]
     for value, place in (*explicit[-1:], *stronger[-1:]):
-        if _satisfies(value, wish):
+        if satisfies(value, wish):
             continue
         return Hold(HoldKind.OWNED, f"{place} ({wish.name} = {value})"), f"change {place}, or ignore {wish.rule}"
     return Hold(), ""
@@ -255,7 +255,7 @@ def _findings(settings: list[_Setting], path: str, context: Context) -> list[Fin
         elif s.hold or edited:
             hold = s.hold or edited
             findings.append(
-                Finding(rule, subject, Verdict.DIFFERS, hold, _wants(s.wish), s.evidence + notes, todo=s.todo or todo)
+                Finding(rule, subject, Verdict.DIFFERS, hold, wants(s.wish), s.evidence + notes, todo=s.todo or todo)
             )  # fmt: skip
         else:
             changes = [] if s.live_ok else [_live_change(s, context)]
@@ -288,44 +288,7 @@ def _reason(setting: _Setting, context: Context) -> str:
     applied = context.ledger.get(Address("file", dropin_path("/etc/sysctl.d", setting.wish.rule)))
     if setting.boot_ok and applied and isinstance(applied.after, FileValue):
         return f"the live value left what our drop-in of run {applied.run_id} sets"
-    return _wants(setting.wish)
-
-
-def _wants(wish: Wish) -> str:
-    words = {Operator.EXACTLY: "", Operator.AT_LEAST: "at least ", Operator.AT_MOST: "at most "}
-    return f"{wish.name} should be " + " and ".join(f"{words[bound.operator]}{bound.value}" for bound in wish.bounds)
-
-
-def _number(text: object) -> int | None:
-    try:
-        return int(str(text))
-    except ValueError:
-        return None
-
-
-def _satisfies(text: str, wish: Wish) -> bool:
-    number = _number(text)
-    for bound in wish.bounds:
-        wanted = _number(bound.value)
-        if bound.operator is Operator.EXACTLY or number is None or wanted is None:
-            if text.split() != str(bound.value).split():
-                return False
-        elif (bound.operator is Operator.AT_LEAST and number < wanted) or (
-            bound.operator is Operator.AT_MOST and number > wanted
-        ):
-            return False
-    return True
-
-
-def _nearest(text: str, wish: Wish) -> str:
-    """The value to write: the live one where it satisfies the wish (never lower a better value), else the bound that
-    satisfies all of them, of those that the live value breaks first.
-    """
-    if text and _satisfies(text, wish):
-        return text
-    broken = [bound for bound in wish.bounds if not _satisfies(text, replace(wish, bounds=(bound,)))]
-    values = [" ".join(str(bound.value).split()) for bound in (*broken, *wish.bounds)]
-    return next((value for value in values if _satisfies(value, wish)), values[0])
+    return wants(setting.wish)
 
 
 WISHES = (SysctlWish(),)

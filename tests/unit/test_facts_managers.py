@@ -72,6 +72,7 @@ def test_managers_tuned_profile_chain_gives_its_sysctls():
         "vm.dirty_ratio",
         "vm.swappiness",
     )
+    assert seen.tuned_sysfs == ("/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",)
 
 
 def test_managers_tuned_missing_profile_leaves_sysctls_unknown_and_the_rest_known():
@@ -96,6 +97,15 @@ def test_profile_includes_are_parted_in_several_ways_and_may_loop():
     }
     assert managers(files, links=enabled("tuned.service")).tuned_sysctls == ("vm.x",)
     assert dotted("net.ipv4.conf.eth0/1.rp_filter") == "net.ipv4.conf.eth0/1.rp_filter"
+
+
+def test_profile_sets_files_below_sys_by_several_plugins():
+    text = "[sysfs]\n/sys/a/*=1\n[data]\ntype=disk\nreadahead=>4096\n[vm]\ntransparent_hugepages=never\n"
+    assert parse_profile(text).sysfs == (
+        "/sys/a/*",
+        "/sys/block/*/queue/read_ahead_kb",
+        "/sys/kernel/mm/transparent_hugepage/enabled",
+    )
 
 
 def test_managers_cloud_init_counts_when_it_ran():

@@ -1,0 +1,52 @@
+"""Whether a kernel value satisfies the bounds of a wish, and which value would. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hosttune.resources.base import Operator
+
+if TYPE_CHECKING:
+    from hosttune.resources.base import Wish
+
+_WORDS = {Operator.EXACTLY: "", Operator.AT_LEAST: "at least ", Operator.AT_MOST: "at most "}
+
+
+def number(text: object) -> int | None:
+    """The whole number that a value is, else None."""
+    try:
+        return int(str(text))
+    except ValueError:
+        return None
+
+
+def satisfies(text: str, wish: Wish) -> bool:
+    """Whether a value, blanks normalised, is within all bounds of the wish."""
+    value = number(text)
+    for bound in wish.bounds:
+        wanted = number(bound.value)
+        if bound.operator is Operator.EXACTLY or value is None or wanted is None:
+            if text.split() != str(bound.value).split():
+                return False
+        elif (bound.operator is Operator.AT_LEAST and value < wanted) or (
+            bound.operator is Operator.AT_MOST and value > wanted
+        ):
+            return False
+    return True
+
+
+def nearest(text: str, wish: Wish) -> str:
+    """The value to write: the present one where it satisfies the wish (never lower a better value), else the bound that
+    satisfies all of them, of those that the present value breaks first.
+    """
+    if text and satisfies(text, wish):
+        return text
+    broken = [bound for bound in wish.bounds if not satisfies(text, replace(wish, bounds=(bound,)))]
+    values = [" ".join(str(bound.value).split()) for bound in (*broken, *wish.bounds)]
+    return next((value for value in values if satisfies(value, wish)), values[0])
+
+
+def wants(wish: Wish) -> str:
+    """What the wish says, as a sentence."""
+    return f"{wish.name} should be " + " and ".join(f"{_WORDS[bound.operator]}{bound.value}" for bound in wish.bounds)
