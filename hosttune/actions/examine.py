@@ -11,7 +11,8 @@ from hosttune import __version__
 from hosttune.actions.journal import Journal, boot_id, read_journal
 from hosttune.engine.compare import compare, exposed
 from hosttune.engine.evaluate import Evaluation, evaluate, merge_bounds
-from hosttune.engine.plan import apply_holds, digest, merge_findings, once, orphans, stage
+from hosttune.engine.leftovers import orphans, pointed_out
+from hosttune.engine.plan import apply_holds, digest, merge_findings, once, stage
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts import Asked, Facts
 from hosttune.facts.base import UnknownFact
@@ -189,7 +190,8 @@ def _look(
     findings = exposed(findings, {rule.id: rule.exposes for rule in selected if rule.exposes})
     merged = apply_holds(merge_findings(findings), catalog.rules, policy, facts, ledger)
     merged = once(policy.waive(finding) for finding in merged)
-    return _Look((*merged, *_orphans(ledger, selected, merged, facts)), problems)
+    left = _orphans(ledger, catalog, policy, merged, facts)
+    return _Look((*pointed_out(merged, left), *left), problems)
 
 
 def _evaluated(rule: Rule, facts: Facts, catalog: Catalog, policy: Policy) -> Evaluation:
@@ -201,12 +203,12 @@ def _evaluated(rule: Rule, facts: Facts, catalog: Catalog, policy: Policy) -> Ev
 
 
 def _orphans(
-    ledger: Mapping[Address, Applied], selected: tuple[Rule, ...], findings: tuple[Finding, ...], facts: Facts
+    ledger: Mapping[Address, Applied], catalog: Catalog, policy: Policy, findings: tuple[Finding, ...], facts: Facts
 ) -> tuple[Finding, ...]:
     if not ledger:
         return ()
     state = {address: read_address(address, facts.reader) for address in ledger}
-    return orphans(ledger, (rule.id for rule in selected), findings, state)
+    return orphans(ledger, catalog, policy, findings, state)
 
 
 def read_address(address: Address, reader: Reader) -> Value:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.codec import canonical
 from hosttune.facts.base import UnknownFact
-from hosttune.values import ABSENT, Disturbs, Finding, Hold, HoldKind, Stage, Verdict
+from hosttune.values import Disturbs, Finding, Hold, HoldKind, Stage, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -145,32 +145,6 @@ def once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 def _reverted(change: Change, ledger: Mapping[Address, Applied]) -> bool:
     applied = ledger.get(change.address)
     return applied is not None and applied.times >= REVERTED_TWICE and applied.after == change.after
-
-
-def orphans(
-    ledger: Mapping[Address, Applied],
-    selected: Iterable[str],
-    findings: Iterable[Finding],
-    state: Mapping[Address, object],
-) -> tuple[Finding, ...]:
-    """What an earlier run left for a rule that no longer asks for it: it stays, reported, until it is undone."""
-    asking = {f.rule for f in findings if f.verdict is not Verdict.NOT_APPLICABLE} & set(selected)
-    left: dict[str, list[str]] = {}
-    for address, applied in sorted(ledger.items()):
-        if applied.rule not in asking and applied.after is not ABSENT and state.get(address) != ABSENT:
-            left.setdefault(applied.rule, []).append(str(address))
-    return tuple(
-        Finding(
-            rule,
-            "",
-            Verdict.ADVICE,
-            Hold(HoldKind.ORPHANED),
-            "applied earlier, no longer selected: it stays until it is undone",
-            tuple(addresses),
-            todo=f"sudo hosttune undo --rule {rule}",
-        )
-        for rule, addresses in left.items()
-    )
 
 
 def stage(changes: Iterable[Change]) -> Stage:

@@ -4,13 +4,17 @@ import os
 
 import pytest
 
-from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.catalog import builtin_catalog, load_catalog
 from hosttune.engine.policy_file import load_policy
 from hosttune.errors import HosttuneError
 from hosttune.host.rooted import RootReader
 from hosttune.values import Risk
 
 POLICY = "etc/hosttune/policy.yaml"
+RULE = """\
+{id: site-example, title: x, risk: low, disturbs: nothing, since: "0.1", gain: none, why: x, sources: [x],
+ want: [{sysctl: vm.swappiness, at_most: 1}]}
+"""
 
 
 def root_with_policy(tmp_path):
@@ -61,3 +65,19 @@ def test_policy_that_somebody_else_could_write_is_refused(tmp_path, spoil, said)
 def test_policy_of_root_is_followed(tmp_path):
     root_with_policy(tmp_path)
     assert load_policy(RootReader(str(tmp_path)), builtin_catalog()).max_risk is Risk.LOW
+
+
+@pytest.mark.parametrize("spoil", [lambda path: os.chown(path, 1000, 1000), lambda path: path.chmod(0o666)])
+def test_rule_that_somebody_else_could_write_is_refused(tmp_path, spoil):
+    path = tmp_path / "etc/hosttune/rules.d/site-example.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(RULE)
+    other = tmp_path / "other"
+    other.mkdir()
+    assert "site-example" in load_catalog(RootReader(str(tmp_path))).rules
+    assert "site-example" in load_catalog(RootReader(str(other)), str(path.parent)).rules
+    spoil(path)
+    with pytest.raises(HosttuneError, match="root does not follow it"):
+        load_catalog(RootReader(str(tmp_path)))
+    with pytest.raises(HosttuneError, match="root does not follow it"):
+        load_catalog(RootReader(str(other)), str(path.parent))

@@ -7,7 +7,7 @@ import pytest
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.policy import Policy
 from hosttune.engine.policy_file import load_policy
-from hosttune.errors import BadInput
+from hosttune.errors import BadInput, HosttuneError
 from hosttune.values import Action, Address, Change, Disturbs, FileValue, Finding, HoldKind, Risk, Verdict
 from tests.unit.fake_reader import FakeReader
 
@@ -84,3 +84,112 @@ def test_waiver_holds_until_its_day_and_says_that_it_expired_after():
 def test_policy_digest_depends_on_what_is_said_only():
     assert load("max_risk: low\nprofile: base").digest == load("# why\nprofile: base\nmax_risk: low\n").digest
     assert load("max_risk: low").digest != load("max_risk: high").digest
+
+
+def waived(text: str, found: Finding | None = None, now: float = 1_896_000_000.0) -> Finding:  # 2030-01-30
+    return load(f"ignore:\n{text}", now=now).waive(found or finding())
+
+
+def test_waiver_says_reason_owner_and_day():
+    held = waived("  - {rule: memory-swappiness, reason: asked by DBA, owner: storage team, until: 2030-01-31}")
+    assert str(held.hold) == "waived until 2030-01-31 by storage team: asked by DBA"
+    assert str(waived("  - {rule: memory-swappiness, reason: we swap}").hold) == "waived because we swap"
+
+
+def test_waiver_expired_counts_again_and_says_whose_it_was():
+    text = "  - {rule: memory-swappiness, reason: asked by DBA, owner: ops, until: 2030-01-31}"
+    late = waived(text, now=1_896_300_000.0)  # 2030-02-03
+    assert (bool(late.hold), bool(late.changes)) == (False, True)
+    assert late.evidence == ("the waiver of ops expired on 2030-01-31: asked by DBA",)
+
+
+@pytest.mark.parametrize(("subject", "is_held"), [("vm.*", True), ("vm.swappiness", True), ("/data", False)])
+def test_waiver_of_a_subject_holds_for_that_alone(subject, is_held):
+    held = waived(f"  - {{rule: memory-swappiness, subject: '{subject}', reason: so}}")
+    assert (held.hold.kind is HoldKind.WAIVED) is is_held
+
+
+def test_waiver_that_is_renewed_counts_beside_the_expired_one():
+    old = "  - {rule: memory-swappiness, reason: first, until: 2029-01-31}\n"
+    held = waived(old + "  - {rule: memory-swappiness, reason: second, until: 2031-01-31}")
+    assert "second" in held.hold.detail
+
+
+def test_waiver_does_not_comfort_where_nothing_is_known():
+    unknown = Finding("memory-swappiness", "", Verdict.UNKNOWN, reason="cannot be read")
+    assert waived("  - {rule: memory-swappiness, reason: so}", unknown) == unknown
+
+
+def test_waived_rule_is_looked_at_and_a_bare_id_is_off():
+    policy = load("ignore: [storage-fstrim, {rule: memory-swappiness, reason: so}]")
+    names = {rule.id for rule in policy.selected(CATALOG)}
+    assert "storage-fstrim" not in names
+    assert "memory-swappiness" in names
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ignore: [{rule: storage-fstrim, until: 2030-01-01}]", "ignore[0].reason: is missing"),
+        ("ignore: [{rule: storage-fstrim, reason: x, owners: y}]", "did you mean owner"),
+        ("edition: 1999.1", "there is no edition 1999.1"),
+        ("edition: '1999.1'", "is not one of the choices"),
+        ("hosts: {gpu-*: {profile: bas}}", "hosts.gpu-*.profile: no profile is called bas"),
+        ("hosts: {gpu-*: {hosts: {}}}", "unknown key"),
+        (
+            "hosts:\n  other:\n    params:\n      memory-swappiness: {value: 99}",
+            "policy.yaml:4: hosts.other.params.memory-swappiness.value: 99 is above",
+        ),
+    ],
+)
+def test_policy_fault_in_waivers_editions_and_host_sections(text, expected):
+    with pytest.raises(BadInput) as caught:
+        load(text)
+    assert expected in str(caught.value)
+
+
+FLEET = """\
+profile: base
+ignore: [storage-fstrim]
+params: {memory-swappiness: {value: 10, min_ram_bytes: 0}}
+hosts:
+  "gpu-*":
+    profile: train-single
+    max_risk: high
+    params: {memory-swappiness: {value: 5}}
+  gpu-017:
+    profile: workstation
+    ignore: [storage-noatime]
+  "*.lab.example.org": {disturb: new sessions}
+"""
+
+
+def on_host(name: str) -> Policy:
+    return load_policy(
+        FakeReader({"/etc/hosttune/policy.yaml": FLEET, "/proc/sys/kernel/hostname": f"{name}\n"}), CATALOG
+    )
+
+
+def test_host_sections_that_fit_are_read_in_order_and_the_last_word_wins():
+    one = on_host("gpu-017.lab.example.org")
+    assert (one.profile, one.max_risk, one.disturb) == ("workstation", Risk.HIGH, Disturbs.SESSIONS)
+    assert one.ignore == ("storage-fstrim", "storage-noatime")
+    assert one.params == {"memory-swappiness": {"value": 5, "min_ram_bytes": 0}}
+    assert on_host("gpu-018").profile == "train-single"
+    login = on_host("login")
+    assert (login.profile, login.max_risk, login.ignore) == ("base", Risk.MEDIUM, ("storage-fstrim",))
+
+
+def test_host_sections_without_a_name_of_the_host_are_refused():
+    with pytest.raises(HosttuneError, match="the name of this host is not known"):
+        load_policy(FakeReader({"/etc/hosttune/policy.yaml": FLEET}), CATALOG)
+
+
+def test_param_of_the_policy_beats_the_one_of_the_profile():
+    rule = CATALOG.rules["memory-swappiness"]
+    policy = load("profile: inference-latency")
+    assert policy.params_of(rule, CATALOG)["value"] == 1
+    assert (
+        load("profile: inference-latency\nparams: {memory-swappiness: {value: 7}}").params_of(rule, CATALOG)["value"]
+        == 7
+    )
