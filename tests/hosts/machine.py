@@ -16,6 +16,7 @@ from hosttune.facts.filesystems import LSBLK
 from hosttune.facts.units import show_command
 from hosttune.host.door import Space
 from hosttune.host.record import encode_bytes
+from tests.hosts.driver import apt_answers
 
 GIB = 1 << 30
 NAMESPACES = {
@@ -100,6 +101,7 @@ class Machine:
     fstrim: str = "enabled"
     services: dict[str, tuple[str, str]] = field(default_factory=dict)  # unit -> (enabled state, active state)
     queries: dict[tuple[str, ...], str | None] = field(default_factory=dict)
+    candidates: dict[str, str] = field(default_factory=dict)  # package -> what apt would install, if not what is there
     tmp_used: int = 1 << 20
     unmounted: tuple[tuple[str, str, str], ...] = ()  # (device path, type, UUID) of file systems that nobody mounts
 
@@ -155,6 +157,7 @@ class Machine:
         links["/sbin"], links["/lib"], links["/bin"] = "usr/sbin", "usr/lib", "usr/bin"
         if self.has_systemd:
             files[f"/boot/vmlinuz-{self.kernel}"] = ""
+            files[f"/usr/lib/modules/{self.kernel}/modules.dep"] = "kernel/fs/xfs/xfs.ko.zst:\n"
             folders.add("/run/systemd/system")
             files["/run/udev/control"] = ""
             links["/usr/sbin/init"] = "../lib/systemd/systemd"
@@ -293,7 +296,7 @@ class Machine:
         queries.append(_answer(LSBLK, self._lsblk()))
         queries += [_answer(argv, text) for argv, text in {("uname", "-m"): f"{self.arch}\n", **self.queries}.items()]
         spaces = {mount.target: Space(mount.gib * GIB, mount.gib * GIB // 2, 10**8, 9 * 10**7) for mount in self.mounts}
-        return {
+        record: dict[str, Any] = {
             "format_version": 1, "kind": "hosttune record", "tool_version": "0.1.0", "made_at": MADE_AT, "name": self.name,
             "machine": "", "privileged": True, "persistent_only": False, "shared": False,
             "files": {path: encode_bytes(content.encode()) for path, content in sorted(files.items())},
@@ -307,6 +310,12 @@ class Machine:
                 for key, _, value in (line.partition("=") for line in files["/etc/os-release"].splitlines())
             },
         }  # fmt: skip
+        if self.gpus and self.has_systemd:
+            installed = {name: (version, version) for name, version in self.packages.items()}
+            offered = {name: (self.packages.get(name, ""), version) for name, version in self.candidates.items()}
+            answers = apt_answers(record, {**installed, **offered})
+            record["queries"] += [_answer(argv, text) for argv, text in sorted(answers.items())]
+        return record
 
     def _lsblk(self) -> str:
         """What udev knows: the tag of a mounted device is the one of its line in fstab."""

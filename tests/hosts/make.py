@@ -6,6 +6,7 @@ from pathlib import Path
 
 from hosttune.facts.candidates import LIST
 from hosttune.resources.apt import downloads, simulation
+from tests.hosts.driver import loaded, not_loaded
 from tests.hosts.machine import DiskSpec, GpuSpec, Machine, MountSpec
 
 FOLDER = Path(__file__).resolve().parent
@@ -46,6 +47,12 @@ PERSISTENCED_RUNS = "/usr/bin/nvidia-persistenced --user nvidia-persistenced --n
 PERSISTENCED_ASKED = ("ps", "-C", "nvidia-persiste", "-o", "args=")
 BLACKLIST = "Unattended-Upgrade::Package-Blacklist"
 
+H100_GPUS = tuple(
+    GpuSpec(f"0000:{bus}:00.0", "0x2330", node=n // 4)
+    for n, bus in enumerate(("1b", "43", "52", "61", "9d", "c3", "d1", "df"))
+)
+GH200_GPUS = (GpuSpec("0009:01:00.0", "0x2342"),)
+
 H100 = Machine(
     name="h100-8x-2socket",
     cpu_model="Intel(R) Xeon(R) Platinum 8480C", cpu_vendor="GenuineIntel",
@@ -64,7 +71,7 @@ H100 = Machine(
     + "# scratch of the training jobs\nUUID=b7-1f\t/data\text4\tdefaults\t0\t2\nnfs01:/export/home /home/shared nfs4 _netdev 0 0\n"
     + "/swap.img none swap sw 0 0\n",
     unmounted=(("/dev/nvme2n1", "xfs", "d2-7e"), ("/dev/nvme0n1p1", "vfat", "0A11-00FF")),
-    gpus=tuple(GpuSpec(f"0000:{bus}:00.0", "0x2330", node=n // 4) for n, bus in enumerate(("1b", "43", "52", "61", "9d", "c3", "d1", "df")))
+    gpus=H100_GPUS
     + tuple(GpuSpec(f"0000:{bus}:00.0", "0x22a3", "nvidia-nvswitch", pci_class="0x068000") for bus in ("07", "08", "09", "0a")),
     packages={
         "linux-image-6.8.0-60-generic": "6.8.0-60.63", "linux-modules-nvidia-580-server-open-generic": "6.8.0-60.63+1",
@@ -87,8 +94,21 @@ H100 = Machine(
     links={"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1": "libnvidia-ml.so.580.126.20"},
     queries={
         ("ubuntu-drivers", "devices"): CANDIDATES,
+        LIST: "nvidia-driver-580-server-open, (kernel modules provided by linux-modules-nvidia-580-server-open-generic)\n"
+        "nvidia-driver-580-open, (kernel modules provided by linux-modules-nvidia-580-open-generic)\n"
+        "nvidia-driver-595-server-open, (kernel modules provided by linux-modules-nvidia-595-server-open-generic)\n",
+        **loaded(H100_GPUS, "580.126.20", "6.8.0-60-generic"),
         PERSISTENCED_ASKED: PERSISTENCED_RUNS,
         ("apt-config", "dump", BLACKLIST): f'{BLACKLIST} "";\n{BLACKLIST}:: "^slurm";\n',
+    },
+    candidates={
+        "nvidia-driver-580-server-open": "580.126.20-0ubuntu0.24.04.1", "nvidia-driver-580-open": "580.142-0ubuntu0.24.04.1",
+        "nvidia-driver-595-server-open": "595.71.05-0ubuntu0.24.04.1",
+        **{
+            f"linux-modules-nvidia-{name}-{kernel}": "6.8.0-60.63+1"
+            for name in ("580-server-open", "580-open", "595-server-open")
+            for kernel in ("generic", "6.8.0-60-generic")
+        },
     },
 )  # fmt: skip
 
@@ -96,6 +116,7 @@ DRIVER = (
     "nvidia-headless-no-dkms-580-server-open",
     "nvidia-utils-580-server",
     "linux-modules-nvidia-580-server-open-azure",
+    "linux-modules-nvidia-580-server-open-5.15.0-1089-azure",
 )
 DRIVER_VERSION = "580.126.20-0ubuntu0.22.04.1"
 COMES_ALONG = ("libnvidia-compute-580-server", "nvidia-compute-utils-580-server", "nvidia-kernel-common-580-server")
@@ -127,8 +148,15 @@ A100_VM = Machine(
         ("ubuntu-drivers", "devices"): CANDIDATES.replace("2330", "20B5").replace("GH100 [H100 SXM5 80GB]", "GA100 [A100 PCIe 80GB]"),
         LIST: "nvidia-driver-580-server-open, (kernel modules provided by linux-modules-nvidia-580-server-open-azure)\n"
         "nvidia-driver-595-server-open, (kernel modules provided by linux-modules-nvidia-595-server-open-azure)\n",
+        **not_loaded(),
         simulation(DRIVER): f"NOTE: This is only a simulation!\n{SIMULATED}",
         downloads(DRIVER): "'http://archive.example/nvidia.deb' nvidia.deb 61000000 SHA512:00\n",
+    },
+    candidates={
+        **dict.fromkeys((*DRIVER, *COMES_ALONG, "nvidia-driver-580-server-open", "nvidia-driver-580-open"), DRIVER_VERSION),
+        "nvidia-driver-595-server-open": "595.71.05-0ubuntu0.22.04.1",
+        "linux-modules-nvidia-595-server-open-azure": "5.15.0-1089.98",
+        "linux-modules-nvidia-595-server-open-5.15.0-1089-azure": "5.15.0-1089.98",
     },
 )  # fmt: skip
 
@@ -140,6 +168,7 @@ WORKSTATION = Machine(
     fstab=ROOT_LINE + "LABEL=data /data xfs nosuid,nofail 0 2\n/swap.img none swap sw 0 0\n",
     gpus=(GpuSpec("0000:01:00.0", "0x2684", "nouveau", pci_class="0x030000"),),
     packages={"linux-image-6.11.0-26-generic": "6.11.0-26.26~24.04.1", "tuned": "2.21.0-1"},
+    links={"/etc/systemd/system/display-manager.service": "/usr/lib/systemd/system/gdm3.service"},
     sysctls={"vm.swappiness": "10"},
     files={
         "/etc/tuned/active_profile": "throughput-performance\n",
@@ -148,7 +177,11 @@ WORKSTATION = Machine(
         "/etc/sysctl.d/99-local.conf": "vm.max_map_count = 262144\n",
         "/proc/sys/vm/max_map_count": "262144\n",
     },
-    queries={LIST: "", ("ubuntu-drivers", "devices"): CANDIDATES.replace("2330", "2684").replace("GH100 [H100 SXM5 80GB]", "AD102 [GeForce RTX 4090]")},
+    candidates={
+        "nvidia-driver-580-server-open": "580.126.20-0ubuntu0.24.04.1", "nvidia-driver-580-open": "580.142-0ubuntu0.24.04.1",
+        "nvidia-driver-595-server-open": "595.71.05-0ubuntu0.24.04.1",
+    },
+    queries={LIST: "", **not_loaded("nouveau 0000:01:00.0: NVIDIA AD102 (192000a1)\n"), ("ubuntu-drivers", "devices"): CANDIDATES.replace("2330", "2684").replace("GH100 [H100 SXM5 80GB]", "AD102 [GeForce RTX 4090]")},
 )  # fmt: skip
 
 GH200 = Machine(
@@ -160,7 +193,7 @@ GH200 = Machine(
         MountSpec("/scratch", "/dev/nvme0n1p1", "xfs", "259:1", "rw,noatime"),
     ),
     fstab=ROOT_LINE + "UUID=77-aa /scratch xfs noatime,nofail 0 0\n",
-    gpus=(GpuSpec("0009:01:00.0", "0x2342"),),
+    gpus=GH200_GPUS,
     packages={
         "nvidia-headless-no-dkms-580-server-open": "580.126.20-0ubuntu0.26.04.1", "nvidia-utils-580-server": "580.126.20-0ubuntu0.26.04.1",
         "nvidia-kernel-common-580-server": "580.126.20-0ubuntu0.26.04.1",
@@ -178,7 +211,10 @@ GH200 = Machine(
         "/usr/lib/aarch64-linux-gnu/libnvidia-ml.so.1": "libnvidia-ml.so.580.126.20",
         "/usr/lib/systemd/system/local-fs.target.wants/tmp.mount": "../tmp.mount",
     },
-    queries={("ubuntu-drivers", "devices"): CANDIDATES.replace("2330", "2342")},
+    queries={
+        ("ubuntu-drivers", "devices"): CANDIDATES.replace("2330", "2342"),
+        **loaded(GH200_GPUS, "580.126.20", "7.0.0-1004-nvidia-64k", "aarch64"),
+    },
 )  # fmt: skip
 
 NO_GPU = Machine(

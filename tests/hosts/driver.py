@@ -1,0 +1,90 @@
+"""What the programs around an NVIDIA driver answer on a described machine: modinfo, nvidia-smi, the kernel log, apt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.archives import POLICY
+from hosttune.facts.driver_modules import modinfo
+from hosttune.facts.nvidia import DMESG, JOURNAL
+from hosttune.facts.nvidia_smi import QUERY
+from hosttune.host.door import BeforeReader, Completed
+from hosttune.host.record import Recorder, RecordReader
+
+if TYPE_CHECKING:
+    from tests.hosts.machine import GpuSpec
+
+NAMES = {"0x2330": "NVIDIA H100 80GB HBM3", "0x2342": "NVIDIA GH200 480GB"}
+ARCHIVE = "http://archive.ubuntu.com/ubuntu noble-updates/restricted amd64 Packages"
+ARCHIVES = f"""Package files:
+ 100 /var/lib/dpkg/status
+     release a=now
+ 500 {ARCHIVE}
+     release v=24.04,o=Ubuntu,a=noble-updates,n=noble,l=Ubuntu,c=restricted,b=amd64
+     origin archive.ubuntu.com
+Pinned packages:
+"""
+
+
+def loaded(
+    gpus: Sequence[GpuSpec], version: str, kernel: str, arch: str = "x86_64"
+) -> dict[tuple[str, ...], str | None]:
+    """The answers of a host whose open driver works, and is in its kernel's folder."""
+    rows = "".join(
+        f"0000{gpu.slot.upper()}, {version}, Disabled, {NAMES[gpu.device]}\n" for gpu in gpus if gpu.device in NAMES
+    )
+    log = f"NVRM: loading NVIDIA UNIX Open Kernel Module for {arch}  {version}  Release Build  (dvs)\n"
+    shown = (
+        f"filename:       /lib/modules/{kernel}/kernel/nvidia-580srv-open/nvidia.ko.zst\nversion:        {version}\n"
+    )
+    return {modinfo(kernel): f"{shown}license:        Dual MIT/GPL\n", QUERY: rows, JOURNAL: log, DMESG: log}
+
+
+def not_loaded(log: str = "") -> dict[tuple[str, ...], str | None]:
+    """The answers of a host without a driver."""
+    return {JOURNAL: log, DMESG: log}
+
+
+class Apt(BeforeReader):
+    """A record in front of which `apt-cache policy` answers; what was asked and said is kept."""
+
+    def __init__(self, record: RecordReader, versions: Mapping[str, tuple[str, str]]) -> None:
+        super().__init__(record)
+        self.versions = versions  # package -> (installed or empty, candidate)
+        self.said: dict[tuple[str, ...], str] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.base, name)
+
+    def query(self, argv: Sequence[str], *, timeout_s: float = 10.0) -> Any:
+        words = tuple(argv)
+        if words[:2] != POLICY:
+            return self.base.query(argv, timeout_s=timeout_s)
+        text = "".join(map(self._policy, words[2:])) if words[2:] else ARCHIVES
+        self.said[words] = text
+        return Completed(0, text.encode(), b"")
+
+    def _policy(self, name: str) -> str:
+        if name not in self.versions:
+            return ""
+        installed, candidate = self.versions[name]
+        lines = [f"{name}:", f"  Installed: {installed or '(none)'}", f"  Candidate: {candidate}", "  Version table:"]
+        for version in dict.fromkeys((candidate, installed)):
+            if version:
+                lines += [f" {'***' if version == installed else '   '} {version} 500", f"        500 {ARCHIVE}"]
+                lines += ["        100 /var/lib/dpkg/status"] if version == installed else []
+        return "\n".join(lines) + "\n"
+
+
+def apt_answers(record: dict[str, Any], versions: Mapping[str, tuple[str, str]]) -> dict[tuple[str, ...], str]:
+    """What facts ask of `apt-cache policy` on this record, and what it says."""
+    apt = Apt(RecordReader(record), versions)
+    facts = Facts(Recorder(apt))  # type: ignore[arg-type]
+    for subject in (facts.archives, facts.offers):
+        try:
+            _ = subject.packages  # type: ignore[attr-defined]
+        except UnknownFact:
+            continue
+    return apt.said
