@@ -108,13 +108,17 @@ def word_for(origin: str, site: str, archive: str) -> str:
     return origin or site or _PASSWORD.sub("//", archive.partition(" ")[0])
 
 
-def parse_policy(output: str, archives: Mapping[str, str]) -> Mapping[str, Offer]:
+def parse_policy(
+    output: str, archives: Mapping[str, str], installed_now: Mapping[str, str] = MappingProxyType({})
+) -> Mapping[str, Offer]:
     """What `apt-cache policy NAME...` shows, by name; `archives` as `parse_archives` gives them. Names that apt does
-    not know are not in it."""
+    not know are not in it. Of what is installed `installed_now` (name -> version) knows better where it has the name:
+    on an overlay, where a plan is tried, apt speaks of the host below."""
     offers = {}
     for name, lines in _blocks(output):
         fields = dict(line.strip().partition(": ")[::2] for line in lines[:2])
         installed, candidate = (_version(fields.get(key, "")) for key in ("Installed", "Candidate"))
+        installed = installed_now.get(name, installed)
         origins = _origins(lines, archives)
         offers[name] = Offer(name, installed, candidate, origins.get(installed, ""), origins.get(candidate, ""))
     return MappingProxyType(offers)
@@ -151,7 +155,9 @@ def _origins(lines: Iterable[str], archives: Mapping[str, str]) -> dict[str, str
     return {version: "Ubuntu" if "Ubuntu" in words else words[0] for version, words in found.items()}
 
 
-def policy_of(reader: Reader, names: Iterable[str]) -> Mapping[str, Offer] | Unreadable:
+def policy_of(
+    reader: Reader, names: Iterable[str], installed_now: Mapping[str, str] = MappingProxyType({})
+) -> Mapping[str, Offer] | Unreadable:
     """The offers of these packages; apt-cache is asked twice. Unreadable where apt or its lists are missing."""
     wanted = tuple(sorted(set(names)))
     if not wanted:
@@ -163,7 +169,7 @@ def policy_of(reader: Reader, names: Iterable[str]) -> Mapping[str, Offer] | Unr
     if not archives:
         return Unreadable("apt's package lists are missing: sudo apt-get update")
     answer = _ask(reader, (*POLICY, *wanted))
-    return answer if isinstance(answer, Unreadable) else parse_policy(answer, archives)
+    return answer if isinstance(answer, Unreadable) else parse_policy(answer, archives, installed_now)
 
 
 def _ask(reader: Reader, command: tuple[str, ...]) -> str | Unreadable:
@@ -178,8 +184,8 @@ def _ask(reader: Reader, command: tuple[str, ...]) -> str | Unreadable:
 
 def collect(reader: Reader, facts: Facts) -> Archives:
     try:
-        names = [package.name for package in facts.driver.packages]
+        versions = {package.name: package.version for package in facts.driver.packages}
     except UnknownFact as unknown:
         return Archives(unread(unknown.reason))
-    offers: Any = policy_of(reader, names)
+    offers: Any = policy_of(reader, versions, versions)
     return Archives(offers)

@@ -18,7 +18,7 @@ from hosttune.errors import Refused
 from hosttune.host import slow
 from hosttune.host.door import Completed
 from hosttune.host.folders import Place, opened_place
-from hosttune.host.process import Ended, look
+from hosttune.host.process import Ended, locate, look
 from hosttune.values import Absent
 
 FOLDER: Final = "/var/cache/hosttune"
@@ -56,7 +56,8 @@ def _may_keep() -> bool:
 
 
 def _ask(argv: Sequence[str], timeout_s: float) -> Completed | Absent | Ended:
-    slow.announce(f"asking {argv[0]}: seconds as a rule, minutes where apt's lists are compressed")
+    if not isinstance(locate(argv[0]), Absent):
+        slow.announce(f"asking {argv[0]}: seconds as a rule, minutes where apt's lists are compressed")
     return look(argv, timeout_s=timeout_s)
 
 

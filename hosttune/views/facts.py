@@ -63,7 +63,7 @@ def _sized(name: str, value: Any) -> str:
 def _plain(name: str, value: Any) -> str:
     if isinstance(value, dict) and value.get("type") == "unreadable":
         return f"unknown: {shown(value['reason'])}"
-    if value is None or value in ("", []):
+    if value is None or value in ("", [], {}):
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"

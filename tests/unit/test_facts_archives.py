@@ -68,8 +68,11 @@ MIXED = policy("nvidia-kernel-common-580-server", FOREIGN, FOREIGN, (FOREIGN, (C
 NAMES = tuple(text.partition(":")[0] for text in (GONE, CURRENT, MIXED, UTILS))
 
 
-def archives_of(answers, names=NAMES, version=OLD):
-    database = status("dpkg") + status(*names, version=version)
+INSTALLED = {NAMES[0]: OLD, NAMES[1]: NEW, NAMES[2]: FOREIGN, NAMES[3]: OLD}
+
+
+def archives_of(answers, installed=INSTALLED):
+    database = status("dpkg") + "".join(status(name, version=version) for name, version in installed.items())
     return Facts(FakeReader({"/var/lib/dpkg/status": database}, queries=answers)).archives
 
 
@@ -125,6 +128,15 @@ def test_archives_of_installed_packages():
     assert [offer.name for offer in found.updates] == ["libnvidia-compute-580-server", "nvidia-utils-580-server"]
     assert found.origins == ("NVIDIA", "Ubuntu")
     assert found.without_origin == ("libnvidia-compute-580-server",)
+
+
+def test_archives_go_by_dpkg_where_a_plan_is_tried():
+    """On an overlay the status file is the plan's, and apt-cache still answers for the host below."""
+    answers = {POLICY: ARCHIVES, (*POLICY, *sorted(NAMES)): UTILS + CURRENT + GONE + MIXED}
+    found = archives_of(answers, {**INSTALLED, NAMES[0]: NEW, NAMES[3]: NEW})
+    assert found.updates == ()
+    assert found.packages[NAMES[3]].installed_from == "Ubuntu"
+    assert found.without_origin == ()
 
 
 def test_archives_without_driver_packages_ask_nothing():
