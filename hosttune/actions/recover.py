@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hosttune.actions.journal import FOLDER, KEEP, Recorder, read_journal
 from hosttune.resources import address_kinds
 from hosttune.resources.kept_debs import drop
-from hosttune.resources.package_set import versions
+from hosttune.resources.package_set import settle, versions
 from hosttune.values import ABSENT, FileValue, Phase, Unreadable
 
 if TYPE_CHECKING:
@@ -55,6 +55,9 @@ def _finish(run: Run, writer: Writer, on_progress: Callable[[str], None]) -> Non
 def _close(step: Step, recorder: Recorder, writer: Writer, on_progress: Callable[[str], None]) -> None:
     """Book what became of an open intent, by what the host holds now."""
     kind = address_kinds().get(step.change.address.kind)
+    if step.change.address.kind == "package-set":
+        on_progress("waiting for the package managers that are at work")
+        settle(writer)
     present = kind.read(writer, step.change.address.name) if kind else Unreadable("its kind is not known here")
     left = replace(step.change, after=present)
     if step.superseded or (kind and kind.same(present, step.change.after)):

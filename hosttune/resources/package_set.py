@@ -113,18 +113,26 @@ def _marked(value: Value) -> tuple[str, ...]:
     return tuple(one.partition("=")[0] for one in entries if one.endswith(AUTOMATIC))
 
 
+def settle(writer: Writer) -> str:
+    """Wait until no package manager is at work, bounded; returns what apt finds broken then.
+
+    When apt-get was killed, its dpkg goes on; when hosttune was, both do.
+    """
+    try:
+        writer.run(apt.check(), timeout_s=2 * apt.LOOK_TIMEOUT_S)
+    except HosttuneError as error:
+        return error.message
+    return ""
+
+
 def _transact(writer: Writer, operands: tuple[str, ...], would: apt.Transaction) -> str:
-    """Let apt-get do it; returns what went wrong. When apt-get was killed, its dpkg may go on: that is waited for."""
+    """Let apt-get do it; returns what went wrong."""
     try:
         writer.run(apt.installation(operands, would), timeout_s=apt.INSTALL_TIMEOUT_S)
     except HosttuneError as error:
-        if "by signal" not in error.message:
-            return error.message
-        try:
-            writer.run(apt.check(), timeout_s=2 * apt.LOOK_TIMEOUT_S)
-        except HosttuneError as broken:
-            return f"{error.message}\n{broken.message}"
-        return error.message
+        was_stopped = "by signal" in error.message or "did not end" in error.message
+        broken = settle(writer) if was_stopped else ""
+        return "\n".join(filter(None, (error.message, broken)))
     return ""
 
 

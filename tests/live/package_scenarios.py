@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 from hosttune.actions.apply import apply
 from hosttune.actions.examine import Session
 from hosttune.actions.journal import read_journal
-from hosttune.actions.recover import prune
+from hosttune.actions.recover import prune, recover
 from hosttune.actions.undo import plan_undo, undo
 from hosttune.engine.catalog import Catalog
 from hosttune.engine.policy import Policy
 from hosttune.errors import Conflict, Refused
-from hosttune.facts import Facts
+from hosttune.facts import Facts, gates
 from hosttune.host.live import LiveReader, LiveWriter
 from hosttune.host.overlay import Overlay
 from hosttune.resources import apt
@@ -328,6 +331,59 @@ def killed_apt_is_told_and_booked_and_undone():
         sh("dpkg", "--configure", "-a")  # the command that the error names
     assert not undone().failed
     assert installed() == before
+
+
+def killed_hosttune_is_recovered_and_undone():
+    """Apt goes on without hosttune, or stops at its broken pipe: the journal says what it was that was left."""
+    before = installed()
+    Path("/root/wait").touch()
+    child = os.fork()
+    if not child:
+        applied(only_change(compare(("after-slow",))))
+        os._exit(0)
+    while Facts(LiveReader()).packages["slow"].status != "half-configured":
+        time.sleep(0.05)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    release = threading.Timer(1, Path("/root/wait").unlink)
+    release.start()
+    recover(LiveWriter())
+    release.join()
+    (step,) = read_journal(LiveReader()).in_force
+    assert {one.split("=")[0] for one in step.change.after} == {"slow", "after-slow"}, step
+    if sh("dpkg", "--audit"):
+        sh("dpkg", "--configure", "-a")
+    receipt = undone()
+    assert receipt.outcomes
+    assert not receipt.failed, receipt
+    assert installed() == before
+
+
+def gates_of_the_site_are_asked():
+    folder = Path(gates.FOLDER)
+    folder.mkdir(parents=True)
+    os.environ["SECRET"] = "of the caller"
+    programs = {
+        "10-free": 'test -z "$SECRET" || exit 1',
+        "20-busy": "echo allocated to job 17; exit 1",
+        "30-fails": "echo no controller >&2; exit 3",
+        "40-hangs": "sleep 60",
+        "50-killed": "kill -9 $$",
+    }
+    for name, text in programs.items():
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+    (folder / "60-broken").write_text("#!/nonexistent\n")
+    (folder / "60-broken").chmod(0o755)
+    gates.TIMEOUT_S = 1.0  # type: ignore[misc]
+    said = gates.ask_gates(LiveReader())
+    assert said.busy == ("gate 20-busy: allocated to job 17",), said
+    assert [one.split()[1] for one in said.unknown] == ["30-fails", "40-hangs", "50-killed", "60-broken"], said
+    folder.chmod(0o777)
+    said = gates.ask_gates(LiveReader())
+    assert said.busy == ()
+    assert all("others than root can write" in one for one in said.unknown)
+    shutil.rmtree("/etc/hosttune")
 
 
 def half_an_installed_set_is_booked_and_undone():

@@ -50,6 +50,8 @@ PACKAGES = {
     "fills": {"Version": "1", "Depends": "good-data"},
     "kills": {"Version": "1", "Depends": "good-data"},
     "lies": {"Version": "1"},
+    "slow": {"Version": "1"},
+    "after-slow": {"Version": "1", "Depends": "slow"},
     # a branch in two versions, and another branch that takes its place
     "gpu-common-1": {"Version": "1.1-1"},
     "gpu-utils-1": {"Version": "1.1-1", "Depends": "gpu-common-1 (= 1.1-1)"},
@@ -64,6 +66,7 @@ test "$DEBIAN_FRONTEND" = noninteractive && test "$NEEDRESTART_SUSPEND" = 1 && t
 test "$APT_LISTCHANGES_FRONTEND" = none
 test -z "$DISPLAY" && test "$(readlink /proc/self/fd/0)" = /dev/null
 """,
+    "slow": "#!/bin/sh\nwhile test -e /root/wait; do sleep 0.1; done\n",
     # its parent is dpkg, and the parent of that apt-get, unless somebody repairs it
     "kills": """#!/bin/sh
 apt=$(cut -d ' ' -f 4 /proc/$PPID/stat)
@@ -100,6 +103,8 @@ SCENARIOS = (
     "success_without_the_package_is_a_failure",
     "full_disk_leaves_a_clear_message",
     "killed_apt_is_told_and_booked_and_undone",
+    "killed_hosttune_is_recovered_and_undone",
+    "gates_of_the_site_are_asked",
     "half_an_installed_set_is_booked_and_undone",
     "undo_after_the_repair_takes_the_set_back",
     "updates_within_the_branch_and_goes_back_without_the_archive",
