@@ -13,6 +13,7 @@ from hosttune.engine.compare import compare, exposed
 from hosttune.engine.evaluate import Evaluation, evaluate, merge_bounds
 from hosttune.engine.leftovers import orphans, pointed_out
 from hosttune.engine.plan import apply_holds, digest, merge_findings, once, stage
+from hosttune.engine.rule import choice_module
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts import Asked, Facts
 from hosttune.facts.base import UnknownFact
@@ -239,10 +240,13 @@ def _machine(facts: Facts) -> str:
 
 
 def touched_subjects(rules: Iterable[Rule]) -> frozenset[str]:
-    """The fact subjects that the expressions of these rules touch, and the units that their wishes name."""
+    """The fact subjects that the expressions of these rules touch, those that their choices always ask for, and the
+    units that their wishes name.
+    """
     listed = tuple(rules)
     units = frozenset({"units"} if any(rule.units for rule in listed) else ())
-    return units.union(*(rule.subjects for rule in listed))
+    of_choices = (getattr(choice_module(rule.choice), "SUBJECTS", ()) for rule in listed if rule.choice)
+    return units.union(*(rule.subjects for rule in listed), *of_choices)
 
 
 def examine(reader: Reader, catalog: Catalog, policy: Policy, *, collect: bool = True) -> Session:

@@ -19,6 +19,7 @@ from hosttune.frozen import frozen
 if TYPE_CHECKING:
     from hosttune.facts.driver import DriverModule
 
+SUBJECTS = ("archives", "nvidia")  # they wait for programs, where there is a driver: asked side by side from the start
 _REBOOT = "drain the host and reboot"
 _PREBUILT = "prebuilt modules (linux-modules-nvidia-...)"
 _INITRAMFS = "sudo update-initramfs -u -k all"

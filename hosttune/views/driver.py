@@ -17,14 +17,11 @@ from hosttune.views.terminal import columned, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import TypeVar
 
     from hosttune.choices.driver import DriverChoice
     from hosttune.facts import Facts
     from hosttune.facts.gpus import Gpu
     from hosttune.views.page import Page
-
-    T = TypeVar("T")
 
 
 @frozen
@@ -69,7 +66,7 @@ class _Teller:
     def __init__(self) -> None:
         self.unknown: list[str] = []
 
-    def ask(self, look: Callable[[], T], otherwise: T) -> T:
+    def ask(self, look: Callable[[], Any], otherwise: Any) -> Any:
         try:
             return look()
         except UnknownFact as unknown:
@@ -80,7 +77,7 @@ class _Teller:
 def driver_table(facts: Facts, params: Mapping[str, Any]) -> DriverTable:
     """Join the facts about GPUs, driver and offer with the choice that gpu-driver makes with these parameters."""
     teller = _Teller()
-    devices = teller.ask(lambda: facts.gpus.devices, ())
+    devices: tuple[Gpu, ...] = teller.ask(lambda: facts.gpus.devices, ())
     if not devices:
         none = (
             ()
@@ -161,7 +158,7 @@ def _chosen(choice: DriverChoice | None) -> str:
 
 
 def _states(facts: Facts, teller: _Teller) -> tuple[State, ...]:
-    found = teller.ask(lambda: driver_state.choose(facts, {}).states, ())
+    found: tuple[driver_state.DriverState, ...] = teller.ask(lambda: driver_state.choose(facts, {}).states, ())
     told = []
     for one in found:
         try:
@@ -199,7 +196,7 @@ def driver_text(table: DriverTable, page: Page) -> str:
         lines += [screen.paint(head, "bold")]
         if page.is_verbose:
             lines += wrapped(" ".join(map(shown, row.slots)), screen.columns, first="  ", rest="  ")
-        cells = [
+        cells: list[tuple[str, ...]] = [
             (name, shown(getattr(row, name))) for name in ("installed", "loaded", "available", "recommended", "chosen")
         ]
         lines += [*columned(cells, screen, indent=2), ""]
