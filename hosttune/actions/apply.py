@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hosttune import __version__
 from hosttune.actions.journal import Recorder, Run, StepId, boot_id, is_at
 from hosttune.actions.restarts import restarts_left
-from hosttune.actions.triggers import must_wait, run_trigger
+from hosttune.actions.triggers import comes_after, in_order, must_wait, run_trigger
 from hosttune.engine.plan import unannounced
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts import Facts
@@ -129,9 +129,10 @@ class Execution:
 
     def fire(self, triggers: Iterable[Trigger], facts: Facts) -> None:
         """Run each trigger once, or note why it must wait; the next run finishes what waits."""
-        for trigger in dict.fromkeys(triggers):
+        stuck: list[Trigger] = []
+        for trigger in in_order(triggers):
             # what runs now, not before a long installation
-            reason = must_wait(trigger, Facts(self.writer, facts.asked))
+            reason = must_wait(trigger, Facts(self.writer, facts.asked)) or comes_after(trigger, stuck)
             if not reason:
                 self.on_progress(f"running {trigger}")
                 try:
@@ -141,6 +142,7 @@ class Execution:
                 except HosttuneError as error:
                     reason = error.message
                     self.is_verified = False
+            stuck.append(trigger)
             self.recorder.trigger(trigger, "waiting")
             self.waiting.append(_waits(trigger, reason))
 

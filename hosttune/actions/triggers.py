@@ -10,7 +10,7 @@ from hosttune.host.door import Completed
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader, Writer
@@ -70,6 +70,17 @@ _TRIGGERS: dict[str, tuple[Callable[[Writer, str], None], Callable[[Facts], str]
     "daemon-reload": (_daemon_reload, _daemon_reload_waits),
     "restart": (_restart, _restart_waits),
 }
+
+
+def in_order(triggers: Iterable[Trigger]) -> tuple[Trigger, ...]:
+    """Each once; a service is restarted after the manager has read its new settings."""
+    return tuple(sorted(dict.fromkeys(triggers), key=lambda trigger: trigger.kind == "restart"))
+
+
+def comes_after(trigger: Trigger, stuck: Iterable[Trigger]) -> str:
+    """Why this trigger must wait for one that could not run, as a phrase; empty when it need not."""
+    reload = next((one for one in stuck if one.kind == "daemon-reload"), None)
+    return f"{reload} comes first" if reload and trigger.kind == "restart" else ""
 
 
 def must_wait(trigger: Trigger, facts: Facts) -> str:

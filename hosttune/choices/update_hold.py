@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hosttune.facts import Facts
-from hosttune.facts.base import Fact
+from hosttune.facts.base import Fact, UnknownFact
 from hosttune.frozen import frozen
 
 # Driver, CUDA, fabric. The container toolkit is no part of a driver, and has had holes: its fixes still come. So does
@@ -33,6 +33,7 @@ class UpdateHold(Fact):
 
     patterns: tuple[str, ...]
     evidence: tuple[str, ...]
+    updates: tuple[str, ...]  # those of the driver that wait: nvidia-utils-580 580.95.05-1 -> 580.126.20-1
 
 
 def choose(facts: Facts, params: Mapping[str, Any]) -> UpdateHold:
@@ -57,7 +58,18 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> UpdateHold:
         )
     if facts.driver.held:
         evidence.append(f"held by apt-mark, which stays so: {', '.join(facts.driver.held)}")
-    return UpdateHold(patterns, tuple(evidence))
+    updates, unknown = _updates(facts, patterns)
+    return UpdateHold(patterns, (*evidence, *unknown), updates)
+
+
+def _updates(facts: Facts, patterns: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(the driver's updates that these patterns hold back, a sentence where it is not known which there are)."""
+    try:
+        offers = facts.archives.updates
+    except UnknownFact as unknown:
+        return (), (f"which updates wait is not known: {unknown.reason}",)
+    held = (one for one in offers if any(re.match(pattern, one.name) for pattern in patterns))
+    return tuple(f"{one.name} {one.installed} -> {one.candidate}" for one in held), ()
 
 
 def kernel_flavours(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ ADDRESSES = {
     "folder": "data_mount",
     "fstab": "fstab",
     "fstab-line": "fstab",
+    "installed-since": "apt_blacklist",
     "mount": "mount",
     "mounted": "tmpfs",
     "package-set": "package",

@@ -11,7 +11,7 @@ import re
 from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from hosttune.host.door import Completed
+from hosttune.host.door import Completed, Stat
 from hosttune.rendering import render
 from hosttune.resources.base import FieldSpec
 from hosttune.resources.file import compare_dropin, dropin_path
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 FOLDER = "/etc/apt/apt.conf.d"
 KEY = "Unattended-Upgrade::Package-Blacklist"
+_LISTS = "/var/lib/dpkg/info"
 _REVIEW = re.compile(r"^// Review by (\d{4}-\d{2}-\d{2}):", re.MULTILINE)
 _TODAY = Address("clock", "today")
 _MERGED = Address("apt-config", KEY)
@@ -75,6 +76,22 @@ class ClockAddress(ReadOnly):
         return datetime.fromtimestamp(reader.now(), timezone.utc).date().isoformat()
 
 
+class InstalledSinceAddress(ReadOnly):
+    """`installed-since:PACKAGE`: the date, ISO 8601, UTC, on which dpkg unpacked what is installed: it writes the list
+    of the package's files then (dpkg-query(1), --listfiles).
+    """
+
+    kind = "installed-since"
+
+    def read(self, reader: Reader, name: str) -> Value:
+        places = (f"{_LISTS}/{name}{suffix}.list" for suffix in ("", ":amd64", ":arm64"))
+        answers = [reader.stat(place) for place in places]
+        found = next((one for one in answers if isinstance(one, Stat)), answers[0])
+        if not isinstance(found, Stat):
+            return found
+        return datetime.fromtimestamp(found.mtime_ns / 1e9, timezone.utc).date().isoformat()
+
+
 class AptBlacklistWish:
     """`- apt-blacklist: PATTERNS` with `review_days`."""
 
@@ -82,12 +99,13 @@ class AptBlacklistWish:
     fields: Mapping[str, FieldSpec] = {
         "review_days": FieldSpec(int, required=True, help="Days after which somebody has to look at it again"),
         "evidence": FieldSpec(list, help="Sentences for the report: what is held"),
+        "updates": FieldSpec(list, help="What waits, each NAME INSTALLED -> NEW; the report adds its age"),
     }
     operators: tuple[Operator, ...] = ()
     activations = (Activation.NOW,)
 
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:  # noqa: ARG002 - the interface of all kinds
-        return (_file(wish), _MERGED, _TODAY)
+        return (_file(wish), _MERGED, _TODAY, *(_since(update) for update in wish.fields.get("updates", ())))
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         return tuple(_compare(wish, context) for wish in wishes)
@@ -95,6 +113,17 @@ class AptBlacklistWish:
 
 def _file(wish: Wish) -> Address:
     return Address("file", dropin_path(FOLDER, wish.rule))
+
+
+def _since(update: str) -> Address:
+    return Address("installed-since", update.partition(" ")[0])
+
+
+def _aged(update: str, today: date, context: Context) -> str:
+    """`waits: nvidia-utils-580 580.95.05-1 -> 580.126.20-1`, with the age of the version that is installed."""
+    since = context.state[_since(update)]
+    days = (today - date.fromisoformat(since)).days if isinstance(since, str) else None
+    return f"waits: {update}" + (f" (installed {days} days ago)" if days is not None else "")
 
 
 def _compare(wish: Wish, context: Context) -> Finding:
@@ -108,7 +137,8 @@ def _compare(wish: Wish, context: Context) -> Finding:
     patterns = tuple(wish.name.split())
     text = render("apt-blacklist.conf.j2", rule=wish.rule, key=KEY, patterns=patterns, review=review.isoformat())
     dropin = compare_dropin(path, text.encode(), wish.rule, context, Activation.NOW)
-    evidence = (*dropin.evidence, *wish.fields.get("evidence", ()))
+    waits = (_aged(update, today, context) for update in wish.fields.get("updates", ()))
+    evidence = (*dropin.evidence, *wish.fields.get("evidence", ()), *waits)
     if dropin.unknown:
         return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=dropin.unknown)
     if dropin.hold:
@@ -151,4 +181,4 @@ def _proven(wish: Wish, patterns: tuple[str, ...], evidence: tuple[str, ...], co
 
 
 WISHES = (AptBlacklistWish(),)
-ADDRESSES = (AptConfigAddress(), ClockAddress())
+ADDRESSES = (AptConfigAddress(), ClockAddress(), InstalledSinceAddress())

@@ -198,6 +198,19 @@ def test_recovery_runs_nothing_and_apply_runs_it_then():
     assert read_journal(host).pending_triggers("boot") == ()
 
 
+def test_restart_that_waited_runs_after_the_reload_of_a_later_run():
+    running = {("systemctl", "is-system-running"): "running\n"}
+    host = Host(folders=("/run/systemd/system", "/dev"), queries=running)
+    ran = []
+    host.run = lambda argv, *, timeout_s: ran.append((argv, timeout_s))
+    restart, reload = Trigger("restart", "x.service"), Trigger("daemon-reload")
+    interrupted(host, change(SWAPPINESS, "60", "10", triggers=(restart,)))
+    recover(host)
+    apply_stages(host, [change(SECOND, "1", "2", triggers=(reload, restart))])
+    assert [argv for argv, _ in ran] == [("systemctl", "daemon-reload"), ("systemctl", "try-restart", "x.service")]
+    assert read_journal(host).pending_triggers("boot") == ()
+
+
 FSTAB = "UUID=0a / ext4 defaults 0 1\n"
 LINE = "UUID=b7 /data xfs noatime 0 0"
 WHOLE = Address("fstab-line", "/data")

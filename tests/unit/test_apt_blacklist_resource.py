@@ -7,7 +7,8 @@ import pytest
 
 from hosttune.choices.update_hold import DRIVER, choose, kernel_flavours
 from hosttune.facts import Facts
-from hosttune.host.door import Completed
+from hosttune.facts.packages import Packages
+from hosttune.host.door import Completed, Stat
 from hosttune.host.overlay import Overlay
 from hosttune.resources import address_kinds, wish_kinds
 from hosttune.resources.apt_blacklist import KEY, dump_command, review_date, values_in
@@ -75,6 +76,29 @@ def test_other_patterns_keep_the_date():
 def test_shorter_term_of_the_policy_counts_at_once():
     (change,) = compare(written(), "2026-01-02", days=10).changes
     assert review_date(change.after.content).isoformat() == "2026-01-12"
+
+
+@pytest.mark.parametrize(
+    ("since", "says"), [("2025-10-03", " (installed 90 days ago)"), (ABSENT, ""), (Unreadable("needs root"), "")]
+)
+def test_updates_that_wait_are_named_with_the_age_of_what_is_installed(since, says):
+    update = "nvidia-utils-580 580.95.05-1 -> 580.126.20-1"
+    wish = Wish("apt-blacklist", "^nvidia-", "gpu-update-hold", "", {"review_days": 90, "updates": (update,)})
+    kind = wish_kinds()["apt-blacklist"]
+    address = Address("installed-since", "nvidia-utils-580")
+    assert address in kind.addresses(wish, SimpleNamespace())
+    state = {FILE: ABSENT, MERGED: (), TODAY: "2026-01-01", address: since}
+    (finding,) = kind.compare((wish,), Context(SimpleNamespace(), state, {}, Risk.LOW, Disturbs.NOTHING))
+    assert finding.evidence == (f"waits: {update}{says}",)
+
+
+@pytest.mark.parametrize("suffix", ["", ":amd64"])
+def test_age_of_a_package_is_that_of_its_list_of_files(suffix):
+    path = f"/var/lib/dpkg/info/libnvidia-compute-580{suffix}.list"
+    stat = Stat("file", 0o644, 0, 0, 1, 1_767_225_600_000_000_000, 0, 1, 1)
+    kind = address_kinds()["installed-since"]
+    assert kind.read(FakeReader({path: ""}, stats={path: stat}), "libnvidia-compute-580") == "2026-01-01"
+    assert kind.read(FakeReader(), "libnvidia-compute-580") is ABSENT
 
 
 def test_edited_file_is_theirs():
@@ -195,6 +219,23 @@ def test_installed_and_held_packages_are_named():
     assert "nvidia-utils-580 580.1-0" in hold.evidence[0]
     assert "linux-image-6.14.0-1-generic" not in hold.evidence[0]
     assert "held by apt-mark, which stays so: nvidia-utils-580" in hold.evidence
+
+
+def test_updates_that_wait_are_those_that_the_patterns_hold():
+    offers = tuple(
+        SimpleNamespace(name=name, installed="1", candidate="2")
+        for name in ("nvidia-utils-580", "ubuntu-drivers-common")
+    )
+    facts = SimpleNamespace(
+        packages=Packages({}), driver=SimpleNamespace(held=()), archives=SimpleNamespace(updates=offers)
+    )
+    assert choose(facts, {"kernel": "auto"}).updates == ("nvidia-utils-580 1 -> 2",)
+
+
+def test_updates_that_cannot_be_told_are_said_and_hold_nothing_up():
+    hold = hold_on(KERNEL)
+    assert hold.updates == ()
+    assert hold.evidence[-1].startswith("which updates wait is not known: ")
 
 
 def test_flavours_are_those_of_metapackages():

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.actions.triggers import must_wait, run_trigger
+from hosttune.actions.triggers import comes_after, in_order, must_wait, run_trigger
 from hosttune.errors import Refused
 from hosttune.facts import UnknownFact
 from hosttune.host.overlay import Overlay
@@ -76,3 +76,10 @@ def test_restart_without_a_service_manager_is_left_to_the_boot(more):
 def test_trigger_that_nobody_knows_is_refused():
     with pytest.raises(Refused, match="no trigger is called polish"):
         run_trigger(Trigger("polish"), Host(FakeReader()))
+
+
+def test_restart_comes_after_the_reload_and_not_without_it():
+    reload, other = Trigger("daemon-reload"), Trigger("restart", "x.service")
+    assert in_order((RESTART, reload, other, RESTART, reload)) == (reload, RESTART, other)
+    assert comes_after(RESTART, (other, reload)) == "daemon-reload comes first"
+    assert comes_after(RESTART, (other,)) == comes_after(reload, (reload,)) == ""
