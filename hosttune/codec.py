@@ -51,12 +51,12 @@ def change_to_json(change: Change) -> dict[str, Any]:
 
 def change_from_json(data: Any, where: str = "change") -> Change:
     """Raises BadInput with every fault; `where` is the file or field that `data` came from."""
-    return _decoded(Change, data, where)
+    return decoded(Change, data, where)
 
 
 def finding_from_json(data: Any, where: str = "finding") -> Finding:
     """Raises BadInput with every fault."""
-    return _decoded(Finding, data, where)
+    return decoded(Finding, data, where)
 
 
 def document(body: Any) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
 
 def plan_from_json(data: Any, where: str = "plan") -> Plan:
     """Raises BadInput with every fault, also when another version of hosttune wrote the document."""
-    return _decoded(Plan, _body(data, where), where)
+    return decoded(Plan, _body(data, where), where)
 
 
 def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
 
 def receipt_from_json(data: Any, where: str = "receipt") -> Receipt:
     """Raises BadInput with every fault."""
-    return _decoded(Receipt, _body(data, where), where)
+    return decoded(Receipt, _body(data, where), where)
 
 
 def canonical(changes: Iterable[Change]) -> bytes:
@@ -134,7 +134,8 @@ def _body(data: Any, where: str) -> dict[str, Any]:
     return {key: item for key, item in data.items() if key != "format_version"}
 
 
-def _decoded(wanted: type[T], data: Any, where: str) -> T:
+def decoded(wanted: type[T], data: Any, where: str) -> T:
+    """A value of the type `wanted` from its JSON. Raises BadInput with every fault."""
     decoder = _Decoder(where)
     value = decoder.decode(wanted, data, "")
     if decoder.faults:
@@ -256,6 +257,7 @@ def _inside(path: str, name: str) -> str:
 
 
 __all__ = [
-    "FORMAT_VERSION", "canonical", "change_from_json", "change_to_json", "document", "dumps", "finding_from_json",
-    "finding_to_json", "plan_from_json", "plan_to_json", "receipt_from_json", "receipt_to_json", "to_json",
+    "FORMAT_VERSION", "canonical", "change_from_json", "change_to_json", "decoded", "document", "dumps",
+    "finding_from_json", "finding_to_json", "plan_from_json", "plan_to_json", "receipt_from_json", "receipt_to_json",
+    "to_json",
 ]  # fmt: skip

@@ -80,8 +80,10 @@ def expecting(digest: str | None) -> list[str]:
     return ["--expect", digest] if digest else []
 
 
-def load_choice(look: Look) -> tuple[Reader, Catalog, Policy]:
-    """The door, the rules and the policy that the options name; no fact is collected."""
+def load_choice(look: Look, *, pinned: bool = True) -> tuple[Reader, Catalog, Policy]:
+    """The door, the rules and the policy that the options name; no fact is collected. `pinned`: the rules as they are
+    in the edition of the policy.
+    """
     from hosttune.engine.catalog import load_catalog
     from hosttune.engine.policy_file import load_policy
     from hosttune.host import open_reader
@@ -91,7 +93,7 @@ def load_choice(look: Look) -> tuple[Reader, Catalog, Policy]:
     chosen = {name: value for name, value in session_options(look).items() if name in _OF_POLICY}
     policy = load_policy(reader, catalog, look.policy).overridden(catalog, **chosen)
     tell_notes(policy)
-    return reader, catalog.at(policy.edition), policy
+    return reader, catalog.at(policy.edition) if pinned else catalog, policy
 
 
 def tell_notes(policy: Policy) -> None:
@@ -109,17 +111,22 @@ def one_host(look: Look) -> str | None:
 
 def open_page(reader: Reader, look: Look | None, show: Display) -> Page:
     """The page for a report about `reader`'s host on standard output."""
-    surface = console(sys.stdout)
     words = program()
     return Page(
         host=reader.name,
-        screen=Screen(surface.columns, surface.has_colour and not show.no_color),
+        screen=open_screen(show),
         program=words,
         sudo="" if reader.is_privileged else "sudo ",
         options=_repeated(look) if look else "",
         can_apply=reader.kind in {"live", "root"},
         is_verbose=show.verbose,
     )
+
+
+def open_screen(show: Display) -> Screen:
+    """Standard output, as wide and as colourful as it is."""
+    surface = console(sys.stdout)
+    return Screen(surface.columns, surface.has_colour and not show.no_color)
 
 
 def _repeated(look: Look) -> str:

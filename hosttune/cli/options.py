@@ -86,6 +86,7 @@ class Look:
 class Choose:
     """The rules and policy alone, where the hosts are named otherwise."""
 
+    rules: RulesFolder = None
     policy: PolicyFile = None
     profile: Profile = None
     select: Select = None

@@ -69,6 +69,7 @@ def _host(one: Checked, number: int) -> dict[str, Any]:
         "id": f"host-{number}",
         "name": shown(one.page.host),
         "decision": decision_text(one.plan),
+        "proposal": shown(one.proposal),
         "warnings": warning_texts(one.plan, one.page, one.interrupted),
         "steps": next_steps(one.plan, one.page),
         "version": one.plan.tool_version,

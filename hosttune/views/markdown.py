@@ -35,6 +35,7 @@ def check_markdown(hosts: tuple[Checked, ...]) -> str:
         lines += _sections(ALL if one.page.is_verbose else WORST_FIRST, one.plan.findings, one.page)
         if not one.page.is_verbose and (quiet := quiet_text(summarize(one.plan))):
             lines += [f"{quiet}.", ""]
+        lines += [plain(shown(one.proposal)), ""] if one.proposal else []
         lines += _steps(next_steps(one.plan, one.page))
         lines += [_made(one), ""]
     return "\n".join(lines[:-1]) + "\n"

@@ -10,22 +10,14 @@ from collections import Counter
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from hosttune.values import HoldKind, Verdict
 from hosttune.views.page import shown
-from hosttune.views.summary import waits_for_reboot
+from hosttune.views.summary import STANDINGS, standing, waits_for_reboot, worst
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hosttune.values import Finding
     from hosttune.views.checked import Checked
-
-_ASIDE = {HoldKind.WAIVED: "waived", HoldKind.ORPHANED: "orphaned"}  # these are nobody's alarm
-# the worst first: a rule with several subjects has the status of its worst
-_STATUSES = (
-    Verdict.DIFFERS.value, Verdict.UNKNOWN.value, Verdict.ADVICE.value, "orphaned", "waived", Verdict.OK.value,
-    Verdict.NOT_APPLICABLE.value,
-)  # fmt: skip
 
 _METRICS = {
     "hosttune_check_info": "The version and the profile that this host was checked with.",
@@ -55,21 +47,17 @@ def _samples(one: Checked) -> Iterator[tuple[str, dict[str, str], int]]:
     plan = one.plan
     yield "hosttune_check_info", {"version": plan.tool_version, "profile": shown(one.profile)}, 1
     yield "hosttune_check_timestamp_seconds", {}, int(datetime.fromisoformat(plan.created_at).timestamp())
-    numbers = Counter(_status(finding) for finding in plan.findings)
-    for status in _STATUSES:
-        yield "hosttune_findings", {"verdict": status}, numbers[status]
-    worst: dict[str, str] = {}
+    numbers = Counter(standing(finding) for finding in plan.findings)
+    for name in STANDINGS:
+        yield "hosttune_findings", {"verdict": name}, numbers[name]
+    rules: dict[str, list[Finding]] = {}
     for finding in plan.findings:
-        worst[finding.rule] = min(worst.get(finding.rule, _STATUSES[-1]), _status(finding), key=_STATUSES.index)
-    for rule, status in sorted(worst.items()):
-        yield "hosttune_rule_status", {"rule": shown(rule), "verdict": status}, 1
+        rules.setdefault(finding.rule, []).append(finding)
+    for rule, own in sorted(rules.items()):
+        yield "hosttune_rule_status", {"rule": shown(rule), "verdict": standing(worst(own))}, 1
     yield "hosttune_changes", {}, len(plan.changes)
     yield "hosttune_reboot_required", {}, int(any(map(waits_for_reboot, plan.findings)))
     yield "hosttune_check_problems", {}, int(bool(plan.problems))
-
-
-def _status(finding: Finding) -> str:
-    return _ASIDE.get(finding.hold.kind, finding.verdict.value)
 
 
 def _labels(labels: dict[str, str]) -> str:

@@ -8,6 +8,8 @@ from hosttune.frozen import frozen
 from hosttune.values import Activation, HoldKind, Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hosttune.values import Change, Finding, Plan, Receipt
 
 # Why a difference stays, in the order of a report: first what passes by itself, then what needs a person.
@@ -60,6 +62,24 @@ def summarize(plan: Plan) -> Summary:
         ok=verdicts.count(Verdict.OK),
         not_applicable=verdicts.count(Verdict.NOT_APPLICABLE),
     )
+
+
+# the worst first; the verdicts, and what makes one nobody's alarm
+STANDINGS = (
+    Verdict.DIFFERS.value, Verdict.UNKNOWN.value, Verdict.ADVICE.value, HoldKind.ORPHANED.value, HoldKind.WAIVED.value,
+    Verdict.OK.value, Verdict.NOT_APPLICABLE.value,
+)  # fmt: skip
+
+
+def standing(finding: Finding) -> str:
+    """The verdict of a finding, or `waived` or `orphaned`: one of STANDINGS."""
+    is_aside = finding.hold.kind in {HoldKind.WAIVED, HoldKind.ORPHANED}
+    return finding.hold.kind.value if is_aside else finding.verdict.value
+
+
+def worst(findings: Iterable[Finding]) -> Finding:
+    """The finding that a rule with several subjects is judged by."""
+    return min(findings, key=lambda finding: STANDINGS.index(standing(finding)))
 
 
 def waits_for_reboot(finding: Finding) -> bool:

@@ -28,7 +28,7 @@ RECORD = replace(PAGE, host="gpu-017.json", options=" --host gpu-017.json", can_
 INTERRUPTED = (
     "run 20261008-220143-9c1e (apply) was interrupted: `hosttune apply --yes` or `hosttune undo` finishes it",
 )
-ONE = Checked(made.PLAN, PAGE, "base", INTERRUPTED)
+ONE = Checked(made.PLAN, PAGE, profile="base", interrupted=INTERRUPTED)
 TWIN = replace(ONE, plan=made.CLEAN, page=replace(PAGE, host="gpu-018"), interrupted=())
 
 

@@ -14,7 +14,7 @@ from hosttune.views.html import check_html, plan_html
 from tests.golden import scenarios as made
 
 ABOUT = {"memory-swappiness": About("keep <memory>", Risk.LOW, "a little & more")}
-ONE = Checked(made.PLAN, made.PAGE, "base", about=ABOUT)
+ONE = Checked(made.PLAN, made.PAGE, profile="base", about=ABOUT)
 EVIL = Finding(
     "storage-x\"'><script>alert(1)</script>",
     "</style><script>",
@@ -116,6 +116,10 @@ def test_what_a_rule_is_about_stands_with_its_findings():
     shown = Page(documents()["check"]).text
     assert "keep <memory>" in shown
     assert "a little & more" in shown
+
+
+def test_profile_that_fits_better_is_proposed():
+    assert "The profile <k8s> fits." in Page(check_html((replace(ONE, proposal="The profile <k8s> fits."),))).text
 
 
 def test_several_hosts_have_an_overview_that_leads_to_them():

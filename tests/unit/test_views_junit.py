@@ -11,7 +11,7 @@ from hosttune.views.junit import check_junit
 from hosttune.views.summary import exit_status
 from tests.golden import scenarios as made
 
-ONE = Checked(made.PLAN, made.PAGE, "base")
+ONE = Checked(made.PLAN, made.PAGE, profile="base")
 # element: (attributes that must be there, attributes that may be there, elements in it)
 SHAPE = {
     "testsuites": ({"name", "tests", "failures", "errors", "time"}, set(), {"testsuite"}),

@@ -9,7 +9,7 @@ from hosttune.views.checked import Checked
 from hosttune.views.markdown import check_markdown, code, fenced, plain, plan_markdown
 from tests.golden import scenarios as made
 
-ONE = Checked(made.PLAN, made.PAGE, "base")
+ONE = Checked(made.PLAN, made.PAGE, profile="base")
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,10 @@ def test_text_from_the_host_opens_nothing():
     assert r"\<script\>\\x1b\[2J \`\`\`" in text
     assert "/a\\\\n# b" in text
     assert r"do: `@all` \[x\](y)" in text
+
+
+def test_profile_that_fits_better_is_proposed():
+    assert "The profile k8s\\_ fits." in check_markdown((replace(ONE, proposal="The profile k8s_ fits."),))
 
 
 def test_several_hosts_have_a_section_each():

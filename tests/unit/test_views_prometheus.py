@@ -8,7 +8,7 @@ from hosttune.views.checked import Checked
 from hosttune.views.prometheus import check_prometheus
 from tests.golden import scenarios as made
 
-ONE = Checked(made.PLAN, made.PAGE, "base")
+ONE = Checked(made.PLAN, made.PAGE, profile="base")
 SAMPLE = re.compile(r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\[\\"n])*",?)*)\})? (-?[0-9]+)')
 
 

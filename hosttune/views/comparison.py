@@ -1,0 +1,154 @@
+"""Two checks compared: only what a rule knows, ranked by what it costs. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from hosttune.frozen import frozen
+from hosttune.values import Finding, HoldKind, Risk, Verdict
+from hosttune.views.summary import standing, worst
+
+if TYPE_CHECKING:
+    from hosttune.views.checked import About
+
+# What a difference costs, the dearest first: an unknown may turn out to be nothing.
+_COSTS = ("differs", "advice", "unknown", "orphaned", "waived", "ok", "not applicable")
+_SETS = (HoldKind.OWNED, HoldKind.EDITED, HoldKind.REVERTED)
+_PLACE = re.compile(r"(/(?:boot|etc|lib|run|usr|var/lib)/[^\s,;:()'\"]+)(?::([0-9]+)\b| line ([0-9]+)\b)?")
+
+
+class Kind(str, Enum):
+    """How a rule tells two checks apart."""
+
+    VERDICT = "verdict"
+    VALUE = "value"  # the same verdict, but another reason, evidence or owner
+    APPLIES = "applies on one only"
+    SELECTED = "selected on one only"
+
+
+@frozen
+class Side:
+    """One check: of a record, of a saved document, or of this host."""
+
+    host: str
+    machine: str
+    created_at: str
+    tool_version: str
+    policy_digest: str
+    findings: tuple[Finding, ...]
+
+
+@frozen
+class Difference:
+    """What one rule says of one subject on both sides; None where it says nothing."""
+
+    rule: str
+    subject: str
+    kind: Kind
+    a: Finding | None
+    b: Finding | None
+    risk: Risk | None = None  # None: this version has no such rule
+    gain: str = ""
+
+    @property
+    def cost(self) -> str:
+        """The worse standing of the two sides."""
+        return min((standing(one) for one in (self.a, self.b) if one), key=_COSTS.index)
+
+
+@frozen
+class Comparison:
+    """Two checks, and in what they differ, the dearest difference first."""
+
+    a: Side
+    b: Side
+    differences: tuple[Difference, ...]
+    alike: int  # rules that say the same of both
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know before a difference is blamed on a host."""
+        a, b = self.a, self.b
+        notes = []
+        if a.machine and b.machine:
+            notes.append("The same machine." if a.machine == b.machine else "Two machines.")
+        if a.policy_digest != b.policy_digest:
+            notes.append("Their policies differ.")
+        if a.tool_version != b.tool_version:
+            notes.append(f"Made by hosttune {a.tool_version} and {b.tool_version}: rules may have changed in between.")
+        return tuple(notes)
+
+
+def compare(a: Side, b: Side, about: Mapping[str, About]) -> Comparison:
+    """Compare two checks; `about` are the rules that this version knows."""
+    of_a, of_b = _by_rule(a), _by_rule(b)
+    differences: list[Difference] = []
+    alike = 0
+    for rule in sorted({*of_a, *of_b}):
+        found = _of_rule(rule, of_a.get(rule, ()), of_b.get(rule, ()))
+        alike += not found
+        known = about.get(rule)
+        differences += [
+            Difference(rule, subject, kind, one, other, known.risk if known else None, known.gain if known else "")
+            for subject, kind, one, other in found
+        ]
+    return Comparison(a, b, tuple(sorted(differences, key=_rank)), alike)
+
+
+def set_by(finding: Finding) -> tuple[str, ...]:
+    """Who set the value, where the finding tells: its owner, the files (with the line) that its evidence names."""
+    owners = [finding.hold.detail] if finding.hold.kind in _SETS and finding.hold.detail else []
+    places = [
+        f"{match[1].rstrip('.')}:{match[2] or match[3]}" if match[2] or match[3] else match[1].rstrip(".")
+        for line in finding.evidence
+        for match in _PLACE.finditer(line)
+    ]
+    return tuple(dict.fromkeys([*owners, *places]))
+
+
+def _by_rule(side: Side) -> dict[str, tuple[Finding, ...]]:
+    found: dict[str, tuple[Finding, ...]] = {}
+    for finding in side.findings:
+        found[finding.rule] = (*found.get(finding.rule, ()), finding)
+    return found
+
+
+def _of_rule(
+    rule: str, a: tuple[Finding, ...], b: tuple[Finding, ...]
+) -> list[tuple[str, Kind, Finding | None, Finding | None]]:
+    """The differences of one rule: as a whole where one side lacks it, else subject by subject."""
+    del rule
+    if not a or not b:
+        return [("", Kind.SELECTED, worst(a) if a else None, worst(b) if b else None)]
+    applies = [any(finding.verdict is not Verdict.NOT_APPLICABLE for finding in side) for side in (a, b)]
+    if not any(applies):
+        return []
+    if not all(applies):
+        return [("", Kind.APPLIES, worst(a), worst(b))]
+    one, other = ({finding.subject: finding for finding in side} for side in (a, b))
+    found: list[tuple[str, Kind, Finding | None, Finding | None]] = []
+    for subject in dict.fromkeys([*one, *other]):
+        left, right = one.get(subject), other.get(subject)
+        if left is None or right is None:
+            found.append((subject, Kind.APPLIES, left, right))
+        elif standing(left) != standing(right):
+            found.append((subject, Kind.VERDICT, left, right))
+        elif _said(left) != _said(right):
+            found.append((subject, Kind.VALUE, left, right))
+    return found
+
+
+def _said(finding: Finding) -> tuple[object, ...]:
+    """What a rule says of a subject, without what passes by itself (who computes there just now)."""
+    owner = finding.hold if finding.hold.kind in _SETS else None
+    return finding.reason, finding.evidence, owner
+
+
+def _rank(difference: Difference) -> tuple[object, ...]:
+    """Differences between the hosts first, then what only one of them has; the dearest, then the riskiest first."""
+    is_one_only = difference.kind in {Kind.APPLIES, Kind.SELECTED}
+    risk = difference.risk.rank if difference.risk else -1
+    return is_one_only, _COSTS.index(difference.cost), -risk, difference.rule, difference.subject

@@ -1,0 +1,142 @@
+"""Two checks compared, as text and as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hosttune.codec import to_json
+from hosttune.views.comparison import Kind, set_by
+from hosttune.views.findings import SHOWN_EVIDENCE, told
+from hosttune.views.masking import masked
+from hosttune.views.page import shown
+from hosttune.views.summary import standing
+from hosttune.views.terminal import columned, counted, width_of, wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hosttune.values import Finding
+    from hosttune.views.comparison import Comparison, Difference, Side
+    from hosttune.views.page import Page
+
+_TITLES = {
+    "differs": "Differs",
+    "advice": "Advice",
+    "unknown": "Unknown",
+    "orphaned": "Left from earlier runs",
+    "waived": "Waived by the policy",
+    "ok": "As it should be, by other values",
+}
+_STYLES = {"differs": "yellow", "unknown": "red", "ok": "green"}
+_SIGN_STYLES = {"-": "red", "+": "green"}
+
+
+def diff_text(comparison: Comparison, page: Page) -> str:
+    """What tells two checks apart, the dearest first: `-` is the first of them, `+` the second."""
+    lines = [_side_line("-", comparison.a, page), _side_line("+", comparison.b, page)]
+    lines += wrapped(" ".join([_decision(comparison), *map(shown, comparison.notes)]), page.screen.columns)
+    label = max((width_of(shown(one.rule)) for one in comparison.differences), default=0)
+    title = ""
+    for one in comparison.differences:
+        if _title(one) != title:
+            title = _title(one)
+            lines += ["", page.screen.paint(title, "bold", _STYLES.get(one.cost, "cyan"))]
+        rows: list[tuple[str, ...]] = [
+            (shown(one.rule) if number == 0 else "", text) for number, text in enumerate(_texts(one, page))
+        ]
+        lines += columned(rows, page.screen, indent=2, first=label)
+    return "\n".join(lines) + "\n"
+
+
+def diff_json(comparison: Comparison) -> dict[str, Any]:
+    """The document of `diff --format json`; secrets are masked."""
+    body: dict[str, Any] = masked({
+        "format_version": 1,
+        "a": _side_json(comparison.a),
+        "b": _side_json(comparison.b),
+        "is_same": not comparison.differences,
+        "rules_alike": comparison.alike,
+        "notes": list(comparison.notes),
+        "differences": [
+            {
+                "rule": one.rule,
+                "subject": one.subject,
+                "kind": one.kind.value,
+                "cost": one.cost,
+                "risk": one.risk.value if one.risk else None,
+                "gain": one.gain,
+                "a": _finding_json(one.a),
+                "b": _finding_json(one.b),
+            }
+            for one in comparison.differences
+        ],
+    })  # fmt: skip
+    return body
+
+
+def _decision(comparison: Comparison) -> str:
+    one_only = {one.rule for one in comparison.differences if one.kind in {Kind.APPLIES, Kind.SELECTED}}
+    differing = {one.rule for one in comparison.differences} - one_only
+    parts = [f"{counted(len(differing), 'rule')} {'tells' if len(differing) == 1 else 'tell'} them apart"]
+    parts += [f"{len(one_only)} on one side only"] if one_only else []
+    parts += [f"{comparison.alike} alike"] if comparison.alike else []
+    return f"{', '.join(parts)}." if comparison.differences else f"No rule tells them apart ({comparison.alike} alike)."
+
+
+def _side_line(sign: str, side: Side, page: Page) -> str:
+    when = side.created_at.replace("T", " ").removesuffix("+00:00")
+    return page.screen.paint(f"{sign} {shown(side.host)}", _SIGN_STYLES[sign]) + f"  {shown(when)} UTC"
+
+
+def _title(one: Difference) -> str:
+    if one.kind is Kind.APPLIES:
+        return "Applies on one only"
+    return "Selected on one only" if one.kind is Kind.SELECTED else _TITLES[one.cost]
+
+
+def _texts(one: Difference, page: Page) -> Iterator[str]:
+    """The verdicts and the risk, what each side says and who set it; with --verbose what the rule brings."""
+    words = [f"{shown(one.subject)}:"] if one.subject else []
+    sides = (standing(one.a) if one.a else "absent", standing(one.b) if one.b else "absent")
+    words.append(sides[0] if sides[0] == sides[1] else f"{sides[0]} -> {sides[1]}")
+    yield " ".join(words) + (f" (risk {one.risk})" if one.risk else "")
+    for sign, finding in (("-", one.a), ("+", one.b)):
+        if finding:
+            yield from _side_texts(sign, finding, page)
+    if one.gain and page.is_verbose:
+        yield f"gain: {shown(one.gain)}"
+
+
+def _side_texts(sign: str, finding: Finding, page: Page) -> Iterator[str]:
+    said = told(finding, page)
+    sentence = said.sentence(None if page.is_verbose else SHOWN_EVIDENCE)
+    yield f"{sign} {sentence or finding.verdict}"
+    if said.why_not:
+        yield f"{sign} why not: {said.why_not}"
+    others = [shown(who) for who in set_by(finding)]
+    seen = f"{sentence} {said.why_not}".replace(" line ", ":")
+    if not all(who in seen for who in others):
+        yield f"{sign} set by: {', '.join(others)}"
+
+
+def _side_json(side: Side) -> dict[str, Any]:
+    return {
+        "host": side.host,
+        "machine": side.machine,
+        "created_at": side.created_at,
+        "tool_version": side.tool_version,
+        "policy_digest": side.policy_digest,
+    }
+
+
+def _finding_json(finding: Finding | None) -> dict[str, Any] | None:
+    if finding is None:
+        return None
+    return {
+        "verdict": finding.verdict.value,
+        "hold": to_json(finding.hold),
+        "reason": finding.reason,
+        "evidence": list(finding.evidence),
+        "todo": finding.todo,
+        "set_by": list(set_by(finding)),
+    }

@@ -1,0 +1,215 @@
+"""Two checks compared: what counts, how it is ranked, who set it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hosttune.cli import app
+from hosttune.values import Finding, Hold, HoldKind, Risk, Verdict
+from hosttune.views.checked import About
+from hosttune.views.comparison import Kind, Side, compare, set_by
+from hosttune.views.diff import diff_json, diff_text
+from hosttune.views.page import Page
+from hosttune.views.terminal import Screen
+from tests.unit.schemas import faults
+
+HOSTS = Path(__file__).resolve().parents[1] / "hosts"
+RECORDS = sorted(HOSTS.glob("*.json"))
+H100 = HOSTS / "h100-8x-2socket.json"
+RTX = HOSTS / "workstation-rtx4090.json"
+ABOUT = {f"a-{risk.value}": About("title", risk, f"gain of {risk.value}") for risk in Risk}
+
+
+def finding(verdict, rule="a-low", subject="", **more):
+    return Finding(rule, subject, verdict, **more)
+
+
+def side(*findings, **more):
+    made = Side("host", "m", "2026-10-09T03:15:02+00:00", "0.1.0", "", tuple(findings))
+    return replace(made, **more)
+
+
+def compared(a, b):
+    return compare(side(*a), side(*b), ABOUT)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "kind"),
+    [
+        ([finding(Verdict.OK)], [finding(Verdict.DIFFERS)], Kind.VERDICT),
+        ([finding(Verdict.OK, evidence=("now 1",))], [finding(Verdict.OK, evidence=("now 2",))], Kind.VALUE),
+        ([finding(Verdict.DIFFERS)], [finding(Verdict.DIFFERS, hold=Hold(HoldKind.WAIVED, "x"))], Kind.VERDICT),
+        ([finding(Verdict.DIFFERS)], [finding(Verdict.DIFFERS, hold=Hold(HoldKind.OWNED, "TuneD"))], Kind.VALUE),
+        ([finding(Verdict.DIFFERS)], [finding(Verdict.DIFFERS, hold=Hold(HoldKind.BUSY, "pid 7"))], None),
+        ([finding(Verdict.NOT_APPLICABLE, reason="x")], [finding(Verdict.NOT_APPLICABLE, reason="y")], None),
+        ([finding(Verdict.NOT_APPLICABLE)], [finding(Verdict.OK, subject="/data")], Kind.APPLIES),
+        ([finding(Verdict.OK, subject="/a"), finding(Verdict.OK, subject="/b")], [finding(Verdict.OK, subject="/a")], Kind.APPLIES),
+        ([], [finding(Verdict.OK)], Kind.SELECTED),
+        ([finding(Verdict.OK)], [finding(Verdict.OK)], None),
+        ([finding(Verdict.OK, todo="x")], [finding(Verdict.OK, todo="y")], None),
+    ],
+)  # fmt: skip
+def test_compare_keeps_what_a_rule_knows(a, b, kind):
+    for left, right in ((a, b), (b, a)):
+        comparison = compared(left, right)
+        assert [one.kind for one in comparison.differences] == ([kind] if kind else [])
+        assert comparison.alike == (0 if kind else 1)
+
+
+def test_differences_stand_by_cost_then_risk_then_name():
+    ok = [finding(Verdict.OK, name) for name in ("a-low", "a-high", "b-new", "c-advice", "d-unknown")]
+    now = [
+        finding(Verdict.UNKNOWN, "d-unknown"),
+        finding(Verdict.ADVICE, "c-advice"),
+        finding(Verdict.DIFFERS, "b-new"),
+        finding(Verdict.DIFFERS, "a-low"),
+        finding(Verdict.DIFFERS, "a-high"),
+        finding(Verdict.DIFFERS, "e-elsewhere"),
+    ]
+    order = ["a-high", "a-low", "b-new", "c-advice", "d-unknown", "e-elsewhere"]
+    for a, b in ((ok, now), (now, ok)):
+        assert [one.rule for one in compared(a, b).differences] == order
+
+
+@pytest.mark.parametrize(
+    ("found", "who"),
+    [
+        (finding(Verdict.OK, evidence=("now 1", "no file sets it at boot")), ()),
+        (finding(Verdict.OK, evidence=("next boot 1 (/etc/sysctl.d/99-x.conf:3)",)), ("/etc/sysctl.d/99-x.conf:3",)),
+        (finding(Verdict.OK, evidence=("/etc/fstab line 7: defaults", "see /data")), ("/etc/fstab:7",)),
+        (
+            finding(Verdict.DIFFERS, hold=Hold(HoldKind.OWNED, "TuneD"), evidence=("/run/x says so.",)),
+            ("TuneD", "/run/x"),
+        ),
+        (finding(Verdict.DIFFERS, hold=Hold(HoldKind.BUSY, "python3")), ()),
+    ],
+)
+def test_who_set_a_value_is_told_where_the_finding_tells(found, who):
+    assert set_by(found) == who
+
+
+def test_notes_say_what_else_differs():
+    a, b = side(), side(machine="n", policy_digest="q", tool_version="0.2.0")
+    assert compare(a, a, {}).notes == ("The same machine.",)
+    assert compare(a, b, {}).notes == (
+        "Two machines.",
+        "Their policies differ.",
+        "Made by hosttune 0.1.0 and 0.2.0: rules may have changed in between.",
+    )
+    assert compare(a, side(machine=""), {}).notes == ()
+
+
+def test_text_shows_both_sides_and_escapes_them():
+    before = finding(Verdict.OK, "a-high", evidence=("now 1",))
+    evidence = ("now 2\x1b[2J", "password=geheim", "next boot 2 (/etc/x.conf:9)")
+    after = finding(Verdict.DIFFERS, "a-high", reason="should be 1", evidence=evidence)
+    text = diff_text(compared([before], [after]), Page(screen=Screen(100)))
+    assert text == (
+        "- host  2026-10-09 03:15:02 UTC\n"
+        "+ host  2026-10-09 03:15:02 UTC\n"
+        "1 rule tells them apart. The same machine.\n\n"
+        "Differs\n"
+        "  a-high  ok -> differs (risk high)\n"
+        "          - now 1\n"
+        "          + should be 1 (now 2\\x1b[2J, password=********)\n"
+        "          + set by: /etc/x.conf:9\n"
+    )
+    assert "gain: gain of high" in diff_text(compared([before], [after]), Page(is_verbose=True))
+
+
+def test_document_fits_its_schema_and_is_masked():
+    comparison = compared(
+        [finding(Verdict.OK)], [finding(Verdict.OK, evidence=("token=geheim",)), finding(Verdict.OK, "z-z")]
+    )
+    document = diff_json(comparison)
+    assert faults(document, "diff") == []
+    assert "geheim" not in json.dumps(document)
+    assert [one["risk"] for one in document["differences"]] == ["low", None]
+
+
+@pytest.fixture
+def run(capsys):
+    def run(*argv):
+        status = app.run([str(word) for word in argv])
+        return status, *capsys.readouterr()
+
+    return run
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda path: path.stem)
+def test_record_against_its_own_saved_check_is_the_same(run, tmp_path, record):
+    saved = tmp_path / "last-week.json"
+    run("check", "--host", record, "--format", "json", "--output", saved)
+    status, out, err = run("diff", saved, record)
+    assert (status, err) == (0, "")
+    assert "No rule tells them apart" in out
+    status, out, err = run("diff", record, saved, "--format", "json")
+    assert (status, err, json.loads(out)["is_same"]) == (0, "", True)
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda path: path.stem)
+def test_record_against_another_is_told(run, record):
+    other = RTX if record != RTX else H100
+    status, out, _ = run("diff", record, other, "--format", "json")
+    document = json.loads(out)
+    assert status == 1
+    assert faults(document, "diff") == []
+    status, text, err = run("diff", record, other, "-v")
+    assert (status, err) == (1, "")
+    assert all(one["rule"] in text for one in document["differences"])
+
+
+def test_hosts_of_different_hardware_say_what_applies_on_one_only(run):
+    _, out, _ = run("diff", RTX, H100)
+    assert "\nApplies on one only\n" in out
+    assert "there is no NVSwitch on the PCI bus" in out
+
+
+def test_policy_of_the_command_line_holds_for_both(run):
+    _, out, _ = run("diff", RTX, H100, "--ignore", "memory-swappiness")
+    assert "memory-swappiness" not in out
+
+
+def test_live_is_this_host(run, monkeypatch):
+    from hosttune.actions import examine
+    from hosttune.host.record import read_record
+
+    opened = examine.open_session
+
+    def open_session(**options):
+        door = {} if options["host"] else {"reader": read_record(str(H100))}
+        return opened(**{**options, **door})
+
+    monkeypatch.setattr("hosttune.actions.examine.open_session", open_session)
+    assert run("diff", H100, "live")[0] == 0
+    assert run("diff", "live", RTX)[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "not a record"),
+        ("{}", ""),
+        ('{"format_version": 2, "hosts": []}', "another version"),
+        ('{"format_version": 1, "hosts": []}', "holds 0 hosts"),
+        ('{"format_version": 1, "hosts": [1]}', "holds 1 hosts"),
+        ('{"format_version": 1, "hosts": [{}]}', "is missing"),
+        ('{"format_version": 1, "hosts": [{"host": 1, "findings": [{"rule": 2}]}]}', "findings[0].rule"),
+    ],
+)
+def test_what_is_no_check_is_refused(run, tmp_path, text, said):
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    status, out, err = run("diff", path, H100)
+    assert (status, out) == (2, "")
+    assert str(path) in err
+    assert said in err
+    assert "fault of hosttune" not in err
+
+
+def test_file_that_is_not_there_is_trouble(run):
+    status, _, err = run("diff", "/nonexistent.json", H100)
+    assert status == 2
+    assert "/nonexistent.json" in err
