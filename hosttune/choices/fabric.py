@@ -90,16 +90,8 @@ def _is_switched(gpu: Gpu) -> bool:
 def _obstacle(facts: Facts, installed: Mapping[str, str]) -> tuple[str, str]:
     """(why Fabric Manager cannot run as things are, what to do), the first thing to solve."""
     driver = facts.driver
-    wanted = driver.userspace_version or driver.loaded_version
-    other = {name: version for name, version in installed.items() if upstream_of(version) != wanted}
-    if driver.branch and (not installed or len(other) == len(installed)):
-        package = next(iter(other), "nvidia-fabricmanager" if _is_unnumbered(facts) else _package_of(driver.branch))
-        if _package_of(driver.branch) != package and package != "nvidia-fabricmanager":
-            package = _package_of(driver.branch)  # another branch's, left behind by a switch
-        has = ", ".join(f"{name} is {upstream_of(version)}" for name, version in other.items())
-        refused = f"{has or f'{package} is not installed'}, and the driver is {wanted}: they must be one version"
-        library = package.replace("nvidia-fabricmanager", "libnvidia-nscq")
-        return refused, f"sudo apt-get install '{package}={wanted}*' '{library}={wanted}*'"
+    if driver.branch and (found := _versions_differ(facts, installed)):
+        return found
     if not facts.gpus.nvswitches and driver.branch and not facts.packages["nvlsm"].is_installed:
         return "the NVLink Subnet Manager (nvlsm) is not installed, which HGX B200 and newer need", (
             "sudo apt-get install nvlsm (from NVIDIA's archive where yours has none)"
@@ -124,10 +116,25 @@ def _obstacle(facts: Facts, installed: Mapping[str, str]) -> tuple[str, str]:
     return "", ""
 
 
+def _versions_differ(facts: Facts, installed: Mapping[str, str]) -> tuple[str, str] | None:
+    """None where a Fabric Manager of the driver's version is installed, or the driver's is not known."""
+    wanted = facts.driver.userspace_version or facts.driver.loaded_version
+    package = "nvidia-fabricmanager" if _is_unnumbered(facts) else _package_of(facts.driver.branch)
+    if installed and (not wanted or any(upstream_of(version) == wanted for version in installed.values())):
+        return None
+    has = ", ".join(f"{name} is {upstream_of(version)}" for name, version in installed.items())
+    which = f"={wanted}*" if wanted else ""
+    refused = has or f"{package} is not installed"
+    refused += f", and the driver is {wanted}: they must be one version" if wanted else ""
+    library = package.replace("nvidia-fabricmanager", "libnvidia-nscq")
+    return refused, f"sudo apt-get install '{package}{which}' '{library}{which}'"
+
+
 def _package_of(branch: str) -> str:
     return f"nvidia-fabricmanager-{branch}"
 
 
 def _is_unnumbered(facts: Facts) -> bool:
     """NVIDIA's own archive leaves the branch out of the names from 590 on."""
-    return int(facts.driver.branch) >= 590 and facts.packages["nvidia-driver"].is_installed
+    names = ("nvidia-fabricmanager", "nvidia-driver", "nvidia-driver-cuda", "nvidia-open")
+    return int(facts.driver.branch) >= 590 and any(facts.packages[name].is_installed for name in names)

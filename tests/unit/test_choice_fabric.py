@@ -120,3 +120,12 @@ def test_switches_that_do_not_show_are_told_by_the_gpus_and_need_the_subnet_mana
 
 def test_driver_without_packages_is_left_to_itself():
     assert choose(host(packages={}, branch=""), {}).refused == ""
+
+
+def test_driver_of_unknown_version_is_no_other_version():
+    assert "the driver is not loaded" in choose(host(loaded="", libraries=""), {}).refused
+    missing = choose(host(loaded="", libraries="", packages={}), {})
+    assert (missing.refused, missing.todo) == (
+        "nvidia-fabricmanager-580 is not installed",
+        "sudo apt-get install 'nvidia-fabricmanager-580' 'libnvidia-nscq-580'",
+    )
