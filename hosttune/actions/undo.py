@@ -16,6 +16,7 @@ from hosttune.frozen import frozen
 from hosttune.host.overlay import Overlay
 from hosttune.resources import address_kinds
 from hosttune.resources.base import action_between, place
+from hosttune.resources.driver_use import as_of_now
 from hosttune.values import (
     ABSENT,
     Activation,
@@ -78,7 +79,7 @@ def plan_undo(session: Session, run_id: str | None = None, rule: str | None = No
     for step in reversed(steps):
         held = stuck.get(step.change.rule)
         answer = _refused(step, held) if held else _return(step, steps, journal, overlay)
-        if isinstance(answer, Return) and not answer.on_paper and answer.change.disturbs is Disturbs.GPU_WORK:
+        if isinstance(answer, Return) and not answer.on_paper:
             answer = _beside_work(answer, step, session)
         if isinstance(answer, Return):
             returns.append(answer)
@@ -130,7 +131,10 @@ def _built_upon(steps: tuple[Step, ...], journal: Journal) -> dict[str, Hold]:
 
 def _beside_work(answer: Return, step: Step, session: Session) -> Return | Finding:
     """The way back waits as the way there does while something runs that it would disturb."""
-    (change,), busy = guarded((answer.change,), session.facts, may_break=session.policy.break_work)
+    back = as_of_now(answer.change, session.facts)
+    if back.disturbs is not Disturbs.GPU_WORK:
+        return answer
+    (change,), busy = guarded((back,), session.facts, may_break=session.policy.break_work)
     return _refused(step, busy) if busy else replace(answer, change=change)
 
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Refused
-from hosttune.facts.driver import is_driver_package
 from hosttune.host.door import Completed
 from hosttune.resources import apt
 from hosttune.resources.base import FieldSpec, action_between
+from hosttune.resources.driver_use import disturbance
 from hosttune.resources.kept_debs import FOLDER
 from hosttune.resources.package_set import REPAIR, PackageSetAddress, set_name, value_of, versions
 from hosttune.values import Activation, Address, Change, Disturbs, Finding, Hold, HoldKind, Unreadable, Verdict
@@ -28,10 +28,6 @@ if TYPE_CHECKING:
 
 _BUILDS = re.compile(r"(?:^|-)(?<!no-)dkms(?:$|-)")  # dkms, nvidia-dkms-580; not nvidia-headless-no-dkms-580
 _UPDATE = "sudo apt-get update, then run it again"
-_IN_USE = (
-    "replaces a driver that is loaded: what computes on a GPU goes on with the old module, and whatever starts later",
-    "fails with a driver/library version mismatch until a reboot, which hosttune leaves to you",
-)
 
 
 class SimulationAddress:
@@ -222,7 +218,7 @@ def _change(wish: Wish, operands: tuple[str, ...], would: apt.Transaction, conte
     along = tuple(name for name in would.after if name not in asked)
     removed = tuple(step.name for step in would.removed)
     before, after = value_of(would.before, would.automatic), value_of(would.after, would.automatic)
-    in_use = _in_use(would, context.facts)
+    told = disturbance(would.before, would.after, context.facts)
     kept = sum(place != "nowhere" for place in would.old.values())
     notes = (f"keeps {kept} old .deb files in {FOLDER} until it is undone",) if kept else ()
     return Change(
@@ -232,11 +228,11 @@ def _change(wish: Wish, operands: tuple[str, ...], would: apt.Transaction, conte
         after,
         wish.rule,
         context.risk,
-        Disturbs.GPU_WORK if in_use else Disturbs(wish.fields.get("disturbs", context.disturbs)),
+        Disturbs.GPU_WORK if told else Disturbs(wish.fields.get("disturbs", context.disturbs)),
         Activation(wish.fields.get("activation", "now")),
         _reversible(would),
         f"apt-get installs {', '.join(asked)}" if asked else f"apt-get removes {', '.join(removed)}",
-        details=(*apt.describe(would), *notes, *(_IN_USE if in_use else ())),
+        details=(*apt.describe(would), *notes, *told),
     )
 
 
@@ -257,11 +253,6 @@ def _reversible(would: apt.Transaction) -> str:
     if len(would.old) < len(would.before):
         return f"yes, as far as an archive still has the old version of {', '.join(would.before)}{also}"
     return f"yes, from kept .deb files: puts back the {len(would.before)} old versions{also}"
-
-
-def _in_use(would: apt.Transaction, facts: Facts) -> bool:
-    """Whether packages of a driver that the kernel has loaded are replaced or removed."""
-    return any(is_driver_package(name) for name in would.before) and facts.driver.is_loaded
 
 
 WISHES = (PackagesWish("packages"), PackagesWish("package"))

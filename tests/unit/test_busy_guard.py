@@ -16,6 +16,7 @@ from hosttune.facts.containment import INITIAL
 from hosttune.host.door import Process
 from hosttune.host.overlay import Overlay
 from hosttune.values import (
+    ABSENT,
     Action,
     Address,
     Change,
@@ -140,3 +141,18 @@ def test_only_the_command_line_lets_running_work_be_broken():
     assert Policy().overridden(catalog, disturb="running GPU work").break_work
     assert not Policy().overridden(catalog, disturb="a service").break_work
     assert not ALLOWED.overridden(catalog).break_work
+
+
+def test_undo_of_a_driver_that_works_meanwhile_waits():
+    writer = host(TRAINING)
+    writer.base.files |= {"/var/lib/dpkg/status": "", "/sys/module/kernel/uevent": ""}
+    value = ("nvidia-utils-580=580.1-1",)
+    address = Address("package-set", "nvidia-utils-580")
+    change = Change(address, Action.CREATE, ABSENT, value, "some-rule", reversible="yes")
+    assert applied(writer, change).failed == ()
+    assert plan_undo(session_on(writer, ALLOWED)).returns
+    writer.base.files["/proc/driver/nvidia/version"] = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.1  Fri\n"
+    (finding,) = plan_undo(session_on(writer, ALLOWED)).plan.findings
+    assert (finding.hold.kind, finding.hold.detail) == (HoldKind.BUSY, RUNS)
+    (back,) = plan_undo(session_on(writer, TYPED)).plan.changes
+    assert back.details[-1] == f"breaks: {RUNS}"

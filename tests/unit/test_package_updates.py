@@ -13,6 +13,7 @@ from hosttune.host.door import Completed
 from hosttune.host.overlay import Overlay
 from hosttune.resources import apt, kept_debs
 from hosttune.resources.base import Context, Wish
+from hosttune.resources.driver_use import as_of_now
 from hosttune.resources.package import PackagesWish, SimulationAddress
 from hosttune.resources.package_set import PackageSetAddress
 from hosttune.values import (
@@ -141,10 +142,39 @@ def test_replacing_a_driver_disturbs_gpu_work_while_it_is_loaded(loaded, fields,
     assert any("driver/library version mismatch until a reboot" in line for line in change.details) == bool(loaded)
 
 
-def test_first_installation_and_other_packages_disturb_nobody():
+@pytest.mark.parametrize(
+    ("name", "loaded", "disturbs"),
+    [
+        ("nvidia-utils-580", "", Disturbs.NOTHING),
+        ("nvidia-fabricmanager-580", LOADED, Disturbs.GPU_WORK),
+        ("linux-modules-nvidia-580-6.8.0-50-generic", LOADED, Disturbs.NOTHING),
+        ("tuned", LOADED, Disturbs.NOTHING),
+    ],
+)
+def test_adding_units_beside_a_loaded_driver_disturbs_gpu_work(name, loaded, disturbs):
+    files = {"/proc/driver/nvidia/version": loaded} if loaded else {}
+    reader = host((name,), f"Inst {name} (580.2-1 s [amd64])\n", files)
+    (change,) = compare(reader, name, disturbs="nothing").changes
+    assert change.disturbs is disturbs
+    assert any("takes the GPUs from running containers" in line for line in change.details) == bool(disturbs.rank)
+
+
+@pytest.mark.parametrize(
+    ("files", "disturbs"),
+    [
+        ({"/proc/driver/nvidia/version": LOADED}, Disturbs.GPU_WORK),
+        ({}, Disturbs.NOTHING),
+        ({"/proc/driver/nvidia/version": Unreadable("permission denied")}, Disturbs.GPU_WORK),
+    ],
+    ids=["loaded", "not loaded", "unknown"],
+)
+def test_way_back_disturbs_once_the_driver_is_loaded(files, disturbs):
+    back = Change(Address("package-set", "nvidia-utils-580"), "delete", ("nvidia-utils-580=580.2-1",), ABSENT, "r")
+    assert as_of_now(back, Facts(host(files=files))).disturbs is disturbs
+
+
+def test_other_packages_disturb_nobody():
     files = {"/proc/driver/nvidia/version": LOADED}
-    new = host(("nvidia-utils-580",), "Inst nvidia-utils-580 (580.2-1 s [amd64])\n", files)
-    assert compare(new, "nvidia-utils-580", disturbs="nothing").changes[0].disturbs is Disturbs.NOTHING
     other = host(("tuned=2",), "Inst tuned [1] (2 s [all])\n", files, tuned="1")
     assert compare(other, "tuned", versions=["tuned=2"], disturbs="nothing").changes[0].disturbs is Disturbs.NOTHING
 
