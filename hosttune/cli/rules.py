@@ -1,7 +1,8 @@
-"""`hosttune rules`: list, lint, new."""
+"""`hosttune rules`: list, lint, new, diff, doc."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from typer import Argument, Context, Option, Typer
@@ -75,4 +76,49 @@ def new(
     else:
         for path in write_new(folder, files):
             tell(f"hosttune: wrote {path}")
+    return 0
+
+
+@app.command("diff")
+@command
+def diff(
+    look: Look,
+    show: Show,
+    before: Annotated[str, Argument(metavar="EDITION", help="The edition to come from, such as 2026.1.")],
+    after: Annotated[str, Argument(metavar="EDITION", help="The edition to go to.")],
+) -> int:
+    """Show what moving a policy from one edition to another changes: profiles, defaults, the plans of hosts.
+
+    Exit status: 0 nothing changes, 1 something does, 2 trouble.
+    """
+    from hosttune.actions.examine import examine
+    from hosttune.cli.common import load_choice, open_page, say, write_json
+    from hosttune.engine.edition import checked_edition
+    from hosttune.engine.edition_diff import edition_diff, plan_diff
+    from hosttune.views.editions import edition_json, edition_text
+
+    editions = (checked_edition(before), checked_edition(after))
+    plans = []
+    for host in look.host or [None]:
+        reader, catalog, policy = load_choice(replace(look, host=[host] if host else None), pinned=False)
+        own = [examine(reader, catalog.at(edition), replace(policy, edition=edition)) for edition in editions]
+        plans.append(plan_diff(reader.name, *(session.plan().changes for session in own)))
+    found = edition_diff(catalog, *editions)
+    if show.is_json:
+        write_json(edition_json(found, tuple(plans)))
+    else:
+        say(edition_text(found, tuple(plans), open_page(reader, look, show)))
+    return int(bool(found.profiles or found.defaults or any(one.lost or one.gained for one in plans)))
+
+
+@app.command("doc")
+@command
+def doc(show: Show) -> int:
+    """Write the document of all built-in rules in Markdown: docs/rules.md."""
+    del show
+    from hosttune.cli.common import say
+    from hosttune.engine.catalog import builtin_catalog
+    from hosttune.views.rules_doc import rules_markdown
+
+    say(rules_markdown(builtin_catalog()))
     return 0

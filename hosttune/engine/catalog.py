@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from hosttune.engine.compiled import builtin_documents
-from hosttune.engine.edition import NEWEST
+from hosttune.engine.edition import rank
 from hosttune.engine.profile import Profile, build_profile, resolved
 from hosttune.engine.rule import build_rule
 from hosttune.errors import BadInput, Fault, HosttuneError
@@ -44,7 +44,7 @@ class Catalog:
 
     def at(self, edition: str) -> Catalog:
         """The catalogue as it is in an edition: what its profiles run, and the defaults; no rule is missing."""
-        if edition in {"", NEWEST}:
+        if rank(edition) == rank(""):
             return self
         rules = {name: rule.at(edition) for name, rule in self.rules.items()}
         profiles = {

@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hosttune.errors import HosttuneError
+
 EDITIONS = ("2026.1",)  # oldest first; the last is the one of a policy that pins none
-FIRST, NEWEST = EDITIONS[0], EDITIONS[-1]
+FIRST = EDITIONS[0]
 
 
 def edition_name(written: Any) -> str:
@@ -23,12 +25,12 @@ def edition_name(written: Any) -> str:
 
 def rank(edition: str) -> int:
     """Its place among the editions; nothing means the newest."""
-    return EDITIONS.index(edition or NEWEST)
+    return EDITIONS.index(edition) if edition else len(EDITIONS) - 1
 
 
 def is_between(edition: str, first: str, last: str) -> bool:
     """Whether `edition` lies in the range; an empty end is open."""
-    return rank(first or FIRST) <= rank(edition) <= rank(last or NEWEST)
+    return (not first or rank(first) <= rank(edition)) and (not last or rank(edition) <= rank(last))
 
 
 def value_in(edition: str, now: Any, was: Mapping[str, Any]) -> Any:
@@ -37,3 +39,19 @@ def value_in(edition: str, now: Any, was: Mapping[str, Any]) -> Any:
         if rank(edition) <= rank(last):
             return was[last]
     return now
+
+
+def all_editions() -> str:
+    """The hint for a wrong one."""
+    return f"there is: {', '.join(EDITIONS)}"
+
+
+def is_edition(name: str) -> bool:
+    return name in EDITIONS
+
+
+def checked_edition(name: str) -> str:
+    """An edition that somebody typed. Raises HosttuneError for one that there is not."""
+    if not is_edition(name):
+        raise HosttuneError(f"there is no edition {name}", hint=all_editions())
+    return name

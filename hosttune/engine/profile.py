@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
-from hosttune.engine.edition import NEWEST, edition_name, is_between
+from hosttune.engine.edition import edition_name, is_between
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _entry(written: str | Mapping[str, Any]) -> Entry:
     return Entry(written["rule"], edition_name(written.get("from", "")), edition_name(written.get("until", "")))
 
 
-def resolved(profiles: Mapping[str, Profile], edition: str = NEWEST) -> dict[str, Profile]:
+def resolved(profiles: Mapping[str, Profile], edition: str = "") -> dict[str, Profile]:
     """Every profile with the rules and parameters of all that it extends, as they are in an edition."""
     done: dict[str, Profile] = {}
 

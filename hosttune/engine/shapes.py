@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from hosttune.engine.edition import EDITIONS, edition_name
+from hosttune.engine.edition import EDITIONS, all_editions, edition_name, is_edition
 from hosttune.engine.policy import param_faults
 from hosttune.engine.rule import Status
 from hosttune.engine.schema import (
@@ -232,9 +232,9 @@ def rule_name_faults(document: Document, catalog: Catalog, named: list[tuple[str
 def edition_faults(document: Document, named: list[tuple[str, Any]]) -> list[Fault]:
     """A fault for each (path, edition) that there is not."""
     return [
-        Fault(document.where(path), f"there is no edition {name}", f"there is: {', '.join(EDITIONS)}")
+        Fault(document.where(path), f"there is no edition {name}", all_editions())
         for path, name in named
-        if edition_name(name) not in EDITIONS
+        if not is_edition(edition_name(name))
     ]
 
 

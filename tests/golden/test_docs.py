@@ -1,0 +1,85 @@
+"""The documents in docs/ say what is so: the one that is written from the rules is fresh, the examples run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from hosttune.cli import app
+from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.lint import checked_rule
+from hosttune.views.rules_doc import rules_markdown
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+CUSTOM = (DOCS / "custom-rules.md").read_text(encoding="utf-8")
+EXAMPLES = dict(re.findall(r"`rules\.d/([a-z-]+)\.yaml`:\n\n```yaml\n(.*?)```\n", CUSTOM, re.DOTALL))
+CONSOLES = re.findall(r"```console\n\$ hosttune (.*?)\n(.*?)```\n", CUSTOM, re.DOTALL)
+LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
+
+
+def test_document_of_the_rules_is_fresh():
+    path, text = DOCS / "rules.md", rules_markdown(builtin_catalog())
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == text, "./run rules doc > docs/rules.md"
+
+
+def test_document_has_a_section_for_each_rule():
+    text = rules_markdown(builtin_catalog())
+    assert re.findall(r"^## ([a-z0-9]+-[a-z0-9-]+)$", text, re.MULTILINE) == sorted(builtin_catalog().rules)
+
+
+def test_command_writes_the_document(capsys):
+    assert app.run(["rules", "doc"]) == 0
+    assert capsys.readouterr().out == rules_markdown(builtin_catalog())
+
+
+def test_there_are_three_worked_examples():
+    assert (len(EXAMPLES), len(CONSOLES)) == (3, 3)
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
+def test_example_passes_the_lint(name):
+    assert checked_rule(EXAMPLES[name], f"{name}.yaml").id == name
+
+
+@pytest.mark.parametrize(("command", "expected"), CONSOLES, ids=[command for command, _ in CONSOLES])
+def test_example_prints_what_the_document_shows(command, expected, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "100")
+    for name, text in EXAMPLES.items():
+        (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")
+    words = [str(tmp_path) if word == "rules.d" else word for word in shlex.split(command)]
+    words = [str(ROOT / "tests/hosts" / word) if word.endswith(".json") else word for word in words]
+    assert app.run(words) == 1
+    printed = capsys.readouterr().out.splitlines()
+    for line in expected.splitlines():
+        if line != "...":
+            assert line in printed, "\n".join(printed)
+            printed = printed[printed.index(line) + 1 :]
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors of the headings of a document, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^a-z0-9 _-]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", sorted(DOCS.glob("*.md")), ids=lambda path: path.name)
+def test_links_between_documents_lead_somewhere(path):
+    for name, anchor in LINK.findall(path.read_text(encoding="utf-8")):
+        target = path.parent / name if name else path
+        assert target.is_file(), f"{path.name}: {name}"
+        assert not anchor or anchor in anchors(target), f"{path.name}: {name}#{anchor}"
+
+
+def test_rules_that_documents_name_are_there():
+    rules = builtin_catalog().rules
+    domains = "|".join({rule.domain for rule in rules.values()})
+    for path in (DOCS / "folklore.md", DOCS / "policy.md", DOCS / "custom-rules.md"):
+        for name in re.findall(rf"`((?:{domains})-[a-z0-9-]+)`", path.read_text(encoding="utf-8")):
+            assert name in rules, f"{path.name}: {name}"

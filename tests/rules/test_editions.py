@@ -1,0 +1,139 @@
+"""An edition is a promise: the plans of a policy that pins it stay as they are.
+
+`tests/rules/editions.json` holds the digest of the plan of every profile of every edition for every recorded host.
+`python -m tests.rules.test_editions` writes it anew; for an edition that is released that breaks its promise, unless
+a recorded host itself has changed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hosttune.actions.examine import examine
+from hosttune.engine import edition as editions
+from hosttune.engine.catalog import assembled, builtin_catalog
+from hosttune.engine.edition_diff import edition_diff, plan_diff
+from hosttune.engine.lint import checked_rule
+from hosttune.engine.policy import DataMount, Declared, Policy
+from hosttune.engine.profile import build_profile
+from hosttune.engine.yamlio import load_document
+from hosttune.host.record import read_record
+from hosttune.values import Disturbs, Risk
+from hosttune.views.editions import edition_json, edition_text
+from hosttune.views.page import Page
+from tests.unit.schemas import faults
+
+FOLDER = Path(__file__).resolve().parent
+FILE = FOLDER / "editions.json"
+RECORDS = sorted((FOLDER.parent / "hosts").glob("*.json"))
+CATALOG = builtin_catalog()
+POLICY = Policy(
+    declared=Declared((DataMount("UUID=d2-7e", "/mnt/scratch"),)), max_risk=Risk.HIGH, disturb=Disturbs.GPU_WORK
+)
+SHOWN_DIGITS = 16
+
+
+def digests(edition: str) -> dict[str, dict[str, str]]:
+    """The digest of the plan for each profile and recorded host, in an edition."""
+    catalog = CATALOG.at(edition)
+    found: dict[str, dict[str, str]] = {}
+    for path in RECORDS:
+        door = read_record(str(path))
+        for profile in catalog.profiles:
+            policy = replace(POLICY, edition=edition, profile=profile)
+            digest = examine(door, catalog, policy).plan(prove=False).digest
+            found.setdefault(profile, {})[path.stem] = digest[:SHOWN_DIGITS]
+    return found
+
+
+def test_every_edition_has_its_digests():
+    assert sorted(json.loads(FILE.read_text(encoding="utf-8"))) == sorted(editions.EDITIONS)
+
+
+@pytest.mark.parametrize("edition", editions.EDITIONS)
+def test_plans_of_an_edition_stay_as_they_are(edition):
+    kept = json.loads(FILE.read_text(encoding="utf-8"))[edition]
+    assert digests(edition) == kept, "a rule, default or profile has changed; see: python -m tests.rules.test_editions"
+
+
+RULE = """\
+id: site-swappiness
+title: x
+risk: low
+disturbs: nothing
+since: "0.2"
+gain: none
+why: x
+sources: [x]
+params:
+  value: {type: int, default: 1, was: {2026.1: 20}, help: the value}
+want:
+  - {sysctl: vm.swappiness, at_most: "{{ params.value }}"}
+"""
+NEW = RULE.replace("site-swappiness", "site-mappings").replace("title:", "edition: 2026.2\ntitle:")
+PROFILE = """\
+id: site
+title: x
+why: x
+rules:
+  - site-swappiness
+  - site-mappings
+  - {rule: storage-fstrim, until: 2026.1}
+  - {rule: memory-max-map-count, from: 2026.2}
+"""
+
+
+@pytest.fixture
+def two(monkeypatch):
+    """A catalogue of two editions: a new rule, another default, a rule that left the profile and one that came."""
+    monkeypatch.setattr(editions, "EDITIONS", ("2026.1", "2026.2"))
+    rules = [
+        checked_rule(RULE, "site-swappiness.yaml"),
+        checked_rule(NEW.replace("vm.swappiness", "vm.max_map_count"), "site-mappings.yaml"),
+    ]
+    site = build_profile(load_document(PROFILE, "profiles/site.yaml"))
+    return assembled({**CATALOG.rules, **{rule.id: rule for rule in rules}}, {**CATALOG.profiles, "site": site})
+
+
+def test_pinned_edition_keeps_rules_and_defaults_of_its_day(two):
+    old, new = two.at("2026.1"), two.at("")
+    assert old.profiles["site"].rules == ("site-swappiness", "storage-fstrim")
+    assert new.profiles["site"].rules == ("memory-max-map-count", "site-mappings", "site-swappiness")
+    assert old.rules["site-swappiness"].defaults == {"value": 20}
+    assert new.rules["site-swappiness"].defaults == {"value": 1}
+    assert two.at("2026.2") is two
+
+
+def test_rule_of_a_later_edition_runs_where_a_policy_names_it(two):
+    policy = Policy(profile="site", edition="2026.1", select=("site-mappings",))
+    assert "site-mappings" in {rule.id for rule in policy.selected(two.at("2026.1"))}
+
+
+def test_diff_of_editions_tells_profiles_defaults_and_plans(two):
+    diff = edition_diff(two, "2026.1", "2026.2")
+    host = read_record(str(FOLDER.parent / "hosts" / "h100-8x-2socket.json"))
+    plans = [
+        examine(host, two.at(name), Policy(profile="site", edition=name)).plan().changes
+        for name in ("2026.1", "2026.2")
+    ]  # fmt: skip
+    told = plan_diff("h100", *plans)
+    text = edition_text(diff, (told,), Page())
+    assert "  profile site gains memory-max-map-count, site-mappings\n  profile site loses storage-fstrim\n" in text
+    assert "  site-swappiness: the default of value was 20, is 1\n" in text
+    assert "    ~ sysctl:vm.swappiness  60 -> 20\n" in text.partition("  no longer:\n")[2].partition("  new:\n")[0]
+    assert "    ~ sysctl:vm.swappiness  60 -> 1\n" in text.partition("  new:\n")[2]
+    assert faults(edition_json(diff, (told,)), "rules-diff") == []
+    assert "the plan stays the same" in edition_text(diff, (plan_diff("h100", plans[0], plans[0]),), Page())
+
+
+def main() -> None:
+    found = {edition: digests(edition) for edition in editions.EDITIONS}
+    FILE.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
