@@ -67,13 +67,17 @@ def lint_files(paths: list[str]) -> tuple[int, list[Fault]]:
 
 def lint_all() -> tuple[int, list[Fault]]:
     """The built-in rules, and those of /etc/hosttune/rules.d on this machine."""
-    from hosttune.engine.catalog import RULES_FOLDER, load_catalog
+    from hosttune.engine.catalog import RULES_FOLDER, builtin_catalog, load_catalog
     from hosttune.engine.compiled import builtin_documents
     from hosttune.engine.lint import rule_faults
+    from hosttune.engine.shapes import profile_faults
     from hosttune.host import open_reader
 
     documents: list[Document] = [one for one in builtin_documents() if not one.name.startswith("profiles/")]
     faults = [fault for document in documents for fault in rule_faults(document)]
+    if not faults:
+        profiles = [one for one in builtin_documents() if one.name.startswith("profiles/")]
+        faults = [fault for document in profiles for fault in profile_faults(document, builtin_catalog())]
     reader = open_reader()
     names = reader.list(RULES_FOLDER)
     custom = [name for name in names if name.endswith((".yaml", ".yml"))] if isinstance(names, tuple) else []

@@ -99,8 +99,8 @@ def diff(
 
     editions = (checked_edition(before), checked_edition(after))
     plans = []
-    for host in look.host or [None]:
-        reader, catalog, policy = load_choice(replace(look, host=[host] if host else None), pinned=False)
+    for one in [replace(look, host=[host]) for host in look.host or ()] or [look]:
+        reader, catalog, policy = load_choice(one, pinned=False)
         own = [examine(reader, catalog.at(edition), replace(policy, edition=edition)) for edition in editions]
         plans.append(plan_diff(reader.name, *(session.plan().changes for session in own)))
     found = edition_diff(catalog, *editions)

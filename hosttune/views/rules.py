@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION, to_json
+from hosttune.engine.rule import Status
 from hosttune.views.page import shown
 from hosttune.views.terminal import columned, counted, wrapped
 
@@ -38,7 +39,10 @@ def rules_json(rules: Iterable[Rule], selected: frozenset[str]) -> dict[str, Any
                 "id": rule.id,
                 "title": rule.title,
                 "kind": _kind(rule),
+                "status": rule.status.value,
+                "edition": rule.edition,
                 "risk": rule.risk.value,
+                "exposes": rule.exposes,
                 "disturbs": rule.disturbs.value,
                 "since": rule.since,
                 "verified": rule.verified,
@@ -103,4 +107,5 @@ def _profile(profile: Profile, is_chosen: bool, page: Page) -> list[str]:  # noq
 
 
 def _kind(rule: Rule) -> str:
-    return "wants" if rule.want else "advises"
+    kind = "wants" if rule.want else "advises"
+    return kind if rule.status is Status.STABLE else f"{kind} ({rule.status})"

@@ -1,0 +1,105 @@
+"""Profiles, waivers, custom rules and editions from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hosttune.cli import app
+from tests.unit.schemas import faults
+from tests.unit.test_custom_rules import RULE
+
+HOSTS = Path(__file__).resolve().parents[1] / "hosts"
+H100 = str(HOSTS / "h100-8x-2socket.json")
+CLOUD = str(HOSTS / "a100-cloud-vm.json")
+DESKTOP = str(HOSTS / "workstation-rtx4090.json")
+
+
+@pytest.fixture
+def run(capsys):
+    def run(*argv):
+        status = app.run([str(word) for word in argv])
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "site-swappiness.yaml").write_text(RULE.replace("title:", "replaces: memory-swappiness\ntitle:"))
+    return tmp_path
+
+
+def test_profiles_tell_what_each_adds_and_which_is_chosen(run):
+    status, out, _ = run("profiles", "--host", H100, "--profile", "inference-latency")
+    assert status == 0
+    assert "inference-latency, chosen here: A server that answers requests" in out
+    block = out.partition("inference-latency, chosen")[2].partition("\n\n")[0]
+    assert "adds: gpu-update-hold" in block
+    assert "sets: memory-swappiness: value 1" in block
+    assert "extends base" in block
+    data = json.loads(run("profiles", "--host", H100, "--format", "json")[1])
+    (node,) = [one for one in data["profiles"] if one["id"] == "k8s-node"]
+    assert (node["extends"], node["leaves_out"][:1]) == ("base", ["memory-swappiness"])
+    assert [one["id"] for one in data["profiles"] if one["is_chosen"]] == ["base"]
+
+
+def test_check_proposes_the_profile_that_fits_where_base_is_chosen(run):
+    _, out, _ = run("check", "--host", DESKTOP)
+    assert "The profile workstation fits this host: gdm3.service" in " ".join(out.split())
+    assert "fits this host" not in run("check", "--host", DESKTOP, "--profile", "train-single")[1]
+    data = json.loads(run("check", "--host", DESKTOP, "--format", "json")[1])
+    assert faults(data, "check") == []
+    assert data["hosts"][0]["proposal"].startswith("The profile workstation")
+
+
+def test_rule_that_replaces_runs_and_the_old_name_leads_to_it(run, folder):
+    _, out, _ = run("plan", "--host", H100, "--rules", folder)
+    assert "sysctl:vm.swappiness  60 -> 1\n" in out
+    assert "60-hosttune-memory-swappiness.conf" not in out
+    status, out, err = run("explain", "memory-swappiness", "--host", H100, "--rules", folder)
+    assert status == 0
+    assert out.startswith("site-swappiness: ")
+    assert "takes the place of memory-swappiness" in err
+
+
+def test_explain_tells_reading_the_way_by_hand_and_back_and_who_sets_the_value(run):
+    out = run("explain", "memory-max-map-count", "--host", DESKTOP)[1]
+    text = " ".join(out.split())
+    assert "next boot 262144 (/etc/sysctl.d/99-local.conf:1)" in text
+    for title in ("Why", "Applies when", "Reads", "Wants", "By hand", "Taken back by hand", "Switch it off", "Sources"):
+        assert f"\n{title}\n" in out
+    assert "sysctl -w vm.max_map_count=OLD_VALUE" in out
+    data = json.loads(run("explain", "memory-max-map-count", "--host", DESKTOP, "--format", "json")[1])
+    assert faults(data, "explain") == []
+    assert "base" in data["profiles"]
+
+
+def test_waiver_in_a_policy_is_reported_and_not_counted(run, tmp_path):
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("ignore: [{rule: memory-swappiness, reason: asked by the DBA, owner: ops}]\n")
+    out = run("check", "-v", "--host", H100, "--policy", policy)[1]
+    assert "waived by ops: asked by the DBA" in " ".join(out.split())
+    assert "vm.swappiness  60" not in run("plan", "--host", H100, "--policy", policy)[1]
+
+
+def test_rules_diff_of_one_edition_is_empty_for_every_host(run):
+    status, out, _ = run("rules", "diff", "2026.1", "2026.1", "--host", H100, "--host", CLOUD)
+    assert (status, out.count("the plan stays the same")) == (0, 2)
+    data = json.loads(run("rules", "diff", "2026.1", "2026.1", "--host", H100, "--format", "json")[1])
+    assert faults(data, "rules-diff") == []
+
+
+def test_edition_that_there_is_not_is_trouble(run):
+    status, _, err = run("rules", "diff", "2026.1", "1999.1", "--host", H100)
+    assert status == 2
+    assert "there is: 2026.1" in err
+
+
+def test_lint_of_everything_covers_the_profiles(run, monkeypatch):
+    assert run("rules", "lint")[0] == 0
+    monkeypatch.setattr("hosttune.engine.shapes.profile_faults", lambda document, catalog: ["a fault"])
+    assert run("rules", "lint", "--format", "text")[0] == 2
