@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hosttune.actions import boot_triggers
 from hosttune.errors import Refused
 from hosttune.facts.base import UnknownFact
 from hosttune.host.door import Completed
@@ -69,6 +70,7 @@ def _restart_waits(facts: Facts) -> str:
 _TRIGGERS: dict[str, tuple[Callable[[Writer, str], None], Callable[[Facts], str]]] = {
     "daemon-reload": (_daemon_reload, _daemon_reload_waits),
     "restart": (_restart, _restart_waits),
+    "update-grub": (boot_triggers.update_grub, boot_triggers.image_waits),
 }
 
 

@@ -1,4 +1,5 @@
-"""What programs that change a host would do, modelled on an overlay: systemctl and apt-get. Anything else is refused.
+"""What programs that change a host would do, modelled on an overlay: systemctl, apt-get, update-grub. Anything else is
+refused.
 
 A model changes what the host would answer afterwards: the answers of `systemctl show` and `apt-config dump`, the links
 of enabled units, the dpkg status.
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Refused
 from hosttune.host.door import Completed
-from hosttune.values import ABSENT, Answer, FileValue
+from hosttune.values import ABSENT, Answer, FileValue, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.host.overlay import Overlay
@@ -37,7 +38,23 @@ def simulate(overlay: Overlay, argv: tuple[str, ...]) -> Completed:
         return _systemctl(overlay, [word for word in words[1:] if not word.startswith("-")], now="--now" in words)
     if words[0] == "apt-get":
         return _apt_get(overlay, words[1:])
+    if words[0] == "update-grub":
+        return _update_grub(overlay)
     raise Refused(f"{words[0]} cannot be tried on the overlay")
+
+
+def _update_grub(overlay: Overlay) -> Completed:
+    """The menu of the host below, with the arguments that the settings here add up to."""
+    from hosttune.facts.grub_arguments import MENU, arguments, files, regenerated
+
+    menu = overlay.base.read(MENU)
+    texts = (files(overlay.base), files(overlay))
+    before, after = (text if isinstance(text, Unreadable) else arguments(text) for text in texts)
+    if isinstance(before, Unreadable) or isinstance(after, Unreadable) or not isinstance(menu, bytes):
+        raise Refused("what update-grub makes of these settings cannot be foretold")
+    text = regenerated(menu.decode("utf-8", "surrogateescape"), before, after)
+    overlay.files[MENU] = FileValue(text.encode("utf-8", "surrogateescape"), 0o600)
+    return _DONE
 
 
 def answer(overlay: Overlay, argv: tuple[str, ...], ask: Callable[[], Answer[Completed]]) -> Answer[Completed]:

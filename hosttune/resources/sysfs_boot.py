@@ -149,13 +149,12 @@ def _udev_rows(content: str) -> Iterator[tuple[int, str]]:
 
 def sysfs_conf_writes(content: str) -> tuple[tuple[int, str, str], ...]:
     """(line, path, value) of `class/x/y = value` lines of /etc/sysfs.conf."""
-    rows = enumerate(content.splitlines(), 1)
-    parts = ((number, *map(str.strip, row.partition("=")[::2])) for number, row in rows if "=" in row)
-    return tuple(
-        (number, f"/sys/{path.lstrip('/')}", value)
-        for number, path, value in parts
-        if not path.startswith(("#", "mode ", "owner "))
-    )
+    found = []
+    for number, row in enumerate(content.splitlines(), 1):
+        path, equals, value = (part.strip() for part in row.partition("="))
+        if equals and not path.startswith(("#", "mode ", "owner ")):
+            found.append((number, f"/sys/{path.lstrip('/')}", value))
+    return tuple(found)
 
 
 class SysfsBootAddress(ReadOnly):

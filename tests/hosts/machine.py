@@ -16,6 +16,7 @@ from hosttune.facts.filesystems import LSBLK
 from hosttune.facts.units import show_command
 from hosttune.host.door import Space
 from hosttune.host.record import encode_bytes
+from tests.hosts.boot_files import boot_files
 from tests.hosts.driver import apt_answers
 
 GIB = 1 << 30
@@ -148,6 +149,8 @@ class Machine:
         files["/proc/1/comm"] = "systemd\n" if self.has_systemd else "sh\n"
         files["/proc/1/cgroup"] = files["/proc/self/cgroup"] = "0::/\n"
         files["/boot/grub/grub.cfg"] = "# generated\n"
+        if self.has_systemd:
+            files.update(boot_files(name, self.kernel))
         files["/sys/class/dmi/id/sys_vendor"] = f"{self.vendor}\n"
         files["/sys/class/dmi/id/product_name"] = f"{self.product}\n"
         files["/sys/class/dmi/id/chassis_asset_tag"] = "\n"

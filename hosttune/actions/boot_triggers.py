@@ -1,0 +1,26 @@
+"""Triggers that make what the next boot reads: GRUB's menu and the initial RAM disks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.errors import Refused
+from hosttune.resources.kernel_argument import unproven
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Writer
+
+GRUB_TIMEOUT_S = 300.0  # os-prober looks at every partition
+
+
+def update_grub(writer: Writer, name: str) -> None:  # noqa: ARG001 - the interface of all triggers
+    """Write the menu anew and read it back. Raises Refused when a normal entry lacks an argument of ours."""
+    writer.run(("update-grub",), timeout_s=GRUB_TIMEOUT_S)
+    if reason := unproven(writer):
+        raise Refused(f"update-grub ran, and {reason}")
+
+
+def image_waits(facts: Facts) -> str:
+    """What these programs write depends on the system they run in, so an image does it itself."""
+    return "it has to run inside of the image" if facts.reader.persistent_only else ""

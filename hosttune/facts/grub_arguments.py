@@ -1,0 +1,166 @@
+"""The kernel arguments that GRUB's settings add up to, each with the file and line it comes from, and those that the
+entries of grub.cfg pass; pure but for the function that reads the settings.
+
+grub-mkconfig sources /etc/default/grub and then /etc/default/grub.d/*.cfg in a shell. Only plain assignments are worked
+out here; where a shell decides (a substitution, a condition), the answer is that nobody can tell.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from hosttune.frozen import frozen
+from hosttune.values import Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hosttune.host.door import Reader
+
+FILE = "/etc/default/grub"
+FOLDER = "/etc/default/grub.d"
+MENU = "/boot/grub/grub.cfg"
+DEFAULT = "GRUB_CMDLINE_LINUX_DEFAULT"
+EVERY = "GRUB_CMDLINE_LINUX"
+_ASSIGNMENT = re.compile(rf"\s*(?:export\s+)?({DEFAULT}|{EVERY})=(.*)")
+_VALUE = re.compile(r"""((?:"(?:[^"\\`]|\\.)*"|'[^']*'|[^\s"'\\;#&|`()<>]|\\.)*)\s*(?:[;#].*)?""")
+_PIECE = re.compile(r"""'([^']*)'|"((?:[^"\\]|\\.)*)"|((?:[^'"\\]|\\.)+)""")
+_LINUX = re.compile(r"\s*linux(?:efi|16)?\s+\S*/vmlinu[xz]\S*(.*)")
+_SECTION = re.compile(r"### (BEGIN|END) /etc/grub\.d/(\S+) ###")
+_RECOVERY = frozenset({"recovery", "single"})  # words of 10_linux on Ubuntu and Debian: it leaves the default out there
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+
+
+@frozen
+class Argument:
+    """One argument of the kernel, and who wrote it."""
+
+    text: str
+    place: str  # file:line
+
+
+@frozen
+class Arguments:
+    """What the settings add up to."""
+
+    default: tuple[Argument, ...]  # of GRUB_CMDLINE_LINUX_DEFAULT: normal entries
+    every: tuple[Argument, ...]  # of GRUB_CMDLINE_LINUX: normal entries and those for recovery
+    afresh: tuple[str, ...]  # file:line of each assignment to the first that drops what was there before it
+
+    @property
+    def all(self) -> tuple[Argument, ...]:
+        """In the order in which they stand on the command line (grub-mkconfig's 10_linux)."""
+        return (*self.every, *self.default)
+
+
+def files(reader: Reader) -> tuple[tuple[str, str], ...] | Unreadable:
+    """(path, text) of the settings in the order in which grub-mkconfig reads them."""
+    names = reader.list(FOLDER)
+    if isinstance(names, Unreadable):
+        return names
+    listed = names if isinstance(names, tuple) else ()
+    found = []
+    for path in (FILE, *(f"{FOLDER}/{name}" for name in listed if name.endswith(".cfg") and not name.startswith("."))):
+        content = reader.read(path)
+        if isinstance(content, Unreadable):
+            return Unreadable(f"{path}: {content.reason}")
+        if isinstance(content, bytes):
+            found.append((path, content.decode("utf-8", "replace")))
+    return tuple(found)
+
+
+def arguments(texts: Iterable[tuple[str, str]]) -> Arguments | Unreadable:
+    """What these settings add up to."""
+    values: dict[str, tuple[Argument, ...]] = {DEFAULT: (), EVERY: ()}
+    afresh: list[str] = []
+    for path, text in texts:
+        for number, row in enumerate(text.splitlines(), 1):
+            if row.lstrip().startswith("#") or not re.search(rf"\b(?:{EVERY}|{DEFAULT})\b\+?=", row):
+                continue
+            place = f"{path}:{number}"
+            match = _ASSIGNMENT.fullmatch(row)
+            words = _worked_out(match[2], values, place) if match else None
+            if match is None or words is None:
+                return Unreadable(f"{place}: a shell works it out: {row.strip()}")
+            if match[1] == DEFAULT and not _keeps(match[2], values[DEFAULT]):
+                afresh.append(place)
+            values[match[1]] = words
+    return Arguments(values[DEFAULT], values[EVERY], tuple(afresh))
+
+
+def _keeps(written: str, before: tuple[Argument, ...]) -> bool:
+    return not before or any(DEFAULT in match.groups() for match in _VARIABLE.finditer(written))
+
+
+def _worked_out(written: str, values: dict[str, tuple[Argument, ...]], place: str) -> tuple[Argument, ...] | None:
+    """The arguments of the right side of an assignment; None where it takes a shell to tell."""
+    whole = _VALUE.fullmatch(written.rstrip())
+    if whole is None:
+        return None
+    text = ""
+    for single, double, bare in (match.groups() for match in _PIECE.finditer(whole[1])):
+        if single is not None:
+            text += single.replace("$", "\0")
+        else:
+            text += (double if double is not None else bare).replace("\\$", "\0")
+    found: list[Argument] = []
+    for word in text.split():
+        match = _VARIABLE.fullmatch(word)
+        if match:
+            known = values.get(match[1] or match[2])
+            if known is None:
+                return None
+            found += known
+        elif "$" in word:
+            return None
+        else:
+            found.append(Argument(word.replace("\0", "$").replace('\\"', '"'), place))
+    return tuple(found)
+
+
+@frozen
+class Entry:
+    """One line of grub.cfg that starts a kernel of this system, not for recovery."""
+
+    number: int
+    arguments: tuple[str, ...]
+
+
+def entries(grub_cfg: str) -> tuple[Entry, ...]:
+    """The normal entries that 10_linux wrote; all of the file where no section says who wrote it."""
+    rows = grub_cfg.splitlines()
+    has_sections = any((match := _SECTION.match(row)) and match[2].startswith("10_linux") for row in rows)
+    here = not has_sections
+    found = []
+    for number, row in enumerate(rows, 1):
+        section = _SECTION.match(row)
+        if section and has_sections:
+            here = section[1] == "BEGIN" and section[2].startswith("10_linux")
+        match = _LINUX.fullmatch(row) if here else None
+        words = tuple(match[1].split()) if match else ()
+        if match and not _RECOVERY.intersection(words):
+            found.append(Entry(number, words))
+    return tuple(found)
+
+
+def regenerated(grub_cfg: str, before: Arguments, after: Arguments) -> str:
+    """grub.cfg as grub-mkconfig would write it once the settings are `after` instead of `before`: the arguments of the
+    normal entries change, and nothing else.
+    """
+    old, new = ([one.text for one in settings.all] for settings in (before, after))
+    if old == new:
+        return grub_cfg
+    rows = grub_cfg.split("\n")
+    for entry in entries(grub_cfg):
+        row = rows[entry.number - 1]
+        kept = [word for word in entry.arguments if word not in old and not word.startswith("$")]
+        last = [word for word in entry.arguments if word.startswith("$")]  # Ubuntu's $vt_handoff
+        start = row[: len(row) - len(_tail(row))]
+        rows[entry.number - 1] = " ".join([start, *kept, *new, *last])
+    return "\n".join(rows)
+
+
+def _tail(row: str) -> str:
+    match = _LINUX.fullmatch(row)
+    return match[1] if match else ""
