@@ -192,7 +192,7 @@ def _look(
     merged = apply_holds(merge_findings(findings), catalog.rules, policy, facts, ledger)
     merged = once(policy.waive(finding) for finding in merged)
     left = _orphans(ledger, catalog, policy, merged, facts)
-    return _Look((*pointed_out(merged, left), *left), problems)
+    return _Look((*pointed_out(merged, left, ledger, catalog), *left), problems)
 
 
 def _evaluated(rule: Rule, facts: Facts, catalog: Catalog, policy: Policy) -> Evaluation:

@@ -67,10 +67,15 @@ def _why(rule: str, catalog: Catalog, policy: Policy, verdicts: Mapping[str, set
     return "waived now" if policy.waives(now, "") else ""
 
 
-def pointed_out(findings: Iterable[Finding], left: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings; one that a file stands against which an earlier rule of ours wrote says how that goes away."""
-    rules = [finding.rule for finding in left]
-    return tuple(_pointed_out(finding, rules) for finding in findings)
+def pointed_out(
+    findings: Iterable[Finding], left: Iterable[Finding], ledger: Mapping[Address, Applied], catalog: Catalog
+) -> tuple[Finding, ...]:
+    """The findings; one that a file stands against which we wrote for a rule that is gone, or under a former name,
+    says how that goes away.
+    """
+    rules = {finding.rule for finding in left}
+    rules |= {applied.rule for applied in ledger.values() if catalog.current(applied.rule) != applied.rule}
+    return tuple(_pointed_out(finding, sorted(rules)) for finding in findings)
 
 
 def _pointed_out(finding: Finding, rules: list[str]) -> Finding:

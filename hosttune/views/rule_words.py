@@ -43,6 +43,13 @@ _BY_HAND = {
         "systemctl edit {name}, and set what the plan shows; then restart it when nobody needs it",
         "systemctl revert {name}",
     ),
+    "kernel-argument": (
+        (
+            "append {name} to GRUB_CMDLINE_LINUX_DEFAULT in a file in /etc/default/grub.d that sorts last, then: "
+            "update-grub, look for it in /boot/grub/grub.cfg, reboot"
+        ),
+        "delete that file, then: update-grub, reboot",
+    ),
     "apt-blacklist": (
         "add the patterns to Unattended-Upgrade::Package-Blacklist in a file in /etc/apt/apt.conf.d",
         "delete that file",

@@ -12,6 +12,7 @@ import pytest
 from hosttune.cli import app
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.lint import checked_rule
+from hosttune.views.rule_words import has_by_hand
 from hosttune.views.rules_doc import rules_markdown
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,6 +33,11 @@ def test_document_of_the_rules_is_fresh():
 def test_document_has_a_section_for_each_rule():
     text = rules_markdown(builtin_catalog())
     assert re.findall(r"^## ([a-z0-9]+-[a-z0-9-]+)$", text, re.MULTILINE) == sorted(builtin_catalog().rules)
+
+
+def test_way_by_hand_is_told_for_every_kind_of_wish():
+    used = {spec.kind for rule in builtin_catalog().rules.values() for spec in rule.want}
+    assert [kind for kind in sorted(used) if not has_by_hand(kind)] == [], "add it to hosttune/views/rule_words.py"
 
 
 def test_command_writes_the_document(capsys):

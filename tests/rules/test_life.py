@@ -125,6 +125,18 @@ def test_renamed_rule_is_no_leftover_and_is_undone_by_either_name(name):
     assert host.read("/proc/sys/vm/swappiness") == b"60\n"
 
 
+def test_renamed_rule_that_wants_another_value_says_what_clears_its_old_file():
+    host = applied()
+    rule = checked_rule(
+        SITE.replace("site-swappiness", "memory-swap") + "renamed_from: [memory-swappiness]\n", "memory-swap.yaml"
+    )
+    others = {name: one for name, one in CATALOG.rules.items() if name != "memory-swappiness"}
+    catalog = assembled({**others, rule.id: rule}, CATALOG.profiles)
+    policy = replace(ONLY, ignore=tuple({*catalog.profiles["base"].rules} - {"memory-swap"}))
+    (held,) = [f for f in examine(host, catalog, policy).plan().findings if f.rule == "memory-swap"]
+    assert held.todo == "take it back first: sudo hosttune undo --rule memory-swappiness"
+
+
 def test_waived_rule_that_differs_is_held_with_the_reason_and_changes_nothing():
     host = Overlay(read_record(str(H100)))
     plan = examine(host, CATALOG, WAIVED).plan()

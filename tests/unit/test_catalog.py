@@ -131,6 +131,14 @@ def test_profile_fault_names_the_line_and_the_way_out(old, new, expected):
     assert expected in "\n".join(map(str, faults))
 
 
+def test_names_of_the_past_are_nobodys_now_and_lead_to_a_rule():
+    catalog = builtin_catalog()
+    for rule in catalog.rules.values():
+        assert not set(rule.renamed_from) & set(catalog.rules), rule.id
+        assert not rule.replaced_by or rule.replaced_by in catalog.rules, rule.id
+        assert not rule.replaces, f"{rule.id}: only a custom rule replaces one"
+
+
 def faults_of(text: str) -> list[str]:
     with pytest.raises(BadInput) as caught:
         checked_rule(text, "memory-example.yaml")
