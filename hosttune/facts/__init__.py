@@ -20,17 +20,22 @@ from hosttune.frozen import frozen
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from hosttune.facts.acs import Acs
     from hosttune.facts.ageing import Ageing
     from hosttune.facts.archives import Archives
     from hosttune.facts.boot import Boot
     from hosttune.facts.candidates import Candidates
+    from hosttune.facts.cmdline import Cmdline
     from hosttune.facts.cpu import Cpu
     from hosttune.facts.disks import Disks
     from hosttune.facts.driver import Driver
     from hosttune.facts.filesystems import Filesystems
     from hosttune.facts.fstab import Fstab
     from hosttune.facts.gpus import Gpus
+    from hosttune.facts.health import Health
     from hosttune.facts.host import Host
+    from hosttune.facts.hugepages import Hugepages
+    from hosttune.facts.iommu import Iommu
     from hosttune.facts.kernel import Kernel
     from hosttune.facts.managers import Managers
     from hosttune.facts.memory import Memory
@@ -41,6 +46,11 @@ if TYPE_CHECKING:
     from hosttune.facts.offers import Offers
     from hosttune.facts.os import Os
     from hosttune.facts.packages import Packages
+    from hosttune.facts.parameters import Parameters
+    from hosttune.facts.pcie import Pcie
+    from hosttune.facts.peermem import Peermem
+    from hosttune.facts.pressure import Pressure
+    from hosttune.facts.reclaim import Reclaim
     from hosttune.facts.role import Role
     from hosttune.facts.tmp import Tmp
     from hosttune.facts.units import Units
@@ -65,17 +75,22 @@ class Facts:
     """
 
     if TYPE_CHECKING:
+        acs: Acs
         ageing: Ageing
         archives: Archives
         boot: Boot
         candidates: Candidates
+        cmdline: Cmdline
         cpu: Cpu
         disks: Disks
         driver: Driver
         filesystems: Filesystems
         fstab: Fstab
         gpus: Gpus
+        health: Health
         host: Host
+        hugepages: Hugepages
+        iommu: Iommu
         kernel: Kernel
         managers: Managers
         memory: Memory
@@ -86,15 +101,21 @@ class Facts:
         offers: Offers
         os: Os
         packages: Packages
+        parameters: Parameters
+        pcie: Pcie
+        peermem: Peermem
+        pressure: Pressure
+        reclaim: Reclaim
         role: Role
         tmp: Tmp
         units: Units
         work: Work
 
     SUBJECTS = (
-        "ageing", "archives", "boot", "candidates", "cpu", "disks", "driver", "filesystems", "fstab", "gpus", "host",
-        "kernel", "managers", "memory", "mounts", "namespaces", "numa", "nvidia", "offers", "os", "packages", "role",
-        "tmp", "units", "work",
+        "acs", "ageing", "archives", "boot", "candidates", "cmdline", "cpu", "disks", "driver", "filesystems",
+        "fstab", "gpus", "health", "host", "hugepages", "iommu", "kernel", "managers", "memory", "mounts",
+        "namespaces", "numa", "nvidia", "offers", "os", "packages", "parameters", "pcie", "peermem", "pressure",
+        "reclaim", "role", "tmp", "units", "work",
     )  # fmt: skip
 
     def __init__(self, reader: Reader, asked: Asked | None = None) -> None:
@@ -128,4 +149,4 @@ class Facts:
 
 
 # Subjects whose collection waits for other programs (apt-cache, nvidia-smi, systemctl, ubuntu-drivers).
-SLOW = frozenset({"archives", "candidates", "nvidia", "offers", "units"})
+SLOW = frozenset({"archives", "candidates", "health", "nvidia", "offers", "units"})

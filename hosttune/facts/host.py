@@ -52,6 +52,7 @@ class Host(Fact):
     cloud: str  # empty, or aws, azure, gcp, oracle ...
     product: str  # the model, as the firmware calls it
     shares_init_mounts: bool  # this process sees the mounts that process 1 sees
+    is_image: bool  # files below a root, with no kernel and no record of hardware: nothing runs
 
 
 def efi_text(variable: bytes) -> str:
@@ -98,6 +99,7 @@ def collect(reader: Reader, facts: Facts) -> Host:
         cloud=cloud_of(reader, dmi),
         product=_product(reader, dmi),
         shares_init_mounts=_shares_init_mounts(reader),
+        is_image=_has_no_kernel(reader, release),
     )
 
 

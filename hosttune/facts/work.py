@@ -54,6 +54,8 @@ class GpuProcess(Fact):
     user: str
     name: str
     command: str  # arguments, secrets masked
+    swap_bytes: int = 0  # of its memory, how much lies in swap
+    gpus: tuple[str, ...] = ()  # its device nodes: /dev/nvidia0
 
 
 @frozen
@@ -108,7 +110,7 @@ def collect(reader: Reader, facts: Facts) -> Work:
     if not isinstance(processes, tuple):
         return _unknown(known(processes, "the list of processes"))
     working = [process for process in processes if is_work(process)]
-    gpu = tuple(GpuProcess(one.pid, one.user, one.name, " ".join(one.command)) for one in working)
+    gpu = tuple(map(_gpu_process, working))
     containers, unseen = _gpu_containers(reader, processes, working)
     jobs = jobs_of(processes)
     evidence = _sentences(gpu, containers, jobs)
@@ -124,6 +126,12 @@ def collect(reader: Reader, facts: Facts) -> Work:
     seen = unread(unseen.reason) if unseen else containers
     said = unread("; ".join(gates.unknown)) if gates.unknown else gates.busy
     return Work(gpu, seen, jobs, is_busy, (*evidence, *doubts), said)
+
+
+def _gpu_process(process: Process) -> GpuProcess:
+    gpus = tuple(sorted(name for name in process.devices if re.fullmatch(r"/dev/nvidia\d+", name)))
+    command = " ".join(process.command)
+    return GpuProcess(process.pid, process.user, process.name, command, process.swap_bytes, gpus)
 
 
 def _unknown(gone: Any) -> Work:

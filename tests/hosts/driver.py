@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.archives import POLICY
 from hosttune.facts.driver_modules import modinfo
+from hosttune.facts.health_smi import FIELDS, QUERIES, REMAPPED, REMAPPED_FIELDS
 from hosttune.facts.nvidia import DMESG, JOURNAL
 from hosttune.facts.nvidia_smi import QUERY
 from hosttune.host.door import BeforeReader, Completed
@@ -39,12 +40,53 @@ def loaded(
     shown = (
         f"filename:       /lib/modules/{kernel}/kernel/nvidia-580srv-open/nvidia.ko.zst\nversion:        {version}\n"
     )
-    return {modinfo(kernel): f"{shown}license:        Dual MIT/GPL\n", QUERY: rows, JOURNAL: log, DMESG: log}
+    slots = [f"0000{gpu.slot.upper()}" for gpu in gpus if gpu.device in NAMES]
+    return {
+        modinfo(kernel): f"{shown}license:        Dual MIT/GPL\n", QUERY: rows, JOURNAL: log, DMESG: log,
+        QUERIES[0]: "".join(smi_row(FIELDS[0], slot) for slot in slots),
+        REMAPPED: "".join(smi_row(REMAPPED_FIELDS, slot) for slot in slots),
+    }  # fmt: skip
+
+
+# What a sound data-centre GPU at rest says of the fields of facts/health_smi.py; what is not here is 0.
+SOUND = {
+    "temperature.gpu": "31", "memory.used": "1", "power.draw": "71.52", "power.limit": "700.00",
+    "power.default_limit": "700.00", "power.min_limit": "200.00", "power.max_limit": "700.00", "clocks.sm": "345",
+    "clocks.max.sm": "1980", "ecc.mode.current": "Enabled", "ecc.mode.pending": "Enabled",
+    "retired_pages.pending": "[N/A]", "mig.mode.current": "Disabled", "mig.mode.pending": "Disabled",
+    "compute_mode": "Default", "clocks_event_reasons.active": "0x0000000000000001", "gpu_recovery_action": "None",
+    "remapped_rows.pending": "No", "remapped_rows.failure": "No",
+}  # fmt: skip
+
+
+def smi_row(fields: Sequence[str], slot: str, **said: str) -> str:
+    """One row of nvidia-smi for a GPU (0000001B:00:00.0 style); `said` replaces values, with _ for each dot."""
+    other = {name.replace(".", "_"): name for name in fields}
+    values = {**SOUND, **{other[key]: value for key, value in said.items()}}
+    return ", ".join([slot, *(values.get(name, "0") for name in fields[1:])]) + "\n"
 
 
 def not_loaded(log: str = "") -> dict[tuple[str, ...], str | None]:
     """The answers of a host without a driver."""
     return {JOURNAL: log, DMESG: log}
+
+
+def saying(record: RecordReader, smi: Mapping[str, Mapping[str, str]], log: Sequence[str]) -> RecordReader:
+    """A record whose GPUs (by slot) say something else, and whose kernel log has more lines."""
+    if not smi and not log:
+        return record
+    slots = [gpu.slot for gpu in Facts(record).health.gpus]
+    told: dict[tuple[str, ...], str] = {}
+    for query, fields in ((QUERIES[0], FIELDS[0]), (REMAPPED, REMAPPED_FIELDS)):
+        known = {name.replace(".", "_") for name in fields}
+        told[query] = "".join(
+            smi_row(fields, f"0000{slot.upper()}", **{k: v for k, v in smi.get(slot, {}).items() if k in known})
+            for slot in slots
+        )
+    told |= dict.fromkeys((JOURNAL, DMESG), "".join(f"{line}\n" for line in log))
+    kept = [one for one in record.data["queries"] if tuple(one["argv"]) not in told]
+    more = [{"argv": list(argv), "status": 0, "stdout": text, "stderr": ""} for argv, text in told.items()]
+    return RecordReader({**record.data, "queries": [*kept, *more]}, record.file)
 
 
 class Apt(BeforeReader):

@@ -18,6 +18,7 @@ from hosttune.host.door import Space
 from hosttune.host.record import encode_bytes
 from tests.hosts.boot_files import boot_files
 from tests.hosts.driver import apt_answers
+from tests.hosts.kernel_files import gpu_files, memory_files, processor_files
 
 GIB = 1 << 30
 NAMESPACES = {
@@ -65,6 +66,16 @@ class GpuSpec:
     pci_class: str = "0x030200"
     vendor: str = "0x10de"
     subsystem: str = "0x0000"
+    speed: str = "32.0 GT/s PCIe"
+
+
+def express_port(kind: int, acs: int) -> bytes:
+    """The configuration space of a bridge: its PCI Express capability with the kind of port, and an ACS register."""
+    config = bytearray(4096)
+    config[0x34], config[0x40], config[0x42] = 0x40, 0x10, kind << 4 | 2
+    config[0x100:0x104] = (0x0001_000D).to_bytes(4, "little")
+    config[0x106:0x108] = acs.to_bytes(2, "little")
+    return bytes(config)
 
 
 @dataclass(frozen=True)
@@ -104,6 +115,7 @@ class Machine:
     queries: dict[tuple[str, ...], str | None] = field(default_factory=dict)
     candidates: dict[str, str] = field(default_factory=dict)  # package -> what apt would install, if not what is there
     tmp_used: int = 1 << 20
+    iommu: str = "DMA-FQ"  # how the groups of GPUs are treated; empty without IOMMU
     unmounted: tuple[tuple[str, str, str], ...] = ()  # (device path, type, UUID) of file systems that nobody mounts
 
     @property
@@ -128,6 +140,8 @@ class Machine:
         self._memory(files)
         self._disks(files, links)
         self._pci(files, links)
+        for more in (processor_files, memory_files, gpu_files):
+            files.update(more(self))
         self._configuration(files, folders)
         files.update(self.files)
         links.update(self.links)
@@ -160,6 +174,8 @@ class Machine:
         links["/sbin"], links["/lib"], links["/bin"] = "usr/sbin", "usr/lib", "usr/bin"
         if self.has_systemd:
             files[f"/boot/vmlinuz-{self.kernel}"] = ""
+            zeroes = "CONFIG_INIT_ON_ALLOC_DEFAULT_ON"
+            files[f"/boot/config-{self.kernel}"] = f"{zeroes}=y\n" if self.os_id == "ubuntu" else f"# {zeroes} is not set\n"
             files[f"/usr/lib/modules/{self.kernel}/modules.dep"] = "kernel/fs/xfs/xfs.ko.zst:\n"
             folders.add("/run/systemd/system")
             files["/run/udev/control"] = ""
@@ -244,7 +260,8 @@ class Machine:
         files["/sys/bus/pci/devices/0000:00:00.0/device"] = "0x14a4\n"
         files["/sys/bus/pci/devices/0000:00:00.0/class"] = "0x060000\n"
         for gpu in self.gpus:
-            base = f"/sys/bus/pci/devices/{gpu.slot}"
+            base = self.place(gpu)
+            links[f"/sys/bus/pci/devices/{gpu.slot}"] = f"../../..{base[4:]}"
             files |= {
                 f"{base}/vendor": f"{gpu.vendor}\n", f"{base}/device": f"{gpu.device}\n", f"{base}/class": f"{gpu.pci_class}\n",
                 f"{base}/subsystem_vendor": "0x10de\n", f"{base}/subsystem_device": f"{gpu.subsystem}\n",
@@ -252,7 +269,39 @@ class Machine:
                 f"{base}/modalias": f"pci:v000010DEd0000{gpu.device[2:].upper()}sv000010DEsd00000000bc03sc02i00\n",
             }  # fmt: skip
             if gpu.driver:
-                links[f"{base}/driver"] = f"../../../../bus/pci/drivers/{gpu.driver}"
+                links[f"{base}/driver"] = f"/sys/bus/pci/drivers/{gpu.driver}"
+            if gpu.pci_class.startswith("0x03"):
+                self._link(gpu, files, links)
+
+    def _link(self, gpu: GpuSpec, files: dict[str, str], links: dict[str, str]) -> None:
+        """Of a GPU: its link, the bridges above it, its IOMMU group."""
+        place = self.place(gpu)
+        parts = place.split("/")
+        bases = ["/".join(parts[: number + 1]) for number in range(4, len(parts))]
+        for base in bases:
+            files |= {f"{base}/{end}_link_width": "16\n" for end in ("current", "max")}
+            files |= {f"{base}/{end}_link_speed": f"{gpu.speed}\n" for end in ("current", "max")}
+        for base in bases[:-1]:
+            links[f"/sys/bus/pci/devices/{posixpath.basename(base)}"] = f"../../..{base[4:]}"
+            files |= {f"{base}/vendor": "0x1000\n", f"{base}/device": "0xc030\n", f"{base}/class": "0x060400\n"}
+        if self.iommu and not self.is_vm:
+            group = f"/sys/kernel/iommu_groups/{int(gpu.slot[5:7], 16)}"
+            files[f"{group}/type"] = f"{self.iommu}\n"
+            links[f"{place}/iommu_group"] = group
+
+    def place(self, gpu: GpuSpec) -> str:
+        """Where the kernel has it: below the bridges."""
+        ports = self.ports(gpu)
+        return "/".join((f"/sys/devices/pci{(ports or (gpu.slot,))[0][:7]}", *ports, gpu.slot))
+
+    def ports(self, gpu: GpuSpec) -> tuple[str, ...]:
+        """The bridges above a GPU, the root port first; with several GPUs there is a switch."""
+        if self.is_vm or not gpu.pci_class.startswith("0x03"):
+            return ()
+        domain, bus = gpu.slot[:5], int(gpu.slot[5:7], 16)
+        if len(self.gpus) == 1:
+            return (f"{domain}{bus - 1:02x}:01.0",)
+        return f"{domain}{bus - 3:02x}:01.0", f"{domain}{bus - 2:02x}:00.0", f"{domain}{bus - 1:02x}:00.0"
 
     def _configuration(self, files: dict[str, str], folders: set[str]) -> None:
         lines = []
@@ -313,6 +362,14 @@ class Machine:
                 for key, _, value in (line.partition("=") for line in files["/etc/os-release"].splitlines())
             },
         }  # fmt: skip
+        for gpu in self.gpus:
+            folder = self.place(gpu)
+            for kind in reversed((4, 5, 6)[: len(self.ports(gpu))]):
+                folder = posixpath.dirname(folder)
+                path = f"{folder}/config"
+                record["files"][path] = encode_bytes(express_port(kind, 0))
+                record["stats"][path] = ["file", 0o644, 0, 0, 4096, 0, 1, hash_of(path) % 10**9, 1, 0]
+                record["listings"][folder].append("config")
         if self.gpus and self.has_systemd:
             installed = {name: (version, version) for name, version in self.packages.items()}
             offered = {name: (self.packages.get(name, ""), version) for name, version in self.candidates.items()}

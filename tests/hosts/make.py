@@ -19,7 +19,7 @@ KERNEL_MOUNTS = (
 )
 ROOT_LINE = "UUID=0a11-22 / ext4 errors=remount-ro 0 1\n"
 CANDIDATES = """\
-== /sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0 ==
+== /sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:17:00.0 ==
 modalias : pci:v000010DEd00002330sv000010DEsd000016C1bc03sc02i00
 vendor   : NVIDIA Corporation
 model    : GH100 [H100 SXM5 80GB]
@@ -46,6 +46,22 @@ ExecStopPost=/bin/rm -rf /var/run/nvidia-persistenced
 PERSISTENCED_RUNS = "/usr/bin/nvidia-persistenced --user nvidia-persistenced --no-persistence-mode --verbose\n"
 PERSISTENCED_ASKED = ("ps", "-C", "nvidia-persiste", "-o", "args=")
 BLACKLIST = "Unattended-Upgrade::Package-Blacklist"
+
+# As the driver shows its parameters when none is set.
+PARAMS = """\
+ResmanDebugLevel: 4294967295
+ModifyDeviceFiles: 1
+DeviceFileUID: 0
+DeviceFileGID: 0
+DeviceFileMode: 438
+EnableMSI: 1
+EnablePCIERelaxedOrderingMode: 0
+EnableResizableBar: 0
+EnableGpuFirmware: 18
+RmProfilingAdminOnly: 1
+CoherentGPUMemoryMode: ""
+RegistryDwords: ""
+"""
 
 H100_GPUS = tuple(
     GpuSpec(f"0000:{bus}:00.0", "0x2330", node=n // 4)
@@ -89,9 +105,19 @@ H100 = Machine(
         "/sys/module/nvidia/version": "580.126.20\n",
         "/usr/lib/modules/6.8.0-60-generic/modules.dep": "kernel/nvidia-580srv-open/nvidia.ko.zst:\n", "/usr/lib/modules/6.8.0-60-generic/kernel/nvidia-580srv-open/nvidia.ko": "",
         "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.126.20": "",
-        "/dev/nvidia0": "", "/dev/nvidiactl": "", "/dev/nvidia-uvm": "",
+        "/dev/nvidia0": "", "/dev/nvidiactl": "", "/dev/nvidia-uvm": "", "/proc/driver/nvidia/params": PARAMS,
+        "/sys/module/nvidia_uvm/parameters/uvm_disable_hmm": "N\n",
+        "/sys/class/infiniband/mlx5_0/node_type": "1: CA\n",
+        "/sys/bus/pci/devices/0000:17:00.0/vendor": "0x15b3\n", "/sys/bus/pci/devices/0000:17:00.0/device": "0x1021\n",
+        "/sys/bus/pci/devices/0000:17:00.0/class": "0x020700\n", "/sys/kernel/iommu_groups/24/type": "identity\n",
     },
-    links={"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1": "libnvidia-ml.so.580.126.20"},
+    iommu="identity",
+    links={
+        "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1": "libnvidia-ml.so.580.126.20",
+        "/sys/class/infiniband/mlx5_0/device": "../../../bus/pci/devices/0000:17:00.0",
+        "/sys/bus/pci/devices/0000:17:00.0/driver": "../../drivers/mlx5_core",
+        "/sys/bus/pci/devices/0000:17:00.0/iommu_group": "../../../../kernel/iommu_groups/24",
+    },
     queries={
         ("ubuntu-drivers", "devices"): CANDIDATES,
         LIST: "nvidia-driver-580-server-open, (kernel modules provided by linux-modules-nvidia-580-server-open-generic)\n"
@@ -205,7 +231,8 @@ GH200 = Machine(
         "/usr/lib/modules/7.0.0-1004-nvidia-64k/kernel/nvidia.ko.zst": "",
         "/usr/lib/aarch64-linux-gnu/libnvidia-ml.so.580.126.20": "",
         "/usr/lib/systemd/system/tmp.mount": "[Mount]\nWhat=tmpfs\nWhere=/tmp\nType=tmpfs\nOptions=mode=1777,strictatime,nosuid,nodev,size=50%%,nr_inodes=1m\n",
-        "/dev/nvidia0": "", "/dev/nvidiactl": "",
+        "/dev/nvidia0": "", "/dev/nvidiactl": "", "/proc/driver/nvidia/params": PARAMS,
+        "/sys/module/nvidia_uvm/parameters/uvm_disable_hmm": "N\n",
     },
     links={
         "/usr/lib/aarch64-linux-gnu/libnvidia-ml.so.1": "libnvidia-ml.so.580.126.20",

@@ -39,6 +39,12 @@ def test_work_holder_of_a_gpu_is_busy():
         "python3 train.py",
     )
     assert seen.evidence == ("process 7 (python3, alice) holds a GPU",)
+    assert seen.gpu_processes[0].gpus == ("/dev/nvidia3",)
+
+
+def test_work_holder_of_a_gpu_tells_what_of_it_lies_in_swap():
+    swapped = Process(7, "python3", "alice", ("python3",), 1, 4096, ("/dev/nvidia0",), "/", 0.0)
+    assert work(swapped).gpu_processes[0].swap_bytes == 4096
 
 
 @pytest.mark.parametrize(

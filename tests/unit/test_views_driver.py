@@ -44,7 +44,7 @@ def test_new_server_shows_what_would_be_installed_and_why():
 def test_healthy_server_is_current():
     table = table_of("h100-8x-2socket")
     (row,) = table.rows
-    assert (row.title, len(row.slots)) == ("8 x NVIDIA device 0x2330", 8)
+    assert (row.title, len(row.slots)) == ("8 x NVIDIA H100 80GB HBM3", 8)
     assert (row.installed, row.loaded) == ("580-server-open, 580.126.20", "580.126.20, open module")
     assert (row.chosen, table.action) == ("580-server-open, as it is", "keep")
     assert [state.name for state in table.states] == ["current"]
@@ -63,7 +63,7 @@ def test_gpus_that_differ_have_rows_of_their_own():
     table = table_of(
         "h100-8x-2socket", {"/proc/driver/nvidia/gpus/0000:1b:00.0/information": "Model: \t NVIDIA H100\n"}
     )
-    assert [row.title for row in table.rows] == ["1 x NVIDIA H100", "7 x NVIDIA device 0x2330"]
+    assert [row.title for row in table.rows] == ["1 x NVIDIA H100", "7 x NVIDIA H100 80GB HBM3"]
 
 
 def test_refusal_is_told():
