@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from hosttune.views.page import Page
 
 _SPECIAL = re.compile(r"[\\`*\[\]<>|~]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)")
-_CALL = re.compile(r"(?<![\w/.])[@#]\w[\w/-]*")  # @somebody and #123, which a forge makes a call or a link of
+# a command that stands in backticks already; @somebody and #123, which a forge makes a call or a link of
+_CODE = re.compile(r"`([^`]+)`|((?<![\w/.])[@#]\w[\w/-]*)")
 
 
 def check_markdown(hosts: tuple[Checked, ...]) -> str:
@@ -54,11 +55,11 @@ def plan_markdown(one: Checked) -> str:
 
 
 def plain(text: str) -> str:
-    """Text that means itself in Markdown; what would call somebody becomes code."""
+    """Text that means itself in Markdown; what is quoted as code, or would call somebody, becomes code."""
     parts, last = [], 0
-    for call in _CALL.finditer(text):
-        parts += [_SPECIAL.sub(r"\\\g<0>", text[last : call.start()]), code(call.group())]
-        last = call.end()
+    for span in _CODE.finditer(text):
+        parts += [_SPECIAL.sub(r"\\\g<0>", text[last : span.start()]), code(span[1] or span[2])]
+        last = span.end()
     return "".join(parts) + _SPECIAL.sub(r"\\\g<0>", text[last:])
 
 

@@ -16,8 +16,10 @@ ONE = Checked(made.PLAN, made.PAGE, profile="base")
     ("text", "expected"),
     [
         ("vm.max_map_count should be 1", "vm.max_map_count should be 1"),
-        ("*bold* `code` [x](http://y) <b>", r"\*bold\* \`code\` \[x\](http://y) \<b\>"),
+        ("*bold* `code` [x](http://y) <b>", r"\*bold\* `code` \[x\](http://y) \<b\>"),
         ("_so_ a|b ~c~ \\d", r"\_so\_ a\|b \~c\~ \\d"),
+        ("a ` b *c*", r"a \` b \*c\*"),
+        ("`a` @b `<c>", r"`a` `@b` \`\<c\>"),
         ("AT&amp;T & co", r"AT\&amp;T & co"),
         ("ask @root about #12", "ask `@root` about `#12`"),
         ("user@host a#b /x/@y", "user@host a#b /x/@y"),
