@@ -12,6 +12,8 @@ import pytest
 from hosttune.cli import app
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.lint import checked_rule
+from hosttune.engine.policy_file import build_policy
+from hosttune.engine.yamlio import load_document
 from hosttune.views.rule_words import has_by_hand
 from hosttune.views.rules_doc import rules_markdown
 
@@ -67,6 +69,16 @@ def test_example_prints_what_the_document_shows(command, expected, tmp_path, mon
         if line != "...":
             assert line in printed, "\n".join(printed)
             printed = printed[printed.index(line) + 1 :]
+
+
+POLICIES = re.findall(r"```yaml\n(.*?)```\n", (DOCS / "policy.md").read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize("text", POLICIES, ids=["keys", "fleet"])
+def test_policies_of_the_document_are_right(text):
+    policy = build_policy(load_document(text, "policy.yaml"), builtin_catalog(), "2026-01-01", "gpu-017.example.org")
+    assert policy.profile in {"train-single", "train-multinode"}
+    assert policy.notes == ()
 
 
 def anchors(path: Path) -> set[str]:
