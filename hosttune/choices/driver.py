@@ -210,7 +210,7 @@ def _updated(facts: Facts) -> DriverChoice | None:
     reason = f"an update within branch {driver.branch}: {offers[0].name} {offers[0].installed} -> {offers[0].candidate}"
     coupled = [one for one in driver.packages if re.match(r"nvidia-(?:utils|fabricmanager)-|libnvidia-nscq-", one.name)]
     one_version = tuple(one.name for one in coupled) if facts.gpus.nvswitches else ()
-    names = _kept(facts, "").packages
+    names = tuple(dict.fromkeys((*_kept(facts, "").packages, *(offer.name for offer in offers))))
     return DriverChoice(
         "update", names, reason, driver.branch, driver.flavour, versions=versions, one_version=one_version
     )

@@ -33,6 +33,7 @@ class DriverState(Fact):
     is_fault: bool  # something is to be done; False for `current`
     evidence: str  # a sentence
     way_out: str  # what a person does about it; empty for `current`
+    rule: str = ""  # the rule that reports it in a check, where that is not gpu-driver-health
 
 
 @frozen
@@ -46,6 +47,7 @@ class DriverStates(Fact):
         return self.states[0]
 
 
+_ELSEWHERE = {"module missing for the next kernel": "gpu-next-kernel-modules", "fabric different": "gpu-fabric"}
 Told = tuple[str, str]  # evidence, way out
 
 
@@ -62,7 +64,7 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:  # noqa: AR
             unknown.setdefault(missing.reason, []).append(name)
             continue
         if told:
-            found.append(DriverState(name, is_fault=True, evidence=told[0], way_out=told[1]))
+            found.append(DriverState(name, True, *told, _ELSEWHERE.get(name, "")))
     for reason, names in unknown.items():  # after what is known: one reason, one line
         found.append(DriverState(f"whether: {', '.join(names)}", unread(reason), f"not known: {reason}", ""))
     return DriverStates(tuple(found) or (_current(facts),))

@@ -113,16 +113,20 @@ SCENARIOS = (
 )
 
 
-def build(package: str, fields: dict[str, str], folder: Path, scratch: Path) -> str:
-    """Build one .deb; returns its paragraph for the index of the archive."""
+def build(package, fields, folder: Path, scratch: Path, *, files=None, scripts=None) -> str:
+    """Build one .deb with these files and maintainer scripts; returns its paragraph for the index of the archive."""
     root = scratch / package
     (root / "DEBIAN").mkdir(parents=True)
     control = {"Package": package, "Architecture": "all", "Maintainer": "Nobody <nobody@example.org>"} | fields
     text = "".join(f"{key}: {value}\n" for key, value in control.items()) + "Description: made for a test\n"
     (root / "DEBIAN/control").write_text(text)
-    if package in POSTINST:
-        (root / "DEBIAN/postinst").write_text(POSTINST[package])
-        (root / "DEBIAN/postinst").chmod(0o755)
+    own = {"postinst": POSTINST[package]} if package in POSTINST else {}
+    for script, code in {**own, **(scripts or {})}.items():
+        (root / "DEBIAN" / script).write_text(code)
+        (root / "DEBIAN" / script).chmod(0o755)
+    for path, content in (files or {}).items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(content)
     if package in DATA:
         (root / "small").mkdir()
         (root / "small" / package).write_bytes(os.urandom(DATA[package]))

@@ -213,6 +213,7 @@ def test_choose_update_within_the_branch_only_when_asked():
     assert choose(facts, PARAMS).action == "keep"
     choice = choose(facts, PARAMS | {"update": True})
     assert (choice.action, choice.versions) == ("update", (f"{LIBRARY}=580.142-0ubuntu1",))
+    assert LIBRARY in choice.packages
     assert "within branch 580" in choice.reason
     assert choose(machine(offer=None, packages=INSTALLED), PARAMS | {"update": True}).action == "keep"
 

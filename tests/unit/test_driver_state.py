@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.choices.driver_state import STATES, choose
+from hosttune.engine.catalog import builtin_catalog
 from hosttune.facts import UnknownFact, unread
 from hosttune.facts.base import Fact
 from hosttune.frozen import frozen
@@ -131,6 +132,14 @@ def test_state_says_its_evidence_and_the_way_out(name):
     assert (leading.name, leading.is_fault) == (name, True), names(host(**changes))
     assert evidence in leading.evidence
     assert way_out in leading.way_out
+
+
+def test_states_that_another_rule_reports_name_it():
+    rules = {name: states(host(**TABLE[name][0]))[0].rule for name in TABLE}
+    assert {name: rule for name, rule in rules.items() if rule} == {
+        "module missing for the next kernel": "gpu-next-kernel-modules", "fabric different": "gpu-fabric",
+    }  # fmt: skip
+    assert set(rules.values()) - {""} <= set(builtin_catalog().rules)
 
 
 def test_every_state_is_in_the_table():
