@@ -43,6 +43,12 @@ class Gpu(Fact):
     link_speed: str  # 32.0 GT/s PCIe; a GPU at rest runs slower
     max_link_speed: str
 
+    @property
+    def memory_bytes(self) -> int:
+        """Its memory, where its name tells it (80GB HBM3); else 0. The name of a GH200 counts the memory of its CPU."""
+        match = re.search(r"(\d+) ?GB\b", self.name)
+        return int(match[1]) << 30 if match and "GH200" not in self.name else 0
+
 
 @frozen
 class Gpus(Fact):
@@ -54,6 +60,11 @@ class Gpus(Fact):
     @property
     def count(self) -> int:
         return len(self.devices)
+
+    @property
+    def memory_bytes(self) -> int:
+        """The memory of those whose name tells it."""
+        return sum(gpu.memory_bytes for gpu in self.devices)
 
     @property
     def has_gpu(self) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import replace as with_
 from hosttune.errors import Conflict, Refused
 from hosttune.host.door import BeforeReader, Completed, Process, Reader, ReaderKind, Space, Stat
 from hosttune.host.mountinfo import MountLine, parse, topmost_at, with_atime, with_mount, without_mount
+from hosttune.host.twins import TWIN_PATHS
 from hosttune.values import ABSENT, Absent, Answer, FileValue, Unreadable
 
 MOUNTINFO = "/proc/self/mountinfo"
@@ -144,6 +145,8 @@ class Overlay(BeforeReader):
                 f"{path}: " + (present.reason if isinstance(present, Unreadable) else "this kernel has no such value")
             )
         self.files[self._place(path)] = FileValue(_as_printed(present.decode("utf-8", "replace"), text).encode())
+        if path in TWIN_PATHS and text.strip() != present.decode("utf-8", "replace").strip():
+            self.files[self._place(TWIN_PATHS[path])] = FileValue(b"0\n")
 
     def set_atime(self, target: str, mode: str) -> None:
         data, mount = self._mounted(target)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict
 from hosttune.frozen import frozen
+from hosttune.host.twins import TWINS
 from hosttune.resources.base import FieldSpec, Operator, action_between, inverted
 from hosttune.resources.bounds import nearest, satisfies, wants
 from hosttune.resources.file import compare_dropin, dropin_path, hand_edit
@@ -82,21 +83,30 @@ def _fits(name: str, pattern: str) -> bool:
     return len(one) == len(other) and all(map(fnmatchcase, one, other))
 
 
+def _live(reader: Reader, key: str) -> Value:
+    data = reader.read(proc_path(key))
+    return " ".join(data.decode("utf-8", "replace").split()) if isinstance(data, bytes) else data
+
+
 class SysctlAddress:
-    """`sysctl:KEY`: the live value, blanks normalised."""
+    """`sysctl:KEY`: the live value, blanks normalised; `vm.dirty_ratio=20` where that other spelling is in force."""
 
     kind = "sysctl"
 
     def read(self, reader: Reader, name: str) -> Value:
-        data = reader.read(proc_path(name))
-        return " ".join(data.decode("utf-8", "replace").split()) if isinstance(data, bytes) else data
+        value = _live(reader, name)
+        if value == "0" and name in TWINS and isinstance(other := _live(reader, TWINS[name]), str):
+            return f"{TWINS[name]}={other}"
+        return value
 
     def write(self, writer: Writer, change: Change) -> None:
         name = change.address.name
         if not self.same(self.read(writer, name), change.before):
             message = f"{name} is no longer {change.before}"
             raise Conflict(message, hint="run the plan again")
-        writer.set_value(proc_path(name), f"{change.after}\n")
+        twin, equals, value = str(change.after).partition("=")
+        key, value = (twin, value) if equals and twin == TWINS.get(name) else (name, str(change.after))
+        writer.set_value(proc_path(key), f"{value}\n")
 
     def same(self, one: Value, other: Value) -> bool:
         return one == other or (isinstance(one, str) and isinstance(other, str) and one.split() == other.split())
@@ -106,7 +116,9 @@ class SysctlAddress:
 
 
 class SysctlFilesAddress:
-    """`sysctl-files:KEY`: every file that sets the key, in the order of boot, as `value<TAB>path:line`; read only."""
+    """`sysctl-files:KEY`: every file that sets the key, in the order of boot, as `value<TAB>path:line`; its other
+    spelling as `vm.dirty_ratio=40<TAB>path:line`. Read only.
+    """
 
     kind = "sysctl-files"
 
@@ -121,6 +133,7 @@ class SysctlFilesAddress:
             for file in names if isinstance(names, tuple) else ():
                 if file.endswith(".conf"):
                     chosen.setdefault(file, f"{folder}/{file}")
+        names = {name: "", TWINS[name]: f"{TWINS[name]}="} if name in TWINS else {name: ""}
         named: list[str] = []
         by_pattern: list[str] = []
         is_excluded = False
@@ -132,8 +145,8 @@ class SysctlFilesAddress:
                 return text
             for line, key, value in assignments(text) if isinstance(text, bytes) else ():
                 entry = f"{value}\t{chosen[file]}:{line}"
-                if key == name:
-                    named += [entry] if value is not None else []
+                if key in names:
+                    named += [names[key] + entry] if value is not None else []
                     is_excluded = is_excluded or value is None
                 elif value is not None and _is_pattern(key) and _fits(name, key):
                     by_pattern.append(entry)
@@ -214,7 +227,7 @@ def _examine(wish: Wish, context: Context) -> _Setting | Finding:
 
 
 def _owner(wish: Wish, others: list[tuple[str, str]], context: Context) -> tuple[Hold, str]:
-    if wish.name in context.facts.managers.tuned_sysctls:
+    if {wish.name, TWINS.get(wish.name)} & {*context.facts.managers.tuned_sysctls}:
         owner = f"TuneD profile {context.facts.managers.tuned_profile}"
         return Hold(HoldKind.OWNED, owner), f"set {wish.name} in a child profile of TuneD, or ignore {wish.rule}"
     explicit = [entry for entry in others if not entry[1].startswith(DISTRIBUTION)]
@@ -223,7 +236,8 @@ def _owner(wish: Wish, others: list[tuple[str, str]], context: Context) -> tuple
     for value, place in (*explicit[-1:], *stronger[-1:]):
         if satisfies(value, wish):
             continue
-        return Hold(HoldKind.OWNED, f"{place} ({wish.name} = {value})"), f"change {place}, or ignore {wish.rule}"
+        shown = value if "=" in value else f"{wish.name} = {value}"
+        return Hold(HoldKind.OWNED, f"{place} ({shown})"), f"change {place}, or ignore {wish.rule}"
     return Hold(), ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.gpus import model_in, name_in
+from hosttune.facts.gpus import Gpu, Gpus, model_in, name_in
 from hosttune.facts.nvidia_tables import BRANCHES, GENERATIONS, branch_of, generation_of
 from tests.unit.fake_reader import FakeReader
 
@@ -217,3 +217,20 @@ def test_branch_not_in_the_table_is_over_only_when_old():
     assert branch_of(545).is_over("2026-11")
     assert branch_of(340).is_over("2026-11")
     assert not branch_of(700).is_over("2026-11")
+
+
+@pytest.mark.parametrize(
+    ("name", "gib"),
+    [
+        ("NVIDIA H100 80GB HBM3", 80),
+        ("GH100 [H100 SXM5 80GB]", 80),
+        ("NVIDIA A100-SXM4-40GB", 40),
+        ("NVIDIA GH200 480GB", 0),
+        ("NVIDIA GeForce RTX 4090", 0),
+        ("", 0),
+    ],
+)
+def test_gpu_memory_is_what_the_name_tells(name, gib):
+    gpu = Gpu("0000:01:00.0", "0x2330", "", "0x030200", "hopper", name, "nvidia", 0, 16, 16, "", "")
+    assert gpu.memory_bytes == gib << 30
+    assert Gpus((gpu, gpu), 0).memory_bytes == 2 * gib << 30
