@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Refused
+from hosttune.resources.initramfs import DRACUT, generator, images
 from hosttune.resources.kernel_argument import unproven
+from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Writer
 
 GRUB_TIMEOUT_S = 300.0  # os-prober looks at every partition
+INITRAMFS_TIMEOUT_S = 900.0  # of all kernels, on a slow disk
 
 
 def update_grub(writer: Writer, name: str) -> None:  # noqa: ARG001 - the interface of all triggers
@@ -24,3 +27,16 @@ def update_grub(writer: Writer, name: str) -> None:  # noqa: ARG001 - the interf
 def image_waits(facts: Facts) -> str:
     """What these programs write depends on the system they run in, so an image does it itself."""
     return "it has to run inside of the image" if facts.reader.persistent_only else ""
+
+
+def rebuild_initramfs(writer: Writer, name: str) -> None:  # noqa: ARG001 - the interface of all triggers
+    """Build the initial RAM disks of all kernels anew, with the program that built them."""
+    releases = images(writer)
+    builder = generator(writer)
+    if isinstance(releases, Unreadable):
+        raise Refused(releases.reason)
+    if builder == DRACUT:
+        for release in releases:
+            writer.run(("dracut", "--force", f"/boot/initrd.img-{release}", release), timeout_s=INITRAMFS_TIMEOUT_S)
+    elif releases:
+        writer.run(("update-initramfs", "-u", "-k", "all"), timeout_s=INITRAMFS_TIMEOUT_S)

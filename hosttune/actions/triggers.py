@@ -71,6 +71,7 @@ _TRIGGERS: dict[str, tuple[Callable[[Writer, str], None], Callable[[Facts], str]
     "daemon-reload": (_daemon_reload, _daemon_reload_waits),
     "restart": (_restart, _restart_waits),
     "update-grub": (boot_triggers.update_grub, boot_triggers.image_waits),
+    "rebuild-initramfs": (boot_triggers.rebuild_initramfs, boot_triggers.image_waits),
 }
 
 

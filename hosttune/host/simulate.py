@@ -1,5 +1,5 @@
-"""What programs that change a host would do, modelled on an overlay: systemctl, apt-get, update-grub. Anything else is
-refused.
+"""What programs that change a host would do, modelled on an overlay: systemctl, apt-get, update-grub and those
+that build an initial RAM disk. Anything else is refused.
 
 A model changes what the host would answer afterwards: the answers of `systemctl show` and `apt-config dump`, the links
 of enabled units, the dpkg status.
@@ -38,6 +38,8 @@ def simulate(overlay: Overlay, argv: tuple[str, ...]) -> Completed:
         return _systemctl(overlay, [word for word in words[1:] if not word.startswith("-")], now="--now" in words)
     if words[0] == "apt-get":
         return _apt_get(overlay, words[1:])
+    if words[0] in {"update-initramfs", "dracut"}:
+        return _DONE  # nobody looks into what they build
     if words[0] == "update-grub":
         return _update_grub(overlay)
     raise Refused(f"{words[0]} cannot be tried on the overlay")

@@ -1,0 +1,100 @@
+"""Which program builds the initial RAM disk of this host, and whether it may hold a module.
+
+Looking into an image takes seconds (lsinitramfs), so the configuration decides, and what it does not rule out may be in
+there: initramfs-tools with MODULES=most takes most drivers and all of modprobe.d (initramfs.conf(5)), dracut those that
+this host uses (dracut.conf(5)). Ubuntu 26.04 builds with dracut, where initramfs-tools may still be installed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from hosttune.host.door import Stat
+from hosttune.resources.read_only import ReadOnly
+from hosttune.values import ABSENT, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.host.door import Reader
+    from hosttune.values import Absent, Value
+
+DRACUT = "dracut"
+TOOLS = "initramfs-tools"
+_HOOKS = ("/etc/kernel/postinst.d", "/usr/share/kernel/postinst.d")
+_PROGRAMS = {DRACUT: ("/usr/bin/dracut", "/usr/sbin/dracut"), TOOLS: ("/usr/sbin/update-initramfs",)}
+_IMAGE = "initrd.img-"
+_DRIVERS = re.compile(r"\s*(add|force|omit)_drivers\s*\+?=\s*[\"']?([^\"'#]*)")
+
+
+def images(reader: Reader) -> tuple[str, ...] | Unreadable:
+    """The kernel releases that have an initial RAM disk."""
+    names = reader.list("/boot")
+    if isinstance(names, Unreadable):
+        return names
+    listed = names if isinstance(names, tuple) else ()
+    releases = (name.removeprefix(_IMAGE) for name in listed if name.startswith(_IMAGE))
+    return tuple(name for name in releases if not name.endswith((".old", ".bak", ".new", "-bak")))
+
+
+def generator(reader: Reader) -> str | Absent:
+    """The program whose hook builds the image of a new kernel; ABSENT where none is installed."""
+    installed = [name for name, paths in _PROGRAMS.items() if any(_exists(reader, path) for path in paths)]
+    hooked = [name for name in installed if any(_exists(reader, f"{folder}/{name}") for folder in _HOOKS)]
+    return next(iter((*hooked, *reversed(installed))), ABSENT)
+
+
+def _exists(reader: Reader, path: str) -> bool:
+    return isinstance(reader.stat(path), Stat)
+
+
+def why_in(reader: Reader, module: str) -> str | Absent | Unreadable:
+    """Why the initial RAM disk may hold this module, as a sentence; ABSENT where it does not."""
+    there = images(reader)
+    builder = generator(reader)
+    if isinstance(there, Unreadable) or not there:
+        return there if isinstance(there, Unreadable) else ABSENT
+    if not isinstance(builder, str):
+        return Unreadable("neither dracut nor update-initramfs is installed, and /boot has initial RAM disks")
+    place, word = _listed(reader, builder, module)
+    if word == "omit":
+        return ABSENT
+    return f"{place} puts {module} into it" if place else f"it may hold {module}"
+
+
+def _listed(reader: Reader, builder: str, module: str) -> tuple[str, str]:
+    """(file:line, add|force|omit) of the last line of the configuration that names the module."""
+    found = ("", "")
+    for path in _configuration(reader, builder):
+        content = reader.read(path)
+        rows = content.decode("utf-8", "replace").splitlines() if isinstance(content, bytes) else []
+        for number, row in enumerate(rows, 1):
+            match = _DRIVERS.match(row) if builder == DRACUT else None
+            names = match[2].split() if match else row.partition("#")[0].split()[:1] if builder == TOOLS else []
+            if module.replace("-", "_") in {name.replace("-", "_") for name in names}:
+                found = (f"{path}:{number}", match[1] if match else "add")
+    return found
+
+
+def _configuration(reader: Reader, builder: str) -> tuple[str, ...]:
+    if builder == TOOLS:
+        return ("/etc/initramfs-tools/modules",)
+    chosen: dict[str, str] = {}
+    for folder in ("/etc/dracut.conf.d", "/usr/lib/dracut/dracut.conf.d"):
+        names = reader.list(folder)
+        for name in names if isinstance(names, tuple) else ():
+            chosen.setdefault(name, f"{folder}/{name}")
+    return ("/etc/dracut.conf", *(chosen[name] for name in sorted(chosen) if name.endswith(".conf")))
+
+
+class InitramfsAddress(ReadOnly):
+    """`initramfs:MODULE`: "PROGRAM<tab>REASON" where the initial RAM disk may hold the module, else ABSENT."""
+
+    kind = "initramfs"
+
+    def read(self, reader: Reader, name: str) -> Value:
+        why = why_in(reader, name)
+        return f"{generator(reader)}\t{why}" if isinstance(why, str) else why
+
+
+WISHES = ()
+ADDRESSES = (InitramfsAddress(),)

@@ -1,0 +1,257 @@
+"""Options of kernel modules: what modprobe.d sets, and what the loaded module has.
+
+modprobe reads the files of all its folders sorted by name, and the kernel takes the last value of a key; the kernel
+command line (module.key=value) comes after all files (modprobe.d(5)). A drop-in is no success by itself: a module that
+is loaded keeps what it was loaded with, one that the initial RAM disk loads reads the copy in there, and one that is
+built in reads no file at all.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hosttune.frozen import frozen
+from hosttune.resources.base import FieldSpec, Operator
+from hosttune.resources.file import Dropin, compare_dropin, dropin_path
+from hosttune.resources.module_parameter import one
+from hosttune.resources.read_only import ReadOnly
+from hosttune.resources.since import applied_since
+from hosttune.values import ABSENT, Activation, Address, Finding, Hold, HoldKind, Trigger, Unreadable, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+    from hosttune.resources.base import Context, Wish
+    from hosttune.values import Change, Value
+
+FOLDER = "/etc/modprobe.d"
+FOLDERS = (FOLDER, "/run/modprobe.d", "/usr/local/lib/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d")
+_DISTRIBUTION = ("/usr/lib/", "/lib/")
+_NAME = re.compile(r"([\w-]+)\.(\w+)")
+_VALUE = re.compile(r"[\w.,:;=/+-]+")
+_STARTED = Address("started", "kernel")
+
+
+def options(text: str) -> Iterator[tuple[int, str, str, str]]:
+    """(line, module, key, value) of the `options` lines of one file; a backslash at the end continues a line."""
+    whole, start = "", 0
+    for number, row in enumerate(text.splitlines(), 1):
+        start = start or number
+        if row.endswith("\\"):
+            whole += f"{row[:-1]} "
+            continue
+        try:
+            words = shlex.split(whole + row, comments=True)
+        except ValueError:
+            words = (whole + row).split()
+        if words[:1] == ["options"] and len(words) > 2:
+            yield from ((start, one(words[1]), *word.partition("=")[::2]) for word in words[2:])
+        whole, start = "", 0
+
+
+def same(live: str, wanted: str) -> bool:
+    """Whether two spellings of a value mean the same: the kernel shows booleans as Y and N, and numbers in decimal."""
+    if live in {"Y", "N"}:
+        return wanted.lower() in ({"y", "1", "yes", "true", "on"} if live == "Y" else {"n", "0", "no", "false", "off"})
+    try:
+        return int(live, 0) == int(wanted, 0)
+    except ValueError:
+        return live == wanted
+
+
+class ModprobeOptionsAddress(ReadOnly):
+    """`modprobe-options:MODULE.KEY`: all that set it, in the order in which they count, as "VALUE<tab>PLACE"."""
+
+    kind = "modprobe-options"
+
+    def read(self, reader: Reader, name: str) -> Value:
+        module, _, key = name.partition(".")
+        chosen: dict[str, str] = {}
+        for folder in FOLDERS:
+            if reader.persistent_only and folder.startswith("/run/"):
+                continue  # made at boot, so not in an image
+            names = reader.list(folder)
+            if isinstance(names, Unreadable):
+                return names
+            for file in names if isinstance(names, tuple) else ():
+                if file.endswith(".conf"):
+                    chosen.setdefault(file, f"{folder}/{file}")
+        rows: list[str] = []
+        for path in (chosen[file] for file in sorted(chosen) if reader.link(chosen[file]) != "/dev/null"):
+            content = reader.read(path)
+            if isinstance(content, Unreadable):
+                return content
+            text = content.decode("utf-8", "replace") if isinstance(content, bytes) else ""
+            found = ((line, value) for line, its, other, value in options(text) if (its, other) == (one(module), key))
+            rows += (f"{value}\t{path}:{line}" for line, value in found)
+        line = ABSENT if reader.persistent_only else reader.read("/proc/cmdline")
+        for word in line.decode("utf-8", "replace").split() if isinstance(line, bytes) else ():
+            argument, _, value = word.partition("=")
+            if one(argument) == one(name):
+                rows.append(f"{value}\tthe kernel command line: {word}")
+        return line if isinstance(line, Unreadable) else tuple(rows)
+
+
+class ModprobeOptionWish:
+    """`- modprobe-option: MODULE.KEY` with exactly."""
+
+    kind = "modprobe-option"
+    fields: Mapping[str, FieldSpec] = {
+        "early": FieldSpec(bool, help="False where nothing loads the module before the root file system is there"),
+    }
+    operators = (Operator.EXACTLY,)
+    activations = (Activation.REBOOT,)
+
+    def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:  # noqa: ARG002 - the interface of all kinds
+        module = wish.name.partition(".")[0]
+        kinds = ("modprobe-options", "module-parameter")
+        return (*(Address(kind, wish.name) for kind in kinds), Address("initramfs", module), _STARTED, _file(wish))
+
+    def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
+        looks = [_Look(wish, context) for wish in wishes]
+        answers = [look.stands() for look in looks]
+        needed = [look for look, answer in zip(looks, answers, strict=True) if answer is None]
+        kept = [look for look in looks if look in needed or look.is_ours]
+        dropin = _compare_dropin(needed, kept, context) if needed else Dropin()
+        change = dropin.change  # one for all wishes of the rule, carried by the first that needs it
+        findings = []
+        for look, answer in zip(looks, answers, strict=True):
+            findings.append(answer or look.missing(dropin, (change,) if change else ()))
+            change = change if answer else None
+        return tuple(findings)
+
+
+def _file(wish: Wish) -> Address:
+    return Address("file", dropin_path(FOLDER, wish.rule))
+
+
+def _compare_dropin(needed: list[_Look], kept: list[_Look], context: Context) -> Dropin:
+    wish = needed[0].wish
+    text = (
+        f"# Written by hosttune for the rule {wish.rule}; see: hosttune explain {wish.rule}\n"
+        f"# Edit it and hosttune leaves it alone. Take it back with: hosttune undo --rule {wish.rule}\n"
+    )
+    for look in kept:
+        module, _, key = look.wish.name.partition(".")
+        text += f"options {module} {key}={look.wanted}\n"
+    early = [look.initramfs for look in kept if isinstance(look.initramfs, str)]
+    triggers = (Trigger("rebuild-initramfs"),) if early else ()
+    dropin = compare_dropin(_file(wish).name, text.encode(), wish.rule, context, Activation.REBOOT, triggers)
+    if dropin.change is None or not early:
+        return dropin
+    program, _, reason = early[0].partition("\t")
+    details = (f"then {program} rebuilds the initial RAM disks: {reason}",)
+    return replace(dropin, change=replace(dropin.change, details=details))
+
+
+@frozen
+class _Look:
+    """One wish against the files and the loaded module."""
+
+    wish: Wish
+    context: Context
+
+    @property
+    def wanted(self) -> str:
+        return str(self.wish.bounds[0].value) if self.wish.bounds else ""
+
+    @property
+    def initramfs(self) -> Value:
+        if self.wish.fields.get("early") is False:
+            return ABSENT
+        return self.context.state[Address("initramfs", self.wish.name.partition(".")[0])]
+
+    @property
+    def entries(self) -> list[tuple[str, str]]:
+        """(value, place) in the order in which they count."""
+        rows = self.context.state[Address("modprobe-options", self.wish.name)]
+        return (
+            [(value, place) for value, _, place in (row.partition("\t") for row in rows)]
+            if isinstance(rows, tuple)
+            else []
+        )
+
+    @property
+    def is_ours(self) -> bool:
+        return bool(self.entries) and self.entries[-1][1].startswith(_file(self.wish).name)
+
+    def stands(self) -> Finding | None:
+        """The answer, unless a drop-in is needed."""
+        live = self.context.state[Address("module-parameter", self.wish.name)]
+        if not _NAME.fullmatch(self.wish.name) or not _VALUE.fullmatch(self.wanted):
+            detail = f"{self.wish.name} = {self.wanted!r} is no MODULE.KEY with a plain value"
+            return self._held(HoldKind.REFUSED, detail)
+        rows = self.context.state[Address("modprobe-options", self.wish.name)]
+        for value in (rows, live, self.initramfs):
+            if isinstance(value, Unreadable):
+                return self._says(Verdict.UNKNOWN, f"{self.wish.name}: {value.reason}")
+        if isinstance(live, tuple) and live[0] == "built in":
+            module = self.wish.name.partition(".")[0]
+            todo = f"put {self.wish.name}={self.wanted} on the kernel command line"
+            return self._held(HoldKind.REFUSED, f"{module} is built into this kernel, which reads no modprobe.d", todo)
+        if not self.entries or not same(self.entries[-1][0], self.wanted):
+            return self._owned()
+        return self._in_force(live)
+
+    def _owned(self) -> Finding | None:
+        own = _file(self.wish).name
+        others = [entry for entry in self.entries if not entry[1].startswith(own)]
+        explicit = [entry for entry in others if not entry[1].startswith(_DISTRIBUTION)]
+        stronger = [
+            entry for entry in others if entry[1].rpartition(":")[0].rpartition("/")[2] > own.rpartition("/")[2]
+        ]
+        for value, place in (*explicit[-1:], *stronger[-1:]):
+            if not same(value, self.wanted):
+                detail = place if place.startswith("the ") else f"{place} ({self.wish.name} = {value})"
+                return self._held(HoldKind.OWNED, detail, f"change {place}, or ignore {self.wish.rule}")
+        return None
+
+    def _in_force(self, live: Value) -> Finding:
+        """The files are right; whether the module has it is another matter."""
+        evidence = (f"{self.entries[-1][1]} sets it",)
+        if not isinstance(live, tuple):
+            return self._says(Verdict.OK, evidence=(*evidence, "the module is not loaded now"))
+        started = self.context.state[_STARTED]
+        applied = self.context.ledger.get(_file(self.wish)) if self.is_ours else None
+        is_new = isinstance(started, int) and applied_since(applied, started)
+        if len(live) > 1 and same(live[1], self.wanted):
+            return self._says(Verdict.OK, evidence=(*evidence, "the loaded module has it"))
+        if len(live) > 1 or is_new:
+            now = f"the loaded module has {live[1]}" if len(live) > 1 else "the module was loaded before it was set"
+            return self._held(HoldKind.WAITING, "a reboot", "reboot when nothing runs", (*evidence, now))
+        return self._says(Verdict.OK, evidence=(*evidence, "the loaded module does not show its value"))
+
+    def missing(self, dropin: Dropin, changes: tuple[Change, ...]) -> Finding:
+        if dropin.unknown:
+            return self._says(Verdict.UNKNOWN, dropin.unknown)
+        if dropin.hold:
+            return self._held(dropin.hold.kind, dropin.hold.detail, dropin.todo, dropin.evidence)
+        last = f"{self.entries[-1][1]} sets {self.entries[-1][0]}" if self.entries else "no file sets it"
+        return self._says(Verdict.DIFFERS, self._wants, evidence=(last,), changes=changes)
+
+    @property
+    def _wants(self) -> str:
+        return f"{self.wish.name} should be {self.wanted}"
+
+    def _held(self, kind: HoldKind, detail: str, todo: str = "", evidence: tuple[str, ...] = ()) -> Finding:
+        return self._says(Verdict.DIFFERS, self._wants, Hold(kind, detail), evidence, todo)
+
+    def _says(
+        self,
+        verdict: Verdict,
+        reason: str = "",
+        hold: Hold = Hold(),
+        evidence: tuple[str, ...] = (),
+        todo: str = "",
+        changes: tuple[Change, ...] = (),
+    ) -> Finding:
+        return Finding(self.wish.rule, self.wish.subject, verdict, hold, reason, evidence, changes, todo)
+
+
+WISHES = (ModprobeOptionWish(),)
+ADDRESSES = (ModprobeOptionsAddress(),)
