@@ -10,17 +10,24 @@ from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.proposal import propose
 from hosttune.facts import Facts
 from hosttune.facts.base import raw
+from hosttune.facts.role import RDMA
 from hosttune.host.overlay import Overlay
 from hosttune.host.record import read_record
-from hosttune.values import FileValue, Unreadable
+from hosttune.values import ABSENT, Answer, FileValue, Unreadable
 from tests.unit.fake_reader import FakeReader
 
 HOSTS = Path(__file__).resolve().parents[1] / "hosts"
 MANAGER = "/etc/systemd/system/display-manager.service"
 
 
-def proposed(name: str, **files: str):
+def with_rdma(name: str, rdma: Answer[tuple[str, ...]]) -> Overlay:
     host = Overlay(read_record(str(HOSTS / f"{name}.json")))
+    host.list = lambda path, listed=host.list: rdma if path == RDMA else listed(path)
+    return host
+
+
+def proposed(name: str, rdma: Answer[tuple[str, ...]], **files: str):
+    host = with_rdma(name, rdma)
     host.files.update({path: FileValue(text.encode()) for path, text in files.items()})
     found = propose(Facts(host))
     assert found is None or found.profile in builtin_catalog().profiles
@@ -33,11 +40,7 @@ def proposed(name: str, **files: str):
         ("a100-cloud-vm", {"/run/cloud-init/cloud-id": "azure\n"}, ("cloud-vm", "virtual machine of azure")),
         ("workstation-rtx4090", {}, ("workstation", "gdm3.service")),
         ("h100-8x-2socket", {}, ("train-single", "8 GPUs are joined by NVSwitches")),
-        (
-            "h100-8x-2socket",
-            {"/sys/class/infiniband/mlx5_0": "", "/sys/class/infiniband/mlx5_1": ""},
-            ("train-multinode", "mlx5_0 and 1 more"),
-        ),
+        ("h100-8x-2socket", {}, ("train-multinode", "mlx5_0 and 1 more")),
         ("h100-8x-2socket", {"/var/lib/kubelet/config.yaml": ""}, ("k8s-node", "/var/lib/kubelet/config.yaml exists")),
         (
             "a100-cloud-vm",
@@ -51,7 +54,8 @@ def proposed(name: str, **files: str):
     ],
 )
 def test_proposal_is_the_profile_that_fits_and_says_why(name, files, expected):
-    found = proposed(name, **files)
+    rdma = ("mlx5_0", "mlx5_1") if expected and expected[0] == "train-multinode" else ABSENT
+    found = proposed(name, rdma, **files)
     if expected is None:
         assert found is None
     else:
@@ -61,9 +65,7 @@ def test_proposal_is_the_profile_that_fits_and_says_why(name, files, expected):
 
 
 def test_proposal_is_none_where_a_fact_that_decides_is_unknown():
-    host = Overlay(read_record(str(HOSTS / "h100-8x-2socket.json")))
-    host.list = lambda path, listed=host.list: Unreadable("no") if path == "/sys/class/infiniband" else listed(path)
-    assert propose(Facts(host)) is None
+    assert propose(Facts(with_rdma("h100-8x-2socket", Unreadable("no")))) is None
 
 
 @pytest.mark.parametrize(
