@@ -38,12 +38,13 @@ def test_profiles_tell_what_each_adds_and_which_is_chosen(run):
     assert status == 0
     assert "inference-latency, chosen here: A server that answers requests" in out
     block = out.partition("inference-latency, chosen")[2].partition("\n\n")[0]
-    assert "adds: gpu-update-hold" in block
+    assert "gpu-update-hold" in block.partition("adds: ")[2]
     assert "sets: memory-swappiness: value 1" in block
     assert "extends base" in block
     data = json.loads(run("profiles", "--host", H100, "--format", "json")[1])
     (node,) = [one for one in data["profiles"] if one["id"] == "k8s-node"]
-    assert (node["extends"], node["leaves_out"][:1]) == ("base", ["memory-swappiness"])
+    assert node["extends"] == "base"
+    assert "memory-swappiness" in node["leaves_out"]
     assert [one["id"] for one in data["profiles"] if one["is_chosen"]] == ["base"]
 
 
