@@ -50,6 +50,10 @@ _BY_HAND = {
         ),
         "delete that file, then: update-grub, reboot",
     ),
+    "modprobe-option": (
+        "write the line `options` that the plan shows into a file in /etc/modprobe.d, build the initramfs anew, reboot",
+        "delete that file, build the initramfs anew, reboot",
+    ),
     "apt-blacklist": (
         "add the patterns to Unattended-Upgrade::Package-Blacklist in a file in /etc/apt/apt.conf.d",
         "delete that file",
