@@ -152,6 +152,7 @@ def tree(tmp_path_factory):
     archive = tree / "archive"
     archive.mkdir()
     (tree / "small").mkdir()
+    (tree / "sys/module").mkdir()  # as of a kernel without an NVIDIA module
     first = [build(name, fields, archive, base / "build") for name, fields in PACKAGES.items()]
     more = [build(name, fields, archive, base / "build") for name, fields in LATER.items()]
     (archive / "Packages").write_text("\n".join(first))
