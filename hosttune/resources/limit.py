@@ -1,0 +1,230 @@
+"""Limits of login sessions by a drop-in in limits.d; services take theirs from systemd (unit drop-ins).
+
+A limit that is higher already stays, in whatever file or by the session's own default. A number of open files above
+fs.nr_open is refused: the kernel refuses it, and pam_limits then refuses every login.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING
+
+from hosttune.frozen import frozen
+from hosttune.resources.base import FieldSpec
+from hosttune.resources.bounds import number
+from hosttune.resources.file import Dropin, compare_dropin, dropin_path
+from hosttune.resources.limits_files import FOLDER, ITEMS, amount, lines
+from hosttune.values import Activation, Address, FileValue, Finding, Hold, HoldKind, Unreadable, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hosttune.facts import Facts
+    from hosttune.resources.base import Context, Operator, Wish
+    from hosttune.values import Change, Value
+
+KINDS = ("soft", "hard")
+NR_OPEN = "fs.nr_open"
+KERNEL_NR_OPEN = 1048576  # fs/file_table.c: sysctl_nr_open, where nobody sets it
+_DOMAIN = re.compile(r"\*|@?[A-Za-z_][\w.-]*")
+
+
+class LimitWish:
+    """`- limit: memlock` with `soft`, `hard` (at least; a number in the unit of limits.conf(5), or unlimited)."""
+
+    kind = "limit"
+    fields: Mapping[str, FieldSpec] = {
+        "soft": FieldSpec(str, help="The least soft limit: a number in the unit of limits.conf(5), or unlimited"),
+        "hard": FieldSpec(str, help="The least hard limit: a number in the unit of limits.conf(5), or unlimited"),
+        "domains": FieldSpec(list, help='Whose: "*" and root unless given; "*" is not for root'),
+    }
+    operators: tuple[Operator, ...] = ()
+    activations = (Activation.SESSION,)
+
+    def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:
+        live = () if facts.reader.persistent_only else (Address("sysctl", NR_OPEN),)
+        nr_open = (*live, Address("sysctl-files", NR_OPEN)) if wish.name == "nofile" else ()
+        return (Address("limits-files", wish.name), Address("session-limits", wish.name), *nr_open, _file(wish))
+
+    def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
+        looks = [_Look(wish, context) for wish in wishes]
+        answers = [look.stands() for look in looks]
+        needed = [look for look, answer in zip(looks, answers, strict=True) if answer is None]
+        kept = [look for look in looks if look in needed or look.is_ours]
+        dropin = _compare_dropin(kept, context) if needed else Dropin()
+        change = dropin.change  # one for all wishes of the rule, carried by the first that needs it
+        findings = []
+        for look, answer in zip(looks, answers, strict=True):
+            findings.append(answer or look.missing(dropin, (change,) if change else ()))
+            change = change if answer else None
+        return tuple(findings)
+
+
+def _file(wish: Wish) -> Address:
+    return Address("file", dropin_path(FOLDER, wish.rule))
+
+
+def _compare_dropin(kept: list[_Look], context: Context) -> Dropin:
+    wish = kept[0].wish
+    text = (
+        f"# Written by hosttune for the rule {wish.rule}; see: hosttune explain {wish.rule}\n"
+        f"# Edit it and hosttune leaves it alone. Take it back with: hosttune undo --rule {wish.rule}\n"
+    )
+    for look in kept:
+        needed = (one for one in look.limits if not _reaches(one.other, one.wanted))
+        text += "".join(f"{one.domain} {one.kind} {look.wish.name} {one.wanted}\n" for one in needed)
+    return compare_dropin(_file(wish).name, text.encode(), wish.rule, context, Activation.SESSION)
+
+
+@frozen
+class _Limit:
+    """One limit of one domain: what is wanted, and what others set."""
+
+    domain: str
+    kind: str  # soft | hard
+    wanted: str
+    now: str  # the value that counts at the next login; empty where no file sets it
+    place: str
+    other: str  # the value that counts without our drop-in, or that of this session; empty where neither is known
+    other_place: str
+
+    @property
+    def is_met(self) -> bool:
+        return _reaches(self.now or ("" if self.place else self.other), self.wanted)
+
+
+def _reaches(value: str, wanted: str) -> bool:
+    present, least = amount(value), amount(wanted)
+    return present is not None and least is not None and present >= least
+
+
+@frozen
+class _Look:
+    """One wish against the files."""
+
+    wish: Wish
+    context: Context
+
+    @property
+    def rows(self) -> list[list[str]]:
+        rows = self.context.state[Address("limits-files", self.wish.name)]
+        return [row.split("\t") for row in rows] if isinstance(rows, tuple) else []
+
+    @property
+    def is_ours(self) -> bool:
+        return any(row[3].startswith(_file(self.wish).name) for row in self.rows)
+
+    @property
+    def _applied(self) -> frozenset[tuple[str, str, str]]:
+        """(domain, soft|hard, item) of the lines that a run has left in our drop-in."""
+        applied = self.context.ledger.get(_file(self.wish))
+        content = applied.after.content if applied and isinstance(applied.after, FileValue) else b""
+        return frozenset(row[1:4] for row in lines(content.decode("utf-8", "replace")))
+
+    @property
+    def limits(self) -> tuple[_Limit, ...]:
+        domains = [str(one) for one in self.wish.fields.get("domains") or ("*", "root")]
+        wanted = [(kind, str(self.wish.fields[kind])) for kind in KINDS if kind in self.wish.fields]
+        return tuple(self._limit(domain, kind, value) for domain in domains for kind, value in wanted)
+
+    def _limit(self, domain: str, kind: str, wanted: str) -> _Limit:
+        own = _file(self.wish)
+        rows = [(value, place) for its, other, value, place in self.rows if (its, other) == (domain, kind)]
+        others = [row for row in rows if not row[1].startswith(own.name)]
+        session = self.context.state[Address("session-limits", self.wish.name)]
+        # what this session has by our drop-in says nothing of the next one without it
+        is_own = (domain, kind, self.wish.name) in self._applied
+        default = session[KINDS.index(kind)] if isinstance(session, tuple) and not is_own else ""
+        now, place = rows[-1] if rows else ("", "")
+        other, other_place = others[-1] if others else (default, "this session")
+        return _Limit(domain, kind, wanted, now, place, other, other_place)
+
+    def stands(self) -> Finding | None:
+        """The answer, unless a drop-in is needed."""
+        if refusal := self._why_not():
+            return self._held(HoldKind.REFUSED, refusal)
+        values = self.context.state[Address("limits-files", self.wish.name)], self._nr_open()
+        if problem := next((one.reason for one in values if isinstance(one, Unreadable)), ""):
+            return self._says(Verdict.UNKNOWN, problem)
+        if refusal := self._too_many():
+            return self._held(HoldKind.REFUSED, refusal, f"raise {NR_OPEN} first")
+        if all(one.is_met for one in self.limits):
+            return self._says(Verdict.OK, evidence=self._evidence())
+        for one in self.limits:
+            if one.other_place != "this session" and not _reaches(one.other, one.wanted):
+                detail = f"{one.other_place} ({one.domain} {one.kind} {self.wish.name} {one.other})"
+                return self._held(HoldKind.OWNED, detail, f"change {one.other_place}, or ignore {self.wish.rule}")
+        return None
+
+    def _why_not(self) -> str:
+        if self.wish.name not in ITEMS:
+            return f"{self.wish.name} is no limit that can be compared; those are {', '.join(ITEMS)}"
+        if bad := next((one.domain for one in self.limits if not _DOMAIN.fullmatch(one.domain)), ""):
+            return f"{bad!r} is no domain of limits.conf(5)"
+        if bad := next((one.wanted for one in self.limits if amount(one.wanted) is None), ""):
+            return f"{bad!r} is no limit"
+        soft, hard = (amount(str(self.wish.fields.get(kind, "unlimited"))) for kind in KINDS)
+        if not self.limits or ("soft" in self.wish.fields and (soft or 0) > (hard or 0)):
+            return "a wish for a limit needs soft or hard, and a soft one is not above the hard one"
+        return ""
+
+    def _nr_open(self) -> int | Unreadable:
+        """The least that fs.nr_open is now and will be after the next boot."""
+        if self.wish.name != "nofile":
+            return 0
+        live: Value = self.context.state.get(Address("sysctl", NR_OPEN), "")
+        files = self.context.state[Address("sysctl-files", NR_OPEN)]
+        for value in (live, files):
+            if isinstance(value, Unreadable):
+                return Unreadable(f"{NR_OPEN}: {value.reason}")
+        boot = files[-1].partition("\t")[0] if isinstance(files, tuple) and files else ""
+        known = [found for text in (live, boot) if (found := number(text)) is not None]
+        return min(known, default=KERNEL_NR_OPEN)
+
+    def _too_many(self) -> str:
+        most = self._nr_open()
+        asked = max((amount(one.wanted) or 0 for one in self.limits), default=0)
+        if self.wish.name != "nofile" or isinstance(most, Unreadable) or asked <= most:
+            return ""
+        shown = "unlimited" if asked == math.inf else str(int(asked))
+        return f"nofile {shown} is above {NR_OPEN} ({most}): every login would be refused"
+
+    def _evidence(self) -> tuple[str, ...]:
+        found = []
+        for one in self.limits:
+            value, place = (one.now, one.place) if one.place else (one.other, one.other_place)
+            found.append(f"{one.domain} {one.kind} {value} ({place})" if value else f"{one.domain} {one.kind}: no file")
+        domains = {one.domain for one in self.limits}
+        own = sorted({f"{row[0]} has its own ({row[3]})" for row in self.rows if row[0] not in domains})
+        return (*found, *own)
+
+    def missing(self, dropin: Dropin, changes: tuple[Change, ...]) -> Finding:
+        if dropin.unknown:
+            return self._says(Verdict.UNKNOWN, dropin.unknown)
+        if dropin.hold:
+            return self._held(dropin.hold.kind, dropin.hold.detail, dropin.todo)
+        return self._says(Verdict.DIFFERS, self._wants, evidence=self._evidence(), changes=changes)
+
+    @property
+    def _wants(self) -> str:
+        wanted = " and ".join(f"{kind} {self.wish.fields[kind]}" for kind in KINDS if kind in self.wish.fields)
+        return f"{self.wish.name} should be at least {wanted} in new sessions"
+
+    def _held(self, kind: HoldKind, detail: str, todo: str = "") -> Finding:
+        return self._says(Verdict.DIFFERS, self._wants, Hold(kind, detail), self._evidence(), todo)
+
+    def _says(
+        self,
+        verdict: Verdict,
+        reason: str = "",
+        hold: Hold = Hold(),
+        evidence: tuple[str, ...] = (),
+        todo: str = "",
+        changes: tuple[Change, ...] = (),
+    ) -> Finding:
+        return Finding(self.wish.rule, self.wish.subject, verdict, hold, reason, evidence, changes, todo)
+
+
+WISHES = (LimitWish(),)
+ADDRESSES = ()
