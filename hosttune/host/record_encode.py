@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 from hosttune.host.door import Completed, Process, Space, Stat
 from hosttune.host.machine_id import hashed_machine_id, machine_id_hash
+from hosttune.host.pci_config import is_pci_config, without_serial
 from hosttune.host.record import FORMAT_VERSION, KIND, Recorder, encode_answer, encode_bytes
 from hosttune.host.redact import Redactor, people, places, serials
 from hosttune.host.secrets import MASK, is_secret_file, is_serial_file, mask_command
@@ -98,6 +99,8 @@ class _Encoder:
             return f"{MASK}\n"
         if path == DPKG_STATUS:
             return self.redactor.text(_short_status(content).decode("utf-8", "replace"), has_addresses=False)
+        if is_pci_config(path):
+            return encode_bytes(without_serial(content))
         encoded = encode_bytes(content)
         if isinstance(encoded, str):
             return self.redactor.text(encoded)

@@ -175,7 +175,9 @@ class Machine:
         if self.has_systemd:
             files[f"/boot/vmlinuz-{self.kernel}"] = ""
             zeroes = "CONFIG_INIT_ON_ALLOC_DEFAULT_ON"
-            files[f"/boot/config-{self.kernel}"] = f"{zeroes}=y\n" if self.os_id == "ubuntu" else f"# {zeroes} is not set\n"
+            files[f"/boot/config-{self.kernel}"] = (
+                f"{zeroes}=y\n" if self.os_id == "ubuntu" else f"# {zeroes} is not set\n"
+            )
             files[f"/usr/lib/modules/{self.kernel}/modules.dep"] = "kernel/fs/xfs/xfs.ko.zst:\n"
             folders.add("/run/systemd/system")
             files["/run/udev/control"] = ""

@@ -4,6 +4,8 @@ there.
 - name: swap and enough RAM        # what the case shows
 host: h100-8x-2socket            # a record of tests/hosts
 files: {/proc/swaps: null}       # what is different there; null removes the file
+smi: {"0000:1b:00.0": {ecc_mode_current: Disabled}}  # what nvidia-smi says otherwise of a GPU (_ for each dot)
+log: ["NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."]  # lines of the kernel log
 params: {value: 5}               # what a policy says
 data_mounts: [{source: ..., target: ...}]
 expect:
@@ -27,6 +29,7 @@ from hosttune.engine.policy import DataMount, Declared, Policy
 from hosttune.host.overlay import Overlay
 from hosttune.host.record import read_record
 from hosttune.values import ABSENT, Disturbs, FileValue, Risk
+from tests.hosts.driver import saying
 
 FOLDER = Path(__file__).resolve().parent
 HOSTS = FOLDER.parent / "hosts"
@@ -36,7 +39,8 @@ CASES = [(rule, case) for rule, cases in FILES.items() for case in cases]
 
 
 def host_of(case) -> Overlay:
-    overlay = Overlay(read_record(str(HOSTS / f"{case['host']}.json")))
+    record = read_record(str(HOSTS / f"{case['host']}.json"))
+    overlay = Overlay(saying(record, case.get("smi", {}), case.get("log", ())))
     for path, text in (case.get("files") or {}).items():
         overlay.files[path] = ABSENT if text is None else FileValue(text.encode())
     return overlay

@@ -1,0 +1,212 @@
+"""The state of each NVIDIA GPU that the driver holds: errors, clocks, power and modes, as nvidia-smi and the kernel log
+tell. What is printed and how it is read stands in facts/health_smi.py.
+
+A GPU that does not answer keeps its place here, with every field of nvidia-smi unread. Serial numbers are not asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, UnknownFact, raw, unread
+from hosttune.facts.health_smi import (
+    APPLICATION_CLOCKS,
+    FIELDS,
+    HARDWARE_XIDS,
+    OLD_REASONS,
+    QUERIES,
+    REASONS,
+    RECOVERY,
+    REMAPPED,
+    REMAPPED_FIELDS,
+    SLOWDOWNS,
+    is_supported,
+    mask,
+    number,
+    parse_rows,
+    whole,
+    word,
+    xids_in,
+    yes,
+)
+from hosttune.frozen import frozen
+from hosttune.host.door import Completed
+from hosttune.values import ABSENT, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+__all__ = ["GpuHealth", "Health", "collect"]
+
+_TIMEOUT_S = 30.0
+_MICROSECONDS = 1e6
+
+
+@frozen
+class GpuHealth(Fact):
+    """One GPU. What it has not got is empty, false or unread with the reason, never a number."""
+
+    slot: str  # 0000:1b:00.0
+    xids: tuple[int, ...]  # of this boot's kernel log, each once
+    temperature_c: int
+    utilization_percent: int  # of the last second or less; unread with MIG
+    memory_used_mib: int
+    power_draw_w: float
+    power_limit_w: float
+    power_default_w: float
+    power_min_w: float
+    power_max_w: float
+    sm_clock_mhz: int
+    sm_clock_max_mhz: int
+    event_reasons: int  # nvmlClocksEventReasons, a bit mask; of this moment
+    slowed_s: float  # slowed by heat or power brake since the driver was loaded, in seconds; -1 on older drivers
+    ecc: str  # Enabled, Disabled; empty where the GPU has none
+    ecc_pending: str  # after the next reset
+    has_ecc_counts: bool
+    uncorrected_volatile: int  # since the driver was loaded
+    uncorrected_aggregate: int  # in the life of the GPU
+    retirement_pending: bool  # of memory pages or rows, done at the next reset
+    can_remap: bool  # it has spare rows of memory (Ampere and newer)
+    remap_failed: bool  # there was no spare row left
+    rows_lost: int  # remapped for uncorrectable errors in the life of the GPU
+    mig: str  # Enabled, Disabled; empty where the GPU has none
+    mig_pending: str
+    compute_mode: str  # Default, Exclusive_Process, Prohibited
+    recovery_action: str  # None, Reset, Reboot, Drain P2P, Drain and Reset; empty on drivers that do not say
+
+    @property
+    def hardware_xids(self) -> tuple[str, ...]:
+        """Sentences for the Xid errors that speak of hardware, firmware or the link."""
+        return tuple(f"Xid {one} ({HARDWARE_XIDS[one]})" for one in self.xids if one in HARDWARE_XIDS)
+
+    @property
+    def slowdowns(self) -> tuple[str, ...]:
+        """Why the clocks are held down now, heat and power brake alone."""
+        return tuple(words for bit, words in SLOWDOWNS.items() if self.event_reasons & bit)
+
+    @property
+    def has_set_clocks(self) -> bool:
+        """Somebody set application clocks; those that -lgc locks do not show."""
+        return bool(self.event_reasons & APPLICATION_CLOCKS)
+
+
+@frozen
+class Health(Fact):
+    """All GPUs that the NVIDIA driver holds, by slot; none while it is not loaded."""
+
+    gpus: tuple[GpuHealth, ...]
+    problem: str  # a sentence where nvidia-smi is not asked, or did not answer
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """The MIG modes of the GPUs that have one, each once."""
+        return tuple(dict.fromkeys(gpu.mig for gpu in self.gpus if gpu.mig))
+
+
+def collect(reader: Reader, facts: Facts) -> Health:
+    try:
+        slots = tuple(gpu.slot for gpu in facts.gpus.devices if gpu.driver == "nvidia")
+        is_asked = facts.nvidia.smi not in {"not asked", "absent"}
+        problem = facts.nvidia.problem
+        lost = raw(facts.nvidia, "lost")
+    except UnknownFact as unknown:
+        return Health(unread(unknown.reason), unread(unknown.reason))
+    slots = tuple(sorted({*slots, *(lost if isinstance(lost, tuple) else ())}))
+    rows: Mapping[str, Mapping[str, str]] = {}
+    remapped: Mapping[str, Mapping[str, str]] = {}
+    if slots and is_asked:
+        rows, problem = _asked(reader)
+        remapped = _remapped(reader) if rows else {}
+    messages = raw(facts.nvidia, "messages")
+    xids = xids_in(messages) if isinstance(messages, tuple) else messages
+    return Health(tuple(_gpu(slot, rows.get(slot), remapped.get(slot), xids, problem) for slot in slots), problem)
+
+
+def _asked(reader: Reader) -> tuple[Mapping[str, Mapping[str, str]], str]:
+    """The rows of the newest question that this nvidia-smi understands, or why there are none."""
+    problem = "nvidia-smi knows none of the fields"
+    for query, fields in zip(QUERIES, FIELDS, strict=True):
+        answer = reader.query(query, timeout_s=_TIMEOUT_S)
+        if not isinstance(answer, Completed):
+            return {}, answer.reason if isinstance(answer, Unreadable) else "nvidia-smi is not installed"
+        said = parse_rows(answer.text or answer.errors, fields, answer.status)
+        if said.rows:
+            return said.rows, ""
+        problem = next(iter((answer.text or answer.errors).strip().splitlines()), f"exit status {answer.status}")
+        if not said.refused:
+            break
+    return {}, f"nvidia-smi: {problem}"
+
+
+def _remapped(reader: Reader) -> Mapping[str, Mapping[str, str]]:
+    answer = reader.query(REMAPPED, timeout_s=_TIMEOUT_S)
+    if answer is ABSENT or not isinstance(answer, Completed):
+        return {}
+    return parse_rows(answer.text, REMAPPED_FIELDS, answer.status).rows
+
+
+def _gpu(
+    slot: str, row: Mapping[str, str] | None, remapped: Mapping[str, str] | None, xids: object, problem: str
+) -> GpuHealth:
+    own: Any = xids.get(slot, ()) if isinstance(xids, Mapping) else xids
+    gone = unread(problem or "this GPU does not answer nvidia-smi")
+
+    def take(read: Any, name: str) -> Any:
+        return gone if row is None else read(row.get(name, ""), name)
+
+    reasons = OLD_REASONS if row and OLD_REASONS in row else REASONS
+    return GpuHealth(
+        slot=slot,
+        xids=own,
+        temperature_c=take(whole, "temperature.gpu"),
+        utilization_percent=take(whole, "utilization.gpu"),
+        memory_used_mib=take(whole, "memory.used"),
+        power_draw_w=take(number, "power.draw"),
+        power_limit_w=take(number, "power.limit"),
+        power_default_w=take(number, "power.default_limit"),
+        power_min_w=take(number, "power.min_limit"),
+        power_max_w=take(number, "power.max_limit"),
+        sm_clock_mhz=take(whole, "clocks.sm"),
+        sm_clock_max_mhz=take(whole, "clocks.max.sm"),
+        event_reasons=take(mask, reasons),
+        slowed_s=gone if row is None else _slowed(row),
+        ecc=take(word, "ecc.mode.current"),
+        ecc_pending=take(word, "ecc.mode.pending"),
+        has_ecc_counts=gone if row is None else is_supported(row["ecc.errors.uncorrected.volatile.total"]),
+        uncorrected_volatile=take(whole, "ecc.errors.uncorrected.volatile.total"),
+        uncorrected_aggregate=take(whole, "ecc.errors.uncorrected.aggregate.total"),
+        retirement_pending=gone if row is None else _pending(row, remapped),
+        can_remap=gone if row is None else remapped is not None and is_supported(remapped["remapped_rows.failure"]),
+        remap_failed=gone if row is None else yes(_of(remapped, "remapped_rows.failure"), "failed row remapping"),
+        rows_lost=gone if row is None else whole(_of(remapped, "remapped_rows.uncorrectable"), "remapped rows"),
+        mig=take(word, "mig.mode.current"),
+        mig_pending=take(word, "mig.mode.pending"),
+        compute_mode=take(word, "compute_mode"),
+        recovery_action=gone if row is None else word(row.get(RECOVERY, "N/A"), "the recovery action"),
+    )
+
+
+def _of(row: Mapping[str, str] | None, name: str) -> str:
+    return "N/A" if row is None else row[name]
+
+
+def _pending(row: Mapping[str, str], remapped: Mapping[str, str] | None) -> Any:
+    """Of pages (before Ampere) or rows."""
+    pages = yes(row["retired_pages.pending"], "pending page retirement")
+    rows = yes(_of(remapped, "remapped_rows.pending"), "pending row remapping")
+    if pages is True or rows is True:
+        return True
+    return pages if pages is not False else rows
+
+
+def _slowed(row: Mapping[str, str]) -> Any:
+    """The counters overlap (hardware slowdown counts as thermal, too), so the longest one counts."""
+    spelled = [text for name, text in row.items() if "_counters." in name and is_supported(text)]
+    if not spelled:
+        return -1.0
+    values = [number(text, "the time that clocks were held down") for text in spelled]
+    if hidden := next((value for value in values if not isinstance(value, float)), None):
+        return hidden
+    return round(max(values) / _MICROSECONDS, 1)

@@ -1,0 +1,132 @@
+"""What nvidia-smi says of the state of each GPU, and the Xid errors in the kernel log; pure.
+
+Sources: nvidia-smi(1) and `nvidia-smi --help-query-gpu`, `--help-query-remapped-rows`; NVIDIA's NVML API reference
+(nvmlClocksEventReasons, nvmlDeviceGpuRecoveryAction_t); NVIDIA's catalogue of Xid errors
+(docs.nvidia.com/deploy/xid-errors). Field names differ between branches: a driver that does not know one refuses the
+whole question (`Field "..." is not a valid field to query.`), so there are three of them, newest first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hosttune.facts.base import unread
+from hosttune.facts.nvidia_smi import slot_of
+from hosttune.frozen import frozen
+
+_COMMON = (
+    "pci.bus_id", "temperature.gpu", "utilization.gpu", "memory.used", "power.draw", "power.limit",
+    "power.default_limit", "power.min_limit", "power.max_limit", "clocks.sm", "clocks.max.sm", "ecc.mode.current",
+    "ecc.mode.pending", "ecc.errors.uncorrected.volatile.total", "ecc.errors.uncorrected.aggregate.total",
+    "retired_pages.pending", "mig.mode.current", "mig.mode.pending", "compute_mode",
+)  # fmt: skip
+_COUNTERS = tuple(
+    f"clocks_event_reasons_counters.{name}_slowdown" for name in ("sw_thermal", "hw_thermal", "hw_power_brake")
+)
+REASONS = "clocks_event_reasons.active"
+OLD_REASONS = "clocks_throttle_reasons.active"
+RECOVERY = "gpu_recovery_action"
+FIELDS = (
+    (*_COMMON, REASONS, *_COUNTERS, RECOVERY),
+    (*_COMMON, REASONS),
+    (*_COMMON, OLD_REASONS),
+)
+_FORMAT = "--format=csv,noheader,nounits"
+QUERIES = tuple(("nvidia-smi", f"--query-gpu={','.join(fields)}", _FORMAT) for fields in FIELDS)
+REMAPPED_FIELDS = ("gpu_bus_id", "remapped_rows.pending", "remapped_rows.failure", "remapped_rows.uncorrectable")
+REMAPPED = ("nvidia-smi", f"--query-remapped-rows={','.join(REMAPPED_FIELDS)}", _FORMAT)
+
+_BUS_ID = re.compile(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
+_REFUSED = re.compile(r"is not a valid (?:field to query|query)|Unrecognized|Invalid combination", re.IGNORECASE)
+_NOT_THERE = frozenset({"n/a", "not supported", "requested functionality has been deprecated"})
+_XID = re.compile(r"Xid \(PCI:([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?\): (\d+)")
+
+# Those that speak of hardware, firmware or the link; 13, 31, 43, 45 and their like are as a rule the program's own.
+HARDWARE_XIDS: Mapping[int, str] = {
+    48: "double-bit ECC error", 62: "internal micro-controller halt", 63: "a memory row or page was retired",
+    64: "a memory row or page could not be retired", 74: "NVLink error", 79: "the GPU has fallen off the bus",
+    92: "high rate of single-bit ECC errors", 94: "contained ECC error", 95: "uncontained ECC error",
+    119: "the GPU's firmware (GSP) did not answer", 120: "the GPU's firmware (GSP) failed",
+    140: "unrecovered ECC error", 144: "NVLink error (SAW)", 145: "NVLink error (RLW)", 146: "NVLink error (TLW)",
+    147: "NVLink error (TREX)", 148: "NVLink error (NVLPW)", 149: "NVLink error (NETIR)", 150: "NVLink error (MSE)",
+    154: "the driver asks for a recovery action",
+}  # fmt: skip
+
+# nvmlClocksEventReasons; those that mean that the GPU is slower than its power limit and its work make it.
+SLOWDOWNS: Mapping[int, str] = {
+    0x8: "hardware slowdown (heat or power)", 0x20: "software thermal slowdown", 0x40: "hardware thermal slowdown",
+    0x80: "power brake from outside (power supply)",
+}  # fmt: skip
+APPLICATION_CLOCKS = 0x2
+
+
+@frozen
+class Rows:
+    """The rows of one answer by slot, each field by the name it was asked with; `refused` where a field is unknown."""
+
+    rows: Mapping[str, Mapping[str, str]]
+    refused: bool
+
+
+def parse_rows(output: str, fields: tuple[str, ...], status: int) -> Rows:
+    """The rows of a CSV answer whose first field is the bus id; other lines are no rows."""
+    rows: dict[str, Mapping[str, str]] = {}
+    for line in output.splitlines():
+        words = [word.strip() for word in line.split(",")]
+        bus = _BUS_ID.fullmatch(words[0])
+        if bus and len(words) == len(fields):
+            rows[slot_of(bus[1], bus[2], bus[3], bus[4])] = dict(zip(fields, words, strict=True))
+    return Rows(rows, refused=not rows and (status == 2 or _REFUSED.search(output) is not None))
+
+
+def is_supported(spelled: str) -> bool:
+    """False for [N/A] and its like: this GPU has no such thing. An error is no such answer."""
+    return spelled.strip("[] ").lower() not in _NOT_THERE
+
+
+def number(spelled: str, what: str) -> Any:
+    """A number with or without its unit (700.00, 700.00 W, 12 us); unread for [N/A], ERR! and [Unknown Error]."""
+    match = re.fullmatch(r"(-?\d+(?:\.\d+)?)(?: \S+)?", spelled)
+    return float(match[1]) if match else unread(f"nvidia-smi says {spelled!r} of {what}")
+
+
+def whole(spelled: str, what: str) -> Any:
+    value = number(spelled, what)
+    return int(value) if isinstance(value, float) else value
+
+
+def mask(spelled: str, what: str) -> Any:
+    """A bit mask: 0x0000000000000004."""
+    return (
+        int(spelled, 16)
+        if re.fullmatch(r"0x[0-9A-Fa-f]+", spelled)
+        else unread(f"nvidia-smi says {spelled!r} of {what}")
+    )
+
+
+def word(spelled: str, what: str) -> Any:
+    """A mode: Enabled, Default; empty where this GPU has no such thing, unread for an error."""
+    if not is_supported(spelled):
+        return ""
+    return unread(f"nvidia-smi says {spelled!r} of {what}") if re.search(r"[\[!]", spelled) else spelled
+
+
+def yes(spelled: str, what: str) -> Any:
+    """Whether something is pending or failed: Yes, No, or a count of it; false where this GPU has no such thing."""
+    if not is_supported(spelled):
+        return False
+    known = {"yes": True, "no": False}.get(spelled.lower())
+    if known is None and spelled.isdecimal():
+        known = int(spelled) > 0
+    return unread(f"nvidia-smi says {spelled!r} of {what}") if known is None else known
+
+
+def xids_in(messages: Iterable[str]) -> Mapping[str, tuple[int, ...]]:
+    """The Xid errors by slot, each number once, in the order in which they came."""
+    found: dict[str, dict[int, None]] = {}
+    for line in messages:
+        if match := _XID.search(line):
+            found.setdefault(slot_of(match[1], match[2], match[3], match[4]), {})[int(match[5])] = None
+    return {slot: tuple(numbers) for slot, numbers in found.items()}

@@ -1,0 +1,186 @@
+"""PCI Express as sysfs shows it: the links of GPUs and of the ports above them, errors, and which devices hang where.
+
+Kernel: Documentation/ABI/testing/sysfs-bus-pci (current_link_width ...), sysfs-bus-pci-devices-aer_stats; a device's
+place below /sys/devices is its path through the bridges.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, raw, unread
+from hosttune.facts.gpus import DEVICES
+from hosttune.facts.reading import line, text
+from hosttune.frozen import frozen
+from hosttune.values import ABSENT, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_SLOT = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+# PCI class codes of what moves data to and from GPUs: Ethernet and InfiniBand controllers, NVMe.
+_KINDS = {"0x0200": "network", "0x0207": "network", "0x0108": "nvme"}
+_TOTAL = re.compile(r"^TOTAL_ERR_(?:COR|FATAL|NONFATAL) (\d+)$", re.MULTILINE)
+
+
+@frozen
+class PcieDevice(Fact):
+    """A GPU, a network card or an NVMe disk."""
+
+    slot: str
+    kind: str  # gpu | network | nvme
+    driver: str  # the kernel driver that has it; empty for none
+    ports: tuple[str, ...]  # the bridges above it, the root port first; empty where sysfs shows none
+    virtual_functions: int  # SR-IOV functions that are switched on
+
+
+@frozen
+class PcieLink(Fact):
+    """The link of a GPU, and of the port that it is plugged into. Unknown widths are 0, unknown speeds 0.0."""
+
+    slot: str
+    port: str  # the port above it; empty where sysfs shows none
+    width: int  # lanes in use
+    device_width: int  # what the GPU can do
+    port_width: int  # what the port can do
+    sibling_width: int  # the widest link of a GPU of the same model here
+    speed: float  # GT/s a lane; a GPU at rest runs slower
+    device_speed: float
+    port_speed: float
+    is_working: bool  # nvidia-smi says that it computes at this moment
+    corrected: int  # errors that the GPU or its port has corrected since boot; -1 where the kernel does not count
+    uncorrected: int
+
+    @property
+    def wanted_width(self) -> int:
+        """What both ends can do; 0 where neither says."""
+        return int(_lower(self.device_width, self.port_width))
+
+    @property
+    def wanted_speed(self) -> float:
+        return _lower(self.device_speed, self.port_speed)
+
+
+@frozen
+class Pcie(Fact):
+    """The devices that exchange data with GPUs, by slot."""
+
+    devices: tuple[PcieDevice, ...]
+    links: tuple[PcieLink, ...]  # of the GPUs
+
+    @property
+    def has_virtual_functions(self) -> bool:
+        """A card is shared out to virtual machines or containers by SR-IOV."""
+        return any(device.virtual_functions > 0 for device in self.devices)
+
+    @property
+    def has_passthrough(self) -> bool:
+        """vfio-pci holds one of these devices for a virtual machine."""
+        return any(device.driver.startswith("vfio") for device in self.devices)
+
+
+def ports_of(path: str) -> tuple[str, ...]:
+    """The bridges above a device, the root port first, from its place: /sys/devices/pci0000:15/0000:15:01.0/..."""
+    return tuple(part for part in path.split("/")[:-1] if _SLOT.fullmatch(part))
+
+
+def total_of(counters: str) -> int:
+    """The total of an aer_dev_* file; -1 where there is none."""
+    match = _TOTAL.search(counters)
+    return int(match[1]) if match else -1
+
+
+def speed_of(spelled: str) -> float:
+    """32.0 GT/s PCIe is 32.0; Unknown is 0."""
+    match = re.match(r"(\d+(?:\.\d+)?) GT/s", spelled)
+    return float(match[1]) if match else 0.0
+
+
+def width_of(spelled: str) -> int:
+    """Lanes; the kernel writes 0, or 63 and 255 read from a dead link, where it does not know."""
+    return int(spelled) if spelled.isdecimal() and int(spelled) <= 32 else 0
+
+
+def collect(reader: Reader, facts: Facts) -> Pcie:
+    slots = reader.list(DEVICES)
+    gpus = raw(facts.gpus, "devices")
+    if isinstance(slots, Unreadable) or not isinstance(gpus, tuple):
+        reason = slots.reason if isinstance(slots, Unreadable) else getattr(gpus, "reason", "unknown")
+        return Pcie(unread(reason), unread(reason))
+    ours = {gpu.slot for gpu in gpus}
+    found = [(slot, _kind(reader, slot, ours)) for slot in (slots if isinstance(slots, tuple) else ())]
+    devices = tuple(_device(reader, slot, kind) for slot, kind in found if kind)
+    ports = {device.slot: device.ports[-1] if device.ports else "" for device in devices}
+    working = _working(facts)
+    widest: dict[str, int] = {}
+    for gpu in gpus:
+        width = width_of(_read(reader, gpu.slot, "current_link_width"))
+        widest[gpu.device_id] = max(width, widest.get(gpu.device_id, 0))
+    links = [_link(reader, gpu.slot, ports[gpu.slot], widest[gpu.device_id], working) for gpu in gpus]
+    return Pcie(devices, tuple(links))
+
+
+def _kind(reader: Reader, slot: str, gpus: set[str]) -> str:
+    return "gpu" if slot in gpus else _KINDS.get(_read(reader, slot, "class")[:6], "")
+
+
+def _device(reader: Reader, slot: str, kind: str) -> PcieDevice:
+    link = reader.link(f"{DEVICES}/{slot}/driver")
+    place = reader.resolve(f"{DEVICES}/{slot}")
+    functions = _read(reader, slot, "sriov_numvfs")
+    return PcieDevice(
+        slot=slot,
+        kind=kind,
+        driver=link.rsplit("/", 1)[-1] if isinstance(link, str) else "" if link is ABSENT else unread(link.reason),
+        ports=ports_of(place) if isinstance(place, str) else (),
+        virtual_functions=int(functions) if functions.isdecimal() else 0,
+    )
+
+
+def _link(reader: Reader, slot: str, port: str, sibling_width: int, working: set[str]) -> PcieLink:
+    return PcieLink(
+        slot=slot,
+        port=port,
+        width=width_of(_read(reader, slot, "current_link_width")),
+        device_width=width_of(_read(reader, slot, "max_link_width")),
+        port_width=width_of(_read(reader, port, "max_link_width")),
+        sibling_width=sibling_width,
+        speed=speed_of(_read(reader, slot, "current_link_speed")),
+        device_speed=speed_of(_read(reader, slot, "max_link_speed")),
+        port_speed=speed_of(_read(reader, port, "max_link_speed")),
+        is_working=slot in working,
+        corrected=_errors(reader, (slot, port), ("aer_dev_correctable",)),
+        uncorrected=_errors(reader, (slot, port), ("aer_dev_fatal", "aer_dev_nonfatal")),
+    )
+
+
+def _errors(reader: Reader, slots: Sequence[str], names: Sequence[str]) -> Any:
+    counts = []
+    for slot in filter(None, slots):
+        for name in names:
+            content = text(reader, f"{DEVICES}/{slot}/{name}")
+            if isinstance(content, Unreadable):
+                return content
+            counts.append(total_of(content) if isinstance(content, str) else -1)
+    known = [count for count in counts if count >= 0]
+    return sum(known) if known else -1
+
+
+def _working(facts: Facts) -> set[str]:
+    """The slots of the GPUs that are busy now, as far as nvidia-smi tells."""
+    gpus = raw(facts.health, "gpus")
+    busy = ((gpu.slot, raw(gpu, "utilization_percent")) for gpu in (gpus if isinstance(gpus, tuple) else ()))
+    return {slot for slot, percent in busy if isinstance(percent, int) and percent > 0}
+
+
+def _lower(one: float, other: float) -> float:
+    return min(one, other) if one and other else one or other
+
+
+def _read(reader: Reader, slot: str, name: str) -> str:
+    content = line(reader, f"{DEVICES}/{slot}/{name}") if slot else ABSENT
+    return content if isinstance(content, str) else ""

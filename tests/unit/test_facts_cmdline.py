@@ -1,0 +1,122 @@
+"""Arguments of the kernel, parameters of the nvidia modules, and the ways of network cards to GPU memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.cmdline import default_of, next_arguments, repeated
+from hosttune.facts.parameters import options_in, parse_params, same_value
+from tests.unit.fake_reader import FakeReader
+
+MENU = (
+    "menuentry 'Ubuntu' {\n\tlinux\t/vmlinuz-6.8.0-60-generic root=UUID=0a ro quiet splash $vt_handoff\n}\n"
+    "menuentry 'recovery' {\n\tlinux\t/vmlinuz-6.8.0-60-generic root=UUID=0a ro recovery nomodeset\n}\n"
+)
+LINE = "BOOT_IMAGE=/vmlinuz-6.8.0-60-generic root=UUID=0a ro quiet splash vt.handoff=7"
+
+
+def facts_of(line=LINE, files=None, **more):
+    every = {
+        "/proc/cmdline": f"{line}\n", "/proc/sys/kernel/osrelease": "6.8.0-60-generic\n",
+        "/boot/vmlinuz-6.8.0-60-generic": "", "/boot/grub/grub.cfg": MENU,
+        "/boot/config-6.8.0-60-generic": "CONFIG_INIT_ON_ALLOC_DEFAULT_ON=y\n",
+    }  # fmt: skip
+    return Facts(FakeReader(every | (files or {}), **more))
+
+
+def test_cmdline_as_the_menu_has_it_nothing_waits():
+    cmdline = facts_of().cmdline
+    assert (cmdline.added, cmdline.removed, cmdline.contradictions, cmdline.harmful) == ((), (), (), ())
+    assert (cmdline.zeroes_on_alloc, cmdline.zeroes_on_free) == (True, False)
+    assert cmdline.nvme_timeout_s == -1
+
+
+def test_cmdline_other_arguments_wait_for_the_next_boot():
+    cmdline = facts_of(f"{LINE} iommu=pt".replace(" splash", "")).cmdline
+    assert (cmdline.added, cmdline.removed) == (("splash",), ("iommu=pt",))
+
+
+def test_cmdline_argument_beats_what_the_kernel_was_built_with():
+    assert not facts_of(f"{LINE} init_on_alloc=0").cmdline.zeroes_on_alloc
+
+
+def test_cmdline_without_configuration_file_is_unknown():
+    with pytest.raises(UnknownFact, match="does not exist"):
+        _ = facts_of(
+            files={"/boot/config-6.8.0-60-generic": ""}, unreadable={"/boot/config-6.8.0-60-generic": "does not exist"}
+        ).cmdline.zeroes_on_alloc
+
+
+def test_cmdline_what_stands_behind_two_dashes_is_for_init():
+    assert facts_of(f"{LINE} -- isolcpus=3").cmdline.harmful == ()
+
+
+def test_repeated_same_value_twice_and_lists_are_no_contradiction():
+    line = (
+        "quiet",
+        "iommu=pt",
+        "iommu=pt",
+        "console=tty0",
+        "console=ttyS0",
+        "nvme.x=1",
+        "nvme.x=2",
+        "panic=1",
+        "panic=2",
+    )
+    assert repeated(line) == ("panic=1, later panic=2",)
+
+
+def test_next_arguments_of_a_kernel_that_is_not_there():
+    assert next_arguments(MENU, "6.14.0-1-generic") is None
+
+
+def test_default_of_an_option_that_is_not_set():
+    assert default_of("CONFIG_A=y\n", "CONFIG_A")
+    assert not default_of("# CONFIG_A is not set\n", "CONFIG_A")
+
+
+@pytest.mark.parametrize(
+    ("spelled", "live", "same"),
+    [
+        ("1", "1", True), ("0x1", "1", True), ("0660", "432", True), ("1", "Y", True), ("-1", "4294967295", True),
+        ("0", "1", False), ('"driver"', "driver", True), ("driver", "numa", False), ("08", "8", False),
+    ],
+)  # fmt: skip
+def test_same_value_as_the_kernel_reads_it(spelled, live, same):
+    assert same_value(spelled, live) is same
+
+
+def test_options_in_only_nvidia_modules_comments_and_joined_lines():
+    text = "# options nvidia A=1\noptions nvidia A=1 \\\n  B=2 # note\noptions nvidia-uvm c=1\noptions snd d=1\nblacklist nvidia\n"
+    assert options_in(text) == (("nvidia", "A", "1"), ("nvidia", "B", "2"), ("nvidia_uvm", "c", "1"))
+
+
+def test_parse_params_texts_lose_their_quotes():
+    assert parse_params('EnableMSI: 1\nRegistryDwords: "a;b"\n') == {"EnableMSI": "1", "RegistryDwords": "a;b"}
+
+
+def test_parameters_file_in_etc_hides_the_one_of_the_same_name():
+    files = {
+        "/proc/driver/nvidia/params": "EnableMSI: 1\nRmProfilingAdminOnly: 0\n",
+        "/etc/modprobe.d/nvidia.conf": "options nvidia NVreg_RestrictProfilingToAdminUsers=0\n",
+        "/usr/lib/modprobe.d/nvidia.conf": "options nvidia NVreg_EnableMSI=0\n",
+    }
+    parameters = facts_of(files=files).parameters
+    assert (parameters.not_in_force, parameters.overruled) == ((), ())
+    assert not parameters.profiling_for_admins_only
+    with pytest.raises(UnknownFact, match="does not name"):
+        _ = parameters.gpu_firmware
+
+
+def test_peermem_module_named_for_boot_and_in_the_kernel():
+    files = {
+        "/sys/class/infiniband/mlx5_0/node_type": "1: CA\n",
+        "/etc/modules-load.d/x.conf": "# gpu\nnvidia-peermem\n",
+        "/lib/modules/6.8.0-60-generic/modules.dep": "kernel/nvidia-580/nvidia-peermem.ko.zst: kernel/nvidia.ko.zst\n",
+    }
+    links = {"/sys/class/infiniband/mlx5_0/device/driver": "../../drivers/mlx5_core"}
+    peermem = facts_of(files=files, links=links).peermem
+    assert peermem.mellanox == ("mlx5_0",)
+    assert (peermem.at_boot, peermem.is_available) == ("/etc/modules-load.d/x.conf", True)
+    assert not peermem.is_loaded

@@ -1,0 +1,126 @@
+"""The state of GPUs from nvidia-smi: which question, what counts as unknown, and Xid errors by GPU."""
+
+from __future__ import annotations
+
+import pytest
+
+from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.health_smi import (
+    FIELDS,
+    QUERIES,
+    REMAPPED,
+    REMAPPED_FIELDS,
+    mask,
+    number,
+    parse_rows,
+    word,
+    xids_in,
+    yes,
+)
+from hosttune.facts.nvidia import DMESG, JOURNAL
+from hosttune.facts.nvidia_smi import QUERY
+from hosttune.host.door import Completed
+from hosttune.values import Unreadable
+from tests.hosts.driver import smi_row
+from tests.unit.fake_reader import FakeReader
+
+SLOT = "0000:1b:00.0"
+PCI = f"/sys/bus/pci/devices/{SLOT}"
+LINE = "00000000:1B:00.0"
+UNKNOWN_FIELD = Completed(2, b'Field "gpu_recovery_action" is not a valid field to query.\n\n', b"")
+
+
+def health_of(answers, log="", **files):
+    every = {
+        f"{PCI}/vendor": "0x10de", f"{PCI}/device": "0x2330", f"{PCI}/class": "0x030200",
+        "/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.126.20  x\n",
+        "/sys/module/nvidia/version": "580.126.20\n",
+    }  # fmt: skip
+    base = {QUERY: f"{LINE}, 580.126.20, Enabled, NVIDIA H100\n", JOURNAL: log, DMESG: log or "x\n"}
+    links = {f"{PCI}/driver": "../../../bus/pci/drivers/nvidia"}
+    return Facts(FakeReader(every | files, links=links, queries=base | answers)).health
+
+
+def test_health_new_driver_all_fields_are_read():
+    row = smi_row(FIELDS[0], LINE, temperature_gpu="44", clocks_event_reasons_active="0x0000000000000048")
+    gpu = health_of({QUERIES[0]: row, REMAPPED: smi_row(REMAPPED_FIELDS, LINE, remapped_rows_pending="Yes")}).gpus[0]
+    assert (gpu.slot, gpu.temperature_c, gpu.power_limit_w, gpu.ecc) == (SLOT, 44, 700.0, "Enabled")
+    assert gpu.slowdowns == ("hardware slowdown (heat or power)", "hardware thermal slowdown")
+    assert gpu.retirement_pending
+    assert gpu.can_remap
+    assert not gpu.remap_failed
+    assert gpu.slowed_s == 0.0
+
+
+def test_health_driver_that_lacks_a_field_is_asked_with_the_old_names():
+    row = smi_row(FIELDS[2], LINE, clocks_throttle_reasons_active="0x0000000000000080")
+    gpu = health_of({QUERIES[0]: UNKNOWN_FIELD, QUERIES[1]: UNKNOWN_FIELD, QUERIES[2]: row}).gpus[0]
+    assert gpu.slowdowns == ("power brake from outside (power supply)",)
+    assert gpu.slowed_s == -1.0
+    assert gpu.recovery_action == ""
+    assert not gpu.can_remap
+
+
+def test_health_other_refusal_is_not_asked_again():
+    health = health_of(
+        {QUERIES[0]: Completed(15, b"Unable to determine the device handle for GPU0: Unknown Error\n", b"")}
+    )
+    assert "Unable to determine" in health.problem
+    with pytest.raises(UnknownFact, match="Unable to determine"):
+        _ = health.gpus[0].ecc
+
+
+def test_health_gpu_that_does_not_answer_keeps_its_place_and_its_xids():
+    log = "NVRM: Xid (PCI:0000:1b:00): 79, pid=1, GPU has fallen off the bus.\nNVRM: Xid (PCI:0000:1b:00): 31, x\n"
+    other = smi_row(FIELDS[0], "00000000:43:00.0")
+    gpu = health_of({QUERIES[0]: other, REMAPPED: ""}, log).gpus[0]
+    assert gpu.xids == (79, 31)
+    assert gpu.hardware_xids == ("Xid 79 (the GPU has fallen off the bus)",)
+    with pytest.raises(UnknownFact, match="does not answer"):
+        _ = gpu.remap_failed
+
+
+def test_health_without_loaded_module_nothing_is_asked():
+    pci = {f"{PCI}/vendor": "0x10de", f"{PCI}/device": "0x2330", f"{PCI}/class": "0x030200"}
+    facts = Facts(FakeReader(pci, folders=["/sys/module"]))
+    assert facts.health.gpus == ()
+    assert not any(argv[0] == "nvidia-smi" for argv in facts.reader.asked)
+
+
+@pytest.mark.parametrize("spelled", ["[N/A]", "ERR!", "[Unknown Error]", "[GPU requires reset]", "", "N/A"])
+def test_number_no_number_is_unknown_and_never_0(spelled):
+    assert isinstance(number(spelled, "power.draw"), Unreadable)
+    assert isinstance(mask(spelled, "reasons"), Unreadable)
+
+
+@pytest.mark.parametrize(("spelled", "value"), [("700.00", 700.0), ("700.00 W", 700.0), ("12 us", 12.0), ("0", 0.0)])
+def test_number_with_and_without_unit(spelled, value):
+    assert number(spelled, "x") == value
+
+
+def test_word_mode_that_a_gpu_has_not_is_empty_and_an_error_is_unknown():
+    assert word("Enabled", "ecc") == "Enabled"
+    assert word("[N/A]", "ecc") == ""
+    assert isinstance(word("[Unknown Error]", "ecc"), Unreadable)
+    assert isinstance(word("ERR!", "ecc"), Unreadable)
+
+
+def test_yes_words_counts_and_errors():
+    assert [yes(one, "x") for one in ("Yes", "No", "0", "3", "[N/A]")] == [True, False, False, True, False]
+    assert isinstance(yes("[Unknown Error]", "x"), Unreadable)
+
+
+def test_parse_rows_lines_of_other_lengths_are_no_rows():
+    said = parse_rows(f"warning, x\n{LINE}, 1\n{LINE}, Yes, No, 0\n", REMAPPED_FIELDS, 0)
+    assert list(said.rows) == [SLOT]
+    assert said.rows[SLOT]["remapped_rows.pending"] == "Yes"
+
+
+def test_xids_in_by_slot_each_once():
+    log = (
+        "[ 1.0] NVRM: Xid (PCI:0000:1b:00): 63, pid='<unknown>', Row Remapper",
+        "NVRM: Xid (PCI:0000:1b:00): 63, again",
+        "NVRM: Xid (PCI:0009:01:00): 119, pid=1, Timeout waiting for RPC from GSP",
+        "NVRM: loading",
+    )
+    assert xids_in(log) == {SLOT: (63,), "0009:01:00.0": (119,)}

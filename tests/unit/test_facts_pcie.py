@@ -1,0 +1,140 @@
+"""PCIe links, IOMMU groups and ACS, from sysfs."""
+
+from __future__ import annotations
+
+import pytest
+
+from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.acs import acs_control, port_type
+from hosttune.facts.iommu import arguments_of
+from hosttune.facts.pcie import ports_of, speed_of, total_of, width_of
+from hosttune.host.pci_config import extended_capabilities, is_pci_config, without_serial
+from tests.hosts.machine import express_port
+from tests.unit.fake_reader import FakeReader
+
+PCI = "/sys/bus/pci/devices"
+PORT = "/sys/devices/pci0000:15/0000:15:01.0"
+GPU = f"{PORT}/0000:16:00.0"
+
+
+def facts_of(files=None, links=None, **more):
+    every = {
+        f"{GPU}/vendor": "0x10de", f"{GPU}/device": "0x2330", f"{GPU}/class": "0x030200",
+        f"{GPU}/current_link_width": "8\n", f"{GPU}/max_link_width": "16\n",
+        f"{GPU}/current_link_speed": "2.5 GT/s PCIe\n", f"{GPU}/max_link_speed": "32.0 GT/s PCIe\n",
+        f"{PORT}/vendor": "0x1000", f"{PORT}/device": "0xc030", f"{PORT}/class": "0x060400",
+        f"{PORT}/max_link_width": "8\n", f"{PORT}/max_link_speed": "16.0 GT/s PCIe\n",
+        f"{PORT}/config": express_port(6, 0x1D),
+    }  # fmt: skip
+    pairs = {f"{PCI}/0000:15:01.0": f"../../..{PORT[4:]}", f"{PCI}/0000:16:00.0": f"../../..{GPU[4:]}"}
+    return Facts(FakeReader(every | (files or {}), links=pairs | (links or {}), **more))
+
+
+def test_pcie_link_is_judged_by_what_both_ends_can_do():
+    (link,) = facts_of().pcie.links
+    assert (link.port, link.width, link.wanted_width, link.wanted_speed) == ("0000:15:01.0", 8, 8, 16.0)
+    assert not link.is_working
+    assert (link.corrected, link.uncorrected) == (-1, -1)
+
+
+def test_pcie_errors_of_gpu_and_port_are_added():
+    files = {
+        f"{GPU}/aer_dev_correctable": "RxErr 4\nTOTAL_ERR_COR 4\n",
+        f"{PORT}/aer_dev_correctable": "RxErr 3\nTOTAL_ERR_COR 3\n",
+        f"{GPU}/aer_dev_fatal": "TOTAL_ERR_FATAL 1\n",
+    }
+    (link,) = facts_of(files).pcie.links
+    assert (link.corrected, link.uncorrected) == (7, 1)
+
+
+def test_pcie_device_names_the_bridges_above_it():
+    (gpu,) = facts_of().pcie.devices
+    assert (gpu.kind, gpu.ports, gpu.driver) == ("gpu", ("0000:15:01.0",), "")
+
+
+@pytest.mark.parametrize(("spelled", "lanes"), [("16", 16), ("0", 0), ("63", 0), ("255", 0), ("", 0)])
+def test_width_of_dead_links_is_unknown(spelled, lanes):
+    assert width_of(spelled) == lanes
+
+
+def test_speed_and_total_and_ports():
+    assert (speed_of("32.0 GT/s PCIe"), speed_of("Unknown")) == (32.0, 0.0)
+    assert (total_of("A 1\nTOTAL_ERR_NONFATAL 12\n"), total_of("")) == (12, -1)
+    assert ports_of("/sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0") == (
+        "0000:15:01.0",
+        "0000:16:00.0",
+    )
+    assert ports_of("/sys/devices/pci0000:00/0000:00:02.0") == ()
+
+
+def test_iommu_group_and_domain():
+    group = "/sys/kernel/iommu_groups/7"
+    iommu = facts_of({f"{group}/type": "DMA\n"}, {f"{GPU}/iommu_group": group}).iommu
+    assert iommu.is_on
+    assert (iommu.translated, iommu.strict, iommu.summary) == (("0000:16:00.0",), ("0000:16:00.0",), "1 gpu DMA")
+
+
+def test_iommu_device_without_group_is_not_translated():
+    iommu = facts_of().iommu
+    assert not iommu.is_on
+    assert (iommu.translated, iommu.summary) == ((), "1 gpu without IOMMU")
+
+
+def test_iommu_group_without_type_is_unknown():
+    group = "/sys/kernel/iommu_groups/7"
+    iommu = facts_of({f"{group}/name": "x"}, {f"{GPU}/iommu_group": group}).iommu
+    with pytest.raises(UnknownFact, match="type of the IOMMU group"):
+        _ = iommu.translated
+
+
+def test_arguments_of_iommu_alone():
+    assert arguments_of(("quiet", "iommu=pt", "intel_iommu=on", "iommux=1")) == ("iommu=pt", "intel_iommu=on")
+
+
+def test_acs_downstream_port_that_redirects():
+    acs = facts_of().acs
+    assert (acs.slots, acs.models) == (("0000:15:01.0",), ("1000:c030",))
+    assert acs.commands == "setpci -s 0000:15:01.0 ECAP_ACS+0x6.w=0:c"
+
+
+@pytest.mark.parametrize(("kind", "control"), [(4, 0x1D), (5, 0x1D), (6, 0x11)])
+def test_acs_root_port_or_other_bits_do_not_count(kind, control):
+    assert facts_of({f"{PORT}/config": express_port(kind, control)}).acs.redirecting == ()
+
+
+def test_acs_without_root_is_unknown():
+    facts = facts_of({f"{PORT}/config": express_port(6, 0x1D)[:64]}, is_privileged=False)
+    with pytest.raises(UnknownFact, match="needs root"):
+        _ = facts.acs.redirecting
+
+
+def test_acs_plain_configuration_space_of_an_express_port_is_unknown():
+    facts = facts_of({f"{PORT}/config": express_port(6, 0x1D)[:256]})
+    with pytest.raises(UnknownFact, match="does not show the extended"):
+        _ = facts.acs.redirecting
+
+
+def test_port_type_and_control_of_what_is_no_express_port():
+    assert port_type(bytes(4096)) == ""
+    assert acs_control(bytes(4096)) is None
+    ring = bytearray(256)
+    ring[0x34], ring[0x40], ring[0x41] = 0x40, 0x05, 0x40
+    assert port_type(bytes(ring)) == ""
+
+
+def test_extended_capabilities_ring_ends():
+    config = bytearray(4096)
+    config[0x100:0x104] = (0x0003 | 0x100 << 20 | 1 << 16).to_bytes(4, "little")
+    assert extended_capabilities(bytes(config)) == {3: 0x100}
+
+
+def test_without_serial_nothing_else_changes():
+    config = bytearray(express_port(6, 0x1D))
+    config[0x102:0x104] = (0x1401).to_bytes(2, "little")  # the next one stands at 0x140
+    config[0x140:0x144] = (0x0001_0003).to_bytes(4, "little")
+    config[0x144:0x14C] = b"\x11\x22\x33\x44\x55\x66\x77\x88"
+    masked = without_serial(bytes(config))
+    assert masked[0x144:0x14C] == bytes(8)
+    assert masked[:0x144] + masked[0x14C:] == bytes(config[:0x144] + config[0x14C:])
+    assert is_pci_config(f"{PCI}/0000:15:01.0/config")
+    assert not is_pci_config("/boot/config")
