@@ -1,0 +1,51 @@
+"""How many recorded hosts one core checks in a second, and how memory grows: `python tests/benchmarks/records.py
+[--hosts N]`. A benchmark, not a test.
+
+The records of tests/hosts are checked one after the other, over and over, as `check --host FILE ...` does it: read,
+evaluate every rule of the profile, compare, prove the plan on an overlay. Prints hosts per second and the peak of
+resident memory after each thousand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import resource
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from hosttune.actions.examine import examine  # noqa: E402 - of this checkout
+from hosttune.engine.catalog import builtin_catalog  # noqa: E402
+from hosttune.engine.policy import Policy  # noqa: E402
+from hosttune.host.record import read_record  # noqa: E402
+
+RECORDS = sorted((ROOT / "tests" / "hosts").glob("*.json"))
+STEP = 1000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hosts", type=int, default=10 * STEP)
+    hosts = parser.parse_args().hosts
+    catalog = builtin_catalog()
+    policy = Policy(today=time.strftime("%Y-%m-%d"))
+    print(f"{len(policy.selected(catalog))} rules, {len(RECORDS)} records, {sum(p.stat().st_size for p in RECORDS):,} bytes")
+    for what, prove in (("check", True), ("check without the proof of the plan", False)):
+        print(what)
+        records = itertools.cycle(RECORDS)
+        for done in range(0, hosts, STEP):
+            count = min(STEP, hosts - done)
+            started = time.perf_counter()
+            for path in itertools.islice(records, count):
+                examine(read_record(str(path)), catalog, policy).plan(prove=prove)
+            seconds = time.perf_counter() - started
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            print(f"  {done + count:6} hosts  {count / seconds:7.1f} hosts/s  {peak:6.0f} MiB")
+
+
+if __name__ == "__main__":
+    main()
