@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 WISHES = {
     "apt-blacklist": "apt_blacklist",
     "data-mount": "data_mount",
+    "docker-daemon": "docker_daemon",
     "dropin": "dropin",
     "kernel-argument": "kernel_argument",
     "limit": "limit",
@@ -35,6 +36,9 @@ ADDRESSES = {
     "apt-simulation": "package",
     "clock": "apt_blacklist",
     "data-mount": "data_mount",
+    "docker-config": "docker_file",
+    "docker-daemon": "docker_file",
+    "docker-flags": "docker_flags",
     "file": "file",
     "folder": "data_mount",
     "fstab": "fstab",

@@ -1,0 +1,137 @@
+"""One key of docker's daemon.json, and the file itself: a change touches that key alone."""
+
+from __future__ import annotations
+
+from json import JSONDecodeError, dumps, loads
+from typing import TYPE_CHECKING
+
+from hosttune.errors import Conflict, Refused
+from hosttune.host.door import Stat
+from hosttune.resources.base import inverted
+from hosttune.resources.json_document import drop, get, parse, put
+from hosttune.values import ABSENT, FileValue, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.host.door import Reader, Writer
+    from hosttune.resources.json_document import Node
+    from hosttune.values import Absent, Change, Value
+
+PATH = "/etc/docker/daemon.json"
+PRESENT = "present"
+_TRIAL = "/var/lib/hosttune/daemon.json"  # where dockerd looks at it before it is put in place
+_DOCKERD = ("/usr/bin/dockerd", "/usr/sbin/dockerd", "/usr/local/bin/dockerd")
+VALIDATE_TIMEOUT_S = 30.0
+
+
+def keys(name: str) -> tuple[str, ...]:
+    """`log-opts/max-size` -> its keys (as a JSON pointer, RFC 6901, without the slash before it)."""
+    return tuple(part.replace("~1", "/").replace("~0", "~") for part in name.split("/"))
+
+
+def name_of(path: tuple[str, ...]) -> str:
+    return "/".join(part.replace("~", "~0").replace("/", "~1") for part in path)
+
+
+def spelled(data: object) -> str:
+    """A value as it is compared and shown."""
+    return dumps(data, sort_keys=True, ensure_ascii=False)
+
+
+def document(content: bytes) -> Node | Unreadable:
+    """What the file holds, or where it is no JSON."""
+    try:
+        return parse(content.decode("utf-8"))
+    except JSONDecodeError as error:
+        return Unreadable(f"{PATH}:{error.lineno}:{error.colno}: {error.msg}")
+    except RecursionError:
+        return Unreadable(f"{PATH} is nested too deeply")
+    except UnicodeDecodeError as error:
+        return Unreadable(f"{PATH} is no UTF-8 (byte {error.start})")
+
+
+class DockerDaemonAddress:
+    """`docker-daemon:KEY` or `docker-daemon:KEY/KEY`: the JSON text of one value; ABSENT where the file lacks it."""
+
+    kind = "docker-daemon"
+
+    def read(self, reader: Reader, name: str) -> Value:
+        content = reader.read(PATH)
+        if not isinstance(content, bytes):
+            return content
+        root = document(content)
+        if isinstance(root, Unreadable):
+            return root
+        member = get(root, keys(name))
+        return spelled(member.value.data) if member else ABSENT
+
+    def write(self, writer: Writer, change: Change) -> None:
+        name = change.address.name
+        content = writer.read(PATH)
+        if isinstance(content, Unreadable) or not self.same(self.read(writer, name), change.before):
+            message = f"{name} in {PATH} is no longer {change.before}"
+            raise Conflict(message, hint="run the plan again")
+        text = content.decode("utf-8") if isinstance(content, bytes) else "{}\n"
+        try:
+            path = keys(name)
+            new = put(text, path, loads(change.after)) if isinstance(change.after, str) else drop(text, path)
+        except ValueError as error:
+            raise Refused(f"{PATH}: {error}") from None
+        _validate(writer, new.encode())
+        writer.replace(PATH, FileValue(new.encode()), expected=content)
+
+    def same(self, one: Value, other: Value) -> bool:
+        return one == other
+
+    def invert(self, change: Change) -> Change | None:
+        return inverted(change)
+
+
+def _validate(writer: Writer, content: bytes) -> None:
+    """Let dockerd look at a copy, where it is installed and knows how (23.0). Raises Refused with what it says."""
+    if writer.persistent_only or not any(isinstance(writer.stat(path), Stat) for path in _DOCKERD):
+        return
+    before = writer.read(_TRIAL)
+    expected: bytes | Absent = before if isinstance(before, bytes) else ABSENT
+    writer.replace(_TRIAL, FileValue(content, 0o600), expected=expected)
+    try:
+        writer.run(("dockerd", "--validate", f"--config-file={_TRIAL}"), timeout_s=VALIDATE_TIMEOUT_S)
+    except Refused as refusal:
+        if "unknown flag: --validate" not in refusal.message:
+            raise
+    finally:
+        writer.remove(_TRIAL, expected=content)
+
+
+class DockerConfigAddress:
+    """`docker-config:/etc/docker/daemon.json`: whether the file is there; made with an empty object, and removed while
+    it holds no more than that.
+    """
+
+    kind = "docker-config"
+
+    def read(self, reader: Reader, name: str) -> Value:
+        stat = reader.stat(name)
+        return PRESENT if isinstance(stat, Stat) else stat
+
+    def write(self, writer: Writer, change: Change) -> None:
+        name = change.address.name
+        content = writer.read(name)
+        if change.after is not ABSENT:
+            writer.replace(name, FileValue(b"{}\n"), expected=ABSENT)
+            return
+        root = document(content) if isinstance(content, bytes) else content
+        if not isinstance(content, bytes) or isinstance(root, Unreadable) or not hasattr(root, "members"):
+            raise Refused(f"{name} stays: it cannot be read")
+        if root.members:
+            raise Refused(f"{name} stays: it holds {', '.join(member.key for member in root.members)}")
+        writer.remove(name, expected=content)
+
+    def same(self, one: Value, other: Value) -> bool:
+        return one == other
+
+    def invert(self, change: Change) -> Change | None:
+        return inverted(change)
+
+
+WISHES = ()
+ADDRESSES = (DockerDaemonAddress(), DockerConfigAddress())
