@@ -2,8 +2,8 @@
 test.
 
 Installs this checkout's wheel into a scratch environment (as a user has it: with the compiled catalogue), then runs,
-interleaved, `python -c pass`, a bare typer command, `hosttune check`, and, where ansible is installed, `ansible
-localhost -m setup`. Prints medians.
+interleaved, `python -c pass`, a bare typer command, `hosttune check`, and, where they are installed, `ansible localhost
+-m setup` and `lynis audit system --quick`. Prints medians.
 """
 
 from __future__ import annotations
@@ -64,6 +64,9 @@ def main() -> None:
         ansible = shutil.which("ansible")
         if ansible:
             commands["ansible localhost -m setup"] = [ansible, "localhost", "-m", "setup"]
+        lynis = shutil.which("lynis")
+        if lynis:
+            commands["lynis audit system --quick"] = [lynis, "audit", "system", "--quick", "--quiet", "--no-colors"]
         environment = {
             **os.environ,
             "ANSIBLE_LOCALHOST_WARNING": "False",
@@ -83,6 +86,8 @@ def main() -> None:
         print(f"check is {check / medians['a bare typer command']:.1f} times a bare typer command")
         if ansible:
             print(f"check is {medians['ansible localhost -m setup'] / check:.1f} times faster than ansible's fact run")
+        if lynis:
+            print(f"check is {medians['lynis audit system --quick'] / check:.1f} times faster than lynis")
         sys.stdout.flush()
 
 
