@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hosttune.choices.fabric import has_switches
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.nvidia_tables import AS_OF, branch_of, is_older, month_of, stale_note
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
+    from hosttune.facts.archives import Offer
     from hosttune.facts.candidates import Candidate
     from hosttune.facts.driver import DriverPackage
 
@@ -29,6 +31,9 @@ _NUMBERED = re.compile(
     r"(?:lib)?nvidia-[a-z0-9-]+?-|xserver-xorg-video-nvidia-)"
     r"(?P<number>\d{3})(?P<server>-server)?(?P<open>-open)?(?=-|$)"
 )
+# What works beside a driver of its own version alone, and carries the branch in its name.
+_COMPANION = re.compile(r"(nvidia-fabricmanager|libnvidia-nscq|nvidia-imex)-\d{3}")
+_NEWEST = "the policy follows the newest branch"
 _DESKTOPS = ("xserver-xorg-core", "gdm3", "lightdm", "sddm", "ubuntu-desktop", "ubuntu-desktop-minimal")
 
 
@@ -61,6 +66,9 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
     why_not = _not_ours(facts, params)
     if why_not:
         return DriverChoice("none", (), why_not)
+    pin = str(params["branch"])
+    if pin and not re.fullmatch(r"\d{3}", pin):
+        return _refuse(f'branch: "{pin}" of the policy is no branch: it is a number such as "580"')
     if facts.driver.is_present:
         return _keep(facts, params)
     bringer = _other_bringer(facts) if params["bringer"] == "auto" else ""
@@ -105,6 +113,8 @@ def _keep(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
         return DriverChoice("keep", (), f"a driver is here by {origin} ({present}); it is left alone")
     if _is_guest(facts):
         return DriverChoice("none", (), "a vGPU guest takes the licensed driver that its hypervisor names")
+    if driver.runfile:
+        return _kept(facts, f"NVIDIA's own installer (runfile) was here beside the packages of {present}: left alone")
     why = _why_switch(facts, params)
     if why and params["switch_branch"]:
         return _switched(facts, params, why)
@@ -116,7 +126,7 @@ def _keep(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
             driver.branch,
             driver.flavour,
         )
-    if params["update"] and (updated := _updated(facts)):
+    if params["update"] and (updated := _updated(facts, params)):
         return updated
     return _kept(facts, f"driver {present} is installed, and keeps its branch" + (f"; {why}" if why else ""))
 
@@ -152,7 +162,7 @@ def _why_switch(facts: Facts, params: Mapping[str, Any]) -> str:
         note = stale_note(month)
         return f"NVIDIA's support of branch {driver.branch} has ended (as of {AS_OF})" + (f"; {note}" if note else "")
     if params["track"] == "newest" and not pin and params["switch_branch"]:
-        return "the policy follows the newest branch"
+        return _NEWEST
     return ""
 
 
@@ -164,11 +174,31 @@ def _switched(facts: Facts, params: Mapping[str, Any], why: str) -> DriverChoice
         return replace(new, reason=f"{why}; {new.reason}")
     if new.name == driver.name:
         return _kept(facts, f"driver {driver.name} is installed, and is the choice")
+    if why == _NEWEST and int(new.branch) <= int(driver.branch):
+        return _kept(facts, f"driver {driver.name} is installed, and no newer branch is offered")
+    if "NVIDIA" in facts.archives.origins:
+        return _refuse(
+            f"{why}, but the driver comes from NVIDIA's CUDA archive, which does not mix with Ubuntu's packages: switch "
+            "within that archive, or purge it by name first",
+            driver.branch,
+            driver.flavour,
+        )
+    new = _with_companions(new, driver.packages)
     held = [name for name in driver.held if name in _others(driver.packages, new)]
     if held:
         return _refuse(f"{why}, but an administrator holds {', '.join(held)}", driver.branch, driver.flavour)
     reason = f"{why}: from {driver.name} to {new.reason.removeprefix('driver ')}"
     return replace(new, action="switch", reason=reason, remove=_others(driver.packages, new))
+
+
+def _with_companions(new: DriverChoice, packages: Iterable[DriverPackage]) -> DriverChoice:
+    """The set with the new branch's form of what stands beside the old driver and works with its own version alone."""
+    found = [match[1] for package in packages if (match := _COMPANION.fullmatch(package.name))]
+    more = tuple(name for one in found if (name := f"{one}-{new.branch}") not in new.packages)
+    coupled = tuple(name for name in more if not name.startswith("nvidia-imex"))
+    if coupled and not new.one_version:
+        coupled = (*(name for name in new.packages if name.startswith("nvidia-utils-")), *coupled)
+    return replace(new, packages=(*new.packages, *more), one_version=(*new.one_version, *coupled))
 
 
 def _others(packages: Iterable[DriverPackage], new: DriverChoice) -> tuple[str, ...]:
@@ -181,14 +211,14 @@ def _others(packages: Iterable[DriverPackage], new: DriverChoice) -> tuple[str, 
         is_same = match["number"] == new.branch and bool(match["server"]) == ("server" in new.flavour)
         if match["has_kind"]:
             is_same = is_same and bool(match["open"]) == ("open" in new.flavour)
-        if package.name.startswith(("nvidia-fabricmanager-", "libnvidia-nscq-")):  # one for server and plain
+        if _COMPANION.fullmatch(package.name):  # one for server and plain
             is_same = match["number"] == new.branch
         if not is_same:
             found.append(package.name)
     return tuple(sorted(found))
 
 
-def _updated(facts: Facts) -> DriverChoice | None:
+def _updated(facts: Facts, params: Mapping[str, Any]) -> DriverChoice | None:
     """The newer versions that apt offers of the packages that are there; None where there are none."""
     driver = facts.driver
     offers = facts.archives.updates
@@ -197,7 +227,7 @@ def _updated(facts: Facts) -> DriverChoice | None:
     held = [offer.name for offer in offers if offer.name in driver.held]
     if held:
         return _kept(facts, f"an update of {driver.name} is offered, and an administrator holds {', '.join(held)}")
-    foreign = [offer for offer in offers if offer.candidate_from != offer.installed_from]
+    foreign = [offer for offer in offers if offer.candidate_from != (offer.installed_from or _home(offer, facts))]
     if foreign:
         one = foreign[0]
         return _refuse(
@@ -209,11 +239,22 @@ def _updated(facts: Facts) -> DriverChoice | None:
     versions = tuple(f"{offer.name}={offer.candidate}" for offer in offers)
     reason = f"an update within branch {driver.branch}: {offers[0].name} {offers[0].installed} -> {offers[0].candidate}"
     coupled = [one for one in driver.packages if re.match(r"nvidia-(?:utils|fabricmanager)-|libnvidia-nscq-", one.name)]
-    one_version = tuple(one.name for one in coupled) if facts.gpus.nvswitches else ()
+    has_manager = any(one.name.startswith("nvidia-fabricmanager-") for one in coupled)
+    one_version = tuple(one.name for one in coupled) if has_manager else ()
+    needs_dkms = bool(params["allow_dkms"]) and any(re.search(r"-dkms(?:-|$)", one.name) for one in driver.packages)
     names = tuple(dict.fromkeys((*_kept(facts, "").packages, *(offer.name for offer in offers))))
     return DriverChoice(
-        "update", names, reason, driver.branch, driver.flavour, versions=versions, one_version=one_version
+        "update", names, reason, driver.branch, driver.flavour, needs_dkms, one_version=one_version, versions=versions
     )
+
+
+def _home(offer: Offer, facts: Facts) -> str:
+    """Whose a version is that no archive has any more, as soon as a newer one took its place there: that of the rest of
+    the driver, or the distribution's, whose archives keep the newest versions only."""
+    origins = facts.archives.origins
+    if origins:
+        return origins[0] if len(origins) == 1 else ""
+    return offer.candidate_from if offer.candidate_from in {"Ubuntu", "Debian"} else ""
 
 
 def _is_main(name: str) -> bool:
@@ -288,7 +329,7 @@ def _usable(
         ),
         (
             "NVSwitch needs the server driver, and none is offered",
-            lambda c: not facts.gpus.nvswitches or c.is_server,
+            lambda c: not has_switches(facts) or c.is_server,
         ),
     )
     for why_not, test in steps:
@@ -336,7 +377,7 @@ def _branch(numbers: list[int], track: str, pin: str, month: str) -> tuple[int, 
 
 def _is_desktop(facts: Facts, params: Mapping[str, Any]) -> bool:
     """Whether somebody looks at a screen here, so that the X libraries belong to the set. Never with NVSwitch."""
-    if facts.gpus.nvswitches or params["use"] == "compute":
+    if has_switches(facts) or params["use"] == "compute":
         return False
     return params["use"] == "desktop" or any(facts.packages[name].is_installed for name in _DESKTOPS)
 
@@ -358,13 +399,13 @@ def _set_of(best: Candidate, because: str, facts: Facts, params: Mapping[str, An
         if _is_desktop(facts, params)
         else (f"nvidia-headless-no-dkms-{full}", f"nvidia-utils-{base}")
     )
-    fabric = (f"nvidia-fabricmanager-{best.branch}", f"libnvidia-nscq-{best.branch}") if facts.gpus.nvswitches else ()
+    fabric = (f"nvidia-fabricmanager-{best.branch}", f"libnvidia-nscq-{best.branch}") if has_switches(facts) else ()
     running = () if best.needs_dkms else _for_running_kernel(modules, f"linux-modules-nvidia-{full}", facts)
     kind = "open" if best.is_open else "closed"
     origin = "compiled here by DKMS" if best.needs_dkms else "prebuilt and signed"
     reason = f"driver {full} for {facts.gpus.summary}: {because}; {kind} kernel module, {origin}"
     if fabric:
-        reason += f"; with Fabric Manager for {facts.gpus.nvswitches} NVSwitches"
+        reason += f"; with Fabric Manager for {facts.gpus.nvswitches or 'its'} NVSwitches"
     one_version = (f"nvidia-utils-{base}", *fabric) if fabric else ()
     packages = (*main, modules, *running, *headers, *fabric)
     return DriverChoice("install", packages, reason, str(best.branch), flavour, best.needs_dkms, one_version)

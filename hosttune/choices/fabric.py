@@ -65,6 +65,11 @@ def _not_here(facts: Facts) -> str:
     return "" if facts.driver.is_present else "no driver is installed, which is the business of gpu-driver"
 
 
+def has_switches(facts: Facts) -> bool:
+    """NVSwitches join the GPUs of this host, whether the PCI bus shows them or the GPUs tell."""
+    return bool(facts.gpus.nvswitches) or not _without_switches(facts)
+
+
 def _without_switches(facts: Facts) -> str:
     """Why a host that shows no NVSwitch needs no Fabric Manager; empty where its GPUs say that it does."""
     switched = [gpu for gpu in facts.gpus.devices if _is_switched(gpu)]

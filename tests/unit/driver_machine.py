@@ -77,7 +77,7 @@ def machine(
     branch, flavour = branch_and_flavour(installed.items())
     of_driver = tuple(DriverPackage(n, v, n in held, "installed") for n, v in installed.items() if is_driver_package(n))
     bound = list(drivers) + [""] * len(devices)
-    host = {"is_container": False, "is_wsl": False} | more
+    host = {"is_container": False, "is_wsl": False, "is_vm": False} | more
     return Machine(
         asked=False,
         offer=None
@@ -99,7 +99,7 @@ def machine(
         nvidia=SimpleNamespace(is_vgpu=is_vgpu),
         offers=SimpleNamespace(versions=dict(versions)),
         packages=Packages({name: (version, "install ok installed") for name, version in installed.items()}),
-        host=SimpleNamespace(**{key: host[key] for key in ("is_container", "is_wsl")}),
+        host=SimpleNamespace(**{key: host[key] for key in ("is_container", "is_wsl", "is_vm")}),
         kernel=SimpleNamespace(
             release=f"6.8.0-45-{kernel}", flavour=kernel.split("-hwe")[0], architecture=architecture
         ),

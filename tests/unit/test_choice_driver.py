@@ -296,3 +296,77 @@ RUNNING = "linux-modules-nvidia-580-server-open-6.8.0-45-generic"
 )
 def test_choose_brings_modules_for_the_running_kernel_too(versions, more):
     assert choose(machine(versions=versions), PARAMS).packages == (*compute("580-server-open"), *more)
+
+
+def test_choose_update_of_a_version_that_the_archive_has_no_more():
+    """Ubuntu's archives keep the newest version alone, so that an old one is nobody's."""
+    gone = offer(LIBRARY)
+    gone.installed_from = ""
+    facts = machine(offer=None, packages=INSTALLED, updates=(gone,))
+    assert choose(facts, PARAMS | {"update": True}).action == "update"
+    facts.archives.origins = ()
+    assert choose(facts, PARAMS | {"update": True}).action == "update"
+    facts.archives.origins = ("NVIDIA",)
+    assert choose(facts, PARAMS | {"update": True}).action == "refuse"
+
+
+def test_choose_nothing_beside_a_runfile():
+    facts = machine(offer=None, packages=INSTALLED, updates=(offer(LIBRARY),), runfile=True)
+    choice = choose(facts, PARAMS | {"update": True, "branch": "595", "switch_branch": True})
+    assert (choice.action, "runfile" in choice.reason) == ("keep", True)
+
+
+@pytest.mark.parametrize("packages", [(), INSTALLED])
+def test_choose_pin_that_is_no_number_is_refused(packages):
+    choice = choose(machine(offer=None, packages=packages), PARAMS | {"branch": "580-server", "switch_branch": True})
+    assert (choice.action, "such as" in choice.reason) == ("refuse", True)
+
+
+@pytest.mark.parametrize("full", ["640-server-open", "595-open"])
+def test_choose_newest_goes_to_no_older_branch_and_to_no_other_flavour(full):
+    packages = (*compute(full), f"nvidia-kernel-common-{full.removesuffix('-open')}")
+    choice = choose(machine(packages=packages), PARAMS | {"track": "newest", "switch_branch": True})
+    assert (choice.action, choice.name) == ("keep", full)
+
+
+def test_choose_hgx_b200_brings_fabric_manager_though_no_switch_shows():
+    choice = choose(machine((B200,) * 8), PARAMS)
+    assert choice.packages[-2:] == ("nvidia-fabricmanager-580", "libnvidia-nscq-580")
+    assert "nvidia-fabricmanager-580" in choice.one_version
+    assert "nvidia-fabricmanager-580" not in choose(machine((B200,) * 8, is_vm=True), PARAMS).packages
+
+
+COMPANIONS = ("nvidia-fabricmanager-580", "libnvidia-nscq-580", "nvidia-imex-580")
+
+
+def test_choose_switch_brings_what_stood_beside_the_old_driver():
+    facts = machine((B200,) * 8, packages=(*INSTALLED, *COMPANIONS), is_vm=True)
+    choice = choose(facts, PARAMS | {"branch": "595", "switch_branch": True})
+    assert set(COMPANIONS) <= set(choice.remove)
+    assert choice.packages[-3:] == tuple(name.replace("580", "595") for name in COMPANIONS)
+    assert choice.one_version == ("nvidia-utils-595-server", "nvidia-fabricmanager-595", "libnvidia-nscq-595")
+
+
+def test_choose_switch_of_the_module_alone_keeps_what_stands_beside_it():
+    packages = (*compute("580-server"), LIBRARY, "nvidia-kernel-common-580-server", *COMPANIONS)
+    choice = choose(machine((B200,), packages=packages), PARAMS | {"switch_branch": True})
+    assert not set(choice.remove) & {*COMPANIONS, *choice.packages}
+
+
+def test_choose_update_holds_fabric_manager_to_one_version_where_no_switch_shows():
+    facts = machine(offer=None, packages=(*INSTALLED, *COMPANIONS), updates=(offer(LIBRARY),))
+    assert set(COMPANIONS[:2]) <= set(choose(facts, PARAMS | {"update": True}).one_version)
+
+
+def test_choose_switch_never_mixes_nvidias_archive_with_ubuntus():
+    facts = machine(packages=INSTALLED)
+    facts.archives.origins = ("NVIDIA",)
+    choice = choose(facts, PARAMS | {"branch": "595", "switch_branch": True})
+    assert (choice.action, "CUDA archive" in choice.reason) == ("refuse", True)
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_choose_update_of_compiled_modules_by_consent(allowed):
+    packages = ("nvidia-driver-580-open", "nvidia-dkms-580-open", "nvidia-utils-580")
+    facts = machine(offer=None, packages=packages, updates=(offer("nvidia-dkms-580-open"),))
+    assert choose(facts, PARAMS | {"update": True, "allow_dkms": allowed}).needs_dkms is allowed

@@ -58,7 +58,9 @@ def test_choice_and_what_follows_from_it(one, release, policy, expected):
     assert (choice.action, choice.name) == ("install", expected.rpartition(" ")[2]), choice.reason
     assert choice.name in choice.reason
     if not choice.needs_dkms:
-        fabric = ("nvidia-fabricmanager-{0}", "libnvidia-nscq-{0}") if one.get("nvswitches") else ()
+        fabric = (
+            ("nvidia-fabricmanager-{0}", "libnvidia-nscq-{0}") if one.get("nvswitches") or one.get("fabric") else ()
+        )
         assert choice.packages == (*main_packages(expected), *(name.format(choice.branch) for name in fabric))
     common = f"nvidia-kernel-common-{choice.name.removesuffix('-open')}"
     again = choose(host(one, release, (*choice.packages, common)), params)
