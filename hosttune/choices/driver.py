@@ -178,7 +178,7 @@ def _switched(facts: Facts, params: Mapping[str, Any], why: str) -> DriverChoice
         return _kept(facts, f"driver {driver.name} is installed, and no newer branch is offered")
     if "NVIDIA" in facts.archives.origins:
         return _refuse(
-            f"{why}, but the driver comes from NVIDIA's CUDA archive, which does not mix with Ubuntu's packages: switch "
+            f"{why}, but the driver is from NVIDIA's CUDA archive, which does not mix with Ubuntu's packages: switch "
             "within that archive, or purge it by name first",
             driver.branch,
             driver.flavour,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Final
 
@@ -15,6 +15,7 @@ LOOK_TIMEOUT_S: Final = 120.0
 
 NEEDRESTART: Final = ("needrestart", "-b", "-l", "-r", "l")  # a list for programs, of libraries; restarts nothing
 CACHE: Final = "/var/cache/apt/archives"
+ARCHITECTURES: Final = "/var/lib/dpkg/arch"  # there once a foreign one was added
 DPKG_STATUS: Final = "/var/lib/dpkg/status"
 
 _COMMON = ("-y", "-q", "--no-install-recommends")
@@ -133,16 +134,19 @@ def relevant(stdout: str) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def old_lines(policies: str, cached: Iterable[str], before: Mapping[str, str], marks: str) -> tuple[str, ...]:
+def old_lines(
+    policies: str, cached: Iterable[str], before: Mapping[str, str], marks: str, foreign: Collection[str] = ()
+) -> tuple[str, ...]:
     """Lines that keep, for the packages that would be replaced, where their versions can be had, and which came along.
 
-    `policies` and `marks` are the answers of `policy` and `automatic`, `cached` the names in the cache of apt.
+    `policies` and `marks` are the answers of `policy` and `automatic`, `cached` the names in the cache of apt,
+    `foreign` the host's foreign architectures.
     """
     files = tuple(cached)
     offered = offered_versions(policies)
     places = {}
     for name, version in before.items():
-        in_cache = any(one.startswith(file_start(name, version)) for one in files)
+        in_cache = any(is_file_of(one, name, version, foreign) for one in files)
         in_archive = version in offered.get(name, ())
         places[name] = "archive" if in_archive else "cache" if in_cache else "nowhere"
     automatic_names = sorted(set(marks.split()) & set(before))
@@ -171,6 +175,22 @@ def offered_versions(policies: str) -> dict[str, tuple[str, ...]]:
 def file_start(name: str, version: str) -> str:
     """How the name of a downloaded .deb begins; the architecture follows (apt, pkgAcqArchive and QuoteString)."""
     return f"{name.partition(':')[0]}_{version.replace('%', '%25').replace(':', '%3a')}_"
+
+
+def is_file_of(file: str, name: str, version: str, foreign: Collection[str]) -> bool:
+    """Whether a downloaded .deb, by its name, is this one: a package of a foreign architecture is called NAME:ARCH, and
+    one without is native, or for all.
+    """
+    start = file_start(name, version)
+    architecture, _, suffix = file.removeprefix(start).partition(".")
+    wanted = name.partition(":")[2]
+    fits = architecture == wanted if wanted else architecture not in foreign
+    return file.startswith(start) and suffix == "deb" and fits
+
+
+def foreign_of(dpkg_arch: str) -> tuple[str, ...]:
+    """The foreign architectures in the text of ARCHITECTURES, whose first line is the native one."""
+    return tuple(dpkg_arch.split()[1:])
 
 
 def restarts(needrestart: str) -> tuple[str, ...]:

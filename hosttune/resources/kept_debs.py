@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from hosttune.errors import HosttuneError, Refused
+from hosttune.facts.reading import text
 from hosttune.host.door import Completed
 from hosttune.resources import apt
 from hosttune.values import ABSENT
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 HOME: Final = "/var/lib/hosttune"
 FOLDER: Final = f"{HOME}/debs"
+_PARTIAL: Final = f"{FOLDER}/partial"  # a file is here until it is whole and on the disk
 
 
 def operand(reader: Reader, name: str, version: str) -> str:
@@ -36,21 +38,35 @@ def keep(writer: Writer, old: Mapping[str, str]) -> None:
         return
     answer = writer.query(apt.policy(wanted), timeout_s=apt.LOOK_TIMEOUT_S)
     offered = apt.offered_versions(answer.text) if isinstance(answer, Completed) else {}
-    for folder in (HOME, FOLDER):
+    _clear(writer)
+    for folder in (HOME, FOLDER, _PARTIAL):
         if writer.stat(folder) is ABSENT:
             writer.make_folder(folder)
-    for name, version in wanted.items():
-        cached = _named(writer, apt.CACHE, name, version)
-        try:
-            if cached:
-                writer.run(("cp", "--", f"{apt.CACHE}/{cached}", f"{FOLDER}/{cached}"), timeout_s=apt.LOOK_TIMEOUT_S)
-            elif version in offered.get(name, ()):
-                writer.run(apt.download(FOLDER, f"{name}={version}"), timeout_s=apt.INSTALL_TIMEOUT_S)
-        except HosttuneError as error:
-            if part := _named(writer, FOLDER, name, version):
-                writer.run(("rm", "-f", "--", f"{FOLDER}/{part}"), timeout_s=apt.LOOK_TIMEOUT_S)
-            message = f"the present version {version} of {name} cannot be kept for an undo: {error.message}"
-            raise Refused(message, hint="no package has changed; sudo apt-get update, or make room in /var") from None
+    try:
+        for name, version in wanted.items():
+            _keep(writer, name, version, is_offered=version in offered.get(name, ()))
+    finally:
+        _clear(writer)
+
+
+def _keep(writer: Writer, name: str, version: str, *, is_offered: bool) -> None:
+    cached = _named(writer, apt.CACHE, name, version)
+    try:
+        if cached:
+            writer.run(("cp", "--", f"{apt.CACHE}/{cached}", f"{_PARTIAL}/{cached}"), timeout_s=apt.LOOK_TIMEOUT_S)
+        elif is_offered:
+            writer.run(apt.download(_PARTIAL, f"{name}={version}"), timeout_s=apt.INSTALL_TIMEOUT_S)
+        if file := _named(writer, _PARTIAL, name, version):
+            writer.run(("sync", "--", f"{_PARTIAL}/{file}"), timeout_s=apt.LOOK_TIMEOUT_S)
+            writer.run(("mv", "--", f"{_PARTIAL}/{file}", f"{FOLDER}/{file}"), timeout_s=apt.LOOK_TIMEOUT_S)
+    except HosttuneError as error:
+        message = f"the present version {version} of {name} cannot be kept for an undo: {error.message}"
+        raise Refused(message, hint="no package has changed; sudo apt-get update, or make room in /var") from None
+
+
+def _clear(writer: Writer) -> None:
+    if writer.stat(_PARTIAL) is not ABSENT:
+        writer.run(("rm", "-rf", "--", _PARTIAL), timeout_s=apt.LOOK_TIMEOUT_S)
 
 
 def drop(writer: Writer, needed: Iterable[tuple[str, str]]) -> None:
@@ -59,12 +75,18 @@ def drop(writer: Writer, needed: Iterable[tuple[str, str]]) -> None:
     starts = tuple(apt.file_start(name, version) for name, version in needed)
     over = tuple(one for one in names if not one.startswith(starts)) if isinstance(names, tuple) else ()
     if over:
-        writer.run(("rm", "-f", "--", *(f"{FOLDER}/{name}" for name in over)), timeout_s=apt.LOOK_TIMEOUT_S)
+        writer.run(("rm", "-rf", "--", *(f"{FOLDER}/{name}" for name in over)), timeout_s=apt.LOOK_TIMEOUT_S)
 
 
 def _named(reader: Reader, folder: str, name: str, version: str) -> str:
     """The file of this version in the folder, whole; empty where there is none."""
     names = reader.list(folder)
-    start = apt.file_start(name, version)
     files = names if isinstance(names, tuple) else ()
-    return next((one for one in files if one.startswith(start) and one.endswith(".deb")), "")
+    others = foreign(reader) if files else ()
+    return next((one for one in files if apt.is_file_of(one, name, version, others)), "")
+
+
+def foreign(reader: Reader) -> tuple[str, ...]:
+    """The foreign architectures of this host."""
+    content = text(reader, apt.ARCHITECTURES)
+    return apt.foreign_of(content) if isinstance(content, str) else ()

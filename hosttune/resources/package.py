@@ -14,7 +14,7 @@ from hosttune.host.door import Completed
 from hosttune.resources import apt
 from hosttune.resources.base import FieldSpec, action_between
 from hosttune.resources.driver_use import disturbance
-from hosttune.resources.kept_debs import FOLDER
+from hosttune.resources.kept_debs import FOLDER, foreign
 from hosttune.resources.package_set import REPAIR, PackageSetAddress, set_name, value_of, versions
 from hosttune.values import Activation, Address, Change, Disturbs, Finding, Hold, HoldKind, Unreadable, Verdict
 
@@ -71,7 +71,7 @@ def _old(reader: Reader, before: Mapping[str, str]) -> tuple[str, ...]:
         return ()
     cached = reader.list(apt.CACHE)
     marks = _said(reader, apt.automatic(before)) or ""
-    return apt.old_lines(policies, cached if isinstance(cached, tuple) else (), before, marks)
+    return apt.old_lines(policies, cached if isinstance(cached, tuple) else (), before, marks, foreign(reader))
 
 
 class PackagesWish:

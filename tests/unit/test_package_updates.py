@@ -202,8 +202,11 @@ class Debs(FakeReader):
         elif argv[0] == "env":
             name, _, version = argv[-1].partition("=")
             self.files[f"{argv[2]}/{apt.file_start(name, version)}amd64.deb"] = b"deb"
+        elif argv[0] == "mv":
+            self.files[argv[3]] = self.files.pop(argv[2])
         elif argv[0] == "rm":
-            for path in argv[3:]:
+            self._folders -= set(argv[3:])
+            for path in [one for one in self.files if one.startswith(tuple(argv[3:]))]:
                 self.files.pop(path)
         return Completed(0, b"", b"")
 
@@ -249,6 +252,29 @@ def test_keep_that_fails_refuses_the_transaction():
     writer.failing = "env"
     with pytest.raises(Refused, match=r"580\.1-1 of nvidia-utils-580 cannot be kept for an undo: No space"):
         kept_debs.keep(writer, OLD)
+
+
+def test_keep_that_was_killed_half_way_is_made_again():
+    writer = debs("nvidia-utils-580_580.1-1_amd64.deb")
+    writer.failing = "sync"
+    with pytest.raises(Refused):
+        kept_debs.keep(writer, OLD)
+    writer.files[f"{kept_debs.FOLDER}/partial/nvidia-utils-580_580.1-1_amd64.deb"] = b"de"  # what a kill leaves
+    assert kept_debs.operand(writer, *next(iter(OLD.items()))) == "nvidia-utils-580=580.1-1"
+    writer.failing = ""
+    kept_debs.keep(writer, OLD)
+    assert writer.kept == ("nvidia-utils-580_580.1-1_amd64.deb",)
+    assert writer.files[f"{kept_debs.FOLDER}/{writer.kept[0]}"] == b"deb"
+
+
+@pytest.mark.parametrize(("name", "architecture"), [("libx", "amd64"), ("libx:i386", "i386"), ("liby", "all")])
+def test_kept_file_is_of_the_architecture_of_the_package(name, architecture):
+    files = ("libx_1_i386.deb", "libx_1_amd64.deb", "liby_1_all.deb")
+    reader = FakeReader({f"{kept_debs.FOLDER}/{file}": b"deb" for file in files} | {apt.ARCHITECTURES: "amd64\ni386\n"})
+    assert kept_debs.operand(reader, name, "1").endswith(f"_{architecture}.deb")
+    assert apt.old_lines("", files, {name: "1"}, "", ("i386",)) == (f"Kept {name} cache",)
+    other = tuple(file for file in files if architecture not in file)
+    assert apt.old_lines("", other, {name: "1"}, "", ("i386",)) == (f"Kept {name} nowhere",)
 
 
 def step(seq, before, *, undoes=None):
