@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from hosttune.facts.memory import Memory
     from hosttune.facts.mounts import Mounts
     from hosttune.facts.namespaces import Namespaces
+    from hosttune.facts.nfs import Nfs
     from hosttune.facts.numa import Numa
     from hosttune.facts.nvidia import Nvidia
     from hosttune.facts.offers import Offers
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from hosttune.facts.pcie import Pcie
     from hosttune.facts.peermem import Peermem
     from hosttune.facts.pressure import Pressure
+    from hosttune.facts.queues import Queues
     from hosttune.facts.reclaim import Reclaim
     from hosttune.facts.role import Role
     from hosttune.facts.tmp import Tmp
@@ -96,6 +98,7 @@ class Facts:
         memory: Memory
         mounts: Mounts
         namespaces: Namespaces
+        nfs: Nfs
         numa: Numa
         nvidia: Nvidia
         offers: Offers
@@ -105,6 +108,7 @@ class Facts:
         pcie: Pcie
         peermem: Peermem
         pressure: Pressure
+        queues: Queues
         reclaim: Reclaim
         role: Role
         tmp: Tmp
@@ -114,8 +118,8 @@ class Facts:
     SUBJECTS = (
         "acs", "ageing", "archives", "boot", "candidates", "cmdline", "cpu", "disks", "driver", "filesystems",
         "fstab", "gpus", "health", "host", "hugepages", "iommu", "kernel", "managers", "memory", "mounts",
-        "namespaces", "numa", "nvidia", "offers", "os", "packages", "parameters", "pcie", "peermem", "pressure",
-        "reclaim", "role", "tmp", "units", "work",
+        "namespaces", "nfs", "numa", "nvidia", "offers", "os", "packages", "parameters", "pcie", "peermem",
+        "pressure", "queues", "reclaim", "role", "tmp", "units", "work",
     )  # fmt: skip
 
     def __init__(self, reader: Reader, asked: Asked | None = None) -> None:

@@ -15,6 +15,7 @@ from hosttune.resources.base import FieldSpec, Operator, action_between
 from hosttune.resources.bounds import nearest, satisfies, wants
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, hand_edit
 from hosttune.resources.sysfs_boot import SOURCES, device_of, fits, setters
+from hosttune.resources.sysfs_set import MANY, numbers, spelled
 from hosttune.resources.sysfs_values import SysfsNamesAddress
 from hosttune.values import ABSENT, Activation, Address, Change, Finding, Hold, HoldKind, Unreadable, Verdict
 
@@ -39,6 +40,7 @@ class SysfsWish:
     fields: Mapping[str, FieldSpec] = {
         "persist": FieldSpec(str, choices=tuple(FOLDERS), help="What sets it at boot: tmpfiles.d unless given"),
         "match": FieldSpec(str, help='Matches of the udev rule instead of the device\'s name: KEY=="value", ...'),
+        "kernel_default": FieldSpec(bool, help="The kernel chooses such a value by itself: no file has to set it"),
     }
     operators = (Operator.EXACTLY, Operator.AT_LEAST, Operator.AT_MOST)
     activations = (Activation.NOW,)
@@ -142,10 +144,14 @@ def _why_not(wish: Wish) -> str:
     return ""
 
 
+def _is_default(wish: Wish) -> bool:
+    return bool(wish.fields.get("kernel_default"))
+
+
 def _is_set(found: tuple[Setter, ...], wish: Wish, own: str) -> bool:
     """Whether what acts last at boot satisfies the wish; a udev rule that may not apply counts only when it is ours."""
     certain = [one for one in found if not one.is_conditional or one.file == own]
-    return bool(certain) and satisfies(certain[-1].value, wish)
+    return satisfies(certain[-1].value, wish) if certain else _is_default(wish)
 
 
 def _owner(wish: Wish, setting: Mapping[str, tuple[Setter, ...]], own: str, context: Context) -> tuple[Hold, str]:
@@ -190,7 +196,8 @@ def _compare_dropin(path: str, settings: list[_Setting], context: Context) -> Dr
     ours = [one for one in settings if _dropin(one.wish) == path and not one.hold]
     if any(one.is_missing_at_boot for one in ours):
         rule = ours[0].wish.rule
-        return compare_dropin(path, _text(ours), rule, context, Activation.NOW)
+        kept = [one for one in ours if one.is_missing_at_boot or not _is_default(one.wish)]
+        return compare_dropin(path, _text(kept), rule, context, Activation.NOW)
     note = hand_edit(Address("file", path), context)
     if note and any(one.off for one in ours):
         todo = f"keep it and ignore {ours[0].wish.rule}, or remove {path}"
@@ -207,10 +214,12 @@ def _text(settings: list[_Setting]) -> bytes:
     for one in settings:
         write = _udev_rule if _persist(one.wish) == "udev" else _tmpfiles_line
         values = set(one.wanted.values())
-        common = values.pop() if len(values) == 1 else nearest("", one.wish)
+        # a `match` means other devices as well, so the better value of this one does not belong there
+        common = values.pop() if len(values) == 1 and not one.wish.fields.get("match") else nearest("", one.wish)
         lines.append(write(one.wish, one.wish.name, common))
-        lines += [write(one.wish, path, value) for path, value in sorted(one.wanted.items()) if value != common]
-    return "".join(f"{line}\n" for line in lines).encode()
+        better = ((path, value) for path, value in sorted(one.wanted.items()) if value != common)
+        lines += [write(one.wish, path, value) for path, value in better if path != one.wish.name]
+    return "".join(f"{line}\n" for line in dict.fromkeys(lines)).encode()  # wishes with one `match` share a line
 
 
 def _tmpfiles_line(wish: Wish, path: str, value: str) -> str:  # noqa: ARG001 - beside _udev_rule
@@ -227,6 +236,23 @@ def _udev_rule(wish: Wish, path: str, value: str) -> str:
     return f'ACTION=="add|change", SUBSYSTEM=="{device.subsystem}"{kind}, {names}, ATTR{{{device.attribute}}}="{value}"'
 
 
+def _live_changes(setting: _Setting, context: Context) -> list[Change]:
+    """A change for each file; numbered files are one change from some number on, so that a person can read the plan."""
+    name, live, wanted = setting.wish.name, setting.live, setting.wanted
+    values: list[tuple[Address, Value, Value]] = [
+        (Address("sysfs", one), live[one], wanted[one]) for one in setting.off
+    ]
+    names = context.state[Address("sysfs-names", name)]
+    numbered = numbers(name, live) if names == tuple(live) else None
+    if numbered and len(numbered) > MANY and values:
+        now, then = (spelled({number: held[path] for number, path in numbered.items()}) for held in (live, wanted))
+        values = [(Address("sysfs-set", name), now, then)]
+    return [
+        Change(address, action_between(before, after), before, after, setting.wish.rule, context.risk, context.disturbs)
+        for address, before, after in values
+    ]
+
+
 def _finding(setting: _Setting, dropin: Dropin, context: Context) -> Finding:
     wish = setting.wish
     if not setting.off and not setting.is_missing_at_boot:
@@ -236,13 +262,7 @@ def _finding(setting: _Setting, dropin: Dropin, context: Context) -> Finding:
     if hold := setting.hold or dropin.hold:
         evidence, todo = setting.evidence + dropin.evidence, setting.todo or dropin.todo
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, wants(wish), evidence, todo=todo)
-    changes = [
-        Change(
-            Address("sysfs", path), action_between(setting.live[path], setting.wanted[path]), setting.live[path],
-            setting.wanted[path], wish.rule, context.risk, context.disturbs,
-        )
-        for path in setting.off
-    ]  # fmt: skip
+    changes = _live_changes(setting, context)
     if dropin.change is not None and setting.is_missing_at_boot:
         changes.append(dropin.change)
     return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(), wants(wish), setting.evidence, tuple(changes))

@@ -128,6 +128,8 @@ def udev_writes(content: str) -> tuple[tuple[int, dict[str, str], str, str], ...
                 matches[key] = value
             elif operator in {"==", "!="} and key not in {"ACTION", "ENV{DEVTYPE}"} and not key.startswith("TEST"):
                 matches["?"] = key
+            elif key.startswith(("PROGRAM", "IMPORT")):
+                matches["?"] = key  # a match, however its operator is written (udev(7))
             jumps = jumps or key == "GOTO"
         found += [(number, matches, attribute, value) for attribute, value in assigned]
     return tuple(found)

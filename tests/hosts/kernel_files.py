@@ -11,6 +11,7 @@ CPUS = "/sys/devices/system/cpu"
 THP = "/sys/kernel/mm/transparent_hugepage"
 QUIET = "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
 NAMES = {"0x2330": "NVIDIA H100 80GB HBM3", "0x2342": "NVIDIA GH200 480GB"}
+SHOWN = 10  # processors with clocks and limits: enough to be set as one, and hundreds would tell nothing more
 FREQUENCY = {  # vendor -> driver, governor, governors, preference
     "GenuineIntel": ("intel_pstate", "powersave", "performance powersave", "balance_performance"),
     "AuthenticAMD": ("amd-pstate-epp", "powersave", "performance powersave", "balance_performance"),
@@ -69,7 +70,7 @@ def processor_files(machine: Machine) -> dict[str, str]:
 
 def _frequency(files: dict[str, str], machine: Machine, vendor: str) -> None:
     driver, governor, governors, preference = FREQUENCY[vendor]
-    for cpu in range(machine.cpus):
+    for cpu in range(min(machine.cpus, SHOWN)):
         base = f"{CPUS}/cpu{cpu}/cpufreq"
         files[f"{base}/scaling_governor"] = f"{governor}\n"
         files[f"{base}/scaling_available_governors"] = f"{governors}\n"
@@ -84,7 +85,7 @@ def _idle(files: dict[str, str], machine: Machine, vendor: str) -> None:
     for number, (name, latency) in enumerate(states):
         base = f"{CPUS}/cpu0/cpuidle/state{number}"
         files |= {f"{base}/name": f"{name}\n", f"{base}/latency": f"{latency}\n", f"{base}/disable": "0\n"}
-    for cpu in range(machine.cpus):
+    for cpu in range(min(machine.cpus, SHOWN)):
         files[f"{CPUS}/cpu{cpu}/power/pm_qos_resume_latency_us"] = "0\n"
 
 

@@ -12,13 +12,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hosttune.facts.clock import ASK as CLOCK
 from hosttune.facts.filesystems import LSBLK
 from hosttune.facts.units import show_command
 from hosttune.host.door import Space
 from hosttune.host.record import encode_bytes
 from tests.hosts.boot_files import boot_files
+from tests.hosts.container_files import kernel_limits
 from tests.hosts.driver import apt_answers
 from tests.hosts.kernel_files import gpu_files, memory_files, processor_files
+from tests.hosts.service_files import service_files, service_links
+from tests.hosts.storage_files import nfs_files, queue_files
 
 GIB = 1 << 30
 NAMESPACES = {
@@ -140,11 +144,11 @@ class Machine:
         self._memory(files)
         self._disks(files, links)
         self._pci(files, links)
-        for more in (processor_files, memory_files, gpu_files):
+        for more in (processor_files, memory_files, gpu_files, kernel_limits, nfs_files, service_files):
             files.update(more(self))
         self._configuration(files, folders)
         files.update(self.files)
-        links.update(self.links)
+        links.update(service_links(self) | self.links)
         return files, links, folders
 
     def _identity(self, files: dict[str, str], links: dict[str, str], folders: set[str]) -> None:
@@ -241,8 +245,8 @@ class Machine:
                 f"{base}/dev": f"{device}\n", f"{base}/size": f"{disk.gib * GIB // 512}\n", f"{base}/ro": "0\n",
                 f"{base}/removable": "0\n", f"{base}/queue/rotational": f"{disk.rotational}\n",
                 f"{base}/queue/discard_max_bytes": f"{2147450880 if disk.discard else 0}\n",
-                f"{base}/queue/scheduler": "[none] mq-deadline\n", f"{base}/queue/read_ahead_kb": "128\n",
                 f"{base}/device/model": f"{disk.model}\n", f"{base}/uevent": "DEVTYPE=disk\n",
+                **queue_files(disk, base),
             }  # fmt: skip
             if disk.transport == "virtio":
                 links[f"{base}/device/driver"] = "/sys/bus/virtio/drivers/virtio_blk"
@@ -347,6 +351,7 @@ class Machine:
         queries = [] if not self.has_systemd else [_answer(show_command(("fstrim.timer",)), self._fstrim())]
         if self.has_systemd:
             queries += [_answer(show_command((name,)), self._service(name)) for name in SERVICES]
+        queries += [_answer(CLOCK, "NTPSynchronized=yes\n")] if self.has_systemd else []
         queries.append(_answer(LSBLK, self._lsblk()))
         queries += [_answer(argv, text) for argv, text in {("uname", "-m"): f"{self.arch}\n", **self.queries}.items()]
         spaces = {mount.target: Space(mount.gib * GIB, mount.gib * GIB // 2, 10**8, 9 * 10**7) for mount in self.mounts}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from hosttune.facts.candidates import LIST
 from hosttune.resources.apt import downloads, simulation
+from tests.hosts.container_files import RUNTIME_PACKAGES, runtime_files
 from tests.hosts.driver import loaded, not_loaded
 from tests.hosts.machine import DiskSpec, GpuSpec, Machine, MountSpec
 
@@ -17,6 +19,7 @@ KERNEL_MOUNTS = (
     MountSpec("/sys", "sysfs", "sysfs", "0:22", "rw,nosuid,nodev,noexec,relatime"),
     MountSpec("/run", "tmpfs", "tmpfs", "0:24", "rw,nosuid,nodev", "rw,size=26373544k,mode=755"),
 )
+SHM = MountSpec("/dev/shm", "tmpfs", "tmpfs", "0:26", "rw,nosuid,nodev")
 ROOT_LINE = "UUID=0a11-22 / ext4 errors=remount-ro 0 1\n"
 CANDIDATES = """\
 == /sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:17:00.0 ==
@@ -82,6 +85,7 @@ H100 = Machine(
         ROOT, *KERNEL_MOUNTS,
         MountSpec("/data", "/dev/nvme1n1", "ext4", "259:16", gib=3500),
         MountSpec("/home/shared", "nfs01:/export/home", "nfs4", "0:50", super_options="rw,vers=4.2,rsize=1048576"),
+        replace(SHM, gib=1008),
     ),
     fstab=ROOT_LINE
     + "# scratch of the training jobs\nUUID=b7-1f\t/data\text4\tdefaults\t0\t2\nnfs01:/export/home /home/shared nfs4 _netdev 0 0\n"
@@ -95,6 +99,7 @@ H100 = Machine(
         "nvidia-kernel-common-580-server": "580.126.20-0ubuntu0.24.04.1", "libnvidia-compute-580-server": "580.126.20-0ubuntu0.24.04.1",
         "nvidia-fabricmanager-580": "580.126.20-0ubuntu0.24.04.1", "libnvidia-nscq-580": "580.126.20-0ubuntu0.24.04.1",
         "nvidia-compute-utils-580-server": "580.126.20-0ubuntu0.24.04.1", "unattended-upgrades": "2.9.1+nmu4ubuntu1",
+        "needrestart": "3.6-7ubuntu4.3", **RUNTIME_PACKAGES,
     },
     services={"nvidia-persistenced.service": ("static", "active"), "nvidia-fabricmanager.service": ("enabled", "active")},
     files={
@@ -107,7 +112,7 @@ H100 = Machine(
         "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.126.20": "",
         "/dev/nvidia0": "", "/dev/nvidiactl": "", "/dev/nvidia-uvm": "", "/proc/driver/nvidia/params": PARAMS,
         "/sys/module/nvidia_uvm/parameters/uvm_disable_hmm": "N\n",
-        "/sys/class/infiniband/mlx5_0/node_type": "1: CA\n",
+        "/sys/class/infiniband/mlx5_0/node_type": "1: CA\n", **runtime_files("580.126.20"), "/dev/char/195:0": "",
         "/sys/bus/pci/devices/0000:17:00.0/vendor": "0x15b3\n", "/sys/bus/pci/devices/0000:17:00.0/device": "0x1021\n",
         "/sys/bus/pci/devices/0000:17:00.0/class": "0x020700\n", "/sys/kernel/iommu_groups/24/type": "identity\n",
     },
@@ -163,7 +168,7 @@ A100_VM = Machine(
     ),
     mounts=(
         MountSpec("/", "/dev/sda1", "ext4", "8:1"), *KERNEL_MOUNTS,
-        MountSpec("/mnt", "/dev/sdb1", "ext4", "8:17", gib=64),
+        MountSpec("/mnt", "/dev/sdb1", "ext4", "8:17", gib=64), replace(SHM, gib=110),
     ),
     fstab="UUID=5f-00 / ext4 discard,errors=remount-ro 0 1\n"
     "/dev/disk/cloud/azure_resource-part1\t/mnt\tauto\tdefaults,nofail,x-systemd.after=cloud-init.service,_netdev,comment=cloudconfig\t0\t2\n",
@@ -190,7 +195,7 @@ WORKSTATION = Machine(
     name="workstation-rtx4090", cpu_model="AMD Ryzen 9 7950X 16-Core Processor", cores_per_socket=16, mem_gib=64, swap_gib=2, vendor="ASUS",
     product="ProArt X670E", kernel="6.11.0-26-generic",
     disks=(NVME, DiskSpec("sda", 7452, 1, "sata", (1,), discard=False, model="ST8000VN004")),
-    mounts=(ROOT, *KERNEL_MOUNTS, MountSpec("/data", "/dev/sda1", "xfs", "8:17", "rw,nosuid,relatime", gib=7452)),
+    mounts=(ROOT, *KERNEL_MOUNTS, MountSpec("/data", "/dev/sda1", "xfs", "8:17", "rw,nosuid,relatime", gib=7452), replace(SHM, gib=32)),
     fstab=ROOT_LINE + "LABEL=data /data xfs nosuid,nofail 0 2\n/swap.img none swap sw 0 0\n",
     gpus=(GpuSpec("0000:01:00.0", "0x2684", "nouveau", pci_class="0x030000"),),
     packages={"linux-image-6.11.0-26-generic": "6.11.0-26.26~24.04.1", "tuned": "2.21.0-1"},
@@ -216,7 +221,7 @@ GH200 = Machine(
     mounts=(
         ROOT, *KERNEL_MOUNTS,
         MountSpec("/tmp", "tmpfs", "tmpfs", "0:40", "rw,nosuid,nodev", "rw,size=251658240k,nr_inodes=1048576"),
-        MountSpec("/scratch", "/dev/nvme0n1p1", "xfs", "259:1", "rw,noatime"),
+        MountSpec("/scratch", "/dev/nvme0n1p1", "xfs", "259:1", "rw,noatime"), replace(SHM, gib=240),
     ),
     fstab=ROOT_LINE + "UUID=77-aa /scratch xfs noatime,nofail 0 0\n",
     gpus=GH200_GPUS,
@@ -247,7 +252,7 @@ GH200 = Machine(
 NO_GPU = Machine(
     name="no-gpu-debian12", os_id="debian", os_version="12", codename="bookworm", kernel="6.1.0-35-amd64",
     cpu_model="Intel(R) Xeon(R) Gold 6248", cpu_vendor="GenuineIntel", mem_gib=128, swap_gib=4, disks=(NVME,),
-    mounts=(ROOT, *KERNEL_MOUNTS, MountSpec("/srv", "/dev/nvme0n1p1", "ext4", "259:1")),
+    mounts=(ROOT, *KERNEL_MOUNTS, MountSpec("/srv", "/dev/nvme0n1p1", "ext4", "259:1"), replace(SHM, gib=64)),
     fstab=ROOT_LINE + "UUID=9c-40 /srv ext4 defaults,strictatime 0 2\n/swap.img none swap sw 0 0\n", fstrim="disabled",
     queries={("ubuntu-drivers", "devices"): None},
 )  # fmt: skip

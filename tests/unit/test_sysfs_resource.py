@@ -231,3 +231,28 @@ def test_rules_of_udev_are_read_with_their_conditions():
 def test_pattern_below_a_folder_that_cannot_be_listed_is_unknown():
     reader = FakeReader(unreadable={"/sys/block": "needs root"})
     assert isinstance(address_kinds()["sysfs-names"].read(reader, "/sys/block/*/queue"), Unreadable)
+
+
+def test_value_that_the_kernel_chooses_needs_no_file():
+    wish = f"- sysfs: {THP}\n  exactly: madvise\n  kernel_default: true"
+    assert One(thp(word="madvise"), wish).finding().verdict is Verdict.OK
+    assert One(thp(), wish).changes() == [f"sysfs:{THP} never -> madvise"]
+    other = {"/usr/lib/tmpfiles.d/10-a.conf": f"w {THP[:-1]}? - - - - always"}
+    assert len(One(thp(other), wish).changes()) == 2
+
+
+def test_devices_of_one_match_share_a_line_with_the_value_of_the_wish():
+    files = {READ_AHEAD.format("sda"): "128\n", READ_AHEAD.format("sdb"): "8192\n"}
+    match = "persist: udev\n  match: 'ATTR{queue/rotational}==\"1\"'"
+    wishes = "".join(f"- sysfs: {READ_AHEAD.format(name)}\n  at_least: 4096\n  {match}\n" for name in ("sda", "sdb"))
+    one = One(host(files), wishes)
+    one.apply()
+    rules = [line for line in one.door.read(UDEV).decode().splitlines() if not line.startswith("#")]
+    assert len(rules) == 1
+    assert rules[0].endswith('ATTR{queue/rotational}=="1", ATTR{queue/read_ahead_kb}="4096"')
+
+
+def test_program_of_a_udev_rule_is_a_condition_however_it_is_written():
+    row = 'SUBSYSTEM=="bdi", PROGRAM="/usr/libexec/nfsrahead %k", ATTR{read_ahead_kb}="%c"'
+    ((_, matches, attribute, value),) = udev_writes(row)
+    assert (matches["?"], attribute, value) == ("PROGRAM", "read_ahead_kb", "%c")

@@ -1,0 +1,30 @@
+"""What a described machine's kernel shows about the queues of its disks and its NFS mounts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.hosts.machine import DiskSpec, Machine
+
+HARDWARE_QUEUES = {"nvme": 8, "virtio": 4, "sata": 1}  # of the kind of disk
+NFS_RULE = 'SUBSYSTEM=="bdi", ACTION=="add", PROGRAM="/usr/libexec/nfsrahead %k", ATTR{read_ahead_kb}="%c"\n'
+
+
+def queue_files(disk: DiskSpec, base: str) -> dict[str, str]:
+    """The files of a disk's queue, as the kernel sets it up by itself."""
+    count = HARDWARE_QUEUES[disk.transport]
+    return {
+        f"{base}/queue/scheduler": "[none] mq-deadline\n" if count > 1 else "none [mq-deadline]\n",
+        f"{base}/queue/read_ahead_kb": "128\n",
+        **{f"{base}/mq/{number}/nr_tags": "256\n" for number in range(count)},
+    }
+
+
+def nfs_files(machine: Machine) -> dict[str, str]:
+    devices = {mount.device for mount in machine.mounts if mount.fstype.startswith("nfs")}
+    files = {f"/sys/class/bdi/{device}/read_ahead_kb": "128\n" for device in devices}
+    if devices:
+        files["/usr/lib/udev/rules.d/99-nfs.rules"] = NFS_RULE
+        files["/etc/nfs.conf"] = "[general]\npipefs-directory=/run/rpc_pipefs\n[nfsrahead]\n# nfs4=16000\n"
+    return files

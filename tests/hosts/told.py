@@ -1,0 +1,25 @@
+"""A record in which other processes run and programs answer otherwise, for the cases of rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hosttune.host.record import RecordReader
+
+PROCESS = {
+    "user": "alice", "command": ["python", "train.py"], "rss_bytes": 1 << 30, "swap_bytes": 0, "devices": ["/dev/nvidia0"],
+    "cgroup": "/user.slice/user-1000.slice/session-3.scope", "started_at": 1_779_990_000.0,
+}  # fmt: skip
+
+
+def telling(record: RecordReader, processes: Sequence[Mapping[str, Any]], answers: Mapping[str, str]) -> RecordReader:
+    """`processes`: what is not said of one is as in PROCESS. `answers`: a command line to what it prints."""
+    if not processes and not answers:
+        return record
+    told = {tuple(line.split()): text for line, text in answers.items()}
+    kept = [one for one in record.data["queries"] if tuple(one["argv"]) not in told]
+    more = [{"argv": list(argv), "status": 0, "stdout": text, "stderr": ""} for argv, text in told.items()]
+    running = [{**PROCESS, "pid": 4711 + number, "name": "python", **one} for number, one in enumerate(processes)]
+    data = {**record.data, "queries": [*kept, *more], "processes": [*record.data["processes"], *running]}
+    return RecordReader(data, record.file)

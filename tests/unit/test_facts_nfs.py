@@ -1,0 +1,66 @@
+"""NFS mounts, their read-ahead, and who else sets it."""
+
+import pytest
+
+from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.nfs import read_ahead_lines
+from tests.unit.fake_reader import FakeReader
+
+MOUNTS = """\
+20 1 0:50 / /home rw shared:1 - nfs4 nfs01:/home rw,vers=4.2,rsize=1048576,wsize=65536
+21 1 0:50 /a /other rw shared:2 - nfs4 nfs01:/home rw,vers=4.2,rsize=1048576
+22 1 0:51 / /var/lib/kubelet/pods/x/volumes/y rw shared:3 - nfs nfs02:/v rw
+23 1 8:1 / /data rw shared:4 - ext4 /dev/sda1 rw
+"""
+BDI = {"/sys/class/bdi/0:50/read_ahead_kb": "128\n", "/sys/class/bdi/0:51/read_ahead_kb": "15360\n"}
+AZURE = (
+    'SUBSYSTEM=="bdi", ACTION=="add", PROGRAM="/usr/bin/awk -v bdi=$kernel x /proc/fs/nfsfs/volumes", '
+    'ATTR{read_ahead_kb}="15380"\n'
+)
+
+
+def nfs(**files):
+    return Facts(FakeReader({"/proc/self/mountinfo": MOUNTS, "/sys/block/sda/size": "0\n", **BDI, **files})).nfs
+
+
+def test_mounts_of_one_superblock_are_one():
+    home, pods = nfs().mounts
+    assert (home.target, home.device, home.rsize_bytes, home.read_ahead_kib) == ("/home", "0:50", 1 << 20, 128)
+    assert (pods.is_of_pods, pods.rsize_bytes, pods.read_ahead_kib) == (True, 0, 15360)
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        ("[nfsrahead]\nnfs = 15000 # x\n nfs4=16000\n[general]\nnfs=1\n", [(2, "nfs", "15000"), (3, "nfs4", "16000")]),
+        ("# [nfsrahead]\nnfs=1\n[ nfsrahead ]\n# nfs=2\n;nfs=3\n", []),
+        ("", []),
+    ],
+)
+def test_section_of_the_helper_is_read(content, lines):
+    assert list(read_ahead_lines(content)) == lines
+
+
+def test_settings_are_those_of_others():
+    seen = nfs(
+        **{
+            "/etc/nfs.conf": "[nfsrahead]\nnfs4=1024\n",
+            "/etc/nfs.conf.d/60-hosttune-storage-nfs-readahead.conf": "[nfsrahead]\nnfs4=15360\n",
+            "/etc/udev/rules.d/90-nfs-readahead.rules": AZURE,
+            "/etc/udev/rules.d/60-hosttune-storage-nfs-readahead.rules": AZURE,
+            "/etc/udev/rules.d/70-disk.rules": 'SUBSYSTEM=="block", ATTR{queue/read_ahead_kb}="1"\n',
+        }
+    )
+    assert seen.settings == (
+        "/etc/nfs.conf:2 (nfs4 = 1024)", "/etc/udev/rules.d/90-nfs-readahead.rules:1 (read_ahead_kb = 15380)"
+    )  # fmt: skip
+
+
+def test_read_ahead_that_is_not_there_is_unknown():
+    seen = Facts(FakeReader({"/proc/self/mountinfo": MOUNTS, "/sys/block/sda/size": "0\n"})).nfs.mounts[0]
+    with pytest.raises(UnknownFact):
+        _ = seen.read_ahead_kib
+
+
+def test_image_has_nothing_mounted():
+    assert Facts(FakeReader({}, persistent_only=True)).nfs.mounts == ()

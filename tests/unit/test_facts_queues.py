@@ -1,0 +1,72 @@
+"""Queues of disks: schedulers, read-ahead, what is mounted from them."""
+
+import pytest
+
+from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.queues import chosen_scheduler
+from hosttune.values import Unreadable
+from tests.unit.fake_reader import FakeReader
+
+PCI = "/sys/devices/pci0000:00/0000:00:1d.0"
+
+
+def disk(base, device, scheduler="[none] mq-deadline\n", queues=4, rotational="0\n", **files):
+    return {
+        f"{base}/size": "2048\n", f"{base}/dev": f"{device}\n", f"{base}/ro": "0\n", f"{base}/removable": "0\n",
+        f"{base}/queue/rotational": rotational, f"{base}/queue/discard_max_bytes": "0\n",
+        f"{base}/queue/scheduler": scheduler, f"{base}/queue/read_ahead_kb": "128\n",
+        **{f"{base}/mq/{number}/nr_tags": "1\n" for number in range(queues)},
+        **{f"{base}/{path}": value for path, value in files.items()},
+    }  # fmt: skip
+
+
+SDA, NVME, DM = f"{PCI}/ata1/block/sda", f"{PCI}/nvme/nvme0/nvme0n1", "/sys/devices/virtual/block/dm-0"
+LINKS = {"/sys/block/sda": SDA, "/sys/block/nvme0n1": NVME, "/sys/block/dm-0": DM}
+MOUNTS = "20 1 8:1 / /data rw shared:1 - xfs /dev/sda1 rw\n21 1 253:0 / /sets rw shared:1 - xfs /dev/dm-0 rw\n"
+
+
+def queues(**changes):
+    files = {
+        **disk(SDA, "8:0", "none [mq-deadline] bfq\n", 1, "1\n"),
+        f"{SDA}/sda1/dev": "8:1\n", f"{SDA}/sda1/partition": "1\n", f"{SDA}/sda1/size": "9\n", f"{SDA}/sda1/ro": "0\n",
+        **disk(NVME, "259:0"),
+        **disk(DM, "253:0", "none\n", 0),
+        f"{DM}/slaves/nvme0n1/dev": "", f"{DM}/dm/name": "sets\n", f"{DM}/dm/uuid": "LVM-x\n",
+        "/proc/self/mountinfo": MOUNTS, **changes,
+    }  # fmt: skip
+    return Facts(FakeReader(files, links=LINKS)).queues
+
+
+@pytest.mark.parametrize(
+    ("content", "word"), [("mq-deadline kyber [none]", "none"), ("none", "none"), ("[mq-deadline] none", "mq-deadline")]
+)
+def test_scheduler_is_the_word_in_brackets_or_the_only_one(content, word):
+    assert chosen_scheduler(content) == word
+
+
+def test_queues_of_disks_and_of_what_is_made_of_them():
+    seen = {one.name: one for one in queues().all}
+    assert [(name, one.medium, one.scheduler, one.kernel_scheduler) for name, one in seen.items()] == [
+        ("dm-0", "ssd", "none", "mq-deadline"), ("nvme0n1", "nvme", "none", "none"),
+        ("sda", "hdd", "mq-deadline", "mq-deadline"),
+    ]  # fmt: skip
+    assert {name: one.targets for name, one in seen.items()} == {
+        "dm-0": ("/sets",), "nvme0n1": (), "sda": ("/data",)
+    }  # fmt: skip
+    assert [one.name for one in queues().attached] == ["nvme0n1", "sda"]
+
+
+def test_queues_of_multipath_members_are_not_attached():
+    assert [one.name for one in queues(**{f"{DM}/dm/uuid": "mpath-3600\n"}).attached] == ["sda"]
+
+
+def test_queue_whose_scheduler_cannot_be_read_is_unknown_in_that_field_alone():
+    sda = queues(**{f"{SDA}/queue/scheduler": Unreadable("no")}).all[-1]
+    assert sda.read_ahead_kib == 128
+    with pytest.raises(UnknownFact):
+        _ = sda.scheduler
+
+
+def test_queues_without_block_devices_are_unknown():
+    with pytest.raises(UnknownFact):
+        _ = Facts(FakeReader({})).queues.all
