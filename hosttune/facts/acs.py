@@ -1,4 +1,4 @@
-"""PCIe Access Control Services on the bridges above GPUs, from their configuration space.
+"""PCIe Access Control Services on the bridges around GPUs, from their configuration space.
 
 With P2P Request Redirect or Completion Redirect a switch sends what one GPU writes to another device below it up to the
 root complex, in place of straight across. Source: PCI Express Base Specification, 6.12 (ACS) and 7.7.8 (the extended
@@ -31,7 +31,7 @@ REQUEST_REDIRECT, COMPLETION_REDIRECT = 0x4, 0x8
 
 @frozen
 class AcsPort(Fact):
-    """One bridge above a GPU."""
+    """One bridge."""
 
     slot: str
     model: str  # 10b5:9749, vendor and device
@@ -47,7 +47,7 @@ class AcsPort(Fact):
 
 @frozen
 class Acs(Fact):
-    """The bridges above GPUs, each once, by slot."""
+    """The bridges above GPUs, and above cards and disks behind the same switch; each once, by slot."""
 
     ports: tuple[AcsPort, ...]
 
@@ -93,8 +93,9 @@ def collect(reader: Reader, facts: Facts) -> Acs:
     devices = raw(facts.pcie, "devices")
     if not isinstance(devices, tuple):
         return Acs(unread(getattr(devices, "reason", "unknown")))
-    slots = sorted({port for device in devices if device.kind == "gpu" for port in device.ports})
-    return Acs(tuple(_port(reader, slot) for slot in slots))
+    above = {port for device in devices if device.kind == "gpu" for port in device.ports}
+    beside = {one.ports[-1] for one in devices if len(one.ports) > 1 and one.ports[-2] in above}
+    return Acs(tuple(_port(reader, slot) for slot in sorted(above | beside)))
 
 
 def _port(reader: Reader, slot: str) -> AcsPort:

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 # Every occurrence of these counts, so that several are no mistake; as are all with a dot (module, rd., systemd.).
 _LISTS = frozenset({
-    "acpi_osi", "blacklist", "console", "crashkernel", "dyndbg", "earlycon", "earlyprintk", "hugepages", "hugepagesz",
-    "initcall_blacklist", "initrd", "ip", "kunit", "memmap", "module_blacklist", "netdev", "nfsroot", "pci",
-    "rootflags", "trace_event", "video",
+    "acpi_osi", "amd_iommu", "blacklist", "cgroup_disable", "cgroup_enable", "console", "crashkernel", "dyndbg",
+    "earlycon", "earlyprintk", "efi", "hugepages", "hugepagesz", "ima_policy", "initcall_blacklist", "initrd",
+    "intel_iommu", "ip", "kunit", "mce", "md", "memmap", "module_blacklist", "netconsole", "netdev", "nfsroot", "pci",
+    "raid", "rootflags", "trace_event", "video",
 })  # fmt: skip
 # Gone from the kernel, or never in it.
 _DEAD: Mapping[str, str] = {
@@ -35,8 +36,6 @@ _HARMFUL: Mapping[str, str] = {
     "isolcpus": "takes these CPUs away from data loaders and everything that is not pinned by hand",
     "nohz_full": "makes each system call on these CPUs dearer, which data loaders do all the time",
     "idle=poll": "burns full power in idle CPUs, which GPUs and turbo clocks then lack",
-    "nosmt": "halves the CPUs that data loaders have",
-    "mitigations=off": "opens the host to processes that read each other's memory, for little on current CPUs",
     "init_on_free=1": "writes every page once more when it is freed",
     "pcie_aspm=force": "puts PCIe links to sleep that firmware keeps awake",
     "noapic": "disables interrupt routing that NVMe disks and GPUs need",

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from hosttune.facts.base import Fact, UnknownFact, raw, unread
 from hosttune.facts.health_smi import (
     APPLICATION_CLOCKS,
+    COMMON,
     FIELDS,
     HARDWARE_XIDS,
     OLD_REASONS,
-    QUERIES,
     REASONS,
     RECOVERY,
     REMAPPED,
@@ -25,6 +25,7 @@ from hosttune.facts.health_smi import (
     mask,
     number,
     parse_rows,
+    query_of,
     whole,
     word,
     xids_in,
@@ -42,6 +43,7 @@ __all__ = ["GpuHealth", "Health", "collect"]
 
 _TIMEOUT_S = 30.0
 _MICROSECONDS = 1e6
+_MOST_UNKNOWN = 4  # each costs one more run of nvidia-smi
 
 
 @frozen
@@ -127,8 +129,10 @@ def collect(reader: Reader, facts: Facts) -> Health:
 def _asked(reader: Reader) -> tuple[Mapping[str, Mapping[str, str]], str]:
     """The rows of the newest question that this nvidia-smi understands, or why there are none."""
     problem = "nvidia-smi knows none of the fields"
-    for query, fields in zip(QUERIES, FIELDS, strict=True):
-        answer = reader.query(query, timeout_s=_TIMEOUT_S)
+    todo, unknown = list(FIELDS), set[str]()
+    while todo:
+        fields = tuple(name for name in todo[0] if name not in unknown)
+        answer = reader.query(query_of(fields), timeout_s=_TIMEOUT_S)
         if not isinstance(answer, Completed):
             return {}, answer.reason if isinstance(answer, Unreadable) else "nvidia-smi is not installed"
         said = parse_rows(answer.text or answer.errors, fields, answer.status)
@@ -137,6 +141,10 @@ def _asked(reader: Reader) -> tuple[Mapping[str, Mapping[str, str]], str]:
         problem = next(iter((answer.text or answer.errors).strip().splitlines()), f"exit status {answer.status}")
         if not said.refused:
             break
+        missing = set(said.unknown) & set(COMMON) - unknown
+        unknown |= missing
+        if not missing or len(unknown) > _MOST_UNKNOWN:
+            del todo[0]
     return {}, f"nvidia-smi: {problem}"
 
 
@@ -154,7 +162,7 @@ def _gpu(
     gone = unread(problem or "this GPU does not answer nvidia-smi")
 
     def take(read: Any, name: str) -> Any:
-        return gone if row is None else read(row.get(name, ""), name)
+        return gone if row is None else read(row.get(name, "N/A"), name)
 
     reasons = OLD_REASONS if row and OLD_REASONS in row else REASONS
     return GpuHealth(
@@ -174,7 +182,7 @@ def _gpu(
         slowed_s=gone if row is None else _slowed(row),
         ecc=take(word, "ecc.mode.current"),
         ecc_pending=take(word, "ecc.mode.pending"),
-        has_ecc_counts=gone if row is None else is_supported(row["ecc.errors.uncorrected.volatile.total"]),
+        has_ecc_counts=gone if row is None else is_supported(row.get("ecc.errors.uncorrected.volatile.total", "N/A")),
         uncorrected_volatile=take(whole, "ecc.errors.uncorrected.volatile.total"),
         uncorrected_aggregate=take(whole, "ecc.errors.uncorrected.aggregate.total"),
         retirement_pending=gone if row is None else _pending(row, remapped),
@@ -194,7 +202,7 @@ def _of(row: Mapping[str, str] | None, name: str) -> str:
 
 def _pending(row: Mapping[str, str], remapped: Mapping[str, str] | None) -> Any:
     """Of pages (before Ampere) or rows."""
-    pages = yes(row["retired_pages.pending"], "pending page retirement")
+    pages = yes(row.get("retired_pages.pending", "N/A"), "pending page retirement")
     rows = yes(_of(remapped, "remapped_rows.pending"), "pending row remapping")
     if pages is True or rows is True:
         return True

@@ -3,7 +3,8 @@
 Sources: nvidia-smi(1) and `nvidia-smi --help-query-gpu`, `--help-query-remapped-rows`; NVIDIA's NVML API reference
 (nvmlClocksEventReasons, nvmlDeviceGpuRecoveryAction_t); NVIDIA's catalogue of Xid errors
 (docs.nvidia.com/deploy/xid-errors). Field names differ between branches: a driver that does not know one refuses the
-whole question (`Field "..." is not a valid field to query.`), so there are three of them, newest first.
+whole question (`Field "..." is not a valid field to query.`), so there are three of them, newest first, and a common
+field that is named in a refusal is left out.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from hosttune.facts.base import unread
 from hosttune.facts.nvidia_smi import slot_of
 from hosttune.frozen import frozen
 
-_COMMON = (
+COMMON = (
     "pci.bus_id", "temperature.gpu", "utilization.gpu", "memory.used", "power.draw", "power.limit",
     "power.default_limit", "power.min_limit", "power.max_limit", "clocks.sm", "clocks.max.sm", "ecc.mode.current",
     "ecc.mode.pending", "ecc.errors.uncorrected.volatile.total", "ecc.errors.uncorrected.aggregate.total",
@@ -29,16 +30,16 @@ REASONS = "clocks_event_reasons.active"
 OLD_REASONS = "clocks_throttle_reasons.active"
 RECOVERY = "gpu_recovery_action"
 FIELDS = (
-    (*_COMMON, REASONS, *_COUNTERS, RECOVERY),
-    (*_COMMON, REASONS),
-    (*_COMMON, OLD_REASONS),
+    (*COMMON, REASONS, *_COUNTERS, RECOVERY),
+    (*COMMON, REASONS),
+    (*COMMON, OLD_REASONS),
 )
 _FORMAT = "--format=csv,noheader,nounits"
-QUERIES = tuple(("nvidia-smi", f"--query-gpu={','.join(fields)}", _FORMAT) for fields in FIELDS)
 REMAPPED_FIELDS = ("gpu_bus_id", "remapped_rows.pending", "remapped_rows.failure", "remapped_rows.uncorrectable")
 REMAPPED = ("nvidia-smi", f"--query-remapped-rows={','.join(REMAPPED_FIELDS)}", _FORMAT)
 
 _BUS_ID = re.compile(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
+_UNKNOWN_FIELD = re.compile(r'Field "([\w.]+)" is not a valid field')
 _REFUSED = re.compile(r"is not a valid (?:field to query|query)|Unrecognized|Invalid combination", re.IGNORECASE)
 _NOT_THERE = frozenset({"n/a", "not supported", "requested functionality has been deprecated"})
 _XID = re.compile(r"Xid \(PCI:([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?\): (\d+)")
@@ -64,10 +65,19 @@ APPLICATION_CLOCKS = 0x2
 
 @frozen
 class Rows:
-    """The rows of one answer by slot, each field by the name it was asked with; `refused` where a field is unknown."""
+    """The rows of one answer by slot, each field by the name it was asked with."""
 
     rows: Mapping[str, Mapping[str, str]]
-    refused: bool
+    refused: bool  # this nvidia-smi does not know a field
+    unknown: tuple[str, ...]  # the fields that it names then
+
+
+def query_of(fields: tuple[str, ...]) -> tuple[str, ...]:
+    """The command that asks for these fields of all GPUs."""
+    return ("nvidia-smi", f"--query-gpu={','.join(fields)}", _FORMAT)
+
+
+QUERIES = tuple(map(query_of, FIELDS))
 
 
 def parse_rows(output: str, fields: tuple[str, ...], status: int) -> Rows:
@@ -78,7 +88,8 @@ def parse_rows(output: str, fields: tuple[str, ...], status: int) -> Rows:
         bus = _BUS_ID.fullmatch(words[0])
         if bus and len(words) == len(fields):
             rows[slot_of(bus[1], bus[2], bus[3], bus[4])] = dict(zip(fields, words, strict=True))
-    return Rows(rows, refused=not rows and (status == 2 or _REFUSED.search(output) is not None))
+    refused = not rows and (status == 2 or _REFUSED.search(output) is not None)
+    return Rows(rows, refused, tuple(_UNKNOWN_FIELD.findall(output)) if refused else ())
 
 
 def is_supported(spelled: str) -> bool:

@@ -78,8 +78,10 @@ def collect(reader: Reader, facts: Facts) -> Iommu:
     devices: Any = raw(facts.pcie, "devices")
     if isinstance(devices, tuple):
         devices = tuple(_device(reader, device.slot, device.kind) for device in devices)
+    if not isinstance(groups, Unreadable):
+        groups = groups is not ABSENT and len(groups) > 0
     return Iommu(
-        is_on=groups if isinstance(groups, Unreadable) else bool(groups is not ABSENT and groups),
+        is_on=groups,
         devices=devices,
         arguments=arguments_of(words) if isinstance(words, tuple) else words,
     )

@@ -13,6 +13,7 @@ from hosttune.facts.health_smi import (
     mask,
     number,
     parse_rows,
+    query_of,
     word,
     xids_in,
     yes,
@@ -59,6 +60,15 @@ def test_health_driver_that_lacks_a_field_is_asked_with_the_old_names():
     assert gpu.slowed_s == -1.0
     assert gpu.recovery_action == ""
     assert not gpu.can_remap
+
+
+def test_health_field_that_a_newer_driver_has_dropped_is_left_out():
+    gone = Completed(2, b'Field "retired_pages.pending" is not a valid field to query.\n\n', b"")
+    fields = tuple(name for name in FIELDS[0] if name != "retired_pages.pending")
+    answers = {QUERIES[0]: gone, query_of(fields): smi_row(fields, LINE, ecc_mode_current="Disabled")}
+    gpu = health_of(answers).gpus[0]
+    assert gpu.ecc == "Disabled"
+    assert not gpu.retirement_pending
 
 
 def test_health_other_refusal_is_not_asked_again():

@@ -97,6 +97,22 @@ def test_acs_downstream_port_that_redirects():
     assert acs.commands == "setpci -s 0000:15:01.0 ECAP_ACS+0x6.w=0:c"
 
 
+def test_acs_card_behind_the_same_switch_counts():
+    down = f"{PORT}/0000:16:00.0/0000:17:01.0"
+    gpu, card = f"{PORT}/0000:16:00.0/0000:17:00.0/0000:18:00.0", f"{down}/0000:19:00.0"
+    files = {
+        f"{gpu}/vendor": "0x10de", f"{gpu}/device": "0x2330", f"{gpu}/class": "0x030200",
+        f"{card}/vendor": "0x15b3", f"{card}/class": "0x020700", f"{down}/config": express_port(6, 0x4),
+    }  # fmt: skip
+    files |= {
+        f"{PORT}/{path}config": express_port(5, 0) for path in ("", "0000:16:00.0/", "0000:16:00.0/0000:17:00.0/")
+    }
+    links = {f"{PCI}/{path.rpartition('/')[2]}": f"../../..{path[4:]}" for path in (gpu, card, down)}
+    links |= {f"{PCI}/0000:16:00.0": f"../../..{PORT[4:]}/0000:16:00.0", f"{PCI}/0000:15:01.0": f"../../..{PORT[4:]}"}
+    links[f"{PCI}/0000:17:00.0"] = f"../../..{PORT[4:]}/0000:16:00.0/0000:17:00.0"
+    assert Facts(FakeReader(files, links=links)).acs.slots == ("0000:17:01.0",)
+
+
 @pytest.mark.parametrize(("kind", "control"), [(4, 0x1D), (5, 0x1D), (6, 0x11)])
 def test_acs_root_port_or_other_bits_do_not_count(kind, control):
     assert facts_of({f"{PORT}/config": express_port(kind, control)}).acs.redirecting == ()
