@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
+from hosttune.actions.examine import examine
+from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.policy import Policy
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.acs import acs_control, port_type
 from hosttune.facts.iommu import arguments_of
 from hosttune.facts.pcie import ports_of, speed_of, total_of, width_of
+from hosttune.host.overlay import Overlay
 from hosttune.host.pci_config import extended_capabilities, is_pci_config, without_serial
+from hosttune.host.record import read_record
+from hosttune.values import FileValue, Verdict
 from tests.hosts.machine import express_port
 from tests.unit.fake_reader import FakeReader
 
+HOSTS = Path(__file__).resolve().parent.parent / "hosts"
 PCI = "/sys/bus/pci/devices"
 PORT = "/sys/devices/pci0000:15/0000:15:01.0"
 GPU = f"{PORT}/0000:16:00.0"
@@ -154,3 +164,15 @@ def test_without_serial_nothing_else_changes():
     assert masked[:0x144] + masked[0x14C:] == bytes(config[:0x144] + config[0x14C:])
     assert is_pci_config(f"{PCI}/0000:15:01.0/config")
     assert not is_pci_config("/boot/config")
+
+
+def test_acs_rule_names_the_ports_and_both_commands():
+    host = Overlay(read_record(str(HOSTS / "h100-8x-2socket.json")))
+    port = "/sys/devices/pci0000:18/0000:18:01.0/0000:19:00.0/0000:1a:00.0"
+    host.files[f"{port}/config"] = FileValue(express_port(6, 0x1D))
+    plan = examine(host, builtin_catalog(), replace(Policy(), sole="kernel-acs")).plan()
+    (finding,) = plan.findings
+    assert finding.verdict is Verdict.ADVICE
+    assert finding.reason == "ACS redirection is on at these ports of switches with GPUs: 0000:1a:00.0"
+    assert "setpci -s 0000:1a:00.0 ECAP_ACS+0x6.w=0:c" in finding.todo
+    assert "pci=disable_acs_redir=pci:1000:c030" in finding.todo
