@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 # Kinds whose change is several acts; all others are one rename, one write or one system call.
-_IN_PARTS = ("package-set", "unit")
+_IN_PARTS = ("package-set", "sysfs-set", "unit")
 
 
 def recover(writer: Writer, *, on_progress: Callable[[str], None] = lambda _: None) -> Journal:

@@ -21,22 +21,32 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hosttune.facts.acs import Acs
+    from hosttune.facts.affinity import Affinity
     from hosttune.facts.ageing import Ageing
     from hosttune.facts.archives import Archives
     from hosttune.facts.boot import Boot
     from hosttune.facts.candidates import Candidates
+    from hosttune.facts.clock import Clock
     from hosttune.facts.cmdline import Cmdline
+    from hosttune.facts.containers import Containers
     from hosttune.facts.cpu import Cpu
+    from hosttune.facts.cpufreq import Cpufreq
+    from hosttune.facts.desktop import Desktop
     from hosttune.facts.disks import Disks
+    from hosttune.facts.docker import Docker
     from hosttune.facts.driver import Driver
+    from hosttune.facts.environment import Environment
     from hosttune.facts.filesystems import Filesystems
     from hosttune.facts.fstab import Fstab
     from hosttune.facts.gpus import Gpus
     from hosttune.facts.health import Health
     from hosttune.facts.host import Host
     from hosttune.facts.hugepages import Hugepages
+    from hosttune.facts.idle import Idle
     from hosttune.facts.iommu import Iommu
+    from hosttune.facts.irq import Irq
     from hosttune.facts.kernel import Kernel
+    from hosttune.facts.limits import Limits
     from hosttune.facts.managers import Managers
     from hosttune.facts.memory import Memory
     from hosttune.facts.mounts import Mounts
@@ -45,17 +55,22 @@ if TYPE_CHECKING:
     from hosttune.facts.numa import Numa
     from hosttune.facts.nvidia import Nvidia
     from hosttune.facts.offers import Offers
+    from hosttune.facts.oomd import Oomd
     from hosttune.facts.os import Os
     from hosttune.facts.packages import Packages
     from hosttune.facts.parameters import Parameters
     from hosttune.facts.pcie import Pcie
     from hosttune.facts.peermem import Peermem
+    from hosttune.facts.places import Places
     from hosttune.facts.pressure import Pressure
     from hosttune.facts.queues import Queues
     from hosttune.facts.reclaim import Reclaim
     from hosttune.facts.role import Role
+    from hosttune.facts.shm import Shm
+    from hosttune.facts.stores import Stores
     from hosttune.facts.tmp import Tmp
     from hosttune.facts.units import Units
+    from hosttune.facts.vulnerabilities import Vulnerabilities
     from hosttune.facts.work import Work
     from hosttune.host.door import Reader
 
@@ -78,22 +93,32 @@ class Facts:
 
     if TYPE_CHECKING:
         acs: Acs
+        affinity: Affinity
         ageing: Ageing
         archives: Archives
         boot: Boot
         candidates: Candidates
+        clock: Clock
         cmdline: Cmdline
+        containers: Containers
         cpu: Cpu
+        cpufreq: Cpufreq
+        desktop: Desktop
         disks: Disks
+        docker: Docker
         driver: Driver
+        environment: Environment
         filesystems: Filesystems
         fstab: Fstab
         gpus: Gpus
         health: Health
         host: Host
         hugepages: Hugepages
+        idle: Idle
         iommu: Iommu
+        irq: Irq
         kernel: Kernel
+        limits: Limits
         managers: Managers
         memory: Memory
         mounts: Mounts
@@ -102,24 +127,31 @@ class Facts:
         numa: Numa
         nvidia: Nvidia
         offers: Offers
+        oomd: Oomd
         os: Os
         packages: Packages
         parameters: Parameters
         pcie: Pcie
         peermem: Peermem
+        places: Places
         pressure: Pressure
         queues: Queues
         reclaim: Reclaim
         role: Role
+        shm: Shm
+        stores: Stores
         tmp: Tmp
         units: Units
+        vulnerabilities: Vulnerabilities
         work: Work
 
     SUBJECTS = (
-        "acs", "ageing", "archives", "boot", "candidates", "cmdline", "cpu", "disks", "driver", "filesystems",
-        "fstab", "gpus", "health", "host", "hugepages", "iommu", "kernel", "managers", "memory", "mounts",
-        "namespaces", "nfs", "numa", "nvidia", "offers", "os", "packages", "parameters", "pcie", "peermem",
-        "pressure", "queues", "reclaim", "role", "tmp", "units", "work",
+        "acs", "affinity", "ageing", "archives", "boot", "candidates", "clock", "cmdline", "containers", "cpu",
+        "cpufreq", "desktop", "disks", "docker", "driver", "environment", "filesystems", "fstab", "gpus", "health",
+        "host", "hugepages", "idle", "iommu", "irq", "kernel", "limits", "managers", "memory", "mounts",
+        "namespaces", "nfs", "numa", "nvidia", "offers", "oomd", "os", "packages", "parameters", "pcie", "peermem",
+        "places", "pressure", "queues", "reclaim", "role", "shm", "stores", "tmp", "units", "vulnerabilities",
+        "work",
     )  # fmt: skip
 
     def __init__(self, reader: Reader, asked: Asked | None = None) -> None:
@@ -139,6 +171,14 @@ class Facts:
                 self.seconds[name] = time.perf_counter() - started
             return self.__dict__[name]
 
+    def through(self, reader: Reader) -> Facts:
+        """The facts of the same host through another door, behind which a plan was tried: what was collected of the
+        hardware stays.
+        """
+        facts = Facts(reader, self.asked)
+        facts.__dict__.update({name: self.__dict__[name] for name in HARDWARE if name in self.__dict__})
+        return facts
+
     def prefetch(self, subjects: Iterable[str]) -> None:
         """Start collecting those of these subjects that wait for other programs, so that they do so side by side.
 
@@ -154,3 +194,8 @@ class Facts:
 
 # Subjects whose collection waits for other programs (apt-cache, nvidia-smi, systemctl, ubuntu-drivers).
 SLOW = frozenset({"archives", "candidates", "health", "nvidia", "offers", "units"})
+
+# Subjects that no change of ours can alter before the next boot.
+HARDWARE = frozenset({
+    "acs", "cpu", "disks", "filesystems", "gpus", "health", "kernel", "numa", "nvidia", "os", "pcie", "vulnerabilities",
+})  # fmt: skip

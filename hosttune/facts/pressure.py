@@ -98,7 +98,7 @@ def _stall(answer: Answer[str]) -> Any:
     return unread(f"/proc/pressure says {answer[:60]!r}") if stall is None else stall
 
 
-def _swapped_in(reader: Reader, counters: Mapping[str, int]) -> int | Unreadable:
+def _swapped_in(reader: Reader, counters: Mapping[str, int]) -> Any:
     """A kernel without swap has no pswpin."""
     pages = counters.get("pswpin", 0)
     size = _page_bytes(reader) if pages else 0

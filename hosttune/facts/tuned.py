@@ -17,6 +17,7 @@ _FOLDERS = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/us
 _SEPARATORS = re.compile(r"[\s,;]+")
 # plugin -> option -> the files below /sys that it sets, as a pattern (TuneD's plugins cpu, disk and vm)
 _CPUFREQ = "/sys/devices/system/cpu/cpu*/cpufreq"
+_LATENCY = "/sys/devices/system/cpu/cpu*/power/pm_qos_resume_latency_us"
 _THP = "/sys/kernel/mm/transparent_hugepage"
 _SYSFS = {
     "cpu": {
@@ -25,6 +26,8 @@ _SYSFS = {
         "no_turbo": "/sys/devices/system/cpu/intel_pstate/no_turbo",
         "min_perf_pct": "/sys/devices/system/cpu/intel_pstate/min_perf_pct",
         "max_perf_pct": "/sys/devices/system/cpu/intel_pstate/max_perf_pct",
+        "force_latency": _LATENCY,  # by way of /dev/cpu_dma_latency, for all processors at once
+        "pm_qos_resume_latency_us": _LATENCY,
     },
     "disk": {"elevator": "/sys/block/*/queue/scheduler", "readahead": "/sys/block/*/queue/read_ahead_kb"},
     "vm": {

@@ -23,6 +23,7 @@ WISHES = {
     "limit": "limit",
     "modprobe-option": "modprobe_option",
     "mount": "mount",
+    "needrestart": "needrestart",
     "package": "package",
     "packages": "package",
     "sysctl": "sysctl",
@@ -51,6 +52,7 @@ ADDRESSES = {
     "module-parameter": "module_parameter",
     "mount": "mount",
     "mounted": "tmpfs",
+    "needrestart": "needrestart",
     "package-set": "package",
     "process": "unit_dropin",
     "session-limits": "limits_files",
@@ -61,6 +63,7 @@ ADDRESSES = {
     "sysfs-boot": "sysfs_boot",
     "sysfs-choices": "sysfs_values",
     "sysfs-names": "sysfs_values",
+    "sysfs-set": "sysfs_set",
     "unit": "unit",
     "unit-exec": "unit_dropin",
 }

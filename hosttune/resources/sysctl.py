@@ -133,7 +133,7 @@ class SysctlFilesAddress:
             for file in names if isinstance(names, tuple) else ():
                 if file.endswith(".conf"):
                     chosen.setdefault(file, f"{folder}/{file}")
-        names = {name: "", TWINS[name]: f"{TWINS[name]}="} if name in TWINS else {name: ""}
+        spellings = {name: "", TWINS[name]: f"{TWINS[name]}="} if name in TWINS else {name: ""}
         named: list[str] = []
         by_pattern: list[str] = []
         is_excluded = False
@@ -145,8 +145,8 @@ class SysctlFilesAddress:
                 return text
             for line, key, value in assignments(text) if isinstance(text, bytes) else ():
                 entry = f"{value}\t{chosen[file]}:{line}"
-                if key in names:
-                    named += [names[key] + entry] if value is not None else []
+                if key in spellings:
+                    named += [spellings[key] + entry] if value is not None else []
                     is_excluded = is_excluded or value is None
                 elif value is not None and _is_pattern(key) and _fits(name, key):
                     by_pattern.append(entry)

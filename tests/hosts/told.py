@@ -13,13 +13,21 @@ PROCESS = {
 }  # fmt: skip
 
 
-def telling(record: RecordReader, processes: Sequence[Mapping[str, Any]], answers: Mapping[str, str]) -> RecordReader:
-    """`processes`: what is not said of one is as in PROCESS. `answers`: a command line to what it prints."""
-    if not processes and not answers:
+def telling(
+    record: RecordReader,
+    processes: Sequence[Mapping[str, Any]],
+    answers: Mapping[str, str],
+    spaces: Mapping[str, Sequence[int]] | None = None,
+) -> RecordReader:
+    """`processes`: what is not said of one is as in PROCESS. `answers`: a command line to what it prints. `spaces`: a
+    mount to its bytes, bytes left, inodes, inodes left.
+    """
+    if not processes and not answers and not spaces:
         return record
     told = {tuple(line.split()): text for line, text in answers.items()}
     kept = [one for one in record.data["queries"] if tuple(one["argv"]) not in told]
     more = [{"argv": list(argv), "status": 0, "stdout": text, "stderr": ""} for argv, text in told.items()]
     running = [{**PROCESS, "pid": 4711 + number, "name": "python", **one} for number, one in enumerate(processes)]
     data = {**record.data, "queries": [*kept, *more], "processes": [*record.data["processes"], *running]}
+    data["spaces"] = {**record.data["spaces"], **(spaces or {})}
     return RecordReader(data, record.file)

@@ -60,7 +60,7 @@ def test_managers_tuned_profile_chain_gives_its_sysctls():
         "/usr/lib/tuned/throughput-performance/tuned.conf": (
             "# summary\n[main]\nsummary=x\n[variables]\nthread=1\n[vm]\ndirty_ratio=40%\n[sysctl]\n"
             "# comment\nvm.swappiness=10\nnet.core.somaxconn=>2048\n"
-            "net/ipv4/conf/eth0.1/rp_filter=1\n[cpu]\ngovernor=performance\n"
+            "net/ipv4/conf/eth0.1/rp_filter=1\n[cpu]\ngovernor=performance\nforce_latency=99\n"
         ),
     }
     seen = managers(files, links=enabled("tuned.service"))
@@ -72,7 +72,10 @@ def test_managers_tuned_profile_chain_gives_its_sysctls():
         "vm.dirty_ratio",
         "vm.swappiness",
     )
-    assert seen.tuned_sysfs == ("/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",)
+    assert seen.tuned_sysfs == (
+        "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
+        "/sys/devices/system/cpu/cpu*/power/pm_qos_resume_latency_us",
+    )
 
 
 def test_managers_tuned_missing_profile_leaves_sysctls_unknown_and_the_rest_known():

@@ -1,0 +1,79 @@
+"""The holes of the processors, and what is done about them.
+
+Sources: kernel, Documentation/admin-guide/hw-vuln/ and Documentation/ABI/testing/sysfs-devices-system-cpu
+(vulnerabilities/*, smt/active); kernel-parameters.txt for the arguments that switch mitigations off.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.reading import known, line
+from hosttune.frozen import frozen
+from hosttune.values import ABSENT, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_FOLDER = "/sys/devices/system/cpu/vulnerabilities"
+_SMT = "/sys/devices/system/cpu/smt/active"
+_OFF = re.compile(
+    r"mitigations=off(,.*)?|nopti|pti=off|nospectre_v[12]|nospectre_bhb|nospec_store_bypass_disable"
+    r"|(spectre_v2|spectre_v2_user|spectre_bhi|spec_store_bypass_disable|spec_rstack_overflow|retbleed|l1tf|mds|srbds"
+    r"|tsx_async_abort|mmio_stale_data|gather_data_sampling|reg_file_data_sampling|indirect_target_selection|tsa|vmscape"
+    r"|attack_vector|kpti|ssbd)=(off|force-off|0)"
+)
+
+
+@frozen
+class Vulnerability(Fact):
+    """One hole, in the words of the kernel."""
+
+    name: str  # meltdown, spectre_v2, gather_data_sampling ...
+    status: str  # Not affected, Mitigation: ..., Vulnerable ...
+
+
+@frozen
+class Vulnerabilities(Fact):
+    """All holes that the running kernel knows; none before Linux 4.15."""
+
+    all: tuple[Vulnerability, ...]
+    switched_off: tuple[str, ...]  # kernel arguments that leave holes open
+    is_smt_on: bool  # cores run two threads or more; false where the kernel cannot tell
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        """The names of those against which nothing helps now."""
+        return tuple(one.name for one in self.all if re.search(r"(^|: )(Processor )?[Vv]ulnerable", one.status))
+
+    @property
+    def open_between_threads(self) -> tuple[str, ...]:
+        """The names of those that are closed but for the other thread of the same core."""
+        return tuple(one.name for one in self.all if "SMT vulnerable" in one.status and one.name not in self.open)
+
+
+def collect(reader: Reader, facts: Facts) -> Vulnerabilities:
+    smt = line(reader, _SMT)
+    return Vulnerabilities(
+        all=_all(reader),
+        switched_off=_switched_off(facts),
+        is_smt_on=smt if isinstance(smt, Unreadable) else smt == "1",  # type: ignore[arg-type]
+    )
+
+
+def _all(reader: Reader) -> Any:
+    names = reader.list(_FOLDER)
+    if not isinstance(names, tuple):
+        return () if names is ABSENT else names
+    lines = {name: line(reader, f"{_FOLDER}/{name}") for name in names}
+    return tuple(Vulnerability(name, known(text, f"{_FOLDER}/{name}")) for name, text in sorted(lines.items()))
+
+
+def _switched_off(facts: Facts) -> Any:
+    try:
+        return tuple(word for word in facts.kernel.command_line if _OFF.fullmatch(word))
+    except UnknownFact as unknown:
+        return unread(unknown.reason)
