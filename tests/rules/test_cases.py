@@ -6,6 +6,10 @@ host: h100-8x-2socket            # a record of tests/hosts
 files: {/proc/swaps: null}       # what is different there; null removes the file
 smi: {"0000:1b:00.0": {ecc_mode_current: Disabled}}  # what nvidia-smi says otherwise of a GPU (_ for each dot)
 log: ["NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."]  # lines of the kernel log
+processes: [{cgroup: /system.slice}]  # GPU processes that run there; what is not said is as in tests/hosts/told.py
+answers: {"nvidia-smi -L": "GPU 0"}   # what programs print there
+spaces: {/data: [1000, 10, 0, 0]}     # bytes, bytes left, inodes, inodes left of a mount
+packages: {runc: 1.1.5-0ubuntu1}      # what dpkg says is installed besides; null for what is not
 params: {value: 5}               # what a policy says
 data_mounts: [{source: ..., target: ...}]
 expect:
@@ -26,10 +30,12 @@ import yaml
 from hosttune.actions.examine import examine
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.policy import DataMount, Declared, Policy
+from hosttune.facts.packages import DATABASE
 from hosttune.host.overlay import Overlay
 from hosttune.host.record import read_record
 from hosttune.values import ABSENT, Disturbs, FileValue, Risk
 from tests.hosts.driver import saying
+from tests.hosts.told import telling
 
 FOLDER = Path(__file__).resolve().parent
 HOSTS = FOLDER.parent / "hosts"
@@ -40,9 +46,19 @@ CASES = [(rule, case) for rule, cases in FILES.items() for case in cases]
 
 def host_of(case) -> Overlay:
     record = read_record(str(HOSTS / f"{case['host']}.json"))
-    overlay = Overlay(saying(record, case.get("smi", {}), case.get("log", ())))
+    said = saying(record, case.get("smi", {}), case.get("log", ()))
+    overlay = Overlay(telling(said, case.get("processes", ()), case.get("answers", {}), case.get("spaces")))
     for path, text in (case.get("files") or {}).items():
         overlay.files[path] = ABSENT if text is None else FileValue(text.encode())
+    if packages := case.get("packages"):
+        database = overlay.read(DATABASE)
+        kept = [row for row in database.decode().split("\n\n") if row.split("\n")[0][9:] not in packages]
+        told = [
+            f"Package: {name}\nStatus: install ok installed\nArchitecture: amd64\nVersion: {version}\n"
+            for name, version in packages.items()
+            if version
+        ]
+        overlay.files[DATABASE] = FileValue("\n\n".join([*(row for row in kept if row), *told]).encode())
     return overlay
 
 

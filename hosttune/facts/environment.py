@@ -1,0 +1,135 @@
+"""Variables that files of the system give to sessions and services, of those that change how jobs run.
+
+Sources: pam_env(8) (/etc/environment), bash(1) and profile.d, systemd.exec(5) and systemd-system.conf(5)
+(Environment=, DefaultEnvironment=), NCCL user guide, "Environment Variables" (/etc/nccl.conf). What a user's own files
+set is not looked at. Variables of other names are not kept: such files hold secrets.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact
+from hosttune.facts.reading import text
+from hosttune.frozen import frozen
+from hosttune.values import Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+NCCL_CONF = "/etc/nccl.conf"
+_SESSIONS = ("/etc/environment", "/etc/profile", "/etc/bash.bashrc")
+_FOLDERS = (("/etc/profile.d", ".sh"), ("/etc/environment.d", ".conf"))
+_MANAGER = ("/etc/systemd/system.conf", "/etc/systemd/system.conf.d")
+_UNITS = "/etc/systemd/system"
+# Where caches and temporary files go; those that hold compiled code are locked and renamed all the time.
+CACHES = frozenset({
+    "TMPDIR", "XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE", "TRANSFORMERS_CACHE", "TORCH_HOME",
+    "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "CUDA_CACHE_PATH", "NUMBA_CACHE_DIR",
+    "APPTAINER_CACHEDIR", "APPTAINER_TMPDIR", "SINGULARITY_CACHEDIR", "ENROOT_CACHE_PATH", "PIP_CACHE_DIR",
+    "WANDB_CACHE_DIR", "VLLM_CACHE_ROOT",
+})  # fmt: skip
+COMPILED = frozenset({
+    "TMPDIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "CUDA_CACHE_PATH",
+    "NUMBA_CACHE_DIR", "APPTAINER_TMPDIR",
+})  # fmt: skip
+_KEPT = re.compile(r"NCCL_\w+|CUDA_\w+|TORCH_\w+|OMP_NUM_THREADS|LD_LIBRARY_PATH")
+_SHELL = re.compile(r"""^\s*(?:export\s+)?([A-Za-z_]\w*)=("[^"]*"|'[^']*'|[^\s;#]*)""")
+_SYSTEMD = re.compile(r"""^\s*(?:Default)?Environment\s*=(.*)$""")
+_WORD = re.compile(r""""([^"]*)"|'([^']*)'|(\S+)""")
+
+
+@frozen
+class Variable(Fact):
+    """One assignment in one file."""
+
+    name: str
+    value: str  # as it stands there, without its quotes: `$HOME/x` is not expanded
+    place: str  # /etc/environment:3
+    scope: str  # session | service | nccl: who gets it
+
+    @property
+    def shown(self) -> str:
+        return f"{self.name}={self.value} ({self.place})"
+
+
+@frozen
+class Environment(Fact):
+    """All assignments to variables of interest, in the order of files and lines."""
+
+    all: tuple[Variable, ...]
+
+    @property
+    def nccl(self) -> tuple[Variable, ...]:
+        """What NCCL reads."""
+        return tuple(one for one in self.all if one.name.startswith("NCCL_"))
+
+    @property
+    def caches(self) -> tuple[Variable, ...]:
+        """Where caches and temporary files are to go: absolute folders alone."""
+        return tuple(one for one in self.all if one.name in CACHES and one.value.startswith("/"))
+
+
+def shell_variables(content: str) -> Iterator[tuple[int, str, str]]:
+    """(line, name, value) of `NAME=value` and `export NAME=value` lines; what a shell would compute stays as it is."""
+    for number, row in enumerate(content.splitlines(), 1):
+        if match := _SHELL.match(row):
+            yield number, match[1], match[2].strip("\"'")
+
+
+def systemd_variables(content: str) -> Iterator[tuple[int, str, str]]:
+    """(line, name, value) of Environment= and DefaultEnvironment= lines, which hold several words."""
+    for number, row in enumerate(content.splitlines(), 1):
+        if match := _SYSTEMD.match(row):
+            for words in _WORD.findall(match[1]):
+                name, equals, value = "".join(words).partition("=")  # one of the three is not empty
+                if equals:
+                    yield number, name, value.strip("\"'")
+
+
+def is_kept(name: str) -> bool:
+    return name in CACHES or _KEPT.fullmatch(name) is not None
+
+
+def collect(reader: Reader, facts: Facts) -> Environment:  # noqa: ARG001 - the interface of all subjects
+    found: list[Variable] = []
+    for path, scope in _files(reader):
+        if isinstance(path, Unreadable):
+            gone: Any = path
+            return Environment(gone)
+        content = text(reader, path)
+        if isinstance(content, Unreadable):
+            gone = content
+            return Environment(gone)
+        if isinstance(content, str):
+            lines = systemd_variables(content) if scope == "service" else shell_variables(content)
+            found += (Variable(name, value, f"{path}:{line}", scope) for line, name, value in lines if is_kept(name))
+    return Environment(tuple(found))
+
+
+def _files(reader: Reader) -> Iterator[tuple[str | Unreadable, str]]:
+    for path in _SESSIONS:
+        yield path, "session"
+    for folder, suffix in _FOLDERS:
+        yield from ((one, "session") for one in _named(reader, folder, suffix))
+    yield NCCL_CONF, "nccl"
+    yield _MANAGER[0], "service"
+    yield from ((one, "service") for one in _named(reader, _MANAGER[1], ".conf"))
+    for unit in _named(reader, _UNITS, (".service", ".service.d", ".slice.d")):
+        if isinstance(unit, str) and unit.endswith(".d"):
+            yield from ((one, "service") for one in _named(reader, unit, ".conf"))
+        elif isinstance(unit, Unreadable) or reader.link(unit) != "/dev/null":
+            yield unit, "service"
+
+
+def _named(reader: Reader, folder: str, suffix: str | tuple[str, ...]) -> Iterator[str | Unreadable]:
+    names = reader.list(folder)
+    if isinstance(names, Unreadable):
+        yield names
+    for name in names if isinstance(names, tuple) else ():
+        if name.endswith(suffix):
+            yield f"{folder}/{name}"

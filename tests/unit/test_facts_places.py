@@ -1,0 +1,52 @@
+"""Places that fill up, and folders of caches."""
+
+import pytest
+
+from hosttune.facts import Facts, UnknownFact
+from hosttune.host.door import Space
+from tests.unit.fake_reader import FakeReader
+
+MOUNTS = """\
+20 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw
+21 20 0:30 / /tmp rw shared:2 - tmpfs tmpfs rw
+22 20 8:2 / /data rw shared:3 - btrfs /dev/sda2 rw
+23 20 0:50 / /home rw shared:4 - nfs4 nfs:/home rw
+24 20 7:0 / /snap/x ro shared:5 - squashfs /dev/loop0 ro
+"""
+SPACES = {"/": Space(1000, 100, 50, 25), "/tmp": Space(400, 400, 9, 9), "/data": Space(2000, 3, 0, 0)}
+
+
+def places(environment="", **options):
+    files = {
+        "/proc/self/mountinfo": MOUNTS, "/sys/block/sda/size": "0\n", "/etc/environment": environment,
+        "/var/lib/docker/x": "", "/tmp/x": "", "/home/alice/x": "", "/snap/x/y": "", "/data/hf/x": "",
+    }  # fmt: skip
+    return Facts(FakeReader(files, spaces=SPACES, **options)).places
+
+
+def test_places_with_what_lies_on_them():
+    seen = {one.target: one for one in places().all}
+    assert {name: one.holds for name, one in seen.items()} == {
+        "/": ("/var", "/var/lib/docker"),
+        "/tmp": (),
+        "/data": (),
+    }
+    assert (seen["/"].free_percent, seen["/"].free_inodes_percent, seen["/tmp"].is_memory) == (10.0, 50.0, True)
+    assert seen["/data"].free_inodes_percent == 100.0
+
+
+def test_caches_tell_network_memory_and_what_is_missing():
+    seen = places(
+        "TRITON_CACHE_DIR=/home/cache\nHF_HOME=/data/hf\nTORCH_HOME=/data/torch\nTMPDIR=/tmp\nPIP_CACHE_DIR=~/x\n"
+    )
+    assert [(one.name, one.exists, one.is_network, one.is_memory, one.holds_compiled) for one in seen.caches] == [
+        ("TRITON_CACHE_DIR", True, True, False, True),
+        ("HF_HOME", True, False, False, False),
+        ("TORCH_HOME", False, False, False, False),
+        ("TMPDIR", True, False, True, True),
+    ]
+
+
+def test_places_without_mounts_are_unknown():
+    with pytest.raises(UnknownFact):
+        _ = Facts(FakeReader({})).places.all
