@@ -35,7 +35,7 @@ LIMIT: Final = 128 << 20  # bytes of a record file
 NOT_RECORDED: Final = Unreadable("not in this record")
 _TABLES: Final = ("files", "links", "listings", "stats", "lstats", "paths", "spaces")
 _MAX_LINKS = 40
-_OF_A_PROCESS = re.compile(r"/proc$|/proc/(?!1/)[0-9]+(?:/|$)")
+_OF_A_PROCESS = re.compile(r"/proc$|/proc/(?!1/)[0-9]+(?:/(?!(?:comm|limits)$)|$)")
 T = TypeVar("T")
 
 
@@ -53,7 +53,8 @@ class Recorder(BeforeReader):
     def _keep(self, table: str, key: Any, ask: Callable[[], Answer[T]]) -> Answer[T]:
         """A question asked twice gets one answer: facts may not change while a record is made.
 
-        What /proc says of single processes, and which there are, is other people's, and not kept.
+        What /proc says of single processes, and which there are, is other people's, and not kept, but for the names and
+        the limits of those that facts ask about.
         """
         if isinstance(key, str) and _OF_A_PROCESS.match(key):
             return ask()
@@ -111,6 +112,7 @@ class RecordReader:
         self.is_privileged = bool(data["privileged"])
         self._tables: Mapping[str, Mapping[str, Any]] = {name: data.get(name, {}) for name in _TABLES}
         self._queries = {tuple(entry["argv"]): entry for entry in data.get("queries", ())}
+        self._places: dict[tuple[str, bool], str] = {}  # what `_canonical` has found
 
     @property
     def name(self) -> str:
@@ -131,6 +133,12 @@ class RecordReader:
 
     def _canonical(self, path: str, *, follow: bool = True) -> str:
         """`path` with the links resolved that the record knows."""
+        place = self._places.get((path, follow))
+        if place is None:
+            place = self._places[path, follow] = self._walked(path, follow=follow)
+        return place
+
+    def _walked(self, path: str, *, follow: bool) -> str:
         if follow and isinstance(known := self._tables["paths"].get(path), str):
             return known
         links = self._tables["links"]

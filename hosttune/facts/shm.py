@@ -1,0 +1,132 @@
+"""/dev/shm: the shared memory of programs on this host, what dead ones left there, and how small that of containers is.
+
+Sources: shm_overview(7), tmpfs(5); PyTorch's MapAllocator (torch_PID_...), NCCL's shmutils (nccl-XXXXXX).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, UnknownFact, raw, unread
+from hosttune.facts.reading import text
+from hosttune.frozen import frozen
+from hosttune.host.door import Stat
+from hosttune.host.mountinfo import parse, topmost_at
+from hosttune.values import ABSENT, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.facts.work import GpuProcess
+    from hosttune.host.door import Reader
+
+SHM = "/dev/shm"
+_LEFT = re.compile(r"nccl-[A-Za-z0-9]{6,}|torch_\d+_.*")
+_SIZE = re.compile(r"size=(\d+)([kmg]?)")
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_MOST_FILES, _MOST_PROCESSES = 2000, 64
+
+
+@frozen
+class ShmFile(Fact):
+    """A segment of NCCL or PyTorch that still has a name; its content is never looked at."""
+
+    name: str
+    owner: int  # user id
+    size_bytes: int
+    age_hours: float  # since it was last written
+
+
+@frozen
+class SmallShm(Fact):
+    """The /dev/shm that a GPU process in a container sees."""
+
+    pid: int
+    process: str
+    size_bytes: int
+
+
+@frozen
+class Shm(Fact):
+    """Shared memory now."""
+
+    size_bytes: int  # 0 is unlimited
+    available_bytes: int
+    files: tuple[ShmFile, ...]  # of NCCL and PyTorch
+    containers: tuple[SmallShm, ...]  # of GPU processes whose /dev/shm is a mount of their own with a size
+
+    @property
+    def smallest_bytes(self) -> int:
+        """The smallest /dev/shm of a GPU process in a container; 0 where there is none of its own."""
+        return min((one.size_bytes for one in self.containers), default=0)
+
+    @property
+    def smallest_in(self) -> str:
+        """The process that has it: python3 (4711)."""
+        one = min(self.containers, key=lambda one: one.size_bytes, default=None)
+        return f"{one.process} ({one.pid})" if one else ""
+
+
+def size_of(options: tuple[str, ...]) -> int | None:
+    """The size that the options of a tmpfs say, in bytes; None without one (tmpfs(5): half of RAM)."""
+    for option in options:
+        if match := _SIZE.fullmatch(option):
+            return int(match[1]) * _UNITS[match[2]]
+    return None
+
+
+def collect(reader: Reader, facts: Facts) -> Shm:
+    size, available = _space(facts)
+    return Shm(size, available, _files(reader), _containers(reader, facts))
+
+
+def _space(facts: Facts) -> tuple[Any, Any]:
+    try:
+        mount = facts.mounts.at.get(SHM)
+    except UnknownFact as unknown:
+        return unread(unknown.reason), unread(unknown.reason)
+    if mount is None:
+        return unread("nothing is mounted at /dev/shm"), unread("nothing is mounted at /dev/shm")
+    return raw(mount, "total_bytes"), raw(mount, "available_bytes")
+
+
+def _files(reader: Reader) -> Any:
+    names = reader.list(SHM)
+    if isinstance(names, Unreadable):
+        return names
+    found = []
+    for name in (names if isinstance(names, tuple) else ())[:_MOST_FILES]:
+        if _LEFT.fullmatch(name):
+            stat = reader.stat(f"{SHM}/{name}", follow=False)
+            if isinstance(stat, Stat) and stat.type == "file":
+                age = max(0.0, reader.now() - stat.mtime_ns / 1e9) / 3600
+                found.append(ShmFile(name, stat.uid, stat.size, round(age, 1)))
+    return tuple(found)
+
+
+def _containers(reader: Reader, facts: Facts) -> Any:
+    processes = raw(facts.work, "gpu_processes")
+    if isinstance(processes, Unreadable):
+        return processes
+    own = text(reader, "/proc/1/mountinfo")
+    host = _mounted(own) if isinstance(own, str) else None
+    found = [_small(reader, one, host) for one in facts.work.gpu_processes[:_MOST_PROCESSES]]
+    if problem := next((one for one in found if isinstance(one, Unreadable)), None):
+        return problem
+    return tuple(one for one in found if one)
+
+
+def _mounted(content: str) -> tuple[str, int | None] | None:
+    """Device and size of what is mounted at /dev/shm."""
+    mount = topmost_at(parse(content.encode()), SHM)
+    return (mount.device, size_of(mount.super_options)) if mount and mount.fstype == "tmpfs" else None
+
+
+def _small(reader: Reader, process: GpuProcess, host: tuple[str, int | None] | None) -> SmallShm | Unreadable | None:
+    content = text(reader, f"/proc/{process.pid}/mountinfo")
+    if not isinstance(content, str):
+        return None if content is ABSENT else content  # it ended meanwhile
+    seen = _mounted(content)
+    if seen is None or seen[1] is None or (host and seen[0] == host[0]):
+        return None
+    return SmallShm(process.pid, process.name, seen[1])

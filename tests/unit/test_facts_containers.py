@@ -1,0 +1,148 @@
+"""Facts about Docker, containerd and NVIDIA's container toolkit."""
+
+import pytest
+
+from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.containers import driver_of, mode_of, root_of
+from hosttune.facts.docker import parse_daemon_json, parse_flags
+from tests.hosts.container_files import CDI_SPEC, CONTAINERD_TOML, DOCKER_UNIT, RUNTIME_TOML
+from tests.unit.fake_reader import FakeReader
+
+STATUS = "/var/lib/dpkg/status"
+
+
+def packages(**versions):
+    return "\n".join(
+        f"Package: {name.replace('_P_', '.').replace('_', '-')}\nStatus: install ok installed\nArchitecture: amd64\nVersion: {version}\n"
+        for name, version in versions.items()
+    )
+
+
+def facts(files, **options):
+    return Facts(FakeReader({STATUS: packages(), **files}, **options))
+
+
+def test_daemon_json_is_flat_and_hides_what_may_be_secret():
+    settings, runtimes = parse_daemon_json(
+        '{"log-opts": {"max-size": "10m", "splunk-token": "t"}, "proxies": {"http-proxy": "http://a:b@c"},'
+        ' "live-restore": true, "runtimes": {"nvidia": {"path": "x"}}, "hosts": ["fd://"]}'
+    )
+    assert settings == {
+        "log-opts.max-size": "10m", "log-opts.splunk-token": "set", "proxies.http-proxy": "set", "live-restore": "true",
+        "runtimes.nvidia.path": "x", "hosts": "set",
+    }  # fmt: skip
+    assert runtimes == ("nvidia",)
+
+
+@pytest.mark.parametrize("content", ["[]", "{", '"x"'])
+def test_daemon_json_that_dockerd_would_not_take_is_refused(content):
+    with pytest.raises(ValueError, match=r".+"):
+        parse_daemon_json(content)
+
+
+def test_flags_have_the_names_of_daemon_json():
+    command = (
+        "/usr/bin/dockerd -H fd:// --log-opt max-size=1m --exec-opt native.cgroupdriver=cgroupfs --exec-opt x=1"
+        " --live-restore --default-ulimit memlock=-1 --data-root /data"
+    )
+    assert parse_flags(command) == {
+        "hosts": "set", "log-opts.max-size": "1m", "exec-opts": "native.cgroupdriver=cgroupfs,x=1",
+        "live-restore": "true", "default-ulimits.memlock": "-1", "data-root": "/data",
+    }  # fmt: skip
+
+
+def test_docker_option_in_both_places_is_named():
+    unit = DOCKER_UNIT.replace("-H fd://", "-H fd:// --log-driver local")
+    seen = facts(
+        {
+            "/etc/docker/daemon.json": '{"log-driver": "local", "exec-opts": ["native.cgroupdriver=cgroupfs"]}',
+            "/usr/lib/systemd/system/docker.service": unit,
+            STATUS: packages(docker_ce="5:29.0.1-1"),
+        }
+    ).docker
+    assert (seen.twice, seen.cgroup_driver, seen.version, seen.images) == (
+        ("log-driver",),
+        "cgroupfs",
+        "29.0.1",
+        "unsaid",
+    )
+
+
+def test_docker_not_installed_has_no_settings():
+    seen = facts({}).docker
+    assert (seen.is_installed, dict(seen.in_force), seen.is_running) == (False, {}, False)
+
+
+def test_docker_broken_daemon_json_is_unknown():
+    with pytest.raises(UnknownFact, match=r"daemon\.json"):
+        assert facts({"/etc/docker/daemon.json": "{"}).docker.settings
+
+
+def test_containerd_root_stands_above_the_first_table():
+    assert root_of(CONTAINERD_TOML) == "/data/containerd"
+    assert root_of('[a]\nroot = "/b"\n') == "/var/lib/containerd"
+
+
+def test_mode_of_the_runtime_and_no_other_table():
+    assert mode_of(RUNTIME_TOML) == "auto"
+    assert mode_of('[nvidia-container-runtime]\nmode = "cdi"\n') == "cdi"
+    assert mode_of('mode = "cdi"\n[nvidia-container-runtime.modes]\nmode = "legacy"\n') == "auto"
+
+
+def test_driver_of_a_specification():
+    assert driver_of(CDI_SPEC.format(driver="580.126.20")) == "580.126.20"
+    assert driver_of("kind: x\n") == ""
+
+
+@pytest.mark.parametrize(
+    ("version", "is_forgetful"), [("1.1.2", False), ("1.1.3", True), ("1.1.6", True), ("1.1.7", False)]
+)
+def test_runc_that_forgets_devices(version, is_forgetful):
+    seen = facts({STATUS: packages(runc=f"{version}-0ubuntu1")}).containers
+    assert seen.has_forgetful_runc == is_forgetful
+
+
+@pytest.mark.parametrize(
+    ("version", "mode", "is_legacy"),
+    [("1.17.8-1", "auto", True), ("1.18.0-1", "auto", False), ("1.18.0-1", "legacy", True), ("1.14.0-1", "cdi", False)],
+)
+def test_toolkit_that_takes_the_hook(version, mode, is_legacy):
+    config = f'[nvidia-container-runtime]\nmode = "{mode}"\n'
+    files = {STATUS: packages(nvidia_container_toolkit=version), "/etc/nvidia-container-runtime/config.toml": config}
+    assert facts(files).containers.is_legacy == is_legacy
+
+
+def test_char_links_are_looked_for_of_each_gpu():
+    seen = facts({"/dev/nvidia0": "", "/dev/nvidia1": "", "/dev/nvidiactl": "", "/dev/char/195:1": ""}).containers
+    assert seen.missing_char_links == ("/dev/char/195:0",)
+
+
+def test_cdi_of_the_running_system_comes_before_that_of_etc():
+    seen = facts({
+        "/etc/cdi/nvidia.yaml": CDI_SPEC.format(driver="1.2"), "/var/run/cdi/nvidia.yaml": CDI_SPEC.format(driver="3.4"),
+    }).containers  # fmt: skip
+    assert [(spec.path, spec.driver) for spec in seen.cdi] == [("/var/run/cdi/nvidia.yaml", "3.4")]
+
+
+def test_unreadable_dpkg_database_is_unknown():
+    seen = facts({}, unreadable={STATUS: "no"}).containers
+    with pytest.raises(UnknownFact, match="no"):
+        assert seen.engines
+
+
+MOUNTS = "1 0 0:1 / / rw - ext4 /dev/a rw\n2 1 0:2 / /home rw - nfs4 n:/h rw\n"
+
+
+def test_stores_lie_on_the_mount_above_them():
+    seen = facts({
+        STATUS: packages(docker_ce="5:29.0.1-1", containerd_P_io="2.1.4-1"), "/proc/self/mountinfo": MOUNTS,
+        "/etc/docker/daemon.json": '{"data-root": "/home/x/docker"}',
+    }).stores.all  # fmt: skip
+    assert [(one.name, one.path, one.mount, one.is_network) for one in seen] == [
+        ("docker", "/home/x/docker", "/home", True), ("containerd", "/var/lib/containerd", "/", False),
+    ]  # fmt: skip
+
+
+def test_stores_docker_28_keeps_images_itself():
+    files = {STATUS: packages(docker_ce="5:28.0.1-1", containerd_P_io="2.1.4-1"), "/proc/self/mountinfo": MOUNTS}
+    assert [one.name for one in facts(files).stores.all] == ["docker"]
