@@ -54,6 +54,10 @@ _BY_HAND = {
         "write the line `options` that the plan shows into a file in /etc/modprobe.d, build the initramfs anew, reboot",
         "delete that file, build the initramfs anew, reboot",
     ),
+    "needrestart": (
+        "write `$nrconf{override_rc}{qr(^NAME\\.service$)} = 0;` for each into a file in /etc/needrestart/conf.d",
+        "delete that file",
+    ),
     "apt-blacklist": (
         "add the patterns to Unattended-Upgrade::Package-Blacklist in a file in /etc/apt/apt.conf.d",
         "delete that file",

@@ -1,0 +1,97 @@
+"""What needrestart's configuration says of services: Perl, read as far as it is plain. Pure.
+
+needrestart evaluates /etc/needrestart/needrestart.conf, and from its end every conf.d/*.conf in the order of their
+names. `$nrconf{override_rc}` is a hash of patterns: of the patterns that match a service, the one that the hash brings
+first decides (needrestart, "override_rc"), and Perl's hashes have no order. So two that contradict each other decide
+nothing. `$nrconf{restart}` is l (list only), i (ask) or a (restart).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from hosttune.frozen import frozen
+
+_HEAD = re.compile(r"\$nrconf\{\s*['\"]?([\w-]+)['\"]?\s*\}")
+_PATTERN = (
+    r"qr\s*(?:\(((?:[^()\\]|\\.|\((?:[^()\\]|\\.)*\))*)\)|\{((?:[^{}\\]|\\.)*)\}|([/#!|,])((?:(?!\3)[^\\]|\\.)*)\3)"
+    r"([a-z]*)"
+)
+_KEY = re.compile(rf"(?:->)?\s*\{{\s*{_PATTERN}\s*\}}\s*=\s*['\"]?(\d)['\"]?\s*(?:;|$)")
+_PAIR = re.compile(rf"{_PATTERN}\s*(?:=>|,)\s*['\"]?(\d)['\"]?")
+_MODE = re.compile(r"\s*=\s*['\"]([a-z])['\"]")
+_COMMENT = re.compile(r"^\s*#.*$|(?<=[;,{}])\s*#.*$", re.MULTILINE)
+
+
+@frozen
+class Setting:
+    """One thing that a file says. `what`: restart (value: the mode), entry (value 0 or 1 for `pattern`), clear (the
+    table starts anew), unclear (Perl that is more than a value)."""
+
+    file: str
+    what: str
+    value: str = ""
+    pattern: str = ""
+
+    def spelled(self) -> str:
+        return f"{self.file}\t{self.what}\t{self.value}\t{self.pattern}"
+
+    @classmethod
+    def parse(cls, text: str) -> Setting:
+        return cls(*text.split("\t", 3))
+
+
+def settings_in(content: str, file: str) -> tuple[Setting, ...]:
+    """What one file says of restarts, in its order."""
+    plain = _COMMENT.sub("", content)
+    heads = list(_HEAD.finditer(plain))
+    found: list[Setting] = []
+    for number, head in enumerate(heads):
+        end = heads[number + 1].start() if number + 1 < len(heads) else len(plain)
+        rest = plain[head.end() : end]
+        if head[1] == "restart" and (mode := _MODE.match(rest)):
+            found.append(Setting(file, "restart", mode[1]))
+        elif head[1] == "override_rc":
+            found.extend(_of_table(rest, file))
+    return tuple(found)
+
+
+def _of_table(rest: str, file: str) -> Iterator[Setting]:
+    """What stands behind `$nrconf{override_rc}`: an entry, a new table, or the old one inside of a new one."""
+    if key := _KEY.match(rest):
+        yield _entry(key, file)
+    elif re.match(r"\s*=\s*\{\s*%\{\s*$", rest):
+        return  # `= { %{$nrconf{override_rc}}, ...`: what was there stays
+    elif re.match(r"\s*=\s*\{", rest) or re.match(r"\s*\}\s*,", rest):
+        if rest.lstrip().startswith("="):
+            yield Setting(file, "clear")
+        yield from (_entry(pair, file) for pair in _PAIR.finditer(rest))
+    else:
+        yield Setting(file, "unclear", pattern=" ".join(rest.split())[:80])
+
+
+def _entry(match: re.Match[str], file: str) -> Setting:
+    pattern = next((one for one in match.group(1, 2, 4) if one is not None), "")
+    flags = f"(?{match[5]})" if match[5] else ""
+    try:
+        re.compile(flags + pattern)
+    except re.error:
+        return Setting(file, "unclear", pattern=pattern)
+    return Setting(file, "entry", match[6], flags + pattern)
+
+
+def mode_of(settings: Iterable[Setting]) -> Setting | None:
+    """The last word about what happens to services that nobody excepted."""
+    return next((one for one in reversed(tuple(settings)) if one.what == "restart"), None)
+
+
+def entries_for(settings: Iterable[Setting], service: str) -> tuple[Setting, ...]:
+    """The entries in force that match a service, whose name needrestart spells with .service."""
+    table: dict[str, Setting] = {}
+    for one in settings:
+        if one.what == "clear":
+            table.clear()
+        elif one.what == "entry":
+            table[one.pattern] = one
+    return tuple(one for one in table.values() if re.search(one.pattern, f"{service}.service"))
