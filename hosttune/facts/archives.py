@@ -34,6 +34,9 @@ _SITE = re.compile(r"^ {5,}origin (\S+)$")
 _VERSION = re.compile(r"^ (?:\*\*\*|   ) (\S+) -?\d+(?: .*)?$")
 _SOURCE = re.compile(r"^ {8,}-?\d+ (\S.*?)\s*$")
 _PASSWORD = re.compile(r"//[^/@\s]*@")
+_BESIDE = re.compile(
+    r"nvidia-(?:fabricmanager|imex|modprobe|settings|xconfig|persistenced|powerd)(?:-\d+)?|libnvidia-nscq(?:-\d+)?|nvlsm"
+)
 _NVIDIA_SITES = ("developer.download.nvidia.com", "developer.download.nvidia.cn")
 
 
@@ -41,9 +44,9 @@ _NVIDIA_SITES = ("developer.download.nvidia.com", "developer.download.nvidia.cn"
 class Offer(Fact):
     """One package: the version that is installed, the one that apt would install now, and whose they are.
 
-    Words for archives: Ubuntu (with Ubuntu's own security and ESM archives), NVIDIA (the CUDA archive), else the
-    Origin of the archive's Release file (LP-PPA-graphics-drivers, Debian), or its address where that names none; empty
-    for a version that no archive has, such as a file installed by hand, or one that was replaced since."""
+    Words for archives: Ubuntu (with its security and ESM archives), Debian (with its backports), NVIDIA (the CUDA
+    archive), else the Origin of the archive's Release file (LP-PPA-graphics-drivers), or its address where that names
+    none; empty for a version that no archive has, such as a file installed by hand, or one that was replaced since."""
 
     name: str
     installed: str  # empty where it is not
@@ -70,8 +73,10 @@ class Archives(Fact):
 
     @property
     def origins(self) -> tuple[str, ...]:
-        """Whose archives the installed ones are from, sorted, each once; versions that no archive has say nothing."""
-        return tuple(sorted({offer.installed_from for offer in self.packages.values()} - {""}))
+        """Whose archives the driver is from, sorted, each once; versions that no archive has say nothing, nor does what
+        stands beside a driver of any origin (Fabric Manager, nvidia-settings)."""
+        of_driver = (offer for name, offer in self.packages.items() if not _BESIDE.fullmatch(name))
+        return tuple(sorted({offer.installed_from for offer in of_driver} - {""}))
 
     @property
     def without_origin(self) -> tuple[str, ...]:
@@ -105,6 +110,8 @@ def word_for(origin: str, site: str, archive: str) -> str:
         return "NVIDIA"
     if origin == "Ubuntu" or re.fullmatch(r"UbuntuESM\w*", origin):
         return "Ubuntu"
+    if origin == "Debian Backports":  # its drivers rest on packages of the stable release
+        return "Debian"
     return origin or site or _PASSWORD.sub("//", archive.partition(" ")[0])
 
 

@@ -23,6 +23,7 @@ from hosttune.facts.driver_modules import (
 from hosttune.facts.reading import line, text
 from hosttune.facts.versions import sorted_versions, upstream_of
 from hosttune.frozen import frozen
+from hosttune.host.door import Stat
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -42,17 +43,21 @@ _LIBRARY = re.compile(rf"/lib(?:nvidia-ml|cuda)\.so\.{_VERSION}$")
 _PACKAGE = re.compile(
     r"(?:lib)?nvidia-|linux-(?:modules|objects|signatures)-nvidia-|xserver-xorg-video-nvidia|cuda-drivers|nvlsm"
 )
-# Container tools and the like are called nvidia too, and are no part of a driver.
-_NOT_DRIVER = re.compile(r"(?:lib)?nvidia-(?:container|docker|cuda-|profiler|visual-profiler|prime|egl-)")
+# Container tools, CUDA's libraries, GPUDirect Storage and the like are called nvidia too, and are no part of a driver.
+_NOT_DRIVER = re.compile(
+    r"(?:lib)?nvidia-(?:container|docker|cuda-|cudnn|profiler|visual-profiler|prime|egl-|fs\b|gds\b|dcgm|nsight|nvshmem|"
+    r"openjdk|opencl-dev|ml-dev|vaapi|texture-tools|cg-|mlnx|peermem|mig-manager|system-|driver-pinning)|"
+    r"linux-modules-nvidia-fs-"
+)
 # Ubuntu names the branch in these, and they are never empty steps to another one, as nvidia-driver-570 became.
 _REAL = re.compile(r"nvidia-(?:kernel-common|utils|compute-utils|dkms|headless-no-dkms)-(\d+)(-server)?(?:-open)?")
 _METAPACKAGES = "(?:driver|headless|headless-no-dkms|dkms|kernel-source)"  # these differ between open and closed
 # Debian's own names, and those of NVIDIA's archive from 590 on: the branch shows in the version only.
 _UNNUMBERED = (
-    "nvidia-kernel-common", "nvidia-kernel-dkms", "nvidia-kernel-open-dkms", "nvidia-dkms", "nvidia-dkms-open",
-    "nvidia-driver",
+    "nvidia-kernel-common", "nvidia-kernel-dkms", "nvidia-open-kernel-dkms", "nvidia-kernel-open-dkms", "nvidia-dkms",
+    "nvidia-dkms-open", "nvidia-driver",
 )  # fmt: skip
-_UNNUMBERED_OPEN = ("nvidia-kernel-open-dkms", "nvidia-dkms-open")
+_UNNUMBERED_OPEN = ("nvidia-open-kernel-dkms", "nvidia-kernel-open-dkms", "nvidia-dkms-open")
 _NUMBERED = re.compile(
     r"nvidia-(?:driver|headless|headless-no-dkms|dkms|kernel-source|kernel-common|utils|compute-utils)-(\d{3})(?:-.*)?"
 )
@@ -117,6 +122,17 @@ class Driver(Fact):
     def is_mismatched(self) -> bool:
         """Loaded module and libraries have different versions: NVML and CUDA refuse to start."""
         return bool(self.loaded_version and self.userspace_version) and self.loaded_version != self.userspace_version
+
+    @property
+    def is_in_use(self) -> bool:
+        """What is installed is what runs: the module is loaded, in the version of the libraries, and the open one where
+        the module files are of the open one."""
+        if not self.is_loaded or self.is_mismatched:
+            return False
+        try:
+            return not self.modules or any(module.is_open == self.is_open for module in self.modules)
+        except UnknownFact:  # modinfo does not tell
+            return True
 
     @property
     def transitional(self) -> tuple[str, ...]:
@@ -224,7 +240,7 @@ def collect(reader: Reader, facts: Facts) -> Driver:
         has_module_for_running_kernel=_has_running(folder, facts),
         kernels_with_module=folder.with_module,
         nouveau_bound=_nouveau(facts),
-        runfile=any(reader.stat(path) is not ABSENT for path in _RUNFILE),
+        runfile=_runfile(reader),
         modules=unread(folder.problem) if folder.problem else modules_of(reader, folder, kernels_of_interest(facts)),
         has_module_for_next_kernel=has_module_for_next(facts, folder),
         dkms=dkms_builds(reader, folder),
@@ -262,6 +278,14 @@ def _packages(facts: Facts) -> tuple[DriverPackage, ...] | Unreadable:
     except UnknownFact as unknown:
         return Unreadable(unknown.reason)
     return tuple(DriverPackage(p.name, p.version, p.is_held, p.status) for p in known if p.status != "config-files")
+
+
+def _runfile(reader: Reader) -> bool:
+    stats = [reader.stat(path) for path in _RUNFILE]
+    if any(isinstance(stat, Stat) for stat in stats):
+        return True
+    hidden = next((stat for stat in stats if isinstance(stat, Unreadable)), None)
+    return unread(hidden.reason) if hidden else False
 
 
 def _has_running(folder: ModuleFolder, facts: Facts) -> bool:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.archives import POLICY, parse_archives, parse_policy
+from hosttune.facts.archives import POLICY, Archives, parse_archives, parse_policy
 from hosttune.facts.candidates import DEVICES, LIST
 from hosttune.host.door import Completed
 from tests.unit.fake_reader import FakeReader
@@ -91,6 +91,20 @@ def test_parse_archives_never_shows_a_password():
 def test_parse_archives_knows_nvidia_by_its_site():
     text = ARCHIVES.replace("     release o=NVIDIA,l=NVIDIA CUDA,c=\n", "     release c=\n")
     assert parse_archives(text)[CUDA] == "NVIDIA"
+
+
+def test_parse_archives_counts_debians_backports_to_debian():
+    text = ARCHIVES.replace("o=LP-PPA-graphics-drivers", "o=Debian Backports")
+    assert parse_archives(text)[PPA] == "Debian"
+
+
+def test_origins_are_those_of_the_driver_itself():
+    """Ubuntu's driver with Fabric Manager of NVIDIA's archive, in the same version, is a usual pair."""
+    text = "".join(
+        policy(name, OLD, OLD, (OLD, (where,)))
+        for name, where in (("nvidia-utils-580-server", UPDATES), ("nvidia-fabricmanager-580", CUDA), ("nvlsm", CUDA))
+    )
+    assert Archives(parse_policy(text, parse_archives(ARCHIVES))).origins == ("Ubuntu",)
 
 
 def test_parse_policy_tells_version_and_origin():

@@ -6,6 +6,7 @@ import pytest
 
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.driver import branch_and_flavour, is_driver_package, library_version, parse_loaded, transitional
+from hosttune.facts.driver_modules import modinfo
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 
@@ -106,6 +107,7 @@ def test_branch_and_flavour_by_ubuntu_names(names, expected):
         ({"nvidia-driver": "535.183.01-1~deb12u1", "nvidia-kernel-dkms": "535.183.01-1~deb12u1"}, ("535", "")),
         ({"nvidia-kernel-open-dkms": "550.163.01-2"}, ("550", "open")),
         ({"nvidia-dkms-open": "1:595.58.03-1ubuntu1", "libnvidia-compute": "595.58.03"}, ("595", "open")),
+        ({"nvidia-driver": "550.163.01-1", "nvidia-open-kernel-dkms": "550.163.01-1"}, ("550", "open")),
         ({"nvidia-driver": "none"}, ("", "")),
     ],
 )
@@ -126,6 +128,15 @@ def test_branch_and_flavour_by_version_where_names_have_none(packages, expected)
         ("nvidia-cuda-toolkit", False),
         ("cuda-toolkit-13", False),
         ("linux-modules-6.8", False),
+        ("nvidia-fs-dkms", False),
+        ("nvidia-gds-12-8", False),
+        ("nvidia-cudnn", False),
+        ("libnvidia-ml-dev", False),
+        ("nvidia-mlnx-ofed-misc", False),
+        ("linux-modules-nvidia-fs-6.8.0-60-generic", False),
+        ("libnvidia-fbc1-580", True),
+        ("libnvidia-gpucomp-580", True),
+        ("nvidia-firmware-580-580.95.05", True),
     ],
 )
 def test_is_driver_package_leaves_container_tools_out(name, is_driver):
@@ -195,6 +206,23 @@ def test_driver_runfile_is_installed_without_packages():
     assert driver.runfile
     assert driver.is_installed
     assert driver.branch == ""
+
+
+def test_driver_runfile_that_nobody_could_look_for_is_unknown():
+    with pytest.raises(UnknownFact, match="not in this record"):
+        _ = driver_of(unreadable={"/usr/bin/nvidia-uninstall": "not in this record"}).runfile
+
+
+@pytest.mark.parametrize(
+    ("loaded", "licence", "is_in_use"),
+    [(OPEN, "Dual MIT/GPL", True), (OPEN, "NVIDIA", False), (OPEN, "odd", True), ("", "Dual MIT/GPL", False)],
+)
+def test_driver_is_in_use_with_the_kind_of_module_that_is_installed(loaded, licence, is_in_use):
+    """After a switch from the closed to the open module of one version the old one stays loaded until the reboot."""
+    files = {f"/lib/modules/{RELEASE}/modules.dep": "kernel/nvidia-580srv/nvidia.ko:\n"}
+    files |= {"/proc/driver/nvidia/version": loaded} if loaded else {}
+    shown = {modinfo(RELEASE): f"version: 580.95.05\nlicense: {licence}\n"}
+    assert driver_of(files, packages=SERVER_OPEN, queries=shown).is_in_use is is_in_use
 
 
 def test_driver_half_installed_and_held_packages_are_named():
