@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from hosttune.host.door import Writer
     from hosttune.values import Change, Value
 
-_LIVE = ("mount", "sysctl", "sysfs", "sysfs-set")  # kinds whose values end with what has them: a mount, a module, a device
+# Kinds whose values end with what has them: a mount, a module, a device.
+_LIVE = ("mount", "sysctl", "sysfs", "sysfs-set")
 
 
 @frozen
