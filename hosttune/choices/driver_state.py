@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from hosttune.choices.next_kernel import commands
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.facts.nvidia_tables import branch_of, is_older, month_of, stale_note
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 SUBJECTS = ("archives", "nvidia")  # they wait for programs, where there is a driver: asked side by side from the start
 _REBOOT = "drain the host and reboot"
 _PREBUILT = "prebuilt modules (linux-modules-nvidia-...)"
+_OPEN, _CLOSED = "the open module of the same branch", "the closed module of the same branch"
 _INITRAMFS = "sudo update-initramfs -u -k all"
 
 
@@ -52,7 +54,9 @@ Told = tuple[str, str]  # evidence, way out
 
 
 def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:  # noqa: ARG001 - the interface of all choices
-    """Every state that holds. A GPU and a kernel of its own are taken for granted: the rule asks for them."""
+    """Every state that holds. A GPU is taken for granted: the rule asks for one."""
+    if elsewhere := _elsewhere(facts):
+        return DriverStates((elsewhere,))
     if not facts.driver.is_present:
         return DriverStates((_absent(facts),))
     found: list[DriverState] = []
@@ -68,6 +72,21 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:  # noqa: AR
     for reason, names in unknown.items():  # after what is known: one reason, one line
         found.append(DriverState(f"whether: {', '.join(names)}", unread(reason), f"not known: {reason}", ""))
     return DriverStates(tuple(found) or (_current(facts),))
+
+
+def _elsewhere(facts: Facts) -> DriverState | None:
+    """The state of a driver that is not this system's business."""
+    if facts.host.is_container:
+        name, evidence = "container", "in a container the driver belongs to the host"
+    elif facts.host.is_wsl:
+        name, evidence = "WSL", "under WSL the driver is the one of Windows"
+    elif facts.gpus.is_passed_through:
+        name, evidence = "passed through", "every GPU is held by vfio-pci for virtual machines"
+    elif facts.managers.gpu_operator and not facts.driver.branch:
+        name, evidence = "driver in a container", "the GPU Operator brings the driver in a container"
+    else:
+        return None
+    return DriverState(name, is_fault=False, evidence=evidence, way_out="")
 
 
 def _absent(facts: Facts) -> DriverState:
@@ -98,11 +117,13 @@ def _broken(facts: Facts) -> Told | None:
 
 
 def _lost(facts: Facts) -> Told | None:
-    if not facts.driver.is_loaded or not facts.nvidia.lost:
+    if not facts.driver.is_loaded:
         return None
     slots = ", ".join(facts.nvidia.lost)
+    if not slots and facts.nvidia.refusal != "gpu lost":
+        return None
     return (
-        f"the GPU at {slots} has fallen off the bus (Xid 79)",
+        f"the GPU at {slots} has fallen off the bus (Xid 79)" if slots else facts.nvidia.problem,
         "it is hardware, power or cooling: drain the host, power it off and on; if it comes again, replace the board",
     )
 
@@ -172,15 +193,21 @@ def _wrong_flavour(facts: Facts) -> Told | None:
     old = [one for one in generations if is_older(one, "turing")]
     if module[1] and (old or _said(facts, "not_for_open")):
         what = ", ".join(old) or "a GPU here"
-        return f"{module[0]} is the open kernel module, and it does not drive {what}", _switch("closed")
+        return f"{module[0]} is the open kernel module, and it does not drive {what}", _switch(
+            facts, _SAME.format("closed")
+        )
     if not module[1] and ("blackwell" in generations or _said(facts, "needs_open")):
         what = "Blackwell" if "blackwell" in generations else "a GPU here"
-        return f"{module[0]} is the closed kernel module, and {what} needs the open one", _switch("open")
+        return f"{module[0]} is the closed kernel module, and {what} needs the open one", _switch(
+            facts, _SAME.format("open")
+        )
     return None
 
 
-def _switch(kind: str) -> str:
-    return f"the {kind} module of the same branch: switch_branch: true for gpu-driver in the policy, then reboot"
+def _switch(facts: Facts, what: str) -> str:
+    if not facts.os.is_ubuntu:  # where gpu-driver installs nothing
+        return f"{what}: from your distribution, its backports, or NVIDIA's archive; then reboot"
+    return f"{what}: switch_branch: true for gpu-driver in the policy, then reboot"
 
 
 def _unsupported(facts: Facts) -> Told | None:
@@ -190,13 +217,13 @@ def _unsupported(facts: Facts) -> Told | None:
     legacy = _said(facts, "legacy_branch")
     if legacy:
         said = f"the kernel log says that a GPU here needs branch {legacy}"
-        return said, f'branch: "{legacy}" and switch_branch: true for gpu-driver in the policy'
+        return said, _switch(facts, f'a driver of that branch (branch: "{legacy}")')
     left = [one for one in facts.gpus.generations if not branch_of(int(driver.branch)).drives(one)]
     if not left:
         return None
     return (
         f"branch {driver.branch} does not drive {', '.join(left)} ({facts.gpus.summary})",
-        "switch_branch: true for gpu-driver in the policy lets it choose a branch that does",
+        _switch(facts, "a branch that does"),
     )
 
 
@@ -223,22 +250,35 @@ def _missing_now(facts: Facts) -> Told | None:
     others, release = ", ".join(driver.kernels_with_module) or "none", facts.kernel.release
     return (
         f"{driver.name} is installed, and the running kernel {release} has no nvidia module (these have: {others})",
-        f"boot a kernel that has one, or sudo apt-get install linux-modules-nvidia-{driver.name}-{release}",
+        f"boot a kernel that has one, or: {commands(facts, release)}",
     )
 
 
 def _stale(facts: Facts) -> Told | None:
-    """A module on the disk that is not of the libraries' version: a reboot loads it again."""
-    module = _running_module(facts)
+    """A module on the disk that is not of the libraries' version, and that the next boot loads."""
+    module = _next_module(facts)
     wanted = facts.driver.userspace_version
     if module is None or not wanted or module.version in ("", wanted):
         return None
-    package = f"linux-modules-nvidia-{facts.driver.name}-{facts.kernel.release}"
-    how = "sudo dkms autoinstall" if module.source == "dkms" else f"sudo apt-get install --reinstall {package}"
+    package = f"linux-modules-nvidia-{facts.driver.name}-{module.kernel}"
+    how = (
+        f"sudo apt-get install --reinstall {package}"
+        if module.source == "prebuilt"
+        else f"sudo dkms autoinstall -k {module.kernel}"
+    )
     return (
         f"the module on the disk is {module.version} ({module.path}), the libraries are {wanted}: no reboot mends that",
         f"{how}; {_INITRAMFS}; then {_REBOOT}",
     )
+
+
+def _next_module(facts: Facts) -> DriverModule | None:
+    """The module of the kernel that starts next, as far as that is known, else of the running one."""
+    try:
+        kernel = facts.boot.next_kernel or facts.kernel.release
+    except UnknownFact:
+        kernel = facts.kernel.release
+    return facts.driver.module_for(kernel)
 
 
 def _mismatch(facts: Facts) -> Told | None:
@@ -273,6 +313,17 @@ def _not_loaded(facts: Facts) -> Told | None:
     )
 
 
+def _refused(facts: Facts) -> Told | None:
+    """nvidia-smi says no, and nothing above says why."""
+    if not facts.driver.is_loaded or facts.nvidia.smi != "refused":
+        return None
+    if facts.nvidia.refusal == "no permission":
+        raise UnknownFact("nvidia.refusal", facts.nvidia.problem)
+    if any(_holds(look, facts) for look in (_lost, _unsupported, _wrong_flavour, _stale, _mismatch)):
+        return None
+    return facts.nvidia.problem, "sudo dmesg | grep NVRM says why; if that does not, sudo nvidia-bug-report.sh"
+
+
 def _fabric(facts: Facts) -> Told | None:
     """Only the package: whether its service runs is gpu-fabric's."""
     if not facts.gpus.nvswitches or not facts.driver.branch:
@@ -295,7 +346,7 @@ def _missing_next(facts: Facts) -> Told | None:
     kernel = facts.boot.next_kernel
     return (
         f"the kernel that boots next, {kernel}, has no nvidia module: after a reboot no GPU works",
-        f"do not reboot before sudo apt-get install linux-modules-nvidia-{driver.name}-{kernel}",
+        f"do not reboot before: {commands(facts, kernel)}",
     )
 
 
@@ -322,18 +373,10 @@ def _outdated(facts: Facts) -> Told | None:
         return None
     said = "; ".join(part for part in (over, steps, stale_note(month)) if part)
     if not over:
-        return (
-            said,
-            f"name the branch: sudo apt-get install {_main(facts)}, then remove {', '.join(driver.transitional)}",
-        )
-    return (
-        said,
-        "plan the switch to a supported branch with its reboot: switch_branch: true for gpu-driver in the policy",
-    )
-
-
-def _main(facts: Facts) -> str:
-    return f"nvidia-driver-{facts.driver.name}"
+        real = " ".join(re.sub(r"-\d{3}(?=-|$)", f"-{driver.branch}", one, count=1) for one in driver.transitional)
+        gone = " ".join(driver.transitional)
+        return said, f"name the branch: sudo apt-get install {real} && sudo apt-get remove {gone}"
+    return said, _switch(facts, "a supported branch, at a maintenance")
 
 
 def _held(facts: Facts) -> Told | None:
@@ -399,6 +442,7 @@ STATES: Mapping[str, Callable[[Any], Told | None]] = {
     "mismatch": _mismatch,
     "nouveau": _nouveau,
     "not loaded": _not_loaded,
+    "nvidia-smi refuses": _refused,
     "fabric different": _fabric,
     "reboot pending": _reboot_pending,
     "outdated branch": _outdated,

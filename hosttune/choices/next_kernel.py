@@ -25,10 +25,10 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> NextKernel:  # noqa: ARG0
     if driver.has_module_for_next_kernel:
         return NextKernel("", ())
     others = tuple(one for one in driver.kernels_with_module if one != kernel and one in facts.boot.kernels)
-    return NextKernel(_commands(facts, kernel), others)
+    return NextKernel(commands(facts, kernel), others)
 
 
-def _commands(facts: Facts, kernel: str) -> str:
+def commands(facts: Facts, kernel: str) -> str:
     """The metapackage where its kernel is installed, so that the modules of later kernels come, too; and the package of
     this one kernel, which the metapackage names only once the archive has it.
     """
@@ -47,7 +47,7 @@ def _is_compiled(facts: Facts) -> bool:
     """The driver's modules are compiled here: by a DKMS package, and none is prebuilt."""
     names = facts.packages.names
     prebuilt = any(name.startswith(("linux-modules-nvidia-", "linux-objects-nvidia-")) for name in names)
-    return not prebuilt and any(re.match(r"nvidia(?:-kernel)?(?:-open)?-dkms", name) for name in names)
+    return not prebuilt and any(re.match(r"nvidia-(?!fs-)(?:[a-z0-9-]+-)?dkms", name) for name in names)
 
 
 def _metapackages(facts: Facts, flavour: str) -> tuple[str, ...]:

@@ -44,7 +44,17 @@ class Driver(SimpleNamespace):
 
 
 def host(
-    *, generations=("hopper",), nvswitches=0, now=NOW, ubuntu=True, boot=None, archives=None, nvidia=None, **driver
+    *,
+    generations=("hopper",),
+    nvswitches=0,
+    now=NOW,
+    ubuntu=True,
+    boot=None,
+    archives=None,
+    nvidia=None,
+    here=(),
+    names=(),
+    **driver,
 ):
     """A healthy host with an H100, changed as the words say."""
     plain = {
@@ -56,12 +66,17 @@ def host(
     }  # fmt: skip
     quiet = {
         "lost": (), "is_vgpu": False, "needs_open": False, "not_for_open": False, "legacy_branch": "",
-        "rejected_key": False,
+        "rejected_key": False, "smi": "answers", "refusal": "", "problem": "",
     }  # fmt: skip
     files = {"next_kernel": KERNEL, "secure_boot": False, "reboot_required": False, "reboot_packages": ()}
     return SimpleNamespace(
         driver=Driver(**plain | driver),
-        gpus=SimpleNamespace(generations=generations, nvswitches=nvswitches, summary="1 x H100"),
+        gpus=SimpleNamespace(
+            generations=generations, nvswitches=nvswitches, summary="1 x H100", is_passed_through="vfio" in here
+        ),
+        host=SimpleNamespace(is_container="container" in here, is_wsl="wsl" in here),
+        managers=SimpleNamespace(gpu_operator="operator" in here),
+        packages=SimpleNamespace(names=names or ("linux-modules-nvidia-580-server-open-generic",)),
         kernel=SimpleNamespace(release=KERNEL),
         os=SimpleNamespace(is_ubuntu=ubuntu),
         boot=SimpleNamespace(**files | (boot or {})),
@@ -117,6 +132,7 @@ TABLE = {
     "mismatch": ({"loaded_version": "580.95.05"}, "580.95.05", "reboot"),
     "nouveau": (NOT_LOADED | {"nouveau_bound": True}, "nouveau holds", "reboot"),
     "not loaded": (NOT_LOADED, "is not loaded", "modprobe"),
+    "nvidia-smi refuses": ({"nvidia": {"smi": "refused", "refusal": "no devices", "problem": "nvidia-smi: No devices were found"}}, "No devices", "NVRM"),
     "fabric different": ({"nvswitches": 4, "fabricmanager_version": "580.95.05"}, "580.95.05", f"nvidia-fabricmanager-580={PACKAGE}"),
     "reboot pending": ({"boot": {"reboot_required": True, "reboot_packages": ("linux-image-6.8.0-71-generic",)}}, "linux-image", "reboot"),
     "outdated branch": ({"branch": "535", "name": "535-server"}, "support of branch 535 has ended", "switch_branch"),
@@ -186,6 +202,49 @@ def test_absent_driver_is_the_only_state(ubuntu):
     assert ("non-free-firmware" in state.way_out) is not ubuntu
 
 
+@pytest.mark.parametrize("here", ["container", "wsl", "vfio", "operator"])
+def test_driver_that_is_not_this_systems_business_is_no_fault(here):
+    nothing = {"branch": "", "name": "", "loaded_version": "", "userspace_version": "", "modules": ()}
+    (state,) = states(host(here=(here,), **nothing))
+    assert (state.is_fault, state.way_out) == (False, "")
+    assert state.name != "current"
+
+
+def test_update_that_brought_its_module_with_a_new_kernel_is_mended_by_a_reboot():
+    modules = (module(version="580.95.05"), module(NEXT))
+    facts = host(loaded_version="580.95.05", modules=modules, boot={"next_kernel": NEXT})
+    assert names(facts) == ["mismatch"]
+    old = host(
+        loaded_version="580.95.05", modules=(module(), module(NEXT, version="580.95.05")), boot={"next_kernel": NEXT}
+    )
+    assert names(old) == ["stale module"]
+    assert f"linux-modules-nvidia-580-server-open-{NEXT}" in states(old)[0].way_out
+
+
+def test_empty_step_of_a_headless_host_names_the_same_packages_of_the_real_branch():
+    """nvidia-driver-N would bring X libraries, and DKMS."""
+    (state,) = states(host(transitional=("nvidia-headless-no-dkms-570-server-open",)))
+    assert "install nvidia-headless-no-dkms-580-server-open &&" in state.way_out
+
+
+def test_compiled_modules_are_compiled_where_one_is_missing():
+    debian = {"ubuntu": False, "names": ("nvidia-kernel-dkms",), "name": "580", "flavour": ""}
+    missing = NOT_LOADED | {"has_module_for_running_kernel": False, "modules": (), "kernels_with_module": ()}
+    (state,) = states(host(**debian, **missing))
+    assert f"dkms autoinstall -k {KERNEL}" in state.way_out
+    (state,) = states(host(**debian | {"branch": "535", "name": "535"}))
+    assert (state.name, "policy" in state.way_out) == ("outdated branch", False)
+
+
+def test_refusal_of_nvidia_smi_is_said_once_and_not_guessed():
+    refused = {"smi": "refused", "refusal": "mismatch", "problem": "nvidia-smi: version mismatch"}
+    assert names(host(loaded_version="580.95.05", nvidia=refused)) == ["mismatch"]
+    lost = {"smi": "refused", "refusal": "gpu lost", "problem": "nvidia-smi: GPU is lost"}
+    assert names(host(nvidia=lost)) == ["GPU lost"]
+    hidden = {"smi": "refused", "refusal": "no permission", "problem": "nvidia-smi: Insufficient Permissions"}
+    assert names(host(nvidia=hidden)) == ["whether: nvidia-smi refuses"]
+
+
 @frozen
 class Silent(Fact):
     """The driver's own words, which this user may not read."""
@@ -196,12 +255,14 @@ class Silent(Fact):
     not_for_open: bool
     legacy_branch: str
     rejected_key: bool
+    smi: str
+    refusal: str
 
 
 def test_evidence_that_cannot_be_read_is_unknown_and_the_rest_is_told():
     facts = host(loaded_version="580.95.05")
-    facts.nvidia = Silent(*[unread("needs root")] * 6)
+    facts.nvidia = Silent(*[unread("needs root")] * 8)
     found = states(facts)
-    assert [one.name for one in found] == ["mismatch", "whether: GPU lost"]
+    assert [one.name for one in found] == ["mismatch", "whether: GPU lost, nvidia-smi refuses"]
     with pytest.raises(UnknownFact, match="needs root"):
         assert found[1].is_fault
