@@ -193,14 +193,10 @@ def _wrong_flavour(facts: Facts) -> Told | None:
     old = [one for one in generations if is_older(one, "turing")]
     if module[1] and (old or _said(facts, "not_for_open")):
         what = ", ".join(old) or "a GPU here"
-        return f"{module[0]} is the open kernel module, and it does not drive {what}", _switch(
-            facts, _SAME.format("closed")
-        )
+        return f"{module[0]} is the open kernel module, and it does not drive {what}", _switch(facts, _CLOSED)
     if not module[1] and ("blackwell" in generations or _said(facts, "needs_open")):
         what = "Blackwell" if "blackwell" in generations else "a GPU here"
-        return f"{module[0]} is the closed kernel module, and {what} needs the open one", _switch(
-            facts, _SAME.format("open")
-        )
+        return f"{module[0]} is the closed kernel module, and {what} needs the open one", _switch(facts, _OPEN)
     return None
 
 
