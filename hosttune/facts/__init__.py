@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from hosttune.facts.memory import Memory
     from hosttune.facts.mounts import Mounts
     from hosttune.facts.namespaces import Namespaces
+    from hosttune.facts.nccl import Nccl
+    from hosttune.facts.network import Network
     from hosttune.facts.nfs import Nfs
     from hosttune.facts.numa import Numa
     from hosttune.facts.nvidia import Nvidia
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
     from hosttune.facts.places import Places
     from hosttune.facts.pressure import Pressure
     from hosttune.facts.queues import Queues
+    from hosttune.facts.rdma import Rdma
     from hosttune.facts.reclaim import Reclaim
     from hosttune.facts.role import Role
     from hosttune.facts.shm import Shm
@@ -123,6 +126,8 @@ class Facts:
         memory: Memory
         mounts: Mounts
         namespaces: Namespaces
+        nccl: Nccl
+        network: Network
         nfs: Nfs
         numa: Numa
         nvidia: Nvidia
@@ -136,6 +141,7 @@ class Facts:
         places: Places
         pressure: Pressure
         queues: Queues
+        rdma: Rdma
         reclaim: Reclaim
         role: Role
         shm: Shm
@@ -149,9 +155,9 @@ class Facts:
         "acs", "affinity", "ageing", "archives", "boot", "candidates", "clock", "cmdline", "containers", "cpu",
         "cpufreq", "desktop", "disks", "docker", "driver", "environment", "filesystems", "fstab", "gpus", "health",
         "host", "hugepages", "idle", "iommu", "irq", "kernel", "limits", "managers", "memory", "mounts",
-        "namespaces", "nfs", "numa", "nvidia", "offers", "oomd", "os", "packages", "parameters", "pcie", "peermem",
-        "places", "pressure", "queues", "reclaim", "role", "shm", "stores", "tmp", "units", "vulnerabilities",
-        "work",
+        "namespaces", "nccl", "network", "nfs", "numa", "nvidia", "offers", "oomd", "os", "packages", "parameters",
+        "pcie", "peermem", "places", "pressure", "queues", "rdma", "reclaim", "role", "shm", "stores", "tmp",
+        "units", "vulnerabilities", "work",
     )  # fmt: skip
 
     def __init__(self, reader: Reader, asked: Asked | None = None) -> None:

@@ -99,7 +99,9 @@ def _place(mount: Mount, holds: tuple[str, ...]) -> Place | None:
     sizes: list[Any] = [raw(mount, name) for name in _SIZES]
     if any(isinstance(size, Unreadable) for size in sizes) or mount.is_read_only:
         return None
-    return Place(mount.target, holds, *sizes, mount.fstype in _MEMORY)
+    total, available, inodes, free_inodes = sizes
+    is_memory = mount.fstype in _MEMORY
+    return Place(mount.target, holds, total, available, inodes, free_inodes, is_memory)
 
 
 def _caches(reader: Reader, facts: Facts, visible: tuple[Mount, ...]) -> Any:

@@ -21,6 +21,7 @@ from tests.hosts.boot_files import boot_files
 from tests.hosts.container_files import kernel_limits
 from tests.hosts.driver import apt_answers
 from tests.hosts.kernel_files import gpu_files, memory_files, processor_files
+from tests.hosts.network_files import network_files
 from tests.hosts.service_files import service_files, service_links
 from tests.hosts.storage_files import nfs_files, queue_files
 
@@ -144,7 +145,7 @@ class Machine:
         self._memory(files)
         self._disks(files, links)
         self._pci(files, links)
-        for more in (processor_files, memory_files, gpu_files, kernel_limits, nfs_files, service_files):
+        for more in (processor_files, memory_files, gpu_files, kernel_limits, nfs_files, network_files, service_files):
             files.update(more(self))
         self._configuration(files, folders)
         files.update(self.files)

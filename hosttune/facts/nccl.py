@@ -1,0 +1,103 @@
+"""What files of the system tell NCCL, and whether it fits this machine.
+
+Source: NCCL user guide, "Environment Variables". NCCL_SOCKET_IFNAME and NCCL_IB_HCA are lists of prefixes; `^` before
+the list excludes them, `=` asks for whole names, and of a device `:1` is its port.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from hosttune.facts import Facts
+    from hosttune.facts.environment import Variable
+    from hosttune.host.door import Reader
+
+_ON = frozenset({"1", "true", "yes", "on"})
+_FORCED = frozenset({"NCCL_ALGO", "NCCL_PROTO", "NCCL_MAX_NCHANNELS", "NCCL_MIN_NCHANNELS", "NCCL_BUFFSIZE"})
+_FILES = frozenset({"NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "NCCL_TUNER_CONFIG_FILE"})
+_LOCAL = ("lo", "docker", "virbr", "br-", "veth", "lxcbr", "cni", "flannel")
+
+
+@frozen
+class Nccl(Fact):
+    """Settings, each as `NAME=value (file:line)`."""
+
+    all: tuple[str, ...]
+    p2p_disabled: tuple[str, ...]  # direct paths between GPUs are off
+    rdma_disabled: tuple[str, ...]
+    shm_disabled: tuple[str, ...]
+    forced: tuple[str, ...]  # algorithms, protocols, numbers of channels
+    traced: tuple[str, ...]  # NCCL_DEBUG=TRACE
+    absent_interfaces: tuple[str, ...]  # a list that no interface fits
+    local_interfaces: tuple[str, ...]  # a list that names bridges of containers or virtual machines
+    absent_devices: tuple[str, ...]  # a list that no RDMA device fits
+    absent_files: tuple[str, ...]
+    has_topology: bool  # a topology file is named
+
+
+def prefixes(value: str) -> tuple[str, bool, tuple[str, ...]]:
+    """(`^` or nothing, whether names are whole, names) of a list of interfaces or devices."""
+    excluded = "^" if value.startswith("^") else ""
+    rest = value.removeprefix("^")
+    is_whole = rest.startswith("=")
+    names = (name.strip().partition(":")[0] for name in rest.removeprefix("=").split(","))
+    return excluded, is_whole, tuple(name for name in names if name)
+
+
+def fits_none(value: str, names: Iterable[str]) -> bool:
+    """Whether a list asks for names of which none is there."""
+    excluded, is_whole, asked = prefixes(value)
+    there = tuple(names)
+    if excluded or not asked:
+        return False
+    return not any(name == one or (not is_whole and name.startswith(one)) for name in there for one in asked)
+
+
+def collect(reader: Reader, facts: Facts) -> Nccl:
+    try:
+        variables = facts.environment.nccl
+    except UnknownFact as unknown:
+        return Nccl(*[unread(unknown.reason)] * len(Nccl.__slots__))
+
+    def shown(*names: str, when: Callable[[str], bool] = lambda value: value.lower() in _ON) -> Any:
+        return tuple(one.shown for one in variables if one.name in names and when(one.value))
+
+    return Nccl(
+        all=tuple(one.shown for one in variables),
+        p2p_disabled=shown("NCCL_P2P_DISABLE") + shown("NCCL_P2P_LEVEL", when=lambda value: value in {"LOC", "0"}),
+        rdma_disabled=shown("NCCL_IB_DISABLE") + shown("NCCL_NET", when=lambda value: value.lower() == "socket"),
+        shm_disabled=shown("NCCL_SHM_DISABLE"),
+        forced=shown(*_FORCED, when=bool),
+        traced=shown("NCCL_DEBUG", when=lambda value: value.upper() == "TRACE"),
+        absent_interfaces=_absent(variables, "NCCL_SOCKET_IFNAME", lambda: facts.network.names),
+        local_interfaces=shown("NCCL_SOCKET_IFNAME", when=_is_local),
+        absent_devices=_absent(variables, "NCCL_IB_HCA", lambda: facts.role.rdma_devices),
+        absent_files=tuple(
+            one.shown for one in variables if one.name in _FILES and not _is_there(reader, one.value)
+        ),
+        has_topology=any(one.name == "NCCL_TOPO_FILE" for one in variables),
+    )  # fmt: skip
+
+
+def _absent(variables: Iterable[Variable], name: str, names: Callable[[], tuple[str, ...]]) -> Any:
+    asked = [one for one in variables if one.name == name and "$" not in one.value]
+    try:
+        return tuple(one.shown for one in asked if fits_none(one.value, names()))
+    except UnknownFact as unknown:
+        return unread(unknown.reason)
+
+
+def _is_local(value: str) -> bool:
+    excluded, _, asked = prefixes(value)
+    return not excluded and any(name.startswith(_LOCAL) for name in asked)
+
+
+def _is_there(reader: Reader, path: str) -> bool:
+    """A path that a shell would compute counts as there."""
+    return not path.startswith("/") or "$" in path or hasattr(reader.stat(path), "type")
