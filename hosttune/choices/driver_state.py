@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SUBJECTS = ("archives", "nvidia")  # they wait for programs, where there is a driver: asked side by side from the start
 _REBOOT = "drain the host and reboot"
 _PREBUILT = "prebuilt modules (linux-modules-nvidia-...)"
+_SIGNED = f"{_PREBUILT} (they are signed), or enrol the key at the console: mokutil --import"
 _OPEN, _CLOSED = "the open module of the same branch", "the closed module of the same branch"
 _INITRAMFS = "sudo update-initramfs -u -k all"
 
@@ -176,12 +177,14 @@ def _dkms_failed(facts: Facts) -> Told | None:
 def _rejected(facts: Facts) -> Told | None:
     if facts.driver.is_loaded or not facts.driver.branch:
         return None
+    if _said(facts, "rejected_key"):
+        return "the kernel refused the nvidia module for its signature (kernel log)", _SIGNED
     module = _running_module(facts)
     if module is None or module.source == "prebuilt" or not facts.boot.secure_boot:
         return None
     return (
         f"Secure Boot is on, and {module.path} was compiled here: only modules signed with a known key load",
-        f"{_PREBUILT} (they are signed), or enrol the key at the console: mokutil --import",
+        _SIGNED,
     )
 
 

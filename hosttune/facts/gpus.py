@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, unread
+from hosttune.facts.base import Fact, raw, unread
 from hosttune.facts.nvidia_tables import FIRST_NVSWITCH, generation_of
 from hosttune.facts.reading import line, text
 from hosttune.frozen import frozen
@@ -72,8 +72,10 @@ class Gpus(Fact):
 
     @property
     def generations(self) -> tuple[str, ...]:
-        """The generations that are here, each once, by slot."""
-        return tuple(dict.fromkeys(gpu.generation for gpu in self.devices))
+        """The generations that a driver of this host has to drive, each once, by slot: without those of GPUs that are
+        held for virtual machines, unless all are."""
+        ours = [gpu for gpu in self.devices if not str(raw(gpu, "driver")).startswith("vfio")]
+        return tuple(dict.fromkeys(gpu.generation for gpu in ours or self.devices))
 
     @property
     def drivers(self) -> tuple[str, ...]:

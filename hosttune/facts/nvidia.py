@@ -43,6 +43,7 @@ DMESG = ("dmesg",)
 # A GPU that is about to be lost answers slowly, or never.
 _SMI_TIMEOUT_S = 30.0
 _LOG_TIMEOUT_S = 20.0
+_NOT_ASKED = "nvidia-smi is not asked"  # begins the reason of a live host, where it would load or make something
 _MAY_NOT = re.compile(r"not seeing messages|insufficient permissions|Permission denied|Operation not permitted")
 _GRIDD = (
     "/usr/bin/nvidia-gridd", "/usr/lib/systemd/system/nvidia-gridd.service",
@@ -116,7 +117,7 @@ def collect(reader: Reader, facts: Facts) -> Nvidia:
         problem=asked.problem,
         gpus=gpus,
         messages=messages,
-        lost=_lost(said, messages),
+        lost=_lost(said, messages, facts.gpus.count),
         needs_open=needs_open(words) if known else messages,
         not_for_open=not_for_open(words) if known else messages,
         legacy_branch=legacy_branch(words) if known else messages,
@@ -143,6 +144,8 @@ def _smi(reader: Reader, facts: Facts) -> _Asked:
     answer = reader.query(QUERY, timeout_s=_SMI_TIMEOUT_S)
     if answer is ABSENT:
         return _Asked("absent", -1, nothing, "nvidia-smi is not installed (Ubuntu: nvidia-utils-N)")
+    if isinstance(answer, Unreadable) and answer.reason.startswith(_NOT_ASKED):
+        return _Asked("not asked", -1, nothing, answer.reason)
     if not isinstance(answer, Completed):
         gone = unread(answer.reason if isinstance(answer, Unreadable) else "nvidia-smi did not answer")
         return _Asked(gone, gone, gone, gone)
@@ -173,8 +176,10 @@ def _messages(reader: Reader) -> Any:
     return unread(hidden or "neither journalctl nor dmesg shows the kernel log of this boot")
 
 
-def _lost(said: Any, messages: Any) -> Any:
+def _lost(said: Any, messages: Any, count: int) -> Any:
     """From the log, and from nvidia-smi; a GPU that answers is not lost, whatever the log says of before."""
+    if isinstance(said, Said) and len(said.gpus) == count:
+        return ()
     by_smi = said.lost if isinstance(said, Said) else ()
     if not isinstance(messages, tuple):
         return by_smi or messages

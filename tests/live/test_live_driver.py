@@ -153,7 +153,9 @@ def server(tmp_path_factory):
     }
     index = [_built(name, fields, archive, base, scripts) for name, fields in first.items()]
     more = [_built(name, fields, archive, base, scripts) for name, fields in later.items()]
-    for folder, rows in ((archive, index), (archive / "later", index + more)):
+    # Ubuntu's archives keep the newest version alone.
+    others = [row for name, row in zip(first, index, strict=True) if "595" in name]
+    for folder, rows in ((archive, index), (archive / "later", others + more)):
         folder.mkdir(exist_ok=True)
         put(folder / "Packages", "\n".join(rows))
         put(folder / "Release", release((folder / "Packages").read_bytes()))

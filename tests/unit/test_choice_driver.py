@@ -329,6 +329,11 @@ def test_choose_newest_goes_to_no_older_branch_and_to_no_other_flavour(full):
     assert (choice.action, choice.name) == ("keep", full)
 
 
+def test_choose_for_the_gpus_that_no_virtual_machine_has():
+    assert choose(machine((B200, V100), drivers=("", "vfio-pci")), PARAMS).name == "580-server-open"
+    assert choose(machine((B200, V100), drivers=("", "nouveau")), PARAMS).action == "refuse"
+
+
 def test_choose_hgx_b200_brings_fabric_manager_though_no_switch_shows():
     choice = choose(machine((B200,) * 8), PARAMS)
     assert choice.packages[-2:] == ("nvidia-fabricmanager-580", "libnvidia-nscq-580")

@@ -191,6 +191,8 @@ def test_kernel_log_adds_what_the_table_does_not_know():
     assert names(host(is_open=False, modules=(module(is_open=False),), nvidia={"needs_open": True})) == [
         "wrong flavour"
     ]
+    (state,) = states(host(**NOT_LOADED, nvidia={"rejected_key": True}))
+    assert (state.name, "mokutil" in state.way_out) == ("Secure Boot refuses", True)
     (state,) = states(host(nvidia={"legacy_branch": "470"}))
     assert (state.name, '"470"' in state.way_out) == ("unsupported GPU", True)
 

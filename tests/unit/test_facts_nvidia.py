@@ -308,6 +308,18 @@ def test_nvidia_log_that_may_not_be_read_is_unread(journal, kernel, reason):
     assert not found.rejected_key  # a loaded module was not refused
 
 
+def test_nvidia_no_gpu_is_lost_where_all_of_the_pci_bus_answer():
+    """So that a user who may not read the kernel log is told it, too."""
+    refused = Completed(1, b"", b"dmesg: read kernel buffer failed: Operation not permitted\n")
+    three = TWO + "00000000:34:00.0, 580.126.20, Enabled, NVIDIA H100 80GB HBM3\n"
+    assert nvidia_of(Completed(1, b"", b""), smi=three, queries={DMESG: refused}).lost == ()
+
+
+def test_nvidia_program_that_would_make_device_nodes_is_not_asked():
+    found = nvidia_of(smi=Unreadable("nvidia-smi is not asked: device nodes /dev/nvidia* are missing"))
+    assert (found.smi, found.refusal, found.lost) == ("not asked", "", ())
+
+
 def test_nvidia_wrong_flavour():
     assert nvidia_of(NEEDS_OPEN).needs_open
     assert nvidia_of(NOT_FOR_OPEN).not_for_open
