@@ -16,14 +16,10 @@ def _environment() -> Environment:
     # imported here: Jinja2 costs more than the whole start of a command that renders nothing
     import jinja2
 
-    from hosttune.textfiles import template_root
-
-    def load(name: str) -> str | None:
-        file = template_root() / name
-        return file.read_text(encoding="utf-8") if file.is_file() else None
+    from hosttune.textfiles import template_text
 
     return jinja2.Environment(
-        loader=jinja2.FunctionLoader(load),
+        loader=jinja2.FunctionLoader(template_text),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

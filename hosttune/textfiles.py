@@ -1,14 +1,41 @@
-"""Where the templates lie: a wheel has them inside the package, a checkout and an editable install beside it."""
+"""Where the package's own files lie: a wheel has the templates inside the package, a checkout and an editable install
+beside it, and in the self-contained file (hosttune.pyz) nothing lies in a folder at all.
+"""
 
 from __future__ import annotations
 
 import re
 import stat
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from hosttune.errors import HosttuneError
 
+if TYPE_CHECKING:
+    from importlib.abc import ResourceLoader
+
 _PROJECT_NAME = re.compile(r'^name\s*=\s*"hosttune"\s*$', re.MULTILINE)
+
+
+def own_file(name: str) -> bytes | None:
+    """The content of a file below the package folder, also where that is part of a zip archive; None if there is none.
+
+    By the loader that found the package (PEP 302, `get_data`), because pathlib cannot look into an archive.
+    """
+    loader = cast("ResourceLoader", __spec__.loader)
+    try:
+        return loader.get_data(f"{__file__.rpartition('/')[0]}/{name}")
+    except OSError:
+        return None
+
+
+def template_text(name: str) -> str | None:
+    """The text of a Jinja2 template; None if there is none of this name. Raises as `template_root` does."""
+    inside = own_file(f"templates/{name}")
+    if inside is not None:
+        return inside.decode("utf-8")
+    file = template_root() / name
+    return file.read_text(encoding="utf-8") if file.is_file() else None
 
 
 def template_root(package: Path | None = None) -> Path:

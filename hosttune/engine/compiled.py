@@ -10,21 +10,22 @@ import json
 from pathlib import Path
 
 from hosttune.engine.document import Document
+from hosttune.textfiles import own_file
 
 FORMAT_VERSION = 1
 PACKAGE = Path(__file__).resolve().parent.parent
 FOLDERS = ("rules", "profiles")
 
 
-def builtin_documents(package: Path = PACKAGE) -> tuple[Document, ...]:
+def builtin_documents() -> tuple[Document, ...]:
     """Every built-in rule and profile, in the order of their paths (`rules/<domain>/<id>.yaml`,
     `profiles/<id>.yaml`).
     """
-    compiled = package / "rules" / "catalog.json"
-    if compiled.is_file():
-        entries = json.loads(compiled.read_text(encoding="utf-8"))["documents"]
+    compiled = own_file("rules/catalog.json")
+    if compiled is not None:
+        entries = json.loads(compiled)["documents"]
         return tuple(Document(entry["data"], entry["lines"], entry["name"]) for entry in entries)
-    return tuple(_documents_from_yaml(package))
+    return tuple(_documents_from_yaml(PACKAGE))
 
 
 def _documents_from_yaml(package: Path) -> list[Document]:

@@ -1,21 +1,18 @@
-"""The running processes: psutil for what every kernel shows alike, /proc for device nodes, swap and control group."""
+"""The running processes: what every kernel shows alike, and from /proc device nodes, swap and control group."""
 
 from __future__ import annotations
 
 import os
 
 from hosttune.host.door import Process
+from hosttune.host.proc_fields import process_fields
 from hosttune.host.secrets import mask_command
 
 
 def processes() -> tuple[Process, ...]:
     """All processes with a program; kernel threads have none. Devices are empty for processes this user may not see."""
-    import psutil
-
     found = []
-    attributes = ["pid", "name", "username", "cmdline", "memory_info", "create_time"]
-    for process in psutil.process_iter(attributes):
-        info = process.info
+    for info in process_fields():
         if not info["cmdline"]:
             continue
         found.append(
@@ -24,7 +21,7 @@ def processes() -> tuple[Process, ...]:
                 name=info["name"] or "",
                 user=info["username"] or "",
                 command=mask_command(tuple(info["cmdline"])),
-                rss_bytes=info["memory_info"].rss if info["memory_info"] else 0,
+                rss_bytes=info["rss_bytes"],
                 swap_bytes=_swap_bytes(info["pid"]),
                 devices=_devices(info["pid"]),
                 cgroup=_cgroup(info["pid"]),

@@ -11,9 +11,9 @@ import os
 import sys
 from typing import Any
 
-from hosttune.host import rehearsal_child
 from hosttune.host.door import Completed, FstabReading, Rehearsal, Trial
 from hosttune.host.process import Ended, look
+from hosttune.textfiles import own_file
 from hosttune.values import Absent, Answer, Unreadable
 
 TIMEOUT_S = 60.0
@@ -25,10 +25,14 @@ def rehearse_fstab(before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) 
     if os.geteuid() != 0:
         return Unreadable("trying an fstab needs root")
     generator = next((path for path in _GENERATORS if os.access(path, os.X_OK)), "")
-    descriptors = [_in_memory(text) for text in (before, after)]
+    # The program is handed over as the texts are: in the self-contained file it has no path to be started by.
+    program = own_file("host/rehearsal_child.py")
+    if program is None:
+        return Unreadable("hosttune is not complete: host/rehearsal_child.py is missing")
+    descriptors = [_in_memory(content) for content in (program, before, after)]
     try:
         files = [f"/proc/{os.getpid()}/fd/{fd}" for fd in descriptors]
-        child = (os.path.realpath(sys.executable), "-I", "-S", "-B", rehearsal_child.__file__)
+        child = (os.path.realpath(sys.executable), "-I", "-S", "-B")
         answer = look((*child, *files, generator, json.dumps(tmpfs_options)), timeout_s=TIMEOUT_S)
     finally:
         for fd in descriptors:

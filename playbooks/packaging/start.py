@@ -1,0 +1,59 @@
+"""The `__main__` of the self-contained file: runs hosttune from where it lies, and unpacks nothing.
+
+The file is a zip archive, and Python imports from it (zipimport); so nothing is written anywhere, no byte code either.
+`--serve` answers several command lines in one process, for the Ansible modules: each line of standard input is a JSON
+list of words, each line of standard output an object with `status`, `stdout` and `stderr`. Written so that any
+Python 3 can say that it is too old.
+"""
+
+import os
+import sys
+
+OLDEST = (3, 10)
+
+
+def main() -> None:
+    if sys.version_info < OLDEST:
+        found = ".".join(map(str, sys.version_info[:2]))
+        leave("it needs Python 3.10 or newer, and %s is %s" % (sys.executable, found))
+    archive = os.path.abspath(sys.argv[0] if sys.argv[0].endswith(".pyz") else os.path.dirname(__file__))
+    if not (sys.flags.isolated and sys.flags.no_site):
+        # Root imports nothing but this file and Python's own library: not from PYTHONPATH, not from site-packages.
+        os.execv(sys.executable, [sys.executable, "-I", "-S", archive, *sys.argv[1:]])  # noqa: S606 - itself
+    sys.argv[0] = archive
+    if sys.argv[1:] == ["--serve"]:
+        sys.exit(serve())
+    from hosttune.cli.app import main as hosttune
+
+    hosttune()
+
+
+def serve() -> int:
+    """Answer command lines until standard input ends. Programs that hosttune starts get neither of the two pipes."""
+    import contextlib
+    import io
+    import json
+
+    from hosttune.cli.app import run
+
+    asked = os.fdopen(os.dup(0), encoding="utf-8")
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    for line in asked:
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = run(json.loads(line))
+        json.dump({"status": status, "stdout": out.getvalue(), "stderr": err.getvalue()}, answers)
+        answers.write("\n")
+        answers.flush()
+    return 0
+
+
+def leave(sentence: str) -> None:
+    sys.stderr.write("hosttune: %s\n" % sentence)
+    sys.exit(2)
+
+
+main()
