@@ -31,7 +31,7 @@ _NAME = re.compile(r"nvidia-(?:driver-)?(\d{3})(-server)?(-open)?")
 _SECTION = re.compile(r"== (\S.*) ==\s*")
 _FIELD = re.compile(r"([a-z_]+)\s*: ?(.*)")
 _DRIVER = re.compile(r"(\S+) - (distro|third-party) (free|non-free)(.*)")
-_LISTED = re.compile(r"(\S+?),? +\(kernel modules provided by (\S+)\)|(\S+)")
+_LISTED = re.compile(r"(\S+?),? +\(kernel modules provided by ([a-z0-9][a-z0-9.+-]*[a-z0-9])\)|(\S+)")
 
 # Printed beside good answers too: by plugins, by a deprecated call of udevadm (24.04), by packages with an odd header.
 _NOISE = re.compile(r"(?:ERROR|WARNING):root:|udevadm hwdb is deprecated")

@@ -218,10 +218,24 @@ def _enter(writer: Writer, before: Mapping[str, str], after: Mapping[str, str]) 
     database = writer.read(DATABASE)
     if not isinstance(database, bytes):
         raise Refused(f"{DATABASE} cannot be read")
-    gone = tuple(f"Package: {name}\n".encode() for name in {**before, **after})
-    kept = [one for one in database.strip(b"\n").split(b"\n\n") if not (one + b"\n").startswith(gone)]
+    paragraphs = database.strip(b"\n").split(b"\n\n")
+    native = next((_named(one)[1] for one in paragraphs if _named(one)[0] == "dpkg"), "")
+    kept = []
+    for one in paragraphs:
+        name, architecture = _named(one)
+        key = name if architecture in {native, "all", ""} else f"{name}:{architecture}"
+        if key not in before and key not in after:
+            kept.append(one)
     new = [f"Package: {n}\nStatus: install ok installed\nVersion: {version}".encode() for n, version in after.items()]
     writer.replace(DATABASE, FileValue(b"\n\n".join((*kept, *new)) + b"\n"), expected=database)
+
+
+def _named(paragraph: bytes) -> tuple[str, str]:
+    """(name, architecture) of a paragraph of dpkg's database."""
+    rows = dict(row.partition(b": ")[::2] for row in paragraph.split(b"\n"))
+    return rows.get(b"Package", b"").decode("utf-8", "replace"), rows.get(b"Architecture", b"").decode(
+        "utf-8", "replace"
+    )
 
 
 def _changed(known: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]:

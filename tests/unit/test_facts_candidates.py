@@ -229,3 +229,8 @@ def test_parsers_bear_any_text(text):
     parse_devices(text)
     for name in parse_list(text):
         assert name.startswith("nvidia-")
+
+
+@pytest.mark.parametrize("provider", ["-oDebug=1", "linux-modules-nvidia-580-generic-", "a=b", "./x.deb"])
+def test_parse_list_takes_no_option_of_apt_for_a_package(provider):
+    assert parse_list(f"nvidia-driver-580-open, (kernel modules provided by {provider})\n") == {}

@@ -277,6 +277,17 @@ def test_kept_file_is_of_the_architecture_of_the_package(name, architecture):
     assert apt.old_lines("", other, {name: "1"}, "", ("i386",)) == (f"Kept {name} nowhere",)
 
 
+def test_set_on_an_overlay_leaves_the_package_of_another_architecture():
+    foreign = "Package: libx\nStatus: install ok installed\nArchitecture: i386\nVersion: 1\n\n"
+    database = status(libx="1") + foreign
+    overlay = Overlay(FakeReader({"/var/lib/dpkg/status": database}))
+    SET.write(overlay, Change(Address("package-set", "libx"), "update", ("libx=1",), ("libx=2",), "r"))
+    packages = Facts(overlay).packages
+    assert (packages["libx"].version, packages["libx:i386"].version) == ("2", "1")
+    SET.write(overlay, Change(Address("package-set", "libx:i386"), "delete", ("libx:i386=1",), ABSENT, "r"))
+    assert Facts(overlay).packages.names == ("dpkg", "libx")
+
+
 def step(seq, before, *, undoes=None):
     change = Change(Address("package-set", "nvidia-utils-580"), "update", before, ("nvidia-utils-580=580.2-1",), "r")
     return Step(StepId("run", seq), change, Phase.DONE, undoes=undoes)
