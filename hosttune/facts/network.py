@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, unread
+from hosttune.facts.base import Fact
 from hosttune.facts.reading import derived, integer, known, line, text
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT, Unreadable
@@ -27,11 +27,10 @@ _GATEWAY = 0x2  # RTF_GATEWAY
 
 
 @frozen
-class Interface(Fact):
-    """A network interface."""
+class Card(Fact):
+    """A network interface that belongs to a device: no bridge, bond or veth."""
 
     name: str
-    is_physical: bool  # it belongs to a device: no bridge, bond or veth
     is_up: bool
     speed_mbps: int  # 0 where the link is down or the driver does not say
     subnets: tuple[str, ...]  # 10.1.0.0/24, IPv4, that it reaches without a gateway
@@ -39,31 +38,27 @@ class Interface(Fact):
 
 @frozen
 class Network(Fact):
-    """All interfaces of this network namespace, and settings."""
+    """The interfaces of this network namespace, and settings."""
 
-    interfaces: tuple[Interface, ...]
+    names: tuple[str, ...]  # of all interfaces
+    cards: tuple[Card, ...]
     tcp_rmem: tuple[int, ...]  # bytes: least, at first, at most
     tcp_wmem: tuple[int, ...]
     arp_ignore: int  # of `all`; the larger one of it and the interface's own counts
     arp_announce: int
 
     @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(one.name for one in self.interfaces)
-
-    @property
     def fastest_mbps(self) -> int:
         """The speed of the fastest card that is up; 0 where no driver says."""
-        return max((one.speed_mbps for one in self.interfaces if one.is_physical and one.is_up), default=0)
+        return max((card.speed_mbps for card in self.cards), default=0)
 
     @property
     def sharing(self) -> tuple[str, ...]:
         """The cards that have an address in a subnet in which another card has one, too."""
-        cards = [one for one in self.interfaces if one.is_physical]
         return tuple(
-            one.name
-            for one in cards
-            if any(set(one.subnets) & set(other.subnets) for other in cards if other.name != one.name)
+            card.name
+            for card in self.cards
+            if any(set(card.subnets) & set(other.subnets) for other in self.cards if other.name != card.name)
         )
 
 
@@ -92,11 +87,9 @@ def collect(reader: Reader, facts: Facts) -> Network:  # noqa: ARG001 - the inte
     names = reader.list(_CLASS)
     routes = text(reader, _ROUTES)
     subnets = derived("" if routes is ABSENT else routes, _ROUTES, parse_routes)
-    interfaces: Any = (
-        tuple(_interface(reader, name, subnets) for name in names) if isinstance(names, tuple) else known(names, _CLASS)
-    )
     return Network(
-        interfaces,
+        known(names, _CLASS),
+        _cards(reader, names, subnets) if isinstance(names, tuple) else known(names, _CLASS),
         *(derived(line(reader, f"{_IPV4}/{name}"), name, _numbers) for name in ("tcp_rmem", "tcp_wmem")),
         *(
             known(integer(reader, f"{_IPV4}/conf/all/{name}"), f"{_IPV4}/conf/all/{name}")
@@ -109,12 +102,18 @@ def _numbers(words: str) -> tuple[int, ...]:
     return tuple(int(word) for word in words.split())
 
 
-def _interface(reader: Reader, name: str, subnets: Any) -> Interface:
+def _cards(reader: Reader, names: tuple[str, ...], subnets: Any) -> Any:
+    """A host of containers has thousands of interfaces; of those without a device nothing is read."""
+    devices = {name: reader.stat(f"{_CLASS}/{name}/device") for name in names}
+    hidden = next((stat for stat in devices.values() if isinstance(stat, Unreadable)), None)
+    return hidden or tuple(_card(reader, name, subnets) for name in names if devices[name] is not ABSENT)
+
+
+def _card(reader: Reader, name: str, subnets: Any) -> Card:
     folder = f"{_CLASS}/{name}"
-    state, device = line(reader, f"{folder}/operstate"), reader.stat(f"{folder}/device")
-    return Interface(
+    state = line(reader, f"{folder}/operstate")
+    return Card(
         name=name,
-        is_physical=unread(device.reason) if isinstance(device, Unreadable) else device is not ABSENT,
         is_up=derived(state, f"{folder}/operstate", lambda word: word == "up"),
         speed_mbps=_speed(reader, folder) if state == "up" else 0,
         subnets=subnets if isinstance(subnets, Unreadable) else subnets.get(name, ()),  # type: ignore[arg-type]

@@ -20,6 +20,10 @@ _BY_HAND = {
         "echo VALUE > {name}, and a line `w {name} - - - - VALUE` in a file in /etc/tmpfiles.d for the next boot",
         "delete that line, then write the old value back into {name}",
     ),
+    "sysfs by udev": (
+        "echo VALUE > {name}, and for the next boot the udev rule that the plan shows, in a file in /etc/udev/rules.d",
+        "delete that rule, then write the old value back into {name}",
+    ),
     "mount": (
         "add the option to the line of {name} in /etc/fstab, then: mount -o remount,OPTION {name}",
         "take the option out of that line, then remount with the opposite one, such as relatime",
@@ -126,7 +130,10 @@ def has_by_hand(kind: str) -> bool:
 
 def _by_hand(rule: Rule, spec: WishSpec) -> tuple[str, str]:
     name = source_text(spec.name)
-    do, undo = (text.replace("{name}", name).replace("{rule}", rule.id) for text in _BY_HAND.get(spec.kind, _ANY))
+    persist = spec.fields.get("persist")
+    way = f"{spec.kind} by {source_text(persist)}" if persist else spec.kind
+    texts = _BY_HAND.get(way) or _BY_HAND.get(spec.kind, _ANY)
+    do, undo = (text.replace("{name}", name).replace("{rule}", rule.id) for text in texts)
     return do, undo
 
 

@@ -39,11 +39,11 @@ def test_subnets_are_those_without_a_gateway():
 
 def test_cards_with_their_speed_and_who_shares_a_subnet():
     seen = network()
-    assert {one.name: (one.is_physical, one.is_up, one.speed_mbps) for one in seen.interfaces} == {
-        "docker0": (False, True, 400000), "eth0": (True, True, 100000), "eth1": (True, True, 0),
-        "eth2": (True, False, 0),
+    assert {card.name: (card.is_up, card.speed_mbps) for card in seen.cards} == {
+        "eth0": (True, 100000), "eth1": (True, 0), "eth2": (False, 0)
     }  # fmt: skip
     assert (seen.fastest_mbps, seen.sharing) == (100000, ("eth0", "eth1"))
+    assert seen.names == ("docker0", "eth0", "eth1", "eth2")
 
 
 def test_settings_are_numbers_or_unknown():
