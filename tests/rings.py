@@ -36,6 +36,17 @@ def why_no_loop_devices() -> str:
     return "" if Path("/dev/loop-control").exists() else "no loop devices: modprobe loop"
 
 
+def why_no_network_namespace() -> str:
+    if shutil.which("ip", path=PATH) is None or os.geteuid() != 0:
+        return ""
+    name = f"htf{os.getpid()}try"
+    done = subprocess.run(["ip", "netns", "add", name], check=False, capture_output=True, text=True, timeout=20)
+    if done.returncode != 0:
+        return f"no network namespace ({done.stderr.strip()}): leave the chroot, or give the container CAP_SYS_ADMIN"
+    subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True, timeout=20)
+    return ""
+
+
 def why_no_mount_namespace() -> str:
     unshare = shutil.which("unshare", path=PATH)
     if unshare is None or os.geteuid() != 0:
@@ -124,6 +135,22 @@ RINGS = (
             "sfdisk": "fdisk",
         },
         checks=(why_no_loop_devices, why_no_mount_namespace),
+    ),
+    Ring(
+        "fleet",
+        "servers with sshd in network namespaces, and real ansible-playbook",
+        limit_s=2400,
+        is_long=True,
+        needs_root=True,
+        packages={
+            **TREE,
+            "ip": "iproute2",
+            "losetup": "mount",
+            "nsenter": "util-linux",
+            "setpriv": "util-linux",
+            "ssh": "openssh-client",
+        },
+        checks=(why_no_loop_devices, why_no_mount_namespace, why_no_network_namespace),
     ),
 )
 LINTERS = (

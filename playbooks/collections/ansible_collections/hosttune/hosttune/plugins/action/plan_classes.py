@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Folds what the hosts of a play answered, prints it, and writes it down on the controller."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible_collections.hosttune.hosttune.plugins.plugin_utils import classes
+
+SAID = "it was not asked"
+
+
+class ActionModule(ActionBase):
+    """The action of hosttune.hosttune.plan_classes. It runs on the controller and reaches no host."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars)
+        del tmp
+        _checked, given = self.validate_argument_spec(
+            argument_spec=dict(
+                hosts=dict(type="list", elements="str", required=True),
+                register=dict(type="str", required=True),
+                folder=dict(type="path"),
+                is_done=dict(type="bool", default=False),
+            )
+        )
+        answers, failed = {}, {}
+        for host in given["hosts"]:
+            one = task_vars["hostvars"].get(host, {}).get(given["register"]) or {}
+            if one.get("digest") and not one.get("failed"):
+                answers[host] = one
+            else:
+                failed[host] = one.get("msg") or SAID
+        found = classes.folded(answers, is_planned=self._task.check_mode or not given["is_done"])
+        for line in classes.summary(found, answers, failed):
+            Display().display(line)
+        if given["folder"] and not self._task.check_mode:
+            result["changed"] = self._written(given["folder"], answers)
+        result["classes"] = found
+        result["failed_hosts"] = failed
+        return result
+
+    def _written(self, folder, answers):
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        for host, one in answers.items():
+            document = {"format_version": 1, "hosts": [dict(one["check"], host=host)]} if one.get("check") else one
+            replace(os.path.join(folder, host + ".json"), json.dumps(document, indent=1, default=str) + "\n")
+            if one.get("record"):
+                replace(os.path.join(folder, host + ".record.json"), one["record"])
+        return bool(answers)
+
+
+def replace(path, text):
+    """Write a file at once, readable by its owner alone."""
+    descriptor, draft = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".hosttune-")
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(draft, path)

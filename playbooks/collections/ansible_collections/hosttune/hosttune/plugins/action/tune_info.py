@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Brings what the module hosttune.hosttune.tune_info needs."""
+
+from __future__ import annotations
+
+from ansible_collections.hosttune.hosttune.plugins.plugin_utils.bringing import BringingAction
+
+
+class ActionModule(BringingAction):
+    """The action of hosttune.hosttune.tune_info."""
+
+    MODULE = "hosttune.hosttune.tune_info"

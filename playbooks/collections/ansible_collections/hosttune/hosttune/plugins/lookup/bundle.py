@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the self-contained hosttune lies on the controller."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: bundle
+short_description: The self-contained hosttune on the controller
+version_added: 0.1.0
+author:
+  - The hosttune authors (@hosttune)
+description:
+  - Returns the path of the file that travels with the tasks of this collection, to copy it to a host for good.
+  - In a checkout of hosttune it is built first when a source has changed.
+options:
+  _terms:
+    description: Nothing, or the path of a file to use in its place.
+    type: list
+    elements: path
+"""
+
+EXAMPLES = r"""
+- name: Install it
+  ansible.builtin.copy:
+    src: "{{ lookup('hosttune.hosttune.bundle') }}"
+    dest: /usr/local/sbin/hosttune
+    mode: "0755"
+  become: true
+"""
+
+RETURN = r"""
+_list:
+  description: The path, as the one element.
+  type: list
+  elements: path
+"""
+
+from ansible.plugins.lookup import LookupBase
+from ansible_collections.hosttune.hosttune.plugins.plugin_utils import bundle
+
+
+class LookupModule(LookupBase):
+    """The lookup."""
+
+    def run(self, terms, variables=None, **kwargs):
+        del variables, kwargs
+        return [bundle.bundle_path(next((term for term in terms if term), None))]

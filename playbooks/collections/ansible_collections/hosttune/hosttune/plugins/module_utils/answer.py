@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a module returns, made of the documents that hosttune prints. Values in, values out."""
+
+from __future__ import annotations
+
+SETTLED = ("ok", "not applicable")
+
+
+def changes_of(plan):
+    """Every change of a plan, in the order in which they are made."""
+    return [change for stage in plan["stages"] for change in stage["changes"]]
+
+
+def flat(findings):
+    """The findings without their changes, which stand by themselves."""
+    return [{key: value for key, value in finding.items() if key != "changes"} for finding in findings]
+
+
+def reboot_reasons(findings):
+    """What is configured but runs only after a reboot: from the state that was found."""
+    return [
+        "{}: {}".format(finding["rule"], finding["subject"] or "host")
+        for finding in findings
+        if finding["hold"]["kind"] == "waiting for" and "reboot" in finding["hold"]["detail"]
+    ]
+
+
+def deferred(findings):
+    """What waits until the GPUs are free."""
+    return [
+        {"rule": finding["rule"], "subject": finding["subject"], "reason": finding["hold"]["detail"]}
+        for finding in findings
+        if finding["hold"]["kind"] == "busy"
+    ]
+
+
+def is_compliant(findings):
+    """Whether every selected rule is as it should be: nothing differs, is unknown or waits, but for waivers."""
+    return not any(
+        finding["verdict"] in ("differs", "unknown") and finding["hold"]["kind"] not in ("waived", "orphaned")
+        for finding in findings
+    )
+
+
+def outcomes_of(receipt):
+    """The changes of a run, each with what became of it."""
+    return [dict(one["change"], phase=one["phase"], error=one["error"]) for one in receipt["outcomes"]]
+
+
+def diff_of(changes):
+    """The changes as Ansible shows a diff: whole texts of files of our own, hunks of other files, live values last."""
+    shown, hunks, live = [], {}, []
+    for change in changes:
+        before, after = change["before"], change["after"]
+        path = change["address"].partition(":")[2]
+        if is_file(before) or is_file(after):
+            shown.append(
+                {
+                    "before_header": path,
+                    "after_header": path,
+                    "before": text_of(before),
+                    "after": text_of(after),
+                }
+            )
+        elif change["details"] and change["details"][0].startswith("--- "):
+            file = change["details"][0][4:]
+            hunks.setdefault(file, []).extend(change["details"][2:])
+        else:
+            live.append(change)
+    shown += [{"prepared": "\n".join(["--- " + file, "+++ " + file, *lines]) + "\n"} for file, lines in hunks.items()]
+    if live:
+        shown.append(
+            {
+                "before_header": "live values",
+                "after_header": "live values",
+                "before": "".join("{} = {}\n".format(one["address"], value_text(one["before"])) for one in live),
+                "after": "".join("{} = {}\n".format(one["address"], value_text(one["after"])) for one in live),
+            }
+        )
+    return shown
+
+
+def is_file(value):
+    return isinstance(value, dict) and value.get("type") == "file"
+
+
+def text_of(value):
+    """The text of a file; empty where there is none."""
+    if not is_file(value):
+        return "" if not isinstance(value, dict) or value.get("type") == "absent" else value_text(value)
+    return value.get("text", "(not text)\n")
+
+
+def value_text(value):
+    if isinstance(value, dict):
+        return "(%s)" % (value.get("reason") or value.get("type"))
+    if isinstance(value, list):
+        return " ".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def is_approved(digest, approved):
+    """Whether one of the approved digests, or its first twelve digits or more, is this one."""
+    return any(len(one) >= 12 and digest.startswith(one) for one in approved)

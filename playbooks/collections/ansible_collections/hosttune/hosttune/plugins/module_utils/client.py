@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hosttune on the host: the file that travelled with the task, or the one that is installed there.
+
+The file is started once for a task and answers every command of it, so it is imported once. It lies in a
+folder that only its owner can enter, next to the policy and the rules of the task, and goes when the task ends.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+OLDEST_PYTHON = (3, 10)
+FOLDERS = ("/run", "/dev/shm", "/tmp", "/var/tmp")
+ROOM_BYTES = 24 << 20
+TROUBLE = 2
+
+
+class Trouble(Exception):
+    """hosttune could not do its work; `said` is what it wrote on standard error."""
+
+    def __init__(self, message, said=""):
+        super().__init__(message)
+        self.said = said
+
+
+class Client:
+    """Asks hosttune. Use it as a context manager."""
+
+    def __init__(self, executable=None, payload=None, policy=None, rules=None):
+        self._executable = executable
+        self._payload = payload
+        self._policy = policy
+        self._rules = rules or {}
+        self.folder = ""
+        self._server = None
+        self._errors = None
+        self.look = []
+
+    def __enter__(self):
+        if not self._executable and sys.version_info < OLDEST_PYTHON:
+            found = ".".join(map(str, sys.version_info[:2]))
+            raise Trouble(f"hosttune needs Python 3.10 or newer on the host, and {sys.executable} is {found}")
+        self.folder = tempfile.mkdtemp(prefix="hosttune-task-", dir=_roomy_folder())
+        try:
+            if self._policy is not None:
+                self.look += ["--policy", self._write("policy.yaml", self._policy.encode())]
+            if self._rules:
+                for name, text in self._rules.items():
+                    self._write(os.path.join("rules.d", os.path.basename(name)), text.encode())
+                self.look += ["--rules", os.path.join(self.folder, "rules.d")]
+            if not self._executable:
+                self._serve()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_error):
+        if self._server is not None:
+            self._server.stdin.close()
+            self._server.wait()
+            self._server.stdout.close()
+        if self._errors is not None:
+            self._errors.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _write(self, name, content):
+        path = os.path.join(self.folder, name)
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        return path
+
+    def _serve(self):
+        if not self._payload:
+            raise Trouble("hosttune did not travel with the task: call the module by its action (its full name)")
+        archive = self._write("hosttune.pyz", base64.b64decode(self._payload))
+        self._errors = tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115 - as long as the server
+        self._server = subprocess.Popen(
+            [sys.executable, "-I", "-S", archive, "--serve"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            cwd="/",
+        )
+
+    def run(self, *words):
+        """The exit status, standard output and standard error of `hosttune WORDS...`."""
+        if self._executable:
+            try:
+                done = subprocess.run(
+                    [self._executable, *list(words)],
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                    cwd="/",
+                )
+            except OSError as error:
+                raise Trouble(f"{self._executable}: cannot be started: {error.strerror}") from error
+            return done.returncode, done.stdout, self._told(done.stderr)
+        try:
+            self._server.stdin.write(json.dumps(words) + "\n")
+            self._server.stdin.flush()
+            answer = json.loads(self._server.stdout.readline())
+        except (BrokenPipeError, ValueError) as error:
+            self._server.wait()
+            self._errors.seek(0)
+            said = self._told(self._errors.read().decode("utf-8", "replace"))
+            raise Trouble("hosttune ended without an answer: %s" % (said.strip() or error), said) from error
+        return answer["status"], answer["stdout"], self._told(answer["stderr"])
+
+    def ask(self, *words):
+        """The document that the command prints, and its exit status. Raises Trouble when there is none."""
+        status, out, said = self.run(*([*list(words), "--format", "json"]))
+        try:
+            return json.loads(out), status, said
+        except ValueError:
+            lines = [line for line in said.splitlines() if line.startswith(("hosttune:", "  "))]
+            reason = " ".join(line.strip() for line in lines).replace("hosttune: ", "")
+            raise Trouble(reason or f"hosttune {words[0]}: exit status {status}", said) from None
+
+    def _told(self, text):
+        """Text without the name of a folder that is gone when somebody reads it."""
+        return text.replace(self.folder + os.sep, "") if self.folder else text
+
+
+def look_words(params):
+    """The options that choose rules, as hosttune takes them."""
+    words = []
+    for name in ("profile", "max_risk", "disturb"):
+        if params.get(name):
+            words += ["--" + name.replace("_", "-"), params[name]]
+    for name in ("select", "ignore"):
+        for rule in params.get(name) or ():
+            words += ["--" + name, rule]
+    return words
+
+
+def client_of(params):
+    """The client that the parameters of a module ask for."""
+    # Two hidden arguments, which the action plugin fills in.
+    site = params.get("_site") or {}
+    client = Client(params.get("executable"), params.get("_payload"), site.get("policy"), site.get("rules"))
+    client.look = look_words(params)
+    return client
+
+
+def _roomy_folder():
+    """A folder that is gone after a boot, where there is one with room; None for Python's own choice."""
+    for folder in FOLDERS:
+        if os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK):
+            status = os.statvfs(folder)
+            if status.f_bavail * status.f_frsize > ROOM_BYTES:
+                return folder
+    return None

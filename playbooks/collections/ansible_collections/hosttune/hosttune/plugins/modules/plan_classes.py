@@ -1,0 +1,105 @@
+#!/usr/bin/python
+# Copyright: The hosttune authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: plan_classes
+short_description: Fold the plans of many hosts into classes of equal plans
+version_added: 0.1.0
+description:
+  - Takes what M(hosttune.hosttune.tune) or M(hosttune.hosttune.tune_info) returned on the hosts of a play, and prints
+    each different plan once, with its digest, its diff and the hosts that have it.
+  - Runs on the controller and reaches no host.
+options:
+  hosts:
+    description: The hosts that were asked.
+    type: list
+    elements: str
+    required: true
+  register:
+    description: The name of the variable in which the answers were registered.
+    type: str
+    required: true
+  folder:
+    description:
+      - A folder on the controller for one file a host, what C(hosttune check --format json) prints, and beside it the
+        record where it was gathered. Not written in check mode.
+    type: path
+  is_done:
+    description: Whether the hosts were asked to make their plans, so that the changes are told as made.
+    type: bool
+    default: false
+attributes:
+  check_mode:
+    description: Writes no file in check mode.
+    support: full
+  diff_mode:
+    description: The diffs are what it prints.
+    support: none
+  platform:
+    description: Runs on the controller.
+    support: full
+    platforms: posix
+seealso:
+  - module: hosttune.hosttune.tune
+  - module: hosttune.hosttune.tune_info
+author:
+  - The hosttune authors (@hosttune)
+"""
+
+EXAMPLES = r"""
+- name: Ask every host
+  hosttune.hosttune.tune_info:
+  become: true
+  register: looked
+
+- name: Show each different plan once
+  hosttune.hosttune.plan_classes:
+    hosts: "{{ ansible_play_hosts_all }}"
+    register: looked
+  run_once: true
+"""
+
+RETURN = r"""
+classes:
+  description: The classes, what there is to do first, the largest first.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    standing:
+      description: What becomes of the changes, in words.
+      type: str
+      returned: always
+    digest:
+      description: The digest to approve; empty where nothing is to change.
+      type: str
+      returned: always
+    hosts:
+      description: The hosts with this plan.
+      type: list
+      elements: str
+      returned: always
+    runs:
+      description: The run of each host that did something.
+      type: dict
+      returned: always
+    changes:
+      description: The changes of the plan.
+      type: list
+      elements: dict
+      returned: always
+    diff:
+      description: The diff of the plan.
+      type: list
+      elements: dict
+      returned: always
+failed_hosts:
+  description: The hosts that failed or gave no answer, each with the reason.
+  returned: always
+  type: dict
+"""

@@ -1,0 +1,326 @@
+#!/usr/bin/python
+# Copyright: The hosttune authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: tune
+short_description: Tune a GPU server with hosttune, or take it back
+version_added: 0.1.0
+description:
+  - Runs hosttune on the host. It makes the plan there, from the same rules and with the same code as
+    C(hosttune plan), and with O(state=applied) makes it true, verifies it and keeps what undoing it takes.
+  - The whole catalogue is one task and one round trip. hosttune travels with the task and leaves nothing behind but
+    what it configured and its journal in C(/var/lib/hosttune). The host needs Python and nothing else.
+  - A host never reboots by this module. It says whether it needs to with RV(reboot_required), which comes from the
+    state of the host and not from what this task did.
+options:
+  state:
+    description:
+      - V(applied) makes the plan true.
+      - V(undone) takes a run of hosttune back, the last one unless O(run_id) or O(rule) says otherwise. What somebody
+        changed since is left as it is, and reported.
+    type: str
+    choices: [applied, undone]
+    default: applied
+  approved:
+    description:
+      - Only with O(state=applied). Digests of plans that somebody has looked at, or their first twelve digits or more.
+        A host whose plan has another digest is left as it is, with RV(approved=false).
+      - A plan's digest covers its changes alone, so equal hosts have equal digests.
+    type: list
+    elements: str
+  run_id:
+    description:
+      - Only with O(state=undone). The run to take back, as RV(run_id) named it.
+    type: str
+  undo_digest:
+    description:
+      - Only with O(state=undone). Take back the latest run that made the plan with this digest, or with these first
+        twelve digits or more; so one value serves a whole class of hosts. A host without such a run is left as it is.
+    type: str
+  rule:
+    description:
+      - Only with O(state=undone). Take back all that this rule did.
+    type: str
+extends_documentation_fragment:
+  - hosttune.hosttune.look
+attributes:
+  check_mode:
+    description: Says what it would do and writes nothing, also on a host that never saw hosttune before.
+    support: full
+  diff_mode:
+    description: Texts of files, hunks of files that belong to others, and live values.
+    support: full
+seealso:
+  - module: hosttune.hosttune.tune_info
+  - module: hosttune.hosttune.plan_classes
+author:
+  - The hosttune authors (@hosttune)
+"""
+
+EXAMPLES = r"""
+- name: Tune, and see what changes
+  hosttune.hosttune.tune:
+  become: true
+  diff: true
+  register: tuned
+
+- name: Reboot where the running state is not yet the configured one
+  ansible.builtin.reboot:
+  become: true
+  when: tuned.reboot_required
+
+- name: Tune with a policy of the site, only where the plan was reviewed
+  hosttune.hosttune.tune:
+    policy_file: gpu-policy.yaml
+    rules_files: [rules.d]
+    approved:
+      - 88e96cb4668340054386072014fd9a9fa016719b84e3d4f3e0659df62f95ae71
+  become: true
+
+- name: A policy written out
+  hosttune.hosttune.tune:
+    policy:
+      edition: "2026.1"
+      profile: train-multinode
+      ignore: [storage-tmp-tmpfs]
+  become: true
+
+- name: Take the last run back
+  hosttune.hosttune.tune:
+    state: undone
+  become: true
+"""
+
+RETURN = r"""
+reboot_required:
+  description:
+    - Whether something is configured that runs only after a reboot, whoever configured it and when.
+    - In check mode also whether the plan would need one.
+  returned: success
+  type: bool
+reboot_reasons:
+  description: What needs the reboot.
+  returned: always
+  type: list
+  elements: str
+  sample: ["storage-tmp-tmpfs: /tmp"]
+digest:
+  description: The digest of the plan, over its changes alone.
+  returned: when a plan was made
+  type: str
+approved:
+  description: Whether the plan was one of O(approved); V(true) where nothing was asked for or nothing is to change.
+  returned: when a plan was made
+  type: bool
+changes:
+  description:
+    - The changes of the plan, in the order in which they are made.
+    - Where they were made, C(phase) is C(done), C(failed) or C(undone) (taken back, because another one of its rule
+      failed), and C(error) says why.
+  returned: when a plan was made
+  type: list
+  elements: dict
+  sample:
+    - address: sysctl:vm.swappiness
+      action: update
+      before: "60"
+      after: "10"
+      rule: memory-swappiness
+      activation: now
+      phase: done
+      error: ""
+findings:
+  description: What every rule says of the host after the run, or before it where nothing was done.
+  returned: when a plan was made
+  type: list
+  elements: dict
+  sample:
+    - rule: memory-swappiness
+      subject: ""
+      verdict: ok
+      hold: {kind: none, detail: ""}
+      reason: ""
+      evidence: []
+      todo: ""
+compliant:
+  description: Whether every selected rule is as it should be after the run. Advice does not count.
+  returned: when a plan was made
+  type: bool
+deferred:
+  description: What waits until the GPUs of the host are free, each with what runs on them.
+  returned: when a plan was made
+  type: list
+  elements: dict
+waiting:
+  description: Work that follows a change and that the next run finishes.
+  returned: when a plan was made
+  type: list
+  elements: str
+run_id:
+  description: The run, to take it back with O(run_id). Empty where nothing was done.
+  returned: when a plan was made
+  type: str
+hosttune_version:
+  description: The version of hosttune that made the plan.
+  returned: when a plan was made
+  type: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.hosttune.hosttune.plugins.module_utils import answer
+from ansible_collections.hosttune.hosttune.plugins.module_utils.arguments import LOOK, LOOK_EXCLUSIVE
+from ansible_collections.hosttune.hosttune.plugins.module_utils.client import TROUBLE, Trouble, client_of
+
+GONE = ("undone", "nothing taken")  # runs of which nothing is left to take back
+NOTHING = dict(
+    digest="", approved=True, changes=[], findings=[], deferred=[], waiting=[], run_id="", reboot_required=False
+)
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec=dict(
+            LOOK,
+            state=dict(type="str", choices=["applied", "undone"], default="applied"),
+            approved=dict(type="list", elements="str"),
+            run_id=dict(type="str"),
+            undo_digest=dict(type="str"),
+            rule=dict(type="str"),
+        ),
+        mutually_exclusive=[*LOOK_EXCLUSIVE, ("run_id", "undo_digest")],
+        supports_check_mode=True,
+    )
+    result = dict(changed=False, reboot_reasons=[])
+    try:
+        with client_of(module.params) as client:
+            if module.params["state"] == "undone":
+                undo(module, client, result)
+            else:
+                apply(module, client, result)
+    except Trouble as error:
+        module.fail_json(msg=str(error), **result)
+    tell(module, result)
+    failed = [one for one in result["changes"] if one.get("phase") in ("failed", "undone")]
+    if failed or result.pop("unverified", False):
+        module.fail_json(msg=what_failed(failed), **result)
+    module.exit_json(**result)
+
+
+def apply(module, client, result):
+    """Make the plan; make it true unless this is check mode or it is not approved."""
+    plan = planned(client, result)
+    shown(module, plan, result)
+    changes = result["changes"]
+    result["approved"] = (
+        not changes
+        or module.params["approved"] is None
+        or answer.is_approved(plan["digest"], module.params["approved"])
+    )
+    if not result["approved"]:
+        result["changed"] = False
+        result.pop("diff", None)
+        return
+    if module.check_mode:
+        result["changed"] = bool(changes)
+        coming = ["{rule}: {address}".format(**one) for one in changes if one["activation"] == "reboot"]
+        result["reboot_reasons"] += [one for one in coming if one not in result["reboot_reasons"]]
+        result["reboot_required"] = bool(result["reboot_reasons"])
+        return
+    receipt, _status, _said = client.ask("apply", "--yes", "--expect", plan["digest"], *client.look)
+    done(receipt, result)
+    if receipt["run_id"]:
+        planned(client, result)
+    reasons = result["reboot_reasons"]
+    reasons += [one for one in receipt["reboot_reasons"] if one not in reasons and not reasons]
+    result["reboot_required"] = bool(reasons)
+
+
+def undo(module, client, result):
+    """Show the way back; go it unless this is check mode."""
+    params = module.params
+    history, _status, _said = client.ask("history")
+    runs = [run for run in history["runs"] if run["command"] == "apply" and run["status"] not in GONE]
+    if params["undo_digest"]:
+        runs = [run for run in runs if answer.is_approved(run["digest"], [params["undo_digest"]])]
+    elif params["run_id"]:
+        runs = [run for run in runs if run["id"] == params["run_id"]]
+        if not any(run["id"] == params["run_id"] for run in history["runs"]):
+            raise Trouble("this host has no run {}".format(params["run_id"]))
+    if not runs:
+        result.update(NOTHING)
+        return
+    words = [runs[0]["id"]] if not params["rule"] or params["run_id"] or params["undo_digest"] else []
+    words += ["--rule", params["rule"]] if params["rule"] else []
+    plan, _status, _said = client.ask("undo", *(words + client.look))
+    described(plan, result)
+    shown(module, plan, result)
+    result["approved"] = True
+    result["changed"] = bool(result["changes"])
+    if not module.check_mode and result["changes"]:
+        receipt, _status, _said = client.ask("undo", "--yes", "--expect", plan["digest"], *(words + client.look))
+        done(receipt, result)
+        result["reboot_reasons"] = receipt["reboot_reasons"]
+    result["reboot_required"] = bool(result["reboot_reasons"])
+
+
+def planned(client, result):
+    """The plan for the host as it is now, and what it says of the host."""
+    plan, status, _said = client.ask("plan", *client.look)
+    if status == TROUBLE:
+        raise Trouble("the plan does not hold: " + "; ".join(plan["problems"]))
+    described(plan, result)
+    return plan
+
+
+def described(plan, result):
+    findings = plan["findings"]
+    result.update(
+        findings=answer.flat(findings),
+        compliant=answer.is_compliant(findings),
+        deferred=answer.deferred(findings),
+        reboot_reasons=answer.reboot_reasons(findings),
+        hosttune_version=plan["tool_version"],
+    )
+    result["reboot_required"] = bool(result["reboot_reasons"])
+
+
+def shown(module, plan, result):
+    result.update(digest=plan["digest"], changes=answer.changes_of(plan), run_id="", waiting=[])
+    if module._diff:
+        result["diff"] = answer.diff_of(result["changes"])
+
+
+def done(receipt, result):
+    """What became of the changes. Failure or not, what was done is told."""
+    result.update(
+        changes=answer.outcomes_of(receipt),
+        run_id=receipt["run_id"],
+        waiting=receipt["waiting"],
+        unverified=not receipt["verified"],
+    )
+    result["changed"] = any(one["phase"] == "done" for one in result["changes"])
+
+
+def tell(module, result):
+    """What a person should know, without being asked for it."""
+    if result["deferred"]:
+        rules = ", ".join(sorted({one["rule"] for one in result["deferred"]}))
+        module.warn("put off until the GPUs are free: {} ({})".format(rules, result["deferred"][0]["reason"]))
+    for sentence in result["waiting"]:
+        module.warn(sentence)
+
+
+def what_failed(failed):
+    if not failed:
+        return "what was written did not read back as planned"
+    causes = ["{rule}: {address}: {error}".format(**one) for one in failed if one["phase"] == "failed"]
+    return "; ".join(causes) or "a rule was taken back"
+
+
+if __name__ == "__main__":
+    main()

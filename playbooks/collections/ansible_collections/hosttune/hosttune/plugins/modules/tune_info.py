@@ -1,0 +1,177 @@
+#!/usr/bin/python
+# Copyright: The hosttune authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: tune_info
+short_description: Look at a GPU server with hosttune
+version_added: 0.1.0
+description:
+  - Runs hosttune on the host and returns what it prints, as documents. Changes nothing.
+  - hosttune travels with the task and leaves nothing behind. The host needs Python and nothing else.
+options:
+  gather:
+    description:
+      - What to return.
+      - V(check) is the report of C(hosttune check), V(plan) the plan with its digest and its diff, V(history) the runs
+        that can be taken back, V(record) one document with what this host answers, without secrets, that hosttune
+        can replay elsewhere.
+    type: list
+    elements: str
+    choices: [check, plan, history, record]
+    default: [check, plan]
+extends_documentation_fragment:
+  - hosttune.hosttune.look
+attributes:
+  check_mode:
+    description: Changes nothing anyway.
+    support: full
+  diff_mode:
+    description: The plan's diff is in RV(plan_diff), because Ansible shows a diff only where something changed.
+    support: none
+seealso:
+  - module: hosttune.hosttune.tune
+  - module: hosttune.hosttune.plan_classes
+author:
+  - The hosttune authors (@hosttune)
+"""
+
+EXAMPLES = r"""
+- name: What holds these servers back?
+  hosttune.hosttune.tune_info:
+  become: true
+  register: looked
+
+- name: A gate for a pipeline
+  ansible.builtin.assert:
+    that: looked.compliant
+    fail_msg: "{{ looked.check.summary }}"
+
+- name: The runs that can be taken back
+  hosttune.hosttune.tune_info:
+    gather: [history]
+  become: true
+"""
+
+RETURN = r"""
+check:
+  description: The host's entry of C(hosttune check --format json).
+  returned: with O(gather=check)
+  type: dict
+plan:
+  description: What C(hosttune plan --format json) prints.
+  returned: with O(gather=plan)
+  type: dict
+plan_diff:
+  description: The diff of the plan, as hosttune.hosttune.tune would show it.
+  returned: with O(gather=plan)
+  type: list
+  elements: dict
+digest:
+  description: The digest of the plan, over its changes alone, so that equal hosts have equal digests.
+  returned: with O(gather=plan)
+  type: str
+changes:
+  description: The changes of the plan.
+  returned: with O(gather=plan)
+  type: list
+  elements: dict
+compliant:
+  description: Whether every selected rule is as it should be. Advice does not count.
+  returned: with O(gather=plan)
+  type: bool
+deferred:
+  description: What waits until the GPUs of the host are free.
+  returned: with O(gather=plan)
+  type: list
+  elements: dict
+reboot_required:
+  description: Whether something is configured that runs only after a reboot.
+  returned: with O(gather=plan)
+  type: bool
+reboot_reasons:
+  description: What needs the reboot.
+  returned: with O(gather=plan)
+  type: list
+  elements: str
+history:
+  description: What C(hosttune history --format json) prints.
+  returned: with O(gather=history)
+  type: dict
+record:
+  description: The text of the record, as C(hosttune record) writes it.
+  returned: with O(gather=record)
+  type: str
+"""
+
+import os
+import tempfile
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.hosttune.hosttune.plugins.module_utils import answer
+from ansible_collections.hosttune.hosttune.plugins.module_utils.arguments import LOOK, LOOK_EXCLUSIVE
+from ansible_collections.hosttune.hosttune.plugins.module_utils.client import Trouble, client_of
+
+
+def main():
+    kinds = ["check", "plan", "history", "record"]
+    module = AnsibleModule(
+        argument_spec=dict(LOOK, gather=dict(type="list", elements="str", choices=kinds, default=["check", "plan"])),
+        mutually_exclusive=LOOK_EXCLUSIVE,
+        supports_check_mode=True,
+    )
+    result = dict(changed=False)
+    try:
+        with client_of(module.params) as client:
+            for kind in module.params["gather"]:
+                GATHER[kind](client, result)
+    except Trouble as error:
+        module.fail_json(msg=str(error), **result)
+    module.exit_json(**result)
+
+
+def check(client, result):
+    document, _status, _said = client.ask("check", *client.look)
+    result["check"] = document["hosts"][0]
+
+
+def plan(client, result):
+    document, _status, _said = client.ask("plan", *client.look)
+    findings = document["findings"]
+    reasons = answer.reboot_reasons(findings)
+    changes = answer.changes_of(document)
+    result.update(
+        plan=document,
+        plan_diff=answer.diff_of(changes),
+        digest=document["digest"],
+        changes=changes,
+        compliant=answer.is_compliant(findings),
+        deferred=answer.deferred(findings),
+        reboot_required=bool(reasons),
+        reboot_reasons=reasons,
+    )
+
+
+def history(client, result):
+    result["history"], _status, _said = client.ask("history")
+
+
+def record(client, result):
+    folder = tempfile.mkdtemp(prefix="hosttune-record-", dir=client.folder)
+    path = os.path.join(folder, "record.json")
+    status, _out, said = client.run("record", path)
+    if status != 0:
+        raise Trouble(said.strip())
+    with open(path, encoding="utf-8") as file:
+        result["record"] = file.read()
+
+
+GATHER = dict(check=check, plan=plan, history=history, record=record)
+
+
+if __name__ == "__main__":
+    main()

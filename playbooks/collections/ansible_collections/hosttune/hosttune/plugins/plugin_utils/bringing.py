@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The action of both modules: hosttune, the policy and the rules travel with the task, in its one round trip."""
+
+from __future__ import annotations
+
+import json
+
+from ansible.errors import AnsibleError
+from ansible.plugins.action import ActionBase
+from ansible_collections.hosttune.hosttune.plugins.plugin_utils import bundle
+
+
+class BringingAction(ActionBase):
+    """Runs the module of the same name with what it needs from the controller."""
+
+    TRANSFERS_FILES = False
+    MODULE = ""
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars)
+        del tmp
+        given = dict(self._task.args)
+        try:
+            given["_site"] = {"policy": self._policy(given), "rules": self._rules(given)}
+            if not given.get("executable"):
+                given["_payload"] = bundle.payload(bundle.bundle_path(self._found(given.get("bundle"))))
+        except (AnsibleError, OSError, UnicodeDecodeError) as error:
+            result.update(failed=True, msg=str(error))
+            return result
+        result.update(self._execute_module(module_name=self.MODULE, module_args=given, task_vars=task_vars))
+        return result
+
+    def _found(self, name):
+        """A file of the controller, looked for where the files of a role or a playbook are."""
+        return self._find_needle("files", name) if name else None
+
+    def _policy(self, given):
+        if given.get("policy_file"):
+            with open(self._found(given["policy_file"]), encoding="utf-8") as file:
+                return file.read()
+        if given.get("policy") is not None:
+            return json.dumps(given["policy"], indent=1, default=str)
+        return None
+
+    def _rules(self, given):
+        names = given.get("rules_files") or []
+        texts = bundle.rule_texts([self._found(name) for name in ([names] if isinstance(names, str) else names)])
+        for rule in given.get("rules") or []:
+            texts["{}.yaml".format(rule.get("id", "rule"))] = json.dumps(rule, indent=1, default=str)
+        return texts

@@ -1,0 +1,49 @@
+"""One fleet for the ring. Its hosts are told apart by what a test needs of them, because a new one takes a second."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fleet import tree
+from tests.fleet.controller import ROOT, Controller, core_for, environment, pythons
+from tests.fleet.hosts import Fleet
+from tests.vm.image import cache_folder
+
+
+@pytest.fixture(scope="session")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The self-contained file, built from this checkout."""
+    out = tmp_path_factory.mktemp("bundle") / "hosttune.pyz"
+    builder = ROOT / "playbooks/packaging/pyz.py"
+    done = subprocess.run([sys.executable, builder, out], check=False, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+@pytest.fixture(scope="session")
+def programs() -> Path:
+    """ansible-core, the newest that the newest Python here takes."""
+    python = pythons()[0]
+    return environment(cache_folder(), python, core_for(python))
+
+
+@pytest.fixture
+def fleet() -> Iterator[Fleet]:
+    """Four new hosts."""
+    fleet = Fleet(tree.get(cache_folder()), 4, ("22.04", "24.04", "26.04"))
+    try:
+        yield fleet
+    finally:
+        fleet.close()
+
+
+@pytest.fixture
+def controller(fleet: Fleet, programs: Path, bundle: Path, tmp_path: Path) -> Controller:
+    inventory = tmp_path / "inventory.yml"
+    inventory.write_text(fleet.inventory())
+    return Controller(programs, inventory, bundle, tmp_path)

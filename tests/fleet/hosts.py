@@ -1,0 +1,265 @@
+"""Disposable servers with sshd on this machine: each has namespaces, files, a data disk and sysctls of its own.
+
+A host is an overlay over the shared tree, entered by pivot_root(2), in a network namespace on a private bridge without
+a route out. The network namespace is also how its processes are known. A reboot ends them all; a thread starts the
+host again from the same files, with a new boot id.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.fleet.tree import USER, call
+
+BOOT = Path(__file__).with_name("boot.sh")
+AGAIN = 42  # the status with which a host's init asks for the next boot
+BOOT_S = 60
+DISK_BYTES = 64 << 20
+RELEASES = {"22.04": "jammy", "24.04": "noble", "26.04": "resolute"}
+SEEDED = ("fs", "kernel", "net/core", "net/ipv4", "vm")
+# What changes by itself, or by logging in.
+PASSING = re.compile(r"^(var/log|var/cache|run|tmp|var/tmp|var/lib/sudo|home/[^/]+/\.ansible|root/\.ansible)(/|$)")
+FAULTS = {
+    "read-only fstab": "mount --bind /etc/fstab /etc/fstab && mount -o remount,bind,ro /etc/fstab",
+    "read-only sysctl": "mount -o remount,bind,ro /proc/sys",
+    "full sysctl.d": "mount -t tmpfs -o size=4k none /etc/sysctl.d && head -c 4096 /dev/zero > /etc/sysctl.d/full || true",
+    "no python": "mv /usr/bin/python3 /usr/bin/python3.away",
+}
+HEAL = (
+    "umount /etc/fstab 2>/dev/null; umount /etc/sysctl.d 2>/dev/null; mount -o remount,bind,rw /proc/sys;"
+    "[ ! -e /usr/bin/python3.away ] || mv /usr/bin/python3.away /usr/bin/python3"
+)
+
+
+class Host:
+    """One server. `boots` counts how often it came up."""
+
+    def __init__(self, name: str, number: int, fleet: Fleet, release: str) -> None:
+        self.name = name
+        self.folder = fleet.folder / name
+        self.address = f"{fleet.network}.{10 + number}"
+        self.boots = 0
+        self.namespace = f"{fleet.prefix}{number}"
+        self._fleet = fleet
+        self._device = ""
+        self._init: subprocess.Popen[bytes] | None = None
+        self._is_leaving = threading.Event()
+        self._lay_out(release)
+        self._connect(f"{fleet.prefix}v{number}")
+        self._thread = threading.Thread(target=self._keep_up, name=name, daemon=True)
+        self._thread.start()
+
+    def _lay_out(self, release: str) -> None:
+        for name in ("upper/etc", "work", "root", "sysctl"):
+            (self.folder / name).mkdir(parents=True)
+        etc = self.folder / "upper" / "etc"
+        os_release = (
+            f'PRETTY_NAME="Ubuntu {release} LTS"\nNAME="Ubuntu"\nVERSION_ID="{release}"\nID=ubuntu\nID_LIKE=debian\n'
+            f"VERSION_CODENAME={RELEASES[release]}\nUBUNTU_CODENAME={RELEASES[release]}\n"
+        )
+        (etc / "os-release").write_text(os_release)
+        (etc / "hostname").write_text(f"{self.name}\n")
+        (etc / "hosts").write_text(f"127.0.0.1 localhost\n127.0.1.1 {self.name}\n")
+        (etc / "machine-id").write_text(hashlib.md5(self.name.encode()).hexdigest() + "\n")  # noqa: S324 - a name
+        disk = self.folder / "disk"
+        with disk.open("wb") as file:
+            file.truncate(DISK_BYTES)
+        call("mkfs.ext4", "-q", "-F", disk)
+        self._device = call("losetup", "--find", "--show", disk).strip()
+
+    def _connect(self, outside: str) -> None:
+        call("ip", "netns", "add", self.namespace)
+        call("ip", "link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", self.namespace)
+        call("ip", "link", "set", outside, "master", self._fleet.bridge, "up")
+        inside = ("ip", "-n", self.namespace)
+        call(*inside, "addr", "add", f"{self.address}/24", "dev", "eth0")
+        call(*inside, "link", "set", "lo", "up")
+        call(*inside, "link", "set", "eth0", "up")
+
+    def _keep_up(self) -> None:
+        words = ["ip", "netns", "exec", self.namespace, "unshare", "--mount", "--uts", "--ipc"]
+        words += ["sh", str(BOOT), self.name, str(self.folder), str(self._fleet.tree), self._device]
+        with (self.folder / "boot.log").open("ab") as log:
+            while not self._is_leaving.is_set():
+                self._init = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+                self.boots += 1
+                status = self._init.wait()
+                _end_processes(self.namespace)
+                if status != AGAIN:
+                    return
+
+    def wait(self) -> None:
+        """Until sshd answers."""
+        end = time.monotonic() + BOOT_S
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError), socket.create_connection((self.address, 22), timeout=1):
+                return
+            time.sleep(0.05)
+        raise RuntimeError(f"{self.name} did not come up: {(self.folder / 'boot.log').read_text()}")
+
+    def run(self, *argv: str) -> str:
+        """The output of a program on the host, run by root without ssh."""
+        assert self._init is not None
+        words = ("--mount", "--uts", "--ipc", "--net", "--root", "--wd")
+        return call("nsenter", "--target", str(self._init.pid), *words, *argv)
+
+    def shell(self, script: str) -> str:
+        return self.run("sh", "-c", script)
+
+    def read(self, path: str) -> str:
+        return self.run("cat", path)
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write a file into a folder that is in memory there (/run)."""
+        assert self._init is not None
+        Path(f"/proc/{self._init.pid}/root{path}").write_bytes(content)
+
+    def break_by(self, fault: str) -> None:
+        self.shell(FAULTS[fault])
+
+    def heal(self) -> None:
+        self.shell(HEAL)
+
+    def reboot(self) -> None:
+        """Boot it again, and wait."""
+        before = self.boots
+        self.shell('kill -USR1 "$(cat /run/fleet-init.pid)"')
+        while self.boots == before:
+            time.sleep(0.05)
+        self.wait()
+
+    def files(self) -> dict[str, str]:
+        """What the host's own layer holds: path, kind, rights, time of change and content of each file."""
+        upper = self.folder / "upper"
+        found = {}
+        for path in sorted(upper.rglob("*")):
+            name = path.relative_to(upper).as_posix()
+            status = path.lstat()
+            if PASSING.search(name) or stat.S_ISDIR(status.st_mode):
+                continue
+            content = os.readlink(path) if path.is_symlink() else ""
+            if stat.S_ISREG(status.st_mode):
+                content = hashlib.sha256(path.read_bytes()).hexdigest()
+            found[f"/{name}"] = f"{status.st_mode:o} {status.st_mtime_ns} {content}"
+        return found
+
+    def close(self) -> None:
+        self._is_leaving.set()
+        if self._init is not None:
+            _end_processes(self.namespace)
+        self._thread.join(timeout=10)
+        subprocess.run(["ip", "netns", "del", self.namespace], check=False, capture_output=True)
+        subprocess.run(["losetup", "--detach", self._device], check=False, capture_output=True)
+
+
+class Fleet:
+    """Hosts on one bridge, gone at `close`."""
+
+    def __init__(self, tree: Path, count: int, releases: tuple[str, ...] = ("24.04",)) -> None:
+        self.tree = tree / "root"
+        self.key = tree / "key"
+        self.folder = Path(tempfile.mkdtemp(prefix="hosttune-fleet-"))
+        self.prefix = f"htf{os.getpid()}"
+        self.bridge = f"{self.prefix}b"
+        self.network = _free_network()
+        self.hosts: list[Host] = []
+        _clear_dead()
+        try:
+            _seed_sysctls(self.folder / "sysctl-seed")
+            call("ip", "link", "add", self.bridge, "type", "bridge")
+            call("ip", "addr", "add", f"{self.network}.1/24", "dev", self.bridge)
+            call("ip", "link", "set", self.bridge, "up")
+            for number in range(1, count + 1):
+                release = releases[(number - 1) % len(releases)]
+                self.hosts.append(Host(f"gpu{number:02d}", number, self, release))
+            for host in self.hosts:
+                host.wait()
+        except BaseException:
+            self.close()
+            raise
+
+    def __getitem__(self, name: str) -> Host:
+        return next(host for host in self.hosts if host.name == name)
+
+    def inventory(self) -> str:
+        """An inventory in YAML. It names the host key, so that a wrong host is noticed."""
+        known = self.folder / "known_hosts"
+        public = (self.tree / "etc/ssh/ssh_host_ed25519_key.pub").read_text().split()
+        known.write_text("".join(f"{host.address} {public[0]} {public[1]}\n" for host in self.hosts))
+        lines = ["all:", "  vars:", f"    ansible_user: {USER}", f"    ansible_ssh_private_key_file: {self.key}"]
+        lines += [
+            "    ansible_python_interpreter: /usr/bin/python3",
+            f"    ansible_ssh_common_args: -o UserKnownHostsFile={known} -o IdentitiesOnly=yes",
+            "  children:",
+            "    gpu:",
+            "      hosts:",
+        ]
+        lines += [f"        {host.name}: {{ansible_host: {host.address}}}" for host in self.hosts]
+        return "\n".join(lines) + "\n"
+
+    def close(self) -> None:
+        for host in self.hosts:
+            host.close()
+        subprocess.run(["ip", "link", "del", self.bridge], check=False, capture_output=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _seed_sysctls(folder: Path) -> None:
+    """A copy of this machine's sysctls, what can be read of them."""
+    for top in SEEDED:
+        for path in (Path("/proc/sys") / top).rglob("*"):
+            target = folder / path.relative_to("/proc/sys")
+            if path.is_dir():
+                target.mkdir(parents=True, exist_ok=True)
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(OSError):
+                target.write_bytes(path.read_bytes())
+                target.chmod(path.stat().st_mode | stat.S_IWUSR)
+
+
+def _free_network() -> str:
+    """Three bytes of an address range that is set aside for tests (RFC 2544), so nobody routes it."""
+    taken = call("ip", "-4", "-oneline", "addr")
+    networks = (f"198.{18 + third // 256}.{third % 256}" for third in range(os.getpid() % 512, 512))
+    return next(network for network in (*networks, "198.18.0") if f" {network}." not in taken)
+
+
+def _end_processes(namespace: str) -> None:
+    """End what runs in a network namespace of ours, until nothing is left there."""
+    for _ in range(50):
+        done = subprocess.run(["ip", "netns", "pids", namespace], check=False, capture_output=True, text=True)
+        if not (pids := [int(pid) for pid in done.stdout.split()]):
+            return
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+
+
+def _clear_dead() -> None:
+    """Take away what a run left that was killed; its names hold its process id."""
+    for name in _names(call("ip", "netns", "list"), r"^(htf(\d+)\S*)"):
+        _end_processes(name)
+        subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+    for name in _names(call("ip", "-oneline", "link"), r"^\d+: (htf(\d+)b)[:@]"):
+        subprocess.run(["ip", "link", "del", name], check=False, capture_output=True)
+
+
+def _names(text: str, pattern: str) -> Iterator[str]:
+    for name, pid in re.findall(pattern, text, re.MULTILINE):
+        if not Path(f"/proc/{pid}").exists():
+            yield name

@@ -1,0 +1,202 @@
+"""Ansible over real ssh on bare servers: what the modules, the role and the playbooks promise."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.fleet.controller import Controller
+from tests.fleet.hosts import Fleet, Host
+
+pytestmark = pytest.mark.fleet
+
+ALL = {"gpu01", "gpu02", "gpu03", "gpu04"}
+# A rule that takes effect at the next boot, on hosts of this machine's size.
+POLICY = {
+    "edition": "2026.1",
+    "params": {"storage-tmp-tmpfs": {"min_ram_bytes": 1 << 30, "min_bytes": 1 << 30}},
+}
+AT_ONCE = {"serial": ["100%"]}
+
+
+def boot_id(host: Host) -> str:
+    return host.read("/proc/sys/kernel/random/boot_id")
+
+
+def data_flags(host: Host) -> set[str]:
+    return set(host.run("findmnt", "--noheadings", "--output", "OPTIONS", "/data").strip().split(","))
+
+
+def all_files(fleet: Fleet) -> dict[str, dict[str, str]]:
+    return {host.name: host.files() for host in fleet.hosts}
+
+
+def test_check_bare_hosts_shows_the_plan_once_and_writes_nothing(controller: Controller, fleet: Fleet, bundle: Path):
+    before = all_files(fleet)
+    seen = controller.play("check.yml")
+    assert seen.status == 0, seen.output
+    assert all_files(fleet) == before
+    assert re.search(r"^4 hosts: \d+ changes to make\n  gpu01, gpu02, gpu03, gpu04$", seen.output, re.MULTILINE)
+    assert "+/dev/vdb    /data   ext4    defaults,noatime        0       2" in seen.output
+    assert seen.changed() == set()
+
+
+def test_apply_check_mode_on_bare_hosts_says_what_plan_says_there_and_writes_nothing(
+    controller: Controller, fleet: Fleet, bundle: Path
+):
+    host = fleet["gpu01"]
+    before = all_files(fleet)
+    answer = controller.ask("gpu01", "tune", "--check", "--diff")
+    assert all_files(fleet) == before
+    own = json.loads(run_there(host, bundle, "plan", "--format", "json"))
+    assert answer["changed"]
+    assert answer["digest"] == own["digest"]
+    assert answer["changes"] == [change for stage in own["stages"] for change in stage["changes"]]
+    assert [one.get("before_header") for one in answer["diff"]][-1] == "live values"
+
+
+def run_there(host: Host, bundle: Path, *words: str) -> str:
+    """What hosttune prints when somebody types it on the host; 1 is its status where something differs."""
+    host.put("/run/hosttune.pyz", bundle.read_bytes())
+    script = 'python3 -I /run/hosttune.pyz "$@"; status=$?; rm /run/hosttune.pyz; [ $status -lt 2 ]'
+    return host.run("sh", "-c", script, "sh", *words)
+
+
+def test_apply_makes_the_plan_and_the_second_run_touches_nothing(controller: Controller, fleet: Fleet):
+    first = controller.play("apply.yml", hosttune_serial=["100%"])
+    assert first.status == 0, first.output
+    assert first.changed() == ALL
+    for host in fleet.hosts:
+        assert "defaults,noatime" in host.read("/etc/fstab")
+        assert "noatime" in data_flags(host)
+    before = all_files(fleet)
+    second = controller.play("apply.yml", hosttune_serial=["100%"])
+    assert second.status == 0, second.output
+    assert second.changed() == set()
+    assert all_files(fleet) == before
+
+
+def test_undo_by_digest_gives_every_host_its_files_back(controller: Controller, fleet: Fleet):
+    before = all_files(fleet)
+    made = controller.play("apply.yml", hosttune_serial=["100%"])
+    digest = re.search(r"digest ([0-9a-f]{64})", made.output)[1]
+    undone = controller.play("undo.yml", hosttune_undo_digest=digest, hosttune_serial=["100%"])
+    assert undone.status == 0, undone.output
+    assert undone.changed() == ALL
+    for host in fleet.hosts:
+        left = {path: seen for path, seen in host.files().items() if not path.startswith("/var/lib/hosttune/")}
+        assert contents(left) == contents(before[host.name])
+        assert "relatime" in data_flags(host)
+    again = controller.play("undo.yml", hosttune_undo_digest=digest, hosttune_serial=["100%"])
+    assert again.status == 0, again.output
+    assert again.changed() == set()
+
+
+def contents(files: dict[str, str]) -> dict[str, str]:
+    """Without the time of change. A file as the tree has it counts as no file of the host's own."""
+    return {path: seen.split()[-1] for path, seen in files.items() if path != "/etc/fstab"}
+
+
+def test_apply_only_where_the_plan_is_approved(controller: Controller, fleet: Fleet):
+    fleet["gpu03"].shell("sed -i s/defaults/rw/ /etc/fstab")
+    seen = controller.play("check.yml")
+    digests = re.findall(r"digest ([0-9a-f]{64})", seen.output)
+    assert len(digests) == 2
+    before = fleet["gpu03"].files()
+    made = controller.play("apply.yml", hosttune_serial=["100%"], approved=digests[0])
+    assert made.status == 0, made.output
+    assert made.changed() == ALL - {"gpu03"}
+    assert fleet["gpu03"].files() == before
+    assert re.search(r"1 host: \d+ changes not made, because the plan is not approved\n  gpu03", made.output)
+
+
+def test_apply_reboots_what_needs_it_and_verifies_the_running_state(controller: Controller, fleet: Fleet):
+    boots = {host.name: boot_id(host) for host in fleet.hosts}
+    made = controller.play("apply.yml", hosttune_serial=["100%"], hosttune_policy=POLICY, hosttune_reboot=True)
+    assert made.status == 0, made.output
+    for host in fleet.hosts:
+        assert boot_id(host) != boots[host.name]
+        assert host.run("findmnt", "--noheadings", "--output", "FSTYPE", "/tmp").strip() == "tmpfs"
+        assert "noatime" in data_flags(host)
+    assert "4 hosts: rebooted, and verified afterwards" in made.output
+
+
+def test_apply_one_host_fails_the_play_stops_and_the_rerun_reboots_what_is_left(controller: Controller, fleet: Fleet):
+    fleet["gpu02"].break_by("read-only fstab")
+    boots = {host.name: boot_id(host) for host in fleet.hosts}
+    options = {"hosttune_policy": POLICY, "hosttune_serial": [1, 2, 1]}
+    broken = controller.play("apply.yml", **options)
+    assert broken.status == 2, broken.output
+    assert "gpu02: " in broken.output.partition("failed or gave no answer")[2]
+    assert fleet["gpu04"].boots == 1
+    assert "/etc/sysctl.d/60-hosttune-memory-max-map-count.conf" in fleet["gpu03"].files()
+    assert not any("hosttune" in path for path in fleet["gpu04"].files())
+    fleet["gpu02"].heal()
+    healed = controller.play("apply.yml", hosttune_reboot=True, **options)
+    assert healed.status == 0, healed.output
+    assert [host.name for host in fleet.hosts if boot_id(host) == boots[host.name]] == []
+
+
+def test_tune_failed_change_still_tells_what_was_done(controller: Controller, fleet: Fleet):
+    fleet["gpu01"].break_by("read-only fstab")
+    answer = controller.ask("gpu01", "tune")
+    assert answer["failed"]
+    assert answer["changed"]
+    phases = {one["address"]: one["phase"] for one in answer["changes"]}
+    assert phases["file:/etc/sysctl.d/60-hosttune-memory-max-map-count.conf"] == "done"
+    assert phases["fstab:/data"] == "failed"
+    assert answer["run_id"]
+    assert "fstab" in answer["msg"]
+
+
+@pytest.mark.parametrize("fault", ["read-only sysctl", "full sysctl.d"])
+def test_tune_faults_of_the_host_are_reported_and_no_crash(fault: str, controller: Controller, fleet: Fleet):
+    fleet["gpu01"].break_by(fault)
+    answer = controller.ask(
+        "gpu01", "tune", policy={"edition": "2026.1", "params": {"memory-max-map-count": {"at_least": 4194304}}}
+    )
+    assert "Traceback" not in json.dumps(answer)
+    assert answer["failed"] or not answer["compliant"]
+
+
+def test_check_host_without_python_is_named_and_the_others_answer(controller: Controller, fleet: Fleet):
+    fleet["gpu04"].break_by("no python")
+    seen = controller.play("check.yml")
+    assert "gpu04: " in seen.output.partition("1 host: failed or gave no answer")[2]
+    assert "3 hosts: " in seen.output
+
+
+def test_tune_rules_and_policy_of_the_controller_count(controller: Controller, tmp_path: Path):
+    rules = tmp_path / "rules"
+    rules.mkdir()
+    (rules / "site-somaxconn.yaml").write_text(SITE_RULE)
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("edition: 2026.1\nignore: [storage-noatime]\n")
+    answer = controller.ask(
+        "gpu01", "tune", "--check", rules_files=[str(rules)], policy_file=str(policy), select=["site-somaxconn"]
+    )
+    rules_named = {change["rule"] for change in answer["changes"]}
+    assert "site-somaxconn" in rules_named
+    assert "storage-noatime" not in rules_named
+    wrong = controller.ask("gpu01", "tune", "--check", policy={"edition": "2026.1", "ignroe": []})
+    assert wrong["failed"]
+    assert wrong["msg"].startswith("policy.yaml:")
+    assert "ignore" in wrong["msg"]
+
+
+SITE_RULE = """\
+id: site-somaxconn
+title: A longer queue of connections
+risk: low
+disturbs: nothing
+since: "0.1"
+gain: none that was measured
+why: The site's services open many connections at once.
+sources: ["tcp(7)"]
+want:
+  - sysctl: net.core.somaxconn
+    at_least: 65535
+"""
