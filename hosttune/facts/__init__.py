@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hosttune.facts.acs import Acs
+    from hosttune.facts.activity import Activity
     from hosttune.facts.affinity import Affinity
     from hosttune.facts.ageing import Ageing
     from hosttune.facts.archives import Archives
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from hosttune.facts.driver import Driver
     from hosttune.facts.environment import Environment
     from hosttune.facts.filesystems import Filesystems
+    from hosttune.facts.framework import Framework
     from hosttune.facts.fstab import Fstab
     from hosttune.facts.gpus import Gpus
     from hosttune.facts.health import Health
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from hosttune.facts.idle import Idle
     from hosttune.facts.iommu import Iommu
     from hosttune.facts.irq import Irq
+    from hosttune.facts.jobs import Jobs
     from hosttune.facts.kernel import Kernel
     from hosttune.facts.limits import Limits
     from hosttune.facts.managers import Managers
@@ -73,6 +76,7 @@ if TYPE_CHECKING:
     from hosttune.facts.stores import Stores
     from hosttune.facts.tmp import Tmp
     from hosttune.facts.units import Units
+    from hosttune.facts.userns import Userns
     from hosttune.facts.vulnerabilities import Vulnerabilities
     from hosttune.facts.work import Work
     from hosttune.host.door import Reader
@@ -86,6 +90,7 @@ class Asked:
 
     units: frozenset[str] = field(default_factory=frozenset)
     packages: frozenset[str] = field(default_factory=frozenset)
+    pythons: frozenset[str] = field(default_factory=frozenset)  # absolute paths: the parameter `python` of rules
 
 
 class Facts:
@@ -96,6 +101,7 @@ class Facts:
 
     if TYPE_CHECKING:
         acs: Acs
+        activity: Activity
         affinity: Affinity
         ageing: Ageing
         archives: Archives
@@ -112,6 +118,7 @@ class Facts:
         driver: Driver
         environment: Environment
         filesystems: Filesystems
+        framework: Framework
         fstab: Fstab
         gpus: Gpus
         health: Health
@@ -120,6 +127,7 @@ class Facts:
         idle: Idle
         iommu: Iommu
         irq: Irq
+        jobs: Jobs
         kernel: Kernel
         limits: Limits
         managers: Managers
@@ -148,16 +156,17 @@ class Facts:
         stores: Stores
         tmp: Tmp
         units: Units
+        userns: Userns
         vulnerabilities: Vulnerabilities
         work: Work
 
     SUBJECTS = (
-        "acs", "affinity", "ageing", "archives", "boot", "candidates", "clock", "cmdline", "containers", "cpu",
-        "cpufreq", "desktop", "disks", "docker", "driver", "environment", "filesystems", "fstab", "gpus", "health",
-        "host", "hugepages", "idle", "iommu", "irq", "kernel", "limits", "managers", "memory", "mounts",
-        "namespaces", "nccl", "network", "nfs", "numa", "nvidia", "offers", "oomd", "os", "packages", "parameters",
-        "pcie", "peermem", "places", "pressure", "queues", "rdma", "reclaim", "role", "shm", "stores", "tmp",
-        "units", "vulnerabilities", "work",
+        "acs", "activity", "affinity", "ageing", "archives", "boot", "candidates", "clock", "cmdline",
+        "containers", "cpu", "cpufreq", "desktop", "disks", "docker", "driver", "environment", "filesystems",
+        "framework", "fstab", "gpus", "health", "host", "hugepages", "idle", "iommu", "irq", "jobs", "kernel",
+        "limits", "managers", "memory", "mounts", "namespaces", "nccl", "network", "nfs", "numa", "nvidia",
+        "offers", "oomd", "os", "packages", "parameters", "pcie", "peermem", "places", "pressure", "queues",
+        "rdma", "reclaim", "role", "shm", "stores", "tmp", "units", "userns", "vulnerabilities", "work",
     )  # fmt: skip
 
     def __init__(self, reader: Reader, asked: Asked | None = None) -> None:
@@ -199,7 +208,7 @@ class Facts:
 
 
 # Subjects whose collection waits for other programs (apt-cache, nvidia-smi, systemctl, ubuntu-drivers).
-SLOW = frozenset({"archives", "candidates", "health", "nvidia", "offers", "units"})
+SLOW = frozenset({"activity", "archives", "candidates", "clock", "framework", "health", "nvidia", "offers", "units"})
 
 # Subjects that no change of ours can alter before the next boot.
 HARDWARE = frozenset({

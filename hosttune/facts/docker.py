@@ -7,6 +7,7 @@ flags keeps the daemon from starting.
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ _SHOWN = frozenset({
     "userns-remap",
 })  # fmt: skip
 _SHOWN_TABLES = ("default-ulimits.", "features.", "log-opts.m", "log-opts.compress", "runtimes.")
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SHORT = {"-H": "--host", "-D": "--debug", "-l": "--log-level", "-g": "--data-root"}
 _PLURAL = {
     "host": "hosts", "label": "labels", "insecure-registry": "insecure-registries",
@@ -86,6 +88,17 @@ class Docker(Fact):
     def shm_size(self) -> str:
         """default-shm-size, as it is written; 64M is Docker's default."""
         return self.in_force.get("default-shm-size", "") or "64M"
+
+    @property
+    def shm_mib(self) -> int:
+        """default-shm-size in MiB; 0 for what is no size."""
+        match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kmgt]?)i?b?", self.shm_size.lower())
+        return int(float(match[1]) * _UNITS[match[2]]) >> 20 if match else 0
+
+    @property
+    def flagged(self) -> tuple[str, ...]:
+        """The options that the flags give: those must not stand in daemon.json."""
+        return tuple(sorted({key.partition(".")[0] for key in self.flags}))
 
     @property
     def twice(self) -> tuple[str, ...]:

@@ -36,20 +36,28 @@ def parse(content: str, section: str) -> Mapping[str, str]:
 
 def settings(reader: Reader, name: str, section: str) -> Mapping[str, tuple[str, str]] | Unreadable:
     """Key -> (value, the file that sets it last), of `name` (logind.conf)."""
-    files: dict[str, str] = {}
-    for root in reversed(_ROOTS):
-        names = reader.list(f"{root}/{name}.d")
-        if isinstance(names, Unreadable):
-            return names
-        files |= {one: f"{root}/{name}.d/{one}" for one in (names if isinstance(names, tuple) else ())}
+    paths = files_of(reader, name)
+    if isinstance(paths, Unreadable):
+        return paths
     found: dict[str, tuple[str, str]] = {}
-    for path in (*_main(reader, name), *(files[one] for one in sorted(files) if one.endswith(".conf"))):
+    for path in paths:
         content = text(reader, path)
         if isinstance(content, Unreadable):
             return content
         if isinstance(content, str):
             found |= {key: (value, path) for key, value in parse(content, section).items()}
     return found
+
+
+def files_of(reader: Reader, name: str) -> tuple[str, ...] | Unreadable:
+    """The files of `name` (logind.conf) in the order in which they are read."""
+    files: dict[str, str] = {}
+    for root in reversed(_ROOTS):
+        names = reader.list(f"{root}/{name}.d")
+        if isinstance(names, Unreadable):
+            return names
+        files |= {one: f"{root}/{name}.d/{one}" for one in (names if isinstance(names, tuple) else ())}
+    return (*_main(reader, name), *(files[one] for one in sorted(files) if one.endswith(".conf")))
 
 
 def _main(reader: Reader, name: str) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ WISHES = {
     "packages": "package",
     "sysctl": "sysctl",
     "sysfs": "sysfs",
+    "systemd-setting": "systemd_setting",
     "tmpfs": "tmpfs",
     "unit": "unit",
     "unit-dropin": "unit_dropin",
@@ -64,6 +65,7 @@ ADDRESSES = {
     "sysfs-choices": "sysfs_values",
     "sysfs-names": "sysfs_values",
     "sysfs-set": "sysfs_set",
+    "systemd-setting": "systemd_setting",
     "unit": "unit",
     "unit-exec": "unit_dropin",
 }

@@ -47,6 +47,18 @@ _BY_HAND = {
         "systemctl edit {name}, and set what the plan shows; then restart it when nobody needs it",
         "systemctl revert {name}",
     ),
+    "systemd-setting": (
+        "for a unit: systemctl edit UNIT, and set what the plan shows; for X.conf a file in /etc/systemd/X.conf.d",
+        "delete that file, then: systemctl daemon-reload",
+    ),
+    "limit": (
+        "write `DOMAIN soft|hard {name} VALUE` lines into a file in /etc/security/limits.d, and log in anew",
+        "delete that file",
+    ),
+    "docker-daemon": (
+        "set {name} in /etc/docker/daemon.json, dockerd --validate, and restart docker when no container runs",
+        "take {name} out of that file, and restart docker when no container runs",
+    ),
     "kernel-argument": (
         (
             "append {name} to GRUB_CMDLINE_LINUX_DEFAULT in a file in /etc/default/grub.d that sorts last, then: "

@@ -111,6 +111,13 @@ def runtime_files(driver: str) -> dict[str, str]:
     }
 
 
+# What a site set so that jobs find enough of it.
+SITE_LIMITS = {
+    "/etc/security/limits.d/90-site.conf": "* - nofile 1048576\nroot - nofile 1048576\n",
+    "/etc/sysctl.d/60-site.conf": "fs.inotify.max_user_instances = 8192\nfs.inotify.max_user_watches = 1048576\n",
+    "/proc/sys/fs/inotify/max_user_instances": "8192\n",
+    "/proc/sys/fs/inotify/max_user_watches": "1048576\n",
+}
 RUNTIME_PACKAGES = {
     "containerd.io": "2.1.4-1",
     "docker-ce": "5:28.3.3-1~ubuntu.24.04~noble",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hosttune.facts.candidates import LIST
 from hosttune.resources.apt import downloads, simulation
-from tests.hosts.container_files import RUNTIME_PACKAGES, runtime_files
+from tests.hosts.container_files import RUNTIME_PACKAGES, SITE_LIMITS, runtime_files
 from tests.hosts.driver import loaded, not_loaded
 from tests.hosts.machine import DiskSpec, GpuSpec, Machine, MountSpec
 
@@ -112,7 +112,7 @@ H100 = Machine(
         "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.126.20": "",
         "/dev/nvidia0": "", "/dev/nvidiactl": "", "/dev/nvidia-uvm": "", "/proc/driver/nvidia/params": PARAMS,
         "/sys/module/nvidia_uvm/parameters/uvm_disable_hmm": "N\n",
-        "/sys/class/infiniband/mlx5_0/node_type": "1: CA\n", **runtime_files("580.126.20"), "/dev/char/195:0": "",
+        "/sys/class/infiniband/mlx5_0/node_type": "1: CA\n", **runtime_files("580.126.20"), **SITE_LIMITS, "/dev/char/195:0": "",
         "/sys/bus/pci/devices/0000:17:00.0/vendor": "0x15b3\n", "/sys/bus/pci/devices/0000:17:00.0/device": "0x1021\n",
         "/sys/bus/pci/devices/0000:17:00.0/class": "0x020700\n", "/sys/kernel/iommu_groups/24/type": "identity\n",
     },
