@@ -117,7 +117,7 @@ class Session:
                         raise _NotPossible(change.rule, error) from None
                     return stages, (f"{change.rule}: {change.address} cannot be brought to its value: {error}",)
                 ledger[change.address] = Applied("(this plan)", change.rule, change.after)
-            facts = Facts(overlay, self.facts.asked)
+            facts = self.facts.through(overlay)
             left = _look(facts, self.selected, self.catalog, self.policy, self.journal, ledger).changes
             seen = {change.address for one in stages for change in one.changes}
             again = sorted(
@@ -255,10 +255,11 @@ def examine(reader: Reader, catalog: Catalog, policy: Policy, *, collect: bool =
     asked = Asked(
         units=frozenset(name for rule in selected for name in rule.units),
         packages=frozenset(name for rule in selected for name in rule.packages),
+        pythons=frozenset(str(path) for rule in selected if (path := policy.params_of(rule, catalog).get("python"))),
     )
     facts = Facts(reader, asked)
     session = Session(reader, catalog, policy, read_journal(reader), facts, selected)
-    if collect and isinstance(reader.stat("/run/systemd/system"), Stat):  # else no unit has to be asked for
+    if collect and reader.kind == "live" and isinstance(reader.stat("/run/systemd/system"), Stat):  # else none is slow
         facts.prefetch(touched_subjects(selected))
     return session
 

@@ -99,6 +99,9 @@ class Process:
     devices: tuple[str, ...]  # device nodes held open, such as /dev/nvidia0
     cgroup: str  # path of the v2 (or name=systemd) cgroup
     started_at: float  # seconds since the epoch
+    parent: int = 0  # its parent's pid
+    cpus: int = 0  # how many it may run on; 0 where that is not known
+    variables: tuple[str, ...] = ()  # NAME=value of its environment, of known names alone (host/proc.py)
 
 
 ReaderKind: TypeAlias = Literal["live", "root", "record", "overlay"]

@@ -31,6 +31,10 @@ class LiveReader(FileTree):
 
     def query(self, argv: Sequence[str], *, timeout_s: float = 10.0) -> Answer[Completed]:
         program = os.path.basename(argv[0])
+        if argv[0] in ("python-of", "python-at"):  # host/interpreter.py
+            from hosttune.host.interpreter import ask as ask_interpreter
+
+            return ask_interpreter(argv)
         if program == "nvidia-smi" and (reason := _nvidia_smi_would_write()):
             return Unreadable(reason)
         if program == "ubuntu-drivers":

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 
 from hosttune.host.door import Process
 from hosttune.host.proc_fields import process_fields
 from hosttune.host.secrets import mask_command
+
+# All that is ever taken from the environment of a process: names that say how it runs, and no secret.
+VARIABLES = frozenset({
+    "COMPUTE_PROFILE", "CUDA_DEVICE_WAITS_ON_EXCEPTION", "CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "CUDA_INJECTION64_PATH",
+    "CUDA_LAUNCH_BLOCKING", "NCCL_DEBUG", "NSIGHT_CUDA_DEBUGGER", "OMP_NUM_THREADS", "TORCH_DISTRIBUTED_DEBUG",
+    "TORCH_SHOW_CPP_STACKTRACES", "TORCH_USE_CUDA_DSA",
+})  # fmt: skip
+_PLAIN = re.compile(r"[A-Za-z0-9_,.-]{0,24}")
 
 
 def processes() -> tuple[Process, ...]:
@@ -15,6 +24,8 @@ def processes() -> tuple[Process, ...]:
     for info in process_fields():
         if not info["cmdline"]:
             continue
+        devices = _devices(info["pid"])
+        is_gpu = any(device.startswith("/dev/nvidia") for device in devices)
         found.append(
             Process(
                 pid=info["pid"],
@@ -23,9 +34,12 @@ def processes() -> tuple[Process, ...]:
                 command=mask_command(tuple(info["cmdline"])),
                 rss_bytes=info["rss_bytes"],
                 swap_bytes=_swap_bytes(info["pid"]),
-                devices=_devices(info["pid"]),
+                devices=devices,
                 cgroup=_cgroup(info["pid"]),
                 started_at=info["create_time"] or 0.0,
+                parent=info["ppid"] or 0,
+                cpus=_cpus(info["pid"]) if is_gpu else 0,
+                variables=_variables(info["pid"]) if is_gpu else (),
             )
         )
     return tuple(sorted(found, key=lambda process: process.pid))
@@ -44,6 +58,22 @@ def _swap_bytes(pid: int) -> int:
         if line.startswith("VmSwap:"):
             return int(line.split()[1]) * 1024
     return 0
+
+
+def _cpus(pid: int) -> int:
+    """The length of its list of CPUs: 0-3,8 are five (proc_pid_status(5), cpuset(7))."""
+    for line in _read(f"/proc/{pid}/status").splitlines():
+        if line.startswith("Cpus_allowed_list:"):
+            ends = [part.split("-") for part in line.split(":")[1].strip().split(",") if part]
+            return sum(int(end[-1]) - int(end[0]) + 1 for end in ends)
+    return 0
+
+
+def _variables(pid: int) -> tuple[str, ...]:
+    """Those of VARIABLES that it was started with; of a value that is no plain word only that there is one."""
+    pairs = (entry.partition("=") for entry in _read(f"/proc/{pid}/environ").split("\0"))
+    known = ((name, value) for name, _, value in pairs if name in VARIABLES)
+    return tuple(sorted(f"{name}={value if _PLAIN.fullmatch(value) else '(set)'}" for name, value in known))
 
 
 def _devices(pid: int) -> tuple[str, ...]:

@@ -100,6 +100,13 @@ def act(argv: Sequence[str], *, timeout_s: float) -> Completed | Absent | Ended:
     return _run([program, *argv[1:]], {**_environment(), **environment}, timeout_s)
 
 
+def bounded(
+    command: Sequence[str], environment: Mapping[str, str], *, timeout_s: float, limit: int
+) -> Completed | Ended:
+    """Run a program with this environment and no other, that may write `limit` bytes to each of its streams."""
+    return _run(command, environment, timeout_s, limit)
+
+
 def _environment() -> dict[str, str]:
     return {
         "PATH": ":".join(SEARCH),
@@ -123,7 +130,7 @@ def _apt_config() -> Iterator[str]:
         os.close(fd)
 
 
-def _run(command: Sequence[str], environment: Mapping[str, str], timeout_s: float) -> Completed | Ended:
+def _run(command: Sequence[str], environment: Mapping[str, str], timeout_s: float, limit: int = 0) -> Completed | Ended:
     import subprocess
 
     try:
@@ -134,7 +141,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str], timeout_s: floa
     except (OSError, ValueError) as error:
         return Ended("start", f"{command[0]} could not be started: {error}")
     try:
-        return _attend(child, command[0], timeout_s)
+        return _attend(child, command[0], timeout_s, limit)
     except BaseException:
         _stop(child)
         raise
@@ -144,12 +151,13 @@ def _run(command: Sequence[str], environment: Mapping[str, str], timeout_s: floa
                 pipe.close()
 
 
-def _attend(child: subprocess.Popen[bytes], program: str, timeout_s: float) -> Completed | Ended:
+def _attend(child: subprocess.Popen[bytes], program: str, timeout_s: float, limit: int = 0) -> Completed | Ended:
     """Collect both streams until the program ends. A daemon it left behind may keep the pipes open: not waited for."""
     import selectors
 
     assert child.stdout  # noqa: S101 - both are pipes
     assert child.stderr  # noqa: S101
+    limit = limit or OUTPUT_LIMIT
     deadline = time.monotonic() + timeout_s
     streams = {child.stdout.fileno(): bytearray(), child.stderr.fileno(): bytearray()}
     out, errors = streams.values()
@@ -160,17 +168,18 @@ def _attend(child: subprocess.Popen[bytes], program: str, timeout_s: float) -> C
             selector.register(fd, selectors.EVENT_READ)
         if end_fd >= 0:
             selector.register(end_fd, selectors.EVENT_READ)
-        while child.poll() is None and max(len(out), len(errors)) <= OUTPUT_LIMIT:
+        while child.poll() is None and max(len(out), len(errors)) <= limit:
             left = deadline - time.monotonic()
             if left <= 0:
                 return Ended("timeout", f"{name} did not end within {timeout_s:g} s{_stop(child)}")
             for key, _ in selector.select(min(left, interval)):
-                if key.fd in streams and not _drain(key.fd, streams[key.fd]):
+                if key.fd in streams and not _drain(key.fd, streams[key.fd], limit):
                     selector.unregister(key.fd)
         for fd, buffer in streams.items():
-            _drain(fd, buffer)
-    if max(len(out), len(errors)) > OUTPUT_LIMIT:
-        return Ended("output", f"{name} wrote more than {OUTPUT_LIMIT >> 20} MiB{_stop(child)}")
+            _drain(fd, buffer, limit)
+    if max(len(out), len(errors)) > limit:
+        size = f"{limit >> 20} MiB" if limit >> 20 else f"{limit >> 10} KiB"
+        return Ended("output", f"{name} wrote more than {size}{_stop(child)}")
     return Completed(child.returncode, bytes(out), bytes(errors))
 
 
@@ -188,9 +197,9 @@ def _end_of(child: subprocess.Popen[bytes]) -> Iterator[tuple[int, float]]:
         os.close(fd)
 
 
-def _drain(fd: int, into: bytearray) -> bool:
+def _drain(fd: int, into: bytearray, limit: int) -> bool:
     """Take what is there. False at the end of the stream."""
-    while len(into) <= OUTPUT_LIMIT:
+    while len(into) <= limit:
         try:
             chunk = os.read(fd, 1 << 16)
         except BlockingIOError:

@@ -10,7 +10,7 @@ machine id), privileged, persistent_only, shared; then the answers, by the metho
     paths      path -> canonical path
     spaces     path -> [total_bytes, available_bytes, total_inodes, available_inodes]
     queries    [{argv, status, stdout, stderr}]
-    processes  [{pid, name, user, command, rss_bytes, swap_bytes, devices, cgroup, started_at}]
+    processes  [{pid, name, user, command, rss_bytes, swap_bytes, devices, cgroup, started_at, parent, cpus, variables}]
     os_release {key: value}
 
 In place of any answer may stand {"absent": true} or {"unreadable": reason}.
@@ -253,7 +253,8 @@ def _decode_completed(entry: Any) -> Completed:
 
 
 def _decode_process(entry: Any) -> Process:
-    return Process(**{**entry, "command": tuple(entry["command"]), "devices": tuple(entry["devices"])})
+    lists = {key: tuple(entry.get(key, ())) for key in ("command", "devices", "variables")}
+    return Process(**{**entry, **lists})
 
 
 def encode_bytes(content: bytes) -> Any:

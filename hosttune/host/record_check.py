@@ -94,7 +94,12 @@ def _is_process(value: Any) -> bool:
         "pid": _is_int, "name": _is_text, "user": _is_text, "command": _is_texts, "rss_bytes": _is_int,
         "swap_bytes": _is_int, "devices": _is_texts, "cgroup": _is_text, "started_at": _is_time,
     }  # fmt: skip
-    return isinstance(value, dict) and set(value) == set(shape) and all(test(value[key]) for key, test in shape.items())
+    later: Mapping[str, Callable[[Any], bool]] = {"parent": _is_int, "cpus": _is_int, "variables": _is_texts}
+    return (
+        isinstance(value, dict)
+        and set(shape) <= set(value) <= {*shape, *later}
+        and all(test(value[key]) for key, test in {**shape, **later}.items() if key in value)
+    )
 
 
 def _is_processes(value: Any) -> bool:

@@ -126,6 +126,7 @@ class _Encoder:
             "command": [self.redactor.text(word) for word in mask_command(one.command)],
             "devices": [self.redactor.name(device) for device in one.devices],
             "cgroup": self.redactor.name(one.cgroup),
+            "variables": [self.redactor.text(word) for word in one.variables],
         }
         return {**asdict(one), **words}
 

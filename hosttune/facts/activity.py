@@ -1,0 +1,101 @@
+"""What the GPUs do in a few seconds: five samples, one a second, of `nvidia-smi dmon`.
+
+Its lines are numbers under the names of a head line, `-` for what a GPU does not tell (nvidia-smi(1), "Device
+Monitoring"). `sm` is the share of the second in which some kernel ran, which says nothing of how well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.frozen import frozen
+from hosttune.host.door import Completed
+from hosttune.values import Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+SAMPLES = 5
+ASK = ("nvidia-smi", "dmon", "-s", "pum", "-c", str(SAMPLES))
+IN_USE_MIB = 500  # a context of CUDA alone takes about as much
+_TIMEOUT_S = 25.0
+
+
+@frozen
+class GpuActivity(Fact):
+    """One GPU, in the numbering of nvidia-smi."""
+
+    index: int
+    busy_percent: tuple[int, ...]  # of each second; empty where the GPU does not tell (MIG)
+    power_w: tuple[int, ...]
+    memory_mib: int  # in use, the most of the samples
+
+    @property
+    def is_in_use(self) -> bool:
+        """Some program holds memory of it."""
+        return self.memory_mib >= IN_USE_MIB
+
+    @property
+    def idle_run(self) -> int:
+        """The longest run of seconds in which no kernel ran."""
+        longest = run = 0
+        for busy in self.busy_percent:
+            run = run + 1 if busy == 0 else 0
+            longest = max(longest, run)
+        return longest
+
+
+@frozen
+class Activity(Fact):
+    """All GPUs, while GPU work runs; nothing is sampled on a host without any."""
+
+    gpus: tuple[GpuActivity, ...]
+
+    @property
+    def in_use(self) -> tuple[GpuActivity, ...]:
+        """Those that some program holds, and that tell how busy they are."""
+        return tuple(gpu for gpu in self.gpus if gpu.is_in_use and gpu.busy_percent)
+
+    @property
+    def starved(self) -> tuple[GpuActivity, ...]:
+        """Those in use that did nothing for three seconds or more."""
+        return tuple(gpu for gpu in self.in_use if gpu.idle_run >= 3)
+
+
+def parse(output: str) -> tuple[GpuActivity, ...]:
+    """The samples by GPU; lines that do not fit the head are passed over."""
+    names: list[str] = []
+    rows: dict[int, list[Mapping[str, str]]] = {}
+    for line in output.splitlines():
+        words = line.lstrip("# ").split()
+        if line.startswith("#"):
+            names = words if words[:1] == ["gpu"] else names
+        elif len(words) == len(names) and words[:1] and words[0].isdecimal():
+            rows.setdefault(int(words[0]), []).append(dict(zip(names, words, strict=True)))
+    return tuple(
+        GpuActivity(index, _column(said, "sm"), _column(said, "pwr"), max(_column(said, "fb"), default=0))
+        for index, said in sorted(rows.items())
+    )
+
+
+def _column(rows: list[Mapping[str, str]], name: str) -> tuple[int, ...]:
+    return tuple(int(row[name]) for row in rows if row.get(name, "").isdecimal())
+
+
+def collect(reader: Reader, facts: Facts) -> Activity:
+    try:
+        if not facts.work.gpu_processes:
+            return Activity(())
+    except UnknownFact as unknown:
+        return Activity(unread(unknown.reason))
+    answer = reader.query(ASK, timeout_s=_TIMEOUT_S)
+    if not isinstance(answer, Completed):
+        return Activity(unread(answer.reason if isinstance(answer, Unreadable) else "nvidia-smi is not installed"))
+    gpus = parse(answer.text)
+    if not gpus:
+        said = (answer.errors.strip() or answer.text.strip()).splitlines() or ["it printed nothing"]
+        return Activity(unread(f"nvidia-smi dmon: {said[0]}"))
+    return Activity(gpus)

@@ -1,0 +1,159 @@
+"""What PyTorch says in the interpreter of a job: asked as the job's user in a process of its own (host/interpreter.py).
+
+Its answer is a user's word: one line of JSON, whose fields are bounded and typed here. The oldest driver of a CUDA
+release is that of minor-version compatibility (docs.nvidia.com/deploy/cuda-compatibility); of GPU code, sm_80 runs on
+every 8.x from 8.0 on, and compute_80 is compiled for newer ones when it is loaded (CUDA C++ Programming Guide,
+"Binary Compatibility", "PTX Compatibility").
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.frozen import frozen
+from hosttune.host.door import Completed
+from hosttune.host.secrets import mask_text
+from hosttune.values import Absent, Answer
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_MOST = 4  # interpreters that are asked: ranks of one job have the same
+_TEXT = 200  # characters of a field
+_WORDS = 64  # items of a list
+_TIMEOUT_S = 30.0
+# generation -> the compute capabilities of its GPUs whose code may be what it needs; PTX of any older one does, too
+_CODE = {
+    "maxwell": (50, 52), "pascal": (60, 61), "volta": (70,), "turing": (70, 75), "ampere": (80, 86),
+    "ada": (80, 86, 89), "hopper": (90,), "blackwell": (100, 103, 120, 121),
+}  # fmt: skip
+# CUDA's major release -> the oldest driver branch that runs it
+_OLDEST_DRIVER = {11: 450, 12: 525, 13: 580}
+
+
+@frozen
+class Interpreter(Fact):
+    """One interpreter, and what it said; texts are empty for what it has not."""
+
+    name: str  # of whom it is: python (4711), or its path
+    problem: str  # why it was not asked, or what stopped it; else empty
+    python: str  # 3.12.3
+    has_torch: bool
+    torch: str  # 2.9.1+cu130
+    cuda: str  # 13.0: that torch was built for
+    is_rocm: bool
+    is_available: bool  # torch.cuda.is_available()
+    devices: int  # torch.cuda.device_count()
+    architectures: tuple[str, ...]  # sm_90, compute_90 ...
+    nccl: str  # 2.27.7
+    pillow: str
+    pillow_simd: str
+
+    @property
+    def oldest_driver(self) -> int:
+        """The oldest driver branch for the CUDA release of torch; 0 where that is not known."""
+        major = re.match(r"\d+", self.cuda)
+        return _OLDEST_DRIVER.get(int(major[0]), 0) if major else 0
+
+    @property
+    def generations(self) -> tuple[str, ...]:
+        """The generations of GPUs that its code may run on, as far as their names tell."""
+        parts = [match for one in self.architectures if (match := re.match(r"(sm|compute)_(\d+)", one))]
+        binary = {int(one[2]) for one in parts if one[1] == "sm"}
+        oldest = min((int(one[2]) for one in parts if one[1] == "compute"), default=1 << 30)
+        return tuple(name for name, code in _CODE.items() if binary.intersection(code) or oldest <= max(code))
+
+
+@frozen
+class Framework(Fact):
+    """The interpreters that are known: of running GPU work, and those that a policy names."""
+
+    interpreters: tuple[Interpreter, ...]
+    unasked: tuple[str, ...] = ()  # of whom no question makes sense: "python (4711) runs in a container"
+
+    @property
+    def answering(self) -> tuple[Interpreter, ...]:
+        """Those that answered."""
+        return tuple(one for one in self.interpreters if not one.problem)
+
+
+def parse(output: str, name: str) -> Interpreter:
+    """The last line that is a JSON object; whatever a start-up file printed before it is passed over."""
+    for line in reversed(output.splitlines()):
+        if line.startswith("{"):
+            try:
+                said = json.loads(line)
+            except (ValueError, RecursionError):
+                break
+            if isinstance(said, dict):
+                return _made(name, said)
+    return silent(name, "its answer is not what was asked for")
+
+
+def silent(name: str, problem: str) -> Interpreter:
+    """One that did not answer."""
+    return Interpreter(name, _plain(problem), "", False, "", "", False, False, 0, (), "", "", "")
+
+
+def _made(name: str, said: Mapping[str, Any]) -> Interpreter:
+    devices = said.get("devices")
+    listed = said.get("architectures")
+    architectures = [_plain(one) for one in listed[:_WORDS]] if isinstance(listed, list) else []
+    missing, error = _plain(said.get("missing")), _plain(said.get("error"))
+    lacks_torch = missing == "torch"
+    return Interpreter(
+        name=name,
+        problem=error or (f"a module of torch is missing: {missing}" if missing and not lacks_torch else ""),
+        python=_plain(said.get("python")),
+        has_torch=bool(_plain(said.get("torch"))),
+        torch=_plain(said.get("torch")),
+        cuda=_plain(said.get("cuda")),
+        is_rocm=bool(_plain(said.get("hip"))),
+        is_available=said.get("available") is True,
+        devices=devices if isinstance(devices, int) and 0 <= devices < 1024 else 0,
+        architectures=tuple(one for one in architectures if re.fullmatch(r"(?:sm|compute)_\d+[af]?", one)),
+        nccl=_plain(said.get("nccl")),
+        pillow=_plain(said.get("pillow")),
+        pillow_simd=_plain(said.get("pillow_simd")),
+    )
+
+
+def _plain(value: object) -> str:
+    """A text of a user's on one line: bounded, masked, without what is not printable."""
+    spelled = value[: 4 * _TEXT] if isinstance(value, str) else ""
+    return mask_text("".join(one if one.isprintable() else " " for one in spelled))[:_TEXT].strip()
+
+
+def collect(reader: Reader, facts: Facts) -> Framework:
+    if reader.persistent_only:
+        return Framework(())
+    found = [_answer(reader.query(("python-at", path, "torch"), timeout_s=_TIMEOUT_S), path) for path in _named(facts)]
+    try:
+        ranks = facts.jobs.pythons
+    except UnknownFact as unknown:
+        return Framework(tuple(found) or unread(unknown.reason))
+    of_users = {rank.user: rank for rank in reversed(ranks) if not rank.is_contained}  # the first of each
+    chosen = sorted(of_users.values(), key=lambda one: one.pid)[:_MOST]
+    found += [
+        _answer(reader.query(("python-of", str(one.pid), "torch"), timeout_s=_TIMEOUT_S), one.name) for one in chosen
+    ]
+    unasked = tuple(f"{rank.name} runs in a container" for rank in ranks if rank.is_contained)
+    return Framework(tuple(found), unasked)
+
+
+def _named(facts: Facts) -> tuple[str, ...]:
+    return tuple(sorted(facts.asked.pythons))[:_MOST]
+
+
+def _answer(answer: Answer[Completed], name: str) -> Interpreter:
+    if isinstance(answer, Completed):
+        if answer.status == 0:
+            return parse(answer.text, name)
+        said = answer.errors.strip().splitlines() or [f"it ended with status {answer.status}"]
+        return silent(name, said[-1])
+    return silent(name, "there is no such interpreter" if isinstance(answer, Absent) else answer.reason)

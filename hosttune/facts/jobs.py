@@ -1,0 +1,163 @@
+"""GPU work seen as jobs: ranks, the loaders that they forked, their CPUs, what they were started with.
+
+A DataLoader's worker is a fork of its rank and inherits the open GPU devices, so of a tree of GPU processes the
+topmost is the rank. CPUs: sched_setaffinity(2), and cpu.max of the control group and those above it
+(kernel: Documentation/admin-guide/cgroup-v2.rst). Of environments only names of a fixed list are known (host/proc.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.reading import known, text
+from hosttune.facts.work import container_of
+from hosttune.frozen import frozen
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Process, Reader
+
+_GROUPS = "/sys/fs/cgroup"
+_OFF = frozenset({"", "0", "off", "OFF", "false", "False"})
+# What each means while it is set; values that mean "off" are left out.
+_DEBUG: Mapping[str, str] = {
+    "CUDA_LAUNCH_BLOCKING": "waits for every kernel",
+    "CUDA_INJECTION64_PATH": "loads a profiler or debugger",
+    "NSIGHT_CUDA_DEBUGGER": "runs under a debugger",
+    "CUDA_ENABLE_COREDUMP_ON_EXCEPTION": "dumps GPU memory on an error",
+    "CUDA_DEVICE_WAITS_ON_EXCEPTION": "stops and waits for a debugger on an error",
+    "COMPUTE_PROFILE": "profiles",
+    "TORCH_USE_CUDA_DSA": "asserts on the device",
+    "TORCH_SHOW_CPP_STACKTRACES": "collects C++ stack traces",
+}
+_LEVELS: Mapping[str, frozenset[str]] = {
+    "NCCL_DEBUG": frozenset({"TRACE"}),
+    "TORCH_DISTRIBUTED_DEBUG": frozenset({"DETAIL"}),
+}
+
+
+@frozen
+class Rank(Fact):
+    """One process that computes on a GPU, with the processes that it forked."""
+
+    name: str  # python (4711)
+    pid: int
+    user: str
+    is_python: bool
+    is_contained: bool  # it runs in a container
+    workers: int  # processes that it forked and that have its GPU open
+    cpus: float  # that it may use: affinity, and the quota of its control groups; 0 where that is not known
+    threads: int  # OMP_NUM_THREADS, 0 where that is not set
+    debug: tuple[str, ...]  # "CUDA_LAUNCH_BLOCKING (waits for every kernel)"
+
+
+@frozen
+class Jobs(Fact):
+    """The ranks of this host."""
+
+    ranks: tuple[Rank, ...]
+    cpus: float  # that all ranks together may use: of those that share them, once; 0 where that is not known
+
+    @property
+    def workers(self) -> int:
+        """The loader processes of all ranks."""
+        return sum(rank.workers for rank in self.ranks)
+
+    @property
+    def threads(self) -> int:
+        """OMP_NUM_THREADS over all ranks that set it."""
+        return sum(rank.threads for rank in self.ranks)
+
+    @property
+    def pythons(self) -> tuple[Rank, ...]:
+        """The ranks that are Python."""
+        return tuple(rank for rank in self.ranks if rank.is_python)
+
+
+def debug_in(variables: Iterable[str]) -> tuple[str, ...]:
+    """Those that make a job slower, or stop it, each with what it does."""
+    found = []
+    for name, _, value in (one.partition("=") for one in variables):
+        if name in _DEBUG and value not in _OFF:
+            found.append(f"{name} ({_DEBUG[name]})")
+        elif value.upper() in _LEVELS.get(name, ()):
+            found.append(f"{name}={value.upper()}")
+    return tuple(found)
+
+
+def quota_of(content: str) -> float | None:
+    """CPUs that cpu.max grants: "200000 100000" is 2.0, "max 100000" is no limit."""
+    match = re.fullmatch(r"(\d+) (\d+)", content.strip())
+    return int(match[1]) / int(match[2]) if match and int(match[2]) else None
+
+
+def collect(reader: Reader, facts: Facts) -> Jobs:
+    try:
+        pids = {one.pid for one in facts.work.gpu_processes}
+    except UnknownFact as unknown:
+        return Jobs(unread(unknown.reason), unread(unknown.reason))
+    if not pids:
+        return Jobs((), 0.0)
+    processes = reader.processes()
+    if not isinstance(processes, tuple):
+        gone = known(processes, "the list of processes")
+        return Jobs(gone, gone)
+    gpu = {one.pid: one for one in processes if one.pid in pids}
+    tops = {pid: _top(pid, gpu) for pid in gpu}
+    quotas = {group: _quota(reader, group) for group in {one.cgroup for one in gpu.values()}}
+    ranks = tuple(
+        _rank(gpu[pid], sum(top == pid for top in tops.values()) - 1, quotas[gpu[pid].cgroup])
+        for pid in sorted(set(tops.values()))
+    )
+    return Jobs(ranks, _together(ranks, {rank.pid: gpu[rank.pid].cgroup for rank in ranks}, quotas))
+
+
+def _top(pid: int, gpu: Mapping[int, Process]) -> int:
+    """The topmost GPU process above this one. Other programs may be launchers, and are not passed."""
+    seen = {pid}
+    while (parent := gpu[pid].parent) in gpu and parent not in seen:
+        pid = parent
+        seen.add(pid)
+    return pid
+
+
+def _rank(process: Process, workers: int, quota: float | None) -> Rank:
+    own = dict(one.partition("=")[::2] for one in process.variables)
+    program = (process.command or ("",))[0].rpartition("/")[2]
+    threads = own.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return Rank(
+        name=f"{process.name} ({process.pid})",
+        pid=process.pid,
+        user=process.user,
+        is_python=program.startswith("python"),
+        is_contained=bool(container_of(process.cgroup)),
+        workers=workers,
+        cpus=min(float(process.cpus), quota) if quota is not None and process.cpus else float(process.cpus),
+        threads=int(threads) if threads.isdecimal() and len(threads) < 5 else 0,
+        debug=debug_in(process.variables),
+    )
+
+
+def _quota(reader: Reader, group: str) -> float | None:
+    """The least of cpu.max in a control group and those above it; none where none is set."""
+    found = []
+    while group.strip("/"):
+        content = text(reader, f"{_GROUPS}{group}/cpu.max")
+        if isinstance(content, str) and (quota := quota_of(content)) is not None:
+            found.append(quota)
+        group = group.rpartition("/")[0]
+    return min(found, default=None)
+
+
+def _together(ranks: tuple[Rank, ...], groups: Mapping[int, str], quotas: Mapping[str, float | None]) -> float:
+    """Ranks that may use many CPUs share them: the most of any; ranks bound to CPUs of their own, or with a quota each,
+    add up to no less.
+    """
+    if any(not rank.cpus for rank in ranks):
+        return 0.0
+    limited = {groups[rank.pid]: rank.cpus for rank in ranks if quotas[groups[rank.pid]] is not None}
+    free = [rank.cpus for rank in ranks if quotas[groups[rank.pid]] is None]
+    return sum(limited.values()) + max(free, default=0.0)

@@ -1,0 +1,153 @@
+"""The Python of a job is asked as its user, with an environment of ours; root's rights never reach it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from hosttune.host import interpreter
+from hosttune.host.interpreter import Interpreter, at_path, command_of, environment_of, of_process
+from hosttune.host.live import LiveReader
+from hosttune.values import Unreadable
+
+IS_ROOT = os.geteuid() == 0
+NOBODY = 65534
+
+
+@pytest.mark.parametrize(("uid", "gid"), [(0, 0), (0, 1000), (1000, 0)])
+@pytest.mark.parametrize("euid", [0, 1000])
+def test_interpreter_of_root_is_never_run(uid, gid, euid):
+    refused = command_of(Interpreter("/opt/python", uid, gid), euid)
+    assert isinstance(refused, Unreadable)
+    assert "not run with root's rights" in refused.reason
+
+
+def test_root_becomes_the_user_before_the_interpreter_is_started():
+    command = command_of(Interpreter("/home/a/bin/python", 54321, 54322), 0)
+    assert isinstance(command, list)
+    before, after = command[: command.index("--")], command[command.index("--") + 1 :]
+    assert {"--reuid=54321", "--regid=54322", "--clear-groups", "--no-new-privs", "--inh-caps=-all"} < set(before)
+    assert after == ["/home/a/bin/python"]
+
+
+def test_another_users_interpreter_needs_root():
+    assert isinstance(command_of(Interpreter("/home/a/bin/python", 1001, 1001), 1000), Unreadable)
+
+
+def test_environment_is_small_and_neither_the_callers_nor_the_jobs(monkeypatch):
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s3cret")
+    monkeypatch.setenv("LD_PRELOAD", "/tmp/evil.so")
+    assert set(environment_of(54321)) == {"PATH", "HOME", "LC_ALL", "OMP_NUM_THREADS"}
+    assert environment_of(54321)["HOME"] == "/nonexistent"
+
+
+@pytest.mark.parametrize("path", ["python", "./python", "/no/such/python", "/etc/passwd", "/etc"])
+def test_path_that_is_no_program_is_refused(path):
+    assert isinstance(at_path(path), Unreadable)
+
+
+def test_program_of_root_is_run_as_nobody_by_root(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert at_path("/bin/sh") == Interpreter("/bin/sh", NOBODY, NOBODY)
+
+
+@pytest.fixture
+def shown(tmp_path):
+    """A program in the place of an interpreter, which says as whom and with what it runs."""
+    path = tmp_path / "python"
+    path.write_text(
+        '#!/bin/sh\nid -u\nid -G\nenv | cut -d= -f1 | sort | tr "\\n" " "\necho\ngrep -E "^(CapEff|NoNewPrivs)" /proc/self/status\n'
+    )
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_uid == os.geteuid() and str(folder) not in {"/", "/tmp"}:
+            folder.chmod(0o755)
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="only root can become somebody else")
+def test_child_of_root_has_the_ids_of_its_owner_and_no_capability(shown):
+    os.chown(shown, 54321, 54322)
+    done = LiveReader().query(("python-at", str(shown), "torch"))
+    assert done.status == 0, done.errors
+    uid, groups, names, *status = done.text.splitlines()
+    assert (uid, groups) == ("54321", "54322")
+    assert set(names.split()) <= {"HOME", "LC_ALL", "OMP_NUM_THREADS", "PATH", "PWD", "_", "SHLVL"}
+    assert [line.split()[1] for line in status] == ["0000000000000000", "1"]
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="only root owns such a file")
+def test_child_of_a_file_of_root_is_nobody(shown):
+    done = LiveReader().query(("python-at", str(shown), "torch"))
+    assert done.text.splitlines()[0] == str(NOBODY)
+
+
+def test_interpreter_that_hangs_is_ended_and_one_that_talks_is_cut_off(tmp_path, monkeypatch):
+    uid = os.geteuid() or NOBODY
+    for text, says in (("exec sleep 60", "did not end within"), ("exec yes", "wrote more than 64 KiB")):
+        monkeypatch.setattr(interpreter, "TIMEOUT_S", 0.3 if "sleep" in text else 20.0)
+        path = tmp_path / "python"
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+        if IS_ROOT:
+            for folder in (tmp_path, *tmp_path.parents[:2]):
+                folder.chmod(0o755)
+        monkeypatch.setattr(interpreter, "at_path", lambda path: Interpreter(path, uid, os.getegid() or NOBODY))
+        answer = LiveReader().query(("python-at", str(path), "torch"))
+        assert isinstance(answer, Unreadable)
+        assert says in answer.reason
+
+
+def test_question_is_answered_by_a_python_without_torch():
+    python = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
+    done = LiveReader().query(("python-at", python, "torch"))
+    said = json.loads(done.text.splitlines()[-1])
+    assert said["python"].startswith("3.")
+    assert "missing" in said or "torch" in said
+
+
+@pytest.fixture
+def running():
+    """A process of another user where that can be had, with an interpreter by its bare name."""
+    become = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if IS_ROOT else {}
+    environment = {"PATH": "/nowhere:/usr/bin:/bin"}
+    child = subprocess.Popen(["sleep", "60"], executable="/bin/sleep", env=environment, **become)
+    while os.readlink(f"/proc/{child.pid}/exe").rpartition("/")[2] not in {"sleep", "coreutils", "busybox"}:
+        time.sleep(0.01)
+    yield child
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+
+
+def test_interpreter_of_a_process_is_found_by_its_name_and_belongs_to_its_user(running):
+    found = of_process(running.pid)
+    assert isinstance(found, Interpreter), found
+    assert (os.path.samefile(found.path, "/bin/sleep"), found.uid) == (True, os.geteuid() or NOBODY)
+
+
+def test_process_that_is_gone_is_not_asked():
+    assert isinstance(of_process(2**22 + 7), Unreadable)
+
+
+def test_process_in_other_namespaces_is_not_asked(running, monkeypatch):
+    real = os.readlink
+    monkeypatch.setattr(
+        os, "readlink", lambda path, **more: "mnt:[1]" if path == "/proc/self/ns/mnt" else real(path, **more)
+    )
+    refused = of_process(running.pid)
+    assert isinstance(refused, Unreadable)
+    assert "in a container" in refused.reason
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="only root runs as root")
+def test_process_of_root_is_not_asked():
+    answer = LiveReader().query(("python-of", str(os.getpid()), "torch"))
+    assert isinstance(answer, Unreadable)
+    assert "not run with root's rights" in answer.reason
