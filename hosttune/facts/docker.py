@@ -104,7 +104,7 @@ class Docker(Fact):
     def twice(self) -> tuple[str, ...]:
         """Options that stand in daemon.json and among the flags: dockerd does not start with them."""
         both = {key.partition(".")[0] for key in self.settings} & {key.partition(".")[0] for key in self.flags}
-        return tuple(sorted(both))
+        return tuple(sorted(both - {"runtimes"}))  # the one option that is merged
 
 
 def parse_daemon_json(content: str) -> tuple[Mapping[str, str], tuple[str, ...]]:

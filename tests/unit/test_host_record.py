@@ -174,6 +174,15 @@ def test_missing_record_is_refused(tmp_path):
         read_record(str(tmp_path / "none.json"))
 
 
+def test_record_keeps_names_and_limits_that_facts_asked_about():
+    from hosttune.host.record import Recorder
+
+    door = Recorder(FakeReader({"/proc/80/comm": "slurmd\n", "/proc/80/limits": "x", "/proc/80/environ": "y"}))
+    for name in ("comm", "limits", "environ"):
+        door.read(f"/proc/80/{name}")
+    assert set(door.answers["files"]) == {"/proc/80/comm", "/proc/80/limits"}
+
+
 def test_record_keeps_nothing_of_single_processes():
     from hosttune.host.record import Recorder
 
