@@ -1,8 +1,8 @@
-"""The clock: whether the kernel holds it to be synchronised, and which daemons discipline it.
+"""The clock: which daemons discipline it, and whether the one that runs holds it to be synchronised.
 
-The kernel's own word (adjtimex(2): an estimated error below 16 s, and STA_UNSYNC not set) is what timedatectl shows as
-NTPSynchronized (org.freedesktop.timedate1(5)), whichever daemon does it. Daemons are told by the control groups that
-systemd makes for what it starts.
+Each daemon is asked in its own way: chronyd by the leap status of `chronyc tracking` (chronyc(1)), systemd-timesyncd by
+the file that it touches with every answer of a server (systemd-timesyncd.service(8)). timedatectl is not asked: systemd
+would start a service for it. Daemons are told by the control groups that systemd makes for what it starts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
-ASK = ("timedatectl", "show", "--property=NTPSynchronized")
+TRACKING = ("chronyc", "-c", "tracking")
+SYNCHRONIZED = "/run/systemd/timesync/synchronized"
 DAEMONS = (
     "chrony.service", "chronyd.service", "ntp.service", "ntpd.service", "ntpd-rs.service", "ntpsec.service",
     "openntpd.service", "systemd-timesyncd.service",
@@ -35,23 +36,37 @@ class Clock(Fact):
     daemons: tuple[str, ...]  # the services that run and set it: chrony, systemd-timesyncd
 
 
-def parse(output: str) -> bool | None:
-    """`NTPSynchronized=yes`; None where it says neither."""
-    said = dict(row.partition("=")[::2] for row in output.splitlines()).get("NTPSynchronized")
-    return {"yes": True, "no": False}.get(said or "")
+def leap_status(tracking: str) -> bool | None:
+    """Whether chronyd is synchronised: the last field of `chronyc -c tracking`; None where it is none of its words."""
+    word = tracking.strip().rpartition(",")[2]
+    return {"Normal": True, "Insert second": True, "Delete second": True, "Not synchronised": False}.get(word)
 
 
 def collect(reader: Reader, facts: Facts) -> Clock:  # noqa: ARG001 - the interface of all subjects
-    return Clock(_is_synchronized(reader), _daemons(reader))
+    daemons = _daemons(reader)
+    return Clock(_is_synchronized(reader, daemons), daemons)
 
 
-def _is_synchronized(reader: Reader) -> Any:
-    answer = reader.query(ASK, timeout_s=_TIMEOUT_S)
+def _is_synchronized(reader: Reader, daemons: Any) -> Any:
+    if not isinstance(daemons, tuple):
+        return daemons
+    if any(name.startswith("chrony") for name in daemons):
+        return _chrony(reader)
+    if "systemd-timesyncd" in daemons:
+        stat = reader.stat(SYNCHRONIZED)
+        return unread(stat.reason) if isinstance(stat, Unreadable) else stat is not ABSENT
+    if daemons:
+        return unread(f"{daemons[0]} sets the clock; ask it: ntpq -p, or the like")
+    return False
+
+
+def _chrony(reader: Reader) -> Any:
+    answer = reader.query(TRACKING, timeout_s=_TIMEOUT_S)
     if not isinstance(answer, Completed):
-        return unread(answer.reason if isinstance(answer, Unreadable) else "timedatectl is not installed")
-    said = parse(answer.text)
+        return unread(answer.reason if isinstance(answer, Unreadable) else "chronyc is not installed")
+    said = leap_status(answer.text) if answer.status == 0 else None
     if said is None:
-        return unread(f"timedatectl: {(answer.errors.strip().splitlines() or ['it did not say'])[0]}")
+        return unread(f"chronyc: {((answer.errors or answer.text).strip().splitlines() or ['it did not say'])[0]}")
     return said
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hosttune.facts.clock import ASK as CLOCK
+from hosttune.facts.clock import TRACKING
 from hosttune.facts.filesystems import LSBLK
 from hosttune.facts.units import show_command
 from hosttune.host.door import Space
@@ -352,7 +352,8 @@ class Machine:
         queries = [] if not self.has_systemd else [_answer(show_command(("fstrim.timer",)), self._fstrim())]
         if self.has_systemd:
             queries += [_answer(show_command((name,)), self._service(name)) for name in SERVICES]
-        queries += [_answer(CLOCK, "NTPSynchronized=yes\n")] if self.has_systemd else []
+        tracked = "A9FEA97B,169.254.169.123,4,1795251443.9,-0.0000012,0.0,0.0,-1.2,0.0,0.0,0.0,0.0,16.1,Normal\n"
+        queries += [_answer(TRACKING, tracked)] if self.has_systemd else []
         queries.append(_answer(LSBLK, self._lsblk()))
         queries += [_answer(argv, text) for argv, text in {("uname", "-m"): f"{self.arch}\n", **self.queries}.items()]
         spaces = {mount.target: Space(mount.gib * GIB, mount.gib * GIB // 2, 10**8, 9 * 10**7) for mount in self.mounts}

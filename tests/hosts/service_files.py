@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hosttune.facts.clock import SYNCHRONIZED
+
 if TYPE_CHECKING:
     from tests.hosts.machine import Machine
 
@@ -48,6 +50,8 @@ def service_files(machine: Machine) -> dict[str, str]:
     if machine.has_systemd:
         daemon = TIME_DAEMONS.get(machine.os_version, "systemd-timesyncd")
         files[f"/sys/fs/cgroup/system.slice/{daemon}.service/cgroup.procs"] = "901\n"
+        if daemon == "systemd-timesyncd":
+            files[SYNCHRONIZED] = ""
     if "needrestart" in machine.packages:
         files["/etc/needrestart/needrestart.conf"] = NEEDRESTART
         files["/etc/needrestart/conf.d/50-site.conf"] = "# people restart services here\n$nrconf{restart} = 'l';\n"

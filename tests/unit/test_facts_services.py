@@ -3,11 +3,11 @@
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.clock import ASK
+from hosttune.facts.clock import SYNCHRONIZED, TRACKING
 from hosttune.facts.oomd import show_command, units_of
 from hosttune.facts.systemd_config import parse, settings
 from hosttune.host.door import Completed, Process
-from hosttune.values import Unreadable
+from hosttune.values import ABSENT, Unreadable
 from tests.unit.fake_reader import FakeReader
 
 GROUPS = "/sys/fs/cgroup/system.slice"
@@ -18,19 +18,42 @@ def process(pid=7, name="python", cgroup="/", devices=("/dev/nvidia0",)):
     return Process(pid, name, "alice", (name,), 0, 0, devices, cgroup, 0.0)
 
 
-@pytest.mark.parametrize(("said", "is_known"), [("NTPSynchronized=yes\n", True), ("NTPSynchronized=no\n", False)])
-def test_clock_is_what_the_kernel_says(said, is_known):
-    clock = Facts(FakeReader({}, queries={ASK: said})).clock
-    assert (clock.is_synchronized, clock.daemons) == (is_known, ())
+CHRONY = {f"{GROUPS}/chrony.service/cgroup.procs": ""}
+TRACKED = "A9FEA97B,169.254.169.123,4,1795251443.9,-0.0000012,0.0,0.0,-1.2,0.0,0.0,0.0,0.0,16.1,{}\n"
 
 
-@pytest.mark.parametrize("answer", [Unreadable("timed out"), Completed(1, b"", b"Failed to connect to bus")])
+@pytest.mark.parametrize(("leap", "is_known"), [("Normal", True), ("Insert second", True), ("Not synchronised", False)])
+def test_clock_of_chrony_is_what_it_says(leap, is_known):
+    clock = Facts(FakeReader(CHRONY, queries={TRACKING: TRACKED.format(leap)})).clock
+    assert (clock.is_synchronized, clock.daemons) == (is_known, ("chrony",))
+
+
+@pytest.mark.parametrize(("files", "is_known"), [({SYNCHRONIZED: ""}, True), ({}, False)])
+def test_clock_of_timesyncd_is_told_by_its_file(files, is_known):
+    reader = FakeReader({f"{GROUPS}/systemd-timesyncd.service/cgroup.procs": "", **files})
+    assert Facts(reader).clock.is_synchronized is is_known
+    assert reader.asked == []  # timedatectl would start a service
+
+
+def test_clock_without_a_daemon_is_not_synchronised():
+    clock = Facts(FakeReader()).clock
+    assert (clock.is_synchronized, clock.daemons) == (False, ())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [Unreadable("timed out"), Completed(1, b"506 Cannot talk to daemon", b""), Completed(0, b"x,y", b""), ABSENT],
+)
 def test_clock_without_an_answer_is_unknown_and_the_daemons_are_there(answer):
-    reader = FakeReader({f"{GROUPS}/chrony.service/cgroup.procs": ""}, queries={ASK: answer})
-    clock = Facts(reader).clock
+    clock = Facts(FakeReader(CHRONY, queries={TRACKING: answer})).clock
     assert clock.daemons == ("chrony",)
-    with pytest.raises(UnknownFact, match=r"timed out|connect to bus"):
+    with pytest.raises(UnknownFact, match=r"timed out|Cannot talk|x,y|not installed"):
         _ = clock.is_synchronized
+
+
+def test_clock_of_another_daemon_is_unknown_with_the_way_to_ask_it():
+    with pytest.raises(UnknownFact, match="ntpq -p"):
+        _ = Facts(FakeReader({f"{GROUPS}/ntpsec.service/cgroup.procs": ""})).clock.is_synchronized
 
 
 def test_section_of_systemd_is_read_and_the_last_value_counts():
