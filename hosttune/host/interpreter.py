@@ -175,11 +175,13 @@ def _ids(folder: int, key: str) -> set[int]:
 
 
 def _candidates(folder: int) -> list[str]:
-    """Where the program lies: as it was called, in the virtual environment, on the PATH of the process, as it runs."""
+    """Where the program lies: as it was called, from its folder, in its environment, on its PATH, as it runs."""
     called = os.fsdecode(_head(folder, "cmdline").split(b"\0")[0])
     own = dict(os.fsdecode(one).partition("=")[::2] for one in _head(folder, "environ").split(b"\0"))
     found = [called]
-    if "/" not in called:
+    if "/" in called:
+        found.append(f"{os.readlink('cwd', dir_fd=folder)}/{called}")
+    else:
         found += [f"{own[key]}/bin/{called}" for key in ("VIRTUAL_ENV", "CONDA_PREFIX") if key in own]
         found += [f"{part}/{called}" for part in own.get("PATH", "").split(":")]
     found.append(os.readlink("exe", dir_fd=folder))

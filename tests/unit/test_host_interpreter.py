@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -130,6 +131,26 @@ def test_interpreter_of_a_process_is_found_by_its_name_and_belongs_to_its_user(r
     found = of_process(running.pid)
     assert isinstance(found, Interpreter), found
     assert (os.path.samefile(found.path, "/bin/sleep"), found.uid) == (True, os.geteuid() or NOBODY)
+
+
+@pytest.mark.parametrize("called", ["{0}/bin/python", "bin/python", "./bin/python", "python"])
+def test_interpreter_of_a_virtual_environment_keeps_the_name_of_its_link(tmp_path, called):
+    (tmp_path / "bin").mkdir()
+    link = tmp_path / "bin" / "python"
+    link.symlink_to("/bin/sleep")
+    child = subprocess.Popen(
+        [called.format(tmp_path), "60"], executable="/bin/sleep", cwd=tmp_path, env={"VIRTUAL_ENV": str(tmp_path)}
+    )
+    try:
+        # execve(2) closes the pipe that Popen waits for before it shows the new arguments
+        while Path(f"/proc/{child.pid}/cmdline").read_bytes() != f"{called.format(tmp_path)}\0".encode() + b"60\0":
+            time.sleep(0.01)
+        found = of_process(child.pid)
+        assert isinstance(found, Interpreter), found
+        assert os.path.normpath(found.path) == str(link)
+    finally:
+        child.kill()
+        child.wait()
 
 
 def test_process_that_is_gone_is_not_asked():
