@@ -58,7 +58,8 @@ class Host:
         self._init: subprocess.Popen[bytes] | None = None
         self._is_leaving = threading.Event()
         self._lay_out(release)
-        self._connect(f"{fleet.prefix}v{number}")
+        self._link = f"{fleet.prefix}v{number}"
+        self._connect()
         self._thread = threading.Thread(target=self._keep_up, name=name, daemon=True)
         self._thread.start()
 
@@ -80,10 +81,10 @@ class Host:
         call("mkfs.ext4", "-q", "-F", disk)
         self._device = call("losetup", "--find", "--show", disk).strip()
 
-    def _connect(self, outside: str) -> None:
+    def _connect(self) -> None:
         call("ip", "netns", "add", self.namespace)
-        call("ip", "link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", self.namespace)
-        call("ip", "link", "set", outside, "master", self._fleet.bridge, "up")
+        call("ip", "link", "add", self._link, "type", "veth", "peer", "name", "eth0", "netns", self.namespace)
+        call("ip", "link", "set", self._link, "master", self._fleet.bridge, "up")
         inside = ("ip", "-n", self.namespace)
         call(*inside, "addr", "add", f"{self.address}/24", "dev", "eth0")
         call(*inside, "link", "set", "lo", "up")
@@ -161,6 +162,7 @@ class Host:
         if self._init is not None:
             _end_processes(self.namespace)
         self._thread.join(timeout=10)
+        subprocess.run(["ip", "link", "del", self._link], check=False, capture_output=True)
         subprocess.run(["ip", "netns", "del", self.namespace], check=False, capture_output=True)
         subprocess.run(["losetup", "--detach", self._device], check=False, capture_output=True)
 

@@ -11,7 +11,8 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.hosttune.hosttune.plugins.plugin_utils import classes
 
-SAID = "it was not asked"
+SAID = "it was not asked, or did not answer"
+FAILURE = "hosttune_failure"  # why the playbook gave this host up
 
 
 class ActionModule(ActionBase):
@@ -33,11 +34,12 @@ class ActionModule(ActionBase):
         )
         answers, failed = {}, {}
         for host in given["hosts"]:
-            one = task_vars["hostvars"].get(host, {}).get(given["register"]) or {}
-            if one.get("digest") and not one.get("failed"):
+            known = task_vars["hostvars"].get(host, {})
+            one = known.get(given["register"]) or {}
+            if one.get("digest"):
                 answers[host] = one
-            else:
-                failed[host] = one.get("msg") or SAID
+            if one.get("failed") or not one.get("digest") or known.get(FAILURE):
+                failed[host] = known.get(FAILURE) or one.get("msg") or SAID
         found = classes.folded(answers, is_planned=self._task.check_mode or not given["is_done"])
         for line in classes.summary(found, answers, failed):
             Display().display(line)

@@ -67,6 +67,14 @@ options:
     description:
       - The absolute path of the hosttune that is installed on the host, to use in place of O(bundle).
     type: path
+  _payload:
+    description:
+      - Filled in on the controller with the content of O(bundle). Not for a playbook.
+    type: str
+  _site:
+    description:
+      - Filled in on the controller with the policy and the rules. Not for a playbook.
+    type: dict
 attributes:
   platform:
     description: Target OS on which the module works.

@@ -83,7 +83,8 @@ class Client:
             raise Trouble("hosttune did not travel with the task: call the module by its action (its full name)")
         archive = self._write("hosttune.pyz", base64.b64decode(self._payload))
         self._errors = tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115 - as long as the server
-        self._server = subprocess.Popen(
+        # run_command ends with the first answer, and the second question depends on it.
+        self._server = subprocess.Popen(  # pylint: disable=ansible-bad-function
             [sys.executable, "-I", "-S", archive, "--serve"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -96,7 +97,7 @@ class Client:
         """The exit status, standard output and standard error of `hosttune WORDS...`."""
         if self._executable:
             try:
-                done = subprocess.run(
+                done = subprocess.run(  # pylint: disable=ansible-bad-function
                     [self._executable, *list(words)],
                     stdin=subprocess.DEVNULL,
                     capture_output=True,

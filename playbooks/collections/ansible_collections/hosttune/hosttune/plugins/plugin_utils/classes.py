@@ -8,8 +8,9 @@ import difflib
 HOSTS_NAMED = 12
 
 
-PLANNED, LEFT, DONE, NOTHING = "to make", "not made, because the plan is not approved", "made", "nothing to change"
-ORDER = (PLANNED, DONE, LEFT, NOTHING)
+PLANNED, DONE, PARTLY = "to make", "made", "tried, and some failed"
+LEFT, NOTHING = "not made, because the plan is not approved", "nothing to change"
+ORDER = (PLANNED, PARTLY, DONE, LEFT, NOTHING)
 
 
 def folded(answers, *, is_planned):
@@ -39,7 +40,9 @@ def _standing(one, is_planned):
         return NOTHING
     if not one.get("approved", True):
         return LEFT
-    return PLANNED if is_planned else DONE
+    if is_planned:
+        return PLANNED
+    return PARTLY if one.get("failed") else DONE
 
 
 def summary(classes, answers, failed):

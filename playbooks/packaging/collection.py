@@ -1,0 +1,52 @@
+"""Builds the release tarball of the Ansible collection: `python playbooks/packaging/collection.py [FOLDER]`.
+
+It is what `ansible-galaxy collection build` makes of the collection with hosttune itself laid into it, so that an
+installed collection needs nothing else. FOLDER is dist by default; ansible-galaxy is looked for on PATH.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import bundle
+import pyz
+
+COLLECTION = bundle.ROOT / "playbooks/collections/ansible_collections/hosttune/hosttune"
+TIMEOUT_S = 300
+
+
+def build(folder: Path) -> Path:
+    """Return the tarball."""
+    galaxy = shutil.which("ansible-galaxy")
+    if galaxy is None:
+        raise bundle.Trouble("ansible-galaxy is not on PATH: install ansible-core, or start its environment")
+    with tempfile.TemporaryDirectory(prefix="hosttune-collection-") as scratch:
+        tree, out = Path(scratch) / "hosttune", Path(scratch) / "out"
+        shutil.copytree(COLLECTION, tree, ignore=shutil.ignore_patterns("__pycache__", "output", "files"))
+        shutil.copy(bundle.ROOT / "LICENSE", tree / "LICENSE")
+        pyz.build(tree / "files" / "hosttune.pyz")
+        words = [galaxy, "collection", "build", str(tree), "--output-path", str(out)]
+        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
+        if done.returncode != 0:
+            raise bundle.Trouble(f"ansible-galaxy: {done.stderr.strip()}")
+        (built,) = out.glob("*.tar.gz")
+        folder.mkdir(parents=True, exist_ok=True)
+        return Path(shutil.move(built, folder / built.name))
+
+
+def main() -> int:
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else bundle.ROOT / "dist"
+    try:
+        print(build(folder))
+    except (bundle.Trouble, OSError, subprocess.TimeoutExpired) as error:
+        print(f"collection.py: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
