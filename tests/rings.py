@@ -118,6 +118,7 @@ RINGS = (
             "strace": "strace",
             "mkfs.xfs": "xfsprogs",
             "mkfs.btrfs": "btrfs-progs",
+            "lintian": "lintian",
         },
         checks=(why_no_loop_devices, why_no_mount_namespace),
     ),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -43,15 +44,27 @@ class Carried:
     licence: str
 
 
-def source_date() -> int:
-    """Seconds since 1970 that every file of an artefact bears: SOURCE_DATE_EPOCH, else the day when zip was born.
+def source_date(otherwise: int = _EARLIEST) -> int:
+    """Seconds since 1970 that every file of an artefact bears: SOURCE_DATE_EPOCH, where that is set.
 
     reproducible-builds.org/specs/source-date-epoch.
     """
     given = os.environ.get("SOURCE_DATE_EPOCH", "")
     if given and not given.isdecimal():
         raise Trouble(f"SOURCE_DATE_EPOCH is no number of seconds: {given}")
-    return max(int(given or _EARLIEST), _EARLIEST)
+    return max(int(given or otherwise), _EARLIEST)
+
+
+def committed(root: Path = ROOT) -> int:
+    """When the last commit was made; without git, when the newest file of the package was."""
+    words = ["git", "-C", str(root), "log", "-1", "--format=%ct"]
+    try:
+        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    except FileNotFoundError:
+        done = None
+    if done is not None and done.stdout.strip().isdecimal():
+        return int(done.stdout)
+    return int(max(path.stat().st_mtime for path in (root / "hosttune").rglob("*.py")))
 
 
 def zip_date() -> tuple[int, int, int, int, int, int]:

@@ -1,0 +1,94 @@
+"""The command tree of hosttune as values: what the manual page and the completions are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import bundle
+
+# What a placeholder stands for, where a shell can complete it.
+FILES = frozenset({"FILE", "DIR", "RECORD", "PLAN", "A", "B", "OLD", "NEW", "RECORD|DIR"})
+RULES = frozenset({"RULE"})
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """`names` is empty for an argument. `values` are all it can be; `is_file` if a shell completes it by files."""
+
+    names: tuple[str, ...]
+    placeholder: str
+    help: str
+    values: tuple[str, ...] = ()
+    is_file: bool = False
+    is_required: bool = False
+    is_repeatable: bool = False
+
+    @property
+    def takes_value(self) -> bool:
+        return bool(self.placeholder)
+
+
+@dataclass(frozen=True)
+class Command:
+    """`path` is what is typed: ("rules", "lint")."""
+
+    path: tuple[str, ...]
+    title: str
+    help: str
+    options: tuple[Parameter, ...]
+    arguments: tuple[Parameter, ...]
+    commands: tuple[Command, ...] = ()
+    rules: tuple[str, ...] = ()  # all ids, at the root alone
+
+    def walk(self) -> Iterator[Command]:
+        yield self
+        for command in self.commands:
+            yield from command.walk()
+
+
+def tree(root: Path = bundle.ROOT) -> Command:
+    """The whole tree, by the typer application itself."""
+    application = bundle.from_tree("hosttune.cli.app", root).build()
+    get_command = bundle.from_tree("typer.main", root).get_command
+    documents = bundle.from_tree("hosttune.engine.compiled", root).builtin_documents()
+    rules = tuple(sorted(one.data["id"] for one in documents if one.name.startswith("rules/")))
+    profiles = tuple(sorted(one.data["id"] for one in documents if one.name.startswith("profiles/")))
+    return replace(_command(get_command(application), (), rules, profiles), rules=rules)
+
+
+def _command(command: Any, path: tuple[str, ...], rules: tuple[str, ...], profiles: tuple[str, ...]) -> Command:
+    options: list[Parameter] = []
+    arguments: list[Parameter] = []
+    for parameter in command.params:
+        if getattr(parameter, "hidden", False):
+            continue
+        one = _parameter(parameter, rules, profiles)
+        (options if one.names else arguments).append(one)
+    options.append(Parameter(("-h", "--help"), "", "Show the help of a command and exit."))
+    commands = [
+        _command(below, (*path, name), rules, profiles)
+        for name, below in getattr(command, "commands", {}).items()
+        if not below.hidden
+    ]
+    text = (command.help or "").strip()
+    return Command(path, text.split("\n", 1)[0], text, tuple(options), tuple(arguments), tuple(commands))
+
+
+def _parameter(parameter: Any, rules: tuple[str, ...], profiles: tuple[str, ...]) -> Parameter:
+    is_option = parameter.param_type_name == "option"
+    choices = tuple(getattr(parameter.type, "choices", ()))
+    placeholder = parameter.metavar or ("|".join(choices) if choices else parameter.name.upper())
+    kind = placeholder.strip("[].")
+    values = choices or (rules if kind in RULES else profiles if parameter.name == "profile" else ())
+    return Parameter(
+        names=tuple(sorted(parameter.opts, key=len)) if is_option else (),
+        placeholder="" if is_option and parameter.is_flag else placeholder,
+        help=parameter.help or "",
+        values=values,
+        is_file=kind in FILES,
+        is_required=parameter.required,
+        is_repeatable=bool(getattr(parameter, "multiple", False)) or parameter.nargs == -1,
+    )
