@@ -36,6 +36,7 @@ NOT_RECORDED: Final = Unreadable("not in this record")
 _TABLES: Final = ("files", "links", "listings", "stats", "lstats", "paths", "spaces")
 _MAX_LINKS = 40
 _OF_A_PROCESS = re.compile(r"/proc$|/proc/(?!1/)[0-9]+(?:/(?!(?:comm|limits)$)|$)")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")  # as JSON writes it, and as UTF-8 would
 T = TypeVar("T")
 
 
@@ -142,6 +143,11 @@ class RecordReader:
         if follow and isinstance(known := self._tables["paths"].get(path), str):
             return known
         links = self._tables["links"]
+        folder, _, name = path.rpartition("/")
+        if name not in ("", ".", "..") and folder:  # the folder is known from its other files, as a rule
+            place = f"{self._canonical(folder).rstrip('/')}/{name}"
+            if not isinstance(links.get(place), str):
+                return place
         todo = [part for part in reversed(path.split("/")) if part not in ("", ".")]
         done: list[str] = []
         count = 0
@@ -291,7 +297,8 @@ def parse_record(content: bytes, path: str) -> Mapping[str, Any]:
     try:
         data = json.loads(content, parse_constant=_no_constant)
         # half of a surrogate pair could not be written out again, unless it stands for a byte that is no UTF-8
-        json.dumps(data, ensure_ascii=False).encode("utf-8", "surrogateescape")
+        if _SURROGATE.search(content):
+            json.dumps(data, ensure_ascii=False).encode("utf-8", "surrogateescape")
     except json.JSONDecodeError as error:
         raise BadInput([Fault(Where(path, error.lineno), f"not a record: {error.msg}", hint)]) from None
     except (ValueError, RecursionError) as error:
