@@ -52,7 +52,10 @@ def program(argv0: str | None = None, executable: str | None = None) -> str:
         if os.path.isfile(starter) and os.path.isfile(os.path.join(os.path.dirname(folder), "pyproject.toml")):
             return shlex.quote(starter)
         return f"{shlex.quote(executable or sys.executable)} -I -m hosttune"
-    return last if folder in SECURE_PATH else shlex.quote(f"{folder}/{last}")
+    whole = shlex.quote(f"{folder}/{last}")
+    if last.endswith(".pyz") and not os.access(f"{folder}/{last}", os.X_OK):  # as a download leaves it
+        return f"python3 {whole}"
+    return last if folder in SECURE_PATH else whole
 
 
 def save(path: str, content: bytes, mode: int = 0o600) -> None:

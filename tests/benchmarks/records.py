@@ -33,7 +33,9 @@ def main() -> None:
     hosts = parser.parse_args().hosts
     catalog = builtin_catalog()
     policy = Policy(today=time.strftime("%Y-%m-%d"))
-    print(f"{len(policy.selected(catalog))} rules, {len(RECORDS)} records, {sum(p.stat().st_size for p in RECORDS):,} bytes")
+    print(
+        f"{len(policy.selected(catalog))} rules, {len(RECORDS)} records, {sum(p.stat().st_size for p in RECORDS):,} bytes"
+    )
     for what, prove in (("check", True), ("check without the proof of the plan", False)):
         print(what)
         records = itertools.cycle(RECORDS)

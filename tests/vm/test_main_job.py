@@ -27,7 +27,7 @@ MAPS, SWAPPINESS = "vm.max_map_count", "vm.swappiness"
 OLD_SYSCTLS = {MAPS: 65530, SWAPPINESS: 60}
 NEW_SYSCTLS = {MAPS: 1048576, SWAPPINESS: 10}
 SYSCTL_FILES = {"30-site.conf", "99-sysctl.conf", "README.sysctl"}
-OWN_FILES = {"60-hosttune-memory-max-map-count.conf", "60-hosttune-memory-swappiness.conf"}
+OWN_FILES = {f"60-hosttune-{rule}.conf" for rule in ("limits-nofile", "memory-max-map-count", "memory-swappiness")}
 # What a machine writes by itself while nobody asks it to.
 RESTLESS = ("/var/log/", "/var/lib/systemd/", "/var/tmp/systemd-private-")
 
@@ -87,7 +87,7 @@ def test_check_untuned_machine_exits_1_and_names_the_rules(guest: Guest) -> None
     assert rc == 1
     assert "storage-noatime" in text
     differing = {rule for rule, words in verdicts.items() if "differs" in words}
-    assert differing == {"storage-noatime", "memory-max-map-count"}
+    assert differing == {"storage-noatime", "memory-max-map-count", "limits-nofile"}
     assert verdicts["memory-swappiness"] == verdicts["storage-tmp-tmpfs"] == {"not applicable"}
     assert verdicts["storage-fstrim"] == {"ok"}
     assert not any("unknown" in words for words in verdicts.values())
