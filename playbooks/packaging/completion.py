@@ -92,7 +92,9 @@ def _bash_words(words: tuple[str, ...] | list[str]) -> str:
 def zsh(root: Command) -> str:
     """A function for each command, by _arguments and _describe (zshcompsys(1))."""
     functions = "\n".join(_zsh_function(command) for command in root.walk())
-    return f'#compdef hosttune\n# made from the command tree of hosttune\n\n{functions}\n_hosttune "$@"\n'
+    rules = f'_hosttune-rule-ids() {{\n    compadd "$@" -- {" ".join(root.rules)}\n}}\n'
+    head = "#compdef hosttune\n# made from the command tree of hosttune\n"
+    return f'{head}\n{rules}\n{functions}\n_hosttune "$@"\n'
 
 
 def _zsh_function(command: Command) -> str:

@@ -64,6 +64,12 @@ def test_program_is_found_again_under_sudo(argv0, expected):
     assert program(argv0, "/usr/bin/python3") == expected
 
 
+@pytest.mark.parametrize(("mode", "start"), [(0o755, ""), (0o644, "python3 ")])
+def test_program_of_the_self_contained_file_starts_as_it_can(mode, start, tmp_path):
+    (tmp_path / "hosttune.pyz").touch(mode)
+    assert program(str(tmp_path / "hosttune.pyz")) == f"{start}{tmp_path}/hosttune.pyz"
+
+
 def test_program_of_a_checkout_is_its_run_script(tmp_path):
     for name in ("run", "pyproject.toml"):
         (tmp_path / name).touch()

@@ -153,6 +153,12 @@ def test_run_test_words_go_to_the_rings(ready: Checkout):
     assert ready.calls("-m pip install")[0].endswith(f"--editable {ready.root}[test]")
 
 
+@pytest.mark.parametrize("what", ["pyz", "deb"])
+def test_run_builds_what_is_carried_to_other_machines(what: str, ready: Checkout):
+    done = ready.run(what, "a b")
+    assert done.stdout.splitlines()[0] == f"<-I><{ready.root}/playbooks/packaging/{what}.py><a b>"
+
+
 def test_run_warm_start_calls_python_once_and_says_nothing(ready: Checkout):
     done = ready.run("check")
     assert ready.lines("calls") == ["-I -m hosttune check"]

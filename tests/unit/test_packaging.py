@@ -1,0 +1,113 @@
+"""What the packages bring besides the program: words for shells, the manual page, the policy file."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.policy import Policy
+from hosttune.engine.policy_file import build_policy
+from hosttune.engine.yamlio import load_document
+
+PACKAGING = Path(__file__).resolve().parents[2] / "playbooks/packaging"
+POLICY = (PACKAGING / "debian/policy.yaml").read_text(encoding="utf-8")
+TODAY = "2026-11-21"
+
+
+@pytest.fixture(scope="module")
+def modules():
+    """The builder's modules, which are a program and no package."""
+    names = ("bundle", "commands", "completion", "manual")
+    sys.path.insert(0, str(PACKAGING))
+    try:
+        yield {name: importlib.import_module(name) for name in names}
+    finally:
+        sys.path.remove(str(PACKAGING))
+        for name in names:
+            del sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def tree(modules):
+    return modules["commands"].tree()
+
+
+def test_policy_as_it_is_installed_is_no_policy():
+    assert build_policy(load_document(POLICY, "policy.yaml"), builtin_catalog(), TODAY) == Policy(
+        source="policy.yaml", today=TODAY
+    )
+
+
+def test_policy_with_every_line_in_force_is_valid():
+    text = re.sub(r"^#(?=\S|  )", "", POLICY, flags=re.MULTILINE)
+    policy = build_policy(load_document(text, "policy.yaml"), builtin_catalog(), TODAY)
+    assert policy.waivers[0].owner == "ops"
+    assert policy.declared.data_mounts
+
+
+def test_command_tree_has_every_command_and_knows_what_options_want(tree):
+    paths = {command.path for command in tree.walk()}
+    assert {("check",), ("apply",), ("rules", "lint")} <= paths
+    (check,) = (command for command in tree.commands if command.path == ("check",))
+    options = {name: option for option in check.options for name in option.names}
+    assert options["--format"].values[:2] == ("text", "json")
+    assert options["--policy"].is_file
+    assert "storage-noatime" in options["--select"].values
+    assert not options["--strict"].takes_value
+    assert options["--host"].is_repeatable
+
+
+def test_manual_names_every_command_and_option(tree, modules):
+    page = modules["manual"].manual(tree, "0.1.0", 0)
+    assert page.startswith('.TH HOSTTUNE 8 "1970-01-01" "hosttune 0.1.0"')
+    for command in tree.walk():
+        assert command.commands or f'.SS "hosttune {" ".join(command.path)}' in page
+        for option in command.options if command.path else ():
+            assert all(name.replace("-", "\\-") in page for name in option.names)
+    assert not re.search(r"^'", page, re.MULTILINE)
+
+
+def test_bash_completion_is_valid_and_starts_no_program(tree, modules, tmp_path):
+    script = tmp_path / "hosttune"
+    script.write_text(modules["completion"].bash(tree))
+    done = subprocess.run(("bash", "-n", script), check=False, capture_output=True, text=True, timeout=20)
+    assert (done.returncode, done.stderr) == (0, "")
+    asked = (
+        'PATH=; source "$0"; COMP_WORDS=(hosttune apply --max-risk m); COMP_CWORD=3; _hosttune; echo "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(("/bin/bash", "-c", asked, script), check=False, capture_output=True, text=True, timeout=20)
+    assert (done.stdout, done.stderr) == ("medium\n", "")
+
+
+def test_zsh_completion_defines_every_function_that_it_names(tree, modules):
+    script = modules["completion"].zsh(tree)
+    assert script.startswith("#compdef hosttune\n")
+    defined = set(re.findall(r"^(_hosttune\S*)\(\) \{$", script, re.MULTILINE))
+    assert defined >= {"_".join(("_hosttune", *command.path)) for command in tree.walk()}
+    assert set(re.findall(r":(_hosttune[\w-]*)", script)) == {"_hosttune-rule-ids"} <= defined
+
+
+def test_fish_completion_offers_options_of_the_command_alone(tree, modules):
+    lines = modules["completion"].fish(tree).splitlines()
+    (rule,) = (line for line in lines if "-l expect" in line and "from apply" in line)
+    assert "not __fish_seen_subcommand_from rules" in rule
+    assert any("from rules; and __fish_seen_subcommand_from diff'" in line for line in lines)
+
+
+def test_dependencies_of_the_bundle_are_complete(modules):
+    carried = {one.name for one in modules["bundle"].dependencies()}
+    assert {"typer", "pyyaml", "jinja2", "markupsafe", "distro"} <= carried
+    assert not carried & {"psutil", "rich", "pytest"}
+    assert all(one.licences for one in modules["bundle"].dependencies())
+
+
+def test_source_date_that_is_no_number_is_refused(modules, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "yesterday")
+    with pytest.raises(modules["bundle"].Trouble, match="SOURCE_DATE_EPOCH"):
+        modules["bundle"].source_date()
