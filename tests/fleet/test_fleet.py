@@ -113,14 +113,24 @@ def test_apply_only_where_the_plan_is_approved(controller: Controller, fleet: Fl
     assert re.search(r"1 host: \d+ changes not made, because the plan is not approved\n  gpu03", made.output)
 
 
-def test_apply_reboots_what_needs_it_and_verifies_the_running_state(controller: Controller, fleet: Fleet):
+def test_apply_reboots_what_needs_it_drained_and_verifies_the_running_state(
+    controller: Controller, fleet: Fleet, tmp_path: Path
+):
+    hooks = {}
+    for name in ("drain", "undrain"):
+        hooks[f"hosttune_{name}_tasks"] = str(tmp_path / f"{name}.json")
+        note = {"ansible.builtin.shell": f"echo {name} $(cat /proc/sys/kernel/random/boot_id) >> /home/ops/hooks"}
+        (tmp_path / f"{name}.json").write_text(json.dumps([note]))
     boots = {host.name: boot_id(host) for host in fleet.hosts}
-    made = controller.play("apply.yml", hosttune_serial=["100%"], hosttune_policy=POLICY, hosttune_reboot=True)
+    made = controller.play("apply.yml", hosttune_serial=["100%"], hosttune_policy=POLICY, hosttune_reboot=True, **hooks)
     assert made.status == 0, made.output
     for host in fleet.hosts:
         assert boot_id(host) != boots[host.name]
         assert host.run("findmnt", "--noheadings", "--output", "FSTYPE", "/tmp").strip() == "tmpfs"
         assert "noatime" in data_flags(host)
+        drained, back = (line.split() for line in host.read("/home/ops/hooks").splitlines())
+        assert drained == ["drain", boots[host.name].strip()]
+        assert back == ["undrain", boot_id(host).strip()]
     assert "4 hosts: rebooted, and verified afterwards" in made.output
 
 

@@ -80,6 +80,12 @@ def test_reboot_reasons_come_from_what_waits_for_a_reboot_alone():
     assert answer["reboot_reasons"](findings) == ["a-rule: /tmp"]
 
 
+def test_deferred_names_what_runs_on_the_gpus():
+    busy = finding(kind="busy", detail="slurm: job 4711", rule="gpu-modes", subject="0000:1b:00.0")
+    told = {"rule": "gpu-modes", "subject": "0000:1b:00.0", "reason": "slurm: job 4711"}
+    assert answer["deferred"]([busy, finding(kind="would disturb", detail="running GPU work")]) == [told]
+
+
 @pytest.mark.parametrize(
     ("one", "expected"),
     [
