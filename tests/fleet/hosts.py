@@ -55,12 +55,16 @@ class Host:
         self.namespace = f"{fleet.prefix}{number}"
         self._fleet = fleet
         self._device = ""
+        self._link = f"{fleet.prefix}v{number}"
         self._init: subprocess.Popen[bytes] | None = None
         self._is_leaving = threading.Event()
-        self._lay_out(release)
-        self._link = f"{fleet.prefix}v{number}"
-        self._connect()
         self._thread = threading.Thread(target=self._keep_up, name=name, daemon=True)
+        try:
+            self._lay_out(release)
+            self._connect()
+        except BaseException:
+            self.close()  # its fleet does not know it yet
+            raise
         self._thread.start()
 
     def _lay_out(self, release: str) -> None:
@@ -161,7 +165,8 @@ class Host:
         self._is_leaving.set()
         if self._init is not None:
             _end_processes(self.namespace)
-        self._thread.join(timeout=10)
+        if self._thread.is_alive():
+            self._thread.join(timeout=10)
         subprocess.run(["ip", "link", "del", self._link], check=False, capture_output=True)
         subprocess.run(["ip", "netns", "del", self.namespace], check=False, capture_output=True)
         subprocess.run(["losetup", "--detach", self._device], check=False, capture_output=True)
