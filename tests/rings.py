@@ -6,18 +6,21 @@ A ring is a folder of tests/ and what it needs of the machine. Exit status: 0 al
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import IO
 
 ROOT = Path(__file__).resolve().parent.parent
 PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"])
@@ -61,7 +64,7 @@ def why_no_mount_namespace() -> str:
 class Ring:
     """`packages` maps a program, or the absolute path of a file, to the Debian package that brings it.
 
-    A long ring takes more than a few minutes, so it runs only by name or with `all`. `limit_s` only ends a hang:
+    A long ring takes more than a few minutes, so it runs only by name or with `all`, and then beside the others. `limit_s` only ends a hang:
     it is several times what the ring takes on two cores.
     """
 
@@ -125,7 +128,7 @@ RINGS = (
     Ring(
         "vm",
         "Debian guests under qemu: apply, reboot, undo, power cuts",
-        limit_s=3000,
+        limit_s=3900,
         is_long=True,
         needs_root=True,
         packages={
@@ -173,15 +176,23 @@ class Outcome:
     note: str = ""
 
 
-def run_limited(argv: Sequence[str], limit_s: int) -> int | None:
+running: set[subprocess.Popen[bytes]] = set()
+
+
+def run_limited(argv: Sequence[str], limit_s: int, output: IO[bytes] | None = None) -> int | None:
     """Return the exit status, or None when the command ran past its limit. It gets a session of its own, so that
-    whatever it started can be ended with it."""
-    child = subprocess.Popen(argv, cwd=ROOT, env={**os.environ, "PATH": PATH}, start_new_session=True)
+    whatever it started can be ended with it. What it prints goes to `output`, or where ours goes."""
+    env = {**os.environ, "PATH": PATH}
+    child = subprocess.Popen(
+        argv, cwd=ROOT, env=env, start_new_session=True, stdout=output, stderr=subprocess.STDOUT if output else None
+    )
+    running.add(child)
     try:
         return child.wait(timeout=limit_s)
     except subprocess.TimeoutExpired:
         return None
     finally:
+        running.discard(child)
         end_group(child)
 
 
@@ -218,15 +229,16 @@ def run_linters() -> Outcome:
     )
 
 
-def run_ring(ring: Ring, words: Sequence[str], *, may_skip: bool) -> Outcome:
-    headline(f"{ring.name}: {ring.about}")
+def run_ring(ring: Ring, words: Sequence[str], *, may_skip: bool, output: IO[bytes] | None = None) -> Outcome:
+    if output is None:
+        headline(f"{ring.name}: {ring.about}")
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="hosttune-rings-") as scratch:
         report = Path(scratch) / "junit.xml"
         # No cache: one that root wrote makes pytest warn when a user comes after, and a warning is an error here.
         options = ["-q", "-p", "no:cacheprovider", "-o", f"faulthandler_timeout={ring.limit_s // 2}"]
         argv = [sys.executable, "-m", "pytest", *options, f"--junitxml={report}", f"tests/{ring.name}", *words]
-        status = run_limited(argv, ring.limit_s)
+        status = run_limited(argv, ring.limit_s, output)
         passed, failed, skipped = counts(report)
     notes = []
     if status is None:
@@ -269,19 +281,43 @@ def install_packages() -> None:
 
 
 def run_rings(names: Sequence[str], words: Sequence[str], *, required: bool, skip_none: bool) -> list[Outcome]:
-    """Run the named rings; `required` makes one that cannot run a failure, else it only says why."""
-    outcomes = [run_linters()] if "lint" in names else []
-    for ring in RINGS:
-        if ring.name not in names:
-            continue
+    """Run the named rings; `required` makes one that cannot run a failure, else it only says why. Long rings run one
+    after the other beside the rest, and what they print comes at the end.
+    """
+    chosen = [ring for ring in RINGS if ring.name in names]
+    outcomes: dict[str, Outcome] = {}
+    for ring in chosen:
         reason = ring.why_not()
         if not reason and ring.is_long and not required:
             reason = f"takes longer than a few minutes: ./run test {ring.name}"
         if reason:
-            outcomes.append(Outcome(ring.name, "not run", failed=int(required), note=reason))
-        else:
-            outcomes.append(run_ring(ring, words, may_skip=not skip_none))
-    return outcomes
+            outcomes[ring.name] = Outcome(ring.name, "not run", failed=int(required), note=reason)
+    able = [ring for ring in chosen if ring.name not in outcomes]
+    beside = [ring for ring in able if ring.is_long and len(able) > 1]
+
+    def run_beside() -> None:
+        for ring in beside:
+            outcomes[ring.name] = run_ring(ring, words, may_skip=not skip_none, output=outputs[ring.name])
+
+    with contextlib.ExitStack() as stack:
+        outputs = {ring.name: stack.enter_context(tempfile.TemporaryFile()) for ring in beside}
+        worker = threading.Thread(target=run_beside, daemon=True)
+        worker.start()
+        try:
+            if "lint" in names:
+                outcomes["lint"] = run_linters()
+            for ring in able:
+                if ring not in beside:
+                    outcomes[ring.name] = run_ring(ring, words, may_skip=not skip_none)
+            worker.join()
+        finally:
+            for child in tuple(running):
+                end_group(child)
+        for ring in beside:
+            headline(f"{ring.name}: {ring.about} (ran beside the others)")
+            outputs[ring.name].seek(0)
+            sys.stdout.write(outputs[ring.name].read().decode("utf-8", "replace"))
+    return [outcomes[name] for name in NAMES if name in outcomes]
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:

@@ -81,6 +81,23 @@ def test_ring_without_tests_fails(tree: Path):
     assert (outcome.result, outcome.failed, outcome.note) == ("failed", 1, "no test ran")
 
 
+def test_long_ring_runs_beside_the_others_and_prints_at_the_end(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    pipe = tree / "pipe"
+    os.mkfifo(pipe)
+    (tree.parent / "vm").mkdir()
+    (tree / "test_one.py").write_text(f"def test_a(): open({str(pipe)!r}).read()\n")
+    (tree.parent / "vm" / "test_two.py").write_text(f"def test_b(): open({str(pipe)!r}, 'w').close()\n")
+    monkeypatch.setattr(rings, "RINGS", (Ring("vm", "guests", is_long=True), Ring("unit", "values")))
+    monkeypatch.setattr(rings, "NAMES", ("unit", "vm"))
+    outcomes = rings.run_rings(["unit", "vm"], [], required=True, skip_none=True)
+    assert [(one.name, one.result) for one in outcomes] == [("unit", "passed"), ("vm", "passed")]
+    printed = capfd.readouterr().out
+    assert printed.index("== unit: values") < printed.index("== vm: guests (ran beside the others)")
+    assert printed.count("1 passed") == 2
+
+
 def test_command_past_its_limit_is_ended_with_all_it_started(tmp_path: Path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
