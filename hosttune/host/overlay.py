@@ -31,6 +31,9 @@ class Overlay(BeforeReader):
         self.files: dict[str, FileValue | Absent] = {}
         self.links: dict[str, str | Absent] = {}
         self.folders: dict[str, bool] = {}  # made (True) and removed (False) here
+        self.uncovered: set[str] = (
+            set()
+        )  # unmounted here: what the disk shows there is gone, the folder itself is empty
         self.units: dict[tuple[str, str], str] = {}  # (unit, property of `systemctl show`) -> value
 
     def now(self) -> float:
@@ -57,7 +60,7 @@ class Overlay(BeforeReader):
 
     def list(self, path: str) -> Answer[tuple[str, ...]]:
         folder = self._place(path)
-        below = self.base.list(folder if self.links else path)
+        below = () if folder in self.uncovered else self.base.list(folder if self.links else path)
         names = set(below) if isinstance(below, tuple) else set()
         start = folder.rstrip("/") + "/"
         for place, value in {**self.files, **self.links}.items():
@@ -186,10 +189,12 @@ class Overlay(BeforeReader):
         words = tuple(options.split(","))
         table = with_mount(data, number.decode().strip(), device, target, fstype, words)
         self.files[MOUNTINFO] = FileValue(table)
+        self.uncovered.discard(self._place(target))
 
     def unmount(self, target: str) -> None:
         data, mount = self._mounted(target)
         self.files[MOUNTINFO] = FileValue(without_mount(data, mount.id))
+        self.uncovered.add(self._place(target))
 
     def run(self, argv: Sequence[str], *, timeout_s: float) -> Completed:
         del timeout_s

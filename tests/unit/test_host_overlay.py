@@ -198,3 +198,14 @@ def test_nothing_reaches_the_base(base):
     overlay.run(("systemctl", "enable", "--now", "x.timer"), timeout_s=1)
     overlay.append("/var/lib/hosttune/runs/1", b"x")
     assert (base.files, base.links) == before
+
+
+def test_folder_of_a_disk_that_was_unmounted_here_can_be_removed():
+    mounts = "20 1 8:2 / / rw - ext4 /dev/sda2 rw\n30 20 8:17 / /data rw - ext4 /dev/sdb1 rw\n"
+    overlay = Overlay(FakeReader({"/proc/self/mountinfo": mounts, "/data/lost+found/x": ""}))
+    with pytest.raises(Refused, match="not empty"):
+        overlay.remove_folder("/data")
+    overlay.unmount("/data")
+    assert overlay.list("/data") == ()
+    overlay.remove_folder("/data")
+    assert overlay.stat("/data") is ABSENT
