@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.frozen import frozen
 from hosttune.resources.base import FieldSpec, Operator, action_between
+from hosttune.resources.comparison import Comparison
 from hosttune.resources.docker_file import PATH, PRESENT, document, keys, name_of, spelled
 from hosttune.resources.json_document import Node, get, line_of
 from hosttune.resources.since import applied_since
@@ -21,7 +22,6 @@ from hosttune.values import (
     Change,
     FileValue,
     Finding,
-    Hold,
     HoldKind,
     Unreadable,
     Verdict,
@@ -88,7 +88,7 @@ def _with(finding: Finding, changes: tuple[Change, ...]) -> Finding:
 
 
 @frozen
-class _Look:
+class _Look(Comparison):
     """One wish against the file and the command line."""
 
     wish: Wish
@@ -190,20 +190,6 @@ class _Look:
     def _wants(self) -> str:
         wanted = ", ".join(f"{'.'.join(path)} = {spelled(value)}" for path, value in leaves(self.wish))
         return f"{PATH} should have {wanted}"
-
-    def _held(self, kind: HoldKind, detail: str, todo: str = "", evidence: tuple[str, ...] = ()) -> Finding:
-        return self._says(Verdict.DIFFERS, self._wants, Hold(kind, detail), evidence, todo)
-
-    def _says(
-        self,
-        verdict: Verdict,
-        reason: str = "",
-        hold: Hold = Hold(),
-        evidence: tuple[str, ...] = (),
-        todo: str = "",
-        changes: tuple[Change, ...] = (),
-    ) -> Finding:
-        return Finding(self.wish.rule, self.wish.subject, verdict, hold, reason, evidence, changes, todo)
 
 
 WISHES = (DockerDaemonWish(),)

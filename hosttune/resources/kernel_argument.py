@@ -16,9 +16,10 @@ from hosttune.facts import grub_arguments as grub
 from hosttune.facts.kernel import split_command_line
 from hosttune.frozen import frozen
 from hosttune.resources.base import FieldSpec
+from hosttune.resources.comparison import Comparison
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path
 from hosttune.resources.read_only import ReadOnly
-from hosttune.values import ABSENT, Activation, Address, Finding, Hold, HoldKind, Trigger, Unreadable, Verdict
+from hosttune.values import ABSENT, Activation, Address, Finding, HoldKind, Trigger, Unreadable, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -159,7 +160,7 @@ def _compare_dropin(needed: list[_Look], looks: list[_Look], context: Context) -
 
 
 @frozen
-class _Look:
+class _Look(Comparison):
     """One wish against the running kernel, the settings and the menu."""
 
     wish: Wish
@@ -252,20 +253,6 @@ class _Look:
     @property
     def _wants(self) -> str:
         return f"the kernel should be started with {self.wish.name}"
-
-    def _held(self, kind: HoldKind, detail: str, todo: str = "", evidence: tuple[str, ...] = ()) -> Finding:
-        return self._says(Verdict.DIFFERS, self._wants, Hold(kind, detail), evidence, todo)
-
-    def _says(
-        self,
-        verdict: Verdict,
-        reason: str = "",
-        hold: Hold = Hold(),
-        evidence: tuple[str, ...] = (),
-        todo: str = "",
-        changes: tuple[Change, ...] = (),
-    ) -> Finding:
-        return Finding(self.wish.rule, self.wish.subject, verdict, hold, reason, evidence, changes, todo)
 
 
 WISHES = (KernelArgumentWish(),)

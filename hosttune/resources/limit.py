@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from hosttune.frozen import frozen
 from hosttune.resources.base import FieldSpec
 from hosttune.resources.bounds import number
+from hosttune.resources.comparison import Comparison
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path
 from hosttune.resources.limits_files import FOLDER, ITEMS, amount, lines
 from hosttune.values import Activation, Address, FileValue, Finding, Hold, HoldKind, Unreadable, Verdict
@@ -100,7 +101,7 @@ def _reaches(value: str, wanted: str) -> bool:
 
 
 @frozen
-class _Look:
+class _Look(Comparison):
     """One wish against the files."""
 
     wish: Wish
@@ -211,19 +212,8 @@ class _Look:
         wanted = " and ".join(f"{kind} {self.wish.fields[kind]}" for kind in KINDS if kind in self.wish.fields)
         return f"{self.wish.name} should be at least {wanted} in new sessions"
 
-    def _held(self, kind: HoldKind, detail: str, todo: str = "") -> Finding:
-        return self._says(Verdict.DIFFERS, self._wants, Hold(kind, detail), self._evidence(), todo)
-
-    def _says(
-        self,
-        verdict: Verdict,
-        reason: str = "",
-        hold: Hold = Hold(),
-        evidence: tuple[str, ...] = (),
-        todo: str = "",
-        changes: tuple[Change, ...] = (),
-    ) -> Finding:
-        return Finding(self.wish.rule, self.wish.subject, verdict, hold, reason, evidence, changes, todo)
+    def _held(self, kind: HoldKind, detail: str, todo: str = "", evidence: tuple[str, ...] = ()) -> Finding:
+        return self._says(Verdict.DIFFERS, self._wants, Hold(kind, detail), evidence or self._evidence(), todo)
 
 
 WISHES = (LimitWish(),)

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
 from hosttune.resources.base import FieldSpec, Operator
+from hosttune.resources.comparison import Comparison
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path
 from hosttune.resources.module_parameter import one
 from hosttune.resources.read_only import ReadOnly
 from hosttune.resources.since import applied_since
-from hosttune.values import ABSENT, Activation, Address, Finding, Hold, HoldKind, Trigger, Unreadable, Verdict
+from hosttune.values import ABSENT, Activation, Address, Finding, HoldKind, Trigger, Unreadable, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -150,7 +151,7 @@ def _compare_dropin(needed: list[_Look], kept: list[_Look], context: Context) ->
 
 
 @frozen
-class _Look:
+class _Look(Comparison):
     """One wish against the files and the loaded module."""
 
     wish: Wish
@@ -237,20 +238,6 @@ class _Look:
     @property
     def _wants(self) -> str:
         return f"{self.wish.name} should be {self.wanted}"
-
-    def _held(self, kind: HoldKind, detail: str, todo: str = "", evidence: tuple[str, ...] = ()) -> Finding:
-        return self._says(Verdict.DIFFERS, self._wants, Hold(kind, detail), evidence, todo)
-
-    def _says(
-        self,
-        verdict: Verdict,
-        reason: str = "",
-        hold: Hold = Hold(),
-        evidence: tuple[str, ...] = (),
-        todo: str = "",
-        changes: tuple[Change, ...] = (),
-    ) -> Finding:
-        return Finding(self.wish.rule, self.wish.subject, verdict, hold, reason, evidence, changes, todo)
 
 
 WISHES = (ModprobeOptionWish(),)

@@ -19,6 +19,7 @@ from hosttune.facts.systemd_config import files_of
 from hosttune.facts.unit_files import UnitFiles
 from hosttune.frozen import frozen
 from hosttune.resources.base import Operator
+from hosttune.resources.comparison import Comparison
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path
 from hosttune.resources.read_only import ReadOnly
 from hosttune.resources.since import applied_since
@@ -153,7 +154,7 @@ def _dropin(path: str, looks: list[_Look]) -> Dropin:
 
 
 @frozen
-class _Look:
+class _Look(Comparison):
     """One wish against the files."""
 
     wish: Wish
@@ -253,19 +254,8 @@ class _Look:
         least = "at least " if bound.operator is Operator.AT_LEAST else ""
         return f"{self.key} of {self.file} should be {least}{bound.value}"
 
-    def _held(self, kind: HoldKind, detail: str, todo: str = "") -> Finding:
-        return self._says(Verdict.DIFFERS, self._wants, Hold(kind, detail), self._evidence, todo)
-
-    def _says(
-        self,
-        verdict: Verdict,
-        reason: str = "",
-        hold: Hold = Hold(),
-        evidence: tuple[str, ...] = (),
-        todo: str = "",
-        changes: tuple[Change, ...] = (),
-    ) -> Finding:
-        return Finding(self.wish.rule, self.wish.subject, verdict, hold, reason, evidence, changes, todo)
+    def _held(self, kind: HoldKind, detail: str, todo: str = "", evidence: tuple[str, ...] = ()) -> Finding:
+        return self._says(Verdict.DIFFERS, self._wants, Hold(kind, detail), evidence or self._evidence, todo)
 
 
 WISHES = (SystemdSettingWish(),)
