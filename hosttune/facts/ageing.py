@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact
-from hosttune.facts.reading import text
+from hosttune.facts.reading import drop_ins, text
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.values import ABSENT, Unreadable
@@ -179,13 +179,11 @@ class _Gatherer:
     def tmpfiles(self) -> tuple[AgeRule, ...]:
         # Before /usr was merged, /lib was a folder of its own; now it is a link.
         split = () if isinstance(self.reader.link("/lib"), str) else ("/lib/tmpfiles.d",)
-        chosen: dict[str, str] = {}
-        for folder in (*_FOLDERS, *split):
-            for name in self._names(folder):
-                if name.endswith(".conf"):
-                    chosen.setdefault(name, f"{folder}/{name}")
-        live = (chosen[name] for name in sorted(chosen) if self.reader.link(chosen[name]) != "/dev/null")
-        return select((path, parse_tmpfiles(self._content(path))) for path in live)
+        files = drop_ins(self.reader, (*_FOLDERS, *split))
+        if isinstance(files, Unreadable):
+            self.problem = self.problem or files
+            return ()
+        return select((path, parse_tmpfiles(self._content(path))) for path in files)
 
     def tmpreaper(self) -> tuple[AgeRule, ...]:
         """Debian's package cleans daily as /etc/tmpreaper.conf says, while its cron script is there."""

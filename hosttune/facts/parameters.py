@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, unread
-from hosttune.facts.reading import text
+from hosttune.facts.reading import drop_ins, text
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT, Unreadable
 
@@ -151,7 +151,7 @@ def _flag(spelled: str) -> bool:
 
 
 def _options(reader: Reader, live: Mapping[str, str]) -> Any:
-    files = _files(reader)
+    files = drop_ins(reader, FOLDERS)
     if isinstance(files, Unreadable):
         return files
     said: list[tuple[str, str, str, str]] = []
@@ -165,19 +165,6 @@ def _options(reader: Reader, live: Mapping[str, str]) -> Any:
         ModuleOption(module, key, value, path, _live(reader, live, module, key), last[module, key] == number)
         for number, (module, key, value, path) in enumerate(said)
     )
-
-
-def _files(reader: Reader) -> tuple[str, ...] | Unreadable:
-    """The files in the order of modprobe: by name, whatever the folder; the first folder that has a name counts."""
-    found: dict[str, str] = {}
-    for folder in FOLDERS:
-        names = reader.list(folder)
-        if isinstance(names, Unreadable):
-            return names
-        for name in names if isinstance(names, tuple) else ():
-            if name.endswith(".conf"):
-                found.setdefault(name, f"{folder}/{name}")
-    return tuple(found[name] for name in sorted(found))
 
 
 def _live(reader: Reader, live: Mapping[str, str], module: str, key: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hosttune.facts.base import unread
@@ -35,6 +35,24 @@ def integer(reader: Reader, path: str) -> Answer[int]:
         return int(content)
     except ValueError:
         return Unreadable(f"{path} holds {content[:40]!r}, not a number")
+
+
+def drop_ins(reader: Reader, folders: Iterable[str], suffix: str = ".conf") -> tuple[str, ...] | Unreadable:
+    """The files of several configuration folders in the order in which they are read: by name, whatever the folder. Of
+    one name the first folder counts, and a link to /dev/null there masks it (sysctl.d(5), tmpfiles.d(5), modprobe.d(5),
+    udev(7)). Of an image /run is nobody's: it is made anew at boot.
+    """
+    chosen: dict[str, str] = {}
+    for folder in folders:
+        if reader.persistent_only and folder.startswith("/run/"):
+            continue
+        names = reader.list(folder)
+        if isinstance(names, Unreadable):
+            return names
+        for name in names if isinstance(names, tuple) else ():
+            if name.endswith(suffix):
+                chosen.setdefault(name, f"{folder}/{name}")
+    return tuple(chosen[name] for name in sorted(chosen) if reader.link(chosen[name]) != "/dev/null")
 
 
 def known(answer: Answer[Any], path: str) -> Any:

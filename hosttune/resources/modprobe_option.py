@@ -13,6 +13,7 @@ import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hosttune.facts.reading import drop_ins
 from hosttune.frozen import frozen
 from hosttune.resources.base import FieldSpec, Operator
 from hosttune.resources.comparison import Comparison
@@ -72,18 +73,11 @@ class ModprobeOptionsAddress(ReadOnly):
 
     def read(self, reader: Reader, name: str) -> Value:
         module, _, key = name.partition(".")
-        chosen: dict[str, str] = {}
-        for folder in FOLDERS:
-            if reader.persistent_only and folder.startswith("/run/"):
-                continue  # made at boot, so not in an image
-            names = reader.list(folder)
-            if isinstance(names, Unreadable):
-                return names
-            for file in names if isinstance(names, tuple) else ():
-                if file.endswith(".conf"):
-                    chosen.setdefault(file, f"{folder}/{file}")
+        files = drop_ins(reader, FOLDERS)
+        if isinstance(files, Unreadable):
+            return files
         rows: list[str] = []
-        for path in (chosen[file] for file in sorted(chosen) if reader.link(chosen[file]) != "/dev/null"):
+        for path in files:
             content = reader.read(path)
             if isinstance(content, Unreadable):
                 return content

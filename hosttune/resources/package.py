@@ -9,20 +9,20 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.errors import Refused
 from hosttune.host.door import Completed
 from hosttune.resources import apt
 from hosttune.resources.base import FieldSpec, action_between
 from hosttune.resources.driver_use import disturbance
 from hosttune.resources.kept_debs import FOLDER, foreign
 from hosttune.resources.package_set import REPAIR, PackageSetAddress, set_name, value_of, versions
+from hosttune.resources.read_only import ReadOnly
 from hosttune.values import Activation, Address, Change, Disturbs, Finding, Hold, HoldKind, Unreadable, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hosttune.facts import Facts
-    from hosttune.host.door import Reader, Writer
+    from hosttune.host.door import Reader
     from hosttune.resources.base import Context, Operator, Wish
     from hosttune.values import Value
 
@@ -30,7 +30,7 @@ _BUILDS = re.compile(r"(?:^|-)(?<!no-)dkms(?:$|-)")  # dkms, nvidia-dkms-580; no
 _UPDATE = "sudo apt-get update, then run it again"
 
 
-class SimulationAddress:
+class SimulationAddress(ReadOnly):
     """`apt-simulation:OPERANDS`: what `apt-get install OPERANDS` would do, as the lines that `apt.parse` reads; only to
     be read.
     """
@@ -48,15 +48,6 @@ class SimulationAddress:
         sizes = _said(reader, apt.downloads(operands)) if lines else None
         size = (apt.download_line(sizes),) if sizes is not None else ()
         return (*lines, *_old(reader, apt.parse(lines).before), *size)
-
-    def write(self, writer: Writer, change: Change) -> None:  # noqa: ARG002 - the interface of all kinds
-        raise Refused(f"{change.address} can only be read")
-
-    def same(self, one: Value, other: Value) -> bool:
-        return one == other
-
-    def invert(self, change: Change) -> Change | None:  # noqa: ARG002 - the interface of all kinds
-        return None
 
 
 def _said(reader: Reader, argv: Sequence[str]) -> str | None:

@@ -14,11 +14,13 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict
+from hosttune.facts.reading import drop_ins
 from hosttune.frozen import frozen
 from hosttune.host.twins import TWINS
 from hosttune.resources.base import FieldSpec, Operator, action_between, inverted
 from hosttune.resources.bounds import nearest, satisfies, wants
 from hosttune.resources.file import compare_dropin, dropin_path, hand_edit
+from hosttune.resources.read_only import ReadOnly
 from hosttune.values import (
     ABSENT,
     Activation,
@@ -115,7 +117,7 @@ class SysctlAddress:
         return inverted(change)
 
 
-class SysctlFilesAddress:
+class SysctlFilesAddress(ReadOnly):
     """`sysctl-files:KEY`: every file that sets the key, in the order of boot, as `value<TAB>path:line`; its other
     spelling as `vm.dirty_ratio=40<TAB>path:line`. Read only.
     """
@@ -123,44 +125,25 @@ class SysctlFilesAddress:
     kind = "sysctl-files"
 
     def read(self, reader: Reader, name: str) -> Value:
-        chosen: dict[str, str] = {}
-        for folder in FOLDERS:
-            if reader.persistent_only and folder.startswith("/run/"):
-                continue  # made at boot, so not in an image
-            names = reader.list(folder)
-            if isinstance(names, Unreadable):
-                return names
-            for file in names if isinstance(names, tuple) else ():
-                if file.endswith(".conf"):
-                    chosen.setdefault(file, f"{folder}/{file}")
+        files = drop_ins(reader, FOLDERS)
+        if isinstance(files, Unreadable):
+            return files
         spellings = {name: "", TWINS[name]: f"{TWINS[name]}="} if name in TWINS else {name: ""}
         named: list[str] = []
         by_pattern: list[str] = []
         is_excluded = False
-        for file in sorted(chosen):
-            if reader.link(chosen[file]) == "/dev/null":
-                continue  # masked: sysctl.d(5)
-            text = reader.read(chosen[file])
+        for file in files:
+            text = reader.read(file)
             if isinstance(text, Unreadable):
                 return text
             for line, key, value in assignments(text) if isinstance(text, bytes) else ():
-                entry = f"{value}\t{chosen[file]}:{line}"
+                entry = f"{value}\t{file}:{line}"
                 if key in spellings:
                     named += [spellings[key] + entry] if value is not None else []
                     is_excluded = is_excluded or value is None
                 elif value is not None and _is_pattern(key) and _fits(name, key):
                     by_pattern.append(entry)
         return tuple(named if named or is_excluded else by_pattern)
-
-    def write(self, writer: Writer, change: Change) -> None:  # noqa: ARG002 - the interface of all kinds
-        message = f"{change.address} is only read"
-        raise Conflict(message)
-
-    def same(self, one: Value, other: Value) -> bool:
-        return one == other
-
-    def invert(self, change: Change) -> Change | None:  # noqa: ARG002 - the interface of all kinds
-        return None
 
 
 @frozen

@@ -11,6 +11,7 @@ import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from hosttune.facts.reading import drop_ins
 from hosttune.frozen import frozen
 from hosttune.resources.read_only import ReadOnly
 from hosttune.values import ABSENT, Unreadable
@@ -204,17 +205,8 @@ def _files(reader: Reader, source: str) -> Iterator[str | Unreadable]:
     if source == "sysfsutils":
         yield "/etc/sysfs.conf"
         folders = folders[:1]
-    if reader.persistent_only:
-        folders = [one for one in folders if not one.startswith("/run/")]  # made at boot, so not in an image
-    chosen: dict[str, str] = {}
-    for one in folders:
-        names = reader.list(one)
-        if isinstance(names, Unreadable):
-            yield names
-        for name in names if isinstance(names, tuple) else ():
-            if name.endswith(suffix):
-                chosen.setdefault(name, f"{one}/{name}")
-    yield from (chosen[name] for name in sorted(chosen) if reader.link(chosen[name]) != "/dev/null")
+    files = drop_ins(reader, folders, suffix)
+    yield from (files,) if isinstance(files, Unreadable) else files
 
 
 def setters(path: str, rows: Mapping[str, Iterable[str]]) -> tuple[Setter, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hosttune.errors import Conflict, Refused
+from hosttune.errors import Refused
 from hosttune.facts.base import UnknownFact
 from hosttune.host.mountinfo import parse, topmost_at
 from hosttune.rendering import render
@@ -18,6 +18,7 @@ from hosttune.resources.file import compare_dropin, dropin_path
 from hosttune.resources.fstab import addition_diff, options_diff
 from hosttune.resources.fstab_document import PATH, entry_text
 from hosttune.resources.fstab_options import set_size, size_bytes
+from hosttune.resources.read_only import ReadOnly
 from hosttune.values import (
     ABSENT,
     Action,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from hosttune.facts import Facts
     from hosttune.facts.fstab import Misread
-    from hosttune.host.door import Reader, Writer
+    from hosttune.host.door import Reader
     from hosttune.resources.base import Context, Wish
     from hosttune.values import Value
 
@@ -52,7 +53,7 @@ _ETC_FOLDER = "/etc/systemd/system/tmp.mount.d"
 _RUN_FOLDER = "/run/systemd/system/tmp.mount.d"
 
 
-class MountedAddress:
+class MountedAddress(ReadOnly):
     """`mounted:TARGET`: `tmpfs SIZE_BYTES` of a live tmpfs (`tmpfs` alone is half of RAM), else the type; read only."""
 
     kind = "mounted"
@@ -66,15 +67,6 @@ class MountedAddress:
             return ABSENT
         size = next((option for option in mount.super_options if option.startswith("size=")), "")
         return f"{mount.fstype} {size_bytes(size, 0)}" if size and mount.fstype == "tmpfs" else mount.fstype
-
-    def write(self, writer: Writer, change: Change) -> None:  # noqa: ARG002 - the interface of all kinds
-        raise Conflict(f"{change.address} is only read")
-
-    def same(self, one: Value, other: Value) -> bool:
-        return one == other
-
-    def invert(self, change: Change) -> Change | None:  # noqa: ARG002 - the interface of all kinds
-        return None
 
 
 class TmpfsWish:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hosttune.errors import Conflict
+from hosttune.errors import Refused
 from hosttune.host.door import Space
 from hosttune.resources import address_kinds
 from hosttune.resources.base import Bound, Operator, Wish
@@ -223,7 +223,7 @@ def test_mounted_tells_type_and_size_and_is_read_only(line, value):
     assert kind.read(machine.writer, "/tmp") == value
     change = Change(Address("mounted", "/tmp"), Action.UPDATE, value, "x", "rule")
     assert kind.invert(change) is None
-    with pytest.raises(Conflict):
+    with pytest.raises(Refused):
         kind.write(machine.writer, change)
 
 
