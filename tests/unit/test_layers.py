@@ -13,6 +13,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = (
     ("cli",),
     ("actions", "views"),
+    ("measure",),
     ("engine",),
     ("resources", "choices", "facts"),
     ("host",),
