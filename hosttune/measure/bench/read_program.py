@@ -1,0 +1,323 @@
+"""A program by itself: reads files and decodes them when it is told to, one of several workers side by side.
+
+It runs in hosttune's own Python for reading and in the user's for decoding, as that user, given as text (`-c`): so it
+needs nothing of hosttune, Python 3.8 or newer, and whatever library the user has. Lines of JSON go in at stdin and come
+out at what was stdout; the numbers of the files to work on come through a pipe that all workers share, four bytes each,
+so that whoever is free takes the next one, as workers of a DataLoader do.
+
+  {"settings": {"queue": FD, "most": BYTES, "memory": BYTES, "limit_s": SECONDS}}
+  {"libraries": ["jpg", "npy"]}   -> {"python", "libraries": {"jpg": "Pillow 13.0.0"}, "notes": [...], "rss": BYTES}
+  {"paths": [...]}                -> {"paths": COUNT}
+  {"probe": [0, 1, 2]}            -> {"file", "bytes", "pixels", "seconds", "error"} for each, then {"probed": COUNT}
+  {"go": "read"|"decode"}         -> {"files", "bytes", "failed", "start", "end", "cpu", "device"}, after END came
+
+An image that was made to harm meets RLIMIT_DATA, and a timer whose signal ends the process in whatever C code it is.
+Nothing of the user's is written: RLIMIT_FSIZE is 0, and files are opened so that their access time stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import stat
+import sys
+import time
+
+END = 0xFFFFFFFF  # instead of the number of a file: this worker's pass is over
+BLOCK = 1 << 20
+IMAGES = {"jpg", "jpeg", "png", "bmp", "gif", "webp", "tif", "tiff", "ppm", "pgm"}
+SOUNDS = {"wav", "flac", "ogg", "mp3"}
+ARRAYS = {"npy"}
+
+
+class Worker:
+    """What one worker knows: its settings, the files, the libraries it found."""
+
+    def __init__(self, out):
+        self.out = out
+        self.queue = -1
+        self.most = 64 << 20
+        self.limit_s = 10.0
+        self.paths = []
+        self.decoders = {}
+
+    def settings(self, given):
+        self.queue = int(given.get("queue", -1))
+        self.most = int(given["most"])
+        self.limit_s = float(given["limit_s"])
+        for what, most in (
+            (resource.RLIMIT_CORE, 0),
+            (resource.RLIMIT_FSIZE, 0),
+            (resource.RLIMIT_DATA, given["memory"]),
+        ):
+            hard = resource.getrlimit(what)[1]
+            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(what, (most, most))
+
+    def libraries(self, suffixes):
+        """Load what decodes these names; the load itself is not part of any pass."""
+        names, notes = {}, []
+        for suffix in suffixes:
+            made = decoder_of(suffix, notes)
+            if made:
+                names[suffix], self.decoders[suffix] = made
+        rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+        self.say({"python": sys.version.split()[0], "libraries": names, "notes": notes[:4], "rss": rss})
+
+    def set_paths(self, paths):
+        self.paths = [os.fsencode(path) for path in paths]
+        self.say({"paths": len(paths)})
+
+    def probe(self, numbers):
+        """Decode each file once, and say of each how it went."""
+        for number in numbers:
+            started = time.monotonic()
+            said = {"file": number, "bytes": 0, "pixels": 0, "error": ""}
+            try:
+                data = content(self.paths[number], self.most)
+                said["bytes"] = len(data)
+                self.guard(self.limit_s)
+                said["pixels"] = self.decoded(number, data)
+            except Exception as error:  # noqa: BLE001 - a library may raise anything about a broken file
+                said["error"] = (type(error).__name__ + ": " + str(error))[:200]
+            finally:
+                self.guard(0)
+            said["seconds"] = time.monotonic() - started
+            self.say(said)
+        self.say({"probed": len(numbers)})
+
+    def go(self, how):
+        """Take numbers from the queue until END comes; what was done, when it began and ended (CLOCK_MONOTONIC)."""
+        files = size = failed = 0
+        before = resource.getrusage(resource.RUSAGE_SELF)
+        start = end = 0.0
+        buffer = bytearray(BLOCK)
+        while True:
+            word = os.read(self.queue, 4)
+            if len(word) < 4:
+                sys.exit(1)  # whoever asked is gone
+            number = int.from_bytes(word, "little")
+            start = start or time.monotonic()
+            if number == END:
+                break
+            try:
+                if how == "decode":
+                    data = content(self.paths[number], self.most)
+                    size += len(data)
+                    self.guard(self.limit_s)
+                    self.decoded(number, data)
+                else:
+                    size += read_through(self.paths[number], self.most, buffer)
+                files += 1
+            except Exception:  # noqa: BLE001 - counted, and known by name from the probe
+                failed += 1
+            end = time.monotonic()
+        self.guard(0)
+        after = resource.getrusage(resource.RUSAGE_SELF)
+        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        # ru_inblock counts what the block layer was asked for, in units of 512 bytes (getrusage(2))
+        device = (after.ru_inblock - before.ru_inblock) * 512
+        said = {"files": files, "bytes": size, "failed": failed, "start": start, "end": end or start, "cpu": cpu}
+        self.say({**said, "device": device})
+
+    def decoded(self, number, data):
+        suffix = os.fsdecode(self.paths[number]).rpartition(".")[2].lower()
+        return self.decoders[suffix](data)
+
+    def guard(self, seconds):
+        """Die of SIGALRM unless called again in time."""
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+    def say(self, what):
+        os.write(self.out, json.dumps(what).encode() + b"\n")
+
+
+def opened(path):
+    """A descriptor of a regular file whose access time stays, where that is in our power (O_NOATIME, open(2))."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        fd = os.open(path, flags | os.O_NOATIME)
+    except PermissionError:
+        fd = os.open(path, flags)  # another's file: chosen only where no access time moves
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise ValueError("not a regular file")
+    return fd
+
+
+def read_through(path, most, buffer):
+    """Read a file and drop it; its size, at most `most` bytes."""
+    fd = opened(path)
+    try:
+        size = 0
+        while size < most:
+            got = os.readv(fd, [buffer])
+            if not got:
+                break
+            size += got
+        return size
+    finally:
+        os.close(fd)
+
+
+def content(path, most):
+    fd = opened(path)
+    try:
+        parts, size = [], 0
+        while size < most:
+            part = os.read(fd, BLOCK)
+            if not part:
+                break
+            parts.append(part)
+            size += len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+    finally:
+        os.close(fd)
+
+
+def decoder_of(suffix, notes):
+    """(library and version, function of bytes that returns how many values came out) or nothing."""
+    if suffix in IMAGES:
+        makers = (with_pillow, with_opencv, with_torchvision)
+    elif suffix == "wav":
+        makers = (with_wave,)
+    elif suffix in SOUNDS:
+        makers = (with_soundfile,)
+    else:
+        makers = (with_numpy, with_array) if suffix in ARRAYS else ()
+    for make in makers:
+        try:
+            return make(notes)
+        except Exception:  # noqa: BLE001, S112 - a library that cannot be loaded is one that is not there
+            continue
+    return None
+
+
+def with_pillow(notes):
+    import io
+    import warnings
+
+    import PIL
+    from PIL import Image, features
+
+    warnings.simplefilter("ignore")
+    if not features.check_feature("libjpeg_turbo"):
+        note = "this Pillow was built without libjpeg-turbo, which decodes JPEG several times as fast"
+        notes.append(note) if note not in notes else None
+
+    def decode(data):
+        with Image.open(io.BytesIO(data)) as image:
+            made = image.convert("RGB")
+            return made.width * made.height
+
+    return "Pillow " + PIL.__version__, decode
+
+
+def with_opencv(notes):
+    import cv2
+    import numpy
+
+    cv2.setNumThreads(1)
+
+    def decode(data):
+        made = cv2.imdecode(numpy.frombuffer(data, numpy.uint8), cv2.IMREAD_COLOR)
+        if made is None:
+            raise ValueError("OpenCV cannot decode it")
+        return made.shape[0] * made.shape[1]
+
+    return "OpenCV " + cv2.__version__, decode
+
+
+def with_torchvision(notes):
+    import torch
+    import torchvision
+    from torchvision.io import ImageReadMode, decode_image
+
+    torch.set_num_threads(1)
+
+    def decode(data):
+        made = decode_image(torch.frombuffer(bytearray(data), dtype=torch.uint8), ImageReadMode.RGB)
+        return made.shape[1] * made.shape[2]
+
+    return "torchvision " + torchvision.__version__, decode
+
+
+def with_wave(notes):
+    import array
+    import io
+    import wave
+
+    def decode(data):
+        with wave.open(io.BytesIO(data)) as sound:
+            frames = sound.readframes(sound.getnframes())
+            kind = {1: "B", 2: "h", 4: "i"}.get(sound.getsampwidth())
+        return len(array.array(kind, frames)) if kind else len(frames)
+
+    return "wave of Python " + sys.version.split()[0], decode
+
+
+def with_soundfile(notes):
+    import io
+
+    import soundfile
+
+    def decode(data):
+        return soundfile.read(io.BytesIO(data), dtype="float32")[0].size
+
+    return "soundfile " + soundfile.__version__, decode
+
+
+def with_numpy(notes):
+    import io
+
+    import numpy
+
+    def decode(data):
+        return int(numpy.load(io.BytesIO(data), allow_pickle=False).size)
+
+    return "NumPy " + numpy.__version__, decode
+
+
+def with_array(notes):
+    """Without NumPy: the header, then a copy of the values (numpy.lib.format, versions 1 to 3)."""
+    import ast
+
+    def decode(data):
+        if data[:6] != b"\x93NUMPY":
+            raise ValueError("not an .npy file")
+        width = 2 if data[6] == 1 else 4
+        start = 8 + width
+        length = int.from_bytes(data[8:start], "little")
+        header = ast.literal_eval(data[start : start + min(length, 1 << 16)].decode("latin-1"))
+        count = 1
+        for one in header["shape"]:
+            count *= int(one)
+        return count if bytearray(data[start + length :]) is not None else 0
+
+    return "a plain copy (no NumPy here)", decode
+
+
+def main():
+    # What a library prints must not look like an answer.
+    out = os.dup(1)
+    os.dup2(2, 1)
+    sys.path[:] = [path for path in sys.path if path]  # not the working folder, which `-c` puts first
+    worker = Worker(out)
+    calls = {
+        "settings": worker.settings,
+        "libraries": worker.libraries,
+        "paths": worker.set_paths,
+        "probe": worker.probe,
+        "go": worker.go,
+    }
+    with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
+        for line in sys.stdin.buffer:
+            for name, given in json.loads(line).items():
+                calls[name](given)
+
+
+if __name__ == "__main__":
+    main()
