@@ -1,0 +1,201 @@
+"""What a path lies on: the file system, the layers below it, the disks at the bottom and how they are attached.
+
+Through partitions, device mapper, md, loop devices (down to their files), several disks of btrfs, bcachefs and ZFS,
+overlays, bind mounts and symbolic links, from the facts about mounts and disks; no program is started and no device
+opened. In a virtual machine the kernel's word on rotation is the hypervisor's guess: it is not passed on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hosttune.facts.base import UnknownFact, raw
+from hosttune.facts.places import mount_of
+from hosttune.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hosttune.facts import Facts
+    from hosttune.facts.disks import Disk
+    from hosttune.facts.mounts import Mount
+
+MEMORY: Final = frozenset({"tmpfs", "ramfs", "devtmpfs"})
+_DEEPEST: Final = 6  # a loop device on a file on a loop device ...
+
+
+@frozen
+class Medium:
+    """A disk at the bottom. `transport` is nvme, sata, sas, virtio, usb, mmc, scsi or empty; `medium` is flash,
+    rotating, or empty where nobody can tell."""
+
+    name: str
+    transport: str
+    medium: str
+    model: str
+
+
+@frozen
+class Underneath:
+    """Where a path lies. `kind` is disk, network, memory or unknown; `layers` are what lies between the file system and
+    the disks, the uppermost first; `note` says why the disks are not known."""
+
+    target: str  # the mount point
+    fstype: str
+    source: str
+    kind: str
+    atime: str  # noatime | relatime | strictatime
+    is_read_only: bool
+    is_vm: bool
+    layers: tuple[str, ...] = ()
+    disks: tuple[Medium, ...] = ()
+    note: str = ""
+
+    @property
+    def transports(self) -> tuple[str, ...]:
+        """The known ways in which its disks are attached, each once."""
+        return tuple(dict.fromkeys(disk.transport for disk in self.disks if disk.transport))
+
+    @property
+    def is_rotating(self) -> bool:
+        """Whether one of its disks rotates, for sure."""
+        return any(disk.medium == "rotating" for disk in self.disks)
+
+
+def underneath(path: str, facts: Facts, *, depth: int = 0) -> Underneath:
+    """What `path` lies on; everything that is not known is said in `note`. Never raises UnknownFact."""
+    is_vm = _is_vm(facts)
+    try:
+        place = facts.reader.resolve(path)
+        mount = mount_of(facts.mounts.visible, place if isinstance(place, str) else path)
+    except UnknownFact as unknown:
+        return Underneath("", "", "", "unknown", "relatime", False, is_vm, note=unknown.reason)
+    if mount is None:
+        return Underneath("", "", "", "unknown", "relatime", False, is_vm, note="no mount is known to hold it")
+    if mount.is_network:
+        return _found(mount, is_vm, "network")
+    if mount.fstype in MEMORY:
+        return _found(mount, is_vm, "memory")
+    try:
+        return _local(mount, facts, is_vm, depth)
+    except UnknownFact as unknown:
+        return _found(mount, is_vm, "unknown", note=unknown.reason)
+
+
+def _found(
+    mount: Mount, is_vm: bool, kind: str, layers: Iterable[str] = (), disks: Iterable[Medium] = (), note: str = ""  # noqa: FBT001 - as in the dataclass
+) -> Underneath:  # fmt: skip
+    return Underneath(
+        mount.target, mount.fstype, mount.source, kind, mount.atime, mount.is_read_only, is_vm, tuple(layers),
+        tuple(disks), note,
+    )  # fmt: skip
+
+
+def _is_vm(facts: Facts) -> bool:
+    try:
+        return facts.host.is_vm
+    except UnknownFact:
+        return False
+
+
+def _local(mount: Mount, facts: Facts, is_vm: bool, depth: int) -> Underneath:  # noqa: FBT001 - passed on
+    if mount.fstype == "overlay":
+        return _overlay(mount, facts, is_vm, depth)
+    tops = _tops(mount, facts)
+    if not tops:
+        note = {"zfs": "a ZFS pool whose disks are not known here"}.get(
+            mount.fstype, f"{mount.fstype} does not tell its disks"
+        )
+        return _found(mount, is_vm, "unknown", note=note)
+    layers, bottom = _descend(tops, facts)
+    loops = [disk for disk in bottom if disk.kind == "loop"]
+    if loops and depth < _DEEPEST:
+        return _loop(mount, loops[0], facts, layers, depth)
+    if bottom and all(disk.kind in {"ram", "zram"} for disk in bottom):
+        return _found(mount, is_vm, "memory", layers)
+    media = tuple(_medium(disk, is_vm=is_vm) for disk in bottom if disk.kind == "disk")
+    return _found(mount, is_vm, "disk" if media else "unknown", layers, media, "" if media else "no disk below it")
+
+
+def _tops(mount: Mount, facts: Facts) -> tuple[Disk, ...]:
+    """The devices that the file system is made of."""
+    by_device, by_name = facts.disks.by_device, facts.disks.by_name
+    if mount.device in by_device:
+        return (by_device[mount.device],)
+    if mount.fstype == "zfs":
+        pool = mount.source.partition("/")[0]
+        members = [one.path for one in facts.filesystems.all if one.fstype == "zfs_member" and one.label == pool]
+        return tuple(disk for disk in facts.disks.all if disk.path in members)
+    if mount.fstype == "bcachefs":
+        return tuple(
+            by_name[name] for part in mount.source.split(":") if (name := part.removeprefix("/dev/")) in by_name
+        )
+    names = mount.disks  # of btrfs all members, each as the disk that it ends on
+    return tuple(by_name[name] for name in names if name in by_name)
+
+
+def _descend(tops: Iterable[Disk], facts: Facts) -> tuple[tuple[str, ...], tuple[Disk, ...]]:
+    """(layers, bottom): partitions are no layer worth a word; the rest is named with what it is."""
+    by_name = facts.disks.by_name
+    layers: dict[str, None] = {}
+    bottom: dict[str, Disk] = {}
+    waiting, seen = list(tops), set()
+    while waiting:
+        disk = waiting.pop(0)
+        if disk.name in seen:
+            continue
+        seen.add(disk.name)
+        parents = raw(disk, "parents")
+        if disk.kind in {"dm", "md"}:
+            layers[disk.path.removeprefix("/dev/mapper/").removeprefix("/dev/") + f" ({disk.kind})"] = None
+        if isinstance(parents, tuple) and parents:
+            waiting += [by_name[name] for name in parents if name in by_name]
+        else:
+            bottom[disk.name] = disk
+    return tuple(layers), tuple(bottom.values())
+
+
+def _medium(disk: Disk, *, is_vm: bool) -> Medium:
+    transport, rotational, model = (raw(disk, name) for name in ("transport", "is_rotational", "model"))
+    transport = transport if isinstance(transport, str) else ""
+    if transport == "nvme":
+        medium = "flash"
+    elif is_vm or transport == "virtio" or not isinstance(rotational, bool):
+        medium = ""
+    else:
+        medium = "rotating" if rotational else "flash"
+    return Medium(disk.name, transport, medium, model if isinstance(model, str) else "")
+
+
+def _loop(mount: Mount, loop: Disk, facts: Facts, layers: tuple[str, ...], depth: int) -> Underneath:
+    """A loop device lies where its file lies (kernel: Documentation/ABI/testing/sysfs-block-loop)."""
+    content = facts.reader.read(f"/sys/block/{_whole(loop.name)}/loop/backing_file")
+    path = content.decode("utf-8", "surrogateescape").rstrip("\n") if isinstance(content, bytes) else ""
+    is_vm = _is_vm(facts)
+    if not path or path.endswith(" (deleted)"):
+        return _found(mount, is_vm, "unknown", (*layers, loop.name), note=f"the file behind {loop.name} is not known")
+    below = underneath(path, facts, depth=depth + 1)
+    return _through(mount, below, (*layers, f"{loop.name} ({path})"))
+
+
+def _whole(name: str) -> str:
+    """`loop0p1` is a partition of `loop0`."""
+    return "loop" + name.removeprefix("loop").partition("p")[0]
+
+
+def _overlay(mount: Mount, facts: Facts, is_vm: bool, depth: int) -> Underneath:  # noqa: FBT001 - passed on
+    """The upper folder takes what is written, the lower ones hold what was there: both are often on one disk, and seen
+    from inside of a container neither can be found."""
+    options = dict(option.partition("=")[::2] for option in mount.super_options)
+    folder = options.get("upperdir") or options.get("lowerdir", "").split(":")[0]
+    if depth < _DEEPEST and folder and isinstance(facts.reader.resolve(folder), str):
+        below = underneath(folder, facts, depth=depth + 1)
+        if below.target != mount.target:
+            return _through(mount, below, ("overlay",))
+    return _found(mount, is_vm, "unknown", note="an overlay whose folders are not visible from here")
+
+
+def _through(mount: Mount, below: Underneath, layers: tuple[str, ...]) -> Underneath:
+    """What lies under the file system on `mount`, with the layers in between."""
+    fs = (f"{below.fstype} on {below.target}",) if below.fstype else ()
+    return _found(mount, below.is_vm, below.kind, (*layers, *fs, *below.layers), below.disks, below.note)
