@@ -1,1 +1,98 @@
 """What the GPUs do while a job runs: NVML, then one long-lived nvidia-smi, then nothing, with the reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hosttune.errors import HosttuneError
+from hosttune.host.process import locate
+from hosttune.measure.gpu.none import NoSampler
+from hosttune.measure.gpu.sample import GpuSample, GpuSampler
+from hosttune.values import Absent
+
+__all__ = ["GpuSample", "GpuSampler", "open_sampler"]
+
+_NVIDIA = "0x10de"
+_DISPLAY = "0x03"  # the base class of display and 3D controllers
+
+
+def open_sampler(wanted: tuple[str, ...] = ()) -> GpuSampler:
+    """The best source of GPU looks that this host has; may take some seconds where the driver wakes the GPUs.
+
+    `wanted` are indexes or beginnings of UUIDs (also of MIG instances) as nvidia-smi -L prints them; none means all.
+    Raises HosttuneError where one of them is not there. Never loads the driver: what only looks changes nothing.
+    """
+    found = _best()
+    if not wanted:
+        return found
+    try:
+        return _Chosen(found, wanted)
+    except HosttuneError:
+        found.close()
+        raise
+
+
+def _best() -> GpuSampler:
+    from hosttune.measure.gpu.nvml import NoNvml, NvmlSampler
+    from hosttune.measure.gpu.smi import NoSmi, SmiSampler
+
+    if _sleeps(Path("/sys")):
+        return NoSampler("the NVIDIA driver is not loaded")
+    try:
+        return NvmlSampler()
+    except NoNvml as error:
+        nvml, is_final = str(error), error.is_final
+    program, unbuffered = locate("nvidia-smi"), locate("stdbuf")
+    if is_final or isinstance(program, Absent):
+        return NoSampler(nvml)
+    try:
+        # a program that prints into a pipe may hold its lines back
+        sampler = SmiSampler(program, () if isinstance(unbuffered, Absent) else (unbuffered, "-oL"))
+    except NoSmi as error:
+        return NoSampler(f"{nvml}; {error}")
+    sampler.reason = nvml
+    return sampler
+
+
+def _sleeps(sys: Path) -> bool:
+    """An NVIDIA GPU is there and its kernel module is not: whoever asks NVML now would have it loaded."""
+    if (sys / "module/nvidia").is_dir():
+        return False
+    for device in (sys / "bus/pci/devices").glob("*"):
+        try:
+            if (device / "vendor").read_text().strip() == _NVIDIA and (device / "class").read_text().startswith(
+                _DISPLAY
+            ):
+                return True
+        except OSError:
+            continue
+    return False
+
+
+class _Chosen:
+    """Some of the GPUs of another sampler."""
+
+    def __init__(self, inner: GpuSampler, wanted: tuple[str, ...]) -> None:
+        self._inner = inner
+        self._wanted = wanted
+        self.source = inner.source
+        seen = inner.read()
+        for one in wanted:
+            if not any(_is(sample, one) for sample in seen):
+                there = ", ".join(f"{sample.index} ({sample.uuid})" for sample in seen) or inner.reason or "none"
+                raise HosttuneError(f"no GPU {one} here", hint=f"there are: {there}")
+
+    @property
+    def reason(self) -> str:
+        return self._inner.reason
+
+    def read(self) -> tuple[GpuSample, ...]:
+        return tuple(sample for sample in self._inner.read() if any(_is(sample, one) for one in self._wanted))
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def _is(sample: GpuSample, wanted: str) -> bool:
+    """A number means the GPU and its MIG instances."""
+    return sample.index == int(wanted) if wanted.isdecimal() else bool(wanted) and sample.uuid.startswith(wanted)

@@ -38,8 +38,15 @@ class GpuSample:
 class GpuSampler(Protocol):
     """A source of looks. `read` and `close` never raise because of a GPU, a driver or a tool."""
 
-    source: str  # "nvml", "nvidia-smi", "none" or "replay"
-    reason: str  # why there is none, or why not the better source; "" where the best one answers
+    @property
+    def source(self) -> str:
+        """nvml, nvidia-smi, none or replay."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """Why there is none, or why not the better source, without a full stop; empty where the best one answers."""
+        ...
 
     def read(self) -> tuple[GpuSample, ...]:
         """Every GPU as it is now, in order of index, MIG instances behind their GPU; () without a source."""

@@ -1,0 +1,177 @@
+"""The lines of `nvidia-smi --query-gpu=... --format=csv,nounits -lms N` as GPU samples; pure.
+
+Sources: nvidia-smi(1), `nvidia-smi --help-query-gpu`, outputs recorded on real GPUs. A value that is not there is
+printed as [N/A], [Not Supported], [Insufficient Permissions], [Unknown Error] or ERR!, in each cell of a GPU that fell
+off the bus as [GPU is lost]. The head stands once, its names may differ from those that were asked for: drivers from
+535 on answer clocks_throttle_reasons.active under its new name, and clocks.sm has always been clocks.current.sm.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from hosttune.facts.health_smi import OLD_REASONS, REASONS, is_supported
+from hosttune.frozen import frozen
+from hosttune.measure.gpu.reasons import words_of
+from hosttune.measure.gpu.sample import GpuSample
+
+# The name stands last: it is the only one that may hold a comma.
+FIELDS: Final = (
+    "index", "uuid", "pci.bus_id", "utilization.gpu", "memory.used", "memory.total", "power.draw",
+    "enforced.power.limit", "clocks.sm", REASONS, "mig.mode.current", "name",
+)  # fmt: skip
+OLDER: Final[Mapping[str, str]] = {REASONS: OLD_REASONS, "enforced.power.limit": "power.limit"}
+_CALLED: Final[Mapping[str, str]] = {
+    "clocks.current.sm": "clocks.sm", OLD_REASONS: REASONS, "power.limit": "enforced.power.limit",
+    "power.draw.instant": "power.draw",
+}  # fmt: skip
+_UNKNOWN_FIELD = re.compile(r'Field "([\w.]+)" is not a valid field')
+_FALLEN = re.compile(
+    r"device handle for GPU ?(\d+)?:? ?([0-9A-Fa-f:.]+[0-9A-Fa-f])?:? ?.*(?:Unknown Error|GPU is lost)"
+)
+_LOST = re.compile(r"\[?GPU (?:is lost|requires reset|requires restart)\]?", re.IGNORECASE)
+_MIB: Final = 1 << 20
+
+
+@frozen
+class Row:
+    """A GPU as one line shows it, and what identifies it beside the sample."""
+
+    sample: GpuSample
+    bus_id: str
+    is_mig_on: bool
+
+
+class Table:
+    """Takes lines one by one. `rows` holds the last one of each GPU, `said` the last line that is none."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, Row] = {}
+        self.said = ""
+        self.refused: str | None = None  # the field that this nvidia-smi does not know
+        self._head: tuple[str, ...] = ()
+        self._last = -1
+
+    def feed(self, line: str) -> int | None:
+        """The index of the GPU that the line speaks of, None for every other line."""
+        cells = [cell.strip() for cell in line.split(",")]
+        names = tuple(_name(cell) for cell in cells)
+        if names[0] == "index" and len(names) > 1:
+            self._head, self._last = names, -1
+            return None
+        if self._head and len(cells) >= len(self._head):
+            return self._row(dict(zip(self._head, self._fitted(cells), strict=True)))
+        return self._sentence(line.strip())
+
+    def _fitted(self, cells: list[str]) -> list[str]:
+        width = len(self._head)
+        return [*cells[: width - 1], ", ".join(cells[width - 1 :])]
+
+    def _row(self, cells: Mapping[str, str]) -> int | None:
+        spelled = cells["index"]
+        if not spelled.isdecimal() and not _LOST.fullmatch(spelled):
+            return None
+        index = int(spelled) if spelled.isdecimal() else self._last + 1
+        self._last = index
+        before = self.rows.get(index)
+        if any(_LOST.fullmatch(cell) for cell in cells.values()):
+            self.rows[index] = _lost(index, before)
+        else:
+            self.rows[index] = _read(index, cells)
+        return index
+
+    def _sentence(self, line: str) -> int | None:
+        if not line:
+            return None
+        self.said = line
+        if refused := _UNKNOWN_FIELD.search(line):
+            self.refused = refused[1]
+        if not (fallen := _FALLEN.search(line)):
+            return None
+        known = (index for index, row in self.rows.items() if fallen[2] and row.bus_id.lower() == fallen[2].lower())
+        index = int(fallen[1]) if fallen[1] else next(known, None)
+        if index is not None:
+            self.rows[index] = _lost(index, self.rows.get(index))
+        return index
+
+
+def _name(cell: str) -> str:
+    """`memory.used [MiB]` without the unit, under the name that we ask for."""
+    name = cell.partition(" [")[0]
+    return _CALLED.get(name, name)
+
+
+def _lost(index: int, before: Row | None) -> Row:
+    if before is None:
+        return Row(GpuSample(index, lost=True), "", is_mig_on=False)
+    return Row(GpuSample(index, before.sample.uuid, before.sample.name, lost=True), before.bus_id, before.is_mig_on)
+
+
+def _read(index: int, cells: Mapping[str, str]) -> Row:
+    is_mig_on = cells.get("mig.mode.current") == "Enabled"
+    reasons = cells.get(REASONS, "")
+    util = _number(cells, "utilization.gpu")
+    sample = GpuSample(
+        index,
+        _text(cells, "uuid"),
+        _text(cells, "name"),
+        util_percent=None if is_mig_on or util is None or not 0 <= util <= 100 else util,
+        memory_used_bytes=_scaled(cells, "memory.used"),
+        memory_total_bytes=_scaled(cells, "memory.total"),
+        power_w=_number(cells, "power.draw"),
+        power_limit_w=_number(cells, "enforced.power.limit"),
+        sm_clock_mhz=_whole(cells, "clocks.sm"),
+        reasons=words_of(int(reasons, 16)) if re.fullmatch(r"0x[0-9A-Fa-f]+", reasons) else None,
+    )
+    return Row(sample, _text(cells, "pci.bus_id"), is_mig_on)
+
+
+def _text(cells: Mapping[str, str], name: str) -> str:
+    cell = cells.get(name, "")
+    return "" if cell.startswith("[") or not is_supported(cell) else cell
+
+
+def _number(cells: Mapping[str, str], name: str) -> float | None:
+    """A number, its unit or not; None for [N/A], ERR! and all else."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(?: \S+)?", cells.get(name, ""))
+    return float(match[1]) if match else None
+
+
+def _whole(cells: Mapping[str, str], name: str) -> int | None:
+    value = _number(cells, name)
+    return None if value is None else int(value)
+
+
+def _scaled(cells: Mapping[str, str], name: str) -> int | None:
+    value = _number(cells, name)
+    return None if value is None else int(value) * _MIB
+
+
+def pids_in(output: str) -> dict[str, tuple[int, ...]]:
+    """The processes by the UUID of their GPU, from `--query-compute-apps=gpu_uuid,pid --format=csv,noheader`."""
+    found: dict[str, set[int]] = {}
+    for line in output.splitlines():
+        uuid, _, pid = (word.strip() for word in line.partition(","))
+        if pid.isdecimal():
+            found.setdefault(uuid, set()).add(int(pid))
+    return {uuid: tuple(sorted(pids)) for uuid, pids in found.items()}
+
+
+_LISTED = re.compile(r"GPU (\d+): .*|\s+MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[^)]+)\)")
+
+
+def instances_in(output: str) -> dict[int, tuple[GpuSample, ...]]:
+    """The MIG instances by the index of their GPU, from `nvidia-smi -L`, with nothing but uuid and name known."""
+    found: dict[int, tuple[GpuSample, ...]] = {}
+    index = -1
+    for line in output.splitlines():
+        if not (match := _LISTED.match(line)):
+            continue
+        if match[1]:
+            index = int(match[1])
+        else:
+            one = GpuSample(index, match[3], f"MIG {match[2]}", is_mig=True)
+            found[index] = (*found.get(index, ()), one)
+    return found
