@@ -17,7 +17,10 @@ Nothing of the user's is written: RLIMIT_FSIZE is 0, and files are opened so tha
 
 from __future__ import annotations
 
+import array
+import ast
 import contextlib
+import io
 import json
 import os
 import resource
@@ -25,6 +28,12 @@ import signal
 import stat
 import sys
 import time
+import warnings
+import wave
+from importlib import import_module
+from typing import Any, Callable, Sequence  # noqa: UP035 - Python 3.8 cannot subscript those of collections.abc
+
+Decoder = Callable[[bytes], int]  # the bytes of a file -> how many values (pixels, samples) came out
 
 END = 0xFFFFFFFF  # instead of the number of a file: this worker's pass is over
 BLOCK = 1 << 20
@@ -36,30 +45,28 @@ ARRAYS = {"npy"}
 class Worker:
     """What one worker knows: its settings, the files, the libraries it found."""
 
-    def __init__(self, out):
+    def __init__(self, out: int) -> None:
         self.out = out
         self.queue = -1
         self.most = 64 << 20
         self.limit_s = 10.0
-        self.paths = []
-        self.decoders = {}
+        self.paths: list[bytes] = []
+        self.decoders: dict[str, Decoder] = {}
 
-    def settings(self, given):
+    def settings(self, given: dict[str, Any]) -> None:
         self.queue = int(given.get("queue", -1))
         self.most = int(given["most"])
         self.limit_s = float(given["limit_s"])
-        for what, most in (
-            (resource.RLIMIT_CORE, 0),
-            (resource.RLIMIT_FSIZE, 0),
-            (resource.RLIMIT_DATA, given["memory"]),
-        ):
+        limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: 0, resource.RLIMIT_DATA: int(given["memory"])}
+        for what, wanted in limits.items():
             hard = resource.getrlimit(what)[1]
-            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
             resource.setrlimit(what, (most, most))
 
-    def libraries(self, suffixes):
+    def libraries(self, suffixes: Sequence[str]) -> None:
         """Load what decodes these names; the load itself is not part of any pass."""
-        names, notes = {}, []
+        names: dict[str, str] = {}
+        notes: list[str] = []
         for suffix in suffixes:
             made = decoder_of(suffix, notes)
             if made:
@@ -67,15 +74,15 @@ class Worker:
         rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
         self.say({"python": sys.version.split()[0], "libraries": names, "notes": notes[:4], "rss": rss})
 
-    def set_paths(self, paths):
+    def set_paths(self, paths: Sequence[str]) -> None:
         self.paths = [os.fsencode(path) for path in paths]
         self.say({"paths": len(paths)})
 
-    def probe(self, numbers):
+    def probe(self, numbers: Sequence[int]) -> None:
         """Decode each file once, and say of each how it went."""
         for number in numbers:
             started = time.monotonic()
-            said = {"file": number, "bytes": 0, "pixels": 0, "error": ""}
+            said: dict[str, Any] = {"file": number, "bytes": 0, "pixels": 0, "error": ""}
             try:
                 data = content(self.paths[number], self.most)
                 said["bytes"] = len(data)
@@ -89,7 +96,7 @@ class Worker:
             self.say(said)
         self.say({"probed": len(numbers)})
 
-    def go(self, how):
+    def go(self, how: str) -> None:
         """Take numbers from the queue until END comes; what was done, when it began and ended (CLOCK_MONOTONIC)."""
         files = size = failed = 0
         before = resource.getrusage(resource.RUSAGE_SELF)
@@ -123,19 +130,19 @@ class Worker:
         said = {"files": files, "bytes": size, "failed": failed, "start": start, "end": end or start, "cpu": cpu}
         self.say({**said, "device": device})
 
-    def decoded(self, number, data):
+    def decoded(self, number: int, data: bytes) -> int:
         suffix = os.fsdecode(self.paths[number]).rpartition(".")[2].lower()
         return self.decoders[suffix](data)
 
-    def guard(self, seconds):
+    def guard(self, seconds: float) -> None:
         """Die of SIGALRM unless called again in time."""
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
-    def say(self, what):
+    def say(self, what: dict[str, Any]) -> None:
         os.write(self.out, json.dumps(what).encode() + b"\n")
 
 
-def opened(path):
+def opened(path: bytes) -> int:
     """A descriptor of a regular file whose access time stays, where that is in our power (O_NOATIME, open(2))."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
@@ -148,7 +155,7 @@ def opened(path):
     return fd
 
 
-def read_through(path, most, buffer):
+def read_through(path: bytes, most: int, buffer: bytearray) -> int:
     """Read a file and drop it; its size, at most `most` bytes."""
     fd = opened(path)
     try:
@@ -163,10 +170,11 @@ def read_through(path, most, buffer):
         os.close(fd)
 
 
-def content(path, most):
+def content(path: bytes, most: int) -> bytes:
     fd = opened(path)
     try:
-        parts, size = [], 0
+        parts: list[bytes] = []
+        size = 0
         while size < most:
             part = os.read(fd, BLOCK)
             if not part:
@@ -178,141 +186,123 @@ def content(path, most):
         os.close(fd)
 
 
-def decoder_of(suffix, notes):
+def decoder_of(suffix: str, notes: list[str]) -> tuple[str, Decoder] | None:
     """(library and version, function of bytes that returns how many values came out) or nothing."""
+    makers: tuple[Callable[[], tuple[str, Decoder]], ...] = ()
     if suffix in IMAGES:
         makers = (with_pillow, with_opencv, with_torchvision)
-    elif suffix == "wav":
-        makers = (with_wave,)
     elif suffix in SOUNDS:
-        makers = (with_soundfile,)
-    else:
-        makers = (with_numpy, with_array) if suffix in ARRAYS else ()
+        makers = (with_wave,) if suffix == "wav" else (with_soundfile,)
+    elif suffix in ARRAYS:
+        makers = (with_numpy, with_array)
     for make in makers:
         try:
-            return make(notes)
+            made = make()
         except Exception:  # noqa: BLE001, S112 - a library that cannot be loaded is one that is not there
             continue
+        if make is with_pillow and not import_module("PIL.features").check_feature("libjpeg_turbo"):
+            note = "this Pillow was built without libjpeg-turbo, which decodes JPEG several times as fast"
+            notes += [note] if note not in notes else []
+        return made
     return None
 
 
-def with_pillow(notes):
-    import io
-    import warnings
-
-    import PIL
-    from PIL import Image, features
-
+def with_pillow() -> tuple[str, Decoder]:
+    pillow: Any = import_module("PIL.Image")
     warnings.simplefilter("ignore")
-    if not features.check_feature("libjpeg_turbo"):
-        note = "this Pillow was built without libjpeg-turbo, which decodes JPEG several times as fast"
-        notes.append(note) if note not in notes else None
 
-    def decode(data):
-        with Image.open(io.BytesIO(data)) as image:
+    def decode(data: bytes) -> int:
+        with pillow.open(io.BytesIO(data)) as image:
             made = image.convert("RGB")
-            return made.width * made.height
+            return int(made.width * made.height)
 
-    return "Pillow " + PIL.__version__, decode
+    return f"Pillow {pillow.__version__}", decode
 
 
-def with_opencv(notes):
-    import cv2
-    import numpy
-
+def with_opencv() -> tuple[str, Decoder]:
+    cv2: Any = import_module("cv2")
+    numpy: Any = import_module("numpy")
     cv2.setNumThreads(1)
 
-    def decode(data):
+    def decode(data: bytes) -> int:
         made = cv2.imdecode(numpy.frombuffer(data, numpy.uint8), cv2.IMREAD_COLOR)
         if made is None:
             raise ValueError("OpenCV cannot decode it")
-        return made.shape[0] * made.shape[1]
+        return int(made.shape[0] * made.shape[1])
 
-    return "OpenCV " + cv2.__version__, decode
+    return f"OpenCV {cv2.__version__}", decode
 
 
-def with_torchvision(notes):
-    import torch
-    import torchvision
-    from torchvision.io import ImageReadMode, decode_image
-
+def with_torchvision() -> tuple[str, Decoder]:
+    torch: Any = import_module("torch")
+    images: Any = import_module("torchvision.io")
     torch.set_num_threads(1)
 
-    def decode(data):
-        made = decode_image(torch.frombuffer(bytearray(data), dtype=torch.uint8), ImageReadMode.RGB)
-        return made.shape[1] * made.shape[2]
+    def decode(data: bytes) -> int:
+        made = images.decode_image(torch.frombuffer(bytearray(data), dtype=torch.uint8), images.ImageReadMode.RGB)
+        return int(made.shape[1] * made.shape[2])
 
-    return "torchvision " + torchvision.__version__, decode
+    return f"torchvision {import_module('torchvision').__version__}", decode
 
 
-def with_wave(notes):
-    import array
-    import io
-    import wave
-
-    def decode(data):
+def with_wave() -> tuple[str, Decoder]:
+    def decode(data: bytes) -> int:
         with wave.open(io.BytesIO(data)) as sound:
             frames = sound.readframes(sound.getnframes())
             kind = {1: "B", 2: "h", 4: "i"}.get(sound.getsampwidth())
         return len(array.array(kind, frames)) if kind else len(frames)
 
-    return "wave of Python " + sys.version.split()[0], decode
+    return f"wave of Python {sys.version.split()[0]}", decode
 
 
-def with_soundfile(notes):
-    import io
+def with_soundfile() -> tuple[str, Decoder]:
+    soundfile: Any = import_module("soundfile")
 
-    import soundfile
+    def decode(data: bytes) -> int:
+        return int(soundfile.read(io.BytesIO(data), dtype="float32")[0].size)
 
-    def decode(data):
-        return soundfile.read(io.BytesIO(data), dtype="float32")[0].size
-
-    return "soundfile " + soundfile.__version__, decode
+    return f"soundfile {soundfile.__version__}", decode
 
 
-def with_numpy(notes):
-    import io
+def with_numpy() -> tuple[str, Decoder]:
+    numpy: Any = import_module("numpy")
 
-    import numpy
-
-    def decode(data):
+    def decode(data: bytes) -> int:
         return int(numpy.load(io.BytesIO(data), allow_pickle=False).size)
 
-    return "NumPy " + numpy.__version__, decode
+    return f"NumPy {numpy.__version__}", decode
 
 
-def with_array(notes):
+def with_array() -> tuple[str, Decoder]:
     """Without NumPy: the header, then a copy of the values (numpy.lib.format, versions 1 to 3)."""
-    import ast
 
-    def decode(data):
+    def decode(data: bytes) -> int:
         if data[:6] != b"\x93NUMPY":
             raise ValueError("not an .npy file")
-        width = 2 if data[6] == 1 else 4
-        start = 8 + width
+        start = 10 if data[6] == 1 else 12
         length = int.from_bytes(data[8:start], "little")
         header = ast.literal_eval(data[start : start + min(length, 1 << 16)].decode("latin-1"))
+        values = bytearray(data[start + length :])
         count = 1
         for one in header["shape"]:
             count *= int(one)
-        return count if bytearray(data[start + length :]) is not None else 0
+        if len(values) < count:
+            raise ValueError("it is cut off")
+        return count
 
-    return "a plain copy (no NumPy here)", decode
+    return "a plain copy: no NumPy here", decode
 
 
-def main():
+def main() -> None:
     # What a library prints must not look like an answer.
     out = os.dup(1)
     os.dup2(2, 1)
     sys.path[:] = [path for path in sys.path if path]  # not the working folder, which `-c` puts first
     worker = Worker(out)
-    calls = {
-        "settings": worker.settings,
-        "libraries": worker.libraries,
-        "paths": worker.set_paths,
-        "probe": worker.probe,
-        "go": worker.go,
-    }
+    calls: dict[str, Callable[[Any], None]] = {
+        "settings": worker.settings, "libraries": worker.libraries, "paths": worker.set_paths,
+        "probe": worker.probe, "go": worker.go,
+    }  # fmt: skip
     with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
         for line in sys.stdin.buffer:
             for name, given in json.loads(line).items():

@@ -1,0 +1,221 @@
+"""Workers that read or decode side by side: processes of `read_program.py`, told by lines of JSON, with time limits.
+
+One pipe hands out the files, so that a pass is over for all workers at about the same time. What workers say is a
+user's word where the interpreter is the user's: lines are bounded, and every number of them is checked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import struct
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from hosttune.errors import HosttuneError
+from hosttune.frozen import frozen
+from hosttune.measure.bench.read_program import END
+from hosttune.measure.bench.reading import Pass
+from hosttune.textfiles import own_file
+
+START_S: Final = 60.0  # until the libraries are loaded; torch from a cold disk takes its time
+FILE_S: Final = 10.0  # for one file, decoded
+LINE_LIMIT: Final = 1 << 16  # bytes of one answer
+MOST_FILES: Final = 8192  # that one pass can hand out: they fit into the pipe
+
+
+@frozen
+class Probed:
+    """How one file was decoded: `error` says why it was not."""
+
+    number: int
+    size: int
+    pixels: int
+    seconds: float
+    error: str
+
+
+class WorkerDied(HosttuneError):
+    """A worker ended before its pass did; `status` as of subprocess (-14: the time for one file was over)."""
+
+    def __init__(self, status: int | None) -> None:
+        super().__init__(f"a worker ended before its time: {_ending(status)}")
+        self.status = status
+
+
+class Crew:
+    """`count` workers, started with `command` (an interpreter, and who it becomes) and `environment` alone."""
+
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], count: int, *, most: int, memory: int
+    ) -> None:
+        self._queue, self._feed = os.pipe2(os.O_CLOEXEC)
+        self._workers: list[_Worker] = []
+        settings = {"queue": self._queue, "most": most, "memory": memory, "limit_s": FILE_S}
+        try:
+            for _ in range(count):
+                worker = _Worker(command, environment, self._queue)
+                self._workers.append(worker)
+                worker.tell({"settings": settings})
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Crew:  # noqa: PYI034 - Self is of Python 3.11
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def count(self) -> int:
+        return len(self._workers)
+
+    def libraries(self, suffixes: Sequence[str]) -> Mapping[str, Any]:
+        """Load the libraries in every worker; what the first one says of them."""
+        return self._all({"libraries": list(suffixes)}, START_S)[0]
+
+    def load(self, paths: Sequence[str]) -> None:
+        """The files that the numbers of the passes mean."""
+        self._all({"paths": list(paths)}, START_S)
+
+    def probe(self, numbers: Sequence[int], until: float) -> Iterator[Probed]:
+        """Decode each file once with the first worker, until this monotonic second. Raises WorkerDied at a file that
+        ended it: the one after the last that was told."""
+        worker = self._workers[0]
+        worker.tell({"probe": list(numbers)})
+        while True:
+            told = worker.answer(max(FILE_S, until - time.monotonic()) + FILE_S)
+            if "probed" in told:
+                return
+            yield Probed(
+                _whole(told, "file"), _whole(told, "bytes"), _whole(told, "pixels"),
+                _positive(told, "seconds"), str(told.get("error", ""))[:200],
+            )  # fmt: skip
+
+    def run(self, numbers: Sequence[int], workers: int, how: str, timeout_s: float) -> Pass:
+        """One pass of the first `workers` workers over these files; `how` is read or decode."""
+        if len(numbers) + workers > MOST_FILES * 2:
+            raise HosttuneError(f"{len(numbers)} files are too many for one pass")
+        crew = self._workers[:workers]
+        for worker in crew:
+            worker.tell({"go": how})
+        started = time.monotonic()
+        os.write(self._feed, struct.pack(f"<{len(numbers) + workers}I", *numbers, *[END] * workers))
+        deadline = started + timeout_s
+        told = [worker.answer(max(0.1, deadline - time.monotonic())) for worker in crew]
+        ended = max(_positive(one, "end") for one in told)
+        return Pass(
+            workers,
+            sum(_whole(one, "files") for one in told),
+            sum(_whole(one, "failed") for one in told),
+            sum(_whole(one, "bytes") for one in told),
+            sum(_whole(one, "device") for one in told),
+            max(ended - started, 1e-6),
+            sum(_positive(one, "cpu") for one in told),
+        )
+
+    def close(self) -> None:
+        """End them all, whatever they are doing."""
+        for fd in (self._queue, self._feed):
+            with suppress(OSError):
+                os.close(fd)
+        for worker in self._workers:
+            worker.end()
+
+    def _all(self, what: Mapping[str, Any], timeout_s: float) -> list[dict[str, Any]]:
+        for worker in self._workers:
+            worker.tell(what)
+        deadline = time.monotonic() + timeout_s
+        return [worker.answer(max(0.1, deadline - time.monotonic())) for worker in self._workers]
+
+
+class _Worker:
+    """One process of the program."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], queue: int) -> None:
+        text = own_file("measure/bench/read_program.py")
+        if text is None:
+            raise HosttuneError("read_program.py is missing: install hosttune again")
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - an argv list: fixed text, and as whom
+                [*command, "-B", "-c", text.decode("utf-8")],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                env=dict(environment), cwd="/", pass_fds=(queue,), start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise HosttuneError(f"{command[-1]} cannot be started: {error.strerror}") from None
+        assert self._process.stdin is not None  # noqa: S101 - both are pipes
+        assert self._process.stdout is not None  # noqa: S101
+        self._in, self._out = self._process.stdin, self._process.stdout
+        os.set_blocking(self._out.fileno(), False)
+        self._left = b""
+
+    def tell(self, what: Mapping[str, Any]) -> None:
+        try:
+            self._in.write(json.dumps(what).encode() + b"\n")
+            self._in.flush()
+        except OSError:
+            raise WorkerDied(self._status()) from None
+
+    def answer(self, timeout_s: float) -> dict[str, Any]:
+        """The next line. Raises WorkerDied, and HosttuneError where it does not come in time or is no answer."""
+        deadline = time.monotonic() + timeout_s
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._out, selectors.EVENT_READ)
+            while b"\n" not in self._left:
+                if len(self._left) > LINE_LIMIT:
+                    raise HosttuneError("a worker says more than it should")
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    raise HosttuneError(f"a worker did not answer within {timeout_s:.0f} s")
+                part = os.read(self._out.fileno(), LINE_LIMIT)
+                if not part:
+                    raise WorkerDied(self._status())
+                self._left += part
+        line, _, self._left = self._left.partition(b"\n")
+        try:
+            told = json.loads(line)
+        except ValueError:
+            told = None
+        if not isinstance(told, dict):
+            raise HosttuneError("a worker said what is no answer")
+        return told
+
+    def end(self) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        for pipe in (self._in, self._out):
+            with suppress(OSError):
+                pipe.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(3.0)
+
+    def _status(self) -> int | None:
+        with suppress(subprocess.TimeoutExpired):
+            return self._process.wait(3.0)
+        return None
+
+
+def _ending(status: int | None) -> str:
+    if status == -signal.SIGALRM:
+        return f"a file was not decoded within {FILE_S:.0f} s"
+    if status is not None and status < 0:
+        return f"ended by signal {-status}"
+    return f"exit status {status}"
+
+
+def _whole(told: Mapping[str, Any], name: str) -> int:
+    return int(_positive(told, name))
+
+
+def _positive(told: Mapping[str, Any], name: str) -> float:
+    """A number that a worker told, such as it may be."""
+    value = told.get(name)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e15:
+        raise HosttuneError(f"a worker said what is no {name}")
+    return value

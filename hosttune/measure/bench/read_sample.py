@@ -1,0 +1,153 @@
+"""The files that `bench read` reads: drawn at random, and only such as keep their access time when they are read.
+
+O_NOATIME is for the owner of a file and for root (open(2)). Of other files the access time moves with a read, unless
+the mount says noatime, or says relatime and the file was read within the last day and since it was written.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import stat
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from hosttune.errors import HosttuneError
+from hosttune.frozen import frozen
+from hosttune.measure.page_cache import drop
+
+MOST_NAMES: Final = 5_000_000
+MOST_SECONDS: Final = 10.0  # to look for names
+FILE_MOST: Final = 64 << 20  # bytes that are read of one file
+DAY_S: Final = 24 * 3600  # relatime's, fs/inode.c relatime_need_update()
+
+
+@frozen
+class Sample:
+    """Files in random order, and what was passed over."""
+
+    paths: tuple[str, ...]
+    sizes: tuple[int, ...]  # bytes that are read of each
+    names: int  # regular files that were seen
+    is_whole: bool  # all names of the tree were seen
+    others: int  # of the drawn ones, left out because their access time would have moved
+    unreadable: int
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.sizes)
+
+
+def draw(
+    folder: str, *, files: int, most_bytes: int, seed: int, uid: int, takes: Callable[[str], bool] = lambda _: True
+) -> Sample:
+    """At most `files` files below `folder`, and `most_bytes` bytes, that a process of `uid` reads without a trace.
+
+    `takes` says by its name whether a file is wanted. Raises HosttuneError where `folder` is none.
+    """
+    draws = random.Random(seed)  # noqa: S311 - a sample, to be repeated from its seed
+    chosen: list[str] = []
+    seen, is_whole = 0, True
+    until = time.monotonic() + MOST_SECONDS
+    for path in _names(folder):
+        if not takes(path):
+            continue
+        seen += 1
+        if len(chosen) < files:
+            chosen.append(path)
+        elif (place := draws.randrange(seen)) < files:
+            chosen[place] = path
+        if seen >= MOST_NAMES or (seen % 1024 == 0 and time.monotonic() > until):
+            is_whole = False
+            break
+    draws.shuffle(chosen)
+    return _kept(chosen, most_bytes, uid, seen, is_whole=is_whole)
+
+
+def _kept(chosen: list[str], most_bytes: int, uid: int, seen: int, *, is_whole: bool) -> Sample:
+    paths, sizes, total, others, unreadable = [], [], 0, 0, 0
+    now, flags = time.time(), {}
+    for path in chosen:
+        try:
+            info = os.lstat(path)
+            if info.st_dev not in flags:
+                flags[info.st_dev] = os.statvfs(path).f_flag
+        except OSError:
+            unreadable += 1
+            continue
+        size = min(info.st_size, FILE_MOST)
+        if not stat.S_ISREG(info.st_mode) or not size or total + size > most_bytes:
+            continue
+        if moves_atime(info, flags[info.st_dev], uid, now):
+            others += 1
+        elif not may_read(path, info, uid):
+            unreadable += 1
+        else:
+            paths.append(path)
+            sizes.append(size)
+            total += size
+    return Sample(tuple(paths), tuple(sizes), seen, is_whole, others, unreadable)
+
+
+def moves_atime(info: os.stat_result, flags: int, uid: int, now: float) -> bool:
+    """Whether a read by a process of `uid` would write the access time; `flags` are f_flag of statvfs(3)."""
+    if uid in {0, info.st_uid} or flags & (os.ST_NOATIME | os.ST_RDONLY):
+        return False
+    if not flags & os.ST_RELATIME:
+        return True
+    return info.st_atime <= max(info.st_mtime, info.st_ctime) or now - info.st_atime >= DAY_S
+
+
+def may_read(path: str, info: os.stat_result, uid: int) -> bool:
+    """Whether a process of `uid` will be able to open it, as far as that can be told before."""
+    if uid == os.geteuid():
+        return os.access(path, os.R_OK, effective_ids=True)
+    return bool(info.st_mode & (stat.S_IRUSR if uid == info.st_uid else stat.S_IROTH | stat.S_IRGRP))
+
+
+def _names(folder: str) -> Iterator[str]:
+    """The regular files below a folder, in the order of the folders; links are not followed."""
+    if not Path(folder).is_dir():
+        raise HosttuneError(f"{folder} is not a folder", hint="name the folder that holds the files")
+    left = [folder]
+    while left:
+        place = left.pop()
+        try:
+            fd = _folder(place)
+        except OSError as error:
+            if place == folder:
+                raise HosttuneError(f"{folder} cannot be read: {error.strerror}") from None
+            continue
+        try:
+            with os.scandir(fd) as entries:
+                for entry in entries:
+                    path = f"{place}/{entry.name}"
+                    if entry.is_dir(follow_symlinks=False):
+                        left.append(path)
+                    elif entry.is_file(follow_symlinks=False):
+                        yield path
+        finally:
+            os.close(fd)
+
+
+def _folder(path: str) -> int:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    try:
+        return os.open(path, flags | os.O_NOATIME)
+    except PermissionError:
+        return os.open(path, flags)
+
+
+def evict(paths: tuple[str, ...]) -> None:
+    """Let go of what the page cache holds of these files; that needs no rights beyond those to read them."""
+    for path in paths:
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            continue
+        try:
+            drop(fd)
+        finally:
+            os.close(fd)

@@ -1,0 +1,234 @@
+"""What the figures of `bench read` say: what limits, how many workers pay, what to do. Pure.
+
+The differential is that of DS-Analyzer (Mohan et al., "Analyzing and Mitigating Data Stalls in DNN Training", VLDB
+2021), without a change to anybody's code: cold files against warm ones is what storage costs, warm files against warm
+files decoded is what the CPU costs. Bytes from the device stand beside bytes read in every pass, because an epoch that
+made no storage traffic says nothing about storage (mlcommons/storage issue 464).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from enum import Enum
+from typing import Final
+
+from hosttune.frozen import frozen
+from hosttune.measure.bench.statistics import Interval, median_interval
+
+KNEE: Final = 0.98  # of the best rate: the fewest workers that come so near
+CACHED: Final = 0.1  # bytes from the device for each byte read, below which nothing was learnt about storage
+SAME: Final = 0.9  # of the warm rate: cold files that come as fast, where no device can be asked
+BUSY: Final = 0.7  # of the CPUs that the workers can use
+GROWS: Final = 0.3  # of the added workers' share that the last step still brought
+MOST_WORKERS: Final = 32
+PACKED_PAYS: Final = 1.5
+
+
+class Limit(Enum):
+    """What keeps the files from coming faster."""
+
+    DECODE = "decode"  # the CPU, decoding
+    CPU = "cpu"  # the CPU, opening and reading
+    LATENCY = "latency"  # waiting that more workers overlap
+    DISK = "disk"  # waiting that more workers do not overlap
+    MEMORY = "memory"  # nothing came from a disk
+    UNKNOWN = "inconclusive"
+
+
+@frozen
+class Pass:
+    """One pass of some workers over some files."""
+
+    workers: int
+    files: int
+    failed: int
+    bytes_read: int
+    bytes_device: int  # that the block layer was asked for on behalf of the workers; 0 on a network file system
+    seconds: float  # from the start to the end of the last worker
+    cpu_seconds: float  # of all workers together
+
+    @property
+    def rate(self) -> float:
+        """Files a second."""
+        return self.files / self.seconds if self.seconds else 0.0
+
+
+@frozen
+class Measure:
+    """Several passes of one kind, all with as many workers."""
+
+    workers: int
+    rate: Interval  # files a second
+    bytes_per_s: float
+    bytes_read: int
+    bytes_device: int
+    seconds: float
+    cpu_seconds: float
+    rates: tuple[float, ...]  # of each pass, files a second
+    failed: int = 0
+
+    @property
+    def device_share(self) -> float:
+        """Bytes from the device for each byte read."""
+        return self.bytes_device / self.bytes_read if self.bytes_read else 0.0
+
+    @property
+    def wait_ratio(self) -> float:
+        """What a worker waits for each second that it computes."""
+        return max(0.0, self.seconds * self.workers - self.cpu_seconds) / max(self.cpu_seconds, 1e-6)
+
+    def busy(self, cpus: float) -> float:
+        """The share of the CPUs these workers could use that they did use."""
+        return self.cpu_seconds / (self.seconds * min(self.workers, cpus)) if self.seconds else 0.0
+
+
+def measure_of(passes: Sequence[Pass], seed: int) -> Measure:
+    """The passes of one kind in one value; there is at least one, and it read something."""
+    seconds = sum(one.seconds for one in passes)
+    rates = tuple(one.rate for one in passes)
+    return Measure(
+        passes[0].workers,
+        median_interval(rates, seed),
+        sum(one.bytes_read for one in passes) / seconds,
+        sum(one.bytes_read for one in passes),
+        sum(one.bytes_device for one in passes),
+        seconds,
+        sum(one.cpu_seconds for one in passes),
+        rates,
+        sum(one.failed for one in passes),
+    )
+
+
+@frozen
+class Figures:
+    """All that was measured."""
+
+    cold: Measure
+    warm: Measure
+    packed: Measure | None  # the same bytes from one file, in order; None where none could be written
+    decode: Measure | None  # warm files, decoded by one worker
+    sweep: tuple[Measure, ...]  # cold files, decoded where decode is measured, by ever more workers
+    cpus: float  # usable ones
+    is_network: bool = False  # no block device stands behind the files
+    spoiled: str = ""  # why nothing may be concluded
+
+
+@frozen
+class Advice:
+    """One thing to do. `rule` is the id of the rule that does or explains it, or nothing."""
+
+    text: str
+    rule: str = ""
+
+
+@frozen
+class Conclusion:
+    """What the figures say."""
+
+    limit: Limit
+    reason: str
+    knee: int  # the fewest workers that come near the best rate; 0 where nothing was swept
+    wait_ratio: float  # of one worker on cold files
+    workers: int  # to start with
+    advice: tuple[Advice, ...]
+
+
+def conclude(figures: Figures) -> Conclusion:
+    """What limits here, from the figures alone."""
+    limit, reason = _limit(figures)
+    knee = knee_of(figures.sweep)
+    ratio = figures.sweep[0].wait_ratio if figures.sweep else figures.cold.wait_ratio
+    workers = _workers(figures, limit, knee, ratio)
+    return Conclusion(limit, reason, knee, ratio, workers, tuple(_advice(figures, limit, workers)))
+
+
+def knee_of(sweep: Sequence[Measure]) -> int:
+    """The fewest workers whose rate is within 2 % of the best one."""
+    if not sweep:
+        return 0
+    best = max(one.rate.estimate for one in sweep)
+    return next(one.workers for one in sweep if one.rate.estimate >= KNEE * best)
+
+
+def still_grows(sweep: Sequence[Measure]) -> bool:
+    """Whether the last step still brought a good part of what the added workers could."""
+    if len(sweep) < 2:
+        return False
+    before, last = sweep[-2:]
+    added = last.workers / before.workers - 1
+    return last.rate.estimate / before.rate.estimate - 1 >= GROWS * added
+
+
+def _limit(figures: Figures) -> tuple[Limit, str]:
+    if figures.spoiled:
+        return Limit.UNKNOWN, figures.spoiled
+    is_cached = _is_cached(figures)
+    if is_cached and figures.decode is None:
+        if figures.is_network:
+            return Limit.MEMORY, "cold files came as fast as warm ones: a cache stands before the network"
+        return Limit.MEMORY, "almost nothing came from a disk: the files lie in memory, or cannot be dropped from it"
+    if not figures.sweep:
+        return Limit.UNKNOWN, "too little could be read in the time"
+    best = max(figures.sweep, key=lambda one: one.rate.estimate)
+    if best.busy(figures.cpus) >= BUSY:
+        what = "decoding" if figures.decode else "opening and reading"
+        share = f"{min(1.0, best.busy(figures.cpus)):.0%} of the CPUs that {_workers_text(best.workers)} can use"
+        return Limit.DECODE if figures.decode else Limit.CPU, f"{what} takes {share}"
+    if is_cached:
+        return Limit.UNKNOWN, "nothing came from a disk, and yet the workers waited: something else held them up"
+    return _waiting(figures.sweep)
+
+
+def _waiting(sweep: Sequence[Measure]) -> tuple[Limit, str]:
+    """What workers wait for that do not keep the CPUs busy."""
+    if len(sweep) < 2:
+        return Limit.UNKNOWN, "the workers wait, and one number of workers does not say for what: give several"
+    if still_grows(sweep):
+        return Limit.LATENCY, "the workers wait, and more of them wait at the same time: each file takes long to come"
+    return Limit.DISK, "the workers wait, and more of them get no more: storage gives what it can"
+
+
+def _is_cached(figures: Figures) -> bool:
+    cold, warm = figures.cold, figures.warm
+    if figures.is_network:
+        return cold.rate.estimate >= SAME * warm.rate.estimate
+    return cold.device_share < CACHED
+
+
+def _workers(figures: Figures, limit: Limit, knee: int, ratio: float) -> int:
+    """How many to start with: CPUs x (1 + wait/CPU) where waiting can be overlapped, the knee otherwise."""
+    grows = still_grows(figures.sweep)
+    if limit is Limit.LATENCY:
+        return min(MOST_WORKERS, max(knee, math.ceil(figures.cpus * (1 + ratio))))
+    if grows and limit in {Limit.CPU, Limit.DECODE}:
+        return max(knee, math.floor(figures.cpus))
+    return knee
+
+
+def _advice(figures: Figures, limit: Limit, workers: int) -> list[Advice]:
+    found = []
+    if workers and limit is not Limit.UNKNOWN:
+        found.append(Advice(f"num_workers={workers} in all; with several training processes on this host, share them"))
+    if limit is Limit.DECODE:
+        found.append(
+            Advice("cheaper decoding pays: smaller images, decoding on the GPU, a cache", "framework-input-pipeline")
+        )
+        if figures.decode and not _is_cached(figures):
+            times = figures.cold.rate.estimate / figures.decode.rate.estimate
+            found.append(Advice(f"one worker reads {times:.1f} times as fast as it decodes: no faster disk is needed"))
+    if limit is Limit.DISK:
+        found.append(Advice("a faster disk, or files that fit into memory", "storage-data-placement"))
+    if limit is Limit.LATENCY:
+        found.append(Advice("more workers overlap the waiting; so does prefetching", "framework-input-pipeline"))
+        found += [Advice("on NFS, read-ahead", "storage-nfs-readahead")] if figures.is_network else []
+    times = figures.packed.rate.estimate / figures.cold.rate.estimate if figures.packed else 0.0
+    if times >= PACKED_PAYS and limit in {Limit.DISK, Limit.LATENCY, Limit.CPU}:
+        found.append(
+            Advice(f"the same bytes in order from one file come {times:.1f} times as fast: sequential shards (tar)")
+        )
+    return found
+
+
+def _workers_text(count: int) -> str:
+    return "1 worker" if count == 1 else f"{count} workers"
