@@ -221,6 +221,7 @@ class Finding:
     evidence: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
     todo: str = ""  # what a person should do: the command for advice, the way out of a hold
+    is_waiver_over: bool = False  # somebody accepted it for a time, which has passed; so advice counts, too
 
 
 @frozen

@@ -49,5 +49,5 @@ def waive(finding: Finding, waivers: tuple[Waiver, ...], today: str) -> Finding:
         last = max(own, key=lambda waiver: waiver.until)
         who = f" of {last.owner}" if last.owner else ""
         note = f"the waiver{who} expired on {last.until}: {last.reason}"
-        return replace(finding, evidence=(note, *finding.evidence))
+        return replace(finding, evidence=(note, *finding.evidence), is_waiver_over=True)
     return finding

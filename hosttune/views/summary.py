@@ -91,10 +91,16 @@ def is_irreversible(change: Change) -> bool:
 
 
 def counts(finding: Finding, *, strict: bool) -> bool:
-    """Whether a finding makes the exit status 1: a selected rule differs, is unknown or waits, and nobody waived it."""
+    """Whether a finding makes the exit status 1: a selected rule differs, is unknown or waits, and nobody waived it,
+    or a waiver expired.
+    """
     if finding.hold.kind in {HoldKind.WAIVED, HoldKind.ORPHANED}:
         return False
-    return finding.verdict in {Verdict.DIFFERS, Verdict.UNKNOWN} or (strict and finding.verdict is Verdict.ADVICE)
+    return (
+        finding.verdict in {Verdict.DIFFERS, Verdict.UNKNOWN}
+        or finding.is_waiver_over
+        or (strict and finding.verdict is Verdict.ADVICE)
+    )
 
 
 def exit_status(plan: Plan, *, strict: bool) -> int:
@@ -116,7 +122,8 @@ def is_left_after(finding: Finding, plan: Plan) -> bool:
     if not counts(finding, strict=False) or finding.hold.kind in WAITS:
         return False
     done = set(plan.changes)
-    return bool(finding.hold) or finding.verdict is Verdict.UNKNOWN or not all(c in done for c in finding.changes)
+    needs_person = bool(finding.hold) or finding.verdict in {Verdict.UNKNOWN, Verdict.ADVICE}
+    return needs_person or not all(change in done for change in finding.changes)
 
 
 def _count(findings: list[Finding], *kinds: HoldKind) -> int:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from hosttune.cli import app
+from hosttune.engine.catalog import load_catalog
+from tests.unit.fake_reader import FakeReader
 from tests.unit.schemas import faults
 from tests.unit.test_custom_rules import RULE
 
@@ -15,6 +17,7 @@ HOSTS = Path(__file__).resolve().parents[1] / "hosts"
 H100 = str(HOSTS / "h100-8x-2socket.json")
 CLOUD = str(HOSTS / "a100-cloud-vm.json")
 DESKTOP = str(HOSTS / "workstation-rtx4090.json")
+ADVISED = "storage-data-placement"  # the one rule that only advises on CLOUD
 
 
 @pytest.fixture
@@ -85,6 +88,25 @@ def test_waiver_in_a_policy_is_reported_and_not_counted(run, tmp_path):
     out = run("check", "-v", "--host", H100, "--policy", policy)[1]
     assert "waived by ops: asked by the DBA" in " ".join(out.split())
     assert "vm.swappiness  60" not in run("plan", "--host", H100, "--policy", policy)[1]
+
+
+@pytest.mark.parametrize(
+    ("until", "status", "text"),
+    [
+        ("2000-01-31", 1, "the waiver of ops expired on 2000-01-31: they know"),
+        ("2999-01-31", 0, "waived until 2999-01-31 by ops: they know"),
+    ],
+)
+def test_waiver_of_advice_alone_counts_once_it_has_expired(run, tmp_path, until, status, text):
+    others = "".join(f"- {name}\n" for name in load_catalog(FakeReader({})).rules if name != ADVISED)
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(f"ignore:\n{others}- {{rule: {ADVISED}, reason: they know, owner: ops, until: {until}}}\n")
+    found, out, _ = run("check", "-v", "--host", CLOUD, "--policy", policy)
+    assert text in " ".join(out.split())
+    assert "Differs" not in out
+    assert found == status
+    assert run("plan", "--host", CLOUD, "--policy", policy)[0] == status
+    assert run("check", "--host", CLOUD, "--policy", policy, "--ignore", ADVISED)[0] == 0
 
 
 def test_rules_diff_of_one_edition_is_empty_for_every_host(run):
