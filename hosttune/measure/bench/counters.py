@@ -1,0 +1,97 @@
+"""Counters of the host and of one disk. They survive noise: what was written, was written.
+
+/sys/dev/block/M:N/stat (kernel: Documentation/block/stat.rst, sectors of 512 bytes), /proc/stat (proc_stat(5)),
+/proc/pressure (Documentation/accounting/psi.rst, `total=` in microseconds), /proc/self/io (proc_pid_io(5)).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+
+from hosttune.frozen import frozen
+
+SECTOR = 512
+_TOTAL = re.compile(r"some .*?total=(\d+)")
+
+
+@frozen
+class Disk:
+    """What a block device has done since it was there."""
+
+    read_bytes: int
+    written_bytes: int
+    busy_s: float  # with at least one request in flight
+
+    def since(self, before: Disk) -> Disk:
+        return Disk(
+            self.read_bytes - before.read_bytes,
+            self.written_bytes - before.written_bytes,
+            self.busy_s - before.busy_s,
+        )
+
+
+@frozen
+class Moment:
+    """The host at one moment; differences of two moments say who worked in between. Stalls are None without PSI."""
+
+    at_s: float  # monotonic
+    host_cpu_s: float  # spent by all programs of the host, stolen time included
+    own_cpu_s: float  # of it, by this process and its ended children
+    cpu_stall_s: float | None  # some task waited for a processor
+    io_stall_s: float | None
+    disk: Disk | None
+    own_read_bytes: int
+
+
+def parse_disk(content: str) -> Disk | None:
+    """The one line of .../stat."""
+    fields = content.split()
+    if len(fields) < 11 or not all(field.isdecimal() for field in fields[:11]):
+        return None
+    return Disk(int(fields[2]) * SECTOR, int(fields[6]) * SECTOR, int(fields[9]) / 1000)
+
+
+def parse_host_cpu(content: str, ticks_per_s: int) -> float:
+    """Seconds that programs had of all processors: user, nice and steal of the first line of /proc/stat.
+
+    Not system: the kernel's own threads write back and decrypt for this very bench.
+    """
+    fields = content.split("\n", 1)[0].split()
+    user, nice, steal = (int(fields[place]) if len(fields) > place else 0 for place in (1, 2, 8))
+    return (user + nice + steal) / ticks_per_s
+
+
+def parse_stall(content: str) -> float | None:
+    """Seconds in which some task waited."""
+    found = _TOTAL.search(content)
+    return int(found[1]) / 1e6 if found else None
+
+
+def read_disk(device: str) -> Disk | None:
+    """The counters of the block device "major:minor"; None where there is none."""
+    return parse_disk(_text(f"/sys/dev/block/{device}/stat")) if device else None
+
+
+def now(device: str) -> Moment:
+    """The host at this moment, with the disk "major:minor"."""
+    used = os.times()
+    own_io = re.search(r"^read_bytes: (\d+)", _text("/proc/self/io"), re.MULTILINE)
+    return Moment(
+        at_s=time.monotonic(),
+        host_cpu_s=parse_host_cpu(_text("/proc/stat") or "cpu", os.sysconf("SC_CLK_TCK")),
+        own_cpu_s=used.user + used.children_user,
+        cpu_stall_s=parse_stall(_text("/proc/pressure/cpu")),
+        io_stall_s=parse_stall(_text("/proc/pressure/io")),
+        disk=read_disk(device),
+        own_read_bytes=int(own_io[1]) if own_io else 0,
+    )
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.read()
+    except OSError:  # absent without PSI, refused where it was compiled in but switched off
+        return ""

@@ -1,0 +1,67 @@
+"""What has to hold before a bench begins. A gate that is closed is an answer (exit status 1), not a failure."""
+
+from __future__ import annotations
+
+import time
+
+from hosttune.errors import Refused
+from hosttune.measure.bench.counters import now
+from hosttune.measure.bench.noise import idle_noise
+from hosttune.measure.bench.place import Place
+
+LEAST_FREE = 0.10  # of a file system, before anything is written on it
+SHARE_OF_FREE = 0.02  # that a bench may take of what is free
+MOST_BYTES = 1 << 30
+LEAST_BYTES = 8 << 20
+WATCHED_S = 1.0
+
+
+class GateClosed(Refused):
+    """This host, or this place, is nothing to measure on now; `hint` names the way out."""
+
+
+def require_disk(place: Place, *, allow_network: bool) -> int:
+    """The bytes that a bench may write at this place. Raises GateClosed."""
+    if place.is_network and not allow_network:
+        raise GateClosed(
+            f"{place.path} lies on {place.fstype}: its times are those of a network or of another program",
+            hint="to measure it nevertheless: --allow-network",
+        )
+    if place.is_memory:
+        raise GateClosed(f"{place.path} lies in memory ({place.fstype}): there is no disk to measure")
+    return require_room(place)
+
+
+def require_room(place: Place) -> int:
+    """The bytes that a bench may write at this place. Raises GateClosed where it is read-only or nearly full."""
+    if place.is_read_only:
+        raise GateClosed(f"{place.target} is mounted read-only, and scratch copies have to be written")
+    free = place.available_bytes / place.total_bytes if place.total_bytes else 0.0
+    if free < LEAST_FREE:
+        raise GateClosed(
+            f"{place.target} is nearly full: {free:.0%} free, {LEAST_FREE:.0%} are needed",
+            hint="make room on it first; a full file system is slow, too",
+        )
+    allowed = min(MOST_BYTES, int(place.available_bytes * SHARE_OF_FREE))
+    if allowed < LEAST_BYTES:
+        raise GateClosed(
+            f"{place.target} has too little room: {SHARE_OF_FREE:.0%} of what is free are {allowed >> 20} MiB, "
+            f"{LEAST_BYTES >> 20} are needed"
+        )
+    return allowed
+
+
+def require_quiet(place: Place, *, anyway: bool) -> str:
+    """Watch the host for a second. "" when it is quiet; with `anyway` what is not, as a reason why nothing better than
+    inconclusive may come out. Raises GateClosed."""
+    before = now(place.device)
+    time.sleep(WATCHED_S)
+    busy = idle_noise(before, now(place.device))
+    if not busy:
+        return ""
+    if not anyway:
+        raise GateClosed(
+            f"this host is busy: {'; '.join(busy)}",
+            hint="wait for it to be idle, or measure nevertheless with --anyway (the counters hold, the times do not)",
+        )
+    return f"the host was busy: {'; '.join(busy)}"

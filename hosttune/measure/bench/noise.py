@@ -1,0 +1,46 @@
+"""Whether others were at work between two moments. Pure."""
+
+from __future__ import annotations
+
+from hosttune.measure.bench.counters import Moment
+
+LIMIT = 0.25  # of one processor, of the time, of the disk
+_SMALL_READ = 1 << 20
+
+
+def idle_noise(before: Moment, after: Moment) -> tuple[str, ...]:
+    """What keeps the host busy while this process does nothing, a sentence each."""
+    span = max(after.at_s - before.at_s, 1e-9)
+    said = list(foreign_cpu(before, after))
+    if before.disk and after.disk and (busy := after.disk.since(before.disk).busy_s / span) > LIMIT:
+        said.append(f"the disk is busy for {busy:.0%} of the time")
+    stalls = (
+        ("a processor", before.cpu_stall_s, after.cpu_stall_s),
+        ("the disk", before.io_stall_s, after.io_stall_s),
+    )
+    for what, one, other in stalls:
+        if one is not None and other is not None and (share := (other - one) / span) > LIMIT:
+            said.append(f"tasks wait for {what} for {share:.0%} of the time")
+    return tuple(said)
+
+
+def work_noise(before: Moment, after: Moment) -> tuple[str, ...]:
+    """What disturbed this process while it measured. Waiting for the disk is its own, so stalls for it do not count."""
+    span = max(after.at_s - before.at_s, 1e-9)
+    said = list(foreign_cpu(before, after))
+    if before.cpu_stall_s is not None and after.cpu_stall_s is not None:
+        share = (after.cpu_stall_s - before.cpu_stall_s) / span
+        if share > LIMIT:
+            said.append(f"tasks waited for a processor for {share:.0%} of the time")
+    if before.disk and after.disk:
+        read = after.disk.since(before.disk).read_bytes
+        foreign = read - (after.own_read_bytes - before.own_read_bytes)
+        if foreign > max(LIMIT * read, _SMALL_READ):
+            said.append(f"others read {foreign / read:.0%} of what the disk gave")
+    return tuple(said)
+
+
+def foreign_cpu(before: Moment, after: Moment) -> tuple[str, ...]:
+    span = max(after.at_s - before.at_s, 1e-9)
+    foreign = (after.host_cpu_s - before.host_cpu_s) - (after.own_cpu_s - before.own_cpu_s)
+    return (f"other programs use {foreign / span:.1f} processors",) if foreign > LIMIT * span else ()

@@ -1,0 +1,103 @@
+"""The file system that a folder lies on, as a bench has to know it: its mount, its block device, its room."""
+
+from __future__ import annotations
+
+import os
+
+from hosttune.errors import HosttuneError
+from hosttune.facts.mounts import NETWORK_TYPES
+from hosttune.frozen import frozen
+from hosttune.host.attributes import mount_id
+from hosttune.host.mountinfo import MountLine, parse
+
+MEMORY_TYPES = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
+_BY_UUID = "/dev/disk/by-uuid"
+
+
+@frozen
+class Place:
+    """Where a path lies. Sizes in bytes; `device` is "major:minor" of the block device, or "" where there is none."""
+
+    path: str  # canonical
+    target: str  # where the file system is mounted
+    mount_id: int
+    source: str
+    fstype: str
+    atime: str  # noatime | relatime | strictatime: of this mount
+    device: str
+    uuid: str  # of the file system; where udev keeps none, `fsid-` and what statvfs(3) calls it
+    total_bytes: int
+    available_bytes: int  # to an ordinary user
+    is_read_only: bool
+
+    @property
+    def is_network(self) -> bool:
+        """A server's, or a program's (FUSE): its times are not those of a disk of this host."""
+        return self.fstype in NETWORK_TYPES or self.fstype.startswith("fuse")
+
+    @property
+    def is_memory(self) -> bool:
+        return self.fstype in MEMORY_TYPES
+
+
+def look_at(path: str) -> Place:
+    """The place of a folder. Raises HosttuneError for what is no folder, or cannot be opened."""
+    try:
+        fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise HosttuneError(f"{path}: cannot be opened: {error.strerror}", hint="name a folder that is there") from None
+    try:
+        mount = _mount_of(fd, path)
+        space = os.statvfs(fd)
+        device = _block_device(os.fstat(fd).st_dev, mount.source)
+        return Place(
+            path=os.path.realpath(path),
+            target=mount.target,
+            mount_id=mount.id,
+            source=mount.source,
+            fstype=mount.fstype,
+            atime=mount.atime,
+            device=device,
+            uuid=_uuid(device) or f"fsid-{space.f_fsid & (1 << 64) - 1:016x}",
+            total_bytes=space.f_blocks * space.f_frsize,
+            available_bytes=space.f_bavail * space.f_frsize,
+            is_read_only=bool(space.f_flag & os.ST_RDONLY),
+        )
+    finally:
+        os.close(fd)
+
+
+def _mount_of(fd: int, path: str) -> MountLine:
+    number = mount_id(fd)
+    with open("/proc/self/mountinfo", "rb") as file:
+        found = next((mount for mount in parse(file.read()) if str(mount.id) == number), None)
+    if found is None:
+        raise HosttuneError(f"{path}: it is not known where it is mounted", hint="a chroot hides the mounts")
+    return found
+
+
+def _block_device(device: int, source: str) -> str:
+    """Files of btrfs have device numbers of their own, so there the source of the mount counts."""
+    numbers = f"{os.major(device)}:{os.minor(device)}"
+    if os.path.exists(f"/sys/dev/block/{numbers}"):
+        return numbers
+    try:
+        rdev = os.stat(source).st_rdev if source.startswith("/dev/") else 0
+    except OSError:
+        rdev = 0
+    return f"{os.major(rdev)}:{os.minor(rdev)}" if rdev else ""
+
+
+def _uuid(device: str) -> str:
+    try:
+        names = os.listdir(_BY_UUID)
+    except OSError:
+        return ""
+    for name in names:
+        try:
+            rdev = os.stat(f"{_BY_UUID}/{name}").st_rdev
+        except OSError:
+            continue
+        if device == f"{os.major(rdev)}:{os.minor(rdev)}":
+            return name
+    return ""
