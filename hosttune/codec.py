@@ -148,6 +148,11 @@ def _hints(wanted: Any) -> dict[str, Any]:
     return get_type_hints(wanted)
 
 
+def _without_none(wanted: Any) -> Any:
+    """`float | None` -> `float`."""
+    return next(one for one in get_args(wanted) if one is not type(None))
+
+
 class _Decoder:
     """Rebuilds a value from its type hints; after a fault it goes on, to find the others too."""
 
@@ -163,14 +168,18 @@ class _Decoder:
             return self.value(data, path)
         if wanted is Address:
             return self.address(data, path)
+        if type(None) in get_args(wanted):
+            return None if data is None else self.decode(_without_none(wanted), data, path)
         if get_origin(wanted) is tuple:
             return self.items(get_args(wanted)[0], data, path)
         if isinstance(wanted, type) and issubclass(wanted, Enum):
             return self.word(wanted, data, path)
         if dataclasses.is_dataclass(wanted):
             return self.record(wanted, data, path)
+        if wanted is float and type(data) is int:
+            return float(data)
         if type(data) is not wanted:
-            self.fault(path, f"expected {_NAMES[wanted]}, found {_kind_of(data)}")
+            self.fault(path, f"expected {_NAMES.get(wanted, 'a number')}, found {_kind_of(data)}")
         return data
 
     def record(self, wanted: Any, data: Any, path: str) -> Any:

@@ -11,6 +11,7 @@ from hosttune.codec import (
     canonical,
     change_from_json,
     change_to_json,
+    decoded,
     dumps,
     finding_from_json,
     finding_to_json,
@@ -23,6 +24,7 @@ from hosttune.codec import (
 from hosttune.errors import BadInput
 from hosttune.facts.base import Fact, unread
 from hosttune.facts.memory import Memory
+from hosttune.measure.watch.tick import Pressure, Tick
 from hosttune.values import ABSENT, Action, Activation, Address, Change, FileValue, Risk, Trigger, Unreadable
 from tests.golden import scenarios as made
 from tests.unit.schemas import faults
@@ -208,3 +210,11 @@ def test_canonical_covers_what_is_done(more):
 def test_canonical_covers_rights_of_a_file():
     files = [replace(CHANGE, after=FileValue(b"x", mode, uid)) for mode, uid in ((0o644, 0), (0o600, 0), (0o644, 1))]
     assert len({canonical([change]) for change in files}) == 3
+
+
+def test_optional_and_decimal_fields_of_other_values_are_read():
+    assert decoded(Tick, {"at_s": 1, "seconds": 0.5, "job": {"cpu_some": 3}, "host": None}, "t") == Tick(
+        1.0, 0.5, job=Pressure(3.0)
+    )
+    with pytest.raises(BadInput, match=r"t: job\.cpu_some: expected a number, found text"):
+        decoded(Tick, {"at_s": 1, "seconds": 0.5, "job": {"cpu_some": "3"}}, "t")

@@ -1,0 +1,231 @@
+"""Adds ticks up as they come, in bounded memory: a watch of a week keeps what a watch of a minute keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hosttune.frozen import frozen
+from hosttune.measure.gpu.sample import GpuSample
+from hosttune.measure.watch.history import History, point
+from hosttune.measure.watch.states import LIMITS, Held, State, Trust, step
+from hosttune.measure.watch.tick import Tick, gpu_percent, power_percent, pressure, room_percent
+
+WARM_UP_S = 60.0
+WARM_UP_WITHOUT_GPU_S = 10.0
+WARM_GPU_PERCENT = 20.0
+
+
+@frozen
+class Watched:
+    """What is watched, and how. `warm_up_s` None: until the GPU first works, at most a minute."""
+
+    pid: int
+    command: tuple[str, ...] = ()  # masked
+    is_child: bool = False
+    interval_s: float = 1.0
+    warm_up_s: float | None = None
+    cpus_evidence: str = ""
+    gpu_source: str = "none"  # nvml, nvidia-smi, replay, none
+    gpu_reason: str = ""  # why there is none, or not the better source
+    pressure_reason: str = ""  # why the pressure is not the job's own
+    file_systems: tuple[str, ...] = ()  # types of those that the job's open files lie on: ext4, nfs4 ...
+
+
+@dataclass(slots=True)
+class Mean:
+    """A mean over time of what was known."""
+
+    total: float = 0.0
+    seconds: float = 0.0
+
+    def add(self, value: float | None, seconds: float) -> None:
+        if value is not None:
+            self.total += value * seconds
+            self.seconds += seconds
+
+    @property
+    def value(self) -> float | None:
+        return self.total / self.seconds if self.seconds else None
+
+
+@dataclass(slots=True)
+class Run:
+    """The longest time without a break."""
+
+    now_s: float = 0.0
+    longest_s: float = 0.0
+
+    def add(self, seconds: float, *, holds: bool) -> None:
+        self.now_s = self.now_s + seconds if holds else 0.0
+        self.longest_s = max(self.longest_s, self.now_s)
+
+
+@dataclass(slots=True)
+class GpuAccount:
+    """One GPU over the counted time."""
+
+    last: GpuSample
+    util: Mean = field(default_factory=Mean)
+    power: Mean = field(default_factory=Mean)
+    limit: Mean = field(default_factory=Mean)
+    reasons: dict[str, float] = field(default_factory=dict)  # seconds
+    was_lost: bool = False
+
+
+MEANS = (
+    "gpu_percent", "power_percent", "room_percent", "iowait_percent", "busy_cores", "tree_cores", "main_cores",
+    "run_delay_cores", "cpus", "cpu_some", "io_some", "io_full", "memory_some", "read_bytes", "device_bytes",
+    "disk_read_bytes", "disk_written_bytes", "read_await_ms", "in_flight", "refaults", "swapped_in_pages", "children",
+    "active_children", "saturated_children", "active_child_cores",
+)  # fmt: skip
+TOTALS = ("read_bytes", "device_bytes", "written_bytes", "disk_read_bytes", "disk_written_bytes")
+
+
+class Account:
+    """The sum of a watch. `add` each tick in order."""
+
+    def __init__(self, watched: Watched) -> None:
+        self.watched = watched
+        self.held = Held()
+        self.history = History()
+        self.ticks = 0
+        self.seconds = 0.0
+        self.counted_s = 0.0
+        self.warm_up_s = 0.0
+        self.idle_s = 0.0
+        self.paused_s = 0.0
+        self.is_warm = watched.warm_up_s == 0
+        self.last: Tick | None = None
+        self.states: dict[tuple[State, Trust], float] = {}
+        self.runs: dict[State, Run] = {state: Run() for state in State}
+        self.ticks_of: dict[State, int] = dict.fromkeys(State, 0)
+        self.means = {name: Mean() for name in MEANS}
+        self.totals: dict[str, float | None] = dict.fromkeys(TOTALS)
+        self.zero_s = 0.0
+        self.zero_run = Run()
+        self.judged_gpu_s = 0.0
+        self.gpus: dict[tuple[int, str], GpuAccount] = {}
+        self.others: dict[str, float] = {}  # core seconds by name
+        self.is_partial = False
+        self.has_job_pressure_s = 0.0
+        self.most_processes = 0
+
+    def add(self, tick: Tick) -> Held:
+        """Count one tick; returns the state it led to."""
+        self.ticks += 1
+        self.last = tick
+        self.seconds += tick.seconds
+        self._total(tick)
+        if tick.is_paused:
+            self.paused_s += tick.seconds
+            self.held = Held()
+            return self.held
+        self.held = step(self.held, tick)
+        was_warm, self.is_warm = self.is_warm, self.is_warm or self._warms_up(tick)
+        state = self.held.state
+        is_counted = was_warm and state is not State.IDLE
+        self.history.add(point(tick, state, is_counted=is_counted))
+        if not was_warm:
+            self.warm_up_s += tick.seconds
+        elif state is State.IDLE:
+            self.idle_s += tick.seconds
+        if was_warm:
+            for one, run in self.runs.items():
+                run.add(tick.seconds, holds=one is state)
+            self.ticks_of[state] += 1
+        if is_counted:
+            self._count(tick)
+        self._others(tick)
+        return self.held
+
+    def _warms_up(self, tick: Tick) -> bool:
+        """Whether the warm-up ends with this tick: the ones behind it count."""
+        limit = self.watched.warm_up_s
+        if limit is not None:
+            return self.seconds >= limit
+        percent = gpu_percent(tick)
+        if percent is None:
+            return self.seconds >= WARM_UP_WITHOUT_GPU_S
+        return percent >= WARM_GPU_PERCENT or self.seconds >= WARM_UP_S
+
+    def _count(self, tick: Tick) -> None:
+        seconds = tick.seconds
+        self.counted_s += seconds
+        key = (self.held.state, self.held.trust)
+        self.states[key] = self.states.get(key, 0.0) + seconds
+        if tick.job is not None:
+            self.has_job_pressure_s += seconds
+        for name, value in _values(tick).items():
+            self.means[name].add(value, seconds)
+        percent = gpu_percent(tick)
+        if percent is not None:
+            self.judged_gpu_s += seconds
+            self.zero_s += seconds if percent == 0 else 0.0
+            self.zero_run.add(seconds, holds=percent == 0)
+        for gpu in tick.gpus or ():
+            self._gpu(gpu, seconds)
+
+    def _gpu(self, gpu: GpuSample, seconds: float) -> None:
+        kept = self.gpus.setdefault((gpu.index, gpu.uuid), GpuAccount(gpu))
+        kept.last = gpu
+        kept.was_lost = kept.was_lost or gpu.lost
+        kept.util.add(gpu.util_percent, seconds)
+        kept.power.add(gpu.power_w, seconds)
+        kept.limit.add(gpu.power_limit_w, seconds)
+        for reason in gpu.reasons or ():
+            kept.reasons[reason] = kept.reasons.get(reason, 0.0) + seconds
+
+    def _total(self, tick: Tick) -> None:
+        tree = tick.tree
+        if tree is not None:
+            self.is_partial = self.is_partial or tree.is_partial
+            self.most_processes = max(self.most_processes, tree.processes)
+        rates = {
+            "read_bytes": tree.read_bytes if tree else None,
+            "device_bytes": tree.device_bytes if tree else None,
+            "written_bytes": tree.written_bytes if tree else None,
+            "disk_read_bytes": None if tick.disks is None else sum(disk.read_bytes for disk in tick.disks),
+            "disk_written_bytes": None if tick.disks is None else sum(disk.written_bytes for disk in tick.disks),
+        }
+        for name, rate in rates.items():
+            if rate is not None:
+                self.totals[name] = (self.totals[name] or 0.0) + rate * tick.seconds
+
+    def _others(self, tick: Tick) -> None:
+        for other in tick.others or ():
+            if other.name in self.others or len(self.others) < 64:
+                self.others[other.name] = self.others.get(other.name, 0.0) + other.cores * tick.seconds
+
+
+def _values(tick: Tick) -> dict[str, float | None]:
+    host, tree, seen = tick.host, tick.tree, pressure(tick)
+    children = tree.child_cores if tree else ()
+    active = [cores for cores in children if cores >= LIMITS.active_cores]
+    awaited = [disk.read_await_ms for disk in tick.disks or () if disk.read_await_ms is not None]
+    return {
+        "gpu_percent": gpu_percent(tick),
+        "power_percent": power_percent(tick),
+        "room_percent": room_percent(tick),
+        "iowait_percent": host.iowait_percent if host else None,
+        "busy_cores": host.busy_cores if host else None,
+        "refaults": host.refaults if host else None,
+        "swapped_in_pages": host.swapped_in_pages if host else None,
+        "tree_cores": tree.cores if tree else None,
+        "main_cores": tree.main_cores if tree else None,
+        "run_delay_cores": tree.run_delay_cores if tree else None,
+        "cpus": tick.cpus,
+        "cpu_some": seen.cpu_some if seen else None,
+        "io_some": seen.io_some if seen else None,
+        "io_full": seen.io_full if seen else None,
+        "memory_some": seen.memory_some if seen else None,
+        "read_bytes": tree.read_bytes if tree else None,
+        "device_bytes": tree.device_bytes if tree else None,
+        "disk_read_bytes": None if tick.disks is None else sum(disk.read_bytes for disk in tick.disks),
+        "disk_written_bytes": None if tick.disks is None else sum(disk.written_bytes for disk in tick.disks),
+        "read_await_ms": max(awaited, default=None),
+        "in_flight": None if tick.disks is None else sum(disk.in_flight or 0.0 for disk in tick.disks),
+        "children": tree.processes - 1.0 if tree else None,
+        "active_children": float(len(active)) if tree else None,
+        "saturated_children": float(sum(cores >= LIMITS.saturated_enter for cores in active)) if tree else None,
+        "active_child_cores": sum(active) / len(active) if active else None,
+    }

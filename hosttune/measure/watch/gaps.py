@@ -1,0 +1,50 @@
+"""What keeps a verdict from being surer, and the way out, in sentences. Pure."""
+
+from __future__ import annotations
+
+from hosttune.measure.watch.account import Account
+
+SHORT_S = 20.0
+
+
+def gaps(account: Account) -> tuple[str, ...]:
+    """Sentences, what matters most first."""
+    found = []
+    if account.counted_s < SHORT_S:
+        found.append(
+            f"only {account.counted_s:.0f} s count (warm-up {account.warm_up_s:.0f} s, idle {account.idle_s:.0f} s): "
+            "watch longer, or set --warm-up"
+        )
+    found += _gpu_gaps(account)
+    watched, last = account.watched, account.last
+    if account.means["io_full"].seconds == 0 and account.counted_s:
+        found.append("the kernel does not tell where tasks stall (no PSI): psi=1 on its command line switches it on")
+    elif account.has_job_pressure_s < account.counted_s / 2:
+        why = f" ({watched.pressure_reason})" if watched.pressure_reason else ""
+        found.append(f"pressure is the whole host's{why}: --scope gives the job a control group of its own")
+    if account.is_partial:
+        found.append("some of the job's processes cannot be read: watch as their user, or as root")
+    if last is not None and last.tree is not None and last.tree.run_delay_cores is None:
+        found.append("the kernel keeps no run delay (schedstat), which tells whether others take the job's CPU time")
+    return tuple(found)
+
+
+def _gpu_gaps(account: Account) -> list[str]:
+    last = account.last
+    if last is None or last.gpus == ():
+        return []
+    if last.gpus is None:
+        reason = account.watched.gpu_reason or "no source"
+        return [f"no GPU is visible ({reason}), so whether it waits is not known"]
+    found = []
+    if any(gpu.is_mig for gpu in last.gpus) and account.judged_gpu_s == 0:
+        found.append("MIG tells no utilization: dcgmi dmon -e 1002 does (SM active), as root")
+    elif account.judged_gpu_s == 0 and account.counted_s:
+        found.append("no GPU of the job tells its utilization")
+    if any(gpu.lost for gpu in last.gpus):
+        found.append("a GPU fell off the bus: hosttune explain gpu-errors")
+    if not last.gpus_are_its:
+        found.append("which GPUs are the job's is not visible: name them with --gpus")
+    if account.judged_gpu_s and not account.means["power_percent"].seconds:
+        found.append("the GPU tells no power, so busy and busy-but-cold look alike")
+    return found

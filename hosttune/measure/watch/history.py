@@ -1,0 +1,195 @@
+"""The run over time in bounded memory: at most 2,048 points, each twice as long once they are full.
+
+An hour at one tick a second keeps every other tick; a week keeps five minutes a point. Change points and the picture
+of a run are made of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from hosttune.frozen import frozen
+from hosttune.measure.watch.states import State
+from hosttune.measure.watch.tick import Tick, gpu_percent, power_percent, pressure, room_percent
+
+CAPACITY = 2048
+LONG_ENOUGH_S = 30.0  # either side of a change point
+HOLDS = 0.6  # of its side
+
+
+@frozen
+class Point:
+    """What went on in `seconds` up to `at_s`; means over it, None where nothing was known. `states` tells how many
+    seconds each state took, `counted_s` how many of them the verdict counts (no warm-up, no idling)."""
+
+    at_s: float
+    seconds: float
+    states: tuple[tuple[State, float], ...]
+    counted_s: float
+    gpu_percent: float | None = None
+    power_percent: float | None = None
+    room_percent: float | None = None
+    tree_cores: float | None = None
+    cpu_some: float | None = None
+    io_some: float | None = None
+    io_full: float | None = None
+    memory_some: float | None = None
+    read_bytes: float | None = None  # a second, by the job's processes
+    device_bytes: float | None = None  # a second, of those from a device
+    disk_bytes: float | None = None  # a second, read from all disks
+
+
+@frozen
+class Segment:
+    """A part of the counted time in which one state held sway, in seconds since the watch began."""
+
+    state: State
+    begin_s: float
+    end_s: float
+    share: float  # of the counted seconds in it, 0 to 1
+    device_bytes: float | None = None  # a second, mean
+
+
+def point(tick: Tick, state: State, *, is_counted: bool) -> Point:
+    """One tick as a point."""
+    seen = pressure(tick)
+    return Point(
+        at_s=tick.at_s,
+        seconds=tick.seconds,
+        states=((state, tick.seconds),),
+        counted_s=tick.seconds if is_counted else 0.0,
+        gpu_percent=gpu_percent(tick),
+        power_percent=power_percent(tick),
+        room_percent=room_percent(tick),
+        tree_cores=tick.tree.cores if tick.tree else None,
+        cpu_some=seen.cpu_some if seen else None,
+        io_some=seen.io_some if seen else None,
+        io_full=seen.io_full if seen else None,
+        memory_some=seen.memory_some if seen else None,
+        read_bytes=tick.tree.read_bytes if tick.tree else None,
+        device_bytes=tick.tree.device_bytes if tick.tree else None,
+        disk_bytes=None if tick.disks is None else sum(disk.read_bytes for disk in tick.disks),
+    )
+
+
+_MEANS = Point.__slots__[Point.__slots__.index("gpu_percent") :]  # type: ignore[attr-defined]
+
+
+def joined(first: Point, second: Point) -> Point:
+    """Two neighbours as one."""
+    states = dict(first.states)
+    for state, seconds in second.states:
+        states[state] = states.get(state, 0.0) + seconds
+    means = {name: _mean(first, second, name) for name in _MEANS}
+    return Point(
+        second.at_s,
+        first.seconds + second.seconds,
+        tuple(states.items()),
+        first.counted_s + second.counted_s,
+        **means,
+    )
+
+
+def _mean(first: Point, second: Point, name: str) -> float | None:
+    one, two = getattr(first, name), getattr(second, name)
+    if one is None or two is None:
+        return two if one is None else one  # type: ignore[no-any-return]
+    return (one * first.seconds + two * second.seconds) / (first.seconds + second.seconds)  # type: ignore[no-any-return]
+
+
+class History:
+    """The points of a run."""
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self.capacity = capacity
+        self.points: list[Point] = []
+        self._stride = 1  # ticks in a full point
+        self._filled = 0  # of the last point
+
+    def add(self, new: Point) -> None:
+        if self._filled:
+            self.points[-1] = joined(self.points[-1], new)
+        else:
+            self.points.append(new)
+        self._filled = (self._filled + 1) % self._stride
+        if len(self.points) == self.capacity and not self._filled:
+            pairs = zip(self.points[::2], self.points[1::2], strict=True)
+            self.points = [joined(*pair) for pair in pairs]
+            self._stride *= 2
+
+
+def segments(points: Iterable[Point]) -> tuple[Segment, ...]:
+    """The counted time, cut where one state took over from another for at least 30 s on either side."""
+    counted = [one for one in points if one.counted_s]
+    return tuple(_segment(part) for part in _merged(_cut(counted))) if counted else ()
+
+
+def _cut(points: Sequence[Point]) -> list[Sequence[Point]]:
+    """Cuts where the seconds that do not belong to the leading state of their side become fewest."""
+    best, at = _strays(points) - LONG_ENOUGH_S / 2, 0
+    total = sum(one.counted_s for one in points)
+    left, left_s, right = dict[State, float](), 0.0, _sums(points)
+    for index, one in enumerate(points[:-1], 1):
+        for state, seconds in _counted(one):
+            left[state] = left.get(state, 0.0) + seconds
+            right[state] -= seconds
+        left_s += one.counted_s
+        if left_s < LONG_ENOUGH_S or total - left_s < LONG_ENOUGH_S:
+            continue
+        strays = left_s - max(left.values()) + total - left_s - max(right.values())
+        if strays < best and _leads(left, left_s) and _leads(right, total - left_s):
+            best, at = strays, index
+    return [points] if not at else [*_cut(points[:at]), *_cut(points[at:])]
+
+
+def _leads(sums: dict[State, float], seconds: float) -> bool:
+    return max(sums.values()) >= HOLDS * seconds
+
+
+def _sums(points: Iterable[Point]) -> dict[State, float]:
+    sums: dict[State, float] = {}
+    for one in points:
+        for state, seconds in _counted(one):
+            sums[state] = sums.get(state, 0.0) + seconds
+    return sums
+
+
+def _counted(one: Point) -> list[tuple[State, float]]:
+    """The counted seconds of each state: a point that was joined may hold some that do not count."""
+    busy = [(state, seconds) for state, seconds in one.states if state is not State.IDLE]
+    total = sum(seconds for _, seconds in busy)
+    return [(state, seconds * one.counted_s / total) for state, seconds in busy] if total else []
+
+
+def _strays(points: Sequence[Point]) -> float:
+    return sum(one.counted_s for one in points) - max(_sums(points).values())
+
+
+def _leading(points: Sequence[Point]) -> State:
+    sums = _sums(points)
+    return max(sums, key=lambda state: sums[state])
+
+
+def _merged(parts: list[Sequence[Point]]) -> list[Sequence[Point]]:
+    """Neighbours with the same leading state are one part."""
+    joined_parts: list[Sequence[Point]] = []
+    for part in parts:
+        if joined_parts and _leading(joined_parts[-1]) is _leading(part):
+            joined_parts[-1] = [*joined_parts[-1], *part]
+        else:
+            joined_parts.append(part)
+    return joined_parts
+
+
+def _segment(points: Sequence[Point]) -> Segment:
+    state = _leading(points)
+    total = sum(one.counted_s for one in points)
+    known = [(one.device_bytes, one.seconds) for one in points if one.device_bytes is not None]
+    seconds = sum(weight for _, weight in known)
+    return Segment(
+        state,
+        points[0].at_s - points[0].seconds,
+        points[-1].at_s,
+        _sums(points)[state] / total,
+        sum(value * weight for value, weight in known) / seconds if seconds else None,
+    )

@@ -1,0 +1,301 @@
+"""What the job waited for in one tick: a pure function of the ticks.
+
+The states are tried in order, and the first that fits wins. One that was entered stays until its leaving condition
+holds, so that a value near a threshold does not flicker. A state whose evidence is thin is not entered: what fits
+nothing is `unknown`, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import Protocol
+
+from hosttune.frozen import frozen
+from hosttune.measure.watch.tick import Tick, gpu_percent, power_percent, pressure, room_percent
+
+
+class State(str, Enum):
+    """What a job waits for, in the order in which it is looked for."""
+
+    MEM = "MEM"
+    COLD_GPU = "COLD_GPU"
+    GPU = "GPU"
+    DISK = "DISK"
+    CPU = "CPU"
+    FOREIGN = "FOREIGN"
+    WORKERS = "WORKERS"
+    IDLE = "IDLE"
+    WAIT = "WAIT"
+    UNKNOWN = "unknown"
+
+
+class Trust(int, Enum):
+    """How well a tick carries its state."""
+
+    LOW = 1
+    MEDIUM = 2
+    HIGH = 3
+
+
+@frozen
+class Limits:
+    """Percent where not said otherwise. Fixed before the second half of the scenarios of the live ring was written.
+
+    Behind them: TraceML warns at 10 and 20 % of input wait and calls 70 % utilization healthy; MLPerf Storage asks
+    for 70 to 90 %; SageMaker's debugger takes 10, 50 and 90 %; systemd-oomd kills at 60 % of memory pressure for 30 s.
+    """
+
+    memory_enter: float = 10
+    memory_leave: float = 5
+    memory_leave_ticks: int = 5
+    swapped_in_pages: float = 100  # pages a second
+    gpu_enter: float = 80
+    gpu_leave: float = 70
+    cold_enter: float = 40  # of the power limit
+    cold_leave: float = 50
+    io_full_enter: float = 20
+    io_some_enter: float = 40
+    io_full_leave: float = 10
+    io_some_leave: float = 25
+    cpu_enter: float = 40
+    cpu_leave: float = 25
+    room_none: float = 10
+    room_some: float = 20
+    tree_share: float = 0.5  # of the CPUs the job may use
+    delay_share: float = 0.25  # of the cores it got
+    delay_cores: float = 0.1
+    saturated_enter: float = 0.85  # cores
+    saturated_leave: float = 0.70
+    active_cores: float = 0.1
+    idle_gpu: float = 5
+    idle_cores: float = 0.1
+    idle_bytes: float = 1 << 20  # a second
+    reading_bytes: float = 64 << 10  # a second
+    blocked_enter: float = 0.5  # of the processes that are not asleep
+    blocked_leave: float = 0.25
+
+
+LIMITS = Limits()
+
+
+@frozen
+class Held:
+    """The state that the ticks so far have led to, and for how many ticks its leaving condition has held."""
+
+    state: State = State.UNKNOWN
+    leaving: int = 0
+    trust: Trust = Trust.LOW
+
+
+def classify(ticks: Iterable[Tick]) -> Iterator[Held]:
+    """The state after each tick."""
+    held = Held()
+    for tick in ticks:
+        held = step(held, tick)
+        yield held
+
+
+def step(held: Held, tick: Tick) -> Held:
+    """The state after one more tick."""
+    for state, fits in FITS.items():
+        is_held = state is held.state
+        if fits(tick, held=is_held):
+            return Held(state, 0, trust(state, tick))
+        if is_held and state is State.MEM and held.leaving + 1 < LIMITS.memory_leave_ticks:
+            return Held(state, held.leaving + 1, trust(state, tick))
+    return Held(State.UNKNOWN, 0, Trust.LOW)
+
+
+def _is_memory(tick: Tick, *, held: bool) -> bool:
+    seen = pressure(tick)
+    some = seen.memory_some if seen else None
+    swapped = tick.host.swapped_in_pages if tick.host else None
+    limit = LIMITS.memory_leave if held else LIMITS.memory_enter
+    return _at_least(some, limit) or (swapped is not None and swapped > LIMITS.swapped_in_pages)
+
+
+def _is_gpu(tick: Tick, *, held: bool) -> bool:
+    return _at_least(gpu_percent(tick), LIMITS.gpu_leave if held else LIMITS.gpu_enter)
+
+
+def _is_cold(tick: Tick, *, held: bool) -> bool:
+    power = power_percent(tick)
+    return _is_gpu(tick, held=held) and power is not None and power < (LIMITS.cold_leave if held else LIMITS.cold_enter)
+
+
+def _is_disk(tick: Tick, *, held: bool) -> bool:
+    """Pressure of the host counts where the job itself touches devices: others may wait for a disk of theirs."""
+    seen = pressure(tick)
+    if seen is None or (seen.io_full is None and seen.io_some is None):
+        return _is_blocked(tick, held=held) and bool(_touches_devices(tick))
+    full, some = (LIMITS.io_full_leave, LIMITS.io_some_leave) if held else (LIMITS.io_full_enter, LIMITS.io_some_enter)
+    waits = _at_least(seen.io_full, full) or _at_least(seen.io_some, some)
+    return waits and (tick.job is not None or _touches_devices(tick) is not False)
+
+
+def _touches_devices(tick: Tick) -> bool | None:
+    if tick.tree is None or (tick.tree.device_bytes is None and tick.tree.written_bytes is None):
+        return None
+    moved = (tick.tree.device_bytes or 0) + (tick.tree.written_bytes or 0)
+    return moved >= LIMITS.reading_bytes or bool(tick.tree.blocked)
+
+
+def _is_blocked(tick: Tick, *, held: bool) -> bool:
+    """Half of the processes that do anything stand in uninterruptible sleep: the sign that is left without PSI."""
+    tree = tick.tree
+    if tree is None or not tree.blocked:
+        return False
+    active = sum(cores >= LIMITS.active_cores for cores in (tree.main_cores or 0, *tree.child_cores))
+    return tree.blocked / max(active, tree.blocked) >= (LIMITS.blocked_leave if held else LIMITS.blocked_enter)
+
+
+def _is_short_of_cpu(tick: Tick, *, held: bool) -> bool:
+    seen, room = pressure(tick), room_percent(tick)
+    some = seen.cpu_some if seen else None
+    return _at_least(some, LIMITS.cpu_leave if held else LIMITS.cpu_enter) or (
+        room is not None and room < (LIMITS.room_some if held else LIMITS.room_none)
+    )
+
+
+def _uses_its_half(tick: Tick) -> bool | None:
+    if tick.tree is None or tick.tree.cores is None or not tick.cpus:
+        return None
+    return tick.tree.cores >= LIMITS.tree_share * tick.cpus
+
+
+def _is_cpu(tick: Tick, *, held: bool) -> bool:
+    return _is_short_of_cpu(tick, held=held) and _uses_its_half(tick) is True
+
+
+def _is_foreign(tick: Tick, *, held: bool) -> bool:
+    return _is_short_of_cpu(tick, held=held) and _uses_its_half(tick) is False and is_kept_waiting(tick) is not False
+
+
+def is_kept_waiting(tick: Tick) -> bool | None:
+    """Whether the job's own tasks queue for a CPU; that others do says nothing about it."""
+    if tick.job is not None and tick.job.cpu_some is not None and tick.job.cpu_some >= LIMITS.cpu_leave:
+        return True
+    tree = tick.tree
+    if tree is not None and tree.run_delay_cores is not None and tree.cores is not None:
+        return tree.run_delay_cores >= max(LIMITS.delay_cores, LIMITS.delay_share * tree.cores)
+    return False if tick.job is not None and tick.job.cpu_some is not None else None
+
+
+def _is_hungry(tick: Tick) -> bool | None:
+    """Whether the GPU has too little to do. Where the machine has none, whatever computes is always hungry."""
+    if tick.gpus == ():
+        return True
+    percent = gpu_percent(tick)
+    return None if percent is None else percent < LIMITS.gpu_leave
+
+
+def _is_workers(tick: Tick, *, held: bool) -> bool:
+    room = room_percent(tick)
+    return (
+        room is not None
+        and room >= LIMITS.room_some
+        and gpu_percent_known_or_absent(tick)
+        and (loaders_saturated(tick, held=held) or main_saturated(tick, held=held))
+    )
+
+
+def gpu_percent_known_or_absent(tick: Tick) -> bool:
+    """A busy process beside a GPU that tells nothing may spin while it waits for the GPU."""
+    return _is_hungry(tick) is not None
+
+
+def loaders_saturated(tick: Tick, *, held: bool = False) -> bool:
+    """Half of the child processes that do anything use all of a core."""
+    if tick.tree is None:
+        return False
+    line = LIMITS.saturated_leave if held else LIMITS.saturated_enter
+    active = [cores for cores in tick.tree.child_cores if cores >= LIMITS.active_cores]
+    return bool(active) and 2 * sum(cores >= line for cores in active) >= len(active)
+
+
+def main_saturated(tick: Tick, *, held: bool = False) -> bool:
+    """The main process computes in nearly all of the time in which the GPU rests: while the GPU works it may spin."""
+    if tick.tree is None or tick.tree.main_cores is None:
+        return False
+    line = LIMITS.saturated_leave if held else LIMITS.saturated_enter
+    busy = (gpu_percent(tick) or 0) / 100
+    return tick.tree.main_cores - busy >= line * (1 - busy)
+
+
+def _is_idle(tick: Tick, *, held: bool) -> bool:  # noqa: ARG001 - as its neighbours
+    percent = gpu_percent(tick)
+    tree = tick.tree
+    return (
+        (tick.gpus == () or (percent is not None and percent < LIMITS.idle_gpu))
+        and tree is not None
+        and tree.cores is not None
+        and tree.cores < LIMITS.idle_cores
+        and tree.read_bytes is not None
+        and tree.read_bytes < LIMITS.idle_bytes
+    )
+
+
+def _is_wait(tick: Tick, *, held: bool) -> bool:  # noqa: ARG001 - as its neighbours
+    """Hungry, and neither processors nor disks nor memory are short: all of it known, else it is `unknown`."""
+    room = room_percent(tick)
+    if _is_hungry(tick) is not True or room is None or room < LIMITS.room_some:
+        return False
+    tree = tick.tree
+    if tree is None or tree.cores is None or loaders_saturated(tick, held=True) or main_saturated(tick, held=True):
+        return False
+    seen = pressure(tick)
+    if seen is None:
+        return not tree.blocked
+    return not (
+        _at_least(seen.cpu_some, LIMITS.cpu_leave)
+        or _at_least(seen.io_some, LIMITS.io_some_leave)
+        or _at_least(seen.io_full, LIMITS.io_full_leave)
+        or _at_least(seen.memory_some, LIMITS.memory_leave)
+    )
+
+
+class Fits(Protocol):
+    """Whether a tick enters a state or, where it is `held`, stays in it."""
+
+    def __call__(self, tick: Tick, *, held: bool) -> bool: ...
+
+
+FITS: Mapping[State, Fits] = MappingProxyType(
+    {
+        State.MEM: _is_memory,
+        State.COLD_GPU: _is_cold,
+        State.GPU: _is_gpu,
+        State.DISK: _is_disk,
+        State.CPU: _is_cpu,
+        State.FOREIGN: _is_foreign,
+        State.WORKERS: _is_workers,
+        State.IDLE: _is_idle,
+        State.WAIT: _is_wait,
+    }
+)
+
+
+def trust(state: State, tick: Tick) -> Trust:
+    """High: the pressure of the job's own control group. Medium: the host's, and the job's processes. Low: neither."""
+    tree_known = tick.tree is not None and tick.tree.cores is not None
+    if state in {State.GPU, State.COLD_GPU}:
+        # Utilization alone says that some kernel ran; power beside it says that it worked.
+        return Trust.HIGH if tick.gpus_are_its and power_percent(tick) is not None else Trust.MEDIUM
+    level = Trust.LOW
+    if tick.job is not None:
+        level = Trust.HIGH
+    elif tick.host_pressure is not None and tree_known:
+        level = Trust.MEDIUM
+    if state is State.DISK and tick.job is None and _touches_devices(tick) is None:
+        return Trust.LOW
+    if state is State.FOREIGN and is_kept_waiting(tick) is None:
+        return Trust.LOW
+    if state in {State.WORKERS, State.WAIT} and tick.gpus and not tick.gpus_are_its:
+        return min(level, Trust.MEDIUM)
+    return level
+
+
+def _at_least(value: float | None, limit: float) -> bool:
+    return value is not None and value >= limit

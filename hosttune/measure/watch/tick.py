@@ -1,0 +1,124 @@
+"""One look at a job and its host: what went on since the look before. Every field may be unknown: None, never 0.
+
+Rates are per second of the interval. Shares are percent. Cores are CPU seconds per second. Bytes are bytes.
+"""
+
+from __future__ import annotations
+
+from hosttune.frozen import frozen
+from hosttune.measure.gpu.sample import GpuSample
+
+
+@frozen
+class Pressure:
+    """Percent of the interval in which work stood still for want of one thing, from the kernel's `total=` counters.
+
+    `some`: at least one task waited; `full`: all tasks that were not idle did (kernel: accounting/psi.rst). For the
+    processor both count contention, not use.
+    """
+
+    cpu_some: float | None = None
+    io_some: float | None = None
+    io_full: float | None = None
+    memory_some: float | None = None
+    memory_full: float | None = None
+
+
+@frozen
+class HostTick:
+    """The whole host. `idle_percent` is that of the CPUs that the job may use; waiting for a disk counts as idle."""
+
+    idle_percent: float | None = None
+    iowait_percent: float | None = None  # told, never judged by: proc_stat(5) calls it unreliable
+    busy_cores: float | None = None
+    swapped_in_pages: float | None = None
+    swapped_out_pages: float | None = None
+    refaults: float | None = None  # pages of files that were dropped and had to be read again
+
+
+@frozen
+class DiskTick:
+    """One physical disk that had work. `in_flight` is the mean number of requests under way."""
+
+    name: str
+    read_bytes: float
+    written_bytes: float
+    read_await_ms: float | None = None  # of the requests that ended in the interval; None where none did
+    in_flight: float | None = None
+
+
+@frozen
+class TreeTick:
+    """The job's processes: the main one and all that descend from it."""
+
+    processes: int
+    main_cores: float | None = None
+    child_cores: tuple[float, ...] = ()  # of each other process, the busiest first, at most 64
+    cores: float | None = None  # all together, those that ended in the interval included as far as they were seen
+    run_delay_cores: float | None = None  # waiting for a CPU while ready to run, main threads of the processes alone
+    blocked: int | None = None  # in uninterruptible sleep at the moment of the look
+    read_bytes: float | None = None  # what read(2) and its kin returned, the page cache and pipes included (rchar)
+    device_bytes: float | None = None  # what had to come from a device (read_bytes of proc_pid_io(5))
+    written_bytes: float | None = None
+    is_partial: bool = False  # something of it may not be seen by this user
+
+
+@frozen
+class Other:
+    """A process that is not of the job, and what it uses."""
+
+    pid: int
+    name: str
+    cores: float
+
+
+@frozen
+class Tick:
+    """What went on in `seconds` up to `at_s`, seconds since the watch began."""
+
+    at_s: float
+    seconds: float
+    cpus: float | None = None  # that the job can keep busy: affinity and quota of its control group
+    job: Pressure | None = None  # of the job's own control group; None where others share it, or there is none
+    host_pressure: Pressure | None = None
+    host: HostTick | None = None
+    tree: TreeTick | None = None
+    disks: tuple[DiskTick, ...] | None = None
+    gpus: tuple[GpuSample, ...] | None = None  # the job's; () where the machine has none, None where none is visible
+    gpus_are_its: bool = False  # its processes hold memory there, or somebody said so; else all are shown
+    others: tuple[Other, ...] | None = None  # the busiest processes that are not the job's; looked up now and then
+    is_paused: bool = False  # the job was stopped, or the machine slept: nothing can be judged
+
+
+def gpu_percent(tick: Tick) -> float | None:
+    """The mean utilization of the job's GPUs that tell one."""
+    return _mean([gpu.util_percent for gpu in tick.gpus or () if not gpu.lost])
+
+
+def power_percent(tick: Tick) -> float | None:
+    """The mean of power against its limit, over the job's GPUs that tell both."""
+    return _mean([
+        100 * gpu.power_w / gpu.power_limit_w
+        for gpu in tick.gpus or ()
+        if not gpu.lost and gpu.power_w is not None and gpu.power_limit_w
+    ])  # fmt: skip
+
+
+def room_percent(tick: Tick) -> float | None:
+    """The share of the CPUs the job may use that it could still have: idle ones, within its quota."""
+    rooms = []
+    if tick.host is not None and tick.host.idle_percent is not None:
+        rooms.append(tick.host.idle_percent)
+    if tick.cpus and tick.tree is not None and tick.tree.cores is not None:
+        rooms.append(max(0.0, 100 * (1 - tick.tree.cores / tick.cpus)))
+    return min(rooms) if rooms else None
+
+
+def pressure(tick: Tick) -> Pressure | None:
+    """The job's own pressure, or the host's."""
+    return tick.job or tick.host_pressure
+
+
+def _mean(values: list[float | None] | list[float]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

@@ -1,0 +1,169 @@
+"""The verdict over a watch: which state held, for how long, how sure that is, and what would make it surer. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+
+from hosttune.frozen import frozen
+from hosttune.measure.watch.account import Account, Watched
+from hosttune.measure.watch.gaps import gaps
+from hosttune.measure.watch.history import HOLDS, Segment, segments
+from hosttune.measure.watch.states import State, Trust
+from hosttune.measure.watch.tick import Tick
+
+MIXED = 0.3
+SHORTEST_RUN_S = 5.0
+SHORTEST_RUN_TICKS = 5
+SURE_S = 20.0  # less than this many counted seconds never make a verdict of high confidence
+CARRIED = 0.8  # of the seconds of the leading state that have to carry a confidence
+COLD = 5.0  # times as much from the device in the first segment as in the last
+
+
+class Outcome(str, Enum):
+    """What kind of answer it is."""
+
+    ONE = "one"  # one state held
+    CHANGED = "changed"  # one after the other
+    MIXED = "mixed"
+    UNDECIDED = "undecided"
+    IDLE = "idle"  # the job did next to nothing
+
+
+class Confidence(str, Enum):
+    """High: the pressure of the job's own control group. Medium: the host's and the job's processes. Low: neither."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+@frozen
+class Share:
+    """A state's part of the counted time."""
+
+    state: State
+    share: float  # 0 to 1
+    longest_run_s: float
+
+
+@frozen
+class Verdict:
+    """What a job waited for. `state` is the one to act on: the leading one, of a changed run the last; None where it is
+    undecided. `would_decide` are sentences on what keeps it from being surer, and the way out."""
+
+    outcome: Outcome
+    state: State | None
+    confidence: Confidence
+    shares: tuple[Share, ...]  # the largest first
+    segments: tuple[Segment, ...]  # more than one: the job changed what it waited for
+    first_was_cold: bool  # the first segment read from devices what later ones found in memory
+    counted_s: float
+    warm_up_s: float
+    idle_s: float
+    seconds: float
+    not_the_cause: tuple[State, ...]
+    would_decide: tuple[str, ...]
+
+    @property
+    def is_confident(self) -> bool:
+        """Whether it names one state and stands by it."""
+        return self.outcome in {Outcome.ONE, Outcome.CHANGED} and self.confidence is not Confidence.LOW
+
+
+def judged(ticks: Iterable[Tick], watched: Watched) -> tuple[Verdict, Account]:
+    """The verdict on ticks that are all there."""
+    account = Account(watched)
+    for tick in ticks:
+        account.add(tick)
+    return judge(account), account
+
+
+def judge(account: Account) -> Verdict:
+    """The verdict on what was added up so far."""
+    shares = _shares(account)
+    cuts = segments(account.history.points)
+    outcome, state = _outcome(account, shares, cuts)
+    confidence = _confidence(account, state, outcome)
+    return Verdict(
+        outcome=outcome,
+        state=state,
+        confidence=confidence,
+        shares=shares,
+        segments=cuts if len(cuts) > 1 else (),
+        first_was_cold=_was_cold(cuts),
+        counted_s=account.counted_s,
+        warm_up_s=account.warm_up_s,
+        idle_s=account.idle_s,
+        seconds=account.seconds,
+        not_the_cause=_not_the_cause(account, shares),
+        would_decide=gaps(account) if state is None or confidence is not Confidence.HIGH else (),
+    )
+
+
+def _shares(account: Account) -> tuple[Share, ...]:
+    sums: dict[State, float] = {}
+    for (state, _), seconds in account.states.items():
+        sums[state] = sums.get(state, 0.0) + seconds
+    ordered = sorted(sums, key=lambda state: -sums[state])
+    return tuple(Share(state, sums[state] / account.counted_s, account.runs[state].longest_s) for state in ordered)
+
+
+def _outcome(
+    account: Account, shares: tuple[Share, ...], cuts: tuple[Segment, ...]
+) -> tuple[Outcome, State | None]:  # fmt: skip
+    judged_s = account.counted_s + account.idle_s
+    if judged_s >= SHORTEST_RUN_S and account.idle_s > HOLDS * judged_s:
+        return Outcome.IDLE, State.IDLE
+    if not shares or account.counted_s < SHORTEST_RUN_S:
+        return Outcome.UNDECIDED, None
+    top = shares[0]
+    holds = top.longest_run_s >= SHORTEST_RUN_S and account.ticks_of[top.state] >= SHORTEST_RUN_TICKS
+    known = [cut.state for cut in cuts if cut.state is not State.UNKNOWN]
+    if top.share >= HOLDS and holds:
+        return (Outcome.UNDECIDED, None) if top.state is State.UNKNOWN else (Outcome.ONE, top.state)
+    if len(cuts) > 1 and len(known) == len(cuts):
+        return Outcome.CHANGED, cuts[-1].state
+    if top.share >= MIXED and holds and top.state is not State.UNKNOWN:
+        return Outcome.MIXED, top.state
+    return Outcome.UNDECIDED, None
+
+
+def _confidence(account: Account, state: State | None, outcome: Outcome) -> Confidence:
+    """What 80 % of the state's seconds carry; short watches and mixtures at most medium."""
+    if state is None or outcome in {Outcome.UNDECIDED, Outcome.IDLE}:
+        return Confidence.LOW
+    by_trust = {level: account.states.get((state, level), 0.0) for level in Trust}
+    needed = CARRIED * sum(by_trust.values())
+    if by_trust[Trust.HIGH] >= needed and account.counted_s >= SURE_S and outcome is not Outcome.MIXED:
+        return Confidence.HIGH
+    return Confidence.MEDIUM if by_trust[Trust.HIGH] + by_trust[Trust.MEDIUM] >= needed else Confidence.LOW
+
+
+def _was_cold(cuts: tuple[Segment, ...]) -> bool:
+    """The first pass over the data came from the device, the later ones from the page cache."""
+    if len(cuts) < 2 or cuts[0].state is not State.DISK or cuts[-1].state is State.DISK:
+        return False
+    first, last = cuts[0].device_bytes, cuts[-1].device_bytes
+    return first is not None and last is not None and first > COLD * last
+
+
+RULED_OUT = 0.05  # a state with less than this share, though its signal was seen all the time, was not the cause
+
+
+def _not_the_cause(account: Account, shares: tuple[Share, ...]) -> tuple[State, ...]:
+    """States that could have been seen and were not."""
+    if account.counted_s < SHORTEST_RUN_S:
+        return ()
+    share = {one.state: one.share for one in shares}
+    seen = {
+        State.GPU: "gpu_percent", State.DISK: "io_full", State.MEM: "memory_some", State.CPU: "room_percent",
+        State.FOREIGN: "run_delay_cores",
+    }  # fmt: skip
+    return tuple(
+        state
+        for state, signal in seen.items()
+        if share.get(state, 0.0) < RULED_OUT
+        and account.means[signal].seconds >= CARRIED * account.counted_s
+        and not (state is State.GPU and share.get(State.COLD_GPU, 0.0) >= RULED_OUT)
+    )

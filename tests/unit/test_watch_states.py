@@ -1,0 +1,141 @@
+"""The state machine on ticks: what each scenario is, what is never concluded from what is unknown, and no flicker."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hosttune.measure.watch.states import LIMITS, Held, Limits, State, Trust, classify, step
+from hosttune.measure.watch.tick import HostTick, Pressure, Tick, TreeTick
+from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, gpu, jittered, tick
+
+SCENARIOS = {**MEASURED, **OTHERS}
+
+
+def state_of(one: Tick, held: State = State.UNKNOWN) -> State:
+    return step(Held(held), one).state
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_step_on_a_scenario_finds_its_state_in_every_tick(name):
+    wanted, one = SCENARIOS[name]
+    states = [held.state.value for held in classify(jittered(one, 60, seed=7))]
+    assert states == [wanted] * 60
+
+
+def test_limits_are_those_the_first_scenarios_were_told_apart_by():
+    assert Limits() == LIMITS
+    assert (LIMITS.gpu_enter, LIMITS.gpu_leave, LIMITS.cold_enter, LIMITS.cold_leave) == (80, 70, 40, 50)
+    assert (LIMITS.io_full_enter, LIMITS.io_some_enter, LIMITS.io_full_leave, LIMITS.io_some_leave) == (20, 40, 10, 25)
+    assert (LIMITS.cpu_enter, LIMITS.cpu_leave, LIMITS.room_none, LIMITS.room_some) == (40, 25, 10, 20)
+    assert (LIMITS.memory_enter, LIMITS.memory_leave, LIMITS.saturated_enter, LIMITS.saturated_leave) == (
+        10,
+        5,
+        0.85,
+        0.70,
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "enters", "stays", "leaves"),
+    [
+        ("GPU", tick(81, 250), tick(72, 250), tick(69, 250)),
+        ("COLD_GPU", tick(90, 100), tick(90, 145), tick(90, 155)),
+        ("DISK", tick(io=(41, 0)), tick(io=(26, 0)), tick(io=(24, 9))),
+        ("DISK", tick(io=(21, 21)), tick(io=(11, 11)), tick(io=(9, 9))),
+        (
+            "CPU",
+            tick(cpu=41, children=(0.6, 0.6), idle=40),
+            tick(cpu=26, children=(0.6, 0.6), idle=40),
+            tick(cpu=24, children=(0.6, 0.6), idle=40),
+        ),
+        (
+            "FOREIGN",
+            tick(cpu=41, children=(0.3,), idle=0, delay=0.6),
+            tick(cpu=26, children=(0.3,), idle=60, delay=0.6),
+            tick(cpu=24, children=(0.3,), idle=60),
+        ),
+        ("WORKERS", tick(children=(0.86,), idle=50), tick(children=(0.71,), idle=50), tick(children=(0.69,), idle=50)),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_step_near_a_limit_keeps_the_state_it_entered(state, enters, stays, leaves):
+    wanted = State(state)
+    assert state_of(enters) is wanted
+    assert state_of(stays) is not wanted
+    assert state_of(stays, wanted) is wanted
+    assert state_of(leaves, wanted) is not wanted
+
+
+def test_memory_holds_for_five_calm_ticks():
+    calm = [tick(95, 280)] * 6
+    states = [held.state.value for held in classify([tick(memory=11), *calm])]
+    assert states == ["MEM"] * 5 + ["GPU"] * 2
+
+
+def test_unknown_utilization_names_neither_gpu_nor_a_starved_loader():
+    mig = (gpu(None, None, is_mig=True),)
+    for one in (
+        tick(gpus=mig),
+        tick(gpus=mig, children=(1.0,), idle=50),
+        tick(gpus=None, children=(1.0,), idle=50),
+        tick(gpus=mig, main=0.0, read=0.0),
+    ):
+        assert state_of(one) is State.UNKNOWN
+    assert state_of(tick(gpus=mig, io=(70, 60))) is State.DISK  # what stalls, stalls whatever the GPU does
+
+
+def test_tick_of_which_nothing_is_known_is_unknown():
+    assert state_of(Tick(1.0, 1.0)) is State.UNKNOWN
+    assert state_of(Tick(1.0, 1.0, tree=TreeTick(3), host=HostTick(), job=Pressure(), gpus=())) is State.UNKNOWN
+
+
+def test_iowait_alone_never_names_the_disk():
+    one = tick(3.0, job=None, host_pressure=None, host=HostTick(95.0, 90.0, 0.1, 0.0, 0.0, 0.0), children=(0.2,))
+    assert state_of(one) is State.WAIT
+    assert step(Held(), one).trust is Trust.LOW
+
+
+def test_blocked_readers_without_pressure_name_the_disk_with_low_trust():
+    one = tick(3.0, job=None, host_pressure=None)
+    blocked = replace(one, tree=replace(one.tree, blocked=2, device_bytes=8 * MIB))
+    assert step(Held(), blocked) == Held(State.DISK, 0, Trust.LOW)
+    assert state_of(replace(blocked, tree=replace(blocked.tree, device_bytes=0.0, written_bytes=0.0))) is State.DISK
+    assert state_of(replace(blocked, tree=replace(blocked.tree, blocked=0))) is not State.DISK
+
+
+def test_disk_pressure_of_the_host_is_not_the_jobs_where_it_touches_no_device():
+    one = tick(3.0, job=None, io=(80, 80), children=(0.2,))
+    assert state_of(one) is State.UNKNOWN  # neither DISK nor WAIT: the pressure is somebody's
+    assert state_of(replace(one, tree=replace(one.tree, device_bytes=MIB))) is State.DISK
+    unreadable = replace(one, tree=replace(one.tree, device_bytes=None, written_bytes=None))
+    assert step(Held(), unreadable) == Held(State.DISK, 0, Trust.LOW)
+
+
+def test_busy_host_is_not_foreign_where_the_job_does_not_queue():
+    assert state_of(tick(1.0, cpu=3, idle=0, children=(0.2,), delay=0.01)) is State.UNKNOWN
+    assert state_of(tick(1.0, cpu=90, job=None, idle=0, children=(0.2,), delay=0.01)) is State.UNKNOWN
+    assert state_of(tick(1.0, cpu=90, job=None, idle=0, children=(0.2,), delay=0.9)) is State.FOREIGN
+
+
+def test_idle_children_do_not_hide_a_saturated_one_but_half_loaded_ones_do():
+    assert state_of(tick(children=(1.0, *(0.01,) * 30), idle=50, cpus=8.0)) is State.WORKERS
+    assert state_of(tick(children=(1.0, 0.5, 0.4, 0.3), idle=50, cpus=8.0)) is not State.WORKERS
+
+
+@pytest.mark.parametrize(
+    ("one", "trust"),
+    [
+        (tick(95, 280), Trust.HIGH),
+        (tick(95, 280, gpus_are_its=False), Trust.MEDIUM),
+        (tick(95, None), Trust.MEDIUM),
+        (tick(io=(70, 70)), Trust.HIGH),
+        (tick(io=(70, 70), job=None, device=MIB), Trust.MEDIUM),
+        (tick(children=(1.0,), idle=50), Trust.HIGH),
+        (tick(children=(1.0,), idle=50, gpus_are_its=False), Trust.MEDIUM),
+        (tick(children=(1.0,), idle=50, job=None, host_pressure=None), Trust.LOW),
+    ],
+)
+def test_trust_follows_from_where_the_pressure_comes(one, trust):
+    assert step(Held(), one).trust is trust

@@ -1,0 +1,161 @@
+"""The verdict over ticks: one state, a change, a mixture, or undecided with what would decide it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hosttune.measure.watch.account import Account
+from hosttune.measure.watch.history import History, joined, point, segments
+from hosttune.measure.watch.states import State
+from hosttune.measure.watch.verdict import Confidence, Outcome, judged
+from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, WATCHED, at, gpu, jittered, tick
+
+SCENARIOS = {**MEASURED, **OTHERS}
+GPU, DISK = MEASURED["gpu bound"][1], MEASURED["disk bound, two workers"][1]
+
+
+def verdict_of(*parts, watched=WATCHED):
+    ticks, begin = [], 0.0
+    for one, count in parts:
+        ticks += at(jittered(one, count, seed=count), begin)
+        begin += count
+    return judged(ticks, watched)[0]
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_verdict_on_a_minute_of_one_scenario_names_its_state(name):
+    wanted, one = SCENARIOS[name]
+    verdict = verdict_of((one, 60))
+    assert verdict.state is State(wanted)
+    assert verdict.outcome is (Outcome.IDLE if wanted == "IDLE" else Outcome.ONE)
+    assert wanted == "IDLE" or (verdict.shares[0].share, verdict.shares[0].longest_run_s) == (1.0, 55.0)
+
+
+@pytest.mark.parametrize(
+    ("one", "confidence"),
+    [
+        (DISK, Confidence.HIGH),
+        (replace(DISK, job=None), Confidence.MEDIUM),
+        (replace(MEASURED["one worker"][1], job=None, host_pressure=None), Confidence.LOW),
+        (GPU, Confidence.HIGH),
+        (OTHERS["no power"][1], Confidence.MEDIUM),
+    ],
+)
+def test_confidence_follows_from_the_source_of_pressure(one, confidence):
+    assert verdict_of((one, 60)).confidence is confidence
+
+
+def test_short_watch_is_never_of_high_confidence_and_a_shorter_one_is_undecided():
+    assert verdict_of((DISK, 15)).confidence is Confidence.MEDIUM
+    short = verdict_of((DISK, 9))
+    assert (short.outcome, short.state, short.is_confident) == (Outcome.UNDECIDED, None, False)
+    assert "only 4 s count" in short.would_decide[0]
+
+
+def test_first_epoch_that_was_cold_is_told_from_the_rest():
+    verdict = verdict_of((DISK, 100), (GPU, 100))
+    assert (verdict.outcome, verdict.state, verdict.first_was_cold) == (Outcome.CHANGED, State.GPU, True)
+    assert [(cut.state.value, cut.begin_s, cut.end_s) for cut in verdict.segments] == [
+        ("DISK", 5, 100),
+        ("GPU", 100, 200),
+    ]
+    assert all(cut.share > 0.98 for cut in verdict.segments)
+
+
+def test_long_second_part_leads_and_the_first_stays_in_the_segments():
+    verdict = verdict_of((DISK, 60), (GPU, 600))
+    assert (verdict.outcome, verdict.state, verdict.first_was_cold) == (Outcome.ONE, State.GPU, True)
+    assert [cut.state for cut in verdict.segments] == [State.DISK, State.GPU]
+
+
+def test_alternating_states_are_mixed_and_name_both():
+    parts = [(DISK, 8), (MEASURED["one worker"][1], 6)] * 8
+    verdict = verdict_of(*parts)
+    assert (verdict.outcome, verdict.confidence) == (Outcome.MIXED, Confidence.MEDIUM)
+    assert [share.state for share in verdict.shares] == [State.DISK, State.WORKERS]
+
+
+def test_states_that_change_every_second_are_undecided():
+    ones = [MEASURED[name][1] for name in ("disk bound, two workers", "one worker", "network-like waiting")]
+    verdict = verdict_of(*[(one, 1) for one in ones] * 20)
+    assert (verdict.outcome, verdict.state) == (Outcome.UNDECIDED, None)
+
+
+def test_warm_up_ends_with_the_first_work_of_the_gpu_and_does_not_count():
+    watched = replace(WATCHED, warm_up_s=None)
+    start = tick(0.0, 60.0, children=(1.0,), idle=40)
+    verdict = verdict_of((start, 40), (GPU, 50), watched=watched)
+    assert (verdict.warm_up_s, verdict.counted_s, verdict.state) == (41.0, 49.0, State.GPU)
+    assert verdict_of((MEASURED["one worker"][1], 100), watched=watched).warm_up_s == 60.0
+    assert verdict_of((OTHERS["no gpu in the machine"][1], 100), watched=watched).warm_up_s == 10.0
+
+
+def test_idle_time_and_paused_time_do_not_count():
+    idle = OTHERS["idle"][1]
+    verdict = verdict_of((GPU, 40), (idle, 20), (replace(GPU, is_paused=True, seconds=1.0), 30))
+    assert (verdict.state, verdict.counted_s, verdict.idle_s, verdict.seconds) == (State.GPU, 35.0, 20.0, 90.0)
+
+
+@pytest.mark.parametrize(
+    ("one", "words"),
+    [
+        (tick(gpus=(gpu(None, None, is_mig=True),)), "dcgmi dmon -e 1002"),
+        (tick(gpus=(gpu(None, None, lost=True),)), "fell off the bus"),
+        (tick(gpus=None), "no GPU is visible (libnvidia-ml.so.1 is absent)"),
+        (tick(1.0, cpu=3, idle=0, children=(0.2,), delay=None), "schedstat"),
+    ],
+)
+def test_undecided_says_what_would_decide_it(one, words):
+    verdict = verdict_of((one, 60), watched=replace(WATCHED, gpu_reason="libnvidia-ml.so.1 is absent"))
+    assert (verdict.outcome, verdict.state, verdict.is_confident) == (Outcome.UNDECIDED, None, False)
+    assert any(words in sentence for sentence in verdict.would_decide), verdict.would_decide
+
+
+def test_what_was_never_seen_is_told_as_not_the_cause_and_what_was_not_measured_is_not():
+    assert verdict_of((MEASURED["one worker"][1], 60)).not_the_cause == (
+        State.GPU,
+        State.DISK,
+        State.MEM,
+        State.CPU,
+        State.FOREIGN,
+    )
+    blind = replace(MEASURED["one worker"][1], job=None, host_pressure=None)
+    assert verdict_of((blind, 60)).not_the_cause == (State.GPU, State.CPU, State.FOREIGN)
+
+
+def test_zero_ticks_and_their_longest_run_are_counted():
+    account = Account(WATCHED)
+    for one in [
+        *jittered(GPU, 30, 1),
+        *at(jittered(tick(0.0, children=(1.0,), idle=50), 4, 1), 30),
+        *at(jittered(GPU, 9, 1), 34),
+    ]:
+        account.add(one)
+    assert (account.zero_s, account.zero_run.longest_s, account.judged_gpu_s) == (4.0, 4.0, 38.0)
+
+
+def test_week_long_watch_keeps_bounded_points_and_right_times():
+    history = History(capacity=64)
+    for number in range(10_000):
+        history.add(
+            point(
+                replace(DISK if number < 4000 else GPU, at_s=number + 1.0),
+                State.DISK if number < 4000 else State.GPU,
+                is_counted=True,
+            )
+        )
+    assert len(history.points) < 64
+    assert sum(one.seconds for one in history.points) == 10_000
+    first, second = segments(history.points)
+    assert (first.state, second.state) == (State.DISK, State.GPU)
+    assert abs(first.end_s - 4000) <= 256
+
+
+def test_joined_points_keep_what_only_one_of_them_knew():
+    one = point(tick(10.0, device=MIB), State.WAIT, is_counted=True)
+    two = point(replace(tick(30.0), tree=None, at_s=2.0), State.GPU, is_counted=False)
+    both = joined(one, two)
+    assert (both.at_s, both.seconds, both.counted_s, both.gpu_percent, both.device_bytes) == (2.0, 2.0, 1.0, 20.0, MIB)
+    assert dict(both.states) == {State.WAIT: 1.0, State.GPU: 1.0}
