@@ -51,7 +51,7 @@ def draw(
     chosen: list[str] = []
     seen, is_whole = 0, True
     until = time.monotonic() + MOST_SECONDS
-    for path in _names(folder):
+    for path in names_below(folder):
         if not takes(path):
             continue
         seen += 1
@@ -107,7 +107,7 @@ def may_read(path: str, info: os.stat_result, uid: int) -> bool:
     return bool(info.st_mode & (stat.S_IRUSR if uid == info.st_uid else stat.S_IROTH | stat.S_IRGRP))
 
 
-def _names(folder: str) -> Iterator[str]:
+def names_below(folder: str) -> Iterator[str]:
     """The regular files below a folder, in the order of the folders; links are not followed."""
     if not Path(folder).is_dir():
         raise HosttuneError(f"{folder} is not a folder", hint="name the folder that holds the files")

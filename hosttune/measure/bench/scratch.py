@@ -1,0 +1,274 @@
+"""Scratch folders: made for one bench, known by a mark, gone at its end; what a kill -9 leaves is found the next time.
+
+A folder (0700) has an unpredictable name and holds a mark: a random token, the process, when that began, and the boot.
+The state folder keeps a note of each (`scratch-TOKEN.json`), written before the folder is made and removed after it, so
+a leftover is found without searching. The mark is held by flock(2), which ends with its holder.
+
+Everything is done by the descriptor of the folder: whoever may rename it meanwhile gains nothing by that.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from hosttune.errors import HosttuneError
+from hosttune.frozen import frozen
+from hosttune.measure.bench import state
+from hosttune.measure.bench.place import Place
+
+PREFIX = ".hosttune-bench-"
+MARK = "mark.json"
+NOTE = "scratch-"
+_FORMAT = 1
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+@frozen
+class Mark:
+    """Who made a scratch folder, and where."""
+
+    token: str
+    path: str
+    pid: int
+    started: str  # of that process, in ticks after the boot (proc_pid_stat(5), field 22)
+    boot_id: str
+
+    def to_json(self) -> bytes:
+        return json.dumps({"format_version": _FORMAT, **{key: getattr(self, key) for key in _KEYS}}).encode()
+
+
+_KEYS = ("token", "path", "pid", "started", "boot_id")
+
+
+@frozen
+class Leftover:
+    """What a bench that was killed has left. `name` is its note in the state folder."""
+
+    name: str
+    path: str
+
+
+@contextmanager
+def scratch(place: Place, where: str = "") -> Iterator[tuple[int, str]]:
+    """A new folder on the file system of `place`: its descriptor and its path. `where` is the state folder.
+
+    Raises HosttuneError where this user may not write on that file system.
+    """
+    import secrets
+
+    parent, path = _opened_parent(place)
+    token = secrets.token_hex(16)
+    name = f"{PREFIX}{token[:16]}"
+    mark = Mark(token, os.path.join(path, name), os.getpid(), _started(os.getpid()), _boot_id())
+    note = f"{NOTE}{token[:16]}.json"
+    try:
+        state.save(note, mark.to_json(), where)
+        fd = _made(parent, name, mark)
+        try:
+            held = _write_mark(fd, mark)
+            try:
+                yield fd, mark.path
+            finally:
+                os.close(held)
+        finally:
+            try:
+                _empty(fd)
+                _remove_folder(parent, name, fd)
+            finally:
+                os.close(fd)
+                if not os.path.lexists(mark.path):
+                    state.remove(note, where)
+    finally:
+        os.close(parent)
+
+
+def _made(parent: int, name: str, mark: Mark) -> int:
+    try:
+        os.mkdir(name, 0o700, dir_fd=parent)
+        return os.open(name, _FOLDER, dir_fd=parent)
+    except OSError as error:
+        raise HosttuneError(f"{mark.path} cannot be made: {error.strerror}") from error
+
+
+def leftovers(where: str = "") -> tuple[Leftover, ...]:
+    """What earlier benches left that are not running any more. Notes about folders that are gone are forgotten."""
+    found = []
+    for name in state.names(NOTE, where):
+        mark = _parsed(state.load(name, where))
+        if mark is None or _is_running(mark):
+            continue
+        fd = _opened_leftover(mark)
+        if fd is None:
+            state.remove(name, where)
+            continue
+        os.close(fd)
+        found.append(Leftover(name, mark.path))
+    return tuple(found)
+
+
+def clean(leftover: Leftover, where: str = "") -> bool:
+    """Take away what a killed bench left. False where it is not (or no longer) ours to take away."""
+    mark = _parsed(state.load(leftover.name, where))
+    if mark is None or _is_running(mark):
+        return False
+    fd = _opened_leftover(mark)
+    if fd is None:
+        return False
+    above, name = os.path.split(mark.path)
+    try:
+        parent = os.open(above, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _empty(fd)
+            _remove_folder(parent, name, fd)
+        finally:
+            os.close(parent)
+    finally:
+        os.close(fd)
+    if os.path.lexists(mark.path):
+        return False
+    state.remove(leftover.name, where)
+    return True
+
+
+def _opened_parent(place: Place) -> tuple[int, str]:
+    """The folder to make it in: the top of the file system, else the first below it on the way that may be written in.
+
+    Not the data set's own folder, if it can be helped: a job that lists it would see the scratch copies.
+    """
+    top = place.target.rstrip("/")
+    below = [name for name in place.path[len(top) :].split("/") if name]
+    ways = [top or "/", *("/".join([top, *below[:count]]) for count in range(1, len(below) + 1))]
+    if ways[0] == "/":
+        ways.insert(0, "/var/tmp")
+    for way in ways:
+        with suppress(OSError):
+            fd = os.open(way, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            if _mount_id(fd) == place.mount_id and os.access(way, os.W_OK | os.X_OK, effective_ids=True):
+                return fd, os.path.realpath(way)
+            os.close(fd)
+    raise HosttuneError(
+        f"no folder of this user on {place.target} to put scratch copies into",
+        hint="name a folder that you may write in, or run it as root",
+    )
+
+
+def _mount_id(fd: int) -> int:
+    from hosttune.host.attributes import mount_id
+
+    number = mount_id(fd)
+    return int(number) if number else -1
+
+
+def _write_mark(folder: int, mark: Mark) -> int:
+    """The descriptor that holds the mark until this process ends."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(MARK, flags, 0o600, dir_fd=folder)
+    os.write(fd, mark.to_json())
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return fd
+
+
+def _parsed(content: bytes | None) -> Mark | None:
+    """The mark in a file; None for anything else."""
+    with suppress(ValueError, KeyError, TypeError):
+        data = json.loads(content or b"")
+        if data["format_version"] == _FORMAT:
+            mark = Mark(*(data[key] for key in _KEYS))
+            texts = (mark.token, mark.path, mark.started, mark.boot_id)
+            if all(type(text) is str for text in texts) and type(mark.pid) is int and mark.path.startswith("/"):
+                return mark
+    return None
+
+
+def _is_running(mark: Mark) -> bool:
+    return mark.boot_id == _boot_id() and bool(mark.started) and _started(mark.pid) == mark.started
+
+
+def _opened_leftover(mark: Mark) -> int | None:
+    """A descriptor of the folder of a mark; None where it is not there, not ours, or held by a running bench.
+
+    The process of the mark may live in another process namespace, so its lock is asked as well.
+    """
+    if not os.path.basename(mark.path).startswith(PREFIX):
+        return None
+    try:
+        fd = os.open(mark.path, _FOLDER)
+    except OSError:
+        return None
+    info = os.fstat(fd)
+    if info.st_uid == os.geteuid() and stat.S_IMODE(info.st_mode) == 0o700 and _is_marked(fd, mark):
+        return fd
+    os.close(fd)
+    return None
+
+
+def _is_marked(folder: int, mark: Mark) -> bool:
+    try:
+        fd = os.open(MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except FileNotFoundError:  # killed between mkdir and the mark, or while it was emptied
+        return True
+    except OSError:
+        return False
+    try:
+        info = os.fstat(fd)
+        if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid():
+            return False
+        content = os.read(fd, 4096)
+        if content and _parsed(content) != mark:
+            return False
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+
+
+def _empty(folder: int) -> None:
+    """Remove all that is in an open folder, links as links, and nothing on another file system. The mark goes last."""
+    device = os.fstat(folder).st_dev
+    for _, folders, files, fd in os.fwalk(".", topdown=False, follow_symlinks=False, dir_fd=folder):
+        if os.fstat(fd).st_dev != device:
+            continue
+        for name in files:
+            if name != MARK:
+                os.unlink(name, dir_fd=fd)
+        for name in folders:
+            info = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            if info.st_dev != device:
+                continue
+            if stat.S_ISDIR(info.st_mode):
+                os.rmdir(name, dir_fd=fd)
+            else:
+                os.unlink(name, dir_fd=fd)
+    with suppress(FileNotFoundError):
+        os.unlink(MARK, dir_fd=folder)
+
+
+def _remove_folder(parent: int, name: str, fd: int) -> None:
+    """Remove the emptied folder, if it still has its name."""
+    with suppress(OSError):
+        there = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        ours = os.fstat(fd)
+        if (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino):
+            os.rmdir(name, dir_fd=parent)
+
+
+def _boot_id() -> str:
+    with open(_BOOT_ID, encoding="ascii") as file:
+        return file.read().strip()
+
+
+def _started(pid: int) -> str:
+    """When a process began, in ticks after the boot; "" where there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
