@@ -106,6 +106,11 @@ RINGS = (
     Ring("rules", "every rule on its cases and on every recorded host"),
     Ring("golden", "exact report text"),
     Ring("rooted", "a temporary tree as the root, with files of root's in it", needs_root=True),
+    Ring(
+        "gpu",
+        "NVIDIA's own bindings on a library of ours, and an nvidia-smi of ours",
+        packages={"cc": "gcc", "/usr/include/stdio.h": "libc6-dev"},
+    ),
     Ring("install", "wheel, sdist, editable install and checkout"),
     Ring(
         "live",

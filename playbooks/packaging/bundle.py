@@ -24,7 +24,10 @@ NOT_CARRIED = frozenset({"rich", "psutil"})
 # What an installation brings and a run never opens.
 _LEFT_OUT = re.compile(
     r"(^|/)(__pycache__|\.\.|tests)(/|$)|\.(pyc|pyi|pyx|pxd|h|c|so|typed)$|dist-info/(?!licenses/|LICEN[CS]E|COPYING)|(^|/)_yaml/"
+    r"|^example\.py$"  # nvidia-ml-py puts one beside its module
 )
+# nvidia-ml-py has no file of its licence, but tells it where it describes itself.
+_LICENCE_IN_DESCRIPTION = re.compile(r"^COPYRIGHT\n.*?^LICENSE\n.*", re.MULTILINE | re.DOTALL)
 _COMPILED = re.compile(r"(rules|profiles)/.*\.(yaml|json)$")  # all of it is in the catalogue
 _EARLIEST = 315532800  # 1980-01-01: a zip archive holds nothing older
 
@@ -145,4 +148,6 @@ def _carried(name: str, distribution: metadata.Distribution) -> Carried:
     if not files:
         raise Trouble(f"{name} is not installed as files for {sys.executable}")
     about = distribution.metadata
+    if not licences and (told := _LICENCE_IN_DESCRIPTION.search(str(about.json.get("description", "")))):
+        licences["LICENSE"] = told[0].encode()
     return Carried(name, distribution.version, files, licences, about["License-Expression"] or about["License"] or "")

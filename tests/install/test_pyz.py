@@ -51,7 +51,9 @@ def test_pyz_is_executable_and_holds_no_compiled_part(pyz):
     with zipfile.ZipFile(pyz) as packed:
         names = packed.namelist()
     assert [name for name in names if name.endswith((".so", ".pyc"))] == []
-    assert {"typer", "yaml", "jinja2", "markupsafe", "distro"} <= {name.split("/")[0] for name in names}
+    tops = {name.split("/")[0] for name in names}
+    assert {"typer", "yaml", "jinja2", "markupsafe", "distro", "pynvml.py"} <= tops
+    assert "example.py" not in tops
     assert {"licences/LICENSE", "hosttune/rules/catalog.json"} <= set(names)
 
 

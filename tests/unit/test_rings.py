@@ -127,7 +127,7 @@ def test_unknown_ring_exits_2_and_names_the_rings(capsys: pytest.CaptureFixture[
     assert rings.main(["untit"]) == 2
     err = capsys.readouterr().err
     assert "no ring and no path: untit" in err
-    assert "lint unit rules golden rooted install live vm" in err
+    assert "lint unit rules golden rooted gpu install live vm" in err
 
 
 def test_path_of_a_test_holds_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -23,9 +23,9 @@ def bindings() -> tuple[Any, str]:
     """The module, or None and the reason. It takes a while to import (0.3 MB of Python)."""
     try:
         module: Any = importlib.import_module("pynvml")
-    except ImportError:
-        return None, "nvidia-ml-py is not installed"
     except Exception as error:  # noqa: BLE001 - a foreign module may raise anything
+        if isinstance(error, ModuleNotFoundError) and error.name == "pynvml":
+            return None, "nvidia-ml-py is not installed"
         return None, f"the module pynvml does not load ({type(error).__name__}: {error}): {_AGAIN}"
     if hasattr(module, "__path__") or not all(hasattr(module, name) for name in _NEEDED):
         place = getattr(module, "__file__", "") or "unknown place"

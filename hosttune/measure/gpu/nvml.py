@@ -203,9 +203,10 @@ class NvmlSampler:
 
     def _pids(self, device: _Device) -> tuple[int, ...] | None:
         """Of CUDA processes, and of those that share the GPU through MPS."""
-        lists = [self._value(device, names[0], names) for names in _PROCESSES]
-        told = [{int(process.pid) for process in one} for one in lists if one is not None]
-        return tuple(sorted(set().union(*told))) if told else None
+        direct, shared = (self._value(device, names[0], names) for names in _PROCESSES)
+        if direct is None:
+            return None
+        return tuple(sorted({int(process.pid) for process in (*direct, *(shared or ()))}))
 
     def _value(self, device: _Device, value: str, names: tuple[str, ...], *words: Any) -> Any:
         """What the first of these functions that the driver has says; None where it is unknown. Raises _Lost."""

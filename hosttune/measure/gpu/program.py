@@ -26,7 +26,7 @@ class Program:
 
     def __init__(self, command: Sequence[str]) -> None:
         environment = {"PATH": ":".join(SEARCH), "LC_ALL": "C.UTF-8"}
-        self._child = subprocess.Popen(  # noqa: S603 - an argv list, the program by its absolute path
+        self._child = subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             cwd="/", start_new_session=True,
         )  # fmt: skip

@@ -130,7 +130,7 @@ def _read(index: int, cells: Mapping[str, str]) -> Row:
 
 def _text(cells: Mapping[str, str], name: str) -> str:
     cell = cells.get(name, "")
-    return "" if cell.startswith("[") or not is_supported(cell) else cell
+    return "" if cell.startswith("[") or cell == "ERR!" or not is_supported(cell) else cell
 
 
 def _number(cells: Mapping[str, str], name: str) -> float | None:
