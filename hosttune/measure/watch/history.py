@@ -26,10 +26,14 @@ class Point:
     seconds: float
     states: tuple[tuple[State, float], ...]
     counted_s: float
+    gpu_low: float | None = None  # the least that one GPU showed in one tick
+    gpu_high: float | None = None  # the most
     gpu_percent: float | None = None
     power_percent: float | None = None
     room_percent: float | None = None
     tree_cores: float | None = None
+    busy_cores: float | None = None  # of the whole host
+    cpus: float | None = None  # that the job may use
     cpu_some: float | None = None
     io_some: float | None = None
     io_full: float | None = None
@@ -37,6 +41,8 @@ class Point:
     read_bytes: float | None = None  # a second, by the job's processes
     device_bytes: float | None = None  # a second, of those from a device
     disk_bytes: float | None = None  # a second, read from all disks
+    swapped_in_pages: float | None = None  # a second, of the whole host
+    swapped_out_pages: float | None = None
 
 
 @frozen
@@ -53,15 +59,20 @@ class Segment:
 def point(tick: Tick, state: State, *, is_counted: bool) -> Point:
     """One tick as a point."""
     seen = pressure(tick)
+    busy = [gpu.util_percent for gpu in tick.gpus or () if not gpu.lost and gpu.util_percent is not None]
     return Point(
         at_s=tick.at_s,
         seconds=tick.seconds,
         states=((state, tick.seconds),),
         counted_s=tick.seconds if is_counted else 0.0,
+        gpu_low=min(busy, default=None),
+        gpu_high=max(busy, default=None),
         gpu_percent=gpu_percent(tick),
         power_percent=power_percent(tick),
         room_percent=room_percent(tick),
         tree_cores=tick.tree.cores if tick.tree else None,
+        busy_cores=tick.host.busy_cores if tick.host else None,
+        cpus=tick.cpus,
         cpu_some=seen.cpu_some if seen else None,
         io_some=seen.io_some if seen else None,
         io_full=seen.io_full if seen else None,
@@ -69,6 +80,8 @@ def point(tick: Tick, state: State, *, is_counted: bool) -> Point:
         read_bytes=tick.tree.read_bytes if tick.tree else None,
         device_bytes=tick.tree.device_bytes if tick.tree else None,
         disk_bytes=None if tick.disks is None else sum(disk.read_bytes for disk in tick.disks),
+        swapped_in_pages=tick.host.swapped_in_pages if tick.host else None,
+        swapped_out_pages=tick.host.swapped_out_pages if tick.host else None,
     )
 
 
@@ -86,6 +99,8 @@ def joined(first: Point, second: Point) -> Point:
         first.seconds + second.seconds,
         tuple(states.items()),
         first.counted_s + second.counted_s,
+        min((one.gpu_low for one in (first, second) if one.gpu_low is not None), default=None),
+        max((one.gpu_high for one in (first, second) if one.gpu_high is not None), default=None),
         **means,
     )
 
