@@ -49,17 +49,27 @@ class WorkerDied(HosttuneError):
 
 
 class Crew:
-    """`count` workers, started with `command` (an interpreter, and who it becomes) and `environment` alone."""
+    """`count` workers, started with `command` (an interpreter, and who it becomes) and `environment` alone.
+
+    Paths that are not absolute are relative to the open folder `base`.
+    """
 
     def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str], count: int, *, most: int, memory: int
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        count: int,
+        *,
+        most: int,
+        memory: int,
+        base: int | None = None,
     ) -> None:
         self._queue, self._feed = os.pipe2(os.O_CLOEXEC)
         self._workers: list[_Worker] = []
-        settings = {"queue": self._queue, "most": most, "memory": memory, "limit_s": FILE_S}
+        settings = {"queue": self._queue, "base": base, "most": most, "memory": memory, "limit_s": FILE_S}
         try:
             for _ in range(count):
-                worker = _Worker(command, environment, self._queue)
+                worker = _Worker(command, environment, (self._queue,) if base is None else (self._queue, base))
                 self._workers.append(worker)
                 worker.tell({"settings": settings})
         except BaseException:
@@ -84,13 +94,13 @@ class Crew:
         """The files that the numbers of the passes mean."""
         self._all({"paths": list(paths)}, START_S)
 
-    def probe(self, numbers: Sequence[int], until: float) -> Iterator[Probed]:
-        """Decode each file once with the first worker, until this monotonic second. Raises WorkerDied at a file that
+    def probe(self, numbers: Sequence[int]) -> Iterator[Probed]:
+        """Decode each file once with the first worker. Raises WorkerDied at a file that
         ended it: the one after the last that was told."""
         worker = self._workers[0]
         worker.tell({"probe": list(numbers)})
         while True:
-            told = worker.answer(max(FILE_S, until - time.monotonic()) + FILE_S)
+            told = worker.answer(3 * FILE_S)
             if "probed" in told:
                 return
             yield Probed(
@@ -118,6 +128,7 @@ class Crew:
             sum(_whole(one, "device") for one in told),
             max(ended - started, 1e-6),
             sum(_positive(one, "cpu") for one in told),
+            sum(_positive(one, "user") for one in told),
         )
 
     def close(self) -> None:
@@ -138,15 +149,15 @@ class Crew:
 class _Worker:
     """One process of the program."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], queue: int) -> None:
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], passed: tuple[int, ...]) -> None:
         text = own_file("measure/bench/read_program.py")
         if text is None:
             raise HosttuneError("read_program.py is missing: install hosttune again")
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - an argv list: fixed text, and as whom
+            self._process = subprocess.Popen(
                 [*command, "-B", "-c", text.decode("utf-8")],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                env=dict(environment), cwd="/", pass_fds=(queue,), start_new_session=True,
+                env=dict(environment), cwd="/", pass_fds=passed, start_new_session=True,
             )  # fmt: skip
         except OSError as error:
             raise HosttuneError(f"{command[-1]} cannot be started: {error.strerror}") from None

@@ -5,11 +5,11 @@ needs nothing of hosttune, Python 3.8 or newer, and whatever library the user ha
 out at what was stdout; the numbers of the files to work on come through a pipe that all workers share, four bytes each,
 so that whoever is free takes the next one, as workers of a DataLoader do.
 
-  {"settings": {"queue": FD, "most": BYTES, "memory": BYTES, "limit_s": SECONDS}}
+  {"settings": {"queue": FD, "base": FD, "most": BYTES, "memory": BYTES, "limit_s": SECONDS}}
   {"libraries": ["jpg", "npy"]}   -> {"python", "libraries": {"jpg": "Pillow 13.0.0"}, "notes": [...], "rss": BYTES}
   {"paths": [...]}                -> {"paths": COUNT}
   {"probe": [0, 1, 2]}            -> {"file", "bytes", "pixels", "seconds", "error"} for each, then {"probed": COUNT}
-  {"go": "read"|"decode"}         -> {"files", "bytes", "failed", "start", "end", "cpu", "device"}, after END came
+  {"go": "read"|"decode"}         -> after END: {"files", "bytes", "failed", "start", "end", "cpu", "user", "device"}
 
 An image that was made to harm meets RLIMIT_DATA, and a timer whose signal ends the process in whatever C code it is.
 Nothing of the user's is written: RLIMIT_FSIZE is 0, and files are opened so that their access time stays.
@@ -48,13 +48,14 @@ class Worker:
     def __init__(self, out: int) -> None:
         self.out = out
         self.queue = -1
+        self.base: int | None = None  # the folder that paths are relative to
         self.most = 64 << 20
         self.limit_s = 10.0
         self.paths: list[bytes] = []
         self.decoders: dict[str, Decoder] = {}
 
     def settings(self, given: dict[str, Any]) -> None:
-        self.queue = int(given.get("queue", -1))
+        self.queue, self.base = given["queue"], given["base"]
         self.most = int(given["most"])
         self.limit_s = float(given["limit_s"])
         limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: 0, resource.RLIMIT_DATA: int(given["memory"])}
@@ -84,7 +85,7 @@ class Worker:
             started = time.monotonic()
             said: dict[str, Any] = {"file": number, "bytes": 0, "pixels": 0, "error": ""}
             try:
-                data = content(self.paths[number], self.most)
+                data = content(self.paths[number], self.base, self.most)
                 said["bytes"] = len(data)
                 self.guard(self.limit_s)
                 said["pixels"] = self.decoded(number, data)
@@ -112,23 +113,24 @@ class Worker:
                 break
             try:
                 if how == "decode":
-                    data = content(self.paths[number], self.most)
+                    data = content(self.paths[number], self.base, self.most)
                     size += len(data)
                     self.guard(self.limit_s)
                     self.decoded(number, data)
                 else:
-                    size += read_through(self.paths[number], self.most, buffer)
+                    size += read_through(self.paths[number], self.base, self.most, buffer)
                 files += 1
             except Exception:  # noqa: BLE001 - counted, and known by name from the probe
                 failed += 1
             end = time.monotonic()
         self.guard(0)
         after = resource.getrusage(resource.RUSAGE_SELF)
-        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        user = after.ru_utime - before.ru_utime
+        cpu = user + after.ru_stime - before.ru_stime
         # ru_inblock counts what the block layer was asked for, in units of 512 bytes (getrusage(2))
         device = (after.ru_inblock - before.ru_inblock) * 512
-        said = {"files": files, "bytes": size, "failed": failed, "start": start, "end": end or start, "cpu": cpu}
-        self.say({**said, "device": device})
+        said = {"files": files, "bytes": size, "failed": failed, "start": start, "end": end or start}
+        self.say({**said, "cpu": cpu, "user": user, "device": device})
 
     def decoded(self, number: int, data: bytes) -> int:
         suffix = os.fsdecode(self.paths[number]).rpartition(".")[2].lower()
@@ -142,22 +144,22 @@ class Worker:
         os.write(self.out, json.dumps(what).encode() + b"\n")
 
 
-def opened(path: bytes) -> int:
+def opened(path: bytes, base: int | None) -> int:
     """A descriptor of a regular file whose access time stays, where that is in our power (O_NOATIME, open(2))."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        fd = os.open(path, flags | os.O_NOATIME)
+        fd = os.open(path, flags | os.O_NOATIME, dir_fd=base)
     except PermissionError:
-        fd = os.open(path, flags)  # another's file: chosen only where no access time moves
+        fd = os.open(path, flags, dir_fd=base)  # another's file: chosen only where no access time moves
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise ValueError("not a regular file")
     return fd
 
 
-def read_through(path: bytes, most: int, buffer: bytearray) -> int:
+def read_through(path: bytes, base: int | None, most: int, buffer: bytearray) -> int:
     """Read a file and drop it; its size, at most `most` bytes."""
-    fd = opened(path)
+    fd = opened(path, base)
     try:
         size = 0
         while size < most:
@@ -170,8 +172,8 @@ def read_through(path: bytes, most: int, buffer: bytearray) -> int:
         os.close(fd)
 
 
-def content(path: bytes, most: int) -> bytes:
-    fd = opened(path)
+def content(path: bytes, base: int | None, most: int) -> bytes:
+    fd = opened(path, base)
     try:
         parts: list[bytes] = []
         size = 0

@@ -41,11 +41,19 @@ class Sample:
 
 
 def draw(
-    folder: str, *, files: int, most_bytes: int, seed: int, uid: int, takes: Callable[[str], bool] = lambda _: True
+    folder: str,
+    *,
+    files: int,
+    most_bytes: int,
+    seed: int,
+    uid: int,
+    takes: Callable[[str], bool] = lambda _: True,
+    is_noatime: bool = False,
 ) -> Sample:
     """At most `files` files below `folder`, and `most_bytes` bytes, that a process of `uid` reads without a trace.
 
-    `takes` says by its name whether a file is wanted. Raises HosttuneError where `folder` is none.
+    `takes` says by its name whether a file is wanted; `is_noatime`: they are read through a view that keeps all access
+    times. Raises HosttuneError where `folder` is none.
     """
     draws = random.Random(seed)  # noqa: S311 - a sample, to be repeated from its seed
     chosen: list[str] = []
@@ -63,10 +71,10 @@ def draw(
             is_whole = False
             break
     draws.shuffle(chosen)
-    return _kept(chosen, most_bytes, uid, seen, is_whole=is_whole)
+    return _kept(chosen, most_bytes, uid, seen, is_whole=is_whole, is_noatime=is_noatime)
 
 
-def _kept(chosen: list[str], most_bytes: int, uid: int, seen: int, *, is_whole: bool) -> Sample:
+def _kept(chosen: list[str], most_bytes: int, uid: int, seen: int, *, is_whole: bool, is_noatime: bool) -> Sample:
     paths, sizes, total, others, unreadable = [], [], 0, 0, 0
     now, flags = time.time(), {}
     for path in chosen:
@@ -80,7 +88,7 @@ def _kept(chosen: list[str], most_bytes: int, uid: int, seen: int, *, is_whole: 
         size = min(info.st_size, FILE_MOST)
         if not stat.S_ISREG(info.st_mode) or not size or total + size > most_bytes:
             continue
-        if moves_atime(info, flags[info.st_dev], uid, now):
+        if not is_noatime and moves_atime(info, flags[info.st_dev], uid, now):
             others += 1
         elif not may_read(path, info, uid):
             unreadable += 1

@@ -8,20 +8,22 @@ made no storage traffic says nothing about storage (mlcommons/storage issue 464)
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hosttune.frozen import frozen
 from hosttune.measure.bench.statistics import Interval, median_interval
+from hosttune.measure.workers import start_workers
+
+if TYPE_CHECKING:
+    from hosttune.measure.cpus import Cpus
 
 KNEE: Final = 0.98  # of the best rate: the fewest workers that come so near
 CACHED: Final = 0.1  # bytes from the device for each byte read, below which nothing was learnt about storage
 SAME: Final = 0.9  # of the warm rate: cold files that come as fast, where no device can be asked
 BUSY: Final = 0.7  # of the CPUs that the workers can use
 GROWS: Final = 0.3  # of the added workers' share that the last step still brought
-MOST_WORKERS: Final = 32
 PACKED_PAYS: Final = 1.5
 
 
@@ -47,6 +49,7 @@ class Pass:
     bytes_device: int  # that the block layer was asked for on behalf of the workers; 0 on a network file system
     seconds: float  # from the start to the end of the last worker
     cpu_seconds: float  # of all workers together
+    user_seconds: float = 0.0  # of it, outside of the kernel
 
     @property
     def rate(self) -> float:
@@ -109,7 +112,8 @@ class Figures:
     packed: Measure | None  # the same bytes from one file, in order; None where none could be written
     decode: Measure | None  # warm files, decoded by one worker
     sweep: tuple[Measure, ...]  # cold files, decoded where decode is measured, by ever more workers
-    cpus: float  # usable ones
+    cpus: Cpus  # usable ones
+    available_bytes: int | None = None  # of memory
     is_network: bool = False  # no block device stands behind the files
     spoiled: str = ""  # why nothing may be concluded
 
@@ -171,9 +175,9 @@ def _limit(figures: Figures) -> tuple[Limit, str]:
     if not figures.sweep:
         return Limit.UNKNOWN, "too little could be read in the time"
     best = max(figures.sweep, key=lambda one: one.rate.estimate)
-    if best.busy(figures.cpus) >= BUSY:
+    if best.busy(figures.cpus.usable) >= BUSY:
         what = "decoding" if figures.decode else "opening and reading"
-        share = f"{min(1.0, best.busy(figures.cpus)):.0%} of the CPUs that {_workers_text(best.workers)} can use"
+        share = f"{min(1.0, best.busy(figures.cpus.usable)):.0%} of the CPUs that {_workers_text(best.workers)} can use"
         return Limit.DECODE if figures.decode else Limit.CPU, f"{what} takes {share}"
     if is_cached:
         return Limit.UNKNOWN, "nothing came from a disk, and yet the workers waited: something else held them up"
@@ -200,9 +204,10 @@ def _workers(figures: Figures, limit: Limit, knee: int, ratio: float) -> int:
     """How many to start with: CPUs x (1 + wait/CPU) where waiting can be overlapped, the knee otherwise."""
     grows = still_grows(figures.sweep)
     if limit is Limit.LATENCY:
-        return min(MOST_WORKERS, max(knee, math.ceil(figures.cpus * (1 + ratio))))
+        start = start_workers(figures.cpus, wait_per_cpu=ratio, available_bytes=figures.available_bytes).start
+        return max(knee, start)
     if grows and limit in {Limit.CPU, Limit.DECODE}:
-        return max(knee, math.floor(figures.cpus))
+        return max(knee, figures.cpus.whole)
     return knee
 
 

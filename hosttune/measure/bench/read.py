@@ -1,0 +1,294 @@
+"""`hosttune bench read`: how fast files come cold, warm, packed and decoded, and what more workers bring.
+
+The user's files are only read, with O_NOATIME; those whose access time would move are passed over. What is written
+are shards with the same bytes, in a scratch folder. Decoding is the user's Python's, as the user.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Final
+
+from hosttune.errors import HosttuneError, Refused
+from hosttune.frozen import frozen
+from hosttune.measure.bench.copies import quietly
+from hosttune.measure.bench.detached import view_of
+from hosttune.measure.bench.gates import MOST_BYTES, GateClosed, require_quiet, require_room
+from hosttune.measure.bench.place import Place, look_at
+from hosttune.measure.bench.read_crew import MOST_FILES, Crew
+from hosttune.measure.bench.read_passes import (
+    Chunk,
+    Decoded,
+    Differential,
+    Watch,
+    chunks_of,
+    cold_by_dropping_all,
+    cold_by_fadvise,
+    decode_warm,
+    differential,
+    probe,
+    sweep,
+    write_shards,
+)
+from hosttune.measure.bench.read_python import Python, user_python
+from hosttune.measure.bench.read_sample import FILE_MOST, Sample, draw
+from hosttune.measure.bench.reading import Conclusion, Figures, conclude, measure_of
+from hosttune.measure.bench.scratch import scratch
+from hosttune.measure.bench.signals import ended_alike
+from hosttune.measure.cpus import usable_cpus
+from hosttune.measure.dataset.room import room
+
+LEVELS: Final = (1, 2, 4, 8, 16)
+MOST_LEVEL: Final = 64
+FEWEST_FILES: Final = 12
+WORKER_MEMORY: Final = 4 << 30  # bytes of data of one worker, at most
+SHOWN_BAD: Final = 5
+_FIRST: Final = 32  # files, to find out how quick this place is
+_PROBED: Final = 0.15  # of the budget
+_DIFFERED: Final = 0.30
+_DECODED: Final = 0.10
+
+
+@frozen
+class Wanted:
+    """What is asked for on the command line."""
+
+    folder: str
+    levels: tuple[int, ...] = LEVELS
+    decode: bool = False
+    python: str | None = None
+    budget_s: float = 60.0
+    files: int = 4000
+    seed: int = 1
+    drop_caches: bool = False
+    anyway: bool = False
+    allow_network: bool = False
+    where: str = ""  # the state folder, "" for this user's
+
+
+@frozen
+class Decoder:
+    """Who decoded: an interpreter with its version, as whom, and the library for each ending of a name."""
+
+    python: str
+    version: str
+    uid: int
+    libraries: Mapping[str, str]
+    worker_bytes: int  # memory of one worker with its library loaded
+    decoded: int
+    failed: int
+    why: tuple[tuple[str, str], ...]  # some of the files that were not decoded, each with the reason
+    notes: tuple[str, ...]
+
+
+@frozen
+class Result:
+    """A finished `bench read`."""
+
+    place: Place
+    sample: Sample
+    figures: Figures
+    conclusion: Conclusion
+    decoder: Decoder | None
+    notes: tuple[str, ...]
+    skipped: int  # passes that were disturbed and done again
+    seconds: float
+    seed: int
+    is_metadata_cold: bool
+
+
+def bench_read(wanted: Wanted, on_progress: Callable[[str], None] = lambda _: None) -> Result:
+    """Measure. Raises GateClosed where this place or this host is nothing to measure on now, and HosttuneError."""
+    begun = time.monotonic()
+    place = look_at(wanted.folder)
+    if place.is_network and not wanted.allow_network:
+        raise GateClosed(
+            f"{place.path} lies on {place.fstype}: reading it loads a network or another program",
+            hint="to measure it nevertheless: --allow-network",
+        )
+    if wanted.drop_caches and os.geteuid():
+        raise Refused("--drop-caches needs root", hint="without it the data is cold, and the metadata warm")
+    on_progress("watching whether the host is quiet")
+    spoiled = require_quiet(place, anyway=wanted.anyway)
+    python = user_python(wanted.python, place.path) if wanted.decode else None
+    on_progress("looking for files")
+    with ended_alike():
+        return _Bench(wanted, place, spoiled, on_progress, begun).run(python)
+
+
+class _Bench:
+    """One bench under way."""
+
+    def __init__(
+        self, wanted: Wanted, place: Place, spoiled: str, on_progress: Callable[[str], None], begun: float
+    ) -> None:
+        self.wanted, self.place, self.on_progress, self.begun = wanted, place, on_progress, begun
+        self.watch = Watch(place.device, spoiled)
+        self.cold: Callable[[Sequence[str]], None] = cold_by_dropping_all if wanted.drop_caches else cold_by_fadvise
+        self.notes: list[str] = []
+        self.decoder: Decoder | None = None
+        self.view: int | None = None  # the folder on a mount of its own that keeps access times, for the user's Python
+
+    def until(self, share: float) -> float:
+        """The monotonic second at which this share of the budget is spent."""
+        return self.begun + share * self.wanted.budget_s
+
+    def run(self, python: Python | None) -> Result:
+        with ExitStack() as stack:
+            if python and not os.geteuid():
+                self.view = stack.enter_context(noatime_view(self.place.path))
+            return self._run(python)
+
+    def _run(self, python: Python | None) -> Result:
+        wanted = self.wanted
+        good: Sequence[int] | None = None
+        if python:
+            libraries, said = self._libraries(python)
+            sample = self._sample(python.uid, lambda path: path.rpartition(".")[2].lower() in libraries)
+            good = self._probed(python, sample, libraries, said).good
+        else:
+            sample = self._sample(os.geteuid(), lambda _: True)
+        self.on_progress("cold files, warm files, shards")
+        differed = self._differential(sample, self.until(_PROBED * bool(python) + _DIFFERED))
+        decoded = None
+        with self._crew(python, sample.paths, max(wanted.levels)) as crew:
+            if python and good:
+                self.on_progress("decoding")
+                decoded = decode_warm(crew, self.watch, good, self.until(_PROBED + _DIFFERED + _DECODED))
+            self.on_progress(f"{', '.join(map(str, wanted.levels))} workers")
+            how = "decode" if python else "read"
+            numbers = good if good is not None else range(len(sample.paths))
+            swept = sweep(
+                crew, self.watch, wanted.levels, numbers, sample.paths, how, self.cold, wanted.seed, self.until(1.0)
+            )
+        seed = wanted.seed
+        figures = Figures(
+            measure_of(differed.cold, seed), measure_of(differed.warm, seed),
+            measure_of(differed.packed, seed) if differed.packed else None,
+            measure_of(decoded, seed) if decoded else None,
+            tuple(measure_of(swept[level], seed) for level in sorted(swept)),
+            usable_cpus(), room().bytes or None, self.place.is_network, self.watch.spoiled,
+        )  # fmt: skip
+        return Result(
+            self.place, sample, figures, conclude(figures), self.decoder, tuple(self.notes), self.watch.skipped,
+            time.monotonic() - self.begun, seed, wanted.drop_caches,
+        )  # fmt: skip
+
+    def _sample(self, uid: int, takes: Callable[[str], bool]) -> Sample:
+        most = min(self.wanted.files, MOST_FILES)
+        sample = draw(
+            self.place.path, files=most, most_bytes=MOST_BYTES, seed=self.wanted.seed, uid=uid, takes=takes,
+            is_noatime=self.view is not None,
+        )  # fmt: skip
+        if len(sample.paths) < FEWEST_FILES:
+            raise _too_few(sample, self.place.path, decoding=self.wanted.decode)
+        if sample.others:
+            self.notes.append(f"{sample.others} files were passed over: reading them would move their access time")
+        if sample.unreadable:
+            self.notes.append(f"{sample.unreadable} files cannot be read by uid {uid}")
+        return sample
+
+    def _libraries(self, python: Python) -> tuple[dict[str, str], Mapping[str, object]]:
+        """What the user's Python decodes, by the endings of names."""
+        from hosttune.measure.bench.read_program import ARRAYS, IMAGES, SOUNDS
+
+        self.on_progress(f"loading what {python.path} decodes with")
+        with self._crew(python, (), 1) as crew:
+            said = crew.libraries(sorted(IMAGES | SOUNDS | ARRAYS))
+        found = said.get("libraries")
+        names = {str(key)[:8]: str(value)[:60] for key, value in found.items()} if isinstance(found, dict) else {}
+        if not IMAGES & set(names):
+            self.notes.append(f"{python.path} has no library for images (Pillow, OpenCV, torchvision)")
+        return names, said
+
+    def _probed(
+        self, python: Python, sample: Sample, libraries: Mapping[str, str], said: Mapping[str, object]
+    ) -> Decoded:
+        self.on_progress("decoding each file once")
+        numbers = range(len(sample.paths))
+        found = probe(lambda: self._crew(python, sample.paths, 1), numbers, self.until(_PROBED))
+        if not found.good:
+            why = f": {found.bad[0][1]}" if found.bad else ""
+            raise HosttuneError(f"{python.path} decodes none of these files{why}", hint="leave out --decode")
+        notes, rss = said.get("notes"), said.get("rss")
+        used = {path.rpartition(".")[2].lower() for path in sample.paths}
+        self.decoder = Decoder(
+            python.path, str(said.get("python", ""))[:20], python.uid,
+            {key: value for key, value in libraries.items() if key in used},
+            rss if isinstance(rss, int) else 0, len(found.good), len(found.bad),
+            tuple((sample.paths[number], why) for number, why in found.bad[:SHOWN_BAD]),
+            tuple(str(note)[:200] for note in notes) if isinstance(notes, list) else (),
+        )  # fmt: skip
+        return found
+
+    def _differential(self, sample: Sample, until: float) -> Differential:
+        """The passes of one worker of ours over the files, and over shards where they can be written."""
+        paths = list(sample.paths)
+        with self._crew(None, paths, 1) as crew, ExitStack() as stack:
+            first = range(min(_FIRST, len(paths)))
+            rate = self.watch.run(crew, first, 1, "read", lambda: self.cold(paths[: len(first)])).rate
+            chunks = chunks_of(sample, rate)
+            try:
+                most = require_room(self.place)
+                folder, path = stack.enter_context(scratch(self.place, self.wanted.where))
+                made = quietly(lambda _: write_shards(chunks, sample, folder, path, most))
+            except HosttuneError as error:  # no room, no folder of this user's
+                self.notes.append(f"no packed file: {error.message}")
+            except OSError as error:
+                self.notes.append(f"no packed file: {error.strerror}")
+            else:
+                chunks = [
+                    Chunk(chunk.files, len(paths) + place if shard else -1) for place, (chunk, shard) in enumerate(made)
+                ]
+                paths += [shard for _, shard in made]
+                crew.load(paths)
+            return differential(crew, self.watch, chunks, paths, self.cold, self.wanted.seed, until)
+
+    def _crew(self, python: Python | None, paths: Sequence[str], count: int) -> Crew:
+        """Workers of the user's Python, with the libraries loaded, or of ours; they know these files."""
+        command = python.command if python else (sys.executable, "-I", "-S")
+        environment = python.environment if python else {"LC_ALL": "C.UTF-8"}
+        memory = min(WORKER_MEMORY, max(256 << 20, (room().bytes or WORKER_MEMORY) // (2 * count)))
+        base = self.view if python else None
+        crew = Crew(command, environment, count, most=FILE_MOST, memory=memory, base=base)
+        try:
+            if python and paths:
+                crew.libraries(sorted({path.rpartition(".")[2].lower() for path in paths}))
+            if paths:
+                crew.load([path[len(self.place.path) + 1 :] for path in paths] if base is not None else paths)
+        except BaseException:
+            crew.close()
+            raise
+        return crew
+
+
+@contextmanager
+def noatime_view(folder: str) -> Iterator[int | None]:
+    """The folder once more, on a mount that keeps access times and that nobody else sees; None where the kernel is
+    too old for it."""
+    fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    with ExitStack() as stack:
+        stack.callback(os.close, fd)
+        try:
+            view = stack.enter_context(view_of(fd, "noatime"))
+        except Refused:
+            view = None
+        yield view
+
+
+def _too_few(sample: Sample, path: str, *, decoding: bool) -> GateClosed:
+    """Why there is nothing to measure, from what was passed over."""
+    if sample.others:
+        return GateClosed(
+            f"reading {sample.others} of {sample.others + len(sample.paths)} files below {path} would move their "
+            "access time: they belong to others",
+            hint="as their owner or as root they are read without a trace",
+        )
+    if sample.unreadable:
+        return GateClosed(f"{sample.unreadable} files below {path} cannot be read", hint="run it as their owner")
+    what = "files that this Python decodes" if decoding else "files"
+    return GateClosed(f"{path} holds {sample.names} {what}; {FEWEST_FILES} are needed", hint="name a larger folder")
