@@ -1,0 +1,41 @@
+"""The folder below which each user gets a place for temporary files and caches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from hosttune.facts import Facts
+from hosttune.facts.base import Fact
+from hosttune.facts.mounts import NETWORK_TYPES
+from hosttune.facts.places import mount_of
+from hosttune.frozen import frozen
+
+_PATH = re.compile(r"(/[\w.-]+)+")  # it goes into a shell script that every session reads
+_MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
+
+
+@frozen
+class Scratch(Fact):
+    """A folder, or why the one that was named will not do."""
+
+    folder: str
+    problem: str
+
+
+def choose(facts: Facts, params: Mapping[str, Any]) -> Scratch:
+    """The folder `params.folder`, where it lies on a disk of this host. Whether it is there is looked at at each login:
+    a disk that was not mounted must not stop anybody.
+    """
+    folder = str(params["folder"])
+    if not _PATH.fullmatch(folder) or ".." in folder.split("/"):
+        return Scratch("", f"{folder!r} is no plain absolute path such as /scratch")
+    mount = mount_of(facts.mounts.visible, folder)
+    if mount is not None and (mount.is_network or mount.fstype in NETWORK_TYPES):
+        return Scratch("", f"{folder} lies on the network ({mount.target} is {mount.fstype})")
+    if mount is not None and mount.fstype in _MEMORY:
+        return Scratch("", f"{folder} lies in memory ({mount.target} is {mount.fstype})")
+    if mount is not None and mount.is_read_only:
+        return Scratch("", f"{folder} is read-only ({mount.target})")
+    return Scratch(folder, "")
