@@ -1,0 +1,66 @@
+"""`hosttune dataset PATH`: how much data, in what pieces, where, and whether it fits in memory."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from typer import Argument, Option
+
+from hosttune.cli.options import Show, command
+
+
+@command
+def dataset(
+    show: Show,
+    path: Annotated[str, Argument(metavar="PATH", help="A folder of data, or one file.")],
+    exact: Annotated[bool, Option("--exact", help="The size of every file, instead of a sample's.")] = False,
+    budget: Annotated[
+        float | None,
+        Option("--budget", metavar="SECONDS", min=0.1, help="End after so long, with what was seen until then."),
+    ] = None,
+    headers: Annotated[bool, Option("--headers/--no-headers", help="Read some headers for the decoded size.")] = True,
+    follow: Annotated[
+        bool, Option("--follow", help="Also other file systems below PATH, and folders behind symbolic links.")
+    ] = False,
+    gpu_processes: Annotated[
+        int | None, Option("--gpu-processes", metavar="N", min=1, help="How many will load data here.")
+    ] = None,
+) -> int:
+    """Look at a data set: number and sizes of files, formats, disk, page cache, decoded size, workers to start with.
+
+    All names are read, of sizes and headers a sample; no access time is moved where that can be avoided. Ctrl-C ends
+    it with what was seen until then. Exit status: 0 reported, 130 after Ctrl-C, 2 trouble.
+    """
+    import signal
+    from contextlib import closing
+
+    from hosttune.cli.app import INTERRUPTED
+    from hosttune.cli.common import open_page, say, write_json
+    from hosttune.cli.live_line import LiveLine
+    from hosttune.facts import Facts
+    from hosttune.host import open_reader
+    from hosttune.measure.dataset.look import look
+    from hosttune.measure.dataset.patience import Patience
+    from hosttune.views.dataset import dataset_json, dataset_text
+
+    reader = open_reader()
+    patience = Patience(budget)
+    with closing(LiveLine()) as line:
+
+        def interrupted(*_: object) -> None:
+            patience.stop()
+            signal.signal(signal.SIGINT, before)  # a second one ends it at once
+
+        before = signal.signal(signal.SIGINT, interrupted)
+        try:
+            found = look(
+                path, Facts(reader), patience, is_exact=exact, with_headers=headers, follow=follow,
+                gpu_processes=gpu_processes, tell=line.tell,
+            )  # fmt: skip
+        finally:
+            signal.signal(signal.SIGINT, before)
+    if show.is_json:
+        write_json(dataset_json(found))
+    else:
+        say(dataset_text(found, open_page(reader, None, show)))
+    return INTERRUPTED if found.stopped == "interrupted" else 0

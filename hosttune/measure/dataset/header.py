@@ -1,0 +1,115 @@
+"""What the first bytes of a file say that it is, and how large it becomes when it is decoded. Pure.
+
+Every parser asks its `Source` for a few bytes at a place; all of them together are bounded, so that no file, whatever
+it claims, costs more than that. Numbers in a header were written by somebody: what cannot be true is not believed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hosttune.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WINDOW: Final = 4096  # bytes of the start, read at once
+MOST_BYTES: Final = 64 << 10  # of one file, over all reads
+MOST_READS: Final = 96
+# No common codec packs better: deflate ends at 1,032 to 1, a silent FLAC or a one-coloured GIF at a few thousand.
+_BEST_RATIO: Final = 5_000
+_SLACK: Final = 64 << 10
+
+
+@frozen
+class Header:
+    """`native_bytes` is the decoded size in the type that the file stores (uint8 for most pictures, int16 for sound),
+    `float32_bytes` with four bytes for each number; None where the header does not tell. `of_bytes` is what becomes
+    that: the file, or the members of a shard that were looked at, so that the ratio counts."""
+
+    format: str
+    native_bytes: int | None = None
+    float32_bytes: int | None = None
+    of_bytes: int = 0
+
+
+class Source:
+    """A few bytes of a file. `read` is pread(2): (offset, length) -> bytes, shorter at the end of the file."""
+
+    def __init__(self, size: int, read: Callable[[int, int], bytes]) -> None:
+        self.size = size
+        self._read = read
+        self._left = MOST_BYTES
+        self._reads = MOST_READS
+        self.head = self._fetch(0, WINDOW)
+
+    def at(self, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes. Raises ValueError where the file has fewer, or was asked for too much already."""
+        if offset < 0 or length < 0 or offset + length > self.size:
+            raise ValueError("beyond the end of the file")
+        if offset + length <= len(self.head):
+            return self.head[offset : offset + length]
+        found = self._fetch(offset, length)
+        if len(found) != length:
+            raise ValueError("shorter than it was")
+        return found
+
+    def number(self, offset: int, length: int, order: str) -> int:
+        """An unsigned number; `order` is "<" or ">"."""
+        return int.from_bytes(self.at(offset, length), "little" if order == "<" else "big")
+
+    def inside(self, offset: int, length: int) -> Source:
+        """A member of a container as a file of its own; its reads count here."""
+        return _Inside(self, offset, length)
+
+    def _fetch(self, offset: int, length: int) -> bytes:
+        self._left -= length
+        self._reads -= 1
+        if self._left < 0 or self._reads < 0:
+            raise ValueError("the header is too long")
+        return self._read(offset, length)
+
+
+class _Inside(Source):
+    def __init__(self, outer: Source, offset: int, length: int) -> None:
+        super().__init__(length, lambda place, count: outer.at(offset + place, min(count, length - place)))
+
+    def _fetch(self, offset: int, length: int) -> bytes:
+        return self._read(offset, length)
+
+
+def read_header(source: Source) -> Header | None:
+    """None for what no parser knows. Never raises because of what a file holds."""
+    from hosttune.measure.dataset import header_arrays, header_pictures, header_sound, header_tar, header_tiff
+
+    head = source.head
+    for module in (header_pictures, header_sound, header_arrays, header_tiff, header_tar):
+        for starts, name, parse in module.PARSERS:
+            if starts(head):
+                try:
+                    found: Header = parse(source)
+                except ValueError:
+                    return Header(name)
+                return _believed(found, source.size)
+    return None
+
+
+def _believed(header: Header, size: int) -> Header:
+    most = (header.of_bytes or size) * _BEST_RATIO + _SLACK
+    told = (header.native_bytes, header.float32_bytes)
+    if any(value is None or not 0 <= value <= most * 4 for value in told) or (header.native_bytes or 0) > most:
+        return Header(header.format)
+    return header if header.of_bytes else Header(header.format, *told, size)
+
+
+def starting(*magics: bytes) -> Callable[[bytes], bool]:
+    """Whether a head begins with one of these."""
+    return lambda head: head.startswith(magics)
+
+
+def raster(name: str, width: int, height: int, channels: int, depth_bytes: int = 1) -> Header:
+    """The header of a picture. Raises ValueError for one without an area, or with a channel that nobody stores."""
+    if not (min(width, height) > 0 and 0 < channels <= 64 and depth_bytes in {1, 2, 4, 8}):
+        raise ValueError("no picture has this shape")
+    numbers = width * height * channels
+    return Header(name, numbers * depth_bytes, numbers * 4)

@@ -1,0 +1,61 @@
+"""One file of the sample, opened once: what of it is in the page cache, and what its header says.
+
+Opening moves no atime, reading does, unless the descriptor has O_NOATIME (open(2): for the owner and root). Readahead
+is switched off, and what was not in the page cache before is let go of again: the look leaves the cache as it was.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from typing import Final
+
+from hosttune.frozen import frozen
+from hosttune.measure import page_cache
+from hosttune.measure.dataset.header import MOST_BYTES, Header, Source, read_header
+from hosttune.measure.dataset.walk import open_quietly
+
+# A pipe or a terminal that took the place of a file must not hold whoever opens it.
+_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+@frozen
+class Probe:
+    """`resident_bytes` is None where the kernel does not tell, `header` None where it was not read or nobody knows
+    it."""
+
+    size: int
+    resident_bytes: int | None
+    header: Header | None
+    was_read: bool
+    has_moved_atime: bool
+
+
+def probe(path: str, *, with_header: bool) -> Probe | None:
+    """None for a file that is gone, or is none any more. Raises PermissionError, OSError where it cannot be read."""
+    try:
+        fd, is_quiet = open_quietly(path, _FLAGS)
+    except FileNotFoundError:
+        return None
+    try:
+        before = os.fstat(fd)
+        if not stat.S_ISREG(before.st_mode):
+            return None
+        resident = page_cache.resident_bytes(fd, before)
+        if not with_header or not before.st_size:
+            return Probe(before.st_size, resident, None, was_read=False, has_moved_atime=False)
+        header = _header(fd, before.st_size)
+        if resident == 0:
+            with suppress(OSError):
+                page_cache.drop(fd)
+        has_moved = not is_quiet and os.fstat(fd).st_atime_ns != before.st_atime_ns
+        return Probe(before.st_size, resident, header, was_read=True, has_moved_atime=has_moved)
+    finally:
+        os.close(fd)
+
+
+def _header(fd: int, size: int) -> Header | None:
+    with suppress(OSError):  # a file system that knows no advice
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+    return read_header(Source(size, lambda offset, length: os.pread(fd, min(length, MOST_BYTES), offset)))

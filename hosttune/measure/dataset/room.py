@@ -1,0 +1,91 @@
+"""Memory: what a data set takes in it, and what there is for it.
+
+Sources: MemAvailable (proc_meminfo(5)); memory.max and memory.high (kernel: Documentation/admin-guide/cgroup-v2.rst),
+memory.limit_in_bytes (cgroup-v1/memory.rst), which count page cache and the kernel's inodes as well.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from hosttune.facts.cpu import parse_groups
+from hosttune.facts.memory import parse_meminfo
+from hosttune.frozen import frozen
+from hosttune.measure.cpus import GROUPS, upwards
+
+FITS: Final = 0.6  # of the room: the rest is the job's own
+TIGHT: Final = 0.8
+DENTRY: Final = 192  # bytes of struct dentry, with a name of up to 39 bytes in it
+# Bytes of an inode in memory (object sizes of /proc/slabinfo, Linux 6.18, x86-64); names cost a dentry each.
+INODES: Final = {
+    "ext4": 1128, "ext3": 1128, "ext2": 1128, "xfs": 1024, "btrfs": 1016, "tmpfs": 752, "overlay": 704, "squashfs": 704,
+    "erofs": 696,
+}  # fmt: skip
+_INODE: Final = 1024  # of any other
+_ENDLESS: Final = 1 << 60  # version 1 writes a huge number where there is no limit
+
+
+@frozen
+class Room:
+    """`bytes` is what new work can have without swapping: memory that is available, or less by a control group.
+    0 where it is not known; `reason` says where it comes from."""
+
+    bytes: int
+    available_bytes: int
+    limit_bytes: int | None
+    reason: str
+
+
+@frozen
+class Fit:
+    """Whether so many bytes have room. `answer` is fits (below 60 %), tight (to 80 %), too large, or unknown."""
+
+    needs_bytes: int
+    share: float
+    answer: str
+
+
+def fit(needs: int, room: Room) -> Fit:
+    """Pure."""
+    if room.bytes <= 0:
+        return Fit(needs, 0.0, "unknown")
+    share = needs / room.bytes
+    return Fit(needs, share, "fits" if share < FITS else "tight" if share <= TIGHT else "too large")
+
+
+def inode_bytes(fstype: str, files: int, folders: int) -> int:
+    """What names and inodes of a data set take in the kernel. Pure."""
+    return (files + folders) * (INODES.get(fstype, _INODE) + DENTRY)
+
+
+def room(*, root: str = "") -> Room:
+    """The room of this process; `root` stands before /proc and /sys, for tests."""
+    available = parse_meminfo(_read(f"{root}/proc/meminfo")).get("MemAvailable", 0)
+    limits = _limits(root)
+    path, limit = min(limits.items(), key=lambda one: one[1], default=("", None))
+    if limit is not None and (limit < available or not available):
+        return Room(limit, available, limit, f"limit of {path}")
+    return Room(available, available, limit, "available memory" if available else "memory is not known")
+
+
+def _limits(root: str) -> dict[str, int]:
+    """File -> bytes, of the control group of this process and of those above it."""
+    groups = parse_groups(_read(f"{root}/proc/self/cgroup"))
+    is_v1 = "memory" in groups
+    mount = f"{root}{GROUPS}/memory" if is_v1 else f"{root}{GROUPS}"
+    names = ("memory.limit_in_bytes",) if is_v1 else ("memory.max", "memory.high")
+    found = {}
+    for folder in upwards(mount, groups.get("memory", groups.get("", "/"))):
+        for name in names:
+            word = _read(f"{folder}/{name}").strip()
+            if word.isdecimal() and int(word) < _ENDLESS:
+                found[f"{folder.removeprefix(root)}/{name}"] = int(word)
+    return found
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

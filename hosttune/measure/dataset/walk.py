@@ -1,0 +1,242 @@
+"""All names below a path, folder by folder, with memory that does not grow with them.
+
+Folders are opened with O_NOATIME where that is allowed (open(2): to their owner and to root), so that even the look
+moves no atime. scandir gets a descriptor: then it makes no path for each name, and nobody can put a link in between.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from hosttune.errors import HosttuneError
+from hosttune.host.mountinfo import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+CHUNK: Final = 1024
+_OPEN_LEVELS: Final = 64  # folders whose reading waits for one below: two descriptors each
+_EXAMPLES: Final = 3
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Seen:
+    """What was met besides files: numbers, and a few paths as examples."""
+
+    def __init__(self) -> None:
+        self.folders = 0
+        self.links = 0  # symbolic links to files, which count as files
+        self.dangling = 0
+        self.special = 0  # sockets, pipes, devices
+        self.unreadable = 0
+        self.unreadable_paths: list[str] = []
+        self.reason = ""  # of the first unreadable folder
+        self.linked_folders = 0
+        self.linked_paths: list[str] = []
+        self.mounts: list[str] = []  # other file systems, that were not entered
+        self.mounts_count = 0
+        self.moved_folders = 0  # folders whose atime the look has moved
+
+    def refuse(self, path: str, error: OSError) -> None:
+        self.unreadable += 1
+        self.reason = self.reason or (error.strerror or str(error))
+        _example(self.unreadable_paths, path)
+
+
+class Walk:
+    """`chunks` yields (folder, entries) for files; symbolic links to files are among them.
+
+    With `follow` it also goes into other file systems and behind links to folders, each place once.
+    """
+
+    def __init__(self, path: str, *, follow: bool = False) -> None:
+        self.root = path
+        self.seen = Seen()
+        self._follow = follow
+        self._device = -1
+        self._behind: list[str] = []  # places that links lead to, to be visited after the rest
+        self._roots = [path]
+
+    def chunks(self) -> Iterator[tuple[str, Sequence[os.DirEntry[str]]]]:
+        """Raises HosttuneError where the first folder cannot be read; whatever else cannot is counted."""
+        yield from self._tree(self.root)
+        while self._behind:
+            place = self._behind.pop()
+            # Neither twice, nor from above: a link to a folder over one that was visited would count that again.
+            if not any(_is_below(place, root) or _is_below(root, place) for root in self._roots):
+                self._roots.append(place)
+                yield from self._tree(place)
+            elif not any(_is_below(place, root) for root in self._roots):
+                self.seen.linked_folders += 1
+                _example(self.seen.linked_paths, place)
+
+    def _tree(self, top: str) -> Iterator[tuple[str, Sequence[os.DirEntry[str]]]]:
+        stack = [folder] if (folder := self._open(top)) else []
+        try:
+            while stack:
+                folder = stack[-1]
+                if folder.below and (folder.is_read or len(stack) < _OPEN_LEVELS):
+                    if below := self._open(f"{folder.path.rstrip('/')}/{folder.below.pop()}"):
+                        stack.append(below)
+                elif entries := self._next(folder):
+                    files = [entry for entry in entries if entry.is_file(follow_symlinks=False)]
+                    if len(files) != len(entries):
+                        files += self._others(folder, entries)
+                    if files:
+                        yield folder.path.rstrip("/"), files
+                elif not folder.below:
+                    stack.pop()
+        finally:
+            for folder in stack:
+                folder.close()
+
+    def _open(self, path: str) -> _Folder | None:
+        """None for a folder that is gone, is none any more, may not be read, or lies on another file system."""
+        try:
+            fd, has_kept = open_quietly(path, _FOLDER)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            if path == self.root:
+                raise HosttuneError(f"{path}: cannot be read: {error.strerror}", hint="check the rights") from None
+            self.seen.refuse(path, error)
+            return None
+        try:
+            device = os.fstat(fd).st_dev
+            if self._device < 0:
+                self._device = device
+            elif device != self._device and not self._follow and _is_mount(path):
+                self.seen.mounts_count += 1
+                _example(self.seen.mounts, path)
+                os.close(fd)
+                return None
+            self.seen.folders += 1
+            return _Folder(path, fd, None if has_kept else self.seen)
+        except OSError as error:
+            os.close(fd)
+            self.seen.refuse(path, error)
+            return None
+
+    def _next(self, folder: _Folder) -> list[os.DirEntry[str]]:
+        try:
+            entries = list(islice(folder.entries, CHUNK)) if not folder.is_read else []
+        except OSError as error:  # a disk or a server that fails in the middle
+            self.seen.refuse(folder.path, error)
+            entries = []
+        if not entries:
+            folder.close()
+        return entries
+
+    def _others(self, folder: _Folder, entries: list[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
+        """What is no plain file: folders are noted for later, links to files returned."""
+        files = []
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                folder.below.append(entry.name)
+            elif entry.is_symlink():
+                with suppress(OSError):
+                    if entry.is_file():
+                        self.seen.links += 1
+                        files.append(entry)
+                        continue
+                self._link(folder, entry)
+            elif not entry.is_file(follow_symlinks=False):
+                self.seen.special += 1
+        return files
+
+    def _link(self, folder: _Folder, entry: os.DirEntry[str]) -> None:
+        """A link to a folder, to nothing, or to a device. One that leads back into the data set is no news."""
+        path = f"{folder.path.rstrip('/')}/{entry.name}"
+        try:
+            if not entry.is_dir():
+                self.seen.dangling += 1
+                return
+            place = os.path.realpath(path)
+        except OSError:
+            self.seen.dangling += 1
+            return
+        if _is_below(place, self.root):
+            return
+        if self._follow:
+            self._behind.append(place)
+        else:
+            self.seen.linked_folders += 1
+            _example(self.seen.linked_paths, path)
+
+
+class _Folder:
+    """An open folder. `seen` is told when its atime has moved; None where it cannot."""
+
+    def __init__(self, path: str, fd: int, seen: Seen | None) -> None:
+        self.path = path
+        self.fd = fd
+        self.below: list[str] = []
+        self.is_read = False
+        self._seen = seen
+        self._atime = os.fstat(fd).st_atime_ns if seen else 0
+        self.entries = os.scandir(fd)
+
+    def close(self) -> None:
+        if not self.is_read:
+            self.is_read = True
+            self.entries.close()
+            if self._seen and os.fstat(self.fd).st_atime_ns != self._atime:
+                self._seen.moved_folders += 1
+            os.close(self.fd)
+
+
+def open_quietly(path: str, flags: int) -> tuple[int, bool]:
+    """(descriptor, whether no atime will move). Raises OSError."""
+    try:
+        return os.open(path, flags | os.O_NOATIME), True
+    except PermissionError:  # EPERM: somebody else's; EACCES comes again
+        return os.open(path, flags), False
+
+
+def _is_mount(path: str) -> bool:
+    """Whether another file system is mounted there; a subvolume of btrfs only has a device number of its own."""
+    with suppress(OSError), open("/proc/self/mountinfo", "rb") as file:
+        return any(mount.target == path for mount in parse(file.read()))
+    return True
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return f"{path.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/")
+
+
+def _example(examples: list[str], path: str) -> None:
+    if len(examples) < _EXAMPLES:
+        examples.append(path)
+
+
+def one_file(path: str) -> tuple[str, Sequence[os.DirEntry[str]]] | None:
+    """A path that is one file, as `chunks` would yield it; None for a folder.
+
+    Raises HosttuneError for what is neither, or is not there.
+    """
+    try:
+        info = os.stat(path)
+    except OSError as error:
+        reason = "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
+        raise HosttuneError(f"{path}: {reason}", hint="name a folder of data, or one file") from None
+    if stat.S_ISDIR(info.st_mode):
+        return None
+    if not stat.S_ISREG(info.st_mode):
+        raise HosttuneError(f"{path}: is neither a folder nor a file", hint="name a folder of data, or one file")
+    folder, _, name = path.rpartition("/")
+    return folder, (_One(name, info.st_ino),)  # type: ignore[return-value]
+
+
+class _One:
+    """The one file that was named, where a folder would have given a DirEntry."""
+
+    def __init__(self, name: str, inode: int) -> None:
+        self.name = name
+        self._inode = inode
+
+    def inode(self) -> int:
+        return self._inode

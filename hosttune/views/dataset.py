@@ -1,0 +1,231 @@
+"""A data set in a few lines: how much, where, whether it fits in memory, decoded too, and what to do about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hosttune.codec import FORMAT_VERSION, to_json
+from hosttune.views.disks import size_text
+from hosttune.views.page import shown
+from hosttune.views.terminal import counted, listed, wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hosttune.measure.dataset.found import Advice, Dataset
+    from hosttune.measure.dataset.room import Fit
+    from hosttune.measure.underneath import Underneath
+    from hosttune.views.page import Page
+
+_FIRST = 12  # columns of the head of a line
+_COLOURS = {"fits": "green", "tight": "yellow", "too large": "red"}
+_FORMATS = 4  # more are summed up
+
+
+def dataset_json(dataset: Dataset) -> dict[str, Any]:
+    document: dict[str, Any] = {"format_version": FORMAT_VERSION, **to_json(dataset)}
+    document["place"]["transports"] = list(dataset.place.transports)
+    return document
+
+
+def dataset_text(dataset: Dataset, page: Page) -> str:
+    lines: list[str] = []
+    for head, text in _rows(dataset, page):
+        lines += wrapped(text, page.screen.columns, first=head.ljust(_FIRST + 2), rest=" " * (_FIRST + 2))
+    for advice in dataset.advice:
+        lines += wrapped(_advice(advice, dataset, page), page.screen.columns, first="-> ", rest="   ")
+    return "\n".join([*_headline(dataset, page), *lines]) + "\n"
+
+
+def _headline(dataset: Dataset, page: Page) -> list[str]:
+    lines = []
+    if dataset.stopped:
+        why = "interrupted" if dataset.stopped == "interrupted" else "the budget was spent"
+        what = "the sample is smaller than meant" if dataset.names_done else "numbers are what was seen until then"
+        lines = wrapped(f"PARTIAL: {why}; {what}.", page.screen.columns)
+        lines = [page.screen.paint(line, "bold", "yellow") for line in lines]
+    names, sizes = dataset.names, dataset.sizes
+    least = "" if dataset.names_done else "at least "
+    parts = [f"{shown(dataset.path)}: {least}{names.files:,} {'file' if names.files == 1 else 'files'}"]
+    if names.folders:
+        parts[0] += f" in {names.folders:,} {'folder' if names.folders == 1 else 'folders'}"
+    if sizes:
+        parts.append(f"{size_text(sizes.total_bytes)}{_margin(dataset)}")
+        if names.files > 1:
+            parts.append(f"median {size_text(sizes.median_bytes)}, {_percent(sizes.small_share)} below 64 KiB")
+    return [*lines, *wrapped("; ".join(parts), page.screen.columns, rest="  ")]
+
+
+def _margin(dataset: Dataset) -> str:
+    sizes = dataset.sizes
+    if sizes is None or sizes.is_exact:
+        return ""
+    if sizes.margin_bytes is None or not sizes.total_bytes:
+        return " (from few files)"
+    share = 100 * sizes.margin_bytes / sizes.total_bytes
+    return f" ± {share:.1f} %" if share < 10 else f" ± {share:.0f} %"
+
+
+def _rows(dataset: Dataset, page: Page) -> Iterator[tuple[str, str]]:
+    if dataset.formats:
+        yield "formats", _formats(dataset)
+    yield "lies on", place_text(dataset.place)
+    if dataset.page_cache and dataset.sizes:
+        yield "page cache", _page_cache(dataset, page)
+    if dataset.decoded and dataset.sizes:
+        yield from _decoded(dataset, page)
+    start = dataset.workers
+    limits = ", ".join(start.limits)
+    yield "workers", f"start at num_workers = {start.start} ({start.formula}; {limits})"
+    yield "looked at", _looked(dataset)
+    yield from (("note", note) for note in _notes(dataset))
+
+
+def _formats(dataset: Dataset) -> str:
+    """By bytes where sizes are known."""
+    whole = sum(one.bytes or 0 for one in dataset.formats)
+    parts = []
+    for one in dataset.formats[:_FORMATS]:
+        share = f"{_percent((one.bytes or 0) / whole)} of bytes, " if whole and len(dataset.formats) > 1 else ""
+        files = _percent(one.files / dataset.names.files) if len(dataset.formats) > 1 else "all"
+        parts.append(f"{shown(one.name)} ({share}{files}{' of files' if share else ''})")
+    if len(dataset.formats) > _FORMATS:
+        rest = dataset.formats[_FORMATS:]
+        parts.append(f"{len(rest)} more ({sum(one.files for one in rest):,} files)")
+    return ", ".join(parts)
+
+
+def place_text(place: Underneath) -> str:
+    """`ext4 on /data: nvme0n1, nvme1n1 (nvme, flash) through md0 (md)`."""
+    head = f"{shown(place.fstype or 'an unknown file system')} on {shown(place.target or '?')}"
+    if place.kind == "network":
+        return f"{head}: over the network, from {shown(place.source)}"
+    if place.kind == "memory":
+        return f"{head}: in memory"
+    through = f", through {listed([shown(layer) for layer in place.layers])}" if place.layers else ""
+    if not place.disks:
+        return f"{head}{through}: {shown(place.note or 'the disk is not known')}"
+    disks = []
+    for disk in place.disks:
+        words = [word for word in (disk.transport, disk.medium) if word]
+        disks.append(shown(disk.name) + (f" ({', '.join(words)})" if words else ""))
+    return f"{head}: {listed(disks)}{through}, {place.atime}"
+
+
+def _page_cache(dataset: Dataset, page: Page) -> str:
+    assert dataset.page_cache  # noqa: S101 - as the caller saw
+    assert dataset.sizes  # noqa: S101
+    needs = size_text(dataset.sizes.page_bytes)
+    text = f"{needs} + {size_text(dataset.inode_bytes)} for inodes and names: {_fit(dataset.page_cache, dataset, page)}"
+    share = dataset.resident.share
+    if dataset.place.kind == "memory":
+        return text
+    return (
+        f"{text}; {_percent(share)} is there now" if share is not None else f"{text}; how much is there now is not told"
+    )
+
+
+def _decoded(dataset: Dataset, page: Page) -> Iterator[tuple[str, str]]:
+    decoded = dataset.decoded
+    if decoded is None:
+        return
+    if decoded.told_share > 0 and dataset.decoded_fit:
+        part = "" if decoded.told_share > 0.99 else f" for {_percent(decoded.told_share)} of the bytes"
+        heads = counted(decoded.told, "header")
+        own = _fit(dataset.decoded_fit, dataset, page) if not decoded.guess_low_bytes else ""
+        wide = f"as float32 {size_text(decoded.float32_bytes)}"
+        if dataset.float32_fit and dataset.float32_fit.answer != dataset.decoded_fit.answer:
+            wide += f", {_fit(dataset.float32_fit, dataset, page)}"
+        text = f"{size_text(decoded.native_bytes)} as stored types{part} (K = {decoded.k:.1f}, from {heads})"
+        yield "decoded", f"{text}{f', {own}' if own else ''}; {wide} (K = {decoded.k_float32:.1f})"
+    if decoded.guess_low_bytes and dataset.decoded_fit:
+        low, high = size_text(decoded.guess_low_bytes), size_text(decoded.guess_high_bytes)
+        which = listed([shown(name) for name in decoded.untold[:_FORMATS]])
+        fits = _fit(dataset.decoded_fit, dataset, page)
+        least = "with the above, " if decoded.told_share > 0 else ""
+        yield (
+            "a guess",
+            f"{low} to {high} for {which}, where no header tells (K = 2 to 3, a rule of thumb); {least}{fits}",
+        )
+    elif decoded.untold:
+        which = listed([shown(name) for name in decoded.untold])
+        yield "decoded", f"not told for {which}: the frames of a video take a hundred times its file and more"
+    if dataset.copies_bytes and dataset.workers.start > 0:
+        yield (
+            "in workers",
+            (
+                f"a cache of decoded data inside of the Dataset is filled by every worker by itself: up to "
+                f"{size_text(dataset.copies_bytes)} with the workers below"
+            ),
+        )
+
+
+def _fit(fit: Fit, dataset: Dataset, page: Page) -> str:
+    room = f"{_percent(fit.share)} of {size_text(dataset.room.bytes)} {dataset.room.reason}"
+    if fit.answer == "unknown":
+        return f"nobody knows whether it fits: {dataset.room.reason}"
+    is_cache = fit is dataset.page_cache
+    words = {"fits": "fits", "tight": "tight", "too large": "will not stay" if is_cache else "will swap"}[fit.answer]
+    return f"{page.screen.paint(words, 'bold', _COLOURS[fit.answer])} ({room})"
+
+
+def _looked(dataset: Dataset) -> str:
+    sizes = dataset.sizes
+    how = "every size" if sizes and sizes.is_exact and sizes.looked_at > dataset.look.sampled else (
+        f"{dataset.look.sampled:,} sizes" if dataset.look.sampled < dataset.names.files else "every size"
+    )  # fmt: skip
+    parts = [f"names in {dataset.names_s:.1f} s", how]
+    if dataset.decoded and dataset.decoded.headers:
+        parts.append(counted(dataset.decoded.headers, "header"))
+    return f"{', '.join(parts)} in {dataset.sample_s:.1f} s"
+
+
+def _notes(dataset: Dataset) -> Iterator[str]:
+    names, look = dataset.names, dataset.look
+    if names.unreadable_folders:
+        example = listed([shown(path) for path in names.unreadable_examples])
+        many = counted(names.unreadable_folders, "folder")
+        yield f"left out: {many} that could not be read ({shown(names.unreadable_reason)}), such as {example}"
+    if look.denied:
+        yield f"{counted(look.denied, 'file')} of the sample could not be looked at (rights)"
+    if look.gone:
+        yield f"{counted(look.gone, 'file')} of the sample vanished meanwhile"
+    if names.other_file_systems:
+        example = listed([shown(path) for path in names.other_examples])
+        yield f"{counted(names.other_file_systems, 'other file system')} below not entered: {example} (--follow does)"
+    if names.linked_folders:
+        example = listed([shown(path) for path in names.linked_examples])
+        yield f"{counted(names.linked_folders, 'link')} to folders not followed: {example} (--follow does)"
+    if names.links:
+        yield f"{names.links:,} of the files are symbolic links: what they lead to is counted"
+    if names.dangling_links:
+        yield f"{counted(names.dangling_links, 'symbolic link')} lead{'s' * (names.dangling_links == 1)} to nothing"
+    if names.special_files:
+        yield f"{counted(names.special_files, 'socket, pipe or device', 'sockets, pipes or devices')} left out"
+    for by_name, by_header, count in look.odd_formats:
+        is_what = f"{'is' if count == 1 else 'are'} {shown(by_header)} by the header"
+        yield f"{counted(count, 'file')} of the sample named as {shown(by_name)} {is_what}"
+    if look.moved_files or look.moved_folders:
+        moved = [counted(look.moved_files, "file")] * bool(look.moved_files)
+        moved += [counted(look.moved_folders, "folder")] * bool(look.moved_folders)
+        yield (
+            f"the look moved the access times of {listed(moved)} of others: only their owner and root can keep them "
+            "(--no-headers leaves those of files alone)"
+        )
+
+
+def _advice(advice: Advice, dataset: Dataset, page: Page) -> str:
+    where = ""
+    if advice.rule:
+        where = f" ({page.look(f'explain {advice.rule}')})"
+    elif advice.command:
+        where = f" ({page.look(f'dataset {advice.command}')} {shown(dataset.path)})"
+    return f"{advice.text}{where}"
+
+
+def _percent(share: float) -> str:
+    """`0.04 %`, `4 %`: never 0 for a little, never 100 for nearly all."""
+    value = 100 * share
+    if value == 0 or value >= 99.95 or 1 <= value < 99:
+        return f"{value:.0f} %"
+    return f"{value:.1f} %" if value >= 0.05 else "< 0.1 %"
