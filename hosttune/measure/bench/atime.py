@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 
 from hosttune.errors import HosttuneError, Refused
 from hosttune.frozen import frozen
+from hosttune.host.mountinfo import ATIME_WORDS
 from hosttune.measure.bench.copies import Copies, make_copies, sync
 from hosttune.measure.bench.counters import now, read_disk
 from hosttune.measure.bench.detached import view_of
@@ -133,21 +134,19 @@ def _arms(folder: int, place: Place) -> Iterator[tuple[Mapping[str, Arm], str]]:
     present = place.atime if place.atime != "noatime" else "relatime"
     with ExitStack() as stack:
         try:
-            views = {
-                mode: Arm(mode, stack.enter_context(view_of(folder, mode)))
-                for mode in ("noatime", "relatime", "strictatime")
-            }
+            views = {mode: Arm(mode, stack.enter_context(view_of(folder, mode))) for mode in ATIME_WORDS}
         except Refused as refused:
             if place.atime == "noatime":
                 raise GateClosed(
                     f"{place.target} is mounted noatime already: there is nothing to gain",
                     hint="as root, bench shows what relatime would cost there",
                 ) from refused
-            base = Arm("noatime", folder, os.O_NOATIME)
-            yield {BASE: base, OTHER: Arm(present, folder), CONTROL: base}, "O_NOATIME against a plain open"
-            return
-        arms = {BASE: views["noatime"], OTHER: views[present], CONTROL: views["noatime"]}
-        yield {**arms, "strictatime": views["strictatime"]}, "two private mounts of one folder"
+            base, other, more = Arm("noatime", folder, os.O_NOATIME), Arm(present, folder), {}
+            how = "O_NOATIME against a plain open"
+        else:
+            base, other, more = views["noatime"], views[present], {"strictatime": views["strictatime"]}
+            how = "private mounts of one folder"
+        yield {BASE: base, OTHER: other, CONTROL: base, **more}, how
 
 
 class Reader:

@@ -54,9 +54,14 @@ def memory_folder(size_bytes: int) -> Iterator[int]:
             _call("fsconfig", _FSCONFIG, settings, ctypes.c_uint(_SET_STRING), key, value, ctypes.c_int(0))
         _call("fsconfig", _FSCONFIG, settings, ctypes.c_uint(_CREATE), None, None, ctypes.c_int(0))
         flags = (ctypes.c_uint(_CLOSE_ON_EXEC), ctypes.c_uint(_NOSUID_NODEV))
-        fd = _call("fsmount", _FSMOUNT, settings, *flags)
+        mount = _call("fsmount", _FSMOUNT, settings, *flags)
     finally:
         os.close(settings.value)
+    try:
+        # what fsmount gives is as opened with O_PATH: no syncfs, no list
+        fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=mount)
+    finally:
+        os.close(mount)
     try:
         yield fd
     finally:

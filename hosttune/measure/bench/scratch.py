@@ -55,14 +55,15 @@ class Leftover:
 
 
 @contextmanager
-def scratch(place: Place, where: str = "") -> Iterator[tuple[int, str]]:
-    """A new folder on the file system of `place`: its descriptor and its path. `where` is the state folder.
+def scratch(place: Place, where: str = "", *, inside: bool = False) -> Iterator[tuple[int, str]]:
+    """A new folder on the file system of `place`: its descriptor and its path. `where` is the state folder; `inside`
+    puts it right into the folder that was looked at.
 
     Raises HosttuneError where this user may not write on that file system.
     """
     import secrets
 
-    parent, path = _opened_parent(place)
+    parent, path = _opened_parent(place, inside=inside)
     token = secrets.token_hex(16)
     name = f"{PREFIX}{token[:16]}"
     mark = Mark(token, os.path.join(path, name), os.getpid(), _started(os.getpid()), _boot_id())
@@ -136,7 +137,7 @@ def clean(leftover: Leftover, where: str = "") -> bool:
     return True
 
 
-def _opened_parent(place: Place) -> tuple[int, str]:
+def _opened_parent(place: Place, *, inside: bool) -> tuple[int, str]:
     """The folder to make it in: the top of the file system, else the first below it on the way that may be written in.
 
     Not the data set's own folder, if it can be helped: a job that lists it would see the scratch copies.
@@ -146,14 +147,14 @@ def _opened_parent(place: Place) -> tuple[int, str]:
     ways = [top or "/", *("/".join([top, *below[:count]]) for count in range(1, len(below) + 1))]
     if ways[0] == "/":
         ways.insert(0, "/var/tmp")
-    for way in ways:
+    for way in [place.path] if inside else ways:
         with suppress(OSError):
             fd = os.open(way, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             if _mount_id(fd) == place.mount_id and os.access(way, os.W_OK | os.X_OK, effective_ids=True):
                 return fd, os.path.realpath(way)
             os.close(fd)
     raise HosttuneError(
-        f"no folder of this user on {place.target} to put scratch copies into",
+        f"no folder that this user may write in on {place.target} to put scratch copies into",
         hint="name a folder that you may write in, or run it as root",
     )
 

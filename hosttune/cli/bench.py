@@ -1,0 +1,177 @@
+"""`hosttune bench`: whether a change pays here, measured on scratch copies; no file of a user is touched."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+from typer import Argument, Option, Typer
+
+from hosttune.cli.options import Show, command
+
+if TYPE_CHECKING:
+    from hosttune.measure.bench.results import Result
+    from hosttune.views.page import Page
+
+app = Typer(
+    help="Measure whether a change pays here: pairs of runs on scratch copies, in random order.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+
+Budget: TypeAlias = Annotated[float, Option("--budget", min=1.0, metavar="SECONDS", help="How long pairs are run.")]
+Seed: TypeAlias = Annotated[
+    int | None, Option("--seed", min=0, help="Repeat a run with the same files and order (its report names it).")
+]
+Anyway: TypeAlias = Annotated[
+    bool, Option("--anyway", help="Measure a busy host, too: the times are then inconclusive, the counters hold.")
+]
+
+
+@app.command("atime")
+@command
+def atime(
+    show: Show,
+    path: Annotated[str, Argument(metavar="PATH", help="The folder of a data set.")],
+    budget: Budget = 60.0,
+    files: Annotated[int, Option("--files", min=20, max=100_000, help="Scratch copies, at most.")] = 4000,
+    drop_caches: Annotated[
+        bool, Option("--drop-caches", help="As root: drop the caches of the whole host before each chunk.")
+    ] = False,
+    seed: Seed = None,
+    anyway: Anyway = False,
+    allow_network: Annotated[
+        bool, Option("--allow-network", help="Measure network and FUSE file systems, too.")
+    ] = False,
+) -> int:
+    """What noatime saves on the file system of PATH: time, and bytes written.
+
+    Exit status: 0 an answer, 1 inconclusive or not measured because of the state of the host, 2 trouble.
+    """
+    from hosttune.measure.bench.atime import Options, bench_atime
+    from hosttune.views.bench import atime_text
+
+    options = Options(budget, files, drop_caches, anyway, allow_network)
+    if drop_caches:
+        _warn_of_dropping()
+    return _answer(show, lambda tell: bench_atime(path, _seed(seed), options, tell), atime_text)
+
+
+@app.command("tmp")
+@command
+def tmp(
+    show: Show,
+    folder: Annotated[str, Option("--dir", metavar="DIR", help="Compare this folder with memory.")] = "/tmp",
+    budget: Budget = 60.0,
+    seed: Seed = None,
+    anyway: Anyway = False,
+) -> int:
+    """What /tmp in memory saves: unpacking, compiling, deleting.
+
+    Exit status: 0 an answer, 1 inconclusive or not measured because of the state of the host, 2 trouble.
+    """
+    from hosttune.measure.bench.tmp import Options, bench_tmp
+    from hosttune.views.bench import tmp_text
+
+    options = Options(folder, budget, anyway)
+    return _answer(show, lambda tell: bench_tmp(_seed(seed), options, tell), tmp_text)
+
+
+@app.command("list")
+@command
+def list_results(show: Show) -> int:
+    """Show what earlier benches found, the newest first."""
+    from hosttune.cli.common import say, write_json
+    from hosttune.measure.bench import results
+    from hosttune.views.bench import list_text
+
+    found = results.stored()
+    if show.is_json:
+        write_json({"format_version": results.FORMAT_VERSION, "results": [results.to_json(one) for one in found]})
+    else:
+        say(list_text(found, _page(show)))
+    return 0
+
+
+@app.command("clean")
+@command
+def clean(show: Show) -> int:
+    """Remove the scratch folders that killed benches of this user left behind, and nothing else."""
+    from hosttune.cli.common import say, write_json
+    from hosttune.measure.bench import scratch
+    from hosttune.views.bench import cleaned_text
+
+    found = scratch.leftovers()
+    kept = [one for one in found if not scratch.clean(one)]
+    if show.is_json:
+        removed = [one.path for one in found if one not in kept]
+        write_json({"format_version": 1, "removed": removed, "kept": [one.path for one in kept]})
+    else:
+        say(cleaned_text(found, kept))
+    return int(bool(kept))
+
+
+def _answer(show: Show, bench: Callable[[Callable[[str], None]], Result], text: Callable[[Result, Page], str]) -> int:
+    """Run a bench, keep and print what it found. A closed gate is an answer, too."""
+    from hosttune.cli.common import say, tell, write_json
+    from hosttune.measure.bench import results
+    from hosttune.measure.bench.gates import GateClosed
+    from hosttune.measure.bench.scratch import leftovers
+    from hosttune.views.bench import leftover_text, status_of
+    from hosttune.views.page import shown
+
+    page = _page(show)
+    if left := leftover_text(leftovers(), page):
+        tell(f"hosttune: {left}")
+    try:
+        with _progress() as line:
+            result = bench(line)
+    except GateClosed as closed:
+        tell(f"hosttune: not measured: {shown(closed.message)}")
+        if closed.hint:
+            tell(f"  hint: {shown(closed.hint)}")
+        return 1
+    results.save(result)
+    if show.is_json:
+        write_json(results.to_json(result))
+    else:
+        say(text(result, page))
+    return status_of(result)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """One line on standard error, written over and over and gone at the end; nothing where that is no terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    try:
+        yield lambda text: print(f"\r\x1b[K  {text}", end="", file=sys.stderr, flush=True)
+    finally:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _page(show: Show) -> Page:
+    from hosttune.cli.common import open_page
+    from hosttune.host import open_reader
+
+    return open_page(open_reader(), None, show)
+
+
+def _seed(asked: int | None) -> int:
+    import secrets
+
+    return secrets.randbelow(1_000_000) if asked is None else asked
+
+
+def _warn_of_dropping() -> None:
+    """Whose work will read from the disk again."""
+    from hosttune.cli.common import tell
+    from hosttune.measure.bench.bystanders import bystanders
+    from hosttune.views.page import shown
+
+    others = bystanders()
+    whose = f"; now at work here: {', '.join(shown(one) for one in others)}" if others else ""
+    tell(f"hosttune: --drop-caches makes every program of this host read from the disk again{whose}")
