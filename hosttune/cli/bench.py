@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from typer import Argument, Option, Typer
 
+from hosttune.cli.bench_read import read
+from hosttune.cli.measuring import measured, page_of, seed_of, warn_of_dropping
 from hosttune.cli.options import Show, command
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ def atime(
 
     options = Options(budget, files, drop_caches, anyway, allow_network)
     if drop_caches:
-        _warn_of_dropping()
-    return _answer(show, lambda tell: bench_atime(path, _seed(seed), options, tell), atime_text)
+        warn_of_dropping()
+    return _answer(show, lambda tell: bench_atime(path, seed_of(seed), options, tell), atime_text)
 
 
 @app.command("tmp")
@@ -76,7 +76,10 @@ def tmp(
     from hosttune.views.bench import tmp_text
 
     options = Options(folder, budget, anyway)
-    return _answer(show, lambda tell: bench_tmp(_seed(seed), options, tell), tmp_text)
+    return _answer(show, lambda tell: bench_tmp(seed_of(seed), options, tell), tmp_text)
+
+
+app.command("read")(read)
 
 
 @app.command("list")
@@ -91,7 +94,7 @@ def list_results(show: Show) -> int:
     if show.is_json:
         write_json({"format_version": results.FORMAT_VERSION, "results": [results.to_json(one) for one in found]})
     else:
-        say(list_text(found, _page(show)))
+        say(list_text(found, page_of(show)))
     return 0
 
 
@@ -115,23 +118,13 @@ def clean(show: Show) -> int:
 
 def _answer(show: Show, bench: Callable[[Callable[[str], None]], Result], text: Callable[[Result, Page], str]) -> int:
     """Run a bench, keep and print what it found. A closed gate is an answer, too."""
-    from hosttune.cli.common import say, tell, write_json
+    from hosttune.cli.common import say, write_json
     from hosttune.measure.bench import results
-    from hosttune.measure.bench.gates import GateClosed
-    from hosttune.measure.bench.scratch import leftovers
-    from hosttune.views.bench import leftover_text, status_of
-    from hosttune.views.page import shown
+    from hosttune.views.bench import status_of
 
-    page = _page(show)
-    if left := leftover_text(leftovers(), page):
-        tell(f"hosttune: {left}")
-    try:
-        with _progress() as line:
-            result = bench(line)
-    except GateClosed as closed:
-        tell(f"hosttune: not measured: {shown(closed.message)}")
-        if closed.hint:
-            tell(f"  hint: {shown(closed.hint)}")
+    page = page_of(show)
+    result = measured(page, bench)
+    if result is None:
         return 1
     results.save(result)
     if show.is_json:
@@ -139,39 +132,3 @@ def _answer(show: Show, bench: Callable[[Callable[[str], None]], Result], text: 
     else:
         say(text(result, page))
     return status_of(result)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """One line on standard error, written over and over and gone at the end; nothing where that is no terminal."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    try:
-        yield lambda text: print(f"\r\x1b[K  {text}", end="", file=sys.stderr, flush=True)
-    finally:
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-
-def _page(show: Show) -> Page:
-    from hosttune.cli.common import open_page
-    from hosttune.host import open_reader
-
-    return open_page(open_reader(), None, show)
-
-
-def _seed(asked: int | None) -> int:
-    import secrets
-
-    return secrets.randbelow(1_000_000) if asked is None else asked
-
-
-def _warn_of_dropping() -> None:
-    """Whose work will read from the disk again."""
-    from hosttune.cli.common import tell
-    from hosttune.measure.bench.bystanders import bystanders
-    from hosttune.views.page import shown
-
-    others = bystanders()
-    whose = f"; now at work here: {', '.join(shown(one) for one in others)}" if others else ""
-    tell(f"hosttune: --drop-caches makes every program of this host read from the disk again{whose}")

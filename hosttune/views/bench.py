@@ -81,6 +81,8 @@ def gist(result: Result) -> str:
         return _atime_answer(result.findings[0], result)
     if result.kind == "tmp":
         return "; ".join(_tmp_answer(one, result) for one in result.findings)
+    if "answer" in result.words:  # of `bench read`
+        return result.words["answer"]
     return "; ".join(f"{one.name} {one.effect.estimate:.2f}" for one in result.findings)
 
 

@@ -1,0 +1,75 @@
+"""`hosttune bench read`: how fast files of a data set come, and what more workers bring."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from typer import Argument, Option
+
+from hosttune.cli.options import Show, command
+from hosttune.errors import HosttuneError
+
+MOST_LEVEL = 64
+
+
+@command
+def read(
+    show: Show,
+    path: Annotated[str, Argument(metavar="PATH", help="The folder of a data set.")],
+    workers: Annotated[str, Option("--workers", metavar="N,N", help="How many processes to try.")] = "1,2,4,8,16",
+    decode: Annotated[bool, Option("--decode", help="Decode images, sounds and arrays, too.")] = False,
+    python: Annotated[
+        str | None, Option("--python", metavar="PATH", help="The Python that decodes, with its libraries (python3).")
+    ] = None,
+    budget: Annotated[float, Option("--budget", min=1.0, metavar="SECONDS", help="How long passes are run.")] = 60.0,
+    files: Annotated[int, Option("--files", min=12, max=8000, help="Files to read, at most (1 GiB in all).")] = 4000,
+    drop_caches: Annotated[
+        bool, Option("--drop-caches", help="As root: drop the caches of the whole host before each cold pass.")
+    ] = False,
+    seed: Annotated[
+        int | None, Option("--seed", min=0, help="Repeat a run with the same files and order (its report names it).")
+    ] = None,
+    anyway: Annotated[
+        bool, Option("--anyway", help="Measure a busy host, too: nothing is concluded from it then.")
+    ] = False,
+    allow_network: Annotated[
+        bool, Option("--allow-network", help="Measure network and FUSE file systems, too.")
+    ] = False,
+) -> int:
+    """How fast files come: cold, warm, packed, decoded; how many workers pay; whether disk, latency or CPU limits.
+
+    The files are read only, and keep their access times. Exit status: 0 an answer, 1 inconclusive or not measured
+    because of the state of the host, 2 trouble.
+    """
+    from hosttune.cli.common import say, write_json
+    from hosttune.cli.measuring import measured, page_of, seed_of, warn_of_dropping
+    from hosttune.measure.bench import read_result, results
+    from hosttune.measure.bench.read import Wanted, bench_read
+    from hosttune.measure.bench.reading import Limit
+    from hosttune.views.bench_read import gist, read_text
+
+    wanted = Wanted(
+        path, levels(workers), decode, python, budget, files, seed_of(seed), drop_caches, anyway, allow_network
+    )
+    if drop_caches:
+        warn_of_dropping()
+    page = page_of(show)
+    result = measured(page, lambda tell: bench_read(wanted, tell))
+    if result is None:
+        return 1
+    results.save(read_result.kept(result, gist(result)))
+    if show.is_json:
+        write_json(read_result.document(result))
+    else:
+        say(read_text(result, page))
+    return int(result.conclusion.limit is Limit.UNKNOWN)
+
+
+def levels(text: str) -> tuple[int, ...]:
+    """`1,2,4` as numbers of workers, ascending. Raises HosttuneError."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdecimal() and 0 < int(word) <= MOST_LEVEL for word in words):
+        raise HosttuneError(
+            f"--workers {text}: these are not numbers from 1 to {MOST_LEVEL}", hint="such as: --workers 1,2,4,8"
+        )
+    return tuple(sorted({int(word) for word in words}))

@@ -1,0 +1,72 @@
+"""What the commands share that measure: the page, a seed, the line of progress, and a closed gate as an answer."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from hosttune.cli.options import Show
+    from hosttune.views.page import Page
+
+T = TypeVar("T")
+
+
+def measured(page: Page, bench: Callable[[Callable[[str], None]], T]) -> T | None:
+    """Run a bench, which gets somebody to tell of its progress. A closed gate is an answer, too: it is told, and None
+    comes back.
+    """
+    from hosttune.cli.common import tell
+    from hosttune.measure.bench.gates import GateClosed
+    from hosttune.measure.bench.scratch import leftovers
+    from hosttune.views.bench import leftover_text
+    from hosttune.views.page import shown
+
+    if left := leftover_text(leftovers(), page):
+        tell(f"hosttune: {left}")
+    try:
+        with progress_line() as line:
+            return bench(line)
+    except GateClosed as closed:
+        tell(f"hosttune: not measured: {shown(closed.message)}")
+        if closed.hint:
+            tell(f"  hint: {shown(closed.hint)}")
+        return None
+
+
+@contextmanager
+def progress_line() -> Iterator[Callable[[str], None]]:
+    """One line on standard error, written over and over and gone at the end; nothing where that is no terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    try:
+        yield lambda text: print(f"\r\x1b[K  {text}", end="", file=sys.stderr, flush=True)
+    finally:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def page_of(show: Show) -> Page:
+    from hosttune.cli.common import open_page
+    from hosttune.host import open_reader
+
+    return open_page(open_reader(), None, show)
+
+
+def seed_of(asked: int | None) -> int:
+    import secrets
+
+    return secrets.randbelow(1_000_000) if asked is None else asked
+
+
+def warn_of_dropping() -> None:
+    """Whose work will read from the disk again."""
+    from hosttune.cli.common import tell
+    from hosttune.measure.bench.bystanders import bystanders
+    from hosttune.views.page import shown
+
+    others = bystanders()
+    whose = f"; now at work here: {', '.join(shown(one) for one in others)}" if others else ""
+    tell(f"hosttune: --drop-caches makes every program of this host read from the disk again{whose}")

@@ -1,0 +1,129 @@
+"""What `bench read` found, as text: the rates with the bytes behind them, the knee, what limits, what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.measure.bench.reading import Limit
+from hosttune.views.page import Page, shown
+from hosttune.views.terminal import counted, padded, wrapped
+
+if TYPE_CHECKING:
+    from hosttune.measure.bench.read import Decoder, Result
+    from hosttune.measure.bench.reading import Advice, Measure
+
+_MIB = 1 << 20
+_LIMITS = {
+    Limit.DECODE: "decoding (CPU)",
+    Limit.CPU: "the CPUs",
+    Limit.LATENCY: "latency",
+    Limit.DISK: "the disk",
+    Limit.MEMORY: "no disk at all: files in memory",
+    Limit.UNKNOWN: "inconclusive",
+}
+_HEADS = ("files/s", "95 % interval", "MB/s", "MiB read", "MiB from device")
+
+
+def read_text(result: Result, page: Page) -> str:
+    """The report of `bench read`."""
+    columns = page.screen.columns
+    lines = [page.screen.paint(line, "bold") for line in wrapped(_headline(result), columns, rest="  ")]
+    lines += _table(result)
+    for text in (*_sweep(result), *_decoder(result.decoder), *map(shown, result.notes)):
+        lines += wrapped(text, columns, first="  ", rest="    ")
+    said = f"limit: {_LIMITS[result.conclusion.limit]}; {shown(result.conclusion.reason)}"
+    lines += wrapped(said, columns, first="  ", rest="    ")
+    for advice in result.conclusion.advice:
+        lines += wrapped(_advice(advice, page), columns, first="  -> ", rest="     ")
+    return "\n".join(lines) + "\n"
+
+
+def gist(result: Result) -> str:
+    """What was found in one line, to be kept and quoted elsewhere. Plain text: a path in it is not escaped."""
+    figures, found = result.figures, result.conclusion
+    rates = [f"cold {_rate(figures.cold)}", f"warm {_rate(figures.warm)} files/s"]
+    if figures.decode:
+        rates.append(f"decoded {_rate(figures.decode)} by one worker")
+    knee = f"; {counted(found.knee, 'worker')} at the knee" if found.knee else ""
+    return f"limit: {_LIMITS[found.limit]}; {', '.join(rates)}{knee}"
+
+
+def _headline(result: Result) -> str:
+    place, sample = result.place, result.sample
+    seen = f"{sample.names:,}{'' if sample.is_whole else ' or more'}"
+    again = f", {result.skipped} passes done again" if result.skipped else ""
+    files = f"{len(sample.paths):,} of {seen} files, {sample.bytes / _MIB:,.0f} MiB"
+    run = f"{result.seconds:.0f} s{again}, seed {result.seed}"
+    return f"bench read {shown(place.path)} ({shown(place.fstype)}, {place.atime})  {files}  {run}"
+
+
+def _table(result: Result) -> list[str]:
+    figures = result.figures
+    metadata = "cold" if result.is_metadata_cold else "warm"
+    rows: list[tuple[str, Measure | None]] = [
+        (f"cold files (metadata {metadata})", figures.cold),
+        ("the same, packed, in order", figures.packed),
+        ("warm files", figures.warm),
+        ("warm files, decoded", figures.decode),
+    ]
+    cells = [(name, _cells(measure)) for name, measure in rows if measure]
+    label = max(len(name) for name, _ in cells)
+    widths = [max(len(head), *(len(own[place]) for _, own in cells)) for place, head in enumerate(_HEADS)]
+    table = [("one worker", _HEADS), *cells]
+    return [
+        f"  {padded(name, label)}  " + "  ".join(cell.rjust(width) for cell, width in zip(own, widths, strict=True))
+        for name, own in table
+    ]
+
+
+def _cells(measure: Measure) -> tuple[str, ...]:
+    rate = measure.rate
+    return (
+        _number(rate.estimate), f"[{_number(rate.low)}, {_number(rate.high)}]", _number(measure.bytes_per_s / 1e6),
+        _number(measure.bytes_read / _MIB), _number(measure.bytes_device / _MIB),
+    )  # fmt: skip
+
+
+def _sweep(result: Result) -> list[str]:
+    figures, found = result.figures, result.conclusion
+    if not figures.sweep:
+        return []
+    what = "cold files, decoded" if figures.decode else "cold files"
+    levels = "  ".join(f"{one.workers}: {_rate(one)}" for one in figures.sweep)
+    share = sum(one.bytes_device for one in figures.sweep) / max(sum(one.bytes_read for one in figures.sweep), 1)
+    lines = [f"workers on {what}, files/s:  {levels}"]
+    waits = f"one of them waits {found.wait_ratio:.1f} s for each second that it computes"
+    device = f"{share:.2f} bytes from the device for each one read"
+    lines.append(f"knee at {counted(found.knee, 'worker')} ({figures.cpus.usable:g} CPUs); {waits}; {device}")
+    if failed := sum(one.failed for one in figures.sweep):
+        lines.append(f"{failed:,} reads failed meanwhile: they are not counted")
+    return lines
+
+
+def _decoder(decoder: Decoder | None) -> list[str]:
+    if decoder is None:
+        return []
+    libraries = ", ".join(shown(name) for name in dict.fromkeys(decoder.libraries.values()))
+    lines = [
+        f"decoded with {libraries} of {shown(decoder.python)} (Python {shown(decoder.version)}), uid {decoder.uid}"
+    ]
+    lines += [shown(note) for note in decoder.notes]
+    if decoder.failed:
+        tried = decoder.decoded + decoder.failed
+        lines.append(f"{decoder.failed:,} of {tried:,} files were not decoded, and are left out:")
+        lines += [f"  {shown(path)}: {shown(why)}" for path, why in decoder.why]
+    return lines
+
+
+def _advice(advice: Advice, page: Page) -> str:
+    more = f" ({page.look(f'explain {advice.rule}')})" if advice.rule else ""
+    return f"{advice.rule}: {advice.text}{more}" if advice.rule else advice.text
+
+
+def _rate(measure: Measure) -> str:
+    return _number(measure.rate.estimate)
+
+
+def _number(value: float) -> str:
+    """Three digits that mean something, at the least."""
+    return f"{value:,.0f}" if value >= 100 or not value else f"{value:.1f}" if value >= 1 else f"{value:.2f}"
