@@ -1,0 +1,204 @@
+"""Scratch folders: gone at every end, found after a kill -9, and nobody else's folder is ever taken away."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hosttune.errors import HosttuneError
+from hosttune.measure.bench import scratch as module
+from hosttune.measure.bench import state
+from hosttune.measure.bench.place import look_at
+from hosttune.measure.bench.scratch import Leftover, clean, leftovers, scratch
+
+ROOT = Path(__file__).resolve().parents[2]
+CHILD = """
+import sys, time
+from hosttune.measure.bench.place import look_at
+from hosttune.measure.bench.scratch import scratch
+from hosttune.measure.bench.signals import ended_alike
+with ended_alike(), scratch(look_at(sys.argv[1]), sys.argv[2], inside=True) as (fd, path):
+    open(path + "/copy", "w").close()
+    print(path, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def places(tmp_path):
+    """A folder of data and a state folder."""
+    for name in ("data", "state"):
+        (tmp_path / name).mkdir(mode=0o700)
+    return tmp_path / "data", str(tmp_path / "state")
+
+
+@pytest.fixture
+def child(places):
+    """A bench in a process of its own; its scratch folder is there."""
+    data, where = places
+    argv = (sys.executable, "-c", CHILD, str(data), where)
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT)
+    process.path = Path(process.stdout.readline().strip())
+    assert process.path.is_dir()
+    yield process
+    process.kill()
+    process.wait(20)
+    process.stdout.close()
+
+
+def end(child, number: int) -> None:
+    child.send_signal(number)
+    child.wait(20)
+
+
+def test_scratch_is_private_and_gone_at_the_end(places):
+    data, where = places
+    outside = data / "outside"
+    outside.write_text("stays", encoding="utf-8")
+    seen = set()
+    for _ in range(3):
+        with scratch(look_at(str(data)), where, inside=True) as (fd, path):
+            assert Path(path).parent == data
+            assert os.path.samestat(os.fstat(fd), os.stat(path))
+            assert stat.S_IMODE(os.stat(path).st_mode) == 0o700
+            os.makedirs(f"{path}/a/b")
+            Path(path, "a", "b", "file").write_text("gone", encoding="utf-8")
+            os.symlink(outside, f"{path}/a/link")
+            os.symlink(data, f"{path}/folder-link")
+            seen.add(path)
+        assert os.listdir(data) == ["outside"]
+        assert os.listdir(where) == []
+    assert len(seen) == 3
+    assert outside.read_text(encoding="utf-8") == "stays"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, SystemExit])
+def test_scratch_is_gone_after_an_error(places, error):
+    data, where = places
+    with pytest.raises(error), scratch(look_at(str(data)), where, inside=True) as (_, path):
+        Path(path, "copy").write_text("", encoding="utf-8")
+        raise error
+    assert (os.listdir(data), os.listdir(where)) == ([], [])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_scratch_is_gone_after_a_signal(places, child, number):
+    end(child, number)
+    data, where = places
+    assert (os.listdir(data), os.listdir(where)) == ([], [])
+
+
+def test_scratch_of_a_killed_bench_is_found_and_removed_when_asked(places, child):
+    data, where = places
+    outside = data / "outside"
+    outside.write_text("stays", encoding="utf-8")
+    os.symlink(outside, child.path / "link")
+    end(child, signal.SIGKILL)
+    (found,) = leftovers(where)
+    assert found.path == str(child.path)
+    assert clean(found, where)
+    assert (os.listdir(data), os.listdir(where), leftovers(where)) == (["outside"], [], ())
+    assert outside.read_text(encoding="utf-8") == "stays"
+
+
+def test_scratch_of_a_running_bench_is_left_alone(places, child):
+    _, where = places
+    (note,) = os.listdir(where)
+    assert leftovers(where) == ()
+    assert not clean(Leftover(note, str(child.path)), where)
+    assert child.path.is_dir()
+
+
+def test_scratch_that_is_held_in_another_process_namespace_is_left_alone(places, child, monkeypatch):
+    _, where = places
+    monkeypatch.setattr(module, "_started", lambda _pid: "")  # its number says nothing here; its lock does
+    (note,) = os.listdir(where)
+    assert not clean(Leftover(note, str(child.path)), where)
+    assert (child.path / "copy").exists()
+
+
+def test_scratch_of_an_earlier_boot_is_found(places, child, monkeypatch):
+    _, where = places
+    end(child, signal.SIGKILL)
+    monkeypatch.setattr(module, "_boot_id", lambda: "another boot")
+    (found,) = leftovers(where)
+    assert clean(found, where)
+
+
+def link(child, victim: Path) -> None:
+    os.rename(child.path, child.path.with_name("moved"))
+    os.symlink(victim, child.path)
+
+
+def other_folder(child, victim: Path) -> None:
+    os.rename(child.path, child.path.with_name("moved"))
+    os.rename(victim, child.path)
+    os.symlink(child.path, victim)
+
+
+def other_mark(child, victim: Path) -> None:
+    del victim
+    mark = json.loads((child.path / "mark.json").read_text(encoding="utf-8"))
+    (child.path / "mark.json").write_text(json.dumps({**mark, "token": "0" * 32}), encoding="utf-8")
+
+
+def open_to_others(child, victim: Path) -> None:
+    del victim
+    child.path.chmod(0o755)
+
+
+@pytest.mark.parametrize("trick", [link, other_folder, other_mark, open_to_others])
+def test_what_is_not_our_scratch_any_more_stays(places, child, tmp_path, trick):
+    _, where = places
+    victim = tmp_path / "victim"
+    victim.mkdir(mode=0o755)
+    (victim / "file").write_text("precious", encoding="utf-8")
+    (note,) = os.listdir(where)
+    end(child, signal.SIGKILL)
+    trick(child, victim)
+    assert not clean(Leftover(note, str(child.path)), where)
+    assert leftovers(where) == ()
+    assert (victim / "file").read_text(encoding="utf-8") == "precious"
+    assert os.path.lexists(child.path)
+
+
+def test_note_that_names_something_else_removes_nothing(places):
+    data, where = places
+    (data / "precious").mkdir(mode=0o700)
+    mark = {"format_version": 1, "token": "t", "path": str(data / "precious"), "pid": 1, "started": "1", "boot_id": "b"}
+    state.save("scratch-0123.json", json.dumps(mark).encode(), where)
+    state.save("scratch-4567.json", b"{broken", where)
+    assert not clean(Leftover("scratch-0123.json", ""), where)
+    assert leftovers(where) == ()
+    assert (data / "precious").is_dir()
+
+
+def test_state_that_others_can_write_counts_for_nothing(places):
+    _, where = places
+    state.save("atime-x.json", b"{}", where)
+    assert state.load("atime-x.json", where) == b"{}"
+    os.chmod(f"{where}/atime-x.json", 0o666)  # noqa: S103 - somebody did
+    assert state.load("atime-x.json", where) is None
+    os.chmod(f"{where}/atime-x.json", 0o600)
+    os.chmod(where, 0o777)  # noqa: S103 - somebody did
+    assert state.load("atime-x.json", where) is None
+    with pytest.raises(HosttuneError):
+        state.save("other.json", b"{}", where)
+
+
+def test_folder_that_cannot_be_written_in_is_refused(places, monkeypatch):
+    data, where = places
+    monkeypatch.setattr(module.os, "access", lambda *_, **__: False)
+    with (
+        pytest.raises(HosttuneError, match="no folder that this user may write in"),
+        scratch(look_at(str(data)), where),
+    ):
+        pass
+    assert os.listdir(where) == []
