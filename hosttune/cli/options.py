@@ -154,7 +154,9 @@ def command(function: Callable[..., int]) -> Callable[..., None]:
 
     A parameter annotated with one of GROUPS becomes an option for each field of that dataclass.
     """
-    hints = get_type_hints(function, include_extras=True)
+    # Not get_type_hints: that of Python 3.10 puts an Optional around what has None as its default, and typer then sees
+    # neither Argument nor Option.
+    hints = inspect.get_annotations(function, eval_str=True)
     taken = {name: hints[name] for name in inspect.signature(function).parameters if hints[name] in GROUPS}
 
     @wraps(function)

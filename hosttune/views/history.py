@@ -53,6 +53,7 @@ def history_json(journal: Journal) -> dict[str, Any]:
                         "address": str(step.change.address),
                         "action": step.change.action.value,
                         "rule": step.change.rule,
+                        "activation": step.change.activation.value,
                         "phase": step.phase.value,
                         "error": step.error,
                         "is_undone": step.id in journal.undone,

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 import bundle
+import deb
 import pyz
 
 COLLECTION = bundle.ROOT / "playbooks/collections/ansible_collections/hosttune/hosttune"
@@ -29,6 +30,7 @@ def build(folder: Path) -> Path:
         shutil.copytree(COLLECTION, tree, ignore=shutil.ignore_patterns("__pycache__", "output", "files"))
         shutil.copy(bundle.ROOT / "LICENSE", tree / "LICENSE")
         pyz.build(tree / "files" / "hosttune.pyz")
+        deb.build(tree / "files" / "hosttune.deb")
         words = [galaxy, "collection", "build", str(tree), "--output-path", str(out)]
         done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
         if done.returncode != 0:

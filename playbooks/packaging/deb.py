@@ -1,4 +1,4 @@
-"""Builds hosttune as a .deb: `python playbooks/packaging/deb.py [FOLDER]`, dist/ by default; needs dpkg-deb.
+"""Builds hosttune as a .deb: `python playbooks/packaging/deb.py [OUT]`, dist/ by default; needs dpkg-deb.
 
 Its dependencies are inside (bundle.py), so it needs python3 (>= 3.10) and nothing else, on every machine. Everything
 bears the date of the last commit, or SOURCE_DATE_EPOCH: the same sources give the same bytes.
@@ -92,7 +92,8 @@ def copyright_text(carried: list[bundle.Carried]) -> str:
         f"Files: *\nCopyright: The hosttune authors\nLicense: Apache-2.0\n{APACHE}\n",
     ]
     for one in carried:
-        places = " ".join(sorted({f"{LIBRARY}/{name.split('/')[0]}/*" for name in one.files}))
+        tops = {f"{name.split('/')[0]}/*" if "/" in name else name for name in one.files}
+        places = " ".join(f"{LIBRARY}/{top}" for top in sorted(tops))
         licence = "\n".join(content.decode() for _, content in sorted(one.licences.items()))
         lines = (
             APACHE if "Apache License" in licence else "\n".join(f" {x.rstrip() or '.'}" for x in licence.splitlines())
@@ -104,13 +105,13 @@ def copyright_text(carried: list[bundle.Carried]) -> str:
     return "\n".join(text)
 
 
-def build(folder: Path, version: str = "", root: Path = bundle.ROOT) -> Path:
-    """Write hosttune_VERSION_all.deb into the folder; return its path."""
+def build(out: Path, version: str = "", root: Path = bundle.ROOT) -> Path:
+    """Write the package; return its path. `out` is its name, ending in .deb, or a folder for hosttune_VERSION_all.deb."""
     version = version or bundle.version(root)
     seconds = bundle.source_date(bundle.committed(root))
     contents = files(root, version, seconds)
-    folder.mkdir(parents=True, exist_ok=True)
-    target = folder / f"hosttune_{version}_all.deb"
+    target = out if out.suffix == ".deb" else out / f"hosttune_{version}_all.deb"
+    target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="hosttune-deb-") as scratch:
         tree = Path(scratch) / "tree"
         for name, content in contents.items():
@@ -174,11 +175,13 @@ def run(*words: str, seconds: int) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="deb.py", description="Builds hosttune as a .deb.")
-    parser.add_argument("folder", nargs="?", type=Path, default=bundle.ROOT / "dist", help="where to write it (dist)")
+    parser.add_argument(
+        "out", nargs="?", type=Path, default=bundle.ROOT / "dist", help="a folder, or a name that ends in .deb (dist)"
+    )
     parser.add_argument("--version", default="", help="another version than that of the sources, such as 0.1.0+site1")
     given = parser.parse_args()
     try:
-        print(build(given.folder, given.version))
+        print(build(given.out, given.version))
     except (bundle.Trouble, OSError, subprocess.TimeoutExpired) as error:
         print(f"deb.py: {error}", file=sys.stderr)
         return 2

@@ -2,13 +2,17 @@
 # First in a host's new namespaces, still on this machine's files: builds the host's view and enters it for good.
 # The process namespace is this machine's, because hosttune knows a container by a namespace of its own. So nothing here
 # may signal -1 or process 1, and reboot(2) is out of reach.
-# boot.sh NAME FOLDER TREE DEVICE       FOLDER holds upper/ work/ root/ sysctl/
+# boot.sh NAME FOLDER TREE DEVICE PYTHON       FOLDER holds upper/ work/ root/ sysctl/; PYTHON is a folder or empty
 set -eu
-name=$1 folder=$2 tree=$3 device=$4
+name=$1 folder=$2 tree=$3 device=$4 python=$5
 root=$folder/root
 
 mount --make-rprivate /
 mount -t overlay -o "lowerdir=$tree,upperdir=$folder/upper,workdir=$folder/work" overlay "$root"
+if [ "$python" ]; then
+    mkdir -p "$root$python"
+    mount --bind -o ro "$python" "$root$python"
+fi
 mount -t proc -o nosuid,nodev,noexec proc "$root/proc"
 mount -t sysfs -o ro,nosuid,nodev,noexec sysfs "$root/sys"
 mount -t tmpfs -o mode=755,nosuid,nodev,size=64m run "$root/run"

@@ -11,7 +11,7 @@ import pytest
 
 from tests.fleet import tree
 from tests.fleet.controller import ROOT, Controller, core_for, environment, pythons
-from tests.fleet.hosts import Fleet
+from tests.fleet.hosts import RELEASES, Fleet, Kind
 from tests.vm.image import cache_folder
 
 
@@ -34,8 +34,9 @@ def programs() -> Path:
 
 @pytest.fixture
 def fleet() -> Iterator[Fleet]:
-    """Four new hosts."""
-    fleet = Fleet(tree.get(cache_folder()), 4, ("22.04", "24.04", "26.04"))
+    """Four new hosts, which say to be of the three releases."""
+    files = tree.get(cache_folder())
+    fleet = Fleet([Kind(files, release) for release in (*RELEASES, "24.04")])
     try:
         yield fleet
     finally:

@@ -19,6 +19,7 @@ PLAYBOOKS = ROOT / "playbooks"
 COLLECTION = PLAYBOOKS / "collections/ansible_collections/hosttune/hosttune"
 # A new minor of ansible-core is taken up by hand. 2.21 wants Python 3.12, and 2.19 is the last for 3.11.
 NEWEST, FOR_OLDER = "ansible-core>=2.21,<2.22", "ansible-core>=2.19,<2.20"
+OLDEST = (3, 11)
 LINT = "ansible-lint>=26.10,<26.11"
 SETUP_S = 600
 PLAY_S = 300
@@ -38,7 +39,7 @@ def pythons() -> list[str]:
         if done and done.returncode == 0:
             major, minor = map(int, done.stdout.split())
             found.setdefault((major, minor), python)
-    return [python for version, python in sorted(found.items(), reverse=True) if version >= (3, 11)]
+    return [python for version, python in sorted(found.items(), reverse=True) if version >= OLDEST]
 
 
 def environment(cache: Path, python: str, *packages: str) -> Path:
@@ -104,8 +105,10 @@ class Controller:
             "PYTHONWARNINGS": "ignore",
             **(env or {}),
         }
+        # Its process id is known, for a drain hook that kills it.
+        noted = ("sh", "-c", 'echo $$ >"$0" && exec "$@"', str(self._folder / "pid"))
         return subprocess.run(
-            [str(self._programs / name), *words],
+            [*noted, str(self._programs / name), *words],
             check=False, capture_output=True, text=True, timeout=PLAY_S, cwd=cwd or self._folder, stdin=subprocess.DEVNULL, env={**kept, **own},
         )  # fmt: skip
 
@@ -127,9 +130,10 @@ class Controller:
         """What a module answers for one host, as root there."""
         answer = self._folder / f"{host}.json"
         answer.unlink(missing_ok=True)
+        brought = {} if "executable" in arguments else {"bundle": str(self._bundle)}
         tasks = [
             {
-                f"hosttune.hosttune.{module}": {"bundle": str(self._bundle), **arguments},
+                f"hosttune.hosttune.{module}": brought | arguments,
                 "become": True,
                 "register": "answered",
                 "ignore_errors": True,

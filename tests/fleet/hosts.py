@@ -19,7 +19,8 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.fleet.tree import USER, call
@@ -32,27 +33,50 @@ RELEASES = {"22.04": "jammy", "24.04": "noble", "26.04": "resolute"}
 SEEDED = ("fs", "kernel", "net/core", "net/ipv4", "vm")
 # What changes by itself, or by logging in.
 PASSING = re.compile(r"^(var/log|var/cache|run|tmp|var/tmp|var/lib/sudo|home/[^/]+/\.ansible|root/\.ansible)(/|$)")
+SETTLE_S = 20
+ALL = {"gpu01", "gpu02", "gpu03", "gpu04"}
+# One of the rules then takes effect at the next boot, on hosts of this machine's size.
+POLICY = {
+    "edition": "2026.1",
+    "params": {"storage-tmp-tmpfs": {"min_ram_bytes": 1 << 30, "min_bytes": 1 << 30}},
+}
 FAULTS = {
     "read-only fstab": "mount --bind /etc/fstab /etc/fstab && mount -o remount,bind,ro /etc/fstab",
     "read-only sysctl": "mount -o remount,bind,ro /proc/sys",
-    "full sysctl.d": "mount -t tmpfs -o size=4k none /etc/sysctl.d && head -c 4096 /dev/zero > /etc/sysctl.d/full || true",
+    "full sysctl.d": "mount -t tmpfs -o size=4k,mode=755 none /etc/sysctl.d && head -c 4096 /dev/zero > /etc/sysctl.d/full || true",
+    "full journal": "mkdir -p /var/lib/hosttune && mount -t tmpfs -o size=4k,mode=700 none /var/lib/hosttune"
+    " && head -c 4096 /dev/zero > /var/lib/hosttune/full || true",
+    "full memory": "head -c 80M /dev/zero > /run/full 2>/dev/null || true",
+    "no sshd": 'kill "$(cat /run/sshd.pid)"',
     "no python": "mv /usr/bin/python3 /usr/bin/python3.away",
 }
 HEAL = (
-    "umount /etc/fstab 2>/dev/null; umount /etc/sysctl.d 2>/dev/null; mount -o remount,bind,rw /proc/sys;"
+    "umount /etc/fstab /etc/sysctl.d /var/lib/hosttune 2>/dev/null; mount -o remount,bind,rw /proc/sys;"
     "[ ! -e /usr/bin/python3.away ] || mv /usr/bin/python3.away /usr/bin/python3"
 )
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a host starts from: a folder of tree.get(), the release of Ubuntu that it says to be, and another Python
+    than the one of the tree: the folder of an installation on this machine, which the host sees in the same place.
+    """
+
+    tree: Path
+    release: str = "24.04"
+    python: str = ""
 
 
 class Host:
     """One server. `boots` counts how often it came up."""
 
-    def __init__(self, name: str, number: int, fleet: Fleet, release: str) -> None:
+    def __init__(self, name: str, number: int, fleet: Fleet, kind: Kind) -> None:
         self.name = name
+        self.kind = kind
         self.folder = fleet.folder / name
         self.address = f"{fleet.network}.{10 + number}"
         self.boots = 0
-        self.namespace = f"{fleet.prefix}{number}"
+        self.namespace = f"{fleet.prefix}n{number}"
         self._fleet = fleet
         self._device = ""
         self._link = f"{fleet.prefix}v{number}"
@@ -60,7 +84,7 @@ class Host:
         self._is_leaving = threading.Event()
         self._thread = threading.Thread(target=self._keep_up, name=name, daemon=True)
         try:
-            self._lay_out(release)
+            self._lay_out(kind.release)
             self._connect()
         except BaseException:
             self.close()  # its fleet does not know it yet
@@ -96,7 +120,8 @@ class Host:
 
     def _keep_up(self) -> None:
         words = ["ip", "netns", "exec", self.namespace, "unshare", "--mount", "--uts", "--ipc"]
-        words += ["sh", str(BOOT), self.name, str(self.folder), str(self._fleet.tree), self._device]
+        words += ["sh", str(BOOT), self.name, str(self.folder), str(self.kind.tree / "root"), self._device]
+        words += [self.kind.python]
         with (self.folder / "boot.log").open("ab") as log:
             while not self._is_leaving.is_set():
                 self._init = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -124,8 +149,27 @@ class Host:
     def shell(self, script: str) -> str:
         return self.run("sh", "-c", script)
 
+    def boot_id(self) -> str:
+        return self.read("/proc/sys/kernel/random/boot_id")
+
     def read(self, path: str) -> str:
         return self.run("cat", path)
+
+    def start(self, *argv: str) -> subprocess.Popen[bytes]:
+        """A program that runs on, until the test or the host ends it."""
+        assert self._init is not None
+        words = ("--mount", "--uts", "--ipc", "--net", "--root", "--wd")
+        target = ("nsenter", "--target", str(self._init.pid), *words)
+        return subprocess.Popen((*target, *argv), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+    def work_on_gpu(self) -> subprocess.Popen[bytes]:
+        """A process that holds /dev/nvidia0 open, which is how hosttune knows work on a GPU; there is no GPU behind it."""
+        self.shell("[ -e /dev/nvidia0 ] || mknod -m 666 /dev/nvidia0 c 1 3")
+        work = self.start("sh", "-c", "exec 3</dev/nvidia0; touch /run/at-work; exec sleep 3600")
+        end = time.monotonic() + SETTLE_S
+        while "at-work" not in self.run("ls", "/run") and time.monotonic() < end:
+            time.sleep(0.05)
+        return work
 
     def put(self, path: str, content: bytes) -> None:
         """Write a file into a folder that is in memory there (/run)."""
@@ -145,6 +189,9 @@ class Host:
         while self.boots == before:
             time.sleep(0.05)
         self.wait()
+
+    def public_key(self) -> str:
+        return " ".join((self.kind.tree / "root/etc/ssh/ssh_host_ed25519_key.pub").read_text().split()[:2])
 
     def files(self) -> dict[str, str]:
         """What the host's own layer holds: path, kind, rights, time of change and content of each file."""
@@ -175,9 +222,7 @@ class Host:
 class Fleet:
     """Hosts on one bridge, gone at `close`."""
 
-    def __init__(self, tree: Path, count: int, releases: tuple[str, ...] = ("24.04",)) -> None:
-        self.tree = tree / "root"
-        self.key = tree / "key"
+    def __init__(self, kinds: Sequence[Kind]) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="hosttune-fleet-"))
         self.prefix = f"htf{os.getpid()}"
         self.bridge = f"{self.prefix}b"
@@ -189,9 +234,8 @@ class Fleet:
             call("ip", "link", "add", self.bridge, "type", "bridge")
             call("ip", "addr", "add", f"{self.network}.1/24", "dev", self.bridge)
             call("ip", "link", "set", self.bridge, "up")
-            for number in range(1, count + 1):
-                release = releases[(number - 1) % len(releases)]
-                self.hosts.append(Host(f"gpu{number:02d}", number, self, release))
+            for number, kind in enumerate(kinds, 1):
+                self.hosts.append(Host(f"gpu{number:02d}", number, self, kind))
             for host in self.hosts:
                 host.wait()
         except BaseException:
@@ -204,17 +248,22 @@ class Fleet:
     def inventory(self) -> str:
         """An inventory in YAML. It names the host key, so that a wrong host is noticed."""
         known = self.folder / "known_hosts"
-        public = (self.tree / "etc/ssh/ssh_host_ed25519_key.pub").read_text().split()
-        known.write_text("".join(f"{host.address} {public[0]} {public[1]}\n" for host in self.hosts))
-        lines = ["all:", "  vars:", f"    ansible_user: {USER}", f"    ansible_ssh_private_key_file: {self.key}"]
-        lines += [
-            "    ansible_python_interpreter: /usr/bin/python3",
+        known.write_text("".join(f"{host.address} {host.public_key()}\n" for host in self.hosts))
+        lines = [
+            "all:",
+            "  vars:",
+            f"    ansible_user: {USER}",
             f"    ansible_ssh_common_args: -o UserKnownHostsFile={known} -o IdentitiesOnly=yes",
             "  children:",
             "    gpu:",
             "      hosts:",
         ]
-        lines += [f"        {host.name}: {{ansible_host: {host.address}}}" for host in self.hosts]
+        for host in self.hosts:
+            python = f"{host.kind.python or '/usr'}/bin/python3"
+            lines.append(
+                f"        {host.name}: {{ansible_host: {host.address}, ansible_python_interpreter: {python},"
+                f" ansible_ssh_private_key_file: {host.kind.tree / 'key'}}}"
+            )
         return "\n".join(lines) + "\n"
 
     def close(self) -> None:

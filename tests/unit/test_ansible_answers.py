@@ -29,6 +29,7 @@ def finding(verdict="differs", kind="none", detail="", rule="a-rule", subject=""
         "verdict": verdict,
         "hold": {"kind": kind, "detail": detail},
         "changes": [],
+        "is_waiver_over": False,
     }
 
 
@@ -91,6 +92,7 @@ def test_deferred_names_what_runs_on_the_gpus():
     [
         (finding("ok"), True),
         (finding("advice"), True),
+        (finding("advice") | {"is_waiver_over": True}, False),
         (finding("unknown"), False),
         (finding("differs", "waived"), True),
         (finding("differs", "busy"), False),
@@ -114,7 +116,7 @@ def told(digest, **more):
 
 def test_folded_equal_plans_are_one_class_and_the_largest_comes_first():
     answers = {"a": told("1" * 64), "b": told("2" * 64), "c": told("2" * 64), "d": told("")}
-    found = classes["folded"](answers, is_planned=True)
+    found = classes["folded"](answers, act="plan")
     assert [(one["standing"], one["hosts"]) for one in found] == [
         ("to make", ["b", "c"]),
         ("to make", ["a"]),
@@ -124,7 +126,7 @@ def test_folded_equal_plans_are_one_class_and_the_largest_comes_first():
 
 def test_folded_tells_made_from_not_approved():
     answers = {"a": told("1" * 64, approved=True, run_id="r1"), "b": told("1" * 64, approved=False)}
-    found = classes["folded"](answers, is_planned=False)
+    found = classes["folded"](answers, act="apply")
     assert [(one["standing"], one["hosts"], one["runs"]) for one in found] == [
         ("made", ["a"], {"a": "r1"}),
         ("not made, because the plan is not approved", ["b"], {}),
@@ -134,13 +136,38 @@ def test_folded_tells_made_from_not_approved():
 def test_summary_shows_one_diff_a_class_and_everybody_who_needs_a_look():
     busy = [{"rule": "gpu-modes", "subject": "", "reason": "process 7 on GPU 0"}]
     answers = {"a": told("1" * 64, deferred=busy), "b": told("1" * 64, reboot_reasons=["storage-tmp-tmpfs: /tmp"])}
-    found = classes["folded"](answers, is_planned=True)
+    found = classes["folded"](answers, act="apply", is_planned=True)
     text = "\n".join(classes["summary"](found, answers, {"c": "it was not asked"}))
     assert text.count("+sysctl:vm.swappiness = 10") == 1
     assert "2 hosts: 1 change to make\n  a, b\n" in text
     assert "1 host: put off until the GPUs are free\n  a: gpu-modes (process 7 on GPU 0)" in text
     assert "1 host: to reboot\n  b: storage-tmp-tmpfs: /tmp" in text
     assert "1 host: failed or gave no answer\n  c: it was not asked" in text
+
+
+def test_summary_of_an_undo_names_what_is_left_and_where():
+    edited = finding(kind="edited by hand", detail="", rule="memory-swappiness") | {"subject": "vm.swappiness"}
+    answers = {
+        "a": told("1" * 64, undone_run="r1", run_id="r3", findings=[edited]),
+        "b": told("", undone_run="", findings=[]),
+    }
+    found = classes["folded"](answers, act="undo")
+    assert [(one["standing"], one["hosts"]) for one in found] == [
+        ("taken back", ["a"]),
+        ("nothing to take back", ["b"]),
+    ]
+    text = "\n".join(classes["summary"](found, answers, {}))
+    assert "1 host: not all of it is taken back\n  a: memory-swappiness (edited by hand)" in text
+
+
+def test_undone_until_reboot_is_what_was_taken_back_in_this_boot():
+    step = {"address": "file:/etc/a", "phase": "done", "activation": "reboot"}
+    runs = [
+        {"command": "undo", "boot_id": "now", "steps": [step, step | {"address": "sysctl:a", "activation": "now"}]},
+        {"command": "undo", "boot_id": "before", "steps": [step | {"address": "file:/etc/b"}]},
+        {"command": "apply", "boot_id": "now", "steps": [step | {"address": "file:/etc/c"}]},
+    ]
+    assert answer["undone_until_reboot"]({"runs": runs}, "now") == ["file:/etc/a takes effect at the next boot"]
 
 
 def test_named_many_hosts_are_counted():

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import time
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
@@ -13,6 +14,7 @@ from ansible_collections.hosttune.hosttune.plugins.plugin_utils import classes
 
 SAID = "it was not asked, or did not answer"
 FAILURE = "hosttune_failure"  # why the playbook gave this host up
+MISSING = "hosttune missing"  # the kind of a document that stands for a host without an answer
 
 
 class ActionModule(ActionBase):
@@ -29,38 +31,46 @@ class ActionModule(ActionBase):
                 hosts=dict(type="list", elements="str", required=True),
                 register=dict(type="str", required=True),
                 folder=dict(type="path"),
-                is_done=dict(type="bool", default=False),
+                act=dict(type="str", choices=["plan", "apply", "undo"], default="plan"),
             )
         )
-        answers, failed = {}, {}
+        answers, failed, silent = {}, {}, {}
         for host in given["hosts"]:
             known = task_vars["hostvars"].get(host, {})
             one = known.get(given["register"]) or {}
-            if one.get("digest"):
+            if "digest" in one:
                 answers[host] = one
-            if one.get("failed") or not one.get("digest") or known.get(FAILURE):
+            if one.get("failed") or "digest" not in one or known.get(FAILURE):
                 failed[host] = known.get(FAILURE) or one.get("msg") or SAID
-        found = classes.folded(answers, is_planned=self._task.check_mode or not given["is_done"])
+            if host in failed and host not in answers:
+                silent[host] = failed[host]
+        found = classes.folded(answers, act=given["act"], is_planned=self._task.check_mode)
         for line in classes.summary(found, answers, failed):
             Display().display(line)
         if given["folder"] and not self._task.check_mode:
-            result["changed"] = self._written(given["folder"], answers)
+            written(given["folder"], answers, silent)
+            result["changed"] = bool(answers or silent)
         result["classes"] = found
         result["failed_hosts"] = failed
         return result
 
-    def _written(self, folder, answers):
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        for host, one in answers.items():
-            document = {"format_version": 1, "hosts": [dict(one["check"], host=host)]} if one.get("check") else one
-            replace(os.path.join(folder, host + ".json"), json.dumps(document, indent=1, default=str) + "\n")
-            if one.get("record"):
-                replace(os.path.join(folder, host + ".record.json"), one["record"])
-        return bool(answers)
+
+def written(folder, answers, silent):
+    """One file a host; the records in a folder of their own, so that FOLDER/*.json names each host once."""
+    for host, one in answers.items():
+        document = {"format_version": 1, "hosts": [dict(one["check"], host=host)]} if one.get("check") else one
+        replace(os.path.join(folder, host + ".json"), json.dumps(document, indent=1, default=str) + "\n")
+        if one.get("record"):
+            replace(os.path.join(folder, "records", host + ".json"), one["record"])
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    for host, reason in silent.items():
+        document = {"format_version": 1, "kind": MISSING, "host": host, "at": at, "reason": reason}
+        replace(os.path.join(folder, host + ".json"), json.dumps(document, indent=1) + "\n")
 
 
 def replace(path, text):
     """Write a file at once, readable by its owner alone."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     descriptor, draft = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".hosttune-")
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)

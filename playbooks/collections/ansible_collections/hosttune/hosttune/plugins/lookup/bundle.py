@@ -12,13 +12,19 @@ version_added: 0.1.0
 author:
   - The hosttune authors (@hosttune)
 description:
-  - Returns the path of the file that travels with the tasks of this collection, to copy it to a host for good.
+  - Returns the path of the file that travels with the tasks of this collection, to copy it to a host for good, or of
+    the package that holds the same.
   - In a checkout of hosttune it is built first when a source has changed.
 options:
   _terms:
     description: Nothing, or the path of a file to use in its place.
     type: list
     elements: path
+  kind:
+    description: One file that runs by itself, or a Debian package.
+    type: str
+    choices: [pyz, deb]
+    default: pyz
 """
 
 EXAMPLES = r"""
@@ -45,5 +51,5 @@ class LookupModule(LookupBase):
     """The lookup."""
 
     def run(self, terms, variables=None, **kwargs):
-        del variables, kwargs
-        return [bundle.bundle_path(next((term for term in terms if term), None))]
+        self.set_options(var_options=variables, direct=kwargs)
+        return [bundle.bundle_path(next((term for term in terms if term), None), self.get_option("kind"))]

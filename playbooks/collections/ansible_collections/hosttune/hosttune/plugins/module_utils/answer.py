@@ -25,6 +25,17 @@ def reboot_reasons(findings):
     ]
 
 
+def undone_until_reboot(history, boot_id):
+    """What was taken back in this boot and runs until the next one, as `hosttune history` tells it."""
+    return [
+        "{} takes effect at the next boot".format(step["address"])
+        for run in history["runs"]
+        if run["command"] == "undo" and run["boot_id"] == boot_id
+        for step in run["steps"]
+        if step["phase"] == "done" and step["activation"] == "reboot"
+    ]
+
+
 def deferred(findings):
     """What waits until the GPUs are free."""
     return [
@@ -35,9 +46,10 @@ def deferred(findings):
 
 
 def is_compliant(findings):
-    """Whether every selected rule is as it should be: nothing differs, is unknown or waits, but for waivers."""
+    """Whether every selected rule is as it should be: nothing differs, is unknown or waits but what is waived."""
     return not any(
-        finding["verdict"] in ("differs", "unknown") and finding["hold"]["kind"] not in ("waived", "orphaned")
+        (finding["verdict"] in ("differs", "unknown") or finding.get("is_waiver_over"))
+        and finding["hold"]["kind"] not in ("waived", "orphaned")
         for finding in findings
     )
 

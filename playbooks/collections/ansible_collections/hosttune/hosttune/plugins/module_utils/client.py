@@ -16,8 +16,7 @@ import sys
 import tempfile
 
 OLDEST_PYTHON = (3, 10)
-FOLDERS = ("/run", "/dev/shm", "/tmp", "/var/tmp")
-ROOM_BYTES = 24 << 20
+MEMORY = "/run"  # a full disk does not matter there, and a boot clears it
 TROUBLE = 2
 
 
@@ -46,7 +45,7 @@ class Client:
         if not self._executable and sys.version_info < OLDEST_PYTHON:
             found = ".".join(map(str, sys.version_info[:2]))
             raise Trouble(f"hosttune needs Python 3.10 or newer on the host, and {sys.executable} is {found}")
-        self.folder = tempfile.mkdtemp(prefix="hosttune-task-", dir=_roomy_folder())
+        self.folder = tempfile.mkdtemp(prefix="hosttune-task-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None)
         try:
             if self._policy is not None:
                 self.look += ["--policy", self._write("policy.yaml", self._policy.encode())]
@@ -56,6 +55,9 @@ class Client:
                 self.look += ["--rules", os.path.join(self.folder, "rules.d")]
             if not self._executable:
                 self._serve()
+        except OSError as error:
+            self.__exit__()
+            raise Trouble(f"{self.folder}: hosttune cannot be laid down: {error.strerror}") from error
         except BaseException:
             self.__exit__()
             raise
@@ -125,7 +127,7 @@ class Client:
         try:
             return json.loads(out), status, said
         except ValueError:
-            lines = [line for line in said.splitlines() if line.startswith(("hosttune:", "  "))]
+            lines = [line for line in said.splitlines() if line.startswith(("hosttune:", "  ", "Error: "))]
             reason = " ".join(line.strip() for line in lines).replace("hosttune: ", "")
             raise Trouble(reason or f"hosttune {words[0]}: exit status {status}", said) from None
 
@@ -153,13 +155,3 @@ def client_of(params):
     client = Client(params.get("executable"), params.get("_payload"), site.get("policy"), site.get("rules"))
     client.look = look_words(params)
     return client
-
-
-def _roomy_folder():
-    """A folder that is gone after a boot, where there is one with room; None for Python's own choice."""
-    for folder in FOLDERS:
-        if os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK):
-            status = os.statvfs(folder)
-            if status.f_bavail * status.f_frsize > ROOM_BYTES:
-                return folder
-    return None

@@ -26,13 +26,16 @@ options:
     required: true
   folder:
     description:
-      - A folder on the controller for one file a host, what C(hosttune check --format json) prints, and beside it the
-        record where it was gathered. Not written in check mode.
+      - A folder on the controller for one file a host, named after it in the inventory, with what
+        C(hosttune check --format json) prints. A host that gave no answer has a file, too, which says why.
+        C(hosttune report) reads both. Not written in check mode.
+      - The records lie in its folder C(records), where they were gathered.
     type: path
-  is_done:
-    description: Whether the hosts were asked to make their plans, so that the changes are told as made.
-    type: bool
-    default: false
+  act:
+    description: What the hosts were asked for, so that the changes are told as to make, made or taken back.
+    type: str
+    choices: [plan, apply, undo]
+    default: plan
 attributes:
   check_mode:
     description: Writes no file in check mode.

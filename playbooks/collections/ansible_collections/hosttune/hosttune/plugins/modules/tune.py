@@ -35,8 +35,10 @@ options:
     elements: str
   run_id:
     description:
-      - Only with O(state=undone). The run to take back, as RV(run_id) named it.
-    type: str
+      - Only with O(state=undone). The runs to take back, as RV(run_id) named them, each on the host where it was; so
+        one list serves a fleet. A host that has none of them is left as it is, and one that has several of them fails.
+    type: list
+    elements: str
   undo_digest:
     description:
       - Only with O(state=undone). Take back the latest run that made the plan with this digest, or with these first
@@ -94,6 +96,12 @@ EXAMPLES = r"""
   hosttune.hosttune.tune:
     state: undone
   become: true
+
+- name: Take these runs back, each on its host
+  hosttune.hosttune.tune:
+    state: undone
+    run_id: [20261121T093012-4711, 20261121T093015-815]
+  become: true
 """
 
 RETURN = r"""
@@ -104,7 +112,7 @@ reboot_required:
   returned: success
   type: bool
 reboot_reasons:
-  description: What needs the reboot.
+  description: What needs the reboot. Also what an undo in this boot left to the next one.
   returned: always
   type: list
   elements: str
@@ -165,6 +173,10 @@ run_id:
   description: The run, to take it back with O(run_id). Empty where nothing was done.
   returned: when a plan was made
   type: str
+undone_run:
+  description: The run of which this is the way back. Empty where the host has none of those asked for.
+  returned: with O(state=undone)
+  type: str
 hosttune_version:
   description: The version of hosttune that made the plan.
   returned: when a plan was made
@@ -177,9 +189,8 @@ from ansible_collections.hosttune.hosttune.plugins.module_utils.arguments import
 from ansible_collections.hosttune.hosttune.plugins.module_utils.client import TROUBLE, Trouble, client_of
 
 GONE = ("undone", "nothing taken")  # runs of which nothing is left to take back
-NOTHING = dict(
-    digest="", approved=True, changes=[], findings=[], deferred=[], waiting=[], run_id="", reboot_required=False
-)
+NOTHING = dict(digest="", approved=True, changes=[], findings=[], deferred=[], waiting=[], run_id="", undone_run="")
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 def main():
@@ -188,7 +199,7 @@ def main():
             LOOK,
             state=dict(type="str", choices=["applied", "undone"], default="applied"),
             approved=dict(type="list", elements="str"),
-            run_id=dict(type="str"),
+            run_id=dict(type="list", elements="str"),
             undo_digest=dict(type="str"),
             rule=dict(type="str"),
         ),
@@ -244,19 +255,26 @@ def undo(module, client, result):
     """Show the way back; go it unless this is check mode."""
     params = module.params
     history, _status, _said = client.ask("history")
+    named = [run["id"] for run in history["runs"] if run["id"] in (params["run_id"] or ())]
+    if len(named) > 1:
+        raise Trouble("these are runs of one host, to be taken back one after the other: " + ", ".join(named))
     runs = [run for run in history["runs"] if run["command"] == "apply" and run["status"] not in GONE]
     if params["undo_digest"]:
         runs = [run for run in runs if answer.is_approved(run["digest"], [params["undo_digest"]])]
-    elif params["run_id"]:
-        runs = [run for run in runs if run["id"] == params["run_id"]]
-        if not any(run["id"] == params["run_id"] for run in history["runs"]):
-            raise Trouble("this host has no run {}".format(params["run_id"]))
+    elif params["run_id"] is not None:
+        runs = [run for run in runs if run["id"] in named]
+    with open(BOOT_ID, encoding="ascii") as file:
+        result["reboot_reasons"] = answer.undone_until_reboot(history, file.read().strip())
+    result["reboot_required"] = bool(result["reboot_reasons"])
     if not runs:
-        result.update(NOTHING)
+        # A run that was taken back before counts as found, not as work.
+        result.update(NOTHING, undone_run="".join(named))
         return
     words = [runs[0]["id"]] if not params["rule"] or params["run_id"] or params["undo_digest"] else []
+    result["undone_run"] = "".join(words)
     words += ["--rule", params["rule"]] if params["rule"] else []
     plan, _status, _said = client.ask("undo", *(words + client.look))
+    left = result["reboot_reasons"]
     described(plan, result)
     shown(module, plan, result)
     result["approved"] = True
@@ -265,6 +283,7 @@ def undo(module, client, result):
         receipt, _status, _said = client.ask("undo", "--yes", "--expect", plan["digest"], *(words + client.look))
         done(receipt, result)
         result["reboot_reasons"] = receipt["reboot_reasons"]
+    result["reboot_reasons"] += [one for one in left if one not in result["reboot_reasons"]]
     result["reboot_required"] = bool(result["reboot_reasons"])
 
 

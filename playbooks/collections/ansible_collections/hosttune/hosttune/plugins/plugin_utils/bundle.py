@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the controller sends along with a task: hosttune as one file, the policy, rules of the site."""
+"""What the controller sends to the hosts: hosttune as one file or as a package, the policy, rules of the site."""
 
 from __future__ import annotations
 
@@ -12,34 +12,33 @@ import subprocess
 from ansible.errors import AnsibleError
 
 COLLECTION = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
-SHIPPED = os.path.join(COLLECTION, "files", "hosttune.pyz")
-BUILDER = os.path.join("playbooks", "packaging", "pyz.py")
+PACKAGING = os.path.join("playbooks", "packaging")
 SETUP_S = 900
 
 
-def bundle_path(named=None):
+def bundle_path(named=None, kind="pyz"):
     """The file to bring: the one that was named, the one of this collection, or one built from the checkout around it.
-
-    Raises AnsibleError, naming the way out.
+    `kind` is pyz (one file) or deb (a package). Raises AnsibleError, naming the way out.
     """
     if named:
         return named
-    if os.path.isfile(SHIPPED):
-        return SHIPPED
+    shipped = os.path.join(COLLECTION, "files", "hosttune." + kind)
+    if os.path.isfile(shipped):
+        return shipped
     checkout = os.path.realpath(os.path.join(COLLECTION, *[".."] * 5))
-    if os.path.isfile(os.path.join(checkout, BUILDER)):
-        return built(checkout)
+    if os.path.isfile(os.path.join(checkout, PACKAGING, kind + ".py")):
+        return built(checkout, kind)
     raise AnsibleError(
-        f"this collection came without hosttune itself ({SHIPPED}): install its release tarball, or set `bundle` to a"
-        " hosttune.pyz, or `executable` to the hosttune of the hosts"
+        f"this collection came without hosttune itself ({shipped}): install its release tarball, or name a file"
+        " (`bundle`, or hosttune_deb for the package), or set `executable` to the hosttune of the hosts"
     )
 
 
-def built(checkout):
+def built(checkout, kind):
     """The file built from a checkout: kept in its folder `build`, and built anew when a source changes."""
     folder = os.path.join(checkout, "build")
     os.makedirs(folder, exist_ok=True)
-    target = os.path.join(folder, "hosttune.pyz")
+    target = os.path.join(folder, "hosttune." + kind)
     stamp = target + ".stamp"
     with open(target + ".lock", "a", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # Ansible's forks ask at once
@@ -48,7 +47,7 @@ def built(checkout):
             return target
         _run(checkout, ["sh", os.path.join(checkout, "run"), "--version"])  # makes .venv where there is none
         python = os.path.join(checkout, ".venv", "bin", "python")
-        _run(checkout, [python, "-E", "-s", os.path.join(checkout, BUILDER), target])
+        _run(checkout, [python, "-E", "-s", os.path.join(checkout, PACKAGING, kind + ".py"), target])
         with open(stamp, "w", encoding="utf-8") as file:
             file.write(now)
     return target
@@ -57,12 +56,13 @@ def built(checkout):
 def fingerprint(checkout):
     """A digest over names, sizes and times of the sources."""
     seen = hashlib.sha256()
-    for top in ("hosttune", "templates", os.path.join("playbooks", "packaging"), "pyproject.toml"):
+    for top in ("hosttune", "templates", PACKAGING):
         for folder, folders, names in os.walk(os.path.join(checkout, top)):
             folders[:] = sorted(name for name in folders if name != "__pycache__")
             for name in sorted(names):
                 _see(seen, os.path.join(folder, name))
-    _see(seen, os.path.join(checkout, "pyproject.toml"))
+    for name in ("pyproject.toml", "CHANGELOG.md"):  # the package holds the second
+        _see(seen, os.path.join(checkout, name))
     return seen.hexdigest()
 
 

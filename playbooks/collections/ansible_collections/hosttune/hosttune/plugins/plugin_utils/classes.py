@@ -9,19 +9,21 @@ HOSTS_NAMED = 12
 
 
 PLANNED, DONE, PARTLY = "to make", "made", "tried, and some failed"
-LEFT, NOTHING = "not made, because the plan is not approved", "nothing to change"
-ORDER = (PLANNED, PARTLY, DONE, LEFT, NOTHING)
+BACK_PLANNED, BACK_DONE = "to take back", "taken back"
+LEFT = "not made, because the plan is not approved"
+NOTHING, BACK_NOTHING = "nothing to change", "nothing to take back"
+ORDER = (PLANNED, BACK_PLANNED, PARTLY, DONE, BACK_DONE, LEFT, NOTHING, BACK_NOTHING)
 
 
-def folded(answers, *, is_planned):
+def folded(answers, *, act, is_planned=False):
     """The classes of these answers (a dict from host to what tune or tune_info returned): what there is to do first,
-    the largest first. `is_planned`: nothing was done, whatever a plan says.
+    the largest first. `act` is what was asked for: plan, apply or undo; `is_planned`: nothing was done.
     """
     classes = {}
     for host in sorted(answers):
         one = answers[host]
-        standing = _standing(one, is_planned)
-        key = (standing, one["digest"] if standing != NOTHING else "")
+        standing = _standing(one, act, is_planned or act == "plan")
+        key = (standing, one["digest"] if one.get("changes") else "")
         entry = classes.setdefault(
             key, dict(standing=standing, digest=key[1], hosts=[], runs={}, changes=one.get("changes") or [], diff=None)
         )
@@ -35,14 +37,16 @@ def folded(answers, *, is_planned):
     )
 
 
-def _standing(one, is_planned):
+def _standing(one, act, is_planned):
     if not one.get("changes"):
-        return NOTHING
+        return BACK_NOTHING if act == "undo" else NOTHING
     if not one.get("approved", True):
         return LEFT
     if is_planned:
-        return PLANNED
-    return PARTLY if one.get("failed") else DONE
+        return BACK_PLANNED if act == "undo" else PLANNED
+    if one.get("failed"):
+        return PARTLY
+    return BACK_DONE if act == "undo" else DONE
 
 
 def summary(classes, answers, failed):
@@ -50,6 +54,13 @@ def summary(classes, answers, failed):
     a dict from host to the reason.
     """
     lines = [line for entry in classes for line in _class_lines(entry)]
+    left = [
+        f"{host}: {one['rule']} ({one['hold']['kind']} {one['hold']['detail']})".replace(" )", ")")
+        for host, answer in sorted(answers.items())
+        if "undone_run" in answer
+        for one in answer["findings"]
+    ]
+    lines += _section("not all of it is taken back", left, len({line.partition(":")[0] for line in left}))
     held = {host: one["deferred"] for host, one in answers.items() if one.get("deferred")}
     lines += _section(
         "put off until the GPUs are free",
@@ -73,8 +84,8 @@ def summary(classes, answers, failed):
 
 def _class_lines(entry):
     count = counted(len(entry["hosts"]), "host")
-    if entry["standing"] == NOTHING:
-        return [f"{count}: {NOTHING}", "  " + named(entry["hosts"]), ""]
+    if not entry["changes"]:
+        return [f"{count}: {entry['standing']}", "  " + named(entry["hosts"]), ""]
     lines = ["{}: {} {}".format(count, counted(len(entry["changes"]), "change"), entry["standing"])]
     lines += ["  " + named(entry["hosts"]), "  digest {}".format(entry["digest"])]
     for rule in dict.fromkeys(one["rule"] for one in entry["changes"]):

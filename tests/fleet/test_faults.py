@@ -1,0 +1,192 @@
+"""What the playbooks do where something is broken or busy: nothing is lost, and everybody hears of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.fleet.controller import Controller
+from tests.fleet.hosts import ALL, POLICY, Fleet
+
+pytestmark = pytest.mark.fleet
+
+AT_ONCE = {"hosttune_serial": ["100%"]}
+MORE_MAPS = {"edition": "2026.1", "params": {"memory-max-map-count": {"minimum": 4194304}}}
+
+
+def test_apply_one_host_fails_the_play_stops_and_the_rerun_reboots_what_is_left(controller: Controller, fleet: Fleet):
+    fleet["gpu02"].break_by("read-only fstab")
+    boots = {host.name: host.boot_id() for host in fleet.hosts}
+    options = {"hosttune_policy": POLICY, "hosttune_serial": [1, 2, 1]}
+    broken = controller.play("apply.yml", **options)
+    assert broken.status == 2, broken.output
+    assert "gpu02: " in broken.output.partition("failed or gave no answer")[2]
+    assert fleet["gpu04"].boots == 1
+    assert "/etc/sysctl.d/60-hosttune-memory-max-map-count.conf" in fleet["gpu03"].files()
+    assert not any("hosttune" in path for path in fleet["gpu04"].files())
+    fleet["gpu02"].heal()
+    healed = controller.play("apply.yml", hosttune_reboot=True, **options)
+    assert healed.status == 0, healed.output
+    assert [host.name for host in fleet.hosts if host.boot_id() == boots[host.name]] == []
+
+
+def test_tune_failed_change_still_tells_what_was_done(controller: Controller, fleet: Fleet):
+    fleet["gpu01"].break_by("read-only fstab")
+    answer = controller.ask("gpu01", "tune")
+    assert answer["failed"]
+    assert answer["changed"]
+    phases = {one["address"]: one["phase"] for one in answer["changes"]}
+    assert phases["file:/etc/sysctl.d/60-hosttune-memory-max-map-count.conf"] == "done"
+    assert phases["fstab:/data"] == "failed"
+    assert answer["run_id"]
+    assert "fstab" in answer["msg"]
+
+
+SYSFS_RULE = """\
+id: site-defrag
+title: The kernel makes huge pages later
+risk: low
+disturbs: nothing
+since: "0.1"
+gain: none that was measured
+why: The site says so.
+sources: ["https://docs.kernel.org/admin-guide/mm/transhuge.html"]
+want:
+  - {sysfs: /sys/kernel/mm/transparent_hugepage/defrag, exactly: never}
+"""
+GPU_RULE = """\
+id: site-somaxconn
+title: A longer queue of connections
+risk: low
+disturbs: running GPU work
+since: "0.1"
+gain: none that was measured
+why: The site's services open many connections at once.
+sources: ["tcp(7)"]
+want:
+  - {sysctl: net.core.somaxconn, at_least: 65535}
+"""
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("read-only sysctl", "/proc/sys/vm/max_map_count cannot be set: Read-only file system"),
+        ("full sysctl.d", "No space left on device"),
+        ("full journal", "No space left on device"),
+        ("full memory", "No space left on device"),
+    ],
+)
+def test_tune_fault_of_the_host_is_named_and_nothing_half_done_stays(
+    fault: str, told: str, controller: Controller, fleet: Fleet
+):
+    host = fleet["gpu01"]
+    before = host.read("/proc/sys/vm/max_map_count")
+    host.break_by(fault)
+    answer = controller.ask("gpu01", "tune", policy=MORE_MAPS, ignore=["storage-noatime", "limits-nofile"])
+    assert answer["failed"]
+    assert told in answer["msg"]
+    assert "Traceback" not in json.dumps(answer)
+    assert host.read("/proc/sys/vm/max_map_count") == before
+    assert "/etc/sysctl.d/60-hosttune-memory-max-map-count.conf" not in host.files()
+
+
+def test_tune_read_only_sys_is_reported_and_the_other_rules_are_done(
+    controller: Controller, fleet: Fleet, tmp_path: Path
+):
+    (tmp_path / "site-defrag.yaml").write_text(SYSFS_RULE)
+    answer = controller.ask("gpu01", "tune", rules_files=[str(tmp_path / "site-defrag.yaml")], select=["site-defrag"])
+    assert answer["failed"]
+    phases = {one["address"]: one["phase"] for one in answer["changes"]}
+    assert phases["sysfs:/sys/kernel/mm/transparent_hugepage/defrag"] == "failed"
+    assert phases["fstab:/data"] == "done"
+    assert "Read-only file system" in answer["msg"]
+
+
+def test_check_names_who_gives_no_answer_and_keeps_the_answers_of_the_others(
+    controller: Controller, fleet: Fleet, tmp_path: Path
+):
+    fleet["gpu03"].break_by("no sshd")
+    fleet["gpu04"].break_by("no python")
+    folder = tmp_path / "results"
+    seen = controller.play("check.yml", results=str(folder), gather="record")
+    assert seen.status == 2, seen.output
+    silent = seen.output.partition("2 hosts: failed or gave no answer")[2]
+    assert "gpu03: " in silent
+    assert "gpu04: The module interpreter '/usr/bin/python3' was not found." in silent
+    assert "2 hosts: 5 changes to make\n  gpu01, gpu02\n" in seen.output
+    kept = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
+    assert set(kept) == ALL
+    assert [one["host"] for one in kept["gpu01"]["hosts"]] == ["gpu01"]
+    assert kept["gpu03"]["kind"] == kept["gpu04"]["kind"] == "hosttune missing"
+    assert (kept["gpu03"]["host"], kept["gpu04"]["host"]) == ("gpu03", "gpu04")
+    assert sorted(path.name for path in (folder / "records").iterdir()) == ["gpu01.json", "gpu02.json"]
+    assert {path.stat().st_mode & 0o777 for path in folder.rglob("*.json")} == {0o600}
+
+
+def test_check_without_any_answer_is_told_too(controller: Controller, fleet: Fleet, tmp_path: Path):
+    fleet["gpu03"].break_by("no sshd")
+    seen = controller.play("check.yml", "--limit", "gpu03", results=str(tmp_path / "results"))
+    assert seen.status == 2, seen.output
+    assert "1 host: failed or gave no answer\n  gpu03: " in seen.output
+    assert json.loads((tmp_path / "results/gpu03.json").read_text())["host"] == "gpu03"
+
+
+def test_apply_canary_fails_and_nobody_else_is_touched(controller: Controller, fleet: Fleet):
+    fleet["gpu01"].break_by("read-only fstab")
+    others = [fleet[name] for name in sorted(ALL - {"gpu01"})]
+    before = [host.files() for host in others]
+    broken = controller.play("apply.yml")
+    assert broken.status == 2, broken.output
+    assert [host.files() for host in others] == before
+    assert "gpu02" not in broken.output
+
+
+def test_apply_play_that_dies_before_the_reboot_is_finished_by_the_next_run(
+    controller: Controller, fleet: Fleet, tmp_path: Path
+):
+    drain = tmp_path / "drain.json"
+    kill = {"ansible.builtin.shell": f"kill -KILL $(cat {tmp_path}/pid)", "delegate_to": "localhost", "run_once": True}
+    drain.write_text(json.dumps([kill]))
+    boots = {host.name: host.boot_id() for host in fleet.hosts}
+    options = {"hosttune_policy": POLICY, "hosttune_reboot": True, **AT_ONCE}
+    died = controller.play("apply.yml", hosttune_drain_tasks=str(drain), **options)
+    assert died.status == -9, died.output
+    assert {host.name: host.boot_id() for host in fleet.hosts} == boots
+    assert all("noatime" in host.read("/etc/fstab") for host in fleet.hosts)
+    again = controller.play("apply.yml", **options)
+    assert again.status == 0, again.output
+    assert "4 hosts: rebooted, and verified afterwards" in again.output
+    assert not {host.boot_id() for host in fleet.hosts} & set(boots.values())
+
+
+def test_apply_busy_gpus_put_a_change_off_and_the_next_run_makes_it(
+    controller: Controller, fleet: Fleet, tmp_path: Path
+):
+    (tmp_path / "site-somaxconn.yaml").write_text(GPU_RULE)
+    options = {
+        "hosttune_rules_files": [str(tmp_path / "site-somaxconn.yaml")],
+        "hosttune_policy": {"edition": "2026.1", "select": ["site-somaxconn"], "disturb": "running GPU work"},
+        **AT_ONCE,
+    }
+    work = fleet["gpu02"].work_on_gpu()
+    try:
+        first = controller.play("apply.yml", **options)
+        pid = work.pid
+    finally:
+        work.kill()
+        work.wait()
+    assert first.status == 0, first.output
+    assert first.changed() == ALL
+    held = f"1 host: put off until the GPUs are free\n  gpu02: site-somaxconn (process {pid} (sleep, root) holds a GPU)"
+    assert held in first.output
+    assert [host.name for host in fleet.hosts if host.read("/proc/sys/net/core/somaxconn").strip() != "65535"] == [
+        "gpu02"
+    ]
+    second = controller.play("apply.yml", **options)
+    assert second.status == 0, second.output
+    assert second.changed() == {"gpu02"}
+    assert "put off" not in second.output
+    assert fleet["gpu02"].read("/proc/sys/net/core/somaxconn").strip() == "65535"
