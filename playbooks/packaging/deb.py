@@ -106,7 +106,7 @@ def copyright_text(carried: list[bundle.Carried]) -> str:
 
 
 def build(out: Path, version: str = "", root: Path = bundle.ROOT) -> Path:
-    """Write the package; return its path. `out` is its name, ending in .deb, or a folder for hosttune_VERSION_all.deb."""
+    """Write the package; return its path. `out` is its name, ending in .deb, or a folder to put it into."""
     version = version or bundle.version(root)
     seconds = bundle.source_date(bundle.committed(root))
     contents = files(root, version, seconds)
