@@ -24,6 +24,7 @@ def check(
     Exit status: 0 as it should be, 1 something differs, is unknown or waits, 2 trouble.
     """
     from hosttune.cli.common import tell
+    from hosttune.cli.measured import measured
     from hosttune.cli.reports import checked, deliver
     from hosttune.views.report import check_text, timings_text
     from hosttune.views.summary import exit_status
@@ -36,7 +37,8 @@ def check(
         one = checked(look, show, host)
         status = max(status, exit_status(one.plan, strict=strict))
         if is_streamed:
-            deliver(("\n\n" if number else "") + check_text((one,)), None)
+            said = measured(look) if show.verbose else ()
+            deliver(("\n\n" if number else "") + check_text((one,), said), None)
         else:
             hosts.append(one)
         if timings and not show.is_json:

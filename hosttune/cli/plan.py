@@ -34,11 +34,11 @@ def plan(
     if out is not None:
         save(out, dumps(plan_to_json(one.plan)).encode("ascii"))
         tell(f"hosttune: the plan is saved in {out}")
-    deliver(_rendered(show.format, one), show.output)
+    deliver(_rendered(show.format, one, look), show.output)
     return exit_status(one.plan, strict=False)
 
 
-def _rendered(form: PlanFormat, one: Checked) -> str:
+def _rendered(form: PlanFormat, one: Checked, look: Look) -> str:
     """The plan as a document. A format is imported when it is asked for."""
     if form is PlanFormat.JSON:
         from hosttune.codec import dumps, plan_to_json
@@ -53,6 +53,7 @@ def _rendered(form: PlanFormat, one: Checked) -> str:
         from hosttune.views.html import plan_html
 
         return plan_html(one)
+    from hosttune.cli.measured import measured
     from hosttune.views.plan import plan_text
 
-    return plan_text(one.plan, one.page, interrupted=one.interrupted)
+    return plan_text(one.plan, one.page, interrupted=one.interrupted, measured=measured(look))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from hosttune.values import Disturbs
 from hosttune.views.change import address_text, change_lines
 from hosttune.views.findings import HELD, UNKNOWN, sections_lines
+from hosttune.views.measured import of_rule, quote_lines
 from hosttune.views.page import shown
 from hosttune.views.report import decision, warnings
 from hosttune.views.summary import is_irreversible
@@ -17,16 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hosttune.values import Change, Plan, Stage
+    from hosttune.views.measured import Quote
     from hosttune.views.page import Page
 
 
 SHOWN_DIGITS = 16  # of the digest in a command to copy; apply takes twelve or more
 
 
-def plan_text(plan: Plan, page: Page, *, interrupted: tuple[str, ...] = ()) -> str:
-    """The plan of `plan` and of `apply` without --yes."""
+def plan_text(plan: Plan, page: Page, *, interrupted: tuple[str, ...] = (), measured: tuple[Quote, ...] = ()) -> str:
+    """The plan of `plan` and of `apply` without --yes; `measured` is what benches found on this host."""
     lines = decision(plan, page) + warnings(plan, page, interrupted)
-    lines += _stages(plan, page)
+    lines += _stages(plan, page, measured=measured)
     lines += sections_lines((UNKNOWN, *HELD), plan.findings, page)
     if plan.changes:
         lines += ["", *_tail(plan, page)]
@@ -118,13 +120,14 @@ def the_yes(plan: Plan, page: Page) -> str:
     return page.act(f"apply --yes --expect {plan.digest[:SHOWN_DIGITS]}")
 
 
-def _stages(plan: Plan, page: Page, *, is_undo: bool = False) -> list[str]:
+def _stages(plan: Plan, page: Page, *, is_undo: bool = False, measured: tuple[Quote, ...] = ()) -> list[str]:
     lines: list[str] = []
     for number, stage in enumerate(plan.stages, 1):
         title, when = stage_title(plan, number)
         lines += ["", page.screen.paint(title, "bold") + f" ({when})"] if title else []
         for rule, changes in by_rule(stage):
             lines += ["", page.screen.paint(shown(rule), "bold") if is_undo else _heading(rule, changes, page)]
+            lines += quote_lines(of_rule(measured, rule, changes), page)
             lines += [line for change in changes for line in change_lines(change, page.screen)]
         if text := triggers_text(stage):
             lines += ["", *wrapped(text, page.screen.columns, rest="  ")]

@@ -410,7 +410,7 @@ def test_modules_of_commands_import_nothing_of_the_engine(name):
         "hosttune.cli",
         "hosttune.cli.options",
     }
-    assert set(done.stdout.split()) <= allowed | {f"hosttune.cli.{name}"}
+    assert {module for module in done.stdout.split() if not module.startswith("hosttune.cli.")} <= allowed
 
 
 def test_saved_plan_is_read_strictly():

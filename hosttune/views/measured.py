@@ -1,0 +1,88 @@
+"""What benches found on this host, quoted where a rule is shown: "measured here 2 days ago: ..."."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from hosttune.frozen import frozen
+from hosttune.views.page import shown
+from hosttune.views.terminal import columned, counted, wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from hosttune.measure.bench.results import Result
+    from hosttune.values import Change
+    from hosttune.views.page import Page
+
+# The rule that a kind of bench speaks for. A rule about mounts is quoted for its own mount alone.
+RULES = {"atime": "storage-noatime", "tmp": "storage-tmp-tmpfs", "read": "framework-input-pipeline"}
+OF_MOUNTS = frozenset({"storage-noatime"})
+
+
+@frozen
+class Quote:
+    """One result for one rule. `subject` is the mount point that it holds for; empty where that does not matter."""
+
+    rule: str
+    subject: str
+    text: str
+
+
+def quotes(results: Iterable[Result], kernel: str, uuids: Mapping[str, str], now: float) -> tuple[Quote, ...]:
+    """The results that hold for this host as it is: measured with this kernel, on the file systems that are there now.
+
+    `uuids` maps mount points to what is mounted there. What came out inconclusive is no measurement.
+    """
+    from hosttune.measure.bench.statistics import Answer
+    from hosttune.views.bench import gist
+
+    found = []
+    for result in results:
+        is_here = uuids.get(result.target) == result.uuid and result.kernel == kernel
+        says_something = any(one.answer is not Answer.INCONCLUSIVE for one in result.findings)
+        if not is_here or result.kind not in RULES:
+            continue
+        if says_something or result.words.get("limit", "inconclusive") != "inconclusive":
+            rule = RULES[result.kind]
+            said = f"measured here{_ago(result.measured_at, now)}: {gist(result)} (bench {result.kind} {result.path})"
+            found.append(Quote(rule, result.target if rule in OF_MOUNTS else "", shown(said)))
+    return tuple(found)
+
+
+def _ago(measured_at: str, now: float) -> str:
+    """` 2 days ago`; nothing where the clock makes no sense of it."""
+    try:
+        moment = datetime.fromisoformat(measured_at)
+    except ValueError:
+        return ""
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=timezone.utc)
+    seconds = now - moment.timestamp()
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= length:
+            return f" {counted(int(seconds // length), unit)} ago"
+    return " just now" if seconds >= 0 else ""
+
+
+def of_rule(found: Sequence[Quote], rule: str, changes: Sequence[Change] | None = None) -> tuple[str, ...]:
+    """What was measured for a rule; with `changes`, only for the mount points that they touch."""
+    names = None if changes is None else {change.address.name for change in changes}
+    return tuple(
+        one.text for one in found if one.rule == rule and (not one.subject or names is None or one.subject in names)
+    )
+
+
+def quote_lines(texts: Iterable[str], page: Page) -> list[str]:
+    """Quotes below the heading of a rule."""
+    return [line for text in texts for line in wrapped(text, page.screen.columns, first="  ", rest="    ")]
+
+
+def section_lines(found: Sequence[Quote], page: Page) -> list[str]:
+    """A section of its own, for a report."""
+    if not found:
+        return []
+    rows: list[tuple[str, ...]] = [(one.rule, one.text) for one in found]
+    heading = page.screen.paint("Measured", "bold", "cyan")
+    return ["", f"{heading} ({len(found)})", *columned(rows, page.screen, indent=2)]
