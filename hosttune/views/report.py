@@ -8,6 +8,7 @@ from hosttune.codec import to_json
 from hosttune.values import Activation
 from hosttune.views.findings import ADVICE, ALL, WORST_FIRST, sections_lines
 from hosttune.views.masking import masked
+from hosttune.views.measured import section_lines
 from hosttune.views.page import shown
 from hosttune.views.summary import exit_status, summarize
 from hosttune.views.terminal import columned, counted, listed, wrapped
@@ -17,20 +18,29 @@ if TYPE_CHECKING:
 
     from hosttune.values import Plan
     from hosttune.views.checked import Checked
+    from hosttune.views.measured import Quote
     from hosttune.views.page import Page
     from hosttune.views.summary import Summary
 
 ONE_SCREEN = 24  # lines of a terminal that nobody enlarged
 
 
-def check_text(hosts: tuple[Checked, ...]) -> str:
-    """The reports of these hosts, one below the other."""
+def check_text(hosts: tuple[Checked, ...], measured: tuple[Quote, ...] = ()) -> str:
+    """The reports of these hosts, one below the other; `measured` is what benches found on the one that this is."""
     return "\n\n".join(
-        check_report(one.plan, one.page, interrupted=one.interrupted, proposal=one.proposal) for one in hosts
+        check_report(one.plan, one.page, interrupted=one.interrupted, proposal=one.proposal, measured=measured)
+        for one in hosts
     )
 
 
-def check_report(plan: Plan, page: Page, *, interrupted: tuple[str, ...] = (), proposal: str = "") -> str:
+def check_report(
+    plan: Plan,
+    page: Page,
+    *,
+    interrupted: tuple[str, ...] = (),
+    proposal: str = "",
+    measured: tuple[Quote, ...] = (),
+) -> str:
     """The report of one host; `interrupted` says which earlier runs did not end, `proposal` which profile fits better.
 
     What is as it should be, or does not apply, is counted. Where nothing differs, advice beyond one screen is, too.
@@ -42,6 +52,8 @@ def check_report(plan: Plan, page: Page, *, interrupted: tuple[str, ...] = (), p
         while len(lines) > ONE_SCREEN and folded < advice:
             folded += 1
             lines = _report_lines(plan, page, interrupted, proposal, folded)
+    if page.is_verbose and measured:
+        lines += section_lines(measured, page)
     return "\n".join(lines) + "\n"
 
 
