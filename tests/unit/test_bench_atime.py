@@ -180,7 +180,7 @@ def test_run_on_a_busy_host_is_inconclusive(data, free, monkeypatch):
 def test_user_on_a_noatime_mount_is_told_that_it_is_set(data, free, monkeypatch):
     as_user(monkeypatch, replace(look_at(str(data)), atime="noatime"))
     with pytest.raises(GateClosed, match="mounted noatime already"):
-        bench_atime(str(data), 5, Options(where=free))
+        bench_atime(str(data), 5, Options(files=20, where=free))
     assert os.listdir(free) == []
 
 
