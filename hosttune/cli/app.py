@@ -18,7 +18,7 @@ from hosttune.host import slow
 # In the order of the help. Each is a function of this name, or the typer `app`, of the module hosttune.cli.<name>.
 COMMANDS = (
     "check", "plan", "apply", "undo", "history", "explain", "rules", "profiles", "facts", "disks", "driver", "fstab",
-    "record", "diff", "dataset", "bench",
+    "record", "diff", "dataset", "report", "bench", "watch",
 )  # fmt: skip
 
 TROUBLE = 2
@@ -58,7 +58,7 @@ def build(names: tuple[str, ...] = COMMANDS) -> Typer:
         if hasattr(module, "app"):
             app.add_typer(module.app, name=name)
         else:
-            app.command(name)(getattr(module, name))
+            app.command(name, context_settings=getattr(module, "CONTEXT", None))(getattr(module, name))
     return app
 
 

@@ -41,6 +41,16 @@ def console(stream: TextIO) -> Console:
     return Console(columns or DEFAULT_COLUMNS, is_terminal, has_colour)
 
 
+def terminal_rows(stream: TextIO) -> int:
+    """The rows of a terminal that this job may write to now; 0 where it is none, a dumb one, or another job has it."""
+    try:
+        if os.environ.get("TERM", "dumb") == "dumb" or os.tcgetpgrp(stream.fileno()) != os.getpgrp():
+            return 0
+        return os.get_terminal_size(stream.fileno()).lines
+    except (OSError, ValueError):
+        return 0
+
+
 def program(argv0: str | None = None, executable: str | None = None) -> str:
     """How a shell starts this program again, also under sudo: `hosttune` on secure_path, else an absolute path."""
     import shlex

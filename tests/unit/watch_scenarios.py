@@ -39,16 +39,9 @@ def tick(
 ) -> Tick:
     """One second; what stays unsaid is quiet. `children`: cores of each."""
     tree = TreeTick(
-        1 + len(children),
-        main,
-        tuple(sorted(children, reverse=True)),
-        main + sum(children),
-        delay,
-        0,
-        read,
-        device,
-        0.0,
-    )
+        1 + len(children), 1, main, len(children), tuple(sorted(children, reverse=True)), main + sum(children), delay,
+        blocked=0, read_bytes=read, device_bytes=device, written_bytes=0.0,
+    )  # fmt: skip
     base = Tick(
         at_s=1.0, seconds=1.0, cpus=2.0, job=Pressure(cpu, io[0], io[1], memory, 0.0), host_pressure=Pressure(cpu, io[0], io[1], memory, 0.0),
         host=HostTick(idle, 0.0, 2 - idle / 50, 0.0, 0.0, 0.0), tree=tree, disks=(), gpus=(gpu(util, power),), gpus_are_its=True,

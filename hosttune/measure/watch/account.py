@@ -28,7 +28,6 @@ class Watched:
     gpu_source: str = "none"  # nvml, nvidia-smi, replay, none
     gpu_reason: str = ""  # why there is none, or not the better source
     pressure_reason: str = ""  # why the pressure is not the job's own
-    file_systems: tuple[str, ...] = ()  # types of those that the job's open files lie on: ext4, nfs4 ...
 
 
 @dataclass(slots=True)
@@ -75,8 +74,8 @@ class GpuAccount:
 MEANS = (
     "gpu_percent", "power_percent", "room_percent", "iowait_percent", "busy_cores", "tree_cores", "main_cores",
     "run_delay_cores", "cpus", "cpu_some", "io_some", "io_full", "memory_some", "read_bytes", "device_bytes",
-    "disk_read_bytes", "disk_written_bytes", "read_await_ms", "in_flight", "refaults", "swapped_in_pages", "children",
-    "active_children", "saturated_children", "active_child_cores",
+    "disk_read_bytes", "disk_written_bytes", "read_await_ms", "in_flight", "refaults", "swapped_in_pages", "mains",
+    "children", "active_children", "saturated_children", "active_child_cores",
 )  # fmt: skip
 TOTALS = ("read_bytes", "device_bytes", "written_bytes", "disk_read_bytes", "disk_written_bytes")
 
@@ -106,6 +105,7 @@ class Account:
         self.judged_gpu_s = 0.0
         self.gpus: dict[tuple[int, str], GpuAccount] = {}
         self.others: dict[str, float] = {}  # core seconds by name
+        self.file_systems: dict[str, None] = {}  # types, in the order in which they were seen
         self.is_partial = False
         self.has_job_pressure_s = 0.0
         self.most_processes = 0
@@ -136,6 +136,7 @@ class Account:
         if is_counted:
             self._count(tick)
         self._others(tick)
+        self.file_systems.update(dict.fromkeys(tick.file_systems or ()))
         return self.held
 
     def _warms_up(self, tick: Tick) -> bool:
@@ -224,7 +225,8 @@ def _values(tick: Tick) -> dict[str, float | None]:
         "disk_written_bytes": None if tick.disks is None else sum(disk.written_bytes for disk in tick.disks),
         "read_await_ms": max(awaited, default=None),
         "in_flight": None if tick.disks is None else sum(disk.in_flight or 0.0 for disk in tick.disks),
-        "children": tree.processes - 1.0 if tree else None,
+        "mains": float(tree.mains) if tree else None,
+        "children": float(tree.children) if tree else None,
         "active_children": float(len(active)) if tree else None,
         "saturated_children": float(sum(cores >= LIMITS.saturated_enter for cores in active)) if tree else None,
         "active_child_cores": sum(active) / len(active) if active else None,

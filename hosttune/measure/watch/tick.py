@@ -49,14 +49,21 @@ class DiskTick:
 
 @frozen
 class TreeTick:
-    """The job's processes: the main one and all that descend from it."""
+    """The job's processes: all that descend from the one that was started or named.
+
+    `mains` feed the GPUs: those that hold GPU memory, or that load and compute; what only started them is neither main
+    nor child.
+    """
 
     processes: int
-    main_cores: float | None = None
-    child_cores: tuple[float, ...] = ()  # of each other process, the busiest first, at most 64
+    mains: int = 1
+    main_cores: float | None = None  # of one of them, the mean
+    children: int = 0  # all other processes: loaders, helpers
+    child_cores: tuple[float, ...] = ()  # of each of them, the busiest first, at most 64
     cores: float | None = None  # all together, those that ended in the interval included as far as they were seen
     run_delay_cores: float | None = None  # waiting for a CPU while ready to run, main threads of the processes alone
     blocked: int | None = None  # in uninterruptible sleep at the moment of the look
+    is_stopped: bool = False  # all of them, by a signal
     read_bytes: float | None = None  # what read(2) and its kin returned, the page cache and pipes included (rchar)
     device_bytes: float | None = None  # what had to come from a device (read_bytes of proc_pid_io(5))
     written_bytes: float | None = None
@@ -87,6 +94,7 @@ class Tick:
     gpus: tuple[GpuSample, ...] | None = None  # the job's; () where the machine has none, None where none is visible
     gpus_are_its: bool = False  # its processes hold memory there, or somebody said so; else all are shown
     others: tuple[Other, ...] | None = None  # the busiest processes that are not the job's; looked up now and then
+    file_systems: tuple[str, ...] | None = None  # types of those its open files lie on; looked up now and then
     is_paused: bool = False  # the job was stopped, or the machine slept: nothing can be judged
 
 

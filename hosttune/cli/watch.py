@@ -1,0 +1,187 @@
+"""`hosttune watch`: where a job waits, and what addresses it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Option
+
+from hosttune.cli.options import Output, Show, command
+
+if TYPE_CHECKING:
+    from hosttune.measure.watch.session import Seen, Wish
+
+# What follows the command belongs to it, options too.
+CONTEXT = {"allow_interspersed_args": False}
+
+
+@command
+def watch(
+    show: Show,
+    words: Annotated[list[str] | None, Argument(metavar="-- CMD...", help="The command to run and watch.")] = None,
+    pid: Annotated[int | None, Option("--pid", metavar="P", min=1, help="Watch this running process.")] = None,
+    replay: Annotated[str | None, Option("--replay", metavar="FILE", help="Judge a record, on any machine.")] = None,
+    seconds: Annotated[
+        float | None, Option("--seconds", metavar="N", min=1, help="With --pid: end after so long.")
+    ] = None,
+    hz: Annotated[float, Option("--hz", min=0.1, max=10, help="Looks a second.")] = 1.0,
+    warm_up: Annotated[
+        float | None,
+        Option("--warm-up", metavar="SECONDS", min=0, help="What does not count (until the GPU works, at most 60)."),
+    ] = None,
+    gpus: Annotated[
+        str | None, Option("--gpus", metavar="LIST", help="Indexes or UUIDs (those that the job uses).")
+    ] = None,
+    gpu_trace: Annotated[
+        str | None, Option("--gpu-trace", metavar="FILE", help="Take GPU figures from a trace instead of a GPU.")
+    ] = None,
+    scope: Annotated[bool, Option("--scope", help="Give the command a control group of its own, by systemd.")] = False,
+    record: Annotated[str | None, Option("--record", metavar="FILE", help="Write every tick to FILE.")] = None,
+    plot: Annotated[str | None, Option("--plot", metavar="FILE", help="A picture of the run: .html or .svg.")] = None,
+    live: Annotated[bool, Option("--live/--no-live", help="A line on the terminal while it runs.")] = True,
+    output: Output = None,
+) -> int:
+    """Run a command, or watch a process, and say what it waits for: GPU, disk, CPUs, loaders, memory, others.
+
+    The command's input, output and signals are its own; the report goes to standard error, and its exit status is
+    passed on (126 and 127 where it cannot be started, 2 where watch itself cannot begin). With --pid and --replay the
+    report goes to standard output; Ctrl-C ends --pid with the report. Nothing is changed, traced or loaded.
+    """
+    from hosttune.cli.common import tell
+    from hosttune.errors import HosttuneError
+    from hosttune.measure.watch.child import NotStarted
+    from hosttune.measure.watch.session import Wish
+
+    given = [name for name, value in (("-- CMD", words), ("--pid", pid), ("--replay", replay)) if value]
+    if len(given) != 1:
+        hint = "hosttune watch -- python train.py; hosttune watch --pid 4242; hosttune watch --replay FILE"
+        raise HosttuneError(
+            f"one of -- CMD, --pid and --replay is needed, not {' and '.join(given) or 'none'}", hint=hint
+        )
+    _check(words, pid, seconds, scope, record, replay, output, plot, show)
+    wish = Wish(1 / hz, warm_up, tuple((gpus or "").replace(",", " ").split()), gpu_trace or "", record or "", scope)
+    if words:
+        try:
+            seen = _command(words, wish, is_live=live)
+        except NotStarted as error:
+            tell(f"hosttune: {error.message}")
+            return error.status
+    else:
+        seen = _process(pid, wish, seconds, is_live=live) if pid else _replayed(replay or "", wish)
+    _report(seen, show, output, plot)
+    return seen.status or 0
+
+
+def _check(
+    words: Any, pid: Any, seconds: Any, scope: bool, record: Any, replay: Any, output: Any, plot: Any, show: Show
+) -> None:
+    """Refuse, before anything is started, what cannot be granted afterwards."""
+    from hosttune.errors import HosttuneError
+    from hosttune.measure.watch.target import check_writable
+
+    if words and show.is_json and not output:
+        raise HosttuneError("standard output belongs to the command", hint="--format json --output FILE")
+    for name, value, needed in (
+        ("--seconds", seconds, pid),
+        ("--scope", scope, words),
+        ("--record", record, not replay),
+    ):
+        if value and not needed:
+            raise HosttuneError(f"{name} does not go with this", hint="hosttune watch --help")
+    if plot and not plot.endswith((".html", ".svg")):
+        raise HosttuneError(f"{plot}: a picture is .html or .svg", hint="--plot run.html")
+    for path in (output, plot):
+        if path:
+            check_writable(path)
+
+
+def _command(words: list[str], wish: Wish, *, is_live: bool) -> Seen:
+    from hosttune.cli.status_row import StatusRow
+    from hosttune.measure.watch.session import Show as Shown
+    from hosttune.measure.watch.session import watch_command
+    from hosttune.views.watch import live_text
+
+    row = StatusRow(is_wanted=is_live)
+    try:
+        return watch_command(
+            tuple(words), wish, Shown(lambda tick, account: row.tell(live_text(tick, account)), row.close)
+        )
+    finally:
+        row.close()
+
+
+def _process(pid: int, wish: Wish, seconds: float | None, *, is_live: bool) -> Seen:
+    from contextlib import closing
+
+    from hosttune.cli.common import tell
+    from hosttune.cli.live_line import LiveLine
+    from hosttune.measure.watch.session import Show as Shown
+    from hosttune.measure.watch.session import watch_process
+    from hosttune.measure.watch.target import find
+    from hosttune.views.page import shown
+    from hosttune.views.watch import live_text
+
+    target = find(pid)
+    if target.note:
+        tell(f"hosttune: process {pid}: {shown(target.note)}")
+    with closing(LiveLine()) as line:
+
+        def on_tick(tick: Any, account: Any) -> None:
+            if is_live:
+                line.tell(live_text(tick, account))
+
+        return watch_process(target, wish, Shown(on_tick, line.close), seconds)
+
+
+def _replayed(path: str, wish: Wish) -> Seen:
+    from hosttune.measure.watch.session import watch_record
+
+    return watch_record(path, wish)
+
+
+def _report(seen: Seen, show: Show, output: str | None, plot: str | None) -> None:
+    """To standard error for a command, which owns standard output; else to standard output, or to a file. A command
+    has run by now: what goes wrong here is told, and does not change its status."""
+    from hosttune.cli.common import open_page, say, tell
+    from hosttune.codec import dumps
+    from hosttune.errors import HosttuneError
+    from hosttune.host import open_reader
+    from hosttune.host.console import save
+    from hosttune.views.masking import masked
+    from hosttune.views.watch import watch_json, watch_text
+
+    page = open_page(open_reader(), None, show)
+    text = dumps(masked(watch_json(seen))) if show.is_json else watch_text(seen, page)
+    is_command = seen.account.watched.is_child and seen.status is not None
+    try:
+        if plot:
+            save(plot, _picture(seen, plot).encode("utf-8"), 0o644)
+        if output:
+            save(output, text.encode("utf-8"), 0o644)
+    except HosttuneError as error:
+        if not is_command:
+            raise
+        tell(f"hosttune: {error.message}")
+    if not output and not is_command:
+        say(text)
+    elif is_command and not show.is_json:
+        tell(text.rstrip("\n"))
+
+
+def _picture(seen: Seen, path: str) -> str:
+    from hosttune.measure.watch.verdict import judge
+    from hosttune.views.watch import command_text, picture_lines
+    from hosttune.views.watch_plot import Picture, render_plot, render_svg
+    from hosttune.views.watch_words import headline
+
+    account = seen.account
+    verdict = judge(account)
+    picture = Picture(
+        title=command_text(account),
+        headline=headline(verdict, account),
+        report=picture_lines(verdict, account),
+        points=account.history.points,
+        marks_s=tuple(cut.begin_s for cut in verdict.segments[1:]),
+        gpu_gap=account.watched.gpu_reason if not account.gpus else "",
+    )
+    return render_svg(picture) if path.endswith(".svg") else render_plot(picture)

@@ -1,0 +1,129 @@
+"""What to change in a training script, with the figure and where it was measured. Pure.
+
+The advice of guides and blogs in its corrected form: what was re-measured stands with its figure, what is gone is
+left out. `MACHINE` is where "measured" was measured; every other figure names its source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from hosttune.frozen import frozen
+
+MACHINE = "2 virtual CPUs of an AMD EPYC, virtio disk, Python 3.11"
+
+
+@frozen
+class Advice:
+    """One thing to do. `rule` is an id for `hosttune explain`, `command` a command line; "" where there is none."""
+
+    text: str
+    figure: str = ""
+    measured: str = ""  # where the figure comes from
+    rule: str = ""
+    command: str = ""
+
+
+ADVICE: Mapping[str, Advice] = MappingProxyType({
+    "more-workers": Advice(
+        "more loader workers for each GPU process: DataLoader(num_workers=...)",
+        "decoding peaks at as many workers as CPUs or one more: 1.8 times one worker on 2 CPUs; 16 lose 16 % again",
+        MACHINE,
+        rule="framework-input-pipeline",
+    ),
+    "some-workers": Advice(
+        "the main process loads its data itself: give it loader workers, DataLoader(num_workers=2 or more)",
+        "260 to 96 s an epoch from one worker to seven on 8 CPUs",
+        "published for Caltech-256 and ResNet-50 on one V100",
+        rule="framework-input-pipeline",
+    ),
+    "launch-bound": Advice(
+        "the main process is the limit though loaders have time: it launches too many small kernels or waits for their "
+        "results (.item(), .cpu(), prints in the loop); try torch.compile, CUDA graphs or a larger batch",
+        "torch.compile: up to 6 times on a model bound by launches, 0.94 on a large one",
+        "stas00/ml-engineering; measure yours",
+        rule="framework-modern-tools",
+    ),
+    "one-slow-worker": Advice(
+        "one process is at its limit while the other loaders wait: look at what it alone does (a sampler, "
+        "collate_fn, a slow shard) with py-spy dump --pid PID",
+    ),
+    "overlap-waits": Advice(
+        "more workers than CPUs overlap the waits of loaders that wait for something else than CPUs",
+        "20 ms of waiting an item: 16 workers on 2 CPUs load 11.9 times as fast as one",
+        MACHINE,
+        rule="framework-input-pipeline",
+    ),
+    "keep-workers": Advice(
+        "persistent_workers=True and prefetch_factor=4: workers stay for the next epoch, and have batches ready",
+    ),
+    "pin-memory": Advice(
+        "pin_memory=True and .to(device, non_blocking=True): copies run beside the computation",
+        "0.65 to 0.46 s in one published test",
+        "stas00/ml-engineering",
+    ),
+    "knee": Advice("measure how many workers pay here", command="hosttune bench read DIR --workers 1,2,4,8,16"),
+    "draft": Advice(
+        "decode less: Pillow's image.draft('RGB', size) before load() for large JPEGs, or smaller copies made once",
+        "draft() and resize: 4.3 times for JPEGs of 3 megapixels",
+        MACHINE,
+    ),
+    "gpu-decode": Advice(
+        "decode on the GPU, which has time: torchvision.io.decode_jpeg(device='cuda') or NVIDIA DALI",
+    ),
+    "pillow-simd": Advice(
+        "pillow-simd is no tenfold gain: it resizes 4 to 8 times as fast and decodes as before",
+        "decode and resize to 224 pixels: 1.7 times; grey PNG of 1024 pixels: 0.95",
+        MACHINE,
+        rule="framework-modern-tools",
+    ),
+    "raw-format": Advice(
+        "store decoded data where space allows: BMP, npy or raw; a PNG of level 0 costs more to read than a JPEG",
+        "500 x 375 pixels: BMP 0.14 ms, JPEG 0.79, PNG level 0 2.9, PNG 4.5",
+        MACHINE,
+    ),
+    "shards": Advice(
+        "read in order: few large shards (tar/WebDataset, HDF5 in order) instead of many small files at random",
+        "sequential shards 4.3 times as fast from a cold ext4 [3.7, 5.0]; random access in one large file only 1.23",
+        MACHINE,
+        rule="storage-data-placement",
+    ),
+    "fits-memory": Advice(
+        "see whether the data set fits into memory: then only the first epoch waits", command="hosttune dataset DIR",
+        rule="memory-dataset-fits-ram",
+    ),
+    "placement": Advice("put the data on a fast local disk", rule="storage-data-placement"),
+    "read-ahead": Advice("larger files on slow disks: read further ahead", rule="storage-readahead"),
+    "nfs-read-ahead": Advice("NFS reads 128 KiB ahead since Linux 5.4", rule="storage-nfs-readahead"),
+    "what-disk-gives": Advice("see what the disk gives and what decoding takes", command="hosttune bench read DIR"),
+    "memory": Advice("the host swaps or drops pages it needs again", rule="memory-pressure"),
+    "worker-copies": Advice(
+        "a cache inside a Dataset is copied by each worker over time: fewer workers, or arrays instead of lists",
+        "2.46 GB on disk took 33 GB decoded (13 times); JPEGs take 17 to 28 times their size as uint8",
+        f"ultralytics/yolov5#4008; {MACHINE}",
+        rule="memory-dataset-fits-ram",
+    ),
+    "governor": Advice("let the processors run at full clock", rule="cpu-governor"),
+    "gpu-limit": Advice(
+        "nothing on the host to gain. In the script: bf16 autocast (from Ampere on), "
+        'torch.set_float32_matmul_precision("high"), torch.compile, a larger batch; measure each',
+        "torch.compile: up to 6 times on a model bound by launches, 0.94 on a large one",
+        "stas00/ml-engineering; measure yours",
+        rule="framework-modern-tools",
+    ),
+    "throttled": Advice("the GPU's clock is held down", rule="gpu-throttle"),
+    "cold-gpu": Advice(
+        "the GPU is busy but draws little: many small kernels, or waiting for other GPUs (NCCL). torch.profiler or "
+        "nsys shows which; torch.utils.bottleneck, which guides still name, is gone from PyTorch since 2025",
+        rule="framework-modern-tools",
+    ),
+    "foreign": Advice(
+        "others take the CPU time: move them, nice them, or give the job CPUs of its own (taskset, cpuset, "
+        "systemd-run -p CPUWeight=, the scheduler's request)",
+    ),
+    "waits": Advice(
+        "it waits for what the host does not see: a network, another rank, a lock. py-spy dump --pid PID shows where",
+    ),
+    "lost-gpu": Advice("a GPU fell off the bus", rule="gpu-errors"),
+})  # fmt: skip

@@ -1,0 +1,75 @@
+"""What a set of processes did between two looks, those that came and went meanwhile included. Pure.
+
+The kernel adds what a process took to its parent once that one has waited for it: CPU time (cutime, cstime of
+proc_pid_stat(5)) and bytes (wait_task_zombie in kernel/exit.c adds up ioac). So the sum over those alive, less what
+was counted of the ended ones before, is what all of them did; a run delay is not handed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from hosttune.measure.watch.parse import ProcessIo, ProcessStat
+
+_ROUNDING = 2  # clock ticks
+
+
+class Counters(NamedTuple):
+    """One process at one look. None where this user may not read it, or the kernel does not count it."""
+
+    stat: ProcessStat
+    io: ProcessIo | None
+    delay: int | None
+
+
+class Sums(NamedTuple):
+    """Clock ticks of each process, and of all with those that ended; bytes; nanoseconds."""
+
+    own: dict[int, int]
+    ticks: int
+    io: ProcessIo | None
+    delay: int | None
+
+
+_NOTHING = ProcessIo(0, 0, 0)
+
+
+def sums(before: Mapping[int, Counters], now: Mapping[int, Counters], last_look: int) -> Sums:
+    """`last_look` in clock ticks since boot: what was started later is counted from its start, what was there and was
+    not seen then counts from now on."""
+    own: dict[int, int] = {}
+    ticks = delay = 0
+    io = [0, 0, 0]
+    for pid, new in now.items():
+        old = before.get(pid)
+        is_fresh = old is None and new.stat.started >= last_look
+        if old is None and not is_fresh:
+            own[pid] = 0
+            continue
+        own[pid] = new.stat.own - (old.stat.own if old else 0)
+        ticks += own[pid] + new.stat.ended - (old.stat.ended if old else 0)
+        base = old.io if old else _NOTHING
+        if new.io is not None and base is not None:
+            io = [total + now_ - was for total, now_, was in zip(io, new.io, base, strict=True)]
+        since = old.delay if old else 0
+        if new.delay is not None and since is not None:
+            delay += new.delay - since
+    for pid, old in before.items():
+        if pid not in now and _was_waited_for(old.stat, before, now):
+            ticks -= old.stat.own + old.stat.ended
+            if old.io is not None:
+                io = [total - was for total, was in zip(io, old.io, strict=True)]
+    return Sums(
+        own,
+        max(0, ticks),
+        ProcessIo(*(max(0, total) for total in io)) if all(one.io is not None for one in now.values()) else None,
+        max(0, delay) if all(one.delay is not None for one in now.values()) else None,
+    )
+
+
+def _was_waited_for(child: ProcessStat, before: Mapping[int, Counters], now: Mapping[int, Counters]) -> bool:
+    old, new = before.get(child.parent), now.get(child.parent)
+    if old is None or new is None:
+        return False
+    return new.stat.ended - old.stat.ended >= child.own + child.ended - _ROUNDING

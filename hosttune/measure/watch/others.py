@@ -1,0 +1,62 @@
+"""Who else uses the processors: looked up now and then, because it costs a look at every process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container
+
+from hosttune.measure.watch.kept import content_of
+from hosttune.measure.watch.parse import ProcessStat, process_stat
+from hosttune.measure.watch.tick import Other
+
+EVERY_S = 10.0
+MOST = 5
+LEAST_CORES = 0.1
+
+
+class Others:
+    """Two looks in a row make an answer; then there is none for ten seconds."""
+
+    def __init__(self, proc: str = "/proc") -> None:
+        self._proc = proc
+        self._was: dict[int, ProcessStat] = {}
+        self._was_at = float("-inf")
+        self._answered_at = float("-inf")
+
+    def look(self, members: Container[int], now_s: float) -> tuple[Other, ...] | None:
+        """The busiest processes that are no members; None where none is due."""
+        if now_s - self._answered_at < EVERY_S:
+            return None
+        now = self._all()
+        was, was_at = self._was, self._was_at
+        self._was, self._was_at = now, now_s
+        seconds = now_s - was_at
+        if seconds > EVERY_S:
+            return None
+        self._answered_at = now_s
+        self._was = {}
+        return busiest(was, now, members, seconds, os.sysconf("SC_CLK_TCK"))
+
+    def _all(self) -> dict[int, ProcessStat]:
+        found = {}
+        for name in os.listdir(self._proc):
+            if name.isdigit() and int(name) != os.getpid():
+                stat = process_stat(content_of(f"{self._proc}/{name}/stat") or b"")
+                if stat is not None:
+                    found[int(name)] = stat
+        return found
+
+
+def busiest(
+    was: dict[int, ProcessStat], now: dict[int, ProcessStat], members: Container[int], seconds: float, hertz: int
+) -> tuple[Other, ...]:
+    """Those that used at least a tenth of a core, the busiest first. Pure."""
+    found = []
+    for pid, stat in now.items():
+        old = was.get(pid)
+        if pid in members or (old is not None and old.started != stat.started):
+            continue
+        cores = (stat.own - (old.own if old else stat.own)) / hertz / seconds
+        if cores >= LEAST_CORES:
+            found.append(Other(pid, stat.name, round(cores, 2)))
+    return tuple(sorted(found, key=lambda other: -other.cores)[:MOST])

@@ -1,0 +1,69 @@
+"""One process of a job, read again and again."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from hosttune.measure.watch.counting import Counters
+from hosttune.measure.watch.kept import Kept, content_of
+from hosttune.measure.watch.parse import ProcessIo, process_io, process_stat, run_delay
+
+FILES = 4  # that one process keeps open
+
+
+class Process:
+    """`counters` are those of the last look, `cores` what it used before it."""
+
+    __slots__ = ("_children", "_delay", "_folder", "_io", "_stat", "command", "cores", "counters", "pid")
+
+    def __init__(self, pid: int, proc: str, *, is_kept: bool) -> None:
+        self.pid = pid
+        self.command = b""
+        self.cores = 0.0
+        self.counters: Counters | None = None
+        self._folder = f"{proc}/{pid}"
+        self._stat = Kept(f"{self._folder}/stat", is_kept=is_kept)
+        self._io = Kept(f"{self._folder}/io", is_kept=is_kept)
+        self._delay = Kept(f"{self._folder}/schedstat", is_kept=is_kept)
+        self._children = Kept(f"{self._folder}/task/{pid}/children", is_kept=is_kept)
+
+    @property
+    def is_alive(self) -> bool:
+        """It runs, sleeps or is stopped; not one that has ended and waits to be waited for."""
+        return self.counters is not None and self.counters.stat.state not in "ZX"
+
+    def look(self) -> bool:
+        """Read its counters; False once it is gone, and its number free for another."""
+        content = self._stat.read()
+        stat = process_stat(content) if content else None
+        old = self.counters
+        if stat is None or (old is not None and stat.started != old.stat.started):
+            self.close()
+            return False
+        if old is None or old.stat.name != stat.name:  # new, or it has become another program
+            self.command = content_of(f"{self._folder}/cmdline") or b""
+        content = self._io.read()
+        io: ProcessIo | None = process_io(content) if content else None
+        if io is None and stat.state in "ZX" and old is not None:
+            io = old.io
+        content = self._delay.read()
+        self.counters = Counters(stat, io, run_delay(content) if content else None)
+        return True
+
+    def children(self) -> list[int] | None:
+        """Of its main thread; None where they are not listed, or it has just ended."""
+        content = self._children.read()
+        return None if content is None else [int(word) for word in content.split()]
+
+    def children_of_threads(self) -> list[int]:
+        """Of all its threads."""
+        found: list[int] = []
+        with suppress(OSError):
+            for thread in os.listdir(f"{self._folder}/task"):
+                found += map(int, (content_of(f"{self._folder}/task/{thread}/children") or b"").split())
+        return found
+
+    def close(self) -> None:
+        for one in (self._stat, self._io, self._delay, self._children):
+            one.close()

@@ -1,0 +1,129 @@
+"""Ticks as lines of JSON: written while they come, read back on any machine.
+
+The first line is the head, `format_version` first; each other line is a tick. A line that was cut off by a crash is the
+last one, and is left out with a note.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any, Final
+
+from hosttune.codec import FORMAT_VERSION, decoded, to_json
+from hosttune.errors import BadInput, Fault, HosttuneError, Where
+from hosttune.measure.watch.account import Watched
+from hosttune.measure.watch.tick import Tick
+
+KIND: Final = "hosttune watch"
+MOST_LINE: Final = 1 << 20  # bytes
+
+
+class Recorder:
+    """Writes `path`, readable by its owner alone: command lines tell much. Raises HosttuneError where it cannot."""
+
+    def __init__(self, path: str) -> None:
+        self.problem = ""  # why it stopped
+        self._path = path
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise HosttuneError(f"{path}: cannot be written: {error.strerror}", hint="name a file of yours") from error
+        self._descriptor = descriptor
+
+    def begin(self, watched: Watched) -> None:
+        self._write({"format_version": FORMAT_VERSION, "kind": KIND, **to_json(watched)})
+
+    def add(self, tick: Tick) -> None:
+        """A full disk ends the record, never the job."""
+        self._write(without_unknown(to_json(tick)))
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _write(self, data: Any) -> None:
+        if self._descriptor < 0:
+            return
+        line = json.dumps(rounded(data), separators=(",", ":"), ensure_ascii=True) + "\n"
+        try:
+            os.write(self._descriptor, line.encode("ascii"))
+        except OSError as error:
+            self.problem = f"{self._path}: {error.strerror}: the record ends here"
+            self.close()
+
+
+def without_unknown(data: Any) -> Any:
+    """What is not there reads back as unknown."""
+    if isinstance(data, dict):
+        return {key: without_unknown(value) for key, value in data.items() if value is not None}
+    return [without_unknown(item) for item in data] if isinstance(data, list) else data
+
+
+def rounded(data: Any) -> Any:
+    """Figures with at most three decimals."""
+    if isinstance(data, float):
+        return round(data, 3)
+    if isinstance(data, dict):
+        return {key: rounded(value) for key, value in data.items()}
+    return [rounded(item) for item in data] if isinstance(data, list) else data
+
+
+def replay(path: str) -> tuple[Watched, Iterator[Tick]]:
+    """The head of a record, and its ticks as they are read. Raises BadInput with file and line, HosttuneError where
+    the file cannot be read.
+    """
+    try:
+        file = open(path, "rb")  # noqa: SIM115 - closed at the end of the ticks
+    except OSError as error:
+        raise HosttuneError(
+            f"{path}: cannot be read: {error.strerror}", hint="check the name and the rights"
+        ) from error
+    try:
+        head = _object(file.readline(MOST_LINE + 1), path, 1)
+        if head.get("kind") != KIND:
+            raise _bad(path, 1, "kind", f"expected {KIND!r}: this is no record of hosttune watch")
+        version = head.get("format_version")
+        if version != FORMAT_VERSION:
+            raise _bad(path, 1, "format_version", f"expected {FORMAT_VERSION}, found {json.dumps(version)[:20]}")
+        body = {key: value for key, value in head.items() if key not in {"kind", "format_version"}}
+        watched = decoded(Watched, body, f"{path}:1")
+    except BaseException:
+        file.close()
+        raise
+    return watched, _ticks(file, path)
+
+
+def _ticks(file: Any, path: str) -> Iterator[Tick]:
+    last_s = 0.0
+    with file:
+        for number, line in enumerate(iter(lambda: file.readline(MOST_LINE + 1), b""), 2):
+            if not line.endswith(b"\n") and len(line) <= MOST_LINE:
+                return  # the writer was killed while it wrote this line
+            tick = decoded(Tick, _object(line, path, number), f"{path}:{number}")
+            if not tick.seconds > 0 or tick.at_s < last_s:
+                raise _bad(path, number, "at_s", "time does not run backwards")
+            last_s = tick.at_s
+            yield tick
+
+
+def _object(line: bytes, path: str, number: int) -> dict[str, Any]:
+    if len(line) > MOST_LINE:
+        raise _bad(path, number, "", f"the line is longer than {MOST_LINE >> 20} MiB")
+    try:
+        data = json.loads(line, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise _bad(path, number, "", f"no JSON: {error}" if line.strip() else "the line is empty") from None
+    if not isinstance(data, dict):
+        raise _bad(path, number, "", "expected an object")
+    return data
+
+
+def _no_constant(word: str) -> float:
+    raise ValueError(f"{word} is no number")
+
+
+def _bad(path: str, line: int, field: str, message: str) -> BadInput:
+    return BadInput([Fault(Where(path, line, field), message, "records are made by: hosttune watch --record FILE")])

@@ -1,0 +1,107 @@
+"""The process that somebody wants watched: is it there, whose is it, what can be seen of it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+
+from hosttune.errors import HosttuneError
+from hosttune.frozen import frozen
+from hosttune.host.secrets import mask_command
+from hosttune.measure.watch.kept import content_of
+from hosttune.measure.watch.parse import process_stat
+
+_KTHREADD = 2
+
+
+@frozen
+class Target:
+    """`age_s` is how long it has been running; `note` what keeps us from seeing all of it, "" where nothing does."""
+
+    pid: int
+    command: tuple[str, ...]  # masked
+    age_s: float
+    visible: str | None  # its CUDA_VISIBLE_DEVICES; None where it is not set, or not readable
+    note: str
+
+
+def find(pid: int, *, proc: str = "/proc") -> Target:
+    """Raises HosttuneError where it cannot be watched, with the way out."""
+    content = content_of(f"{proc}/{pid}/stat")
+    stat = process_stat(content or b"")
+    if stat is None:
+        raise _missing(pid)
+    if pid == os.getpid():
+        raise HosttuneError("that is this very process", hint="name the process of the job")
+    words = (content_of(f"{proc}/{pid}/cmdline") or b"").decode("utf-8", "surrogateescape").rstrip("\0").split("\0")
+    if _KTHREADD in {pid, stat.parent} and words == [""]:
+        raise HosttuneError(f"{pid} ({stat.name}) is a thread of the kernel", hint="name the process of the job")
+    status = (content_of(f"{proc}/{pid}/status") or b"").decode("utf-8", "replace")
+    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    group = int(fields.get("Tgid", pid))
+    if group != pid:
+        raise HosttuneError(f"{pid} is a thread of process {group}", hint=f"watch that one: --pid {group}")
+    if stat.state in "ZX":
+        raise HosttuneError(f"{pid} ({stat.name}) has ended and only waits for its parent to notice")
+    environment = content_of(f"{proc}/{pid}/environ")
+    uptime = float((content_of(f"{proc}/uptime") or b"0").split()[0])
+    note = ""
+    if content_of(f"{proc}/{pid}/io") is None:
+        owner = _user(int(fields.get("Uid", "0").split()[0]))
+        note = f"it runs as {owner}: what it reads is not visible" + ("; sudo shows it" if os.geteuid() else " here")
+    return Target(
+        pid, mask_command(tuple(words)), uptime - stat.started / os.sysconf("SC_CLK_TCK"), _visible(environment), note
+    )
+
+
+def _missing(pid: int) -> HosttuneError:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return HosttuneError(f"there is no process {pid}", hint="pgrep -af python shows some")
+    except PermissionError:
+        return HosttuneError(
+            f"process {pid} is there, but /proc hides the processes of others (hidepid)",
+            hint="watch it as its user, or with sudo",
+        )
+    except OverflowError:
+        return HosttuneError(f"{pid} is no process number")
+    return HosttuneError(f"process {pid} has just ended, or /proc is not mounted")
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+def _visible(environment: bytes | None) -> str | None:
+    for entry in (environment or b"").split(b"\0"):
+        name, _, value = entry.partition(b"=")
+        if name == b"CUDA_VISIBLE_DEVICES":
+            return value.decode("utf-8", "replace")
+    return None
+
+
+def scoped(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """The command in a transient scope of systemd's: a control group of its own, so that its pressure is its own.
+
+    systemd-run --scope becomes the command, so process, input and output stay ours (systemd-run(1)). Raises
+    HosttuneError where no systemd runs.
+    """
+    program = shutil.which("systemd-run")
+    if not os.path.isdir("/run/systemd/system") or program is None:  # sd_booted(3)
+        raise HosttuneError("--scope needs systemd, which does not run here", hint="leave --scope out")
+    user = () if os.geteuid() == 0 else ("--user",)
+    if user and not os.path.exists(f"/run/user/{os.getuid()}/systemd/private"):
+        raise HosttuneError("--scope needs a systemd of this user's (a login session)", hint="leave --scope out")
+    return (program, *user, "--scope", "--quiet", "--collect", "--", *argv)
+
+
+def check_writable(path: str) -> None:
+    """Raises HosttuneError where a file cannot be made there, before an hour of watching ends in that."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path) or not os.access(folder, os.W_OK | os.X_OK):
+        raise HosttuneError(f"{path}: cannot be written", hint="name a file in a folder of yours")

@@ -1,0 +1,152 @@
+"""The processes of a job: found by their parents, kept by what they are.
+
+A process belongs to the job once it was seen as a child of a member, also after its parent has ended and another has
+adopted it. With `follows_group` so does whatever is in the process group or the session that the main process leads.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+from hosttune.measure.watch.counting import Sums, sums
+from hosttune.measure.watch.family import Family, Member, family
+from hosttune.measure.watch.kept import content_of
+from hosttune.measure.watch.parse import ProcessStat, process_stat
+from hosttune.measure.watch.process import FILES, Process
+from hosttune.measure.watch.tick import TreeTick
+
+MOST_CHILDREN = 64  # whose cores a tick keeps
+FULL_EVERY = 10  # looks between two searches that cost more: children of all threads, the process group
+_SPARE_FILES = 128
+
+
+class Tree:
+    """The job under the process `root`. `proc` is where /proc is, for tests."""
+
+    def __init__(self, root: int, *, follows_group: bool = False, proc: str = "/proc") -> None:
+        self.root = root
+        self.members: dict[int, Process] = {}
+        self.family = Family(frozenset({root}), frozenset())
+        self._proc = proc
+        self._follows_group = follows_group
+        self._looks = 0
+        self._last_look = _now()
+        self._most_kept = max(8, (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _SPARE_FILES) // FILES)
+        self._has_lists = True
+        if self._adopt(root):
+            self._discover(is_full=True)
+
+    @property
+    def has_root(self) -> bool:
+        """The main process runs."""
+        return self.root in self.members and self.members[self.root].is_alive
+
+    def look(self, seconds: float, *, is_new: bool = True, on_gpu: frozenset[int] = frozenset()) -> TreeTick | None:
+        """What it did in the `seconds` since the last look; None once nothing of it is left.
+
+        `is_new`: a process was started somewhere since then, so new children are looked for. `on_gpu`: the processes
+        that hold memory of a GPU.
+        """
+        before = {pid: one.counters for pid, one in self.members.items() if one.counters}
+        last_look, self._last_look = self._last_look, _now()
+        for pid in [pid for pid, one in self.members.items() if not one.look()]:
+            del self.members[pid]
+        self._looks += 1
+        is_full = self._looks % FULL_EVERY == 0
+        if is_new or is_full:
+            self._discover(is_full=is_full)
+        if not self.members:
+            return None
+        now = {pid: one.counters for pid, one in self.members.items() if one.counters}
+        return self._tick(seconds, sums(before, now, last_look), on_gpu)
+
+    def close(self) -> None:
+        for one in self.members.values():
+            one.close()
+
+    def _adopt(self, pid: int) -> bool:
+        process = Process(pid, self._proc, is_kept=len(self.members) < self._most_kept)
+        if process.look():
+            self.members[pid] = process
+            return True
+        return False
+
+    def _discover(self, *, is_full: bool) -> None:
+        waiting = list(self.members.values())
+        while waiting and self._has_lists:
+            one = waiting.pop()
+            found = one.children()
+            if found is None:  # it has just ended, or there are no lists (CONFIG_PROC_CHILDREN)
+                own = os.getpid()
+                self._has_lists = os.path.exists(f"{self._proc}/{own}/task/{own}/children")
+                continue
+            if is_full and one.counters is not None and one.counters.stat.threads > 1:
+                found += one.children_of_threads()
+            waiting += [self.members[pid] for pid in found if pid not in self.members and self._adopt(pid)]
+        if not self._has_lists or (is_full and self._follows_group):
+            self._scan()
+
+    def _scan(self) -> None:
+        """Looks for members among all processes of the host: by parent, and by the group or session that is led."""
+        seen = dict(self._all())
+        root = self.members[self.root].counters if self.root in self.members else None
+        leads_group = self._follows_group and root is not None and root.stat.group == self.root
+        leads_session = self._follows_group and root is not None and root.stat.session == self.root
+        has_found = True
+        while has_found:
+            has_found = False
+            for pid, stat in seen.items():
+                is_ours = (
+                    stat.parent in self.members
+                    or (leads_group and stat.group == self.root)
+                    or (leads_session and stat.session == self.root)
+                )
+                if is_ours and pid not in self.members and self._adopt(pid):
+                    has_found = True
+
+    def _all(self) -> Iterator[tuple[int, ProcessStat]]:
+        with suppress(OSError):
+            for name in os.listdir(self._proc):
+                if name.isdigit() and int(name) != os.getpid():
+                    stat = process_stat(content_of(f"{self._proc}/{name}/stat") or b"")
+                    if stat is not None:
+                        yield int(name), stat
+
+    def _tick(self, seconds: float, done: Sums, on_gpu: frozenset[int]) -> TreeTick:
+        hertz = os.sysconf("SC_CLK_TCK")
+        alive = [one for one in self.members.values() if one.is_alive]
+        for one in alive:
+            one.cores = done.own.get(one.pid, 0) / hertz / seconds
+        self.family = family(
+            [Member(one.pid, one.counters.stat.parent, one.command, one.cores) for one in alive if one.counters],
+            self.root,
+            on_gpu,
+        )
+        mains = [one.cores for one in alive if one.pid in self.family.mains]
+        others = self.family.mains | self.family.launchers
+        children = sorted((one.cores for one in alive if one.pid not in others), reverse=True)
+        states = [one.counters.stat.state for one in alive if one.counters]
+        return TreeTick(
+            processes=len(alive),
+            mains=len(mains),
+            main_cores=sum(mains) / len(mains) if mains else None,
+            children=len(children),
+            child_cores=tuple(round(cores, 3) for cores in children[:MOST_CHILDREN]),
+            cores=done.ticks / hertz / seconds,
+            run_delay_cores=None if done.delay is None else done.delay / 1e9 / seconds,
+            blocked=states.count("D"),
+            is_stopped=bool(states) and all(state in "Tt" for state in states),
+            read_bytes=done.io and done.io.read / seconds,
+            device_bytes=done.io and done.io.device / seconds,
+            written_bytes=done.io and done.io.written / seconds,
+            is_partial=done.io is None,
+        )
+
+
+def _now() -> int:
+    """Clock ticks since boot, as processes count their start."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))

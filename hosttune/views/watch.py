@@ -1,0 +1,141 @@
+"""A watch as text and as JSON, and its live line."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from hosttune.codec import document, to_json
+from hosttune.measure.watch.remedies import remedies
+from hosttune.measure.watch.states import State
+from hosttune.measure.watch.tick import gpu_percent
+from hosttune.measure.watch.verdict import Outcome, judge
+from hosttune.views.page import shown
+from hosttune.views.terminal import wrapped
+from hosttune.views.watch_words import confidence_text, evidence, headline, not_the_cause, time_text
+
+if TYPE_CHECKING:
+    from hosttune.measure.advice import Advice
+    from hosttune.measure.watch.account import Account
+    from hosttune.measure.watch.session import Seen
+    from hosttune.measure.watch.tick import Tick
+    from hosttune.measure.watch.verdict import Verdict
+    from hosttune.views.page import Page
+
+_COLOURS = {Outcome.ONE: "cyan", Outcome.CHANGED: "cyan", Outcome.MIXED: "yellow"}
+
+
+def watch_text(seen: Seen, page: Page) -> str:
+    """The report of a watch."""
+    account = seen.account
+    verdict = judge(account)
+    screen = page.screen
+    columns = screen.columns
+    lines = [f"hosttune watch: {command_text(account)}"]
+    title = wrapped(f"verdict: {headline(verdict, account)}", columns, rest="  ")
+    lines += [screen.paint(line, "bold", _COLOURS.get(verdict.outcome, "bold")) for line in title]
+    if verdict.state is not None and verdict.outcome is not Outcome.IDLE:
+        lines.append(f"confidence: {confidence_text(verdict)}")
+    for sentence in evidence(verdict, account):
+        lines += wrapped(shown(sentence), columns, first="  ", rest="    ")
+    for advice in remedies(verdict, account):
+        lines += _advice(advice, page)
+    if (others := not_the_cause(verdict)) and verdict.state is not None:
+        lines += wrapped(f"not the cause: {others}", columns, first="  ", rest="    ")
+    if verdict.would_decide:
+        lines.append("  to be surer:" if verdict.state is not None else "  what would decide it:")
+        for sentence in verdict.would_decide:
+            lines += wrapped(shown(sentence), columns, first="    - ", rest="      ")
+    for note in seen.notes:
+        lines += wrapped(shown(note), columns, first="  note: ", rest="    ")
+    return "\n".join(lines) + "\n"
+
+
+def _advice(advice: Advice, page: Page) -> list[str]:
+    columns = page.screen.columns
+    lines = wrapped(shown(advice.text), columns, first="  -> ", rest="     ")
+    if advice.figure:
+        where = f" ({advice.measured})" if advice.measured else ""
+        lines += wrapped(f"{advice.figure}{where}", columns, first="     ", rest="     ")
+    if advice.rule:
+        lines.append(f"     {page.look(f'explain {advice.rule}')}")
+    if advice.command:
+        lines.append(f"     {advice.command.replace('hosttune', page.program, 1)}")
+    return lines
+
+
+def watch_json(seen: Seen) -> dict[str, Any]:
+    """The document of a watch: the verdict, what was seen, what to do. Unknown is null."""
+    account = seen.account
+    verdict = judge(account)
+    return document({
+        "watched": account.watched,
+        "status": seen.status,
+        "ended": seen.ended,
+        "verdict": verdict,
+        "sentence": headline(verdict, account),
+        "evidence": evidence(verdict, account),
+        "advice": remedies(verdict, account),
+        "means": {name: mean.value for name, mean in account.means.items()},
+        "totals": account.totals,
+        "gpus": [_gpu_json(gpu) for gpu in account.gpus.values()],
+        "gpu_zero_s": account.zero_s if account.judged_gpu_s else None,
+        "gpu_zero_longest_s": account.zero_run.longest_s if account.judged_gpu_s else None,
+        "others_core_s": account.others,
+        "file_systems": tuple(account.file_systems),
+        "notes": seen.notes,
+    })  # fmt: skip
+
+
+def _gpu_json(gpu: Any) -> dict[str, Any]:
+    return {
+        "index": gpu.last.index,
+        "uuid": gpu.last.uuid,
+        "name": gpu.last.name,
+        "is_mig": gpu.last.is_mig,
+        "was_lost": gpu.was_lost,
+        "util_percent": gpu.util.value,
+        "power_w": gpu.power.value,
+        "power_limit_w": gpu.limit.value,
+        "reasons_s": to_json(gpu.reasons),
+    }
+
+
+def command_text(account: Account) -> str:
+    """The command as a shell takes it, or the process."""
+    words = " ".join(shlex.quote(word) for word in account.watched.command)
+    text = shown(words) if len(words) <= 200 else f"{shown(words[:200])} ..."
+    return text if account.watched.is_child else f"process {account.watched.pid}: {text}"
+
+
+def live_text(tick: Tick, account: Account) -> str:
+    """One line about now and so far."""
+    parts = [f"watch {_clock(account.seconds)}", account.held.state.value if not tick.is_paused else "stopped"]
+    percent = gpu_percent(tick)
+    if percent is not None:
+        parts.append(f"GPU {percent:.0f} %")
+    if tick.tree is not None and tick.tree.cores is not None:
+        parts.append(f"CPU {tick.tree.cores:.1f} of {tick.cpus:g}" if tick.cpus else f"CPU {tick.tree.cores:.1f}")
+    if not account.is_warm:
+        parts.append("warming up")
+    elif account.counted_s:
+        parts.append(_leading(account))
+    return "  ".join(parts)
+
+
+def _leading(account: Account) -> str:
+    sums: dict[State, float] = {}
+    for (state, _), seconds in account.states.items():
+        sums[state] = sums.get(state, 0.0) + seconds
+    top = max(sums, key=lambda state: sums[state])
+    return f"so far {top.value} {100 * sums[top] / account.counted_s:.0f} % of {time_text(account.counted_s)}"
+
+
+def _clock(seconds: float) -> str:
+    whole = int(seconds)
+    return f"{whole // 3600:d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def picture_lines(verdict: Verdict, account: Account) -> tuple[str, ...]:
+    """The lines under a picture."""
+    return (f"confidence: {confidence_text(verdict)}", *evidence(verdict, account))

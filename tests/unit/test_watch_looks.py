@@ -1,0 +1,202 @@
+"""Looking at real processes: children that come and go, one that is named, and what cannot be seen."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+import pytest
+
+from hosttune.errors import HosttuneError
+from hosttune.measure.gpu.none import NoSampler
+from hosttune.measure.gpu.sample import GpuSample
+from hosttune.measure.watch.gpus import jobs_gpus
+from hosttune.measure.watch.looks import Looks
+from hosttune.measure.watch.target import check_writable, find, scoped
+from hosttune.measure.watch.tree import Tree
+
+FORK = """
+import os, sys, time
+sys.stdout.write("up\\n"); sys.stdout.flush(); sys.stdin.readline()
+if os.fork() == 0:
+    if os.fork() == 0:  # a grandchild whose parent ends at once
+        sys.stdout.write(f"{os.getpid()}\\n"); sys.stdout.flush(); sys.stdin.readline()
+        end = time.process_time() + 0.3
+        while time.process_time() < end: pass
+        sys.stdout.write("busy\\n"); sys.stdout.flush(); time.sleep(60)
+    time.sleep(0.2); os._exit(0)
+os.wait(); time.sleep(60)
+"""
+
+
+@pytest.fixture
+def forker():
+    child = subprocess.Popen([sys.executable, "-c", FORK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    child.stdout.readline()
+    yield child
+    for pid in [*getattr(child, "more", []), child.pid]:
+        with suppress(ProcessLookupError):
+            os.kill(pid, 9)
+    child.wait()
+    child.stdin.close()
+    child.stdout.close()
+
+
+def test_grandchild_stays_of_the_job_after_its_parent_has_ended(forker):
+    tree = Tree(forker.pid)
+    assert tree.look(1.0).processes == 1
+    forker.stdin.write("\n")
+    forker.stdin.flush()
+    grandchild = int(forker.stdout.readline())
+    forker.more = [grandchild]
+    assert tree.look(1.0).processes >= 2
+    assert grandchild in tree.members
+    while tree.members[grandchild].counters.stat.parent in tree.members:  # until another has adopted it
+        assert tree.look(1.0)
+    forker.stdin.write("\n")
+    forker.stdin.flush()
+    assert forker.stdout.readline() == "busy\n"
+    tick = tree.look(1.0)
+    assert grandchild in tree.members
+    assert tick.cores >= 0.2
+    os.kill(grandchild, 9)
+    forker.kill()
+    forker.wait()
+    tree.look(1.0)
+    assert not tree.has_root
+    tree.close()
+
+
+def test_tree_without_lists_of_children_is_found_by_parents(tmp_path):
+    def process(pid, parent, group=1, session=1):
+        folder = tmp_path / str(pid)
+        folder.mkdir()
+        rest = f"0 -1 0 0 0 0 0 5 5 0 0 20 0 1 0 {pid} 0 0"
+        (folder / "stat").write_text(f"{pid} (x) S {parent} {group} {session} {rest}")
+        (folder / "io").write_text("rchar: 1\nread_bytes: 2\nwrite_bytes: 3\n")
+        (folder / "schedstat").write_text("1 2 3\n")
+        (folder / "cmdline").write_text(f"p{pid}")
+
+    for pid, parent in ((100, 1), (102, 101), (101, 100), (200, 1)):
+        process(pid, parent)
+    process(300, 1, group=100)
+    assert sorted(Tree(100, proc=str(tmp_path)).members) == [100, 101, 102]
+    (tmp_path / "100" / "stat").write_text((tmp_path / "100" / "stat").read_text().replace(" 1 1 1 ", " 1 100 1 "))
+    assert sorted(Tree(100, follows_group=True, proc=str(tmp_path)).members) == [100, 101, 102, 300]
+
+
+def test_number_that_another_process_got_is_not_the_job(tmp_path):
+    folder = tmp_path / "100"
+    folder.mkdir()
+    line = "100 (x) S 1 1 1 0 -1 0 0 0 0 0 5 5 0 0 20 0 1 0 {} 0 0"
+    (folder / "stat").write_text(line.format(777))
+    (folder / "cmdline").write_text("job")
+    tree = Tree(100, proc=str(tmp_path))
+    assert tree.look(1.0).processes == 1
+    (folder / "stat").write_text(line.format(999))
+    assert tree.look(1.0) is None
+    assert not tree.has_root
+
+
+def test_look_at_a_live_process_fills_what_this_kernel_tells():
+    child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        looks = Looks(child.pid, NoSampler("none here"), time.monotonic())
+        end = time.monotonic() + 20
+        while (tick := looks.look(time.monotonic())).tree.cores == 0 and time.monotonic() < end:
+            os.sched_yield()
+        assert tick.tree.processes == 1
+        assert tick.tree.main_cores > 0
+        assert tick.host.idle_percent is not None
+        assert tick.cpus >= 1
+        assert not looks.look(time.monotonic(), is_paused=False).is_paused
+        assert looks.look(time.monotonic(), is_paused=True).is_paused
+        os.kill(child.pid, 19)
+        while not looks.look(time.monotonic()).is_paused and time.monotonic() < end:
+            os.sched_yield()
+        assert looks.look(time.monotonic()).is_paused  # it was stopped by a signal
+        looks.close()
+    finally:
+        child.kill()
+        child.wait()
+    with pytest.raises(ProcessLookupError):
+        Looks(child.pid, NoSampler("none here"), 0.0)
+
+
+ONE, TWO = GpuSample(0, "GPU-aaa", pids=(7,)), GpuSample(1, "GPU-bbb", pids=())
+
+
+@pytest.mark.parametrize(
+    ("pids", "visible", "known", "indexes", "are_its"),
+    [
+        ({7}, None, set(), [0], True),
+        ({8}, "1", set(), [1], True),
+        ({8}, "GPU-bb", set(), [1], True),
+        ({8}, "", set(), [], True),
+        ({8}, None, {"GPU-bbb"}, [1], True),
+        ({8}, None, set(), [0, 1], False),
+        ({7}, "0,1", set(), [0], True),
+    ],
+)
+def test_gpus_of_a_job_are_told_by_memory_then_by_name(pids, visible, known, indexes, are_its):
+    gpus, certain = jobs_gpus((ONE, TWO), frozenset(pids), visible, frozenset(known))
+    assert ([gpu.index for gpu in gpus], certain) == (indexes, are_its)
+
+
+def test_process_that_cannot_be_watched_is_refused_with_the_reason():
+    done = subprocess.Popen(["true"])
+    done.wait()
+    with pytest.raises(HosttuneError, match="no process"):
+        find(done.pid)
+    with pytest.raises(HosttuneError, match="this very process"):
+        find(os.getpid())
+
+
+def test_process_that_hidepid_hides_is_told_from_one_that_is_not_there(tmp_path, monkeypatch):
+    def kill(pid, number):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "kill", kill)
+    with pytest.raises(HosttuneError, match="hidepid") as caught:
+        find(4242, proc=str(tmp_path))
+    assert "sudo" in caught.value.hint
+
+
+def test_process_of_another_user_is_watched_with_a_note(tmp_path):
+    folder = tmp_path / "4242"
+    folder.mkdir()
+    (folder / "stat").write_text("4242 (python) S 1 1 1 0 -1 0 0 0 0 0 5 5 0 0 20 0 1 0 100 0 0")
+    (folder / "status").write_text("Name:\tpython\nTgid:\t4242\nUid:\t0\t0\t0\t0\n")
+    (folder / "cmdline").write_text("python\0train.py\0--token\0hunter2")
+    (folder / "environ").write_text("A=1\0CUDA_VISIBLE_DEVICES=2,3\0")
+    (tmp_path / "uptime").write_text("500.0 900.0\n")
+    found = find(4242, proc=str(tmp_path))
+    assert "it runs as root" in found.note
+    assert (found.visible, found.age_s) == ("2,3", 499.0)
+    assert "hunter2" not in " ".join(found.command)
+    (folder / "status").write_text("Tgid:\t4000\n")
+    with pytest.raises(HosttuneError, match="a thread of process 4000"):
+        find(4242, proc=str(tmp_path))
+
+
+def test_scope_without_systemd_is_refused(monkeypatch):
+    monkeypatch.setattr(os.path, "isdir", lambda path: False)
+    with pytest.raises(HosttuneError, match="--scope needs systemd"):
+        scoped(("true",))
+
+
+def test_scope_becomes_the_command(monkeypatch):
+    monkeypatch.setattr(os.path, "isdir", lambda path: True)
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert scoped(("python", "-x")) == ("/usr/bin/systemd-run", "--scope", "--quiet", "--collect", "--", "python", "-x")
+
+
+def test_file_that_cannot_be_written_is_refused_beforehand(tmp_path):
+    check_writable(str(tmp_path / "x.json"))
+    for path in (tmp_path, tmp_path / "missing" / "x.json"):
+        with pytest.raises(HosttuneError, match="cannot be written"):
+            check_writable(str(path))

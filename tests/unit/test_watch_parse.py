@@ -1,0 +1,178 @@
+"""What /proc says, parsed: odd names, old kernels, files that are cut off."""
+
+from __future__ import annotations
+
+import pytest
+
+from hosttune.measure.watch.counting import Counters, sums
+from hosttune.measure.watch.family import Member, family
+from hosttune.measure.watch.group import folder_of
+from hosttune.measure.watch.host import disk_tick
+from hosttune.measure.watch.others import busiest
+from hosttune.measure.watch.parse import (
+    CpuTimes,
+    ProcessIo,
+    ProcessStat,
+    counter,
+    disk_counters,
+    host_times,
+    pressure_totals,
+    process_io,
+    process_stat,
+    run_delay,
+)
+
+STAT = b"4242 (a) b (c) D 7 42 40 34816 4242 4194304 99 0 5 0 120 30 10 4 20 0 3 0 3826173 3133440 358 18446744073709551615"
+
+
+def test_process_with_parentheses_in_its_name_is_read():
+    assert process_stat(STAT) == ProcessStat("a) b (c", "D", 7, 42, 40, 150, 14, 3, 3826173)
+
+
+@pytest.mark.parametrize("content", [b"", b"4242 (x", b"4242 (x) S 1 2", STAT.replace(b" 120 ", b" x ")])
+def test_process_that_is_cut_off_is_unknown(content):
+    assert process_stat(content) is None
+
+
+def test_bytes_of_a_process_are_read_and_a_missing_line_is_unknown():
+    assert process_io(b"rchar: 100\nwchar: 2\nsyscr: 1\nread_bytes: 50\nwrite_bytes: 7\n") == ProcessIo(100, 50, 7)
+    assert process_io(b"rchar: 100\n") is None
+
+
+def test_pressure_without_full_is_half_known():
+    assert pressure_totals(b"some avg10=0.67 avg60=1.02 avg300=0.74 total=113\n") == (113, None)
+    assert pressure_totals(b"some avg10=0 total=5\nfull avg10=0 total=3\n") == (5, 3)
+    assert pressure_totals(b"") == (None, None)
+
+
+def test_run_delay_is_the_second_field():
+    assert run_delay(b"4109883 1760528 2\n") == 1760528
+    assert run_delay(b"0 0 0") == 0
+    assert run_delay(b"") is None
+
+
+HOST = b"cpu  10 2 3 100 20 1 1 3 5 0\ncpu0 4 1 1 60 10 1 0 1 0 0\ncpu1 6 1 2 40 10 0 1 2 0 0\nintr 5\nprocesses 77\nprocs_running 1\n"
+
+
+def test_processors_are_summed_over_those_the_job_may_use():
+    assert host_times(HOST, None) == CpuTimes(20, 100, 20)
+    assert host_times(HOST, frozenset({1})) == CpuTimes(12, 40, 10)
+    assert host_times(HOST, frozenset({9})) is None
+    assert host_times(b"", None) is None
+
+
+def test_counter_is_found_at_the_start_of_a_line_alone():
+    assert counter(HOST, b"processes") == 77
+    assert counter(b"pswpin 5\nxpswpout 9\npswpout 7\n", b"pswpin") == 5
+    assert counter(b"pswpin 5\nxpswpout 9\npswpout 7\n", b"pswpout") == 7
+    assert counter(b"a 1\n", b"b") is None
+
+
+def test_disk_rates_come_from_two_looks():
+    before = b"   8 0 sda 100 0 2000 500 10 0 80 40 0 0 540 0 0 0 0 0 0\n   8 1 sda1 1 0 1 1 1 0 1 1 0 0 1\n"
+    after = before.replace(b"100 0 2000 500", b"150 0 6000 900").replace(b" 540 ", b" 2540 ")
+    was, now = (disk_counters(one, frozenset({b"sda"}))["sda"] for one in (before, after))
+    tick = disk_tick("sda", was, now, 2.0)
+    assert (tick.read_bytes, tick.written_bytes, tick.read_await_ms, tick.in_flight) == (4000 * 512 / 2, 0.0, 8.0, 1.0)
+    assert disk_tick("sda", was, was, 2.0).read_await_ms is None
+
+
+def stat(parent=1, own=0, ended=0, started=50, state="S"):
+    return ProcessStat("x", state, parent, 1, 1, own, ended, 1, started)
+
+
+def counters(own=0, ended=0, read=0, delay=0, parent=1, started=50):
+    return Counters(stat(parent, own, ended, started), ProcessIo(read, read, 0), delay)
+
+
+def test_child_that_ended_and_was_waited_for_counts_once():
+    before = {1: counters(own=100), 2: counters(own=40, read=1000, parent=1)}
+    now = {1: counters(own=110, ended=55, read=1500)}  # the child took 15 more and read 500 before it ended
+    done = sums(before, now, last_look=60)
+    assert (done.ticks, done.io) == (25, ProcessIo(500, 500, 0))
+
+
+def test_child_that_ended_and_was_not_waited_for_takes_nothing_away():
+    before = {1: counters(own=100), 2: counters(own=40, parent=1)}
+    assert sums(before, {1: counters(own=110)}, 60).ticks == 10
+
+
+def test_new_process_counts_from_its_start_and_a_late_found_one_from_now_on():
+    before = {1: counters(own=100)}
+    fresh = {1: counters(own=100), 2: counters(own=30, ended=5, read=9, delay=4, started=70)}
+    assert sums(before, fresh, 60)[1:] == (35, ProcessIo(9, 9, 0), 4)
+    late = {1: counters(own=100), 2: counters(own=30, ended=5, read=9, started=20)}
+    assert sums(before, late, 60)[1:3] == (0, ProcessIo(0, 0, 0))
+
+
+def test_what_one_process_does_not_tell_is_unknown_for_all():
+    before = {1: counters(), 2: counters()}
+    now = {1: counters(own=5), 2: Counters(stat(own=5), None, None)}
+    assert sums(before, now, 60)[1:] == (10, None, None)
+
+
+PYTHON, SPAWNED = b"python\0train.py", b"python\0-c\0from multiprocessing.spawn import spawn_main"
+
+
+@pytest.mark.parametrize(
+    ("members", "mains", "launchers"),
+    [
+        ([Member(1, 0, PYTHON, 1.0)], {1}, set()),
+        ([Member(1, 0, PYTHON, 0.0), Member(2, 1, PYTHON, 0.9), Member(3, 1, PYTHON, 0.9)], {1}, set()),
+        ([Member(1, 0, PYTHON, 0.0), Member(2, 1, SPAWNED, 0.9)], {1}, set()),
+        ([Member(1, 0, b"bash\0run.sh", 0.0), Member(2, 1, PYTHON, 0.0), Member(3, 2, PYTHON, 1.0)], {2}, {1}),
+        (
+            [
+                Member(1, 0, b"torchrun", 0.0),
+                Member(2, 1, b"python\0-u\0t", 0.1),
+                Member(3, 1, b"python\0-u\0t", 0.1),
+                Member(4, 2, b"python\0-u\0t", 1.0),
+            ],
+            {2, 3},
+            {1},
+        ),
+        ([Member(1, 0, PYTHON, 0.9), Member(2, 1, b"nvidia-smi", 0.0)], {1}, set()),
+        ([Member(5, 4, b"sh", 0.0)], {5}, set()),
+    ],
+)
+def test_family_tells_mains_from_launchers_and_workers(members, mains, launchers):
+    found = family(members, 1)
+    assert (found.mains, found.launchers) == (mains, launchers)
+
+
+def test_family_believes_the_gpu_about_its_mains():
+    members = [
+        Member(1, 0, b"sh", 0.0),
+        Member(2, 1, PYTHON, 0.0),
+        Member(3, 2, PYTHON, 0.9),
+        Member(4, 2, PYTHON, 0.9),
+    ]
+    found = family(members, 1, frozenset({2, 999}))
+    assert (found.mains, found.launchers) == ({2}, {1})
+
+
+MOUNTS = b"30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+HYBRID = b"40 23 0:30 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+CONTAINER = b"50 23 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n"
+
+
+@pytest.mark.parametrize(
+    ("groups", "mounts", "folder"),
+    [
+        (b"0::/user.slice/session-2.scope\n", MOUNTS, "/sys/fs/cgroup/user.slice/session-2.scope"),
+        (b"4:memory:/x\n1:cpu:/\n0::/\n", HYBRID, "/sys/fs/cgroup/unified"),
+        (b"0::/docker/abc/job\n", CONTAINER, "/sys/fs/cgroup/job"),
+        (b"4:memory:/x\n", MOUNTS, ""),
+        (b"0::/x\n", b"", ""),
+        (b"0::/../../elsewhere\n", MOUNTS, ""),
+        (b"", MOUNTS, ""),
+    ],
+)
+def test_group_of_a_process_is_found_where_it_is_mounted(groups, mounts, folder):
+    assert folder_of(groups, mounts) == folder
+
+
+def test_busiest_of_the_others_leaves_out_the_job_and_what_is_new_to_a_number():
+    was = {1: stat(own=0), 2: stat(own=0), 3: stat(own=0, started=1), 4: stat(own=5)}
+    now = {1: stat(own=90), 2: stat(own=80), 3: stat(own=99), 4: stat(own=7), 5: stat(own=500)}
+    assert [(one.pid, one.cores) for one in busiest(was, now, {2}, 1.0, 100)] == [(1, 0.9)]
