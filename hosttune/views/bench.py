@@ -83,7 +83,7 @@ def gist(result: Result) -> str:
         return "; ".join(_tmp_answer(one, result) for one in result.findings)
     if "answer" in result.words:  # of `bench read`
         return result.words["answer"]
-    return "; ".join(f"{one.name} {one.effect.estimate:.2f}" for one in result.findings)
+    return result.words.get("answer", "")
 
 
 def percent(share: float) -> str:
@@ -154,7 +154,7 @@ def _atime_counters(result: Result) -> list[str]:
 
 def _stale_files(result: Result) -> str:
     stale, looked = result.figures["files_stale"], result.figures["files_looked_at"]
-    said = f"your files: {stale:,.0f} of {looked:,.0f} looked at are stale now, so that the next read writes them"
+    said = f"your files: {stale:,.0f} of {looked:,.0f} looked at are stale now (their next read writes)"
     return f"{said}; today's gain is about nil" if stale < looked / 100 else said
 
 

@@ -104,7 +104,7 @@ def scenario_modes(folder: Path) -> None:
             max(*written["noatime"], *written["O_NOATIME"], written["relatime"][1], written["plain"][1]) < inodes / 20
         )
         assert min(*written["strictatime"], written["relatime"][0], written["plain"][0]) > inodes
-        assert os.listdir(target) == ["lost+found", "set"] or sorted(os.listdir(target)) == ["lost+found", "set"]
+        assert sorted(os.listdir(target)) == ["lost+found", "set"]
 
 
 def scenario_atime_command(folder: Path) -> None:
@@ -127,7 +127,7 @@ def scenario_atime_command(folder: Path) -> None:
         assert figures["device_read_bytes_base"] > 0
         assert len(result["findings"][0]["ratios"]) == result["findings"][0]["pairs"]
         names = os.listdir(state)
-        assert len(names) == 1 and names[0].startswith("atime-"), names
+        assert [name.partition("-")[0] for name in names] == ["atime"]
         listed = hosttune("list")
         assert (listed.returncode, str(target / "set") in listed.stdout) == (0, True)
         assert sorted(os.listdir(target)) == ["lost+found", "set"]
