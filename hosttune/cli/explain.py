@@ -20,18 +20,15 @@ def explain(
     """Explain a rule: why, gain, risk, sources, what it reads, how by hand, how to switch it off, what it does here."""
     from hosttune.actions.examine import examine
     from hosttune.cli.common import load_choice, open_page, say, write_json
-    from hosttune.views.explain import explain_json, explain_text
+    from hosttune.views.explain import explain_json, explain_text, explained
 
     reader, catalog, policy = load_choice(look)
-    one = _named(rule, catalog)
-    findings = examine(reader, catalog, policy.only(one.id)).plan(prove=False).findings
-    own = tuple(finding for finding in findings if finding.rule == one.id)
-    params = policy.params_of(one, catalog)
-    profiles = tuple(name for name, profile in catalog.profiles.items() if one.id in profile.rules)
+    session = examine(reader, catalog, policy.only(_named(rule, catalog).id))
+    one = explained(session.selected[0], session.facts, policy, catalog, session.plan(prove=False).findings)
     if show.is_json:
-        write_json(explain_json(one, params, own, profiles))
+        write_json(explain_json(one))
     else:
-        say(explain_text(one, params, own, profiles, open_page(reader, look, show)))
+        say(explain_text(one, open_page(reader, look, show)))
     return 0
 
 

@@ -55,11 +55,15 @@ class Names(Mapping[str, Any]):
         return Names(self.facts, {**self.own, **own}, self.choose)
 
 
+def names_of(rule: Rule, facts: Facts, params: Mapping[str, Any], declared: Declared = NOTHING) -> Names:
+    """What the expressions of a rule see on a host, but for the item that they look at."""
+    choose = (lambda: rule.choose(facts, params)) if rule.choice else None
+    return Names(facts, {"params": params, "policy": declared}, choose)
+
+
 def evaluate(rule: Rule, facts: Facts, params: Mapping[str, Any], declared: Declared = NOTHING) -> Evaluation:
     """Evaluate one rule. An unread fact makes an `unknown` finding that says which fact and why."""
-    names = Names(
-        facts, {"params": params, "policy": declared}, (lambda: rule.choose(facts, params)) if rule.choice else None
-    )
+    names = names_of(rule, facts, params, declared)
     try:
         for guard in rule.applies_when:
             if not guard.condition.evaluate(names):

@@ -6,6 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION, to_json
+from hosttune.engine.evaluate import evaluate, names_of
+from hosttune.frozen import frozen
+from hosttune.views.by_hand import few
 from hosttune.views.change import change_lines
 from hosttune.views.findings import ALL, sections_lines
 from hosttune.views.masking import masked
@@ -13,6 +16,7 @@ from hosttune.views.page import shown
 from hosttune.views.rule_words import (
     do_texts,
     figure_text,
+    finds_texts,
     guard_texts,
     param_text,
     pieces,
@@ -20,41 +24,94 @@ from hosttune.views.rule_words import (
     reads_texts,
     risk_text,
     standing_text,
+    told_wishes,
     undo_texts,
     wish_text,
 )
 from hosttune.views.terminal import columned, wrapped
+from hosttune.views.wording import Wording
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hosttune.engine.catalog import Catalog
+    from hosttune.engine.policy import Policy
     from hosttune.engine.rule import Rule
+    from hosttune.facts import Facts
+    from hosttune.resources.base import Wish
     from hosttune.values import Finding
+    from hosttune.views.by_hand import Told
     from hosttune.views.page import Page
 
+SHORT = 24  # characters of a value that still stands beside its name
 
-def explain_text(
-    rule: Rule, params: dict[str, Any], findings: tuple[Finding, ...] | None, profiles: tuple[str, ...], page: Page
-) -> str:
-    """`params` are the values in force, `findings` what the rule says of this host (None: it was not asked)."""
-    lines = [page.screen.paint(shown(rule.id), "bold") + f": {shown(rule.title)}", ""]
-    lines += columned(_facts(rule, profiles), page.screen)
+
+@frozen
+class Explained:
+    """A rule, and what it says of one host: `wishes` are empty where it does not apply."""
+
+    rule: Rule
+    wording: Wording
+    profiles: tuple[str, ...]
+    findings: tuple[Finding, ...] = ()
+    wishes: tuple[Wish, ...] = ()
+    measured: tuple[str, ...] = ()  # what benches found here
+
+    @property
+    def told(self) -> tuple[Told, ...]:
+        return told_wishes(self.rule, self.wording, self.wishes, self.findings)
+
+    @property
+    def does(self) -> list[str]:
+        return do_texts(self.rule, self.wording, self.told)
+
+    @property
+    def undoes(self) -> list[str]:
+        return undo_texts(self.told)
+
+
+def explained(
+    rule: Rule,
+    facts: Facts,
+    policy: Policy,
+    catalog: Catalog,
+    findings: tuple[Finding, ...],
+    measured: tuple[str, ...] = (),
+) -> Explained:
+    """The rule with what it says of the host of these facts; what that does not settle stays in words."""
+    own = tuple(finding for finding in findings if finding.rule == rule.id)
+    params = policy.params_of(rule, catalog)
+    profiles = tuple(name for name, profile in catalog.profiles.items() if rule.id in profile.rules)
+    wording = Wording(params, names_of(rule, facts, params, policy.declared))
+    wishes = evaluate(rule, facts, params, policy.declared).wishes
+    return Explained(rule, wording, profiles, own, wishes, measured)
+
+
+def explain_text(one: Explained, page: Page) -> str:
+    """Everything about the rule, for people."""
+    rule, told = one.rule, one.told
+    head, *rest = wrapped(f"{shown(rule.id)}: {shown(rule.title)}", page.screen.columns, rest="  ")
+    name, colon, title = head.partition(":")
+    lines = [page.screen.paint(name, "bold") + colon + title, *rest, ""]
+    lines += columned(_facts(rule, one.profiles), page.screen)
     lines += _paragraphs("Why", rule.why, page)
-    lines += _block("Applies when", guard_texts(rule), page)
-    lines += _block("Reads", reads_texts(rule), page)
-    lines += _block("Wants", [wish_text(spec) for spec in rule.want], page)
-    lines += _block("Expects", [one.condition.source for one in rule.expect], page)
-    lines += _params(rule, params, page)
-    if findings is not None:
-        lines += _here(findings, page)
-    lines += _block("By hand", do_texts(rule), page)
-    lines += _block("Taken back by hand", undo_texts(rule), page)
+    lines += _block("Does not apply", guard_texts(rule, one.wording), page)
+    lines += _block("Reads", reads_texts(rule, told), page)
+    lines += _block("Wants", few([wish_text(wish) for wish in told], many=8), page)
+    lines += _block("Looks for", finds_texts(rule, one.wording), page)
+    lines += _params(rule, one.wording.params, page)
+    lines += _here(one.findings, page)
+    lines += _block("Measured here", list(one.measured), page)
+    lines += _block("By hand", one.does, page)
+    lines += _block("Taken back by hand", one.undoes, page)
     lines += _switches(rule, page)
     lines += _block("Sources", list(rule.sources), page)
     return "\n".join(lines) + "\n"
 
 
-def explain_json(
-    rule: Rule, params: dict[str, Any], findings: tuple[Finding, ...] | None, profiles: tuple[str, ...]
-) -> dict[str, Any]:
+def explain_json(one: Explained) -> dict[str, Any]:
+    """The same as JSON; conditions are those of the rule file."""
+    rule, told = one.rule, one.told
     return {
         "format_version": FORMAT_VERSION,
         "id": rule.id,
@@ -67,18 +124,19 @@ def explain_json(
         "disturbs": rule.disturbs.value,
         "since": rule.since,
         "verified": rule.verified,
-        "profiles": list(profiles),
+        "profiles": list(one.profiles),
         "gain": rule.gain,
         "figure": figure_text(rule),
         "why": rule.why,
         "sources": list(rule.sources),
         "applies_when": [{"if": g.condition.source, "else": g.otherwise.source} for g in rule.applies_when],
-        "reads": reads_texts(rule),
-        "wants": [wish_text(spec) for spec in rule.want],
+        "reads": reads_texts(rule, told),
+        "wants": [wish_text(wish) for wish in told],
         "expects": [expectation.condition.source for expectation in rule.expect],
-        "by_hand": {"do": do_texts(rule), "undo": undo_texts(rule)},
-        "params": {name: to_json(value) for name, value in params.items()},
-        "findings": None if findings is None else masked(to_json(findings)),
+        "by_hand": {"do": one.does, "undo": one.undoes},
+        "params": {name: to_json(value) for name, value in one.wording.params.items()},
+        "findings": masked(to_json(one.findings)),
+        "measured": list(one.measured),
     }
 
 
@@ -93,12 +151,14 @@ def _facts(rule: Rule, profiles: tuple[str, ...]) -> list[tuple[str, ...]]:
     ]
 
 
-def _params(rule: Rule, params: dict[str, Any], page: Page) -> list[str]:
+def _params(rule: Rule, params: Mapping[str, Any], page: Page) -> list[str]:
     if not rule.params:
         return []
-    rows: list[tuple[str, ...]] = [
-        (f"{name} = {plain(params[name])}", param_text(param)) for name, param in rule.params.items()
-    ]
+    rows: list[tuple[str, ...]] = []
+    for name, param in rule.params.items():
+        value = shown(plain(params[name]))
+        is_short = len(value) <= SHORT
+        rows.append((f"{name} = {value}" if is_short else name, ("" if is_short else f"{value}: ") + param_text(param)))
     title = page.screen.paint("Parameters", "bold") + f" (policy: params: {{{rule.id}: {{NAME: VALUE}}}})"
     return ["", title, *columned(rows, page.screen, indent=2)]
 
@@ -113,14 +173,14 @@ def _here(findings: tuple[Finding, ...], page: Page) -> list[str]:
 
 
 def _switches(rule: Rule, page: Page) -> list[str]:
-    rows = [
+    rows: list[tuple[str, ...]] = [
         ("in /etc/hosttune/policy.yaml:", f"ignore: [{rule.id}]"),
         ("for a time, with the reason:", f"ignore: [{{rule: {rule.id}, reason: ..., until: YYYY-MM-DD}}]"),
         ("this time only:", f"--ignore {rule.id}"),
     ]
     if rule.want and page.can_apply:
         rows.append(("and take back what it did:", page.act(f"undo --rule {rule.id}")))
-    return ["", page.screen.paint("Switch it off", "bold"), *(f"  {label:30} {text}" for label, text in rows)]
+    return ["", page.screen.paint("Switch it off", "bold"), *columned(rows, page.screen, indent=2)]
 
 
 def _paragraphs(title: str, text: str, page: Page) -> list[str]:

@@ -5,84 +5,26 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from hosttune.engine.expression_helpers import gib_text
+from hosttune.engine.rule import Listing, Literal, Record
+from hosttune.views.by_hand import Told, few, ways
+
 if TYPE_CHECKING:
-    from hosttune.engine.rule import Param, Rule, WishSpec
+    from collections.abc import Mapping
+
+    from hosttune.engine.rule import Param, Rule, WishSpec, Written
+    from hosttune.resources.base import Wish
+    from hosttune.values import Address, Finding
+    from hosttune.views.wording import Wording
 
 LONG = 80  # characters of a field that is still shown
 
-# How a wish of each kind is met, and taken back, without hosttune; {name} is what the rule names, {rule} its id.
-_BY_HAND = {
-    "sysctl": (
-        "write `{name} = VALUE` into a file in /etc/sysctl.d, then: sysctl --system",
-        "delete that line, then: sysctl -w {name}=OLD_VALUE",
-    ),
-    "sysfs": (
-        "echo VALUE > {name}, and a line `w {name} - - - - VALUE` in a file in /etc/tmpfiles.d for the next boot",
-        "delete that line, then write the old value back into {name}",
-    ),
-    "sysfs by udev": (
-        "echo VALUE > {name}, and for the next boot the udev rule that the plan shows, in a file in /etc/udev/rules.d",
-        "delete that rule, then write the old value back into {name}",
-    ),
-    "mount": (
-        "add the option to the line of {name} in /etc/fstab, then: mount -o remount,OPTION {name}",
-        "take the option out of that line, then remount with the opposite one, such as relatime",
-    ),
-    "tmpfs": (
-        "add `tmpfs {name} tmpfs mode=1777,nosuid,nodev,size=SIZE 0 0` to /etc/fstab, then reboot",
-        "delete that line, then reboot",
-    ),
-    "data-mount": (
-        "mkdir {name}, a line for it in /etc/fstab with nofail and the UUID, then: mount {name}",
-        "umount {name}, delete the line and the folder",
-    ),
-    "dropin": ("write the file {name} as the plan shows it", "delete {name}"),
-    "package": ("apt-get install {name}", "apt-get remove {name}, after a look at what else goes"),
-    "packages": (
-        "apt-get install the packages that the plan lists",
-        "apt-get remove them, after a look at what else goes",
-    ),
-    "unit": ("systemctl enable --now {name}", "systemctl disable --now {name}"),
-    "unit-dropin": (
-        "systemctl edit {name}, and set what the plan shows; then restart it when nobody needs it",
-        "systemctl revert {name}",
-    ),
-    "systemd-setting": (
-        "for a unit: systemctl edit UNIT, and set what the plan shows; for X.conf a file in /etc/systemd/X.conf.d",
-        "delete that file, then: systemctl daemon-reload",
-    ),
-    "limit": (
-        "write `DOMAIN soft|hard {name} VALUE` lines into a file in /etc/security/limits.d, and log in anew",
-        "delete that file",
-    ),
-    "docker-daemon": (
-        "set {name} in /etc/docker/daemon.json, dockerd --validate, and restart docker when no container runs",
-        "take {name} out of that file, and restart docker when no container runs",
-    ),
-    "kernel-argument": (
-        (
-            "append {name} to GRUB_CMDLINE_LINUX_DEFAULT in a file in /etc/default/grub.d that sorts last, then: "
-            "update-grub, look for it in /boot/grub/grub.cfg, reboot"
-        ),
-        "delete that file, then: update-grub, reboot",
-    ),
-    "modprobe-option": (
-        "write the line `options` that the plan shows into a file in /etc/modprobe.d, build the initramfs anew, reboot",
-        "delete that file, build the initramfs anew, reboot",
-    ),
-    "needrestart": (
-        "write `$nrconf{override_rc}{qr(^NAME\\.service$)} = 0;` for each into a file in /etc/needrestart/conf.d",
-        "delete that file",
-    ),
-    "apt-blacklist": (
-        "add the patterns to Unattended-Upgrade::Package-Blacklist in a file in /etc/apt/apt.conf.d",
-        "delete that file",
-    ),
-}
-_ANY = (
-    "make the changes that `hosttune plan --select {rule}` shows",
-    "put back the values that the plan shows on its left",
-)
+# Fields of wishes that say how something is done, not what is wanted.
+_HOW = frozenset({
+    "activation", "aged_by", "allow_dkms", "disturbs", "evidence", "in_use", "kernel_default", "match", "one_version",
+    "off_by_default", "persist", "process", "purged_trees", "refused", "state", "template", "todo", "updates",
+    "versions",
+})  # fmt: skip
 
 _FIGURES = {
     "docs": "from the sources below; nobody has measured it with hosttune",
@@ -91,62 +33,87 @@ _FIGURES = {
 }
 
 
-def wish_text(spec: WishSpec) -> str:
-    """A wish as one line: `sysctl vm.swappiness: at_most {{ params.value }}`."""
-    bounds = [f"{operator.value} {source_text(value)}" for operator, value in spec.bounds]
-    fields = [f"{name} {source_text(value)}" for name, value in spec.fields.items()]
-    fields = [text if len(text) <= LONG else f"{text.partition(' ')[0]} (an expression)" for text in fields]
-    told = ", ".join([*bounds, *fields])
-    return f"{spec.kind} {source_text(spec.name)}" + (f": {told}" if told else "")
+def told_wishes(
+    rule: Rule, wording: Wording, wishes: tuple[Wish, ...] = (), findings: tuple[Finding, ...] = ()
+) -> tuple[Told, ...]:
+    """What the rule wants: of this host where its wishes are known, else as the rule says it in general."""
+    old = {change.address: change.before for finding in findings for change in finding.changes}
+    if wishes:
+        return tuple(_told(wish, old) for wish in wishes)
+    return tuple(_told_in_general(rule, spec, wording) for spec in rule.want)
 
 
-def source_text(value: Any) -> str:
-    """How a value stands in the rule file: an expression with its braces, or the literal."""
-    if hasattr(value, "source"):
-        return str(value.source)
-    if hasattr(value, "values"):
-        return ", ".join(f"{name}={source_text(item)}" for name, item in value.values.items())
-    return str(value.value).lower() if isinstance(value.value, bool) else str(value.value)
+def _told(wish: Wish, old: Mapping[Address, object]) -> Told:
+    bound = wish.bounds[0] if wish.bounds else None
+    if bound is None:
+        return Told(wish.kind, wish.name, wish.rule, fields=wish.fields, old=old)
+    return Told(wish.kind, wish.name, wish.rule, bound.operator.value, str(bound.value), wish.fields, old)
 
 
-def guard_texts(rule: Rule) -> list[str]:
-    """When the rule applies, and what it says where it does not."""
-    lines = [f"{guard.condition.source}  (else: {guard.otherwise.source})" for guard in rule.applies_when]
-    return [*lines, *([f"for each: {rule.for_each.source}"] if rule.for_each else [])]
+def _told_in_general(rule: Rule, spec: WishSpec, wording: Wording) -> Told:
+    def said(value: Written) -> Any:
+        if isinstance(value, Literal):
+            return value.value
+        if isinstance(value, Record):
+            return {name: said(one) for name, one in value.values.items()}
+        if isinstance(value, Listing):
+            return tuple(said(one) for one in value.values)
+        return wording.text(value)
+
+    name = said(spec.name)
+    operator, value = next(((operator.value, str(said(value))) for operator, value in spec.bounds), ("", ""))
+    fields = {key: said(one) for key, one in spec.fields.items()}
+    return Told(spec.kind, name if isinstance(name, str) else " ".join(name), rule.id, operator, value, fields)
 
 
-def reads_texts(rule: Rule) -> list[str]:
+def wish_text(wish: Told) -> str:
+    """A wish as one line: `sysctl vm.swappiness: at most 10`; what is empty or long is left to the plan."""
+    value = gib_text(int(wish.value)) if wish.kind == "tmpfs" and wish.value.isdecimal() else wish.value
+    parts = [f"{wish.bound.replace('_', ' ')} {value}"] if wish.bound else []
+    parts += [
+        f"{name} {text}" for name, item in wish.fields.items() if name not in _HOW and (text := plain_field(item))
+    ]
+    parts = [part for part in parts if len(part) <= LONG]
+    return f"{wish.kind} {wish.name}" + (f": {', '.join(parts)}" if parts else "")
+
+
+def plain_field(value: Any) -> str:
+    """A field of a wish as text; empty for what is empty."""
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={item}" for name, item in value.items())
+    return " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def guard_texts(rule: Rule, wording: Wording) -> list[str]:
+    """The sentences of a rule for where it does not apply."""
+    return [wording.sentence(guard.otherwise) for guard in rule.applies_when]
+
+
+def finds_texts(rule: Rule, wording: Wording) -> list[str]:
+    """What a rule that advises says when it finds it."""
+    return list(dict.fromkeys(wording.sentence(one.message) for one in rule.expect))
+
+
+def reads_texts(rule: Rule, wishes: tuple[Told, ...]) -> list[str]:
     """The facts that the rule looks at, each in the words of its module, and the values that it compares."""
     subjects = [f"{name}: {_first_paragraph(f'hosttune.facts.{name}')}" for name in sorted(rule.subjects)]
     if rule.choice:
         subjects.append(f"the choice {rule.choice}: {_first_paragraph(f'hosttune.choices.{rule.choice}')}")
-    kinds = [f"{spec.kind} {source_text(spec.name)}, as it is now and after the next boot" for spec in rule.want]
-    return [*subjects, *dict.fromkeys(kinds)]
+    kinds = [f"{wish.kind} {wish.name}, as it is now and after the next boot" for wish in wishes]
+    return [*subjects, *few(list(dict.fromkeys(kinds)))]
 
 
-def do_texts(rule: Rule) -> list[str]:
+def do_texts(rule: Rule, wording: Wording, wishes: tuple[Told, ...]) -> list[str]:
     """How a person does without hosttune what the rule wants or advises."""
-    lines = [_by_hand(rule, spec)[0] for spec in rule.want]
-    return list(dict.fromkeys(lines + [one.todo.source for one in rule.expect if one.todo]))
+    todos = [wording.sentence_here(one.todo) for one in rule.expect if one.todo]
+    return list(dict.fromkeys(ways(wishes)[0] + todos))
 
 
-def undo_texts(rule: Rule) -> list[str]:
+def undo_texts(wishes: tuple[Told, ...]) -> list[str]:
     """How a person takes it back without hosttune; advice changes nothing."""
-    return list(dict.fromkeys(_by_hand(rule, spec)[1] for spec in rule.want))
-
-
-def has_by_hand(kind: str) -> bool:
-    """Whether the way without hosttune is told for wishes of this kind."""
-    return kind in _BY_HAND
-
-
-def _by_hand(rule: Rule, spec: WishSpec) -> tuple[str, str]:
-    name = source_text(spec.name)
-    persist = spec.fields.get("persist")
-    way = f"{spec.kind} by {source_text(persist)}" if persist else spec.kind
-    texts = _BY_HAND.get(way) or _BY_HAND.get(spec.kind, _ANY)
-    do, undo = (text.replace("{name}", name).replace("{rule}", rule.id) for text in texts)
-    return do, undo
+    return ways(wishes)[1]
 
 
 def figure_text(rule: Rule) -> str:

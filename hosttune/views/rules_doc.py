@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 from hosttune.views.rule_words import (
     do_texts,
     figure_text,
+    finds_texts,
     guard_texts,
     param_text,
     reads_texts,
     risk_text,
     standing_text,
+    told_wishes,
     undo_texts,
     wish_text,
 )
 from hosttune.views.terminal import counted
+from hosttune.views.wording import Wording
 
 if TYPE_CHECKING:
     from hosttune.engine.catalog import Catalog
@@ -67,13 +70,18 @@ def _section(rule: Rule, catalog: Catalog) -> list[str]:
         rule.why.strip(),
         "",
     ]
-    lines += _list("Applies when", guard_texts(rule), is_code=True)
-    lines += _list("Reads", reads_texts(rule))
-    lines += _list("Wants", [wish_text(spec) for spec in rule.want], is_code=True)
-    lines += _list("Expects", [one.condition.source for one in rule.expect], is_code=True)
+    wording = Wording(rule.defaults)
+    wishes = told_wishes(rule, wording)
+    guards = zip(guard_texts(rule, wording), rule.applies_when, strict=True)
+    lines += _list("Does not apply", [f"{_plain(text)} (unless {_code(one.condition.source)})" for text, one in guards])
+    if rule.for_each:
+        lines += [f"For each: {_code(rule.for_each.source)}", ""]
+    lines += _list("Reads", reads_texts(rule, wishes))
+    lines += _list("Wants", [wish_text(wish) for wish in wishes], is_code=True)
+    lines += _list("Looks for", finds_texts(rule, wording))
     lines += _list("Parameters", [f"`{name}`: {param_text(param)}" for name, param in rule.params.items()])
-    lines += _list("By hand", do_texts(rule), is_code=True)
-    lines += _list("Taken back by hand", undo_texts(rule), is_code=True)
+    lines += _list("By hand", do_texts(rule, wording, wishes), is_code=True)
+    lines += _list("Taken back by hand", undo_texts(wishes), is_code=True)
     lines += _list("Sources", list(rule.sources))
     return lines[:-1]
 

@@ -14,7 +14,7 @@ from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.lint import checked_rule
 from hosttune.engine.policy_file import build_policy
 from hosttune.engine.yamlio import load_document
-from hosttune.views.rule_words import has_by_hand
+from hosttune.views.by_hand import has_way
 from hosttune.views.rules_doc import rules_markdown
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,7 +39,7 @@ def test_document_has_a_section_for_each_rule():
 
 def test_way_by_hand_is_told_for_every_kind_of_wish():
     used = {spec.kind for rule in builtin_catalog().rules.values() for spec in rule.want}
-    assert [kind for kind in sorted(used) if not has_by_hand(kind)] == [], "add it to hosttune/views/rule_words.py"
+    assert [kind for kind in sorted(used) if not has_way(kind)] == [], "add it to hosttune/views/by_hand.py"
 
 
 def test_command_writes_the_document(capsys):
