@@ -21,12 +21,16 @@ def apply(
         str | None, Option("--expect", metavar="DIGEST", help="Only if the plan still has this digest.")
     ] = None,
     yes: Annotated[bool, Option("--yes", help="Do it. Without it: show the plan, change nothing.")] = False,
+    prove: Annotated[
+        bool, Option("--prove", help="Run the bench of a rule before and after it is applied, where it has one.")
+    ] = False,
 ) -> int:
     """Make exactly the changes of the plan, verify them, print the receipt. Without --yes the same as plan.
 
     Exit status: 0 all done (what waits for a reboot included), 1 something failed or still differs, 2 trouble.
     """
-    from hosttune.cli import common
+    from hosttune.cli import common, proving
+    from hosttune.cli.measured import measured
     from hosttune.codec import plan_to_json, receipt_to_json
     from hosttune.views.masking import masked
     from hosttune.views.plan import plan_text
@@ -42,21 +46,30 @@ def apply(
             common.write_json(masked(plan_to_json(plan)))
         else:
             page = common.open_page(session.reader, look, show)
-            common.say(plan_text(plan, page, interrupted=session.interrupted))
+            common.say(plan_text(plan, page, interrupted=session.interrupted, measured=measured(look)))
+        if prove:
+            page = common.open_page(session.reader, look, show)
+            proving.intend(plan, session.reader, page, is_json=show.is_json)
         return exit_status(plan, strict=False)
 
     from hosttune.actions.apply import apply as carry_out
     from hosttune.actions.run import changing
 
-    common.require_rights(look, show, ["apply", *([file] if file else []), "--yes", *common.expecting(expect)])
+    words = ["apply", *([file] if file else []), "--yes", *common.expecting(expect), *(["--prove"] if prove else [])]
+    common.require_rights(look, show, words)
     with changing(common.session_options(look), common.progress) as (session, writer):
         plan = session.plan()
         check_shown(plan, expect, saved)
+        prover = proving.before(plan, writer) if prove else None
         receipt = carry_out(session, writer, plan, on_progress=common.progress)
+    page = common.open_page(session.reader, look, show)
+    if not show.is_json:
+        common.say(receipt_text(receipt, page, left=plan.findings))
+    proven = prover.after(receipt) if prover else None
     if show.is_json:
-        common.write_json(masked(receipt_to_json(receipt)))
-    else:
-        common.say(receipt_text(receipt, common.open_page(session.reader, look, show), left=plan.findings))
+        common.write_json(masked(receipt_to_json(receipt)) | proving.as_json(proven))
+    elif proven:
+        common.say(proving.text(proven, page))
     return applied_status(plan, receipt)
 
 
