@@ -152,7 +152,7 @@ def _descend(tops: Iterable[Disk], facts: Facts) -> tuple[tuple[str, ...], tuple
             waiting += [by_name[name] for name in parents if name in by_name]
         else:
             bottom[disk.name] = disk
-    return tuple(layers), tuple(bottom.values())
+    return tuple(layers), tuple(bottom[name] for name in sorted(bottom))
 
 
 def _medium(disk: Disk, *, is_vm: bool) -> Medium:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 from hosttune.measure.dataset.estimate import SMALL, Sizes
@@ -16,17 +15,13 @@ class Exact:
         self.bytes: dict[str, int] = {}  # by format
         self.files = self.small = self.pages = self.largest = self.denied = 0
 
-    def take(self, key: str, size: int) -> None:
-        """One file of a format, in bytes."""
-        self.bytes[key] = self.bytes.get(key, 0) + size
-        self.files += 1
-        self.small += size < SMALL
-        self.pages += -(-size // PAGE)
-        self.largest = max(self.largest, size)
-
-    def take_one(self, key: str, path: str) -> None:
-        """A file by its path. Raises OSError."""
-        self.take(key, os.stat(path).st_size)
+    def take(self, key: str, sizes: list[int]) -> None:
+        """Files of a format, each in bytes."""
+        self.bytes[key] = self.bytes.get(key, 0) + sum(sizes)
+        self.files += len(sizes)
+        self.small += sum([size < SMALL for size in sizes])
+        self.pages += sum([-(-size // PAGE) for size in sizes])
+        self.largest = max(self.largest, *sizes)
 
     def corrected(self, sizes: Sizes | None) -> Sizes | None:
         """An estimate with what is known exactly instead; the median stays that of the sample."""

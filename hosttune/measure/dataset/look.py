@@ -109,20 +109,21 @@ def _names(place: str, tally: Tally, exact: Exact | None, patience: Patience, *,
     if one:
         tally.take(*one)
         if exact:
-            exact.take_one(tally.key_of_name(one[1][0].name), place)
+            exact.take(tally.key_of_name(one[1][0].name), [os.stat(place).st_size])
         return Seen()
     walk = Walk(place, follow=follow)
     for folder, entries in walk.chunks():
-        tally.take(folder, entries)
+        only = tally.take(folder, entries)
         if exact:
-            _stat_all(exact, tally, entries)
+            _stat_all(exact, tally, entries, only)
         if patience.is_over():
             break
         tell(f"{tally.files:,} files in {walk.seen.folders:,} folders")
     return walk.seen
 
 
-def _stat_all(exact: Exact, tally: Tally, entries: Sequence[os.DirEntry[str]]) -> None:
+def _stat_all(exact: Exact, tally: Tally, entries: Sequence[os.DirEntry[str]], only: str) -> None:
+    sizes: dict[str, list[int]] = {}
     for entry in entries:
         try:
             size = entry.stat().st_size
@@ -131,7 +132,9 @@ def _stat_all(exact: Exact, tally: Tally, entries: Sequence[os.DirEntry[str]]) -
         except OSError:
             exact.denied += 1
             continue
-        exact.take(tally.key_of_name(entry.name), size)
+        sizes.setdefault(only or tally.key_of_name(entry.name), []).append(size)
+    for key, found in sizes.items():
+        exact.take(key, found)
 
 
 def _told(seen: Seen, files: int) -> Names:

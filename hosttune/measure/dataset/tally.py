@@ -6,11 +6,11 @@ One reservoir over all names, and a small one for each format, so that ten shard
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from random import Random
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from hosttune.frozen import frozen
 from hosttune.measure.dataset.formats import OTHER, key_of
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ OF_EACH: Final = 500
 _KEYS: Final = 100  # formats that are told apart; names made to differ must not take memory
 _SUFFIXES: Final = 5_000  # spellings whose format is remembered
 
+_SUFFIX: Final = re.compile(r"\.([^./]*)/")  # in names joined by what no name holds
 _FOREVER: Final = 2.0**60
 
 T = TypeVar("T")
@@ -35,9 +36,9 @@ class Entry(Protocol):
     def inode(self) -> int: ...
 
 
-@frozen
-class Named:
-    """A file of a sample: its format by name, its path, and its inode number, in whose order disks read best."""
+class Named(NamedTuple):
+    """A file of a sample: its format by name, its path, and its inode number, in whose order disks read best. A tuple,
+    because a hundred thousand are made and dropped again."""
 
     key: str
     path: str
@@ -67,7 +68,7 @@ class Reservoir(Generic[T]):
         for place in range(start, min(end, self.size)):
             yield place - start, place
         while self._next < end:
-            yield self._next - start, self._random.randrange(self.size)
+            yield self._next - start, int(self._random.random() * self.size)
             self._skip()
 
     def put(self, slot: int, item: T) -> None:
@@ -99,28 +100,30 @@ class Tally:
     def files(self) -> int:
         return self.sample.seen
 
-    def take(self, folder: str, entries: Sequence[Entry]) -> None:
-        """Files of one folder, by name."""
+    def take(self, folder: str, entries: Sequence[Entry]) -> str:
+        """Files of one folder, by name. Returns their format where all have the same, else nothing."""
         names = [entry.name for entry in entries]
-        suffixes = [last if (last := name.rpartition(".")[2]) != name else "" for name in names]  # as key_of_name
-        found: dict[str, int] = {}
+        suffixes = _SUFFIX.findall("/".join(names) + "/")
+        found = {self._key(""): rest} if (rest := len(names) - len(suffixes)) else {}
         for suffix, count in Counter(suffixes).items():
             key = self._key(suffix)
             found[key] = found.get(key, 0) + count
 
         def named(offset: int) -> Named:
-            return Named(self._key(suffixes[offset]), f"{folder}/{names[offset]}", entries[offset].inode())
+            name = names[offset]
+            return Named(self.key_of_name(name), f"{folder}/{name}", entries[offset].inode())
 
         for offset, slot in self.sample.picks(len(names)):
             self.sample.put(slot, named(offset))
         for key, count in found.items():
-            self.counts[key] = self.counts.get(key, 0) + count
+            self.counts[key] += count
             stratum = self.strata.setdefault(key, Reservoir(self._of_each, self._random))
             places: Sequence[int] | None = range(len(names)) if len(found) == 1 else None
             for offset, slot in stratum.picks(count):
                 if places is None:
-                    places = [place for place, suffix in enumerate(suffixes) if self._key(suffix) == key]
+                    places = [place for place, name in enumerate(names) if self.key_of_name(name) == key]
                 stratum.put(slot, named(places[offset]))
+        return next(iter(found)) if len(found) == 1 else ""
 
     def key_of_name(self, name: str) -> str:
         """The format of a file by its name."""
@@ -133,6 +136,7 @@ class Tally:
             key = key_of(suffix)
             if key not in self.counts and key.startswith(".") and len(self.counts) >= _KEYS:
                 key = OTHER
+            self.counts.setdefault(key, 0)
             if len(self._keys) < _SUFFIXES:
                 self._keys[suffix] = key
         return key

@@ -82,7 +82,8 @@ def _decoded(page_cache: Fit, decoded: Decoded | None, fit: Fit | None) -> Itera
 def _small(
     files: int, sizes: Sizes, page_cache: Fit, place: Underneath, keys: frozenset[str]
 ) -> Iterator[Advice]:  # fmt: skip
-    if files < MANY or sizes.small_share < MOSTLY or place.kind == "memory" or keys <= SHARDED:
+    is_packed = {kind_of(key) for key in keys} <= SHARDED
+    if files < MANY or sizes.small_share < MOSTLY or place.kind == "memory" or is_packed:
         return
     text = (
         f"{sizes.small_share * 100:.0f} % of the files are small (below 64 KiB): pack them into shards that are read "

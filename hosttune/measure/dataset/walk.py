@@ -65,7 +65,8 @@ class Walk:
         """Raises HosttuneError where the first folder cannot be read; whatever else cannot is counted."""
         yield from self._tree(self.root)
         while self._behind:
-            place = self._behind.pop()
+            place = min(self._behind, key=len)  # what lies below another one of them is in that
+            self._behind.remove(place)
             # Neither twice, nor from above: a link to a folder over one that was visited would count that again.
             if not any(_is_below(place, root) or _is_below(root, place) for root in self._roots):
                 self._roots.append(place)

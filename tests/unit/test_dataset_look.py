@@ -1,0 +1,344 @@
+"""A whole look at a small data set: the value, the text, JSON, partial reports, errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import pytest
+
+from hosttune.cli.app import run
+from hosttune.engine.catalog import builtin_catalog
+from hosttune.facts import Facts
+from hosttune.host.live import LiveReader
+from hosttune.measure import page_cache
+from hosttune.measure.dataset import look as look_module
+from hosttune.measure.dataset import sample as sample_module
+from hosttune.measure.dataset import verdict
+from hosttune.measure.dataset.decoded import Decoded, Looked, decode, formats_found
+from hosttune.measure.dataset.estimate import Sizes
+from hosttune.measure.dataset.header import Header
+from hosttune.measure.dataset.look import look
+from hosttune.measure.dataset.patience import SAMPLE_S, Patience
+from hosttune.measure.dataset.room import Fit
+from hosttune.measure.underneath import Medium, Underneath
+from hosttune.views import dataset as view
+from hosttune.views.dataset import dataset_json
+from hosttune.views.page import Page
+from hosttune.views.terminal import Screen
+from tests.unit.schemas import faults
+from tests.unit.test_dataset_headers import jpeg, shard, sound
+
+GIB = 1 << 30
+PICTURE = jpeg(500, 375).ljust(30_000, b"\1")
+
+
+def dataset_text(found, page=Page()):  # noqa: B008 - frozen
+    """On one line: where it breaks depends on how long the temporary folder's name is."""
+    return " ".join(view.dataset_text(found, page).split())
+
+
+@pytest.fixture
+def data(tmp_path):
+    place = tmp_path / "data"
+    for number in range(60):
+        folder = place / f"class{number % 3}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number}.jpg").write_bytes(PICTURE)
+    (place / "labels.csv").write_text("a,b\n" * 10)
+    return place
+
+
+@pytest.fixture
+def facts():
+    return Facts(LiveReader())
+
+
+def test_look_at_pictures_tells_number_size_and_decoded_size(data, facts):
+    found = look(str(data), facts, Patience())
+    assert (found.stopped, found.names_done) == ("", True)
+    assert (found.names.files, found.names.folders) == (61, 4)
+    assert [(one.name, one.files, one.bytes) for one in found.formats] == [("JPEG", 60, 1_800_000), ("CSV", 1, 40)]
+    assert (found.sizes.is_exact, found.sizes.total_bytes, found.sizes.median_bytes) == (True, 1_800_040, 30_000)
+    assert found.sizes.page_bytes == 60 * 32_768 + 4096
+    assert found.decoded.k == pytest.approx(18.75)
+    assert found.decoded.native_bytes == 60 * 500 * 375 * 3
+    assert found.decoded.float32_bytes == 4 * found.decoded.native_bytes
+    assert found.decoded.untold == ()
+    assert found.page_cache.answer == "fits"
+    assert found.resident.share == pytest.approx(1.0)
+    assert found.copies_bytes == found.decoded.native_bytes * found.workers.start
+    assert faults(dataset_json(found), "dataset") == []
+
+
+def test_look_moves_no_access_time(data, facts):
+    places = [data, *data.rglob("*")]
+    for place in places:
+        os.utime(place, ns=(1, 1))
+    found = look(str(data), facts, Patience())
+    assert {place.stat().st_atime_ns for place in places} == {1}
+    assert (found.look.moved_files, found.look.moved_folders) == (0, 0)
+
+
+def test_look_without_headers_reads_none(data, facts):
+    found = look(str(data), facts, Patience(), with_headers=False)
+    assert found.decoded.headers == 0
+    assert found.decoded.guess_low_bytes == 2 * 1_800_000
+    assert found.decoded.guess_high_bytes == 3 * 1_800_000
+    text = dataset_text(found, Page())
+    assert "K = 2 to 3, a rule of thumb" in text
+
+
+def test_look_at_one_shard_takes_the_ratio_of_its_members(tmp_path, facts):
+    place = tmp_path / "train-000.tar"
+    place.write_bytes(shard(*((f"{number}.jpg", PICTURE) for number in range(40))))
+    found = look(str(place), facts, Patience(), is_exact=True)
+    assert (found.names.files, found.names.folders) == (1, 0)
+    assert found.sizes.total_bytes == place.stat().st_size
+    assert found.decoded.k == pytest.approx(18.75)
+    assert found.advice == ()
+    assert "1 file;" in dataset_text(found, Page())
+
+
+def test_look_at_an_empty_folder_says_so(tmp_path, facts):
+    found = look(str(tmp_path), facts, Patience())
+    assert (found.names.files, found.sizes, found.decoded) == (0, None, None)
+    assert "0 files in 1 folder" in dataset_text(found, Page())
+    assert faults(dataset_json(found), "dataset") == []
+
+
+def test_look_exact_stats_every_file(data, facts, monkeypatch):
+    monkeypatch.setattr(
+        look_module,
+        "Tally",
+        lambda: __import__("hosttune.measure.dataset.tally", fromlist=["Tally"]).Tally(sample=5, of_each=5),
+    )
+    sampled = look(str(data), facts, Patience())
+    exact = look(str(data), facts, Patience(), is_exact=True)
+    assert (sampled.sizes.is_exact, exact.sizes.is_exact) == (False, True)
+    assert (exact.sizes.looked_at, exact.sizes.total_bytes, exact.sizes.margin_bytes) == (61, 1_800_040, 0)
+    assert "± " in dataset_text(sampled, Page())
+    assert "± " not in dataset_text(exact, Page())
+
+
+def test_look_past_files_that_vanish_or_may_not_be_seen_goes_on(data, facts, monkeypatch):
+    real = os.stat
+
+    def stat(path, *rest, **more):
+        if str(path).endswith("/3.jpg"):
+            raise FileNotFoundError(2, "gone")
+        if str(path).endswith("/4.jpg"):
+            raise PermissionError(13, "Permission denied")
+        return real(path, *rest, **more)
+
+    monkeypatch.setattr(sample_module.os, "stat", stat)
+    found = look(str(data), facts, Patience())
+    assert (found.look.gone, found.look.denied, found.look.sampled) == (1, 1, 59)
+    assert found.sizes.total_bytes == 1_800_040
+    text = dataset_text(found, Page())
+    assert "1 file of the sample vanished meanwhile" in text
+    assert "1 file of the sample could not be looked at" in text
+
+
+class Clock:
+    """Each look at it is a tick later."""
+
+    def __init__(self, tick):
+        self.now, self.tick = 0.0, tick
+
+    def __call__(self):
+        self.now += self.tick
+        return self.now
+
+
+def test_look_with_a_budget_ends_with_what_was_seen(data, facts):
+    found = look(str(data), facts, Patience(8.0, Clock(2.0)))
+    assert (found.stopped, found.names_done) == ("budget", False)
+    assert 0 < found.names.files < 61
+    text = dataset_text(found, Page())
+    assert text.startswith("PARTIAL: the budget was spent; numbers are what was seen until then.")
+    assert "at least" in text
+    assert faults(dataset_json(found), "dataset") == []
+
+
+def test_look_that_is_interrupted_ends_with_what_was_seen(data, facts):
+    patience = Patience()
+    found = look(str(data), facts, patience, tell=lambda text: patience.stop() if "folders" in text else None)
+    assert (found.stopped, found.names_done) == ("interrupted", False)
+    assert 0 < found.names.files < 61
+    assert found.sizes is not None
+
+
+def test_look_that_is_interrupted_in_the_sample_keeps_the_numbers(data, facts):
+    patience = Patience()
+    found = look(str(data), facts, patience, tell=lambda text: patience.stop() if "sizes" in text else None)
+    assert (found.stopped, found.names_done, found.names.files) == ("interrupted", True, 61)
+    assert found.sizes.total_bytes == 1_800_040
+    assert found.decoded.headers == 0
+
+
+def test_patience_without_a_budget_limits_the_sample_alone():
+    clock = Clock(0.0)
+    patience = Patience(None, clock)
+    clock.now = 1e6
+    assert not patience.is_over()
+    phase = patience.sample()
+    assert phase.has_time(for_stats=True)
+    clock.now += SAMPLE_S - 0.1
+    assert not phase.has_time(for_stats=True)
+    assert phase.has_time(for_stats=False)
+    clock.now += 0.2
+    assert not phase.has_time(for_stats=False)
+    assert patience.stopped == ""
+
+
+def test_command_prints_text_and_json(data, capsys):
+    assert run(["dataset", str(data)]) == 0
+    out, err = capsys.readouterr()
+    assert " ".join(out.split()).startswith(
+        f"{data}: 61 files in 4 folders; 1.7 MiB; median 29.3 KiB, 100 % below 64 KiB"
+    )
+    assert err == ""
+    assert run(["dataset", str(data), "--format", "json", "--gpu-processes", "2"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert faults(document, "dataset") == []
+    assert "2 GPU processes" in document["workers"]["formula"]
+
+
+@pytest.mark.parametrize("path", ["nothing", "pipe"])
+def test_command_with_a_path_that_is_no_data_set_is_trouble(tmp_path, capsys, path):
+    os.mkfifo(tmp_path / "pipe")
+    assert run(["dataset", str(tmp_path / path)]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"hosttune: {tmp_path / path}: ")
+    assert "hint:" in err
+
+
+def test_command_after_an_interrupt_prints_and_ends_with_130(data, capsys, monkeypatch):
+    before = signal.getsignal(signal.SIGINT)
+    real = look_module.Tally.take
+
+    def take(*given):
+        signal.raise_signal(signal.SIGINT)
+        return real(*given)
+
+    monkeypatch.setattr(look_module.Tally, "take", take)
+    assert run(["dataset", str(data)]) == 130
+    assert capsys.readouterr().out.startswith("PARTIAL: interrupted")
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_text_shows_names_from_outside_escaped(tmp_path, facts):
+    place = tmp_path / "bad\x1b[31mname"
+    place.mkdir()
+    (place / "a.jpg").write_bytes(PICTURE)
+    for width in (40, 80, 120):
+        text = dataset_text(look(str(place), facts, Patience()), Page(screen=Screen(width)))
+        assert "\x1b" not in text
+        assert "bad\\x1b[31mname" in text
+
+
+def test_look_at_misnamed_files_says_what_they_are(tmp_path, facts):
+    for number in range(3):
+        (tmp_path / f"{number}.png").write_bytes(PICTURE)
+    (tmp_path / "a.wav").write_bytes(sound())
+    found = look(str(tmp_path), facts, Patience())
+    assert found.look.odd_formats == (("PNG", "JPEG", 3),)
+    assert "3 files of the sample named as PNG are JPEG by the header" in dataset_text(found, Page(screen=Screen(100)))
+
+
+def test_decode_weighs_formats_by_their_bytes_and_guesses_the_rest():
+    looked = [
+        Looked("JPEG", 100, Header("JPEG", 2000, 8000, 100)),
+        Looked("JPEG", 100, Header("JPEG")),
+        Looked(".x", 50, None),
+    ]
+    found = decode(looked, {"JPEG": 10_000, ".x": 1_000, "MPEG-4": 5_000, "CSV": 10})
+    assert (found.headers, found.told) == (3, 1)
+    assert (found.native_bytes, found.float32_bytes) == (100_000, 400_000)
+    assert (found.k, found.k_float32) == (20.0, 80.0)
+    assert found.told_share == pytest.approx(5_000 / 16_010)
+    assert (found.guess_low_bytes, found.guess_high_bytes) == (12_000, 18_000)
+    assert found.untold == ("JPEG", ".x", "MPEG-4")
+    assert formats_found(looked) == {}
+
+
+NVME = Underneath("/data", "ext4", "/dev/nvme0n1", "disk", "relatime", is_read_only=False, is_vm=False, disks=(Medium("nvme0n1", "nvme", "flash", ""),))  # fmt: skip
+SMALL = Sizes(100, False, GIB, 1, GIB, 1000, 5000, 0.9)
+
+
+def advice(place=NVME, *, files=100_000, sizes=SMALL, keys=("JPEG",), answer="fits", native="too large"):
+    decoded = Decoded(1, 1, 1.0, 20.0, 80.0, 20 * GIB, 80 * GIB, 0, 0, ())
+    return verdict.advise(
+        files=files, sizes=sizes, keys=keys, place=place, page_cache=Fit(GIB, 0.1, answer), decoded=decoded,
+        decoded_fit=Fit(20 * GIB, 2.0, native),
+    )  # fmt: skip
+
+
+def on(**changes):
+    from dataclasses import replace
+
+    return replace(NVME, **changes)
+
+
+PLACES = [
+    NVME, on(kind="network", fstype="nfs4"), on(kind="network", fstype="lustre"), on(kind="memory"), on(atime="strictatime"),
+    on(disks=(Medium("sda", "sata", "rotating", ""),)), on(disks=(Medium("sda", "usb", "", ""),)), on(atime="noatime"),
+]  # fmt: skip
+
+
+def test_advice_names_rules_that_exist():
+    catalog = builtin_catalog()
+    rules = set(catalog.rules)
+    seen = set()
+    for place in PLACES:
+        for answer in ("fits", "tight", "too large", "unknown"):
+            seen |= {one.rule for one in advice(place, answer=answer) if one.rule}
+    assert seen == {
+        "memory-dataset-fits-ram", "storage-nfs-readahead", "storage-data-placement", "framework-input-pipeline", "storage-noatime",
+    }  # fmt: skip
+    assert seen <= rules
+
+
+def said(*found):
+    return [one.rule for one in found]
+
+
+def test_advice_on_what_is_fine_is_silent():
+    large = Sizes(100, True, GIB, 0, GIB, 1 << 20, 1 << 21, 0.0)
+    assert advice(sizes=large, native="fits") == ()
+    assert advice(on(kind="memory"), native="fits") == ()
+    assert said(*advice(files=100, native="fits")) == []
+    assert "framework-input-pipeline" not in said(*advice(keys=("tar", "TFRecord"), native="fits"))
+
+
+def test_advice_on_small_files_says_what_helps_and_when():
+    (small,) = (one for one in advice(native="fits") if one.rule == "framework-input-pipeline")
+    assert "4.3 times" in small.text
+    assert "only the first epoch gains" in small.text
+    (small,) = (one for one in advice(answer="too large", native="fits") if one.rule == "framework-input-pipeline")
+    assert "only the first epoch" not in small.text
+
+
+def test_advice_on_a_place_counts_where_the_data_does_not_stay():
+    assert "storage-nfs-readahead" in said(*advice(PLACES[1], answer="too large"))
+    assert "storage-nfs-readahead" not in said(*advice(PLACES[1], answer="fits"))
+    assert said(*advice(PLACES[5], answer="tight")).count("storage-data-placement") == 1
+
+
+def test_advice_on_a_wide_margin_is_to_look_at_all():
+    wide = Sizes(100, False, GIB, GIB, GIB, 1 << 20, 1 << 30, 0.0)
+    assert [one.command for one in advice(sizes=wide, native="fits")] == ["--exact"]
+
+
+def test_look_leaves_the_page_cache_as_it_was(tmp_path, facts):
+    place = tmp_path / "cold.jpg"
+    with place.open("wb") as file:
+        file.write(jpeg(500, 375).ljust(300_000, b"\1"))
+        file.flush()
+        os.fsync(file.fileno())
+        page_cache.drop(file.fileno())
+        was = page_cache.resident_bytes(file.fileno())
+        look(str(place), facts, Patience())
+        assert page_cache.resident_bytes(file.fileno()) == was
