@@ -17,6 +17,7 @@ from hosttune.measure.bench import scratch as module
 from hosttune.measure.bench import state
 from hosttune.measure.bench.place import look_at
 from hosttune.measure.bench.scratch import Leftover, clean, leftovers, scratch
+from hosttune.measure.bench.signals import ended_alike
 
 ROOT = Path(__file__).resolve().parents[2]
 CHILD = """
@@ -93,6 +94,23 @@ def test_scratch_is_gone_after_a_signal(places, child, number):
     end(child, number)
     data, where = places
     assert (os.listdir(data), os.listdir(where)) == ([], [])
+
+
+@pytest.mark.parametrize("step", ["_empty", "_write_mark"])
+def test_signal_while_scratch_is_made_or_removed_waits_until_that_is_done(places, monkeypatch, step):
+    data, where = places
+    original = getattr(module, step)
+
+    def disturbed(*arguments):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return original(*arguments)
+
+    monkeypatch.setattr(module, step, disturbed)
+    with pytest.raises(KeyboardInterrupt), ended_alike(), scratch(look_at(str(data)), where, inside=True) as (_, path):
+        Path(path, "copy").write_text("", encoding="utf-8")
+    assert (os.listdir(data), os.listdir(where)) == ([], [])
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
 
 def test_scratch_of_a_killed_bench_is_found_and_removed_when_asked(places, child):

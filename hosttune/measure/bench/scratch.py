@@ -14,12 +14,13 @@ import json
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
 from hosttune.measure.bench import state
 from hosttune.measure.bench.place import Place
+from hosttune.measure.bench.signals import undisturbed
 
 PREFIX = ".hosttune-bench-"
 MARK = "mark.json"
@@ -68,25 +69,27 @@ def scratch(place: Place, where: str = "", *, inside: bool = False) -> Iterator[
     name = f"{PREFIX}{token[:16]}"
     mark = Mark(token, os.path.join(path, name), os.getpid(), _started(os.getpid()), _boot_id())
     note = f"{NOTE}{token[:16]}.json"
+    fd = held = -1
     try:
-        state.save(note, mark.to_json(), where)
-        fd = _made(parent, name, mark)
-        try:
+        with undisturbed():
+            state.save(note, mark.to_json(), where)
+            fd = _made(parent, name, mark)
             held = _write_mark(fd, mark)
-            try:
-                yield fd, mark.path
-            finally:
-                os.close(held)
-        finally:
-            try:
+        yield fd, mark.path
+    finally:
+        with undisturbed(), ExitStack() as closing:
+            for one in (parent, fd, held):
+                closing.callback(_close, one)
+            if fd >= 0:
                 _empty(fd)
                 _remove_folder(parent, name, fd)
-            finally:
-                os.close(fd)
-                if not os.path.lexists(mark.path):
-                    state.remove(note, where)
-    finally:
-        os.close(parent)
+            if not os.path.lexists(mark.path):
+                state.remove(note, where)
+
+
+def _close(fd: int) -> None:
+    if fd >= 0:
+        os.close(fd)
 
 
 def _made(parent: int, name: str, mark: Mark) -> int:

@@ -30,3 +30,19 @@ def ended_alike() -> Iterator[None]:
     finally:
         for one, handler in before.items():
             signal.signal(one, handler or signal.SIG_DFL)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Within, none of these signals is heard; one that came meanwhile is heard at the end."""
+    heard: KeyboardInterrupt | None = None
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    except KeyboardInterrupt as one:  # it came just before; the mask is set all the same
+        heard = one
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+        if heard:
+            raise heard
