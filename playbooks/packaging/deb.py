@@ -51,7 +51,7 @@ Description: inspect, tune and restore GPU servers
 
 def files(root: Path, version: str, seconds: int) -> dict[str, bytes]:
     """Everything that is installed, by its place."""
-    carried = bundle.dependencies(root)
+    carried = bundle.dependencies()
     found = {f"{LIBRARY}/{name}": content for name, content in bundle.package(root).items()}
     for one in carried:
         found |= {f"{LIBRARY}/{name}": content for name, content in one.files.items()}
@@ -85,7 +85,7 @@ def changelog(version: str, seconds: int) -> str:
     return f"hosttune ({version}) unstable; urgency=medium\n\n  * See NEWS.gz.\n\n -- {MAINTAINER}  {day}\n"
 
 
-def copyright_text(carried: list[bundle.Carried]) -> str:
+def copyright_text(carried: tuple[bundle.Carried, ...]) -> str:
     """One paragraph for each dependency, with the licence as it came (copyright-format 1.0)."""
     text = [
         "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nUpstream-Name: hosttune\n",

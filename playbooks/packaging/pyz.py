@@ -21,7 +21,7 @@ SHEBANG = b"#!/usr/bin/python3 -IS\n"
 def build(out: Path, root: Path = bundle.ROOT) -> str:
     """Write the file, executable, at once; return its sha256."""
     members = bundle.package(root)
-    for carried in bundle.dependencies(root):
+    for carried in bundle.dependencies():
         members |= carried.files
         members |= {
             f"licences/{carried.name}-{carried.version}/{name}": text for name, text in carried.licences.items()

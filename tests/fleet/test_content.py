@@ -90,11 +90,43 @@ def test_sanity_finds_nothing(programs: Path, tmp_path: Path):
     )
 
 
+# Builds where nothing that is installed is what the lock says, so that pip fetches all of it.
+FETCHED = """\
+import sys
+sys.path.insert(0, sys.argv[1])
+import locked
+locked._installed = lambda pin: None
+import deb, pyz
+from pathlib import Path
+pyz.build(Path(sys.argv[2]) / "hosttune.pyz")
+deb.build(Path(sys.argv[2]) / "hosttune.deb")
+"""
+
+
+DATE = {"SOURCE_DATE_EPOCH": "1790000000"}  # by itself it is that of the last commit
+
+
+def test_two_builds_are_equal_to_the_byte_wherever_the_packages_come_from(tmp_path: Path):
+    packaging = ROOT / "playbooks/packaging"
+    run(sys.executable, "-I", packaging / "pyz.py", tmp_path / "hosttune.pyz", cwd=tmp_path, **DATE)
+    run(sys.executable, "-I", packaging / "deb.py", tmp_path / "hosttune.deb", cwd=tmp_path, **DATE)
+    (tmp_path / "again").mkdir()
+    run(sys.executable, "-I", "-c", FETCHED, packaging, tmp_path / "again", cwd=tmp_path, **DATE)
+    for name in ("hosttune.pyz", "hosttune.deb"):
+        assert (tmp_path / name).read_bytes() == (tmp_path / "again" / name).read_bytes(), name
+
+
 def test_release_tarball_holds_the_tool_and_bears_its_version(programs: Path, tmp_path: Path):
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     built = run(sys.executable, ROOT / "playbooks/packaging/collection.py", tmp_path, cwd=tmp_path, PATH=path).strip()
     with tarfile.open(built) as archive:
         names = set(archive.getnames())
     assert Path(built).name == f"hosttune-hosttune-{hosttune.__version__}.tar.gz"
-    assert {"files/hosttune.pyz", "LICENSE", "plugins/modules/tune.py", "playbooks/check.yml"} <= names
+    assert {
+        "files/hosttune.pyz",
+        "files/hosttune.deb",
+        "LICENSE",
+        "plugins/modules/tune.py",
+        "playbooks/check.yml",
+    } <= names
     assert not [name for name in names if "__pycache__" in name]

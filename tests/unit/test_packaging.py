@@ -6,6 +6,7 @@ import importlib
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ TODAY = "2026-11-21"
 @pytest.fixture(scope="module")
 def modules():
     """The builder's modules, which are a program and no package."""
-    names = ("bundle", "commands", "completion", "manual")
+    names = ("bundle", "lock", "locked", "commands", "completion", "manual")
     sys.path.insert(0, str(PACKAGING))
     try:
         yield {name: importlib.import_module(name) for name in names}
@@ -105,6 +106,24 @@ def test_dependencies_of_the_bundle_are_complete(modules):
     assert {"typer", "pyyaml", "jinja2", "markupsafe", "distro"} <= carried
     assert not carried & {"psutil", "rich", "pytest"}
     assert all(one.licences for one in modules["bundle"].dependencies())
+
+
+def test_lock_names_all_that_is_needed_and_nothing_else(modules):
+    assert [pin.name for pin in modules["locked"].pins()] == modules["lock"].names()
+
+
+def test_lock_that_was_edited_is_refused(modules, monkeypatch, tmp_path):
+    broken = tmp_path / "lock.txt"
+    broken.write_text("distro==1.9.0\n")
+    monkeypatch.setattr(modules["locked"], "LOCK", broken)
+    with pytest.raises(modules["bundle"].Trouble, match="no line of the lock"):
+        modules["locked"].pins()
+
+
+def test_lock_other_content_under_the_same_version_is_not_taken(modules):
+    pin = modules["locked"].pins()[0]
+    assert modules["locked"]._installed(replace(pin, content="0" * 64)) is None
+    assert modules["locked"]._installed(replace(pin, version="0")) is None
 
 
 def test_source_date_that_is_no_number_is_refused(modules, monkeypatch):
