@@ -33,7 +33,7 @@ def atime_text(result: Result, page: Page) -> str:
 def tmp_text(result: Result, page: Page) -> str:
     """The report of `bench tmp`."""
     lines = _headline(result, result.findings[0], page)
-    facts = [_tmp_answer(finding, result) for finding in result.findings]
+    facts = _tmp_answers(result)
     if "compile" in result.words:
         facts.append(f"compile: {result.words['compile']}")
     counts = f"a round: {result.figures['files']:,.0f} files, {_size(result.figures['bytes'])}"
@@ -80,7 +80,7 @@ def gist(result: Result) -> str:
     if result.kind == "atime":
         return _atime_answer(result.findings[0], result)
     if result.kind == "tmp":
-        return "; ".join(_tmp_answer(one, result) for one in result.findings)
+        return "; ".join(_tmp_answers(result))
     if "answer" in result.words:  # of `bench read`
         return result.words["answer"]
     return result.words.get("answer", "")
@@ -97,12 +97,13 @@ def at_most(share: float) -> str:
     return f"{math.ceil(share * 1000 - 1e-9) / 10:.1f} %"
 
 
-def undecided(finding: Finding) -> str:
+def undecided(finding: Finding, *, with_reason: bool = True) -> str:
     """The two answers that are no difference."""
     if finding.answer is Answer.SAME:
         return f"no difference larger than {at_most(finding.effect.reach)}"
     ratio = f"{finding.effect.estimate:.3g} [{finding.effect.low:.3g}, {finding.effect.high:.3g}]"
-    return f"inconclusive: {finding.reason} (times {ratio}, noise floor {percent(finding.noise_floor)})"
+    said = f"inconclusive: {finding.reason}" if with_reason else "inconclusive"
+    return f"{said} (times {ratio}, noise floor {percent(finding.noise_floor)})"
 
 
 def _headline(result: Result, finding: Finding, page: Page) -> list[str]:
@@ -169,10 +170,17 @@ def _atime_advice(result: Result, finding: Finding, page: Page) -> str:
     return f"{NOATIME}: saves the writes, not the time ({more})"
 
 
-def _tmp_answer(finding: Finding, result: Result) -> str:
-    del result
+def _tmp_answers(result: Result) -> list[str]:
+    """One for each kind of work; a reason that they share stands in front, once."""
+    reasons = {finding.reason for finding in result.findings}
+    shared = reasons.pop() if len(reasons) == 1 and len(result.findings) > 1 else ""
+    answers = [_tmp_answer(finding, with_reason=not shared) for finding in result.findings]
+    return [f"nothing can be concluded: {shared}", *answers] if shared else answers
+
+
+def _tmp_answer(finding: Finding, *, with_reason: bool) -> str:
     if finding.answer is not Answer.DIFFERS:
-        return f"{finding.name}: {undecided(finding)}"
+        return f"{finding.name}: {undecided(finding, with_reason=with_reason)}"
     factor, high, low = (1 / ratio for ratio in _ends(finding.effect))
     if factor >= 1.2 or factor <= 1 / 1.2:
         return f"{finding.name}: {factor:.3g}x as fast in memory [{low:.3g}, {high:.3g}]"

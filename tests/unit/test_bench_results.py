@@ -190,6 +190,13 @@ def test_list_quotes_the_answer_of_another_bench():
     assert "read /data/set  4 workers feed it (kernel" in view.list_text([read], page())
 
 
+def test_tmp_text_says_a_shared_reason_once():
+    found = [replace(DELETE, name=name, reason="the host was busy") for name in ("unpack", "delete")]
+    text = view.tmp_text(replace(TMP, findings=tuple(found)), page())
+    assert text.count("the host was busy") == 1
+    assert "delete: inconclusive (times 0.9 [0.5, 1.1], noise floor 33 %)" in text
+
+
 def test_tmp_text_without_a_gain():
     assert "no gain to expect" in view.tmp_text(replace(TMP, findings=(COMPILE,)), page())
     assert "nothing can be told here" in view.tmp_text(replace(TMP, findings=(DELETE,)), page())
