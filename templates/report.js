@@ -1,5 +1,5 @@
 "use strict";
-// Filters a report by outcome and group; the page is complete without it.
+// Filters a report by outcome, group and words; the page is complete without it.
 (function () {
   var panel = document.querySelector(".filter");
   function all(where, selector) {
@@ -10,10 +10,12 @@
   }
   function filter() {
     var outcomes = chosen("outcome"), groups = chosen("group"), shown = 0, total = 0;
+    var field = panel.querySelector("input[name=words]"), words = field ? field.value.trim().toLowerCase() : "";
     all(document, ".outcome").forEach(function (section) {
       var kept = 0;
       all(section, ".finding").forEach(function (finding) {
-        finding.hidden = groups.indexOf(finding.dataset.group) < 0;
+        finding.hidden = groups.indexOf(finding.dataset.group) < 0 ||
+          (words !== "" && finding.textContent.toLowerCase().indexOf(words) < 0);
         kept += finding.hidden ? 0 : 1;
         total += 1;
       });
@@ -29,6 +31,8 @@
     panel.hidden = false;
     panel.open = window.innerWidth > 700;
     panel.addEventListener("change", filter);
+    panel.addEventListener("input", filter);
+    panel.addEventListener("submit", function (event) { event.preventDefault(); });
     filter();
   }
   // what is folded away would be missing on paper

@@ -16,6 +16,8 @@ WORLD_READABLE = 0o644
 def checked(look: Look, show: ShowCheck | ShowPlan, host: str | None = None) -> Checked:
     """Look at the host of the options, or at the record `host`, and make the plan."""
     from hosttune.cli.common import open_page, open_session
+    from hosttune.cli.options import ShowCheck as OfCheck
+    from hosttune.facts.inventory import inventory
     from hosttune.views.checked import Checked, about_rules
     from hosttune.views.terminal import Screen
 
@@ -23,14 +25,16 @@ def checked(look: Look, show: ShowCheck | ShowPlan, host: str | None = None) -> 
     page = open_page(session.reader, look, show)
     if show.output is not None:
         page = replace(page, screen=Screen())
+    plan = session.plan()
     return Checked(
-        plan=session.plan(),
+        plan=plan,
         page=page,
         profile=session.policy.profile,
         proposal=proposal_text(session),
         interrupted=session.interrupted,
         about=about_rules(session.selected),
         timings=session.timings,
+        inventory=inventory(session.facts) if isinstance(show, OfCheck) and show.is_json else None,
     )
 
 

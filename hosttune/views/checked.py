@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+from hosttune.facts.inventory import Inventory
 from hosttune.frozen import frozen
 from hosttune.values import Plan, Risk
 from hosttune.views.page import Page
@@ -36,6 +37,7 @@ class Checked:
     interrupted: tuple[str, ...] = ()  # a sentence for each earlier run that did not end
     about: Mapping[str, About] = field(default_factory=dict)
     timings: tuple[tuple[str, float], ...] = ()
+    inventory: Inventory | None = None  # for programs alone: what a fleet is compared by
 
 
 def about_rules(rules: Iterable[Rule]) -> dict[str, About]:

@@ -36,7 +36,7 @@ def check_html(hosts: tuple[Checked, ...]) -> str:
     outcomes = [{"key": section.key, "title": section.title, "style": section.style} for section in ALL]
     groups = sorted({shown(group_of(finding.rule)) for one in hosts for finding in one.plan.findings})
     title = told_hosts[0]["name"] if len(hosts) == 1 else f"{len(hosts)} hosts"
-    return _page("check.html.j2", f"hosttune check: {title}", hosts=told_hosts, outcomes=outcomes, groups=groups)
+    return page_html("check.html.j2", f"hosttune check: {title}", hosts=told_hosts, outcomes=outcomes, groups=groups)
 
 
 def plan_html(one: Checked) -> str:
@@ -49,10 +49,11 @@ def plan_html(one: Checked) -> str:
         "digest": one.plan.digest,
         "yes": the_yes(one.plan, one.page),
     }
-    return _page("plan.html.j2", f"hosttune plan: {host['name']}", host=host)
+    return page_html("plan.html.j2", f"hosttune plan: {host['name']}", host=host)
 
 
-def _page(template: str, title: str, **values: Any) -> str:
+def page_html(template: str, title: str, **values: Any) -> str:
+    """A page made of a template of templates/, with the one style and the one script that its policy allows."""
     style, script = render("report.css"), render("report.js")
     return render(
         template, title=title, style=style, script=script, style_hash=_hash(style), script_hash=_hash(script), **values
@@ -102,7 +103,7 @@ def _finding(finding: Finding, one: Checked) -> dict[str, Any]:
         "title": shown(about.title) if about else "",
         "risk": str(about.risk) if about else "",
         "gain": shown(about.gain) if about else "",
-        "changes": [_change(change) for change in finding.changes],
+        "changes": [change_entry(change) for change in finding.changes],
     }
 
 
@@ -114,14 +115,15 @@ def _stage(plan: Plan, number: int, one: Checked) -> dict[str, Any]:
             "rule": shown(rule),
             "title": shown(one.about[rule].title) if rule in one.about else "",
             "price": price(changes),
-            "changes": [_change(change) for change in changes],
+            "changes": [change_entry(change) for change in changes],
         }
         for rule, changes in by_rule(stage)
     ]
     return {"title": title, "when": when, "rules": rules, "then": triggers_text(stage)}
 
 
-def _change(change: Change) -> dict[str, Any]:
+def change_entry(change: Change) -> dict[str, Any]:
+    """A change as the macro `change` of the templates shows it."""
     return {
         "title": title_line(change),
         "note": note_of(change),

@@ -87,6 +87,8 @@ def check_json(one: Checked, *, timings: bool = False) -> dict[str, Any]:
         "problems": list(plan.problems),
         "interrupted": list(one.interrupted),
     }
+    if one.inventory is not None:
+        body["inventory"] = to_json(one.inventory)
     if timings:
         body["timings"] = [{"name": name, "seconds": round(seconds, 6)} for name, seconds in one.timings]
     checked: dict[str, Any] = masked(body)

@@ -1,0 +1,205 @@
+"""Look at what many hosts left behind: results of `check` are read, records are evaluated. Changes nothing."""
+
+from __future__ import annotations
+
+import zlib
+from contextlib import closing
+from functools import cache, partial
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from hosttune.actions.examine import examine
+from hosttune.engine.catalog import RULES_FOLDER, builtin_catalog, load_catalog
+from hosttune.engine.fleet import Fold
+from hosttune.engine.fleet_choice import Looks
+from hosttune.engine.fleet_reading import RECORD, changes_in, is_record, parsed, read_document
+from hosttune.engine.fleet_seen import Seen, Unread, seen_from_row, seen_of_plan, seen_to_row
+from hosttune.engine.policy import Policy
+from hosttune.engine.policy_file import build_policy, load_policy
+from hosttune.engine.trusted import read_trusted
+from hosttune.engine.yamlio import load_document
+from hosttune.errors import BadInput, HosttuneError
+from hosttune.facts.inventory import inventory
+from hosttune.frozen import frozen
+from hosttune.host.gathered import Scratch, content_of, listed, paired, stem_of
+from hosttune.host.record import RecordReader, parse_record
+from hosttune.host.workers import each
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from hosttune.actions.examine import Session
+    from hosttune.engine.catalog import Catalog
+    from hosttune.engine.fleet import Fleet
+    from hosttune.values import Change
+
+CHUNK = 8  # files that a worker takes at once
+_HEAD = 512  # bytes of a file that tell whether it is a record, as hosttune writes them
+# The record of no host: what is in force where a host says nothing.
+_NOBODY = {
+    "format_version": 1, "kind": RECORD, "tool_version": "", "made_at": 0, "name": "", "machine": "",
+    "privileged": True, "persistent_only": False, "listings": {"/": []},
+}  # fmt: skip
+
+
+@frozen
+class Ask:
+    """By what records are judged: nothing means the policy and the rules that each host has itself."""
+
+    rules: str | None = None
+    policy: str | None = None
+    profile: str | None = None
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    debug: bool = False
+
+    @property
+    def is_new(self) -> bool:
+        """Whether hosts are judged by something else than they were, so that a result of theirs says nothing."""
+        return bool(self.rules or self.policy or self.profile or self.select or self.ignore)
+
+
+# What a worker hands over of one look: (host, machine, at, source) and the packed row.
+_Look = tuple[tuple[str, str, str, str], bytes]
+
+
+def survey(words: Iterable[str], ask: Ask, *, names: int, jobs: int, progress: Callable[[int, int], None]) -> Fleet:
+    """The report on the hosts of these files, folders and lists. `progress` hears of files done and files in all.
+
+    Raises HosttuneError when the policy or the rules that are asked for have faults.
+    """
+    _check(ask)
+    fold = Fold(names)
+    paths: list[str] = []
+    for path, why in listed(words):
+        if why:
+            fold.miss(Unread(path, why))
+        else:
+            paths.append(path)
+    paths = paired(paths, wants_records=ask.is_new)
+    chunks = [paths[start : start + CHUNK] for start in range(0, len(paths), CHUNK)]
+    looks: Looks[tuple[int, int]] = Looks()
+    with closing(Scratch()) as scratch:
+        done = 0
+        for chunk, found in zip(chunks, each(partial(_looks, ask), chunks, min(jobs, len(chunks))), strict=True):
+            for one in found:
+                if isinstance(one, Unread):
+                    fold.miss(one)
+                else:
+                    looks.add(*one[0], scratch.add(one[1]))
+            done += len(chunk)
+            progress(done, len(paths))
+        # in an order that has nothing to do with what the hosts say (engine/fleet.py tells why)
+        for chosen in sorted(looks.chosen(), key=lambda one: blake2b(one.name.encode(errors="replace")).digest()):
+            fold.add(_renamed(seen_from_row(zlib.decompress(scratch.row(chosen.kept))), chosen.name))
+    for host in looks.older():
+        fold.supersede(host)
+    for machine, hosts in looks.shared():
+        fold.share(machine, hosts)
+    return fold.result()
+
+
+def changes_of(source: str, host: str, ask: Ask) -> tuple[Change, ...]:
+    """The changes of the plan of one host that a report named. Empty where the file is another one by now."""
+    content = content_of(source)
+    data = parsed(content, source) if isinstance(content, bytes) else None
+    if not isinstance(data, dict):
+        return ()
+    try:
+        if is_record(data):
+            return _session(RecordReader(data, source), ask).plan().changes
+        return changes_in(data, host) or changes_in(data, stem_of(source))
+    except HosttuneError:
+        return ()
+
+
+def _check(ask: Ask) -> None:
+    """Raise the faults of what is asked for once, before they are met at every host."""
+    nobody = RecordReader(_NOBODY)
+    catalog = _catalog(nobody, ask.rules)
+    policy = Policy()
+    if ask.policy is not None:
+        name, text = read_trusted(nobody, ask.policy, is_local=True, is_required=True)
+        policy = build_policy(load_document(text or "", name), catalog, "", "")
+    policy.overridden(catalog, profile=ask.profile, select=ask.select, ignore=ask.ignore)
+
+
+def _looks(ask: Ask, paths: list[str]) -> list[_Look | Unread]:
+    return [
+        one if isinstance(one, Unread) else ((one.host, one.machine, one.at, one.source), _packed(one))
+        for path in paths
+        for one in _seen(path, ask)
+    ]
+
+
+def _packed(seen: Seen) -> bytes:
+    return zlib.compress(seen_to_row(seen), 1)
+
+
+def _seen(path: str, ask: Ask) -> Iterator[Seen | Unread]:
+    """What one file says. A fault of hosttune itself is told like one of the file, so that the others are not lost."""
+    content = content_of(path)
+    if isinstance(content, str):
+        yield Unread(path, content)
+        return
+    try:
+        if RECORD.encode() in content[:_HEAD]:
+            yield _evaluated(content, path, ask)
+            return
+        data = parsed(content, path)
+        if isinstance(data, Unread):
+            yield data
+        elif is_record(data):
+            yield _evaluated(content, path, ask)
+        elif ask.is_new:
+            why = "is a result of check, which another policy cannot judge: gather records (hosttune record)"
+            yield Unread(path, why)
+        else:
+            yield from read_document(data, path, stem_of(path))
+    except BadInput as error:
+        fault = error.faults[0]
+        more = f" (and {len(error.faults) - 1} more faults)" if len(error.faults) > 1 else ""
+        yield Unread(str(fault.where), fault.message + more)
+    except HosttuneError as error:
+        yield Unread(path, error.message)
+    except Exception as error:
+        if ask.debug:
+            raise
+        yield Unread(path, f"a fault of hosttune itself, please report it: {type(error).__name__}: {error}")
+
+
+def _evaluated(content: bytes, path: str, ask: Ask) -> Seen:
+    reader = RecordReader(parse_record(content, path), path)
+    session = _session(reader, ask)
+    return seen_of_plan(
+        session.plan(),
+        host=str(reader.data["name"]),
+        source=path,
+        profile=session.policy.profile,
+        inventory=inventory(session.facts),
+        interrupted=session.interrupted,
+    )
+
+
+def _session(reader: RecordReader, ask: Ask) -> Session:
+    catalog = _catalog(reader, ask.rules)
+    policy = load_policy(reader, catalog, ask.policy).overridden(
+        catalog, profile=ask.profile, select=ask.select, ignore=ask.ignore
+    )
+    return examine(reader, catalog.at(policy.edition), policy)
+
+
+_builtin = cache(builtin_catalog)
+
+
+def _catalog(reader: RecordReader, folder: str | None) -> Catalog:
+    """The rules of a host: nearly always the built-in ones alone, which are read once."""
+    if folder is None and not isinstance(reader.list(RULES_FOLDER), tuple):
+        return _builtin()
+    return load_catalog(reader, folder)
+
+
+def _renamed(seen: Seen, name: str) -> Seen:
+    from dataclasses import replace
+
+    return seen if seen.host == name else replace(seen, host=name)

@@ -1,0 +1,377 @@
+"""Many hosts folded into one report, one look after the other. Pure; what is kept does not grow with the hosts.
+
+Counts are exact. Of every list of hosts only the first names in the order of the alphabet are kept, and of every table
+of values the first `MOST_VALUES` that came: hosts with other values are counted as such. Within these bounds the order
+of the looks does not matter. Whoever folds a large fleet hands the looks over in an order that has nothing to do with
+their values, so that a value of any weight is among the first.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from dataclasses import field
+from typing import TYPE_CHECKING
+
+from hosttune.engine.fleet_seen import OUTCOMES, Seen, Unread
+from hosttune.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+NAMES = 20
+MOST_VALUES = 256
+MOST_CLASSES = 4096
+LEAST_SIBLINGS = 2
+MOUNT = "mount "  # begins the name of a setting that some hosts do not have at all
+NOT_MOUNTED = "not mounted"
+
+
+@frozen
+class Named:
+    """Some hosts: how many there are, and the first names."""
+
+    count: int = 0
+    names: tuple[str, ...] = ()
+
+
+@frozen
+class Valued:
+    """The hosts with one value."""
+
+    value: str
+    hosts: Named
+
+
+@frozen
+class Tally:
+    """Values, the most common first; `others` are the hosts with values beyond those that are kept."""
+
+    values: tuple[Valued, ...] = ()
+    others: Named = field(default_factory=Named)
+
+    @property
+    def total(self) -> int:
+        return sum(one.hosts.count for one in self.values) + self.others.count
+
+    @property
+    def majority(self) -> Valued | None:
+        """The value that more than half of the hosts have."""
+        first = self.values[0] if self.values else None
+        return first if first and first.hosts.count * 2 > self.total else None
+
+    @property
+    def is_common(self) -> bool:
+        """Whether all have the same value."""
+        return len(self.values) < 2 and not self.others.count
+
+
+@frozen
+class RuleRow:
+    """What one rule says of the fleet. `outcomes` are those that occur, the worst first; `values` are those of the
+    hosts that the rule applies to.
+    """
+
+    rule: str
+    outcomes: tuple[Valued, ...]
+    values: Tally
+
+    def count(self, outcome: str) -> int:
+        return next((one.hosts.count for one in self.outcomes if one.value == outcome), 0)
+
+
+@frozen
+class Setting:
+    """One setting that siblings do not agree on."""
+
+    name: str
+    values: Tally
+
+
+@frozen
+class Siblings:
+    """Hosts of the same hardware, and the settings in which some of them differ."""
+
+    title: str
+    hosts: Named
+    settings: tuple[Setting, ...]
+
+
+@frozen
+class PlanClass:
+    """Hosts with the same plan; `source` and `host` name the look at the first of them."""
+
+    digest: str
+    changes: int
+    hosts: Named
+    source: str
+    host: str
+
+
+@frozen
+class Fleet:
+    """The report on many hosts."""
+
+    hosts: int  # that were looked at
+    states: tuple[Valued, ...]  # differs, unknown, ok
+    first_at: str  # the oldest and the newest look, ISO 8601
+    last_at: str
+    versions: Tally
+    profiles: Tally
+    policies: Tally
+    rules: tuple[RuleRow, ...]
+    siblings: tuple[Siblings, ...]
+    alone: int  # hosts whose hardware no other has, or is not known
+    reboots: Tally
+    expired: Tally
+    orphaned: Tally
+    problems: Tally
+    classes: tuple[PlanClass, ...]  # what there is to do first, the largest first
+    other_classes: Named  # hosts with plans beyond those that are kept
+    missing: tuple[Seen, ...]  # hosts that gave no answer, the first names
+    missing_count: int
+    unread: tuple[Unread, ...]
+    unread_count: int
+    superseded: Named  # hosts with older looks, which were left out
+    shared_machines: Tally  # machine id -> hosts: cloned, or renamed
+
+
+class _Names:
+    """The first names of those that were added, and how many there were."""
+
+    __slots__ = ("bound", "count", "first")
+
+    def __init__(self, bound: int) -> None:
+        self.bound = bound
+        self.count = 0
+        self.first: list[str] = []
+
+    def add(self, name: str) -> None:
+        self.count += 1
+        if len(self.first) < self.bound:
+            insort(self.first, name)
+        elif self.first and name < self.first[-1]:
+            self.first.pop()
+            insort(self.first, name)
+
+    def copy(self) -> _Names:
+        made = _Names(self.bound)
+        made.count, made.first = self.count, self.first.copy()
+        return made
+
+    @property
+    def result(self) -> Named:
+        return Named(self.count, tuple(self.first))
+
+
+class _Values:
+    """Values and the hosts that have them."""
+
+    __slots__ = ("bound", "found", "others")
+
+    def __init__(self, bound: int) -> None:
+        self.bound = bound
+        self.found: dict[str, _Names] = {}
+        self.others = _Names(bound)
+
+    def add(self, value: str, host: str) -> None:
+        names = self.found.get(value)
+        if names is None:
+            if len(self.found) >= MOST_VALUES:
+                self.others.add(host)
+                return
+            names = self.found[value] = _Names(self.bound)
+        names.add(host)
+
+    @property
+    def result(self) -> Tally:
+        return _ranked_tally((Valued(value, names.result) for value, names in self.found.items()), self.others.result)
+
+
+class _Group:
+    """Siblings."""
+
+    def __init__(self, bound: int) -> None:
+        self.bound = bound
+        self.hosts = _Names(bound)
+        self.gpu = _Values(1)
+        self.settings: dict[str, _Values] = {}
+        self.lacking: dict[str, _Names] = {}  # hosts without a mount that others have
+
+    def add(self, seen: Seen) -> None:
+        own = dict(seen.settings)
+        for name, value in seen.settings:
+            if name not in self.settings:
+                if len(self.settings) >= MOST_VALUES:
+                    continue
+                self.settings[name] = _Values(self.bound)
+                if name.startswith(MOUNT):
+                    self.lacking[name] = self.hosts.copy()  # all before this one
+            self.settings[name].add(value, seen.host)
+        for name, names in self.lacking.items():
+            if name not in own:
+                names.add(seen.host)
+        self.hosts.add(seen.host)
+        self.gpu.add(seen.gpu, seen.host)
+
+    def result(self, hardware: tuple[tuple[str, str], ...]) -> Siblings:
+        gpu = next((one.value for one in self.gpu.result.values if one.value), "")
+        parts = {**dict(hardware), **({"GPU": gpu} if gpu else {})}
+        settings = []
+        for name, values in sorted(self.settings.items()):
+            tally = values.result
+            if name in self.lacking and self.lacking[name].count:
+                tally = _ranked_tally((*tally.values, Valued(NOT_MOUNTED, self.lacking[name].result)), tally.others)
+            if not tally.is_common:
+                settings.append(Setting(name, tally))
+        return Siblings(", ".join(parts.values()), self.hosts.result, tuple(settings))
+
+
+def _ranked_tally(values: Iterable[Valued], others: Named) -> Tally:
+    return Tally(tuple(sorted(values, key=lambda one: (-one.hosts.count, one.value))), others)
+
+
+class Fold:
+    """Adds looks, each at another host, and makes the report. `names` bounds each list of names."""
+
+    def __init__(self, names: int = NAMES) -> None:
+        self.bound = names
+        self.hosts = 0
+        self.span: tuple[str, str] = ("", "")
+        self.states, self.versions, self.profiles, self.policies = (_Values(names) for _ in range(4))
+        self.reboots, self.expired, self.orphaned, self.problems = (_Values(names) for _ in range(4))
+        self.machines: dict[str, _Names] = {}
+        self.rules: dict[str, tuple[dict[str, _Names], _Values]] = {}
+        self.groups: dict[tuple[tuple[str, str], ...], _Group] = {}
+        self.unplaced = 0
+        self.classes: dict[str, tuple[_Names, int, tuple[str, str]]] = {}
+        self.other_classes = _Names(names)
+        self.missing: list[tuple[str, str, Seen]] = []
+        self.missing_count = 0
+        self.unread: list[tuple[str, str]] = []
+        self.unread_count = 0
+        self.superseded = _Names(names)
+        self.shared = _Values(names)
+
+    def add(self, seen: Seen) -> None:
+        """One more host."""
+        if seen.missing:
+            self.missing_count += 1
+            insort(self.missing, (seen.host, seen.source, seen), key=lambda entry: entry[:2])
+            del self.missing[self.bound :]
+            return
+        self.hosts += 1
+        self.span = (min(self.span[0] or seen.at, seen.at), max(self.span[1], seen.at))
+        for values, value in (
+            (self.states, seen.state),
+            (self.versions, seen.tool_version),
+            (self.profiles, seen.profile),
+            (self.policies, seen.policy_digest),
+        ):
+            values.add(value, seen.host)
+        for table, texts in (
+            (self.reboots, seen.reboot),
+            (self.expired, seen.expired),
+            (self.orphaned, seen.orphaned),
+            (self.problems, seen.problems),
+        ):
+            for text in texts:
+                table.add(text, seen.host)
+        self._add_rules(seen)
+        self._add_group(seen)
+        self._add_class(seen)
+
+    def miss(self, unread: Unread) -> None:
+        """One more file that says nothing."""
+        self.unread_count += 1
+        insort(self.unread, (unread.place, unread.reason))
+        del self.unread[self.bound :]
+
+    def supersede(self, host: str) -> None:
+        """One more look that a newer one of the same host makes idle."""
+        self.superseded.add(host)
+
+    def share(self, machine: str, hosts: Iterable[str]) -> None:
+        """These hosts have one machine id."""
+        for host in hosts:
+            self.shared.add(machine, host)
+
+    def _add_rules(self, seen: Seen) -> None:
+        for rule, outcome, value in seen.says:
+            known = self.rules.get(rule)
+            if known is None:
+                known = self.rules[rule] = ({}, _Values(self.bound))
+            outcomes, values = known
+            names = outcomes.get(outcome)
+            if names is None:
+                names = outcomes[outcome] = _Names(self.bound)
+            names.add(seen.host)
+            if outcome != "not applicable":
+                values.add(value, seen.host)
+
+    def _add_group(self, seen: Seen) -> None:
+        if not seen.hardware:
+            self.unplaced += 1
+            return
+        group = self.groups.get(seen.hardware)
+        if group is None:
+            group = self.groups[seen.hardware] = _Group(self.bound)
+        group.add(seen)
+
+    def _add_class(self, seen: Seen) -> None:
+        digest = seen.digest if seen.changes else ""
+        known = self.classes.get(digest)
+        if known is None:
+            if len(self.classes) >= MOST_CLASSES:
+                self.other_classes.add(seen.host)
+                return
+            known = (_Names(self.bound), seen.changes, (seen.host, seen.source))
+        names, changes, first = known
+        names.add(seen.host)
+        self.classes[digest] = (names, changes, min(first, (seen.host, seen.source)))
+
+    def result(self) -> Fleet:
+        """The report on what was added so far."""
+        groups = [(group.hosts.count, group.result(hardware)) for hardware, group in self.groups.items()]
+        siblings = [one for count, one in groups if count >= LEAST_SIBLINGS]
+        classes = [
+            PlanClass(digest, changes, names.result, source, host)
+            for digest, (names, changes, (host, source)) in self.classes.items()
+        ]
+        return Fleet(
+            hosts=self.hosts,
+            states=_ranked(self.states.result, ("differs", "unknown", "ok")),
+            first_at=self.span[0],
+            last_at=self.span[1],
+            versions=self.versions.result,
+            profiles=self.profiles.result,
+            policies=self.policies.result,
+            rules=tuple(sorted((self._rule(rule) for rule in self.rules), key=_worst_first)),
+            siblings=tuple(sorted(siblings, key=lambda one: (-one.hosts.count, one.title))),
+            alone=self.unplaced + sum(count for count, _ in groups if count < LEAST_SIBLINGS),
+            reboots=self.reboots.result,
+            expired=self.expired.result,
+            orphaned=self.orphaned.result,
+            problems=self.problems.result,
+            classes=tuple(sorted(classes, key=lambda one: (not one.digest, -one.hosts.count, one.digest))),
+            other_classes=self.other_classes.result,
+            missing=tuple(seen for _, _, seen in self.missing),
+            missing_count=self.missing_count,
+            unread=tuple(Unread(place, reason) for place, reason in self.unread),
+            unread_count=self.unread_count,
+            superseded=self.superseded.result,
+            shared_machines=self.shared.result,
+        )
+
+    def _rule(self, rule: str) -> RuleRow:
+        outcomes, values = self.rules[rule]
+        named = tuple(Valued(one, outcomes[one].result) for one in OUTCOMES if one in outcomes)
+        return RuleRow(rule, named, values.result)
+
+
+def _ranked(tally: Tally, order: tuple[str, ...]) -> tuple[Valued, ...]:
+    return tuple(sorted(tally.values, key=lambda one: order.index(one.value)))
+
+
+def _worst_first(row: RuleRow) -> tuple[object, ...]:
+    """By what most hosts suffer from: differences, then unknowns, then the rest in its order."""
+    return (*(-row.count(outcome) for outcome in OUTCOMES[:-2]), row.rule)

@@ -1,0 +1,209 @@
+"""Documents that hosts left behind, read for a report on all of them: results of `hosttune check --format json`, plans,
+and the notes of a playbook about hosts that gave no answer. Pure.
+
+A document is somebody else's text: what is not as it should be is told with its place, and the rest is still read.
+A missing field takes the value that hosts of an older version mean by it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from hosttune.codec import FORMAT_VERSION
+from hosttune.engine.fleet_seen import Seen, Unread, pairs, seen_of
+from hosttune.errors import Where
+from hosttune.values import Finding, Hold, HoldKind, Verdict
+
+if TYPE_CHECKING:
+    from hosttune.values import Change
+
+RECORD = "hosttune record"
+MISSING = "hosttune missing"  # {"format_version": 1, "kind": "hosttune missing", "host", "at", "reason"}
+_VERDICTS = {one.value: one for one in Verdict}
+_HOLDS = {one.value: one for one in HoldKind}
+_NO_HOLD = Hold()
+
+
+class _Wrong(Exception):
+    """What is wrong with a document, and in which field."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+def parsed(content: bytes, source: str) -> dict[str, Any] | Unread:
+    """The document in a file, whatever it is."""
+    if not content.strip():
+        return Unread(source, "is empty: the host was not reached, or the command there failed")
+    try:
+        data = json.loads(content)
+    except json.JSONDecodeError as error:
+        why = "ends in the middle" if error.pos >= len(content.rstrip()) else error.msg
+        return Unread(str(Where(source, error.lineno)), f"is no JSON: {why}")
+    except (ValueError, RecursionError) as error:
+        return Unread(source, f"is no JSON: {str(error)[:200]}")
+    return data if isinstance(data, dict) else Unread(source, "is no document of hosttune: the top level is no object")
+
+
+def is_record(data: Mapping[str, Any]) -> bool:
+    return data.get("kind") == RECORD
+
+
+def read_document(data: Mapping[str, Any], source: str, stem: str) -> Iterator[Seen | Unread]:
+    """The hosts of a document that is no record. `stem` names the host of a plan, which does not say whose it is."""
+    try:
+        _check_version(data)
+        if data.get("kind") == MISSING:
+            yield _missing(data, source)
+            return
+        hosts = data.get("hosts")
+        if not isinstance(hosts, list):
+            if not (isinstance(data.get("stages"), list) and isinstance(data.get("findings"), list)):
+                raise _Wrong("", "is no record, no plan and no result of check")
+            yield _seen({"host": stem, **data}, source, "")
+            return
+        if not hosts:
+            raise _Wrong("hosts", "names no host")
+    except _Wrong as error:
+        yield _unread(error, source)
+        return
+    for number, entry in enumerate(hosts):
+        where = f"hosts[{number}]"
+        try:
+            if not isinstance(entry, dict):
+                raise _Wrong(where, "is no object")
+            yield _seen(entry, source, f"{where}.")
+        except _Wrong as error:
+            yield _unread(error, source)
+
+
+def changes_in(data: Mapping[str, Any], host: str) -> tuple[Change, ...]:
+    """The changes of one host of a document. Raises BadInput."""
+    from hosttune.codec import change_from_json
+
+    for entry in data["hosts"] if isinstance(data.get("hosts"), list) else [{"host": host, **data}]:
+        if isinstance(entry, dict) and entry.get("host") == host:
+            found = [one for finding in entry["findings"] for one in finding.get("changes", ())]
+            return tuple(change_from_json(one) for one in found)
+    return ()
+
+
+def moment(text: str) -> float:
+    """Seconds since the epoch of an ISO 8601 time; UTC where it does not say. Raises ValueError."""
+    found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
+
+
+def _unread(error: _Wrong, source: str) -> Unread:
+    return Unread(str(Where(source, field=error.field)), str(error))
+
+
+def _check_version(data: Mapping[str, Any]) -> None:
+    version = data.get("format_version")
+    if version == FORMAT_VERSION and not isinstance(version, bool):
+        return
+    if isinstance(version, int) and version > FORMAT_VERSION:
+        raise _Wrong("format_version", f"is {version}: a newer hosttune wrote it; report with that one")
+    if version is None:
+        raise _Wrong("format_version", "is missing: not written by hosttune")
+    raise _Wrong("format_version", f"is {json.dumps(version)[:40]}, and this hosttune reads {FORMAT_VERSION}")
+
+
+def _missing(data: Mapping[str, Any], source: str) -> Seen:
+    host, at = _text(data, "host", ""), _time(data, "at", "")
+    return Seen(host, "", at, source, missing=_text(data, "reason", "") or "no reason was told")
+
+
+def _seen(entry: Mapping[str, Any], source: str, where: str) -> Seen:
+    findings = entry.get("findings")
+    if not isinstance(findings, list):
+        raise _Wrong(f"{where}findings", "is no list" if "findings" in entry else "is missing")
+    made = [_finding(one, f"{where}findings[{number}]") for number, one in enumerate(findings)]
+    summary = entry.get("summary")
+    changes = summary.get("changes_now") if isinstance(summary, dict) else None
+    if not _is_count(changes):
+        changes = sum(len(one.get("changes", ())) for one in findings)
+    about = entry.get("inventory")
+    told: dict[str, Any] = about if isinstance(about, dict) else {}
+    return seen_of(
+        made,
+        host=_text(entry, "host", where),
+        machine=_text(entry, "machine", where, ""),
+        at=_time(entry, "created_at", where),
+        source=source,
+        tool_version=_text(entry, "tool_version", where, ""),
+        profile=_text(entry, "profile", where, ""),
+        policy_digest=_text(entry, "policy_digest", where, ""),
+        digest=_text(entry, "digest", where, ""),
+        changes=changes,
+        asks=tuple(_texts(told, "reboot", f"{where}inventory.")),
+        problems=(*_texts(entry, "problems", where), *_texts(entry, "interrupted", where)),
+        hardware=pairs(_table(told, "hardware", f"{where}inventory.")),
+        settings=pairs(_table(told, "settings", f"{where}inventory.")),
+        gpu=_text(told, "gpu", f"{where}inventory.", ""),
+    )
+
+
+def _finding(data: Any, where: str) -> Finding:
+    """A finding without its changes."""
+    if not isinstance(data, dict):
+        raise _Wrong(where, "is no object")
+    verdict = _VERDICTS.get(data.get("verdict", "")) if isinstance(data.get("verdict"), str) else None
+    if verdict is None:
+        raise _Wrong(f"{where}.verdict", f"is none of {', '.join(_VERDICTS)}")
+    if not isinstance(data.get("changes", []), list):
+        raise _Wrong(f"{where}.changes", "is no list")
+    rule, subject, reason = data.get("rule"), data.get("subject", ""), data.get("reason", "")
+    evidence = data.get("evidence", [])
+    if not (isinstance(rule, str) and rule and isinstance(subject, str) and isinstance(reason, str)):
+        raise _Wrong(where, "rule, subject and reason must be text")
+    if not (isinstance(evidence, list) and all(isinstance(line, str) for line in evidence)):
+        raise _Wrong(f"{where}.evidence", "is no list of text")
+    return Finding(rule, subject, verdict, _hold(data.get("hold"), where), reason, tuple(evidence))
+
+
+def _hold(data: Any, where: str) -> Hold:
+    if data is None:
+        return _NO_HOLD
+    kind = data.get("kind") if isinstance(data, dict) else None
+    if not isinstance(kind, str) or kind not in _HOLDS or not isinstance(data.get("detail", ""), str):
+        raise _Wrong(f"{where}.hold", "is no reason that this hosttune knows")
+    return Hold(_HOLDS[kind], data.get("detail", "")) if kind != HoldKind.NONE.value else _NO_HOLD
+
+
+def _text(data: Mapping[str, Any], name: str, where: str, default: str | None = None) -> str:
+    value = data.get(name, default)
+    if not isinstance(value, str) or (default is None and not value):
+        raise _Wrong(f"{where}{name}", "is missing" if value in (None, "") else "is no text")
+    return value
+
+
+def _texts(data: Mapping[str, Any], name: str, where: str) -> list[str]:
+    value = data.get(name, [])
+    if not (isinstance(value, list) and all(isinstance(one, str) for one in value)):
+        raise _Wrong(f"{where}{name}", "is no list of text")
+    return value
+
+
+def _table(data: Mapping[str, Any], name: str, where: str) -> dict[str, str]:
+    value = data.get(name, {})
+    if not (isinstance(value, dict) and all(isinstance(one, str) for one in value.values())):
+        raise _Wrong(f"{where}{name}", "is no table of text")
+    return value
+
+
+def _time(data: Mapping[str, Any], name: str, where: str) -> str:
+    """A time in UTC, to the second, so that times compare as text."""
+    text = _text(data, name, where)
+    try:
+        return datetime.fromtimestamp(moment(text), timezone.utc).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        raise _Wrong(f"{where}{name}", "is no time such as 2026-05-28T20:26:40+00:00") from None
+
+
+def _is_count(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

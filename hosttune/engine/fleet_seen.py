@@ -1,0 +1,176 @@
+"""One host of a fleet, as far as a report on all of them needs it: small, and the same from a result of `check` and
+from a record that was evaluated just now. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from hosttune.frozen import frozen
+from hosttune.values import Finding, HoldKind, Verdict
+
+if TYPE_CHECKING:
+    from hosttune.facts.inventory import Inventory
+    from hosttune.values import Plan
+
+LONGEST = 200  # characters of a value: longer ones are no values, and the summary keeps many
+FINE = "as it should be"
+EXPIRED = "the waiver"  # begins the evidence that engine/waiver.py leaves of a waiver that is over
+
+# What a rule can say of a host, the worst first.
+DIFFERS, UNKNOWN, WAITS, LEFT_ALONE, ADVICE, ORPHANED, WAIVED, OK, NOT_APPLICABLE = OUTCOMES = (
+    "differs", "unknown", "waits", "left alone", "advice", "orphaned", "waived", "ok", "not applicable",
+)  # fmt: skip
+_HELD = {
+    HoldKind.WAIVED: WAIVED,
+    HoldKind.ORPHANED: ORPHANED,
+    HoldKind.WAITING: WAITS,
+    HoldKind.BUSY: WAITS,
+}
+
+
+@frozen
+class Seen:
+    """One look at one host. `at` is ISO 8601 in UTC, `source` the file; `says` holds a (rule, outcome, value) for each
+    rule that was looked at. A host that gave no answer has `missing`, the reason, and nothing else.
+    """
+
+    host: str
+    machine: str
+    at: str
+    source: str
+    tool_version: str = ""
+    profile: str = ""
+    policy_digest: str = ""
+    digest: str = ""
+    changes: int = 0
+    state: str = OK  # ok, differs or unknown: what `check` would exit with
+    says: tuple[tuple[str, str, str], ...] = ()
+    reboot: tuple[str, ...] = ()  # what runs only after one
+    expired: tuple[str, ...] = ()  # waivers that are over
+    orphaned: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()  # plans that fail their proof, runs that did not end
+    hardware: tuple[tuple[str, str], ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
+    gpu: str = ""
+    missing: str = ""
+
+
+@frozen
+class Unread:
+    """A file, or a part of it, that says nothing. `place` is `file:line: field` as far as it is known."""
+
+    place: str
+    reason: str
+
+
+def outcome_of(finding: Finding) -> str:
+    """One of OUTCOMES."""
+    if finding.hold:
+        return _HELD.get(finding.hold.kind, LEFT_ALONE)
+    return finding.verdict.value
+
+
+def is_counted(finding: Finding) -> bool:
+    """Whether the exit status of `check` counts it."""
+    return finding.verdict in {Verdict.DIFFERS, Verdict.UNKNOWN} and outcome_of(finding) not in {WAIVED, ORPHANED}
+
+
+def value_of(finding: Finding) -> str:
+    """What a host says where a rule looks, in few words: the value of now, else what is wrong, else that nothing is."""
+    for text in finding.evidence:
+        if text.startswith("now "):
+            return text.partition(",")[0][:LONGEST]  # what follows are sizes of this host
+    if finding.reason:
+        return finding.reason[:LONGEST]
+    told = [text for text in finding.evidence if not text.startswith(EXPIRED)]
+    return told[0][:LONGEST] if told else FINE
+
+
+def seen_of_plan(
+    plan: Plan, *, host: str, source: str, profile: str, inventory: Inventory, interrupted: Iterable[str] = ()
+) -> Seen:
+    """The look at a host whose plan was just made."""
+    return seen_of(
+        plan.findings,
+        host=host,
+        machine=plan.machine,
+        at=plan.created_at,
+        source=source,
+        tool_version=plan.tool_version,
+        profile=profile,
+        policy_digest=plan.policy_digest,
+        digest=plan.digest,
+        changes=len(plan.changes),
+        asks=inventory.reboot,
+        problems=(*plan.problems, *interrupted),
+        hardware=tuple(inventory.hardware.items()),
+        settings=tuple(inventory.settings.items()),
+        gpu=inventory.gpu,
+    )
+
+
+def seen_of(findings: Iterable[Finding], *, asks: tuple[str, ...], **about: Any) -> Seen:
+    """The look with these findings; `asks` are the packages that ask for a reboot."""
+    listed = tuple(findings)
+    by_rule: dict[str, list[Finding]] = {}
+    for finding in listed:
+        by_rule.setdefault(finding.rule, []).append(finding)
+    counted = {finding.verdict for finding in listed if is_counted(finding)}
+    waiting = [
+        finding.rule for finding in listed if finding.hold.kind is HoldKind.WAITING and "reboot" in finding.hold.detail
+    ]
+    return Seen(
+        state=DIFFERS if Verdict.DIFFERS in counted else UNKNOWN if counted else OK,
+        says=tuple((rule, *_said(own)) for rule, own in by_rule.items()),
+        reboot=tuple(dict.fromkeys([*waiting, *asks])),
+        expired=tuple(dict.fromkeys(_expired(listed))),
+        orphaned=tuple(dict.fromkeys(f.rule for f in listed if f.hold.kind is HoldKind.ORPHANED)),
+        **about,
+    )
+
+
+def _said(findings: list[Finding]) -> tuple[str, str]:
+    """The worst outcome of a rule with several subjects, and the values behind it."""
+    outcomes = [outcome_of(finding) for finding in findings]
+    worst = min(outcomes, key=OUTCOMES.index)
+    judged = [finding for finding, outcome in zip(findings, outcomes, strict=True) if outcome == worst]
+    subjects = {finding.subject for finding in judged}
+    values = dict.fromkeys(_valued(finding, is_one=len(subjects) == 1) for finding in judged)
+    return worst, "; ".join(values)[:LONGEST]
+
+
+def _valued(finding: Finding, *, is_one: bool) -> str:
+    """The value, with its subject where there are several."""
+    value = value_of(finding)
+    return value if is_one or not value.startswith("now ") else f"{finding.subject}: {value}"
+
+
+def _expired(findings: Iterable[Finding]) -> Iterable[str]:
+    for finding in findings:
+        for text in finding.evidence:
+            if text.startswith(EXPIRED) and " expired on " in text:
+                yield f"{finding.rule}: {text}"[:LONGEST]
+
+
+_FIELDS = tuple(one.name for one in fields(Seen))
+
+
+def seen_to_row(seen: Seen) -> bytes:
+    """The look as one line, for a scratch file of this run."""
+    return json.dumps([getattr(seen, name) for name in _FIELDS], separators=(",", ":")).encode("ascii")
+
+
+def seen_from_row(row: bytes) -> Seen:
+    return Seen(*(_tuples(value) for value in json.loads(row)))
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def pairs(data: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple((name[:LONGEST], value[:LONGEST]) for name, value in data.items())

@@ -1,0 +1,153 @@
+"""What a host is and how it is set up, in a few words each: what it is compared by with the others of a fleet.
+
+`hardware` says which hosts are siblings; `settings` is what siblings should have in common. Text that differs on every
+host by nature (addresses, UUIDs) is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import field
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.reading import line
+from hosttune.frozen import frozen
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.facts.mounts import Mount
+
+_BIOS = "/sys/class/dmi/id/bios_version"
+_GIB = 1 << 30
+_NETWORK = frozenset({"nfs", "nfs4", "lustre", "beegfs", "ceph", "gpfs", "cifs", "smb3", "fuse.weka", "wekafs"})
+_LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "vfat", "bcachefs"})
+# of a mount: what names this client or its server, and what grows with the memory of the host
+_OWN_OPTIONS = ("addr=", "clientaddr=", "mountaddr=", "mountport=", "port=", "size=", "nr_inodes=", "subvolid=")
+# of the kernel command line: which kernel and which disk
+_OWN_ARGUMENTS = ("BOOT_IMAGE=", "initrd=", "root=", "resume=", "rd.luks", "cryptdevice=", "ip=", "BOOTIF=")
+
+
+@frozen
+class Inventory:
+    """The host in words. What could not be read has no entry. `gpu` is how the models are called, as far as the
+    loaded driver tells; `reboot` are the packages that ask for one.
+    """
+
+    hardware: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    gpu: str = ""
+    reboot: tuple[str, ...] = ()
+
+
+def inventory(facts: Facts) -> Inventory:
+    """The inventory of a host. Raises nothing: an unread fact has no entry."""
+    settings = _told(_SETTINGS, facts)
+    with suppress(UnknownFact):
+        settings.update(_mounts(facts))
+    gpu = ""
+    with suppress(UnknownFact):
+        gpu = " and ".join(sorted({gpu.name for gpu in facts.gpus.devices if gpu.name}))
+    reboot: tuple[str, ...] = ()
+    with suppress(UnknownFact):
+        if facts.boot.reboot_required:
+            reboot = facts.boot.reboot_packages or ("a package",)
+    return Inventory(_told(_HARDWARE, facts), settings, gpu, reboot)
+
+
+def _told(table: Mapping[str, Callable[[Facts], str]], facts: Facts) -> dict[str, str]:
+    found = {}
+    for name, tell in table.items():
+        with suppress(UnknownFact):
+            found[name] = tell(facts)
+    return found
+
+
+def _gpu(facts: Facts) -> str:
+    """Models by PCI id: their names depend on the driver that happens to be loaded."""
+    kinds = {(gpu.generation, gpu.device_id) for gpu in facts.gpus.devices}
+    return " and ".join(f"{generation} {device}" for generation, device in sorted(kinds)) or "no GPU"
+
+
+def _cpu(facts: Facts) -> str:
+    return f"{facts.cpu.sockets} x {facts.cpu.model or facts.kernel.architecture}"
+
+
+def _memory(facts: Facts) -> str:
+    """What is built in, as far as it can be told: the kernel keeps up to three percent for itself."""
+    total = facts.memory.total_bytes
+    step = max(_GIB, (1 << (max(total, 1).bit_length() - 1)) // 16)
+    return f"{-(-total // step) * step // _GIB} GiB"
+
+
+def _driver(facts: Facts) -> str:
+    driver = facts.driver
+    if not driver.loaded_version:
+        return "none loaded"
+    return f"{driver.loaded_version} ({'open' if driver.is_open else 'closed'})"
+
+
+def _system(facts: Facts) -> str:
+    name, version = facts.os.name, facts.os.version_id
+    return name if version in name else f"{name} {version}"
+
+
+def _kernel_arguments(facts: Facts) -> str:
+    return " ".join(word for word in facts.kernel.command_line if not word.startswith(_OWN_ARGUMENTS)) or "none"
+
+
+def _iommu(facts: Facts) -> str:
+    domains = sorted({device.domain for device in facts.iommu.devices if device.kind == "gpu" and device.domain})
+    return " ".join(["on", *domains]) if facts.iommu.is_on else "off"
+
+
+def _firmware(facts: Facts) -> str:
+    found = line(facts.reader, _BIOS)
+    if not isinstance(found, str):
+        raise UnknownFact("firmware", str(found))
+    return found
+
+
+def _mitigations(facts: Facts) -> str:
+    return " ".join(facts.vulnerabilities.switched_off) or "on"
+
+
+def _mounts(facts: Facts) -> dict[str, str]:
+    return {
+        f"mount {mount.target}": _mount(mount)
+        for mount in facts.mounts.visible
+        if not mount.is_bind and mount.fstype in _NETWORK | _LOCAL | {"tmpfs"} and not _is_passing(mount.target)
+    }
+
+
+def _mount(mount: Mount) -> str:
+    options = dict.fromkeys((*mount.options, *mount.super_options))
+    return f"{mount.fstype} {','.join(sorted(o for o in options if not o.startswith(_OWN_OPTIONS)))}"
+
+
+def _is_passing(target: str) -> bool:
+    """Whether sessions, containers or services come and go there."""
+    return f"{target}/".startswith(("/run/", "/var/lib/docker/", "/var/lib/containerd/", "/var/lib/kubelet/", "/snap/"))
+
+
+_HARDWARE: Mapping[str, Callable[[Facts], str]] = {
+    "GPU": _gpu,
+    "CPU": _cpu,
+    "board": lambda facts: facts.host.product or facts.host.cloud or "unknown board",
+}
+_SETTINGS: Mapping[str, Callable[[Facts], str]] = {
+    "GPUs": lambda facts: str(len(facts.gpus.devices)),
+    "memory": _memory,
+    "firmware": _firmware,
+    "driver": _driver,
+    "kernel": lambda facts: facts.kernel.release,
+    "kernel arguments": _kernel_arguments,
+    "system": _system,
+    "governor": lambda facts: f"{facts.cpufreq.governor} ({facts.cpufreq.driver})" if facts.cpufreq.driver else "none",
+    "NUMA nodes": lambda facts: str(len(facts.numa.nodes)),
+    "IOMMU": _iommu,
+    "SMT": lambda facts: "on" if facts.vulnerabilities.is_smt_on else "off",
+    "mitigations": _mitigations,
+    "Secure Boot": lambda facts: "on" if facts.host.secure_boot else "off",
+}

@@ -1,0 +1,150 @@
+"""Files that were gathered from many hosts: which there are, what is in them, and a scratch file for what was made of
+them. They are somebody else's: nothing in them is trusted, and one that cannot be read is told, not raised.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
+
+from hosttune.errors import HosttuneError
+
+LIMIT = 128 << 20  # bytes of one file, as of a record
+SUFFIX = ".json"
+RECORD_SUFFIX = ".record.json"
+RECORDS = "records"  # the folder of the records, beside the results of the same names
+_MAX_LISTS = 8  # lists that name lists
+
+
+def listed(words: Iterable[str], *, depth: int = 0) -> Iterator[tuple[str, str]]:
+    """The files that these words name, as (path, "") or (word, why there is none).
+
+    A folder stands for the .json files in it and below, hidden ones left out; `@FILE` for the words in a file, one a
+    line or ended by NUL; `-` for those on standard input.
+    """
+    for word in words:
+        if word == "-" or word.startswith("@"):
+            yield from _from_list(word, depth)
+        elif os.path.isdir(word):
+            yield from _from_folder(word)
+        else:
+            yield word, ""
+
+
+def _from_list(word: str, depth: int) -> Iterator[tuple[str, str]]:
+    if depth >= _MAX_LISTS:
+        yield word, f"lists that name lists, more than {_MAX_LISTS} deep"
+        return
+    content = content_of(word[1:] or "-") if word != "-" else _read(sys.stdin.fileno())
+    if isinstance(content, str):
+        yield word, content
+        return
+    parts = content.split(b"\0") if b"\0" in content else content.splitlines()
+    yield from listed((os.fsdecode(part) for part in parts if part.strip()), depth=depth + 1)
+
+
+def _from_folder(folder: str) -> Iterator[tuple[str, str]]:
+    found = False
+    errors: list[OSError] = []
+    for place, folders, names in os.walk(folder, onerror=errors.append):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            if name.endswith(SUFFIX) and not name.startswith("."):
+                found = True
+                yield os.path.join(place, name), ""
+    for error in errors:
+        yield str(error.filename), f"cannot be listed: {error.strerror}"
+    if not found and not errors:
+        yield folder, f"holds no {SUFFIX} file"
+
+
+def paired(paths: Iterable[str], *, wants_records: bool) -> list[str]:
+    """The paths, each once. playbooks/check.yml leaves the record of a look beside its result (records/NAME.json, or
+    NAME.record.json, and NAME.json): of the two, the one that is wanted.
+    """
+    names = dict.fromkeys(os.path.normpath(path) for path in paths)
+    idle = set()
+    for name in names:
+        result = _result_of(name)
+        if result in names:
+            idle.add(result if wants_records else name)
+    return [name for name in names if name not in idle]
+
+
+def _result_of(path: str) -> str:
+    """Where the result of the same look lies, if `path` is a record of one; empty if it is not called like one."""
+    if path.endswith(RECORD_SUFFIX):
+        return path.removesuffix(RECORD_SUFFIX) + SUFFIX
+    folder, name = os.path.split(path)
+    above, last = os.path.split(folder)
+    return os.path.join(above, name) if last == RECORDS else ""
+
+
+def stem_of(path: str) -> str:
+    """The name of a file without its folder and its suffix."""
+    return os.path.basename(path).removesuffix(SUFFIX)
+
+
+def content_of(path: str) -> bytes | str:
+    """The bytes of a file, or why they cannot be read."""
+    if path == "-":
+        return _read(sys.stdin.fileno())
+    try:
+        # without O_NONBLOCK a pipe that nobody writes to would hold the whole report
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (OSError, ValueError) as error:
+        return f"cannot be read: {error.strerror if isinstance(error, OSError) else error}"
+    try:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            return "is a folder"
+        os.set_blocking(descriptor, True)
+        return _read(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read(descriptor: int) -> bytes | str:
+    try:
+        with open(descriptor, "rb", closefd=False) as file:
+            content = file.read(LIMIT + 1)
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return f"is larger than {LIMIT >> 20} MiB" if len(content) > LIMIT else content
+
+
+class Scratch:
+    """Rows of bytes in a nameless temporary file, found again by where they begin."""
+
+    def __init__(self) -> None:
+        try:
+            self._file: BinaryIO = tempfile.TemporaryFile(prefix="hosttune-")  # noqa: SIM115 - until `close`
+        except OSError as error:
+            raise _no_room(error) from error
+        self._end = 0
+
+    def close(self) -> None:
+        self._file.close()
+
+    def add(self, row: bytes) -> tuple[int, int]:
+        """Keep a row. Raises HosttuneError when there is no room for it."""
+        try:
+            self._file.seek(self._end)
+            self._file.write(row)
+        except OSError as error:
+            raise _no_room(error) from error
+        place = (self._end, len(row))
+        self._end += len(row)
+        return place
+
+    def row(self, place: tuple[int, int]) -> bytes:
+        self._file.seek(place[0])
+        return self._file.read(place[1])
+
+
+def _no_room(error: OSError) -> HosttuneError:
+    message = f"{tempfile.gettempdir()}: cannot be written: {error.strerror}"
+    return HosttuneError(message, hint="name a folder with room: TMPDIR=/var/tmp hosttune report ...")

@@ -1,0 +1,92 @@
+"""A report on many hosts for programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hosttune.codec import to_json
+from hosttune.views.masking import masked
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hosttune.engine.fleet import Fleet, Named, PlanClass, RuleRow, Siblings, Tally, Valued
+    from hosttune.values import Change
+
+
+def fleet_json(fleet: Fleet, plans: Mapping[str, tuple[Change, ...]]) -> dict[str, Any]:
+    """The document of `report --format json`; secrets are masked. Counts are exact, `names` are the first ones."""
+    body: dict[str, Any] = masked({
+        "format_version": 1,
+        "hosts": fleet.hosts,
+        "states": {one.value: _named(one.hosts) for one in fleet.states},
+        "first_at": fleet.first_at,
+        "last_at": fleet.last_at,
+        "versions": _tally(fleet.versions),
+        "profiles": _tally(fleet.profiles),
+        "policies": _tally(fleet.policies),
+        "missing": {
+            "count": fleet.missing_count,
+            "hosts": [{"host": one.host, "at": one.at, "reason": one.missing} for one in fleet.missing],
+        },
+        "unread": {
+            "count": fleet.unread_count,
+            "files": [{"place": one.place, "reason": one.reason} for one in fleet.unread],
+        },
+        "superseded": _named(fleet.superseded),
+        "shared_machines": _tally(fleet.shared_machines),
+        "rules": [_rule(row) for row in fleet.rules],
+        "siblings": [_siblings(one) for one in fleet.siblings],
+        "without_siblings": fleet.alone,
+        "reboots": _tally(fleet.reboots),
+        "expired_waivers": _tally(fleet.expired),
+        "orphaned": _tally(fleet.orphaned),
+        "problems": _tally(fleet.problems),
+        "plans": [_plan(one, plans.get(one.digest)) for one in fleet.classes],
+        "other_plans": _named(fleet.other_classes),
+    })  # fmt: skip
+    return body
+
+
+def _named(hosts: Named) -> dict[str, Any]:
+    return {"count": hosts.count, "names": list(hosts.names)}
+
+
+def _valued(one: Valued) -> dict[str, Any]:
+    return {"value": one.value, **_named(one.hosts)}
+
+
+def _tally(tally: Tally) -> dict[str, Any]:
+    """Values, the most common first; `others` counts the hosts with values beyond those that were kept."""
+    return {"values": [_valued(one) for one in tally.values], "others": tally.others.count}
+
+
+def _rule(row: RuleRow) -> dict[str, Any]:
+    majority = row.values.majority
+    return {
+        "rule": row.rule,
+        "outcomes": {one.value: _named(one.hosts) for one in row.outcomes},
+        "majority": majority.value if majority else None,
+        **_tally(row.values),
+    }
+
+
+def _siblings(one: Siblings) -> dict[str, Any]:
+    return {
+        "title": one.title,
+        **_named(one.hosts),
+        "settings": [
+            {
+                "name": setting.name,
+                "majority": setting.values.majority.value if setting.values.majority else None,
+                **_tally(setting.values),
+            }
+            for setting in one.settings
+        ],
+    }
+
+
+def _plan(one: PlanClass, changes: tuple[Change, ...] | None) -> dict[str, Any]:
+    """A plan that several hosts have; its changes where they were asked for (`--plans`)."""
+    told = {"changes": to_json(changes)} if changes is not None else {}
+    return {"digest": one.digest, "change_count": one.changes, **_named(one.hosts), **told}

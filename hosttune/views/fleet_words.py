@@ -1,0 +1,155 @@
+"""The words of a report on many hosts, the same in every format: escaped and masked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.engine.fleet_seen import NOT_APPLICABLE, OK, OUTCOMES, WAIVED
+from hosttune.views.page import shown
+from hosttune.views.terminal import counted, listed
+
+if TYPE_CHECKING:
+    from hosttune.engine.fleet import Fleet, Named, RuleRow, Tally, Valued
+
+MOST_TOLD = 5  # values of one rule or setting in a text
+_STATES = {"differs": "differ", "unknown": "can only be told in part", "ok": "as they should be"}
+_OUTCOMES = {
+    "differs": ("differs", "differ"),
+    "unknown": ("unknown", "unknown"),
+    "waits": ("waits", "wait"),
+    "left alone": ("left alone", "left alone"),
+    "advice": ("with advice", "with advice"),
+    "orphaned": ("left from earlier runs", "left from earlier runs"),
+    "waived": ("waived", "waived"),
+    "ok": ("as it should be", "as they should be"),
+    "not applicable": ("does not apply", "do not apply"),
+}
+# How a section is coloured, by the worst outcome of its rules.
+STYLES = {
+    "differs": "yellow", "unknown": "red", "waits": "yellow", "left alone": "cyan", "advice": "cyan",
+    "orphaned": "cyan", "waived": "dim", "ok": "green", "not applicable": "dim",
+}  # fmt: skip
+HEADINGS = {
+    "differs": "Differs",
+    "unknown": "Unknown",
+    "waits": "Waits",
+    "left alone": "Left alone",
+    "advice": "Advice",
+    "orphaned": "Left from earlier runs",
+    "waived": "Waived by the policy",
+    "ok": "As it should be",
+    "not applicable": "Does not apply",
+}
+QUIET = frozenset({WAIVED, OK, NOT_APPLICABLE})
+
+
+def number(count: int) -> str:
+    """`12,345`."""
+    return f"{count:,}"
+
+
+def hosts_word(count: int) -> str:
+    return f"{number(count)} host{'' if count == 1 else 's'}"
+
+
+def headline(fleet: Fleet) -> str:
+    """How the fleet stands, in one sentence or two."""
+    parts = [f"{number(one.hosts.count)} {_STATES[one.value]}" for one in fleet.states]
+    text = f"{hosts_word(fleet.hosts)}: {', '.join(parts)}." if parts else "No host could be looked at."
+    lost = [f"{hosts_word(fleet.missing_count)} gave no answer"] if fleet.missing_count else []
+    lost += [f"{counted(fleet.unread_count, 'file')} could not be read"] if fleet.unread_count else []
+    return f"{text} {listed(lost).capitalize()}." if lost else text
+
+
+def span(fleet: Fleet) -> str:
+    """When and by what the hosts were looked at."""
+    if not fleet.hosts:
+        return ""
+    first, last = (at.replace("T", " ").removesuffix("+00:00")[:16] for at in (fleet.first_at, fleet.last_at))
+    when = first if first == last else f"{first} to {last}"
+    return f"Looked at {shown(when)} UTC, by hosttune {mix(fleet.versions)}, profile {mix(fleet.profiles)}."
+
+
+def mix(tally: Tally) -> str:
+    """`0.1.0`, or `0.2.0 (1,990) and 0.1.0 (10)`."""
+    if tally.is_common:
+        return shown(tally.values[0].value) or "unknown" if tally.values else "unknown"
+    parts = [f"{shown(one.value) or 'unknown'} ({number(one.hosts.count)})" for one in tally.values[:MOST_TOLD]]
+    rest = sum(one.hosts.count for one in tally.values[MOST_TOLD:]) + tally.others.count
+    return listed([*parts, f"others ({number(rest)})"] if rest else parts)
+
+
+def notes(fleet: Fleet) -> list[str]:
+    """What the reader should know before a number is believed."""
+    found = []
+    if len(fleet.policies.values) > 1:
+        found.append(f"The hosts follow {len(fleet.policies.values)} different policies.")
+    if fleet.superseded.count:
+        what = counted(fleet.superseded.count, "older look")
+        found.append(f"Left out: {what} at hosts that were looked at again later ({named(fleet.superseded)}).")
+    for one in fleet.shared_machines.values:
+        what = f"{shown(one.value)} is the machine id of {number(one.hosts.count)} names"
+        found.append(f"{what}: renamed, or cloned from one image ({named(one.hosts)}).")
+    return found
+
+
+def named(hosts: Named, most: int = 0) -> str:
+    """`gpu-001, gpu-002 and 510 more`; `most` bounds the names (0: all that were kept)."""
+    names = [shown(name) for name in (hosts.names[:most] if most else hosts.names)]
+    rest = hosts.count - len(names)
+    if not names:
+        return hosts_word(rest) if rest else ""
+    return ", ".join(names) + (f" and {number(rest)} more" if rest else "")
+
+
+def outcomes(row: RuleRow) -> str:
+    """`551 differ, 11 waived, 1,435 as they should be`."""
+    return ", ".join(f"{number(one.hosts.count)} {_OUTCOMES[one.value][one.hosts.count > 1]}" for one in row.outcomes)
+
+
+def outcome_lines(row: RuleRow, *, names: int = 0, is_whole: bool = False) -> list[str]:
+    """Which hosts have which outcome: all of it, or what values that are the same everywhere do not tell."""
+    if not is_whole and (len(row.outcomes) < 2 or not row.values.is_common):
+        return []
+    most = max(row.outcomes, key=lambda one: one.hosts.count)
+    told = row.outcomes if is_whole else [one for one in row.outcomes if one is not most]
+    return [
+        f"{_OUTCOMES[one.value][one.hosts.count > 1]} ({number(one.hosts.count)}): {named(one.hosts, names)}"
+        for one in told
+        if is_whole or one.value != NOT_APPLICABLE
+    ]
+
+
+def worst(row: RuleRow) -> str:
+    """The worst outcome of a rule."""
+    return min((one.value for one in row.outcomes), key=OUTCOMES.index)
+
+
+def rules_told(fleet: Fleet) -> tuple[list[RuleRow], list[RuleRow]]:
+    """The rules that are something to somebody, and those that are quiet on every host."""
+    loud = [row for row in fleet.rules if worst(row) not in QUIET]
+    return loud, [row for row in fleet.rules if worst(row) in QUIET]
+
+
+def value_lines(tally: Tally, *, names: int = 0, most: int = MOST_TOLD) -> list[str]:
+    """The majority without names, then each other value with the hosts that have it."""
+    majority = tally.majority
+    lines = []
+    if tally.is_common and tally.values:
+        return [f"everywhere {shown(tally.values[0].value)}"]
+    if majority:
+        lines.append(f"mostly {shown(majority.value)} ({number(majority.hosts.count)})")
+    elif len(tally.values) > 1:
+        lines.append("no value is that of more than half:")
+    others = [one for one in tally.values if one is not majority]
+    lines += [_value_line(one, names) for one in others[:most]]
+    rest = sum(one.hosts.count for one in others[most:]) + tally.others.count
+    if rest:
+        more = len(others) - most
+        what = counted(more, "other value") if more > 0 and not tally.others.count else "other values"
+        lines.append(f"{what} ({number(rest)})")
+    return lines
+
+
+def _value_line(one: Valued, names: int) -> str:
+    return f"{shown(one.value)} ({number(one.hosts.count)}): {named(one.hosts, names)}"

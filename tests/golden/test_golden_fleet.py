@@ -1,0 +1,63 @@
+"""The exact texts of a report on many hosts. `UPDATE_GOLDEN=1 pytest tests/golden` writes them anew."""
+
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hosttune.values import Risk
+from hosttune.views.checked import About
+from hosttune.views.fleet_html import fleet_html
+from hosttune.views.fleet_json import fleet_json
+from hosttune.views.fleet_markdown import fleet_markdown
+from hosttune.views.fleet_text import fleet_text
+from hosttune.views.page import Page
+from hosttune.views.terminal import Screen
+from tests.golden.fleet import PLANS, fleet
+from tests.unit.schemas import faults
+
+FOLDER = Path(__file__).resolve().parent / "fleet_texts"
+PAGE = Page(screen=Screen(80))
+DOCUMENTS = {
+    "fleet.txt": lambda: fleet_text(fleet(), PLANS, PAGE),
+    "fleet-verbose.txt": lambda: fleet_text(fleet(), PLANS, replace(PAGE, is_verbose=True)),
+    "fleet.md": lambda: fleet_markdown(fleet(), PLANS),
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_report_is_what_people_were_shown(name):
+    path = FOLDER / name
+    text = DOCUMENTS[name]()
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    assert path.is_file(), f"no {name}: UPDATE_GOLDEN=1 pytest tests/golden"
+    assert text == path.read_text(encoding="utf-8")
+
+
+def test_lines_of_the_text_fit_the_screen():
+    for line in fleet_text(fleet(), PLANS, PAGE).splitlines():
+        assert len(line) <= 80 or " " not in line.strip()
+
+
+def test_document_has_the_shape_that_is_written_down():
+    assert faults(fleet_json(fleet(), PLANS), "report") == []
+    assert faults(fleet_json(fleet(2), {}), "report") == []
+
+
+def test_page_filters_by_what_its_rules_say_and_shows_all_without_a_script():
+    text = fleet_html(fleet(), PLANS, {"memory-swappiness": About("keep <memory>", Risk.LOW, "")})
+    outcomes = set(re.findall(r'data-outcome="([a-z-]+)"', text))
+    assert (
+        outcomes
+        == set(re.findall(r'name="outcome" value="([a-z-]+)"', text))
+        == {"differs", "unknown", "waits", "waived", "not-applicable"}
+    )
+    groups = set(re.findall(r'data-group="([a-z]+)"', text))
+    assert groups == set(re.findall(r'name="group" value="([a-z]+)"', text))
+    assert "keep &lt;memory&gt;" in text
+    assert "+ vm.swappiness = 10" in text
+    assert re.findall(r"<[a-z]+ [^>]*\bhidden\b", text) == ['<details class="filter" hidden']
+    assert not re.search(r"<[^>]+ (?:src|style|on[a-z]+)=", text.replace("style-src", ""))

@@ -1,0 +1,234 @@
+"""`hosttune report`: files, folders, lists, records and results on one page."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hosttune.actions import fleet as action
+from hosttune.cli import app
+from hosttune.host.gathered import listed, paired
+from tests.unit.fleet_looks import document, entry, finding
+from tests.unit.schemas import faults
+
+HOSTS = Path(__file__).resolve().parents[1] / "hosts"
+H100 = HOSTS / "h100-8x-2socket.json"
+VM = HOSTS / "a100-cloud-vm.json"
+OK = [finding(verdict="ok", now="10")]
+
+
+@pytest.fixture
+def run(capsys):
+    def run(*argv):
+        status = app.run(["report", *(str(word) for word in argv)])
+        return status, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def put(tmp_path):
+    def put(name, data):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(data if isinstance(data, str) else json.dumps(data), encoding="utf-8")
+        return path
+
+    return put
+
+
+def flat(text):
+    """Text as it was before it was wrapped."""
+    return " ".join(text.split())
+
+
+def as_json(run, *argv):
+    status, out, _ = run(*argv, "--format", "json")
+    data = json.loads(out)
+    assert faults(data, "report") == []
+    return status, data
+
+
+def test_hosts_that_are_fine_end_with_0_and_others_with_1(run, put):
+    fine, other = put("a.json", document(entry("a", OK))), put("b.json", document(entry("b")))
+    assert run(fine)[0] == 0
+    status, out, _ = run(fine, other)
+    assert status == 1
+    assert out.startswith("2 hosts: 1 differ, 1 as they should be.\n")
+
+
+def test_host_without_an_answer_and_file_that_is_broken_end_with_1(run, put):
+    fine = put("a.json", document(entry("a", OK)))
+    note = put(
+        "b.json",
+        {
+            "format_version": 1,
+            "kind": "hosttune missing",
+            "host": "b",
+            "at": "2026-11-21T03:00:00Z",
+            "reason": "no route",
+        },
+    )
+    status, out, _ = run(fine, note)
+    assert (status, "no route" in flat(out)) == (1, True)
+    status, out, _ = run(fine, put("c.json", "{\n{"))
+    assert (status, "c.json:2: is no JSON" in flat(out)) == (1, True)
+
+
+def test_nothing_that_says_anything_ends_with_2(run, put, tmp_path):
+    status, out, err = run(put("a.json", ""), tmp_path / "none.json", put("empty/x.txt", ""))
+    assert status == 2
+    assert "none.json: cannot be read: No such file or directory" in flat(out)
+    assert "none of the files says anything of a host" in err
+
+
+def test_folder_is_walked_and_hidden_files_are_left_out(run, put, tmp_path):
+    put("f/a.json", document(entry("a", OK)))
+    put("f/deep/b.json", document(entry("b", OK)))
+    put("f/.hosttune-draft.json", "half")
+    put("f/.git/c.json", "half")
+    put("f/notes.txt", "half")
+    assert as_json(run, tmp_path / "f")[1]["hosts"] == 2
+
+
+def test_lists_name_files(run, put, monkeypatch, tmp_path):
+    one, two = put("a.json", document(entry("a", OK))), put("b b.json", document(entry("b", OK)))
+    assert as_json(run, f"@{put('list', f'{one}{chr(10)}{two}{chr(10)}')}")[1]["hosts"] == 2
+    assert as_json(run, f"@{put('list0', f'{one}{chr(0)}{two}{chr(0)}')}")[1]["hosts"] == 2
+    loop = tmp_path / "loop"
+    assert as_json(run, one, f"@{put('loop', f'@{loop}')}")[1]["unread"]["count"] == 1
+    reading, writing = os.pipe()
+    os.write(writing, f"{one}\n".encode())
+    os.close(writing)
+    with os.fdopen(reading) as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        assert [path for path, _ in listed(["-"])] == [str(one)]
+
+
+def test_pipe_that_nobody_writes_to_does_not_hold_the_report(run, put, tmp_path):
+    os.mkfifo(tmp_path / "pipe.json")
+    status, out, _ = run(put("a.json", document(entry("a", OK))), tmp_path / "pipe.json")
+    assert (status, "pipe.json: is empty" in flat(out)) == (1, True)
+
+
+def test_record_beside_a_result_is_read_only_where_it_is_wanted():
+    paths = ["r/a.json", "r/records/a.json", "r/b.record.json", "r/./b.json", "r/records/c.json", "r/a.json"]
+    assert paired(paths, wants_records=False) == ["r/a.json", "r/b.json", "r/records/c.json"]
+    assert paired(paths, wants_records=True) == ["r/records/a.json", "r/b.record.json", "r/records/c.json"]
+
+
+def test_record_says_what_its_saved_check_says(run, tmp_path):
+    app.run(["check", "--host", str(H100), "--format", "json", "--output", str(tmp_path / "saved.json")])
+    (_, of_record), (_, of_result) = as_json(run, H100), as_json(run, tmp_path / "saved.json")
+    for part in ("first_at", "reboots", "problems", "policies", "profiles"):
+        assert json.dumps(of_record[part]).replace("h100-8x-2socket", str(H100)) == json.dumps(of_result[part])
+    rules = [
+        {one["rule"]: one["values"][0]["value"] for one in it["rules"] if one["values"]}
+        for it in (of_record, of_result)
+    ]
+    assert rules[0] == rules[1]
+    assert of_record["plans"][0]["digest"] == of_result["plans"][0]["digest"]
+    assert of_record["without_siblings"] == of_result["without_siblings"] == 1
+
+
+def test_twins_are_siblings_and_the_odd_one_is_named(run, put):
+    record = json.loads(H100.read_text(encoding="utf-8"))
+    for number in range(3):
+        put(f"f/gpu-{number}.json", {**record, "name": f"gpu-{number}", "machine": f"m{number}"})
+    odd = {**record, "name": "gpu-9", "machine": "m9"}
+    odd["files"] = {**record["files"], "/proc/cmdline": "BOOT_IMAGE=/boot/vmlinuz ro mitigations=off\n"}
+    folder = put("f/gpu-9.json", odd).parent
+    _, data = as_json(run, folder)
+    (group,) = data["siblings"]
+    told = {one["name"]: one for one in group["settings"]}
+    assert group["count"] == 4
+    assert told["mitigations"]["majority"] == "on"
+    assert told["mitigations"]["values"][1]["names"] == ["gpu-9"]
+    assert [(one["count"], len(one["changes"])) for one in data["plans"]] == [(4, 7)]
+
+
+def test_new_policy_is_tried_on_records_alone(run, put):
+    policy = put("new.yaml", "ignore: [memory-swappiness]\n")
+    result = put("a.json", document(entry("a", OK)))
+    status, data = as_json(run, H100, result, "--policy", policy)
+    assert status == 1
+    assert data["unread"]["files"][0]["reason"].startswith("is a result of check, which another policy cannot judge")
+    assert "memory-swappiness" not in {one["rule"] for one in data["rules"]}
+    assert data["plans"][0]["change_count"] == 5
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--policy", "POLICY"], "policy.yaml:1"),
+        (["--profile", "nope"], "no profile is called nope"),
+        (["--select", "nope"], "no rule is called nope"),
+        (["--policy", "/nonexistent.yaml"], "/nonexistent.yaml: cannot be read"),
+    ],
+)
+def test_fault_of_the_policy_is_told_once_and_ends_with_2(run, put, words, message):
+    policy = str(put("policy.yaml", "profil: base\n"))
+    status, out, err = run(H100, VM, *(policy if word == "POLICY" else word for word in words))
+    assert (status, out) == (2, "")
+    assert message in err
+
+
+def test_workers_say_the_same_as_one_process_in_any_order(run, put):
+    paths = [put(f"{number}.json", document(entry(f"h{number}", OK if number % 3 else None))) for number in range(40)]
+    alone = run(*paths, "--jobs", 1, "--format", "json")
+    random.Random(1).shuffle(paths)  # noqa: S311 - any order
+    assert run(*paths, "--jobs", 3, "--format", "json") == alone
+
+
+def test_fault_of_hosttune_at_one_host_is_a_line_of_the_report(run, put, monkeypatch):
+    def fail(*_args, **_more):
+        message = "boom"
+        raise ZeroDivisionError(message)
+
+    monkeypatch.setattr(action, "seen_of_plan", fail)
+    status, out, _ = run(H100, put("a.json", document(entry("a", OK))))
+    assert status == 1
+    assert "a fault of hosttune itself, please report it: ZeroDivisionError: boom" in flat(out)
+    with pytest.raises(ZeroDivisionError):
+        run(H100, "--debug")
+
+
+def test_older_look_at_a_host_is_left_out(run, put):
+    old = put("old.json", document({**entry("a"), "created_at": "2026-01-01T00:00:00Z"}))
+    new = put("new.json", document(entry("a", OK)))
+    for order in ((old, new), (new, old)):
+        status, out, _ = run(*order)
+        assert status == 0
+        assert "1 older look at hosts that were looked at again later (a)" in flat(out)
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html", "json"])
+def test_names_from_outside_steer_nothing(run, put, form):
+    evil = '<img src=x onerror=alert(1)>\x1b[2J\u202e"'
+    path = put("a.json", document(entry(evil, [finding(now=evil, reason="password=geheim")], problems=[evil])))
+    status, out, _ = run(path, "--format", form)
+    assert status == 1
+    assert not {"\x1b", "\u202e"} & set(out)
+    assert "geheim" not in out
+    if form == "html":
+        assert "<img" not in out
+
+
+def test_report_is_written_to_a_file(run, put, tmp_path):
+    status, out, err = run(put("a.json", document(entry("a", OK))), "--format", "html", "--output", tmp_path / "r.html")
+    assert (status, out) == (0, "")
+    assert "written to" in err
+    assert (tmp_path / "r.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_custom_rules_of_a_host_are_its_own(run, put, tmp_path):
+    shutil.copy(VM, tmp_path / "vm.json")
+    rule = put("rules.d/site-example.yaml", "id: site-example\n")
+    status, out, err = run(tmp_path / "vm.json", "--rules", rule.parent)
+    assert (status, out) == (2, "")
+    assert "site-example.yaml" in err

@@ -1,0 +1,167 @@
+"""Many looks folded into one report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hosttune.engine import fleet as fleet_module
+from hosttune.engine.fleet import Fold, Named
+from hosttune.engine.fleet_choice import Looks
+from hosttune.engine.fleet_seen import OUTCOMES, Seen, Unread, seen_from_row, seen_to_row
+from tests.unit.fleet_looks import look
+
+HARDWARE = (("GPU", "hopper 0x2330"), ("CPU", "2 x Xeon"), ("board", "DGXH100"))
+texts = st.sampled_from(["", "a", "b", "now 60", "now 10", "é<b>\x1b"])
+says = st.lists(
+    st.tuples(st.sampled_from(["r-1", "r-2"]), st.sampled_from(OUTCOMES), texts),
+    max_size=2,
+    unique_by=lambda one: one[0],
+).map(tuple)
+pairs = st.dictionaries(st.sampled_from(["kernel", "mount /data"]), texts, max_size=2).map(lambda d: tuple(d.items()))
+looks = st.builds(
+    Seen,
+    host=st.sampled_from([f"h{number}" for number in range(12)]),
+    machine=st.sampled_from(["", "m1", "m2"]),
+    at=st.sampled_from(["2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"]),
+    source=st.sampled_from(["x", "y"]),
+    digest=st.sampled_from(["d1", "d2"]),
+    changes=st.integers(0, 1),
+    state=st.sampled_from(["ok", "differs", "unknown"]),
+    says=says,
+    reboot=st.lists(texts, max_size=2, unique=True).map(tuple),
+    hardware=st.sampled_from([(), HARDWARE, HARDWARE[:1]]),
+    settings=pairs,
+    gpu=texts,
+    missing=st.sampled_from(["", "", "timed out"]),
+)
+
+
+def folded(seen, names=3):
+    fold = Fold(names)
+    for one in seen:
+        fold.add(one)
+    return fold.result()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(looks, max_size=14, unique_by=lambda one: one.host), st.randoms(use_true_random=False))
+def test_fold_order_of_looks_does_not_matter(seen, dice):
+    shuffled = list(seen)
+    dice.shuffle(shuffled)
+    assert folded(seen) == folded(shuffled)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(looks, max_size=14), st.randoms(use_true_random=False))
+def test_choice_order_of_looks_does_not_matter(seen, dice):
+    def outcome(listed):
+        found = Looks()
+        for one in listed:
+            found.add(one.host, one.machine, one.at, one.source, (one.at, one.source))
+        return sorted((one.name, one.kept) for one in found.chosen()), sorted(found.older()), sorted(found.shared())
+
+    shuffled = list(seen)
+    dice.shuffle(shuffled)
+    chosen, older, _ = outcome(seen)
+    assert outcome(shuffled) == outcome(seen)
+    assert len(chosen) + len(older) == len(seen)
+    assert len({name for name, _ in chosen}) == len(chosen)
+
+
+@settings(max_examples=100, deadline=None)
+@given(looks)
+def test_row_comes_back_as_it_was(seen):
+    assert seen_from_row(seen_to_row(seen)) == seen
+
+
+def test_counts_are_exact_and_names_are_bounded():
+    seen = [look(f"h{number:03}", says=(("r-1", "differs", "now 60"),), state="differs") for number in range(50)]
+    row = folded(seen, names=2).rules[0]
+    assert row.outcomes[0].hosts == Named(50, ("h000", "h001"))
+
+
+def test_majority_is_more_than_half():
+    seen = [look(f"h{number}", says=(("r-1", "ok", "a" if number < 2 else "b"),)) for number in range(4)]
+    assert folded(seen).rules[0].values.majority is None
+    most = folded([*seen, look("h9", says=(("r-1", "ok", "b"),))]).rules[0].values.majority
+    assert (most.value, most.hosts.count) == ("b", 3)
+
+
+def test_host_where_a_rule_does_not_apply_has_no_value():
+    row = folded(
+        [look("a", says=(("r-1", "not applicable", "no swap"),)), look("b", says=(("r-1", "ok", "x"),))]
+    ).rules[0]
+    assert [one.value for one in row.values.values] == ["x"]
+
+
+def test_values_beyond_the_bound_are_counted_as_others(monkeypatch):
+    monkeypatch.setattr(fleet_module, "MOST_VALUES", 3)
+    seen = [look(f"h{number}", says=(("r-1", "ok", str(number)),)) for number in range(10)]
+    tally = folded(seen).rules[0].values
+    assert (len(tally.values), tally.others.count, tally.total) == (3, 7, 10)
+
+
+def test_siblings_differ_in_settings_and_lack_mounts():
+    base = (("kernel", "6.8"), ("mount /data", "ext4 rw"))
+    seen = [look(f"h{number}", hardware=HARDWARE, settings=base, gpu="H100") for number in range(4)]
+    seen.append(look("odd", hardware=HARDWARE, settings=(("kernel", "5.15"),)))
+    seen.append(look("alone", hardware=HARDWARE[:1]))
+    fleet = folded(seen)
+    assert fleet.alone == 1
+    (group,) = fleet.siblings
+    assert group.title == "H100, 2 x Xeon, DGXH100"
+    told = {one.name: [(it.value, it.hosts.count) for it in one.values.values] for one in group.settings}
+    assert told == {"kernel": [("6.8", 4), ("5.15", 1)], "mount /data": [("ext4 rw", 4), ("not mounted", 1)]}
+    assert group.settings[1].values.values[1].hosts.names == ("odd",)
+
+
+def test_plans_are_folded_by_digest_and_named_by_their_first_host():
+    seen = [look(name, digest=digest, changes=2) for name, digest in (("c", "d1"), ("a", "d1"), ("b", "d2"))]
+    seen.append(look("z", digest="d3", changes=0))
+    classes = folded(seen).classes
+    assert [(one.digest, one.hosts.count, one.host) for one in classes] == [
+        ("d1", 2, "a"),
+        ("d2", 1, "b"),
+        ("", 1, "z"),
+    ]
+
+
+def test_host_without_an_answer_is_no_host_that_was_looked_at():
+    fleet = folded([look("a", missing="timed out"), look("b")])
+    assert (fleet.hosts, fleet.missing_count, fleet.missing[0].host) == (1, 1, "a")
+
+
+def test_files_that_say_nothing_are_counted_beyond_those_that_are_named():
+    fold = Fold(2)
+    for number in (3, 1, 2):
+        fold.miss(Unread(f"{number}.json", "is empty"))
+    fleet = fold.result()
+    assert ([one.place for one in fleet.unread], fleet.unread_count) == (["1.json", "2.json"], 3)
+
+
+def chosen(*looks):
+    found = Looks()
+    for one in looks:
+        found.add(one.host, one.machine, one.at, one.source, one.at)
+    return found
+
+
+def test_newest_look_at_a_host_counts_and_a_missing_machine_id_is_no_other_host():
+    old, new = look("a", machine="m1"), look("a", at="2026-12-01T00:00:00+00:00")
+    found = chosen(old, new)
+    assert [(one.name, one.kept[:7]) for one in found.chosen()] == [("a", "2026-12")]
+    assert list(found.older()) == ["a"]
+
+
+def test_machines_of_one_name_are_hosts_of_their_own():
+    one = look("ubuntu", machine="0123456789")
+    found = chosen(one, replace(one, machine="fedcba9876"))
+    assert sorted(it.name for it in found.chosen()) == ["ubuntu (machine 01234567)", "ubuntu (machine fedcba98)"]
+    assert list(found.older()) == []
+
+
+def test_machine_id_of_several_names_is_told():
+    assert list(chosen(look("b", machine="m1"), look("a", machine="m1"), look("c")).shared()) == [("m1", ["a", "b"])]

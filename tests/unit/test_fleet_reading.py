@@ -1,0 +1,154 @@
+"""Documents of many hosts: read as far as they go, and told with their place where they do not."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hosttune.engine.fleet_reading import parsed, read_document
+from hosttune.engine.fleet_seen import Seen, Unread
+from tests.unit.fleet_looks import document, entry, finding
+
+
+def read(data, source="r.json"):
+    return list(read_document(json.loads(json.dumps(data)), source, "stem"))
+
+
+def test_document_of_several_hosts_yields_each():
+    found = read(document(entry("a"), entry("b", [finding(verdict="ok", now="10")])))
+    assert [(one.host, one.state, one.says[0][1:]) for one in found] == [
+        ("a", "differs", ("differs", "now 60")),
+        ("b", "ok", ("ok", "now 10")),
+    ]
+
+
+def test_older_document_without_inventory_and_hold_is_read():
+    (one,) = read(document(entry("a")))
+    assert (one.hardware, one.settings, one.reboot, one.problems) == ((), (), (), ())
+
+
+def test_sizes_of_a_host_are_no_part_of_its_value():
+    (one,) = read(document(entry("a", [finding(now="on ext4, 3 GiB in it")])))
+    assert one.says == (("memory-swappiness", "differs", "now on ext4"),)
+
+
+def test_rule_with_several_subjects_is_told_by_the_worst():
+    parts = [finding(verdict="ok", subject="/a", now="noatime"), finding(subject="/b", now="relatime")]
+    (one,) = read(document(entry("a", parts)))
+    assert one.says == (("memory-swappiness", "differs", "now relatime"),)
+
+
+@pytest.mark.parametrize(
+    ("hold", "outcome", "state"),
+    [
+        ({"kind": "waived", "detail": "until 2030"}, "waived", "ok"),
+        ({"kind": "orphaned", "detail": ""}, "orphaned", "ok"),
+        ({"kind": "busy", "detail": "python3"}, "waits", "differs"),
+        ({"kind": "owned by", "detail": "TuneD"}, "left alone", "differs"),
+        ({"kind": "none", "detail": ""}, "differs", "differs"),
+    ],
+)
+def test_hold_makes_the_outcome(hold, outcome, state):
+    (one,) = read(document(entry("a", [finding(hold=hold)])))
+    assert (one.says[0][1], one.state) == (outcome, state)
+
+
+def test_reboots_waivers_and_orphans_are_gathered():
+    note = "the waiver of ops expired on 2026-01-01: rack move"
+    parts = [
+        finding("gpu-driver", hold={"kind": "waiting for", "detail": "a reboot"}),
+        finding("storage-noatime", evidence=[note, "now relatime"]),
+        finding("storage-old", hold={"kind": "orphaned", "detail": ""}),
+    ]
+    (one,) = read(document(entry("a", parts, inventory={"reboot": ["linux-image-6.8"]})))
+    assert one.reboot == ("gpu-driver", "linux-image-6.8")
+    assert one.expired == (f"storage-noatime: {note}",)
+    assert one.orphaned == ("storage-old",)
+    assert {rule: value for rule, _, value in one.says}["storage-noatime"] == "now relatime"
+
+
+def test_plan_is_named_by_its_file():
+    (one,) = read({**entry("x"), "format_version": 1, "stages": [], "host": "gpu-7"})
+    assert one.host == "gpu-7"
+    data = {**entry("x"), "format_version": 1, "stages": []}
+    del data["host"]
+    assert read(data)[0].host == "stem"
+
+
+def test_note_of_the_playbook_is_a_host_without_an_answer():
+    (one,) = read(
+        {"format_version": 1, "kind": "hosttune missing", "host": "a", "at": "2026-11-21T03:00:00Z", "reason": "ssh"}
+    )
+    assert (one.host, one.missing, one.at) == ("a", "ssh", "2026-11-21T03:00:00+00:00")
+
+
+@pytest.mark.parametrize(
+    ("data", "place", "reason"),
+    [
+        ({"format_version": 2, "hosts": []}, "r.json: format_version", "is 2: a newer hosttune wrote it"),
+        ({"format_version": 0, "hosts": []}, "r.json: format_version", "is 0, and this hosttune reads 1"),
+        ({"hosts": []}, "r.json: format_version", "is missing"),
+        ({"format_version": 1}, "r.json", "is no record, no plan and no result"),
+        ({"format_version": 1, "hosts": []}, "r.json: hosts", "names no host"),
+        (document(7), "r.json: hosts[0]", "is no object"),
+        (document(entry("")), "r.json: hosts[0].host", "is missing"),
+        (document({**entry("a"), "created_at": "soon"}), "r.json: hosts[0].created_at", "is no time"),
+        (document({**entry("a"), "findings": {}}), "r.json: hosts[0].findings", "is no list"),
+        (document(entry("a", [finding(verdict="perhaps")])), "r.json: hosts[0].findings[0].verdict", "is none of ok,"),
+        (document(entry("a", [finding(hold={"kind": "x"})])), "r.json: hosts[0].findings[0].hold", "is no reason"),
+        (document(entry("a", inventory={"settings": {"k": 1}})), "r.json: hosts[0].inventory.settings", "is no table"),
+    ],
+)
+def test_fault_is_told_with_its_place(data, place, reason):
+    (one,) = read(data)
+    assert isinstance(one, Unread)
+    assert one.place == place
+    assert one.reason.startswith(reason)
+
+
+def test_fault_of_one_host_leaves_the_others():
+    found = read(document(entry("a"), {}, entry("b")))
+    assert [type(one) for one in found] == [Seen, Unread, Seen]
+
+
+@pytest.mark.parametrize(
+    ("content", "place", "reason"),
+    [
+        (b"", "f", "is empty"),
+        (b" \n", "f", "is empty"),
+        (b'{\n"hosts": [\n', "f:3", "is no JSON: ends in the middle"),
+        (b"{\n\n nope}", "f:3", "is no JSON: Expecting property name"),
+        (b"[]", "f", "is no document of hosttune"),
+        (b"\xff\xfe{", "f", "is no JSON"),
+        (b"[" * 100_000, "f", "is no JSON"),
+    ],
+)
+def test_broken_file_is_told_with_its_line(content, place, reason):
+    found = parsed(content, "f")
+    assert isinstance(found, Unread)
+    assert found.place == place
+    assert found.reason.startswith(reason)
+
+
+scraps = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "a", "differs", "2026-01-01"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+        st.sampled_from(["host", "findings", "hold", "kind", "verdict", "rule", "created_at", "summary", "inventory"]),
+        inner, max_size=5,
+    ),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(scraps)
+def test_nothing_in_a_document_raises(scrap):
+    for data in (
+        {"format_version": 1, "hosts": [scrap]},
+        {"format_version": 1, "hosts": scrap},
+        {"format_version": 1, **entry("a"), "stages": [], "hold": scrap},
+    ):
+        assert all(isinstance(one, (Seen, Unread)) for one in read(data))
