@@ -50,7 +50,7 @@ def start_workers(
     else:
         by_cpu = int(share) - 1
         formula = f"{cpus.usable:g} CPUs / {_processes(ranks)} - 1"
-    limits = [cpus.reason, _processes(ranks)]
+    limits = [cpus.reason]
     wanted = max(1, by_cpu)
     if wanted > MOST:
         limits.append(f"never more than {MOST}")

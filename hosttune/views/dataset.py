@@ -30,11 +30,18 @@ def dataset_json(dataset: Dataset) -> dict[str, Any]:
 
 def dataset_text(dataset: Dataset, page: Page) -> str:
     lines: list[str] = []
-    for head, text in _rows(dataset, page):
-        lines += wrapped(text, page.screen.columns, first=head.ljust(_FIRST + 2), rest=" " * (_FIRST + 2))
+    for head, text in _rows(dataset):
+        found = wrapped(text, page.screen.columns, first=head.ljust(_FIRST + 2), rest=" " * (_FIRST + 2))
+        lines += [_painted(head, dataset, page) + found[0][len(head) :], *found[1:]]
     for advice in dataset.advice:
         lines += wrapped(_advice(advice, dataset, page), page.screen.columns, first="-> ", rest="   ")
     return "\n".join([*_headline(dataset, page), *lines]) + "\n"
+
+
+def _painted(head: str, dataset: Dataset, page: Page) -> str:
+    """The head of a line in the colour of its answer, which the words of the line say, too."""
+    fit = {"page cache": dataset.page_cache, "decoded": dataset.decoded_fit, "a guess": dataset.decoded_fit}.get(head)
+    return page.screen.paint(head, "bold", *([_COLOURS[fit.answer]] if fit and fit.answer in _COLOURS else []))
 
 
 def _headline(dataset: Dataset, page: Page) -> list[str]:
@@ -58,22 +65,21 @@ def _headline(dataset: Dataset, page: Page) -> list[str]:
 
 def _margin(dataset: Dataset) -> str:
     sizes = dataset.sizes
-    if sizes is None or sizes.is_exact:
+    if sizes is None or sizes.margin_bytes == 0:
         return ""
     if sizes.margin_bytes is None or not sizes.total_bytes:
         return " (from few files)"
-    share = 100 * sizes.margin_bytes / sizes.total_bytes
-    return f" ± {share:.1f} %" if share < 10 else f" ± {share:.0f} %"
+    return f" ± {_percent(sizes.margin_bytes / sizes.total_bytes)}"
 
 
-def _rows(dataset: Dataset, page: Page) -> Iterator[tuple[str, str]]:
+def _rows(dataset: Dataset) -> Iterator[tuple[str, str]]:
     if dataset.formats:
         yield "formats", _formats(dataset)
     yield "lies on", place_text(dataset.place)
     if dataset.page_cache and dataset.sizes:
-        yield "page cache", _page_cache(dataset, page)
+        yield "page cache", _page_cache(dataset)
     if dataset.decoded and dataset.sizes:
-        yield from _decoded(dataset, page)
+        yield from _decoded(dataset)
     start = dataset.workers
     limits = ", ".join(start.limits)
     yield "workers", f"start at num_workers = {start.start} ({start.formula}; {limits})"
@@ -86,9 +92,8 @@ def _formats(dataset: Dataset) -> str:
     whole = sum(one.bytes or 0 for one in dataset.formats)
     parts = []
     for one in dataset.formats[:_FORMATS]:
-        share = f"{_percent((one.bytes or 0) / whole)} of bytes, " if whole and len(dataset.formats) > 1 else ""
-        files = _percent(one.files / dataset.names.files) if len(dataset.formats) > 1 else "all"
-        parts.append(f"{shown(one.name)} ({share}{files}{' of files' if share else ''})")
+        share = f" ({_percent((one.bytes or 0) / whole)} of the bytes)" if whole and len(dataset.formats) > 1 else ""
+        parts.append(f"{shown(one.name)} {one.files:,} {'file' if one.files == 1 else 'files'}{share}")
     if len(dataset.formats) > _FORMATS:
         rest = dataset.formats[_FORMATS:]
         parts.append(f"{len(rest)} more ({sum(one.files for one in rest):,} files)")
@@ -96,8 +101,9 @@ def _formats(dataset: Dataset) -> str:
 
 
 def place_text(place: Underneath) -> str:
-    """`ext4 on /data: nvme0n1, nvme1n1 (nvme, flash) through md0 (md)`."""
-    head = f"{shown(place.fstype or 'an unknown file system')} on {shown(place.target or '?')}"
+    """`ext4 (relatime) on /data: nvme0n1 (nvme, flash) and nvme1n1 (nvme, flash), through md0 (md)`."""
+    atime = f" ({place.atime})" if place.kind == "disk" else ""
+    head = f"{shown(place.fstype or 'an unknown file system')}{atime} on {shown(place.target or '?')}"
     if place.kind == "network":
         return f"{head}: over the network, from {shown(place.source)}"
     if place.kind == "memory":
@@ -109,14 +115,14 @@ def place_text(place: Underneath) -> str:
     for disk in place.disks:
         words = [word for word in (disk.transport, disk.medium) if word]
         disks.append(shown(disk.name) + (f" ({', '.join(words)})" if words else ""))
-    return f"{head}: {listed(disks)}{through}, {place.atime}"
+    return f"{head}: {listed(disks)}{through}"
 
 
-def _page_cache(dataset: Dataset, page: Page) -> str:
+def _page_cache(dataset: Dataset) -> str:
     assert dataset.page_cache  # noqa: S101 - as the caller saw
     assert dataset.sizes  # noqa: S101
     needs = size_text(dataset.sizes.page_bytes)
-    text = f"{needs} + {size_text(dataset.inode_bytes)} for inodes and names: {_fit(dataset.page_cache, dataset, page)}"
+    text = f"{needs} + {size_text(dataset.inode_bytes)} for inodes and names: {_fit(dataset.page_cache, dataset)}"
     share = dataset.resident.share
     if dataset.place.kind == "memory":
         return text
@@ -125,48 +131,46 @@ def _page_cache(dataset: Dataset, page: Page) -> str:
     )
 
 
-def _decoded(dataset: Dataset, page: Page) -> Iterator[tuple[str, str]]:
+def _decoded(dataset: Dataset) -> Iterator[tuple[str, str]]:
     decoded = dataset.decoded
     if decoded is None:
         return
-    if decoded.told_share > 0 and dataset.decoded_fit:
+    fits = _fit(dataset.decoded_fit, dataset) if dataset.decoded_fit else ""
+    videos = [one.name for one in dataset.formats if one.kind == "video"]
+    if decoded.told_share > 0:
         part = "" if decoded.told_share > 0.99 else f" for {_percent(decoded.told_share)} of the bytes"
-        heads = counted(decoded.told, "header")
-        own = _fit(dataset.decoded_fit, dataset, page) if not decoded.guess_low_bytes else ""
+        own = "" if decoded.guess_low_bytes else f", {fits}"
         wide = f"as float32 {size_text(decoded.float32_bytes)}"
-        if dataset.float32_fit and dataset.float32_fit.answer != dataset.decoded_fit.answer:
-            wide += f", {_fit(dataset.float32_fit, dataset, page)}"
-        text = f"{size_text(decoded.native_bytes)} as stored types{part} (K = {decoded.k:.1f}, from {heads})"
-        yield "decoded", f"{text}{f', {own}' if own else ''}; {wide} (K = {decoded.k_float32:.1f})"
-    if decoded.guess_low_bytes and dataset.decoded_fit:
+        if dataset.float32_fit and dataset.decoded_fit and dataset.float32_fit.answer != dataset.decoded_fit.answer:
+            wide += f", {_fit(dataset.float32_fit, dataset)}"
+        types = "as uint8" if round(decoded.k_float32, 2) == round(4 * decoded.k, 2) else "in the types stored"
+        text = f"{size_text(decoded.native_bytes)} {types}{part}"
+        heads = counted(decoded.told, "header")
+        yield "decoded", f"{text} (K = {decoded.k:.1f}, from {heads}){own}; {wide} (K = {decoded.k_float32:.1f})"
+    if decoded.guess_low_bytes:
         low, high = size_text(decoded.guess_low_bytes), size_text(decoded.guess_high_bytes)
-        which = listed([shown(name) for name in decoded.untold[:_FORMATS]])
-        fits = _fit(dataset.decoded_fit, dataset, page)
+        which = listed([shown(name) for name in decoded.untold if name not in videos][:_FORMATS])
         least = "with the above, " if decoded.told_share > 0 else ""
         yield (
             "a guess",
             f"{low} to {high} for {which}, where no header tells (K = 2 to 3, a rule of thumb); {least}{fits}",
         )
-    elif decoded.untold:
-        which = listed([shown(name) for name in decoded.untold])
+    if untold := [name for name in decoded.untold if name in videos]:
+        which = listed([shown(name) for name in untold])
         yield "decoded", f"not told for {which}: the frames of a video take a hundred times its file and more"
-    if dataset.copies_bytes and dataset.workers.start > 0:
-        yield (
-            "in workers",
-            (
-                f"a cache of decoded data inside of the Dataset is filled by every worker by itself: up to "
-                f"{size_text(dataset.copies_bytes)} with the workers below"
-            ),
-        )
+    if dataset.copies_bytes:
+        workers = counted(dataset.copies_bytes // decoded.least_bytes, "worker")
+        how = "a cache of decoded data inside of the Dataset is filled by every worker by itself"
+        yield "in workers", f"{how}: up to {size_text(dataset.copies_bytes)} with {workers}"
 
 
-def _fit(fit: Fit, dataset: Dataset, page: Page) -> str:
+def _fit(fit: Fit, dataset: Dataset) -> str:
     room = f"{_percent(fit.share)} of {size_text(dataset.room.bytes)} {dataset.room.reason}"
     if fit.answer == "unknown":
         return f"nobody knows whether it fits: {dataset.room.reason}"
     is_cache = fit is dataset.page_cache
     words = {"fits": "fits", "tight": "tight", "too large": "will not stay" if is_cache else "will swap"}[fit.answer]
-    return f"{page.screen.paint(words, 'bold', _COLOURS[fit.answer])} ({room})"
+    return f"{words} ({room})"
 
 
 def _looked(dataset: Dataset) -> str:

@@ -22,6 +22,7 @@ from hosttune.measure.dataset.header import Header
 from hosttune.measure.dataset.look import look
 from hosttune.measure.dataset.patience import SAMPLE_S, Patience
 from hosttune.measure.dataset.room import Fit
+from hosttune.measure.dataset.tally import Tally
 from hosttune.measure.underneath import Medium, Underneath
 from hosttune.views import dataset as view
 from hosttune.views.dataset import dataset_json
@@ -109,17 +110,16 @@ def test_look_at_an_empty_folder_says_so(tmp_path, facts):
 
 
 def test_look_exact_stats_every_file(data, facts, monkeypatch):
-    monkeypatch.setattr(
-        look_module,
-        "Tally",
-        lambda: __import__("hosttune.measure.dataset.tally", fromlist=["Tally"]).Tally(sample=5, of_each=5),
-    )
+    for number in range(0, 60, 3):
+        (data / "class0" / f"{number}.jpg").write_bytes(PICTURE * 2)
+    monkeypatch.setattr(look_module, "Tally", lambda: Tally(sample=15, of_each=10))
     sampled = look(str(data), facts, Patience())
     exact = look(str(data), facts, Patience(), is_exact=True)
     assert (sampled.sizes.is_exact, exact.sizes.is_exact) == (False, True)
-    assert (exact.sizes.looked_at, exact.sizes.total_bytes, exact.sizes.margin_bytes) == (61, 1_800_040, 0)
-    assert "± " in dataset_text(sampled, Page())
-    assert "± " not in dataset_text(exact, Page())
+    assert (exact.sizes.looked_at, exact.sizes.total_bytes, exact.sizes.margin_bytes) == (61, 2_400_040, 0)
+    assert abs(sampled.sizes.total_bytes - 2_400_040) < 2 * sampled.sizes.margin_bytes
+    assert "± " in dataset_text(sampled)
+    assert "± " not in dataset_text(exact)
 
 
 def test_look_past_files_that_vanish_or_may_not_be_seen_goes_on(data, facts, monkeypatch):
@@ -237,6 +237,20 @@ def test_text_shows_names_from_outside_escaped(tmp_path, facts):
         text = dataset_text(look(str(place), facts, Patience()), Page(screen=Screen(width)))
         assert "\x1b" not in text
         assert "bad\\x1b[31mname" in text
+
+
+def test_look_at_video_guesses_nothing_for_it_and_at_empty_sound_divides_by_nothing(tmp_path, facts):
+    for number in range(3):
+        (tmp_path / f"{number}.wav").write_bytes(sound(0))
+    text = dataset_text(look(str(tmp_path), facts, Patience()))
+    assert "0 B" in text
+    (tmp_path / "a.mp4").write_bytes(bytes(9_000))
+    (tmp_path / "a.bin").write_bytes(bytes(1_000))
+    found = look(str(tmp_path), facts, Patience())
+    assert (found.decoded.guess_low_bytes, found.decoded.untold) == (2_000, ("MPEG-4", ".bin"))
+    text = dataset_text(found)
+    assert "for .bin, where no header tells" in text
+    assert "not told for MPEG-4" in text
 
 
 def test_look_at_misnamed_files_says_what_they_are(tmp_path, facts):

@@ -60,7 +60,7 @@ def decode(looked: Iterable[Looked], by_format: Mapping[str, int]) -> Decoded:
     total = sum(by_format.values())
     native = float32 = told_bytes = guessed = 0.0
     untold = []
-    for key, size in by_format.items():
+    for key, size in sorted(by_format.items(), key=lambda one: -one[1]):
         told = [one for one in groups.get(key, ()) if one.header and one.header.native_bytes is not None]
         share = _told_share(groups.get(key, ()), told)
         of_bytes = sum(one.header.of_bytes for one in told if one.header)
