@@ -1,0 +1,243 @@
+"""`bench read` and `apply --prove` on real file systems, in a private mount namespace: bytes from the device, access
+times that stay, a decoder that is nobody, nothing left behind.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.live.namespace import loop_disk, passes, run
+
+pytestmark = pytest.mark.live
+FILES = 300
+STAMP = 1_500_000_000 * 10**9
+PILLOW = """
+class _Picture:
+    width = height = 10
+    def __enter__(self): return self
+    def __exit__(self, *_): pass
+    def convert(self, _): return self
+__version__ = "0.0-fake"
+def open(file):
+    if file.read().startswith(b"broken"):
+        raise OSError("cannot identify image file")
+    return _Picture()
+"""
+
+
+@pytest.mark.parametrize(
+    "name", ["disk", "memory", "decoding_as_nobody", "others_files", "prove", "killed", "drop_caches"]
+)
+def test_scenario_in_a_private_namespace(name, tmp_path):
+    passes(__file__, name, tmp_path)
+
+
+def data_set(folder: Path, *, size: int = 20_000) -> list[Path]:
+    """Files with an old access time; some of them are no pictures."""
+    folder.mkdir()
+    paths = []
+    for number in range(FILES):
+        path = folder / f"picture{number:03}.jpg"
+        path.write_bytes((b"broken" if number % 10 == 0 else b"\xff\xd8") + os.urandom(size))
+        paths.append(path)
+    run("sync", "--file-system", folder)
+    for path in paths:
+        os.utime(path, ns=(STAMP, STAMP + 10**9))
+    return paths
+
+
+def stamps(paths: list[Path]) -> set[int]:
+    return {path.stat().st_atime_ns for path in paths}
+
+
+def wanted(folder: Path, where: Path, **more):
+    """A short bench; the machine of a test is never quiet enough to conclude."""
+    from hosttune.measure.bench.read import Wanted
+
+    where.mkdir(mode=0o700, exist_ok=True)
+    return Wanted(str(folder), (1, 2), budget_s=3.0, anyway=True, where=str(where), **more)
+
+
+def ext4(folder: Path, options: str = "strictatime"):
+    """A loop-mounted ext4 at folder/mnt, for a with statement."""
+    from contextlib import contextmanager
+
+    @contextmanager
+    def mounted():
+        target = folder / "mnt"
+        target.mkdir()
+        with loop_disk(folder / "image", "mkfs.ext4", "-q", size=640 << 20) as device:
+            run("mount", "--types", "ext4", "--options", options, "--source", device, "--target", target)
+            try:
+                yield target
+            finally:
+                run("umount", target)
+
+    return mounted()
+
+
+def left_on(target: Path, where: Path) -> list[str]:
+    """What is there that is neither ours to keep nor the data set."""
+    names = [name for name in os.listdir(target) if name not in {"lost+found", "set"}]
+    return names + [name for name in os.listdir(where) if name.startswith("scratch-")]
+
+
+def scenario_disk(folder: Path) -> None:
+    """Cold files come from the device, warm ones do not, no access time moves on a strictatime mount."""
+    from hosttune.measure.bench.read import bench_read
+
+    with ext4(folder) as target:
+        paths = data_set(target / "set")
+        result = bench_read(wanted(target / "set", folder / "state"))
+        figures = result.figures
+        assert stamps(paths) == {STAMP}
+        assert left_on(target, folder / "state") == []
+        assert (len(result.sample.paths), result.sample.names) == (FILES, FILES)
+        assert figures.cold.device_share > 0.9, figures.cold
+        assert figures.warm.device_share < 0.05, figures.warm
+        assert figures.packed is not None, result.notes
+        assert figures.packed.device_share > 0.9, figures.packed
+        assert [one.workers for one in figures.sweep] == [1, 2]
+        assert all(one.device_share > 0.9 for one in figures.sweep), figures.sweep
+        assert all(one.failed == 0 for one in (figures.cold, figures.warm, *figures.sweep))
+
+
+def scenario_memory(folder: Path) -> None:
+    """On a tmpfs nothing comes from a device, and that is what is said."""
+    from hosttune.measure.bench.read import bench_read
+    from hosttune.measure.bench.reading import Limit, conclude
+
+    target = folder / "mnt"
+    target.mkdir()
+    run("mount", "--types", "tmpfs", "--options", "size=128m", "tmpfs", target)
+    data_set(target / "set")
+    result = bench_read(wanted(target / "set", folder / "state"))
+    assert result.figures.cold.bytes_device == 0
+    assert conclude(replace(result.figures, spoiled="")).limit is Limit.MEMORY
+    assert left_on(target, folder / "state") == []
+
+
+def scenario_decoding_as_nobody(folder: Path) -> None:
+    """Root's Python decodes root's files as nobody, through a view that keeps their access times."""
+    from hosttune.measure.bench import read_python
+    from hosttune.measure.bench.read import bench_read
+
+    run("mount", "--types", "tmpfs", "--options", "mode=755", "tmpfs", "/opt")  # where nobody may look
+    site = Path("/opt/site/PIL")
+    site.mkdir(parents=True)
+    (site / "__init__.py").touch()
+    (site / "Image.py").write_text(PILLOW)
+    (site / "features.py").write_text("def check_feature(name): return True\n")
+    original = read_python.environment_of
+    read_python.environment_of = lambda uid: {**original(uid), "PYTHONPATH": str(site.parent)}
+    with ext4(folder) as target:
+        paths = data_set(target / "set")
+        given = wanted(target / "set", folder / "state", decode=True, python="/usr/bin/python3", files=30)
+        result = bench_read(given)
+        broken = sum(path in result.sample.paths for path in map(str, paths[::10]))
+        decoder = result.decoder
+        assert decoder is not None
+        assert (decoder.uid, decoder.libraries) == (65534, {"jpg": "Pillow 0.0-fake"})
+        assert (decoder.decoded, decoder.failed) == (30 - broken, broken), decoder
+        assert {why for _, why in decoder.why} <= {"OSError: cannot identify image file"}
+        assert result.figures.decode is not None
+        assert result.figures.decode.failed == 0
+        assert stamps(paths) == {STAMP}
+        assert left_on(target, folder / "state") == []
+
+
+def scenario_others_files(folder: Path) -> None:
+    """An ordinary user reads no file whose access time would move; with noatime all of them."""
+    from hosttune.measure.bench.read_sample import draw
+
+    with ext4(folder) as target:
+        paths = data_set(target / "set")
+        given = {"files": 100, "most_bytes": 1 << 30, "seed": 1, "uid": 65534}
+        assert (draw(str(target / "set"), **given).paths, draw(str(target / "set"), **given).others) == ((), 100)
+        run("mount", "--options", "remount,noatime", target)
+        assert len(draw(str(target / "set"), **given).paths) == 100
+        assert stamps(paths) == {STAMP}
+
+
+def scenario_prove(folder: Path) -> None:
+    """The bench before and after the flag of a live mount: the first read of a day writes, then it does not."""
+    from hosttune.actions.prove import Prover, proofs_of
+    from hosttune.host.live import LiveWriter
+    from hosttune.measure.bench.atime import Options, bench_atime
+    from hosttune.resources import address_kinds
+    from hosttune.values import Action, Address, Change, Outcome, Phase, Plan, Receipt, Stage
+    from hosttune.views.page import Page
+    from hosttune.views.prove import proven_text
+
+    (folder / "state").mkdir(mode=0o700)
+    with ext4(folder, "relatime") as target:
+        data_set(target / "set", size=4000)
+        change = Change(Address("mount", str(target)), Action.UPDATE, "relatime", "noatime", "storage-noatime")
+        plan = Plan("0" * 64, "0", "", "", "", (Stage((change,)),), ())
+        options = Options(2.0, FILES, anyway=True, where=str(folder / "state"))
+        prover = Prover(proofs_of(plan), lambda proof: bench_atime(proof.path, 7, options), lambda _: None)
+        prover.before()
+        address_kinds()["mount"].write(LiveWriter(), change)
+        (proven,) = prover.after(Receipt("run", plan.digest, (Outcome(change, Phase.DONE),)))
+        assert proven.before is not None, proven.why
+        assert proven.after is not None, proven.why
+        assert (proven.before.words["mounted"], proven.after.words["mounted"]) == ("relatime", "noatime")
+        assert proven.before.seed == proven.after.seed == 7
+        before, after = proven.before.figures["written_bytes_other"], proven.after.figures["written_bytes_base"]
+        assert before > 100 * FILES > after, (before, after)
+        text = proven_text((proven,), Page())
+        assert text.count("as it is mounted") == 2
+        assert left_on(target, folder / "state") == []
+
+
+def scenario_killed(folder: Path) -> None:
+    """A kill -9 in the middle: the workers end by themselves, and the scratch folder is known to the next run."""
+    import signal
+    import subprocess
+    import time
+
+    from hosttune.measure.bench.scratch import clean, leftovers
+
+    with ext4(folder) as target:
+        paths = data_set(target / "set")
+        given = wanted(target / "set", folder / "state")
+        code = (
+            "import sys; from hosttune.measure.bench.read import Wanted, bench_read\n"
+            f"bench_read(Wanted({given.folder!r}, (1, 2), budget_s=60.0, anyway=True, where={given.where!r}))"
+        )
+        child = subprocess.Popen((sys.executable, "-c", code), start_new_session=True)
+        until = time.monotonic() + 60
+        while not any(one.name.startswith("shard") for one in target.glob(".hosttune-bench-*/*")):
+            assert child.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        workers = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        while any(Path(f"/proc/{pid}/exe").exists() for pid in workers):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        (left,) = leftovers(str(folder / "state"))
+        assert clean(left, str(folder / "state"))
+        assert left_on(target, folder / "state") == []
+        assert stamps(paths) == {STAMP}
+
+
+def scenario_drop_caches(folder: Path) -> None:
+    """Cold passes by dropping all caches, into a file of the scenario's own in place of the kernel's."""
+    from hosttune.measure.bench.read import bench_read
+
+    dropped = folder / "drop_caches"
+    dropped.touch()
+    run("mount", "--bind", dropped, "/proc/sys/vm/drop_caches")
+    with ext4(folder) as target:
+        data_set(target / "set")
+        result = bench_read(wanted(target / "set", folder / "state", drop_caches=True))
+        assert result.is_metadata_cold
+        assert dropped.read_text() == "3\n"
+    run("umount", "/proc/sys/vm/drop_caches")
