@@ -58,6 +58,14 @@ class Signals:
         signal.pthread_sigmask(signal.SIG_SETMASK, self.before)
 
 
+def stop() -> None:
+    """Stop as we would have by SIGTSTP itself, and come back when we go on: not at all in a group without a shell that
+    could wake it (setpgid(2), orphaned process groups)."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTSTP})
+    os.kill(os.getpid(), signal.SIGTSTP)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTSTP})
+
+
 def start(argv: tuple[str, ...], signals: Signals) -> int:
     """The process number of the command. Raises NotStarted."""
     try:
@@ -88,7 +96,7 @@ class Child:
         elif number == signal.SIGTSTP:
             if not is_from_kernel:
                 self.send(signal.SIGTSTP)
-            os.kill(os.getpid(), signal.SIGSTOP)
+            stop()
             return True
         elif not is_from_kernel or number == signal.SIGCONT:
             self.send(number)

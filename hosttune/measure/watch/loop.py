@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator
 
 from hosttune.measure.watch.account import Account
-from hosttune.measure.watch.child import Child, Signals
+from hosttune.measure.watch.child import Child, Signals, stop
 from hosttune.measure.watch.looks import Looks
 from hosttune.measure.watch.tick import Tick
 
@@ -57,7 +56,7 @@ class Loop:
                     return "interrupted"
                 if number == signal.SIGTSTP:
                     self._on_stop()
-                    os.kill(os.getpid(), signal.SIGSTOP)
+                    stop()
                     self._was_stopped = True
             self._tick()
             if not self._looks.tree.has_root:

@@ -113,12 +113,17 @@ def _object(line: bytes, path: str, number: int) -> dict[str, Any]:
     if len(line) > MOST_LINE:
         raise _bad(path, number, "", f"the line is longer than {MOST_LINE >> 20} MiB")
     try:
-        data = json.loads(line, parse_constant=_no_constant)
+        data = json.loads(line, parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise _bad(path, number, "", f"no JSON: {error}" if line.strip() else "the line is empty") from None
     if not isinstance(data, dict):
         raise _bad(path, number, "", "expected an object")
     return data
+
+
+def _finite(word: str) -> float:
+    number = float(word)
+    return number if abs(number) != float("inf") else _no_constant(word)
 
 
 def _no_constant(word: str) -> float:
