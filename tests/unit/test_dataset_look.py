@@ -274,7 +274,7 @@ def test_decode_weighs_formats_by_their_bytes_and_guesses_the_rest():
     assert (found.k, found.k_float32) == (20.0, 80.0)
     assert found.told_share == pytest.approx(5_000 / 16_010)
     assert (found.guess_low_bytes, found.guess_high_bytes) == (12_000, 18_000)
-    assert found.untold == ("JPEG", ".x", "MPEG-4")
+    assert found.untold == ("JPEG", "MPEG-4", ".x")
     assert formats_found(looked) == {}
 
 
