@@ -170,7 +170,9 @@ def _report(seen: Seen, show: Show, output: str | None, plot: str | None) -> Non
 
 def _picture(seen: Seen, path: str) -> str:
     from hosttune.measure.watch.verdict import judge
-    from hosttune.views.watch import command_text, picture_lines
+    from hosttune.views.page import Page
+    from hosttune.views.terminal import Screen
+    from hosttune.views.watch import command_text, watch_text
     from hosttune.views.watch_plot import Picture, render_plot, render_svg
     from hosttune.views.watch_words import headline
 
@@ -179,7 +181,7 @@ def _picture(seen: Seen, path: str) -> str:
     picture = Picture(
         title=command_text(account),
         headline=headline(verdict, account),
-        report=picture_lines(verdict, account),
+        report=tuple(watch_text(seen, Page(screen=Screen(width=100))).splitlines()[1:]),  # the first is the title
         points=account.history.points,
         marks_s=tuple(cut.begin_s for cut in verdict.segments[1:]),
         gpu_gap=account.watched.gpu_reason if not account.gpus else "",

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from hosttune.measure.watch.account import Account
     from hosttune.measure.watch.session import Seen
     from hosttune.measure.watch.tick import Tick
-    from hosttune.measure.watch.verdict import Verdict
     from hosttune.views.page import Page
 
 _COLOURS = {Outcome.ONE: "cyan", Outcome.CHANGED: "cyan", Outcome.MIXED: "yellow"}
@@ -134,8 +133,3 @@ def _leading(account: Account) -> str:
 def _clock(seconds: float) -> str:
     whole = int(seconds)
     return f"{whole // 3600:d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
-
-
-def picture_lines(verdict: Verdict, account: Account) -> tuple[str, ...]:
-    """The lines under a picture."""
-    return (f"confidence: {confidence_text(verdict)}", *evidence(verdict, account))
