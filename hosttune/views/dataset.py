@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION, to_json
@@ -223,7 +224,7 @@ def _advice(advice: Advice, dataset: Dataset, page: Page) -> str:
     if advice.rule:
         where = f" ({page.look(f'explain {advice.rule}')})"
     elif advice.command:
-        where = f" ({page.look(f'dataset {advice.command}')} {shown(dataset.path)})"
+        where = f" ({page.look(f'dataset {advice.command}')} {shown(quote(dataset.path))})"
     return f"{advice.text}{where}"
 
 
