@@ -44,7 +44,7 @@ def gist(result: Result) -> str:
     rates = [f"cold {_rate(figures.cold)}", f"warm {_rate(figures.warm)} files/s"]
     if figures.decode:
         rates.append(f"decoded {_rate(figures.decode)} by one worker")
-    knee = f"; {counted(found.knee, 'worker')} at the knee" if found.knee else ""
+    knee = f"; {counted(found.knee, 'worker')} at the knee" if found.knee and not figures.spoiled else ""
     return f"limit: {_LIMITS[found.limit]}; {', '.join(rates)}{knee}"
 
 
@@ -94,7 +94,9 @@ def _sweep(result: Result) -> list[str]:
     lines = [f"workers on {what}, files/s:  {levels}"]
     waits = f"one of them waits {found.wait_ratio:.1f} s for each second that it computes"
     device = f"{share:.2f} bytes from the device for each one read"
-    lines.append(f"knee at {counted(found.knee, 'worker')} ({figures.cpus.usable:g} CPUs); {waits}; {device}")
+    # beside other jobs more workers get a larger share of the CPUs: that is no knee
+    knee = "" if figures.spoiled else f"knee at {counted(found.knee, 'worker')} ({figures.cpus.usable:g} CPUs); "
+    lines.append(f"{knee}{waits}; {device}")
     if failed := sum(one.failed for one in figures.sweep):
         lines.append(f"{failed:,} reads failed meanwhile: they are not counted")
     return lines

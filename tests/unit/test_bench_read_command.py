@@ -127,6 +127,8 @@ def test_read_without_an_answer_ends_with_1(run):
     status, out, _ = run("/data/set", result=spoiled)
     assert (status, spoiled.conclusion.limit) == (1, Limit.UNKNOWN)
     assert "limit: inconclusive; the host was busy" in out
+    assert "knee" not in out
+    assert "knee" not in results.stored()[0].words["answer"]
 
 
 def test_read_closed_gate_is_an_answer(run):
