@@ -101,7 +101,7 @@ def explain_text(one: Explained, page: Page) -> str:
     lines += _block("Looks for", finds_texts(rule, one.wording), page)
     lines += _params(rule, one.wording.params, page)
     lines += _here(one.findings, page)
-    lines += _block("Measured here", list(one.measured), page)
+    lines += _block("Measured", list(one.measured), page)
     lines += _block("By hand", one.does, page)
     lines += _block("Taken back by hand", one.undoes, page)
     lines += _switches(rule, page)

@@ -46,27 +46,26 @@ def check_report(
     What is as it should be, or does not apply, is counted. Where nothing differs, advice beyond one screen is, too.
     """
     folded = 0
-    lines = _report_lines(plan, page, interrupted, proposal, folded)
+    aside = section_lines(measured, page) if page.is_verbose else []
+    aside += ["", *wrapped(shown(proposal), page.screen.columns, rest="  ")] if proposal else []
+    lines = _report_lines(plan, page, interrupted, aside, folded)
     advice = sum(map(ADVICE.holds, plan.findings))
     if not page.is_verbose and not exit_status(plan, strict=False):
         while len(lines) > ONE_SCREEN and folded < advice:
             folded += 1
-            lines = _report_lines(plan, page, interrupted, proposal, folded)
-    if page.is_verbose and measured:
-        lines += section_lines(measured, page)
+            lines = _report_lines(plan, page, interrupted, aside, folded)
     return "\n".join(lines) + "\n"
 
 
-def _report_lines(plan: Plan, page: Page, interrupted: tuple[str, ...], proposal: str, folded: int) -> list[str]:
-    """The lines with the last `folded` pieces of advice only counted."""
+def _report_lines(plan: Plan, page: Page, interrupted: tuple[str, ...], aside: list[str], folded: int) -> list[str]:
+    """The lines with the last `folded` pieces of advice only counted; `aside` stands before the next steps."""
     advice = [finding for finding in plan.findings if ADVICE.holds(finding)]
     hidden = {id(finding) for finding in advice[len(advice) - folded :]}
     told = [finding for finding in plan.findings if id(finding) not in hidden]
     lines = decision(plan, page) + warnings(plan, page, interrupted)
     lines += sections_lines(ALL if page.is_verbose else WORST_FIRST, told, page)
     lines += [] if page.is_verbose else _collapsed(summarize(plan), page, folded)
-    lines += ["", *wrapped(shown(proposal), page.screen.columns, rest="  ")] if proposal else []
-    return lines + _next(plan, page)
+    return lines + aside + _next(plan, page)
 
 
 def check_json(one: Checked, *, timings: bool = False) -> dict[str, Any]:
