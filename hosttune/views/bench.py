@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 NOATIME, TMPFS = "storage-noatime", "storage-tmp-tmpfs"
 RULES = (NOATIME, TMPFS)  # that the texts lead to
+FOREIGN = 0.25  # of the bytes: noatime writes none, so that what is counted with it is the writing of others
 _GIB = 1 << 30
 _MIB = 1 << 20
 
@@ -138,7 +139,10 @@ def _atime_counters(result: Result) -> list[str]:
     copies = result.figures["copies"]
     lines = [f"copies: {copies:,.0f} files, {_size(result.figures['copied_bytes'])}; {result.words['how']}"]
     base, other = result.figure("written_bytes_base"), result.figure("written_bytes_other")
-    if base is not None and other is not None:
+    if base is not None and other is not None and base > FOREIGN * other:
+        counted = f"{_size(other)}, with noatime {_size(base)}"
+        lines.append(f"others write on this disk, so that the bytes counted say little ({counted})")
+    elif base is not None and other is not None:
         again = result.figure("rewritten_bytes_other")
         second = "" if again is None else f"; a second read right after it: {_size(again)}"
         each = max(other - base, 0.0) / copies
@@ -166,7 +170,7 @@ def _atime_advice(result: Result, finding: Finding, page: Page) -> str:
     if finding.answer is Answer.DIFFERS and finding.effect.estimate > 1:
         return f"{NOATIME}: worth it where this set is read about once a day or less often ({more})"
     if finding.answer is Answer.INCONCLUSIVE:
-        return f"{NOATIME}: the times say nothing here, what is written holds; on a quiet host, again ({more})"
+        return f"{NOATIME}: the times say nothing here; on a quiet host, again ({more})"
     return f"{NOATIME}: saves the writes, not the time ({more})"
 
 

@@ -148,6 +148,12 @@ def test_atime_text_of_the_other_answers(changes, said):
     assert said in view.atime_text(replace(ATIME, findings=(replace(READ, **changes),)), page()).replace("\n    ", " ")
 
 
+def test_atime_text_says_when_others_write_on_the_disk():
+    text = view.atime_text(replace(ATIME, figures={**ATIME.figures, "written_bytes_base": 1030000.0}), page(100))
+    assert "others write on this disk, so that the bytes counted say little (2.0 MiB, with noatime 1.0 MiB)" in text
+    assert "the first read of a day" not in text
+
+
 def test_atime_text_of_a_mount_that_has_it_already():
     text = view.atime_text(replace(ATIME, words={**ATIME.words, "mounted": "noatime"}), page())
     assert "it is set here already; this is what it saves" in text
