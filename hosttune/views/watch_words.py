@@ -116,11 +116,8 @@ def _cold(verdict: Verdict) -> str:
 
 
 def _times(verdict: Verdict) -> str:
-    left = [
-        f"{time_text(value)} of {name}"
-        for value, name in ((verdict.warm_up_s, "warm-up"), (verdict.idle_s, "idling"))
-        if value >= 1
-    ]
+    times = ((verdict.warm_up_s, "warm-up"), (verdict.idle_s, "idling"), (verdict.paused_s, "standing still"))
+    left = [f"{time_text(seconds)} of {name}" for seconds, name in times if seconds >= 1]
     rest = f", without {listed(left)}" if left else ""
     text = f"watched {time_text(verdict.seconds)}{rest}"
     if verdict.shares and verdict.state is not None and verdict.outcome is not Outcome.IDLE:

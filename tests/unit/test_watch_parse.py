@@ -100,15 +100,15 @@ def test_child_that_ended_and_was_not_waited_for_takes_nothing_away():
 def test_new_process_counts_from_its_start_and_a_late_found_one_from_now_on():
     before = {1: counters(own=100)}
     fresh = {1: counters(own=100), 2: counters(own=30, ended=5, read=9, delay=4, started=70)}
-    assert sums(before, fresh, 60)[1:] == (35, ProcessIo(9, 9, 0), 4)
+    assert sums(before, fresh, 60)[2:] == (35, ProcessIo(9, 9, 0), 4)
     late = {1: counters(own=100), 2: counters(own=30, ended=5, read=9, started=20)}
-    assert sums(before, late, 60)[1:3] == (0, ProcessIo(0, 0, 0))
+    assert sums(before, late, 60)[2:4] == (0, ProcessIo(0, 0, 0))
 
 
 def test_what_one_process_does_not_tell_is_unknown_for_all():
     before = {1: counters(), 2: counters()}
     now = {1: counters(own=5), 2: Counters(stat(own=5), None, None)}
-    assert sums(before, now, 60)[1:] == (10, None, None)
+    assert sums(before, now, 60)[2:] == (10, None, None)
 
 
 PYTHON, SPAWNED = b"python\0train.py", b"python\0-c\0from multiprocessing.spawn import spawn_main"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hosttune.cli import app
 from hosttune.errors import BadInput, HosttuneError
 from hosttune.measure.watch.recording import MOST_LINE, Recorder, replay
+from tests.unit.schemas import faults
 from tests.unit.watch_scenarios import MEASURED, OTHERS, WATCHED, gpu, jittered, tick
 
 
@@ -124,7 +125,9 @@ def test_replay_of_a_scenario_names_its_state(tmp_path, name, capsys):
     assert app.run(["watch", "--replay", path]) == 0
     assert f"\nverdict: {wanted}: " in capsys.readouterr().out
     assert app.run(["watch", "--replay", path, "--format", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["verdict"]["state"] == wanted
+    document = json.loads(capsys.readouterr().out)
+    assert document["verdict"]["state"] == wanted
+    assert faults(document, "watch") == []
 
 
 def test_names_from_outside_cannot_steer_the_terminal(tmp_path, capsys):

@@ -119,6 +119,13 @@ def test_busy_host_is_not_foreign_where_the_job_does_not_queue():
     assert state_of(tick(1.0, cpu=90, job=None, idle=0, children=(0.2,), delay=0.9)) is State.FOREIGN
 
 
+def test_job_that_mostly_sleeps_is_not_kept_by_others_though_it_queues():
+    one = tick(1.0, cpu=60, idle=0, children=(0.05,) * 4, delay=0.4)
+    assert state_of(one) is State.FOREIGN  # as far as this tick tells
+    assert state_of(replace(one, tree=replace(one.tree, most_runnable=0.9))) is State.FOREIGN
+    assert state_of(replace(one, tree=replace(one.tree, most_runnable=0.2))) is State.UNKNOWN
+
+
 def test_idle_children_do_not_hide_a_saturated_one_but_half_loaded_ones_do():
     assert state_of(tick(children=(1.0, *(0.01,) * 30), idle=50, cpus=8.0)) is State.WORKERS
     assert state_of(tick(children=(1.0, 0.5, 0.4, 0.3), idle=50, cpus=8.0)) is not State.WORKERS

@@ -24,9 +24,10 @@ class Counters(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Clock ticks of each process, and of all with those that ended; bytes; nanoseconds."""
+    """Clock ticks of each process and nanoseconds that it waited for a CPU; ticks, bytes and nanoseconds of all."""
 
     own: dict[int, int]
+    waited: dict[int, int]
     ticks: int
     io: ProcessIo | None
     delay: int | None
@@ -39,6 +40,7 @@ def sums(before: Mapping[int, Counters], now: Mapping[int, Counters], last_look:
     """`last_look` in clock ticks since boot: what was started later is counted from its start, what was there and was
     not seen then counts from now on."""
     own: dict[int, int] = {}
+    waited: dict[int, int] = {}
     ticks = delay = 0
     io = [0, 0, 0]
     for pid, new in now.items():
@@ -54,7 +56,8 @@ def sums(before: Mapping[int, Counters], now: Mapping[int, Counters], last_look:
             io = [total + now_ - was for total, now_, was in zip(io, new.io, base, strict=True)]
         since = old.delay if old else 0
         if new.delay is not None and since is not None:
-            delay += new.delay - since
+            waited[pid] = new.delay - since
+            delay += waited[pid]
     for pid, old in before.items():
         if pid not in now and _was_waited_for(old.stat, before, now):
             ticks -= old.stat.own + old.stat.ended
@@ -62,6 +65,7 @@ def sums(before: Mapping[int, Counters], now: Mapping[int, Counters], last_look:
                 io = [total - was for total, was in zip(io, old.io, strict=True)]
     return Sums(
         own,
+        waited,
         max(0, ticks),
         ProcessIo(*(max(0, total) for total in io)) if all(one.io is not None for one in now.values()) else None,
         max(0, delay) if all(one.delay is not None for one in now.values()) else None,

@@ -41,7 +41,7 @@ class Trust(int, Enum):
 
 @frozen
 class Limits:
-    """Percent where not said otherwise. Fixed before the second half of the scenarios of the live ring was written.
+    """Percent where not said otherwise. Fixed before the held-out half of the scenarios of the live ring was written.
 
     Behind them: TraceML warns at 10 and 20 % of input wait and calls 70 % utilization healthy; MLPerf Storage asks
     for 70 to 90 %; SageMaker's debugger takes 10, 50 and 90 %; systemd-oomd kills at 60 % of memory pressure for 30 s.
@@ -66,6 +66,7 @@ class Limits:
     tree_share: float = 0.5  # of the CPUs the job may use
     delay_share: float = 0.25  # of the cores it got
     delay_cores: float = 0.1
+    runnable: float = 0.5  # cores that the busiest process got and waited for, together
     saturated_enter: float = 0.85  # cores
     saturated_leave: float = 0.70
     active_cores: float = 0.1
@@ -174,7 +175,10 @@ def _is_foreign(tick: Tick, *, held: bool) -> bool:
 
 
 def is_kept_waiting(tick: Tick) -> bool | None:
-    """Whether the job's own tasks queue for a CPU; that others do says nothing about it."""
+    """Whether the job's own tasks queue for a CPU; that others do says nothing about it. A task that mostly sleeps
+    queues on a busy host too, each time it wakes, and is not slowed much by that."""
+    if tick.tree is not None and tick.tree.most_runnable is not None and tick.tree.most_runnable < LIMITS.runnable:
+        return False
     if tick.job is not None and tick.job.cpu_some is not None and tick.job.cpu_some >= LIMITS.cpu_leave:
         return True
     tree = tick.tree

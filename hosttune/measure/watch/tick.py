@@ -62,6 +62,7 @@ class TreeTick:
     child_cores: tuple[float, ...] = ()  # of each of them, the busiest first, at most 64
     cores: float | None = None  # all together, those that ended in the interval included as far as they were seen
     run_delay_cores: float | None = None  # waiting for a CPU while ready to run, main threads of the processes alone
+    most_runnable: float | None = None  # of one process, the largest: the cores it got and those it waited for
     blocked: int | None = None  # in uninterruptible sleep at the moment of the look
     is_stopped: bool = False  # all of them, by a signal
     read_bytes: float | None = None  # what read(2) and its kin returned, the page cache and pipes included (rchar)

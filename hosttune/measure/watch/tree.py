@@ -137,6 +137,9 @@ class Tree:
             children=len(children),
             child_cores=tuple(round(cores, 3) for cores in children[:MOST_CHILDREN]),
             cores=done.ticks / hertz / seconds,
+            most_runnable=None
+            if done.delay is None
+            else max((one.cores + done.waited.get(one.pid, 0) / 1e9 / seconds for one in alive), default=0.0),
             run_delay_cores=None if done.delay is None else done.delay / 1e9 / seconds,
             blocked=states.count("D"),
             is_stopped=bool(states) and all(state in "Tt" for state in states),

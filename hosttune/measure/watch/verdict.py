@@ -61,6 +61,7 @@ class Verdict:
     counted_s: float
     warm_up_s: float
     idle_s: float
+    paused_s: float
     seconds: float
     not_the_cause: tuple[State, ...]
     would_decide: tuple[str, ...]
@@ -95,9 +96,10 @@ def judge(account: Account) -> Verdict:
         counted_s=account.counted_s,
         warm_up_s=account.warm_up_s,
         idle_s=account.idle_s,
+        paused_s=account.paused_s,
         seconds=account.seconds,
         not_the_cause=_not_the_cause(account, shares),
-        would_decide=gaps(account) if state is None or confidence is not Confidence.HIGH else (),
+        would_decide=() if confidence is Confidence.HIGH or outcome is Outcome.IDLE else gaps(account),
     )
 
 
@@ -148,6 +150,8 @@ def _was_cold(cuts: tuple[Segment, ...]) -> bool:
     return first is not None and last is not None and first > COLD * last
 
 
+# Two names for one thing that is short: who has it decides between them.
+_TWINS = {State.GPU: State.COLD_GPU, State.CPU: State.FOREIGN, State.FOREIGN: State.CPU}
 RULED_OUT = 0.05  # a state with less than this share, though its signal was seen all the time, was not the cause
 
 
@@ -165,5 +169,5 @@ def _not_the_cause(account: Account, shares: tuple[Share, ...]) -> tuple[State, 
         for state, signal in seen.items()
         if share.get(state, 0.0) < RULED_OUT
         and account.means[signal].seconds >= CARRIED * account.counted_s
-        and not (state is State.GPU and share.get(State.COLD_GPU, 0.0) >= RULED_OUT)
+        and share.get(_TWINS.get(state, state), 0.0) < RULED_OUT
     )

@@ -1,0 +1,82 @@
+"""What follows from a verdict leads somewhere: to a rule that exists, a command that exists, or one sentence."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from hosttune.cli.app import COMMANDS
+from hosttune.engine.catalog import builtin_catalog
+from hosttune.measure.advice import ADVICE
+from hosttune.measure.gpu.reasons import HELD_BACK
+from hosttune.measure.watch.remedies import remedies
+from hosttune.measure.watch.verdict import judged
+from hosttune.views.watch_words import MEANINGS, headline
+from tests.unit.watch_scenarios import MEASURED, OTHERS, WATCHED, gpu, jittered, tick
+
+SCENARIOS = {**MEASURED, **OTHERS}
+
+
+def told(one, **watched):
+    verdict, account = judged(jittered(one, 60, seed=5), replace(WATCHED, **watched))
+    return (
+        [advice.text for advice in remedies(verdict, account)],
+        remedies(verdict, account),
+        headline(verdict, account),
+    )
+
+
+@pytest.mark.parametrize("name", ADVICE)
+def test_advice_names_rules_and_commands_that_exist(name):
+    advice = ADVICE[name]
+    assert advice.rule == "" or advice.rule in builtin_catalog().rules
+    assert advice.command == "" or advice.command.split()[1] in COMMANDS
+    assert bool(advice.figure) >= bool(advice.measured)
+    for word in re.findall(r"hosttune explain ([a-z-]+)", advice.text):
+        assert word in builtin_catalog().rules
+
+
+@pytest.mark.parametrize("name", [name for name in SCENARIOS if SCENARIOS[name][0] != "IDLE"])
+def test_every_state_but_idling_leads_to_something(name):
+    texts, _, sentence = told(SCENARIOS[name][1])
+    assert texts
+    assert sentence.startswith(f"{SCENARIOS[name][0]}: ")
+
+
+def test_every_state_has_its_meaning():
+    assert {state for state, _ in SCENARIOS.values()} <= {state.value for state in MEANINGS}
+
+
+def test_starved_gpu_is_told_how_many_workers_to_start_with():
+    texts, found, _ = told(tick(7.0, idle=85, children=(0.98,), main=0.03, cpus=8.0))
+    assert texts[0] == "more loader workers for each GPU process: num_workers=7 instead of 1"
+    assert found[0].rule == "framework-input-pipeline"
+    assert any("bench read" in advice.command for advice in found)
+
+
+def test_main_process_at_its_limit_is_told_from_missing_loaders():
+    assert "loads its data itself" in told(tick(20.0, idle=49, main=1.0))[0][0]
+    assert "small kernels" in told(tick(20.0, idle=40, main=1.0, children=(0.2, 0.2), cpus=8.0))[0][0]
+
+
+def test_one_full_process_beside_many_idle_ones_needs_no_more_workers():
+    texts = told(tick(7.0, idle=85, children=(1.0, *(0.0,) * 15), cpus=16.0))[0]
+    assert "one process is at its limit" in texts[0]
+
+
+def test_disk_on_nfs_leads_to_its_read_ahead():
+    one = replace(MEASURED["disk bound, two workers"][1], file_systems=("nfs4", "ext4"))
+    assert "storage-nfs-readahead" in {advice.rule for advice in told(one)[1]}
+    assert "storage-nfs-readahead" not in {advice.rule for advice in told(replace(one, file_systems=("ext4",)))[1]}
+
+
+def test_throttled_gpu_leads_to_its_rule_first():
+    held = tick(gpus=(gpu(99.0, 280.0, reasons=(min(HELD_BACK),)),))
+    assert told(held)[1][0].rule == "gpu-throttle"
+    assert told(tick(99.0, 280.0))[1][0].rule == "framework-modern-tools"
+
+
+def test_gpu_that_was_lost_comes_first():
+    assert told(OTHERS["seven of eight gpus lost"][1])[1][0].rule == "gpu-errors"
