@@ -88,11 +88,12 @@ class Played:
 class Controller:
     """Ansible in a folder of its own: no configuration of this machine or of its user counts."""
 
-    def __init__(self, programs: Path, inventory: Path, bundle: Path, folder: Path) -> None:
+    def __init__(self, programs: Path, inventory: Path, bundle: Path, folder: Path, limit_s: int = PLAY_S) -> None:
         self._programs = programs
         self._inventory = inventory
         self._bundle = bundle
         self._folder = folder
+        self._limit_s = limit_s
 
     def run(
         self, name: str, *words: str, cwd: Path | None = None, env: dict[str, str] | None = None
@@ -109,7 +110,7 @@ class Controller:
         noted = ("sh", "-c", 'echo $$ >"$0" && exec "$@"', str(self._folder / "pid"))
         return subprocess.run(
             [*noted, str(self._programs / name), *words],
-            check=False, capture_output=True, text=True, timeout=PLAY_S, cwd=cwd or self._folder, stdin=subprocess.DEVNULL, env={**kept, **own},
+            check=False, capture_output=True, text=True, timeout=self._limit_s, cwd=cwd or self._folder, stdin=subprocess.DEVNULL, env={**kept, **own},
         )  # fmt: skip
 
     def play(self, playbook: str | list[dict[str, Any]], *words: str, **variables: Any) -> Played:
