@@ -33,10 +33,9 @@ def data_disk(folder: Path, options: str = "relatime", size: int = 512 * MIB):
     """An ext4 with a data set of 300 files, and a state folder of this scenario's own."""
     from hosttune.measure.bench import state
 
-    own_state = folder / "var-lib-hosttune"
-    own_state.mkdir(mode=0o700)
-    Path("/var/lib/hosttune").mkdir(mode=0o700, exist_ok=True)
-    run("mount", "--bind", own_state, "/var/lib/hosttune")
+    own_state = folder / "var-lib"
+    (own_state / "hosttune").mkdir(parents=True, mode=0o700)
+    run("mount", "--bind", own_state, "/var/lib")
     target = folder / "data"
     target.mkdir()
     with loop_disk(folder / "image", "mkfs.ext4", "-q", "-m", "0", size=size) as device:
@@ -51,6 +50,16 @@ def data_disk(folder: Path, options: str = "relatime", size: int = 512 * MIB):
             yield target, state.folder()
         finally:
             run("umount", target)
+
+
+@contextmanager
+def everywhere_reachable(target: Path):
+    """The disk once more, where no folder above it keeps others out."""
+    run("mount", "--bind", target, "/mnt")
+    try:
+        yield Path("/mnt")
+    finally:
+        run("umount", "/mnt")
 
 
 def tree_of(folder: Path) -> dict[str, tuple]:
@@ -135,17 +144,14 @@ def scenario_atime_command(folder: Path) -> None:
 
 def scenario_user_without_root(folder: Path) -> None:
     """Who may not mount compares O_NOATIME with a plain open, in a folder of his own, and keeps his own results."""
-    with data_disk(folder) as (target, _):
-        home = target / "home"
+    with data_disk(folder) as (target, _), everywhere_reachable(target) as top:
+        home = top / "home"
         home.mkdir()
-        os.rename(target / "set", home / "set")
+        os.rename(top / "set", home / "set")
         for place, _, files in os.walk(home):
             os.chown(place, 4711, 4711)
             for name in files:
                 os.chown(os.path.join(place, name), 4711, 4711)
-        for above in (*target.parents, target):
-            if above.stat().st_uid == 0 and not above.stat().st_mode & 0o001:
-                above.chmod(above.stat().st_mode | 0o011)
         code = (
             "import ctypes, datetime, encodings.ascii, os, secrets, sys\n"
             "import hosttune.codec\n"
