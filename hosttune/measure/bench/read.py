@@ -291,4 +291,5 @@ def _too_few(sample: Sample, path: str, *, decoding: bool) -> GateClosed:
     if sample.unreadable:
         return GateClosed(f"{sample.unreadable} files below {path} cannot be read", hint="run it as their owner")
     what = "files that this Python decodes" if decoding else "files"
-    return GateClosed(f"{path} holds {sample.names} {what}; {FEWEST_FILES} are needed", hint="name a larger folder")
+    hint = "name a Python with the library that decodes them: --python PATH" if decoding else "name a larger folder"
+    return GateClosed(f"{path} holds {sample.names} {what}; {FEWEST_FILES} are needed", hint=hint)
