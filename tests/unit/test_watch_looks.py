@@ -88,6 +88,18 @@ def test_tree_without_lists_of_children_is_found_by_parents(tmp_path):
     assert sorted(Tree(100, follows_group=True, proc=str(tmp_path)).members) == [100, 101, 102, 300]
 
 
+def test_launcher_that_becomes_its_program_under_the_same_name_is_the_main_process(tmp_path):
+    for pid, parent, command in ((100, 1, "sh\0train"), (101, 100, "python\0train"), (102, 100, "python\0train")):
+        folder = tmp_path / str(pid)
+        folder.mkdir()
+        (folder / "stat").write_text(f"{pid} (train) S {parent} 1 1 0 -1 0 0 0 0 0 5 5 0 0 20 0 1 0 {pid} 0 0")
+        (folder / "cmdline").write_text(command)
+    tree = Tree(100, proc=str(tmp_path))
+    assert (tree.look(1.0).mains, tree.family.launchers) == (2, {100})
+    (tmp_path / "100" / "cmdline").write_text("python\0train")
+    assert (tree.look(1.0).mains, tree.family.mains, tree.look(1.0).children) == (1, {100}, 2)
+
+
 def test_number_that_another_process_got_is_not_the_job(tmp_path):
     folder = tmp_path / "100"
     folder.mkdir()

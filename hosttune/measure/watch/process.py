@@ -41,8 +41,8 @@ class Process:
         if stat is None or (old is not None and stat.started != old.stat.started):
             self.close()
             return False
-        if old is None or old.stat.name != stat.name:  # new, or it has become another program
-            self.command = content_of(f"{self._folder}/cmdline") or b""
+        if old is None:
+            self.look_at_command()
         content = self._io.read()
         io: ProcessIo | None = process_io(content) if content else None
         if io is None and stat.state in "ZX" and old is not None:
@@ -50,6 +50,10 @@ class Process:
         content = self._delay.read()
         self.counters = Counters(stat, io, run_delay(content) if content else None)
         return True
+
+    def look_at_command(self) -> None:
+        """Its words; a process may become another program, often under the same name (a wrapper of python3)."""
+        self.command = content_of(f"{self._folder}/cmdline") or b""
 
     def children(self) -> list[int] | None:
         """Of its main thread; None where they are not listed, or it has just ended."""

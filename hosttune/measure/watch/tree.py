@@ -21,6 +21,7 @@ from hosttune.measure.watch.tick import TreeTick
 
 MOST_CHILDREN = 64  # whose cores a tick keeps
 FULL_EVERY = 10  # looks between two searches that cost more: children of all threads, the process group
+FIRST_LOOKS = 3  # in which what was started may still become another program
 _SPARE_FILES = 128
 
 
@@ -57,6 +58,9 @@ class Tree:
             del self.members[pid]
         self._looks += 1
         is_full = self._looks % FULL_EVERY == 0
+        if is_full or self._looks <= FIRST_LOOKS:
+            for one in self.members.values():
+                one.look_at_command()
         if is_new or is_full:
             self._discover(is_full=is_full)
         if not self.members:
