@@ -8,6 +8,7 @@ from hosttune.values import Finding, Hold, Verdict
 
 if TYPE_CHECKING:
     from hosttune.resources.base import Wish
+    from hosttune.resources.file import Dropin
     from hosttune.values import Change, HoldKind
 
 
@@ -20,6 +21,19 @@ class Comparison:
     @property
     def _wants(self) -> str:
         raise NotImplementedError
+
+    @property
+    def _there(self) -> tuple[str, ...]:
+        """What there is now: the evidence where a drop-in is needed."""
+        return ()
+
+    def missing(self, dropin: Dropin, changes: tuple[Change, ...]) -> Finding:
+        """The finding where a drop-in is needed: what it would change, or why it cannot be written."""
+        if dropin.unknown:
+            return self._says(Verdict.UNKNOWN, dropin.unknown)
+        if dropin.hold:
+            return self._held(dropin.hold.kind, dropin.hold.detail, dropin.todo, dropin.evidence)
+        return self._says(Verdict.DIFFERS, self._wants, evidence=self._there, changes=changes)
 
     def _held(self, kind: HoldKind, detail: str, todo: str = "", evidence: tuple[str, ...] = ()) -> Finding:
         return self._says(Verdict.DIFFERS, self._wants, Hold(kind, detail), evidence, todo)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
     from hosttune.resources.base import Context, Operator, Wish
-    from hosttune.values import Change, Value
+    from hosttune.values import Value
 
 OURS = f"{grub.FOLDER}/60-hosttune-"
 _ARGUMENT = re.compile(r"[A-Za-z][\w.-]*(?:=[\w.,:/@%+=*-]+)?")
@@ -242,13 +242,9 @@ class _Look(Comparison):
         )
         return self._says(Verdict.ADVICE, f"{self._wants}; this host does not boot through GRUB", todo=todo)
 
-    def missing(self, dropin: Dropin, changes: tuple[Change, ...]) -> Finding:
-        if dropin.unknown:
-            return self._says(Verdict.UNKNOWN, dropin.unknown)
-        if dropin.hold:
-            return self._held(dropin.hold.kind, dropin.hold.detail, dropin.todo, dropin.evidence)
-        evidence = ("the running kernel has it, and no file sets it for the next boot",) if self.is_running else ()
-        return self._says(Verdict.DIFFERS, self._wants, evidence=evidence, changes=changes)
+    @property
+    def _there(self) -> tuple[str, ...]:
+        return ("the running kernel has it, and no file sets it for the next boot",) if self.is_running else ()
 
     @property
     def _wants(self) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from hosttune.facts import Facts
     from hosttune.resources.base import Context, Operator, Wish
-    from hosttune.values import Change, Value
+    from hosttune.values import Value
 
 KINDS = ("soft", "hard")
 NR_OPEN = "fs.nr_open"
@@ -151,7 +151,7 @@ class _Look(Comparison):
         if refusal := self._too_many():
             return self._held(HoldKind.REFUSED, refusal, f"raise {NR_OPEN} first")
         if all(one.is_met for one in self.limits):
-            return self._says(Verdict.OK, evidence=self._evidence())
+            return self._says(Verdict.OK, evidence=self._there)
         for one in self.limits:
             if one.other_place != "this session" and not _reaches(one.other, one.wanted):
                 detail = f"{one.other_place} ({one.domain} {one.kind} {self.wish.name} {one.other})"
@@ -191,7 +191,8 @@ class _Look(Comparison):
         shown = "unlimited" if asked == math.inf else str(int(asked))
         return f"nofile {shown} is above {NR_OPEN} ({most}): every login would be refused"
 
-    def _evidence(self) -> tuple[str, ...]:
+    @property
+    def _there(self) -> tuple[str, ...]:
         found = []
         for one in self.limits:
             value, place = (one.now, one.place) if one.place else (one.other, one.other_place)
@@ -200,20 +201,13 @@ class _Look(Comparison):
         own = sorted({f"{row[0]} has its own ({row[3]})" for row in self.rows if row[0] not in domains})
         return (*found, *own)
 
-    def missing(self, dropin: Dropin, changes: tuple[Change, ...]) -> Finding:
-        if dropin.unknown:
-            return self._says(Verdict.UNKNOWN, dropin.unknown)
-        if dropin.hold:
-            return self._held(dropin.hold.kind, dropin.hold.detail, dropin.todo)
-        return self._says(Verdict.DIFFERS, self._wants, evidence=self._evidence(), changes=changes)
-
     @property
     def _wants(self) -> str:
         wanted = " and ".join(f"{kind} {self.wish.fields[kind]}" for kind in KINDS if kind in self.wish.fields)
         return f"{self.wish.name} should be at least {wanted} in new sessions"
 
     def _held(self, kind: HoldKind, detail: str, todo: str = "", evidence: tuple[str, ...] = ()) -> Finding:
-        return self._says(Verdict.DIFFERS, self._wants, Hold(kind, detail), evidence or self._evidence(), todo)
+        return self._says(Verdict.DIFFERS, self._wants, Hold(kind, detail), evidence or self._there, todo)
 
 
 WISHES = (LimitWish(),)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
     from hosttune.resources.base import Context, Wish
-    from hosttune.values import Change, Value
+    from hosttune.values import Value
 
 FOLDER = "/etc/modprobe.d"
 FOLDERS = (FOLDER, "/run/modprobe.d", "/usr/local/lib/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d")
@@ -221,13 +221,9 @@ class _Look(Comparison):
             return self._held(HoldKind.WAITING, "a reboot", "reboot when nothing runs", (*evidence, now))
         return self._says(Verdict.OK, evidence=(*evidence, "the loaded module does not show its value"))
 
-    def missing(self, dropin: Dropin, changes: tuple[Change, ...]) -> Finding:
-        if dropin.unknown:
-            return self._says(Verdict.UNKNOWN, dropin.unknown)
-        if dropin.hold:
-            return self._held(dropin.hold.kind, dropin.hold.detail, dropin.todo, dropin.evidence)
-        last = f"{self.entries[-1][1]} sets {self.entries[-1][0]}" if self.entries else "no file sets it"
-        return self._says(Verdict.DIFFERS, self._wants, evidence=(last,), changes=changes)
+    @property
+    def _there(self) -> tuple[str, ...]:
+        return (f"{self.entries[-1][1]} sets {self.entries[-1][0]}" if self.entries else "no file sets it",)
 
     @property
     def _wants(self) -> str:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
     from hosttune.resources.base import Context, FieldSpec, Wish
-    from hosttune.values import Change, Value
+    from hosttune.values import Value
 
 _PACKAGED = ("/usr/lib/systemd/", "/lib/systemd/", "/usr/local/lib/systemd/")
 _NAME = re.compile(r"[\w@:.\\-]+\.(?:service|socket|slice|timer|conf)/[A-Z][A-Za-z]*/[A-Z][A-Za-z]*")
@@ -203,7 +203,7 @@ class _Look(Comparison):
         if self.rows and satisfies(self.rows[-1][0], self.wish):
             return self._in_place(live)
         if not self.rows and live and satisfies(live, self.wish):
-            return self._says(Verdict.OK, evidence=(f"{self.file} runs with {live}", *self._evidence))
+            return self._says(Verdict.OK, evidence=(f"{self.file} runs with {live}", *self._there))
         for word, path in reversed(self.rows):
             if path != self.path and not satisfies(word, self.wish) and self._is_in_the_way(path):
                 detail = f"{path} ({self.key}={word})"
@@ -235,17 +235,10 @@ class _Look(Comparison):
             now = f", which runs with {live}" if live else ""
             todo = f"in a quiet moment: sudo systemctl restart {unit}"
             return self._held(HoldKind.WAITING, f"a restart of {unit}{now}", todo)
-        return self._says(Verdict.OK, evidence=self._evidence)
-
-    def missing(self, dropin: Dropin, changes: tuple[Change, ...]) -> Finding:
-        if dropin.unknown:
-            return self._says(Verdict.UNKNOWN, dropin.unknown)
-        if dropin.hold:
-            return self._held(dropin.hold.kind, dropin.hold.detail, dropin.todo)
-        return self._says(Verdict.DIFFERS, self._wants, evidence=self._evidence, changes=changes)
+        return self._says(Verdict.OK, evidence=self._there)
 
     @property
-    def _evidence(self) -> tuple[str, ...]:
+    def _there(self) -> tuple[str, ...]:
         return (f"{self.key}={self.rows[-1][0]} ({self.rows[-1][1]})",) if self.rows else (f"no file sets {self.key}",)
 
     @property
@@ -255,7 +248,7 @@ class _Look(Comparison):
         return f"{self.key} of {self.file} should be {least}{bound.value}"
 
     def _held(self, kind: HoldKind, detail: str, todo: str = "", evidence: tuple[str, ...] = ()) -> Finding:
-        return self._says(Verdict.DIFFERS, self._wants, Hold(kind, detail), evidence or self._evidence, todo)
+        return self._says(Verdict.DIFFERS, self._wants, Hold(kind, detail), evidence or self._there, todo)
 
 
 WISHES = (SystemdSettingWish(),)

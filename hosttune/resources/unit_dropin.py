@@ -12,6 +12,7 @@ from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.rendering import render
 from hosttune.resources.base import FieldSpec
+from hosttune.resources.comparison import Comparison
 from hosttune.resources.file import compare_dropin, dropin_path, hand_edit
 from hosttune.resources.read_only import ReadOnly
 from hosttune.values import (
@@ -130,7 +131,7 @@ class UnitDropinWish:
         return (_file(wish), Address("unit-exec", wish.name), _process(wish))
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
-        return tuple(_Comparison(wish, context).finding() for wish in wishes)
+        return tuple(_Look(wish, context).finding() for wish in wishes)
 
 
 def _file(wish: Wish) -> Address:
@@ -142,7 +143,7 @@ def _process(wish: Wish) -> Address:
 
 
 @frozen
-class _Comparison:
+class _Look(Comparison):
     wish: Wish
     context: Context
 
@@ -227,17 +228,6 @@ class _Comparison:
             return self._says(Verdict.DIFFERS, reason, hold, evidence, todo)
         now = f"it runs as: {commands[0]}" if commands else "it does not run now"
         return self._says(Verdict.OK, "", evidence=(*evidence, now))
-
-    def _says(
-        self,
-        verdict: Verdict,
-        reason: str,
-        hold: Hold = Hold(),
-        evidence: tuple[str, ...] = (),
-        todo: str = "",
-        changes: tuple[Change, ...] = (),
-    ) -> Finding:
-        return Finding(self.wish.rule, self.wish.subject, verdict, hold, reason, evidence, changes, todo)
 
 
 WISHES = (UnitDropinWish(),)
