@@ -173,14 +173,15 @@ def _here(findings: tuple[Finding, ...], page: Page) -> list[str]:
 
 
 def _switches(rule: Rule, page: Page) -> list[str]:
-    rows: list[tuple[str, ...]] = [
+    rows = [
         ("in /etc/hosttune/policy.yaml:", f"ignore: [{rule.id}]"),
         ("for a time, with the reason:", f"ignore: [{{rule: {rule.id}, reason: ..., until: YYYY-MM-DD}}]"),
         ("this time only:", f"--ignore {rule.id}"),
     ]
     if rule.want and page.can_apply:
         rows.append(("and take back what it did:", page.act(f"undo --rule {rule.id}")))
-    return ["", page.screen.paint("Switch it off", "bold"), *columned(rows, page.screen, indent=2)]
+    # Not wrapped: what is copied must be whole.
+    return ["", page.screen.paint("Switch it off", "bold"), *(f"  {label:30} {text}" for label, text in rows)]
 
 
 def _paragraphs(title: str, text: str, page: Page) -> list[str]:
