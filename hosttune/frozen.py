@@ -1,12 +1,13 @@
 """Frozen dataclasses that are quick to make.
 
-A start makes some ninety of them, and every method that `dataclass` writes for one is compiled from text: 0.5 ms a
-class with Python 3.11, which was the larger part of what a check cost beyond typer.
+A start makes over a hundred of them, and every method that `dataclass` writes for one is compiled from text: 0.5 ms
+a class with Python 3.11, which was the larger part of what a check cost beyond typer. So all but `__init__` are shared,
+and that is written when the first value of a class is made; of most classes a run makes none.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -22,13 +23,14 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen(cls: type[T]) -> type[T]:
-    """As `dataclass(frozen=True, slots=True)`, with comparison, hash and text that are not compiled for each class.
+    """As `dataclass(frozen=True, slots=True)`, with methods that are not compiled for each class.
 
     They look at the fields as they are stored, so that a fact that could not be read can be compared and printed too.
     """
-    made: Any = dataclass(frozen=True, slots=True, eq=False, repr=False)(cls)
+    made: Any = dataclass(slots=True, init=False, eq=False, repr=False)(_documented(cls))
     compared = tuple(getattr(made, one.name).__get__ for one in fields(made) if one.compare)
     shown = tuple((one.name, getattr(made, one.name).__get__) for one in fields(made) if one.repr)
+    stored = tuple(getattr(made, one.name) for one in fields(made))
 
     def values(self: object) -> tuple[Any, ...]:
         return tuple(get(self) for get in compared)
@@ -39,8 +41,57 @@ def frozen(cls: type[T]) -> type[T]:
     def text(self: object) -> str:
         return f"{made.__qualname__}({', '.join(f'{name}={get(self)!r}' for name, get in shown)})"
 
-    methods = {"__eq__": equal, "__hash__": lambda self: hash(values(self)), "__repr__": text}
+    def init(self: object, *given: Any, **named: Any) -> None:
+        made.__init__ = _initializer(made)
+        made.__init__(self, *given, **named)
+
+    def restore(self: object, state: list[Any]) -> None:
+        for place, value in zip(stored, state, strict=True):
+            place.__set__(self, value)
+
+    methods = {
+        "__init__": init, "__eq__": equal, "__hash__": lambda self: hash(values(self)), "__repr__": text,
+        "__setattr__": _refuse, "__delattr__": _refuse, "__setstate__": restore,
+        "__getstate__": lambda self: [place.__get__(self) for place in stored],
+    }  # fmt: skip
     for name, method in methods.items():
         if name not in cls.__dict__:
             setattr(made, name, method)
     return made  # type: ignore[no-any-return]
+
+
+def _documented(cls: type[T]) -> type[T]:
+    """`dataclass` writes the signature of a class without a text of its own into it, which takes it long to find."""
+    cls.__doc__ = cls.__doc__ or cls.__name__
+    return cls
+
+
+def _refuse(self: object, name: str, *value: object) -> None:
+    raise FrozenInstanceError(f"cannot {'assign to' if value else 'delete'} field {name!r} of {type(self).__name__}")
+
+
+def _initializer(cls: type) -> Any:
+    """`__init__` of the fields: positional or by name, with their defaults, storing past `__setattr__`."""
+    known: dict[str, Any] = {"_MISSING": MISSING}
+    arguments: list[str] = ["self"]
+    body: list[str] = []
+    for one in sorted(fields(cls), key=lambda one: bool(one.kw_only)):
+        known[f"_put_{one.name}"] = getattr(cls, one.name).__set__
+        value = one.name
+        if one.default is not MISSING:
+            known[f"_default_{one.name}"] = one.default
+            value = f"{one.name}=_default_{one.name}"
+        elif one.default_factory is not MISSING:
+            known[f"_make_{one.name}"] = one.default_factory
+            value = f"{one.name}=_MISSING"
+            body.append(f"    if {one.name} is _MISSING: {one.name} = _make_{one.name}()")
+        if one.kw_only and "*" not in arguments:
+            arguments.append("*")
+        arguments.append(value)
+        body.append(f"    _put_{one.name}(self, {one.name})")
+    if hasattr(cls, "__post_init__"):
+        body.append("    self.__post_init__()")
+    exec(f"def __init__({', '.join(arguments)}):\n" + "\n".join(body or ["    pass"]), known)  # noqa: S102 - our own names
+    made = known["__init__"]
+    made.__qualname__ = f"{cls.__qualname__}.__init__"
+    return made

@@ -5,6 +5,7 @@ Exit status as in diff(1): 0 as it should be, 1 not so, 2 trouble.
 
 from __future__ import annotations
 
+import gc
 import sys
 from importlib import import_module
 from typing import Annotated, NoReturn
@@ -68,6 +69,7 @@ def main() -> NoReturn:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     slow.announce = _announce
+    gc.set_threshold(50_000, 20, 20)  # a check makes many values that live to its end: looking for waste costs a tenth
     sys.exit(run(sys.argv[1:]))
 
 

@@ -24,7 +24,7 @@ def builtin_documents() -> tuple[Document, ...]:
     compiled = own_file("rules/catalog.json")
     if compiled is not None:
         entries = json.loads(compiled)["documents"]
-        return tuple(Document(entry["data"], entry["lines"], entry["name"]) for entry in entries)
+        return tuple(Document(entry["data"], entry["lines"], entry["name"], entry.get("asks")) for entry in entries)
     return tuple(_documents_from_yaml(PACKAGE))
 
 
@@ -38,7 +38,18 @@ def _documents_from_yaml(package: Path) -> list[Document]:
 def compile_catalog(root: Path) -> str:
     """The text of `catalog.json` for the checkout at `root` (the folder of pyproject.toml)."""
     documents = [
-        {"name": document.name, "data": document.data, "lines": dict(document.lines)}
+        {"name": document.name, "data": document.data, "lines": dict(document.lines), **_asks(document)}
         for document in _documents_from_yaml(root / "hosttune")
     ]
     return json.dumps({"format_version": FORMAT_VERSION, "documents": documents}, separators=(",", ":")) + "\n"
+
+
+def _asks(document: Document) -> dict[str, dict[str, list[str]]]:
+    """What the expressions of a rule use, so that a start need not read them all to know it."""
+    if not document.name.startswith("rules/"):
+        return {}
+    from hosttune.engine.rule import build_rule
+
+    rule = build_rule(document, is_builtin=True)
+    asks = {"subjects": rule.subjects, "units": rule.units, "packages": rule.packages}
+    return {"asks": {name: sorted(names) for name, names in asks.items()}}

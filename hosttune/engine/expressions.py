@@ -48,27 +48,57 @@ _BRACES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 
 
 @frozen
-class Expression:
-    """An expression of a rule, ready to evaluate.
+class Made:
+    """What the source of an expression was made into; its fields as in Expression."""
 
-    `type` is a typing object (`bool`, `tuple[str, ...]`), Any where types were not checked. `subjects` are the
-    top-level names it uses (facts, params, item ...); `units` and `packages` what it asks for by `units["x"]`.
-    """
-
-    source: str
-    where: Where
-    type: Any
     subjects: frozenset[str]
     units: frozenset[str]
     packages: frozenset[str]
     run: Run
     slots: int
 
+
+class Expression:
+    """An expression of a rule, ready to evaluate.
+
+    `type` is a typing object (`bool`, `tuple[str, ...]`), Any where types were not checked. `subjects` are the
+    top-level names it uses (facts, params, item ...); `units` and `packages` what it asks for by `units["x"]`.
+    One that was checked before is made when it is needed: of all rules, a run evaluates a part.
+    """
+
+    __slots__ = ("_made", "source", "type", "where")
+
+    def __init__(self, source: str, where: Where, type_: Any = Any, made: Made | None = None) -> None:
+        self.source = source.strip()
+        self.where = where
+        self.type = type_
+        self._made = made
+
+    def made(self) -> Made:
+        """Raises BadInput if it is no expression."""
+        if self._made is None:
+            _, shape, run = _compiled(self.source, strict=False)
+            self._made = _finished(self.where, shape, run, shape.faults)
+        return self._made
+
+    @property
+    def subjects(self) -> frozenset[str]:
+        return self.made().subjects
+
+    @property
+    def units(self) -> frozenset[str]:
+        return self.made().units
+
+    @property
+    def packages(self) -> frozenset[str]:
+        return self.made().packages
+
     def evaluate(self, names: Mapping[str, object]) -> Any:
         """The value. Raises UnknownFact, or HosttuneError when it cannot be worked out (1 / 0, a missing key)."""
-        slots: list[Any] = [0] * self.slots
+        made = self._made or self.made()
+        slots: list[Any] = [0] * made.slots
         try:
-            return self.run(names, slots)
+            return made.run(names, slots)
         except ERRORS as error:
             reason = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise HosttuneError(f"{self.where}: cannot work out `{self.source}`: {reason}") from error
@@ -121,13 +151,12 @@ def parse_expression(text: str, where: Where, scope: Mapping[str, Any]) -> Expre
     node, shape, run = _compiled(text, strict=True)
     checker = Checker(scope)
     inferred = checker.type_of(node) if node is not None else Any
-    return _finished(text, where, shape, run, inferred, [*shape.faults, *checker.faults])
+    return Expression(text, where, inferred, _finished(where, shape, run, [*shape.faults, *checker.faults]))
 
 
 def compile_expression(text: str, where: Where) -> Expression:
-    """Read an expression whose types were checked before (the compiled catalogue). BadInput if it is no expression."""
-    _, shape, run = _compiled(text, strict=False)
-    return _finished(text, where, shape, run, Any, shape.faults)
+    """An expression that was checked before (the catalogue): it is read when it is needed."""
+    return Expression(text, where)
 
 
 def parse_text(text: str, where: Where, scope: Mapping[str, Any]) -> Text:
@@ -221,16 +250,11 @@ def _refuse_comments(line: str) -> None:
         raise ValueError("a comment")
 
 
-def _finished(
-    text: str, where: Where, shape: Shape, run: Run, inferred: Any, faults: list[tuple[str, str]]
-) -> Expression:
+def _finished(where: Where, shape: Shape, run: Run, faults: list[tuple[str, str]]) -> Made:
     if faults:
         raise BadInput([Fault(where, message, hint) for message, hint in dict.fromkeys(faults)])
     asked = shape.asked
-    return Expression(
-        source=text.strip(),
-        where=where,
-        type=inferred,
+    return Made(
         subjects=frozenset(shape.subjects),
         units=frozenset(asked["units"]),
         packages=frozenset(asked["packages"]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from enum import Enum
 from importlib import import_module
@@ -238,7 +238,7 @@ def build_rule(document: Document, *, is_builtin: bool) -> Rule:
     parts += [part for one in expect for part in (one.condition, one.message, one.todo) if part]
     parts += [part for spec in want for part in (spec.name, *spec.fields.values(), *(v for _, v in spec.bounds))]
     choice = data.get("choice", "")
-    subjects = frozenset[str]().union(*(part.subjects for part in parts))
+    asks = document.asks or _asks(parts, want)
     return Rule(
         id=data["id"],
         title=data["title"],
@@ -263,12 +263,21 @@ def build_rule(document: Document, *, is_builtin: bool) -> Rule:
         replaces=data.get("replaces", ""),
         replaced_by=data.get("replaced_by", ""),
         renamed_from=tuple(data.get("renamed_from", ())),
-        subjects=subjects - {"params", "policy", "item", "choice"},
-        units=frozenset[str]().union(
-            *(part.units for part in parts), {s.name.source for s in want if s.kind == "unit"}
-        ),
-        packages=frozenset[str]().union(*(part.packages for part in parts)),
+        subjects=frozenset(asks["subjects"]),
+        units=frozenset(asks["units"]),
+        packages=frozenset(asks["packages"]),
     )
+
+
+def _asks(parts: list[Any], want: tuple[WishSpec, ...]) -> Mapping[str, Iterable[str]]:
+    """The fact subjects, units and packages that these parts of a rule use."""
+    return {
+        "subjects": frozenset[str]().union(*(part.subjects for part in parts)) - {"params", "policy", "item", "choice"},
+        "units": frozenset[str]().union(
+            *(part.units for part in parts), {spec.name.source for spec in want if spec.kind == "unit"}
+        ),
+        "packages": frozenset[str]().union(*(part.packages for part in parts)),
+    }
 
 
 def _wish_spec(index: int, entry: Mapping[str, Any], value: Any) -> WishSpec:

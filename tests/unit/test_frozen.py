@@ -1,5 +1,7 @@
 """Values are frozen dataclasses: equal by their fields, hashable, printable, never changed."""
 
+import copy
+import pickle
 from dataclasses import FrozenInstanceError, field, fields, replace
 
 import pytest
@@ -67,3 +69,31 @@ def test_fact_that_was_not_read_can_be_compared_and_printed():
     assert one == Seen(unread("no permission"))
     assert one != Seen(1)
     assert "no permission" in repr(one)
+
+
+@frozen
+class Kept:
+    name: str
+    more: list[int] = field(default_factory=list)
+    tag: str = field(default="x", kw_only=True)
+
+
+def test_defaults_are_made_anew_and_names_may_be_given():
+    one, other = Kept("a"), Kept(name="a", tag="y")
+    assert (one.more, one.more is other.more, one.tag, other.tag) == ([], False, "x", "y")
+    assert Kept("a", [1]).more == [1]
+
+
+@pytest.mark.parametrize("given", [((), {}), (("a", [], "x"), {}), (("a",), {"nope": 1}), (("a",), {"name": "b"})])
+def test_wrong_arguments_are_refused_also_for_the_first_value(given):
+    for made in (frozen(type("Fresh", (), {"__annotations__": {"name": str}})), Kept):
+        with pytest.raises(TypeError):
+            made(*given[0], **given[1])
+
+
+@pytest.mark.parametrize("again", [lambda value: pickle.loads(pickle.dumps(value)), copy.copy, copy.deepcopy])  # noqa: S301 - our own
+def test_values_are_copied_and_sent_to_other_processes(again):
+    value = Kept("a", [1], tag="z")
+    assert again(value) == value
+    unread_fact = Seen(unread("no such file"))
+    assert again(unread_fact) == unread_fact
