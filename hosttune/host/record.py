@@ -37,6 +37,7 @@ _TABLES: Final = ("files", "links", "listings", "stats", "lstats", "paths", "spa
 _MAX_LINKS = 40
 _OF_A_PROCESS = re.compile(r"/proc$|/proc/(?!1/)[0-9]+(?:/(?!(?:comm|limits)$)|$)")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")  # as JSON writes it, and as UTF-8 would
+_MARKS = (b"\\ud", b"\\uD", b"\xed")  # without one of these there is none; a plain search is quicker
 T = TypeVar("T")
 
 
@@ -114,6 +115,7 @@ class RecordReader:
         self._tables: Mapping[str, Mapping[str, Any]] = {name: data.get(name, {}) for name in _TABLES}
         self._queries = {tuple(entry["argv"]): entry for entry in data.get("queries", ())}
         self._places: dict[tuple[str, bool], str] = {}  # what `_canonical` has found
+        self._names: dict[str, frozenset[str] | bool] = {}  # what `_listed` has found
 
     @property
     def name(self) -> str:
@@ -166,17 +168,23 @@ class RecordReader:
 
     def _is_proven_absent(self, path: str) -> bool:
         parent, _, name = path.rstrip("/").rpartition("/")
-        while name:
-            folder = parent or "/"
-            listing = self._tables["listings"].get(folder)
-            if isinstance(listing, list):
-                return name not in listing
-            for table in ("listings", "stats", "files"):
-                entry = self._tables[table].get(folder)
-                if isinstance(entry, Mapping) and "absent" in entry:
-                    return True
-            parent, _, name = parent.rpartition("/")
-        return False
+        if not name:
+            return False
+        folder = parent or "/"
+        names = self._names.get(folder)
+        if names is None:
+            names = self._names[folder] = self._listed(folder)
+        return names if isinstance(names, bool) else name not in names
+
+    def _listed(self, folder: str) -> frozenset[str] | bool:
+        """The names in a folder; where it was not listed, whether it is known that there is none."""
+        listing = self._tables["listings"].get(folder)
+        if isinstance(listing, list):
+            return frozenset(listing)
+        entries = (self._tables[table].get(folder) for table in ("listings", "stats", "files"))
+        if any(isinstance(entry, dict) and "absent" in entry for entry in entries):
+            return True
+        return self._is_proven_absent(folder)
 
     def read(self, path: str) -> Answer[bytes]:
         return self._answer("files", path, _decode_bytes)
@@ -201,6 +209,8 @@ class RecordReader:
         canonical = self._canonical(path)
         if path in self._tables["paths"]:
             return self._answer("paths", path, str)
+        if isinstance(self._tables["stats"].get(canonical), list):
+            return canonical
         known = any(canonical in self._tables[table] for table in ("files", "listings", "stats"))
         stat = self.stat(canonical)
         return canonical if known and stat is not ABSENT else (ABSENT if stat is ABSENT else NOT_RECORDED)
@@ -240,7 +250,7 @@ def _is_magic(done: Sequence[str]) -> bool:
 
 
 def _decode(entry: Any, decode: Callable[[Any], T]) -> Answer[T]:
-    if isinstance(entry, Mapping):
+    if isinstance(entry, dict):
         if entry.get("absent") is True:
             return ABSENT
         if isinstance(entry.get("unreadable"), str):
@@ -249,7 +259,7 @@ def _decode(entry: Any, decode: Callable[[Any], T]) -> Answer[T]:
 
 
 def _decode_bytes(entry: Any) -> bytes:
-    if isinstance(entry, Mapping):
+    if isinstance(entry, dict):
         return base64.b64decode(entry["base64"])
     return str(entry).encode("utf-8", "surrogateescape")
 
@@ -297,7 +307,7 @@ def parse_record(content: bytes, path: str) -> Mapping[str, Any]:
     try:
         data = json.loads(content, parse_constant=_no_constant)
         # half of a surrogate pair could not be written out again, unless it stands for a byte that is no UTF-8
-        if _SURROGATE.search(content):
+        if any(mark in content for mark in _MARKS) and _SURROGATE.search(content):
             json.dumps(data, ensure_ascii=False).encode("utf-8", "surrogateescape")
     except json.JSONDecodeError as error:
         raise BadInput([Fault(Where(path, error.lineno), f"not a record: {error.msg}", hint)]) from None

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from hosttune.errors import Fault, Where
+from hosttune.host.record_bulk import PATH_MAX, STAT_TYPES, are_sound
 
 _MAX_FAULTS: Final = 20
-_PATH_MAX: Final = 4096  # include/uapi/linux/limits.h
-_STAT_TYPES: Final = frozenset({"file", "directory", "link", "block", "character", "fifo", "socket"})
 
 
 def _is_int(value: Any) -> bool:
@@ -63,7 +62,7 @@ def _is_stat(value: Any) -> bool:
     return (
         isinstance(value, list)
         and len(value) == 10
-        and value[0] in _STAT_TYPES
+        and value[0] in STAT_TYPES
         and set(map(type, value[1:])) == {int}  # JSON knows no subclasses, and a record has thousands of these
     )
 
@@ -77,7 +76,7 @@ def _is_path(value: Any) -> bool:
 
 
 def _is_link(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= _PATH_MAX
+    return isinstance(value, str) and len(value) <= PATH_MAX
 
 
 def _is_completed(value: Any) -> bool:
@@ -120,7 +119,7 @@ _HEAD: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
 }
 _TABLES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "files": (_is_content, 'text or {"base64": ...}'),
-    "links": (_is_link, f"text of at most {_PATH_MAX} characters"),
+    "links": (_is_link, f"text of at most {PATH_MAX} characters"),
     "listings": (_is_listing, "a list of names"),
     "stats": (_is_stat, "[type, mode, uid, gid, size, mtime_ns, device, inode, links, rdev]"),
     "lstats": (_is_stat, "[type, mode, uid, gid, size, mtime_ns, device, inode, links, rdev]"),
@@ -154,6 +153,8 @@ def _faults(data: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         entries = data.get(table, {})
         if not isinstance(entries, dict):
             yield table, "must be an object", ""
+            continue
+        if are_sound(table, entries):
             continue
         for path, entry in entries.items():
             if not _is_path(path):
