@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hosttune import __version__
 from hosttune.actions.journal import Journal, boot_id, read_journal
+from hosttune.actions.memory import Memory
 from hosttune.engine.compare import compare, exposed
 from hosttune.engine.evaluate import Evaluation, evaluate, merge_bounds
 from hosttune.engine.leftovers import orphans, pointed_out
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from hosttune.engine.catalog import Catalog
     from hosttune.engine.policy import Policy
     from hosttune.engine.rule import Rule
+    from hosttune.facts.tracing import Reach
     from hosttune.host.door import Reader
     from hosttune.resources.base import Wish
     from hosttune.values import Address, Change, Stage, State, Value
@@ -47,6 +50,7 @@ class Session:
     facts: Facts
     selected: tuple[Rule, ...]
     seconds: dict[str, float] = field(default_factory=dict)
+    memory: Memory = field(default_factory=Memory)
 
     @property
     def timings(self) -> tuple[tuple[str, float], ...]:
@@ -70,7 +74,7 @@ class Session:
     def plan(self, *, prove: bool = True) -> Plan:
         """The plan for this host; `prove` runs it on an overlay first, which also finds the later stages."""
         started = time.perf_counter()
-        look = _look(self.facts, self.selected, self.catalog, self.policy, self.journal)
+        look = self._look(self.facts)
         self.seconds["evaluate and compare"] = time.perf_counter() - started
         stages: tuple[Stage, ...] = (stage(look.changes),) if look.changes else ()
         problems = look.problems
@@ -117,8 +121,8 @@ class Session:
                         raise _NotPossible(change.rule, error) from None
                     return stages, (f"{change.rule}: {change.address} cannot be brought to its value: {error}",)
                 ledger[change.address] = Applied("(this plan)", change.rule, change.after)
-            facts = self.facts.through(overlay)
-            left = _look(facts, self.selected, self.catalog, self.policy, self.journal, ledger).changes
+            reach = overlay.reach()
+            left = self._look(self.facts.through(overlay, reach), reach, ledger).changes
             seen = {change.address for one in stages for change in one.changes}
             again = sorted(
                 {
@@ -130,6 +134,38 @@ class Session:
             if again or not left or len(stages) == MAX_STAGES:
                 return stages, tuple(again)
             stages = (*stages, stage(left))
+
+    def _look(self, facts: Facts, reach: Reach | None = None, ledger: Mapping[Address, Applied] | None = None) -> _Look:
+        """Evaluate every selected rule, read what the wishes name, compare, hold back. `reach`: what a plan that was
+        tried can have changed since the first look.
+        """
+        policy, catalog, journal, memory = self.policy, self.catalog, self.journal, self.memory
+        if ledger is None:
+            ledger = journal.ledger()
+        evaluations = [
+            memory.evaluated(rule.id, facts, reach, partial(_evaluated, rule, catalog, policy))
+            for rule in self.selected
+        ]
+        wishes, problems = merge_bounds(tuple(wish for one in evaluations for wish in one.wishes))
+        state, unknown = read_state(wishes, facts, memory, reach)
+        findings = [finding for one in evaluations for finding in one.findings] + list(unknown)
+        blocked = {finding.rule for finding in unknown}
+        own_wishes: dict[str, list[Wish]] = {}
+        for wish in wishes:
+            own_wishes.setdefault(wish.rule, []).append(wish)
+        for rule in self.selected:
+            own = own_wishes.get(rule.id, []) if rule.id not in blocked else []
+            context = Context(facts, state, ledger, rule.risk, rule.disturbs, journal.unreadable)
+            for kind in dict.fromkeys(wish.kind for wish in own):
+                try:
+                    findings += compare(kind, tuple(w for w in own if w.kind == kind), context, policy)
+                except UnknownFact as error:
+                    findings.append(Finding(rule.id, "", Verdict.UNKNOWN, reason=str(error)))
+        findings = exposed(findings, {rule.id: rule.exposes for rule in self.selected if rule.exposes})
+        merged = apply_holds(merge_findings(findings), catalog.rules, policy, facts, ledger)
+        merged = once(policy.waive(finding) for finding in merged)
+        left = _orphans(ledger, catalog, policy, merged, facts)
+        return _Look((*pointed_out(merged, left, ledger, catalog), *left), problems)
 
 
 @frozen
@@ -164,38 +200,7 @@ class _NotPossible(Exception):
         self.error = error
 
 
-def _look(
-    facts: Facts,
-    selected: tuple[Rule, ...],
-    catalog: Catalog,
-    policy: Policy,
-    journal: Journal,
-    ledger: Mapping[Address, Applied] | None = None,
-) -> _Look:
-    """Evaluate every selected rule, read what the wishes name, compare, hold back."""
-    if ledger is None:
-        ledger = journal.ledger()
-    evaluations = [_evaluated(rule, facts, catalog, policy) for rule in selected]
-    wishes, problems = merge_bounds(tuple(wish for one in evaluations for wish in one.wishes))
-    state, unknown = read_state(wishes, facts)
-    findings = [finding for one in evaluations for finding in one.findings] + list(unknown)
-    blocked = {finding.rule for finding in unknown}
-    for rule in selected:
-        own = [wish for wish in wishes if wish.rule == rule.id and rule.id not in blocked]
-        context = Context(facts, state, ledger, rule.risk, rule.disturbs, journal.unreadable)
-        for kind in dict.fromkeys(wish.kind for wish in own):
-            try:
-                findings += compare(kind, tuple(w for w in own if w.kind == kind), context, policy)
-            except UnknownFact as error:
-                findings.append(Finding(rule.id, "", Verdict.UNKNOWN, reason=str(error)))
-    findings = exposed(findings, {rule.id: rule.exposes for rule in selected if rule.exposes})
-    merged = apply_holds(merge_findings(findings), catalog.rules, policy, facts, ledger)
-    merged = once(policy.waive(finding) for finding in merged)
-    left = _orphans(ledger, catalog, policy, merged, facts)
-    return _Look((*pointed_out(merged, left, ledger, catalog), *left), problems)
-
-
-def _evaluated(rule: Rule, facts: Facts, catalog: Catalog, policy: Policy) -> Evaluation:
+def _evaluated(rule: Rule, catalog: Catalog, policy: Policy, facts: Facts) -> Evaluation:
     """A rule whose expression cannot be computed (a division by zero) is unknown; the others go on."""
     try:
         return evaluate(rule, facts, policy.params_of(rule, catalog), policy.declared)
@@ -218,7 +223,9 @@ def read_address(address: Address, reader: Reader) -> Value:
     return address_kinds()[address.kind].read(reader, address.name)
 
 
-def read_state(wishes: Iterable[Wish], facts: Facts) -> tuple[State, tuple[Finding, ...]]:
+def read_state(
+    wishes: Iterable[Wish], facts: Facts, memory: Memory, reach: Reach | None = None
+) -> tuple[State, tuple[Finding, ...]]:
     """Read every address that the wishes name, once; a wish whose addresses hang on an unread fact is unknown."""
     state: dict[Address, Value] = {}
     unknown = []
@@ -226,7 +233,7 @@ def read_state(wishes: Iterable[Wish], facts: Facts) -> tuple[State, tuple[Findi
         try:
             for address in wish_kinds()[wish.kind].addresses(wish, facts):
                 if address not in state:
-                    state[address] = read_address(address, facts.reader)
+                    state[address] = memory.value(address, facts, reach, partial(read_address, address))
         except UnknownFact as error:
             unknown.append(Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=str(error)))
     return state, tuple(unknown)

@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, raw, unread
+from hosttune.facts.tracing import TRACED, Noting, Trace
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from hosttune.facts.shm import Shm
     from hosttune.facts.stores import Stores
     from hosttune.facts.tmp import Tmp
+    from hosttune.facts.tracing import Reach
     from hosttune.facts.units import Units
     from hosttune.facts.userns import Userns
     from hosttune.facts.vulnerabilities import Vulnerabilities
@@ -172,6 +174,8 @@ class Facts:
     def __init__(self, reader: Reader, asked: Asked | None = None) -> None:
         self.reader = reader
         self.asked = asked or Asked()
+        self.traces: dict[str, Trace] = {}  # what each collected subject hung on, where that is followed
+        self._first: tuple[Facts, Reach] | None = None  # the look before a plan was tried, and what it reaches
         self.seconds: dict[str, float] = {}  # subject -> wall time, with what it collected on the way
         self._locks = {name: threading.RLock() for name in self.SUBJECTS}
 
@@ -182,16 +186,37 @@ class Facts:
         with self._locks[name]:
             if name not in self.__dict__:
                 started = time.perf_counter()
-                self.__dict__[name] = import_module(f"hosttune.facts.{name}").collect(self.reader, self)
+                self.__dict__[name] = self._kept(name) or self._collected(name)
                 self.seconds[name] = time.perf_counter() - started
             return self.__dict__[name]
 
-    def through(self, reader: Reader) -> Facts:
+    def _collected(self, name: str) -> Any:
+        collect = import_module(f"hosttune.facts.{name}").collect
+        if self.reader.kind not in TRACED:
+            fact = collect(self.reader, self)
+        else:
+            trace = Trace()
+            noting: Any = Noting(self, trace)
+            fact = collect(noting.reader, noting)
+            self.traces[name] = trace
+        before = self._first[0].__dict__.get(name) if self._first else None
+        return before if before is not None and before == fact else fact
+
+    def _kept(self, name: str) -> Any:
+        """The fact of the first look, where the plan that was tried cannot have changed it."""
+        if self._first is None:
+            return None
+        first, reach = self._first
+        trace = first.traces.get(name)
+        return first.__dict__[name] if trace and trace.stands(self, reach) else None
+
+    def through(self, reader: Reader, reach: Reach | None = None) -> Facts:
         """The facts of the same host through another door, behind which a plan was tried: what was collected of the
-        hardware stays.
+        hardware stays, and what hangs on nothing within `reach`.
         """
         facts = Facts(reader, self.asked)
         facts.__dict__.update({name: self.__dict__[name] for name in HARDWARE if name in self.__dict__})
+        facts._first = (self, reach) if reach is not None else None
         return facts
 
     def prefetch(self, subjects: Iterable[str]) -> None:

@@ -14,6 +14,7 @@ from dataclasses import replace as with_
 from hosttune.errors import Conflict, Refused
 from hosttune.host.door import BeforeReader, Completed, Process, Reader, ReaderKind, Space, Stat
 from hosttune.host.mountinfo import MountLine, parse, topmost_at, with_atime, with_mount, without_mount
+from hosttune.host.simulate import APT_CONF
 from hosttune.host.twins import TWIN_PATHS
 from hosttune.values import ABSENT, Absent, Answer, FileValue, Unreadable
 
@@ -35,6 +36,7 @@ class Overlay(BeforeReader):
             set()
         )  # unmounted here: what the disk shows there is gone, the folder itself is empty
         self.units: dict[tuple[str, str], str] = {}  # (unit, property of `systemctl show`) -> value
+        self._canonical: dict[str, str] = {}  # what the base makes of a path
 
     def now(self) -> float:
         return self.base.now()
@@ -224,11 +226,24 @@ class Overlay(BeforeReader):
             return clean
         if self.links:
             return self._walked(clean)
-        canonical = self.base.resolve(clean)
-        if isinstance(canonical, str) or clean == "/":
-            return canonical if isinstance(canonical, str) else clean
-        folder, name = posixpath.split(clean)
-        return posixpath.join(self._place(folder), name)
+        return self.canonical(clean)
+
+    def canonical(self, clean: str) -> str:
+        """The place of a path without `.` and `..` below this layer, also of one that is not there."""
+        place = self._canonical.get(clean)
+        if place is None:
+            found = self.base.resolve(clean)
+            if isinstance(found, str) or clean == "/":
+                place = found if isinstance(found, str) else clean
+            else:
+                folder, _, name = clean.rpartition("/")
+                place = f"{self.canonical(folder or '/').rstrip('/')}/{name}"
+            self._canonical[clean] = place
+        return place
+
+    def reach(self) -> OverlayReach:
+        """What the writes so far can have changed."""
+        return OverlayReach(self)
 
     def _walked(self, path: str) -> str:
         """As `_place`, with the links that lie here alone."""
@@ -247,6 +262,41 @@ class Overlay(BeforeReader):
             else:
                 done = entry
         return done
+
+
+class OverlayReach:
+    """What may be answered otherwise through an overlay than below it: what lies at or below a changed path, the
+    folders above it, and programs whose answers are modelled.
+    """
+
+    def __init__(self, overlay: Overlay) -> None:
+        self._canonical = overlay.canonical
+        self._links = frozenset(overlay.links)
+        changed = {*overlay.files, *overlay.links, *overlay.folders, *overlay.uncovered}
+        self._places = set(changed)
+        for place in changed:
+            folder = posixpath.dirname(place)
+            while folder not in self._places:
+                self._places.add(folder)
+                folder = posixpath.dirname(folder)
+        self._below = tuple(f"{place.rstrip('/')}/" for place in {*overlay.links, *overlay.folders, *overlay.uncovered})
+        self._models_units = bool(overlay.units)
+        self._models_apt = any(path.startswith(APT_CONF) for path in overlay.files)
+
+    def holds_path(self, path: str) -> bool:
+        clean = posixpath.normpath(path)
+        if clean in self._places or clean.startswith(self._below):
+            return True
+        if clean.startswith("/proc/"):
+            return False
+        place = self._canonical(clean)
+        if place in self._places or place.startswith(self._below):
+            return True
+        folder, name = posixpath.split(clean)
+        return bool(self._links) and posixpath.join(self._canonical(folder), name) in self._links
+
+    def holds_query(self, argv: tuple[str, ...]) -> bool:
+        return (self._models_units and argv[:1] == ("systemctl",)) or (self._models_apt and argv[:1] == ("apt-config",))
 
 
 def _as_printed(old: str, text: str) -> str:
