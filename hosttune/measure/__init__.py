@@ -1,1 +1,1 @@
-"""Measuring on this host: what a job waits for, whether a data set fits, whether a tweak pays. Changes nothing of the system."""
+"""Measuring on this host: what a job waits for, whether a data set fits, whether a tweak pays. Changes nothing here."""
