@@ -195,12 +195,12 @@ class _Checker:
 
 
 def choices() -> tuple[str, ...]:
-    """The names of the choices: the modules of hosttune/choices/."""
+    """The names of the choices: the modules of hosttune/choices/; a folder there holds the parts of one."""
     import pkgutil
 
     import hosttune.choices
 
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(hosttune.choices.__path__)))
+    return tuple(sorted(one.name for one in pkgutil.iter_modules(hosttune.choices.__path__) if not one.ispkg))
 
 
 def _list(value: object) -> list[dict[str, Any]]:

@@ -1,0 +1,1 @@
+"""The parts of the choice of a driver; the choice itself is hosttune.choices.driver."""

@@ -1,0 +1,117 @@
+"""Another driver in the place of the one that is there: an update within its branch, or a switch to another one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hosttune.choices.drivers.choice import DriverChoice, kept, refuse
+from hosttune.choices.drivers.install import installed
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.facts.archives import Offer
+    from hosttune.facts.driver import DriverPackage
+
+NEWEST = "the policy follows the newest branch"
+# A package of one branch; some also differ between the open and the closed module.
+_NUMBERED = re.compile(
+    r"(?:(?P<has_kind>nvidia-(?:driver|headless|headless-no-dkms|dkms|kernel-source)-|linux-[a-z]+-nvidia-)|"
+    r"(?:lib)?nvidia-[a-z0-9-]+?-|xserver-xorg-video-nvidia-)"
+    r"(?P<number>\d{3})(?P<server>-server)?(?P<open>-open)?(?=-|$)"
+)
+# What works beside a driver of its own version alone, and carries the branch in its name.
+_COMPANION = re.compile(r"(nvidia-fabricmanager|libnvidia-nscq|nvidia-imex)-\d{3}")
+
+
+def switched(facts: Facts, params: Mapping[str, Any], why: str) -> DriverChoice:
+    """The choice for a host without a driver, and what of the old one goes; or the old one, where that is it."""
+    driver = facts.driver
+    new = installed(facts, params)
+    if new.action != "install":
+        return replace(new, reason=f"{why}; {new.reason}")
+    if new.name == driver.name:
+        return kept(facts, f"driver {driver.name} is installed, and is the choice")
+    if why == NEWEST and int(new.branch) <= int(driver.branch):
+        return kept(facts, f"driver {driver.name} is installed, and no newer branch is offered")
+    if "NVIDIA" in facts.archives.origins:
+        return refuse(
+            f"{why}, but the driver is from NVIDIA's CUDA archive, which does not mix with Ubuntu's packages: switch "
+            "within that archive, or purge it by name first",
+            driver.branch,
+            driver.flavour,
+        )
+    new = _with_companions(new, driver.packages)
+    held = [name for name in driver.held if name in _others(driver.packages, new)]
+    if held:
+        return refuse(f"{why}, but an administrator holds {', '.join(held)}", driver.branch, driver.flavour)
+    reason = f"{why}: from {driver.name} to {new.reason.removeprefix('driver ')}"
+    return replace(new, action="switch", reason=reason, remove=_others(driver.packages, new))
+
+
+def _with_companions(new: DriverChoice, packages: Iterable[DriverPackage]) -> DriverChoice:
+    """The set with the new branch's form of what stands beside the old driver and works with its own version alone."""
+    found = [match[1] for package in packages if (match := _COMPANION.fullmatch(package.name))]
+    more = tuple(name for one in found if (name := f"{one}-{new.branch}") not in new.packages)
+    coupled = tuple(name for name in more if not name.startswith("nvidia-imex"))
+    if coupled and not new.one_version:
+        coupled = (*(name for name in new.packages if name.startswith("nvidia-utils-")), *coupled)
+    return replace(new, packages=(*new.packages, *more), one_version=(*new.one_version, *coupled))
+
+
+def _others(packages: Iterable[DriverPackage], new: DriverChoice) -> tuple[str, ...]:
+    """The installed packages of another branch, or of the other kind of module."""
+    found = []
+    for package in packages:
+        match = _NUMBERED.match(package.name)
+        if match is None:
+            continue
+        is_same = match["number"] == new.branch and bool(match["server"]) == ("server" in new.flavour)
+        if match["has_kind"]:
+            is_same = is_same and bool(match["open"]) == ("open" in new.flavour)
+        if _COMPANION.fullmatch(package.name):  # one for server and plain
+            is_same = match["number"] == new.branch
+        if not is_same:
+            found.append(package.name)
+    return tuple(sorted(found))
+
+
+def updated(facts: Facts, params: Mapping[str, Any]) -> DriverChoice | None:
+    """The newer versions that apt offers of the packages that are there; None where there are none."""
+    driver = facts.driver
+    offers = facts.archives.updates
+    if not offers:
+        return None
+    held = [offer.name for offer in offers if offer.name in driver.held]
+    if held:
+        return kept(facts, f"an update of {driver.name} is offered, and an administrator holds {', '.join(held)}")
+    foreign = [offer for offer in offers if offer.candidate_from != (offer.installed_from or _home(offer, facts))]
+    if foreign:
+        one = foreign[0]
+        return refuse(
+            f"the update of {one.name} comes from {one.candidate_from}, and what is installed from "
+            f"{one.installed_from or 'no archive that is known'}: a driver of mixed sources breaks",
+            driver.branch,
+            driver.flavour,
+        )
+    versions = tuple(f"{offer.name}={offer.candidate}" for offer in offers)
+    reason = f"an update within branch {driver.branch}: {offers[0].name} {offers[0].installed} -> {offers[0].candidate}"
+    coupled = [one for one in driver.packages if re.match(r"nvidia-(?:utils|fabricmanager)-|libnvidia-nscq-", one.name)]
+    has_manager = any(one.name.startswith("nvidia-fabricmanager-") for one in coupled)
+    one_version = tuple(one.name for one in coupled) if has_manager else ()
+    needs_dkms = bool(params["allow_dkms"]) and any(re.search(r"-dkms(?:-|$)", one.name) for one in driver.packages)
+    names = tuple(dict.fromkeys((*kept(facts, "").packages, *(offer.name for offer in offers))))
+    return DriverChoice(
+        "update", names, reason, driver.branch, driver.flavour, needs_dkms, one_version=one_version, versions=versions
+    )
+
+
+def _home(offer: Offer, facts: Facts) -> str:
+    """Whose a version is that no archive has any more, as soon as a newer one took its place there: that of the rest of
+    the driver, or the distribution's, whose archives keep the newest versions only."""
+    origins = facts.archives.origins
+    if origins:
+        return origins[0] if len(origins) == 1 else ""
+    return offer.candidate_from if offer.candidate_from in {"Ubuntu", "Debian"} else ""

@@ -1,0 +1,74 @@
+"""What the choice of a driver can be: the value, and those that every part makes."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact
+from hosttune.facts.nvidia_tables import is_older
+from hosttune.frozen import frozen
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+
+
+@frozen
+class DriverChoice(Fact):
+    """What to do about the driver, and why in words."""
+
+    action: str  # keep | install | update | switch | none (not ours to do) | refuse (not possible as things are)
+    packages: tuple[str, ...]  # to have installed: the set to install, or the main packages of the driver that is kept
+    reason: str  # a sentence
+    branch: str = ""  # 580
+    flavour: str = ""  # open, server, server-open, or empty for the plain closed driver
+    needs_dkms: bool = False  # its modules are compiled here
+    one_version: tuple[str, ...] = ()  # packages that must have the same version (the driver and its fabric manager)
+    versions: tuple[str, ...] = ()  # of an update: "name=version", what apt offers within the branch
+    remove: tuple[str, ...] = ()  # of a switch: the packages of the old branch or flavour
+
+    @property
+    def name(self) -> str:
+        """580-server-open."""
+        return "-".join(part for part in (self.branch, self.flavour) if part)
+
+
+def refuse(reason: str, branch: str = "", flavour: str = "") -> DriverChoice:
+    return DriverChoice("refuse", (), reason, branch, flavour)
+
+
+def kept(facts: Facts, reason: str) -> DriverChoice:
+    driver = facts.driver
+    main = tuple(one.name for one in driver.packages if _is_main(one.name) and one.status == "installed")
+    return DriverChoice("keep", main, reason, driver.branch, driver.flavour)
+
+
+def _is_main(name: str) -> bool:
+    """Packages that somebody names to get a driver, not what comes with them or belongs to one kernel."""
+    return re.fullmatch(r"nvidia-(?:driver|headless|headless-no-dkms|utils|fabricmanager)(?:-.*)?", name) is not None
+
+
+def module_kind(facts: Facts) -> str | DriverChoice:
+    """`open` or `closed` where the GPUs can use only that kernel module, else `either`; or the refusal. A GPU of an
+    unknown generation is newer than our table, so it is `either`: open is preferred where it is offered.
+
+    Open modules need the GPU System Processor, which Turing brought; Blackwell and Grace Hopper have no closed ones
+    (NVIDIA's open-gpu-kernel-modules, and the driver installation guide, "Kernel Modules").
+    """
+    generations = facts.gpus.generations
+    if "fermi" in generations:
+        return refuse(f"Fermi and older GPUs have had no driver for years ({facts.gpus.summary})")
+    old = [one for one in generations if is_older(one, "turing")]
+    grace = facts.kernel.architecture == "aarch64"
+    only_open = [one for one in generations if one == "blackwell" or (grace and one == "hopper")]
+    if old and only_open:
+        return refuse(
+            f"no driver drives all GPUs: {', '.join(only_open)} needs the open kernel module, and {', '.join(old)} "
+            f"cannot use it ({facts.gpus.summary})"
+        )
+    if old and "unknown" in generations:
+        return refuse(
+            f"{', '.join(old)} cannot use the open kernel module, and it is not known whether the GPU of unknown "
+            f"generation needs it ({facts.gpus.summary}): install the driver by hand"
+        )
+    return "closed" if old else "open" if only_open else "either"
