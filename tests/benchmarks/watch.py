@@ -1,7 +1,8 @@
 """What `hosttune watch` costs: CPU time of this very process for one look at a job with 16 and with 64 workers.
 
-`python -m tests.benchmarks.watch [LOOKS]`. CPU time, not wall time, so other work on the machine adds little; the best
-and the median of rounds are told. At one look a second, 1 ms a look is 0.1 % of a core; the aim is 0.25 % with 16.
+`python -m tests.benchmarks.watch [LOOKS [SECONDS]]`, SECONDS between two looks (1; less saves time and flatters, because
+caches stay warm). CPU time, not wall time, so that other work on the machine adds little; the best and the median of
+rounds are told. At one look a second, 1 ms a look is 0.1 % of a core; the aim is 0.25 % with 16 workers.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ time.sleep(3600)
 """
 
 
-def cost(workers: int, looks: int) -> list[float]:
-    """CPU milliseconds of each look, adding up included. Looks follow each other after 20 ms, not a second."""
+def cost(workers: int, looks: int, pause_s: float) -> list[float]:
+    """CPU milliseconds of each look, adding up included."""
     job = subprocess.Popen([sys.executable, "-c", JOB, str(workers)], stdout=subprocess.PIPE, start_new_session=True)
     try:
         assert job.stdout is not None
@@ -38,7 +39,7 @@ def cost(workers: int, looks: int) -> list[float]:
         account = Account(Watched(job.pid))
         spent = []
         for _ in range(looks):
-            time.sleep(0.02)
+            time.sleep(pause_s)
             begin = time.process_time()
             account.add(watch.look(time.monotonic()))
             spent.append(1000 * (time.process_time() - begin))
@@ -51,9 +52,10 @@ def cost(workers: int, looks: int) -> list[float]:
 
 
 def main() -> None:
-    looks = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+    looks = int(sys.argv[1]) if len(sys.argv) > 1 else 20
+    pause_s = float(sys.argv[2]) if len(sys.argv) > 2 else 1.0
     for workers in (1, 16, 64):
-        rounds = [cost(workers, looks) for _ in range(3)]
+        rounds = [cost(workers, looks, pause_s) for _ in range(3)]
         means = sorted(statistics.mean(one) for one in rounds)
         median = statistics.median(spent for one in rounds for spent in one)
         print(

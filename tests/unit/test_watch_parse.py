@@ -35,7 +35,9 @@ def test_process_that_is_cut_off_is_unknown(content):
 
 
 def test_bytes_of_a_process_are_read_and_a_missing_line_is_unknown():
-    assert process_io(b"rchar: 100\nwchar: 2\nsyscr: 1\nread_bytes: 50\nwrite_bytes: 7\n") == ProcessIo(100, 50, 7)
+    assert process_io(
+        b"rchar: 100\nwchar: 2\nsyscr: 1\nsyscw: 3\nread_bytes: 50\nwrite_bytes: 7\ncancelled_write_bytes: 0\n"
+    ) == ProcessIo(100, 50, 7)
     assert process_io(b"rchar: 100\n") is None
 
 

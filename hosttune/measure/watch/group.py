@@ -46,6 +46,7 @@ class Group:
         self.reason = ""
         self._meter = Meter({})
         self._looks = 0
+        self._groups: bytes | None = None
         self._seen: dict[int, int] = {}  # clock ticks of those that are not the job's
         self._at_s = 0.0
         self._is_alone = False
@@ -70,11 +71,10 @@ class Group:
     def _find(self) -> None:
         """A command that is started in a scope of its own moves there first."""
         groups = content_of(f"{self._proc}/{self._pid}/cgroup")
-        if groups is None and self.folder:
-            return  # it has just ended
+        if self._looks and (groups is None or groups == self._groups):
+            return  # it has just ended, or has not moved
+        self._groups = groups
         folder = folder_of(groups or b"", content_of(f"{self._proc}/self/mountinfo") or b"")
-        if folder == self.folder and self._looks:
-            return
         self._meter.close()
         self.folder, self._seen = folder, {}
         self.reason = "" if folder else "the job is in no control group of version 2"

@@ -9,13 +9,14 @@ from hosttune.measure.watch.kept import content_of
 from hosttune.measure.watch.parse import ProcessStat, process_stat
 from hosttune.measure.watch.tick import Other
 
-EVERY_S = 10.0
+EVERY_S = 60.0
+STALE_S = 15.0  # between two looks that belong together
 MOST = 5
 LEAST_CORES = 0.1
 
 
 class Others:
-    """Two looks in a row make an answer; then there is none for ten seconds."""
+    """Two looks in a row make an answer; then there is none for a minute."""
 
     def __init__(self, proc: str = "/proc") -> None:
         self._proc = proc
@@ -31,7 +32,7 @@ class Others:
         was, was_at = self._was, self._was_at
         self._was, self._was_at = now, now_s
         seconds = now_s - was_at
-        if seconds > EVERY_S:
+        if seconds > STALE_S:
             return None
         self._answered_at = now_s
         self._was = {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 SECTOR = 512
+_IO_NAMES = [b"rchar:", b"wchar:", b"syscr:", b"syscw:", b"read_bytes:", b"write_bytes:"]
 
 
 class ProcessStat(NamedTuple):
@@ -74,10 +75,12 @@ def process_stat(content: bytes) -> ProcessStat | None:
 
 
 def process_io(content: bytes) -> ProcessIo | None:
-    values = dict(line.split(b": ", 1) for line in content.splitlines() if b": " in line)
+    words = content.split()
+    if words[0:12:2] != _IO_NAMES:
+        return None
     try:
-        return ProcessIo(int(values[b"rchar"]), int(values[b"read_bytes"]), int(values[b"write_bytes"]))
-    except (KeyError, ValueError):
+        return ProcessIo(int(words[1]), int(words[9]), int(words[11]))
+    except (IndexError, ValueError):
         return None
 
 
