@@ -38,7 +38,7 @@ def rules_json(rules: Iterable[Rule], selected: frozenset[str]) -> dict[str, Any
             {
                 "id": rule.id,
                 "title": rule.title,
-                "kind": _kind(rule),
+                "kind": _verb(rule),
                 "status": rule.status.value,
                 "edition": rule.edition,
                 "risk": rule.risk.value,
@@ -107,5 +107,8 @@ def _profile(profile: Profile, is_chosen: bool, page: Page) -> list[str]:  # noq
 
 
 def _kind(rule: Rule) -> str:
-    kind = "wants" if rule.want else "advises"
-    return kind if rule.status is Status.STABLE else f"{kind} ({rule.status})"
+    return _verb(rule) if rule.status is Status.STABLE else f"{_verb(rule)} ({rule.status})"
+
+
+def _verb(rule: Rule) -> str:
+    return "wants" if rule.want else "advises"
