@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from hosttune.actions.examine import Session
     from hosttune.engine.catalog import Catalog
-    from hosttune.engine.fleet import Fleet
+    from hosttune.engine.fleet_values import Fleet
     from hosttune.values import Change
 
 CHUNK = 8  # files that a worker takes at once

@@ -11,7 +11,7 @@ from hosttune.cli.options import Choose, PlanFormat, ShowPlan, command
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hosttune.engine.fleet import Fleet
+    from hosttune.engine.fleet_values import Fleet
     from hosttune.values import Change
 
 _STEP = 100  # files from one line of progress to the next

@@ -25,7 +25,7 @@ from hosttune.views.terminal import counted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hosttune.engine.fleet import Fleet, Named, RuleRow, Tally
+    from hosttune.engine.fleet_values import Fleet, Named, RuleRow, Tally
     from hosttune.values import Change
     from hosttune.views.checked import About
 

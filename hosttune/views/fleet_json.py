@@ -10,7 +10,7 @@ from hosttune.views.masking import masked
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hosttune.engine.fleet import Fleet, Named, PlanClass, RuleRow, Siblings, Tally, Valued
+    from hosttune.engine.fleet_values import Fleet, Named, PlanClass, RuleRow, Siblings, Tally, Valued
     from hosttune.values import Change
 
 

@@ -27,7 +27,7 @@ from hosttune.views.terminal import counted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hosttune.engine.fleet import Fleet, Tally
+    from hosttune.engine.fleet_values import Fleet, Tally
     from hosttune.values import Change
 
 NAMES_TOLD = 8

@@ -27,7 +27,7 @@ from hosttune.views.terminal import columned, counted, wrapped
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hosttune.engine.fleet import Fleet, PlanClass, RuleRow, Tally
+    from hosttune.engine.fleet_values import Fleet, PlanClass, RuleRow, Tally
     from hosttune.values import Change
     from hosttune.views.page import Page
 

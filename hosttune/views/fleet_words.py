@@ -9,7 +9,7 @@ from hosttune.views.page import shown
 from hosttune.views.terminal import counted, listed
 
 if TYPE_CHECKING:
-    from hosttune.engine.fleet import Fleet, Named, RuleRow, Tally, Valued
+    from hosttune.engine.fleet_values import Fleet, Named, RuleRow, Tally, Valued
 
 MOST_TOLD = 5  # values of one rule or setting in a text
 _STATES = {"differs": "differ", "unknown": "can only be told in part", "ok": "as they should be"}

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hosttune.engine import fleet as fleet_module
-from hosttune.engine.fleet import Fold, Named
+from hosttune.engine.fleet import Fold
 from hosttune.engine.fleet_choice import Looks
 from hosttune.engine.fleet_seen import OUTCOMES, Seen, Unread, seen_from_row, seen_to_row
+from hosttune.engine.fleet_values import Named
 from tests.unit.fleet_looks import look
 
 HARDWARE = (("GPU", "hopper 0x2330"), ("CPU", "2 x Xeon"), ("board", "DGXH100"))

@@ -1,0 +1,117 @@
+"""The values of a report on many hosts. Counts are exact; lists of names hold the first ones. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from hosttune.engine.fleet_seen import Seen, Unread
+from hosttune.frozen import frozen
+
+
+@frozen
+class Named:
+    """Some hosts: how many there are, and the first names."""
+
+    count: int = 0
+    names: tuple[str, ...] = ()
+
+
+@frozen
+class Valued:
+    """The hosts with one value."""
+
+    value: str
+    hosts: Named
+
+
+@frozen
+class Tally:
+    """Values, the most common first; `others` are the hosts with values beyond those that are kept."""
+
+    values: tuple[Valued, ...] = ()
+    others: Named = field(default_factory=Named)
+
+    @property
+    def total(self) -> int:
+        return sum(one.hosts.count for one in self.values) + self.others.count
+
+    @property
+    def majority(self) -> Valued | None:
+        """The value that more than half of the hosts have."""
+        first = self.values[0] if self.values else None
+        return first if first and first.hosts.count * 2 > self.total else None
+
+    @property
+    def is_common(self) -> bool:
+        """Whether all have the same value."""
+        return len(self.values) < 2 and not self.others.count
+
+
+@frozen
+class RuleRow:
+    """What one rule says of the fleet. `outcomes` are those that occur, the worst first; `values` are those of the
+    hosts that the rule applies to.
+    """
+
+    rule: str
+    outcomes: tuple[Valued, ...]
+    values: Tally
+
+    def count(self, outcome: str) -> int:
+        return next((one.hosts.count for one in self.outcomes if one.value == outcome), 0)
+
+
+@frozen
+class Setting:
+    """One setting that siblings do not agree on."""
+
+    name: str
+    values: Tally
+
+
+@frozen
+class Siblings:
+    """Hosts of the same hardware, and the settings in which some of them differ."""
+
+    title: str
+    hosts: Named
+    settings: tuple[Setting, ...]
+
+
+@frozen
+class PlanClass:
+    """Hosts with the same plan; `source` and `host` name the look at the first of them."""
+
+    digest: str
+    changes: int
+    hosts: Named
+    source: str
+    host: str
+
+
+@frozen
+class Fleet:
+    """The report on many hosts."""
+
+    hosts: int  # that were looked at
+    states: tuple[Valued, ...]  # differs, unknown, ok
+    first_at: str  # the oldest and the newest look, ISO 8601
+    last_at: str
+    versions: Tally
+    profiles: Tally
+    policies: Tally
+    rules: tuple[RuleRow, ...]
+    siblings: tuple[Siblings, ...]
+    alone: int  # hosts whose hardware no other has, or is not known
+    reboots: Tally
+    expired: Tally
+    orphaned: Tally
+    problems: Tally
+    classes: tuple[PlanClass, ...]  # what there is to do first, the largest first
+    other_classes: Named  # hosts with plans beyond those that are kept
+    missing: tuple[Seen, ...]  # hosts that gave no answer, the first names
+    missing_count: int
+    unread: tuple[Unread, ...]
+    unread_count: int
+    superseded: Named  # hosts with older looks, which were left out
+    shared_machines: Tally  # machine id -> hosts: cloned, or renamed
