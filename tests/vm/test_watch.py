@@ -98,10 +98,10 @@ def test_watch_with_a_scope_passes_a_signal_on(ready: Guest) -> None:
     """The command's status is told as a shell would, and nothing is left."""
     line = (
         "hosttune watch --no-live --scope -- sleep 1234 & watch=$!; "
-        "until pgrep -f '^sleep 1234' >/dev/null; do sleep 0.2; done; kill -TERM $watch; wait $watch; echo $?"
+        "until pgrep -f '^(/usr/bin/)?sleep 1234' >/dev/null; do sleep 0.2; done; kill -TERM $watch; wait $watch; echo $?"
     )
     assert ready.run(["sh", "-c", line]).stdout.strip() == "143"
-    assert ready.ask_any(["pgrep", "-f", "^sleep 1234"]).rc == 1
+    assert ready.ask_any(["pgrep", "-f", "^(/usr/bin/)?sleep 1234"]).rc == 1
     assert scopes(ready) == ""
 
 
