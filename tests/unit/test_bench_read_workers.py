@@ -149,7 +149,9 @@ def test_crew_close_leaves_no_process(tmp_path):
 def test_crew_worker_that_is_no_python_is_said():
     with (
         pytest.raises(HosttuneError, match="ended before its time"),
-        Crew(("/bin/false",), ENVIRONMENT, 1, most=1, memory=GIB) as crew,  # it may end before its first line is written
+        Crew(
+            ("/bin/false",), ENVIRONMENT, 1, most=1, memory=GIB
+        ) as crew,  # it may end before its first line is written
     ):
         crew.load(["a"])
 

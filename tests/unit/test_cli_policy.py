@@ -74,7 +74,16 @@ def test_explain_tells_reading_the_way_by_hand_and_back_and_who_sets_the_value(r
     out = run("explain", "memory-max-map-count", "--host", DESKTOP)[1]
     text = " ".join(out.split())
     assert "next boot 262144 (/etc/sysctl.d/99-local.conf:1)" in text
-    for title in ("Why", "Does not apply", "Reads", "Wants", "By hand", "Taken back by hand", "Switch it off", "Sources"):
+    for title in (
+        "Why",
+        "Does not apply",
+        "Reads",
+        "Wants",
+        "By hand",
+        "Taken back by hand",
+        "Switch it off",
+        "Sources",
+    ):
         assert f"\n{title}\n" in out
     assert "sysctl -w vm.max_map_count=OLD_VALUE" in out
     data = json.loads(run("explain", "memory-max-map-count", "--host", DESKTOP, "--format", "json")[1])

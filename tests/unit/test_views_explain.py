@@ -73,13 +73,17 @@ def test_by_hand_has_the_values_of_the_host(rule, host, do, undo):
 
 
 def test_way_back_of_a_unit_leaves_the_dropins_of_others():
-    (_, (undo,)) = ways((Told("systemd-setting", "docker.service/Service/LimitMEMLOCK", "a-rule", "exactly", "infinity"),))
+    (_, (undo,)) = ways(
+        (Told("systemd-setting", "docker.service/Service/LimitMEMLOCK", "a-rule", "exactly", "infinity"),)
+    )
     assert undo.startswith("rm /etc/systemd/system/docker.service.d/60-hosttune-a-rule.conf && systemctl daemon-reload")
     assert "revert" not in undo
 
 
 def test_other_spelling_of_a_sysctl_is_put_back_as_it_was():
-    told = Told("sysctl", "vm.dirty_bytes", "a", "at_most", "1", old={Address("sysctl", "vm.dirty_bytes"): "vm.dirty_ratio=20"})
+    told = Told(
+        "sysctl", "vm.dirty_bytes", "a", "at_most", "1", old={Address("sysctl", "vm.dirty_bytes"): "vm.dirty_ratio=20"}
+    )
     assert ways((told,))[1][0].endswith("sysctl -w vm.dirty_ratio=20")
 
 
