@@ -48,7 +48,7 @@ def test_round_unpacks_and_deletes_and_leaves_nothing(folder):
     worker = Worker(1, "", "")
     worker.adapt(1e9)
     assert len(worker.sizes) == 100
-    done = worker.round(fd, path, counts=True)
+    done = worker.round(fd, counts=True)
     assert list(done) == ["unpack", "delete"]
     assert all(one.seconds > 0 for one in done.values())
     assert os.listdir(path) == []
@@ -81,9 +81,29 @@ def test_compiler_that_works_is_timed_and_one_that_does_not_is_left_out(folder, 
         program.chmod(0o755)
         worker = Worker(1, "", str(program))
         worker.adapt(1e9)
-        assert list(worker.round(fd, path)) == names
+        assert list(worker.round(fd)) == names
         assert bool(worker.compiler) is (program is works)
     assert sorted(os.listdir(path)) == ["fails", "works"]
+
+
+def test_compiler_works_in_the_open_folder_whatever_has_its_name(tmp_path):
+    ours, theirs = tmp_path / "scratch", tmp_path / "theirs"
+    ours.mkdir()
+    theirs.mkdir()
+    (theirs / "work").symlink_to(tmp_path / "overwritten")
+    (tmp_path / "cc").write_text('#!/bin/sh\nexec cp "$4" "$3"\n', encoding="utf-8")
+    (tmp_path / "cc").chmod(0o755)
+    fd = os.open(ours, os.O_RDONLY)
+    try:
+        ours.rename(tmp_path / "away")
+        theirs.rename(ours)
+        worker = Worker(1, "", str(tmp_path / "cc"))
+        worker.adapt(1e9)
+        assert "compile" in worker.round(fd)
+    finally:
+        os.close(fd)
+    assert not (tmp_path / "overwritten").exists()
+    assert os.listdir(ours) == ["work"]
 
 
 def test_source_is_what_a_compiler_takes(folder):
@@ -95,7 +115,7 @@ def test_source_is_what_a_compiler_takes(folder):
     if isinstance(compiler, str):  # where there is one
         worker = Worker(1, "", compiler)
         worker.adapt(1e9)
-        assert "compile" in worker.round(fd, path)
+        assert "compile" in worker.round(fd)
 
 
 def test_user_compares_with_shared_memory(free):

@@ -67,17 +67,17 @@ def bench_tmp(seed: int, options: Options, tell: Callable[[str], None] = lambda 
     tell("watching the host for a second")
     spoiled = require_quiet(place, anyway=options.anyway)
     with ended_alike(), ExitStack() as stack:
-        disk, path = stack.enter_context(scratch(place, options.where, inside=True))
+        disk, _ = stack.enter_context(scratch(place, options.where, inside=True))
         fast, how = stack.enter_context(_fast_folder(options.where))
         compiler = locate("cc")
         worker = Worker(seed, place.device, "" if isinstance(compiler, Absent) else compiler)
-        arms = {BASE: (disk, path), OTHER: (fast, f"/proc/{os.getpid()}/fd/{fast}"), CONTROL: (disk, path)}
+        arms = {BASE: disk, OTHER: fast, CONTROL: disk}
         tell("trying each kind of work once")
-        worker.round(*arms[OTHER])
-        worker.adapt(worker.round(*arms[BASE])[UNPACK].seconds)
-        counted = worker.round(*arms[BASE], counts=True)
+        worker.round(arms[OTHER])
+        worker.adapt(worker.round(arms[BASE])[UNPACK].seconds)
+        counted = worker.round(arms[BASE], counts=True)
         pairs = compare(
-            lambda arm, _: worker.round(*arms[arm]),
+            lambda arm, _: worker.round(arms[arm]),
             seed=seed,
             budget_s=options.budget_s,
             begin_chunk=lambda: _watch(place.device),
@@ -172,12 +172,12 @@ class Worker:
         files = int(len(self.sizes) * _UNPACK_S / unpack_s)
         self.sizes = self.sizes[: max(_LEAST_FILES, files)]
 
-    def round(self, folder: int, path: str, *, counts: bool = False) -> Mapping[str, Timed]:
-        """Leaves the folder as it was. `path` leads a compiler to it. `counts`: with the bytes that a sync writes."""
+    def round(self, folder: int, *, counts: bool = False) -> Mapping[str, Timed]:
+        """Leaves the open folder as it was. `counts`: with the bytes that a sync writes."""
         done = {UNPACK: _timed(lambda: self._unpack(folder))}
         if counts:
             done[UNPACK] = Timed(done[UNPACK].seconds, done[UNPACK].cpu_s, None, self._flushed(folder))
-        if self.compiler and (took := self._compiled(folder, path)):
+        if self.compiler and (took := self._compiled(folder)):
             done[COMPILE] = took
         done[DELETE] = _timed(lambda: self._delete(folder))
         sync(folder)
@@ -196,8 +196,13 @@ class Worker:
         for number in range(-(-len(self.sizes) // _PER_FOLDER)):
             os.rmdir(f"d{number:02d}", dir_fd=folder)
 
-    def _compiled(self, folder: int, path: str) -> Timed | None:
-        """None, and never again, where the compiler does not do it."""
+    def _compiled(self, folder: int) -> Timed | None:
+        """None, and never again, where the compiler does not do it.
+
+        The compiler gets there by the descriptor, too: whoever owns the folder above can put another in its place,
+        with links in it that root's compiler would write through.
+        """
+        path = f"/proc/{os.getpid()}/fd/{folder}"
         _write(folder, "work.c", self._source)
         environment = {"PATH": ":".join(SEARCH), "TMPDIR": path, "LC_ALL": "C.UTF-8", "HOME": "/nonexistent"}
         command = (self.compiler, "-O1", "-o", f"{path}/work", f"{path}/work.c")
