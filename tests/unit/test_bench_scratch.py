@@ -187,6 +187,65 @@ def test_what_is_not_our_scratch_any_more_stays(places, child, tmp_path, trick):
     assert os.path.lexists(child.path)
 
 
+@pytest.mark.parametrize("mark", [None, ""])
+def test_private_folder_of_ones_own_under_the_name_of_a_leftover_stays(places, child, tmp_path, mark):
+    _, where = places
+    victim = tmp_path / "victim"
+    victim.mkdir(mode=0o700)
+    (victim / "file").write_text("precious", encoding="utf-8")
+    if mark is not None:
+        (victim / "mark.json").write_text(mark, encoding="utf-8")
+    (note,) = os.listdir(where)
+    end(child, signal.SIGKILL)
+    other_folder(child, victim)
+    assert not clean(Leftover(note, str(child.path)), where)
+    assert (child.path / "file").read_text(encoding="utf-8") == "precious"
+
+
+@pytest.mark.parametrize("mark", [None, ""])
+def test_scratch_of_a_bench_that_was_killed_before_its_mark_was_there_is_removed(places, child, mark):
+    _, where = places
+    end(child, signal.SIGKILL)
+    for name in os.listdir(child.path):
+        (child.path / name).unlink()
+    if mark is not None:
+        (child.path / "mark.json").write_text(mark, encoding="utf-8")
+    (found,) = leftovers(where)
+    assert clean(found, where)
+    assert not child.path.exists()
+
+
+@pytest.mark.parametrize(("mode", "file"), [(0o755, ""), (0o700, "precious")])
+def test_folder_that_was_exchanged_while_it_was_made_is_not_used(places, monkeypatch, mode, file):
+    data, where = places
+    theirs = data / "theirs"
+    theirs.mkdir(mode=mode)
+    if file:
+        (theirs / file).touch()
+
+    def exchanged(name, *_, **__):
+        theirs.rename(data / name)
+
+    monkeypatch.setattr(module.os, "mkdir", exchanged)
+    with pytest.raises(HosttuneError, match="exchanged"), scratch(look_at(str(data)), where, inside=True):
+        pass
+    (stays,) = data.iterdir()
+    assert os.listdir(stays) == ([file] if file else [])
+
+
+def test_scratch_in_a_folder_that_hands_its_group_on_is_found(places):
+    data, where = places
+    data.chmod(0o2700)
+    argv = (sys.executable, "-c", CHILD, str(data), where)
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT)
+    process.stdout.readline()
+    process.kill()
+    process.wait(20)
+    process.stdout.close()
+    (found,) = leftovers(where)
+    assert clean(found, where)
+
+
 def test_note_that_names_something_else_removes_nothing(places):
     data, where = places
     (data / "precious").mkdir(mode=0o700)

@@ -95,9 +95,20 @@ def _close(fd: int) -> None:
 def _made(parent: int, name: str, mark: Mark) -> int:
     try:
         os.mkdir(name, 0o700, dir_fd=parent)
-        return os.open(name, _FOLDER, dir_fd=parent)
+        fd = os.open(name, _FOLDER, dir_fd=parent)
     except OSError as error:
         raise HosttuneError(f"{mark.path} cannot be made: {error.strerror}") from error
+    # Whoever owns the folder above may have put another there since: his own, or one with things in it.
+    if not _is_private(fd) or os.listdir(fd):
+        os.close(fd)
+        raise HosttuneError(f"{mark.path} was exchanged for another folder while it was made")
+    return fd
+
+
+def _is_private(fd: int) -> bool:
+    """Whether an open folder is of this user, and closed to others."""
+    info = os.fstat(fd)
+    return info.st_uid == os.geteuid() and stat.S_IMODE(info.st_mode) & 0o777 == 0o700
 
 
 def leftovers(where: str = "") -> tuple[Leftover, ...]:
@@ -205,8 +216,7 @@ def _opened_leftover(mark: Mark) -> int | None:
         fd = os.open(mark.path, _FOLDER)
     except OSError:
         return None
-    info = os.fstat(fd)
-    if info.st_uid == os.geteuid() and stat.S_IMODE(info.st_mode) == 0o700 and _is_marked(fd, mark):
+    if _is_private(fd) and _is_marked(fd, mark):
         return fd
     os.close(fd)
     return None
@@ -215,8 +225,8 @@ def _opened_leftover(mark: Mark) -> int | None:
 def _is_marked(folder: int, mark: Mark) -> bool:
     try:
         fd = os.open(MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-    except FileNotFoundError:  # killed between mkdir and the mark, or while it was emptied
-        return True
+    except FileNotFoundError:  # killed between mkdir and the mark, or after it was emptied: then nothing is in it
+        return not os.listdir(folder)
     except OSError:
         return False
     try:
@@ -224,7 +234,8 @@ def _is_marked(folder: int, mark: Mark) -> bool:
         if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid():
             return False
         content = os.read(fd, 4096)
-        if content and _parsed(content) != mark:
+        # killed before it was written: then it is all there is
+        if _parsed(content) != mark if content else os.listdir(folder) != [MARK]:
             return False
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
