@@ -55,6 +55,18 @@ def test_run_that_is_not_precise_goes_on_to_the_last_look():
     assert compare(shaky, seed=1, budget_s=1e9, clock=work.clock).comparisons[0].judgement.pairs == 160
 
 
+def test_work_that_one_arm_could_not_do_is_left_out_of_its_chunk():
+    work = Work()
+
+    def compiles_until_it_fails(arm, chunk):
+        found = work(arm, chunk)
+        return found if len(work.done) > 5 else {**found, "compile": Timed(1.0)}
+
+    read, compiled = compare(compiles_until_it_fails, seed=1, budget_s=1e9, clock=work.clock).comparisons
+    assert (read.judgement.pairs, compiled.judgement.pairs) == (20, 1)
+    assert compiled.judgement.answer is Answer.INCONCLUSIVE
+
+
 def test_each_chunk_runs_once_under_each_arm_in_an_order_that_changes_and_comes_from_the_seed():
     work, again = Work(), Work()
     work.run()

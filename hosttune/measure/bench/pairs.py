@@ -82,7 +82,8 @@ def compare(
 ) -> Pairs:
     """Run pairs until all comparisons are precise at one of the fixed looks, or the budget is spent.
 
-    `measure(arm, chunk)` does one chunk and returns kind of work -> Timed. `begin_chunk()` is called before a chunk and
+    `measure(arm, chunk)` does one chunk and returns kind of work -> Timed; a kind that one arm lacks is left out of the
+    chunk. `begin_chunk()` is called before a chunk and
     what it returns afterwards: sentences about who disturbed it. Such a chunk is done again; where more than 30 % are
     disturbed, GateClosed is raised. With `spoiled`, nothing is done again and nothing better than inconclusive comes
     out. `on_progress` gets the pairs so far and the share of the budget that is spent.
@@ -100,7 +101,7 @@ def compare(
                 skipped += 1
                 _refuse_noise(done, skipped, noise)
                 continue
-            for name in times[BASE]:
+            for name in [name for name in times[BASE] if all(name in one for one in times.values())]:
                 series.setdefault(name, _Series()).add({arm: times[arm][name] for arm in ARMS})
             done += 1
             on_progress(done, min(1.0, (clock() - begun) / budget_s))
