@@ -53,6 +53,7 @@ def test_options_behind_the_command_are_its_own_without_dashes_too():
         (["no-such-program-here"], 127, "no-such-program-here: No such file or directory"),
         (["/etc/passwd"], 126, "/etc/passwd: Permission denied"),
         (["/"], 126, "/: Permission denied"),
+        ([""], 127, "the command is an empty word"),
         (["sh", "-c", "kill -9 $$"], 137, "kill -9"),
         (["sh", "-c", "kill -TERM $$"], 143, "kill -TERM"),
     ],
@@ -70,12 +71,31 @@ def test_script_without_a_first_line_is_run_by_the_shell(tmp_path):
     script.chmod(0o755)
     done = watch("--", str(script), "here")
     assert (done.returncode, done.stdout) == (5, "from here\n")
+    done = watch("--", "train", "there", env={**ENVIRONMENT, "PATH": f"{tmp_path}:{os.environ['PATH']}"}, cwd="/")
+    assert (done.returncode, done.stdout) == (5, "from there\n")
+
+
+@pytest.mark.parametrize("closing", ["2>&-", ">&- 2>&-", "<&- >&- 2>&-", "2>/dev/full"])
+def test_status_is_that_of_the_command_where_nobody_can_be_told(closing, tmp_path):
+    words = [*HOSTTUNE, "--", "sh", "-c", f"touch {tmp_path}/ran; exit 3"]
+    shell = ["sh", "-c", f'"$@" {closing}', "sh", *words]
+    done = subprocess.run(shell, env=ENVIRONMENT, timeout=120, check=False, capture_output=True)
+    assert (done.returncode, (tmp_path / "ran").exists()) == (3, True)
+
+
+def test_status_is_that_of_the_command_where_the_reader_of_the_report_has_gone():
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([*HOSTTUNE, "--", "sh", "-c", "exit 3"], env=ENVIRONMENT, stderr=writer, check=False)
+    os.close(writer)
+    assert done.returncode == 3
 
 
 @pytest.fixture
 def started():
     """A watch of LISTENER that has said that it is ready, in a session of its own."""
     running = []
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup(1), the watch should not
 
     def start(*signals, before=(), **options):
         words = [*before, *HOSTTUNE, "--", sys.executable, "-c", LISTENER, *signals]
@@ -92,6 +112,7 @@ def started():
         return one
 
     yield start
+    signal.signal(signal.SIGHUP, before)
     for one in running:
         if one.poll() is None:
             os.killpg(one.pid, signal.SIGKILL)
@@ -204,3 +225,34 @@ def test_process_is_watched_until_it_ends_and_the_report_goes_to_standard_output
 def test_wish_that_cannot_be_granted_is_refused_before_anything_starts(words, said, capfd):
     assert app.run(["watch", *words]) == 2
     assert said in capfd.readouterr().err
+
+
+def test_time_in_which_job_and_watch_were_both_stopped_is_not_judged(monkeypatch):
+    """By SIGSTOP or SIGTTIN, which nobody can wait for: only SIGCONT tells of it, and the clock."""
+    from hosttune.measure.watch import loop as looping
+    from hosttune.measure.watch.account import Account, Watched
+
+    now = [100.0]
+    came = [(signal.SIGCONT, 3600.0), None, (signal.SIGCONT, 0.1), None, (signal.SIGTERM, 0.0)]
+
+    class Signals:
+        def wait(self, seconds):
+            found = came.pop(0)
+            now[0] += seconds if found is None else found[1]
+            return found and (found[0], False)
+
+    class Looks:
+        class tree:  # noqa: N801 - an attribute of Looks
+            has_root = True
+
+        def look(self, _, *, is_paused):
+            paused.append(is_paused)
+            return Tick(1.0, 1.0, is_paused=is_paused)
+
+    from hosttune.measure.watch.tick import Tick
+
+    paused: list[bool] = []
+    monkeypatch.setattr(looping.time, "monotonic", lambda: now[0])
+    loop = looping.Loop(Looks(), Account(Watched(1)), Signals(), on_tick=lambda _: None, on_stop=lambda: None)
+    assert loop.attend(None) == "interrupted"
+    assert paused == [True, False, False]
