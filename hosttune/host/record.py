@@ -36,8 +36,8 @@ NOT_RECORDED: Final = Unreadable("not in this record")
 _TABLES: Final = ("files", "links", "listings", "stats", "lstats", "paths", "spaces")
 _MAX_LINKS = 40
 _OF_A_PROCESS = re.compile(r"/proc$|/proc/(?!1/)[0-9]+(?:/(?!(?:comm|limits)$)|$)")
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")  # as JSON writes it, and as UTF-8 would
-_MARKS = (b"\\ud", b"\\uD", b"\xed")  # without one of these there is none; a plain search is quicker
+_ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # as JSON writes it
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf]")  # as UTF-8 would
 T = TypeVar("T")
 
 
@@ -307,7 +307,7 @@ def parse_record(content: bytes, path: str) -> Mapping[str, Any]:
     try:
         data = json.loads(content, parse_constant=_no_constant)
         # half of a surrogate pair could not be written out again, unless it stands for a byte that is no UTF-8
-        if any(mark in content for mark in _MARKS) and _SURROGATE.search(content):
+        if _ESCAPED_SURROGATE.search(content) or (b"\xed" in content and _SURROGATE.search(content)):
             json.dumps(data, ensure_ascii=False).encode("utf-8", "surrogateescape")
     except json.JSONDecodeError as error:
         raise BadInput([Fault(Where(path, error.lineno), f"not a record: {error.msg}", hint)]) from None

@@ -49,7 +49,7 @@ class LimitWish:
         return (Address("limits-files", wish.name), Address("session-limits", wish.name), *nr_open, _file(wish))
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
-        looks = [_Look(wish, context) for wish in wishes]
+        looks = [_look(wish, context) for wish in wishes]
         answers = [look.stands() for look in looks]
         needed = [look for look, answer in zip(looks, answers, strict=True) if answer is None]
         kept = [look for look in looks if look in needed or look.is_ours]
@@ -106,40 +106,12 @@ class _Look(Comparison):
 
     wish: Wish
     context: Context
-
-    @property
-    def rows(self) -> list[list[str]]:
-        rows = self.context.state[Address("limits-files", self.wish.name)]
-        return [row.split("\t") for row in rows] if isinstance(rows, tuple) else []
+    rows: tuple[tuple[str, ...], ...]  # of the files: domain, soft|hard, value, place
+    limits: tuple[_Limit, ...]
 
     @property
     def is_ours(self) -> bool:
         return any(row[3].startswith(_file(self.wish).name) for row in self.rows)
-
-    @property
-    def _applied(self) -> frozenset[tuple[str, str, str]]:
-        """(domain, soft|hard, item) of the lines that a run has left in our drop-in."""
-        applied = self.context.ledger.get(_file(self.wish))
-        content = applied.after.content if applied and isinstance(applied.after, FileValue) else b""
-        return frozenset(row[1:4] for row in lines(content.decode("utf-8", "replace")))
-
-    @property
-    def limits(self) -> tuple[_Limit, ...]:
-        domains = [str(one) for one in self.wish.fields.get("domains") or ("*", "root")]
-        wanted = [(kind, str(self.wish.fields[kind])) for kind in KINDS if kind in self.wish.fields]
-        return tuple(self._limit(domain, kind, value) for domain in domains for kind, value in wanted)
-
-    def _limit(self, domain: str, kind: str, wanted: str) -> _Limit:
-        own = _file(self.wish)
-        rows = [(value, place) for its, other, value, place in self.rows if (its, other) == (domain, kind)]
-        others = [row for row in rows if not row[1].startswith(own.name)]
-        session = self.context.state[Address("session-limits", self.wish.name)]
-        # what this session has by our drop-in says nothing of the next one without it
-        is_own = (domain, kind, self.wish.name) in self._applied
-        default = session[KINDS.index(kind)] if isinstance(session, tuple) and not is_own else ""
-        now, place = rows[-1] if rows else ("", "")
-        other, other_place = others[-1] if others else (default, "this session")
-        return _Limit(domain, kind, wanted, now, place, other, other_place)
 
     def stands(self) -> Finding | None:
         """The answer, unless a drop-in is needed."""
@@ -208,6 +180,34 @@ class _Look(Comparison):
 
     def _held(self, kind: HoldKind, detail: str, todo: str = "", evidence: tuple[str, ...] = ()) -> Finding:
         return self._says(Verdict.DIFFERS, self._wants, Hold(kind, detail), evidence or self._there, todo)
+
+
+def _look(wish: Wish, context: Context) -> _Look:
+    listed = context.state[Address("limits-files", wish.name)]
+    rows = tuple(tuple(row.split("\t")) for row in listed) if isinstance(listed, tuple) else ()
+    domains = [str(one) for one in wish.fields.get("domains") or ("*", "root")]
+    wanted = [(kind, str(wish.fields[kind])) for kind in KINDS if kind in wish.fields]
+    own, applied = _file(wish).name, _applied(wish, context)
+    session = context.state[Address("session-limits", wish.name)]
+
+    def limit(domain: str, kind: str, least: str) -> _Limit:
+        found = [(value, place) for its, other, value, place in rows if (its, other) == (domain, kind)]
+        others = [row for row in found if not row[1].startswith(own)]
+        # what this session has by our drop-in says nothing of the next one without it
+        is_own = (domain, kind, wish.name) in applied
+        default = session[KINDS.index(kind)] if isinstance(session, tuple) and not is_own else ""
+        now, place = found[-1] if found else ("", "")
+        other, other_place = others[-1] if others else (default, "this session")
+        return _Limit(domain, kind, least, now, place, other, other_place)
+
+    return _Look(wish, context, rows, tuple(limit(domain, *least) for domain in domains for least in wanted))
+
+
+def _applied(wish: Wish, context: Context) -> frozenset[tuple[str, str, str]]:
+    """(domain, soft|hard, item) of the lines that a run has left in our drop-in."""
+    applied = context.ledger.get(_file(wish))
+    content = applied.after.content if applied and isinstance(applied.after, FileValue) else b""
+    return frozenset(row[1:4] for row in lines(content.decode("utf-8", "replace")))
 
 
 WISHES = (LimitWish(),)
