@@ -95,7 +95,7 @@ def explain_text(one: Explained, page: Page) -> str:
     lines = [page.screen.paint(name, "bold") + colon + title, *rest, ""]
     lines += columned(_facts(rule, one.profiles), page.screen)
     lines += _paragraphs("Why", rule.why, page)
-    lines += _block("Does not apply", guard_texts(rule, one.wording), page)
+    lines += _block("Reasons not to apply", guard_texts(rule, one.wording), page)
     lines += _block("Reads", reads_texts(rule, told), page)
     lines += _block("Wants", few([wish_text(wish) for wish in told], many=8), page)
     lines += _block("Looks for", finds_texts(rule, one.wording), page)

@@ -73,7 +73,9 @@ def _section(rule: Rule, catalog: Catalog) -> list[str]:
     wording = Wording(rule.defaults)
     wishes = told_wishes(rule, wording)
     guards = zip(guard_texts(rule, wording), rule.applies_when, strict=True)
-    lines += _list("Does not apply", [f"{_plain(text)} (unless {_code(one.condition.source)})" for text, one in guards])
+    lines += _list(
+        "Reasons not to apply", [f"{_plain(text)} (unless {_code(one.condition.source)})" for text, one in guards]
+    )
     if rule.for_each:
         lines += [f"For each: {_code(rule.for_each.source)}", ""]
     lines += _list("Reads", reads_texts(rule, wishes))

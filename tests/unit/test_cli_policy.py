@@ -76,7 +76,7 @@ def test_explain_tells_reading_the_way_by_hand_and_back_and_who_sets_the_value(r
     assert "next boot 262144 (/etc/sysctl.d/99-local.conf:1)" in text
     for title in (
         "Why",
-        "Does not apply",
+        "Reasons not to apply",
         "Reads",
         "Wants",
         "By hand",
