@@ -102,6 +102,12 @@ def new_rule(rule: str) -> dict[str, str]:
     return {f"hosttune/rules/{rule.partition('-')[0]}/{rule}.yaml": text, f"tests/rules/{rule}.yaml": _CASES}
 
 
+def new_rule_text(files: dict[str, str]) -> str:
+    """Both files as one rule file, its cases as a comment below it: what is kept as it stands passes the lint."""
+    (rule, text), (cases, below) = files.items()
+    return f"# {rule}\n{text}\n# {cases}\n" + "".join(f"# {line}\n" for line in below.splitlines())
+
+
 def write_new(folder: str, files: dict[str, str]) -> list[Path]:
     """Write the files into `folder`; refuses all of them when one exists."""
     paths = [Path(folder, name) for name in files]

@@ -68,11 +68,11 @@ def new(
     """Begin a rule: its file and its cases, complete and valid, to be filled in."""
     del show
     from hosttune.cli.common import say, tell
-    from hosttune.cli.rule_files import new_rule, write_new
+    from hosttune.cli.rule_files import new_rule, new_rule_text, write_new
 
     files = new_rule(rule)
     if folder is None:
-        say("\n".join(f"# {name}\n{text}" for name, text in files.items()))
+        say(new_rule_text(files))
     else:
         for path in write_new(folder, files):
             tell(f"hosttune: wrote {path}")

@@ -362,6 +362,15 @@ def test_rules_new_begins_a_valid_rule_and_overwrites_nothing(run, tmp_path):
     assert "exists already" in err
 
 
+def test_rules_new_that_is_kept_as_printed_passes_the_lint(run, tmp_path):
+    status, out, _ = run("rules", "new", "site-min-free")
+    rule = tmp_path / "site-min-free.yaml"
+    rule.write_text(out)
+    assert status == 0
+    assert "\n# tests/rules/site-min-free.yaml\n# - name: " in out
+    assert run("rules", "lint", rule)[0] == 0
+
+
 @pytest.mark.parametrize("name", ["set-memory", "memory", "Memory-X", "memory-swappiness", "../x-y"])
 def test_rules_new_refuses_a_name_against_the_rules(run, name):
     status, out, err = run("rules", "new", name)
