@@ -29,6 +29,7 @@ def record(
     from hosttune.errors import HosttuneError
     from hosttune.host.console import save
     from hosttune.host.survey import take_record
+    from hosttune.views.terminal import counted
 
     del show
     if one_host(look):
@@ -39,5 +40,6 @@ def record(
     )  # fmt: skip
     save(file, (json.dumps(data, indent=1) + "\n").encode("ascii"))
     rights = "" if reader.is_privileged else "; made without root, so what needs root is unknown in it"
-    tell(f"hosttune: {file}: {len(data['files'])} files, {len(data['queries'])} answers of programs{rights}")
+    read = f"{counted(len(data['files']), 'file')}, {counted(len(data['queries']), 'answer')} of programs"
+    tell(f"hosttune: {file}: {read}{rights}")
     return 0

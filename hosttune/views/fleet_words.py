@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from hosttune.engine.fleet_values import Fleet, Named, RuleRow, Tally, Valued
 
 MOST_TOLD = 5  # values of one rule or setting in a text
-_STATES = {"differs": "differ", "unknown": "can only be told in part", "ok": "as they should be"}
 _OUTCOMES = {
     "differs": ("differs", "differ"),
     "unknown": ("unknown", "unknown"),
@@ -54,11 +53,15 @@ def hosts_word(count: int) -> str:
 
 def headline(fleet: Fleet) -> str:
     """How the fleet stands, in one sentence or two."""
-    parts = [f"{number(one.hosts.count)} {_STATES[one.value]}" for one in fleet.states]
+    parts = [f"{number(one.hosts.count)} {_state(one.value, one.hosts.count)}" for one in fleet.states]
     text = f"{hosts_word(fleet.hosts)}: {', '.join(parts)}." if parts else "No host could be looked at."
     lost = [f"{hosts_word(fleet.missing_count)} gave no answer"] if fleet.missing_count else []
     lost += [f"{counted(fleet.unread_count, 'file')} could not be read"] if fleet.unread_count else []
     return f"{text} {listed(lost).capitalize()}." if lost else text
+
+
+def _state(state: str, count: int) -> str:
+    return "can only be told in part" if state == "unknown" else _OUTCOMES[state][count > 1]
 
 
 def span(fleet: Fleet) -> str:
