@@ -17,8 +17,9 @@ from hosttune.measure.bench.counters import Disk, Moment
 from hosttune.measure.bench.read_crew import Crew, WorkerDied
 from hosttune.measure.bench.read_passes import Chunk, Taker, chunks_of, disturbance, probe, write_shards
 from hosttune.measure.bench.read_python import NOBODY, user_of, user_python
-from hosttune.measure.bench.read_sample import Sample, draw, moves_atime
+from hosttune.measure.bench.read_sample import Sample, draw, evict, moves_atime, names_below
 from hosttune.measure.bench.reading import Pass
+from hosttune.measure.dataset import walk
 
 ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
 GIB = 1 << 30
@@ -127,6 +128,36 @@ def test_crew_paths_are_relative_to_a_folder_that_is_open(tmp_path):
             assert crew.run([0], 1, "read", 30).bytes_read == 7
     finally:
         os.close(fd)
+
+
+@pytest.mark.parametrize("what", ["link", "device"])
+def test_root_is_not_led_elsewhere_by_a_folder_that_was_exchanged(tmp_path, monkeypatch, what):
+    data, theirs = tmp_path / "data", tmp_path / "theirs"
+    for place in (data / "a", theirs):
+        place.mkdir(parents=True)
+        (place / "f").write_bytes(b"x" * 100)
+    path = str(data / "a" / "f")
+    monkeypatch.setattr(read_program.os, "geteuid", lambda: 0)
+    assert read_program.read_through(path.encode(), None, GIB, bytearray(4096)) == 100
+    if what == "link":
+        (data / "a").rename(data / "b")
+        (data / "a").symlink_to(theirs)
+    else:
+        (data / "a" / "f").unlink()
+        os.mkfifo(path)
+    with pytest.raises(ValueError, match="not a regular file"):
+        read_program.opened(path.encode(), None)
+    with pytest.raises(FileNotFoundError):
+        read_passes._content(path, 100)
+    evict([path, path])
+
+
+def test_pass_that_could_read_nothing_is_an_error(tmp_path):
+    with Crew((sys.executable, "-I", "-S"), ENVIRONMENT, 1, most=GIB, memory=GIB) as crew:
+        crew.load([str(tmp_path / "gone")])
+        watch = read_passes.Watch("", "busy")
+        with pytest.raises(HosttuneError, match="none of the files"):
+            watch.run(crew, [0], 1, "read", lambda: None)
 
 
 def test_crew_names_that_are_no_utf8_are_read(tmp_path):
@@ -346,6 +377,36 @@ def test_draw_leaves_out_what_would_be_stamped(tmp_path, monkeypatch):
 def sample_of(folder, sizes):
     paths = files_of(folder, [bytes([number % 251]) * size for number, size in enumerate(sizes)])
     return Sample(tuple(paths), tuple(sizes), len(sizes), True, 0, 0)
+
+
+def test_names_are_those_of_one_file_system_and_of_no_link(tmp_path, monkeypatch):
+    for name in ("a/one", "b/two", "other/three"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    (tmp_path / "link").symlink_to(tmp_path / "a" / "one")
+    real = os.fstat
+
+    def told(fd):
+        found = real(fd)
+        is_other = os.readlink(f"/proc/self/fd/{fd}").endswith("/other")
+        return SimpleNamespace(st_dev=found.st_dev + 1) if is_other else found
+
+    monkeypatch.setattr(walk.os, "fstat", told)
+    monkeypatch.setattr(walk, "_is_mount", lambda path: path.endswith("/other"))
+    assert sorted(names_below(str(tmp_path))) == [f"{tmp_path}/a/one", f"{tmp_path}/b/two"]
+
+
+def test_shards_end_when_they_are_told_to(tmp_path):
+    folder = os.open(tmp_path, os.O_RDONLY)
+    try:
+        chunks = [Chunk((0,)), Chunk((0,))]
+        (tmp_path / "f").write_bytes(b"x")
+        sample = Sample((str(tmp_path / "f"),), (1,), 1, True, 0, 0)
+        asked = iter([False, True])
+        made = write_shards(chunks, sample, folder, str(tmp_path), GIB, lambda: next(asked))
+    finally:
+        os.close(folder)
+    assert [bool(path) for _, path in made] == [True, False]
 
 
 def test_shards_hold_the_same_bytes_in_order(tmp_path):

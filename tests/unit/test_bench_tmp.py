@@ -107,7 +107,7 @@ def test_compiler_works_in_the_open_folder_whatever_has_its_name(tmp_path):
 
 
 def test_source_is_what_a_compiler_takes(folder):
-    fd, path = folder
+    fd, _ = folder
     source = module._source()
     assert source.count("static unsigned f") == 60
     assert source.count("{") == source.count("}")

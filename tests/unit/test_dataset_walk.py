@@ -35,6 +35,37 @@ def test_walk_of_a_tree_yields_every_file_once(tmp_path, monkeypatch):
     assert walk.seen.folders == 1 + 5 + 15 + 1
 
 
+def test_folder_behind_a_link_that_was_put_on_the_way_is_gone(tmp_path, monkeypatch):
+    fill(tmp_path, "data/a/b/f", "theirs/b/secret")
+    real = os.open
+
+    def exchanged(path, flags, **words):
+        if path == f"{tmp_path}/data/a/b" and not (tmp_path / "data/was").exists():
+            (tmp_path / "data/a").rename(tmp_path / "data/was")
+            (tmp_path / "data/a").symlink_to(tmp_path / "theirs")
+        return real(path, flags, **words)
+
+    monkeypatch.setattr(walk_module.os, "open", exchanged)
+    walk = Walk(str(tmp_path / "data"))
+    assert names(walk) == []
+    assert (walk.seen.folders, walk.seen.unreadable) == (2, 0)
+
+
+def test_probe_opens_nothing_but_regular_files(tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/null")
+    real, flags = os.open, []
+
+    def watched(path, given, **words):
+        flags.append(given)
+        return real(path, given, **words)
+
+    monkeypatch.setattr(walk_module.os, "open", watched)
+    for name in ("pipe", "link"):
+        assert probe(str(tmp_path / name), with_header=True) is None
+    assert all(given & os.O_PATH for given in flags)
+
+
 def test_walk_of_a_deep_tree_keeps_few_folders_open(tmp_path, monkeypatch):
     monkeypatch.setattr(walk_module, "_OPEN_LEVELS", 4)
     fill(tmp_path, "/".join(["d"] * 200) + "/f", *("/".join(["d"] * depth) + f"/e{depth}/g" for depth in range(1, 200)))

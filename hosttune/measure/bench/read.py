@@ -235,7 +235,7 @@ class _Bench:
             try:
                 most = require_room(self.place)
                 folder, path = stack.enter_context(scratch(self.place, self.wanted.where))
-                made = quietly(lambda _: write_shards(chunks, sample, folder, path, most))
+                made = quietly(lambda is_over: write_shards(chunks, sample, folder, path, most, is_over))
             except HosttuneError as error:  # no room, no folder of this user's
                 self.notes.append(f"no packed file: {error.message}")
             except OSError as error:
@@ -259,7 +259,7 @@ class _Bench:
             if python and paths:
                 crew.libraries(sorted({path.rpartition(".")[2].lower() for path in paths}))
             if paths:
-                crew.load([path[len(self.place.path) + 1 :] for path in paths] if base is not None else paths)
+                crew.load([path[len(self.place.path) :].lstrip("/") for path in paths] if base is not None else paths)
         except BaseException:
             crew.close()
             raise

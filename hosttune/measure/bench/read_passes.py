@@ -14,6 +14,7 @@ from typing import Final
 
 from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
+from hosttune.measure.bench.copies import MOST_SECONDS
 from hosttune.measure.bench.counters import Moment, now
 from hosttune.measure.bench.gates import GateClosed
 from hosttune.measure.bench.noise import LIMIT, foreign_cpu
@@ -22,6 +23,7 @@ from hosttune.measure.bench.read_crew import Crew, Probed, WorkerDied
 from hosttune.measure.bench.read_sample import Sample, evict
 from hosttune.measure.bench.reading import Pass
 from hosttune.measure.bench.statistics import median_interval
+from hosttune.measure.dataset.walk import open_regular
 
 CHUNK_S: Final = 0.05  # of cold reading
 CHUNK_BYTES: Final = 32 << 20
@@ -52,6 +54,11 @@ class Watch:
             prepare()
             before = now(self.device)
             made = crew.run(numbers, workers, how, PASS_TIMEOUT_S)
+            if not made.files:
+                raise HosttuneError(
+                    "none of the files of a pass could be read: they were moved, or changed, meanwhile",
+                    hint="measure when nobody works in this folder",
+                )
             noise = disturbance(before, now(self.device), made)
             self.tried += 1
             if not noise or self.spoiled:
@@ -104,14 +111,18 @@ def chunks_of(sample: Sample, rate: float) -> list[Chunk]:
     return ([*found, Chunk(tuple(own))] if own else found)[:MOST_CHUNKS]
 
 
-def write_shards(chunks: Sequence[Chunk], sample: Sample, folder: int, path: str, most: int) -> list[tuple[Chunk, str]]:
+def write_shards(
+    chunks: Sequence[Chunk], sample: Sample, folder: int, path: str, most: int,
+    is_over: Callable[[], bool] = lambda: False,
+) -> list[tuple[Chunk, str]]:  # fmt: skip
     """Each chunk with the path of a new file below `folder` that holds its bytes in order; "" once `most` bytes are
-    written. Synced: dirty pages cannot be dropped."""
+    written, two minutes have passed, or `is_over` says so. Synced: dirty pages cannot be dropped."""
     made = []
     left = most
+    until = time.monotonic() + MOST_SECONDS
     for place, chunk in enumerate(chunks):
         left -= sum(sample.sizes[number] for number in chunk.files)
-        if left < 0:
+        if left < 0 or is_over() or time.monotonic() > until:
             made.append((chunk, ""))
             continue
         name = f"shard-{place:03}"
@@ -126,11 +137,8 @@ def write_shards(chunks: Sequence[Chunk], sample: Sample, folder: int, path: str
 
 
 def _content(path: str, size: int) -> bytes:
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    try:
-        fd = os.open(path, flags | os.O_NOATIME)
-    except PermissionError:  # another's file, whose access time does not move
-        fd = os.open(path, flags)
+    # another's file is one whose access time does not move
+    fd, _ = open_regular(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(fd, "rb") as file:
         return file.read(size)
 
@@ -275,12 +283,12 @@ class Taker:
 
 def cold_by_fadvise(paths: Sequence[str]) -> None:
     """Let go of the pages of these files alone."""
-    evict(tuple(paths))
+    evict(paths)
 
 
 def cold_by_dropping_all(paths: Sequence[str]) -> None:
     """Let go of all clean pages, inodes and names of this host (drop_caches, Documentation/admin-guide/sysctl/vm.rst):
     the metadata of the files is cold, too, and so is every other job's."""
-    evict(tuple(paths))
+    evict(paths)
     with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as file:
         file.write("3\n")

@@ -10,17 +10,20 @@ import os
 import random
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
+from hosttune.measure.dataset.walk import Walk, open_regular
 from hosttune.measure.page_cache import drop
 
 MOST_NAMES: Final = 5_000_000
 MOST_SECONDS: Final = 10.0  # to look for names
 FILE_MOST: Final = 64 << 20  # bytes that are read of one file
+_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 DAY_S: Final = 24 * 3600  # relatime's, fs/inode.c relatime_need_update()
 
 
@@ -71,24 +74,18 @@ def draw(
             is_whole = False
             break
     draws.shuffle(chosen)
-    return _kept(chosen, most_bytes, uid, seen, is_whole=is_whole, is_noatime=is_noatime)
-
-
-def _kept(chosen: list[str], most_bytes: int, uid: int, seen: int, *, is_whole: bool, is_noatime: bool) -> Sample:
     paths, sizes, total, others, unreadable = [], [], 0, 0, 0
-    now, flags = time.time(), {}
+    now, flags = time.time(), os.statvfs(folder).f_flag
     for path in chosen:
         try:
             info = os.lstat(path)
-            if info.st_dev not in flags:
-                flags[info.st_dev] = os.statvfs(path).f_flag
         except OSError:
             unreadable += 1
             continue
         size = min(info.st_size, FILE_MOST)
         if not stat.S_ISREG(info.st_mode) or not size or total + size > most_bytes:
             continue
-        if not is_noatime and moves_atime(info, flags[info.st_dev], uid, now):
+        if not is_noatime and moves_atime(info, flags, uid, now):
             others += 1
         elif not may_read(path, info, uid):
             unreadable += 1
@@ -116,46 +113,21 @@ def may_read(path: str, info: os.stat_result, uid: int) -> bool:
 
 
 def names_below(folder: str) -> Iterator[str]:
-    """The regular files below a folder, in the order of the folders; links are not followed."""
+    """The regular files below a folder, on its file system; links are not followed."""
     if not Path(folder).is_dir():
         raise HosttuneError(f"{folder} is not a folder", hint="name the folder that holds the files")
-    left = [folder]
-    while left:
-        place = left.pop()
-        try:
-            fd = _folder(place)
-        except OSError as error:
-            if place == folder:
-                raise HosttuneError(f"{folder} cannot be read: {error.strerror}") from None
-            continue
-        try:
-            with os.scandir(fd) as entries:
-                for entry in entries:
-                    path = f"{place}/{entry.name}"
-                    if entry.is_dir(follow_symlinks=False):
-                        left.append(path)
-                    elif entry.is_file(follow_symlinks=False):
-                        yield path
-        finally:
-            os.close(fd)
+    for place, entries in Walk(folder).chunks():
+        for entry in entries:
+            if not entry.is_symlink():
+                yield f"{place}/{entry.name}"
 
 
-def _folder(path: str) -> int:
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-    try:
-        return os.open(path, flags | os.O_NOATIME)
-    except PermissionError:
-        return os.open(path, flags)
-
-
-def evict(paths: tuple[str, ...]) -> None:
+def evict(paths: Iterable[str]) -> None:
     """Let go of what the page cache holds of these files; that needs no rights beyond those to read them."""
     for path in paths:
-        try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except OSError:
-            continue
-        try:
-            drop(fd)
-        finally:
-            os.close(fd)
+        with suppress(OSError):
+            fd, _ = open_regular(path, _FLAGS)
+            try:
+                drop(fd)
+            finally:
+                os.close(fd)

@@ -14,7 +14,7 @@ from typing import Final
 from hosttune.frozen import frozen
 from hosttune.measure import page_cache
 from hosttune.measure.dataset.header import MOST_BYTES, Header, Source, read_header
-from hosttune.measure.dataset.walk import open_quietly
+from hosttune.measure.dataset.walk import open_regular
 
 # A pipe or a terminal that took the place of a file must not hold whoever opens it.
 _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -35,7 +35,7 @@ class Probe:
 def probe(path: str, *, with_header: bool) -> Probe | None:
     """None for a file that is gone, or is none any more. Raises PermissionError, OSError where it cannot be read."""
     try:
-        fd, is_quiet = open_quietly(path, _FLAGS)
+        fd, is_quiet = open_regular(path, _FLAGS)
     except FileNotFoundError:
         return None
     try:

@@ -1,11 +1,13 @@
 """All names below a path, folder by folder, with memory that does not grow with them.
 
 Folders are opened with O_NOATIME where that is allowed (open(2): to their owner and to root), so that even the look
-moves no atime. scandir gets a descriptor: then it makes no path for each name, and nobody can put a link in between.
+moves no atime. A folder that lies elsewhere than its path says is gone: somebody put a link in between. scandir gets a
+descriptor: then it makes no path for each name.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from contextlib import suppress
@@ -110,6 +112,9 @@ class Walk:
             device = os.fstat(fd).st_dev
             if self._device < 0:
                 self._device = device
+            elif not _lies_at(fd, path):
+                os.close(fd)
+                return None
             elif device != self._device and not self._follow and _is_mount(path):
                 self.seen.mounts_count += 1
                 _example(self.seen.mounts, path)
@@ -196,6 +201,24 @@ def open_quietly(path: str, flags: int) -> tuple[int, bool]:
         return os.open(path, flags | os.O_NOATIME), True
     except PermissionError:  # EPERM: somebody else's; EACCES comes again
         return os.open(path, flags), False
+
+
+def open_regular(path: str, flags: int) -> tuple[int, bool]:
+    """As `open_quietly`, but nothing is opened that is no regular file: to open a device as root may already do
+    something (a watchdog, a tape). With O_NOFOLLOW no link on the way is followed either. Raises OSError."""
+    found = os.open(path, os.O_PATH | os.O_CLOEXEC | flags & os.O_NOFOLLOW)
+    try:
+        is_there = not flags & os.O_NOFOLLOW or _lies_at(found, path)
+        if not is_there or not stat.S_ISREG(os.fstat(found).st_mode):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return open_quietly(f"/proc/self/fd/{found}", flags & ~os.O_NOFOLLOW)
+    finally:
+        os.close(found)
+
+
+def _lies_at(fd: int, path: str) -> bool:
+    """Whether an open folder has this path, without a link on the way (proc_pid_fd(5))."""
+    return os.readlink(f"/proc/self/fd/{fd}") == path
 
 
 def _is_mount(path: str) -> bool:
