@@ -27,13 +27,15 @@ def test_builtin_rule_fits_the_schema(document):
     jsonschema.validate(document.data, schemas()["rule.json"])
 
 
-def test_policy_of_the_readme_fits_the_schema():
+def test_policies_of_the_readme_fit_the_schema():
     import yaml
 
     readme = (FOLDER.parents[1] / "README.md").read_text(encoding="utf-8")
-    text = readme.split("```yaml\n")[1].split("```")[0]
-    policy = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - it makes text of everything, dates too
-    jsonschema.validate(policy, schemas()["policy.json"])
+    texts = [text.split("```")[0] for text in readme.split("```yaml\n")[1:]]
+    assert len(texts) == 2
+    for text in texts:
+        policy = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - it makes text of everything, dates too
+        jsonschema.validate(policy, schemas()["policy.json"])
 
 
 def test_policy_with_an_unknown_key_does_not_fit():
