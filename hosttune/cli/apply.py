@@ -27,7 +27,8 @@ def apply(
 ) -> int:
     """Make exactly the changes of the plan, verify them, print the receipt. Without --yes the same as plan.
 
-    Exit status: 0 all done (what waits for a reboot included), 1 something failed or still differs, 2 trouble.
+    Exit status: 0 all done (what waits for a reboot included), 1 something failed, is unknown or still differs,
+    2 trouble.
     """
     from hosttune.cli import common, proving
     from hosttune.cli.measured import measured
