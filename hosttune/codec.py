@@ -18,6 +18,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from hosttune.errors import BadInput, Fault, Where
+from hosttune.frozen import stored
 from hosttune.values import ABSENT, Absent, Address, Change, FileValue, Finding, Plan, Receipt, Unreadable, Value
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def to_json(value: Any) -> Any:
         return encode(value)
     if dataclasses.is_dataclass(value):
         # the stored field, not the attribute: a fact's attribute raises where it could not be read
-        return {field.name: to_json(object.__getattribute__(value, field.name)) for field in dataclasses.fields(value)}
+        return {field.name: to_json(stored(value, field.name)) for field in dataclasses.fields(value)}
     return [to_json(item) for item in value]
 
 

@@ -7,6 +7,7 @@ and that is written when the first value of a class is made; of most classes a r
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,12 +26,13 @@ T = TypeVar("T")
 def frozen(cls: type[T]) -> type[T]:
     """As `dataclass(frozen=True, slots=True)`, with methods that are not compiled for each class.
 
-    They look at the fields as they are stored, so that a fact that could not be read can be compared and printed too.
+    They look at the fields as they are stored, so that a fact that could not be read can be compared and printed too:
+    a class may have values of one type kept aside, see hosttune/facts/base.py.
     """
     made: Any = dataclass(slots=True, init=False, eq=False, repr=False)(_documented(cls))
-    compared = tuple(getattr(made, one.name).__get__ for one in fields(made) if one.compare)
-    shown = tuple((one.name, getattr(made, one.name).__get__) for one in fields(made) if one.repr)
-    stored = tuple(getattr(made, one.name) for one in fields(made))
+    compared = tuple(_getter(made, one.name) for one in fields(made) if one.compare)
+    shown = tuple((one.name, _getter(made, one.name)) for one in fields(made) if one.repr)
+    stored = tuple((_getter(made, one.name), _setter(made, one.name)) for one in fields(made))
 
     def values(self: object) -> tuple[Any, ...]:
         return tuple(get(self) for get in compared)
@@ -46,13 +48,13 @@ def frozen(cls: type[T]) -> type[T]:
         made.__init__(self, *given, **named)
 
     def restore(self: object, state: list[Any]) -> None:
-        for place, value in zip(stored, state, strict=True):
-            place.__set__(self, value)
+        for (_, put), value in zip(stored, state, strict=True):
+            put(self, value)
 
     methods = {
         "__init__": init, "__eq__": equal, "__hash__": lambda self: hash(values(self)), "__repr__": text,
         "__setattr__": _refuse, "__delattr__": _refuse, "__setstate__": restore,
-        "__getstate__": lambda self: [place.__get__(self) for place in stored],
+        "__getstate__": lambda self: [get(self) for get, _ in stored],
     }  # fmt: skip
     for name, method in methods.items():
         if name not in cls.__dict__:
@@ -70,9 +72,50 @@ def _refuse(self: object, name: str, *value: object) -> None:
     raise FrozenInstanceError(f"cannot {'assign to' if value else 'delete'} field {name!r} of {type(self).__name__}")
 
 
+def stored(value: object, name: str) -> object:
+    """A field as it is stored, also one that is kept aside. Raises AttributeError if there is none."""
+    try:
+        return object.__getattribute__(value, name)
+    except AttributeError:
+        if hasattr(type(value), "ASIDE"):
+            with suppress(AttributeError, KeyError):
+                return _aside(type(value)).__get__(value)[name]
+        raise
+
+
+def _getter(cls: type, name: str) -> Any:
+    """How a field is read as it is stored."""
+    get = getattr(cls, name).__get__
+    if not hasattr(cls, "ASIDE"):
+        return get
+    return lambda self: stored(self, name)
+
+
+def _setter(cls: type, name: str) -> Any:
+    """How a field is stored, past `__setattr__`."""
+    put = getattr(cls, name).__set__
+    if not hasattr(cls, "ASIDE"):
+        return put
+    kind = cls.ASIDE
+    return lambda self, value: _put_aside(self, name, value) if type(value) is kind else put(self, value)
+
+
+def _put_aside(self: object, name: str, value: object) -> None:
+    place = _aside(type(self))
+    try:
+        place.__get__(self)[name] = value
+    except AttributeError:
+        place.__set__(self, {name: value})
+
+
+def _aside(cls: type) -> Any:
+    return getattr(cls, "_unread")  # noqa: B009 - the place of it, not a value
+
+
 def _initializer(cls: type) -> Any:
     """`__init__` of the fields: positional or by name, with their defaults, storing past `__setattr__`."""
-    known: dict[str, Any] = {"_MISSING": MISSING}
+    kind = getattr(cls, "ASIDE", None)
+    known: dict[str, Any] = {"_MISSING": MISSING, "_ASIDE": kind, "_TYPE": type, "_SET_ASIDE": _put_aside}
     arguments: list[str] = ["self"]
     body: list[str] = []
     for one in sorted(fields(cls), key=lambda one: bool(one.kw_only)):
@@ -88,7 +131,8 @@ def _initializer(cls: type) -> Any:
         if one.kw_only and "*" not in arguments:
             arguments.append("*")
         arguments.append(value)
-        body.append(f"    _put_{one.name}(self, {one.name})")
+        aside = f"if _TYPE({one.name}) is _ASIDE: _SET_ASIDE(self, {one.name!r}, {one.name})\n    else: "
+        body.append(f"    {aside if kind else ''}_put_{one.name}(self, {one.name})")
     if hasattr(cls, "__post_init__"):
         body.append("    self.__post_init__()")
     exec(f"def __init__({', '.join(arguments)}):\n" + "\n".join(body or ["    pass"]), known)  # noqa: S102 - our own names

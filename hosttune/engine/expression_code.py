@@ -32,6 +32,9 @@ MAX_DEPTH = 60
 # Read by name, one by one: which names are asked must be known before.
 ASKED = frozenset({"units", "packages"})
 
+# By type: isinstance would ask every fact for its __class__ as well.
+_MAPPINGS = frozenset({dict, MappingProxyType})
+
 _ONLY_IN = "any, all, sum, min, max, len, sorted or join"
 
 
@@ -116,7 +119,7 @@ class Compiler:
 
         def run(names: Mapping[str, Any], slots: list[Any]) -> Any:
             value = base(names, slots)
-            if isinstance(value, (dict, MappingProxyType)):
+            if type(value) in _MAPPINGS:
                 return known(value[name], place)
             return known(getattr(value, name), place)
 

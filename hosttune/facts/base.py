@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
+from hosttune.frozen import stored
 from hosttune.values import Unreadable
 
 
@@ -17,12 +18,18 @@ class UnknownFact(Exception):
 
 
 class Fact:
-    """Base of all fact dataclasses (frozen, slots). A field holding `unread(reason)` raises UnknownFact on access."""
+    """Base of all fact dataclasses (frozen, slots). A field holding `unread(reason)` raises UnknownFact on access.
 
-    __slots__ = ()
+    Such a value is kept aside and the field's own place stays empty. Only there does Python come to `__getattr__`: a
+    field that was read costs nothing more than any other, and expressions touch thousands of them.
+    """
 
-    def __getattribute__(self, name: str) -> Any:
-        value = object.__getattribute__(self, name)
+    __slots__ = ("_unread",)
+
+    ASIDE = Unreadable  # frozen.py keeps values of this type in `_unread`: name -> Unreadable
+
+    def __getattr__(self, name: str) -> Any:
+        value = stored(self, name)  # raises AttributeError where there is no such field
         if type(value) is Unreadable:
             raise UnknownFact(f"{type(self).__name__}.{name}", value.reason)
         return value
@@ -35,4 +42,4 @@ def unread(reason: str) -> Any:
 
 def raw(fact: object, name: str) -> object:
     """A field as it is stored, `Unreadable` included; never raises UnknownFact."""
-    return cast("object", object.__getattribute__(fact, name))
+    return stored(fact, name)

@@ -21,11 +21,12 @@ from hosttune.engine.expressions import (
 )
 from hosttune.errors import BadInput, HosttuneError, Where
 from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.frozen import frozen
 
 WHERE = Where("rule.yaml", 7, "applies_when[0].if")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Disk(Fact):
     name: str
     kind: Literal["disk", "md", "loop"] = "disk"
@@ -38,7 +39,7 @@ class Disk(Fact):
         return len(self.parents) > 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Disks(Fact):
     all: tuple[Disk, ...]
 
@@ -51,12 +52,12 @@ class Disks(Fact):
         return self.all[0] if self.all else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unit(Fact):
     is_active: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Units(Fact):
     known: Mapping[str, Unit]
 
@@ -64,7 +65,7 @@ class Units(Fact):
         return self.known[name]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Host(Fact):
     is_vm: bool = False
     secure_boot: bool | None = None
@@ -501,14 +502,14 @@ def test_whole_subject_or_item_that_was_not_read_is_unknown():
 # --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Item(Fact):
     n: int
     b: bool
     t: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class World(Fact):
     n: int
     m: int

@@ -6,8 +6,10 @@ from dataclasses import FrozenInstanceError, field, fields, replace
 
 import pytest
 
-from hosttune.facts.base import Fact, unread
+from hosttune.codec import document, to_json
+from hosttune.facts.base import Fact, UnknownFact, raw, unread
 from hosttune.frozen import frozen
+from hosttune.values import Unreadable
 
 
 @frozen
@@ -69,6 +71,38 @@ def test_fact_that_was_not_read_can_be_compared_and_printed():
     assert one == Seen(unread("no permission"))
     assert one != Seen(1)
     assert "no permission" in repr(one)
+
+
+@frozen
+class Named(Fact):
+    """With names that the making of a value uses itself."""
+
+    type: str
+    aside: int = 0
+
+    @property
+    def half(self) -> float:
+        return self.aside / 2
+
+
+def test_fact_raises_where_a_field_was_not_read_and_nowhere_else():
+    one = Named("a", unread("no permission"))
+    assert one.type == "a"
+    assert raw(one, "aside") == Unreadable("no permission")
+    for name in ("aside", "half"):
+        with pytest.raises(UnknownFact, match=r"Named\.aside: no permission"):
+            getattr(one, name)
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = one.nothing  # type: ignore[attr-defined]
+    assert (replace(Named("a", 3), type="b").half, hash(one) == hash(Named("a", unread("no permission")))) == (
+        1.5,
+        True,
+    )
+    assert document(one) == {"format_version": 1, "type": "a", "aside": to_json(unread("no permission"))}
+
+
+def test_field_that_was_read_is_not_asked_for_in_python():
+    assert "__getattribute__" not in vars(Fact)
 
 
 @frozen
