@@ -14,6 +14,7 @@ from hosttune.errors import HosttuneError
 from hosttune.measure.gpu.none import NoSampler
 from hosttune.measure.gpu.sample import GpuSample
 from hosttune.measure.watch.gpus import jobs_gpus
+from hosttune.measure.watch.kept import Kept, content_of
 from hosttune.measure.watch.looks import Looks
 from hosttune.measure.watch.target import check_writable, find, scoped
 from hosttune.measure.watch.tree import Tree
@@ -212,3 +213,15 @@ def test_file_that_cannot_be_written_is_refused_beforehand(tmp_path):
     for path in (tmp_path, tmp_path / "missing" / "x.json"):
         with pytest.raises(HosttuneError, match="cannot be written"):
             check_writable(str(path))
+
+
+def test_list_that_comes_in_pages_is_read_to_its_end():
+    """A read of /proc/PID/maps, as of mountinfo, diskstats and vmstat, gives a page at most."""
+    with open("/proc/self/maps", "rb") as file:
+        whole = len(file.read())
+    assert whole > 8192
+    assert len(content_of("/proc/self/maps")) > 0.9 * whole
+    kept = Kept("/proc/self/maps")
+    assert len(kept.read()) > 0.9 * whole
+    assert len(kept.read()) > 0.9 * whole
+    kept.close()

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-MOST_BYTES = 1 << 18
+MOST_BYTES = 1 << 22
+# A list in /proc comes a page at a time, in whole records (seq_read_iter, fs/seq_file.c), however much is asked for.
+# The records of what is kept are short, so what fills less than half a page is all there is.
+_WHOLE = 2048
 
 
 class Kept:
@@ -29,6 +32,8 @@ class Kept:
             if self._descriptor < 0:
                 self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             content = os.pread(self._descriptor, MOST_BYTES, 0)
+            if len(content) >= _WHOLE or not self.is_kept:
+                content += self._rest(len(content))
         except OSError as error:
             self.error = error
             self.close()
@@ -37,6 +42,13 @@ class Kept:
         if not self.is_kept:
             self.close()
         return content
+
+    def _rest(self, begin: int) -> bytes:
+        parts = []
+        while begin < MOST_BYTES and (part := os.pread(self._descriptor, MOST_BYTES - begin, begin)):
+            parts.append(part)
+            begin += len(part)
+        return b"".join(parts)
 
     def close(self) -> None:
         if self._descriptor >= 0:
