@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
@@ -22,7 +23,13 @@ class Patience(Generic[T]):
         self._answers: SimpleQueue[T | BaseException] = SimpleQueue()
         self._is_waiting = False
         self._thread = threading.Thread(target=self._serve, name="gpu-looks", daemon=True)
-        self._thread.start()
+        # A thread starts with the signals that its maker blocks, and so do those that the driver's library starts: one
+        # that blocks none of them would take the signals that the watch waits for.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            self._thread.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def ask(self, look: Callable[[], T], seconds: float) -> T | None:
         """What `look` answers, or None where that takes longer.
