@@ -33,7 +33,8 @@ sys.exit(7)
 def watch(*words, **options):
     return subprocess.run(
         [*HOSTTUNE, *words],
-        **{"text": True, "capture_output": True, "env": ENVIRONMENT, "timeout": 120, "check": False, **options},
+        **{"text": True, "capture_output": True, "env": ENVIRONMENT, "timeout": 120, **options},
+        check=False,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import time
 from contextlib import suppress
@@ -68,12 +69,14 @@ def stop() -> None:
 
 def start(argv: tuple[str, ...], signals: Signals) -> int:
     """The process number of the command. Raises NotStarted."""
+    if not argv[0]:
+        raise NotStarted("the command is an empty word", NOT_FOUND)
     try:
         return _spawn(argv, signals)
     except OSError as error:
-        if error.errno == errno.ENOEXEC:  # a script without #!: execvp(3) hands it to the shell
+        if error.errno == errno.ENOEXEC:  # a script without #!: execvp(3) hands it to the shell, where it found it
             with suppress(OSError):
-                return _spawn(("/bin/sh", *argv), signals)
+                return _spawn(("/bin/sh", shutil.which(argv[0]) or argv[0], *argv[1:]), signals)
         status = NOT_FOUND if error.errno in {errno.ENOENT, errno.ENOTDIR} else NOT_RUN
         raise NotStarted(f"{argv[0]}: {error.strerror}", status) from None
 

@@ -71,6 +71,9 @@ class Loop:
         while (left := self._due - time.monotonic()) > 0:
             found = self._signals.wait(left)
             if found is not None:
+                late_s = time.monotonic() - self._due
+                if found[0] == signal.SIGCONT and late_s > self._account.watched.interval_s:
+                    self._was_stopped = True  # by a signal that nobody can wait for: SIGSTOP, SIGTTIN, SIGTTOU
                 yield found
 
     def _tick(self) -> None:
