@@ -190,10 +190,13 @@ def _pressure(account: Account) -> str:
     whose = (
         "of the job's own control group" if account.has_job_pressure_s > account.counted_s / 2 else "of the whole host"
     )
-    return (
-        f"pressure {whose}: CPU {mean['cpu_some'] or 0:.0f} %, storage {mean['io_some'] or 0:.0f} % "
-        f"(all tasks {mean['io_full'] or 0:.0f} %), memory {mean['memory_some'] or 0:.0f} %"
-    )
+    some, full = _percent(mean["io_some"]), _percent(mean["io_full"])
+    cpu, memory = _percent(mean["cpu_some"]), _percent(mean["memory_some"])
+    return f"pressure {whose}: CPU {cpu}, storage {some} (all tasks {full}), memory {memory}"
+
+
+def _percent(value: float | None) -> str:
+    return "not told" if value is None else f"{value:.0f} %"
 
 
 def _reading(account: Account) -> str:

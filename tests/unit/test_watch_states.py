@@ -146,3 +146,17 @@ def test_idle_children_do_not_hide_a_saturated_one_but_half_loaded_ones_do():
 )
 def test_trust_follows_from_where_the_pressure_comes(one, trust):
     assert step(Held(), one).trust is trust
+
+
+def test_pages_that_others_swap_in_are_not_the_jobs_where_its_own_pressure_is_none():
+    swapping = HostTick(70.0, 20.0, 0.6, 900.0, 900.0, 10.0)
+    assert state_of(tick(95, 280, memory=0.2, host=swapping)) is State.GPU
+    assert state_of(tick(95, 280, memory=2, host=swapping)) is State.MEM
+    assert state_of(tick(95, 280, memory=0.2, host=swapping, job=None)) is State.MEM
+
+
+@pytest.mark.parametrize("gpus", [(gpu(None, None, is_mig=True),), None])
+def test_what_stalls_beside_a_gpu_that_tells_nothing_is_never_sure_to_hold_it_up(gpus):
+    assert step(Held(), tick(gpus=gpus, io=(70, 60))) == Held(State.DISK, 0, Trust.MEDIUM)
+    assert step(Held(), tick(gpus=gpus, cpu=90, idle=0, children=(1.0, 0.9))) == Held(State.CPU, 0, Trust.LOW)
+    assert step(Held(), tick(gpus=(), cpu=90, idle=0, children=(1.0, 0.9))).trust is Trust.HIGH

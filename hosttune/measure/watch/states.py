@@ -50,6 +50,7 @@ class Limits:
     memory_enter: float = 10
     memory_leave: float = 5
     memory_leave_ticks: int = 5
+    memory_none: float = 1
     swapped_in_pages: float = 100  # pages a second
     gpu_enter: float = 80
     gpu_leave: float = 70
@@ -114,7 +115,11 @@ def _is_memory(tick: Tick, *, held: bool) -> bool:
     some = seen.memory_some if seen else None
     swapped = tick.host.swapped_in_pages if tick.host else None
     limit = LIMITS.memory_leave if held else LIMITS.memory_enter
-    return _at_least(some, limit) or (swapped is not None and swapped > LIMITS.swapped_in_pages)
+    if _at_least(some, limit):
+        return True
+    if tick.job is not None and some is not None and some < LIMITS.memory_none:
+        return False  # the pages that the host swaps in are somebody else's
+    return swapped is not None and swapped > LIMITS.swapped_in_pages
 
 
 def _is_gpu(tick: Tick, *, held: bool) -> bool:
@@ -298,6 +303,9 @@ def trust(state: State, tick: Tick) -> Trust:
         return Trust.LOW
     if state in {State.WORKERS, State.WAIT} and tick.gpus and not tick.gpus_are_its:
         return min(level, Trust.MEDIUM)
+    if state in {State.DISK, State.CPU, State.FOREIGN} and _is_hungry(tick) is None:
+        # loaders that read ahead stall, and fill the CPUs, beside a GPU that has all it needs
+        return min(level, Trust.LOW if state is State.CPU else Trust.MEDIUM)
     return level
 
 
