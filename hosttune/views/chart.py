@@ -131,7 +131,8 @@ def top_of(greatest: float) -> float:
 def times(scale: Scale) -> tuple[Mark, ...]:
     """The labels of a time axis: seconds, minutes or hours since its begin."""
     span = scale.end_s - scale.begin_s
-    step = next((step for step in _STEPS_S if span / step <= _MOST_TIMES), _STEPS_S[-1])
+    step: float = next((step for step in _STEPS_S if span / step <= _MOST_TIMES), 0)
+    step = step or top_of(span / _MOST_TIMES)
     count = int(span // step)
     return tuple(Mark(100 * number * step / (span or 1.0), clock(number * step)) for number in range(count + 1))
 

@@ -196,3 +196,8 @@ def test_svg_is_well_formed_and_holds_the_same():
     assert tree.tag == "{http://www.w3.org/2000/svg}svg"
     assert not [one for one in tree.iter() if one.tag.endswith(("script", "image", "foreignObject"))]
     assert "&lt;b&gt;" in text
+
+
+def test_time_axis_of_any_length_has_few_labels():
+    for span in (86400.0 * 365, 1e12, 1e18):
+        assert 2 <= len(chart.times(Scale(0, span, 1))) <= 9

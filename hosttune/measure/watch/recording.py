@@ -18,6 +18,9 @@ from hosttune.measure.watch.tick import Tick
 
 KIND: Final = "hosttune watch"
 MOST_LINE: Final = 1 << 20  # bytes
+MOST: Final = 1e18  # no figure of a tick is larger, in whatever unit
+LEAST: Final = 1e-9  # nor smaller, but for zero
+_MOST_DIGITS: Final = 18
 
 
 class Recorder:
@@ -47,9 +50,10 @@ class Recorder:
     def _write(self, data: Any) -> None:
         if self._descriptor < 0:
             return
-        line = json.dumps(rounded(data), separators=(",", ":"), ensure_ascii=True) + "\n"
+        line = (json.dumps(rounded(data), separators=(",", ":"), ensure_ascii=True) + "\n").encode("ascii")
         try:
-            os.write(self._descriptor, line.encode("ascii"))
+            while line:  # what a disk that is nearly full takes of it may be a part
+                line = line[os.write(self._descriptor, line) :]
         except OSError as error:
             self.problem = f"{self._path}: {error.strerror}: the record ends here"
             self.close()
@@ -113,7 +117,7 @@ def _object(line: bytes, path: str, number: int) -> dict[str, Any]:
     if len(line) > MOST_LINE:
         raise _bad(path, number, "", f"the line is longer than {MOST_LINE >> 20} MiB")
     try:
-        data = json.loads(line, parse_constant=_no_constant, parse_float=_finite)
+        data = json.loads(line, parse_constant=_no_constant, parse_float=_number, parse_int=_whole)
     except (ValueError, RecursionError) as error:
         raise _bad(path, number, "", f"no JSON: {error}" if line.strip() else "the line is empty") from None
     if not isinstance(data, dict):
@@ -121,13 +125,20 @@ def _object(line: bytes, path: str, number: int) -> dict[str, Any]:
     return data
 
 
-def _finite(word: str) -> float:
+def _number(word: str) -> float:
+    """Within bounds in which sums and quotients of such numbers stay finite."""
     number = float(word)
-    return number if abs(number) != float("inf") else _no_constant(word)
+    if abs(number) > MOST:
+        return _no_constant(word)
+    return number if abs(number) >= LEAST else 0.0
+
+
+def _whole(word: str) -> int:
+    return int(_no_constant(word)) if len(word) > _MOST_DIGITS else int(word)
 
 
 def _no_constant(word: str) -> float:
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word[:20]} is no number that was measured")
 
 
 def _bad(path: str, line: int, field: str, message: str) -> BadInput:
