@@ -22,7 +22,7 @@ def checked(look: Look, show: ShowCheck | ShowPlan, host: str | None = None) -> 
     from hosttune.views.terminal import Screen
 
     session = open_session(look, host)
-    page = open_page(session.reader, look, show)
+    page = open_page(session.reader, replace(look, host=[host]) if host else look, show)
     if show.output is not None:
         page = replace(page, screen=Screen())
     plan = session.plan()

@@ -272,6 +272,15 @@ def test_undo_of_nothing_says_so_and_is_no_trouble(run):
     assert "nothing to take back" in out
 
 
+def test_undo_of_a_rule_that_nobody_knows_names_the_nearest(run):
+    status, out, err = run("undo", "--rule", "storage-noatim", "--host", H100)
+    assert status == 0
+    assert "nothing to take back" in out
+    assert "no rule is called storage-noatim" in err
+    assert "did you mean storage-noatime?" in err
+    assert run("undo", "--rule", "storage-noatime", "--host", H100)[2] == ""
+
+
 def test_undo_of_a_run_that_nobody_knows_says_where_to_look(run):
     status, _, err = run("undo", "20200101-000000-dead", "--host", H100)
     assert status == 2
@@ -376,6 +385,13 @@ def test_rules_new_refuses_a_name_against_the_rules(run, name):
     status, out, err = run("rules", "new", name)
     assert (status, out) == (2, "")
     assert "fault of hosttune itself" not in err
+
+
+def test_check_of_several_records_names_one_for_each_plan(run):
+    other = str(HOSTS / "gh200-arm64.json")
+    out = run("check", "--host", H100, "--host", other)[1]
+    assert f"plan --host {H100}\n" in out
+    assert f"plan --host {other}\n" in out
 
 
 def test_options_are_repeated_for_the_next_command(run):
