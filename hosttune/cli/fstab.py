@@ -30,8 +30,8 @@ def fstab(
 ) -> int:
     """Say what is wrong with an fstab, line by line, and print edits of it as a diff. Needs no root, changes nothing.
 
-    Exit status: 0 nothing to change, notes at most, 1 errors, warnings or a diff, 2 trouble, such as a target whose line
-    cannot be edited.
+    Exit status: 0 nothing to change, notes at most, 1 errors, warnings or a diff, 2 trouble, such as a target whose
+    line cannot be edited.
     """
     from hosttune.cli.common import say, say_exactly, tell, write_json
     from hosttune.errors import HosttuneError
