@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from hosttune.facts.base import UnknownFact, raw
 from hosttune.facts.places import mount_of
 from hosttune.frozen import frozen
+from hosttune.resources.mount_policy import OF_THE_KERNEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from hosttune.facts.mounts import Mount
 
 MEMORY: Final = frozenset({"tmpfs", "ramfs", "devtmpfs"})
+KERNEL: Final = OF_THE_KERNEL - {"autofs"}  # no data set lies there, and reading such a file may do something
 _DEEPEST: Final = 6  # a loop device on a file on a loop device ...
 
 

@@ -121,6 +121,7 @@ def test_busy_host_measured_anyway_is_never_better_than_inconclusive():
         ({"available_bytes": 0}, {}, "nearly full: 0% free"),
         ({"total_bytes": 1 << 30, "available_bytes": 300 << 20}, {}, "too little room"),
         ({"is_read_only": True}, {}, "read-only"),
+        ({"fstype": "sysfs"}, {}, "holds no data"),
         ({"fstype": "nfs4"}, {}, "nfs4"),
         ({"fstype": "fuse.sshfs"}, {}, "fuse.sshfs"),
         ({"fstype": "fuse"}, {}, "fuse"),

@@ -10,6 +10,7 @@ import pytest
 
 from hosttune.cli.app import run
 from hosttune.engine.catalog import builtin_catalog
+from hosttune.errors import HosttuneError
 from hosttune.facts import Facts
 from hosttune.host.live import LiveReader
 from hosttune.measure import page_cache
@@ -107,6 +108,11 @@ def test_look_at_an_empty_folder_says_so(tmp_path, facts):
     assert (found.names.files, found.sizes, found.decoded) == (0, None, None)
     assert "0 files in 1 folder" in dataset_text(found, Page())
     assert faults(dataset_json(found), "dataset") == []
+
+
+def test_look_refuses_what_the_kernel_shows(facts):
+    with pytest.raises(HosttuneError, match="holds no data"):
+        look("/proc/self", facts, Patience())
 
 
 def test_look_exact_stats_every_file(data, facts, monkeypatch):

@@ -96,6 +96,7 @@ def test_walk_counts_links_to_files_and_follows_none_to_folders(tmp_path):
     (data / "link.jpg").symlink_to("a.jpg")
     (data / "lost.jpg").symlink_to("nowhere")
     (data / "loop").symlink_to("loop")
+    (data / "device").symlink_to("/dev/null")
     (data / "up").symlink_to("..")
     (data / "self").symlink_to(".")
     (data / "sub" / "again").symlink_to(data)
@@ -106,7 +107,7 @@ def test_walk_counts_links_to_files_and_follows_none_to_folders(tmp_path):
     walk = Walk(str(data))
     assert names(walk) == ["/a.jpg", "/link.jpg", "/sub/b.jpg"]
     seen = walk.seen
-    assert (seen.links, seen.dangling, seen.special, seen.linked_folders) == (1, 2, 2, 2)
+    assert (seen.links, seen.dangling, seen.special, seen.linked_folders) == (1, 2, 3, 2)
     assert sorted(seen.linked_paths) == [str(data / "there"), str(data / "up")]
 
 

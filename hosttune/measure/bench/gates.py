@@ -20,6 +20,12 @@ class GateClosed(Refused):
     """This host, or this place, is nothing to measure on now; `hint` names the way out."""
 
 
+def require_files(place: Place) -> None:
+    """Raises GateClosed where the kernel shows itself (/proc, /sys)."""
+    if place.is_kernel:
+        raise GateClosed(f"{place.path} holds no data: the kernel shows itself there ({place.fstype})")
+
+
 def require_disk(place: Place, *, allow_network: bool) -> int:
     """The bytes that a bench may write at this place. Raises GateClosed."""
     if place.is_network and not allow_network:
@@ -34,6 +40,7 @@ def require_disk(place: Place, *, allow_network: bool) -> int:
 
 def require_room(place: Place) -> int:
     """The bytes that a bench may write at this place. Raises GateClosed where it is read-only or nearly full."""
+    require_files(place)
     if place.is_read_only:
         raise GateClosed(f"{place.target} is mounted read-only, and scratch copies have to be written")
     free = place.available_bytes / place.total_bytes if place.total_bytes else 0.0

@@ -9,6 +9,7 @@ from hosttune.facts.mounts import NETWORK_TYPES
 from hosttune.frozen import frozen
 from hosttune.host.attributes import mount_id
 from hosttune.host.mountinfo import MountLine, parse
+from hosttune.measure.underneath import KERNEL as KERNEL_TYPES
 
 MEMORY_TYPES = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
 _BY_UUID = "/dev/disk/by-uuid"
@@ -34,6 +35,11 @@ class Place:
     def is_network(self) -> bool:
         """A server's, or a program's (FUSE): its times are not those of a disk of this host."""
         return self.fstype in NETWORK_TYPES or self.fstype.startswith("fuse")
+
+    @property
+    def is_kernel(self) -> bool:
+        """No files that anybody stored: to read one may do something."""
+        return self.fstype in KERNEL_TYPES
 
     @property
     def is_memory(self) -> bool:

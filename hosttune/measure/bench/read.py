@@ -17,7 +17,7 @@ from hosttune.errors import HosttuneError, Refused
 from hosttune.frozen import frozen
 from hosttune.measure.bench.copies import quietly
 from hosttune.measure.bench.detached import view_of
-from hosttune.measure.bench.gates import MOST_BYTES, GateClosed, require_quiet, require_room
+from hosttune.measure.bench.gates import MOST_BYTES, GateClosed, require_files, require_quiet, require_room
 from hosttune.measure.bench.place import Place, look_at
 from hosttune.measure.bench.read_crew import MOST_FILES, Crew
 from hosttune.measure.bench.read_passes import (
@@ -105,6 +105,7 @@ def bench_read(wanted: Wanted, on_progress: Callable[[str], None] = lambda _: No
     """Measure. Raises GateClosed where this place or this host is nothing to measure on now, and HosttuneError."""
     begun = time.monotonic()
     place = look_at(wanted.folder)
+    require_files(place)
     if place.is_network and not wanted.allow_network:
         raise GateClosed(
             f"{place.path} lies on {place.fstype}: reading it loads a network or another program",

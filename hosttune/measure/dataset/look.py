@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hosttune.errors import HosttuneError
 from hosttune.facts.base import UnknownFact
 from hosttune.measure import page_cache
 from hosttune.measure.cpus import usable_cpus
@@ -24,7 +25,7 @@ from hosttune.measure.dataset.sample import Sample, chosen, look_inside, residen
 from hosttune.measure.dataset.tally import Tally
 from hosttune.measure.dataset.verdict import advise
 from hosttune.measure.dataset.walk import Seen, Walk, one_file
-from hosttune.measure.underneath import underneath
+from hosttune.measure.underneath import KERNEL, underneath
 from hosttune.measure.workers import start_workers
 
 if TYPE_CHECKING:
@@ -50,6 +51,11 @@ def look(
     """`path` is a folder or one file; `tell` gets progress, now and then. Raises HosttuneError where there is nothing
     to look at. Changes nothing; access times are kept where the rights allow it."""
     place = os.path.realpath(path)
+    below = underneath(place, facts)
+    if below.fstype in KERNEL:
+        raise HosttuneError(
+            f"{path}: holds no data: the kernel shows itself there ({below.fstype})", hint="name a folder of data"
+        )
     tally, exact = Tally(), Exact() if is_exact else None
     seen = _names(place, tally, exact, patience, follow=follow, tell=tell)
     names_done, names_s = not patience.stopped, patience.seconds
@@ -62,7 +68,6 @@ def look(
     if exact and names_done:
         sizes, by_format = exact.corrected(sizes), exact.bytes
     look_inside(sample, by_format, phase, with_headers=with_headers, tell=tell)
-    below = underneath(place, facts)
     has_room = room()
     inodes = inode_bytes(below.fstype, tally.files, seen.folders)
     decoded = decode(sample.looked, by_format) if sizes else None

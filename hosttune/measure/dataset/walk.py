@@ -159,7 +159,9 @@ class Walk:
         path = f"{folder.path.rstrip('/')}/{entry.name}"
         try:
             if not entry.is_dir():
-                self.seen.dangling += 1
+                is_something = os.path.exists(path)
+                self.seen.special += is_something
+                self.seen.dangling += not is_something
                 return
             place = os.path.realpath(path)
         except OSError:
