@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 from typer import Argument, Option, Typer
 
 from hosttune.cli.bench_read import read
-from hosttune.cli.measuring import measured, page_of, seed_of, warn_of_dropping
+from hosttune.cli.measuring import kept, measured, page_of, seed_of, warn_of_dropping
 from hosttune.cli.options import Show, command
 
 if TYPE_CHECKING:
@@ -107,13 +107,13 @@ def clean(show: Show) -> int:
     from hosttune.views.bench import cleaned_text
 
     found = scratch.leftovers()
-    kept = [one for one in found if not scratch.clean(one)]
+    left = [one for one in found if not scratch.clean(one)]
     if show.is_json:
-        removed = [one.path for one in found if one not in kept]
-        write_json({"format_version": 1, "removed": removed, "kept": [one.path for one in kept]})
+        removed = [one.path for one in found if one not in left]
+        write_json({"format_version": 1, "removed": removed, "kept": [one.path for one in left]})
     else:
-        say(cleaned_text(found, kept))
-    return int(bool(kept))
+        say(cleaned_text(found, left))
+    return int(bool(left))
 
 
 def _answer(show: Show, bench: Callable[[Callable[[str], None]], Result], text: Callable[[Result, Page], str]) -> int:
@@ -126,9 +126,9 @@ def _answer(show: Show, bench: Callable[[Callable[[str], None]], Result], text: 
     result = measured(page, bench)
     if result is None:
         return 1
-    results.save(result)
     if show.is_json:
         write_json(results.to_json(result))
     else:
         say(text(result, page))
+    kept(lambda: results.save(result))
     return status_of(result)

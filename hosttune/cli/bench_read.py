@@ -42,7 +42,7 @@ def read(
     because of the state of the host, 2 trouble.
     """
     from hosttune.cli.common import say, write_json
-    from hosttune.cli.measuring import measured, page_of, seed_of, warn_of_dropping
+    from hosttune.cli.measuring import kept, measured, page_of, seed_of, warn_of_dropping
     from hosttune.measure.bench import read_result, results
     from hosttune.measure.bench.read import Wanted, bench_read
     from hosttune.measure.bench.reading import Limit
@@ -57,11 +57,11 @@ def read(
     result = measured(page, lambda tell: bench_read(wanted, tell))
     if result is None:
         return 1
-    results.save(read_result.kept(result, gist(result)))
     if show.is_json:
         write_json(read_result.document(result))
     else:
         say(read_text(result, page))
+    kept(lambda: results.save(read_result.kept(result, gist(result))))
     return int(result.conclusion.limit is Limit.UNKNOWN)
 
 

@@ -36,6 +36,18 @@ def measured(page: Page, bench: Callable[[Callable[[str], None]], T]) -> T | Non
         return None
 
 
+def kept(save: Callable[[], None]) -> None:
+    """Keep what was found; where that cannot be, say so: it was measured and told all the same."""
+    from hosttune.cli.common import tell
+    from hosttune.errors import HosttuneError
+    from hosttune.views.page import shown
+
+    try:
+        save()
+    except HosttuneError as error:
+        tell(f"hosttune: not kept: {shown(error.message)}")
+
+
 @contextmanager
 def progress_line() -> Iterator[Callable[[str], None]]:
     """One line on standard error, written over and over and gone at the end; nothing where that is no terminal."""

@@ -159,6 +159,9 @@ def _atime_counters(result: Result) -> list[str]:
 
 def _stale_files(result: Result) -> str:
     stale, looked = result.figures["files_stale"], result.figures["files_looked_at"]
+    if (mounted := result.words.get("mounted")) in {"noatime", "strictatime"}:  # stale or not makes no difference
+        what = "no access time" if mounted == "noatime" else "the access time of each, at every read"
+        return f"your files: reading them writes {what} ({mounted})"
     said = f"your files: {stale:,.0f} of {looked:,.0f} looked at are stale now (their next read writes)"
     return f"{said}; today's gain is about nil" if stale < looked / 100 else said
 
@@ -168,6 +171,8 @@ def _atime_advice(result: Result, finding: Finding, page: Page) -> str:
     if result.words.get("mounted") == "noatime":
         return f"{NOATIME}: it is set here already; this is what it saves"
     if finding.answer is Answer.DIFFERS and finding.effect.estimate > 1:
+        if result.words.get("mounted") == "strictatime":
+            return f"{NOATIME}: worth it, at every read ({more})"
         return f"{NOATIME}: worth it where this set is read about once a day or less often ({more})"
     if finding.answer is Answer.INCONCLUSIVE:
         return f"{NOATIME}: the times say nothing here; on a quiet host, again ({more})"

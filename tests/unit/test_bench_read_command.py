@@ -168,6 +168,22 @@ def test_bench_read_network_needs_its_own_word(tmp_path, monkeypatch):
         reading_files.bench_read(Wanted(str(tmp_path)))
 
 
+@pytest.mark.parametrize("path", ["/proc", "/sys"])
+def test_bench_read_opens_nothing_where_the_kernel_shows_itself(path):
+    with pytest.raises(GateClosed, match="holds no data"):
+        reading_files.bench_read(Wanted(path, anyway=True))
+
+
+def test_read_that_cannot_be_kept_is_told_all_the_same(run, monkeypatch):
+    def full(*_):
+        raise HosttuneError("/var is full")
+
+    monkeypatch.setattr(state, "save", full)
+    status, out, err = run("/data")
+    assert (status, "cold files" in out) == (0, True)
+    assert "not kept: /var is full" in err
+
+
 def test_bench_read_dropping_caches_needs_root(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(HosttuneError, match="needs root"):

@@ -154,6 +154,22 @@ def test_atime_text_says_when_others_write_on_the_disk():
     assert "the first read of a day" not in text
 
 
+@pytest.mark.parametrize(
+    ("mounted", "said"),
+    [
+        ("noatime", "writes no access time (noatime)"),
+        ("strictatime", "the access time of each, at every read (strictatime)"),
+    ],
+)
+def test_atime_text_calls_no_file_stale_where_that_makes_no_difference(mounted, said):
+    words = {**ATIME.words, "mounted": mounted, "other": "strictatime"}
+    text = " ".join(view.atime_text(replace(ATIME, words=words), page()).split())
+    assert said in text
+    assert "stale now" not in text
+    assert "nil" not in text
+    assert "once a day" not in text
+
+
 def test_atime_text_of_a_mount_that_has_it_already():
     text = view.atime_text(replace(ATIME, words={**ATIME.words, "mounted": "noatime"}), page())
     assert "it is set here already; this is what it saves" in text
