@@ -12,7 +12,7 @@ from hosttune.actions.examine import examine
 from hosttune.engine.catalog import RULES_FOLDER, builtin_catalog, load_catalog
 from hosttune.engine.fleet import Fold
 from hosttune.engine.fleet_choice import Looks
-from hosttune.engine.fleet_reading import RECORD, changes_in, is_record, parsed, read_document
+from hosttune.engine.fleet_reading import MISSING, RECORD, changes_in, is_record, parsed, read_document
 from hosttune.engine.fleet_seen import Seen, Unread, seen_from_row, seen_of_plan, seen_to_row
 from hosttune.engine.policy import Policy
 from hosttune.engine.policy_file import build_policy, load_policy
@@ -151,7 +151,7 @@ def _seen(path: str, ask: Ask) -> Iterator[Seen | Unread]:
             yield data
         elif is_record(data):
             yield _evaluated(content, path, ask)
-        elif ask.is_new:
+        elif ask.is_new and data.get("kind") != MISSING:  # that there was no answer holds whatever judges
             why = "is a result of check, which another policy cannot judge: gather records (hosttune record)"
             yield Unread(path, why)
         else:

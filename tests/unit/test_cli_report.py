@@ -232,3 +232,10 @@ def test_custom_rules_of_a_host_are_its_own(run, put, tmp_path):
     status, out, err = run(tmp_path / "vm.json", "--rules", rule.parent)
     assert (status, out) == (2, "")
     assert "site-example.yaml" in err
+
+
+def test_host_without_an_answer_is_told_as_such_under_another_policy_too(run, put):
+    about = {"host": "gone-01", "at": "2026-11-21T03:00:00Z", "reason": "ssh: timed out"}
+    gone = put("gone-01.json", {"format_version": 1, "kind": "hosttune missing", **about})
+    status, data = as_json(run, H100, gone, "--policy", put("new.yaml", "profile: base\n"))
+    assert (status, data["unread"]["count"], data["missing"]["count"]) == (1, 0, 1)
