@@ -135,7 +135,8 @@ def test_idle_children_do_not_hide_a_saturated_one_but_half_loaded_ones_do():
     ("one", "trust"),
     [
         (tick(95, 280), Trust.HIGH),
-        (tick(95, 280, gpus_are_its=False), Trust.MEDIUM),
+        (tick(gpus=(gpu(95, 280, pids=()),), gpus_are_its=False), Trust.MEDIUM),
+        (tick(gpus=(gpu(95, 280, pids=(7,)),), gpus_are_its=False), Trust.LOW),
         (tick(95, None), Trust.MEDIUM),
         (tick(io=(70, 70)), Trust.HIGH),
         (tick(io=(70, 70), job=None, device=MIB), Trust.MEDIUM),
@@ -160,3 +161,9 @@ def test_what_stalls_beside_a_gpu_that_tells_nothing_is_never_sure_to_hold_it_up
     assert step(Held(), tick(gpus=gpus, io=(70, 60))) == Held(State.DISK, 0, Trust.MEDIUM)
     assert step(Held(), tick(gpus=gpus, cpu=90, idle=0, children=(1.0, 0.9))) == Held(State.CPU, 0, Trust.LOW)
     assert step(Held(), tick(gpus=(), cpu=90, idle=0, children=(1.0, 0.9))).trust is Trust.HIGH
+
+
+def test_main_process_with_many_threads_is_neither_at_its_limit_nor_waiting():
+    assert state_of(tick(20, main=30.0, cpus=64.0, idle=53)) is State.UNKNOWN
+    assert state_of(tick(20, main=30.0, cpus=64.0, idle=53, gpus=())) is State.UNKNOWN
+    assert state_of(tick(20, main=1.3, cpus=64.0, idle=90)) is State.WORKERS

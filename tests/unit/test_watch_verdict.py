@@ -9,7 +9,7 @@ import pytest
 from hosttune.measure.watch.account import Account
 from hosttune.measure.watch.history import History, joined, point, segments
 from hosttune.measure.watch.states import State
-from hosttune.measure.watch.verdict import Confidence, Outcome, judged
+from hosttune.measure.watch.verdict import Confidence, Outcome, judge, judged
 from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, WATCHED, at, gpu, jittered, tick
 
 SCENARIOS = {**MEASURED, **OTHERS}
@@ -159,3 +159,13 @@ def test_joined_points_keep_what_only_one_of_them_knew():
     both = joined(one, two)
     assert (both.at_s, both.seconds, both.counted_s, both.gpu_percent, both.device_bytes) == (2.0, 2.0, 1.0, 20.0, MIB)
     assert dict(both.states) == {State.WAIT: 1.0, State.GPU: 1.0}
+
+
+def test_hour_in_which_nothing_was_looked_at_is_not_judged():
+    account = Account(WATCHED)
+    for one in [*jittered(DISK, 60, 1), replace(OTHERS["idle"][1], at_s=3660.0, seconds=3600.0)]:
+        account.add(one)
+    for one in at(jittered(DISK, 60, 2), 3660):
+        account.add(one)
+    verdict = judge(account)
+    assert (verdict.state, verdict.idle_s, verdict.paused_s) == (State.DISK, 0.0, 3600.0)

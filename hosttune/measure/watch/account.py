@@ -13,6 +13,9 @@ from hosttune.measure.watch.tick import Tick, gpu_percent, power_percent, pressu
 WARM_UP_S = 60.0
 WARM_UP_WITHOUT_GPU_S = 10.0
 WARM_GPU_PERCENT = 20.0
+# A look that comes later than this says nothing: watch or machine stood still.
+LOST_S = 30.0
+LOST_TICKS = 10
 
 
 @frozen
@@ -116,7 +119,7 @@ class Account:
         self.last = tick
         self.seconds += tick.seconds
         self._total(tick)
-        if tick.is_paused:
+        if tick.is_paused or tick.seconds > max(LOST_S, LOST_TICKS * self.watched.interval_s):
             self.paused_s += tick.seconds
             self.held = Held()
             return self.held

@@ -70,6 +70,7 @@ class Limits:
     runnable: float = 0.5  # cores that the busiest process got and waited for, together
     saturated_enter: float = 0.85  # cores
     saturated_leave: float = 0.70
+    main_most: float = 2  # cores: one thread that computes, and helpers (autograd, pinning)
     active_cores: float = 0.1
     idle_gpu: float = 5
     idle_cores: float = 0.1
@@ -225,6 +226,12 @@ def loaders_saturated(tick: Tick, *, held: bool = False) -> bool:
 
 
 def main_saturated(tick: Tick, *, held: bool = False) -> bool:
+    """The main process is at the limit of one core. One that uses many has threads, and no limit that a tick shows."""
+    cores = tick.tree.main_cores if tick.tree is not None else None
+    return main_computes(tick, held=held) and cores is not None and cores <= LIMITS.main_most
+
+
+def main_computes(tick: Tick, *, held: bool = False) -> bool:
     """The main process computes in nearly all of the time in which the GPU rests: while the GPU works it may spin."""
     if tick.tree is None or tick.tree.main_cores is None:
         return False
@@ -252,7 +259,7 @@ def _is_wait(tick: Tick, *, held: bool) -> bool:  # noqa: ARG001 - as its neighb
     if _is_hungry(tick) is not True or room is None or room < LIMITS.room_some:
         return False
     tree = tick.tree
-    if tree is None or tree.cores is None or loaders_saturated(tick, held=True) or main_saturated(tick, held=True):
+    if tree is None or tree.cores is None or loaders_saturated(tick, held=True) or main_computes(tick, held=True):
         return False
     seen = pressure(tick)
     if seen is None:
@@ -290,6 +297,8 @@ def trust(state: State, tick: Tick) -> Trust:
     """High: the pressure of the job's own control group. Medium: the host's, and the job's processes. Low: neither."""
     tree_known = tick.tree is not None and tick.tree.cores is not None
     if state in {State.GPU, State.COLD_GPU}:
+        if not tick.gpus_are_its and any(gpu.pids for gpu in tick.gpus or ()):
+            return Trust.LOW  # somebody is on them, and as far as is known not the job
         # Utilization alone says that some kernel ran; power beside it says that it worked.
         return Trust.HIGH if tick.gpus_are_its and power_percent(tick) is not None else Trust.MEDIUM
     level = Trust.LOW
