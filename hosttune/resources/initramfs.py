@@ -3,6 +3,9 @@
 Looking into an image takes seconds (lsinitramfs), so the configuration decides, and what it does not rule out may be in
 there: initramfs-tools with MODULES=most takes most drivers and all of modprobe.d (initramfs.conf(5)), dracut those that
 this host uses (dracut.conf(5)). Ubuntu 26.04 builds with dracut, where initramfs-tools may still be installed.
+
+dracut takes /etc/modprobe.d into an image for this host alone (hostonly="yes", as Ubuntu has it); without that, as in
+Debian, a module that the image holds is loaded without its options (dracut 106, 90kernel-modules/module-setup.sh).
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ TOOLS = "initramfs-tools"
 _HOOKS = ("/etc/kernel/postinst.d", "/usr/share/kernel/postinst.d")
 _PROGRAMS = {DRACUT: ("/usr/bin/dracut", "/usr/sbin/dracut"), TOOLS: ("/usr/sbin/update-initramfs",)}
 _IMAGE = "initrd.img-"
+_HOST_ONLY = re.compile(r"\s*hostonly\s*=\s*[\"']?(\w*)")
 _DRIVERS = re.compile(r"\s*(add|force|omit)_drivers\s*\+?=\s*[\"']?([^\"'#]*)")
 
 
@@ -75,6 +79,23 @@ def _listed(reader: Reader, builder: str, module: str) -> tuple[str, str]:
     return found
 
 
+def why_without_options(reader: Reader, module: str) -> str:
+    """Why an image that holds this module lacks /etc/modprobe.d, as a sentence; empty where it has it, or may do
+    without: only where a line of the configuration puts the module into it.
+    """
+    if generator(reader) != DRACUT:
+        return ""
+    place, word = _listed(reader, DRACUT, module)
+    said = ""
+    for path in _configuration(reader, DRACUT):
+        content = reader.read(path)
+        rows = content.decode("utf-8", "replace").splitlines() if isinstance(content, bytes) else []
+        said = next((match[1] for row in reversed(rows) if (match := _HOST_ONLY.match(row))), said)
+    if said == "yes" or word not in {"add", "force"}:
+        return ""
+    return f'{place} puts {module} into the initial RAM disk, and dracut without hostonly="yes" leaves its options out'
+
+
 def _configuration(reader: Reader, builder: str) -> tuple[str, ...]:
     if builder == TOOLS:
         return ("/etc/initramfs-tools/modules",)
@@ -87,13 +108,18 @@ def _configuration(reader: Reader, builder: str) -> tuple[str, ...]:
 
 
 class InitramfsAddress(ReadOnly):
-    """`initramfs:MODULE`: "PROGRAM<tab>REASON" where the initial RAM disk may hold the module, else ABSENT."""
+    """`initramfs:MODULE`: "PROGRAM<tab>REASON" where the initial RAM disk may hold the module, else ABSENT. A third
+    field says why it would hold it without its options.
+    """
 
     kind = "initramfs"
 
     def read(self, reader: Reader, name: str) -> Value:
         why = why_in(reader, name)
-        return f"{generator(reader)}\t{why}" if isinstance(why, str) else why
+        if not isinstance(why, str):
+            return why
+        lacking = why_without_options(reader, name)
+        return f"{generator(reader)}\t{why}\t{lacking}" if lacking else f"{generator(reader)}\t{why}"
 
 
 WISHES = ()

@@ -139,7 +139,7 @@ def _compare_dropin(needed: list[_Look], kept: list[_Look], context: Context) ->
     dropin = compare_dropin(_file(wish).name, text.encode(), wish.rule, context, Activation.REBOOT, triggers)
     if dropin.change is None or not early:
         return dropin
-    program, _, reason = early[0].partition("\t")
+    program, reason = early[0].split("\t")[:2]
     details = (f"then {program} rebuilds the initial RAM disks: {reason}",)
     return replace(dropin, change=replace(dropin.change, details=details))
 
@@ -190,8 +190,17 @@ class _Look(Comparison):
             todo = f"put {self.wish.name}={self.wanted} on the kernel command line"
             return self._held(HoldKind.REFUSED, f"{module} is built into this kernel, which reads no modprobe.d", todo)
         if not self.entries or not same(self.entries[-1][0], self.wanted):
-            return self._owned()
+            return self._owned() or self._left_out()
         return self._in_force(live)
+
+    def _left_out(self) -> Finding | None:
+        """The refusal where the initial RAM disk would load the module without what a drop-in of ours says."""
+        _, _, lacking = [*str(self.initramfs).split("\t"), "", ""][:3]
+        if not lacking:
+            return None
+        argument = f"{self.wish.name}={self.wanted}"
+        todo = f'set hostonly="yes" in /etc/dracut.conf.d, or put {argument} on the kernel command line'
+        return self._held(HoldKind.REFUSED, lacking, todo)
 
     def _owned(self) -> Finding | None:
         own = _file(self.wish).name

@@ -142,6 +142,32 @@ def test_initial_ram_disk_is_judged_by_its_configuration(files, name, why):
     assert (generator(reader), why_in(reader, "nvidia")) == (name, why)
 
 
+DRACUT = {"/boot/initrd.img-6.8": "", "/usr/bin/dracut": "", "/etc/dracut.conf.d/a.conf": 'add_drivers+=" nvidia_uvm "'}
+UBUNTU = {"/usr/lib/dracut/dracut.conf.d/10-ubuntu.conf": 'hostonly="yes"\nhostonly_mode="sloppy"\n'}
+
+
+@pytest.mark.parametrize(
+    ("files", "is_held"),
+    [
+        (DRACUT, True),
+        ({**DRACUT, **UBUNTU}, False),
+        ({**DRACUT, **UBUNTU, "/etc/dracut.conf.d/90-site.conf": "hostonly=no\n"}, True),
+        ({**DRACUT, "/etc/dracut.conf.d/a.conf": "#hostonly=yes\n"}, False),  # no line puts it into the image
+        ({**DRACUT, **INITRD, "/etc/kernel/postinst.d/initramfs-tools": ""}, False),
+    ],
+)
+def test_option_that_dracut_would_leave_out_is_not_written(files, is_held):
+    finding = One(machine(files), HMM).finding()
+    assert (finding.hold.kind is HoldKind.REFUSED) is is_held
+    assert bool(finding.changes) is not is_held
+    if is_held:
+        assert finding.hold.detail == (
+            "/etc/dracut.conf.d/a.conf:1 puts nvidia-uvm into the initial RAM disk, "
+            'and dracut without hostonly="yes" leaves its options out'
+        )
+        assert "put nvidia-uvm.uvm_disable_hmm=1 on the kernel command line" in finding.todo
+
+
 def test_images_without_a_program_that_builds_them_are_unknown():
     assert isinstance(why_in(FakeReader({"/boot/initrd.img-6.8": ""}), "nvidia"), Unreadable)
 
