@@ -177,13 +177,13 @@ class Facts:
         self.traces: dict[str, Trace] = {}  # what each collected subject hung on, where that is followed
         self._first: tuple[Facts, Reach] | None = None  # the look before a plan was tried, and what it reaches
         self.seconds: dict[str, float] = {}  # subject -> wall time, with what it collected on the way
-        self._locks = {name: threading.RLock() for name in self.SUBJECTS}
+        self._locks: dict[str, threading.RLock] = {}
 
     def __getattr__(self, name: str) -> Any:
         if name not in self.SUBJECTS:
             message = f"no fact is called {name!r}"
             raise AttributeError(message)
-        with self._locks[name]:
+        with self._locks.setdefault(name, threading.RLock()):  # one step, so all threads meet at one lock
             if name not in self.__dict__:
                 started = time.perf_counter()
                 self.__dict__[name] = self._kept(name) or self._collected(name)

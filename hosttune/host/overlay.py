@@ -216,12 +216,12 @@ class Overlay(BeforeReader):
 
     def _entry(self, path: str) -> str:
         """The place of `path` itself, a link at its end not followed."""
-        folder, name = posixpath.split(posixpath.normpath(path))
+        folder, name = posixpath.split(_clean(path))
         return posixpath.join(self._place(folder), name) if name else folder
 
     def _place(self, path: str) -> str:
         """The one name under which a file is kept here, however it was asked for. /proc/self is nobody's link here."""
-        clean = posixpath.normpath(path)
+        clean = _clean(path)
         if clean in self.files or clean.startswith("/proc/"):
             return clean
         if self.links:
@@ -284,7 +284,7 @@ class OverlayReach:
         self._models_apt = any(path.startswith(APT_CONF) for path in overlay.files)
 
     def holds_path(self, path: str) -> bool:
-        clean = posixpath.normpath(path)
+        clean = _clean(path)
         if clean in self._places or clean.startswith(self._below):
             return True
         if clean.startswith("/proc/"):
@@ -292,11 +292,20 @@ class OverlayReach:
         place = self._canonical(clean)
         if place in self._places or place.startswith(self._below):
             return True
+        if not self._links:
+            return False
         folder, name = posixpath.split(clean)
-        return bool(self._links) and posixpath.join(self._canonical(folder), name) in self._links
+        return posixpath.join(self._canonical(folder), name) in self._links
 
     def holds_query(self, argv: tuple[str, ...]) -> bool:
         return (self._models_units and argv[:1] == ("systemctl",)) or (self._models_apt and argv[:1] == ("apt-config",))
+
+
+def _clean(path: str) -> str:
+    """As posixpath.normpath, which is slow before Python 3.12, where a path may need it: hardly ever."""
+    if path.startswith("/") and "//" not in path and "/." not in path and (path[-1] != "/" or path == "/"):
+        return path
+    return posixpath.normpath(path)
 
 
 def _as_printed(old: str, text: str) -> str:

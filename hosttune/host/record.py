@@ -209,11 +209,13 @@ class RecordReader:
         canonical = self._canonical(path)
         if path in self._tables["paths"]:
             return self._answer("paths", path, str)
-        if isinstance(self._tables["stats"].get(canonical), list):
+        tables = self._tables
+        if isinstance(tables["stats"].get(canonical), list):
             return canonical
-        known = any(canonical in self._tables[table] for table in ("files", "listings", "stats"))
-        stat = self.stat(canonical)
-        return canonical if known and stat is not ABSENT else (ABSENT if stat is ABSENT else NOT_RECORDED)
+        if self.stat(canonical) is ABSENT:
+            return ABSENT
+        is_known = canonical in tables["files"] or canonical in tables["listings"] or canonical in tables["stats"]
+        return canonical if is_known else NOT_RECORDED
 
     def space(self, path: str) -> Answer[Space]:
         return self._answer("spaces", path, lambda entry: Space(*entry))
