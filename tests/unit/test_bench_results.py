@@ -103,6 +103,29 @@ def test_result_that_others_could_have_written_does_not_count(where):
         assert stored(where) == ()
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"low": 1.042', '"low": 0'),
+        ('"high": 1.049', '"high": Infinity'),
+        ('"estimate": 1.046', '"estimate": NaN'),
+        ('"seed": 7', '"seed": Infinity'),
+        ("{", "[" * 100_000),
+    ],
+)
+def test_result_that_no_bench_can_have_found_counts_as_not_there(old, new):
+    text = json.dumps(results.to_json(ATIME))
+    assert results.from_json(text.encode())
+    assert old in text
+    assert results.from_json(text.replace(old, new, 1).encode()) is None
+
+
+def test_comparison_without_a_finding_counts_as_not_there():
+    document = {**results.to_json(ATIME), "findings": []}
+    assert results.from_json(json.dumps(document).encode()) is None
+    assert results.from_json(json.dumps({**document, "kind": "read"}).encode())
+
+
 def test_state_folder_is_that_of_the_user(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert state.folder() == "/var/lib/hosttune/bench"

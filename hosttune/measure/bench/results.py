@@ -7,6 +7,7 @@ what cannot be read counts as not there.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -22,6 +23,7 @@ from hosttune.measure.bench.place import Place
 from hosttune.measure.bench.statistics import Answer, Interval
 
 FORMAT_VERSION = 1
+COMPARING = ("atime", "tmp")  # kinds that have findings
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -135,12 +137,16 @@ def to_json(result: Result) -> dict[str, Any]:
 
 def from_json(content: bytes | None) -> Result | None:
     """The result in a document; None for anything else, such as the note of a scratch folder."""
-    with suppress(ValueError, KeyError, TypeError, AttributeError):
+    with suppress(ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         data = json.loads(content or b"")
         if data.pop("format_version") != FORMAT_VERSION:
             return None
         findings = tuple(_finding(one) for one in data.pop("findings"))
+        if not findings and data["kind"] in COMPARING:
+            return None
         figures = {str(name): float(value) for name, value in data.pop("figures").items()}
+        if not all(map(math.isfinite, (*figures.values(), *(one.noise_floor for one in findings)))):
+            return None
         words = {str(name): str(value) for name, value in data.pop("words").items()}
         texts = {name: str(value) for name, value in data.items() if name != "seed"}
         return Result(**texts, seed=int(data["seed"]), findings=findings, figures=figures, words=words)
@@ -162,7 +168,10 @@ def _finding(data: dict[str, Any]) -> Finding:
 
 
 def _interval(data: dict[str, Any]) -> Interval:
-    return Interval(float(data["estimate"]), float(data["low"]), float(data["high"]))
+    found = Interval(float(data["estimate"]), float(data["low"]), float(data["high"]))
+    if not all(0 < one < math.inf for one in (found.estimate, found.low, found.high)):
+        raise ValueError("no interval of a ratio")
+    return found
 
 
 def _name(kind: str, uuid: str, kernel: str) -> str:
