@@ -19,6 +19,7 @@ def measured(page: Page, bench: Callable[[Callable[[str], None]], T]) -> T | Non
     comes back.
     """
     from hosttune.cli.common import tell
+    from hosttune.errors import HosttuneError
     from hosttune.measure.bench.gates import GateClosed
     from hosttune.measure.bench.scratch import leftovers
     from hosttune.views.bench import leftover_text
@@ -34,6 +35,10 @@ def measured(page: Page, bench: Callable[[Callable[[str], None]], T]) -> T | Non
         if closed.hint:
             tell(f"  hint: {shown(closed.hint)}")
         return None
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # a disk that is full, or fails, under the scratch copies
+        raise HosttuneError(f"the bench ended: {error.strerror or error}") from error
 
 
 def kept(save: Callable[[], None]) -> None:
