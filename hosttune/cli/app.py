@@ -6,7 +6,6 @@ Exit status as in diff(1): 0 as it should be, 1 not so, 2 trouble.
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from importlib import import_module
 from typing import Annotated, NoReturn
@@ -68,7 +67,7 @@ def main() -> NoReturn:
     """Run the command line and exit with its status."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by whoever started us (>&-); what is opened here is not handed on
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - until the end
+            setattr(sys, name, open("/dev/null", "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - until the end
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

@@ -21,7 +21,7 @@ _LIMITS = {
     Limit.MEMORY: "no disk at all: files in memory",
     Limit.UNKNOWN: "inconclusive",
 }
-_HEADS = ("files/s", "95 % interval", "MB/s", "MiB read", "MiB from device")
+_HEADS = ("files/s", "95 % interval", "MB/s", "MiB read", "of a device")
 
 
 def read_text(result: Result, page: Page) -> str:
@@ -61,10 +61,10 @@ def _table(result: Result) -> list[str]:
     figures = result.figures
     metadata = "cold" if result.is_metadata_cold else "warm"
     rows: list[tuple[str, Measure | None]] = [
-        (f"cold files (metadata {metadata})", figures.cold),
-        ("the same, packed, in order", figures.packed),
-        ("warm files", figures.warm),
-        ("warm files, decoded", figures.decode),
+        (f"cold (metadata {metadata})", figures.cold),
+        ("packed, in order", figures.packed),
+        ("warm", figures.warm),
+        ("warm and decoded", figures.decode),
     ]
     cells = [(name, _cells(measure)) for name, measure in rows if measure]
     label = max(len(name) for name, _ in cells)
@@ -89,7 +89,7 @@ def _sweep(result: Result) -> list[str]:
     if not figures.sweep:
         return []
     what = "cold files, decoded" if figures.decode else "cold files"
-    levels = "  ".join(f"{one.workers}: {_rate(one)}" for one in figures.sweep)
+    levels = "  ".join(f"{one.workers}:{_rate(one)}" for one in figures.sweep)
     share = sum(one.bytes_device for one in figures.sweep) / max(sum(one.bytes_read for one in figures.sweep), 1)
     lines = [f"workers on {what}, files/s:  {levels}"]
     waits = f"one of them waits {found.wait_ratio:.1f} s for each second that it computes"
