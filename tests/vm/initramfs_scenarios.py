@@ -18,7 +18,7 @@ from hosttune.values import Action, Change, Disturbs, Finding, HoldKind, Risk, V
 
 OPTION = "options virtio_blk num_request_queues=3"
 FILE = "/etc/modprobe.d/60-hosttune-site-queues.conf"
-DEBS = "/debs"
+DEBS = "/given"
 # Small and quick, with the one driver that matters.
 DRACUT = 'dracutmodules="base kernel-modules"\nadd_drivers+=" virtio_blk "\ndrivers="virtio_blk"\ncompress=cat\n'
 
