@@ -239,7 +239,7 @@ def kill_an_apply(guest: Guest, share: float) -> None:
     lines = max(guest.read(f"{RUNS}/{run}.jsonl").count(b"\n") for run in known)
     kill = f"inject=fsync:signal=KILL:when={max(2, int(lines * share))}"
     strace = ["strace", "-f", "-o", "/dev/null", "-e", "trace=fsync", "-e", kill]
-    rc, _, _ = guest.run([*strace, "hosttune", "apply", "--yes"], timeout=300)
+    rc, _, _ = guest.run([*strace, "hosttune", "apply", "--yes"], timeout=900)  # strace -f on emulated processors
     assert rc == 137
     (killed,) = (run for run in runs(guest) if run not in known)
     journal = guest.run(["cat", f"{RUNS}/{killed}.jsonl"]).stdout
