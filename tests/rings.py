@@ -64,8 +64,9 @@ def why_no_mount_namespace() -> str:
 class Ring:
     """`packages` maps a program, or the absolute path of a file, to the Debian package that brings it.
 
-    A long ring takes more than a few minutes, so it runs only by name or with `all`, and then beside the others. `limit_s` only ends a hang:
-    it is several times what the ring takes on two cores.
+    A long ring takes more than a few minutes, so it runs only by name or with `all`; the first of them then runs beside
+    all others, which together take about as long. `limit_s` only ends a hang: it is several times what the ring takes
+    on two cores.
     """
 
     name: str
@@ -290,8 +291,8 @@ def install_packages() -> None:
 
 
 def run_rings(names: Sequence[str], words: Sequence[str], *, required: bool, skip_none: bool) -> list[Outcome]:
-    """Run the named rings; `required` makes one that cannot run a failure, else it only says why. Long rings run one
-    after the other beside the rest, and what they print comes at the end.
+    """Run the named rings; `required` makes one that cannot run a failure, else it only says why. The first long ring
+    runs beside the rest, and what it prints comes at the end.
     """
     chosen = [ring for ring in RINGS if ring.name in names]
     outcomes: dict[str, Outcome] = {}
@@ -302,7 +303,7 @@ def run_rings(names: Sequence[str], words: Sequence[str], *, required: bool, ski
         if reason:
             outcomes[ring.name] = Outcome(ring.name, "not run", failed=int(required), note=reason)
     able = [ring for ring in chosen if ring.name not in outcomes]
-    beside = [ring for ring in able if ring.is_long and len(able) > 1]
+    beside = [ring for ring in able if ring.is_long and len(able) > 1][:1]
 
     def run_beside() -> None:
         for ring in beside:
