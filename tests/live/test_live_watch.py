@@ -105,8 +105,7 @@ class Place:
     made: list[Path] = field(default_factory=list)
 
     def group(self) -> Path:
-        path = self.groups / f"hosttune-watch-{os.getpid()}-{len(self.made)}"
-        path.mkdir()
+        path = Path(tempfile.mkdtemp(prefix="hosttune-watch-", dir=self.groups))  # jobs are started side by side
         self.made.append(path)
         return path
 
