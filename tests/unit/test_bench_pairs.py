@@ -154,6 +154,7 @@ def after(**changes) -> Moment:
         (after(host_cpu_s=50.2), ()),
         (after(host_cpu_s=51.0, own_cpu_s=6.0), ()),
         (after(host_cpu_s=51.5), ("other programs use 1.5 processors",)),
+        (after(stolen_s=0.4), ("the hypervisor keeps back 0.4 processors",)),
         (after(cpu_stall_s=10.5), ("tasks wait for a processor for 50% of the time",)),
         (after(io_stall_s=20.9), ("tasks wait for the disk for 90% of the time",)),
         (after(disk=Disk(0, 0, 7.6)), ("the disk is busy for 60% of the time",)),
@@ -169,6 +170,7 @@ def test_idle_noise_names_what_keeps_the_host_busy(end, said):
     [
         (after(io_stall_s=20.9, disk=Disk(1100 << 20, 0, 7.9), own_read_bytes=1000 << 20), ()),
         (after(disk=Disk(1100 << 20, 0, 7.9), own_read_bytes=950 << 20), ("others read 50% of what the disk gave",)),
+        (after(stolen_s=0.4), ()),
         (after(host_cpu_s=52.0, own_cpu_s=5.9), ("other programs use 1.1 processors",)),
         (after(cpu_stall_s=10.5), ("tasks waited for a processor for 50% of the time",)),
     ],
@@ -193,6 +195,6 @@ def test_counters_are_read_as_the_kernel_writes_them():
     assert parse_disk(line) == Disk(640128 * 512, 20480 * 512, 5.1)
     assert parse_disk("") is None
     assert parse_disk("a b c d e f g h i j k") is None
-    assert parse_host_cpu("cpu  1000 20 300 9000 50 6 7 80 0 0\ncpu0 1 2 3\n", 100) == 11.0
+    assert parse_host_cpu("cpu  1000 20 300 9000 50 6 7 80 0 0\ncpu0 1 2 3\n", 100) == (10.2, 0.8)
     assert parse_stall("some avg10=0.00 avg60=0.00 avg300=0.00 total=2500000\nfull avg10=0 total=1\n") == 2.5
     assert parse_stall("") is None

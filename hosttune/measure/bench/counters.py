@@ -37,12 +37,13 @@ class Moment:
     """The host at one moment; differences of two moments say who worked in between. Stalls are None without PSI."""
 
     at_s: float  # monotonic
-    host_cpu_s: float  # spent by all programs of the host, stolen time included
+    host_cpu_s: float  # spent by all programs of the host
     own_cpu_s: float  # of it, by this process and its ended children
     cpu_stall_s: float | None  # some task waited for a processor
     io_stall_s: float | None
     disk: Disk | None
     own_read_bytes: int
+    stolen_s: float = 0.0  # a processor was wanted, and the hypervisor did not give it
 
 
 def parse_disk(content: str) -> Disk | None:
@@ -53,14 +54,15 @@ def parse_disk(content: str) -> Disk | None:
     return Disk(int(fields[2]) * SECTOR, int(fields[6]) * SECTOR, int(fields[9]) / 1000)
 
 
-def parse_host_cpu(content: str, ticks_per_s: int) -> float:
-    """Seconds that programs had of all processors: user, nice and steal of the first line of /proc/stat.
+def parse_host_cpu(content: str, ticks_per_s: int) -> tuple[float, float]:
+    """Seconds that programs had of all processors (user and nice of the first line of /proc/stat), and seconds stolen.
 
-    Not system: the kernel's own threads write back and decrypt for this very bench.
+    Not system: the kernel's own threads write back and decrypt for this very bench. Stolen time is no program's either:
+    a hypervisor that serves the requests of a virtual disk takes it from who made them (proc_stat(5)).
     """
     fields = content.split("\n", 1)[0].split()
     user, nice, steal = (int(fields[place]) if len(fields) > place else 0 for place in (1, 2, 8))
-    return (user + nice + steal) / ticks_per_s
+    return (user + nice) / ticks_per_s, steal / ticks_per_s
 
 
 def parse_stall(content: str) -> float | None:
@@ -78,14 +80,16 @@ def now(device: str) -> Moment:
     """The host at this moment, with the disk "major:minor"."""
     used = os.times()
     own_io = re.search(r"^read_bytes: (\d+)", _text("/proc/self/io"), re.MULTILINE)
+    programs, stolen = parse_host_cpu(_text("/proc/stat") or "cpu", os.sysconf("SC_CLK_TCK"))
     return Moment(
         at_s=time.monotonic(),
-        host_cpu_s=parse_host_cpu(_text("/proc/stat") or "cpu", os.sysconf("SC_CLK_TCK")),
+        host_cpu_s=programs,
         own_cpu_s=used.user + used.children_user,
         cpu_stall_s=parse_stall(_text("/proc/pressure/cpu")),
         io_stall_s=parse_stall(_text("/proc/pressure/io")),
         disk=read_disk(device),
         own_read_bytes=int(own_io[1]) if own_io else 0,
+        stolen_s=stolen,
     )
 
 
