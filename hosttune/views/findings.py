@@ -72,6 +72,7 @@ NOT_APPLICABLE = Section("Does not apply", "dim", _is(Verdict.NOT_APPLICABLE))
 
 HELD = (WAITING, LEFT_ALONE, ORPHANED)
 WORST_FIRST = (DIFFERS, UNKNOWN, *HELD, ADVICE)
+LISTED = (*WORST_FIRST, WAIVED)  # without --verbose; the others are only counted
 QUIET = (WAIVED, OK, NOT_APPLICABLE)
 ALL = (*WORST_FIRST, *QUIET)
 
@@ -123,8 +124,11 @@ def _section_lines(section: Section, findings: list[Finding], label: int, page: 
 
 
 def _texts(finding: Finding, page: Page) -> Iterator[str]:
-    """The finding line by line; all of the evidence with --verbose."""
+    """The finding line by line, of a waived one who accepts it and why; all of the evidence with --verbose."""
     one = told(finding, page)
+    if finding.hold.kind is HoldKind.WAIVED and not page.is_verbose:
+        yield f"{one.subject}: {shown(finding.hold.detail)}" if one.subject else shown(finding.hold.detail)
+        return
     sentence = one.sentence(None if page.is_verbose else SHOWN_EVIDENCE)
     if sentence or not finding.hold:
         yield sentence or str(finding.verdict)

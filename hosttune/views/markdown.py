@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.views.change import body_lines, note_of, title_line
-from hosttune.views.findings import ALL, HELD, SHOWN_EVIDENCE, UNKNOWN, WORST_FIRST, grouped, rules_in, told
+from hosttune.views.findings import ALL, HELD, LISTED, SHOWN_EVIDENCE, UNKNOWN, grouped, rules_in, told
 from hosttune.views.page import shown
 from hosttune.views.plan import by_rule, closing, price, stage_title, the_yes, triggers_text
 from hosttune.views.report import decision_text, next_steps, quiet_text, warning_texts
@@ -33,7 +33,7 @@ def check_markdown(hosts: tuple[Checked, ...]) -> str:
     lines = ["# hosttune check", ""] if len(hosts) > 1 else []
     for one in hosts:
         lines += [f"## {plain(shown(one.page.host))}", "", *_head(one)]
-        lines += _sections(ALL if one.page.is_verbose else WORST_FIRST, one.plan.findings, one.page)
+        lines += _sections(ALL if one.page.is_verbose else LISTED, one.plan.findings, one.page)
         if not one.page.is_verbose and (quiet := quiet_text(summarize(one.plan))):
             lines += [f"{quiet}.", ""]
         lines += [plain(shown(one.proposal)), ""] if one.proposal else []

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import to_json
 from hosttune.values import Activation
-from hosttune.views.findings import ADVICE, ALL, WORST_FIRST, sections_lines
+from hosttune.views.findings import ADVICE, ALL, LISTED, WAIVED, sections_lines
 from hosttune.views.masking import masked
 from hosttune.views.measured import section_lines
 from hosttune.views.page import shown
@@ -43,28 +43,31 @@ def check_report(
 ) -> str:
     """The report of one host; `interrupted` says which earlier runs did not end, `proposal` which profile fits better.
 
-    What is as it should be, or does not apply, is counted. Where nothing differs, advice beyond one screen is, too.
+    What is as it should be, or does not apply, is counted. Where nothing differs, what is waived and advice are, too,
+    as far as they go beyond one screen.
     """
     folded = 0
     aside = section_lines(measured, page) if page.is_verbose else []
     aside += ["", *wrapped(shown(proposal), page.screen.columns, rest="  ")] if proposal else []
     lines = _report_lines(plan, page, interrupted, aside, folded)
-    advice = sum(map(ADVICE.holds, plan.findings))
+    most = sum(ADVICE.holds(finding) or WAIVED.holds(finding) for finding in plan.findings)
     if not page.is_verbose and not exit_status(plan, strict=False):
-        while len(lines) > ONE_SCREEN and folded < advice:
+        while len(lines) > ONE_SCREEN and folded < most:
             folded += 1
             lines = _report_lines(plan, page, interrupted, aside, folded)
     return "\n".join(lines) + "\n"
 
 
 def _report_lines(plan: Plan, page: Page, interrupted: tuple[str, ...], aside: list[str], folded: int) -> list[str]:
-    """The lines with the last `folded` pieces of advice only counted; `aside` stands before the next steps."""
-    advice = [finding for finding in plan.findings if ADVICE.holds(finding)]
-    hidden = {id(finding) for finding in advice[len(advice) - folded :]}
+    """The lines with `folded` findings only counted, of what is waived and of advice, from the end; `aside` stands
+    before the next steps.
+    """
+    least = [finding for section in (ADVICE, WAIVED) for finding in plan.findings if section.holds(finding)]
+    hidden = {id(finding) for finding in least[len(least) - folded :]}
     told = [finding for finding in plan.findings if id(finding) not in hidden]
     lines = decision(plan, page) + warnings(plan, page, interrupted)
-    lines += sections_lines(ALL if page.is_verbose else WORST_FIRST, told, page)
-    lines += [] if page.is_verbose else _collapsed(summarize(plan), page, folded)
+    lines += sections_lines(ALL if page.is_verbose else LISTED, told, page)
+    lines += [] if page.is_verbose else _collapsed(plan, page, hidden)
     return lines + aside + _next(plan, page)
 
 
@@ -149,18 +152,19 @@ def warning_texts(plan: Plan, page: Page, interrupted: Iterable[str] = ()) -> li
     return texts
 
 
-def quiet_text(summary: Summary) -> str:
-    """What a report only counts."""
+def quiet_text(summary: Summary, waived: int = 0) -> str:
+    """What a report only counts; `waived`: findings of that sort which it does not list."""
     return listed(
-        _numbers(
-            (summary.ok, "as it should be"), (summary.not_applicable, "not applicable here"), (summary.waived, "waived")
-        )
+        _numbers((summary.ok, "as it should be"), (summary.not_applicable, "not applicable here"), (waived, "waived"))
     )
 
 
-def _collapsed(summary: Summary, page: Page, folded: int) -> list[str]:
-    parts = [f"{counted(folded, 'more piece')} of advice"] if folded else []
-    parts += [quiet] if (quiet := quiet_text(summary)) else []
+def _collapsed(plan: Plan, page: Page, hidden: set[int]) -> list[str]:
+    """What is only counted: the `hidden` findings by their ids, and all that is well."""
+    folded = [finding for finding in plan.findings if id(finding) in hidden]
+    advice, waived = (sum(map(section.holds, folded)) for section in (ADVICE, WAIVED))
+    parts = [f"{counted(advice, 'more piece')} of advice"] if advice else []
+    parts += [quiet] if (quiet := quiet_text(summarize(plan), waived)) else []
     text = f"{'; '.join(parts)} (--verbose lists them)."
     return ["", *wrapped(text, page.screen.columns)] if parts else []
 

@@ -119,6 +119,16 @@ def test_report_of_a_healthy_host_fits_one_screen(name):
     assert len(text.splitlines()) <= ONE_SCREEN
 
 
+def test_waivers_beyond_one_screen_of_a_healthy_host_are_counted():
+    hold = Hold(HoldKind.WAIVED, "until 2027-01-01: rebuilt then")
+    waived = [Finding(f"storage-{number:02}", "", Verdict.DIFFERS, hold) for number in range(30)]
+    text, _ = checked(replace(made.CLEAN, findings=tuple(waived)), ROOT)
+    listed = text.count("rebuilt then")
+    assert 10 < listed < 30
+    assert f"{30 - listed} waived (--verbose" in text
+    assert len(text.splitlines()) <= ONE_SCREEN
+
+
 def test_report_of_a_host_that_differs_folds_no_advice():
     plan = replace(sixty_rules(), findings=(made.FINDINGS[7], *sixty_rules().findings))
     text, _ = checked(plan, ROOT)

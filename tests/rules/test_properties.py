@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -16,12 +17,15 @@ from hosttune.actions.recover import recover
 from hosttune.actions.undo import plan_undo, undo
 from hosttune.codec import plan_from_json, plan_to_json
 from hosttune.engine.catalog import Catalog, builtin_catalog
+from hosttune.engine.evaluate import evaluate
 from hosttune.engine.lint import checked_rule
 from hosttune.engine.policy import DataMount, Declared, Policy
 from hosttune.errors import Refused
 from hosttune.host.overlay import Overlay
 from hosttune.host.record import read_record
 from hosttune.resources import address_kinds
+from hosttune.resources.base import NUMERIC, Bound, Operator, Wish
+from hosttune.resources.sysctl import proc_path
 from hosttune.values import ABSENT, Disturbs, FileValue, HoldKind, Phase, Risk, Verdict
 from tests.hosts.make import MACHINES
 
@@ -33,6 +37,10 @@ DECLARED = Declared((DataMount("UUID=d2-7e", "/mnt/scratch"),))
 ALL = Policy(
     declared=DECLARED, select=tuple(CATALOG.rules), max_risk=Risk.HIGH, disturb=Disturbs.GPU_WORK, today="2026-01-01"
 )
+BUILTIN_TEXTS = {
+    path.stem: path.read_text(encoding="utf-8")
+    for path in (Path(__file__).resolve().parents[2] / "hosttune" / "rules").glob("*/*.yaml")
+}
 CASES = [(path, rule) for path in RECORDS for rule in CATALOG.rules]
 IDS = [f"{path.stem}-{rule}" for path, rule in CASES]
 
@@ -148,14 +156,66 @@ def test_changes_are_no_worse_than_the_rule_declares(path, rule):
         assert change.disturbs <= declared.disturbs
 
 
+def bounded(path: Path) -> list[tuple[Wish, Bound]]:
+    """What any rule wants of this host with at_least or at_most."""
+    facts = session_on(read_record(str(path)), ALL).facts
+    wishes = [
+        wish
+        for rule in CATALOG.rules.values()
+        for wish in evaluate(rule, facts, ALL.params_of(rule, CATALOG), DECLARED).wishes
+    ]
+    return [(wish, bound) for wish in wishes for bound in wish.bounds if bound.operator in NUMERIC]
+
+
+def is_worse(bound: Bound, before: str, after: str) -> bool:
+    return int(after) < int(before) if bound.operator is Operator.AT_LEAST else int(after) > int(before)
+
+
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
 def test_no_better_value_is_lowered(path):
-    plan = session_on(read_record(str(path)), ALL).plan(prove=False)
-    for change in plan.changes:
-        if change.address.name == "vm.max_map_count":
-            assert int(change.after) >= int(change.before)
-        if change.address.name == "vm.swappiness" and change.address.kind == "sysctl":
-            assert int(change.after) <= int(change.before)
+    bounds = {(wish.kind, wish.name): bound for wish, bound in bounded(path)}
+    for change in session_on(read_record(str(path)), ALL).plan(prove=False).changes:
+        before, after = str(change.before).split(), str(change.after).split()
+        bound = bounds.get((change.address.kind, change.address.name))
+        if bound and before[0].isdecimal():
+            assert not is_worse(bound, before[0], after[0]), str(change.address)
+        if change.address.name.startswith("net.ipv4.tcp_"):  # three numbers, none of which shrinks
+            assert all(int(new) >= int(old) for old, new in zip(before, after, strict=True)), str(change.address)
+
+
+def made_better(path: Path) -> tuple[Overlay, dict[str, tuple[Bound, str]]]:
+    """The host with twice or half of what rules ask for, where they give a bound: no file says so, only the kernel."""
+    overlay = Overlay(read_record(str(path)))
+    better: dict[str, tuple[Bound, str]] = {}
+    for wish, bound in bounded(path):
+        if wish.kind in {"sysctl", "sysfs"}:
+            asked = int(str(bound.value))
+            value = str(asked * 2 if bound.operator is Operator.AT_LEAST else asked // 2)
+            place = proc_path(wish.name) if wish.kind == "sysctl" else wish.name
+            overlay.files[place] = FileValue(f"{value}\n".encode())
+            better[wish.name] = bound, value
+    return overlay, better
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
+def test_value_better_than_asked_for_is_kept_now_and_at_boot(path):
+    overlay, better = made_better(path)
+    overlay.files["/proc/sys/net/ipv4/tcp_rmem"] = FileValue(b"8192 262144 1073741824\n")
+    for change in session_on(overlay, ALL).plan(prove=False).changes:
+        assert change.address.name not in {*better, "net.ipv4.tcp_rmem"}, str(change.address)
+        lines = change.after.content.decode().splitlines() if isinstance(change.after, FileValue) else []
+        for key, equals, value in (line.partition(" = ") for line in lines):
+            if equals and key in better:
+                bound, now = better[key]
+                assert not is_worse(bound, now, value), f"{change.address}: {key}"
+            if key == "net.ipv4.tcp_rmem":
+                assert value == "8192 262144 1073741824"
+
+
+def test_records_reach_every_rule_that_has_a_bound_but_the_one_for_rails():
+    reached = {wish.rule for path in RECORDS for wish, _ in bounded(path)}
+    written = {rule for rule, text in BUILTIN_TEXTS.items() if re.search(r"at_(least|most):", text)}
+    assert reached == written - {"network-arp"}  # two RoCE cards in one subnet: tests/rules/network-arp.yaml
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)

@@ -96,6 +96,10 @@ def test_waiver_in_a_policy_is_reported_and_not_counted(run, tmp_path):
     policy.write_text("ignore: [{rule: memory-swappiness, reason: asked by the DBA, owner: ops}]\n")
     out = run("check", "-v", "--host", H100, "--policy", policy)[1]
     assert "waived by ops: asked by the DBA" in " ".join(out.split())
+    for form in ("text", "markdown", "html", "junit", "json"):  # without --verbose: the reason stays in the report
+        assert "by ops: asked by the DBA" in " ".join(
+            run("check", "--host", H100, "--policy", policy, "--format", form)[1].split()
+        )
     assert "vm.swappiness  60" not in run("plan", "--host", H100, "--policy", policy)[1]
 
 
