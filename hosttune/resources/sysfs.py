@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 FOLDERS = {"tmpfiles": ("/etc/tmpfiles.d", ".conf"), "udev": ("/etc/udev/rules.d", ".rules")}
 _NAME = re.compile(r"/sys(?:/(?!\.\.?/)[^\s\"'\\%/{}]+)+")
 _VALUE = re.compile(r"[\w.,:+/ -]+")
+_SUBSTITUTION = re.compile(r"[%$](?![%$])")  # udev(7): `%c` is what a PROGRAM printed
 _MATCH = re.compile(r'(?:^|,\s*)[\w{}/.-]+(?:==|!=)"[^"\\\n]*"(?=,|$)')
 
 
@@ -185,7 +186,8 @@ def _evidence(live: Mapping[str, str], setting: Mapping[str, tuple[Setter, ...]]
     lines = [f"now {value}" + (f" ({count} files)" if len(live) > 1 else "") for value, count in present.items()]
     for one in sorted({found[-1] for found in setting.values() if found}, key=lambda one: one.place):
         is_sure = one.file == own or not one.is_conditional
-        lines.append(f"next boot {one.value} ({one.place}){'' if is_sure else ', perhaps'}")
+        value = "a value that is worked out then" if _SUBSTITUTION.search(one.value) else one.value
+        lines.append(f"next boot {value} ({one.place}){'' if is_sure else ', perhaps'}")
     if any(not found for found in setting.values()):
         lines.append("no file sets it at boot")
     return tuple(lines)

@@ -8,7 +8,10 @@ from typing import Any
 MASK = "********"
 
 _KEYS = r"pass(?:wd|word|phrase|code)?2?|pwd|secret|token|(?:api|access|private|auth|secret)[_-]?key"
-_OPTION = re.compile(rf"(?i)((?:\b|_)(?:{_KEYS})\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;\"']+)")
+# A file of such a name, as in `/etc/passwd: Not a directory`, is followed by a reason, not by a secret.
+_OPTION = re.compile(
+    rf"(?i)((?:\b|_)(?:{_KEYS})\s*=\s*|(?:(?<!/)\b|_)(?:{_KEYS})\s*:\s*)(\"[^\"]*\"|'[^']*'|[^\s,;\"']+)"
+)
 _LOGIN = re.compile(r"((?:://)?[^\s/:@,=]*:)([^\s/@]+)(?=@)")  # user:password@, as in URLs and the sources of mounts
 
 

@@ -1,5 +1,6 @@
 """The whole catalogue as one `tune` task against a playbook of plain tasks that sets the same values: `python
-tests/benchmarks/fleet.py [HOSTS...] [--rounds N]`, as root. A benchmark, not a test; 10, 25 and 50 hosts by default.
+tests/benchmarks/fleet.py [HOSTS...] [--rounds N] [--site]`, as root. A benchmark, not a test; 10, 25 and 50 hosts by
+default. With --site both set thirty sysctls of a site besides: hosttune by a rule in the task, the others in their loop.
 
 The hosts are those of the fleet ring: sshd in network namespaces of this machine, so hosts and controller share its
 cores. Each round boots new hosts for each of the two, in turn; each runs twice, so that the second run finds nothing to
@@ -35,11 +36,34 @@ SYSCTLS = {
     "fs.inotify.max_user_instances": 8192,
     "fs.inotify.max_user_watches": 524288,
 }
+# Values of the network namespace, all other than the kernel's own.
+SITE_OFF = ("accept_redirects", "secure_redirects", "send_redirects", "shared_media")
+SITE_ON = (
+    *("log_martians", "rp_filter", "arp_notify", "arp_accept", "arp_filter", "drop_gratuitous_arp"),
+    *("drop_unicast_in_l2_multicast", "promote_secondaries", "proxy_arp_pvlan"),
+    *("ignore_routes_with_linkdown", "src_valid_mark"),
+)
+SITE = {
+    f"net.ipv4.conf.{interface}.{name}": int(name in SITE_ON)
+    for interface in ("all", "lo")
+    for name in (*SITE_OFF, *SITE_ON)
+}
+SITE_RULE = {
+    "id": "site-network",
+    "title": "Network settings of the site",
+    "risk": "low",
+    "disturbs": "nothing",
+    "since": "0.1",
+    "gain": "none in speed; the settings of the site",
+    "why": "As many values as a site may have of its own.",
+    "sources": ["https://docs.kernel.org/networking/ip-sysctl.html"],
+    "want": [{"sysctl": name, "exactly": value} for name, value in SITE.items()],
+}
 LIMITS = "* soft nofile 65536\n* hard nofile 524288\nroot soft nofile 65536\nroot hard nofile 524288\n"
 TMP = "mode=1777,nosuid,nodev,size=3G,nofail,x-systemd.before=local-fs.target"
 
 
-def plain_tasks(limits: Path) -> list[dict[str, Any]]:
+def plain_tasks(limits: Path, sysctls: dict[str, int]) -> list[dict[str, Any]]:
     """As an operator writes them: a module for each kind of setting, a loop where one takes several values."""
     return [
         {
@@ -49,7 +73,7 @@ def plain_tasks(limits: Path) -> list[dict[str, Any]]:
                 "sysctl_file": "/etc/sysctl.d/60-site.conf",
                 "sysctl_set": True,
             },
-            "loop": [{"key": name, "value": str(value)} for name, value in SYSCTLS.items()],
+            "loop": [{"key": name, "value": str(value)} for name, value in sysctls.items()],
         },
         {
             "ansible.builtin.template": {
@@ -98,7 +122,7 @@ def _cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def measure(side: Side, count: int, programs: Path, bundle: Path) -> tuple[dict[str, tuple[float, float]], str]:
+def measure(side: Side, count: int, programs: Path, tune: dict[str, Any]) -> tuple[dict[str, tuple[float, float]], str]:
     """The first run and the second on new hosts, and what hosttune would still change afterwards on the first host."""
     files = tree.get(cache_folder(), "bookworm", "systemd", "python3-apt", "dbus")
     fleet = Fleet([Kind(files)] * count)
@@ -106,9 +130,9 @@ def measure(side: Side, count: int, programs: Path, bundle: Path) -> tuple[dict[
         with tempfile.TemporaryDirectory(prefix="hosttune-benchmark-") as folder:
             inventory = Path(folder) / "inventory.yml"
             inventory.write_text(fleet.inventory())
-            controller = Controller(programs, inventory, bundle, Path(folder), LIMIT_S)
+            controller = Controller(programs, inventory, Path(tune["bundle"]), Path(folder), LIMIT_S)
             runs = {name: side.seconds(controller) for name in ("changes", "no change")}
-            left = controller.ask("gpu01", "tune", "--check", policy=POLICY)["changes"]
+            left = controller.ask("gpu01", "tune", "--check", **tune)["changes"]
     finally:
         fleet.close()
     return runs, ", ".join(one["address"] for one in left) or "nothing"
@@ -118,6 +142,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("hosts", nargs="*", type=int, default=[10, 25, 50])
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--site", action="store_true")
     given = parser.parse_args()
     python = pythons()[0]
     programs = environment(cache_folder(), python, core_for(python), COMMUNITY)
@@ -125,16 +150,19 @@ def main() -> None:
         bundle, limits = Path(scratch) / "hosttune.pyz", Path(scratch) / "limits.conf.j2"
         os.spawnv(os.P_WAIT, sys.executable, [sys.executable, str(ROOT / "playbooks/packaging/pyz.py"), str(bundle)])
         limits.write_text(LIMITS)
+        tune: dict[str, Any] = {"bundle": str(bundle), "policy": POLICY}
+        if given.site:
+            tune |= {"rules": [SITE_RULE], "select": [SITE_RULE["id"]]}
         sides = (
-            Side("plain tasks", plain_tasks(limits)),
-            Side("tune", [{"hosttune.hosttune.tune": {"bundle": str(bundle), "policy": POLICY}}]),
+            Side("plain tasks", plain_tasks(limits, SYSCTLS | (SITE if given.site else {}))),
+            Side("tune", [{"hosttune.hosttune.tune": tune}]),
         )
         print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, --forks {FORKS}, {given.rounds} rounds")
         for count in given.hosts:
             best: dict[tuple[str, str], tuple[float, float]] = {}
             for _ in range(given.rounds):
                 for side in sides:
-                    runs, left = measure(side, count, programs, bundle)
+                    runs, left = measure(side, count, programs, tune)
                     for run, seconds in runs.items():
                         best[side.name, run] = min(best.get((side.name, run), seconds), seconds)
                     print(f"  {count} hosts, {side.name}: hosttune would still change: {left}", flush=True)

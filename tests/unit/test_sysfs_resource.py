@@ -256,3 +256,11 @@ def test_program_of_a_udev_rule_is_a_condition_however_it_is_written():
     row = 'SUBSYSTEM=="bdi", PROGRAM="/usr/libexec/nfsrahead %k", ATTR{read_ahead_kb}="%c"'
     ((_, matches, attribute, value),) = udev_writes(row)
     assert (matches["?"], attribute, value) == ("PROGRAM", "read_ahead_kb", "%c")
+
+
+def test_value_that_a_program_gives_udev_is_not_told_as_a_value():
+    rule = 'SUBSYSTEM=="block", KERNEL=="sda", PROGRAM="/usr/lib/x %k", ATTR{queue/read_ahead_kb}="%c"\n'
+    door = host({READ_AHEAD.format("sda"): "128\n", "/usr/lib/udev/rules.d/70-x.rules": rule})
+    wish = f"- sysfs: {READ_AHEAD.format('sda')}\n  at_least: 4096\n  persist: udev"
+    lines = One(door, wish).finding().evidence
+    assert "next boot a value that is worked out then (/usr/lib/udev/rules.d/70-x.rules:1), perhaps" in lines

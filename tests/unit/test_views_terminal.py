@@ -93,6 +93,8 @@ def test_counted_and_listed_read_as_english():
         ("UUID=1234 /data ext4 defaults 0 2", "UUID=1234 /data ext4 defaults 0 2"),
         ("file:/etc/fstab line 3", "file:/etc/fstab line 3"),
         ("bypass=1,passno=2", "bypass=1,passno=2"),
+        ("/etc/passwd: Not a directory", "/etc/passwd: Not a directory"),
+        ("/etc/passwd=x", "/etc/passwd=********"),
     ],
 )
 def test_mask_hides_secrets_alone(text, expected):
