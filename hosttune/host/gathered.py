@@ -55,7 +55,9 @@ def _from_folder(folder: str) -> Iterator[tuple[str, str]]:
         for name in sorted(names):
             if name.endswith(SUFFIX) and not name.startswith("."):
                 found = True
-                yield os.path.join(place, name), ""
+                path = os.path.join(place, name)
+                # a pipe whose writer says nothing would hold the whole report; one that is named is meant
+                yield path, "is no file" if os.path.exists(path) and not os.path.isfile(path) else ""
     for error in errors:
         yield str(error.filename), f"cannot be listed: {error.strerror}"
     if not found and not errors:

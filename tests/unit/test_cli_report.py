@@ -116,6 +116,17 @@ def test_pipe_that_nobody_writes_to_does_not_hold_the_report(run, put, tmp_path)
     assert (status, "pipe.json: is empty" in flat(out)) == (1, True)
 
 
+def test_pipe_in_a_folder_is_told_and_not_opened(run, put, tmp_path):
+    put("f/a.json", document(entry("a", OK)))
+    os.mkfifo(tmp_path / "f/pipe.json")
+    held = os.open(tmp_path / "f/pipe.json", os.O_RDWR)  # a writer that says nothing
+    try:
+        status, out, _ = run(tmp_path / "f")
+    finally:
+        os.close(held)
+    assert (status, "pipe.json: is no file" in flat(out)) == (1, True)
+
+
 def test_record_beside_a_result_is_read_only_where_it_is_wanted():
     paths = ["r/a.json", "r/records/a.json", "r/b.record.json", "r/./b.json", "r/records/c.json", "r/a.json"]
     assert paired(paths, wants_records=False) == ["r/a.json", "r/b.json", "r/records/c.json"]

@@ -27,9 +27,11 @@ def idle_noise(before: Moment, after: Moment) -> tuple[str, ...]:
 
 
 def work_noise(before: Moment, after: Moment) -> tuple[str, ...]:
-    """What disturbed this process while it measured. Waiting for the disk is its own, so stalls for it do not count, nor
-    does stolen time: the hypervisor works for this process' own requests (a third of a processor on an idle virtual
-    machine whose disk is read from one process). Whether times are steady nevertheless, the control says."""
+    """What disturbed this process while it measured. Waiting for the disk is its own, so stalls for it do not count.
+
+    Nor does stolen time: the hypervisor works for this process' own requests (a third of a processor on an idle virtual
+    machine whose disk one process reads). Whether times are steady nevertheless, the control says.
+    """
     span = max(after.at_s - before.at_s, 1e-9)
     said = list(foreign_cpu(before, after))
     if before.cpu_stall_s is not None and after.cpu_stall_s is not None:
