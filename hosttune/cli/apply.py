@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
@@ -30,6 +31,7 @@ def apply(
     Exit status: 0 all done (what waits for a reboot included), 1 something failed, is unknown or still differs,
     2 trouble.
     """
+    from hosttune.actions.writers import named
     from hosttune.cli import common, proving
     from hosttune.cli.measured import measured
     from hosttune.codec import plan_to_json, receipt_to_json
@@ -47,7 +49,8 @@ def apply(
             common.write_json(masked(plan_to_json(plan)))
         else:
             page = common.open_page(session.reader, look, show)
-            common.say(plan_text(plan, page, interrupted=session.interrupted, measured=measured(look)))
+            told = replace(plan, findings=named(plan.findings, session.reader))
+            common.say(plan_text(told, page, interrupted=session.interrupted, measured=measured(look)))
         if prove:
             page = common.open_page(session.reader, look, show)
             proving.intend(plan, session.reader, page, is_json=show.is_json)

@@ -49,18 +49,21 @@ def diff(
 
 def _side(word: str, choose: Choose) -> tuple[Side, Mapping[str, About]]:
     """One side and the rules behind it: a saved check as it was written, a record or this host as it is found now."""
+    from hosttune.actions.writers import writer_of, written_at
     from hosttune.cli.common import open_session
     from hosttune.engine.catalog import builtin_catalog
     from hosttune.views.checked import about_rules
-    from hosttune.views.comparison import Side
+    from hosttune.views.comparison import Side, Written, files_of
 
     data = None if word == "live" else _document(word)
     if data is not None:
         return _saved(data, word), about_rules(builtin_catalog().rules.values())
     session = open_session(Look(host=None if word == "live" else [word], **vars(choose)))
-    plan = session.plan()
+    plan, reader = session.plan(), session.reader
+    paths = dict.fromkeys(path for finding in plan.findings for path in files_of(finding))
+    files = {path: Written(writer_of(reader, path), written_at(reader, path)) for path in paths}
     side = Side(
-        session.reader.name, plan.machine, plan.created_at, plan.tool_version, plan.policy_digest, plan.findings
+        reader.name, plan.machine, plan.created_at, plan.tool_version, plan.policy_digest, plan.findings, files
     )  # fmt: skip
     return side, about_rules(session.catalog.rules.values())
 

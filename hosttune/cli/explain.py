@@ -19,6 +19,7 @@ def explain(
 ) -> int:
     """Explain a rule: why, gain, risk, sources, what it reads, how by hand, how to switch it off, what it does here."""
     from hosttune.actions.examine import examine
+    from hosttune.actions.writers import named
     from hosttune.cli.common import load_choice, open_page, say, write_json
     from hosttune.cli.measured import measured
     from hosttune.views.explain import explain_json, explain_text, explained
@@ -27,7 +28,8 @@ def explain(
     reader, catalog, policy = load_choice(look)
     session = examine(reader, catalog, policy.only(_named(rule, catalog).id))
     said = of_rule(measured(look), session.selected[0].id)
-    one = explained(session.selected[0], session.facts, policy, catalog, session.plan(prove=False).findings, said)
+    findings = named(session.plan(prove=False).findings, reader, ask=True)
+    one = explained(session.selected[0], session.facts, policy, catalog, findings, said)
     if show.is_json:
         write_json(explain_json(one))
     else:

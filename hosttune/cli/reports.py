@@ -15,6 +15,7 @@ WORLD_READABLE = 0o644
 
 def checked(look: Look, show: ShowCheck | ShowPlan, host: str | None = None) -> Checked:
     """Look at the host of the options, or at the record `host`, and make the plan."""
+    from hosttune.actions.writers import named
     from hosttune.cli.common import open_page, open_session
     from hosttune.cli.options import ShowCheck as OfCheck
     from hosttune.facts.inventory import inventory
@@ -27,7 +28,7 @@ def checked(look: Look, show: ShowCheck | ShowPlan, host: str | None = None) -> 
         page = replace(page, screen=Screen())
     plan = session.plan()
     return Checked(
-        plan=plan,
+        plan=plan if show.is_json else replace(plan, findings=named(plan.findings, session.reader)),
         page=page,
         profile=session.policy.profile,
         proposal=proposal_text(session),

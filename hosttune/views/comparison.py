@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import field
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -30,8 +31,23 @@ class Kind(str, Enum):
 
 
 @frozen
+class Written:
+    """A file that sets a value: who writes it, and when that was done last (`2026-11-21 15:04`, UTC); each empty where
+    it is not known.
+    """
+
+    by: str = ""
+    at: str = ""
+
+    def __str__(self) -> str:
+        return ", ".join([*([f"{self.at} UTC"] if self.at else []), *([f"by {self.by}"] if self.by else [])])
+
+
+@frozen
 class Side:
-    """One check: of a record, of a saved document, or of this host."""
+    """One check: of a record, of a saved document, or of this host. `files` are those that its findings name; a saved
+    document tells nothing of them.
+    """
 
     host: str
     machine: str
@@ -39,6 +55,7 @@ class Side:
     tool_version: str
     policy_digest: str
     findings: tuple[Finding, ...]
+    files: Mapping[str, Written] = field(default_factory=dict)
 
 
 @frozen
@@ -101,12 +118,19 @@ def compare(a: Side, b: Side, about: Mapping[str, About]) -> Comparison:
 def set_by(finding: Finding) -> tuple[str, ...]:
     """Who set the value, where the finding tells: its owner, the files (with the line) that its evidence names."""
     owners = [finding.hold.detail] if finding.hold.kind in _SETS and finding.hold.detail else []
-    places = [
-        f"{match[1].rstrip('.')}:{match[2] or match[3]}" if match[2] or match[3] else match[1].rstrip(".")
-        for line in finding.evidence
-        for match in _PLACE.finditer(line)
-    ]
+    places = [f"{path}:{line}" if line else path for text in finding.evidence for path, line in _places(text)]
     return tuple(dict.fromkeys([*owners, *places]))
+
+
+def files_of(finding: Finding) -> tuple[str, ...]:
+    """The files that the finding names, as what sets the value or owns it."""
+    texts = (*finding.evidence, *([finding.hold.detail] if finding.hold.kind in _SETS else []))
+    return tuple(dict.fromkeys(path for text in texts for path, _ in _places(text)))
+
+
+def _places(text: str) -> list[tuple[str, str]]:
+    """The paths in a text, each with its line or nothing."""
+    return [(match[1].rstrip("."), match[2] or match[3] or "") for match in _PLACE.finditer(text)]
 
 
 def _by_rule(side: Side) -> dict[str, tuple[Finding, ...]]:

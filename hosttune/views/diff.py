@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import to_json
-from hosttune.views.comparison import Kind, set_by
+from hosttune.views.comparison import Kind, files_of, set_by
 from hosttune.views.findings import SHOWN_EVIDENCE, told
 from hosttune.views.masking import masked
 from hosttune.views.page import shown
@@ -42,7 +42,7 @@ def diff_text(comparison: Comparison, page: Page) -> str:
             title = _title(one)
             lines += ["", page.screen.paint(title, "bold", _STYLES.get(one.cost, "cyan"))]
         rows: list[tuple[str, ...]] = [
-            (shown(one.rule) if number == 0 else "", text) for number, text in enumerate(_texts(one, page))
+            (shown(one.rule) if number == 0 else "", text) for number, text in enumerate(_texts(one, comparison, page))
         ]
         lines += columned(rows, page.screen, indent=2, first=label)
     return "\n".join(lines) + "\n"
@@ -65,8 +65,8 @@ def diff_json(comparison: Comparison) -> dict[str, Any]:
                 "cost": one.cost,
                 "risk": one.risk.value if one.risk else None,
                 "gain": one.gain,
-                "a": _finding_json(one.a),
-                "b": _finding_json(one.b),
+                "a": _finding_json(one.a, comparison.a),
+                "b": _finding_json(one.b, comparison.b),
             }
             for one in comparison.differences
         ],
@@ -94,15 +94,17 @@ def _title(one: Difference) -> str:
     return "Selected on one only" if one.kind is Kind.SELECTED else _TITLES[one.cost]
 
 
-def _texts(one: Difference, page: Page) -> Iterator[str]:
-    """The verdicts and the risk, what each side says and who set it; with --verbose what the rule brings."""
+def _texts(one: Difference, comparison: Comparison, page: Page) -> Iterator[str]:
+    """The verdicts and the risk, what each side says, who set it and when; with --verbose what the rule brings."""
     words = [f"{shown(one.subject)}:"] if one.subject else []
     sides = (standing(one.a) if one.a else "absent", standing(one.b) if one.b else "absent")
     words.append(sides[0] if sides[0] == sides[1] else f"{sides[0]} -> {sides[1]}")
     yield " ".join(words) + (f" (risk {one.risk})" if one.risk else "")
-    for sign, finding in (("-", one.a), ("+", one.b)):
+    a, b = _written(one.a, comparison.a), _written(one.b, comparison.b)
+    for sign, finding, own, other in (("-", one.a, a, b), ("+", one.b, b, a)):
         if finding:
             yield from _side_texts(sign, finding, page)
+            yield from (f"{sign} written: {text}" for text in own if text not in other)
     if one.gain and page.is_verbose:
         yield f"gain: {shown(one.gain)}"
 
@@ -119,6 +121,12 @@ def _side_texts(sign: str, finding: Finding, page: Page) -> Iterator[str]:
         yield f"{sign} set by: {', '.join(others)}"
 
 
+def _written(finding: Finding | None, side: Side) -> tuple[str, ...]:
+    """Of the files that set the value on one side, who writes them and when that was done last."""
+    files = [(path, side.files[path]) for path in (files_of(finding) if finding else ()) if path in side.files]
+    return tuple(shown(f"{path} {written}") for path, written in files if str(written))
+
+
 def _side_json(side: Side) -> dict[str, Any]:
     return {
         "host": side.host,
@@ -129,7 +137,7 @@ def _side_json(side: Side) -> dict[str, Any]:
     }
 
 
-def _finding_json(finding: Finding | None) -> dict[str, Any] | None:
+def _finding_json(finding: Finding | None, side: Side) -> dict[str, Any] | None:
     if finding is None:
         return None
     return {
@@ -139,4 +147,9 @@ def _finding_json(finding: Finding | None) -> dict[str, Any] | None:
         "evidence": list(finding.evidence),
         "todo": finding.todo,
         "set_by": list(set_by(finding)),
+        "files": [
+            {"path": path, "by": side.files[path].by, "written_at": side.files[path].at}
+            for path in files_of(finding)
+            if path in side.files
+        ],
     }

@@ -91,6 +91,22 @@ def test_explain_tells_reading_the_way_by_hand_and_back_and_who_sets_the_value(r
     assert "base" in data["profiles"]
 
 
+def test_reports_name_who_writes_the_file_that_sets_a_value(run, tmp_path):
+    record = json.loads(Path(H100).read_text(encoding="utf-8"))
+    path = "/etc/sysctl.d/99-site.conf"
+    record["files"][path] = "# Ansible managed\nvm.swappiness = 60\n"
+    record["listings"]["/etc/sysctl.d"].append("99-site.conf")
+    record["stats"][path] = ["file", 0o644, 0, 0, 36, 0, 1, 1, 1, 0]
+    host = tmp_path / "host.json"
+    host.write_text(json.dumps(record))
+    for words in (["check"], ["plan"], ["apply"], ["check", "--format", "markdown"], ["check", "--format", "html"]):
+        assert f"{path}:2 of Ansible" in " ".join(run(*words, "--host", host)[1].split()), words
+    out = " ".join(run("explain", "memory-swappiness", "--host", host)[1].split())
+    assert f"next boot 60 ({path}:2 of Ansible)" in out
+    out = " ".join(run("explain", "memory-max-map-count", "--host", H100)[1].split())
+    assert "(/usr/lib/sysctl.d/10-map-count.conf:1 of the distribution)" in out
+
+
 def test_waiver_in_a_policy_is_reported_and_not_counted(run, tmp_path):
     policy = tmp_path / "policy.yaml"
     policy.write_text("ignore: [{rule: memory-swappiness, reason: asked by the DBA, owner: ops}]\n")

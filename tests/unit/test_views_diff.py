@@ -9,7 +9,7 @@ import pytest
 from hosttune.cli import app
 from hosttune.values import Finding, Hold, HoldKind, Risk, Verdict
 from hosttune.views.checked import About
-from hosttune.views.comparison import Kind, Side, compare, set_by
+from hosttune.views.comparison import Kind, Side, Written, compare, set_by
 from hosttune.views.diff import diff_json, diff_text
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
@@ -88,6 +88,37 @@ def test_differences_stand_by_cost_then_risk_then_name():
 )
 def test_who_set_a_value_is_told_where_the_finding_tells(found, who):
     assert set_by(found) == who
+
+
+def test_when_and_by_whom_a_file_was_written_is_told_where_the_sides_differ():
+    now = finding(Verdict.DIFFERS, hold=Hold(HoldKind.OWNED, "/etc/x.conf:9"), evidence=("now 60 (/etc/y.conf:1)",))
+    before = finding(Verdict.OK, evidence=("now 1 (/etc/y.conf:1)",))
+    vendor = {"/etc/y.conf": Written("the package y", "2026-01-01 00:00")}
+    a, b = side(before, files=vendor), side(now, files={**vendor, "/etc/x.conf": Written("", "2026-10-08 11:00")})
+    comparison = compare(a, b, ABOUT)
+    text = diff_text(comparison, Page())
+    assert text.count("written: ") == 1
+    assert "+ written: /etc/x.conf 2026-10-08 11:00 UTC\n" in text
+    assert str(Written("Ansible", "2026-01-01 00:00")) == "2026-01-01 00:00 UTC, by Ansible"
+    document = diff_json(comparison)
+    assert faults(document, "diff") == []
+    assert document["differences"][0]["b"]["files"][1] == {
+        "path": "/etc/x.conf",
+        "by": "",
+        "written_at": "2026-10-08 11:00",
+    }
+
+
+def test_diff_of_two_records_dates_the_file_that_set_the_value(run, tmp_path):
+    record = json.loads(H100.read_text())
+    path = "/etc/sysctl.d/99-site.conf"
+    record["files"][path] = "# Ansible managed\nvm.swappiness = 60\n"
+    record["listings"]["/etc/sysctl.d"].append("99-site.conf")
+    record["stats"][path] = ["file", 0o644, 0, 0, 36, 1_780_000_000_000_000_000, 1, 1, 1, 0]
+    twin = tmp_path / "twin.json"
+    twin.write_text(json.dumps(record))
+    out = " ".join(run("diff", H100, twin)[1].split())
+    assert f"+ written: {path} 2026-05-28 20:26 UTC, by Ansible" in out
 
 
 def test_notes_say_what_else_differs():
