@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hosttune.measure.dataset.header import MOST_BYTES, Header, Source, read_header
-from hosttune.measure.dataset.header_arrays import masked_crc
+from hosttune.measure.dataset.header_tfrecord import masked_crc
 
 
 def look(content: bytes, size: int | None = None) -> Header | None:

@@ -5,6 +5,7 @@ A suffix says what a file calls itself; what it is, its header says (header.py).
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from hosttune.frozen import frozen
@@ -12,6 +13,7 @@ from hosttune.frozen import frozen
 NONE: Final = "no suffix"
 OTHER: Final = "other suffixes"
 _LONGEST: Final = 10  # a longer end of a name is part of the name
+_SHARD: Final = re.compile(r"-\d{1,9}-of-\d{1,9}\Z", re.ASCII)
 
 
 @frozen
@@ -68,9 +70,9 @@ BY_NAME: Final = {one.name: one for one in FORMATS}
 
 def key_of(suffix: str) -> str:
     """The name of the format, `.abc` for a suffix that is in no table, or `no suffix`: frames that are numbered
-    (`shot.0001`) and names without a point have none."""
+    (`shot.0001`) and names without a point have none. Shards are numbered behind it (`a.tfrecord-00003-of-01024`)."""
     low = suffix.lower()
-    if known := BY_SUFFIX.get(low):
+    if known := BY_SUFFIX.get(_SHARD.sub("", low)):
         return known.name
     if not low or len(low) > _LONGEST or low.isdecimal() or not (low.isascii() and low.isalnum()):
         return NONE

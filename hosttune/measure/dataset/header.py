@@ -13,12 +13,16 @@ from hosttune.frozen import frozen
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    Parse = Callable[["Source"], "Header"]
+
 WINDOW: Final = 4096  # bytes of the start, read at once
 MOST_BYTES: Final = 64 << 10  # of one file, over all reads
 MOST_READS: Final = 96
 # No common codec packs better: deflate ends at 1,032 to 1, a silent FLAC or a one-coloured GIF at a few thousand.
 _BEST_RATIO: Final = 5_000
 _SLACK: Final = 64 << 10
+_PIECE: Final = 512  # 95 of them fit beside the start
+_LOOKS: Final = 4_000  # numbers of one container: a loop that costs no read ends, too
 
 
 @frozen
@@ -33,6 +37,10 @@ class Header:
     of_bytes: int = 0
 
 
+class Spent(ValueError):
+    """The bounds of a file are reached: what comes next in it is not known to be wrong."""
+
+
 class Source:
     """A few bytes of a file. `read` is pread(2): (offset, length) -> bytes, shorter at the end of the file."""
 
@@ -44,7 +52,7 @@ class Source:
         self.head = self._fetch(0, WINDOW)
 
     def at(self, offset: int, length: int) -> bytes:
-        """Exactly `length` bytes. Raises ValueError where the file has fewer, or was asked for too much already."""
+        """Exactly `length` bytes. Raises ValueError where the file has fewer, Spent where it was asked for too much."""
         if offset < 0 or length < 0 or offset + length > self.size:
             raise ValueError("beyond the end of the file")
         if offset + length <= len(self.head):
@@ -66,7 +74,7 @@ class Source:
         self._left -= length
         self._reads -= 1
         if self._left < 0 or self._reads < 0:
-            raise ValueError("the header is too long")
+            raise Spent("the header is too long")
         return self._read(offset, length)
 
 
@@ -78,20 +86,73 @@ class _Inside(Source):
         return self._read(offset, length)
 
 
+class Pieces(Source):
+    """The same file, read a piece at a time and remembered: numbers next to each other cost one read."""
+
+    def __init__(self, source: Source) -> None:
+        self.size, self.head = source.size, source.head
+        self._source = source
+        self._held = [(0, source.head)]
+        self._looks = _LOOKS
+
+    def at(self, offset: int, length: int) -> bytes:
+        self._looks -= 1
+        if self._looks < 0:
+            raise Spent("too many numbers")
+        if offset < 0 or length < 0 or offset + length > self.size:
+            raise ValueError("beyond the end of the file")
+        for start, octets in reversed(self._held):
+            if start <= offset and offset + length <= start + len(octets):
+                return octets[offset - start : offset - start + length]
+        octets = self._source.at(offset, min(max(length, _PIECE), self.size - offset))
+        self._held.append((offset, octets))
+        return octets[:length]
+
+
 def read_header(source: Source) -> Header | None:
     """None for what no parser knows. Never raises because of what a file holds."""
-    from hosttune.measure.dataset import header_arrays, header_pictures, header_sound, header_tar, header_tiff
+    name, parse = _parser(source.head, with_containers=True)
+    if not parse:
+        return None
+    try:
+        return _believed(parse(source), source.size)
+    except ValueError:
+        return Header(name)
 
-    head = source.head
-    for module in (header_pictures, header_sound, header_arrays, header_tiff, header_tar):
+
+def read_member(source: Source, *, with_containers: bool = True) -> Header | None:
+    """The same for a part of a container, which may hold others or not. Raises Spent where the bounds of the file are
+    reached before the part told anything."""
+    name, parse = _parser(source.head, with_containers=with_containers)
+    if not parse:
+        return None
+    try:
+        return _believed(parse(source), source.size)
+    except Spent:
+        raise
+    except ValueError:
+        return Header(name)
+
+
+def _parser(head: bytes, *, with_containers: bool) -> tuple[str, Parse | None]:
+    from hosttune.measure.dataset import (
+        header_arrays,
+        header_hdf5,
+        header_parquet,
+        header_pictures,
+        header_sound,
+        header_tar,
+        header_tfrecord,
+        header_tiff,
+    )
+
+    values = (header_pictures, header_sound, header_arrays, header_tiff)
+    containers = (header_hdf5, header_parquet, header_tfrecord, header_tar) if with_containers else ()
+    for module in (*values, *containers):
         for starts, name, parse in module.PARSERS:
             if starts(head):
-                try:
-                    found: Header = parse(source)
-                except ValueError:
-                    return Header(name)
-                return _believed(found, source.size)
-    return None
+                return name, parse
+    return "", None
 
 
 def _believed(header: Header, size: int) -> Header:

@@ -1,7 +1,6 @@
-"""npy and npz, whose headers tell the size, and HDF5, Parquet and TFRecord, which are only recognized. Pure.
+"""npy and npz: the shape, or the sizes of the members. Pure.
 
-Sources: the npy format (numpy.lib.format); APPNOTE 6.3 (zip), 4.3.12 and 4.3.16; HDF5 File Format Specification, II.A;
-Parquet's file format (magic PAR1); TFRecord: length, masked CRC-32C of the length, data (TensorFlow, record_writer.h).
+Sources: the npy format (numpy.lib.format); APPNOTE 6.3 (zip), 4.3.12 and 4.3.16.
 """
 
 from __future__ import annotations
@@ -67,29 +66,4 @@ def npz(source: Source) -> Header:
     return Header("npz", total, total) if is_numpy else Header("zip")
 
 
-def _is_tfrecord(head: bytes) -> bool:
-    """The checksum of the length is right by chance once in four thousand million."""
-    if len(head) < 16:
-        return False
-    length = int.from_bytes(head[:8], "little")
-    return 0 < length < 1 << 40 and int.from_bytes(head[8:12], "little") == masked_crc(head[:8])
-
-
-def masked_crc(octets: bytes) -> int:
-    """CRC-32C (Castagnoli, RFC 3720 B.4), rotated and shifted as TFRecord does."""
-    crc = 0xFFFFFFFF
-    for octet in octets:
-        crc ^= octet
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    crc ^= 0xFFFFFFFF
-    return (crc >> 15 | crc << 17 & 0xFFFFFFFF) + 0xA282EAD8 & 0xFFFFFFFF
-
-
-PARSERS: Final = (
-    (starting(b"\x93NUMPY"), "npy", npy),
-    (starting(b"PK\x03\x04"), "zip", npz),
-    (starting(b"\x89HDF\r\n\x1a\n"), "HDF5", lambda _: Header("HDF5")),
-    (starting(b"PAR1"), "Parquet", lambda _: Header("Parquet")),
-    (_is_tfrecord, "TFRecord", lambda _: Header("TFRecord")),
-)
+PARSERS: Final = ((starting(b"\x93NUMPY"), "npy", npy), (starting(b"PK\x03\x04"), "zip", npz))

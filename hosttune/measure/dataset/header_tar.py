@@ -15,7 +15,7 @@ _MEMBERS: Final = 12  # a sample of a shard has a picture and a label or two
 
 def tar(source: Source) -> Header:
     """Members of which no header tells count as they are: labels, captions."""
-    from hosttune.measure.dataset.header import read_header
+    from hosttune.measure.dataset.header import read_member
 
     place = native = float32 = packed = told = 0
     for _ in range(_MEMBERS):
@@ -27,7 +27,7 @@ def tar(source: Source) -> Header:
             if not block.strip(b"\0") or place + _BLOCK + size > source.size or not is_member(block):
                 break
             if block[156:157] in {b"0", b"\0"} and size:
-                found = read_header(source.inside(place + _BLOCK, size))
+                found = read_member(source.inside(place + _BLOCK, size))
                 packed += size
                 is_told = found is not None and found.native_bytes is not None
                 told += is_told
