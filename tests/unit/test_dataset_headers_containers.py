@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from hosttune.measure.dataset.formats import key_of
 from hosttune.measure.dataset.header import MOST_BYTES, MOST_READS, Header, Source, read_header
+from hosttune.measure.dataset.header_packed import GZIP, SNAPPY, beginning
 from hosttune.measure.dataset.header_tfrecord import masked_crc
 from hosttune.measure.dataset.header_thrift import Compact
 
@@ -39,10 +40,10 @@ TOLD = {
     "examples.tfrecord": ("TFRecord", 5 * PICTURE + 3 * 51 + 8, 5 * PICTURE * 4 + 3 * 35 + 4),
 }  # fmt: skip
 TOLD |= {"groups_v18.h5": TOLD["groups.h5"], "groups_latest.h5": TOLD["groups.h5"]}
-TOLD |= {f"pictures_{how}.parquet": TOLD["pictures.parquet"] for how in ("plain", "v2")}
+TOLD |= {f"pictures_{how}.parquet": TOLD["pictures.parquet"] for how in ("plain", "v2", "snappy", "gzip", "gzip_v2")}
 UNTOLD = {
     "dense.h5": "HDF5", "crowd.h5": "HDF5", "strings.h5": "HDF5", "nested_strings.h5": "HDF5", "external.h5": "HDF5",
-    "virtual.h5": "HDF5", "named_type.h5": "HDF5", "pictures_snappy.parquet": "Parquet", "blobs.parquet": "Parquet",
+    "virtual.h5": "HDF5", "named_type.h5": "HDF5", "pictures_zstd.parquet": "Parquet", "blobs.parquet": "Parquet",
     "long.parquet": "Parquet",
 }  # fmt: skip
 
@@ -163,6 +164,32 @@ def test_key_of_a_numbered_shard_is_its_format(suffix):
 def test_thrift_that_nobody_writes_is_refused(octets):
     with pytest.raises(ValueError, match=r"\w"):
         Compact(octets).struct()
+
+
+def test_beginning_of_snappy_is_what_was_packed():
+    near, far, long = (
+        bytes((1 | 1 << 2, 2)),
+        struct.pack("<BH", 2 | 2 << 2, 7),
+        b"\xf4" + struct.pack("<H", 299) + b"z" * 300,
+    )
+    packed = b"\xc4\x02" + b"\x04ab" + near + far + long
+    whole = b"ab" + b"ababa" + b"aba" + b"z" * 300
+    assert beginning(packed, SNAPPY, 4096) == whole
+    assert beginning(packed[:-100], SNAPPY, 4096) == whole[:-100]
+    assert beginning(packed, SNAPPY, 3) == whole[:7]
+
+
+@pytest.mark.parametrize(
+    ("octets", "codec"),
+    [(b"\x05\x05\x01", SNAPPY), (b"\x05\x02\0\0", SNAPPY), (b"\xff" * 9, SNAPPY), (b"", SNAPPY), (b"no gzip", GZIP), (b"\x05\x04ab", 6)],
+)  # fmt: skip
+def test_beginning_of_what_was_never_packed_is_refused(octets, codec):
+    with pytest.raises(ValueError, match=r"\w"):
+        beginning(octets, codec, 4096)
+
+
+def test_beginning_of_gzip_is_bounded():
+    assert beginning(gzip.compress(bytes(1 << 20)), GZIP, 4096) == bytes(4096)
 
 
 def changed(name: str, old: bytes, new: bytes) -> bytes:

@@ -1,15 +1,21 @@
-"""Parquet: values times their width, from the footer; pictures in columns of bytes, from the first page. Pure.
+"""Parquet: values times their width, from the footer; pictures in columns of bytes, from the first pages. Pure.
 
 Source: parquet.thrift and Encodings.md of Apache's parquet-format (2.13).
 """
 
 from __future__ import annotations
 
-from typing import Final
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from hosttune.frozen import frozen
 from hosttune.measure.dataset.header import Header, Pieces, Source, Spent, read_member, starting
+from hosttune.measure.dataset.header_packed import beginning
 from hosttune.measure.dataset.header_thrift import Compact, Struct, inner, structs, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _BOOLEAN, _INT32, _INT64, _INT96, _FLOAT, _DOUBLE, _BYTE_ARRAY, _FIXED = range(8)
 _WIDTHS: Final = {_BOOLEAN: 1, _INT32: 4, _INT64: 8, _INT96: 12, _FLOAT: 4, _DOUBLE: 8}
@@ -21,6 +27,7 @@ _DICTIONARIES: Final = (_PLAIN_DICTIONARY, 8)
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3  # kinds of pages
 _HEADS: Final = (256, 8192)  # a page's header is short, unless it quotes the smallest and largest value
 _VALUES: Final = 8
+_BEGINNING: Final = 4096  # of a packed page: a picture tells its size early
 _TRIFLE: Final = 0.01
 
 
@@ -47,13 +54,13 @@ class _Chunk:
     text: int
     is_exact: bool
     packed: int
-    is_packed: bool
+    codec: int
     place: int
 
 
 def parquet(source: Source) -> Header:
-    """Not told: more than a trifle in columns of bytes that are no pictures or sounds, or are packed so that they
-    cannot be looked at; a footer of more than 60 KiB; encrypted files, and those that only describe others."""
+    """Not told: more than a trifle in columns of bytes that are no pictures or sounds, or are packed otherwise than by
+    Snappy or gzip; a footer of more than 60 KiB; encrypted files, and those that only describe others."""
     footer = _footer(source)
     leaves = _leaves(structs(footer, 2))
     groups = [_chunks(group, leaves) for group in structs(footer, 4)]
@@ -151,7 +158,7 @@ def _chunk(about: Struct) -> _Chunk:
         text=whole(sizes, 1) + 4 * values if 1 in sizes else whole(about, 6) if values else 0,
         is_exact=1 in sizes or not is_dictionary or not values,
         packed=whole(about, 7),
-        is_packed=whole(about, 4) != 0,
+        codec=whole(about, 4),
         place=min(pages, default=0),
     )
 
@@ -165,7 +172,7 @@ def _decoded(source: Source, leaf: _Leaf, chunks: list[_Chunk]) -> tuple[int, in
         text = _text(source, chunks)
         if not leaf.is_raw or not text:
             return text, text
-        native, float32, length = _members(source, leaf, chunks[0])
+        native, float32, length = _members(source, leaf, chunks)
     except ValueError:
         return None
     return text * native // length, text * float32 // length
@@ -184,49 +191,88 @@ def _text(source: Source, chunks: list[_Chunk]) -> int:
     return max(text, sum(one.filled for one in chunks) * whole(head, 2) // entries if entries else 0)
 
 
-def _members(source: Source, leaf: _Leaf, chunk: _Chunk) -> tuple[int, int, int]:
-    """(in their types, as float32, as they are) of the first pictures or sounds in a column. Raises ValueError for
-    other bytes, and for a page whose values do not lie there as they are."""
-    place, end = _values(source, leaf, chunk)
+def _members(source: Source, leaf: _Leaf, chunks: list[_Chunk]) -> tuple[int, int, int]:
+    """(in their types, as float32, as they are) of a few pictures or sounds in a column. Raises ValueError for other
+    bytes, and for pages that cannot be looked into."""
     native = float32 = length = told = 0
-    for _ in range(_VALUES):
-        if place + 4 > end:
-            break
-        try:
-            size = source.number(place, 4, "<")
-            place += 4 + size
-            if place > end:
-                raise ValueError("longer than its page")
-            found = read_member(source.inside(place - size, size), with_containers=False) if size else None
-        except Spent:
-            break
-        is_told = found is not None and found.native_bytes is not None
-        told += is_told
-        native += (found.native_bytes or 0) if found and is_told else size
-        float32 += (found.float32_bytes or 0) if found and is_told else size
-        length += size + 4
+    with suppress(Spent):
+        for member in _packed(source, leaf, chunks) if chunks[0].codec else _plain(source, leaf, chunks[0]):
+            found = read_member(member, with_containers=False)
+            if found and found.native_bytes is None:  # its header is longer than what was looked at
+                continue
+            told += found is not None
+            native += (found.native_bytes or 0) if found else member.size
+            float32 += (found.float32_bytes or 0) if found else member.size
+            length += member.size + 4
     if not told:
         raise ValueError("no pictures")
     return native, float32, length
 
 
-def _values(source: Source, leaf: _Leaf, chunk: _Chunk) -> tuple[int, int]:
-    """(start, end) of the values in the first page of a column: of its dictionary, if it has one."""
-    if chunk.is_packed:
-        raise ValueError("packed")
-    head, place = _page_header(source, chunk.place)
-    end = place + whole(head, 3)
-    if end > source.size:
+def _plain(source: Source, leaf: _Leaf, chunk: _Chunk) -> Iterator[Source]:
+    """The first values of a column."""
+    page = _page(source, chunk.place)
+    place = page.place + page.levels
+    for _ in range(0 if page.has_levels else leaf.levels):
+        place += 4 + source.number(place, 4, "<")
+    for _ in range(_VALUES):
+        if place + 4 > page.place + page.length:
+            return
+        size = source.number(place, 4, "<")
+        if place + 4 + size > page.place + page.length:
+            raise ValueError("longer than its page")
+        yield source.inside(place + 4, size)
+        place += 4 + size
+
+
+def _packed(source: Source, leaf: _Leaf, chunks: list[_Chunk]) -> Iterator[Source]:
+    """The first value of each row group: what comes next lies behind what would have to be unpacked."""
+    for chunk in chunks[:_VALUES]:
+        page = _page(source, chunk.place)
+        place = page.place + page.levels
+        octets = source.at(place, min(_BEGINNING, page.length - page.levels))
+        text = beginning(octets, chunk.codec, _BEGINNING) if page.is_packed else octets
+        start = 0
+        for _ in range(0 if page.has_levels else leaf.levels):
+            start += 4 + int.from_bytes(text[start : start + 4], "little")
+        size = int.from_bytes(text[start : start + 4], "little")
+        value = text[start + 4 :]
+        if size:
+            yield Source(size, partial(_part, value))
+
+
+def _part(octets: bytes, offset: int, length: int) -> bytes:
+    return octets[offset : offset + length]
+
+
+@frozen
+class _Page:
+    """`levels` bytes of levels come first, where the header tells (`has_levels`); else each list tells its length."""
+
+    place: int
+    length: int
+    levels: int
+    has_levels: bool
+    is_packed: bool
+
+
+def _page(source: Source, start: int) -> _Page:
+    """The first page of a column, which is its dictionary if it has one. Raises ValueError where the values are not
+    one after another."""
+    head, place = _page_header(source, start)
+    kind, length = whole(head, 1), whole(head, 3)
+    if place + length > source.size:
         raise ValueError("a page longer than the file")
-    kind = whole(head, 1)
     if kind == _DICTIONARY and whole(inner(head, 7), 2) in {_PLAIN, _PLAIN_DICTIONARY}:
-        return place, end
+        return _Page(place, length, 0, has_levels=True, is_packed=True)
     if kind == _DATA and whole(inner(head, 5), 2) == _PLAIN:
-        for _ in range(leaf.levels):
-            place += 4 + source.number(place, 4, "<")
-        return place, end
+        return _Page(place, length, 0, has_levels=False, is_packed=True)
     if kind == _DATA_V2 and whole(inner(head, 8), 4) == _PLAIN:
-        return place + whole(inner(head, 8), 5) + whole(inner(head, 8), 6), end
+        about = inner(head, 8)
+        levels = whole(about, 5) + whole(about, 6)
+        if levels > length:
+            raise ValueError("levels longer than their page")
+        return _Page(place, length, levels, has_levels=True, is_packed=about.get(7) is not False)
     raise ValueError("values that do not lie there as they are")
 
 

@@ -110,7 +110,11 @@ def parquet(out: Path) -> None:
     plain = {"compression": "none", "use_dictionary": False}
     pq.write_table(some, out / "pictures_plain.parquet", **plain)
     pq.write_table(some, out / "pictures_v2.parquet", data_page_version="2.0", **plain)
-    pq.write_table(some, out / "pictures_snappy.parquet", compression="snappy")
+    pq.write_table(some, out / "pictures_snappy.parquet", compression="snappy", row_group_size=1)
+    packed = {"compression": "gzip", "use_dictionary": False, "row_group_size": 1}
+    pq.write_table(some, out / "pictures_gzip.parquet", **packed)
+    pq.write_table(some, out / "pictures_gzip_v2.parquet", data_page_version="2.0", **packed)
+    pq.write_table(some, out / "pictures_zstd.parquet", compression="zstd")
     pq.write_table(table().replace_schema_metadata({"notes": "x" * 70_000}), out / "long.parquet")
     pq.write_table(pa.table({"blob": [b"no picture at all" * 9] * 4}), out / "blobs.parquet", compression="none")
 
