@@ -28,7 +28,7 @@ def explain(
     reader, catalog, policy = load_choice(look)
     session = examine(reader, catalog, policy.only(_named(rule, catalog).id))
     said = of_rule(measured(look), session.selected[0].id)
-    findings = named(session.plan(prove=False).findings, reader, ask=True)
+    findings = named(session.plan().findings, reader, ask=True)
     one = explained(session.selected[0], session.facts, policy, catalog, findings, said)
     if show.is_json:
         write_json(explain_json(one))

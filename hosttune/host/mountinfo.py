@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from hosttune.frozen import frozen
@@ -32,6 +33,11 @@ class MountLine:
     fstype: str
     source: str
     super_options: tuple[str, ...]
+
+    @property
+    def is_read_only(self) -> bool:
+        """Nothing can be written there: this mount, or the file system for all its mounts, is read-only."""
+        return "ro" in self.options or "ro" in self.super_options
 
     @property
     def atime(self) -> str:
@@ -117,6 +123,18 @@ def topmost_at(mounts: Iterable[MountLine], target: str) -> MountLine | None:
     lines = tuple(mounts)
     seen = visible(lines)
     return next((mount for mount in lines if mount.target == target and mount.id in seen), None)
+
+
+def holding(content: bytes, path: str) -> MountLine | None:
+    """The mount on which a path lies, or would lie; None where the table tells none."""
+    return next((mount for mount in _deepest_first(content) if _is_on(path, mount.target)), None)
+
+
+@lru_cache(maxsize=2)
+def _deepest_first(content: bytes) -> tuple[MountLine, ...]:
+    lines = parse(content)
+    seen = visible(lines)
+    return tuple(sorted((one for one in lines if one.id in seen), key=lambda one: -len(one.target)))
 
 
 def with_atime(content: bytes, mount_id: int, word: str) -> bytes:

@@ -13,7 +13,7 @@ from dataclasses import replace as with_
 
 from hosttune.errors import Conflict, Refused
 from hosttune.host.door import BeforeReader, Completed, Process, Reader, ReaderKind, Space, Stat
-from hosttune.host.mountinfo import MountLine, parse, topmost_at, with_atime, with_mount, without_mount
+from hosttune.host.mountinfo import MountLine, holding, parse, topmost_at, with_atime, with_mount, without_mount
 from hosttune.host.simulate import APT_CONF
 from hosttune.host.twins import TWIN_PATHS
 from hosttune.values import ABSENT, Absent, Answer, FileValue, Unreadable
@@ -136,11 +136,23 @@ class Overlay(BeforeReader):
             if stat.links > 1:
                 raise Refused(f"{path} has {stat.links} hard links: the others would keep the old text")
             new = FileValue(new.content, stat.mode, stat.uid, stat.gid)
+        self._may_write(path)
         self.files[self._place(path)] = new
+
+    def _may_write(self, path: str) -> None:
+        """Refuses what lies on a read-only mount. The table speaks of a running host, not of an image below a folder."""
+        table = ABSENT if self.persistent_only else self.read(MOUNTINFO)
+        mount = holding(table, self._place(path)) if isinstance(table, bytes) else None
+        if mount and mount.is_read_only:
+            raise Refused(
+                f"{path} cannot be written: {mount.target} is mounted read-only",
+                hint="make the change in the image that it is made from (hosttune apply --root FOLDER)",
+            )
 
     def remove(self, path: str, *, expected: bytes) -> None:
         if self.read(path) != expected:
             raise Conflict(f"{path} is not what the plan was made from", hint="run the plan again")
+        self._may_write(path)
         self.files[self._place(path)] = ABSENT
 
     def set_value(self, path: str, text: str) -> None:
@@ -170,6 +182,7 @@ class Overlay(BeforeReader):
             raise Refused(f"{parent} is not a folder")
         if self.stat(path) is not ABSENT:
             raise Refused(f"{path} cannot be made: it is there")
+        self._may_write(path)
         self.folders[self._place(path)] = True
 
     def remove_folder(self, path: str) -> None:

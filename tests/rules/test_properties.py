@@ -218,6 +218,20 @@ def test_records_reach_every_rule_that_has_a_bound_but_the_one_for_rails():
     assert reached == written - {"network-arp"}  # two RoCE cards in one subnet: tests/rules/network-arp.yaml
 
 
+def test_read_only_root_refuses_every_rule_that_would_write_there_and_says_why():
+    path = HOSTS / "h100-8x-2socket.json"
+    before = session_on(read_record(str(path)), ALL).plan()
+    writing = {change.rule for change in before.changes if change.address.kind != "mount"}
+    overlay = Overlay(read_record(str(path)))
+    table = overlay.read("/proc/self/mountinfo").replace(b" / / rw,", b" / / ro,", 1)
+    overlay.files["/proc/self/mountinfo"] = FileValue(table)
+    plan = session_on(overlay, ALL).plan()
+    assert plan.changes == ()
+    refused = {f.rule for f in plan.findings if "/ is mounted read-only" in f.hold.detail}
+    assert refused == writing
+    assert len(refused) > 8
+
+
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
 def test_a_check_of_a_record_writes_nothing_and_needs_no_program(path, monkeypatch):
     monkeypatch.setattr("subprocess.Popen.__init__", None)
