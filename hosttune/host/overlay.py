@@ -140,7 +140,7 @@ class Overlay(BeforeReader):
         self.files[self._place(path)] = new
 
     def _may_write(self, path: str) -> None:
-        """Refuses what lies on a read-only mount. The table speaks of a running host, not of an image below a folder."""
+        """Refuses what lies on a read-only mount; of an image below a folder the table says nothing."""
         table = ABSENT if self.persistent_only else self.read(MOUNTINFO)
         mount = holding(table, self._place(path)) if isinstance(table, bytes) else None
         if mount and mount.is_read_only:
