@@ -44,7 +44,7 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> UpdateHold:
     kernel = tuple(map(_kernel_pattern, flavours)) if is_prebuilt or params["kernel"] == "hold" else ()
     patterns = (*DRIVER, *kernel)
     held_back = tuple(name for name in names if any(re.match(pattern, name) for pattern in patterns))
-    evidence = [f"left alone here: {_listed(held_back, facts)}"] if held_back else []
+    evidence = [f"concerns {_listed(held_back, facts)}"] if held_back else []
     if kernel:
         evidence.append(
             "the kernel waits too: its next version might have no prebuilt nvidia module yet"
