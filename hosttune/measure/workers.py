@@ -35,16 +35,21 @@ def start_workers(
     available_bytes: int | None = None,
     worker_bytes: int = WORKER_BYTES,
     wait_per_cpu: float | None = None,
+    measured: int | None = None,
 ) -> Workers:
     """num_workers to start with: usable CPUs / GPU processes - 1, or what memory holds, at least 1.
 
     `available_bytes` is memory for all workers of this host (None: not known), `wait_per_cpu` the time an item waits
     for each second that it computes, as `bench read` measures it: from 1 on the CPUs count that much more.
+    `measured` is what `bench read` found best, for all GPU processes together; it takes the place of the formula.
     """
     ranks = max(1, gpu_processes)
     share = cpus.usable / ranks
     is_waiting = wait_per_cpu is not None and wait_per_cpu >= 1
-    if is_waiting:
+    if measured is not None:
+        by_cpu = measured // ranks
+        formula = f"{measured} as bench read found here / {_processes(ranks)}"
+    elif is_waiting:
         by_cpu = int(share * (1 + (wait_per_cpu or 0.0)))
         formula = f"{cpus.usable:g} CPUs / {ranks} x (1 + {wait_per_cpu:.1f} wait per CPU time)"
     else:
@@ -63,7 +68,7 @@ def start_workers(
                 f"{available_bytes / 2**30:.1f} GiB / {_processes(ranks)} / {worker_bytes / 2**30:.1f} GiB a worker"
             )
             limits.append("memory limits it before the CPUs do")
-    if share < 2:
+    if share < 2 and measured is None:
         limits.append("less than two CPUs for each GPU process: a worker shares them with the training loop")
     return Workers(wanted, formula, tuple(limits))
 

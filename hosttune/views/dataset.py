@@ -224,7 +224,7 @@ def _advice(advice: Advice, dataset: Dataset, page: Page) -> str:
     if advice.rule:
         where = f" ({page.look(f'explain {advice.rule}')})"
     elif advice.command:
-        where = f" ({page.look(f'dataset {advice.command}')} {shown(quote(dataset.path))})"
+        where = f" ({page.look(advice.command)} {shown(quote(dataset.path))})"
     return f"{advice.text}{where}"
 
 

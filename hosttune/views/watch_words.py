@@ -68,6 +68,8 @@ def evidence(verdict: Verdict, account: Account) -> tuple[str, ...]:
     lines += [_gpu(gpu, account) for gpu in sorted(account.gpus.values(), key=lambda one: one.last.index)]
     if account.last is not None and account.last.gpus is None:
         lines.append(f"GPU: not visible ({account.watched.gpu_reason or 'no source'})")
+    elif account.last is not None and not account.last.gpus:
+        lines.append(_no_gpu(account))
     lines += [
         _zero(account),
         _processors(account),
@@ -77,6 +79,13 @@ def evidence(verdict: Verdict, account: Account) -> tuple[str, ...]:
         _disks(account),
     ]
     return tuple(line for line in lines if line)
+
+
+def _no_gpu(account: Account) -> str:
+    watched = account.watched
+    if watched.gpu_source == "none":
+        return f"GPU: none here ({watched.gpu_reason or 'no source'}); judged by the host alone"
+    return "GPU: none that the job may use (CUDA_VISIBLE_DEVICES); judged by the host alone"
 
 
 def not_the_cause(verdict: Verdict) -> str:
@@ -201,6 +210,8 @@ def _percent(value: float | None) -> str:
 
 def _reading(account: Account) -> str:
     read, device = account.totals["read_bytes"], account.totals["device_bytes"]
+    if not account.ticks:
+        return ""
     if read is None or device is None:
         return "what the job reads is not visible"
     if read >= 1 << 20 and device < 0.01 * read:

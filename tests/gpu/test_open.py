@@ -15,6 +15,7 @@ from hosttune.measure import gpu
 from hosttune.measure.gpu import replay
 from hosttune.measure.gpu.nvml import NoNvml
 from hosttune.measure.gpu.smi import NoSmi
+from hosttune.values import Absent
 
 ROOT = Path(__file__).resolve().parents[2]
 TRACE = (
@@ -70,6 +71,14 @@ def test_open_with_a_gpu_that_is_not_there_names_those_that_are(wanted, traced):
     assert caught.value.message == f"no GPU {wanted} here"
     assert caught.value.hint == "there are: 0 (GPU-aaaa), 0 (MIG-1111), 1 (GPU-bbbb)"
     assert traced.is_closed
+
+
+def test_open_with_a_choice_where_no_gpu_is_visible_says_why(monkeypatch):
+    monkeypatch.setattr("hosttune.measure.gpu.nvml.NvmlSampler", refusing(NoNvml("libnvidia-ml.so.1 is not installed")))
+    monkeypatch.setattr(gpu, "locate", lambda _: Absent.ABSENT)
+    with pytest.raises(HosttuneError) as caught:
+        gpu.open_sampler(("0",))
+    assert caught.value.hint == "none is visible: libnvidia-ml.so.1 is not installed"
 
 
 def test_open_with_a_sleeping_driver_does_not_wake_it(monkeypatch):

@@ -170,6 +170,15 @@ def test_bench_read_network_needs_its_own_word(tmp_path, monkeypatch):
         reading_files.bench_read(Wanted(str(tmp_path)))
 
 
+def test_bench_read_refuses_a_wrong_python_before_it_asks_for_a_quiet_host(tmp_path, monkeypatch):
+    def busy(*_, **__):
+        raise GateClosed("this host is busy")
+
+    monkeypatch.setattr(reading_files, "require_quiet", busy)
+    with pytest.raises(HosttuneError, match="--python: "):
+        reading_files.bench_read(Wanted(str(tmp_path), decode=True, python=str(tmp_path / "nowhere")))
+
+
 @pytest.mark.parametrize("path", ["/proc", "/sys"])
 def test_bench_read_opens_nothing_where_the_kernel_shows_itself(path):
     with pytest.raises(GateClosed, match="holds no data"):

@@ -279,3 +279,8 @@ def test_folder_that_cannot_be_written_in_is_refused(places, monkeypatch):
     ):
         pass
     assert os.listdir(where) == []
+
+
+def test_place_of_an_empty_path_is_refused():
+    with pytest.raises(HosttuneError, match="the path is empty"):
+        look_at("")

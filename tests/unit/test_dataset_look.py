@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,9 @@ from hosttune.errors import HosttuneError
 from hosttune.facts import Facts
 from hosttune.host.live import LiveReader
 from hosttune.measure import page_cache
+from hosttune.measure.bench import state
+from hosttune.measure.bench.place import look_at
+from hosttune.measure.bench.results import new_result, save
 from hosttune.measure.dataset import look as look_module
 from hosttune.measure.dataset import sample as sample_module
 from hosttune.measure.dataset import verdict
@@ -288,17 +292,15 @@ NVME = Underneath("/data", "ext4", "/dev/nvme0n1", "disk", "relatime", is_read_o
 SMALL = Sizes(100, False, GIB, 1, GIB, 1000, 5000, 0.9)
 
 
-def advice(place=NVME, *, files=100_000, sizes=SMALL, keys=("JPEG",), answer="fits", native="too large"):
+def advice(place=NVME, *, files=100_000, sizes=SMALL, keys=("JPEG",), answer="fits", native="too large", **more):
     decoded = Decoded(1, 1, 1.0, 20.0, 80.0, 20 * GIB, 80 * GIB, 0, 0, ())
     return verdict.advise(
         files=files, sizes=sizes, keys=keys, place=place, page_cache=Fit(GIB, 0.1, answer), decoded=decoded,
-        decoded_fit=Fit(20 * GIB, 2.0, native),
+        decoded_fit=Fit(20 * GIB, 2.0, native), **more,
     )  # fmt: skip
 
 
 def on(**changes):
-    from dataclasses import replace
-
     return replace(NVME, **changes)
 
 
@@ -325,11 +327,14 @@ def said(*found):
     return [one.rule for one in found]
 
 
-def test_advice_on_what_is_fine_is_silent():
+def test_advice_on_what_is_fine_is_silent_but_for_how_to_try_the_workers():
     large = Sizes(100, True, GIB, 0, GIB, 1 << 20, 1 << 21, 0.0)
-    assert advice(sizes=large, native="fits") == ()
-    assert advice(on(kind="memory"), native="fits") == ()
-    assert said(*advice(files=100, native="fits")) == []
+    assert [one.command for one in advice(sizes=large, native="fits")] == ["bench read --decode"]
+    assert [one.command for one in advice(sizes=large, native="fits", keys=("tar",))] == ["bench read"]
+    for more in ({"is_measured": True}, {"is_folder": False}, {"files": 11}):
+        assert advice(sizes=large, native="fits", **more) == ()
+    assert said(*advice(on(kind="memory"), native="fits")) == [""]
+    assert said(*advice(files=100, native="fits")) == [""]
     assert "framework-input-pipeline" not in said(*advice(keys=("tar", "TFRecord"), native="fits"))
 
 
@@ -349,7 +354,54 @@ def test_advice_on_a_place_counts_where_the_data_does_not_stay():
 
 def test_advice_on_a_wide_margin_is_to_look_at_all():
     wide = Sizes(100, False, GIB, GIB, GIB, 1 << 20, 1 << 30, 0.0)
-    assert [one.command for one in advice(sizes=wide, native="fits")] == ["--exact"]
+    assert [one.command for one in advice(sizes=wide, native="fits")] == ["dataset --exact", "bench read --decode"]
+
+
+def test_look_at_an_empty_path_is_refused(facts):
+    """`hosttune dataset "$DATA"` where DATA is not set: not the folder one happens to stand in."""
+    with pytest.raises(HosttuneError, match="the path is empty"):
+        look("", facts, Patience())
+
+
+@pytest.fixture
+def tried(data, tmp_path, monkeypatch):
+    """Keeps a `bench read` of the data set; `tried(words, path=..., workers=...)`."""
+    where = tmp_path / "state"
+    where.mkdir(mode=0o700)
+    monkeypatch.setattr(state, "folder", lambda: str(where))
+
+    def keep(words, path="", workers=3):
+        kept = new_result("read", look_at(str(data)), 1, (), figures={"workers": workers}, words=words)
+        save(replace(kept, path=path or kept.path))
+
+    return keep
+
+
+def test_look_starts_with_the_workers_that_bench_read_found_here(data, facts, tried):
+    tried({"limit": "decode", "python": "/usr/bin/python3"})
+    found = look(str(data), facts, Patience(), gpu_processes=1)
+    assert (found.workers.start, found.workers.formula) == (3, "3 as bench read found here / 1 GPU process")
+    assert found.workers.limits[-1].startswith("measured 2")
+    assert [one.command for one in found.advice] == []
+    assert look(str(data), facts, Patience(), gpu_processes=2).workers.start == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "more"),
+    [
+        ({"limit": "inconclusive", "python": "/usr/bin/python3"}, {}),
+        ({"limit": "decode"}, {}),
+        ({"limit": "decode", "python": "/usr/bin/python3"}, {"path": "/elsewhere"}),
+        ({"limit": "decode", "python": "/usr/bin/python3"}, {"workers": 0}),
+    ],
+)
+def test_look_passes_over_a_bench_read_that_does_not_speak_for_it(data, facts, tried, words, more):
+    tried(words, **more)
+    found = look(str(data), facts, Patience(), gpu_processes=1)
+    assert "bench read found" not in found.workers.formula
+    assert [one.command for one in found.advice] == ["bench read --decode"]
+    assert "-> how many workers pay here, and whether disk or decoding limits: try it" in dataset_text(found)
+    assert f"bench read --decode {data})" in dataset_text(found)
 
 
 def test_look_leaves_the_page_cache_as_it_was(tmp_path, facts):

@@ -113,6 +113,12 @@ def test_cpus_of_this_process_are_no_more_than_its_affinity():
         (2, {"wait_per_cpu": 7.0}, 16),
         (2, {"wait_per_cpu": 0.1}, 1),
         (2, {"wait_per_cpu": 1000.0}, 32),
+        (2, {"measured": 3}, 3),
+        (2, {"measured": 3, "wait_per_cpu": 7.0}, 3),
+        (64, {"measured": 16, "gpu_processes": 4}, 4),
+        (64, {"measured": 3, "gpu_processes": 8}, 1),
+        (64, {"measured": 40}, 32),
+        (64, {"measured": 16, "available_bytes": 4 * WORKER_BYTES}, 4),
     ],
 )
 def test_workers_follow_from_cpus_processes_memory_and_waits(cpus, more, start):

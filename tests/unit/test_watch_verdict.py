@@ -10,6 +10,7 @@ from hosttune.measure.watch.account import Account
 from hosttune.measure.watch.history import History, joined, point, segments
 from hosttune.measure.watch.states import State
 from hosttune.measure.watch.verdict import Confidence, Outcome, judge, judged
+from hosttune.views.watch_words import evidence
 from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, WATCHED, at, gpu, jittered, tick
 
 SCENARIOS = {**MEASURED, **OTHERS}
@@ -169,3 +170,20 @@ def test_hour_in_which_nothing_was_looked_at_is_not_judged():
         account.add(one)
     verdict = judge(account)
     assert (verdict.state, verdict.idle_s, verdict.paused_s) == (State.DISK, 0.0, 3600.0)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("none", "GPU: none here (libnvidia-ml.so.1 is not installed); judged by the host alone"),
+        ("nvml", "GPU: none that the job may use (CUDA_VISIBLE_DEVICES); judged by the host alone"),
+    ],
+)
+def test_evidence_without_a_gpu_says_so(source, said):
+    watched = replace(WATCHED, gpu_source=source, gpu_reason="libnvidia-ml.so.1 is not installed")
+    verdict, account = judged(jittered(OTHERS["no gpu in the machine"][1], 30, seed=1), watched)
+    assert said in evidence(verdict, account)
+
+
+def test_evidence_of_a_watch_without_a_look_says_nothing_about_reading():
+    assert evidence(judge(Account(WATCHED)), Account(WATCHED)) == ("watched 0 s",)

@@ -48,6 +48,8 @@ class Place:
 
 def look_at(path: str) -> Place:
     """The place of a folder. Raises HosttuneError for what is no folder, or cannot be opened."""
+    if not path:
+        raise HosttuneError("the path is empty", hint="name a folder that is there")
     try:
         fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:

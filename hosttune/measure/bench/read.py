@@ -113,9 +113,9 @@ def bench_read(wanted: Wanted, on_progress: Callable[[str], None] = lambda _: No
         )
     if wanted.drop_caches and os.geteuid():
         raise Refused("--drop-caches needs root", hint="without it the data is cold, and the metadata warm")
+    python = user_python(wanted.python, place.path) if wanted.decode else None
     on_progress("watching whether the host is quiet")
     spoiled = require_quiet(place, anyway=wanted.anyway)
-    python = user_python(wanted.python, place.path) if wanted.decode else None
     on_progress("looking for files")
     with ended_alike():
         return _Bench(wanted, place, spoiled, on_progress, begun).run(python)

@@ -20,6 +20,7 @@ from hosttune.measure.dataset.estimate import bytes_of, estimate
 from hosttune.measure.dataset.exact import Exact
 from hosttune.measure.dataset.formats import kind_of
 from hosttune.measure.dataset.found import Dataset, FormatShare, Look, Names
+from hosttune.measure.dataset.measured import measured_before
 from hosttune.measure.dataset.room import fit, inode_bytes, room
 from hosttune.measure.dataset.sample import Sample, chosen, look_inside, resident, take_sizes
 from hosttune.measure.dataset.tally import Tally
@@ -50,6 +51,8 @@ def look(
 ) -> Dataset:
     """`path` is a folder or one file; `tell` gets progress, now and then. Raises HosttuneError where there is nothing
     to look at. Changes nothing; access times are kept where the rights allow it."""
+    if not path:
+        raise HosttuneError("the path is empty", hint="name a folder of data, or one file")
     place = os.path.realpath(path)
     below = underneath(place, facts)
     if below.fstype in KERNEL:
@@ -74,7 +77,12 @@ def look(
     kept = fit(sizes.page_bytes + inodes, has_room) if sizes else None
     native = fit(decoded.least_bytes, has_room) if decoded else None
     ranks, why = (gpu_processes, "as told") if gpu_processes else _gpu_processes(facts)
-    workers = start_workers(usable_cpus(), gpu_processes=ranks, available_bytes=has_room.bytes or None)
+    before = measured_before(place)
+    workers = start_workers(
+        usable_cpus(), gpu_processes=ranks, available_bytes=has_room.bytes or None,
+        measured=before.workers if before else None,
+    )  # fmt: skip
+    limits = (*workers.limits, why, *((f"measured {before.measured_at[:10]}",) if before else ()))
     return Dataset(
         path=path,
         stopped=patience.stopped,
@@ -98,11 +106,11 @@ def look(
         decoded=decoded,
         decoded_fit=native,
         float32_fit=fit(decoded.float32_bytes, has_room) if decoded and decoded.float32_bytes else None,
-        workers=replace(workers, limits=(*workers.limits, why)),
+        workers=replace(workers, limits=limits),
         copies_bytes=decoded.least_bytes * workers.start * ranks if decoded else 0,
         advice=advise(
             files=tally.files, sizes=sizes, keys=tally.counts, place=below, page_cache=kept, decoded=decoded,
-            decoded_fit=native,
+            decoded_fit=native, is_measured=before is not None, is_folder=bool(seen.folders),
         ),
         names_s=names_s,
         sample_s=patience.seconds - names_s,

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 MANY: Final = 10_000  # files; fewer are opened in no time
 MOSTLY: Final = 0.5  # of the files are small
 WIDE: Final = 0.2  # a margin that says little
+FEWEST: Final = 12  # that `bench read` takes
+DECODED: Final = frozenset({"picture", "sound", "array"})  # that it can decode
 SHARDED: Final = frozenset({"shard", "array", "video"})
 
 
@@ -30,16 +32,20 @@ def advise(
     page_cache: Fit | None,
     decoded: Decoded | None,
     decoded_fit: Fit | None,
+    is_measured: bool = False,
+    is_folder: bool = True,
 ) -> tuple[Advice, ...]:
-    """The most telling first; nothing where there is nothing to gain."""
+    """The most telling first. `is_measured`: how many workers pay was tried before; only a folder can be tried."""
     if sizes is None or page_cache is None:
         return ()
+    found = frozenset(keys)
     return (
         *_kept(page_cache, place),
         *_decoded(page_cache, decoded, decoded_fit),
-        *_small(files, sizes, page_cache, place, frozenset(keys)),
+        *_small(files, sizes, page_cache, place, found),
         *_atime(files, sizes, place),
         *_precision(sizes),
+        *(_tried(found) if is_folder and not is_measured and files >= FEWEST else ()),
     )
 
 
@@ -112,5 +118,14 @@ def _atime(files: int, sizes: Sizes, place: Underneath) -> Iterator[Advice]:
 def _precision(sizes: Sizes) -> Iterator[Advice]:
     if sizes.margin_bytes is None or sizes.margin_bytes > WIDE * sizes.total_bytes:
         yield Advice(
-            "sizes differ so much that a sample says little about the whole: look at every file", command="--exact"
+            "sizes differ so much that a sample says little about the whole: look at every file",
+            command="dataset --exact",
         )
+
+
+def _tried(keys: frozenset[str]) -> Iterator[Advice]:
+    """The number of workers to start with is a formula's; what pays is another thing."""
+    decode = " --decode" if {kind_of(key) for key in keys} & DECODED else ""
+    yield Advice(
+        "how many workers pay here, and whether disk or decoding limits: try it", command=f"bench read{decode}"
+    )

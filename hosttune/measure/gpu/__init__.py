@@ -79,8 +79,9 @@ class _Chosen:
         seen = inner.read()
         for one in wanted:
             if not any(_is(sample, one) for sample in seen):
-                there = ", ".join(f"{sample.index} ({sample.uuid})" for sample in seen) or inner.reason or "none"
-                raise HosttuneError(f"no GPU {one} here", hint=f"there are: {there}")
+                there = ", ".join(f"{sample.index} ({sample.uuid})" for sample in seen)
+                hint = f"there are: {there}" if there else f"none is visible: {inner.reason or 'no GPU answers'}"
+                raise HosttuneError(f"no GPU {one} here", hint=hint)
 
     @property
     def reason(self) -> str:

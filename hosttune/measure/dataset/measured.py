@@ -1,0 +1,34 @@
+"""What `bench read --decode` found for this very folder: workers that were tried, instead of a figure to start from."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from hosttune.errors import HosttuneError
+from hosttune.frozen import frozen
+from hosttune.measure.bench.place import look_at
+from hosttune.measure.bench.results import latest
+
+
+@frozen
+class Measured:
+    """`workers` of all training processes together, and when that was found (UTC, ISO 8601)."""
+
+    workers: int
+    measured_at: str
+
+
+def measured_before(folder: str, where: str = "") -> Measured | None:
+    """The newest result for this folder on this file system and kernel; None where there is none that says something.
+
+    Without `--decode` the workers only read, and say little about a loader's. `where` is the state folder.
+    """
+    with suppress(HosttuneError, OSError):
+        place = look_at(folder)
+        found = latest("read", place.uuid, os.uname().release, where)
+        if found and found.path == place.path and "python" in found.words:
+            workers = int(found.figure("workers") or 0)
+            if workers > 0 and found.words.get("limit", "inconclusive") != "inconclusive":
+                return Measured(workers, found.measured_at)
+    return None
