@@ -131,12 +131,12 @@ def tfrecord(out: Path) -> None:
         feature["ids"].int64_list.value.extend([1, 300, 70_000])
         feature["box"].float_list.value.extend([0.1, 0.2, 0.3, 0.4])
         feature["empty"].SetInParent()
-        records.append(one.SerializeToString())
+        records.append(one.SerializeToString(deterministic=True))
     one = sequence()
     one.context.feature["length"].int64_list.value.append(2)
     for number in range(2):
         one.feature_lists.feature_list["frames"].feature.add().bytes_list.value.append(picture(number, "PNG"))
-    records.append(one.SerializeToString())
+    records.append(one.SerializeToString(deterministic=True))
     (out / "examples.tfrecord").write_bytes(b"".join(record(data) for data in records))
 
 
