@@ -94,6 +94,29 @@ def test_child_that_ended_and_was_waited_for_counts_once():
     assert (done.ticks, done.io) == (25, ProcessIo(500, 500, 0))
 
 
+def test_line_of_processes_that_ended_between_two_looks_counts_once():
+    """A shell, and what it ran for 40 s: both end, and the shell above gets the time of both in one look."""
+    before = {1: counters(own=10), 2: counters(own=1, parent=1), 3: counters(own=4000, read=900, parent=2)}
+    found = sums(before, {1: counters(own=11, ended=1 + 4030, read=950)}, last_look=500)
+    assert (found.ticks, found.io.read) == (31, 50)
+
+
+def test_line_of_which_only_the_upper_was_waited_for_loses_nothing_of_the_lower():
+    """Init took the lower one, and is none of the job's."""
+    before = {1: counters(own=10), 2: counters(own=50, parent=1), 3: counters(own=4000, parent=2)}
+    assert sums(before, {1: counters(own=11, ended=55)}, last_look=500).ticks == 6
+
+
+def test_one_of_two_children_that_nobody_waited_for_takes_nothing_away():
+    before = {1: counters(own=10), 2: counters(own=70, parent=1), 3: counters(own=60, parent=1)}
+    assert sums(before, {1: counters(own=10, ended=75)}, last_look=500).ticks == 5
+
+
+def test_parents_that_lead_in_a_circle_end():
+    before = {2: counters(own=1, parent=3), 3: counters(own=1, parent=2)}
+    assert sums(before, {}, last_look=500).ticks == 0
+
+
 def test_child_that_ended_and_was_not_waited_for_takes_nothing_away():
     before = {1: counters(own=100), 2: counters(own=40, parent=1)}
     assert sums(before, {1: counters(own=110)}, 60).ticks == 10

@@ -7,7 +7,7 @@ was counted of the ended ones before, is what all of them did; a run delay is no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from hosttune.measure.watch.parse import ProcessIo, ProcessStat
@@ -58,11 +58,10 @@ def sums(before: Mapping[int, Counters], now: Mapping[int, Counters], last_look:
         if new.delay is not None and since is not None:
             waited[pid] = new.delay - since
             delay += waited[pid]
-    for pid, old in before.items():
-        if pid not in now and _was_waited_for(old.stat, before, now):
-            ticks -= old.stat.own + old.stat.ended
-            if old.io is not None:
-                io = [total - was for total, was in zip(io, old.io, strict=True)]
+    for old in _handed_on(before, now):
+        ticks -= old.stat.own + old.stat.ended
+        if old.io is not None:
+            io = [total - was for total, was in zip(io, old.io, strict=True)]
     return Sums(
         own,
         waited,
@@ -72,8 +71,27 @@ def sums(before: Mapping[int, Counters], now: Mapping[int, Counters], last_look:
     )
 
 
-def _was_waited_for(child: ProcessStat, before: Mapping[int, Counters], now: Mapping[int, Counters]) -> bool:
-    old, new = before.get(child.parent), now.get(child.parent)
-    if old is None or new is None:
-        return False
-    return new.stat.ended - old.stat.ended >= child.own + child.ended - _ROUNDING
+def _handed_on(before: Mapping[int, Counters], now: Mapping[int, Counters]) -> Iterator[Counters]:
+    """Those that have ended and were waited for: what they had taken until the last look was counted then, and is in
+    the sum of whoever waited. A whole line may end between two looks; all of it is then in the sum of the first
+    forebear that lives, and no more than that one gained."""
+    ended = [(old, heir) for pid, old in before.items() if pid not in now and (heir := _heir(old.stat, before, now))]
+    gained: dict[int, int] = {}
+    for old, (_, heir) in sorted(ended, key=lambda one: one[1]):
+        left = gained.get(heir, now[heir].stat.ended - before[heir].stat.ended)
+        counted = old.stat.own + old.stat.ended
+        if left >= counted - _ROUNDING:
+            gained[heir] = left - counted
+            yield old
+
+
+def _heir(child: ProcessStat, before: Mapping[int, Counters], now: Mapping[int, Counters]) -> tuple[int, int] | None:
+    """How many generations up the first forebear is that was there at both looks, and which it is."""
+    pid = child.parent
+    for generations in range(1, len(before) + 1):
+        if pid not in before:
+            return None
+        if pid in now:
+            return generations, pid
+        pid = before[pid].stat.parent
+    return None
