@@ -208,6 +208,13 @@ def test_bench_read_dropping_caches_needs_root(tmp_path, monkeypatch):
         reading_files.bench_read(Wanted(str(tmp_path), drop_caches=True))
 
 
+@pytest.mark.parametrize(("uid", "is_warned"), [(0, True), (1000, False)])
+def test_read_warns_of_dropping_only_where_it_may_be_done(run, monkeypatch, uid, is_warned):
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    _, _, err = run("/data", "--drop-caches", result=GateClosed("this host is busy"))
+    assert ("read from the disk again" in err) is is_warned
+
+
 def test_bench_read_end_to_end_on_a_folder_of_ones_own(tmp_path):
     (tmp_path / "set").mkdir()
     for number in range(40):
