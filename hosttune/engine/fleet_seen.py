@@ -80,14 +80,30 @@ def is_counted(finding: Finding) -> bool:
 
 
 def value_of(finding: Finding) -> str:
-    """What a host says where a rule looks, in few words: the value of now, else what is wrong, else that nothing is."""
+    """What a host says where a rule looks, in few words: the value of now (and, where that is not all that the rule
+    asks for, what the next boot makes of it), else what is wrong, else that nothing is.
+    """
     for text in finding.evidence:
         if text.startswith("now "):
-            return text.partition(",")[0][:LONGEST]  # what follows are sizes of this host
+            now = text.partition(",")[0]  # what follows are sizes of this host
+            return (now if finding.verdict is Verdict.OK else now + _at_boot(finding, now))[:LONGEST]
     if finding.reason:
         return finding.reason[:LONGEST]
     told = [text for text in finding.evidence if not text.startswith(EXPIRED)]
     return told[0][:LONGEST] if told else FINE
+
+
+def _at_boot(finding: Finding, now: str) -> str:
+    """What the next boot makes of a value, where it says so and it is another one; without the line that sets it."""
+    for text in finding.evidence:
+        if text == "no file sets it at boot":
+            return ", set by no file"
+        if text.startswith("next boot "):
+            value = text.partition(" (")[0]
+            return "" if value.removeprefix("next boot ") == now.removeprefix("now ") else f", {value}"
+        if text.startswith("the line means "):
+            return f", in fstab {text.removeprefix('the line means ').partition(',')[0]}"
+    return ""
 
 
 def seen_of_plan(

@@ -110,6 +110,19 @@ def test_is_approved_takes_a_digest_or_its_first_twelve_digits(approved, expecte
     assert answer["is_approved"]("ab" * 32, approved) is expected
 
 
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        (["ab" * 32, "abababababab"], ""),
+        (["ababab"], "ababab"),
+        ([""], "an empty word"),
+        (["AB" * 32, "ab" * 32, "ab" * 33], f"{'AB' * 32}, {'ab' * 33}"),
+    ],
+)
+def test_no_digests_names_the_words_that_no_plan_can_have(words, wrong):
+    assert answer["no_digests"](words).partition(":")[0] == wrong
+
+
 def told(digest, **more):
     return {"digest": digest, "changes": [change()] if digest else [], "diff": answer["diff_of"]([change()]), **more}
 
@@ -143,6 +156,14 @@ def test_summary_shows_one_diff_a_class_and_everybody_who_needs_a_look():
     assert "1 host: put off until the GPUs are free\n  a: gpu-modes (process 7 on GPU 0)" in text
     assert "1 host: to reboot\n  b: storage-tmp-tmpfs: /tmp" in text
     assert "1 host: failed or gave no answer\n  c: it was not asked" in text
+
+
+def test_summary_tells_a_reason_of_many_hosts_once():
+    failed = {f"gpu{number:02}": "gpu.yaml:1: no key\n\thint: x" for number in range(40)} | {"other": "no route"}
+    lines = classes["summary"]([], {}, failed)
+    assert lines[0] == "41 hosts: failed or gave no answer"
+    assert lines[1].endswith("gpu11 and 28 more: gpu.yaml:1: no key")
+    assert lines[2:] == ["      hint: x", "  other: no route", ""]
 
 
 def test_summary_of_an_undo_names_what_is_left_and_where():

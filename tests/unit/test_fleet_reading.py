@@ -35,6 +35,26 @@ def test_sizes_of_a_host_are_no_part_of_its_value():
     assert one.says == (("memory-swappiness", "differs", "now on ext4"),)
 
 
+@pytest.mark.parametrize(
+    ("verdict", "evidence", "value"),
+    [
+        ("differs", ["now 10", "no file sets it at boot"], "now 10, set by no file"),
+        ("differs", ["now 10", "next boot 60 (/etc/sysctl.conf:3)"], "now 10, next boot 60"),
+        ("differs", ["now 60", "next boot 60 (/etc/sysctl.conf:3)"], "now 60"),
+        (
+            "differs",
+            ["now noatime", "/etc/fstab line 6: defaults", "the line means relatime, the mount is noatime: changed"],
+            "now noatime, in fstab relatime",
+        ),
+        ("differs", ["now relatime", "/etc/fstab line 6: defaults"], "now relatime"),
+        ("ok", ["now 10", "next boot 5 (/etc/sysctl.conf:3)"], "now 10"),
+    ],
+)
+def test_value_that_only_the_next_boot_spoils_is_no_value_of_a_host_that_is_fine(verdict, evidence, value):
+    (one,) = read(document(entry("a", [finding(verdict=verdict, evidence=evidence)])))
+    assert one.says == (("memory-swappiness", verdict, value),)
+
+
 def test_rule_with_several_subjects_is_told_by_the_worst():
     parts = [finding(verdict="ok", subject="/a", now="noatime"), finding(subject="/b", now="relatime")]
     (one,) = read(document(entry("a", parts)))

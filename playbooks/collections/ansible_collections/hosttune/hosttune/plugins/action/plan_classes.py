@@ -8,6 +8,7 @@ import os
 import tempfile
 import time
 
+from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.hosttune.hosttune.plugins.plugin_utils import classes
@@ -41,18 +42,31 @@ class ActionModule(ActionBase):
             if "digest" in one:
                 answers[host] = one
             if one.get("failed") or "digest" not in one or known.get(FAILURE):
-                failed[host] = known.get(FAILURE) or one.get("msg") or SAID
+                failed[host] = _reason(known.get(FAILURE) or one.get("msg") or SAID)
             if host in failed and host not in answers:
                 silent[host] = failed[host]
         found = classes.folded(answers, act=given["act"], is_planned=self._task.check_mode)
         for line in classes.summary(found, answers, failed):
             Display().display(line)
         if given["folder"] and not self._task.check_mode:
-            written(given["folder"], answers, silent)
+            try:
+                written(given["folder"], answers, silent)
+            except OSError as error:
+                raise AnsibleError(
+                    f"the answers cannot be kept in {os.path.abspath(given['folder'])}: {error.strerror};"
+                    " name another folder (results=DIR), or none (results=)"
+                ) from None
             result["changed"] = bool(answers or silent)
         result["classes"] = found
         result["failed_hosts"] = failed
         return result
+
+
+def _reason(text):
+    """A reason without what Ansible puts before every one of them."""
+    for prefix in ("Task failed: ", "Action failed: ", "Module failed: "):
+        text = text.removeprefix(prefix)
+    return text
 
 
 def written(folder, answers, silent):

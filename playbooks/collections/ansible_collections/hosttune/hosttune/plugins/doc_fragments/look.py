@@ -12,22 +12,24 @@ options:
   policy_file:
     description:
       - A policy on the controller, in place of C(/etc/hosttune/policy.yaml) on the host.
-      - Looked for in the C(files) folder of the role or the playbook, and beside the playbook.
+      - Looked for in the C(files) folder of the role or the playbook, beside the playbook, and in the folder where
+        Ansible was started.
     type: path
   policy:
     description:
-      - The same, written out in the task.
+      - A policy in place of C(/etc/hosttune/policy.yaml) on the host, written out in the task.
     type: dict
   rules_files:
     description:
       - Rules of the site on the controller, files or folders of them, besides those in C(/etc/hosttune/rules.d) on
-        the host.
+        the host. Looked for where O(policy_file) is.
     type: list
     elements: path
     default: []
   rules:
     description:
-      - The same, written out in the task.
+      - Rules of the site besides those in C(/etc/hosttune/rules.d) on the host, each written out in the task as its
+        file would be.
     type: list
     elements: dict
     default: []

@@ -111,6 +111,18 @@ def value_text(value):
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+SHORTEST = 12  # digits of a digest
+
+
 def is_approved(digest, approved):
     """Whether one of the approved digests, or its first twelve digits or more, is this one."""
-    return any(len(one) >= 12 and digest.startswith(one) for one in approved)
+    return any(len(one) >= SHORTEST and digest.startswith(one) for one in approved)
+
+
+def no_digests(words):
+    """What is wrong with these words as digests, in one sentence; empty where nothing is."""
+    wrong = [one for one in words if not SHORTEST <= len(one) <= 64 or set(one) - set("0123456789abcdef")]
+    if not wrong:
+        return ""
+    shown = ", ".join(one or "an empty word" for one in wrong)
+    return f"{shown}: no digest of a plan, which are 64 digits of 0-9 and a-f; its first {SHORTEST} are enough"

@@ -31,10 +31,11 @@ class Trouble(Exception):
 class Client:
     """Asks hosttune. Use it as a context manager."""
 
-    def __init__(self, executable=None, payload=None, policy=None, rules=None):
+    def __init__(self, executable=None, payload=None, policy=None, rules=None, policy_name=""):
         self._executable = executable
         self._payload = payload
         self._policy = policy
+        self._policy_name = policy_name
         self._rules = rules or {}
         self.folder = ""
         self._server = None
@@ -128,12 +129,16 @@ class Client:
             return json.loads(out), status, said
         except ValueError:
             lines = [line for line in said.splitlines() if line.startswith(("hosttune:", "  ", "Error: "))]
-            reason = " ".join(line.strip() for line in lines).replace("hosttune: ", "")
+            reason = "\n".join(line[2:] if line.startswith("  ") else line.replace("hosttune: ", "") for line in lines)
             raise Trouble(reason or f"hosttune {words[0]}: exit status {status}", said) from None
 
     def _told(self, text):
-        """Text without the name of a folder that is gone when somebody reads it."""
-        return text.replace(self.folder + os.sep, "") if self.folder else text
+        """Text with the names that the task gave, without a folder that is gone when somebody reads it."""
+        if not self.folder:
+            return text
+        if self._policy_name:
+            text = text.replace(os.path.join(self.folder, "policy.yaml"), self._policy_name)
+        return text.replace(self.folder + os.sep, "")
 
 
 def look_words(params):
@@ -152,6 +157,12 @@ def client_of(params):
     """The client that the parameters of a module ask for."""
     # Two hidden arguments, which the action plugin fills in.
     site = params.get("_site") or {}
-    client = Client(params.get("executable"), params.get("_payload"), site.get("policy"), site.get("rules"))
+    client = Client(
+        params.get("executable"),
+        params.get("_payload"),
+        site.get("policy"),
+        site.get("rules"),
+        site.get("policy_name"),
+    )
     client.look = look_words(params)
     return client

@@ -21,15 +21,15 @@ options:
   state:
     description:
       - V(applied) makes the plan true.
-      - V(undone) takes a run of hosttune back, the last one unless O(run_id) or O(rule) says otherwise. What somebody
-        changed since is left as it is, and reported.
+      - V(undone) takes a run of hosttune back, the last one unless O(run_id), O(undo_digest) or O(rule) says
+        otherwise. What somebody changed since is left as it is, and reported.
     type: str
     choices: [applied, undone]
     default: applied
   approved:
     description:
       - Only with O(state=applied). Digests of plans that somebody has looked at, or their first twelve digits or more.
-        A host whose plan has another digest is left as it is, with RV(approved=false).
+        A host whose plan has another digest is left as it is, with RV(approved=false). What is no digest fails.
       - A plan's digest covers its changes alone, so equal hosts have equal digests.
     type: list
     elements: str
@@ -207,6 +207,9 @@ def main():
         supports_check_mode=True,
     )
     result = dict(changed=False, reboot_reasons=[])
+    for name, words in (("approved", module.params["approved"]), ("undo_digest", [module.params["undo_digest"]])):
+        if wrong := answer.no_digests(one for one in words or () if one is not None):
+            module.fail_json(msg=f"{name}: {wrong}", **result)
     try:
         with client_of(module.params) as client:
             if module.params["state"] == "undone":

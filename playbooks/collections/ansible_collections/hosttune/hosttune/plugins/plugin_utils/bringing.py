@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
@@ -21,7 +22,11 @@ class BringingAction(ActionBase):
         del tmp
         given = dict(self._task.args)
         try:
-            given["_site"] = {"policy": self._policy(given), "rules": self._rules(given)}
+            given["_site"] = {
+                "policy": self._policy(given),
+                "policy_name": given.get("policy_file") or "",
+                "rules": self._rules(given),
+            }
             if not given.get("executable"):
                 given["_payload"] = bundle.payload(bundle.bundle_path(self._found(given.get("bundle"))))
         except (AnsibleError, OSError, UnicodeDecodeError) as error:
@@ -31,8 +36,18 @@ class BringingAction(ActionBase):
         return result
 
     def _found(self, name):
-        """A file of the controller, looked for where the files of a role or a playbook are."""
-        return self._find_needle("files", name) if name else None
+        """A file of the controller, looked for where the files of a role or a playbook are, then where the person
+        stands: the playbooks of the collection lie in no folder of the site.
+        """
+        if not name:
+            return None
+        try:
+            return self._find_needle("files", name)
+        except AnsibleError:
+            here = os.path.abspath(os.path.expanduser(name))
+            if os.path.exists(here):
+                return here
+            raise AnsibleError(f"{here}: no such file on the controller, nor {name} beside the playbook") from None
 
     def _policy(self, given):
         if given.get("policy_file"):
@@ -45,6 +60,4 @@ class BringingAction(ActionBase):
     def _rules(self, given):
         names = given.get("rules_files") or []
         texts = bundle.rule_texts([self._found(name) for name in ([names] if isinstance(names, str) else names)])
-        for rule in given.get("rules") or []:
-            texts["{}.yaml".format(rule.get("id", "rule"))] = json.dumps(rule, indent=1, default=str)
-        return texts
+        return bundle.with_written_out(texts, given.get("rules") or [])

@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import fcntl
 import hashlib
+import json
 import os
 import subprocess
 
@@ -94,13 +95,33 @@ def payload(path):
 
 
 def rule_texts(paths):
-    """The rules in these files and folders, by file name."""
-    texts = {}
+    """The rules in these files and folders, by file name. Raises AnsibleError where two files have one name."""
+    texts, places = {}, {}
     for path in paths:
         files = [path]
         if os.path.isdir(path):
             files = sorted(os.path.join(path, name) for name in os.listdir(path) if name.endswith((".yaml", ".yml")))
         for file in files:
+            name = os.path.basename(file)
+            if places.setdefault(name, file) != file:
+                raise AnsibleError(
+                    f"rules_files: {places[name]} and {file} have one name; a rule is named after its file"
+                )
             with open(file, encoding="utf-8") as opened:
-                texts[os.path.basename(file)] = opened.read()
+                texts[name] = opened.read()
     return texts
+
+
+def with_written_out(texts, rules):
+    """The same and the rules that a task holds itself. Raises AnsibleError where one is no rule or is there twice."""
+    if not isinstance(rules, list):
+        raise AnsibleError("rules: is no list of rules")
+    found = dict(texts)
+    for number, rule in enumerate(rules):
+        if not isinstance(rule, dict):
+            raise AnsibleError(f"rules[{number}]: is no rule written out; files of rules go into rules_files")
+        name = "{}.yaml".format(rule.get("id", f"rule-{number}"))
+        if name in found:
+            raise AnsibleError(f"rules[{number}]: the rule {rule.get('id')} is there twice")
+        found[name] = json.dumps(rule, indent=1, default=str)
+    return found

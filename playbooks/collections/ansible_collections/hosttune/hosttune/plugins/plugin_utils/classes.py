@@ -79,7 +79,19 @@ def summary(classes, answers, failed):
     )
     rebooted = [host for host, one in sorted(answers.items()) if one.get("rebooted")]
     lines += _section("rebooted, and verified afterwards", [named(rebooted)] if rebooted else [], len(rebooted))
-    return lines + _section("failed or gave no answer", [f"{host}: {failed[host]}" for host in sorted(failed)])
+    return lines + _section("failed or gave no answer", _reason_lines(failed), len(failed))
+
+
+def _reason_lines(failed):
+    """Each reason once, with its hosts: a wrong word in a policy is the reason of every host."""
+    by_reason = {}
+    for host in sorted(failed):
+        by_reason.setdefault(failed[host].strip(), []).append(host)
+    lines = []
+    for reason, hosts in by_reason.items():
+        first, *more = reason.expandtabs(2).splitlines() or [""]
+        lines += [f"{named(hosts)}: {first}", *("  " + line for line in more)]
+    return lines
 
 
 def _class_lines(entry):
