@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -67,13 +69,22 @@ def test_doc_reads_every_plugin(kind_and_name: str, programs: Path, tmp_path: Pa
     assert "OPTIONS" in text or "ENTRY POINT" in text
 
 
-def test_sanity_finds_nothing(programs: Path, tmp_path: Path):
-    root = tmp_path / "ansible_collections/hosttune/hosttune"
-    shutil.copytree(COLLECTION, root, ignore=shutil.ignore_patterns("__pycache__", "files"))
-    cache = tmp_path / ".ansible/test/cache"
-    cache.mkdir(parents=True)
+@pytest.fixture
+def home(programs: Path) -> Iterator[Path]:
+    """A home for ansible-test, which keeps an environment for each of its checks there, named after what is in it."""
+    home = programs.parent / "home"
+    cache = home / ".ansible/test/cache"
+    cache.mkdir(parents=True, exist_ok=True)
     for version in ("24_2", "25_2"):
         (cache / f"get_pip_{version}.py").write_text(GET_PIP)
+    with (home / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # it takes an environment that another run is making for a broken one
+        yield home
+
+
+def test_sanity_finds_nothing(programs: Path, home: Path, tmp_path: Path):
+    root = tmp_path / "ansible_collections/hosttune/hosttune"
+    shutil.copytree(COLLECTION, root, ignore=shutil.ignore_patterns("__pycache__", "files"))
     run("git", "init", "--quiet", cwd=root)
     run("git", "add", "--all", cwd=root)
     own = f"{programs}{os.pathsep}{Path(pythons()[0]).parent}{os.pathsep}{os.environ['PATH']}"
@@ -85,7 +96,7 @@ def test_sanity_finds_nothing(programs: Path, tmp_path: Path):
         answer,
         cwd=root,
         PATH=own,
-        HOME=str(tmp_path),
+        HOME=str(home),
         LC_ALL="C.UTF-8",
     )
 

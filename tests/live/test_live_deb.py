@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.live.debian import copied
+
 ROOT = Path(__file__).resolve().parents[2]
 BUILDER = ROOT / "playbooks/packaging/deb.py"
 UNITS = "/usr/lib/systemd/system/hosttune-check"
@@ -54,13 +56,9 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture(scope="module", params=["bookworm", "trixie"])
 def tree(request, tmp_path_factory, packages):
     base = tmp_path_factory.mktemp(request.param)
-    tree = base / "tree"
-    shells = "zsh,fish" if request.param == "trixie" else "man-db,groff-base"
-    command = (
-        "mmdebstrap", "--quiet", "--mode=root", "--variant=apt", "--format=directory", f"--include=python3,systemd,{shells}",
-        '--aptopt=APT::Install-Recommends "false"', "--dpkgopt=path-include=/usr/share/man/*", request.param, str(tree),
-    )  # fmt: skip
-    subprocess.run(command, check=True, timeout=600, stdin=subprocess.DEVNULL)
+    shells = ("zsh", "fish") if request.param == "trixie" else ("man-db", "groff-base")
+    pages = ("--dpkgopt=path-include=/usr/share/man/*",)
+    tree = copied(base / "tree", request.param, "python3", "systemd", *shells, options=pages)
     (tree / "deb").mkdir()
     for package in packages:
         shutil.copy(package, tree / "deb")

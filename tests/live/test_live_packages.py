@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.live.debian import copied
+
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 pytestmark = pytest.mark.live
@@ -143,12 +145,7 @@ def build(package, fields, folder: Path, scratch: Path, *, files=None, scripts=N
 def tree(tmp_path_factory):
     """A Debian with apt and Python whose only archive is ours, in two states (`Packages`, `Packages.later`)."""
     base = tmp_path_factory.mktemp("apt", numbered=True)
-    tree = base / "tree"
-    command = (
-        "mmdebstrap", "--quiet", "--mode=root", "--variant=apt", "--format=directory",
-        "--include=python3-minimal,libpython3-stdlib", '--aptopt=APT::Install-Recommends "false"', "bookworm", str(tree),
-    )  # fmt: skip
-    subprocess.run(command, check=True, timeout=600, stdin=subprocess.DEVNULL)
+    tree = copied(base / "tree", "bookworm", "python3-minimal", "libpython3-stdlib")
     archive = tree / "archive"
     archive.mkdir()
     (tree / "small").mkdir()
