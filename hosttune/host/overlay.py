@@ -140,10 +140,13 @@ class Overlay(BeforeReader):
         self.files[self._place(path)] = new
 
     def _may_write(self, path: str) -> None:
-        """Refuses what lies on a read-only mount; of an image below a folder the table says nothing."""
+        """Refuses what lies in a read-only tree; of an image below a folder the table says nothing. A file that is a
+        mount by itself is no image: whoever applies is to meet that fault, not to pass by it.
+        """
         table = ABSENT if self.persistent_only else self.read(MOUNTINFO)
-        mount = holding(table, self._place(path)) if isinstance(table, bytes) else None
-        if mount and mount.is_read_only:
+        place = self._place(path)
+        mount = holding(table, place) if isinstance(table, bytes) else None
+        if mount and mount.is_read_only and mount.target != place:
             raise Refused(
                 f"{path} cannot be written: {mount.target} is mounted read-only",
                 hint="make the change in the image that it is made from (hosttune apply --root FOLDER)",

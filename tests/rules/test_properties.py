@@ -232,6 +232,15 @@ def test_read_only_root_refuses_every_rule_that_would_write_there_and_says_why()
     assert len(refused) > 8
 
 
+def test_file_that_is_a_read_only_mount_by_itself_is_left_to_apply_which_tells_the_fault():
+    path = HOSTS / "h100-8x-2socket.json"
+    before = session_on(read_record(str(path)), ALL).plan()
+    overlay = Overlay(read_record(str(path)))
+    table = overlay.read("/proc/self/mountinfo") + b"999 1 259:9 /etc/fstab /etc/fstab ro,relatime - ext4 /dev/x rw\n"
+    overlay.files["/proc/self/mountinfo"] = FileValue(table)
+    assert session_on(overlay, ALL).plan().digest == before.digest
+
+
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
 def test_a_check_of_a_record_writes_nothing_and_needs_no_program(path, monkeypatch):
     monkeypatch.setattr("subprocess.Popen.__init__", None)
