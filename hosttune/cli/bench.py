@@ -29,6 +29,8 @@ Anyway: TypeAlias = Annotated[
     bool, Option("--anyway", help="Measure a busy host, too: the times are then inconclusive, the counters hold.")
 ]
 
+AllowNetwork: TypeAlias = Annotated[bool, Option("--allow-network", help="Measure network and FUSE file systems, too.")]
+
 
 @app.command("atime")
 @command
@@ -42,9 +44,7 @@ def atime(
     ] = False,
     seed: Seed = None,
     anyway: Anyway = False,
-    allow_network: Annotated[
-        bool, Option("--allow-network", help="Measure network and FUSE file systems, too.")
-    ] = False,
+    allow_network: AllowNetwork = False,
 ) -> int:
     """What noatime saves on the file system of PATH: time, and bytes written.
 
@@ -67,6 +67,7 @@ def tmp(
     budget: Budget = 60.0,
     seed: Seed = None,
     anyway: Anyway = False,
+    allow_network: AllowNetwork = False,
 ) -> int:
     """What /tmp in memory saves: unpacking, compiling, deleting.
 
@@ -75,7 +76,7 @@ def tmp(
     from hosttune.measure.bench.tmp import Options, bench_tmp
     from hosttune.views.bench import tmp_text
 
-    options = Options(folder, budget, anyway)
+    options = Options(folder, budget, anyway, allow_network)
     return _answer(show, lambda tell: bench_tmp(seed_of(seed), options, tell), tmp_text)
 
 

@@ -145,3 +145,19 @@ def test_sizes_of_the_rule_stand_beside_what_lies_in_tmp():
     sizes = module._sizes("/tmp")
     assert set(sizes) <= {"tmp_used_bytes", "rule_size_bytes", "rule_min_ram_bytes"}
     assert module._sizes("/var/tmp") == {}
+
+
+@pytest.mark.parametrize("fstype", ["nfs4", "fuse.sshfs"])
+def test_network_file_system_is_refused_before_anything_is_written_unless_allowed(free, monkeypatch, fstype):
+    place = replace(look_at(str(free / "disk")), fstype=fstype)
+    monkeypatch.setattr(module, "look_at", lambda _: place)
+    with pytest.raises(GateClosed, match=f"lies on {fstype}"):
+        bench_tmp(1, Options(str(free / "disk"), where=str(free / "state")))
+    assert (os.listdir(free / "disk"), os.listdir(free / "state")) == ([], [])
+
+    def busy(*_, **__):
+        raise GateClosed("this host is busy")
+
+    monkeypatch.setattr(module, "require_quiet", busy)
+    with pytest.raises(GateClosed, match="this host is busy"):
+        bench_tmp(1, Options(str(free / "disk"), allow_network=True, where=str(free / "state")))

@@ -26,13 +26,18 @@ def require_files(place: Place) -> None:
         raise GateClosed(f"{place.path} holds no data: the kernel shows itself there ({place.fstype})")
 
 
-def require_disk(place: Place, *, allow_network: bool) -> int:
-    """The bytes that a bench may write at this place. Raises GateClosed."""
+def require_own(place: Place, *, allow_network: bool) -> None:
+    """Raises GateClosed where a server or another program (FUSE) would be loaded unasked."""
     if place.is_network and not allow_network:
         raise GateClosed(
             f"{place.path} lies on {place.fstype}: its times are those of a network or of another program",
             hint="to measure it nevertheless: --allow-network",
         )
+
+
+def require_disk(place: Place, *, allow_network: bool) -> int:
+    """The bytes that a bench may write at this place. Raises GateClosed."""
+    require_own(place, allow_network=allow_network)
     if place.is_memory:
         raise GateClosed(f"{place.path} lies in memory ({place.fstype}): there is no disk to measure")
     return require_room(place)

@@ -19,7 +19,7 @@ from hosttune.host.process import SEARCH, Ended, bounded, locate
 from hosttune.measure.bench.copies import sync
 from hosttune.measure.bench.counters import now, read_disk
 from hosttune.measure.bench.detached import memory_folder
-from hosttune.measure.bench.gates import GateClosed, require_quiet, require_room
+from hosttune.measure.bench.gates import GateClosed, require_own, require_quiet, require_room
 from hosttune.measure.bench.noise import work_noise
 from hosttune.measure.bench.pairs import BASE, CONTROL, OTHER, Pairs, Timed, compare
 from hosttune.measure.bench.place import look_at
@@ -49,6 +49,7 @@ class Options:
     folder: str = "/tmp"
     budget_s: float = 60.0
     anyway: bool = False
+    allow_network: bool = False
     where: str = ""
 
 
@@ -63,6 +64,7 @@ def bench_tmp(seed: int, options: Options, tell: Callable[[str], None] = lambda 
             f"{place.path} lies in memory already ({place.fstype}): there is nothing to gain",
             hint="to compare another folder with memory: --dir /var/tmp",
         )
+    require_own(place, allow_network=options.allow_network)
     require_room(place)
     memory = _memory()
     tell("watching the host for a second")
