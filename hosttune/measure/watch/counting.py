@@ -75,9 +75,11 @@ def _handed_on(before: Mapping[int, Counters], now: Mapping[int, Counters]) -> I
     """Those that have ended and were waited for: what they had taken until the last look was counted then, and is in
     the sum of whoever waited. A whole line may end between two looks; all of it is then in the sum of the first
     forebear that lives, and no more than that one gained."""
-    ended = [(old, heir) for pid, old in before.items() if pid not in now and (heir := _heir(old.stat, before, now))]
+    gone = [old for pid, old in before.items() if pid not in now]
+    heirs = [_heir(old.stat, before, now) for old in gone]
+    ended = [(heir, old) for heir, old in zip(heirs, gone, strict=True) if heir is not None]
     gained: dict[int, int] = {}
-    for old, (_, heir) in sorted(ended, key=lambda one: one[1]):
+    for (_, heir), old in sorted(ended, key=lambda one: one[0]):
         left = gained.get(heir, now[heir].stat.ended - before[heir].stat.ended)
         counted = old.stat.own + old.stat.ended
         if left >= counted - _ROUNDING:
