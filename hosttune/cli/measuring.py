@@ -80,9 +80,9 @@ def seed_of(asked: int | None) -> int:
 
 def warn_of_dropping() -> None:
     """Whose work will read from the disk again; nothing to anybody but root, who alone may have it."""
-    import os
+    from hosttune.host import open_reader
 
-    if os.geteuid():
+    if not open_reader().is_privileged:
         return
     from hosttune.cli.common import tell
     from hosttune.measure.bench.bystanders import bystanders
