@@ -1,10 +1,12 @@
-"""What travels with a task, and what is said of words that do not fit, without Ansible."""
+"""What travels with a task and what is made of the answers, and what is said of words that do not fit; without Ansible."""
 
 from __future__ import annotations
 
+import json
 import runpy
 import sys
 import types
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,16 @@ class AnsibleError(Exception):
 
 
 class ActionBase:
-    """What the action asks Ansible for. It finds no file in a role or beside a playbook."""
+    """What the actions ask Ansible for. It finds no file in a role or beside a playbook."""
+
+    _task = types.SimpleNamespace(check_mode=False)
+    given: Mapping[str, object] = {}
+
+    def run(self, tmp, task_vars):
+        return {}
+
+    def validate_argument_spec(self, argument_spec):
+        return None, dict.fromkeys(argument_spec) | {"act": "plan"} | self.given
 
     def _find_needle(self, folder, name):
         raise AnsibleError(f"Could not find or access '{name}'")
@@ -30,15 +41,69 @@ def module(name, **holds):
     return made
 
 
+class HostVars(dict):
+    """The variables of hosts as Ansible has them: what is asked for by host comes out of the templates."""
+
+    def get(self, host, default=None):
+        raise AssertionError("everything that a host answered runs through the templates")
+
+    def raw_get(self, host):
+        return self[host]
+
+
 @pytest.fixture
-def bundle(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ansible.errors", module("ansible.errors", AnsibleError=AnsibleError))
+def ansible(monkeypatch):
+    for name, holds in {
+        "ansible.errors": {"AnsibleError": AnsibleError},
+        "ansible.plugins.action": {"ActionBase": ActionBase},
+        "ansible.utils.display": {"Display": lambda: types.SimpleNamespace(display=print)},
+    }.items():
+        monkeypatch.setitem(sys.modules, name, module(name, **holds))
+
+
+@pytest.fixture
+def folding(ansible, monkeypatch):
+    """The action of plan_classes on these hosts."""
+    classes = runpy.run_path(str(PLUGINS / "plugin_utils/classes.py"))
+    monkeypatch.setitem(sys.modules, OWN, module(OWN, classes=types.SimpleNamespace(**classes)))
+    action = runpy.run_path(str(PLUGINS / "action/plan_classes.py"))["ActionModule"]()
+
+    def fold(answers, **more):
+        action.given = {"hosts": list(answers), "register": "looked", **more}
+        known = {host: {"looked": one} if one else {} for host, one in answers.items()}
+        return action.run(task_vars={"hostvars": HostVars(known)})
+
+    return fold
+
+
+def test_answers_are_folded_as_they_were_registered(folding, tmp_path, capsys):
+    lost = {"unreachable": True, "msg": "Task failed: Failed to connect to the host via ssh"}
+    told = {"digest": "", "changes": [], "check": {"host": "its own name"}}
+    result = folding({"a": told, "b": lost, "c": None}, folder=str(tmp_path / "results"))
+    assert [one["hosts"] for one in result["classes"]] == [["a"]]
+    assert result["failed_hosts"] == {
+        "b": "Failed to connect to the host via ssh",
+        "c": "it was not asked, or did not answer",
+    }
+    assert "  b: Failed to connect to the host via ssh\n" in capsys.readouterr().out
+    kept = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "results").iterdir()}
+    assert kept["a"]["hosts"] == [{"host": "a"}]
+    assert kept["b"]["reason"] == "Failed to connect to the host via ssh"
+
+
+def test_folder_that_cannot_be_written_is_named_with_the_way_out(folding, tmp_path):
+    (tmp_path / "results").write_text("")
+    with pytest.raises(AnsibleError, match=r"cannot be kept in .*/results: .*; name another folder \(results=DIR\)"):
+        folding({"a": {"digest": "", "changes": []}}, folder=str(tmp_path / "results"))
+
+
+@pytest.fixture
+def bundle(ansible):
     return runpy.run_path(str(PLUGINS / "plugin_utils/bundle.py"))
 
 
 @pytest.fixture
 def action(monkeypatch, bundle):
-    monkeypatch.setitem(sys.modules, "ansible.plugins.action", module("ansible.plugins.action", ActionBase=ActionBase))
     monkeypatch.setitem(sys.modules, OWN, module(OWN, bundle=types.SimpleNamespace(**bundle)))
     return runpy.run_path(str(PLUGINS / "plugin_utils/bringing.py"))["BringingAction"]()
 

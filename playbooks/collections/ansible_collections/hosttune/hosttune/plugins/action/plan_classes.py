@@ -37,7 +37,10 @@ class ActionModule(ActionBase):
         )
         answers, failed, silent = {}, {}, {}
         for host in given["hosts"]:
-            known = task_vars["hostvars"].get(host, {})
+            # As they were registered: hostvars[host] runs every word of them through the templates, which for
+            # thousands of hosts takes minutes, and what a host answered is no template.
+            known = task_vars["hostvars"].raw_get(host)
+            known = known if isinstance(known, dict) else {}
             one = known.get(given["register"]) or {}
             if "digest" in one:
                 answers[host] = one
