@@ -61,7 +61,16 @@ def watch(
         raise HosttuneError(
             f"one of -- CMD, --pid and --replay is needed, not {' and '.join(given) or 'none'}", hint=hint
         )
-    _check(words, pid, seconds, scope, record, replay, output, plot, show)
+    live_only = "what runs: a record holds what was seen"
+    _refuse_unused(
+        ("--seconds", seconds, pid, "--pid alone"),
+        ("--scope", scope, words, "a command alone"),
+        ("--record", record, not replay, live_only),
+        ("--gpus", gpus, not replay, live_only),
+        ("--gpu-trace", gpu_trace, not replay, live_only),
+        ("--hz", hz != 1, not replay, live_only),
+    )
+    _check(words, output, plot, show)
     wish = Wish(1 / hz, warm_up, tuple((gpus or "").replace(",", " ").split()), gpu_trace or "", record or "", scope)
     if words:
         try:
@@ -80,22 +89,22 @@ def watch(
     return seen.status or 0
 
 
-def _check(
-    words: Any, pid: Any, seconds: Any, scope: bool, record: Any, replay: Any, output: Any, plot: Any, show: Show
-) -> None:
+def _refuse_unused(*rows: tuple[str, object, object, str]) -> None:
+    """Refuse an option that would do nothing: its name, its value, whether it does something, what it goes with."""
+    from hosttune.errors import HosttuneError
+
+    for name, value, is_used, what in rows:
+        if value and not is_used:
+            raise HosttuneError(f"{name} goes with {what}", hint="hosttune watch --help")
+
+
+def _check(words: list[str] | None, output: str | None, plot: str | None, show: Show) -> None:
     """Refuse, before anything is started, what cannot be granted afterwards."""
     from hosttune.errors import HosttuneError
     from hosttune.measure.watch.target import check_writable
 
     if words and show.is_json and not output:
         raise HosttuneError("standard output belongs to the command", hint="--format json --output FILE")
-    for name, value, needed in (
-        ("--seconds", seconds, pid),
-        ("--scope", scope, words),
-        ("--record", record, not replay),
-    ):
-        if value and not needed:
-            raise HosttuneError(f"{name} does not go with this", hint="hosttune watch --help")
     if plot and not plot.endswith((".html", ".svg")):
         raise HosttuneError(f"{plot}: a picture is .html or .svg", hint="--plot run.html")
     for path in (output, plot):

@@ -26,7 +26,7 @@ def atime_text(result: Result, page: Page) -> str:
     """The report of `bench atime`."""
     finding = result.findings[0]
     lines = _headline(result, finding, page)
-    facts = [_atime_answer(finding, result), *_atime_counters(result), _stale_files(result)]
+    facts = [_atime_answer(finding, result), *_atime_counters(result), _stale_files(result), *figures_of(result, page)]
     advice = _atime_advice(result, finding, page)
     return _paragraphs(lines, [fact for fact in facts if fact], advice, page)
 
@@ -40,8 +40,13 @@ def tmp_text(result: Result, page: Page) -> str:
     counts = f"a round: {result.figures['files']:,.0f} files, {_size(result.figures['bytes'])}"
     written = result.figure("written_bytes_disk")
     facts.append(counts + ("" if written is None else f"; the disk then writes {_size(written)}, memory nothing"))
-    facts.append(_memory(result))
+    facts += [_memory(result), *figures_of(result, page)]
     return _paragraphs(lines, facts, _tmp_advice(result, page), page)
+
+
+def figures_of(result: Result, page: Page) -> list[str]:
+    """Every figure that is kept, by its name, for `--verbose`."""
+    return [f"{name} = {value:,.6g}" for name, value in result.figures.items()] if page.is_verbose else []
 
 
 def list_text(results: Sequence[Result], page: Page) -> str:

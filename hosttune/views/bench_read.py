@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hosttune.measure.bench.read_result import kept
 from hosttune.measure.bench.reading import Limit
+from hosttune.views.bench import figures_of
 from hosttune.views.page import Page, shown
 from hosttune.views.terminal import counted, padded, wrapped
 
@@ -33,6 +35,8 @@ def read_text(result: Result, page: Page) -> str:
         lines += wrapped(text, columns, first="  ", rest="    ")
     said = f"limit: {_LIMITS[result.conclusion.limit]}; {shown(result.conclusion.reason)}"
     lines += wrapped(said, columns, first="  ", rest="    ")
+    if page.is_verbose:
+        lines += [f"  {figure}" for figure in figures_of(kept(result, ""), page)]
     for advice in result.conclusion.advice:
         lines += wrapped(_advice(advice, page), columns, first="  -> ", rest="     ")
     return "\n".join(lines) + "\n"

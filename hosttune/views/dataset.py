@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _FIRST = 12  # columns of the head of a line
 _COLOURS = {"fits": "green", "tight": "yellow", "too large": "red"}
-_FORMATS = 4  # more are summed up
+_FORMATS, _ALL = 4, 1 << 30  # more are summed up, but for --verbose
 
 
 def dataset_json(dataset: Dataset) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def dataset_json(dataset: Dataset) -> dict[str, Any]:
 
 def dataset_text(dataset: Dataset, page: Page) -> str:
     lines: list[str] = []
-    for head, text in _rows(dataset):
+    for head, text in _rows(dataset, _ALL if page.is_verbose else _FORMATS):
         found = wrapped(text, page.screen.columns, first=head.ljust(_FIRST + 2), rest=" " * (_FIRST + 2))
         lines += [_painted(head, dataset, page) + found[0][len(head) :], *found[1:]]
     for advice in dataset.advice:
@@ -73,9 +73,9 @@ def _margin(dataset: Dataset) -> str:
     return f" ± {_percent(sizes.margin_bytes / sizes.total_bytes)}"
 
 
-def _rows(dataset: Dataset) -> Iterator[tuple[str, str]]:
+def _rows(dataset: Dataset, most: int) -> Iterator[tuple[str, str]]:
     if dataset.formats:
-        yield "formats", _formats(dataset)
+        yield "formats", _formats(dataset, most)
     yield "lies on", place_text(dataset.place)
     if dataset.page_cache and dataset.sizes:
         yield "page cache", _page_cache(dataset)
@@ -88,15 +88,15 @@ def _rows(dataset: Dataset) -> Iterator[tuple[str, str]]:
     yield from (("note", note) for note in _notes(dataset))
 
 
-def _formats(dataset: Dataset) -> str:
+def _formats(dataset: Dataset, most: int) -> str:
     """By bytes where sizes are known."""
     whole = sum(one.bytes or 0 for one in dataset.formats)
     parts = []
-    for one in dataset.formats[:_FORMATS]:
+    for one in dataset.formats[:most]:
         share = f" ({_percent((one.bytes or 0) / whole)} of the bytes)" if whole and len(dataset.formats) > 1 else ""
         parts.append(f"{shown(one.name)} {one.files:,} {'file' if one.files == 1 else 'files'}{share}")
-    if len(dataset.formats) > _FORMATS:
-        rest = dataset.formats[_FORMATS:]
+    if len(dataset.formats) > most:
+        rest = dataset.formats[most:]
         parts.append(f"{len(rest)} more ({sum(one.files for one in rest):,} files)")
     return ", ".join(parts)
 

@@ -12,7 +12,7 @@ from hosttune.measure.watch.tick import gpu_percent
 from hosttune.measure.watch.verdict import Outcome, judge
 from hosttune.views.page import shown
 from hosttune.views.terminal import wrapped
-from hosttune.views.watch_words import confidence_text, evidence, headline, not_the_cause, time_text
+from hosttune.views.watch_words import confidence_text, details, evidence, headline, not_the_cause, time_text
 
 if TYPE_CHECKING:
     from hosttune.measure.advice import Advice
@@ -35,7 +35,8 @@ def watch_text(seen: Seen, page: Page) -> str:
     lines += [screen.paint(line, "bold", _COLOURS.get(verdict.outcome, "bold")) for line in title]
     if verdict.state is not None and verdict.outcome is not Outcome.IDLE:
         lines.append(f"confidence: {confidence_text(verdict)}")
-    for sentence in evidence(verdict, account):
+    more = details(verdict, account) if page.is_verbose else ()
+    for sentence in (*evidence(verdict, account), *more):
         lines += wrapped(shown(sentence), columns, first="  ", rest="    ")
     for advice in remedies(verdict, account):
         lines += _advice(advice, page)

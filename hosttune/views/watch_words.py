@@ -81,6 +81,23 @@ def evidence(verdict: Verdict, account: Account) -> tuple[str, ...]:
     return tuple(line for line in lines if line)
 
 
+def details(verdict: Verdict, account: Account) -> tuple[str, ...]:
+    """What only `--verbose` tells: every state, where figures come from, and iowait, which nothing is judged by."""
+    watched, iowait = account.watched, account.means["iowait_percent"].value
+    states = ", ".join(
+        f"{one.state.value} {100 * one.share:.0f} % ({time_text(one.longest_run_s)} on end)" for one in verdict.shares
+    )
+    lines = (
+        f"states: {states}" if states else "",
+        f"CPUs: {watched.cpus_evidence}" if watched.cpus_evidence else "",
+        f"GPU figures: {watched.gpu_source}" + (f" ({watched.gpu_reason})" if watched.gpu_reason else ""),
+        f"pressure: {watched.pressure_reason}" if watched.pressure_reason else "",
+        "" if iowait is None else f"iowait {iowait:.0f} %: shown, and not judged by",
+        f"{counted(account.ticks, 'look')}, at most {counted(account.most_processes, 'process', 'processes')} at once",
+    )
+    return tuple(line for line in lines if line)
+
+
 def _no_gpu(account: Account) -> str:
     watched = account.watched
     if watched.gpu_source == "none":

@@ -83,6 +83,11 @@ def test_read_prints_rates_bytes_knee_limit_and_what_to_do(run):
     assert max(map(len, table.splitlines())) <= 80  # it is not wrapped
 
 
+def test_read_with_verbose_tells_every_figure(run):
+    assert "knee = 3" not in run("/data/set")[1]
+    assert "  knee = 3\n" in run("/data/set", "--verbose")[1]
+
+
 def test_read_document_holds_to_its_schema_and_is_kept_to_be_quoted(run):
     status, out, _ = run("/data/set", "--format", "json")
     assert (status, faults(json.loads(out), "bench-read")) == (0, [])

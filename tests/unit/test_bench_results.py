@@ -332,3 +332,9 @@ def test_documents_of_benches_fit_their_schema():
     for result in (ATIME, TMP):
         assert faults(results.to_json(result), "bench") == []
     assert faults({**results.to_json(ATIME), "surprise": 1}, "bench")
+
+
+def test_atime_text_with_verbose_tells_every_figure():
+    assert "copied_bytes = " not in view.atime_text(ATIME, page(120))
+    text = view.atime_text(ATIME, replace(page(120), is_verbose=True))
+    assert all(f"  {name} = " in text for name in ATIME.figures)

@@ -414,3 +414,13 @@ def test_look_leaves_the_page_cache_as_it_was(tmp_path, facts):
         was = page_cache.resident_bytes(file.fileno())
         look(str(place), facts, Patience())
         assert page_cache.resident_bytes(file.fileno()) == was
+
+
+def test_text_with_verbose_names_every_format(data, facts):
+    for number in range(6):
+        (data / f"x.end{number}").write_text("x")
+    found = look(str(data), facts, Patience())
+    assert "4 more (4 files)" in dataset_text(found)
+    text = dataset_text(found, Page(is_verbose=True))
+    assert all(f".end{number} 1 file" in text for number in range(6))
+    assert " more (" not in text

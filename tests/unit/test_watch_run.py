@@ -214,8 +214,11 @@ def test_process_is_watched_until_it_ends_and_the_report_goes_to_standard_output
     [
         ([], "one of -- CMD, --pid and --replay is needed, not none"),
         (["--pid", "1", "--", "true"], "one of -- CMD, --pid and --replay is needed, not -- CMD and --pid"),
-        (["--seconds", "5", "--", "true"], "--seconds does not go with this"),
-        (["--scope", "--pid", "1"], "--scope does not go with this"),
+        (["--seconds", "5", "--", "true"], "--seconds goes with --pid alone"),
+        (["--scope", "--pid", "1"], "--scope goes with a command alone"),
+        (["--replay", "x", "--gpus", "0"], "--gpus goes with what runs: a record holds what was seen"),
+        (["--replay", "x", "--gpu-trace", "y"], "--gpu-trace goes with what runs"),
+        (["--replay", "x", "--hz", "5"], "--hz goes with what runs"),
         (["--plot", "x.png", "--", "true"], "a picture is .html or .svg"),
         (["--output", "/proc/nowhere/x", "--", "true"], "/proc/nowhere/x: cannot be written"),
         (["--record", "/proc/nowhere/x", "--", "true"], "/proc/nowhere/x: cannot be written"),

@@ -8,9 +8,12 @@ import pytest
 
 from hosttune.measure.watch.account import Account
 from hosttune.measure.watch.history import History, joined, point, segments
+from hosttune.measure.watch.session import Seen
 from hosttune.measure.watch.states import State
 from hosttune.measure.watch.verdict import Confidence, Outcome, judge, judged
-from hosttune.views.watch_words import evidence
+from hosttune.views.page import Page
+from hosttune.views.watch import watch_text
+from hosttune.views.watch_words import details, evidence
 from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, WATCHED, at, gpu, jittered, tick
 
 SCENARIOS = {**MEASURED, **OTHERS}
@@ -187,3 +190,23 @@ def test_evidence_without_a_gpu_says_so(source, said):
 
 def test_evidence_of_a_watch_without_a_look_says_nothing_about_reading():
     assert evidence(judge(Account(WATCHED)), Account(WATCHED)) == ("watched 0 s",)
+
+
+def test_details_tell_every_state_the_sources_and_iowait():
+    ticks = [*at(jittered(DISK, 40, seed=1), 0), *at(jittered(GPU, 60, seed=2), 40)]
+    watched = replace(WATCHED, pressure_reason="spread over several groups", gpu_reason="NVML is too old")
+    found = details(*judged(ticks, watched))
+    assert found == (
+        "states: GPU 63 % (60 s on end), DISK 37 % (35 s on end)",
+        "GPU figures: replay (NVML is too old)",
+        "pressure: spread over several groups",
+        "iowait 0 %: shown, and not judged by",
+        "100 looks, at most 3 processes at once",
+    )
+
+
+@pytest.mark.parametrize("is_verbose", [True, False])
+def test_text_with_verbose_tells_more(is_verbose):
+    account = judged(jittered(GPU, 30, seed=1), WATCHED)[1]
+    text = watch_text(Seen(account, 0, "the command has ended"), Page(is_verbose=is_verbose))
+    assert ("states: GPU 100 %" in text) is is_verbose
