@@ -1,5 +1,5 @@
-"""Ticks that were recorded from real processes (tests/live/test_live_watch.py, on two CPUs beside heavy load of others),
-as they are and as other kernels and GPUs would have told them."""
+"""Ticks that were recorded from real processes (tests/live/test_live_watch.py, on two CPUs beside heavy load of others; what
+needs CPUs that are free, in a guest under qemu with systemd), as they are and as other kernels and GPUs would have told them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hosttune.measure.watch.verdict import Confidence, Outcome, judged
 FOLDER = Path(__file__).resolve().parent / "watch_ticks"
 STATES = {
     "gpu-bound": "GPU", "busy-and-cold": "COLD_GPU", "slow-disk-two-workers": "DISK", "slow-disk-eight-workers": "DISK",
-    "six-foreign-hogs": "FOREIGN", "three-foreign-hogs": "FOREIGN", "asleep": "IDLE",
+    "main-process-loads": "WORKERS", "network-like-waiting": "WAIT", "six-foreign-hogs": "FOREIGN", "three-foreign-hogs": "FOREIGN", "asleep": "IDLE",
 }  # fmt: skip
 
 
