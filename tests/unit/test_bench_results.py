@@ -10,7 +10,7 @@ import pytest
 
 from hosttune.cli import app
 from hosttune.engine.catalog import builtin_catalog
-from hosttune.measure.bench import results, state
+from hosttune.measure.bench import results, scratch, state
 from hosttune.measure.bench.gates import GateClosed
 from hosttune.measure.bench.results import Finding, Result, latest, save, stored
 from hosttune.measure.bench.scratch import Leftover
@@ -338,3 +338,21 @@ def test_atime_text_with_verbose_tells_every_figure():
     assert "copied_bytes = " not in view.atime_text(ATIME, page(120))
     text = view.atime_text(ATIME, replace(page(120), is_verbose=True))
     assert all(f"  {name} = " in text for name in ATIME.figures)
+
+
+def test_documents_of_list_and_clean_hold_to_their_schemas(tmp_path, monkeypatch, capsys):
+    where = tmp_path / "bench"
+    where.mkdir(mode=0o700)
+    monkeypatch.setattr(state, "folder", lambda: str(where))
+    save(ATIME)
+    save(TMP)
+    assert app.run(["bench", "list", "--format", "json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert (faults(listed, "bench-list"), len(listed["results"])) == ([], 2)
+    assert faults({**listed, "results": [{}]}, "bench-list") != []
+    left = Leftover("scratch-1.json", "/data/.hosttune-bench-1")
+    monkeypatch.setattr(scratch, "leftovers", lambda: (left, replace(left, path="/data/.hosttune-bench-2")))
+    monkeypatch.setattr(scratch, "clean", lambda one: one is left)
+    assert app.run(["bench", "clean", "--format", "json"]) == 1
+    cleaned = json.loads(capsys.readouterr().out)
+    assert (faults(cleaned, "bench-clean"), cleaned["removed"]) == ([], [left.path])
