@@ -23,7 +23,7 @@ from hosttune.resources.comparison import Comparison
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path
 from hosttune.resources.read_only import ReadOnly
 from hosttune.resources.since import applied_since
-from hosttune.resources.unit_dropin import settings_of
+from hosttune.resources.unit_dropin import numbered_settings
 from hosttune.values import ABSENT, Activation, Address, Finding, Hold, HoldKind, Trigger, Unreadable, Verdict
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def satisfies(word: str, wish: Wish) -> bool:
 
 class SystemdSettingAddress(ReadOnly):
     """`systemd-setting:FILE/SECTION/KEY`: every value that a file gives the key, in the order in which systemd reads
-    them, as "VALUE<tab>FILE"; ABSENT for a unit that is not installed.
+    them, as "VALUE<tab>FILE:LINE"; ABSENT for a unit that is not installed.
     """
 
     kind = "systemd-setting"
@@ -93,7 +93,7 @@ class SystemdSettingAddress(ReadOnly):
             if isinstance(content, Unreadable):
                 return content
             text = content.decode("utf-8", "replace") if isinstance(content, bytes) else ""
-            rows += [f"{value}\t{path}" for value in settings_of(text, section, key)]
+            rows += [f"{value}\t{path}:{line}" for line, value in numbered_settings(text, section, key)]
         return tuple(rows)
 
 
@@ -124,6 +124,11 @@ class SystemdSettingWish:
                 answer = look.missing(dropin, change)  # noqa: PLW2901 - the answer of this one
             findings.append(answer)
         return tuple(findings)
+
+
+def _path_of(place: str) -> str:
+    """The file of FILE:LINE."""
+    return place.rpartition(":")[0]
 
 
 def _file(wish: Wish) -> Address:
@@ -172,7 +177,7 @@ class _Look(Comparison):
     @property
     def is_ours(self) -> bool:
         """Whether our drop-in sets the key now."""
-        return any(path == self.path for _, path in self.rows)
+        return any(_path_of(place) == self.path for _, place in self.rows)
 
     @property
     def section(self) -> str:
@@ -186,7 +191,7 @@ class _Look(Comparison):
     def rows(self) -> list[tuple[str, str]]:
         value = self.context.state.get(Address("systemd-setting", self.wish.name), ())
         pairs = (row.partition("\t") for row in value) if isinstance(value, tuple) else ()
-        return [(word, path) for word, _, path in pairs]
+        return [(word, place) for word, _, place in pairs]
 
     def stands(self) -> Finding | None:
         """The answer, unless a drop-in is needed."""
@@ -204,10 +209,11 @@ class _Look(Comparison):
             return self._in_place(live)
         if not self.rows and live and satisfies(live, self.wish):
             return self._says(Verdict.OK, evidence=(f"{self.file} runs with {live}", *self._there))
-        for word, path in reversed(self.rows):
+        for word, place in reversed(self.rows):
+            path = _path_of(place)
             if path != self.path and not satisfies(word, self.wish) and self._is_in_the_way(path):
-                detail = f"{path} ({self.key}={word})"
-                return self._held(HoldKind.OWNED, detail, f"change {path}, or ignore {self.wish.rule}")
+                detail = f"{place} ({self.key}={word})"
+                return self._held(HoldKind.OWNED, detail, f"change {place}, or ignore {self.wish.rule}")
         return None
 
     def _is_in_the_way(self, path: str) -> bool:
@@ -230,7 +236,8 @@ class _Look(Comparison):
         """The files are right; whether the program has read them is another matter."""
         unit = f"systemd-{self.file[:-5]}.service" if self.file.endswith(".conf") else self.file
         started, applied = self.context.state[_started(self.wish)], self.context.ledger.get(_file(self.wish))
-        is_new = self.rows[-1][1] == self.path and isinstance(started, int) and applied_since(applied, started)
+        is_own = _path_of(self.rows[-1][1]) == self.path
+        is_new = is_own and isinstance(started, int) and applied_since(applied, started)
         if (live and not satisfies(live, self.wish)) or (not live and is_new):
             now = f", which runs with {live}" if live else ""
             todo = f"in a quiet moment: sudo systemctl restart {unit}"

@@ -43,24 +43,29 @@ _NAME_LENGTH = 15  # of a process, as the kernel keeps it (proc_pid_comm(5))
 
 
 def settings_of(content: str, section: str, key: str) -> tuple[str, ...]:
-    """The values that a unit file gives a key, in order, an empty one for a reset (systemd.syntax(7)): a backslash at
+    """The values that a unit file gives a key, in order, an empty one for a reset."""
+    return tuple(value for _, value in numbered_settings(content, section, key))
+
+
+def numbered_settings(content: str, section: str, key: str) -> tuple[tuple[int, str], ...]:
+    """The values that a unit file gives a key, in order, each with its line from 1 (systemd.syntax(7)): a backslash at
     the end of a line continues it, and comments stand on lines of their own.
     """
-    found: list[str] = []
+    found: list[tuple[int, str]] = []
     here = ""
-    rows = iter(content.splitlines())
-    for row in rows:
+    rows = enumerate(content.splitlines(), 1)
+    for number, row in rows:
         if row.lstrip().startswith(("#", ";")):
             continue
         whole = row
         while whole.endswith("\\"):
-            following = next((one for one in rows if not one.lstrip().startswith(("#", ";"))), "")
+            following = next((one for _, one in rows if not one.lstrip().startswith(("#", ";"))), "")
             whole = f"{whole[:-1].rstrip()} {following.strip()}"
         stripped = whole.strip()
         if stripped.startswith("["):
             here = stripped.strip("[]")
         elif here == section and stripped.partition("=")[0].strip() == key:
-            found.append(stripped.partition("=")[2].strip())
+            found.append((number, stripped.partition("=")[2].strip()))
     return tuple(found)
 
 
@@ -123,6 +128,7 @@ class UnitDropinWish:
     fields: Mapping[str, FieldSpec] = {
         "without": FieldSpec(str, required=True, help="The option of its command line to leave out"),
         "process": FieldSpec(str, help="The name of its process; that of the unit unless given"),
+        "needed": FieldSpec(bool, help="It should run now: where it does not, that differs"),
     }
     operators: tuple[Operator, ...] = ()
     activations = (Activation.RESTART,)
@@ -224,10 +230,15 @@ class _Look(Comparison):
         if any(self.option in command.split() for command in commands):
             reason = f"{name} still runs with {self.option}"
             todo = f"when no GPU work runs: sudo systemctl daemon-reload && sudo systemctl restart {name}"
-            hold = Hold(HoldKind.WAITING, f"a restart of {name}")
-            return self._says(Verdict.DIFFERS, reason, hold, evidence, todo)
+            return self._says(Verdict.DIFFERS, reason, self._waits_for("a restart"), evidence, todo)
+        if not commands and self.wish.fields.get("needed"):
+            todo = f"sudo systemctl start {name}; where it ends again: journalctl -b -u {name}"
+            return self._says(Verdict.DIFFERS, f"{name} does not run", self._waits_for("a start"), evidence, todo)
         now = f"it runs as: {commands[0]}" if commands else "it does not run now"
         return self._says(Verdict.OK, "", evidence=(*evidence, now))
+
+    def _waits_for(self, what: str) -> Hold:
+        return Hold(HoldKind.WAITING, f"{what} of {self.wish.name}")
 
 
 WISHES = (UnitDropinWish(),)
