@@ -15,7 +15,8 @@ from hosttune.measure.watch.verdict import Confidence, Outcome, judged
 FOLDER = Path(__file__).resolve().parent / "watch_ticks"
 STATES = {
     "gpu-bound": "GPU", "busy-and-cold": "COLD_GPU", "slow-disk-two-workers": "DISK", "slow-disk-eight-workers": "DISK",
-    "main-process-loads": "WORKERS", "network-like-waiting": "WAIT", "six-foreign-hogs": "FOREIGN", "three-foreign-hogs": "FOREIGN", "asleep": "IDLE",
+    "one-worker": "WORKERS", "main-process-loads": "WORKERS", "six-workers": "CPU", "network-like-waiting": "WAIT",
+    "six-foreign-hogs": "FOREIGN", "three-foreign-hogs": "FOREIGN", "asleep": "IDLE",
 }  # fmt: skip
 
 
