@@ -285,7 +285,8 @@ def _reason(setting: _Setting, context: Context) -> str:
     applied = context.ledger.get(Address("file", dropin_path("/etc/sysctl.d", setting.wish.rule)))
     if setting.boot_ok and applied and isinstance(applied.after, FileValue):
         return f"the live value left what our drop-in of run {applied.run_id} sets"
-    return wants(setting.wish)
+    kept = " after a reboot, too" if setting.live_ok and not context.facts.reader.persistent_only else ""
+    return wants(setting.wish) + kept
 
 
 WISHES = (SysctlWish(),)
