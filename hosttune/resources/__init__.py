@@ -35,6 +35,7 @@ WISHES = {
 }
 ADDRESSES = {
     "apt-config": "apt_blacklist",
+    "apt-files": "apt_files",
     "apt-simulation": "package",
     "clock": "apt_blacklist",
     "data-mount": "data_mount",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.host.door import Completed, Stat
 from hosttune.rendering import render
+from hosttune.resources.apt_files import CLEAR, FOLDER, LAST
 from hosttune.resources.base import FieldSpec
 from hosttune.resources.file import compare_dropin, dropin_path
 from hosttune.resources.read_only import ReadOnly
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
     from hosttune.resources.base import Context, Operator, Wish
     from hosttune.values import Value
 
-FOLDER = "/etc/apt/apt.conf.d"
 KEY = "Unattended-Upgrade::Package-Blacklist"
 _LISTS = "/var/lib/dpkg/info"
 _REVIEW = re.compile(r"^// Review by (\d{4}-\d{2}-\d{2}):", re.MULTILINE)
 _TODAY = Address("clock", "today")
 _MERGED = Address("apt-config", KEY)
+_FILES = Address("apt-files", KEY)
 
 
 def dump_command(key: str) -> tuple[str, ...]:
@@ -105,7 +106,7 @@ class AptBlacklistWish:
     activations = (Activation.NOW,)
 
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:  # noqa: ARG002 - the interface of all kinds
-        return (_file(wish), _MERGED, _TODAY, *(_since(update) for update in wish.fields.get("updates", ())))
+        return (_file(wish), _MERGED, _FILES, _TODAY, *(_since(update) for update in wish.fields.get("updates", ())))
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         return tuple(_compare(wish, context) for wish in wishes)
@@ -138,7 +139,7 @@ def _compare(wish: Wish, context: Context) -> Finding:
     text = render("apt-blacklist.conf.j2", rule=wish.rule, key=KEY, patterns=patterns, review=review.isoformat())
     dropin = compare_dropin(path, text.encode(), wish.rule, context, Activation.NOW)
     waits = (_aged(update, today, context) for update in wish.fields.get("updates", ()))
-    evidence = (*dropin.evidence, *wish.fields.get("evidence", ()), *waits)
+    evidence = (*dropin.evidence, *wish.fields.get("evidence", ()), *waits, *_of_others(path, patterns, context))
     if dropin.unknown:
         return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=dropin.unknown)
     if dropin.hold:
@@ -146,6 +147,10 @@ def _compare(wish: Wish, context: Context) -> Finding:
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, dropin.hold, reason, evidence, todo=dropin.todo)
     if dropin.change is not None:
         reason = _reason(written, today, last)
+        if cleared := _cleared_after(path, context):
+            hold = Hold(HoldKind.OWNED, f"{cleared} ({CLEAR} {KEY})")
+            todo = f"remove that line, or ignore {wish.rule}: it takes away what files before it say"
+            return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, evidence, todo=todo)
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(), reason, evidence, (dropin.change,))
     return _proven(wish, patterns, (*evidence, f"to be reviewed by {review.isoformat()}"), context)
 
@@ -173,11 +178,35 @@ def _proven(wish: Wish, patterns: tuple[str, ...], evidence: tuple[str, ...], co
     if missing:
         hold = Hold(HoldKind.REFUSED, f"another file of apt's configuration takes {KEY} away")
         reason = f"apt's merged list lacks {', '.join(missing)}"
-        todo = f"find `#clear` of it: grep -rn '#clear' /etc/apt/apt.conf {FOLDER}"
+        place = _cleared_after(_file(wish).name, context)
+        todo = f"remove {place}" if place else f"find `{CLEAR}` of it: grep -rn '{CLEAR}' {LAST} {FOLDER}"
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, evidence, todo=todo)
-    others = [value for value in merged if value not in patterns]
-    kept = (f"patterns of other files stay: {', '.join(others)}",) if others else ()
-    return Finding(wish.rule, wish.subject, Verdict.OK, evidence=(*evidence, *kept))
+    return Finding(wish.rule, wish.subject, Verdict.OK, evidence=evidence)
+
+
+def _rows(context: Context) -> list[tuple[str, str]]:
+    """(value, FILE:LINE) of the list; none where the files cannot be read: what apt makes of them tells `_proven`."""
+    rows = context.state.get(_FILES, ())
+    pairs = (row.rpartition("\t") for row in rows) if isinstance(rows, tuple) else ()
+    return [(value, place) for value, _, place in pairs]
+
+
+def _of_others(path: str, patterns: tuple[str, ...], context: Context) -> tuple[str, ...]:
+    """What other files put on the list, which stays; where it is not seen which, as apt has merged it."""
+    placed = {value: place for value, place in _rows(context) if value != CLEAR and not place.startswith(f"{path}:")}
+    merged = context.state.get(_MERGED, ())
+    others = (value for value in merged if value not in patterns) if isinstance(merged, tuple) else ()
+    return tuple(f"stays on the list: {value} ({placed.get(value, 'of another file')})" for value in others)
+
+
+def _cleared_after(path: str, context: Context) -> str:
+    """FILE:LINE that empties the list after our file was read; empty where none does."""
+    later = (place for value, place in _rows(context) if value == CLEAR and _is_after(place.rpartition(":")[0], path))
+    return next(later, "")
+
+
+def _is_after(file: str, path: str) -> bool:
+    return file == LAST or file > path
 
 
 WISHES = (AptBlacklistWish(),)

@@ -46,7 +46,9 @@ def main() -> None:
                 examine(read_record(str(path)), catalog, policy).plan(prove=prove)
             seconds, cpu = time.perf_counter() - started, time.process_time() - used
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-            print(f"  {done + count:6} hosts  {count / seconds:7.1f} hosts/s  {count / cpu:7.1f} a CPU second  {peak:6.0f} MiB")
+            print(
+                f"  {done + count:6} hosts  {count / seconds:7.1f} hosts/s  {count / cpu:7.1f} a CPU second  {peak:6.0f} MiB"
+            )
 
 
 if __name__ == "__main__":

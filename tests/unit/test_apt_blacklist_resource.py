@@ -12,6 +12,7 @@ from hosttune.host.door import Completed, Stat
 from hosttune.host.overlay import Overlay
 from hosttune.resources import address_kinds, wish_kinds
 from hosttune.resources.apt_blacklist import KEY, dump_command, review_date, values_in
+from hosttune.resources.apt_files import settings_of
 from hosttune.resources.base import Applied, Context, Wish
 from hosttune.values import ABSENT, Address, Disturbs, FileValue, HoldKind, Risk, Unreadable, Verdict
 from tests.unit.fake_reader import FakeReader
@@ -22,13 +23,21 @@ PATTERNS = ("^nvidia-(?!container|docker)", "^cuda-")
 
 
 def compare(
-    present=ABSENT, today="2026-01-01", days=90, merged=PATTERNS, patterns=PATTERNS, ledger=None, *, image=False
+    present=ABSENT,
+    today="2026-01-01",
+    days=90,
+    merged=PATTERNS,
+    patterns=PATTERNS,
+    ledger=None,
+    *,
+    image=False,
+    files=(),
 ):
     facts = SimpleNamespace(reader=SimpleNamespace(persistent_only=image))
     wish = Wish(
         "apt-blacklist", " ".join(patterns), "gpu-update-hold", "", {"review_days": days, "evidence": ("seen",)}
     )
-    state = {FILE: present, MERGED: merged, TODAY: today}
+    state = {FILE: present, MERGED: merged, Address("apt-files", KEY): files, TODAY: today}
     context = Context(facts, state, ledger if ledger is not None else remembered(present), Risk.LOW, Disturbs.NOTHING)
     (finding,) = wish_kinds()["apt-blacklist"].compare((wish,), context)
     return finding
@@ -114,7 +123,7 @@ def test_pattern_that_does_not_arrive_is_said():
 
 
 def test_administrators_patterns_are_named():
-    assert "patterns of other files stay: slurm" in compare(written(), merged=("slurm", *PATTERNS)).evidence
+    assert "stays on the list: slurm (of another file)" in compare(written(), merged=("slurm", *PATTERNS)).evidence
 
 
 def test_merged_list_that_cannot_be_asked_is_unknown_but_in_an_image():
@@ -242,3 +251,53 @@ def test_flavours_are_those_of_metapackages():
     names = ("linux-image-azure", "linux-image-unsigned-6.8.0-1-azure", "linux-image-6.8.0-1-azure", "linux-image-x")
     assert kernel_flavours(names) == ("azure", "x")
     assert kernel_flavours(("linux-modules-nvidia-580-server-open-6.8.0-1-aws",)) == ()
+
+
+SITE = """\
+// Unattended-Upgrade::Package-Blacklist { "commented"; };
+Unattended-Upgrade::Package-Blacklist {
+    "slurm";  // the site's
+    # "of a comment";
+    "^munge";
+};
+/* "no"; */ unattended-upgrade { package-blacklist:: "nested"; Allowed-Origins { "x"; }; };
+Unattended-Upgrade::Package-Blacklist:: "quo//ted";
+APT::Get::Assume-Yes "true"; #clear Unattended-Upgrade;
+"""
+
+
+def test_every_way_to_write_a_list_is_read_with_its_line():
+    assert tuple(settings_of(SITE, KEY)) == (
+        ("slurm", 3), ("^munge", 5), ("nested", 7), ("quo//ted", 8), ("#clear", 9)
+    )  # fmt: skip
+
+
+def on_host(**files):
+    reader = FakeReader({f"/etc/apt/{name}": text for name, text in files.items()})
+    return address_kinds()["apt-files"].read(reader, KEY)
+
+
+def test_files_are_read_in_the_order_of_apt():
+    line = f'{KEY}:: "x";'
+    files = {"apt.conf": line, "apt.conf.d/60-b": line, "apt.conf.d/50-a.conf": line, "apt.conf.d/10-c.bak": line}
+    rows = on_host(**files)
+    assert [row.partition("\t")[2] for row in rows] == [
+        "/etc/apt/apt.conf.d/50-a.conf:1", "/etc/apt/apt.conf.d/60-b:1", "/etc/apt/apt.conf:1"
+    ]  # fmt: skip
+
+
+def test_pattern_of_a_site_is_told_with_its_file():
+    rows = on_host(**{"apt.conf.d/50-site": 'Unattended-Upgrade::Package-Blacklist { "slurm"; };'})
+    finding = compare(merged=("slurm",), files=rows)
+    assert finding.changes
+    assert "stays on the list: slurm (/etc/apt/apt.conf.d/50-site:1)" in finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("name", "is_in_vain"), [("apt.conf.d/70-site", True), ("apt.conf", True), ("apt.conf.d/50-site", False)]
+)
+def test_list_that_a_later_file_empties_is_not_planned(name, is_in_vain):
+    finding = compare(merged=(), files=on_host(**{name: f"#clear {KEY};"}))
+    assert finding.verdict is Verdict.DIFFERS
+    assert bool(finding.changes) is not is_in_vain
+    assert (f"/etc/apt/{name}:1" in finding.hold.detail) is is_in_vain
