@@ -35,9 +35,9 @@ _LARGEST = 1 << 16  # bytes of a file that are looked through for a mark
 _COMMENT = rb"(?im)^[ \t]*(?:[#;]|//).*\b"
 _MADE = rb"(?:generated|written|created|added|managed) by "
 _MARKS = tuple(
-    (re.compile(_COMMENT + words), name)
+    (re.compile(_COMMENT + rb"(?:" + words + rb")"), name)
     for words, name in (
-        (rb"ansible[_ -]managed|begin ansible managed", "Ansible"),
+        (rb"ansible[_ -]managed", "Ansible"),
         (_MADE + rb"cloud-init\b|information provided by the datasource", "cloud-init"),
         (rb"created/modified by the Cloud Image build process", "the cloud image"),
         (_MADE + rb"curtin\b", "the installer (curtin)"),
@@ -76,10 +76,10 @@ def writer_of(reader: Reader, path: str, *, ask: bool = False) -> str:
     stat = reader.stat(path)
     if _OWN in path or not isinstance(stat, Stat) or stat.type != "file":
         return ""
-    content = reader.read(path) if stat.size <= _LARGEST else b""
-    text = content if isinstance(content, bytes) else b""
+    content = reader.read(path) if stat.size <= _LARGEST else None
+    text = content if isinstance(content, bytes) else None
     for mark, name in _MARKS:
-        if found := mark.search(text):
+        if found := mark.search(text or b""):
             return name or found[1].decode().capitalize()
     for word, name in _NAMES:
         if word in posixpath.basename(path):
@@ -107,8 +107,10 @@ def _shipping(reader: Reader, path: str) -> str:
     return ""
 
 
-def _configuring(reader: Reader, path: str, text: bytes) -> str:
-    """The package that brings a file of /etc as configuration, and whether it is still what the package brings."""
+def _configuring(reader: Reader, path: str, text: bytes | None) -> str:
+    """The package that brings a file of /etc as configuration, and whether it is still what the package brings: of a
+    text that was not read (None) that is not said.
+    """
     database = reader.read(DATABASE)
     at = database.find(f"\n {path} ".encode()) if isinstance(database, bytes) else -1
     if not isinstance(database, bytes) or at < 0:
@@ -116,5 +118,5 @@ def _configuring(reader: Reader, path: str, text: bytes) -> str:
     package = database[:at].rpartition(b"\nPackage: ")[2].partition(b"\n")[0].removeprefix(b"Package: ")
     digest = database[at + 1 :].split(maxsplit=2)[1]
     # dpkg's own digest of what it brought
-    is_changed = hashlib.md5(text, usedforsecurity=False).hexdigest().encode() != digest
+    is_changed = text is not None and hashlib.md5(text, usedforsecurity=False).hexdigest().encode() != digest
     return f"the package {package.decode('ascii', 'replace')}{' (changed here)' if is_changed else ''}"

@@ -57,7 +57,7 @@ def _from_folder(folder: str) -> Iterator[tuple[str, str]]:
                 found = True
                 path = os.path.join(place, name)
                 # a pipe whose writer says nothing would hold the whole report; one that is named is meant
-                yield path, "is no file" if os.path.exists(path) and not os.path.isfile(path) else ""
+                yield path, "" if os.path.isfile(path) or not os.path.exists(path) else "is no file"
     for error in errors:
         yield str(error.filename), f"cannot be listed: {error.strerror}"
     if not found and not errors:

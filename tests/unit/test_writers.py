@@ -29,6 +29,8 @@ VENDOR = "/usr/lib/sysctl.d/50-default.conf"
         (SITE, "; BEGIN ANSIBLE MANAGED BLOCK\n", "Ansible"),
         (SITE, "# ask the people of ansible, who manage others\n", ""),
         (SITE, "vm.x = ansible_managed\n", ""),
+        (SITE, "x = information provided by the datasource\n", ""),
+        (SITE, "# information provided by the datasource\n", "cloud-init"),
         (SITE, "# This file is managed by Puppet.\n", "Puppet"),
         (SITE, "# Created by cloud-init v. 24.4\n", "cloud-init"),
         (SITE, "# cloud-init reads this\n", ""),
@@ -49,6 +51,22 @@ def test_writer_is_told_by_mark_name_or_package(path, text, who):
 def test_writer_of_what_is_no_readable_file_is_nobody():
     reader = FakeReader({SITE: Unreadable("not root"), DATABASE: Unreadable("not root")}, folders=("/etc/x.d",))
     assert [writer_of(reader, path) for path in (SITE, "/etc/x.d", "/etc/absent")] == ["", "", ""]
+
+
+def test_of_a_text_that_was_not_read_nobody_says_that_it_was_changed():
+    large = SHIPPED + "#" * (1 << 16)
+    assert writer_of(FakeReader({CONFFILE: large, DATABASE: STATUS}), CONFFILE) == "the package procps"
+
+
+class Refusing(FakeReader):
+    """Shows the file, and does not let it be read."""
+
+    def read(self, path):
+        return Unreadable("not root") if path == CONFFILE else super().read(path)
+
+
+def test_of_a_text_that_may_not_be_read_neither():
+    assert writer_of(Refusing({CONFFILE: SHIPPED, DATABASE: STATUS}), CONFFILE) == "the package procps"
 
 
 def test_package_of_a_shipped_file_is_asked_only_on_demand_and_by_its_older_path():

@@ -111,13 +111,10 @@ class Pieces(Source):
 
 def read_header(source: Source) -> Header | None:
     """None for what no parser knows. Never raises because of what a file holds."""
-    name, parse = _parser(source.head, with_containers=True)
-    if not parse:
-        return None
     try:
-        return _believed(parse(source), source.size)
-    except ValueError:
-        return Header(name)
+        return read_member(source)
+    except Spent:
+        return Header(_parser(source.head, with_containers=True)[0])
 
 
 def read_member(source: Source, *, with_containers: bool = True) -> Header | None:
