@@ -37,6 +37,19 @@ class Unreadable:
     reason: str
 
 
+class OnlyRunning(str):
+    """The reason of an Unreadable where files alone are looked at and only the machine that runs them can tell. It is a
+    type of its own because reasons are handed on from fact to fact: what is unknown for this one is deferred.
+    """
+
+    __slots__ = ()
+
+
+def behind(place: str, reason: str) -> str:
+    """A reason behind `place: `, of the type that it has."""
+    return type(reason)(f"{place}: {reason}")
+
+
 Answer: TypeAlias = T | Absent | Unreadable
 
 
@@ -118,7 +131,7 @@ class Verdict(_Word):
 
 
 class HoldKind(_Word):
-    """Why a difference is not acted on."""
+    """Why a difference is not acted on, or why it is no trouble that something is unknown."""
 
     NONE = "none"
     WAIVED = "waived"
@@ -131,6 +144,7 @@ class HoldKind(_Word):
     WAITING = "waiting for"
     REVERTED = "reverted by somebody"
     ORPHANED = "orphaned"
+    DEFERRED = "deferred"  # of an image: the running machine will tell
 
 
 @frozen

@@ -14,7 +14,7 @@ from hosttune.actions.memory import Memory
 from hosttune.engine.compare import compare, exposed
 from hosttune.engine.evaluate import Evaluation, evaluate, merge_bounds
 from hosttune.engine.leftovers import orphans, pointed_out
-from hosttune.engine.plan import apply_holds, digest, merge_findings, once, stage
+from hosttune.engine.plan import apply_holds, deferred, digest, merge_findings, once, stage
 from hosttune.engine.rule import choice_module
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts import Asked, Facts
@@ -160,9 +160,9 @@ class Session:
                 try:
                     findings += compare(kind, tuple(w for w in own if w.kind == kind), context, policy)
                 except UnknownFact as error:
-                    findings.append(Finding(rule.id, "", Verdict.UNKNOWN, reason=str(error)))
+                    findings.append(Finding(rule.id, "", Verdict.UNKNOWN, reason=error.told))
         findings = exposed(findings, {rule.id: rule.exposes for rule in self.selected if rule.exposes})
-        merged = apply_holds(merge_findings(findings), catalog.rules, policy, facts, ledger)
+        merged = apply_holds(merge_findings(deferred(findings)), catalog.rules, policy, facts, ledger)
         merged = once(policy.waive(finding) for finding in merged)
         left = _orphans(ledger, catalog, policy, merged, facts)
         return _Look((*pointed_out(merged, left, ledger, catalog), *left), problems)
@@ -235,7 +235,7 @@ def read_state(
                 if address not in state:
                     state[address] = memory.value(address, facts, reach, partial(read_address, address))
         except UnknownFact as error:
-            unknown.append(Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=str(error)))
+            unknown.append(Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=error.told))
     return state, tuple(unknown)
 
 

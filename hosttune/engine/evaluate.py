@@ -70,7 +70,7 @@ def evaluate(rule: Rule, facts: Facts, params: Mapping[str, Any], declared: Decl
                 return Evaluation(rule, (_finding(rule, Verdict.NOT_APPLICABLE, str(guard.otherwise.evaluate(names))),))
         items = tuple(_items(rule, names))
     except UnknownFact as unknown:
-        return Evaluation(rule, (_finding(rule, Verdict.UNKNOWN, str(unknown)),))
+        return Evaluation(rule, (_finding(rule, Verdict.UNKNOWN, unknown.told),))
     if rule.for_each is not None and not items:
         return Evaluation(rule, (_finding(rule, Verdict.NOT_APPLICABLE, "nothing on this host to look at"),))
     findings: list[Finding] = []
@@ -80,7 +80,7 @@ def evaluate(rule: Rule, facts: Facts, params: Mapping[str, Any], declared: Decl
             findings += _advice(rule, subject, inner)
             wishes += [_wish(rule, spec, subject, inner) for spec in rule.want]
         except UnknownFact as unknown:
-            findings.append(_finding(rule, Verdict.UNKNOWN, str(unknown), subject))
+            findings.append(_finding(rule, Verdict.UNKNOWN, unknown.told, subject))
     return Evaluation(rule, tuple(findings), tuple(wishes))
 
 
@@ -113,7 +113,7 @@ def _advice(rule: Rule, subject: str, names: Names) -> list[Finding]:
         except UnknownFact as problem:
             unknown = unknown or problem
     if unknown:
-        failed.append(_finding(rule, Verdict.UNKNOWN, str(unknown), subject))
+        failed.append(_finding(rule, Verdict.UNKNOWN, unknown.told, subject))
     if rule.expect and not failed:
         return [_finding(rule, Verdict.OK, "", subject)]
     return failed

@@ -21,15 +21,17 @@ FINE = "as it should be"
 EXPIRED = "the waiver"  # begins the evidence that engine/waiver.py leaves of a waiver that is over
 
 # What a rule can say of a host, the worst first.
-DIFFERS, UNKNOWN, WAITS, LEFT_ALONE, ADVICE, ORPHANED, WAIVED, OK, NOT_APPLICABLE = OUTCOMES = (
-    "differs", "unknown", "waits", "left alone", "advice", "orphaned", "waived", "ok", "not applicable",
+DIFFERS, UNKNOWN, WAITS, LEFT_ALONE, ADVICE, DEFERRED, ORPHANED, WAIVED, OK, NOT_APPLICABLE = OUTCOMES = (
+    "differs", "unknown", "waits", "left alone", "advice", "deferred", "orphaned", "waived", "ok", "not applicable",
 )  # fmt: skip
 _HELD = {
     HoldKind.WAIVED: WAIVED,
     HoldKind.ORPHANED: ORPHANED,
+    HoldKind.DEFERRED: DEFERRED,
     HoldKind.WAITING: WAITS,
     HoldKind.BUSY: WAITS,
 }
+_ASIDE = frozenset({DEFERRED, WAIVED, ORPHANED})
 
 
 @frozen
@@ -76,7 +78,7 @@ def outcome_of(finding: Finding) -> str:
 
 def is_counted(finding: Finding) -> bool:
     """Whether the exit status of `check` counts it."""
-    return finding.verdict in {Verdict.DIFFERS, Verdict.UNKNOWN} and outcome_of(finding) not in {WAIVED, ORPHANED}
+    return finding.verdict in {Verdict.DIFFERS, Verdict.UNKNOWN} and outcome_of(finding) not in _ASIDE
 
 
 def value_of(finding: Finding) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.codec import canonical
 from hosttune.facts.base import UnknownFact
-from hosttune.values import Disturbs, Finding, Hold, HoldKind, Stage, Verdict
+from hosttune.values import Disturbs, Finding, Hold, HoldKind, OnlyRunning, Stage, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,6 +30,17 @@ def digest(changes: Iterable[Change]) -> str:
     return hashlib.sha256(canonical(tuple(changes))).hexdigest()
 
 
+def deferred(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings; what is unknown because these are the files of an image waits for the machine that runs it."""
+    hold = Hold(HoldKind.DEFERRED)
+    return tuple(
+        replace(one, hold=hold)
+        if one.verdict is Verdict.UNKNOWN and not one.hold and isinstance(one.reason, OnlyRunning)
+        else one
+        for one in findings
+    )
+
+
 def merge_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """One finding per rule and subject. What is held or unknown in one part holds the other parts: a rule's changes
     stand or fall together. Waiting (for a reboot) is no obstacle to the rest.
@@ -44,17 +55,21 @@ def _merge(group: list[Finding]) -> Finding:
     if len(group) == 1:
         return group[0]
     worst = min(group, key=lambda finding: _SEVERITY.index(finding.verdict))
-    obstacle = next((f for f in group if f.hold and f.hold.kind is not HoldKind.WAITING), None)
+    obstacle = next((f for f in group if f.hold and f.hold.kind not in {HoldKind.WAITING, HoldKind.DEFERRED}), None)
+    is_deferred = worst.verdict is Verdict.UNKNOWN and all(
+        one.hold.kind is HoldKind.DEFERRED for one in group if one.verdict is Verdict.UNKNOWN
+    )
     waiting = next((f for f in group if f.hold.kind is HoldKind.WAITING), None)
     changes = tuple(change for finding in group for change in finding.changes)
     if worst.verdict is Verdict.UNKNOWN or obstacle:
         changes = ()
     held = obstacle or (waiting if not changes else None)
+    hold = Hold(HoldKind.DEFERRED) if is_deferred and not obstacle else held.hold if held else Hold()
     return Finding(
         worst.rule,
         worst.subject,
         worst.verdict,
-        held.hold if held else Hold(),
+        hold,
         "; ".join(dict.fromkeys(finding.reason for finding in group if finding.reason)),
         tuple(dict.fromkeys(line for finding in group for line in finding.evidence)),
         changes,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hosttune.frozen import stored
-from hosttune.values import Unreadable
+from hosttune.values import Unreadable, behind
 
 
 class UnknownFact(Exception):
@@ -15,6 +15,11 @@ class UnknownFact(Exception):
         super().__init__(f"{name}: {reason}")
         self.name = name
         self.reason = reason
+
+    @property
+    def told(self) -> str:
+        """The name and the reason, of the reason's own type (values.OnlyRunning)."""
+        return behind(self.name, self.reason)
 
 
 class Fact:

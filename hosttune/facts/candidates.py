@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
-from hosttune.values import ABSENT, Absent, Answer, Unreadable
+from hosttune.values import ABSENT, Absent, Answer, Unreadable, behind
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -169,7 +169,7 @@ def collect(reader: Reader, facts: Facts) -> Candidates:
     """Ask `ubuntu-drivers`: slow, so rules touch this fact only where a driver is to be chosen."""
     answer = reader.query(DEVICES, timeout_s=TIMEOUT_S)
     if isinstance(answer, Unreadable):
-        gone: Any = unread(f"ubuntu-drivers devices: {answer.reason}{_why_slow(reader)}")
+        gone: Any = unread(behind("ubuntu-drivers devices", type(answer.reason)(f"{answer.reason}{_why_slow(reader)}")))
         return Candidates(gone, gone, gone, gone)
     if isinstance(answer, Absent):
         return _none(_why_missing(facts))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.facts.base import Fact, UnknownFact, raw, unread
 from hosttune.frozen import frozen
 from hosttune.host.mountinfo import MountLine, parse, visible
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import ABSENT, OnlyRunning, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -168,7 +168,7 @@ def is_network(fstype: str, source: str) -> bool:
 
 def planned(entries: Iterable[FstabEntry]) -> tuple[Mount, ...]:
     """The mounts that a boot from this fstab will make."""
-    nobody = unread("no kernel runs under this root")
+    nobody = unread(OnlyRunning("no kernel runs under this root"))
     return tuple(
         Mount(
             id=entry.line, parent=0, device="", root="/", target=entry.target, source=entry.source, fstype=entry.fstype,

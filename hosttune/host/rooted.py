@@ -10,14 +10,14 @@ from hosttune.errors import HosttuneError, Refused
 from hosttune.host.door import Completed, Process, ReaderKind, Rehearsal, Space, Stat
 from hosttune.host.paths import is_plain, walk
 from hosttune.host.tree import FileTree
-from hosttune.values import Absent, Answer, FileValue, Unreadable
+from hosttune.values import Absent, Answer, FileValue, OnlyRunning, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 _KERNEL_FOLDERS = ("/proc", "/sys", "/run", "/dev")
-_NO_KERNEL = Unreadable("no kernel runs under --root; give --hardware RECORD")
-_NO_PROGRAMS = Unreadable("programs cannot be asked under --root: they would answer for this machine")
+_NO_KERNEL = Unreadable(OnlyRunning("no kernel runs under --root; give --hardware RECORD"))
+_NO_PROGRAMS = Unreadable(OnlyRunning("programs cannot be asked under --root: they would answer for this machine"))
 
 
 class RootReader(FileTree):
@@ -89,7 +89,7 @@ class RootReader(FileTree):
         return _NO_PROGRAMS
 
     def processes(self) -> Answer[tuple[Process, ...]]:
-        return Unreadable("no process runs under --root")
+        return Unreadable(OnlyRunning("no process runs under --root"))
 
 
 def _below_kernel(path: str) -> bool:

@@ -17,7 +17,7 @@ from hosttune.resources.apt_files import CLEAR, FOLDER, LAST
 from hosttune.resources.base import FieldSpec
 from hosttune.resources.file import compare_dropin, dropin_path
 from hosttune.resources.read_only import ReadOnly
-from hosttune.values import Activation, Address, FileValue, Finding, Hold, HoldKind, Unreadable, Verdict
+from hosttune.values import Activation, Address, FileValue, Finding, Hold, HoldKind, Unreadable, Verdict, behind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -173,7 +173,7 @@ def _proven(wish: Wish, patterns: tuple[str, ...], evidence: tuple[str, ...], co
         return Finding(wish.rule, wish.subject, Verdict.OK, evidence=evidence)
     if not isinstance(merged, tuple):
         why = merged.reason if isinstance(merged, Unreadable) else "apt-config gave no answer"
-        return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=f"what apt makes of it: {why}")
+        return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=behind("what apt makes of it", why))
     missing = [pattern for pattern in patterns if pattern not in merged]
     if missing:
         hold = Hold(HoldKind.REFUSED, f"another file of apt's configuration takes {KEY} away")

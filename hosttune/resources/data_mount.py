@@ -172,7 +172,7 @@ class DataMountWish:
             try:
                 findings.append(_Comparison(wish, context).finding())
             except UnknownFact as unknown:
-                findings.append(Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=str(unknown)))
+                findings.append(Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=unknown.told))
         return tuple(findings)
 
 

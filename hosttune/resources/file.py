@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.resources.base import inverted
-from hosttune.values import ABSENT, Action, Address, Change, FileValue, Hold, HoldKind, Unreadable
+from hosttune.values import ABSENT, Action, Address, Change, FileValue, Hold, HoldKind, Unreadable, behind
 
 if TYPE_CHECKING:
     from hosttune.host.door import Reader, Writer
@@ -68,7 +68,7 @@ def compare_dropin(
     address = Address("file", path)
     present = context.state[address]
     if isinstance(present, Unreadable):
-        return Dropin(unknown=f"{path}: {present.reason}")
+        return Dropin(unknown=behind(path, present.reason))
     if isinstance(present, FileValue):
         if present.content == wanted:
             return Dropin(evidence=(f"{path} is in place",))

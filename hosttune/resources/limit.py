@@ -16,7 +16,7 @@ from hosttune.resources.bounds import number
 from hosttune.resources.comparison import Comparison
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path
 from hosttune.resources.limits_files import FOLDER, ITEMS, amount, lines
-from hosttune.values import Activation, Address, FileValue, Finding, Hold, HoldKind, Unreadable, Verdict
+from hosttune.values import Activation, Address, FileValue, Finding, Hold, HoldKind, Unreadable, Verdict, behind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -150,7 +150,7 @@ class _Look(Comparison):
         files = self.context.state[Address("sysctl-files", NR_OPEN)]
         for value in (live, files):
             if isinstance(value, Unreadable):
-                return Unreadable(f"{NR_OPEN}: {value.reason}")
+                return Unreadable(behind(NR_OPEN, value.reason))
         boot = files[-1].partition("\t")[0] if isinstance(files, tuple) and files else ""
         known = [found for text in (live, boot) if (found := number(text)) is not None]
         return min(known, default=KERNEL_NR_OPEN)

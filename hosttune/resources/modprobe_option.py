@@ -21,7 +21,7 @@ from hosttune.resources.file import Dropin, compare_dropin, dropin_path
 from hosttune.resources.module_parameter import one
 from hosttune.resources.read_only import ReadOnly
 from hosttune.resources.since import applied_since
-from hosttune.values import ABSENT, Activation, Address, Finding, HoldKind, Trigger, Unreadable, Verdict
+from hosttune.values import ABSENT, Activation, Address, Finding, HoldKind, Trigger, Unreadable, Verdict, behind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -184,7 +184,7 @@ class _Look(Comparison):
         rows = self.context.state[Address("modprobe-options", self.wish.name)]
         for value in (rows, live, self.initramfs):
             if isinstance(value, Unreadable):
-                return self._says(Verdict.UNKNOWN, f"{self.wish.name}: {value.reason}")
+                return self._says(Verdict.UNKNOWN, behind(self.wish.name, value.reason))
         if isinstance(live, tuple) and live[0] == "built in":
             module = self.wish.name.partition(".")[0]
             todo = f"put {self.wish.name}={self.wanted} on the kernel command line"

@@ -98,7 +98,7 @@ class MountWish:
             try:
                 findings.append(_compare(wish, context))
             except UnknownFact as unknown:
-                findings.append(Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=str(unknown)))
+                findings.append(Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=unknown.told))
         return tuple(findings)
 
 

@@ -16,7 +16,7 @@ from hosttune.resources.driver_use import disturbance
 from hosttune.resources.kept_debs import FOLDER, foreign
 from hosttune.resources.package_set import REPAIR, PackageSetAddress, set_name, value_of, versions
 from hosttune.resources.read_only import ReadOnly
-from hosttune.values import Activation, Address, Change, Disturbs, Finding, Hold, HoldKind, Unreadable, Verdict
+from hosttune.values import Activation, Address, Change, Disturbs, Finding, Hold, HoldKind, Unreadable, Verdict, behind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -155,7 +155,7 @@ def _differs(
     lines = context.state[Address("apt-simulation", " ".join(operands))]
     if not isinstance(lines, tuple):
         why = lines.reason if isinstance(lines, Unreadable) else "apt-get gave no answer"
-        unknown = f"{reason}; what apt would do is unknown: {why}"
+        unknown = behind(f"{reason}; what apt would do is unknown", why)
         return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=unknown)
     would = apt.parse(lines)
     if would.knows_no_such_package:

@@ -32,6 +32,7 @@ from hosttune.values import (
     HoldKind,
     Unreadable,
     Verdict,
+    behind,
 )
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ def _examine(wish: Wish, context: Context) -> _Setting | Finding:
         return Finding(wish.rule, wish.name, Verdict.NOT_APPLICABLE, reason=reason)
     for value in (live, files):
         if isinstance(value, Unreadable):
-            return Finding(wish.rule, wish.name, Verdict.UNKNOWN, reason=f"{wish.name}: {value.reason}")
+            return Finding(wish.rule, wish.name, Verdict.UNKNOWN, reason=behind(wish.name, value.reason))
     entries = [tuple(entry.split("\t")) for entry in files] if isinstance(files, tuple) else []
     own = dropin_path("/etc/sysctl.d", wish.rule)
     others = [(value, place) for value, place in entries if place.rpartition(":")[0] != own]

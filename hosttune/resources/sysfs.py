@@ -17,7 +17,7 @@ from hosttune.resources.file import Dropin, compare_dropin, dropin_path, hand_ed
 from hosttune.resources.sysfs_boot import SOURCES, device_of, fits, setters
 from hosttune.resources.sysfs_set import MANY, numbers, spelled
 from hosttune.resources.sysfs_values import SysfsNamesAddress
-from hosttune.values import ABSENT, Activation, Address, Change, Finding, Hold, HoldKind, Unreadable, Verdict
+from hosttune.values import ABSENT, Activation, Address, Change, Finding, Hold, HoldKind, Unreadable, Verdict, behind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,7 +104,7 @@ def _examine(wish: Wish, context: Context) -> _Setting | Finding:
     boot = {source: state[Address("sysfs-boot", source)] for source in SOURCES}
     for value in (names, *values.values(), *boot.values()):
         if isinstance(value, Unreadable):
-            return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=f"{wish.name}: {value.reason}")
+            return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=behind(wish.name, value.reason))
     live = {path: str(value) for path, value in values.items() if value is not ABSENT}
     wanted = {path: nearest(value, wish) for path, value in live.items()}
     offers = {path: _words(state[Address("sysfs-choices", path)]) for path in live}

@@ -92,7 +92,7 @@ class TmpfsWish:
             try:
                 findings.append(_Comparison(wish, context).finding())
             except UnknownFact as unknown:
-                findings.append(Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=str(unknown)))
+                findings.append(Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=unknown.told))
             except Refused as refused:
                 hold = Hold(HoldKind.REFUSED, refused.message)
                 findings.append(Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, todo=refused.hint))

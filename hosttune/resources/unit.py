@@ -6,7 +6,19 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict, Refused
 from hosttune.resources.base import FieldSpec, inverted
-from hosttune.values import ABSENT, Action, Activation, Address, Change, Finding, Hold, HoldKind, Unreadable, Verdict
+from hosttune.values import (
+    ABSENT,
+    Action,
+    Activation,
+    Address,
+    Change,
+    Finding,
+    Hold,
+    HoldKind,
+    Unreadable,
+    Verdict,
+    behind,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,7 +120,7 @@ def _compare(wish: Wish, context: Context) -> Finding:
         reason = f"{wish.name} cannot serve this host as things are"
         return Finding(wish.rule, wish.name, Verdict.DIFFERS, hold, reason, said, todo=str(wish.fields.get("todo", "")))
     if isinstance(present, Unreadable):
-        return Finding(wish.rule, wish.name, Verdict.UNKNOWN, reason=f"{wish.name}: {present.reason}")
+        return Finding(wish.rule, wish.name, Verdict.UNKNOWN, reason=behind(wish.name, present.reason))
     if not isinstance(present, tuple):
         return Finding(wish.rule, wish.name, Verdict.NOT_APPLICABLE, reason=f"{wish.name} is not installed")
     evidence = (f"{wish.name} is {_words(present)}", *said)

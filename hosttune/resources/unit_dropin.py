@@ -28,6 +28,7 @@ from hosttune.values import (
     Trigger,
     Unreadable,
     Verdict,
+    behind,
 )
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ class _Look(Comparison):
         name = self.wish.name
         rows = self.context.state[Address("unit-exec", name)]
         if isinstance(rows, Unreadable):
-            return self._says(Verdict.UNKNOWN, f"how {name} is started: {rows.reason}")
+            return self._says(Verdict.UNKNOWN, behind(f"how {name} is started", rows.reason))
         if not isinstance(rows, tuple):
             return self._says(Verdict.NOT_APPLICABLE, f"{name} is not installed")
         standing = effective(row for row in rows if not row.startswith(f"{self.path}\t"))
@@ -224,7 +225,7 @@ class _Look(Comparison):
         running = self.context.state[_process(self.wish)]
         if isinstance(running, Unreadable):
             return self._says(
-                Verdict.UNKNOWN, f"how {name} was started is not known: {running.reason}", Hold(), evidence
+                Verdict.UNKNOWN, behind(f"how {name} was started is not known", running.reason), Hold(), evidence
             )
         commands = running if isinstance(running, tuple) else ()
         if any(self.option in command.split() for command in commands):

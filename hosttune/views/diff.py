@@ -23,6 +23,7 @@ _TITLES = {
     "differs": "Differs",
     "advice": "Advice",
     "unknown": "Unknown",
+    "deferred": "Deferred",
     "orphaned": "Left from earlier runs",
     "waived": "Waived by the policy",
     "ok": "As it should be, by other values",

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from hosttune.frozen import frozen
 from hosttune.values import HoldKind, Verdict
 from hosttune.views.page import shown
-from hosttune.views.summary import OWNED, WAITS
-from hosttune.views.terminal import columned, width_of
+from hosttune.views.summary import OWNED, WAITS, rules_in
+from hosttune.views.terminal import columned, listed, width_of, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hosttune.values import Finding, Hold
     from hosttune.views.page import Page
 
+LATER = "only the machine that runs these files can tell (--hardware RECORD answers for its hardware)"
 SHOWN_EVIDENCE = 2  # lines of a finding's evidence without --verbose
 
 
@@ -65,12 +66,13 @@ LEFT_ALONE = Section(
     "Left alone", "cyan", _held(*OWNED, HoldKind.REFUSED, HoldKind.ABOVE_MAX_RISK, HoldKind.DISTURBS)
 )  # fmt: skip
 ORPHANED = Section("Left from earlier runs", "cyan", _held(HoldKind.ORPHANED))
+DEFERRED = Section("Deferred", "dim", _held(HoldKind.DEFERRED))
 ADVICE = Section("Advice", "cyan", _is(Verdict.ADVICE))
 WAIVED = Section("Waived by the policy", "dim", _held(HoldKind.WAIVED))
 OK = Section("As it should be", "green", _is(Verdict.OK))
 NOT_APPLICABLE = Section("Does not apply", "dim", _is(Verdict.NOT_APPLICABLE))
 
-HELD = (WAITING, LEFT_ALONE, ORPHANED)
+HELD = (WAITING, LEFT_ALONE, ORPHANED, DEFERRED)
 WORST_FIRST = (DIFFERS, UNKNOWN, *HELD, ADVICE)
 LISTED = (*WORST_FIRST, WAIVED)  # without --verbose; the others are only counted
 QUIET = (WAIVED, OK, NOT_APPLICABLE)
@@ -84,17 +86,12 @@ def grouped(sections: Iterable[Section], findings: Iterable[Finding]) -> list[tu
     return [(section, own) for section, own in found if own]
 
 
-def rules_in(findings: Iterable[Finding]) -> int:
-    """The number behind a heading: rules, not subjects."""
-    return len({finding.rule for finding in findings})
-
-
 def told(finding: Finding, page: Page) -> Told:
     """What is wrong with the evidence, why it is not acted on, what a person should do."""
     reason = shown(finding.reason)
     if finding.subject and not _names(reason, finding.subject):
         reason = f"{shown(finding.subject)}: {reason}" if reason else shown(finding.subject)
-    has_reason_why_not = finding.hold and finding.hold.kind is not HoldKind.ORPHANED
+    has_reason_why_not = finding.hold and finding.hold.kind not in {HoldKind.ORPHANED, HoldKind.DEFERRED}
     return Told(
         shown(finding.rule),
         shown(finding.subject),
@@ -113,14 +110,17 @@ def sections_lines(sections: Iterable[Section], findings: Iterable[Finding], pag
 
 
 def _section_lines(section: Section, findings: list[Finding], label: int, page: Page) -> list[str]:
+    heading = [f"{page.screen.paint(section.title, 'bold', section.style)} ({rules_in(findings)})"]
+    if section is DEFERRED and not page.is_verbose:  # the reason is the same for all
+        names = listed([shown(rule) for rule in dict.fromkeys(finding.rule for finding in findings)])
+        return ["", *heading, *wrapped(f"{names}: {LATER}", page.screen.columns, first="  ", rest="  ")]
     rows: list[tuple[str, ...]] = []
     last = ""
     for finding in findings:
         first, *rest = _texts(finding, page)
         rows += [(shown(finding.rule) if finding.rule != last else "", first), *(("", text) for text in rest)]
         last = finding.rule
-    heading = page.screen.paint(section.title, "bold", section.style)
-    return ["", f"{heading} ({rules_in(findings)})", *columned(rows, page.screen, indent=2, first=label)]
+    return ["", *heading, *columned(rows, page.screen, indent=2, first=label)]
 
 
 def _texts(finding: Finding, page: Page) -> Iterator[str]:

@@ -18,6 +18,7 @@ _OUTCOMES = {
     "waits": ("waits", "wait"),
     "left alone": ("left alone", "left alone"),
     "advice": ("with advice", "with advice"),
+    "deferred": ("deferred", "deferred"),
     "orphaned": ("left from earlier runs", "left from earlier runs"),
     "waived": ("waived", "waived"),
     "ok": ("as it should be", "as they should be"),
@@ -26,7 +27,7 @@ _OUTCOMES = {
 # How a section is coloured, by the worst outcome of its rules.
 STYLES = {
     "differs": "yellow", "unknown": "red", "waits": "yellow", "left alone": "cyan", "advice": "cyan",
-    "orphaned": "cyan", "waived": "dim", "ok": "green", "not applicable": "dim",
+    "deferred": "dim", "orphaned": "cyan", "waived": "dim", "ok": "green", "not applicable": "dim",
 }  # fmt: skip
 HEADINGS = {
     "differs": "Differs",
@@ -34,6 +35,7 @@ HEADINGS = {
     "waits": "Waits",
     "left alone": "Left alone",
     "advice": "Advice",
+    "deferred": "Deferred",
     "orphaned": "Left from earlier runs",
     "waived": "Waived by the policy",
     "ok": "As it should be",

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from hosttune.rendering import render
 from hosttune.views.change import body_lines, note_of, title_line
 from hosttune.views.checked import group_of
-from hosttune.views.findings import ALL, HELD, QUIET, UNKNOWN, grouped, rules_in, told
+from hosttune.views.findings import ALL, HELD, QUIET, UNKNOWN, grouped, told
 from hosttune.views.page import shown
 from hosttune.views.plan import by_rule, closing, price, stage_title, the_yes, triggers_text
 from hosttune.views.report import decision_text, next_steps, warning_texts
+from hosttune.views.summary import rules_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

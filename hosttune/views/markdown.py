@@ -9,11 +9,11 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.views.change import body_lines, note_of, title_line
-from hosttune.views.findings import ALL, HELD, LISTED, SHOWN_EVIDENCE, UNKNOWN, grouped, rules_in, told
+from hosttune.views.findings import ALL, HELD, LISTED, SHOWN_EVIDENCE, UNKNOWN, grouped, told
 from hosttune.views.page import shown
 from hosttune.views.plan import by_rule, closing, price, stage_title, the_yes, triggers_text
 from hosttune.views.report import decision_text, next_steps, quiet_text, warning_texts
-from hosttune.views.summary import summarize
+from hosttune.views.summary import rules_in, summarize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

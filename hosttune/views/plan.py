@@ -108,7 +108,7 @@ def closing(plan: Plan) -> list[str]:
             )
         elif _more(change):
             lines.append(f"Undoing {address_text(change.address)}: {_more(change)}")
-    if not plan.complete:
+    if any(UNKNOWN.holds(finding) for finding in plan.findings):
         lines.append("Something could not be read, so there may be more to change: see Unknown.")
     return lines
 

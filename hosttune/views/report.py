@@ -119,7 +119,7 @@ def decision_text(plan: Plan) -> str:
         verb = "takes" if at_boot == 1 else "take"
         now += f" ({at_boot if at_boot < summary.changes_now else 'which'} {verb} effect at the next reboot)"
     parts = [now, *_numbers((summary.after_drain, "after a drain"), (summary.after_reboot - at_boot, "after a reboot"))]
-    parts += _numbers((summary.waiting, "waiting"), (summary.unknown, "unknown"))
+    parts += _numbers((summary.waiting, "waiting"), (summary.unknown, "unknown"), (summary.deferred, "deferred"))
     undo = f"{summary.irreversible} cannot be undone." if summary.irreversible else "All can be undone."
     aside = _numbers(
         (summary.owned, "left to others"),

@@ -31,12 +31,18 @@ class Summary:
     owned: int  # findings where somebody else decides
     owners: tuple[str, ...]
     refused: int  # findings that cannot be acted on safely
-    unknown: int
+    unknown: int  # rules of which something could not be told, however many their subjects
     advice: int
+    deferred: int  # rules of which only the machine that runs this image can tell
     waived: int
     orphaned: int  # rules applied once, no longer selected
     ok: int
     not_applicable: int
+
+
+def rules_in(findings: Iterable[Finding]) -> int:
+    """How many rules these findings are of: the number that a report gives, because subjects come in dozens."""
+    return len({finding.rule for finding in findings})
 
 
 def summarize(plan: Plan) -> Summary:
@@ -44,7 +50,8 @@ def summarize(plan: Plan) -> Summary:
     owned = [finding for finding in held if finding.hold.kind in OWNED]
     waiting = [finding for finding in held if finding.hold.kind is HoldKind.WAITING]
     for_reboot = sum(waits_for_reboot(finding) for finding in waiting)
-    verdicts = [finding.verdict for finding in plan.findings if not finding.hold]
+    free = [finding for finding in plan.findings if not finding.hold]
+    verdicts = [finding.verdict for finding in free]
     return Summary(
         changes_now=len(plan.changes),
         after_drain=_count(held, HoldKind.BUSY),
@@ -55,8 +62,9 @@ def summarize(plan: Plan) -> Summary:
         owned=len(owned),
         owners=tuple(dict.fromkeys(finding.hold.detail for finding in owned if finding.hold.detail)),
         refused=_count(held, HoldKind.REFUSED),
-        unknown=verdicts.count(Verdict.UNKNOWN),
+        unknown=rules_in(finding for finding in free if finding.verdict is Verdict.UNKNOWN),
         advice=verdicts.count(Verdict.ADVICE),
+        deferred=rules_in(finding for finding in held if finding.hold.kind is HoldKind.DEFERRED),
         waived=_count(held, HoldKind.WAIVED),
         orphaned=_count(held, HoldKind.ORPHANED),
         ok=verdicts.count(Verdict.OK),
@@ -64,17 +72,17 @@ def summarize(plan: Plan) -> Summary:
     )
 
 
+ASIDE = frozenset({HoldKind.DEFERRED, HoldKind.WAIVED, HoldKind.ORPHANED})  # nobody's alarm
 # the worst first; the verdicts, and what makes one nobody's alarm
 STANDINGS = (
-    Verdict.DIFFERS.value, Verdict.UNKNOWN.value, Verdict.ADVICE.value, HoldKind.ORPHANED.value, HoldKind.WAIVED.value,
-    Verdict.OK.value, Verdict.NOT_APPLICABLE.value,
+    Verdict.DIFFERS.value, Verdict.UNKNOWN.value, Verdict.ADVICE.value, HoldKind.DEFERRED.value,
+    HoldKind.ORPHANED.value, HoldKind.WAIVED.value, Verdict.OK.value, Verdict.NOT_APPLICABLE.value,
 )  # fmt: skip
 
 
 def standing(finding: Finding) -> str:
-    """The verdict of a finding, or `waived` or `orphaned`: one of STANDINGS."""
-    is_aside = finding.hold.kind in {HoldKind.WAIVED, HoldKind.ORPHANED}
-    return finding.hold.kind.value if is_aside else finding.verdict.value
+    """The verdict of a finding, or `deferred`, `waived` or `orphaned`: one of STANDINGS."""
+    return finding.hold.kind.value if finding.hold.kind in ASIDE else finding.verdict.value
 
 
 def worst(findings: Iterable[Finding]) -> Finding:
@@ -92,9 +100,9 @@ def is_irreversible(change: Change) -> bool:
 
 def counts(finding: Finding, *, strict: bool) -> bool:
     """Whether a finding makes the exit status 1: a selected rule differs, is unknown or waits, and nobody waived it,
-    or a waiver expired.
+    or a waiver expired. What is deferred to the machine that runs an image does not: nobody can tell it before.
     """
-    if finding.hold.kind in {HoldKind.WAIVED, HoldKind.ORPHANED}:
+    if finding.hold.kind in ASIDE:
         return False
     return (
         finding.verdict in {Verdict.DIFFERS, Verdict.UNKNOWN}

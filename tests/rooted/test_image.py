@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,10 +12,14 @@ import pytest
 from hosttune.actions.apply import apply
 from hosttune.actions.examine import examine, open_session
 from hosttune.actions.undo import plan_undo, undo
+from hosttune.cli.app import run
 from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.plan import deferred as deferred_ones
+from hosttune.engine.plan import merge_findings
 from hosttune.engine.policy import Policy
 from hosttune.host import open_reader, open_writer
-from hosttune.values import HoldKind, Verdict
+from hosttune.values import Finding, HoldKind, OnlyRunning, Plan, Verdict
+from hosttune.views.summary import exit_status, rules_in, summarize
 
 CATALOG = builtin_catalog()
 POLICY = Policy(today="2026-01-01")
@@ -48,6 +54,7 @@ def test_check_of_an_image_says_what_the_hardware_hides(image):
     findings = {f.rule: f for f in examine(open_reader(root=str(image)), CATALOG, POLICY).plan().findings}
     assert findings["memory-max-map-count"].verdict is Verdict.DIFFERS
     assert findings["memory-swappiness"].verdict is Verdict.UNKNOWN
+    assert findings["memory-swappiness"].hold.kind is HoldKind.DEFERRED
     assert "--hardware" in findings["memory-swappiness"].reason
 
 
@@ -110,3 +117,58 @@ def test_dropin_edited_by_hand_is_left_alone(image):
     held = [f for f in session.plan().findings if f.rule == "memory-max-map-count"]
     assert [f.hold.kind for f in held] == [HoldKind.EDITED]
     assert path.read_text() == "vm.max_map_count = 70000\n"
+
+
+def deferred(plan):
+    return {finding.rule for finding in plan.findings if finding.hold.kind is HoldKind.DEFERRED}
+
+
+def test_apply_of_an_image_is_done_where_only_the_running_machine_could_tell_more(image, capsys):
+    """Everything that can be told is made and read back: a pipeline that builds an image goes on."""
+    assert run(["apply", "--yes", "--root", str(image)]) == 0
+    said = capsys.readouterr().out
+    assert "changes are made and read back" in said
+    assert "Deferred (" in said
+    assert "--hardware RECORD" in said
+    assert run(["apply", "--yes", "--root", str(image)]) == 0
+    assert run(["check", "--root", str(image)]) == 0
+    capsys.readouterr()
+    assert run(["check", "--root", str(image), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["hosts"][0]["summary"]["deferred"] > 0
+
+
+def test_no_unknown_of_an_image_is_counted_as_one(image):
+    """Of all rules: what is unknown for want of a running machine says so, whoever handed the reason on."""
+    everything = replace(POLICY, select=tuple(CATALOG.rules))
+    plan = examine(open_reader(root=str(image)), CATALOG, everything).plan()
+    unknown = [f for f in plan.findings if f.verdict is Verdict.UNKNOWN and f.hold.kind is not HoldKind.DEFERRED]
+    assert unknown == []
+    assert len(deferred(plan)) > 10
+
+
+def test_file_of_an_image_that_cannot_be_read_stays_unknown(image):
+    """Deferred is only what the running machine will tell; it will not mend a broken file."""
+    (image / "etc/sysctl.d/50-broken.conf").symlink_to("50-broken.conf")
+    plan = examine(open_reader(root=str(image)), CATALOG, POLICY).plan()
+    found = {f.rule: f for f in plan.findings}["memory-max-map-count"]
+    assert (found.verdict, found.hold.kind) == (Verdict.UNKNOWN, HoldKind.NONE)
+    assert exit_status(plan, strict=False) == 1
+
+
+def test_unknown_beside_deferred_of_one_subject_stays_unknown():
+    both = merge_findings(
+        deferred_ones(
+            [
+                Finding("r", "s", Verdict.UNKNOWN, reason=OnlyRunning("no kernel runs")),
+                Finding("r", "s", Verdict.UNKNOWN, reason="broken"),
+            ]
+        )
+    )
+    assert [(one.hold.kind, one.reason) for one in both] == [(HoldKind.NONE, "no kernel runs; broken")]
+
+
+def test_unknown_findings_are_counted_by_rule():
+    """As the heading of a section counts them, not by their subjects."""
+    findings = tuple(Finding("r", subject, Verdict.UNKNOWN, reason="why") for subject in ("a", "b", "c"))
+    plan = Plan("", "0", "", "2026-01-01T00:00:00+00:00", "", (), findings)
+    assert summarize(plan).unknown == rules_in(findings) == 1
