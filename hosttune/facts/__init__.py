@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from hosttune.facts.reclaim import Reclaim
     from hosttune.facts.role import Role
     from hosttune.facts.shm import Shm
+    from hosttune.facts.spare import Spare
     from hosttune.facts.stores import Stores
     from hosttune.facts.tmp import Tmp
     from hosttune.facts.tracing import Reach
@@ -155,6 +156,7 @@ class Facts:
         reclaim: Reclaim
         role: Role
         shm: Shm
+        spare: Spare
         stores: Stores
         tmp: Tmp
         units: Units
@@ -168,7 +170,7 @@ class Facts:
         "framework", "fstab", "gpus", "health", "host", "hugepages", "idle", "iommu", "irq", "jobs", "kernel",
         "limits", "managers", "memory", "mounts", "namespaces", "nccl", "network", "nfs", "numa", "nvidia",
         "offers", "oomd", "os", "packages", "parameters", "pcie", "peermem", "places", "pressure", "queues",
-        "rdma", "reclaim", "role", "shm", "stores", "tmp", "units", "userns", "vulnerabilities", "work",
+        "rdma", "reclaim", "role", "shm", "spare", "stores", "tmp", "units", "userns", "vulnerabilities", "work",
     )  # fmt: skip
 
     def __init__(self, reader: Reader, asked: Asked | None = None) -> None:

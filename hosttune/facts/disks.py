@@ -39,11 +39,13 @@ _TRANSPORTS = (
     (re.compile(r"/mmc_host/"), "mmc"),
     (re.compile(r"/target\d+:"), "scsi"),
 )
+# A unit of a storage array, reached over iSCSI or Fibre Channel (kernel: scsi_transport_iscsi.c, scsi_transport_fc.c).
+_ARRAY = re.compile(r"/session\d+/|/rport-")
 
 
 @frozen
 class Disk(Fact):
-    """One block device. `is_rotational` is what the kernel says: virtual disks often say true on any medium."""
+    """One block device. `is_rotational` is what the kernel says, and nothing to go by where `is_virtual`."""
 
     name: str  # nvme0n1p2
     path: str  # /dev/nvme0n1p2, /dev/mapper/vg-data
@@ -58,6 +60,14 @@ class Disk(Fact):
     disks: tuple[str, ...]  # the physical disks it ends on; its own name for such a disk
     device: str  # major:minor
     is_read_only: bool
+    is_virtual: bool = (
+        False  # a hypervisor or a storage array stands behind it: such disks say they rotate on any medium
+    )
+
+    @property
+    def rotates(self) -> bool:
+        """Whether it is a hard disk, as far as this machine can tell."""
+        return self.is_rotational and not self.is_virtual
 
 
 @frozen
@@ -120,21 +130,29 @@ def end_on(name: str, parents: Mapping[str, object], physical: frozenset[str]) -
     return tuple(sorted(found))
 
 
-def collect(reader: Reader, facts: Facts) -> Disks:  # noqa: ARG001 - the interface of all subjects
+def collect(reader: Reader, facts: Facts) -> Disks:
     names = reader.list(_BLOCK)
     if not isinstance(names, tuple):
         return Disks(known(names, _BLOCK))
+    is_vm = raw(facts.host, "is_vm")
     found: list[Disk] = []
     for name in names:
         size = integer(reader, f"{_BLOCK}/{name}/size")
         # Size 0: a loop device without a file, a reader without a card. Hidden: one path of a multipath namespace.
         if size != 0 and line(reader, f"{_BLOCK}/{name}/hidden") != "1":
-            whole = _whole(reader, name, size)
+            whole = _whole(reader, name, size, is_vm)
             found.extend((whole, *_partitions(reader, whole)))
     parents = {disk.name: raw(disk, "parents") for disk in found}
     physical = frozenset(disk.name for disk in found if disk.kind == "disk")
-    ended = (_with(disk, disks=end_on(disk.name, parents, physical)) for disk in found)
-    return Disks(tuple(sorted(ended, key=lambda disk: disk.name)))
+    ended = [_with(disk, disks=end_on(disk.name, parents, physical)) for disk in found]
+    arrays = {disk.name for disk in found if raw(disk, "is_virtual") is True}
+    return Disks(tuple(sorted((_on(disk, arrays) for disk in ended), key=lambda disk: disk.name)))
+
+
+def _on(disk: Disk, arrays: set[str]) -> Disk:
+    """What lies on a virtual disk is virtual."""
+    below = raw(disk, "disks")
+    return _with(disk, is_virtual=True) if isinstance(below, tuple) and arrays & set(below) else disk
 
 
 def _with(disk: Disk, **values: Any) -> Disk:
@@ -143,7 +161,7 @@ def _with(disk: Disk, **values: Any) -> Disk:
     return Disk(**{name: raw(disk, name) for name in slots} | values)
 
 
-def _whole(reader: Reader, name: str, size: Any) -> Disk:
+def _whole(reader: Reader, name: str, size: Any, is_vm: Any) -> Disk:
     folder = f"{_BLOCK}/{name}"
     kind = kind_of(name)
     place = reader.resolve(folder)
@@ -168,6 +186,7 @@ def _whole(reader: Reader, name: str, size: Any) -> Disk:
         disks=(),
         device=known(line(reader, f"{folder}/dev"), f"{folder}/dev"),
         is_read_only=_flag(reader, f"{folder}/ro"),
+        is_virtual=True if isinstance(place, str) and _ARRAY.search(place) else is_vm,
     )
 
 

@@ -61,7 +61,7 @@ class Mount(Fact):
     is_topmost: bool  # a path reaches it: not under a later mount
     is_bind: bool  # a folder, or another place, of a file system that is mounted elsewhere
     disks: tuple[str, ...]  # names of the physical disks it ends on
-    is_rotational: bool
+    is_rotational: bool  # a hard disk is below it; of virtual disks that cannot be told
     is_network: bool
     total_bytes: int
     available_bytes: int  # to an ordinary user
@@ -90,6 +90,14 @@ class Mounts(Fact):
     def local_data(self) -> tuple[Mount, ...]:
         """Writable file systems on local disks that hold data: not those the system itself lives on, no bind mounts."""
         return tuple(mount for mount in self.visible if _is_local_data(mount))
+
+    @property
+    def root(self) -> Mount:
+        """What is mounted at /. Raises UnknownFact in a chroot, whose mount table shows what lies below it alone."""
+        found = self.at.get("/")
+        if found is None:
+            raise UnknownFact("Mounts.root", f"{MOUNTINFO} shows no /: hosttune runs in a chroot")
+        return found
 
     @property
     def at(self) -> Mapping[str, Mount]:
@@ -219,7 +227,7 @@ class _Devices:
             return unread(self.problem), unread(self.problem)
         found = {disk.name: disk for disk in self._below(line)}
         names = {name for disk in found.values() for name in disk.disks or (disk.name,)}
-        return tuple(sorted(names)), any(disk.is_rotational for disk in found.values())
+        return tuple(sorted(names)), any(disk.rotates for disk in found.values())
 
     def _below(self, line: MountLine) -> list[Disk]:
         if line.device in self.by_device:

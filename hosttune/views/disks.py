@@ -44,7 +44,6 @@ class Disks:
     rows: tuple[Row, ...]
     missing: tuple[FstabEntry, ...]  # lines of fstab whose device is not there
     unknown: tuple[str, ...]
-    is_vm: bool
 
 
 def disks_of(facts: Facts) -> Disks:
@@ -74,7 +73,7 @@ def disks_of(facts: Facts) -> Disks:
         rows.append(Row(disk, holds, here, lines, children, bool(swaps & tags)))
     named = {entry.line for row in rows for entry in row.lines}
     missing = tuple(entry for entry in entries if held and _is_device(entry.source) and entry.line not in named)
-    return Disks(tuple(_ordered(rows)), missing, tuple(dict.fromkeys(unknown)), bool(told(lambda: facts.host.is_vm)))
+    return Disks(tuple(_ordered(rows)), missing, tuple(dict.fromkeys(unknown)))
 
 
 def _device(mount: Mount) -> object:
@@ -140,16 +139,16 @@ def disks_text(disks: Disks, page: Page) -> str:
         if row.disk.kind in _SMALL and not (row.mounts and row.holds) and not row.is_swap and not page.is_verbose:
             hidden += 1
             continue
-        lines += _row(row, disks, page, "  " * depth[row.disk.name])
+        lines += _row(row, page, "  " * depth[row.disk.name])
     lines += _notes(disks, page, hidden)
     return "\n".join(lines) + "\n"
 
 
-def _row(row: Row, disks: Disks, page: Page, indent: str) -> list[str]:
+def _row(row: Row, page: Page, indent: str) -> list[str]:
     disk = row.disk
     parts = [page.screen.paint(shown(disk.name), "bold"), size_text(raw(disk, "size_bytes"))]
     if disk.kind == "disk":
-        parts += [_medium(disk, is_vm=disks.is_vm), shown(str(raw(disk, "model")))]
+        parts += [_medium(disk), shown(str(raw(disk, "model")))]
     elif disk.kind != "partition":
         parts.append(f"{disk.kind} on {', '.join(_parents(disk))}" if _parents(disk) else disk.kind)
     if row.holds:
@@ -165,15 +164,15 @@ def _row(row: Row, disks: Disks, page: Page, indent: str) -> list[str]:
     return lines
 
 
-def _medium(disk: Disk, *, is_vm: bool) -> str:
+def _medium(disk: Disk) -> str:
     """Flash or rotating, as the kernel says; a virtual disk often says rotating whatever is behind it."""
     rotational = raw(disk, "is_rotational")
     transport = raw(disk, "transport")
     words = [transport] if isinstance(transport, str) and transport else []
     if isinstance(rotational, bool):
-        is_unsure = is_vm or transport == "virtio"
+        is_sure = raw(disk, "is_virtual") is False
         words.append(
-            ("says it rotates (a virtual disk may not know)" if is_unsure else "rotates") if rotational else "flash"
+            ("rotates" if is_sure else "says it rotates (a virtual disk may not know)") if rotational else "flash"
         )
     return ", ".join(words)
 

@@ -23,7 +23,7 @@ from tests.hosts.driver import apt_answers
 from tests.hosts.kernel_files import gpu_files, memory_files, processor_files
 from tests.hosts.network_files import network_files
 from tests.hosts.service_files import service_files, service_links
-from tests.hosts.storage_files import nfs_files, queue_files
+from tests.hosts.storage_files import blank_answers, nfs_files, queue_files
 
 GIB = 1 << 30
 NAMESPACES = {
@@ -249,6 +249,8 @@ class Machine:
                 f"{base}/device/model": f"{disk.model}\n", f"{base}/uevent": "DEVTYPE=disk\n",
                 **queue_files(disk, base),
             }  # fmt: skip
+            if disk.transport == "nvme":
+                files[f"{base}/device/transport"] = "pcie\n"
             if disk.transport == "virtio":
                 links[f"{base}/device/driver"] = "/sys/bus/virtio/drivers/virtio_blk"
             for part in disk.partitions:
@@ -355,7 +357,8 @@ class Machine:
         tracked = "A9FEA97B,169.254.169.123,4,1795251443.9,-0.0000012,0.0,0.0,-1.2,0.0,0.0,0.0,0.0,16.1,Normal\n"
         queries += [_answer(TRACKING, tracked)] if self.has_systemd else []
         queries.append(_answer(LSBLK, self._lsblk()))
-        queries += [_answer(argv, text) for argv, text in {("uname", "-m"): f"{self.arch}\n", **self.queries}.items()]
+        told = {("uname", "-m"): f"{self.arch}\n", **blank_answers(self), **self.queries}
+        queries += [_answer(argv, text) for argv, text in told.items()]
         spaces = {mount.target: Space(mount.gib * GIB, mount.gib * GIB // 2, 10**8, 9 * 10**7) for mount in self.mounts}
         record: dict[str, Any] = {
             "format_version": 1, "kind": "hosttune record", "tool_version": "0.1.0", "made_at": MADE_AT, "name": self.name,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hosttune.facts.spare import compared, wipefs
+
 if TYPE_CHECKING:
     from tests.hosts.machine import DiskSpec, Machine
 
@@ -28,3 +30,13 @@ def nfs_files(machine: Machine) -> dict[str, str]:
         files["/usr/lib/udev/rules.d/99-nfs.rules"] = NFS_RULE
         files["/etc/nfs.conf"] = "[general]\npipefs-directory=/run/rpc_pipefs\n[nfsrahead]\n# nfs4=16000\n"
     return files
+
+
+def blank_answers(machine: Machine) -> dict[tuple[str, ...], str]:
+    """What is found on the NVMe disks that hold nothing: no signature, and zeros."""
+    held = {mount.source for mount in machine.mounts} | {path for path, _, _ in machine.unmounted}
+    blank = [disk for disk in machine.disks if disk.transport == "nvme" and not disk.partitions]
+    paths = [f"/dev/{disk.name}" for disk in blank if f"/dev/{disk.name}" not in held]
+    return {wipefs(path): '{\n   "signatures": [\n\n   ]\n}\n' for path in paths} | {
+        compared(path): "" for path in paths
+    }

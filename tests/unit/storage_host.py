@@ -17,7 +17,7 @@ ROOT = "20 1 8:2 / / rw,relatime - ext4 /dev/sda2 rw"
 
 
 def disk(name: str, device: str, disks: tuple[str, ...] = ("sda",), *, is_rotational: bool = False) -> SimpleNamespace:
-    return SimpleNamespace(name=name, device=device, disks=disks, is_rotational=is_rotational, transport="sata")
+    return SimpleNamespace(name=name, device=device, disks=disks, rotates=is_rotational, transport="sata")
 
 
 DISKS = (

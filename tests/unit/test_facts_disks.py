@@ -183,3 +183,38 @@ def test_end_on_a_circle_ends():
 def test_disks_without_sysfs_are_unknown(options, reason):
     with pytest.raises(UnknownFact, match=reason):
         _ = Facts(FakeReader(**options)).disks.physical
+
+
+UNAME = {("uname", "-m"): "x86_64\n"}
+
+
+def machine(tree, flags):
+    tree.files["/proc/cpuinfo"] = f"processor\t: 0\nflags\t\t: {flags}\n\n"
+    return tree
+
+
+def test_a_hard_disk_rotates():
+    tree = machine(Tree().add("sda", f"{PCI}/ata1/host0/target0:0:0/0:0:0:0/block", rotational=1), "fpu")
+    (disk,) = tree.disks(queries=UNAME).all
+    assert (disk.is_rotational, disk.is_virtual, disk.rotates) == (True, False, True)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "/sys/devices/platform/host3/session1/target3:0:0/3:0:0:1/block",
+        f"{PCI}/host1/rport-1:0-0/target1:0:0/1:0:0:0/block",
+    ],
+    ids=["iSCSI", "Fibre Channel"],
+)
+def test_medium_of_a_storage_array_is_not_told(place):
+    tree = virtual(Tree().add("sda", place, rotational=1), "dm-0", rotational=1, slaves=("sda",))
+    assert [(disk.name, disk.is_virtual, disk.rotates) for disk in tree.disks().all] == [
+        ("dm-0", True, False), ("sda", True, False),
+    ]  # fmt: skip
+
+
+def test_medium_of_a_virtual_machines_disk_is_not_told():
+    tree = Tree().add("vda", f"{PCI}/virtio1/block", rotational=1, partitions=("vda1",))
+    disks = machine(tree, "fpu hypervisor").disks(queries=UNAME).all
+    assert [(disk.is_virtual, disk.rotates) for disk in disks] == [(True, False), (True, False)]
