@@ -34,6 +34,7 @@ def apply(
     from hosttune.actions.writers import named
     from hosttune.cli import common, proving
     from hosttune.cli.measured import measured
+    from hosttune.cli.reports import profile_text
     from hosttune.codec import plan_to_json, receipt_to_json
     from hosttune.views.masking import masked
     from hosttune.views.plan import plan_text
@@ -50,7 +51,10 @@ def apply(
         else:
             page = common.open_page(session.reader, look, show)
             told = replace(plan, findings=named(plan.findings, session.reader))
-            common.say(plan_text(told, page, interrupted=session.interrupted, measured=measured(look)))
+            quotes = measured(look)
+            common.say(
+                plan_text(told, page, chosen=profile_text(session), interrupted=session.interrupted, measured=quotes)
+            )
         if prove:
             page = common.open_page(session.reader, look, show)
             proving.intend(plan, session.reader, page, is_json=show.is_json)
@@ -68,7 +72,7 @@ def apply(
         receipt = carry_out(session, writer, plan, on_progress=common.progress)
     page = common.open_page(session.reader, look, show)
     if not show.is_json:
-        common.say(receipt_text(receipt, page, left=plan.findings))
+        common.say(receipt_text(receipt, page, chosen=profile_text(session), left=plan.findings))
     proven = prover.after(receipt) if prover else None
     if show.is_json:
         common.write_json(masked(receipt_to_json(receipt)) | proving.as_json(proven))

@@ -56,4 +56,4 @@ def _rendered(form: PlanFormat, one: Checked, look: Look) -> str:
     from hosttune.cli.measured import measured
     from hosttune.views.plan import plan_text
 
-    return plan_text(one.plan, one.page, interrupted=one.interrupted, measured=measured(look))
+    return plan_text(one.plan, one.page, chosen=one.chosen, interrupted=one.interrupted, measured=measured(look))

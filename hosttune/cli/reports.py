@@ -31,12 +31,21 @@ def checked(look: Look, show: ShowCheck | ShowPlan, host: str | None = None) -> 
         plan=plan if show.is_json else replace(plan, findings=named(plan.findings, session.reader)),
         page=page,
         profile=session.policy.profile,
+        chosen=profile_text(session),
         proposal=proposal_text(session),
         interrupted=session.interrupted,
         about=about_rules(session.selected),
         timings=session.timings,
         inventory=inventory(session.facts) if isinstance(show, OfCheck) and show.is_json else None,
     )
+
+
+def profile_text(session: Session) -> str:
+    """Which profile is used, who says so, and the one that fits better."""
+    policy = session.policy
+    nobody = f"{policy.source} names none" if policy.source else "no policy names one"
+    who = f"named by {policy.profile_by}" if policy.profile_by else f"the default, because {nobody}"
+    return " ".join(filter(None, (f"Profile {policy.profile}, {who}.", proposal_text(session))))
 
 
 def proposal_text(session: Session) -> str:

@@ -43,6 +43,7 @@ class Policy:
     """The choices of an administrator; the defaults are those of a host without a policy file."""
 
     profile: str = "base"
+    profile_by: str = ""  # who names the profile: a file, and the section in it, or an option; empty: nobody
     edition: str = ""  # empty: the newest
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()  # rules that are off
@@ -115,6 +116,7 @@ class Policy:
         return replace(
             self,
             profile=profile or self.profile,
+            profile_by="--profile" if profile else self.profile_by,
             select=(*self.select, *map(catalog.current, select)),
             ignore=(*self.ignore, *map(catalog.current, ignore)),
             max_risk=Risk(max_risk) if max_risk else self.max_risk,

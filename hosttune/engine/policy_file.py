@@ -63,6 +63,7 @@ def build_policy(document: Document, catalog: Catalog, today: str, host: Answer[
     ]
     return Policy(
         profile=data.get("profile", "base"),
+        profile_by=_named_by(document.data or {}, "profile", host, document.name),
         edition=edition_name(data.get("edition", "")),
         select=tuple(map(catalog.current, data.get("select", ()))),
         ignore=tuple(map(catalog.current, off)),
@@ -90,9 +91,7 @@ def for_host(data: Mapping[str, Any], host: Answer[str], name: str) -> dict[str,
         reason = getattr(host, "reason", "it has none")
         message = f"{name}: has sections for hosts, and the name of this host is not known: {reason}"
         raise HosttuneError(message, hint="name the host in /etc/hostname, or give it a policy of its own (--policy)")
-    for pattern, section in sections.items():
-        if not isinstance(host, str) or not any(fnmatchcase(one, pattern) for one in (host, host.partition(".")[0])):
-            continue
+    for _, section in _sections_of(data, host):
         for key, value in section.items():
             if isinstance(value, list):
                 made[key] = [*made.get(key, ()), *value]
@@ -102,6 +101,19 @@ def for_host(data: Mapping[str, Any], host: Answer[str], name: str) -> dict[str,
             else:
                 made[key] = value
     return made
+
+
+def _sections_of(data: Mapping[str, Any], host: Answer[str]) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+    """(pattern, section) of those that fit the host, in the order of the file."""
+    names = (host, host.partition(".")[0]) if isinstance(host, str) else ()
+    sections = data.get("hosts", {}).items()
+    return tuple(one for one in sections if any(fnmatchcase(name, one[0]) for name in names))
+
+
+def _named_by(data: Mapping[str, Any], key: str, host: Answer[str], file: str) -> str:
+    """Which part of the file has the last word on a key: `p.yaml`, `p.yaml (hosts: gpu-*)`; empty for none."""
+    patterns = [pattern for pattern, section in _sections_of(data, host) if key in section]
+    return f"{file} (hosts: {patterns[-1]})" if patterns else file if key in data else ""
 
 
 def _data_mount(entry: Mapping[str, Any]) -> DataMount:

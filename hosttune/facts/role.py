@@ -1,7 +1,10 @@
-"""What the machine is there for, as far as files tell: a screen that somebody sits at, network cards that do RDMA.
+"""What the machine is there for, as far as files tell: a screen that somebody sits at, an image of a vendor, network
+cards that do RDMA. Who hands out the work (the kubelet, slurmd) is in `managers`.
 
 Sources: systemd.special(7) (display-manager.service, which the installed display manager links to itself),
-sysfs-class-infiniband (kernel: Documentation/ABI/stable; one folder per RDMA device, EFA included).
+sysfs-class-infiniband (kernel: Documentation/ABI/stable; one folder per RDMA device, EFA included), SMBIOS 7.4.1 (types
+of chassis), systemd-logind's state of the seat (/run/systemd/seats/seat0: UIDS=); Lambda's own installation guide (its
+packages); the message of the day of AWS's Deep Learning AMIs (/opt/aws/dlami).
 """
 
 from __future__ import annotations
@@ -9,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hosttune.facts.base import Fact, unread
+from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.reading import line, text
 from hosttune.frozen import frozen
-from hosttune.values import Absent, Answer, Unreadable
+from hosttune.host.door import Stat
+from hosttune.values import ABSENT, Absent, Answer, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -20,6 +25,14 @@ if TYPE_CHECKING:
 DISPLAY_MANAGER = "/etc/systemd/system/display-manager.service"
 DEFAULT_TARGET = "/etc/systemd/system/default.target"
 RDMA = "/sys/class/infiniband"
+SEAT = "/run/systemd/seats/seat0"
+CHASSIS = "/sys/class/dmi/id/chassis_type"
+DLAMI = "/opt/aws/dlami"
+_LAMBDA = ("lambda-stack-cuda", "lambda-stack", "lambda-server")
+_LAPTOPS = frozenset({"8", "9", "10", "11", "14", "30", "31", "32"})
+_DESKTOPS = frozenset({"3", "4", "5", "6", "7", "13", "15", "16", "24", "34", "35", "36"})
+
+_FIRST_USER, _LAST_USER = 1000, 60000  # uids of people (adduser.conf(5); systemd's UIDS-GIDS: 60000 and up are made)
 
 T = TypeVar("T")
 
@@ -29,11 +42,30 @@ class Role(Fact):
     """Signs of what the machine is used for."""
 
     display_manager: str  # gdm3.service, sddm.service ...; empty where none starts with the machine
+    chassis: str  # laptop | desktop, as the firmware says; empty for a server, and where it does not say
+    is_seated: bool  # a person is logged in at the screen of the machine now
+    vendor_image: str  # DGX OS | Lambda Stack | AWS Deep Learning AMI; empty for the distribution's own
     rdma_devices: tuple[str, ...]  # mlx5_0, rdmap0s6 (EFA) ...
 
+    @property
+    def is_desktop(self) -> bool:
+        """A graphical session starts with the machine, and it is a laptop or a desktop, or somebody sits there."""
+        return self.display_manager != "" and (self.chassis != "" or self.is_seated)
 
-def collect(reader: Reader, facts: Facts) -> Role:  # noqa: ARG001 - the interface of all subjects
-    return Role(_display_manager(reader), _or_empty(reader.list(RDMA), (), sorted))
+    @property
+    def has_somebody(self) -> bool:
+        """It is a desktop that somebody has in front of him: a laptop, or one with a session at its screen."""
+        return self.is_desktop and (self.chassis == "laptop" or self.is_seated)
+
+
+def collect(reader: Reader, facts: Facts) -> Role:
+    return Role(
+        display_manager=_display_manager(reader),
+        chassis=_or_empty(line(reader, CHASSIS), "", _chassis_of),
+        is_seated=_is_seated(reader),
+        vendor_image=_vendor_image(reader, facts),
+        rdma_devices=_or_empty(reader.list(RDMA), (), sorted),
+    )
 
 
 def _display_manager(reader: Reader) -> Any:
@@ -45,6 +77,34 @@ def _display_manager(reader: Reader) -> Any:
 
 def _name_of(link: str) -> str:
     return "" if link == "/dev/null" else link.rpartition("/")[2]
+
+
+def _chassis_of(kind: str) -> str:
+    return "laptop" if kind in _LAPTOPS else "desktop" if kind in _DESKTOPS else ""
+
+
+def _is_seated(reader: Reader) -> Any:
+    """Whether a person has a session at the seat; the user of a login screen is one of the system, or made for it."""
+    content = ABSENT if reader.persistent_only else text(reader, SEAT)
+    if isinstance(content, Unreadable):
+        return unread(content.reason)
+    rows = str(content).splitlines()
+    uids = " ".join(row.removeprefix("UIDS=") for row in rows if row.startswith("UIDS=")).split()
+    return any(_FIRST_USER <= int(uid) < _LAST_USER for uid in uids if uid.isdecimal())
+
+
+def _vendor_image(reader: Reader, facts: Facts) -> Any:
+    try:
+        if facts.managers.dgx:
+            return "DGX OS"
+        if any(facts.packages[name].is_installed for name in _LAMBDA):
+            return "Lambda Stack"
+    except UnknownFact as unknown:
+        return unread(unknown.reason)
+    image = reader.stat(DLAMI)
+    if isinstance(image, Unreadable):
+        return unread(image.reason)
+    return "AWS Deep Learning AMI" if isinstance(image, Stat) else ""
 
 
 def _or_empty(answer: Answer[T], empty: Any, function: Callable[[T], Any]) -> Any:

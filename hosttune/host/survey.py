@@ -44,7 +44,7 @@ DEVICES = (
     ("/sys/devices/system/node", re.compile(r"node\d+$"), ("cpulist", "meminfo", "distance")),
     ("/sys/class/dmi", re.compile(r"id$"), (
         "sys_vendor", "product_name", "board_name", "bios_version", "bios_date", "product_serial", "product_uuid",
-        "board_serial", "chassis_serial", "chassis_asset_tag",
+        "board_serial", "chassis_serial", "chassis_asset_tag", "chassis_type",
     )),
 )  # fmt: skip
 # Display, network and bridge (NVSwitch) functions are of interest in full; a server has hundreds of others.

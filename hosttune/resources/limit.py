@@ -1,4 +1,5 @@
-"""Limits of login sessions by a drop-in in limits.d; services take theirs from systemd (unit drop-ins).
+"""Limits of login sessions by a drop-in in limits.d; services take theirs from systemd (unit drop-ins), and so do the
+jobs that slurmd starts, which is said where it is set up.
 
 A limit that is higher already stays, in whatever file or by the session's own default. A number of open files above
 fs.nr_open is refused: the kernel refuses it, and pam_limits then refuses every login.
@@ -10,6 +11,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
+from hosttune.facts.base import UnknownFact
 from hosttune.frozen import frozen
 from hosttune.resources.base import FieldSpec
 from hosttune.resources.bounds import number
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 KINDS = ("soft", "hard")
 NR_OPEN = "fs.nr_open"
 KERNEL_NR_OPEN = 1048576  # fs/file_table.c: sysctl_nr_open, where nobody sets it
+_OF_SERVICES = ("nofile", "memlock")  # what is known of services (facts/limits.py)
 _DOMAIN = re.compile(r"\*|@?[A-Za-z_][\w.-]*")
 
 
@@ -38,6 +41,7 @@ class LimitWish:
     fields: Mapping[str, FieldSpec] = {
         "soft": FieldSpec(str, help="The least soft limit: a number in the unit of limits.conf(5), or unlimited"),
         "hard": FieldSpec(str, help="The least hard limit: a number in the unit of limits.conf(5), or unlimited"),
+        "enough": FieldSpec(str, help="What is enough of both where it is so already; what is written unless given"),
         "domains": FieldSpec(list, help='Whose: "*" and root unless given; "*" is not for root'),
     }
     operators: tuple[Operator, ...] = ()
@@ -73,7 +77,7 @@ def _compare_dropin(kept: list[_Look], context: Context) -> Dropin:
         f"# Edit it and hosttune leaves it alone. Take it back with: hosttune undo --rule {wish.rule}\n"
     )
     for look in kept:
-        needed = (one for one in look.limits if not _reaches(one.other, one.wanted))
+        needed = (one for one in look.limits if not _reaches(one.other, one.enough))
         text += "".join(f"{one.domain} {one.kind} {look.wish.name} {one.wanted}\n" for one in needed)
     return compare_dropin(_file(wish).name, text.encode(), wish.rule, context, Activation.SESSION)
 
@@ -84,7 +88,8 @@ class _Limit:
 
     domain: str
     kind: str  # soft | hard
-    wanted: str
+    wanted: str  # what is written
+    enough: str  # what is left as it is: at most `wanted`
     now: str  # the value that counts at the next login; empty where no file sets it
     place: str
     other: str  # the value that counts without our drop-in, or that of this session; empty where neither is known
@@ -92,7 +97,7 @@ class _Limit:
 
     @property
     def is_met(self) -> bool:
-        return _reaches(self.now or ("" if self.place else self.other), self.wanted)
+        return _reaches(self.now or ("" if self.place else self.other), self.enough)
 
 
 def _reaches(value: str, wanted: str) -> bool:
@@ -125,7 +130,7 @@ class _Look(Comparison):
         if all(one.is_met for one in self.limits):
             return self._says(Verdict.OK, evidence=self._there)
         for one in self.limits:
-            if one.other_place != "this session" and not _reaches(one.other, one.wanted):
+            if one.other_place != "this session" and not _reaches(one.other, one.enough):
                 detail = f"{one.other_place} ({one.domain} {one.kind} {self.wish.name} {one.other})"
                 return self._held(HoldKind.OWNED, detail, f"change {one.other_place}, or ignore {self.wish.rule}")
         return None
@@ -135,7 +140,8 @@ class _Look(Comparison):
             return f"{self.wish.name} is no limit that can be compared; those are {', '.join(ITEMS)}"
         if bad := next((one.domain for one in self.limits if not _DOMAIN.fullmatch(one.domain)), ""):
             return f"{bad!r} is no domain of limits.conf(5)"
-        if bad := next((one.wanted for one in self.limits if amount(one.wanted) is None), ""):
+        values = (value for one in self.limits for value in (one.wanted, one.enough))
+        if bad := next((value for value in values if amount(value) is None), ""):
             return f"{bad!r} is no limit"
         soft, hard = (amount(str(self.wish.fields.get(kind, "unlimited"))) for kind in KINDS)
         if not self.limits or ("soft" in self.wish.fields and (soft or 0) > (hard or 0)):
@@ -171,7 +177,7 @@ class _Look(Comparison):
             found.append(f"{one.domain} {one.kind} {value} ({place})" if value else f"{one.domain} {one.kind}: no file")
         domains = {one.domain for one in self.limits}
         own = sorted({f"{row[0]} has its own ({row[3]})" for row in self.rows if row[0] not in domains})
-        return (*found, *own)
+        return (*found, *own, *_of_slurm(self.wish.name, self.context.facts))
 
     @property
     def _wants(self) -> str:
@@ -198,9 +204,23 @@ def _look(wish: Wish, context: Context) -> _Look:
         default = session[KINDS.index(kind)] if isinstance(session, tuple) and not is_own else ""
         now, place = found[-1] if found else ("", "")
         other, other_place = others[-1] if others else (default, "this session")
-        return _Limit(domain, kind, least, now, place, other, other_place)
+        enough = str(wish.fields.get("enough", least))
+        return _Limit(domain, kind, least, least if _reaches(enough, least) else enough, now, place, other, other_place)
 
     return _Look(wish, context, rows, tuple(limit(domain, *least) for domain in domains for least in wanted))
+
+
+def _of_slurm(item: str, facts: Facts) -> tuple[str, ...]:
+    """Where slurmd runs: that its jobs get none of this, and what they get (PropagateResourceLimits, slurm.conf(5))."""
+    try:
+        if item not in _OF_SERVICES or not facts.managers.slurm:
+            return ()
+        daemons = [one for one in facts.limits.services if one.unit == "slurmd.service"]
+        now = "".join(f", now {one.nofile if item == 'nofile' else one.memlock_text}" for one in daemons)
+    except UnknownFact:
+        now = ""
+    what = f"Limit{item.upper()}= of slurmd.service{now}"
+    return (f"jobs of Slurm get none of this: they take the limit of the login they were sent from, within {what}",)
 
 
 def _applied(wish: Wish, context: Context) -> frozenset[tuple[str, str, str]]:

@@ -33,6 +33,7 @@ class Checked:
     plan: Plan
     page: Page
     profile: str = ""
+    chosen: str = ""  # which profile it is, who names it, and the one that fits better
     proposal: str = ""  # the profile that fits better, and why
     interrupted: tuple[str, ...] = ()  # a sentence for each earlier run that did not end
     about: Mapping[str, About] = field(default_factory=dict)

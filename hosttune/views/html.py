@@ -49,6 +49,7 @@ def plan_html(one: Checked) -> str:
         "closing": closing(one.plan) if one.plan.changes else [],
         "digest": one.plan.digest,
         "yes": the_yes(one.plan, one.page),
+        "chosen": shown(one.chosen),
     }
     return page_html("plan.html.j2", f"hosttune plan: {host['name']}", host=host)
 

@@ -45,7 +45,9 @@ def check_markdown(hosts: tuple[Checked, ...]) -> str:
 def plan_markdown(one: Checked) -> str:
     """The plan of one host: what each rule would change, why the rest does not happen, how to say yes."""
     plan, page = one.plan, one.page
-    lines = [f"## Plan for {plain(shown(page.host))}", "", *_head(one), *_stages(plan)]
+    lines = [f"## Plan for {plain(shown(page.host))}", "", *_head(one)]
+    lines += [plain(shown(one.chosen)), ""] if one.chosen else []
+    lines += _stages(plan)
     lines += _sections((UNKNOWN, *HELD), plan.findings, page)
     if plan.changes:
         lines += ["### In all", "", *(f"- {plain(text)}" for text in closing(plan)), f"- Digest `{plan.digest}`", ""]

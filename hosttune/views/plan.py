@@ -10,7 +10,7 @@ from hosttune.views.change import address_text, change_lines
 from hosttune.views.findings import HELD, UNKNOWN, sections_lines
 from hosttune.views.measured import of_rule, quote_lines
 from hosttune.views.page import shown
-from hosttune.views.report import decision, warnings
+from hosttune.views.report import chosen_lines, decision, warnings
 from hosttune.views.summary import is_irreversible
 from hosttune.views.terminal import counted, listed, padded, width_of, wrapped
 
@@ -25,9 +25,18 @@ if TYPE_CHECKING:
 SHOWN_DIGITS = 16  # of the digest in a command to copy; apply takes twelve or more
 
 
-def plan_text(plan: Plan, page: Page, *, interrupted: tuple[str, ...] = (), measured: tuple[Quote, ...] = ()) -> str:
-    """The plan of `plan` and of `apply` without --yes; `measured` is what benches found on this host."""
-    lines = decision(plan, page) + warnings(plan, page, interrupted)
+def plan_text(
+    plan: Plan,
+    page: Page,
+    *,
+    chosen: str = "",
+    interrupted: tuple[str, ...] = (),
+    measured: tuple[Quote, ...] = (),
+) -> str:
+    """The plan of `plan` and of `apply` without --yes; `chosen` says which profile it is of, `measured` is what benches
+    found on this host.
+    """
+    lines = decision(plan, page) + chosen_lines(chosen, page) + warnings(plan, page, interrupted)
     lines += _stages(plan, page, measured=measured)
     lines += sections_lines((UNKNOWN, *HELD), plan.findings, page)
     if plan.changes:

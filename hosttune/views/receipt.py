@@ -9,6 +9,7 @@ from hosttune.views.change import title_line
 from hosttune.views.findings import HELD, UNKNOWN, sections_lines
 from hosttune.views.page import shown
 from hosttune.views.plan import ignore_lines
+from hosttune.views.report import chosen_lines
 from hosttune.views.terminal import counted, wrapped
 
 if TYPE_CHECKING:
@@ -20,17 +21,19 @@ def receipt_text(
     receipt: Receipt,
     page: Page,
     *,
+    chosen: str = "",
     is_undo: bool = False,
     ignore: tuple[str, ...] = (),
     left: tuple[Finding, ...] = (),
 ) -> str:
-    """What a run did. `is_undo`: it took something back; `ignore`: the rules that the next apply would redo; `left`:
-    the findings of its plan, of which those that were held or unknown still stand."""
+    """What a run did. `chosen`: which profile it was of; `is_undo`: it took something back; `ignore`: the rules that
+    the next apply would redo; `left`: the findings of its plan, of which those that were held or unknown still stand.
+    """
     back = _taken_back(receipt)
     done = [o for o in receipt.outcomes if o.phase is Phase.DONE and o not in back]
     standing = [o for o in done if o.change.address not in {one.change.address for one in back}]
     lines = _verdict(receipt, page, "taken back" if is_undo else "made", len(standing))
-    lines += _failed(receipt, page)
+    lines += chosen_lines(chosen, page) + _failed(receipt, page)
     lines += _list("Done", standing, page)
     lines += _list("Taken back, because another change of the rule failed", back, page)
     lines += _sentences("Waits", receipt.waiting, page)

@@ -110,6 +110,11 @@ def decision(plan: Plan, page: Page) -> list[str]:
     return lines
 
 
+def chosen_lines(chosen: str, page: Page) -> list[str]:
+    """Which profile was used, below the decision."""
+    return wrapped(shown(chosen), page.screen.columns) if chosen else []
+
+
 def decision_text(plan: Plan) -> str:
     """The decision in sentences, without the name of the host."""
     summary = summarize(plan)

@@ -155,3 +155,31 @@ def test_lint_of_everything_covers_the_profiles(run, monkeypatch):
     assert run("rules", "lint")[0] == 0
     monkeypatch.setattr("hosttune.engine.shapes.profile_faults", lambda document, catalog: ["a fault"])
     assert run("rules", "lint", "--format", "text")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "said"),
+    [
+        ("", (), "Profile base, the default, because {file} names none. The profile workstation fits this host: "),
+        ("profile: train-single\n", (), "Profile train-single, named by {file}."),
+        ("profile: train-single\n", ("--profile", "workstation"), "Profile workstation, named by --profile."),
+        (
+            'hosts:\n  "workstation-*": {profile: cloud-vm}\n  "gpu-*": {profile: k8s-node}\n',
+            (),
+            "Profile cloud-vm, named by {file} (hosts: workstation-*).",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", ["plan", "apply"])
+def test_plan_and_apply_say_first_which_profile_it_is_and_who_names_it(command, text, options, said, tmp_path, run):
+    policy = tmp_path / "p.yaml"
+    policy.write_text(text)
+    shown = " ".join(run(command, "--host", DESKTOP, "--policy", policy, *options)[1].split())
+    assert said.format(file=policy) in shown
+    assert shown.index("Profile ") < 300
+
+
+def test_profile_that_nobody_names_is_said_so(run):
+    assert "Profile base, the default, because no policy names one." in run("plan", "--host", H100)[1]
+    for form in ("markdown", "html"):
+        assert "Profile base, the default" in run("plan", "--host", H100, "--format", form)[1]

@@ -10,7 +10,7 @@ from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.proposal import propose
 from hosttune.facts import Facts
 from hosttune.facts.base import raw
-from hosttune.facts.role import RDMA
+from hosttune.facts.role import CHASSIS, DLAMI, RDMA, SEAT
 from hosttune.host.overlay import Overlay
 from hosttune.host.record import read_record
 from hosttune.values import ABSENT, Answer, FileValue, Unreadable
@@ -91,3 +91,51 @@ def test_role_that_cannot_be_read_is_unread():
     role = Facts(FakeReader(unreadable={"/sys/class/infiniband": "no", "/etc/systemd/system": "no"})).role
     assert isinstance(raw(role, "rdma_devices"), Unreadable)
     assert isinstance(raw(role, "display_manager"), Unreadable)
+    assert isinstance(raw(role, "is_seated"), bool)
+
+
+GDM = {MANAGER: "/usr/lib/systemd/system/gdm3.service"}
+SEAT_OF = "IS_SEAT0=1\nCAN_GRAPHICAL=1\nACTIVE=c1\nACTIVE_UID={uid}\nSESSIONS=c1\nUIDS={uid}\n"
+
+
+@pytest.mark.parametrize(
+    ("links", "files", "is_desktop", "has_somebody"),
+    [
+        (GDM, {CHASSIS: "10\n"}, True, True),
+        (GDM, {CHASSIS: "3\n"}, True, False),
+        (GDM, {CHASSIS: "3\n", SEAT: SEAT_OF.format(uid=1000)}, True, True),
+        (GDM, {CHASSIS: "3\n", SEAT: SEAT_OF.format(uid=120)}, True, False),  # the login screen
+        (GDM, {CHASSIS: "3\n", SEAT: SEAT_OF.format(uid=60578)}, True, False),  # of GDM 49, made for it
+        (GDM, {CHASSIS: "23\n"}, False, False),  # a server that was installed from desktop media
+        (GDM, {CHASSIS: "23\n", SEAT: SEAT_OF.format(uid=1001)}, True, True),
+        (GDM, {}, False, False),
+        ({}, {CHASSIS: "10\n", SEAT: SEAT_OF.format(uid=1000)}, False, False),  # a laptop that serves
+    ],
+)
+def test_desktop_is_told_by_its_display_manager_and_chassis_or_seat(links, files, is_desktop, has_somebody):
+    role = Facts(FakeReader(files, links=links)).role
+    assert (role.is_desktop, role.has_somebody) == (is_desktop, has_somebody)
+
+
+def packages(*names: str) -> dict[str, str]:
+    rows = (f"Package: {name}\nStatus: install ok installed\nArchitecture: all\nVersion: 1\n" for name in names)
+    return {"/var/lib/dpkg/status": "\n".join(rows), "/etc/systemd/system/x": ""}
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (packages("dpkg"), ""),
+        (packages("dpkg", "dgx-release"), "DGX OS"),
+        (packages("dpkg", "lambda-stack-cuda"), "Lambda Stack"),
+        ({**packages("dpkg"), f"{DLAMI}/bin/init": ""}, "AWS Deep Learning AMI"),
+    ],
+)
+def test_image_of_a_vendor_is_known_by_its_packages_or_folder(files, expected):
+    assert Facts(FakeReader(files)).role.vendor_image == expected
+
+
+def test_image_is_unknown_where_packages_or_the_folder_cannot_be_read():
+    for hidden in ("/opt", "/var/lib/dpkg/status"):
+        role = Facts(FakeReader(packages("dpkg"), unreadable={hidden: "no"})).role
+        assert isinstance(raw(role, "vendor_image"), Unreadable)
