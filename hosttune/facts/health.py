@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, raw, unread
+from hosttune.facts.gpu_errors import SAID, GpuError, sxids_in, way_of, xids_in
 from hosttune.facts.health_smi import (
     APPLICATION_CLOCKS,
     COMMON,
     FIELDS,
-    HARDWARE_XIDS,
     OLD_REASONS,
     REASONS,
     RECOVERY,
@@ -28,7 +28,6 @@ from hosttune.facts.health_smi import (
     query_of,
     whole,
     word,
-    xids_in,
     yes,
 )
 from hosttune.frozen import frozen
@@ -51,7 +50,7 @@ class GpuHealth(Fact):
     """One GPU. What it has not got is empty, false or unread with the reason, never a number."""
 
     slot: str  # 0000:1b:00.0
-    xids: tuple[int, ...]  # of this boot's kernel log, each once
+    errors: tuple[GpuError, ...]  # Xid errors of this boot's kernel log, each kind once
     temperature_c: int
     utilization_percent: int  # of the last second or less; unread with MIG
     memory_used_mib: int
@@ -79,9 +78,24 @@ class GpuHealth(Fact):
     recovery_action: str  # None, Reset, Reboot, Drain P2P, Drain and Reset; empty on drivers that do not say
 
     @property
+    def xids(self) -> tuple[int, ...]:
+        """The numbers of the Xid errors of this boot, each once."""
+        return tuple(dict.fromkeys(error.number for error in self.errors))
+
+    @property
     def hardware_xids(self) -> tuple[str, ...]:
-        """Sentences for the Xid errors that speak of hardware, firmware or the link."""
-        return tuple(f"Xid {one} ({HARDWARE_XIDS[one]})" for one in self.xids if one in HARDWARE_XIDS)
+        """Sentences for the Xid errors since the last reset about which somebody has to do something."""
+        return tuple(error.sentence for error in self.errors if error.is_reported)
+
+    @property
+    def way_out(self) -> str:
+        """What a person does about them, as NVIDIA's catalogue says."""
+        return way_of((error.action for error in self.errors if error.is_reported), self.slot)
+
+    @property
+    def recovery_way_out(self) -> str:
+        """What the recovery that the driver asks for means to a person."""
+        return way_of((SAID.get(self.recovery_action, "RESET_GPU"),), self.slot)
 
     @property
     def slowdowns(self) -> tuple[str, ...]:
@@ -99,6 +113,8 @@ class Health(Fact):
     """All GPUs that the NVIDIA driver holds, by slot; none while it is not loaded."""
 
     gpus: tuple[GpuHealth, ...]
+    switch_errors: tuple[str, ...]  # sentences for the SXid errors about which somebody has to do something
+    is_switch_fatal: bool  # one of them has stopped the fabric
     problem: str  # a sentence where nvidia-smi is not asked, or did not answer
 
     @property
@@ -114,7 +130,7 @@ def collect(reader: Reader, facts: Facts) -> Health:
         problem = facts.nvidia.problem
         lost = raw(facts.nvidia, "lost")
     except UnknownFact as unknown:
-        return Health(unread(unknown.reason), unread(unknown.reason))
+        return Health(*[unread(unknown.reason)] * 4)
     slots = tuple(sorted({*slots, *(lost if isinstance(lost, tuple) else ())}))
     rows: Mapping[str, Mapping[str, str]] = {}
     remapped: Mapping[str, Mapping[str, str]] = {}
@@ -122,8 +138,17 @@ def collect(reader: Reader, facts: Facts) -> Health:
         rows, problem = _asked(reader)
         remapped = _remapped(reader) if rows else {}
     messages = raw(facts.nvidia, "messages")
-    xids = xids_in(messages) if isinstance(messages, tuple) else messages
-    return Health(tuple(_gpu(slot, rows.get(slot), remapped.get(slot), xids, problem) for slot in slots), problem)
+    recoveries = {slot: row.get(RECOVERY, "") for slot, row in rows.items() if is_supported(row.get(RECOVERY, "N/A"))}
+    errors = sxids = messages
+    if isinstance(messages, tuple):
+        now = reader.now()
+        errors = xids_in(messages, str(raw(facts.driver, "loaded_version")), now, recoveries)
+        sxids = [(slot, one) for slot, found in sxids_in(messages, now).items() for one in found if one.is_reported]
+    gpus = tuple(_gpu(slot, rows.get(slot), remapped.get(slot), errors, problem) for slot in slots)
+    if not isinstance(sxids, list):
+        return Health(gpus, unread(str(sxids)), unread(str(sxids)), problem)
+    sentences = tuple(f"NVSwitch {slot}: {error.sentence}" for slot, error in sxids)
+    return Health(gpus, sentences, any(error.weight == "fault" for _, error in sxids), problem)
 
 
 def _asked(reader: Reader) -> tuple[Mapping[str, Mapping[str, str]], str]:
@@ -156,9 +181,9 @@ def _remapped(reader: Reader) -> Mapping[str, Mapping[str, str]]:
 
 
 def _gpu(
-    slot: str, row: Mapping[str, str] | None, remapped: Mapping[str, str] | None, xids: object, problem: str
+    slot: str, row: Mapping[str, str] | None, remapped: Mapping[str, str] | None, errors: object, problem: str
 ) -> GpuHealth:
-    own: Any = xids.get(slot, ()) if isinstance(xids, Mapping) else xids
+    own: Any = errors.get(slot, ()) if isinstance(errors, Mapping) else errors
     gone = unread(problem or "this GPU does not answer nvidia-smi")
 
     def take(read: Any, name: str) -> Any:
@@ -167,7 +192,7 @@ def _gpu(
     reasons = OLD_REASONS if row and OLD_REASONS in row else REASONS
     return GpuHealth(
         slot=slot,
-        xids=own,
+        errors=own,
         temperature_c=take(whole, "temperature.gpu"),
         utilization_percent=take(whole, "utilization.gpu"),
         memory_used_mib=take(whole, "memory.used"),

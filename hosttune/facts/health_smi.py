@@ -1,20 +1,19 @@
-"""What nvidia-smi says of the state of each GPU, and the Xid errors in the kernel log; pure.
+"""What nvidia-smi says of the state of each GPU; pure.
 
 Sources: nvidia-smi(1) and `nvidia-smi --help-query-gpu`, `--help-query-remapped-rows`; NVIDIA's NVML API reference
-(nvmlClocksEventReasons, nvmlDeviceGpuRecoveryAction_t); NVIDIA's catalogue of Xid errors
-(docs.nvidia.com/deploy/xid-errors). Field names differ between branches: a driver that does not know one refuses the
-whole question (`Field "..." is not a valid field to query.`), so there are three of them, newest first, and a common
-field that is named in a refusal is left out.
+(nvmlClocksEventReasons, nvmlDeviceGpuRecoveryAction_t). Field names differ between branches: a driver that lacks one
+refuses the whole question (`Field "..." is not a valid field to query.`), so there are three of them, newest first, and
+a common field that is named in a refusal is left out.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from hosttune.facts.base import unread
-from hosttune.facts.nvidia_smi import slot_of
+from hosttune.facts.gpu_errors import slot_of
 from hosttune.frozen import frozen
 
 COMMON = (
@@ -42,19 +41,6 @@ _BUS_ID = re.compile(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0
 _UNKNOWN_FIELD = re.compile(r'Field "([\w.]+)" is not a valid field')
 _REFUSED = re.compile(r"is not a valid (?:field to query|query)|Unrecognized|Invalid combination", re.IGNORECASE)
 _NOT_THERE = frozenset({"n/a", "not supported", "requested functionality has been deprecated"})
-_XID = re.compile(r"Xid \(PCI:([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?\): (\d+)")
-
-# Those that speak of hardware, firmware or the link; 13, 31, 43, 45 and their like are as a rule the program's own.
-HARDWARE_XIDS: Mapping[int, str] = {
-    48: "double-bit ECC error", 62: "internal micro-controller halt", 63: "a memory row or page was retired",
-    64: "a memory row or page could not be retired", 74: "NVLink error", 79: "the GPU has fallen off the bus",
-    92: "high rate of single-bit ECC errors", 94: "contained ECC error", 95: "uncontained ECC error",
-    119: "the GPU's firmware (GSP) did not answer", 120: "the GPU's firmware (GSP) failed",
-    140: "unrecovered ECC error", 144: "NVLink error (SAW)", 145: "NVLink error (RLW)", 146: "NVLink error (TLW)",
-    147: "NVLink error (TREX)", 148: "NVLink error (NVLPW)", 149: "NVLink error (NETIR)", 150: "NVLink error (MSE)",
-    154: "the driver asks for a recovery action",
-}  # fmt: skip
-
 # nvmlClocksEventReasons; those that mean that the GPU is slower than its power limit and its work make it.
 SLOWDOWNS: Mapping[int, str] = {
     0x8: "hardware slowdown (heat or power)", 0x20: "software thermal slowdown", 0x40: "hardware thermal slowdown",
@@ -132,12 +118,3 @@ def yes(spelled: str, what: str) -> Any:
     if known is None and spelled.isdecimal():
         known = int(spelled) > 0
     return unread(f"nvidia-smi says {spelled!r} of {what}") if known is None else known
-
-
-def xids_in(messages: Iterable[str]) -> Mapping[str, tuple[int, ...]]:
-    """The Xid errors by slot, each number once, in the order in which they came."""
-    found: dict[str, dict[int, None]] = {}
-    for line in messages:
-        if match := _XID.search(line):
-            found.setdefault(slot_of(match[1], match[2], match[3], match[4]), {})[int(match[5])] = None
-    return {slot: tuple(numbers) for slot, numbers in found.items()}

@@ -37,8 +37,14 @@ if TYPE_CHECKING:
 __all__ = ["Nvidia", "NvidiaGpu", "collect"]
 
 # Only lines of the driver, of nouveau, and about refused modules: the whole log is long, and nobody else's business.
-_PATTERN = "NVRM|Xid|nouveau|odule.*reject|PKCS#7|ey was rejected|module loading is restricted"
-JOURNAL = ("journalctl", "-k", "-b", "--no-pager", "-o", "cat", "--case-sensitive=true", f"--grep={_PATTERN}")
+_REFUSED = "odule.*reject|PKCS#7|ey was rejected|module loading is restricted"
+_KERNEL = ("journalctl", "-k", "-b", "--no-pager")
+JOURNAL = (
+    *_KERNEL, "--no-hostname", "-o", "short-unix", "--case-sensitive=true",
+    f"--grep=NVRM|Xid|nouveau|nvidia-nvswitch.*Probing|{_REFUSED}",
+)  # fmt: skip
+# As older records hold it: without times.
+OLD_JOURNAL = (*_KERNEL, "-o", "cat", "--case-sensitive=true", f"--grep=NVRM|Xid|nouveau|{_REFUSED}")
 DMESG = ("dmesg",)
 # A GPU that is about to be lost answers slowly, or never.
 _SMI_TIMEOUT_S = 30.0
@@ -62,7 +68,7 @@ class Nvidia(Fact):
     refusal: str  # not loaded, mismatch, no devices, no library, gpu lost, no permission, other; empty for none
     problem: str  # a sentence where smi is not `answers`
     gpus: tuple[NvidiaGpu, ...]  # those that answer
-    messages: tuple[str, ...]  # NVRM, Xid and nouveau lines of this boot's kernel log, newest last, 200 at most
+    messages: tuple[str, ...]  # NVRM, Xid, SXid and nouveau lines of this boot's kernel log, newest last, 200 at most
     lost: tuple[str, ...]  # slots of GPUs that fell off the bus and do not answer
     needs_open: bool  # a GPU was refused: it works with the open kernel module alone
     not_for_open: bool  # a GPU was refused: the open kernel module cannot drive it
@@ -163,6 +169,9 @@ def _messages(reader: Reader) -> Any:
     kernel's own buffer has the last word on "nothing".
     """
     answer = reader.query(JOURNAL, timeout_s=_LOG_TIMEOUT_S)
+    if isinstance(answer, Unreadable) and answer.reason.startswith("not in this record"):
+        old = reader.query(OLD_JOURNAL, timeout_s=_LOG_TIMEOUT_S)
+        answer = old if isinstance(old, Completed) else answer
     if isinstance(answer, Completed) and not _MAY_NOT.search(answer.errors) and (found := messages_in(answer.text)):
         return found
     journal = answer

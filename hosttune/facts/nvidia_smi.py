@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hosttune.facts.base import Fact, unread
+from hosttune.facts.gpu_errors import STAMP, kind_of, slot_of, stamped
 from hosttune.frozen import frozen
 from hosttune.host.secrets import MASK, mask_text
 
@@ -40,7 +41,7 @@ _WORDS = (
     ("no permission", "insufficient permissions"),
 )
 
-_MESSAGE = re.compile(r"NVRM|\bXid\b|\bnouveau\b")
+_MESSAGE = re.compile(r"NVRM|\bS?Xid\b|\bnouveau\b|nvidia-nvswitch\d*: Probing")
 # The kernel's own sentences do not always name the module that it refused.
 _REJECTED = re.compile(
     r"Key was rejected by service|"
@@ -48,7 +49,8 @@ _REJECTED = re.compile(
     r"PKCS#7 signature not signed with a trusted key|unsigned module loading is restricted"
 )
 _SERIAL = re.compile(r"(serial number is )\S+", re.IGNORECASE)
-_PREFIX = re.compile(r"^(?:\[ *[\d.]+\] )?NVRM: *")
+_PREFIX = re.compile(STAMP + "NVRM: *")
+_KERNEL = re.compile(r"^(\d{9,}\.\d+) kernel: ")  # journalctl -o short-unix --no-hostname
 _FALLEN = re.compile(
     rf"Xid \(PCI:{_BUS_ID}\): 79\b|GPU (?:at )?(?:PCI:)?{_BUS_ID}:? .*?(?:has )?fallen off the bus", re.IGNORECASE
 )
@@ -80,11 +82,6 @@ class Said:
     refusal: str  # no permission | no devices | not loaded | no library | gpu lost | mismatch | other; empty for none
 
 
-def slot_of(domain: str, bus: str, device: str, function: str | None = "0") -> str:
-    """The name in sysfs of what nvidia-smi (eight digits of domain, capitals) and Xid lines (no function) call it."""
-    return f"{int(domain, 16):04x}:{bus.lower()}:{device.lower()}.{function or '0'}"
-
-
 def parse_smi(output: str, status: int) -> Said:
     """The answer to `QUERY`: rows, and before them a line for each GPU that is lost."""
     gpus, lost, sentences = [], [], []
@@ -111,9 +108,47 @@ def _switch(spelled: str) -> Any:
 
 
 def messages_in(log: str) -> tuple[str, ...]:
-    """The lines of a kernel log that the driver, nouveau, or the kernel about a refused module wrote; the last ones."""
-    lines = (line.strip() for line in log.splitlines() if _MESSAGE.search(line) or _REJECTED.search(line))
-    return tuple(_SERIAL.sub(rf"\1{MASK}", mask_text(line)) for line in lines)[-MAX_MESSAGES:]
+    """The lines of a kernel log that the driver, nouveau, or the kernel about a refused module wrote; the last ones.
+
+    A line begins with its time (seconds since the epoch) where the log tells it. An Xid that comes again before its
+    device is reset is one line, the last, with how often and until when: a job in a loop writes thousands.
+    """
+    lines: list[str] = []
+    places: dict[str, int] = {}  # what an error is counted by -> its line
+    for line in log.splitlines():
+        if not (_MESSAGE.search(line) or _REJECTED.search(line)):
+            continue
+        message = _SERIAL.sub(rf"\1{MASK}", mask_text(_KERNEL.sub(r"\1 ", line.strip())))
+        kind = kind_of(message)
+        if kind == "reset":
+            places.clear()
+        elif kind in places:
+            lines[places[kind]] = _together(lines[places[kind]], message)
+            continue
+        elif kind:
+            places[kind] = len(lines)
+        lines.append(message)
+    spare = len(lines) - MAX_MESSAGES
+    kept = []
+    for line in lines:  # errors go last
+        if spare > 0 and not kind_of(line):
+            spare -= 1
+        else:
+            kept.append(line)
+    return tuple(kept[-MAX_MESSAGES:])
+
+
+_OFTEN = re.compile(STAMP)
+
+
+def _together(first: str, last: str) -> str:
+    """Two lines of one error as one."""
+    (before, _), (after, text) = stamped(first), stamped(last)
+    one, two = _OFTEN.match(before), _OFTEN.match(after)
+    began, many = (one[1], int(one[2] or 1)) if one else (None, 1)
+    until, more = (two[3] or two[1], int(two[2] or 1)) if two else (None, 1)
+    count = many + more
+    return f"{began} ({count} times until {until}) {text}" if began and until else f"({count} times) {text}"
 
 
 def sentences_of(messages: Iterable[str]) -> str:

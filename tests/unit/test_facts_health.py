@@ -15,10 +15,9 @@ from hosttune.facts.health_smi import (
     parse_rows,
     query_of,
     word,
-    xids_in,
     yes,
 )
-from hosttune.facts.nvidia import DMESG, JOURNAL
+from hosttune.facts.nvidia import DMESG, JOURNAL, OLD_JOURNAL
 from hosttune.facts.nvidia_smi import QUERY
 from hosttune.host.door import Completed
 from hosttune.values import Unreadable
@@ -126,11 +125,34 @@ def test_parse_rows_lines_of_other_lengths_are_no_rows():
     assert said.rows[SLOT]["remapped_rows.pending"] == "Yes"
 
 
-def test_xids_in_by_slot_each_once():
-    log = (
-        "[ 1.0] NVRM: Xid (PCI:0000:1b:00): 63, pid='<unknown>', Row Remapper",
-        "NVRM: Xid (PCI:0000:1b:00): 63, again",
-        "NVRM: Xid (PCI:0009:01:00): 119, pid=1, Timeout waiting for RPC from GSP",
-        "NVRM: loading",
-    )
-    assert xids_in(log) == {SLOT: (63,), "0009:01:00.0": (119,)}
+def test_health_errors_of_the_log_meet_what_the_driver_says_of_recovery():
+    """A GPU that asks for no recovery was reset after an error of which its driver (580) would ask for one."""
+    log = "NVRM: Xid (PCI:0000:1b:00): 95, pid=1, Uncontained: LTC TAG (0x2, 0x1). RST: Yes, D-RST: No\n"
+    for said, reported in (("None", 0), ("Reset", 1), ("[N/A]", 1)):
+        row = smi_row(FIELDS[0], LINE, gpu_recovery_action=said)
+        gpu = health_of({QUERIES[0]: row, REMAPPED: ""}, log).gpus[0]
+        assert len(gpu.hardware_xids) == reported, said
+    assert "nvidia-smi -r -i 0000:1b:00.0" in gpu.way_out
+
+
+@pytest.mark.parametrize(
+    ("said", "way"),
+    [("Reset", "nvidia-smi -r"), ("Reboot", "reboot"), ("Drain P2P", "talk to other GPUs"), ("New", "-r")],
+)
+def test_health_every_recovery_has_its_way_out(said, way):
+    row = smi_row(FIELDS[0], LINE, gpu_recovery_action=said)
+    assert way in health_of({QUERIES[0]: row, REMAPPED: ""}).gpus[0].recovery_way_out
+
+
+def test_health_errors_of_switches():
+    log = "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 48 LTSSM Fault Up\n"
+    health = health_of({QUERIES[0]: smi_row(FIELDS[0], LINE), REMAPPED: ""}, log)
+    assert health.switch_errors == ("NVSwitch 0000:06:00.0: SXid 20034 (ltssm fault up, fatal)",)
+    assert health.is_switch_fatal
+
+
+def test_health_old_record_without_times_is_still_read():
+    log = "NVRM: Xid (PCI:0000:1b:00): 79, pid=1, GPU has fallen off the bus.\n"
+    gone = Unreadable("not in this record: the answer of journalctl")
+    answers = {JOURNAL: gone, OLD_JOURNAL: log, QUERIES[0]: smi_row(FIELDS[0], LINE), REMAPPED: ""}
+    assert health_of(answers).gpus[0].xids == (79,)

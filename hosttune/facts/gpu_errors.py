@@ -1,0 +1,337 @@
+"""What the Xid and SXid errors in the kernel log mean; pure, but for the package's own table.
+
+The table, hosttune/tables/gpu-errors.tsv, is NVIDIA's catalogue and names its sources; it is read only where an error
+was logged. The form of the lines: kernel_rc.c, gpu.c, nv.c and common_nvswitch.h of
+github.com/NVIDIA/open-gpu-kernel-modules (515 to 595).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+
+from hosttune.errors import HosttuneError
+from hosttune.facts.base import Fact
+from hosttune.frozen import frozen
+from hosttune.textfiles import own_file
+
+TABLE = "tables/gpu-errors.tsv"
+CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/"
+
+# How nvidia_smi.messages_in hands on a line: when, how often, and what the driver wrote.
+STAMP = r"^(?:(\d{9,}\.\d+) )?(?:\((\d+) times(?: until (\d{9,}\.\d+))?\) )?(?:\[ *[\d.]+\] )?"
+_STAMPED = re.compile(STAMP)
+_BUS = r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?"
+# With MIG the line names the instance; drivers of long ago leave out "PCI:".
+_XID = re.compile(STAMP + rf"NVRM: Xid \((?:PCI:)?{_BUS}(?: GPU-I:\d+)?(?: GPU-CI:\d+)?\): (\d+)(.*)")
+_SXID = re.compile(STAMP + rf"nvidia-nvswitch\d*: SXid \(PCI:{_BUS}\): (\d+), (Fatal|Non-fatal)\b")
+_NVLINK5 = re.compile(r"\s(Nonfatal|Fatal)\s.*?\((0x[0-9A-Fa-f]+)\s+(0x[0-9A-Fa-f]+)")
+_RECOVERY = re.compile(r"GPU recovery action changed from 0x[0-9a-f]+ \([^)]*\) to 0x([0-9a-f]+) \(([^)]*)\)")
+# After these nothing of before holds: the driver was loaded anew (all GPUs), a switch was set up anew.
+_LOADED = re.compile(STAMP + r"NVRM: loading NVIDIA UNIX")
+_PROBED = re.compile(STAMP + rf"nvidia-nvswitch\d*: Probing device {_BUS}")
+
+_FIRST_V2 = 575  # from this branch on the first word of Xid 144 to 150 is laid out anew
+# NV2080_CTRL_GPU_RECOVERY_ACTION of the log line, and nvidia-smi's words for it (nvmlDeviceGpuRecoveryAction_t)
+_RECOVERIES = {1: "RESET_GPU", 2: "RESTART_BM", 3: "DRAIN_P2P", 4: "DRAIN_RESET", 5: "RECOVER_IMEX"}
+SAID = {
+    "Reset": "RESET_GPU", "Reboot": "RESTART_BM", "Drain P2P": "DRAIN_P2P", "Drain and Reset": "DRAIN_RESET",
+    "Recover IMEX Domain": "RECOVER_IMEX",
+}  # fmt: skip
+
+_SUPPORT = "where it comes again, NVIDIA's or your vendor's support decides about the board"
+_RESET = "reset the GPU (sudo nvidia-smi -r -i {slot}) or reboot"
+_KEEP = "drain the node, keep nvidia-bug-report.sh, then"
+# What a person does about NVIDIA's action; what asks for most stands first.
+WAYS: Mapping[str, str] = {
+    "RESTART_BM": f"{_KEEP} reboot, and power it off and on where the GPU stays away; {_SUPPORT}",
+    "CHECK_MECHANICALS": "drain the node, power it off, and see that the power cables of the board are connected",
+    "RESTART_VM": f"drain the node and restart the virtual machine; {_SUPPORT}",
+    "RESET_GPU": f"{_KEEP} {_RESET}; {_SUPPORT}",
+    "DRAIN_RESET": f"let no new job on this GPU; when the running ones have ended, {_RESET}",
+    "DRAIN_P2P": "end the jobs on this GPU that talk to other GPUs; others can go on",
+    "RECOVER_IMEX": "stop the jobs of this NVLink domain, and restart nvidia-imex on its nodes",
+    "CONTACT_SUPPORT": "keep nvidia-bug-report.sh and ask NVIDIA's or your vendor's support: no other way is published",
+    "UPDATE_SWFW": "bring the driver of this guest and that of its hypervisor to one release of NVIDIA's vGPU software",
+    "RESTART_APP": f"start the program that was hit again; when the GPU is idle, {_RESET}: the board is not to be "
+    "replaced for it",
+    "LATER": f"when the GPU is idle, {_RESET}; {_SUPPORT}",
+}
+_AS = {
+    "WORKFLOW_XID_48": "RESET_GPU", "WORKFLOW_NVLINK_ERR": "RESET_GPU", "WORKFLOW_NVLINK5_ERR": "RESET_GPU",
+    "CHECK_UVM": "RESET_GPU", "IGNORE": "LATER", "-": "CONTACT_SUPPORT",
+}  # fmt: skip
+
+
+@frozen
+class GpuError(Fact):
+    """The errors of one kind on one GPU or NVSwitch in this boot."""
+
+    number: int  # of the Xid or SXid
+    words: str  # what it is: the GPU has fallen off the bus
+    action: str  # what NVIDIA says is to be done at once: RESET_GPU, RESTART_APP ...; - where it says nothing
+    investigate: str  # and afterwards: CONTACT_SUPPORT, CHECK_APP/CUDA ...
+    weight: str  # fault, later (at the next idle moment), quiet (the program's own, corrected, or no harm)
+    count: int
+    age_s: float  # since the last one; -1 where the log does not tell
+    is_settled: bool  # the GPU was reset since, or the driver asks for no recovery from it
+    is_back: bool  # it came before a reset too
+
+    @property
+    def is_reported(self) -> bool:
+        """A person has something to do about it."""
+        return self.weight != "quiet" and not self.is_settled
+
+    @property
+    def sentence(self) -> str:
+        """Xid 79 (the GPU has fallen off the bus), 3 times, the last 2 hours ago."""
+        kind = "SXid" if self.number >= 10000 else "Xid"
+        often = f", {self.count} times" if self.count > 1 else ""
+        when = f", {'the last ' if often else ''}{ago(self.age_s)}" if self.age_s >= 0 else ""
+        return f"{kind} {self.number} ({self.words}){often}{when}{', again after a reset' if self.is_back else ''}"
+
+
+@frozen
+class _Row:
+    """A row of the table for an Xid or SXid."""
+
+    weight: str
+    action: str
+    investigate: str
+    followed: int  # branch of the driver from which on a 154 follows; 0 for none
+    words: str
+
+
+@frozen
+class _Pattern:
+    """A row of the table for what an Xid of NVLink 5 says in its first two words."""
+
+    action: str
+    investigate: str
+    words: str
+    bits: tuple[str, str]  # before R575, and from it on
+    statuses: tuple[int, ...]  # empty for any
+
+
+@frozen
+class _Table:
+    as_of: str
+    rows: Mapping[tuple[str, int], _Row]
+    patterns: Mapping[int, tuple[_Pattern, ...]]
+    aliases: Mapping[tuple[int, int], int]
+
+
+@frozen
+class _Line:
+    """One line of the log: what it says, how often, and where."""
+
+    slot: str
+    number: int
+    text: str
+    count: int
+    at: float  # the last one, in seconds since the epoch; 0 where it is not told
+    epoch: int  # how many resets of its device came before
+
+
+@cache
+def table() -> _Table:
+    """NVIDIA's catalogue. Raises HosttuneError where the package is not whole."""
+    content = own_file(TABLE)
+    if content is None:
+        raise HosttuneError(f"{TABLE} of the package is missing", hint="install hosttune again")
+    as_of, rows, aliases = "", dict[tuple[str, int], _Row](), dict[tuple[int, int], int]()
+    patterns: dict[int, tuple[_Pattern, ...]] = {}
+    for line in content.decode().splitlines():
+        words = line.split("\t")
+        if line.startswith("# as of: "):
+            as_of = line[9:]
+        elif words[0] == "xid":
+            _, number, weight, action, then, followed, _name, said = words
+            rows["xid", int(number)] = _Row(weight, action, then, _number(followed), said)
+        elif words[0] == "sxid":
+            rows["sxid", int(words[1])] = _Row(words[2], "-", "-", 0, words[3])
+        elif words[0] == "nvlink5":
+            _, number, unit, action, then, old, new, statuses = words
+            values = () if statuses == "*" else tuple(int(one, 16) for one in statuses.split(","))
+            found = _Pattern(action, then, unit, (old, new), values)
+            patterns[int(number)] = (*patterns.get(int(number), ()), found)
+        elif words[0] == "alias":
+            aliases[int(words[1]), int(words[2])] = int(words[3])
+    return _Table(as_of, rows, patterns, aliases)
+
+
+def _number(spelled: str) -> int:
+    return int(spelled) if spelled.isdecimal() else 0
+
+
+def slot_of(domain: str, bus: str, device: str, function: str | None = "0") -> str:
+    """The name in sysfs of what nvidia-smi (eight digits of domain, capitals) and Xid lines (no function) call it."""
+    return f"{int(domain, 16):04x}:{bus.lower()}:{device.lower()}.{function or '0'}"
+
+
+def kind_of(message: str) -> str:
+    """What errors are counted by: device, number, and of those that say more in their words (144 to 150) these; empty
+    for another line, and `reset` for one after which the count begins anew.
+    """
+    if match := _XID.match(message):
+        number = int(match[8])
+        if number == 154:
+            return "reset"
+        words = match[9] if 144 <= number <= 150 else ""
+        return f"{slot_of(*match.group(4, 5, 6, 7))} {number} {words}"
+    if match := _SXID.match(message):
+        return f"{slot_of(*match.group(4, 5, 6, 7))} {match[8]} {match[9]}"
+    return "reset" if _LOADED.match(message) or _PROBED.match(message) else ""
+
+
+def xids_in(
+    messages: Iterable[str], version: str = "", now: float = 0.0, recoveries: Mapping[str, str] | None = None
+) -> Mapping[str, tuple[GpuError, ...]]:
+    """The Xid errors by GPU, each kind once, in the order in which they came first.
+
+    `version` of the driver that runs, `now` in seconds since the epoch, and by slot what the driver says today of the
+    recovery that it asks for (`None` for none).
+    """
+    branch = _number(version.partition(".")[0])
+    lines: dict[str, list[_Line]] = {}
+    epochs: dict[str, int] = {}
+    loads = 0
+    for message in messages:
+        loads += _LOADED.match(message) is not None
+        if not (match := _XID.match(message)):
+            continue
+        slot, number = slot_of(*match.group(4, 5, 6, 7)), int(match[8])
+        changed = _RECOVERY.search(match[9]) if number == 154 else None
+        if changed and int(changed[1], 16) == 0:
+            epochs[slot] = epochs.get(slot, 0) + 1
+            continue
+        at = float(match[3] or match[1] or 0)
+        found = _Line(slot, number, match[9], int(match[2] or 1), at, loads + epochs.get(slot, 0))
+        lines.setdefault(slot, []).append(found)
+    return {
+        slot: _errors(own, branch, now, loads + epochs.get(slot, 0), (recoveries or {}).get(slot, ""))
+        for slot, own in lines.items()
+    }
+
+
+def _errors(lines: list[_Line], branch: int, now: float, epoch: int, recovery: str) -> tuple[GpuError, ...]:
+    groups: dict[tuple[int, str, str], list[_Line]] = {}
+    meanings: dict[tuple[int, str, str], _Row] = {}
+    last_wish = max((place for place, line in enumerate(lines) if line.number == 154), default=-1)
+    for place, line in enumerate(lines):
+        if line.number == 154 and (place != last_wish or recovery):
+            continue  # only the newest counts, and what the driver says now counts more
+        row = _meaning(line, branch)
+        key = (line.number, row.words, row.weight)
+        meanings[key] = row
+        groups.setdefault(key, []).append(line)
+    return tuple(_error(key[0], meanings[key], own, now, epoch, branch, recovery) for key, own in groups.items())
+
+
+def _error(number: int, row: _Row, lines: list[_Line], now: float, epoch: int, branch: int, recovery: str) -> GpuError:
+    fresh = [line for line in lines if line.epoch == epoch]
+    # The driver tells when it wants a reset after this one, and wants none; a GPU that was gone is another matter.
+    is_over = recovery == "None" and 0 < row.followed <= branch and row.action != "RESTART_BM"
+    at = max(line.at for line in fresh or lines)
+    return GpuError(
+        number=number,
+        words=row.words,
+        action=row.action,
+        investigate=row.investigate,
+        weight=row.weight,
+        count=sum(line.count for line in fresh or lines),
+        age_s=max(0.0, now - at) if at and now else -1.0,
+        is_settled=not fresh or is_over,
+        is_back=bool(fresh) and len(fresh) < len(lines),
+    )
+
+
+def _meaning(line: _Line, branch: int) -> _Row:
+    known = table()
+    number = known.aliases.get((line.number, branch), line.number)
+    row = known.rows.get(("xid", number))
+    if row is None:
+        return _Row("fault", "-", "-", 0, f"not in NVIDIA's catalogue of {known.as_of}, see {CATALOGUE}")
+    if row.weight == "decode":
+        return _decoded(number, row, line.text, branch)
+    if row.weight == "recovery":
+        changed = _RECOVERY.search(line.text)
+        action = _RECOVERIES.get(int(changed[1], 16), "-") if changed else "-"
+        words = f"{row.words}: {changed[2]}" if changed else row.words
+        return _Row("fault", action, row.investigate, 0, words)
+    return row
+
+
+def _decoded(number: int, row: _Row, text: str, branch: int) -> _Row:
+    """What an NVLink error of Blackwell and newer means: by its first two words, else by Fatal or Nonfatal alone."""
+    match = _NVLINK5.search(text)
+    if match is None:
+        return _Row("fault", row.action, row.investigate, row.followed, f"{row.words}, in words that are not known")
+    first, second = f"{int(match[2], 16) & 0xFFFFFFFF:032b}", int(match[3], 16)
+    for pattern in table().patterns.get(number, ()) if branch else ():
+        if _fits(first, pattern.bits[branch >= _FIRST_V2]) and second in (pattern.statuses or (second,)):
+            weight = "fault" if pattern.action == "RESET_GPU" else "quiet"
+            words = f"{row.words}, {pattern.words}"
+            return _Row(weight, pattern.action, pattern.investigate, row.followed, words)
+    if match[1] == "Nonfatal":
+        return _Row("quiet", "-", row.investigate, row.followed, f"{row.words}, not fatal")
+    return _Row("fault", "RESET_GPU", row.investigate, row.followed, f"{row.words}, fatal")
+
+
+def _fits(bits: str, pattern: str) -> bool:
+    return all(wanted in ("-", bit) for bit, wanted in zip(bits, pattern, strict=True))
+
+
+def sxids_in(messages: Iterable[str], now: float = 0.0) -> Mapping[str, tuple[GpuError, ...]]:
+    """The errors of NVSwitches by slot since each was set up last; quiet ones too."""
+    groups: dict[tuple[str, int, str], list[tuple[int, float]]] = {}
+    for message in messages:
+        if probed := _PROBED.match(message):
+            slot = slot_of(*probed.group(4, 5, 6, 7))
+            groups = {key: lines for key, lines in groups.items() if key[0] != slot}
+        elif match := _SXID.match(message):
+            key = (slot_of(*match.group(4, 5, 6, 7)), int(match[8]), match[9])
+            groups.setdefault(key, []).append((int(match[2] or 1), float(match[3] or match[1] or 0)))
+    found: dict[str, tuple[GpuError, ...]] = {}
+    for (slot, number, word), lines in groups.items():
+        row = table().rows.get(("sxid", number)) or _Row("by word", "-", "-", 0, "not in the table")
+        is_fatal = row.weight == "fatal" or (row.weight != "quiet" and word == "Fatal")
+        weight = "fault" if is_fatal else "later" if row.weight == "stalls" else "quiet"
+        at = max(moment for _, moment in lines)
+        error = GpuError(
+            number=number,
+            words=f"{row.words}, {'fatal' if is_fatal else 'not fatal'}",
+            action="RESET_GPU" if is_fatal else "-",
+            investigate="-",
+            weight=weight,
+            count=sum(count for count, _ in lines),
+            age_s=max(0.0, now - at) if at and now else -1.0,
+            is_settled=False,
+            is_back=False,
+        )
+        found[slot] = (*found.get(slot, ()), error)
+    return found
+
+
+def way_of(actions: Iterable[str], slot: str) -> str:
+    """What a person does about these actions of NVIDIA's, by the one that asks for most; empty for none."""
+    wanted = {_AS.get(action, action) for action in actions}
+    best = next((name for name in WAYS if name in wanted), "CONTACT_SUPPORT" if wanted else "")
+    return WAYS[best].format(slot=slot) if best else ""
+
+
+def ago(seconds: float) -> str:
+    """2 hours ago."""
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= length:
+            count = int(seconds // length)
+            return f"{count} {unit}{'s' if count != 1 else ''} ago"
+    return "just now"
+
+
+def stamped(message: str) -> tuple[str, str]:
+    """(the stamp before a line, the line as the kernel has it)."""
+    match = _STAMPED.match(message)
+    end = match.end() if match else 0
+    return message[:end], message[end:]
