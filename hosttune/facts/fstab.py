@@ -66,6 +66,7 @@ class Fstab(Fact):
     lines: int = 0
     exists: bool = True
     separator: str = " "  # what stands between the fields of a new line, in this file's style
+    untried_by: tuple[str, ...] = ()  # programs that cannot try an edit of it here, each with the reason
 
     @property
     def at(self) -> Mapping[str, FstabEntry]:
@@ -104,6 +105,7 @@ def collect(reader: Reader, facts: Facts) -> Fstab:  # noqa: ARG001 - every subj
         problem.hint if problem else "",
         len(document.lines),
         separator=separator_of(document),
+        untried_by=reader.fstab_untried_by(),
     )
 
 

@@ -35,6 +35,7 @@ _SYSTEM = frozenset({"/", "/usr", "/var", "/var/log", "/var/mail", "/var/spool",
 _SYSTEM_TREES = (
     "/boot/", "/snap/", "/var/snap/", "/run/", "/proc/", "/sys/", "/dev/", "/var/lib/kubelet/", "/var/lib/snapd/",
 )  # fmt: skip
+_OF_PEOPLE = "/run/media/"  # where udisks mounts what people plug in
 _UNIT_FOLDERS = (
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -117,7 +118,7 @@ def _is_local_data(mount: Mount) -> bool:
 
 def is_system(target: str) -> bool:
     """Whether the system itself lives there: no place for data, and never tuned as one."""
-    return target in _SYSTEM or f"{target}/".startswith(_SYSTEM_TREES)
+    return target in _SYSTEM or (f"{target}/".startswith(_SYSTEM_TREES) and not target.startswith(_OF_PEOPLE))
 
 
 def collect(reader: Reader, facts: Facts) -> Mounts:

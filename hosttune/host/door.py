@@ -159,7 +159,13 @@ class Reader(Protocol):
     def rehearse_fstab(self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
         """How the programs of this host read two versions of its fstab, and whether the kernel takes these tmpfs
         options. Nothing outside a private namespace is touched. Unreadable where it cannot be tried.
+
+        Under `--root` the programs of this machine are asked, and no kernel: the image will boot another one.
         """
+        ...
+
+    def fstab_untried_by(self) -> tuple[str, ...]:
+        """Which programs `rehearse_fstab` cannot ask here, each with the reason; nothing where it asks all."""
         ...
 
     def processes(self) -> Answer[tuple[Process, ...]]: ...
@@ -258,3 +264,6 @@ class BeforeReader:
 
     def rehearse_fstab(self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
         return self.base.rehearse_fstab(before, after, tmpfs_options)
+
+    def fstab_untried_by(self) -> tuple[str, ...]:
+        return self.base.fstab_untried_by()

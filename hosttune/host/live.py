@@ -50,6 +50,11 @@ class LiveReader(FileTree):
 
         return rehearse_fstab(before, after, tmpfs_options)
 
+    def fstab_untried_by(self) -> tuple[str, ...]:
+        from hosttune.host.rehearsal import untried_by
+
+        return untried_by() if os.geteuid() == 0 else ()  # without root nothing is put in place
+
     def processes(self) -> Answer[tuple[Process, ...]]:
         from hosttune.host.proc import processes
 

@@ -235,6 +235,9 @@ class RecordReader:
         del before, after, tmpfs_options
         return Unreadable("no program can be asked on a record")
 
+    def fstab_untried_by(self) -> tuple[str, ...]:
+        return ()  # nothing is put in place there
+
     def processes(self) -> Answer[tuple[Process, ...]]:
         if "processes" not in self.data:
             return NOT_RECORDED

@@ -12,11 +12,12 @@ import sys
 from typing import Any
 
 from hosttune.host.door import Completed, FstabReading, Rehearsal, Trial
-from hosttune.host.process import Ended, look
+from hosttune.host.process import Ended, locate, look
 from hosttune.textfiles import own_file
 from hosttune.values import Absent, Answer, Unreadable
 
 TIMEOUT_S = 60.0
+_VERIFY = "findmnt"
 _GENERATORS = tuple(f"{folder}/systemd/system-generators/systemd-fstab-generator" for folder in ("/usr/lib", "/lib"))
 
 
@@ -24,7 +25,7 @@ def rehearse_fstab(before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) 
     """Try both texts. Unreadable where it cannot be done: without root, or where namespaces are forbidden."""
     if os.geteuid() != 0:
         return Unreadable("trying an fstab needs root")
-    generator = next((path for path in _GENERATORS if os.access(path, os.X_OK)), "")
+    generator = _generator()
     # The program is handed over as the texts are: in the self-contained file it has no path to be started by.
     program = own_file("host/rehearsal_child.py")
     if program is None:
@@ -48,6 +49,20 @@ def rehearse_fstab(before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) 
         for options, entry in zip(tmpfs_options, data["trials"], strict=True)
     )
     return Rehearsal(one, other, trials)
+
+
+def untried_by() -> tuple[str, ...]:
+    """What of this machine cannot be asked about an edited fstab, each with the reason; nothing where all can."""
+    if os.geteuid() != 0:
+        return ("findmnt --verify and systemd's fstab generator, for trying needs root",)
+    missing = [f"findmnt --verify, for there is no {_VERIFY} here"] if isinstance(locate(_VERIFY), Absent) else []
+    if not _generator():
+        missing.append("systemd's fstab generator, for there is none here")
+    return tuple(missing)
+
+
+def _generator() -> str:
+    return next((path for path in _GENERATORS if os.access(path, os.X_OK)), "")
 
 
 def _in_memory(text: bytes) -> int:

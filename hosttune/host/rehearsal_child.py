@@ -56,12 +56,13 @@ def read(text: bytes, generator: str, units: Path) -> dict[str, object]:
 
 
 def units_in(folder: Path) -> dict[str, str]:
+    """Each file's text, a carriage return in it too: reading as text would hide one at the end of a line."""
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.is_symlink():
             found[str(path.relative_to(folder))] = f"-> {os.readlink(path)}"
         elif path.is_file():
-            found[str(path.relative_to(folder))] = path.read_text(encoding="utf-8", errors="surrogateescape")
+            found[str(path.relative_to(folder))] = path.read_bytes().decode("utf-8", "surrogateescape")
     return found
 
 

@@ -85,8 +85,15 @@ class RootReader(FileTree):
         return _NO_PROGRAMS
 
     def rehearse_fstab(self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
-        del before, after, tmpfs_options
-        return _NO_PROGRAMS
+        from hosttune.host.rehearsal import rehearse_fstab
+
+        del tmpfs_options  # the kernel of the image is another one
+        return rehearse_fstab(before, after, ())
+
+    def fstab_untried_by(self) -> tuple[str, ...]:
+        from hosttune.host.rehearsal import untried_by
+
+        return untried_by()
 
     def processes(self) -> Answer[tuple[Process, ...]]:
         return Unreadable(OnlyRunning("no process runs under --root"))

@@ -341,7 +341,7 @@ class _Comparison:
             options = ",".join(dict.fromkeys((*self.wish.fields.get("options", ()), *BELT)))
             separator = self.facts.fstab.separator
             line = entry_text(f"UUID={device.uuid}", self.target, device.fstype, options, separator=separator)
-            details = addition_diff(self.facts.fstab.lines, line)
+            details = addition_diff(self.facts.fstab, line)
             changes.append(self._change("fstab-line", self.target, line, f"{PATH}, for every boot", details))
         if self.running and not live:
             after = f"{_value(device.fstype, device.uuid)} {options}"

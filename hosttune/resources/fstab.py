@@ -26,7 +26,7 @@ from hosttune.resources.fstab_proof import complaint, trials_of
 from hosttune.values import ABSENT, FileValue, Unreadable
 
 if TYPE_CHECKING:
-    from hosttune.facts.fstab import FstabEntry
+    from hosttune.facts.fstab import Fstab, FstabEntry
     from hosttune.host.door import Reader, Writer
     from hosttune.values import Absent, Change, Value
 
@@ -122,22 +122,32 @@ def _replace(writer: Writer, document: Document, new: bytes, target: str) -> Non
     after = parse(new)
     rehearsal = writer.rehearse_fstab(document.data, new, trials_of(after, target))
     problem = complaint(rehearsal, document, after, target) if isinstance(rehearsal, Rehearsal) else ""
+    if isinstance(rehearsal, Unreadable):
+        writer.log(f"{PATH}: the edit for {target} was tried by hosttune's own two readers alone: {rehearsal.reason}")
     if problem:
         hint = f"{PATH} is as it was; look at the line of {target}, and at: findmnt --verify"
         raise Refused(f"{PATH} was not changed, because {problem}", hint=hint)
     writer.replace(PATH, FileValue(new), expected=document.data)
 
 
-def options_diff(entry: FstabEntry, options: str) -> tuple[str, ...]:
-    """A unified diff of the edit of one line, without context, passwords masked. Raises Refused as the edit would."""
+def options_diff(fstab: Fstab, entry: FstabEntry, options: str) -> tuple[str, ...]:
+    """A unified diff of the edit of one line, without context, passwords masked, and what cannot try it here. Raises
+    Refused as the edit would.
+    """
     new = edit_options(parse(encode(entry.text)), entry.target, lambda _: options)
     hunk = f"@@ -{entry.line} +{entry.line} @@"
-    return (f"--- {PATH}", f"+++ {PATH}", hunk, f"-{entry.text}", f"+{masked_line(decode(new))}")
+    return (f"--- {PATH}", f"+++ {PATH}", hunk, f"-{entry.text}", f"+{masked_line(decode(new))}", *_untried(fstab))
 
 
-def addition_diff(lines: int, text: str) -> tuple[str, ...]:
-    """A unified diff of a line added after `lines` lines."""
-    return (f"--- {PATH}", f"+++ {PATH}", f"@@ -{lines},0 +{lines + 1} @@", f"+{text}")
+def addition_diff(fstab: Fstab, text: str) -> tuple[str, ...]:
+    """A unified diff of a line added at the end, and what cannot try it here."""
+    hunk = f"@@ -{fstab.lines},0 +{fstab.lines + 1} @@"
+    return (f"--- {PATH}", f"+++ {PATH}", hunk, f"+{text}", *_untried(fstab))
+
+
+def _untried(fstab: Fstab) -> tuple[str, ...]:
+    """What to say where not all that reads an fstab can be asked before it is put in place."""
+    return tuple(f"not tried by {what}; hosttune's own two readers try it" for what in fstab.untried_by)
 
 
 WISHES = ()

@@ -27,7 +27,7 @@ from hosttune.resources.fstab_lines import (
     split_lines,
 )
 from hosttune.resources.fstab_options import encode, items
-from hosttune.resources.fstab_readers import decode_getmntent, decode_libmount, options_span
+from hosttune.resources.fstab_readers import STALE, decode_getmntent, decode_libmount, options_span
 
 __all__ = [
     "LONGEST_LINE", "PATH", "Document", "Edit", "Kind", "Line", "Problem", "clean_path", "edit_lines", "edit_options",
@@ -98,11 +98,13 @@ def edited(document: Document, line: Line, new: str) -> Edit:
 def _with_fourth_field(document: Document, line: Line, options: bytes) -> bytes:
     """The text of a line that has no options and gets some, or that loses the ones it has."""
     spans = line.spans
+    separator = line.text[spans[1][1] : spans[2][0]]
+    # It ends the line: behind blanks and without a line feed getmntent(3) would lose the two numbers.
     if len(spans) == 3 and options:
-        separator = line.text[spans[1][1] : spans[2][0]]
-        return line.text[: spans[2][1]] + separator + options + line.text[spans[2][1] :]
+        return line.text + separator + options
     if len(spans) == 4 and not options:
-        return line.text[: spans[2][1]] + line.text[spans[3][1] :]
+        start = max(spans[2][1], spans[3][0] - len(separator))
+        return line.text[:start] + line.text[spans[3][1] :]
     problem = "the options cannot be empty before a fifth field"
     raise document.problem(line.number, problem, "write `defaults`").refusal()
 
@@ -122,7 +124,8 @@ def spliced(document: Document, edits: Mapping[int, Edit]) -> bytes:
     pairs = zip(document.data.split(b"\n"), new.split(b"\n"), strict=True)
     if [number for number, (before, after) in enumerate(pairs, 1) if before != after] != numbers:
         raise _unproven(document, numbers[0])
-    after = parse(b"\n".join([pieces[number - 1] for number in numbers]) + b"\n")
+    ending = document.lines[numbers[-1] - 1].ending[-1:]
+    after = parse(b"\n".join([pieces[number - 1] for number in numbers]) + ending)
     for number, now in zip(numbers, after.lines, strict=True):
         if not _is_as_meant(document.lines[number - 1], edits[number], now):
             raise _unproven(document, number)
@@ -169,7 +172,7 @@ def insert_line(document: Document, line: str) -> bytes:
     endings = [other.ending for other in document.lines if other.ending]
     ending = endings[-1] if endings else b"\n"
     if document.lines and not document.lines[-1].ending:
-        new = document.data + ending + text
+        new = document.data + _joint(document, ending) + text
     else:
         new = document.data + text + ending
     number = len(document.lines) + 1
@@ -183,6 +186,23 @@ def insert_line(document: Document, line: str) -> bytes:
     if len(text) > LONGEST_LINE or document.at(added.target) or _has_open_quote(added):
         raise _unproven(document, number)
     return new
+
+
+def _joint(document: Document, ending: bytes) -> bytes:
+    """The line end for a last line that has none, with which both readers see it as they did. Raises Refused.
+
+    A CR behind options that no number follows would become part of them (getmntent(3)).
+    """
+    last = document.lines[-1]
+    known = last.getmntent
+    if known and known.freq == STALE:
+        known = known._replace(freq=0, passno=0)  # the line feed gives it the numbers that libmount reads already
+    for one in (ending, b"\n"):
+        ended = read_line(last.number, last.text, one)
+        if (ended.libmount, ended.getmntent) == (last.libmount, known):
+            return one
+    problem = "with a line below it this last line, which has no line end, would be read in another way"
+    raise document.problem(last.number, problem, "end it with two plain numbers, 0 0, and a line feed").refusal()
 
 
 def remove_line(document: Document, line: str) -> bytes:

@@ -28,7 +28,7 @@ def items(options: str) -> tuple[str, ...]:
     """The items of an option list, quotes and protected commas respected. Raises Refused for an open quote."""
     if '"' not in options and "\\" not in options:
         return tuple(options.split(","))
-    found, balanced = split_options(encode(options))
+    found, balanced = split_options(encode(options), is_written=True)
     if not balanced:
         raise Refused(
             "the options have an open quote, which swallows all that follows", hint="close it by hand, then run again"

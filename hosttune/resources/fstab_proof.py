@@ -15,8 +15,10 @@ from hosttune.host.mountinfo import parse as parse_mounts
 from hosttune.resources.fstab_options import decode, size_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from hosttune.host.door import Completed, FstabReading, Rehearsal, Trial
-    from hosttune.resources.fstab_document import Document
+    from hosttune.resources.fstab_document import Document, Line
 
 _LARGEST_PAGE = 1 << 16  # the kernel rounds a size up to whole pages
 
@@ -72,6 +74,8 @@ def _generator(before: FstabReading, after: FstabReading, old: Document, new: Do
         return f"systemd's fstab generator says: {next(iter(said))}"
     units, now = dict(before.units), dict(after.units)
     own = _own_names(old, target) | _own_names(new, target)
+    if unit_name(target) not in {**units, **now}:
+        own |= _behind_links({**units, **now}, (*old.at(target), *new.at(target)))
     other = [name for name in sorted({*units, *now}) if units.get(name) != now.get(name) and not _is_own(name, own)]
     if other:
         return f"systemd would change {other[0]} as well"
@@ -90,10 +94,24 @@ def _own_names(document: Document, target: str) -> set[str]:
     names = {unit_name(target).removesuffix(".mount") + "."}
     for line in document.at(target):
         if line.fields:
-            key, equals, value = decode(line.fields.source).partition("=")
-            path = f"/dev/disk/by-{key.lower()}/{value}" if equals else key
-            names.add(unit_name(path).removesuffix(".mount") + ".device")
+            names.add(unit_name(_device(line.fields.source)).removesuffix(".mount") + ".device")
     return names
+
+
+def _device(source: bytes) -> str:
+    """Where systemd looks for a source."""
+    key, equals, value = decode(source).partition("=")
+    value = value.strip('"')
+    return f"/dev/disk/by-{key.lower()}/{value}" if equals else key
+
+
+def _behind_links(units: Mapping[str, str], lines: Iterable[Line]) -> set[str]:
+    """As `_own_names` where the target is a symbolic link, for which the generator names the unit by where it leads:
+    the mounts of the same device.
+    """
+    devices = {f"What={_device(line.fields.source)}" for line in lines if line.fields}
+    mounts = {name: text for name, text in units.items() if name.endswith(".mount")}
+    return {f"{name[:-5]}" for name, text in mounts.items() if not devices.isdisjoint(text.splitlines())}
 
 
 def _is_own(name: str, own: set[str]) -> bool:

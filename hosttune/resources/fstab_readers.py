@@ -82,11 +82,12 @@ def decode_getmntent(field: bytes) -> bytes:
     return _GETMNTENT_ESCAPE.sub(lambda match: b"\\" if match[1] == b"\\" else bytes([int(match[1], 8)]), field)
 
 
-def split_options(options: bytes) -> tuple[tuple[bytes, ...], bool]:
-    """The items of an option list, empty ones included, and whether its quotes are balanced.
+def split_options(options: bytes, *, is_written: bool = False) -> tuple[tuple[bytes, ...], bool]:
+    r"""The items of an option list, empty ones included, and whether its quotes are balanced.
 
     A comma inside double quotes or after a backslash does not separate (util-linux, `ul_optstr_next`); a quote after a
-    backslash is no quote. `b",".join(items)` is the list again, byte for byte.
+    backslash is no quote. With `is_written` it is the text of a line, where `\134` is a backslash too: escapes are
+    decoded before options are told apart. `b",".join(items)` is the list again, byte for byte.
     """
     if b'"' not in options and b"\\" not in options:
         return tuple(options.split(b",")), True
@@ -95,7 +96,7 @@ def split_options(options: bytes) -> tuple[tuple[bytes, ...], bool]:
     quoted = False
     for place in range(len(options)):
         character = options[place : place + 1]
-        if place and options[place - 1 : place] == b"\\":
+        if options[:place].endswith((b"\\", b"\\134") if is_written else b"\\"):
             continue
         if character == b'"':
             quoted = not quoted

@@ -46,6 +46,7 @@ def disagreement(text: bytes, libmount: Fields | None, getmntent: Fields | None,
 
 def _dropped(text: bytes) -> tuple[str, str]:
     """Why libmount finds no entry, and the way out."""
+    text = text.removesuffix(b"\r")
     found = [text[start:end] for start, end in words(text)]
     blank = false_blank(text)
     if len(found) < 3:

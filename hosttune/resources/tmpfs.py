@@ -190,7 +190,7 @@ class _Comparison:
             return self._refused(misread.refusal, misread.way_out)
         options = ",".join(("mode=1777", *self.wish.fields.get("options", _OPTIONS), f"size={self.size}", _BELT))
         line = entry_text("tmpfs", TARGET, "tmpfs", options, separator=self.facts.fstab.separator)
-        details = addition_diff(self.facts.fstab.lines, line)
+        details = addition_diff(self.facts.fstab, line)
         change = self._change(Address("fstab-line", TARGET), ABSENT, line, details)
         return self._differs((*self._guard(), change))
 
@@ -220,7 +220,7 @@ class _Comparison:
         if entry.refusal:
             return self._refused(entry.refusal, entry.way_out)
         after = set_size(options, self.size)
-        change = self._change(Address("fstab", TARGET), written, after, options_diff(entry, after))
+        change = self._change(Address("fstab", TARGET), written, after, options_diff(self.facts.fstab, entry, after))
         return self._differs((change,))
 
     def _unit(self) -> Finding:

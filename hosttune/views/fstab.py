@@ -104,9 +104,10 @@ def _reading(fields: Fields | None) -> str:
 
 
 def diff_text(document: Document, tuning: Tuning, screen: Screen, *, is_exact: bool) -> str:
-    """The unified diff of the edit; nothing where there is none. Passwords are masked.
+    """The unified diff of the edit; nothing where there is none.
 
-    With `is_exact` the bytes of the file, which patch(1) takes; else no byte that could steer a terminal.
+    With `is_exact` the bytes of the file, passwords and all, which patch(1) takes; else passwords are masked, and no
+    byte could steer a terminal.
     """
     return "".join(
         f"{screen.paint(line, _COLOURS[line[0]])}\n" if line[:1] in _COLOURS else f"{line}\n"
@@ -148,12 +149,8 @@ def _hunks(numbers: list[int]) -> list[list[int]]:
 
 
 def _signed(sign: str, text: str, ending: bytes, is_exact: bool) -> Iterator[str]:  # noqa: FBT001 - passed on
-    text = masked_line(text)
-    if is_exact:
-        text += "\r" if ending == b"\r\n" else ""
-    else:
-        text = "\t".join(map(safe, text.split("\t")))
-    yield sign + text
+    exact = text + ("\r" if ending == b"\r\n" else "")
+    yield sign + (exact if is_exact else _plain(text))
     if not ending:
         yield "\\ No newline at end of file"
 

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from hosttune.facts.mounts import unit_name
 from hosttune.host.door import Rehearsal
 from hosttune.host.live import LiveReader
 from hosttune.resources.fstab_document import edit_options, insert_line, parse
@@ -55,6 +57,33 @@ def test_edit_as_hosttune_makes_it_is_accepted(edited, target):
 )
 def test_edit_that_would_go_wrong_is_found(edited, target, reason):
     assert reason in said(edited, target)
+
+
+def test_carriage_return_at_the_end_of_options_is_found():
+    old = b"proc /proc proc defaults 0 0\n/srv /opt none bind"
+    new = old + b"\r\ntmpfs /tmp tmpfs size=64M 0 0"
+    rehearsal = LiveReader().rehearse_fstab(old, new, ())
+    assert isinstance(rehearsal, Rehearsal), rehearsal
+    assert complaint(rehearsal, parse(old), parse(new), "/tmp") == "systemd would change opt.mount as well"
+
+
+@pytest.fixture
+def folder():
+    """Not below /tmp, which has another content where the programs look."""
+    with TemporaryDirectory(dir="/var/tmp", prefix="hosttune-test-") as name:
+        yield Path(name)
+
+
+def test_target_that_is_a_symbolic_link_is_accepted(folder):
+    (folder / "disk").mkdir()
+    (folder / "data").symlink_to("disk")
+    target = str(folder / "data")
+    old = f"UUID=d2-7e {target} ext4 nofail 0 0\n".encode()
+    new = edit_options(parse(old), target, lambda options: f"{options},noatime")
+    rehearsal = LiveReader().rehearse_fstab(old, new, ())
+    assert isinstance(rehearsal, Rehearsal), rehearsal
+    assert unit_name(str(folder / "disk")) in dict(rehearsal.after.units)
+    assert complaint(rehearsal, parse(old), parse(new), target) == ""
 
 
 def test_nothing_stays_behind():

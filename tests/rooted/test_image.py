@@ -18,6 +18,7 @@ from hosttune.engine.plan import deferred as deferred_ones
 from hosttune.engine.plan import merge_findings
 from hosttune.engine.policy import Policy
 from hosttune.host import open_reader, open_writer
+from hosttune.host.door import Completed, FstabReading, Rehearsal
 from hosttune.values import Finding, HoldKind, OnlyRunning, Plan, Verdict
 from hosttune.views.summary import exit_status, rules_in, summarize
 
@@ -76,6 +77,46 @@ def test_apply_changes_the_image_alone_and_undo_gives_its_bytes_back(image):
     session = examine(writer, CATALOG, POLICY)
     undo(session, writer, plan_undo(session))
     assert tree(image) == before
+
+
+def test_fstab_of_an_image_is_tried_by_the_programs_of_this_machine(image):
+    reader = open_reader(root=str(image))
+    assert reader.fstab_untried_by() == ()
+    rehearsal = reader.rehearse_fstab(FSTAB, FSTAB + b"two words\n", ("size=64MB",))
+    assert isinstance(rehearsal, Rehearsal), rehearsal
+    assert rehearsal.before.verify
+    assert "parse error" in rehearsal.after.verify.errors
+    assert "data.mount" in dict(rehearsal.after.units)
+    assert rehearsal.trials == ()  # the kernel that answers would not be that of the image
+
+
+def test_edit_that_the_programs_of_this_machine_read_otherwise_leaves_the_fstab_of_an_image(image, monkeypatch):
+    said = FstabReading(None, None, (("-.mount", "[Mount]\nOptions=ro\n"),))
+    monkeypatch.setattr(
+        "hosttune.host.rehearsal.rehearse_fstab",
+        lambda *_: Rehearsal(
+            FstabReading(None, Completed(0, b"", b""), ()), replace(said, generator=Completed(0, b"", b""))
+        ),
+    )
+    writer = open_writer(root=str(image), hardware=HARDWARE)
+    plan = examine(writer, CATALOG, POLICY).plan()
+    assert not [change for change in plan.changes if change.address.kind.startswith("fstab")]
+    assert (image / "etc/fstab").read_bytes() == FSTAB
+    assert any("systemd would change -.mount as well" in str(finding.hold) for finding in plan.findings)
+
+
+@pytest.mark.parametrize("name", ["findmnt", "generator"])
+def test_plan_for_an_image_says_which_program_cannot_try_its_fstab(image, monkeypatch, name):
+    if name == "findmnt":
+        monkeypatch.setattr("hosttune.host.rehearsal._VERIFY", "findmnt-that-is-not-there")
+    else:
+        monkeypatch.setattr("hosttune.host.rehearsal._GENERATORS", ())
+    plan = examine(open_writer(root=str(image), hardware=HARDWARE), CATALOG, POLICY).plan()
+    edits = [change for change in plan.changes if change.address.kind.startswith("fstab")]
+    assert edits
+    for change in edits:
+        assert f"not tried by {'findmnt --verify' if name == 'findmnt' else 'systemd'}" in change.details[-1]
+        assert "hosttune's own two readers" in change.details[-1]
 
 
 def test_second_run_touches_nothing(image):

@@ -47,7 +47,9 @@ class FakeReader:
         is_privileged: bool = True,
         now: float = 1_750_000_000.0,
         rehearsal: Rehearsal | None = None,
+        untried_by: tuple[str, ...] = (),
     ) -> None:
+        self.untried_by = untried_by
         self.rehearsal = rehearsal or Unreadable("not tried")
         self.rehearsed: list[tuple[bytes, bytes, tuple[str, ...]]] = []
         self.files = {self._clean(path): value for path, value in (files or {}).items()}
@@ -134,6 +136,9 @@ class FakeReader:
     def rehearse_fstab(self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
         self.rehearsed.append((before, after, tmpfs_options))
         return self.rehearsal
+
+    def fstab_untried_by(self) -> tuple[str, ...]:
+        return self.untried_by
 
     def processes(self) -> Answer[tuple[Process, ...]]:
         return self._processes

@@ -77,7 +77,7 @@ DIFF = """\
 +UUID=5 /more xfs rw,nofail,noatime 0 0
  tmpfs /tmp tmpfs size=64M # added by bob
  tmpfs /scratch tmpfs size=50%%,mode=777 0 0
- //nas/share /cifs cifs username=u,password=***,nofail 0 0
+ //nas/share /cifs cifs username=u,password=hunter2,nofail 0 0
 -UUID=6 /archive ext4 relatime,nofail 0 2
 +UUID=6 /archive ext4 noatime,nofail 0 2
 """
@@ -123,6 +123,14 @@ def test_diff_of_all_data_disks_tells_why_the_others_stay(run):
     assert out.decode() == DIFF
     assert err == LEFT
     assert status == 1
+
+
+def test_terminal_and_documents_show_no_password(run):
+    shown = diff_text(parse(ODD), tune(parse(ODD)), Screen(), is_exact=False)
+    _, document, _ = run("odd.fstab", "--noatime", "all", "--format", "json")
+
+    assert "password=***" in shown
+    assert "hunter2" not in shown + document.decode()
 
 
 def test_file_is_never_written(run, tmp_path):

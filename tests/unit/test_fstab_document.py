@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from hosttune.errors import Refused
 from hosttune.resources.fstab_document import (
+    Kind,
     clean_path,
     edit_options,
     insert_line,
@@ -71,6 +72,10 @@ SAMPLES = {
     "numbers that are none": b"/dev/sdb1 /data ext4 defaults 0x1 0\n/dev/sdc1 /more ext4 rw 99999999999 0\n",
     "ceph and beegfs": b"10.0.0.1:6789:/ /ceph ceph name=x,secretfile=/etc/s,_netdev 0 2\nbeegfs_nodev /bee beegfs rw 0 0\n",
     "bind and automount": b"/data/x /srv none bind 0 0\nUUID=1 /data xfs noauto,x-systemd.automount 0 0\n",
+    "three fields and a blank at the end of the file": b"# x\n/dev/sdb1 /data ext4 ",
+    "crlf without a last line end": b"UUID=1 / ext4 rw 0 1\r\n/a /data none bind",
+    "carriage return among blanks": b"/dev/sdb1 /data \r\r\n",
+    "escaped backslash before a comma": b"/dev/sdb1 /data ext4 defaults\\134,rw 0 2\n/dev/sdc1 /more ext4 rw\\134 0 2\n",
     "btrfs pool": b"UUID=1 /data btrfs subvol=@a,relatime 0 0\nUUID=1 /home btrfs subvol=@b 0 0\n",
     "openmediavault": b"# >>> [openmediavault]\n/dev/sdb1 /srv/d ext4 rw 0 2\n# <<< [openmediavault]\n/dev/sdc1 /e xfs rw 0 0\n",
     "glued lines": b"/dev/sdb1 /data ext4 defaults 0 2UUID=7 /more xfs rw 0 0\n",
@@ -92,7 +97,8 @@ def assert_one_span(before: bytes, after: bytes, number: int) -> None:
     one, other = old[number - 1], new[number - 1]
     parts = []
     for line in (one, other):
-        start, end = line.spans[3] if len(line.spans) > 3 else (line.spans[2][1],) * 2
+        start, end = line.spans[3] if len(line.spans) > 3 else (len(line.text),) * 2
+        # a fourth field ends the line
         parts.append((line.text[:start].rstrip(), line.text[end:], line.ending))
     assert parts[0] == parts[1]
     assert one.options != other.options
@@ -249,6 +255,28 @@ def test_insert_into_a_crlf_file_takes_its_line_ends():
 
 def test_insert_after_a_missing_final_newline_does_not_glue_lines():
     assert insert_line(parse(b"a /b ext4 rw"), "c /d ext4 rw") == b"a /b ext4 rw\nc /d ext4 rw"
+
+
+def test_insert_after_a_last_line_of_crlf_keeps_its_options_for_both_readers():
+    data = b"UUID=1 / ext4 rw 0 1\r\n/a /b none bind"
+
+    after = parse(insert_line(parse(data), TMP_LINE))
+
+    assert after.data == data + b"\n" + TMP_LINE.encode()
+    assert [line.kind for line in after.lines] == [Kind.ENTRY] * 3
+    assert after.lines[1].getmntent.options == b"bind"
+
+
+@pytest.mark.parametrize("line", ["/dev/x /data ext4", "/dev/x /data ext4 ", "/dev/x\t/data\t\text4 \t"])
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_fourth_field_of_a_line_with_blanks_behind_it_is_read_by_both_and_goes_without_a_trace(line, end):
+    data = (line + end).encode()
+    new = edit_options(parse(data), "/data", lambda _: "noatime")
+
+    (entry,) = parse(new).lines
+    assert entry.kind is Kind.ENTRY
+    assert entry.fields.options == b"noatime"
+    assert edit_options(parse(new), "/data", lambda _: "") == data
 
 
 def test_insert_of_a_target_that_has_a_line_is_refused():

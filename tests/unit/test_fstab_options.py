@@ -67,7 +67,7 @@ def test_set_atime_on_a_word_in_upper_case_is_refused(options):
     assert caught.value.hint.startswith("write `")
 
 
-@pytest.mark.parametrize("options", ['a="b', "rw\\"])
+@pytest.mark.parametrize("options", ['a="b', "rw\\", r"defaults\134"])
 def test_set_atime_on_options_that_swallow_a_comma_is_refused(options):
     with pytest.raises(Refused):
         set_atime(options, "noatime")

@@ -96,6 +96,30 @@ def test_new_device_may_bring_its_time_out():
     )
 
 
+def test_carriage_return_in_a_unit_is_a_change():
+    after = reading(units={**UNITS, "-.mount": "[Mount]\r\n"})
+    assert said(after=after) == "systemd would change -.mount as well"
+
+
+def test_unit_of_a_target_that_is_a_link_is_known_by_its_device():
+    device = "What=/dev/disk/by-uuid/b7-1f\n"
+    linked = {"-.mount": UNITS["-.mount"], "mnt-disk.mount": f"[Mount]\n{device}Options=defaults\n"}
+    after = {**linked, "mnt-disk.mount": f"[Mount]\n{device}Options=defaults,noatime\n"}
+    assert said(reading(units=linked), reading(units=after)) == ""
+    other = {**linked, "mnt-disk.mount": "[Mount]\nWhat=/dev/sdz\n"}
+    changed = {**other, "mnt-disk.mount": "[Mount]\nWhat=/dev/sdz\nOptions=ro\n"}
+    assert "mnt-disk.mount as well" in said(reading(units=other), reading(units=changed))
+
+
+def test_edit_that_no_program_of_the_host_could_try_is_noted_in_the_log():
+    machine = StorageHost(OLD.decode())
+    change = Change(Address("fstab-line", "/tmp"), Action.CREATE, ABSENT, TMP, "rule")
+    logged = []
+    machine.writer.log = logged.append
+    address_kinds()["fstab-line"].write(machine.writer, change)
+    assert logged == ["/etc/fstab: the edit for /tmp was tried by hosttune's own two readers alone: not tried"]
+
+
 def test_trial_mount_that_fails_is_said():
     new = insert_line(parse(OLD), TMP.replace("2G", "64MB"))
     options = trials_of(parse(new), "/tmp")
