@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from hosttune.errors import Conflict, Refused
+from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.host import replace as module
 from hosttune.host.replace import discard_leftovers, leftovers, remove, replace
 from hosttune.values import ABSENT, FileValue
@@ -105,6 +105,28 @@ def test_short_write_is_completed(file, monkeypatch):
     monkeypatch.setattr(module.os, "write", lambda fd, data: real(fd, bytes(data)[:3]))
     replace("/", str(file), FileValue(b"0123456789"), expected=b"old\n")
     assert file.read_bytes() == b"0123456789"
+
+
+def test_disk_that_keeps_other_bytes_than_were_written_is_found_out_before_the_rename(file, monkeypatch):
+    real = os.write
+    monkeypatch.setattr(module.os, "write", lambda fd, data: real(fd, b"?" * len(bytes(data))))
+    with pytest.raises(Refused, match="reads back differently"):
+        replace("/", str(file), NEW, expected=b"old\n")
+    monkeypatch.undo()
+    assert file.read_bytes() == b"old\n"
+    assert os.listdir(file.parent) == ["file.conf"]
+
+
+def test_file_that_somebody_changes_right_after_the_rename_is_told(file, monkeypatch):
+    real = module._sync_folder
+
+    def sneak(place, done):
+        real(place, done)
+        file.write_bytes(b"sneaked\n")
+
+    monkeypatch.setattr(module, "_sync_folder", sneak)
+    with pytest.raises(HosttuneError, match="somebody changed it at once"):
+        replace("/", str(file), NEW, expected=b"old\n")
 
 
 def test_change_between_the_look_and_the_rename_is_a_conflict(file, monkeypatch):

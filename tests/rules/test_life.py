@@ -11,12 +11,14 @@ from hosttune.actions.apply import apply
 from hosttune.actions.examine import examine
 from hosttune.actions.undo import plan_undo, undo
 from hosttune.engine.catalog import Catalog, assembled, builtin_catalog
+from hosttune.engine.leftovers import orphans
 from hosttune.engine.lint import checked_rule
 from hosttune.engine.policy import Policy
 from hosttune.engine.waiver import Waiver
 from hosttune.host.overlay import Overlay
 from hosttune.host.record import read_record
-from hosttune.values import ABSENT, FileValue, HoldKind, Risk, Verdict
+from hosttune.resources.base import Applied
+from hosttune.values import ABSENT, Address, FileValue, HoldKind, Risk, Verdict
 
 H100 = Path(__file__).resolve().parent.parent / "hosts" / "h100-8x-2socket.json"
 CATALOG = builtin_catalog()
@@ -194,3 +196,20 @@ def test_edit_of_somebody_else_is_not_taken_for_a_leftover():
     host.files[OLD] = FileValue(b"vm.swappiness = 42\n")
     plan = examine(host, CATALOG, ONLY).plan()
     assert [f.hold.kind for f in plan.findings if f.rule == "memory-swappiness"] == [HoldKind.EDITED]
+
+
+def test_applied_rule_whose_traces_are_gone_is_no_leftover():
+    host = applied()
+    host.remove(OLD, expected=host.read(OLD))
+    host.files["/proc/sys/vm/swappiness"] = ABSENT
+    plan = examine(host, CATALOG, OFF).plan()
+    assert plan.findings == ()
+
+
+@pytest.mark.parametrize(("after", "present", "is_left"), [
+    ("10", "10", True), ("10", "60", True), ("10", ABSENT, False), (ABSENT, "60", False), (ABSENT, ABSENT, False),
+])  # fmt: skip
+def test_leftover_is_what_was_put_there_and_still_is_not_what_was_taken_away(after, present, is_left):
+    address = Address("sysctl", "vm.swappiness")
+    ledger = {address: Applied("run", "memory-swappiness", after)}
+    assert bool(orphans(ledger, CATALOG, OFF, (), {address: present})) is is_left

@@ -384,18 +384,17 @@ def test_live_drift_from_our_dropin_names_the_run():
     assert any(receipt.run_id in finding.reason for finding in plan.findings)
 
 
-def test_value_reverted_twice_is_left_alone():
+def test_value_reverted_once_is_set_again_and_reverted_twice_is_left_alone():
     overlay, _, _ = applied(HOSTS / "h100-8x-2socket.json", only("memory-swappiness"))
-    for _ in range(2):
-        overlay.files["/proc/sys/vm/swappiness"] = FileValue(b"60\n")
-        session = session_on(overlay, only("memory-swappiness"))
-        last = session.plan()
-        apply(session, overlay, last)
     overlay.files["/proc/sys/vm/swappiness"] = FileValue(b"60\n")
-    findings = [
-        f for f in session_on(overlay, only("memory-swappiness")).plan().findings if f.rule == "memory-swappiness"
-    ]
-    assert [f.hold.kind for f in findings] == [HoldKind.REVERTED]
+    session = session_on(overlay, only("memory-swappiness"))
+    again = session.plan()
+    assert [str(change.address) for change in again.changes] == ["sysctl:vm.swappiness"]
+    apply(session, overlay, again)
+    overlay.files["/proc/sys/vm/swappiness"] = FileValue(b"60\n")
+    plan = session_on(overlay, only("memory-swappiness")).plan()
+    assert plan.changes == ()
+    assert [f.hold.kind for f in plan.findings if f.rule == "memory-swappiness"] == [HoldKind.REVERTED]
 
 
 def test_orphan_stays_and_is_reported():

@@ -273,3 +273,49 @@ def test_conflict_on_undo_is_no_half_way():
     assert step.change.after == "10"
     with pytest.raises(Conflict):
         address_kinds()["sysctl"].write(host, planned.plan.changes[0])
+
+
+class Entangled(Host):
+    """A kernel in which the value of `b` sets that of `a` along."""
+
+    def set_value(self, path, text):
+        super().set_value(path, text)
+        if path == "/proc/sys/vm/b":
+            super().set_value("/proc/sys/vm/a", "33")
+
+
+def test_value_that_a_later_change_of_the_run_set_aside_is_not_called_verified():
+    host = Entangled()
+    receipt = apply_stages(host, [change(SWAPPINESS, "60", "10"), change(SECOND, "1", "2", "other-rule")])
+    assert receipt.failed == ()
+    assert not receipt.verified
+
+
+def test_value_that_a_later_step_of_the_undo_set_aside_is_not_called_verified():
+    host = Host()
+    apply_stages(host, [change(SECOND, "1", "2"), change(SWAPPINESS, "60", "10", "other-rule")])
+    host.__class__ = Entangled
+    _, receipt = undo_all(host)
+    assert receipt.failed == ()
+    assert not receipt.verified
+
+
+def test_run_whose_values_all_stand_at_its_end_is_verified():
+    host = Host()
+    assert apply_stages(host, [change(SWAPPINESS, "60", "10")]).verified
+    assert undo_all(host)[1].verified
+
+
+def test_package_is_never_taken_back_without_being_asked():
+    dpkg = "Package: dpkg\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1\n"
+    host = Host({"/var/lib/dpkg/status": dpkg})
+    host.refused = {"/proc/sys/vm/b"}
+    packages = Address("package-set", "tuned")
+    steps = [change(SWAPPINESS, "60", "10"), change(packages, ABSENT, ("tuned=2",)), change(SECOND, "1", "2")]
+    receipt = apply_stages(host, steps)
+    assert [str(outcome.change.address) for outcome in receipt.failed] == ["sysctl:vm.b"]
+    assert address_kinds()["package-set"].read(host, "tuned") == ("tuned=2",)
+    assert value(host, "vm.a") == "60"  # the rest of its rule is
+    assert [step.change.address for step in read_journal(host).in_force] == [packages]
+    undo_all(host)
+    assert address_kinds()["package-set"].read(host, "tuned") is ABSENT

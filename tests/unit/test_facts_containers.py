@@ -5,8 +5,10 @@ import pytest
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.containers import driver_of, mode_of, root_of
 from hosttune.facts.docker import parse_daemon_json, parse_flags
+from hosttune.host.door import Space
 from tests.hosts.container_files import CDI_SPEC, CONTAINERD_TOML, DOCKER_UNIT, RUNTIME_TOML
 from tests.unit.fake_reader import FakeReader
+from tests.unit.storage_host import ROOT, disk, make_facts
 
 STATUS = "/var/lib/dpkg/status"
 
@@ -146,3 +148,15 @@ def test_stores_lie_on_the_mount_above_them():
 def test_stores_docker_28_keeps_images_itself():
     files = {STATUS: packages(docker_ce="5:28.0.1-1", containerd_P_io="2.1.4-1"), "/proc/self/mountinfo": MOUNTS}
     assert [one.name for one in facts(files).stores.all] == ["docker"]
+
+
+@pytest.mark.parametrize(
+    ("free", "is_slower", "is_small"), [(200, False, False), (201, False, True), (201, True, False)]
+)
+def test_store_is_small_where_a_data_disk_no_slower_has_more_than_twice_its_space(free, is_slower, is_small):
+    mounts = f"{ROOT}\n30 20 8:17 / /data rw - ext4 /dev/sdb1 rw\n"
+    files = {STATUS: packages(docker_ce="5:28.0.1-1"), "/proc/self/mountinfo": mounts}
+    spaces = {"/": Space(1000, 100, 9, 9), "/data": Space(1000, free, 9, 9)}
+    disks = (disk("sda2", "8:2"), disk("sdb1", "8:17", is_rotational=is_slower))
+    (store,) = make_facts(FakeReader(files, spaces=spaces), disks=disks).stores.all
+    assert store.is_small is is_small

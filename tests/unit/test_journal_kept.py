@@ -2,6 +2,7 @@
 
 from hosttune.actions.journal import FOLDER, KEEP, Recorder, Run, StepId, read_journal
 from hosttune.actions.recover import prune
+from hosttune.actions.undo import original
 from hosttune.host.overlay import Overlay
 from hosttune.values import Action, Address, Change
 from tests.unit.fake_reader import FakeReader
@@ -69,3 +70,36 @@ def test_run_files_lie_where_the_journal_looks():
     writer = Overlay(FakeReader())
     record(writer, 0)
     assert writer.list(FOLDER) == ("run-000.jsonl",)
+
+
+def test_prune_keeps_what_was_undone_on_paper_while_a_later_value_is_in_force():
+    """The first run alone knows the value to which the second returns."""
+    writer = Overlay(FakeReader({"/proc/sys/vm/x": "5\n"}))
+    address = Address("sysctl", "vm.x")
+    first = step_of(writer, 0, Change(address, Action.UPDATE, "60", "10", "rule"))
+    second = step_of(writer, 1, Change(address, Action.UPDATE, "10", "5", "rule"))
+    step_of(writer, 2, Change(address, Action.UPDATE, "10", "60", "rule"), first, superseded=True)
+    empty_runs(writer, 3, KEEP)
+    assert kept(writer)[:3] == ["run-000", "run-001", "run-002"]
+    journal = read_journal(writer)
+    (step,) = journal.in_force
+    assert step.id == second
+    assert original(step, journal) == "60"
+
+
+def step_of(writer, number, change, undoes=None, *, superseded=False):
+    run = Run(f"run-{number:03d}", "undo" if undoes else "apply", f"2026-01-01T00:00:{number:02d}", "me", "b", "d", "0")
+    recorder = Recorder.start(writer, run)
+    step = recorder.intent(change, undoes, superseded=superseded)
+    recorder.done(step)
+    recorder.finish()
+    return step
+
+
+def test_prune_lets_what_was_undone_on_paper_go_where_nothing_is_in_force_there():
+    writer = Overlay(FakeReader({"/proc/sys/vm/x": "60\n"}))
+    address = Address("sysctl", "vm.x")
+    first = step_of(writer, 0, Change(address, Action.UPDATE, "60", "10", "rule"))
+    step_of(writer, 1, Change(address, Action.UPDATE, "60", "60", "rule"), first, superseded=True)
+    empty_runs(writer, 2, KEEP)
+    assert kept(writer)[0] == "run-002"

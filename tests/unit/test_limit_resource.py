@@ -88,6 +88,11 @@ def test_what_stands_in_the_way_is_named(files, wish, kind, says):
     assert bool(finding.changes) is (kind is HoldKind.NONE)
 
 
+@pytest.mark.parametrize(("nr_open", "hold"), [("524287", HoldKind.REFUSED), ("524288", HoldKind.NONE)])
+def test_limit_of_open_files_may_be_as_high_as_the_kernel_lets_it(nr_open, hold):
+    assert One(machine({"/proc/sys/fs/nr_open": nr_open}), NOFILE).finding().hold.kind is hold
+
+
 def test_group_with_a_limit_of_its_own_is_mentioned():
     finding = One(machine({"/etc/security/limits.conf": "@hpc - memlock 64\n"}), MEMLOCK).finding()
     assert "@hpc has its own (/etc/security/limits.conf:1)" in finding.evidence

@@ -81,6 +81,13 @@ def test_waiver_holds_until_its_day_and_says_that_it_expired_after():
     assert late.evidence[0] == "the waiver expired on 2030-01-31: asked by DBA"
 
 
+@pytest.mark.parametrize(("now", "is_held"), [(1_896_134_399.0, True), (1_896_134_400.0, False)])  # midnight between
+def test_waiver_holds_through_the_last_second_of_its_day_and_no_longer(now, is_held):
+    held = load("ignore: [{rule: memory-swappiness, reason: so, until: 2030-01-31}]", now=now).waive(finding())
+    assert (held.hold.kind is HoldKind.WAIVED) is is_held
+    assert held.is_waiver_over is not is_held
+
+
 def test_policy_digest_depends_on_what_is_said_only():
     assert load("max_risk: low\nprofile: base").digest == load("# why\nprofile: base\nmax_risk: low\n").digest
     assert load("max_risk: low").digest != load("max_risk: high").digest

@@ -1,0 +1,44 @@
+"""Bounds of several rules on one thing: when some value satisfies them all."""
+
+import pytest
+
+from hosttune.engine.evaluate import merge_bounds, satisfiable
+from hosttune.resources.base import Bound, Operator, Wish
+
+LEAST, MOST, EXACT = Operator.AT_LEAST, Operator.AT_MOST, Operator.EXACTLY
+INCLUDES, EXCLUDES = Operator.INCLUDES, Operator.EXCLUDES
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [
+        (((LEAST, 10), (MOST, 10)), True),  # the one value that they share
+        (((LEAST, 11), (MOST, 10)), False),
+        (((LEAST, 1), (LEAST, 11), (MOST, 10)), False),
+        (((LEAST, 1), (MOST, 20), (MOST, 0)), False),
+        (((LEAST, 11),), True),
+        (((MOST, 10),), True),
+        (((EXACT, 10), (LEAST, 10), (MOST, 10)), True),
+        (((EXACT, 10), (LEAST, 11)), False),
+        (((EXACT, 10), (MOST, 9)), False),
+        (((EXACT, "madvise"), (LEAST, 1)), False),
+        (((EXACT, -1), (MOST, 0)), True),
+        (((EXACT, 10), (EXACT, "10")), True),
+        (((EXACT, 10), (EXACT, 11)), False),
+        (((INCLUDES, "a"), (EXCLUDES, "b")), True),
+        (((INCLUDES, "a"), (EXCLUDES, "a")), False),
+    ],
+)
+def test_bounds_are_satisfiable_where_some_value_keeps_all_of_them(bounds, expected):
+    assert satisfiable(tuple(Bound(*one) for one in bounds)) is expected
+
+
+def test_rules_that_contradict_each_other_are_a_problem_and_rules_that_meet_are_none():
+    def wish(rule, operator, value):
+        return Wish("sysctl", "vm.x", rule, "vm.x", {}, (Bound(operator, value),))
+
+    merged, problems = merge_bounds((wish("one", LEAST, 10), wish("two", MOST, 10)))
+    assert problems == ()
+    assert {one.bounds for one in merged} == {(Bound(LEAST, 10), Bound(MOST, 10))}
+    _, problems = merge_bounds((wish("one", LEAST, 11), wish("two", MOST, 10)))
+    assert len(problems) == 1
