@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.host.door import Completed, Stat
 from hosttune.rendering import render
 from hosttune.resources.apt_files import CLEAR, FOLDER, LAST
-from hosttune.resources.base import FieldSpec
+from hosttune.resources.base import FieldSpec, in_general
 from hosttune.resources.file import compare_dropin, dropin_path
 from hosttune.resources.read_only import ReadOnly
 from hosttune.values import Activation, Address, FileValue, Finding, Hold, HoldKind, Unreadable, Verdict, behind
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
     from hosttune.resources.base import Context, Operator, Wish
-    from hosttune.values import Value
+    from hosttune.values import Change, Value
 
 KEY = "Unattended-Upgrade::Package-Blacklist"
 _LISTS = "/var/lib/dpkg/info"
@@ -111,6 +111,14 @@ class AptBlacklistWish:
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         return tuple(_compare(wish, context) for wish in wishes)
 
+    def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
+        return tuple(in_general(wish, _file(wish), _text(wish, "YYYY-MM-DD")) for wish in wishes)
+
+
+def _text(wish: Wish, review: str) -> bytes:
+    patterns = tuple(wish.name.split())
+    return render("apt-blacklist.conf.j2", rule=wish.rule, key=KEY, patterns=patterns, review=review).encode()
+
 
 def _file(wish: Wish) -> Address:
     return Address("file", dropin_path(FOLDER, wish.rule))
@@ -136,8 +144,7 @@ def _compare(wish: Wish, context: Context) -> Finding:
     # The date that is there counts, so that the next run wants the same text.
     review = written if written and today <= written <= last else last
     patterns = tuple(wish.name.split())
-    text = render("apt-blacklist.conf.j2", rule=wish.rule, key=KEY, patterns=patterns, review=review.isoformat())
-    dropin = compare_dropin(path, text.encode(), wish.rule, context, Activation.NOW)
+    dropin = compare_dropin(path, _text(wish, review.isoformat()), wish.rule, context, Activation.NOW)
     waits = (_aged(update, today, context) for update in wish.fields.get("updates", ()))
     evidence = (*dropin.evidence, *wish.fields.get("evidence", ()), *waits, *_of_others(path, patterns, context))
     if dropin.unknown:

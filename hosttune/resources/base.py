@@ -16,12 +16,12 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hosttune.frozen import frozen
-from hosttune.values import ABSENT, Action
+from hosttune.values import ABSENT, Action, Activation, Change, FileValue
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader, Writer
-    from hosttune.values import Activation, Address, Change, Disturbs, Finding, Risk, State, Value
+    from hosttune.values import Address, Disturbs, Finding, Risk, State, Trigger, Value
 
 
 class Operator(str, Enum):
@@ -37,6 +37,7 @@ class Operator(str, Enum):
         return str(self.value)
 
 
+OLD = "OLD_VALUE"  # what is there before, where no host tells it
 NUMERIC = frozenset({Operator.AT_LEAST, Operator.AT_MOST})  # their values are whole numbers
 
 
@@ -117,6 +118,12 @@ class WishKind(Protocol):
         """
         ...
 
+    def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
+        """What these wishes of one rule write where nothing of it is there yet, for people: made of the texts that
+        `compare` plans; what only a host can tell is a word in capitals (`OLD`). Pure.
+        """
+        ...
+
 
 class AddressKind(Protocol):
     """A kind of place that holds a value."""
@@ -154,6 +161,24 @@ def action_between(before: Value, after: Value) -> Action:
     if before is ABSENT:
         return Action.CREATE
     return Action.DELETE if after is ABSENT else Action.UPDATE
+
+
+def in_general(
+    wish: Wish,
+    address: Address,
+    after: Value | bytes,
+    *,
+    before: Value = ABSENT,
+    activation: Activation = Activation.NOW,
+    triggers: tuple[Trigger, ...] = (),
+    reason: str = "",
+) -> Change:
+    """A change as `WishKind.writes` names it; bytes are those of a file."""
+    value: Value = FileValue(after) if isinstance(after, bytes) else after
+    return Change(
+        address, action_between(before, value), before, value, wish.rule,
+        activation=activation, triggers=triggers, reason=reason,
+    )  # fmt: skip
 
 
 def inverted(change: Change) -> Change:

@@ -15,7 +15,7 @@ from hosttune.facts.filesystems import look
 from hosttune.facts.mounts import LOCAL_TYPES, MOUNTINFO, unit_name
 from hosttune.host.door import Stat
 from hosttune.host.mountinfo import parse, topmost_at
-from hosttune.resources.base import FieldSpec, inverted
+from hosttune.resources.base import FieldSpec, in_general, inverted
 from hosttune.resources.fstab import addition_diff
 from hosttune.resources.fstab_document import PATH, clean_path, entry_text
 from hosttune.values import (
@@ -174,6 +174,25 @@ class DataMountWish:
             except UnknownFact as unknown:
                 findings.append(Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=unknown.told))
         return tuple(findings)
+
+    def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
+        return tuple(change for wish in wishes for change in _writes(wish))
+
+
+def _writes(wish: Wish) -> tuple[Change, ...]:
+    target, source = clean_path(wish.name), str(wish.fields["source"])
+    fstype, options = str(wish.fields.get("fstype") or "FSTYPE"), _line_options(wish)
+    line = entry_text(source if source.startswith("UUID=") else "UUID=UUID", target, fstype, options)
+    return (
+        in_general(wish, Address("folder", target), FOLDER),
+        in_general(wish, Address("fstab-line", target), line),
+        in_general(wish, Address("data-mount", target), f"{fstype} {source} {options}"),
+    )
+
+
+def _line_options(wish: Wish) -> str:
+    """The options of a line that is added."""
+    return ",".join(dict.fromkeys((*wish.fields.get("options", ()), *BELT)))
 
 
 class _Obstacle(Exception):
@@ -338,7 +357,7 @@ class _Comparison:
         changes = [self._change("folder", path, FOLDER, "for the mount point") for path in missing]
         options = ",".join(entry.options) if entry else ""
         if entry is None:
-            options = ",".join(dict.fromkeys((*self.wish.fields.get("options", ()), *BELT)))
+            options = _line_options(self.wish)
             separator = self.facts.fstab.separator
             line = entry_text(f"UUID={device.uuid}", self.target, device.fstype, options, separator=separator)
             details = addition_diff(self.facts.fstab, line)

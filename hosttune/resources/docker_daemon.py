@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hosttune.frozen import frozen
-from hosttune.resources.base import FieldSpec, Operator, action_between
+from hosttune.resources.base import FieldSpec, Operator, action_between, in_general
 from hosttune.resources.comparison import Comparison
 from hosttune.resources.docker_file import PATH, PRESENT, document, keys, name_of, spelled
 from hosttune.resources.json_document import Node, get, line_of
@@ -73,6 +73,13 @@ class DockerDaemonWish:
         return tuple(
             finding if number != first else _with(finding, (made, *finding.changes))
             for number, finding in enumerate(findings)
+        )
+
+    def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
+        return tuple(
+            in_general(wish, _address(path), spelled(value), activation=Activation.RESTART)
+            for wish in wishes
+            for path, value in leaves(wish)
         )
 
 

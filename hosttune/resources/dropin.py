@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.rendering import render
-from hosttune.resources.base import FieldSpec
+from hosttune.resources.base import FieldSpec, in_general
 from hosttune.resources.file import compare_dropin
 from hosttune.values import Activation, Address, Finding, Hold, Trigger, Verdict
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from hosttune.facts import Facts
     from hosttune.resources.base import Context, Operator, Wish
+    from hosttune.values import Change
 
 
 class DropinWish:
@@ -35,12 +36,29 @@ class DropinWish:
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         return tuple(_compare(wish, context) for wish in wishes)
 
+    def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
+        return tuple(
+            in_general(
+                wish, Address("file", wish.name), _text(wish), activation=_activation(wish), triggers=_triggers(wish)
+            )
+            for wish in wishes
+        )  # fmt: skip
+
+
+def _text(wish: Wish) -> bytes:
+    return render(wish.fields["template"], rule=wish.rule, **wish.fields.get("vars", {})).encode()
+
+
+def _activation(wish: Wish) -> Activation:
+    return Activation(wish.fields.get("activation", "now"))
+
+
+def _triggers(wish: Wish) -> tuple[Trigger, ...]:
+    return (Trigger(wish.fields["trigger"]),) if "trigger" in wish.fields else ()
+
 
 def _compare(wish: Wish, context: Context) -> Finding:
-    text = render(wish.fields["template"], rule=wish.rule, **wish.fields.get("vars", {})).encode()
-    triggers = (Trigger(wish.fields["trigger"]),) if "trigger" in wish.fields else ()
-    activation = Activation(wish.fields.get("activation", "now"))
-    dropin = compare_dropin(wish.name, text, wish.rule, context, activation, triggers)
+    dropin = compare_dropin(wish.name, _text(wish), wish.rule, context, _activation(wish), _triggers(wish))
     if dropin.unknown:
         return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=dropin.unknown)
     if dropin.hold:

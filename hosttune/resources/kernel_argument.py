@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from hosttune.facts import grub_arguments as grub
 from hosttune.facts.kernel import split_command_line
 from hosttune.frozen import frozen
-from hosttune.resources.base import FieldSpec
+from hosttune.resources.base import FieldSpec, in_general
 from hosttune.resources.comparison import Comparison
-from hosttune.resources.file import Dropin, compare_dropin, dropin_path
+from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text
 from hosttune.resources.read_only import ReadOnly
 from hosttune.values import ABSENT, Activation, Address, Finding, HoldKind, Trigger, Unreadable, Verdict
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
     from hosttune.resources.base import Context, Operator, Wish
-    from hosttune.values import Value
+    from hosttune.values import Change, Value
 
 OURS = f"{grub.FOLDER}/60-hosttune-"
 _ARGUMENT = re.compile(r"[A-Za-z][\w.-]*(?:=[\w.,:/@%+=*-]+)?")
@@ -36,6 +36,7 @@ _LISTS = frozenset({"pci", "module_blacklist", "modprobe.blacklist", "rd.driver.
 # They may stand there several times, each with a meaning of its own.
 _REPEATED = frozenset({"console", "earlycon", "hugepagesz", "hugepages", "video", "memmap", "ip", "acpi_osi", "dyndbg"})
 _PLACES = ("running", "settings", "menu")
+_TRIGGERS = (Trigger("update-grub"),)
 
 
 def split(argument: str) -> tuple[str, tuple[str, ...]]:
@@ -141,6 +142,10 @@ class KernelArgumentWish:
             change = change if answer else None
         return tuple(findings)
 
+    def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
+        text = _text(wishes[0].rule, (wish.name for wish in wishes))
+        return (in_general(wishes[0], _file(wishes[0]), text, activation=Activation.REBOOT, triggers=_TRIGGERS),)
+
 
 def _file(wish: Wish) -> Address:
     return Address("file", dropin_path(grub.FOLDER, wish.rule, ".cfg"))
@@ -150,13 +155,12 @@ def _compare_dropin(needed: list[_Look], looks: list[_Look], context: Context) -
     """Our drop-in holds what nobody else sets, of those wishes that nothing holds back."""
     rule = needed[0].wish.rule
     names = [look.wish.name for look in looks if look in needed or (look.is_set and not look.is_set_by_others)]
-    text = (
-        f"# Written by hosttune for the rule {rule}; see: hosttune explain {rule}\n"
-        f"# Edit it and hosttune leaves it alone. Take it back with: hosttune undo --rule {rule}\n"
-        f'{grub.DEFAULT}="${grub.DEFAULT} {" ".join(dict.fromkeys(names))}"\n'
-    )
     path = _file(needed[0].wish).name
-    return compare_dropin(path, text.encode(), rule, context, Activation.REBOOT, (Trigger("update-grub"),))
+    return compare_dropin(path, _text(rule, names), rule, context, Activation.REBOOT, _TRIGGERS)
+
+
+def _text(rule: str, names: Iterable[str]) -> bytes:
+    return dropin_text(rule, (f'{grub.DEFAULT}="${grub.DEFAULT} {" ".join(dict.fromkeys(names))}"',))
 
 
 @frozen

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
 from hosttune.frozen import frozen
-from hosttune.resources.base import FieldSpec
+from hosttune.resources.base import FieldSpec, in_general
 from hosttune.resources.bounds import number
 from hosttune.resources.comparison import Comparison
-from hosttune.resources.file import Dropin, compare_dropin, dropin_path
+from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text
 from hosttune.resources.limits_files import FOLDER, ITEMS, amount, lines
 from hosttune.values import Activation, Address, FileValue, Finding, Hold, HoldKind, Unreadable, Verdict, behind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from hosttune.facts import Facts
     from hosttune.resources.base import Context, Operator, Wish
-    from hosttune.values import Value
+    from hosttune.values import Change, Value
 
 KINDS = ("soft", "hard")
 NR_OPEN = "fs.nr_open"
@@ -65,21 +65,35 @@ class LimitWish:
             change = change if answer else None
         return tuple(findings)
 
+    def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
+        rows = [(domain, kind, wish.name, value) for wish in wishes for domain, kind, value in _wanted(wish)]
+        text = _text(wishes[0].rule, rows)
+        return (in_general(wishes[0], _file(wishes[0]), text, activation=Activation.SESSION),)
+
 
 def _file(wish: Wish) -> Address:
     return Address("file", dropin_path(FOLDER, wish.rule))
 
 
+def _wanted(wish: Wish) -> tuple[tuple[str, str, str], ...]:
+    """(domain, soft|hard, least value) of all that a wish names."""
+    domains = [str(one) for one in wish.fields.get("domains") or ("*", "root")]
+    return tuple((domain, kind, str(wish.fields[kind])) for domain in domains for kind in KINDS if kind in wish.fields)
+
+
 def _compare_dropin(kept: list[_Look], context: Context) -> Dropin:
     wish = kept[0].wish
-    text = (
-        f"# Written by hosttune for the rule {wish.rule}; see: hosttune explain {wish.rule}\n"
-        f"# Edit it and hosttune leaves it alone. Take it back with: hosttune undo --rule {wish.rule}\n"
-    )
-    for look in kept:
-        needed = (one for one in look.limits if not _reaches(one.other, one.enough))
-        text += "".join(f"{one.domain} {one.kind} {look.wish.name} {one.wanted}\n" for one in needed)
-    return compare_dropin(_file(wish).name, text.encode(), wish.rule, context, Activation.SESSION)
+    rows = [
+        (one.domain, one.kind, look.wish.name, one.wanted)
+        for look in kept
+        for one in look.limits
+        if not _reaches(one.other, one.enough)
+    ]
+    return compare_dropin(_file(wish).name, _text(wish.rule, rows), wish.rule, context, Activation.SESSION)
+
+
+def _text(rule: str, rows: Iterable[tuple[str, str, str, str]]) -> bytes:
+    return dropin_text(rule, (" ".join(row) for row in rows))
 
 
 @frozen
@@ -191,8 +205,6 @@ class _Look(Comparison):
 def _look(wish: Wish, context: Context) -> _Look:
     listed = context.state[Address("limits-files", wish.name)]
     rows = tuple(tuple(row.split("\t")) for row in listed) if isinstance(listed, tuple) else ()
-    domains = [str(one) for one in wish.fields.get("domains") or ("*", "root")]
-    wanted = [(kind, str(wish.fields[kind])) for kind in KINDS if kind in wish.fields]
     own, applied = _file(wish).name, _applied(wish, context)
     session = context.state[Address("session-limits", wish.name)]
 
@@ -207,7 +219,7 @@ def _look(wish: Wish, context: Context) -> _Look:
         enough = str(wish.fields.get("enough", least))
         return _Limit(domain, kind, least, least if _reaches(enough, least) else enough, now, place, other, other_place)
 
-    return _Look(wish, context, rows, tuple(limit(domain, *least) for domain in domains for least in wanted))
+    return _Look(wish, context, rows, tuple(limit(*least) for least in _wanted(wish)))
 
 
 def _of_slurm(item: str, facts: Facts) -> tuple[str, ...]:

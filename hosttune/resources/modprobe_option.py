@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.reading import drop_ins
 from hosttune.frozen import frozen
-from hosttune.resources.base import FieldSpec, Operator
+from hosttune.resources.base import FieldSpec, Operator, in_general
 from hosttune.resources.comparison import Comparison
-from hosttune.resources.file import Dropin, compare_dropin, dropin_path
+from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text
 from hosttune.resources.module_parameter import one
 from hosttune.resources.read_only import ReadOnly
 from hosttune.resources.since import applied_since
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
     from hosttune.resources.base import Context, Wish
-    from hosttune.values import Value
+    from hosttune.values import Change, Value
 
 FOLDER = "/etc/modprobe.d"
 FOLDERS = (FOLDER, "/run/modprobe.d", "/usr/local/lib/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d")
@@ -120,6 +120,12 @@ class ModprobeOptionWish:
             change = change if answer else None
         return tuple(findings)
 
+    def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
+        text = _text(wishes[0].rule, {wish.name: str(wish.bounds[0].value) for wish in wishes})
+        is_early = any(wish.fields.get("early") is not False for wish in wishes)
+        triggers = (Trigger("rebuild-initramfs"),) if is_early else ()
+        return (in_general(wishes[0], _file(wishes[0]), text, activation=Activation.REBOOT, triggers=triggers),)
+
 
 def _file(wish: Wish) -> Address:
     return Address("file", dropin_path(FOLDER, wish.rule))
@@ -127,21 +133,20 @@ def _file(wish: Wish) -> Address:
 
 def _compare_dropin(needed: list[_Look], kept: list[_Look], context: Context) -> Dropin:
     wish = needed[0].wish
-    text = (
-        f"# Written by hosttune for the rule {wish.rule}; see: hosttune explain {wish.rule}\n"
-        f"# Edit it and hosttune leaves it alone. Take it back with: hosttune undo --rule {wish.rule}\n"
-    )
-    for look in kept:
-        module, _, key = look.wish.name.partition(".")
-        text += f"options {module} {key}={look.wanted}\n"
+    text = _text(wish.rule, {look.wish.name: look.wanted for look in kept})
     early = [look.initramfs for look in kept if isinstance(look.initramfs, str)]
     triggers = (Trigger("rebuild-initramfs"),) if early else ()
-    dropin = compare_dropin(_file(wish).name, text.encode(), wish.rule, context, Activation.REBOOT, triggers)
+    dropin = compare_dropin(_file(wish).name, text, wish.rule, context, Activation.REBOOT, triggers)
     if dropin.change is None or not early:
         return dropin
     program, reason = early[0].split("\t")[:2]
     details = (f"then {program} rebuilds the initial RAM disks: {reason}",)
     return replace(dropin, change=replace(dropin.change, details=details))
+
+
+def _text(rule: str, values: Mapping[str, str]) -> bytes:
+    pairs = ((*name.partition(".")[::2], value) for name, value in values.items())
+    return dropin_text(rule, (f"options {module} {key}={value}" for module, key, value in pairs))
 
 
 @frozen

@@ -12,7 +12,7 @@ from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.mounts import MOUNTINFO
 from hosttune.host.mountinfo import parse, topmost_at
-from hosttune.resources.base import FieldSpec, action_between, inverted
+from hosttune.resources.base import OLD, FieldSpec, action_between, in_general, inverted
 from hosttune.resources.fstab import options_diff
 from hosttune.resources.fstab_document import PATH, clean_path
 from hosttune.resources.fstab_options import set_atime
@@ -100,6 +100,17 @@ class MountWish:
             except UnknownFact as unknown:
                 findings.append(Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=unknown.told))
         return tuple(findings)
+
+    def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
+        return tuple(change for wish in wishes for change in _writes(wish, str(wish.fields["atime"])))
+
+
+def _writes(wish: Wish, atime: str) -> tuple[Change, ...]:
+    target, options = clean_path(wish.name), "OPTIONS"
+    return (
+        in_general(wish, Address("fstab", target), set_atime(options, atime), before=options),
+        in_general(wish, Address("mount", target), atime, before="relatime" if atime == "noatime" else OLD),
+    )
 
 
 def _entry(facts: Facts, target: str) -> FstabEntry | None:

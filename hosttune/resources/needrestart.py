@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.rendering import render
-from hosttune.resources.base import FieldSpec
+from hosttune.resources.base import FieldSpec, in_general
 from hosttune.resources.file import compare_dropin, dropin_path
 from hosttune.resources.needrestart_config import Setting, entries_for, mode_of, settings_in
 from hosttune.resources.read_only import ReadOnly
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
     from hosttune.resources.base import Context, Operator, Wish
-    from hosttune.values import Value
+    from hosttune.values import Change, Value
 
 MAIN = "/etc/needrestart/needrestart.conf"
 FOLDER = "/etc/needrestart/conf.d"
@@ -59,6 +59,9 @@ class NeedrestartWish:
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         return tuple(finding for wish in wishes for finding in _compare(wish, context))
+
+    def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
+        return tuple(in_general(wish, _file(wish), _text(wish, tuple(wish.name.split()))) for wish in wishes)
 
 
 def _file(wish: Wish) -> Address:
@@ -111,9 +114,7 @@ def _ours(
     evidence = (f"excepted already: {', '.join(kept)}",) if kept else ()
     if not wanted and context.state[_file(wish)] is ABSENT:
         return Finding(wish.rule, wish.subject, Verdict.OK, evidence=evidence)
-    patterns = tuple(rf"^{re.sub(r'[^A-Za-z0-9_]', lambda one: chr(92) + one[0], name)}\.service$" for name in wanted)
-    text = render("needrestart.conf.j2", rule=wish.rule, services=patterns)
-    dropin = compare_dropin(_file(wish).name, text.encode(), wish.rule, context, Activation.NOW)
+    dropin = compare_dropin(_file(wish).name, _text(wish, wanted), wish.rule, context, Activation.NOW)
     evidence = (*dropin.evidence, *evidence)
     if dropin.unknown:
         return _unknown(wish, dropin.unknown)
@@ -122,6 +123,11 @@ def _ours(
         return Finding(wish.rule, wish.subject, verdict, dropin.hold, evidence=evidence, todo=dropin.todo)
     reason = f"after an upgrade needrestart may restart {', '.join(wanted)}" if wanted else "others except all of them"
     return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(), reason, evidence, (dropin.change,))
+
+
+def _text(wish: Wish, services: tuple[str, ...]) -> bytes:
+    patterns = tuple(rf"^{re.sub(r'[^A-Za-z0-9_]', lambda one: chr(92) + one[0], name)}\.service$" for name in services)
+    return render("needrestart.conf.j2", rule=wish.rule, services=patterns).encode()
 
 
 def _unknown(wish: Wish, reason: str) -> Finding:

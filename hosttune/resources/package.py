@@ -11,12 +11,24 @@ from typing import TYPE_CHECKING
 
 from hosttune.host.door import Completed
 from hosttune.resources import apt
-from hosttune.resources.base import FieldSpec, action_between
+from hosttune.resources.base import FieldSpec, action_between, in_general
 from hosttune.resources.driver_use import disturbance
 from hosttune.resources.kept_debs import FOLDER, foreign
 from hosttune.resources.package_set import REPAIR, PackageSetAddress, set_name, value_of, versions
 from hosttune.resources.read_only import ReadOnly
-from hosttune.values import Activation, Address, Change, Disturbs, Finding, Hold, HoldKind, Unreadable, Verdict, behind
+from hosttune.values import (
+    ABSENT,
+    Activation,
+    Address,
+    Change,
+    Disturbs,
+    Finding,
+    Hold,
+    HoldKind,
+    Unreadable,
+    Verdict,
+    behind,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,6 +112,20 @@ class PackagesWish:
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         return tuple(_compare(wish, context) for wish in wishes)
+
+    def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
+        return tuple(change for wish in wishes if not wish.fields.get("refused") for change in _writes(wish))
+
+
+def _writes(wish: Wish) -> tuple[Change, ...]:
+    """The set as it is asked for, in the versions that the wish names; nothing where it names no package."""
+    pinned = versions(tuple(wish.fields.get("versions", ())))
+    after = value_of({name: pinned.get(name, "") for name in wish.name.split()})
+    before = value_of(dict.fromkeys(_removed(wish), "VERSION"))
+    if after is ABSENT and before is ABSENT:
+        return ()
+    activation = Activation(wish.fields.get("activation", "now"))
+    return (in_general(wish, _set(wish), after, before=before, activation=activation),)
 
 
 def _set(wish: Wish) -> Address:

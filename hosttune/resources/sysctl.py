@@ -17,9 +17,9 @@ from hosttune.errors import Conflict
 from hosttune.facts.reading import drop_ins
 from hosttune.frozen import frozen
 from hosttune.host.twins import TWINS
-from hosttune.resources.base import FieldSpec, Operator, action_between, inverted
+from hosttune.resources.base import OLD, FieldSpec, Operator, action_between, in_general, inverted
 from hosttune.resources.bounds import nearest, satisfies, wants
-from hosttune.resources.file import compare_dropin, dropin_path, hand_edit
+from hosttune.resources.file import compare_dropin, dropin_path, dropin_text, hand_edit
 from hosttune.resources.read_only import ReadOnly
 from hosttune.values import (
     ABSENT,
@@ -186,6 +186,13 @@ class SysctlWish:
         path = dropin_path("/etc/sysctl.d", wishes[0].rule)
         return (*findings, *_findings(settings, path, context))
 
+    def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
+        values = [(wish, nearest("", wish)) for wish in wishes]
+        live = (in_general(wish, Address(self.kind, wish.name), value, before=OLD) for wish, value in values)
+        path = dropin_path("/etc/sysctl.d", wishes[0].rule)
+        text = _text(wishes[0].rule, [(wish.name, value) for wish, value in values])
+        return (*live, in_general(wishes[0], Address("file", path), text))
+
 
 def _examine(wish: Wish, context: Context) -> _Setting | Finding:
     live: Value = context.state.get(Address("sysctl", wish.name), "")
@@ -267,13 +274,7 @@ def _findings(settings: list[_Setting], path: str, context: Context) -> list[Fin
 
 
 def _text(rule: str, settings: list[tuple[str, str]]) -> bytes:
-    """The drop-in. Not a template: every check that finds something to change would wait for Jinja2 to be imported."""
-    lines = (
-        f"# Written by hosttune for the rule {rule}; see: hosttune explain {rule}",
-        f"# Edit it and hosttune leaves it alone. Take it back with: hosttune undo --rule {rule}",
-        *(f"{key} = {value}" for key, value in settings),
-    )
-    return "".join(f"{line}\n" for line in lines).encode()
+    return dropin_text(rule, (f"{key} = {value}" for key, value in settings))
 
 
 def _live_change(setting: _Setting, context: Context) -> Change:

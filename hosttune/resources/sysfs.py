@@ -11,9 +11,9 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
-from hosttune.resources.base import FieldSpec, Operator, action_between
+from hosttune.resources.base import OLD, FieldSpec, Operator, action_between, in_general
 from hosttune.resources.bounds import nearest, satisfies, wants
-from hosttune.resources.file import Dropin, compare_dropin, dropin_path, hand_edit
+from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text, hand_edit
 from hosttune.resources.sysfs_boot import SOURCES, device_of, fits, setters
 from hosttune.resources.sysfs_set import MANY, numbers, spelled
 from hosttune.resources.sysfs_values import SysfsNamesAddress
@@ -67,6 +67,13 @@ class SysfsWish:
             if findings[-1].changes:  # the drop-in is one change, carried by the first wish that needs it
                 dropins[path] = Dropin() if look.is_missing_at_boot else dropins[path]
         return tuple(findings)
+
+    def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
+        changes = [in_general(one, Address(self.kind, one.name), nearest("", one), before=OLD) for one in wishes]
+        for path in dict.fromkeys(map(_dropin, wishes)):
+            kept = [_Setting(one, {}, {}, True, ()) for one in wishes if _dropin(one) == path]
+            changes.append(in_general(kept[0].wish, Address("file", path), _text(kept)))
+        return tuple(changes)
 
 
 def _persist(wish: Wish) -> str:
@@ -208,11 +215,7 @@ def _compare_dropin(path: str, settings: list[_Setting], context: Context) -> Dr
 
 
 def _text(settings: list[_Setting]) -> bytes:
-    rule = settings[0].wish.rule
-    lines = [
-        f"# Written by hosttune for the rule {rule}; see: hosttune explain {rule}",
-        f"# Edit it and hosttune leaves it alone. Take it back with: hosttune undo --rule {rule}",
-    ]
+    lines: list[str] = []
     for one in settings:
         write = _udev_rule if _persist(one.wish) == "udev" else _tmpfiles_line
         values = set(one.wanted.values())
@@ -221,7 +224,7 @@ def _text(settings: list[_Setting]) -> bytes:
         lines.append(write(one.wish, one.wish.name, common))
         better = ((path, value) for path, value in sorted(one.wanted.items()) if value != common)
         lines += [write(one.wish, path, value) for path, value in better if path != one.wish.name]
-    return "".join(f"{line}\n" for line in dict.fromkeys(lines)).encode()  # wishes with one `match` share a line
+    return dropin_text(settings[0].wish.rule, dict.fromkeys(lines))  # wishes with one `match` share a line
 
 
 def _tmpfiles_line(wish: Wish, path: str, value: str) -> str:  # noqa: ARG001 - beside _udev_rule

@@ -18,10 +18,11 @@ from hosttune.facts.limits import UNLIMITED
 from hosttune.facts.systemd_config import files_of
 from hosttune.facts.unit_files import UnitFiles
 from hosttune.frozen import frozen
-from hosttune.resources.base import Operator
+from hosttune.resources.base import Operator, in_general
 from hosttune.resources.comparison import Comparison
-from hosttune.resources.file import Dropin, compare_dropin, dropin_path
+from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text
 from hosttune.resources.read_only import ReadOnly
+from hosttune.resources.restart import unit_of
 from hosttune.resources.since import applied_since
 from hosttune.resources.unit_dropin import numbered_settings
 from hosttune.values import ABSENT, Activation, Address, Finding, Hold, HoldKind, Trigger, Unreadable, Verdict
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
     from hosttune.resources.base import Context, FieldSpec, Wish
-    from hosttune.values import Value
+    from hosttune.values import Change, Value
 
 _PACKAGED = ("/usr/lib/systemd/", "/lib/systemd/", "/usr/local/lib/systemd/")
 _NAME = re.compile(r"[\w@:.\\-]+\.(?:service|socket|slice|timer|conf)/[A-Z][A-Za-z]*/[A-Z][A-Za-z]*")
@@ -125,6 +126,14 @@ class SystemdSettingWish:
             findings.append(answer)
         return tuple(findings)
 
+    def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
+        changes = []
+        for address in dict.fromkeys(map(_file, wishes)):
+            own = [wish for wish in wishes if _file(wish) == address]
+            activation, triggers = Activation.RESTART, _triggers(own[0])
+            changes.append(in_general(own[0], address, _text(own), activation=activation, triggers=triggers))
+        return tuple(changes)
+
 
 def _path_of(place: str) -> str:
     """The file of FILE:LINE."""
@@ -147,15 +156,21 @@ def _started(wish: Wish) -> Address:
 
 def _dropin(path: str, looks: list[_Look]) -> Dropin:
     wish, context = looks[0].wish, looks[0].context
-    text = (
-        f"# Written by hosttune for the rule {wish.rule}; see: hosttune explain {wish.rule}\n"
-        f"# Edit it and hosttune leaves it alone. Take it back with: hosttune undo --rule {wish.rule}\n"
-    )
-    for section in dict.fromkeys(look.section for look in looks):
-        rows = (f"{look.key}={look.wish.bounds[0].value}\n" for look in looks if look.section == section)
-        text += f"[{section}]\n{''.join(rows)}"
-    triggers = () if looks[0].file.endswith(".conf") else (Trigger("daemon-reload"),)
-    return compare_dropin(path, text.encode(), wish.rule, context, Activation.RESTART, triggers)
+    text = _text([look.wish for look in looks])
+    return compare_dropin(path, text, wish.rule, context, Activation.RESTART, _triggers(wish))
+
+
+def _text(wishes: list[Wish]) -> bytes:
+    """One file for all keys of a unit, section by section."""
+    lines: dict[str, list[str]] = {}
+    for wish in wishes:
+        _, section, key = wish.name.split("/")
+        lines.setdefault(f"[{section}]", []).append(f"{key}={wish.bounds[0].value}")
+    return dropin_text(wishes[0].rule, (line for head, rows in lines.items() for line in (head, *rows)))
+
+
+def _triggers(wish: Wish) -> tuple[Trigger, ...]:
+    return () if wish.name.partition("/")[0].endswith(".conf") else (Trigger("daemon-reload"),)
 
 
 @frozen
@@ -234,7 +249,7 @@ class _Look(Comparison):
 
     def _in_place(self, live: str) -> Finding:
         """The files are right; whether the program has read them is another matter."""
-        unit = f"systemd-{self.file[:-5]}.service" if self.file.endswith(".conf") else self.file
+        unit = unit_of(_file(self.wish))
         started, applied = self.context.state[_started(self.wish)], self.context.ledger.get(_file(self.wish))
         is_own = _path_of(self.rows[-1][1]) == self.path
         is_new = is_own and isinstance(started, int) and applied_since(applied, started)

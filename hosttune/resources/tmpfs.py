@@ -13,7 +13,7 @@ from hosttune.errors import Refused
 from hosttune.facts.base import UnknownFact
 from hosttune.host.mountinfo import parse, topmost_at
 from hosttune.rendering import render
-from hosttune.resources.base import FieldSpec, Operator
+from hosttune.resources.base import FieldSpec, Operator, in_general
 from hosttune.resources.file import compare_dropin, dropin_path
 from hosttune.resources.fstab import addition_diff, options_diff
 from hosttune.resources.fstab_document import PATH, entry_text
@@ -77,7 +77,7 @@ class TmpfsWish:
         "options": FieldSpec(list, help="Further mount options of a line that is added; nosuid and nodev unless given"),
     }
     operators = (Operator.AT_LEAST,)
-    activations = (Activation.REBOOT,)
+    activations = (Activation.NOW, Activation.REBOOT)
 
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:
         own = dropin_path(_ETC_FOLDER, wish.rule)
@@ -98,6 +98,30 @@ class TmpfsWish:
                 findings.append(Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, todo=refused.hint))
         return tuple(findings)
 
+    def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
+        wish = wishes[0]
+        wanted = str(wish.bounds[0].value)
+        size = _size_text(int(wanted)) if wanted.isdecimal() else "SIZE"
+        guard, line = Address("file", dropin_path(_RUN_FOLDER, wish.rule)), Address("fstab-line", TARGET)
+        return (
+            in_general(wish, guard, _guard_text(wish), triggers=(Trigger("daemon-reload"),)),
+            in_general(wish, line, _line_text(wish, size), activation=Activation.REBOOT),
+        )
+
+
+def _size_text(size: int) -> str:
+    return f"{-(-size // GIB)}G"  # rounded up to whole GiB
+
+
+def _line_text(wish: Wish, size: str, separator: str = " ") -> str:
+    """The line of /tmp in fstab."""
+    options = ",".join(("mode=1777", *wish.fields.get("options", _OPTIONS), f"size={size}", _BELT))
+    return entry_text("tmpfs", TARGET, "tmpfs", options, separator=separator)
+
+
+def _guard_text(wish: Wish) -> bytes:
+    return render("tmp-mount-wait.conf.j2", rule=wish.rule, path=dropin_path(_RUN_FOLDER, wish.rule)).encode()
+
 
 class _Comparison:
     """One wish against what is in charge of /tmp."""
@@ -108,7 +132,7 @@ class _Comparison:
         self.facts = context.facts
         self.running = not context.facts.reader.persistent_only
         self.wanted = max((int(bound.value) for bound in wish.bounds), default=0)
-        self.size = f"{-(-self.wanted // GIB)}G"  # rounded up to whole GiB
+        self.size = _size_text(self.wanted)
         self.evidence: list[str] = []
 
     def finding(self) -> Finding:
@@ -188,8 +212,7 @@ class _Comparison:
             return self._held(Hold(HoldKind.OWNED, f"whoever writes {PATH} ({manager})"), "add the line there")
         if misread := self._misread():
             return self._refused(misread.refusal, misread.way_out)
-        options = ",".join(("mode=1777", *self.wish.fields.get("options", _OPTIONS), f"size={self.size}", _BELT))
-        line = entry_text("tmpfs", TARGET, "tmpfs", options, separator=self.facts.fstab.separator)
+        line = _line_text(self.wish, self.size, self.facts.fstab.separator)
         details = addition_diff(self.facts.fstab, line)
         change = self._change(Address("fstab-line", TARGET), ABSENT, line, details)
         return self._differs((*self._guard(), change))
@@ -198,12 +221,12 @@ class _Comparison:
         """A drop-in that dies with the reboot and until then keeps tmp.mount from being started."""
         if not self.running or not self.facts.host.has_systemd or self.facts.tmp.is_tmpfs:
             return ()
-        path = dropin_path(_RUN_FOLDER, self.wish.rule)
-        text = render("tmp-mount-wait.conf.j2", rule=self.wish.rule, path=path).encode()
+        path, text = dropin_path(_RUN_FOLDER, self.wish.rule), _guard_text(self.wish)
         before = self.context.state[Address("file", path)]
         if isinstance(before, FileValue) and before.content == text:
             return ()
-        return (self._change(Address("file", path), before, FileValue(text)),)
+        guard = self._change(Address("file", path), before, FileValue(text))
+        return (replace(guard, activation=Activation.NOW, reversible="yes"),)
 
     def _line(self) -> Finding:
         entry = self.facts.fstab.by_path[TARGET]

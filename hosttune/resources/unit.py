@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict, Refused
-from hosttune.resources.base import FieldSpec, inverted
+from hosttune.resources.base import FieldSpec, in_general, inverted
 from hosttune.values import (
     ABSENT,
     Action,
@@ -43,7 +43,7 @@ def _running(value: Value) -> Value:
     return (value[0], settled.get(value[1], value[1]))
 
 
-def _verbs(present: Value, after: Value) -> tuple[str, ...]:
+def verbs(present: Value, after: Value) -> tuple[str, ...]:
     """What systemctl is told to get from one value to the other."""
     if not isinstance(present, tuple) or not isinstance(after, tuple):
         return ()
@@ -78,7 +78,7 @@ class UnitAddress:
         if not self.same(present, change.before) or not isinstance(present, tuple):
             message = f"{name} is no longer {_words(change.before)}"
             raise Conflict(message, hint="run the plan again")
-        for verb in _verbs(_running(present), _running(change.after)):
+        for verb in verbs(_running(present), _running(change.after)):
             writer.run(("systemctl", verb, name), timeout_s=TIMEOUT_S)
 
     def same(self, one: Value, other: Value) -> bool:
@@ -110,6 +110,18 @@ class UnitWish:
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         return tuple(_compare(wish, context) for wish in wishes)
+
+    def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
+        return tuple(change for wish in wishes if not wish.fields.get("refused") for change in _writes(wish))
+
+
+def _writes(wish: Wish) -> tuple[Change, ...]:
+    """The change of a unit that is in all that the wish names the contrary of it."""
+    contrary = (
+        "disabled" if wish.fields.get("enabled", True) else "enabled",
+        "inactive" if wish.fields.get("active", True) else "active",
+    )
+    return (in_general(wish, Address("unit", wish.name), _wanted(wish, contrary), before=contrary),)
 
 
 def _compare(wish: Wish, context: Context) -> Finding:

@@ -11,7 +11,7 @@ from hosttune.facts.unit_files import UnitFiles
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.rendering import render
-from hosttune.resources.base import FieldSpec
+from hosttune.resources.base import FieldSpec, in_general
 from hosttune.resources.comparison import Comparison
 from hosttune.resources.file import compare_dropin, dropin_path, hand_edit
 from hosttune.resources.read_only import ReadOnly
@@ -140,6 +140,16 @@ class UnitDropinWish:
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         return tuple(_Look(wish, context).finding() for wish in wishes)
 
+    def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
+        return tuple(
+            in_general(
+                wish, _file(wish), _text(wish, "its unit file", "COMMAND"), activation=Activation.RESTART,
+                triggers=_triggers(wish),
+                reason=f"COMMAND: that of `systemctl cat {wish.name}`, without {wish.fields['without']}",
+            )
+            for wish in wishes
+        )  # fmt: skip
+
 
 def _file(wish: Wish) -> Address:
     return Address("file", dropin_path(f"/etc/systemd/system/{wish.name}.d", wish.rule))
@@ -147,6 +157,19 @@ def _file(wish: Wish) -> Address:
 
 def _process(wish: Wish) -> Address:
     return Address("process", str(wish.fields.get("process") or wish.name.rpartition(".")[0]))
+
+
+def _text(wish: Wish, origin: str, command: str) -> bytes:
+    option = str(wish.fields["without"])
+    text = render(
+        "unit-exec.conf.j2", rule=wish.rule, unit=wish.name, origin=origin, option=option,
+        command=without(command, option),
+    )  # fmt: skip
+    return text.encode()
+
+
+def _triggers(wish: Wish) -> tuple[Trigger, ...]:
+    return (Trigger("daemon-reload"), Trigger("restart", wish.name))
 
 
 @frozen
@@ -161,10 +184,6 @@ class _Look(Comparison):
     @property
     def path(self) -> str:
         return _file(self.wish).name
-
-    @property
-    def triggers(self) -> tuple[Trigger, ...]:
-        return (Trigger("daemon-reload"), Trigger("restart", self.wish.name))
 
     def finding(self) -> Finding:
         name = self.wish.name
@@ -196,18 +215,14 @@ class _Look(Comparison):
             return self._says(Verdict.DIFFERS, here, hold, (edited,), f"remove {self.path}; it overrides the package")
         change = Change(
             _file(self.wish), Action.DELETE, present, ABSENT, self.wish.rule, self.context.risk, self.context.disturbs,
-            Activation.RESTART, triggers=self.triggers,
+            Activation.RESTART, triggers=_triggers(self.wish),
         )  # fmt: skip
         return self._says(Verdict.DIFFERS, f"{here}, so that {self.path} is not needed any more", changes=(change,))
 
     def _wanted(self, origin: str, command: str) -> Finding:
-        text = render(
-            "unit-exec.conf.j2",
-            rule=self.wish.rule, unit=self.wish.name, origin=origin, option=self.option,
-            command=without(command, self.option),
-        )  # fmt: skip
         wish, context = self.wish, self.context
-        dropin = compare_dropin(self.path, text.encode(), wish.rule, context, Activation.RESTART, self.triggers)
+        text = _text(wish, origin, command)
+        dropin = compare_dropin(self.path, text, wish.rule, context, Activation.RESTART, _triggers(wish))
         if dropin.unknown:
             return self._says(Verdict.UNKNOWN, dropin.unknown)
         reason = f"{origin} starts it with {self.option}"

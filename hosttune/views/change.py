@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hosttune.resources.restart import unit_of
 from hosttune.values import ABSENT, Action, Activation, FileValue, Unreadable
 from hosttune.views.page import shown
 from hosttune.views.terminal import width_of, wrapped
@@ -43,7 +44,12 @@ def body_lines(change: Change) -> list[str]:
 def note_of(change: Change) -> str:
     """What stands beside the title: the rights of a new file, when the change takes effect."""
     mode = _mode(change) if _is_file(change) else ""
-    return ", ".join(note for note in (mode, _WHEN[change.activation]) if note)
+    return ", ".join(note for note in (mode, _when(change)) if note)
+
+
+def _when(change: Change) -> str:
+    unit = unit_of(change.address) if change.activation is Activation.RESTART else ""
+    return f"in effect after a restart of {unit}" if unit else _WHEN[change.activation]
 
 
 def title_line(change: Change) -> str:

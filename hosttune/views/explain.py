@@ -14,7 +14,6 @@ from hosttune.views.findings import ALL, sections_lines
 from hosttune.views.masking import masked
 from hosttune.views.page import shown
 from hosttune.views.rule_words import (
-    do_texts,
     figure_text,
     finds_texts,
     guard_texts,
@@ -24,8 +23,9 @@ from hosttune.views.rule_words import (
     reads_texts,
     risk_text,
     standing_text,
+    todo_texts,
     told_wishes,
-    undo_texts,
+    ways_of,
     wish_text,
 )
 from hosttune.views.terminal import columned, wrapped
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.resources.base import Wish
     from hosttune.values import Finding
-    from hosttune.views.by_hand import Told
+    from hosttune.views.by_hand import Ways
     from hosttune.views.page import Page
 
 SHORT = 24  # characters of a value that still stands beside its name
@@ -58,16 +58,14 @@ class Explained:
     measured: tuple[str, ...] = ()  # what benches found here
 
     @property
-    def told(self) -> tuple[Told, ...]:
-        return told_wishes(self.rule, self.wording, self.wishes, self.findings)
+    def told(self) -> tuple[Wish, ...]:
+        return told_wishes(self.rule, self.wording, self.wishes)
 
     @property
-    def does(self) -> list[str]:
-        return do_texts(self.rule, self.wording, self.told)
-
-    @property
-    def undoes(self) -> list[str]:
-        return undo_texts(self.told)
+    def ways(self) -> Ways:
+        """How to do it by hand, and how to take it back."""
+        does, undoes = ways_of(self.told, self.findings)
+        return [*does, *todo_texts(self.rule, self.wording)], undoes
 
 
 def explained(
@@ -90,6 +88,7 @@ def explained(
 def explain_text(one: Explained, page: Page) -> str:
     """Everything about the rule, for people."""
     rule, told = one.rule, one.told
+    does, undoes = one.ways
     head, *rest = wrapped(f"{shown(rule.id)}: {shown(rule.title)}", page.screen.columns, rest="  ")
     name, colon, title = head.partition(":")
     lines = [page.screen.paint(name, "bold") + colon + title, *rest, ""]
@@ -102,8 +101,8 @@ def explain_text(one: Explained, page: Page) -> str:
     lines += _params(rule, one.wording.params, page)
     lines += _here(one.findings, page)
     lines += _block("Measured", list(one.measured), page)
-    lines += _block("By hand", one.does, page)
-    lines += _block("Taken back by hand", one.undoes, page)
+    lines += _whole("By hand", does, page)
+    lines += _whole("Taken back by hand", undoes, page)
     lines += _switches(rule, page)
     lines += _block("Sources", list(rule.sources), page)
     return "\n".join(lines) + "\n"
@@ -112,6 +111,7 @@ def explain_text(one: Explained, page: Page) -> str:
 def explain_json(one: Explained) -> dict[str, Any]:
     """The same as JSON; conditions are those of the rule file."""
     rule, told = one.rule, one.told
+    does, undoes = one.ways
     return {
         "format_version": FORMAT_VERSION,
         "id": rule.id,
@@ -133,7 +133,7 @@ def explain_json(one: Explained) -> dict[str, Any]:
         "reads": reads_texts(rule, told),
         "wants": [wish_text(wish) for wish in told],
         "expects": [expectation.condition.source for expectation in rule.expect],
-        "by_hand": {"do": one.does, "undo": one.undoes},
+        "by_hand": {"do": does, "undo": undoes},
         "params": {name: to_json(value) for name, value in one.wording.params.items()},
         "findings": masked(to_json(one.findings)),
         "measured": list(one.measured),
@@ -197,3 +197,8 @@ def _block(title: str, texts: list[str], page: Page) -> list[str]:
         return []
     body = [line for t in texts for line in wrapped(shown(t), page.screen.columns, first="  - ", rest="    ")]
     return ["", page.screen.paint(title, "bold"), *body]
+
+
+def _whole(title: str, texts: list[str], page: Page) -> list[str]:
+    """As a block, each text on one line: what is copied must be whole."""
+    return ["", page.screen.paint(title, "bold"), *(f"  - {shown(text)}" for text in texts)] if texts else []

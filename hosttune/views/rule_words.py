@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hosttune.engine.expression_helpers import gib_text
 from hosttune.engine.rule import Listing, Literal, Record
-from hosttune.views.by_hand import Told, few, ways
+from hosttune.resources import wish_kinds
+from hosttune.resources.base import Bound, Wish
+from hosttune.values import HoldKind
+from hosttune.views.by_hand import few, ways
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from hosttune.engine.rule import Param, Rule, WishSpec, Written
-    from hosttune.resources.base import Wish
-    from hosttune.values import Address, Finding
+    from hosttune.values import Change, Finding
+    from hosttune.views.by_hand import Ways
     from hosttune.views.wording import Wording
 
 LONG = 80  # characters of a field that is still shown
@@ -26,6 +28,10 @@ _HOW = frozenset({
     "versions",
 })  # fmt: skip
 
+_HERE_ALONE = frozenset({"refused", "remove"})  # fields of which nothing is said where no host is known
+_OR = " or "  # between the texts of a choice (wording.in_words)
+_HELD_HERE = frozenset({HoldKind.OWNED, HoldKind.EDITED, HoldKind.REFUSED, HoldKind.REVERTED})
+
 _FIGURES = {
     "docs": "from the sources below; nobody has measured it with hosttune",
     "vm": "from the sources below; that the change takes and goes back was tried in a virtual machine",
@@ -33,24 +39,12 @@ _FIGURES = {
 }
 
 
-def told_wishes(
-    rule: Rule, wording: Wording, wishes: tuple[Wish, ...] = (), findings: tuple[Finding, ...] = ()
-) -> tuple[Told, ...]:
+def told_wishes(rule: Rule, wording: Wording, wishes: tuple[Wish, ...] = ()) -> tuple[Wish, ...]:
     """What the rule wants: of this host where its wishes are known, else as the rule says it in general."""
-    old = {change.address: change.before for finding in findings for change in finding.changes}
-    if wishes:
-        return tuple(_told(wish, old) for wish in wishes)
-    return tuple(_told_in_general(rule, spec, wording) for spec in rule.want)
+    return wishes or tuple(_told_in_general(rule, spec, wording) for spec in rule.want)
 
 
-def _told(wish: Wish, old: Mapping[Address, object]) -> Told:
-    bound = wish.bounds[0] if wish.bounds else None
-    if bound is None:
-        return Told(wish.kind, wish.name, wish.rule, fields=wish.fields, old=old)
-    return Told(wish.kind, wish.name, wish.rule, bound.operator.value, str(bound.value), wish.fields, old)
-
-
-def _told_in_general(rule: Rule, spec: WishSpec, wording: Wording) -> Told:
+def _told_in_general(rule: Rule, spec: WishSpec, wording: Wording) -> Wish:
     def said(value: Written) -> Any:
         if isinstance(value, Literal):
             return value.value
@@ -60,16 +54,50 @@ def _told_in_general(rule: Rule, spec: WishSpec, wording: Wording) -> Told:
             return tuple(said(one) for one in value.values)
         return wording.text(value)
 
+    def field(name: str, value: Any) -> Any:
+        """The word for a list is one item of it."""
+        is_item = isinstance(value, str) and wish_kinds()[spec.kind].fields[name].type is list
+        return (value,) if is_item else value
+
     name = said(spec.name)
-    operator, value = next(((operator.value, str(said(value))) for operator, value in spec.bounds), ("", ""))
-    fields = {key: said(one) for key, one in spec.fields.items()}
-    return Told(spec.kind, name if isinstance(name, str) else " ".join(name), rule.id, operator, value, fields)
+    words = name.replace(",", " ").split() if isinstance(name, str) else name
+    bounds = tuple(Bound(operator, said(value)) for operator, value in spec.bounds)
+    fields = {key: field(key, said(one)) for key, one in spec.fields.items() if key not in _HERE_ALONE}
+    return Wish(spec.kind, " ".join(words), rule.id, "", fields, bounds)
 
 
-def wish_text(wish: Told) -> str:
+def ways_of(wishes: tuple[Wish, ...], findings: tuple[Finding, ...] = ()) -> Ways:
+    """How a person does without hosttune what would be changed on this host, and takes it back: of the very changes
+    where there are some, else of what the wishes write in general. Nothing where this host holds them back for a
+    reason of its own: its findings say the way out.
+    """
+    changes = [change for finding in findings for change in finding.changes]
+    if not changes and any(finding.hold.kind in _HELD_HERE for finding in findings):
+        return [], []
+    return ways(changes or _in_general(wishes))
+
+
+def _in_general(wishes: tuple[Wish, ...]) -> list[Change]:
+    plain_ones = [_without_choices(wish) for wish in wishes]
+    kinds = dict.fromkeys(wish.kind for wish in plain_ones)
+    own = ((kind, tuple(wish for wish in plain_ones if wish.kind == kind)) for kind in kinds)
+    return [change for kind, some in own for change in wish_kinds()[kind].writes(some)]
+
+
+def _without_choices(wish: Wish) -> Wish:
+    """`this or that`, which nobody can type, as a word in capitals: what there is to choose stands under Wants."""
+    name = wish.kind.rpartition("-")[2].upper() if _OR in wish.name else wish.name
+    bounds = tuple(Bound(one.operator, "VALUE") if _OR in str(one.value) else one for one in wish.bounds)
+    fields = {key: key.upper() if isinstance(one, str) and _OR in one else one for key, one in wish.fields.items()}
+    return replace(wish, name=name, bounds=bounds, fields=fields)
+
+
+def wish_text(wish: Wish) -> str:
     """A wish as one line: `sysctl vm.swappiness: at most 10`; what is empty or long is left to the plan."""
-    value = gib_text(int(wish.value)) if wish.kind == "tmpfs" and wish.value.isdecimal() else wish.value
-    parts = [f"{wish.bound.replace('_', ' ')} {value}"] if wish.bound else []
+    bound = wish.bounds[0] if wish.bounds else None
+    value = str(bound.value) if bound else ""
+    value = gib_text(int(value)) if wish.kind == "tmpfs" and value.isdecimal() else value
+    parts = [f"{bound.operator.value.replace('_', ' ')} {value}"] if bound else []
     parts += [
         f"{name} {text}" for name, item in wish.fields.items() if name not in _HOW and (text := plain_field(item))
     ]
@@ -96,7 +124,7 @@ def finds_texts(rule: Rule, wording: Wording) -> list[str]:
     return list(dict.fromkeys(wording.sentence(one.message) for one in rule.expect))
 
 
-def reads_texts(rule: Rule, wishes: tuple[Told, ...]) -> list[str]:
+def reads_texts(rule: Rule, wishes: tuple[Wish, ...]) -> list[str]:
     """The facts that the rule looks at, each in the words of its module, and the values that it compares."""
     subjects = [f"{name}: {_first_paragraph(f'hosttune.facts.{name}')}" for name in sorted(rule.subjects)]
     if rule.choice:
@@ -105,15 +133,9 @@ def reads_texts(rule: Rule, wishes: tuple[Told, ...]) -> list[str]:
     return [*subjects, *few(list(dict.fromkeys(kinds)))]
 
 
-def do_texts(rule: Rule, wording: Wording, wishes: tuple[Told, ...]) -> list[str]:
-    """How a person does without hosttune what the rule wants or advises."""
-    todos = [wording.sentence_here(one.todo) for one in rule.expect if one.todo]
-    return list(dict.fromkeys(ways(wishes)[0] + todos))
-
-
-def undo_texts(wishes: tuple[Told, ...]) -> list[str]:
-    """How a person takes it back without hosttune; advice changes nothing."""
-    return ways(wishes)[1]
+def todo_texts(rule: Rule, wording: Wording) -> list[str]:
+    """How a person does without hosttune what the rule advises."""
+    return list(dict.fromkeys(wording.sentence_here(one.todo) for one in rule.expect if one.todo))
 
 
 def figure_text(rule: Rule) -> str:

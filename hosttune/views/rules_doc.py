@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.views.rule_words import (
-    do_texts,
     figure_text,
     finds_texts,
     guard_texts,
@@ -13,8 +12,9 @@ from hosttune.views.rule_words import (
     reads_texts,
     risk_text,
     standing_text,
+    todo_texts,
     told_wishes,
-    undo_texts,
+    ways_of,
     wish_text,
 )
 from hosttune.views.terminal import counted
@@ -82,8 +82,9 @@ def _section(rule: Rule, catalog: Catalog) -> list[str]:
     lines += _list("Wants", [wish_text(wish) for wish in wishes], is_code=True)
     lines += _list("Looks for", finds_texts(rule, wording))
     lines += _list("Parameters", [f"`{name}`: {param_text(param)}" for name, param in rule.params.items()])
-    lines += _list("By hand", do_texts(rule, wording, wishes), is_code=True)
-    lines += _list("Taken back by hand", undo_texts(wishes), is_code=True)
+    does, undoes = ways_of(wishes)
+    lines += _list("By hand", [*does, *todo_texts(rule, wording)], is_code=True)
+    lines += _list("Taken back by hand", undoes, is_code=True)
     lines += _list("Sources", list(rule.sources))
     return lines[:-1]
 

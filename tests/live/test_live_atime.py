@@ -91,7 +91,19 @@ def every_case(folder: Path, fstype: str) -> None:
         assert (str(machine.look().verdict), machine.look().changes) == ("ok", ())
         machine.undo(finding.changes)
         assert (machine.flags(), Path("/etc/fstab").read_text(encoding="utf-8")) == (before, machine.text)
+        by_hand(machine, finding.changes)
         stacked(machine)
+
+
+def by_hand(machine: Machine, changes) -> None:
+    """The remounts that `explain` teaches set the one flag, and take it back."""
+    from hosttune.views.by_hand import ways
+
+    before = machine.flags()
+    for steps, atime in zip(ways(changes), ("noatime", "relatime"), strict=True):
+        (step,) = (one for one in steps if one.startswith("mount "))
+        run("sh", "-c", step)
+        assert machine.flags() == before - {"relatime"} | {atime}
 
 
 def stacked(machine: Machine) -> None:

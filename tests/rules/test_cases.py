@@ -68,15 +68,18 @@ def shown(value) -> str:
     return " ".join(value) if isinstance(value, tuple) else str(value)
 
 
-def plan_of(rule: str, case):
+def policy_of(rule: str, case) -> Policy:
     params = {rule: case["params"]} if "params" in case else {}
     mounts = ({**one, "options": tuple(one.get("options", ["noatime"]))} for one in case.get("data_mounts", ()))
     declared = Declared(tuple(DataMount(**one) for one in mounts))
-    policy = replace(
+    return replace(
         Policy(declared=declared, max_risk=Risk.HIGH, disturb=Disturbs.GPU_WORK, today="2026-01-01", params=params),
         sole=rule,
     )
-    return examine(host_of(case), CATALOG, policy).plan()
+
+
+def plan_of(rule: str, case):
+    return examine(host_of(case), CATALOG, policy_of(rule, case)).plan()
 
 
 @pytest.mark.parametrize(("rule", "case"), CASES, ids=[f"{rule}-{case['name']}" for rule, case in CASES])

@@ -11,11 +11,13 @@ from hosttune.actions.examine import examine
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.policy import Policy
 from hosttune.host.record import read_record
-from hosttune.values import Address, Disturbs, Risk
-from hosttune.views.by_hand import Told, ways
+from hosttune.resources.base import Wish
+from hosttune.values import ABSENT, Action, Address, Change, Disturbs, FileValue, Finding, Hold, HoldKind, Risk, Verdict
+from hosttune.views.by_hand import ways
 from hosttune.views.explain import explain_text, explained
 from hosttune.views.page import Page
-from hosttune.views.wording import in_words
+from hosttune.views.rule_words import told_wishes, ways_of
+from hosttune.views.wording import Wording, in_words
 
 HOSTS = sorted((Path(__file__).resolve().parents[1] / "hosts").glob("*.json"))
 CATALOG = builtin_catalog()
@@ -29,8 +31,8 @@ def explanation(rule, host):
 
 
 def by_hand(rule, host):
-    one = explanation(rule, next(path for path in HOSTS if path.stem == host))
-    return " | ".join(one.does), " | ".join(one.undoes)
+    does, undoes = explanation(rule, next(path for path in HOSTS if path.stem == host)).ways
+    return " | ".join(does), " | ".join(undoes)
 
 
 @pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.stem)
@@ -40,30 +42,42 @@ def test_explain_leaves_no_template_raw_and_names_the_files_of_ours_to_remove(ho
         text = explain_text(one, Page(host=host.stem))
         assert "{{" not in text, text
         made = {change.address.name for finding in one.findings for change in finding.changes if is_ours(change)}
-        assert [path for path in made if path not in " ".join(one.undoes)] == []
+        assert [path for path in made if path not in " ".join(one.ways[1])] == []
 
 
 def is_ours(change):
-    """A drop-in below /etc that a rule brings; /tmp has a way of its own by hand."""
-    return change.address.kind == "file" and "/60-hosttune-" in change.address.name and "tmp-tmpfs" not in change.rule
+    """A drop-in that a rule brings."""
+    return change.address.kind == "file" and "/60-hosttune-" in change.address.name
 
 
 @pytest.mark.parametrize(
     ("rule", "host", "do", "undo"),
     [
         ("kernel-iommu", "gh200-arm64", "$GRUB_CMDLINE_LINUX_DEFAULT iommu.strict=0", "rm /etc/default/grub.d/60-"),
-        ("kernel-iommu", "workstation-rtx4090", "grep -c iommu=pt /boot", "60-hosttune-kernel-iommu.cfg && update-grub"),
         (
-            "gpu-persistence", "h100-8x-2socket", "without --no-persistence-mode",
-            "rm /etc/systemd/system/nvidia-persistenced.service.d/60-hosttune-gpu-persistence.conf && systemctl daemon-reload",
+            "kernel-iommu", "workstation-rtx4090",
+            r"""printf '%s\n' 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT iommu=pt"' | install -D -m 644 """,
+            "60-hosttune-kernel-iommu.cfg | update-grub | reboot when nothing runs",
         ),
-        ("memory-swappiness", "h100-8x-2socket", "`vm.swappiness = 10`", "sysctl -w vm.swappiness=60"),
-        ("network-sysctl", "h100-8x-2socket", "tcp_rmem = 4096 131072 134217728`", "'net.ipv4.tcp_rmem=4096 131072 6291456'"),
-        ("limits-nofile", "a100-cloud-vm", "`root hard nofile 524288`", "limits.d/60-hosttune-limits-nofile.conf"),
-        ("containers-docker-daemon", "h100-8x-2socket", '{"default-shm-size": "1G"}', "take default-shm-size out"),
-        ("storage-noatime", "gh200-arm64", "mount -o remount,noatime /scratch", "remount,relatime /scratch"),
+        (
+            "gpu-persistence", "h100-8x-2socket",
+            "'ExecStart=/usr/bin/nvidia-persistenced --user nvidia-persistenced --verbose'",
+            "nvidia-persistenced.service.d/60-hosttune-gpu-persistence.conf | systemctl daemon-reload",
+        ),
+        ("memory-swappiness", "h100-8x-2socket", "'vm.swappiness = 10'", "sysctl -w vm.swappiness=60"),
+        ("memory-swappiness", "no-gpu-debian12", "sysctl -w vm.swappiness=10", "sysctl -w vm.swappiness=60"),
+        ("network-sysctl", "h100-8x-2socket", "tcp_rmem = 4096 131072 134217728'", "'net.ipv4.tcp_rmem=4096 131072 6291456'"),
+        ("limits-nofile", "a100-cloud-vm", "'* soft nofile 65536' 'root soft nofile 65536' |", "limits.d/60-hosttune-limits-nofile.conf"),
+        ("limits-removeipc", "h100-8x-2socket", "systemctl restart systemd-logind.service", "rm /etc/systemd/logind.conf.d/"),
+        ("containers-docker-daemon", "h100-8x-2socket", 'merge {"default-shm-size": "1G"} into', "take default-shm-size out"),
+        ("storage-noatime", "h100-8x-2socket", "in line 3 of /etc/fstab the options `defaults` become `defaults,noatime`",
+         "in the line of /data in /etc/fstab the options `defaults,noatime` become `defaults`"),
+        ("storage-noatime", "gh200-arm64", ',noatime" /scratch', ',relatime" /scratch'),
+        ("storage-tmp-tmpfs", "h100-8x-2socket", "size=205G,nofail,x-systemd.before=local-fs.target 0 0`", "take the line `tmpfs /tmp"),
         ("cpu-governor", "h100-8x-2socket", "echo performance | tee /sys", "echo powersave | tee /sys"),
         ("gpu-profiling", "h100-8x-2socket", "options nvidia NVreg_RestrictProfilingToAdminUsers=0", "rm /etc/modprobe.d/"),
+        ("storage-fstrim", "h100-8x-2socket", "systemctl enable --now fstrim.timer", "systemctl disable --now fstrim.timer"),
+        ("services-needrestart", "h100-8x-2socket", r"qr(^slurmd\.service$)} = 0;", "rm /etc/needrestart/conf.d/"),
     ],
 )  # fmt: skip
 def test_by_hand_has_the_values_of_the_host(rule, host, do, undo):
@@ -72,19 +86,69 @@ def test_by_hand_has_the_values_of_the_host(rule, host, do, undo):
     assert undo in undoes
 
 
-def test_way_back_of_a_unit_leaves_the_dropins_of_others():
-    (_, (undo,)) = ways(
-        (Told("systemd-setting", "docker.service/Service/LimitMEMLOCK", "a-rule", "exactly", "infinity"),)
-    )
-    assert undo.startswith("rm /etc/systemd/system/docker.service.d/60-hosttune-a-rule.conf && systemctl daemon-reload")
-    assert "revert" not in undo
+def test_no_way_reads_fstab_again_in_a_remount():
+    """`mount -o remount,noatime` takes off flags that stand in no line (hosttune/resources/mount.py)."""
+    for rule in CATALOG.rules:
+        for host in HOSTS:
+            does, undoes = explanation(rule, host).ways
+            remounts = [step for step in (*does, *undoes) if "mount -o remount," in step and "/dev/shm" not in step]
+            assert remounts == []
+
+
+@pytest.mark.parametrize("rule", sorted(CATALOG.rules))
+def test_way_in_general_has_no_choice_that_nobody_can_type(rule):
+    """Where no host is known: the words of the host stand in capitals, and no command lacks its operand."""
+    one = CATALOG.rules[rule]
+    does, undoes = ways_of(told_wishes(one, Wording(one.defaults)))
+    for step in (*does, *undoes):
+        assert " or " not in step
+        assert "{{" not in step
+        assert not step.endswith(("install", "recommends", "remove"))
+    assert bool(does) == bool(one.want)
+
+
+def test_what_a_host_holds_back_for_its_own_reason_is_not_taught():
+    finding = Finding("storage-noatime", "/data", Verdict.DIFFERS, Hold(HoldKind.OWNED, "tmpreaper"))
+    wishes = (Wish("mount", "/data", "storage-noatime", "/data", {"atime": "noatime"}),)
+    assert ways_of(wishes, (finding,)) == ([], [])
+    assert ways_of(wishes) != ([], [])
+
+
+def test_set_of_packages_that_is_refused_has_no_way():
+    wish = Wish("packages", "", "gpu-driver", "", {"state": "installed", "refused": "no branch fits"})
+    assert ways_of((wish,)) == ([], [])
 
 
 def test_other_spelling_of_a_sysctl_is_put_back_as_it_was():
-    told = Told(
-        "sysctl", "vm.dirty_bytes", "a", "at_most", "1", old={Address("sysctl", "vm.dirty_bytes"): "vm.dirty_ratio=20"}
-    )
-    assert ways((told,))[1][0].endswith("sysctl -w vm.dirty_ratio=20")
+    change = Change(Address("sysctl", "vm.dirty_bytes"), Action.UPDATE, "vm.dirty_ratio=20", "1", "a")
+    assert ways((change,)) == (["sysctl -w vm.dirty_bytes=1"], ["sysctl -w vm.dirty_ratio=20"])
+
+
+@pytest.mark.parametrize(
+    ("change", "do", "undo"),
+    [
+        (
+            Change(Address("package-set", "tuned + python3-perf - power-profiles-daemon"), Action.UPDATE,
+                   ("power-profiles-daemon=0.21",), ("python3-perf=6.8", "tuned=2.21"), "a"),
+            "apt-get install --no-install-recommends tuned=2.21 power-profiles-daemon-",
+            "apt-get install --no-install-recommends power-profiles-daemon=0.21 tuned- python3-perf-",
+        ),
+        (
+            Change(Address("unit", "a.timer"), Action.UPDATE, ("enabled", "inactive"), ("enabled", "active"), "a"),
+            "systemctl start a.timer", "systemctl stop a.timer",
+        ),
+        (
+            Change(Address("sysfs-set", "/sys/cpu*/x"), Action.UPDATE, ("0-3: a", "4-7: b"), "c", "a"),
+            "echo c | tee /sys/cpu*/x", "write into /sys/cpu*/x, by what the star stands for: 0-3: a; 4-7: b",
+        ),
+        (
+            Change(Address("file", "/etc/a b.conf"), Action.CREATE, ABSENT, FileValue(b"# Written by\nit's = 1\n", 0o600), "a"),
+            """printf '%s\\n' 'it'"'"'s = 1' | install -D -m 600 /dev/stdin '/etc/a b.conf'""", "rm '/etc/a b.conf'",
+        ),
+    ],
+)  # fmt: skip
+def test_step_of_a_change(change, do, undo):
+    assert ways((change,)) == ([do], [undo])
 
 
 @pytest.mark.parametrize(
