@@ -1,200 +1,196 @@
-"""What removes files by age: where it does, access times are read, and noatime is not free.
+"""What removes files by age: where it goes by access time, access times are read, and noatime is not free.
 
-Sources: tmpfiles.d(5); tmpreaper(8) with Debian's /etc/tmpreaper.conf; tmpwatch(8), which cron starts.
+Looked at: tmpfiles.d, tmpreaper.conf, cachefilesd.conf, robinhood's configuration; and, for commands that ask for
+access times, the crontabs of the system and of users, the scripts of cron, units of systemd, what Slurm starts around
+jobs, and the scripts that those start (one level). Of scripts, files of the site of at most 1 MiB are read, none on a
+network file system, where a dead server would hold the check.
 """
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact
+from hosttune.facts.ageing_files import (
+    AgeRule,
+    parse_cachefilesd,
+    parse_robinhood,
+    parse_tmpfiles,
+    parse_tmpreaper,
+    select,
+)
+from hosttune.facts.ageing_jobs import rows_of, rules_in, scripts_in, slurm_programs
+from hosttune.facts.base import Fact, UnknownFact
+from hosttune.facts.places import mount_of
 from hosttune.facts.reading import drop_ins, text
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
-_FOLDERS = ("/etc/tmpfiles.d", "/run/tmpfiles.d", "/usr/local/lib/tmpfiles.d", "/usr/lib/tmpfiles.d")
-_FIELD = re.compile(r'"((?:[^"\\]|\\.)*)"|\'([^\']*)\'|(\S+)')
-_AGEING = frozenset("dDevqQC")  # x and X have an age, too, but keep files
-# Types of which only one line may decide about a path; r, R, a, t, h, z, m and their likes add to it.
-_DECIDING = frozenset("fFdDevqQpLcbCxXw")
+_TMPFILES = ("/etc/tmpfiles.d", "/run/tmpfiles.d", "/usr/local/lib/tmpfiles.d", "/usr/lib/tmpfiles.d")
+_TABLES = ("/etc/crontab", "/etc/anacrontab")
 _CRON = ("/etc/cron.d", "/etc/cron.hourly", "/etc/cron.daily", "/etc/cron.weekly", "/etc/cron.monthly")
-_CLEANER = re.compile(r"(?:^|[\s;&|/(])(tmpreaper|tmpwatch|stmpclean)[ \t]((?:\\\n|[^;&|#\n])*)")
-_PERIOD = re.compile(r"\d+[smhdw]?$")
-# Of the system's instance (tmpfiles.d(5), "Specifiers"); machine, user and boot are left open.
-_SPECIFIERS = {"%t": "/run", "%S": "/var/lib", "%C": "/var/cache", "%L": "/var/log", "%T": "/tmp", "%V": "/var/tmp"}
-_SPECIFIER = re.compile(r"%.")
-_OPEN = re.compile(r"[*?\[%{$]")
-_ASSIGNMENT = re.compile(r"^\s*(?:export\s+)?(\w+)=(?:'([^']*)'|\"([^\"]*)\"|(\S*))", re.MULTILINE)
-
-
-@frozen
-class AgeRule(Fact):
-    """Files below `path` are removed when they reach `age`."""
-
-    path: str  # the folder for certain: /data for /data/*/cache
-    age: str  # as written: 10d, 1w
-    source: str  # file:line
-    uses_atime: bool  # False where the rule looks at other times only
+SPOOL = "/var/spool/cron/crontabs"  # of users; only root may look
+_UNITS = ("/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/etc/systemd/user")
+_VENDOR_UNITS = ("/usr/lib/systemd/system", "/lib/systemd/system")
+_SLURM_FILES = (
+    "/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf", "/opt/slurm/etc/slurm.conf",
+    "/usr/local/etc/slurm.conf", "/var/spool/slurmd/conf-cache/slurm.conf",
+)  # fmt: skip
+_SLURM_FOLDERS = ("/etc/slurm/prolog.d", "/etc/slurm/epilog.d")
+_MIB = 1 << 20
 
 
 @frozen
 class Ageing(Fact):
-    """All rules that remove by age, in the order of the files."""
+    """All rules that remove by age, in the order of the files, and what could not be looked at."""
 
     rules: tuple[AgeRule, ...]
+    hidden: tuple[str, ...]  # each a sentence
 
 
-@frozen
-class Line:
-    """One line of a tmpfiles.d file."""
-
-    type: str  # the letter, without modifiers
-    path: str
-    age: str  # "-" where there is none
-    number: int
+def collect(reader: Reader, facts: Facts) -> Ageing:
+    look = _Look(reader, facts)
+    for part in (look.tmpfiles, look.named, look.cron, look.units, look.slurm):
+        part()
+    return Ageing(tuple(dict.fromkeys(look.rules)), tuple(dict.fromkeys(look.hidden)))
 
 
-def parse_tmpfiles(content: str) -> tuple[Line, ...]:
-    """The lines that also count after boot (no `!`): `Type Path Mode User Group Age Argument`, quotes as in a shell."""
-    lines = []
-    for number, row in enumerate(content.splitlines(), start=1):
-        if row.lstrip().startswith("#"):
-            continue
-        fields = _words(row)
-        if len(fields) >= 2 and "!" not in fields[0]:
-            lines.append(Line(fields[0][0], fields[1], fields[5] if len(fields) > 5 else "-", number))
-    return tuple(lines)
+class _Look:
+    """Reads all the files; a refusal is kept, and the look goes on."""
 
-
-def _words(row: str) -> list[str]:
-    """Words parted by blanks, quotes removed."""
-    return [next((part for part in match.groups() if part is not None), "") for match in _FIELD.finditer(row)]
-
-
-def age_of(spelled: str) -> tuple[str, bool]:
-    """(age, whether access times count) of the age field: `~` keeps the first level, `bmA:10d` names the times that
-    count, a and A are access times; without names all count."""
-    age = spelled.removeprefix("~")
-    times, colon, rest = age.rpartition(":")
-    return (rest, "a" in times.lower()) if colon else (age, True)
-
-
-def tree_of(path: str) -> str:
-    """The folder in which all that a pattern means lies: up to the first wildcard or unknown specifier."""
-    parts = []
-    for part in _SPECIFIER.sub(lambda match: _SPECIFIERS.get(match[0], match[0]), path).split("/"):
-        if _OPEN.search(part):
-            break
-        parts.append(part)
-    return "/".join(parts).rstrip("/") or "/"
-
-
-def select(files: Iterable[tuple[str, tuple[Line, ...]]]) -> tuple[AgeRule, ...]:
-    """The rules of (file, lines) in the order of base names: of two lines that decide about a path the first wins."""
-    rules: list[AgeRule] = []
-    decided: set[str] = set()
-    for name, lines in files:
-        for line in lines:
-            if line.type not in _DECIDING or line.path in decided:
-                continue
-            decided.add(line.path)
-            age, uses_atime = age_of(line.age)
-            if line.type in _AGEING and age not in {"-", ""}:
-                rules.append(AgeRule(tree_of(line.path), age, f"{name}:{line.number}", uses_atime))
-    return tuple(rules)
-
-
-def parse_tmpreaper(content: str, name: str) -> tuple[AgeRule, ...]:
-    """/etc/tmpreaper.conf, shell assignments: the folders (/tmp alone where none are named), the age (7d), options."""
-    values: dict[str, tuple[str, int]] = {}
-    for match in _ASSIGNMENT.finditer(content):
-        value = next((part for part in match.groups()[1:] if part is not None), "")
-        values[match[1]] = (value, content.count("\n", 0, match.start(1)) + 1)
-    folders, number = values.get("TMPREAPER_DIRS", ("/tmp", 1))
-    age = values.get("TMPREAPER_TIME", ("7d", 1))[0] or "7d"
-    uses_atime = "--mtime" not in values.get("TMPREAPER_ADDITIONALOPTIONS", ("", 1))[0].split()
-    return tuple(AgeRule(tree_of(_plain(folder)), age, f"{name}:{number}", uses_atime) for folder in folders.split())
-
-
-def parse_cron(content: str, name: str) -> tuple[AgeRule, ...]:
-    """Commands of a crontab or a script that start a cleaner: `tmpreaper [options] AGE FOLDER...`.
-
-    The age stands before the folders; tmpwatch looks at access times unless -m (modification) or -c (change) says else.
-    """
-    rules: list[AgeRule] = []
-    for match in _CLEANER.finditer(content):
-        if content[: match.start(1)].rpartition("\n")[2].lstrip().startswith("#"):
-            continue
-        words = _words(match[2].replace("\\\n", " "))
-        start = next((index for index, word in enumerate(words) if _PERIOD.match(word)), None)
-        if start is None:
-            continue
-        uses_atime = not any(re.fullmatch(r"--[mc]time|-[a-zA-Z]*[mc][a-zA-Z]*", word) for word in words[:start])
-        source = f"{name}:{content.count(chr(10), 0, match.start(1)) + 1}"
-        paths = (word for word in words[start + 1 :] if word.startswith("/"))
-        age = words[start] if words[start][-1].isalpha() else f"{words[start]}h"  # a bare number counts hours
-        rules.extend(AgeRule(tree_of(_plain(path)), age, source, uses_atime) for path in paths)
-    return tuple(rules)
-
-
-def _plain(path: str) -> str:
-    """`/tmp/.` is how tmpreaper is told to follow a link; the folder is /tmp."""
-    return path.removesuffix("/.")
-
-
-def collect(reader: Reader, facts: Facts) -> Ageing:  # noqa: ARG001 - the interface of all subjects
-    gatherer = _Gatherer(reader)
-    rules = (*gatherer.tmpfiles(), *gatherer.tmpreaper(), *gatherer.cron())
-    return Ageing(gatherer.problem or rules)
-
-
-class _Gatherer:
-    """Reads all the files, and keeps the first answer that was a refusal."""
-
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, facts: Facts) -> None:
         self.reader = reader
-        self.problem: Any = None
+        self.facts = facts
+        self.rules: list[AgeRule] = []
+        self.hidden: list[str] = []
+        self._seen: set[str] = set()
+
+    def _is_nobodys(self, path: str) -> bool:
+        """Of an image /run is made anew when it boots."""
+        return self.reader.persistent_only and path.startswith("/run/")
 
     def _content(self, path: str) -> str:
-        answer = text(self.reader, path)
+        answer = text(self.reader, path) if not self._is_nobodys(path) else ""
         if isinstance(answer, Unreadable):
-            self.problem = self.problem or answer
+            self.hidden.append(answer.reason)
         return answer if isinstance(answer, str) else ""
 
     def _names(self, folder: str) -> tuple[str, ...]:
-        answer = self.reader.list(folder)
-        # Of an image /run is nobody's: it is made anew when the image boots.
-        if isinstance(answer, Unreadable) and not (self.reader.persistent_only and folder.startswith("/run/")):
-            self.problem = self.problem or answer
+        answer = self.reader.list(folder) if not self._is_nobodys(f"{folder}/") else ()
+        if isinstance(answer, Unreadable):
+            self.hidden.append(answer.reason)
         return answer if isinstance(answer, tuple) else ()
 
-    def tmpfiles(self) -> tuple[AgeRule, ...]:
+    def _add(self, rules: Iterable[AgeRule]) -> None:
+        """With the place that a link leads to."""
+        for rule in rules:
+            real = self.reader.resolve(rule.path)
+            path = real if isinstance(real, str) else rule.path
+            self.rules.append(AgeRule(path, rule.age, rule.source, rule.uses_atime))
+
+    def tmpfiles(self) -> None:
         # Before /usr was merged, /lib was a folder of its own; now it is a link.
         split = () if isinstance(self.reader.link("/lib"), str) else ("/lib/tmpfiles.d",)
-        files = drop_ins(self.reader, (*_FOLDERS, *split))
+        files = drop_ins(self.reader, (*_TMPFILES, *split))
         if isinstance(files, Unreadable):
-            self.problem = self.problem or files
-            return ()
-        return select((path, parse_tmpfiles(self._content(path))) for path in files)
+            self.hidden.append(files.reason)
+            return
+        self._add(select((path, parse_tmpfiles(self._content(path))) for path in files))
 
-    def tmpreaper(self) -> tuple[AgeRule, ...]:
-        """Debian's package cleans daily as /etc/tmpreaper.conf says, while its cron script is there."""
-        script = self.reader.stat("/etc/cron.daily/tmpreaper")
-        if script is ABSENT or not isinstance(script, Stat):
-            return ()
-        return parse_tmpreaper(self._content("/etc/tmpreaper.conf"), "/etc/tmpreaper.conf")
+    def named(self) -> None:
+        """Debian's tmpreaper cleans daily as its file says, while its cron script is there."""
+        if isinstance(self.reader.stat("/etc/cron.daily/tmpreaper"), Stat):
+            self._add(parse_tmpreaper(self._content("/etc/tmpreaper.conf"), "/etc/tmpreaper.conf"))
+        self._parsed("/etc/cachefilesd.conf", parse_cachefilesd)
+        for name in self._names("/etc/robinhood.d"):
+            self._parsed(f"/etc/robinhood.d/{name}", parse_robinhood)
 
-    def cron(self) -> tuple[AgeRule, ...]:
-        paths = ["/etc/crontab"]
+    def _parsed(self, path: str, parse: Callable[[str, str], tuple[AgeRule, ...]]) -> None:
+        self._add(parse(self._content(path), path))
+
+    def cron(self) -> None:
+        paths = [*_TABLES, *(f"{SPOOL}/{name}" for name in self._names(SPOOL))]
         for folder in _CRON:
             names = (name for name in self._names(folder) if name not in {".placeholder", "tmpreaper"})
             paths.extend(f"{folder}/{name}" for name in names)
-        return tuple(rule for path in paths for rule in parse_cron(self._content(path), path))
+        for path in paths:
+            is_table = path.startswith(("/etc/crontab", "/etc/cron.d/"))
+            self._job(path, "table" if is_table else "script")
+
+    def units(self) -> None:
+        for folder in _UNITS:
+            for name in self._names(folder):
+                path = f"{folder}/{name}"
+                if name.endswith(".service.d"):
+                    drop_in = (one for one in self._names(path) if one.endswith(".conf"))
+                    self._units(f"{path}/{one}" for one in drop_in)
+                elif name.endswith(".service"):
+                    self._units((path,))
+        vendor = _VENDOR_UNITS[0] if isinstance(self.reader.link("/lib"), str) else _VENDOR_UNITS[1]
+        for folder in {_VENDOR_UNITS[0], vendor}:
+            names = self._names(folder)
+            started = {name.removesuffix(".timer") for name in names if name.endswith(".timer")}
+            self._units(f"{folder}/{one}.service" for one in sorted(started) if f"{one}.service" in names)
+
+    def _units(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            if self.reader.link(path) != "/dev/null":
+                self._job(path, "unit")
+
+    def slurm(self) -> None:
+        paths = [f"{folder}/{name}" for folder in _SLURM_FOLDERS for name in self._names(folder)]
+        for file in _SLURM_FILES:
+            for program in slurm_programs(self._content(file)):
+                path = program if program.startswith("/") else f"{file.rpartition('/')[0]}/{program}"
+                folder, _, pattern = path.rpartition("/")
+                named = "*" in pattern
+                paths += (
+                    [f"{folder}/{one}" for one in self._names(folder) if fnmatchcase(one, pattern)] if named else [path]
+                )
+        for path in paths:
+            self._job(path, is_unsure=True)
+
+    def _job(self, path: str, kind: str = "script", *, is_unsure: bool = False) -> None:
+        """The commands of a file, and of the scripts that it starts."""
+        content = self._script(path, path) if is_unsure else self._content(path)
+        rows = rows_of(content, kind)
+        self._add(rules_in(rows, path))
+        for script, number in scripts_in(rows).items():
+            for one in self._files(script):
+                self._add(rules_in(rows_of(self._script(one, f"{path}:{number}")), one))
+
+    def _files(self, path: str) -> tuple[str, ...]:
+        """What run-parts starts in a folder; else the path itself."""
+        stat = ABSENT if self._is_remote(path) else self.reader.stat(path)
+        is_folder = isinstance(stat, Stat) and stat.type == "directory"
+        return tuple(f"{path}/{name}" for name in self._names(path)) if is_folder else (path,)
+
+    def _script(self, path: str, source: str) -> str:
+        """The text of a script; empty for what is none, and for one that was read already."""
+        if path in self._seen or self._is_nobodys(path):
+            return ""
+        self._seen.add(path)
+        if self._is_remote(path):
+            self.hidden.append(f"{path} ({source}) lies on a network file system and is not read")
+            return ""
+        stat = self.reader.stat(path)
+        if isinstance(stat, Unreadable):
+            self.hidden.append(stat.reason)
+        if not isinstance(stat, Stat) or stat.type != "file" or stat.size > _MIB:
+            return ""
+        content = self._content(path)
+        return "" if "\0" in content[:4096] else content
+
+    def _is_remote(self, path: str) -> bool:
+        try:
+            mount = mount_of(self.facts.mounts.visible, path)
+        except UnknownFact:
+            return False
+        return mount is not None and (mount.is_network or mount.fstype == "autofs")

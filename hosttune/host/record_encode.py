@@ -24,6 +24,7 @@ _SPEAK_OF_VERSIONS = frozenset(
     {"apt-get", "apt-cache", "apt-mark", "dpkg", "dpkg-query", "ubuntu-drivers", "nvidia-smi", "modinfo"}
 )
 _LOGS = frozenset({"dmesg", "journalctl"})
+_CRONTABS = "/var/spool/cron/"
 _FIRMWARE = ("/sys/firmware/", "/proc/device-tree/")
 
 
@@ -103,7 +104,7 @@ class _Encoder:
             return encode_bytes(without_serial(content))
         encoded = encode_bytes(content)
         if isinstance(encoded, str):
-            return self.redactor.text(encoded)
+            return self.redactor.text(_short_job(encoded) if _is_job(path, content) else encoded)
         # Bytes that are no text cannot be looked through: only firmware tables and device trees are kept as they are.
         return encoded if path.startswith(_FIRMWARE) else self.redactor.text(content.decode("latin-1"))
 
@@ -142,6 +143,17 @@ def _space(space: Space) -> list[int]:
 def _short_status(content: bytes) -> bytes:
     """The fields of dpkg's status file that facts read: the rest is long, and says nothing about a host."""
     return b"\n".join(row for row in content.split(b"\n") if not row or row.startswith(_DPKG_FIELDS))
+
+
+def _is_job(path: str, content: bytes) -> bool:
+    """A crontab of a user, or a script that the site wrote: somebody's, and only a few lines of it are asked for."""
+    return path.startswith(_CRONTABS) or (content.startswith(b"#!") and not path.startswith("/etc/"))
+
+
+def _short_job(content: str) -> str:
+    from hosttune.facts.ageing_jobs import told_lines
+
+    return told_lines(content)
 
 
 def _short_log(content: str) -> str:

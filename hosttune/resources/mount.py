@@ -16,7 +16,7 @@ from hosttune.resources.base import OLD, FieldSpec, action_between, in_general, 
 from hosttune.resources.fstab import options_diff
 from hosttune.resources.fstab_document import PATH, clean_path
 from hosttune.resources.fstab_options import set_atime
-from hosttune.resources.mount_policy import View, elsewhere, evidence, obstacle
+from hosttune.resources.mount_policy import View, aged, elsewhere, evidence, obstacle
 from hosttune.values import (
     ABSENT,
     Action,
@@ -77,8 +77,8 @@ class MountWish:
         "atime": FieldSpec(
             str, required=True, choices=("noatime", "relatime"), help="When reads write access times"
         ),
-        "aged_by": FieldSpec(list, help="What deletes files on it by access time; then it stays as it is"),
-        "purged_trees": FieldSpec(list, help="Folders on it that the site purges by access time; as aged_by"),
+        "purged_trees": FieldSpec(list, help="Folders that the site purges by access time: they keep relatime"),
+        "harmless_jobs": FieldSpec(list, help="Files of jobs that ask for access times and delete nothing by them"),
     }  # fmt: skip
     operators: tuple[Operator, ...] = ()
     activations = (Activation.NOW, Activation.REMOUNT, Activation.REBOOT)
@@ -138,7 +138,7 @@ def _compare(wish: Wish, context: Context) -> Finding:
     options = written if isinstance(written, str) else None
     view = View(target, str(wish.fields["atime"]), entry, mount, options, live, running)
     if view.is_live_ok and view.is_boot_ok:
-        return Finding(wish.rule, wish.subject, Verdict.OK, evidence=evidence(view))
+        return _settled(view, wish, facts)
     reason = f"{target} should be mounted {view.wanted}"
     hold, todo = obstacle(view, wish, context)
     if hold:
@@ -150,6 +150,16 @@ def _compare(wish: Wish, context: Context) -> Finding:
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, evidence(view), todo=refused.hint)
     seen = (*evidence(view), *(() if view.is_live_ok else elsewhere(view, facts)))
     return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(), reason, seen, changes)
+
+
+def _settled(view: View, wish: Wish, facts: Facts) -> Finding:
+    """As it should be; unless something deletes files there by the access times that are not written any more."""
+    purged = aged(view.target, wish, facts)
+    if not purged.by:
+        return Finding(wish.rule, wish.subject, Verdict.OK, evidence=evidence(view))
+    reason = f"{view.target} is mounted {view.wanted}, and {', '.join(purged.by)} deletes files there by access time"
+    todo = "let that job go by modification time, or mount it relatime; else it deletes files that are in use"
+    return Finding(wish.rule, wish.subject, Verdict.ADVICE, reason=reason, evidence=evidence(view), todo=todo)
 
 
 def _changes(view: View, wish: Wish, context: Context) -> tuple[Change, ...]:

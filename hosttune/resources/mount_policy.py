@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.mounts import LOCAL_TYPES, NETWORK_TYPES, atime_of
 from hosttune.frozen import frozen
-from hosttune.resources.fstab_document import PATH
+from hosttune.resources.fstab_document import PATH, clean_path
 from hosttune.resources.fstab_options import ATIME_WORDS, has_secret
 from hosttune.values import ABSENT, Hold, HoldKind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hosttune.facts import Facts
     from hosttune.facts.fstab import FstabEntry
     from hosttune.facts.mounts import Mount
@@ -37,6 +39,7 @@ OF_THE_KERNEL = frozenset({
     "hugetlbfs", "mqueue", "configfs", "autofs", "swap", "selinuxfs", "pstore", "binfmt_misc", "rpc_pipefs", "nfsd",
     "fusectl",
 })  # fmt: skip
+_KEEP = "nothing to do; without access times it would delete files that are in use"
 
 
 @frozen
@@ -77,21 +80,46 @@ class View:
         return self.mount.fstype if self.mount else self.entry.fstype if self.entry else ""
 
 
-def _aged(wish: Wish) -> tuple[Hold, str]:
-    """A hold where access times are what decides which files are deleted."""
-    aged = [*wish.fields.get("aged_by", ())]
-    aged += [f"the purge of {tree} that the policy declares" for tree in wish.fields.get("purged_trees", ())]
-    if not aged or wish.fields["atime"] != "noatime":
-        return Hold(), ""
-    detail = f"what ages files there by access time: {', '.join(aged)}"
-    return Hold(HoldKind.OWNED, detail), "nothing to do; without access times it would delete files that are in use"
+@frozen
+class Aged:
+    """Who deletes by access time on a mount, and what could not be looked at."""
+
+    by: tuple[str, ...] = ()
+    unknown: str = ""
+
+
+def aged(target: str, wish: Wish, facts: Facts) -> Aged:
+    """Who deletes files below a target, wherever else its file system is mounted, by their access time."""
+    if wish.fields["atime"] != "noatime":
+        return Aged()
+    mounts = () if facts.reader.persistent_only else facts.mounts.all
+    devices = {mount.device for mount in mounts if mount.target == target}
+    places = {target, *(mount.target for mount in mounts if mount.device in devices)}
+    harmless = {*wish.fields.get("harmless_jobs", ())}
+    found = [
+        rule.source
+        for rule in facts.ageing.rules
+        if rule.uses_atime and rule.source.rpartition(":")[0] not in harmless and _meets(rule.path, places)
+    ]
+    trees = (clean_path(tree) for tree in wish.fields.get("purged_trees", ()))
+    found += [f"the purge of {tree} that the policy declares" for tree in trees if _meets(tree, places)]
+    hidden = [reason for reason in facts.ageing.hidden if not any(path in reason for path in harmless)]
+    return Aged(tuple(dict.fromkeys(found)), "; ".join(hidden))
+
+
+def _meets(tree: str, places: Iterable[str]) -> bool:
+    """Whether a folder lies on or above one of the targets, or holds it."""
+    inner = tree.rstrip("/") + "/"
+    return any(inner.startswith(outer) or outer.startswith(inner) for outer in (f"{p.rstrip('/')}/" for p in places))
 
 
 def obstacle(view: View, wish: Wish, context: Context) -> tuple[Hold, str]:
     """Why this difference is left alone, and the way out; an empty hold where it is ours to change."""
-    aged, todo = _aged(wish)
-    if aged:
-        return aged, todo
+    purged = aged(view.target, wish, context.facts)
+    if purged.by:
+        return Hold(HoldKind.OWNED, f"what ages files there by access time: {', '.join(purged.by)}"), _KEEP
+    if purged.unknown:
+        raise UnknownFact("ageing", f"not known whether a job deletes files there by access time ({purged.unknown})")
     host = context.facts.host
     if host.is_wsl:
         return Hold(HoldKind.REFUSED, "under WSL Windows mounts the disks"), "set it in /etc/wsl.conf"

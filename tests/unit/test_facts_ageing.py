@@ -1,9 +1,11 @@
-"""What removes files by age: tmpfiles.d, tmpreaper, cron."""
+"""What removes files by age: tmpfiles.d, tmpreaper, cachefilesd, and what jobs start."""
 
 import pytest
 
-from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.ageing import AgeRule, age_of, parse_cron, parse_tmpfiles, parse_tmpreaper, tree_of
+from hosttune.facts import Facts
+from hosttune.facts.ageing import SPOOL
+from hosttune.facts.ageing_files import AgeRule, age_of, parse_tmpfiles, parse_tmpreaper, tree_of
+from hosttune.facts.ageing_jobs import rows_of, rules_in, scripts_in, told_lines
 from tests.unit.fake_reader import FakeReader
 
 LIB = "/usr/lib/tmpfiles.d"
@@ -12,6 +14,14 @@ ETC = "/etc/tmpfiles.d"
 
 def ageing(files, links=None, **options):
     return Facts(FakeReader(files, links={"/lib": "usr/lib"} | (links or {}), **options)).ageing
+
+
+def commands(content, name="job", kind="script"):
+    return rules_in(rows_of(content, kind), name)
+
+
+def places(content):
+    return [(rule.path, rule.source) for rule in commands(content) if rule.uses_atime]
 
 
 def paths(files, links=None, **options):
@@ -84,7 +94,7 @@ def test_age_of_field(spelled, expected):
     ("path", "tree"),
     [
         ("/data/*/cache", "/data"), ("/tmp/", "/tmp"), ("/", "/"), ("%T/x-%b", "/tmp"), ("%C/foo", "/var/cache/foo"),
-        ("/data/set[12]/x", "/data"), ("%h/x", "/"),
+        ("/data/set[12]/x", "/data"), ("%h/x", "/root/x"), ("$X/y", "/"), ("y", "/"), ("~/y", "/"),
     ],
 )  # fmt: skip
 def test_tree_of_pattern(path, tree):
@@ -119,7 +129,7 @@ def test_cron_commands_that_clean():
         "/usr/sbin/tmpwatch -x /tmp/.X11-unix \\\n  -X '/tmp/pymp-*' 240 /tmp\n"
         "test -d /scratch && /usr/sbin/tmpwatch -m 30d /scratch /data/*/tmp\n"
     )
-    assert parse_cron(script, "/etc/cron.daily/tmpwatch") == (
+    assert commands(script, "/etc/cron.daily/tmpwatch") == (
         AgeRule("/tmp", "240h", "/etc/cron.daily/tmpwatch:4", uses_atime=True),
         AgeRule("/scratch", "30d", "/etc/cron.daily/tmpwatch:6", uses_atime=False),
         AgeRule("/data", "30d", "/etc/cron.daily/tmpwatch:6", uses_atime=False),
@@ -135,13 +145,189 @@ def test_cron_tables_are_read():
 
 
 def test_cron_words_that_only_look_like_it():
-    assert parse_cron("0 * * * * root echo no-tmpwatch 5d /a\napt install tmpreaper\n", "x") == ()
+    assert commands("0 * * * * root echo no-tmpwatch 5d /a\napt install tmpreaper\n", "x") == ()
 
 
-def test_ageing_unreadable_file_is_unknown_never_empty():
-    seen = ageing({f"{LIB}/a.conf": "d /x - - - 1d\n"}, unreadable={"/etc/cron.daily/secret": "needs root"})
-    with pytest.raises(UnknownFact, match="needs root"):
-        _ = seen.rules
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("find /scratch -atime +30 -delete", ["/scratch"]),
+        ("find /scratch /data/tmp/ -type f -amin +600 -exec rm {} \\;", ["/scratch", "/data/tmp"]),
+        ("find -H -O2 /scratch -anewer /var/stamp | xargs rm", ["/scratch"]),
+        ("find /scratch -used +14 -print0 | xargs -0 rm -f", ["/scratch"]),
+        ("find /scratch ! -neweraa /var/stamp -delete", ["/scratch"]),
+        ("find /data/users/*/cache -atime +30", ["/data/users"]),
+        ('bash -c "find /scratch -atime +30 -delete"', ["/scratch"]),
+        ("nice -n 19 /usr/bin/find '/my data' -atime +30", ["/my data"]),
+        ("find /scratch -printf '%A@ %p\\n' | sort -n | head | xargs rm", ["/scratch"]),
+        ("cd /scratch && find . -atime +30 -delete", ["/scratch"]),
+        ("cd /scratch; find users -atime +30 -delete", ["/scratch/users"]),
+        ("find . -atime +30 -delete", ["/"]),
+        ("find -atime +30 -delete", ["/"]),
+        ("find $PLACE -atime +30 -delete", ["/"]),
+        ("find ~/x -atime +30 -delete", ["/"]),
+        ("lfs find /lustre -A +30", ["/lustre"]),
+        ("tmpwatch $AGE /scratch", ["/scratch"]),
+        ("tmpwatch 30d $PLACE", ["/"]),
+        ("python3 -c 'import os; os.stat(x).st_atime'", ["/"]),
+        ("os.path.getatime(path)", ["/"]),
+        ("stat -c '%X %n' /scratch/*", ["/"]),
+        ("ls -ltu /scratch | tail", ["/"]),
+        ("hf cache rm $(hf cache ls --filter 'accessed>1mo' -q) -y", ["/"]),
+        ("find /scratch -mtime +30 -delete", []),
+        ("find /scratch -name '*-atime' -delete", []),
+        ("find /scratch -printf '%T@ %p'", []),
+        ("mount -o remount,noatime /scratch", []),
+        ("find /scratch -mtime +3; echo -atime", []),
+        ("ls -l /run/users; stat -c %x /scratch", []),
+    ],
+)
+def test_commands_that_ask_for_access_times(command, expected):
+    assert [place for place, _ in places(f"0 3 * * * root {command}\n")] == expected
+
+
+def test_variables_and_folders_of_a_script_are_followed():
+    script = (
+        "#!/bin/sh\nPLACE=/scratch/users\n# find /no -atime +1\nfor d in /a/x /b/y; do\n  find $d -atime +1 \\\n    -delete\ndone\n"
+        'find "${PLACE}/tmp" -atime +1 -delete\ncd /c\nfind . -atime +1\n'
+    )
+    assert places(script) == [("/a/x", "job:5"), ("/b/y", "job:5"), ("/scratch/users/tmp", "job:8"), ("/c", "job:10")]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("0 3 * * * root /opt/site/purge.sh --all", ["/opt/site/purge.sh"]),
+        ("0 3 * * * /opt/site/purge", ["/opt/site/purge"]),
+        ("@daily root nice -n 5 bash /root/clean.sh", ["/root/clean.sh"]),
+        ("* * * * * root [ -x /usr/sbin/x ] && cd /opt && ./purge.sh", ["/opt/purge.sh"]),
+        ("0 3 * * * root flock /run/lock/p /opt/purge", ["/opt/purge"]),
+        ("0 3 * * * root rsync -a /data /nfs/backup", []),
+        ("0 3 * * * root /usr/bin/rsync -a /data /nfs/backup", []),
+        ("0 3 * * * root sh -c '/opt/purge.sh; true'", ["/opt/purge.sh"]),
+        ("0 3 * * * root run-parts /etc/cron.night", ["/etc/cron.night"]),
+        ("/usr/bin/python3 /opt/clean.py", ["/opt/clean.py"]),
+    ],
+)
+def test_scripts_that_a_line_starts(line, expected):
+    kind = "table" if " root " in line else "script"
+    found = [path for path in scripts_in(rows_of(line + "\n", kind)) if not path.startswith("/usr/local/")]
+    assert found == expected
+
+
+def test_name_without_a_path_may_lie_in_usr_local():
+    assert {"/usr/local/bin/purge", "/usr/local/sbin/purge"} <= set(scripts_in(rows_of("0 3 * * * purge /x\n")))
+
+
+PURGE = "#!/bin/sh\nfind /scratch -atime +30 -delete\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "source"),
+    [
+        ({"/etc/crontab": "0 3 * * * root find /scratch -atime +30 -delete\n"}, "/etc/crontab:1"),
+        ({"/etc/cron.d/x": "# a\n0 3 * * * root find /scratch -atime +30 -delete\n"}, "/etc/cron.d/x:2"),
+        ({"/etc/anacrontab": "1 5 x find /scratch -atime +30 -delete\n"}, "/etc/anacrontab:1"),
+        *(
+            ({f"/etc/cron.{when}/x": PURGE}, f"/etc/cron.{when}/x:2")
+            for when in ("hourly", "daily", "weekly", "monthly")
+        ),
+        ({f"{SPOOL}/alice": "0 3 * * * find /scratch -atime +30 -delete\n"}, f"{SPOOL}/alice:1"),
+        ({"/etc/cron.d/x": "0 3 * * * root /opt/purge\n", "/opt/purge": PURGE}, "/opt/purge:2"),
+        ({"/etc/cron.d/x": "0 3 * * * root purge\n", "/usr/local/sbin/purge": PURGE}, "/usr/local/sbin/purge:2"),
+        ({"/etc/cron.d/x": "0 3 * * * root run-parts /opt/night\n", "/opt/night/a": PURGE}, "/opt/night/a:2"),
+        ({"/etc/cron.daily/x": "#!/bin/sh\n/opt/purge.sh\n", "/opt/purge.sh": PURGE}, "/opt/purge.sh:2"),
+        (
+            {"/etc/systemd/system/p.service": "[Service]\nExecStart=/usr/bin/find /scratch -atime +30 -delete\n"},
+            "/etc/systemd/system/p.service:2",
+        ),
+        (
+            {"/etc/systemd/system/p.service.d/x.conf": "[Service]\nExecStartPost=/usr/bin/find /scratch -atime +30\n"},
+            "/etc/systemd/system/p.service.d/x.conf:2",
+        ),
+        (
+            {"/etc/systemd/system/p.service": "[Service]\nExecStart=-/opt/purge\n", "/opt/purge": PURGE},
+            "/opt/purge:2",
+        ),
+        (
+            {
+                "/usr/lib/systemd/system/p.timer": "[Timer]\n",
+                "/usr/lib/systemd/system/p.service": "[Service]\nExecStart=/usr/bin/find /scratch -atime +6 -delete\n",
+            },
+            "/usr/lib/systemd/system/p.service:2",
+        ),
+        ({"/etc/slurm/slurm.conf": "Epilog=/opt/epilog\n", "/opt/epilog": PURGE}, "/opt/epilog:2"),
+        ({"/etc/slurm/slurm.conf": "Epilog=epilog.sh\n", "/etc/slurm/epilog.sh": PURGE}, "/etc/slurm/epilog.sh:2"),
+        (
+            {"/run/slurm/conf/slurm.conf": "TaskProlog=/opt/p/*\n", "/opt/p/10-x": PURGE, "/opt/p/y": ""},
+            "/opt/p/10-x:2",
+        ),
+        ({"/etc/slurm/epilog.d/50-x": PURGE}, "/etc/slurm/epilog.d/50-x:2"),
+        ({"/etc/cachefilesd.conf": "# x\ndir /scratch\ntag a\n"}, "/etc/cachefilesd.conf:2"),
+        (
+            {
+                "/etc/robinhood.d/x.conf": 'General { fs_path = "/scratch"; }\nrule a { condition { last_access > 30d } }\n'
+            },
+            "/etc/robinhood.d/x.conf:2",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_every_place_that_deletes_by_access_time(files, source):
+    seen = ageing(files)
+    assert [(rule.path, rule.source) for rule in seen.rules if rule.uses_atime] == [("/scratch", source)]
+    assert seen.hidden == ()
+
+
+def test_real_unit_of_man_db():
+    unit = "[Service]\nExecStart=+/usr/bin/find /var/cache/man -type f -name *.gz -atime +6 -delete\n"
+    files = {"/usr/lib/systemd/system/man-db.timer": "[Timer]\n", "/usr/lib/systemd/system/man-db.service": unit}
+    assert [rule.path for rule in ageing(files).rules] == ["/var/cache/man"]
+
+
+def test_what_does_not_cull_or_is_no_script():
+    files = {
+        "/etc/cachefilesd.conf": "dir /scratch\nnocull\n", "/etc/robinhood.d/x.conf": "# last_access\n",
+        "/etc/cron.d/x": "0 3 * * * root /opt/program\n", "/opt/program": b"\x7fELF\0find /scratch -atime +3",
+        "/etc/systemd/system/x.service": "# find /scratch -atime +3\n[Unit]\nDescription=find /scratch -atime +3\n",
+    }  # fmt: skip
+    assert (ageing(files).rules, ageing(files).hidden) == ((), ())
+
+
+def test_place_behind_a_link_is_the_real_one():
+    files = {"/etc/crontab": "0 3 * * * root find /scratch -atime +30 -delete\n", "/data/scratch/x": ""}
+    assert paths(files, {"/scratch": "/data/scratch"}) == [("/data/scratch", "-atime +30")]
+
+
+def test_what_could_not_be_read_is_said_and_the_rest_is_known():
+    hidden = {
+        SPOOL: f"needs root: permission denied on {SPOOL}",
+        "/opt/purge": "needs root: permission denied on /opt/purge",
+    }
+    files = {f"{LIB}/a.conf": "d /x - - - 1d\n", "/etc/cron.d/x": "0 3 * * * root /opt/purge\n"}
+    seen = ageing(files, unreadable=hidden)
+    assert [rule.path for rule in seen.rules] == ["/x"]
+    assert seen.hidden == (hidden[SPOOL], hidden["/opt/purge"])
+
+
+def test_script_on_a_network_file_system_is_not_touched():
+    mounts = "20 1 8:2 / / rw - ext4 /dev/sda2 rw\n30 20 0:50 / /nfs rw - nfs4 server:/x rw\n"
+    files = {"/proc/self/mountinfo": mounts, "/etc/cron.d/x": "0 3 * * * root /nfs/purge\n", "/nfs/purge": PURGE}
+    reader = FakeReader(files, links={"/lib": "usr/lib"})
+    seen = Facts(reader).ageing
+    assert (seen.rules, seen.hidden) == (
+        (),
+        ("/nfs/purge (/etc/cron.d/x:1) lies on a network file system and is not read",),
+    )
+    assert "/nfs/purge" not in reader.seen
+
+
+def test_record_keeps_the_lines_that_tell_and_no_others():
+    script = "#!/bin/sh\nTOKEN=abc\nPLACE=/scratch\n/opt/x -u a:b\nfind $PLACE \\\n  -atime +3\n# end\n"
+    kept = told_lines(script)
+    assert kept == "#!/bin/sh\n\nPLACE=/scratch\n/opt/x\nfind $PLACE    -atime +3\n\n\n"
+    assert commands(kept) == commands(script)
+    assert scripts_in(rows_of(kept)) == scripts_in(rows_of(script))
 
 
 def test_ageing_of_an_image_ignores_run():

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from hosttune.errors import BadInput
+from hosttune.facts import Facts
 from hosttune.host.door import Completed, Process
 from hosttune.host.record import RecordReader, parse_record, read_record
 from hosttune.host.survey import take_record
@@ -195,3 +196,18 @@ def test_record_keeps_nothing_of_single_processes():
     assert set(door.answers["files"]) == {"/proc/1/comm", "/proc/self/mountinfo"}
     assert "80" in door.list("/proc")
     assert door.answers["listings"] == {}
+
+
+def test_crontabs_of_users_and_scripts_of_the_site_keep_what_is_asked_for_alone():
+    spool = "/var/spool/cron/crontabs/alice"
+    files = {
+        spool: "0 1 * * * /opt/purge --password hunter2 --to boss@example.org\n",
+        "/opt/purge": "#!/bin/sh\necho 'my private notes'\nfind /scratch -atime +30 -delete\n",
+    }
+    data = json.loads(
+        json.dumps(take_record(FakeReader(files), lambda door: Facts(door).ageing, share=False, tool_version="0"))
+    )
+    text = json.dumps(data)
+    assert not [word for word in ("hunter2", "boss@", "private notes") if word in text]
+    sources = [rule.source for rule in Facts(RecordReader(data)).ageing.rules]
+    assert sources == [rule.source for rule in Facts(FakeReader(files)).ageing.rules] == ["/opt/purge:3"]

@@ -128,18 +128,78 @@ def test_mount_of_a_unit_names_the_unit_and_the_way_out():
     assert "data.mount" in finding.todo
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"aged_by": ("/etc/tmpfiles.d/x.conf:3",)}, "/etc/tmpfiles.d/x.conf:3"),
-        ({"purged_trees": ("/data/scratch",)}, "the purge of /data/scratch"),
-    ],
-)
-def test_tree_that_is_aged_by_access_time_keeps_relatime(fields, words):
-    finding = host().look(mount_wish("/data", **fields))
+def purge(place):
+    return {"/etc/crontab": f"0 3 * * * root find {place} -atime +30 -delete\n"}
+
+
+@pytest.mark.parametrize("place", ["/data", "/data/", "/data/scratch", "/data/*/x", "/", "$PLACE"])
+def test_what_is_purged_by_access_time_keeps_relatime(place):
+    finding = host(files=purge(place)).look(mount_wish("/data"))
+
+    assert (finding.verdict, finding.hold.kind, finding.changes) == (Verdict.DIFFERS, HoldKind.OWNED, ())
+    assert finding.hold.detail == "what ages files there by access time: /etc/crontab:1"
+
+
+@pytest.mark.parametrize("place", ["/database", "/var/cache/man", "/dat"])
+def test_purge_of_another_place_is_no_obstacle(place):
+    assert host(files=purge(place)).look(mount_wish("/data")).changes
+
+
+def test_purge_through_another_mount_of_the_same_disk_counts():
+    bind = "31 20 8:17 /sets /scratch rw,relatime - ext4 /dev/sdb1 rw"
+    finding = host(mount=f"{LIVE}\n{bind}", files=purge("/scratch")).look(mount_wish("/data"))
 
     assert finding.hold.kind is HoldKind.OWNED
-    assert words in finding.hold.detail
+
+
+@pytest.mark.parametrize("tree", ["/data/scratch", "/data/scratch/", "/data", "/"])
+def test_purge_that_the_policy_declares_counts(tree):
+    finding = host().look(mount_wish("/data", purged_trees=(tree,)))
+
+    assert "that the policy declares" in finding.hold.detail
+
+
+def test_purge_that_the_policy_declares_elsewhere_does_not_count():
+    assert host().look(mount_wish("/data", purged_trees=("/scratch",))).changes
+
+
+def test_job_that_the_policy_calls_harmless_does_not_count():
+    wish = mount_wish("/data", harmless_jobs=("/etc/crontab",))
+
+    assert host(files=purge("/data")).look(wish).changes
+
+
+SPOOL = "/var/spool/cron/crontabs"
+HIDDEN = {SPOOL: f"needs root: permission denied on {SPOOL}"}
+
+
+def test_crontabs_that_cannot_be_read_leave_it_unknown():
+    finding = host(unreadable=HIDDEN).look(mount_wish("/data"))
+
+    assert (finding.verdict, finding.changes) == (Verdict.UNKNOWN, ())
+    assert f"by access time ({HIDDEN[SPOOL]})" in finding.reason
+
+
+def test_purge_that_is_known_holds_whatever_could_not_be_read():
+    assert host(files=purge("/data"), unreadable=HIDDEN).look(mount_wish("/data")).hold.kind is HoldKind.OWNED
+
+
+def test_crontabs_that_the_policy_calls_harmless_need_not_be_read():
+    assert host(unreadable=HIDDEN).look(mount_wish("/data", harmless_jobs=(SPOOL,))).changes
+
+
+def test_relatime_needs_no_look_at_jobs():
+    strict = host("/dev/sdb1 /data ext4 noatime 0 2\n", LIVE.replace("relatime", "noatime"), unreadable=HIDDEN)
+
+    assert strict.look(mount_wish("/data", "relatime")).changes
+
+
+def test_noatime_beside_a_purge_is_never_ok():
+    noatime = host("/dev/sdb1 /data ext4 noatime 0 2\n", LIVE.replace("relatime", "noatime"), files=purge("/data"))
+    finding = noatime.look(mount_wish("/data"))
+
+    assert finding.verdict is Verdict.ADVICE
+    assert finding.reason == "/data is mounted noatime, and /etc/crontab:1 deletes files there by access time"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,147 @@
+"""Configuration files that name folders to age: tmpfiles.d, tmpreaper.conf, cachefilesd.conf, robinhood. Pure.
+
+Sources: tmpfiles.d(5); tmpreaper(8) with Debian's /etc/tmpreaper.conf; cachefilesd.conf(5) and the kernel's
+Documentation/filesystems/caching/cachefiles.rst (culling is by access time); robinhood's configuration (fs_path,
+last_access).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact
+from hosttune.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_FIELD = re.compile(r'"((?:[^"\\]|\\.)*)"|\'([^\']*)\'|(\S+)')
+_AGEING = frozenset("dDevqQC")  # x and X have an age, too, but keep files
+# Types of which only one line may decide about a path; r, R, a, t, h, z, m and their likes add to it.
+_DECIDING = frozenset("fFdDevqQpLcbCxXw")
+# Of the system's instance (tmpfiles.d(5), "Specifiers"); machine and boot are left open.
+_SPECIFIERS = {
+    "%t": "/run", "%S": "/var/lib", "%C": "/var/cache", "%L": "/var/log", "%T": "/tmp", "%V": "/var/tmp", "%h": "/root",
+}  # fmt: skip
+_SPECIFIER = re.compile(r"%.")
+_OPEN = re.compile(r"[*?\[%{$`~]")
+_ASSIGNMENT = re.compile(r"^\s*(?:export\s+)?(\w+)=(?:'([^']*)'|\"([^\"]*)\"|(\S*))", re.MULTILINE)
+_CULLED = re.compile(r"^\s*dir\s+(\S+)", re.MULTILINE)
+_POLICY = re.compile(r"^[^#\n]*\blast_access\b", re.MULTILINE)
+_FS_PATH = re.compile(r"^[^#\n]*\bfs_path\s*=\s*[\"']?([^\s\"';]+)", re.MULTILINE)
+
+
+@frozen
+class AgeRule(Fact):
+    """Files below `path` are removed when they reach `age`."""
+
+    path: str  # the folder for certain: /data for /data/*/cache; / where it cannot be told
+    age: str  # as written: 10d, 1w, -atime +30; empty where it is not told
+    source: str  # file:line
+    uses_atime: bool  # False where the rule looks at other times only
+
+
+@frozen
+class Line:
+    """One line of a tmpfiles.d file."""
+
+    type: str  # the letter, without modifiers
+    path: str
+    age: str  # "-" where there is none
+    number: int
+
+
+def parse_tmpfiles(content: str) -> tuple[Line, ...]:
+    """The lines that also count after boot (no `!`): `Type Path Mode User Group Age Argument`, quotes as in a shell."""
+    lines = []
+    for number, row in enumerate(content.splitlines(), start=1):
+        if row.lstrip().startswith("#"):
+            continue
+        fields = words_of(row)
+        if len(fields) >= 2 and "!" not in fields[0]:
+            lines.append(Line(fields[0][0], fields[1], fields[5] if len(fields) > 5 else "-", number))
+    return tuple(lines)
+
+
+def words_of(row: str) -> list[str]:
+    """Words parted by blanks, quotes removed."""
+    return [next((part for part in match.groups() if part is not None), "") for match in _FIELD.finditer(row)]
+
+
+def age_of(spelled: str) -> tuple[str, bool]:
+    """(age, whether access times count) of the age field: `~` keeps the first level, `bmA:10d` names the times that
+    count, a and A are access times; without names all count."""
+    age = spelled.removeprefix("~")
+    times, colon, rest = age.rpartition(":")
+    return (rest, "a" in times.lower()) if colon else (age, True)
+
+
+def tree_of(path: str) -> str:
+    """The folder in which all that a pattern means lies: up to the first wildcard, variable or unknown specifier; / for
+    what is no absolute path."""
+    parts = []
+    for part in _SPECIFIER.sub(lambda match: _SPECIFIERS.get(match[0], match[0]), path).split("/"):
+        if _OPEN.search(part):
+            break
+        parts.append(part)
+    tree = "/".join(parts).rstrip("/")
+    return tree if tree.startswith("/") else "/"
+
+
+def select(files: Iterable[tuple[str, tuple[Line, ...]]]) -> tuple[AgeRule, ...]:
+    """The rules of (file, lines) in the order of base names: of two lines that decide about a path the first wins."""
+    rules: list[AgeRule] = []
+    decided: set[str] = set()
+    for name, lines in files:
+        for line in lines:
+            if line.type not in _DECIDING or line.path in decided:
+                continue
+            decided.add(line.path)
+            age, uses_atime = age_of(line.age)
+            if line.type in _AGEING and age not in {"-", ""}:
+                rules.append(AgeRule(tree_of(line.path), age, f"{name}:{line.number}", uses_atime))
+    return tuple(rules)
+
+
+def parse_tmpreaper(content: str, name: str) -> tuple[AgeRule, ...]:
+    """/etc/tmpreaper.conf, shell assignments: the folders (/tmp alone where none are named), the age (7d), options."""
+    values: dict[str, tuple[str, int]] = {}
+    for match in _ASSIGNMENT.finditer(content):
+        value = next((part for part in match.groups()[1:] if part is not None), "")
+        values[match[1]] = (value, line_at(content, match.start(1)))
+    folders, number = values.get("TMPREAPER_DIRS", ("/tmp", 1))
+    age = values.get("TMPREAPER_TIME", ("7d", 1))[0] or "7d"
+    options = values.get("TMPREAPER_ADDITIONALOPTIONS", ("", 1))[0].split()
+    uses_atime = not {"--mtime", "-m"} & set(options)
+    return tuple(AgeRule(tree_of(plain(folder)), age, f"{name}:{number}", uses_atime) for folder in folders.split())
+
+
+def parse_cachefilesd(content: str, name: str) -> tuple[AgeRule, ...]:
+    """The cache of network file systems that cachefilesd culls, the least recently read first."""
+    if re.search(r"^\s*nocull\b", content, re.MULTILINE):
+        return ()
+    found = _CULLED.finditer(content)
+    return tuple(
+        AgeRule(tree_of(one[1]), "", f"{name}:{line_at(content, one.start(1))}", uses_atime=True) for one in found
+    )
+
+
+def parse_robinhood(content: str, name: str) -> tuple[AgeRule, ...]:
+    """A policy over last_access: below fs_path, or anywhere where the file does not say where."""
+    policy = _POLICY.search(content)
+    if policy is None:
+        return ()
+    place = _FS_PATH.search(content)
+    source = f"{name}:{line_at(content, policy.end())}"
+    return (AgeRule(tree_of(place[1]) if place else "/", "last_access", source, uses_atime=True),)
+
+
+def line_at(content: str, position: int) -> int:
+    """The number of the line in which a position lies."""
+    return content.count("\n", 0, position) + 1
+
+
+def plain(path: str) -> str:
+    """`/tmp/.` is how tmpreaper is told to follow a link; the folder is /tmp."""
+    return path.removesuffix("/.")
