@@ -11,6 +11,7 @@ from hosttune.actions.apply import Execution, new_run, still_there
 from hosttune.actions.journal import Recorder, Step, StepId
 from hosttune.actions.restarts import restarts_left
 from hosttune.engine.plan import digest, guarded
+from hosttune.engine.policy import nearest
 from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
 from hosttune.host.overlay import Overlay
@@ -67,13 +68,13 @@ class UndoPlan:
 def plan_undo(session: Session, run_id: str | None = None, rule: str | None = None) -> UndoPlan:
     """The plan that takes back one run (by default the last that left something), or all that a rule did.
 
-    It is empty where nothing of them is in force any more. Raises HosttuneError for a run that nobody knows.
+    It is empty where nothing of them is in force any more. Raises HosttuneError for a run or a rule that nobody knows.
     """
     journal = session.journal
     if journal.unreadable:
         message = f"the journal cannot be read: {journal.unreadable}"
         raise HosttuneError(message, hint="run it as root")
-    steps = _chosen(journal, run_id, {rule, *session.catalog.former(rule)} if rule else set())
+    steps = _chosen(journal, run_id, _names(rule, session) if rule else set())
     overlay = Overlay(session.reader)  # each step is looked at, and tried, as the ones after it leave the host
     stuck = _built_upon(steps, journal)  # rule -> why it is left
     returns, findings = [], []
@@ -100,6 +101,18 @@ def plan_undo(session: Session, run_id: str | None = None, rule: str | None = No
         findings=tuple(findings),
     )
     return UndoPlan(plan, tuple(returns), tuple(sorted({step.change.rule for step in steps})))
+
+
+def _names(rule: str, session: Session) -> set[str]:
+    """The names under which the journal may hold this rule. One that is gone from the rules is known by its steps."""
+    catalog = session.catalog
+    current = catalog.current(rule)
+    names = {rule, current, *catalog.former(current)}
+    booked = {step.change.rule for run in session.journal.runs for step in run.steps}
+    if current not in catalog.rules and not names & booked:
+        hint = nearest(rule, {*catalog.rules, *booked}) or "list what was done, with its rules: hosttune history -v"
+        raise HosttuneError(f"no rule is called {rule}, and none of this name did anything here", hint=hint)
+    return names
 
 
 def _chosen(journal: Journal, run_id: str | None, rules: set[str]) -> tuple[Step, ...]:

@@ -19,7 +19,7 @@ def apply(
     show: Show,
     file: Annotated[str | None, Argument(metavar="[PLAN]", help="Only if the plan is still this saved one.")] = None,
     expect: Annotated[
-        str | None, Option("--expect", metavar="DIGEST", help="Only if the plan still has this digest.")
+        str | None, Option("--expect", metavar="DIGEST", help="Only if the plan still has this digest, or is done.")
     ] = None,
     yes: Annotated[bool, Option("--yes", help="Do it. Without it: show the plan, change nothing.")] = False,
     prove: Annotated[
@@ -82,10 +82,15 @@ def apply(
 
 
 def check_shown(plan: Plan, digest: str | None, saved: Plan | None = None) -> None:
-    """Refuse a plan that is not the one that was shown, in one sentence that names what differs."""
+    """Refuse a plan that is not the one that was shown, in one sentence that names what differs.
+
+    A plan with nothing left to do is no other plan: what was shown is done, as on the second boot.
+    """
     from hosttune.actions.apply import check_expected, what_differs
     from hosttune.errors import Refused
 
+    if not plan.changes:
+        return
     if digest is not None:
         check_expected(plan, digest)
     if saved is not None and saved.digest != plan.digest:

@@ -26,6 +26,7 @@ def open_session(look: Look, host: str | None = None) -> Session:
     from hosttune.actions import examine
 
     session = examine.open_session(host=host or one_host(look), **session_options(look))
+    tell_chroot(session.reader, look)
     tell_notes(session.policy)
     return session
 
@@ -68,6 +69,7 @@ def require_rights(look: Look, show: Display, words: list[str]) -> None:
     from hosttune.host import open_reader
 
     reader = open_reader(root=look.root, host=one_host(look), hardware=look.hardware)
+    tell_chroot(reader, look)
     page = open_page(reader, look, show)
     if not page.can_apply:
         raise HosttuneError("a record cannot be changed", hint="run it on the host itself, or with --root on its files")
@@ -92,8 +94,15 @@ def load_choice(look: Look, *, pinned: bool = True) -> tuple[Reader, Catalog, Po
     catalog = load_catalog(reader, look.rules)
     chosen = {name: value for name, value in session_options(look).items() if name in _OF_POLICY}
     policy = load_policy(reader, catalog, look.policy).overridden(catalog, **chosen)
+    tell_chroot(reader, look)
     tell_notes(policy)
     return reader, catalog.at(policy.edition) if pinned else catalog, policy
+
+
+def tell_chroot(reader: Reader, look: Look) -> None:
+    """Why the answer is about files alone, where nobody asked for that."""
+    if reader.kind == "root" and look.root is None:
+        tell("hosttune: this is a chroot: its files are looked at as those of --root / (an image)")
 
 
 def tell_notes(policy: Policy) -> None:

@@ -38,12 +38,12 @@ def dataset(
     from hosttune.cli.common import open_page, say, write_json
     from hosttune.cli.live_line import LiveLine
     from hosttune.facts import Facts
-    from hosttune.host import open_reader
+    from hosttune.host.live import LiveReader
     from hosttune.measure.dataset.look import look
     from hosttune.measure.dataset.patience import Patience
     from hosttune.views.dataset import dataset_json, dataset_text
 
-    reader = open_reader()
+    reader = LiveReader()
     patience = Patience(budget)
     with closing(LiveLine()) as line:
 

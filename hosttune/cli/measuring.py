@@ -67,9 +67,9 @@ def progress_line() -> Iterator[Callable[[str], None]]:
 
 def page_of(show: Show) -> Page:
     from hosttune.cli.common import open_page
-    from hosttune.host import open_reader
+    from hosttune.host.live import LiveReader
 
-    return open_page(open_reader(), None, show)
+    return open_page(LiveReader(), None, show)
 
 
 def seed_of(asked: int | None) -> int:
@@ -80,9 +80,9 @@ def seed_of(asked: int | None) -> int:
 
 def warn_of_dropping() -> None:
     """Whose work will read from the disk again; nothing to anybody but root, who alone may have it."""
-    from hosttune.host import open_reader
+    from hosttune.host.live import LiveReader
 
-    if not open_reader().is_privileged:
+    if not LiveReader().is_privileged:
         return
     from hosttune.cli.common import tell
     from hosttune.measure.bench.bystanders import bystanders

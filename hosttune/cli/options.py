@@ -9,7 +9,9 @@ from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
 
 from typer import Exit, Option
+from typer.models import ArgumentInfo, OptionInfo
 
+from hosttune.errors import HosttuneError
 from hosttune.values import Disturbs, Risk
 
 if TYPE_CHECKING:
@@ -152,7 +154,8 @@ GROUPS: tuple[type[Any], ...] = (Look, Choose, Show, ShowDiff, ShowPlan, ShowChe
 def command(function: Callable[..., int]) -> Callable[..., None]:
     """Make a typer command of a function that returns its exit status.
 
-    A parameter annotated with one of GROUPS becomes an option for each field of that dataclass.
+    A parameter annotated with one of GROUPS becomes an option for each field of that dataclass. No option and no
+    argument may be empty.
     """
     # Not get_type_hints: that of Python 3.10 puts an Optional around what has None as its default, and typer then sees
     # neither Argument nor Option.
@@ -161,6 +164,7 @@ def command(function: Callable[..., int]) -> Callable[..., None]:
 
     @wraps(function)
     def run(**given: Any) -> None:
+        _refuse_empty(given, {parameter.name: parameter.annotation for parameter in parameters})
         groups = {
             name: group(**{field.name: given.pop(field.name) for field in fields(group)})
             for name, group in taken.items()
@@ -176,6 +180,22 @@ def command(function: Callable[..., int]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+def _refuse_empty(given: dict[str, Any], hints: dict[str, Any]) -> None:
+    """Refuse "": a variable of a script that was never set, which would choose the running host, or drop a guard.
+
+    The words behind `--` belong to another program: of them only the first has to be there.
+    """
+    for name, value in given.items():
+        described: OptionInfo | ArgumentInfo = hints[name].__metadata__[0]
+        shown = (described.metavar or "").strip("[].") or name
+        if isinstance(described, OptionInfo):
+            spelled = (described.default, *(described.param_decls or ()))  # typer keeps the first one as the default
+            shown = next(str(word) for word in spelled if str(word).startswith("--"))
+        values = value if isinstance(value, list) else [value]
+        if "" in (values[:1] if shown.startswith("-- ") else values):
+            raise HosttuneError(f"{shown}: the value is empty", hint="name one, or leave it out")
 
 
 def _parameters(group: type[Any]) -> list[inspect.Parameter]:

@@ -71,14 +71,14 @@ def lint_all() -> tuple[int, list[Fault]]:
     from hosttune.engine.compiled import builtin_documents
     from hosttune.engine.lint import rule_faults
     from hosttune.engine.shapes import profile_faults
-    from hosttune.host import open_reader
+    from hosttune.host.live import LiveReader
 
     documents: list[Document] = [one for one in builtin_documents() if not one.name.startswith("profiles/")]
     faults = [fault for document in documents for fault in rule_faults(document)]
     if not faults:
         profiles = [one for one in builtin_documents() if one.name.startswith("profiles/")]
         faults = [fault for document in profiles for fault in profile_faults(document, builtin_catalog())]
-    reader = open_reader()
+    reader = LiveReader()
     names = reader.list(RULES_FOLDER)
     custom = [name for name in names if name.endswith((".yaml", ".yml"))] if isinstance(names, tuple) else []
     if custom and not faults:

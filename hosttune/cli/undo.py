@@ -40,7 +40,6 @@ def undo(
     if not yes:
         session = common.open_session(look)
         planned = plan_undo(session, run, rule)
-        _tell_unknown(planned, session, rule)
         check_shown(planned.plan, expect)
         if show.is_json:
             common.write_json(masked(plan_to_json(planned.plan)))
@@ -57,7 +56,6 @@ def undo(
     common.require_rights(look, show, [*words, "--yes", *common.expecting(expect)])
     with changing(common.session_options(look), common.progress) as (session, writer):
         planned = plan_undo(session, run, rule)
-        _tell_unknown(planned, session, rule)
         check_shown(planned.plan, expect)
         receipt = carry_out(session, writer, planned, on_progress=common.progress)
     if show.is_json:
@@ -67,21 +65,6 @@ def undo(
         redone, left = _redone(planned, session), planned.plan.findings
         common.say(receipt_text(receipt, page, is_undo=True, ignore=redone, left=left))
     return int(bool(receipt.failed or planned.plan.findings or not receipt.verified))
-
-
-def _tell_unknown(planned: UndoPlan, session: Session, rule: str | None) -> None:
-    """A mistyped rule has nothing to take back either; no error, because a rule that is gone is undone on a fleet."""
-    from hosttune.cli.common import tell
-    from hosttune.engine.policy import nearest
-    from hosttune.views.page import shown
-
-    rules = session.catalog.rules
-    if rule is None or planned.rules or rule in rules or any(rule in one.renamed_from for one in rules.values()):
-        return
-    close = nearest(rule, rules)
-    tell(
-        f"hosttune: no rule is called {shown(rule)}, and nothing of it is in force here{'; ' + close if close else ''}"
-    )
 
 
 def _redone(planned: UndoPlan, session: Session) -> tuple[str, ...]:

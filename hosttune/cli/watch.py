@@ -162,12 +162,12 @@ def _report(seen: Seen, show: Show, output: str | None, plot: str | None) -> Non
     from hosttune.cli.common import open_page, say, tell
     from hosttune.codec import dumps
     from hosttune.errors import HosttuneError
-    from hosttune.host import open_reader
     from hosttune.host.console import save
+    from hosttune.host.live import LiveReader
     from hosttune.views.masking import masked
     from hosttune.views.watch import watch_json, watch_text
 
-    page = open_page(open_reader(), None, show)
+    page = open_page(LiveReader(), None, show)
     text = dumps(masked(watch_json(seen))) if show.is_json else watch_text(seen, page)
     is_command = seen.account.watched.is_child and seen.status is not None
     try:

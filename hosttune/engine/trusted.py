@@ -21,9 +21,9 @@ def read_trusted(reader: Reader, path: str, *, is_local: bool, is_required: bool
     if is_local:
         import os
 
-        from hosttune.host import open_reader
+        from hosttune.host.live import LiveReader
 
-        reader, path = open_reader(), os.path.abspath(path)  # noqa: PTH100 - a path of the person who typed it
+        reader, path = LiveReader(), os.path.abspath(path)  # noqa: PTH100 - a path of the person who typed it
     data, stranger = _read(reader, path)
     if data is ABSENT and not is_required:
         return path, None
@@ -44,10 +44,10 @@ def local_files(folder: str) -> list[str]:
     """The paths in a folder that was typed on the command line, so it is on this machine."""
     import os
 
-    from hosttune.host import open_reader
+    from hosttune.host.live import LiveReader
 
     path = os.path.abspath(folder)  # noqa: PTH100 - a path of the person who typed it
-    names = open_reader().list(path)
+    names = LiveReader().list(path)
     if not isinstance(names, tuple):
         raise HosttuneError(f"{folder}: {names.reason if isinstance(names, Unreadable) else 'there is no such folder'}")
     return [f"{path}/{name}" for name in names]

@@ -6,6 +6,7 @@ them.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from hosttune.errors import HosttuneError
@@ -15,19 +16,23 @@ if TYPE_CHECKING:
 
 
 def open_reader(*, root: str | None = None, host: str | None = None, hardware: str | None = None) -> Reader:
-    """The reader that the command line asks for: --root DIR [--hardware RECORD], --host RECORD, or the running host."""
+    """The reader that the command line asks for: --root DIR [--hardware RECORD], --host RECORD, or the running host.
+
+    In a chroot `/` is the image, as if --root named it.
+    """
     if host and (root or hardware):
         raise HosttuneError("--host cannot be combined with --root or --hardware", hint="a record has its own hardware")
-    if hardware and not root:
-        raise HosttuneError("--hardware needs --root", hint="to look at a record alone: --host RECORD")
     if host:
         from hosttune.host.record import read_record
 
         return read_record(host)
-    if root and root != "/":
+    folder = _image(root)
+    if hardware and not folder:
+        raise HosttuneError("--hardware needs --root", hint="to look at a record alone: --host RECORD")
+    if folder:
         from hosttune.host.rooted import RootReader
 
-        return RootReader(root, _hardware(hardware))
+        return RootReader(folder, _hardware(hardware))
     from hosttune.host.live import LiveReader
 
     return LiveReader()
@@ -35,16 +40,32 @@ def open_reader(*, root: str | None = None, host: str | None = None, hardware: s
 
 def open_writer(*, root: str | None = None, hardware: str | None = None) -> Writer:
     """As `open_reader`, for `apply` and `undo`. A record cannot be changed."""
-    if root and root != "/":
+    if folder := _image(root):
         from hosttune.host.rooted import RootWriter
 
-        return RootWriter(root, _hardware(hardware))
+        return RootWriter(folder, _hardware(hardware))
     from hosttune.host.live import LiveWriter
 
     return LiveWriter()
 
 
+def _image(root: str | None) -> str | None:
+    """The folder whose files are another system than the one that runs here; None for that one. Raises HosttuneError
+    for a folder that holds no system.
+    """
+    from hosttune.host.running import is_running_root
+
+    if root is None or (os.path.realpath(root) == "/" and os.path.samefile(root, "/")):
+        return None if is_running_root() else "/"
+    from hosttune.host.rooted import check_system
+
+    check_system(root)
+    return root
+
+
 def _hardware(path: str | None) -> Reader | None:
+    if path is None:
+        return None
     from hosttune.host.record import read_record
 
-    return read_record(path) if path else None
+    return read_record(path)

@@ -29,7 +29,7 @@ class RootReader(FileTree):
     def __init__(self, root: str, hardware: Reader | None = None) -> None:
         if not os.path.isdir(root):
             raise HosttuneError(f"--root {root}: no such folder", hint="name the folder that holds etc/ and usr/")
-        super().__init__(os.path.realpath(root))
+        super().__init__(_canonical(root))
         self._is_live = False
         self.hardware = hardware
 
@@ -97,6 +97,25 @@ class RootReader(FileTree):
 
     def processes(self) -> Answer[tuple[Process, ...]]:
         return Unreadable(OnlyRunning("no process runs under --root"))
+
+
+def check_system(root: str) -> None:
+    """Refuse a folder that holds no system: a name mistyped, or an image that is not mounted yet (os-release(5))."""
+    image = RootReader(root)
+    for path in ("/etc/os-release", "/usr/lib/os-release"):
+        found = image.stat(path)
+        if isinstance(found, Stat):
+            return
+        if isinstance(found, Unreadable):
+            raise HosttuneError(f"--root {root}: {found.reason}", hint="name a folder that you may read")
+    message = f"--root {root}: no system lies there: neither etc/os-release nor usr/lib/os-release"
+    raise HosttuneError(message, hint="name the folder that holds etc/ and usr/; is the image mounted?")
+
+
+def _canonical(root: str) -> str:
+    """The path without links. Of /proc/PID/root it would lead to a folder of this process: that one stays as it is."""
+    path = os.path.realpath(root)
+    return path if os.path.exists(path) and os.path.samefile(root, path) else os.path.abspath(root)
 
 
 def _below_kernel(path: str) -> bool:

@@ -122,6 +122,17 @@ def test_apply_reboots_what_needs_it_drained_and_verifies_the_running_state(
     assert "4 hosts: rebooted, and verified afterwards" in made.output
 
 
+def test_empty_value_of_the_role_reaches_no_host(controller: Controller, fleet: Fleet):
+    """A variable of the site that was never set: it would mean the policy of the host, every plan, or no drain."""
+    before = all_files(fleet)
+    names = ("policy_file", "policy", "profile", "select", "approved", "drain_tasks", "executable", "max_risk", "deb")
+    for name in names:
+        seen = controller.play("apply.yml", **{f"hosttune_{name}": ""})
+        assert seen.status != 0, name
+        assert f"{name}: the value is empty" in seen.output or f"hosttune_{name}" in seen.output, seen.output
+    assert all_files(fleet) == before
+
+
 def test_tune_rules_and_policy_of_the_controller_count(controller: Controller, tmp_path: Path):
     rules = tmp_path / "rules"
     rules.mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 import sys
 import types
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import yaml
 
 PLUGINS = Path(__file__).resolve().parents[2] / "playbooks/collections/ansible_collections/hosttune/hosttune/plugins"
 OWN = "ansible_collections.hosttune.hosttune.plugins.plugin_utils"
@@ -70,6 +72,7 @@ def folding(ansible, monkeypatch):
 
     def fold(answers, **more):
         action.given = {"hosts": list(answers), "register": "looked", **more}
+        action._task = types.SimpleNamespace(check_mode=False, args=action.given)
         known = {host: {"looked": one} if one else {} for host, one in answers.items()}
         return action.run(task_vars={"hostvars": HostVars(known)})
 
@@ -114,6 +117,52 @@ def test_file_is_found_where_the_person_stands(action, tmp_path, monkeypatch):
     assert action._policy({"policy_file": "gpu.yaml"}) == "edition: 2026.1\n"
     with pytest.raises(AnsibleError, match=r"/nope\.yaml: no such file on the controller, nor nope\.yaml beside"):
         action._policy({"policy_file": "nope.yaml"})
+
+
+OPTIONS = (
+    "policy_file", "policy", "rules_files", "rules", "profile", "select", "ignore", "max_risk", "disturb", "bundle",
+    "executable", "approved", "run_id", "undo_digest", "rule", "state", "gather",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("empty", ["", None, [""], ["a", None], {}], ids=repr)
+@pytest.mark.parametrize("name", OPTIONS)
+def test_empty_value_of_a_task_is_refused_before_any_host_is_asked(name, empty, action):
+    """It would mean the policy of the host, every plan, or the last run."""
+    action._task = types.SimpleNamespace(args={name: empty})
+    action._execute_module = lambda **_: pytest.fail("a host was asked")
+    answer = action.run(task_vars={})
+    assert answer == {"failed": True, "msg": f"{name}: the value is empty; name one, or leave it out"}
+
+
+def test_every_option_of_the_modules_is_tried_with_an_empty_value():
+    fragment = (PLUGINS / "doc_fragments/look.py").read_text()
+    documented = yaml.safe_load(fragment.partition('r"""')[2].partition('"""')[0])["options"]
+    for name in ("tune", "tune_info"):
+        text = (PLUGINS / f"modules/{name}.py").read_text().partition('DOCUMENTATION = r"""')[2].partition('"""')[0]
+        documented |= yaml.safe_load(text)["options"]
+    assert {name for name in documented if not name.startswith("_")} == set(OPTIONS)
+
+
+@pytest.mark.parametrize("name", ["register", "folder", "act"])
+def test_empty_value_of_plan_classes_is_refused(folding, name):
+    with pytest.raises(AnsibleError, match=f"{name}: the value is empty"):
+        folding({}, **{name: ""})
+
+
+def test_role_has_no_empty_default_and_refuses_what_it_uses_itself():
+    role = PLUGINS.parent / "roles/hosttune"
+    specs = yaml.safe_load((role / "meta/argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
+    defaults = yaml.safe_load((role / "defaults/main.yml").read_text())
+    assert all(value not in ("", [], {}, None) for value in defaults.values())
+    assert {name: one["default"] for name, one in specs.items() if "default" in one} == defaults
+    refused = re.findall(r"\^hosttune_\(([a-z_|]+)\)\$", (role / "tasks/refuse_empty.yml").read_text())[0].split("|")
+    numbers = {name for name, one in specs.items() if one["type"] in ("bool", "int")}
+    to_modules = {f"hosttune_{name}" for name in OPTIONS} - {"hosttune_bundle"}
+    assert {f"hosttune_{name}" for name in refused} == set(specs) - numbers - to_modules
+    for name in ("main", "look", "undo"):
+        first = yaml.safe_load((role / f"tasks/{name}.yml").read_text())[0]
+        assert first["ansible.builtin.include_tasks"] == "refuse_empty.yml"
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,17 @@ import json
 import subprocess
 import sys
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hosttune import __version__
 from hosttune.actions import examine
+from hosttune.actions.undo import plan_undo
 from hosttune.cli import app, common
 from hosttune.codec import plan_from_json
+from hosttune.errors import HosttuneError
 from hosttune.host.overlay import Overlay
 from hosttune.host.record import read_record
 from tests.unit.schemas import faults
@@ -232,6 +235,23 @@ def test_apply_of_a_plan_with_another_digest_is_refused(run):
     assert "the plan has changed since it was shown" in err
 
 
+def test_expected_plan_with_nothing_left_to_do_is_done(run, changed, tmp_path):
+    """Every path that runs at each boot types the same digest, or saved plan, a second time."""
+    file = tmp_path / "plan"
+    run("plan", "--out", file)
+    digest = plan_from_json(json.loads(file.read_text()), "").digest
+    assert run("apply", "--yes", "--expect", digest)[0] == 0
+    for words in (["--expect", digest], [file]):
+        status, out, err = run("apply", *words, "--yes")
+        assert (status, err) == (0, "")
+        assert "nothing to do" in out
+        assert run("apply", *words)[::2] == (1, "")  # as plan: a tmpfs waits for the reboot
+    way_back = json.loads(run("undo", "--format", "json")[1])["digest"]
+    run_id = json.loads(run("history", "--format", "json")[1])["runs"][0]["id"]
+    assert [run("undo", run_id, "--yes", "--expect", way_back)[0] for _ in range(2)] == [0, 0]
+    assert run("undo", run_id, "--expect", way_back)[0] == 0
+
+
 def test_apply_and_undo_and_their_documents(run, changed):
     status, out, err = run("apply", "--yes", "--format", "json")
     receipt = json.loads(out)
@@ -272,13 +292,26 @@ def test_undo_of_nothing_says_so_and_is_no_trouble(run):
     assert "nothing to take back" in out
 
 
-def test_undo_of_a_rule_that_nobody_knows_names_the_nearest(run):
-    status, out, err = run("undo", "--rule", "storage-noatim", "--host", H100)
-    assert status == 0
+def test_undo_of_a_rule_that_nobody_knows_fails_and_names_the_nearest(run, changed):
+    assert run("apply", "--yes")[0] == 0
+    for words in (["undo"], ["undo", "--yes"]):
+        status, out, err = run(*words, "--rule", "storage-noatim")
+        assert (status, out) == (2, "")
+        assert "no rule is called storage-noatim" in err
+        assert "did you mean storage-noatime?" in err
+    status, out, err = run("undo", "--rule", "storage-fstrim")
+    assert (status, err) == (0, "")
     assert "nothing to take back" in out
-    assert "no rule is called storage-noatim" in err
-    assert "did you mean storage-noatime?" in err
-    assert run("undo", "--rule", "storage-noatime", "--host", H100)[2] == ""
+
+
+def test_undo_of_a_rule_that_is_gone_is_known_by_what_it_did(run, changed):
+    assert run("apply", "--yes")[0] == 0
+    session = examine.open_session()
+    left = {name: rule for name, rule in session.catalog.rules.items() if name != "memory-swappiness"}
+    session.catalog = replace(session.catalog, rules=left)
+    assert plan_undo(session, rule="memory-swappiness").plan.changes
+    with pytest.raises(HosttuneError, match="no rule is called memory-swap,"):
+        plan_undo(session, rule="memory-swap")
 
 
 def test_undo_of_a_run_that_nobody_knows_says_where_to_look(run):

@@ -7,6 +7,8 @@ import os
 import pytest
 
 from hosttune.errors import HosttuneError, Refused
+from hosttune.host import open_reader, open_writer
+from hosttune.host.live import LiveReader, LiveWriter
 from hosttune.host.paths import walk
 from hosttune.host.rooted import RootReader, RootWriter
 from hosttune.values import ABSENT, FileValue, Unreadable
@@ -107,6 +109,33 @@ def test_programs_and_processes_of_this_machine_are_not_asked(root):
 def test_root_that_is_no_folder_is_refused(tmp_path):
     with pytest.raises(HosttuneError, match="no such folder"):
         RootReader(str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize("path", ["etc/os-release", "usr/lib/os-release"])
+def test_root_without_a_system_is_refused_and_nothing_written(tmp_path, path):
+    for start in (open_reader, open_writer):
+        with pytest.raises(HosttuneError, match="no system lies there") as caught:
+            start(root=str(tmp_path))
+        assert "mounted" in caught.value.hint
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / path).parent.mkdir(parents=True)
+    (tmp_path / path).write_text("ID=ubuntu\n")
+    assert isinstance(open_reader(root=str(tmp_path)), RootReader)
+    assert isinstance(open_writer(root=str(tmp_path)), RootWriter)
+
+
+def test_root_whose_mark_leads_outside_is_no_system(tmp_path):
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/os-release").symlink_to("../../../../../../../../etc/debian_version")
+    with pytest.raises(HosttuneError, match="no system lies there"):
+        open_reader(root=str(tmp_path))
+
+
+def test_every_spelling_of_the_running_root_is_the_running_host(tmp_path):
+    (tmp_path / "link").symlink_to("/")
+    for root in ("/", "//", "/.", "/usr/..", str(tmp_path / "link")):
+        assert isinstance(open_reader(root=root), LiveReader)
+        assert isinstance(open_writer(root=root), LiveWriter)
 
 
 @pytest.mark.parametrize(

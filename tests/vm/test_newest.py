@@ -23,6 +23,7 @@ ENTER = """\
 set -e
 mount -t overlay overlay -o "lowerdir=$1,upperdir=$2/upper,workdir=$2/work" "$2/root"
 mount -t proc proc "$2/root/proc"
+mount --bind "/proc/$$" "$2/root/proc/1"  # else hosttune knows it for a chroot, an image by itself
 mount -t sysfs -o ro sysfs "$2/root/sys"
 mount --rbind /dev "$2/root/dev"
 mount -t tmpfs tmpfs "$2/root/run"

@@ -135,9 +135,9 @@ def _sizes(path: str) -> dict[str, float | None]:
     from hosttune.engine.catalog import load_catalog
     from hosttune.facts import Facts
     from hosttune.facts.base import UnknownFact
-    from hosttune.host import open_reader
+    from hosttune.host.live import LiveReader
 
-    reader = open_reader()
+    reader = LiveReader()
     facts = Facts(reader)
     try:
         params = {name: param.default for name, param in load_catalog(reader).rules[RULE].params.items()}

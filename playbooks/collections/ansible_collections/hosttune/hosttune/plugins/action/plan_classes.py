@@ -35,6 +35,9 @@ class ActionModule(ActionBase):
                 act=dict(type="str", choices=["plan", "apply", "undo"], default="plan"),
             )
         )
+        for name in ("register", "folder", "act"):
+            if self._task.args.get(name, name) in ("", None):
+                raise AnsibleError(f"{name}: the value is empty; name one, or leave it out")
         answers, failed, silent = {}, {}, {}
         for host in given["hosts"]:
             # As they were registered: hostvars[host] runs every word of them through the templates, which for

@@ -43,6 +43,7 @@ _list:
   elements: path
 """
 
+from ansible.errors import AnsibleError
 from ansible.plugins.lookup import LookupBase
 from ansible_collections.hosttune.hosttune.plugins.plugin_utils import bundle
 
@@ -52,4 +53,6 @@ class LookupModule(LookupBase):
 
     def run(self, terms, variables=None, **kwargs):
         self.set_options(var_options=variables, direct=kwargs)
-        return [bundle.bundle_path(next((term for term in terms if term), None), self.get_option("kind"))]
+        if "" in terms:
+            raise AnsibleError("the path of the file is empty; name one, or leave it out")
+        return [bundle.bundle_path(next(iter(terms), None), self.get_option("kind"))]

@@ -11,6 +11,13 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.hosttune.hosttune.plugins.plugin_utils import bundle
 
 
+def refuse_empty(given):
+    """An empty value is a variable that was never set: it would mean the policy of the host, or every plan."""
+    for name, value in given.items():
+        if value in ("", None, {}) or (isinstance(value, list) and ("" in value or None in value)):
+            raise AnsibleError(f"{name}: the value is empty; name one, or leave it out")
+
+
 class BringingAction(ActionBase):
     """Runs the module of the same name with what it needs from the controller."""
 
@@ -22,6 +29,7 @@ class BringingAction(ActionBase):
         del tmp
         given = dict(self._task.args)
         try:
+            refuse_empty(given)
             given["_site"] = {
                 "policy": self._policy(given),
                 "policy_name": given.get("policy_file") or "",
