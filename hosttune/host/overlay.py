@@ -97,9 +97,10 @@ class Overlay(BeforeReader):
             return ABSENT
         below = self.base.stat(place if self.links else path, follow=follow)
         if isinstance(kept, FileValue):
+            written_ns = int(self.now() * 1e9)
             if isinstance(below, Stat):
-                return with_(below, size=len(kept.content))
-            return Stat("file", kept.mode, kept.uid, kept.gid, len(kept.content), 0, 0, 0, 1)
+                return with_(below, size=len(kept.content), mtime_ns=written_ns)
+            return Stat("file", kept.mode, kept.uid, kept.gid, len(kept.content), written_ns, 0, 0, 1)
         if below is ABSENT and self._has_below(place):
             return Stat("directory", 0o755, 0, 0, 0, 0, 0, 0, 2)
         return below

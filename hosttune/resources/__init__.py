@@ -69,6 +69,7 @@ ADDRESSES = {
     "systemd-setting": "systemd_setting",
     "unit": "unit",
     "unit-exec": "unit_dropin",
+    "written": "apt_blacklist",
 }
 
 

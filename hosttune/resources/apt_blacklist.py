@@ -1,4 +1,7 @@
-"""What unattended-upgrades leaves alone, in a file of ours in apt.conf.d, with the date by which somebody reviews it.
+"""What unattended-upgrades leaves alone, in a file of ours in apt.conf.d, which somebody reviews from time to time.
+
+When that was last is the time of the file, which touch(1) renews: a date in its text would make a plan of yesterday
+another one today, though nothing else has changed.
 
 apt merges a list over all its files: `NAME:: "value";` and `NAME { "value"; };` both append, and only `#clear NAME;` in
 a later file takes values away (apt.conf(5)). So an administrator's own list stays, and whether ours arrived is asked of
@@ -8,6 +11,7 @@ a later file takes values away (apt.conf(5)). So an administrator's own list sta
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
@@ -25,11 +29,10 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
     from hosttune.resources.base import Context, Operator, Wish
-    from hosttune.values import Change, Value
+    from hosttune.values import Answer, Change, Value
 
 KEY = "Unattended-Upgrade::Package-Blacklist"
 _LISTS = "/var/lib/dpkg/info"
-_REVIEW = re.compile(r"^// Review by (\d{4}-\d{2}-\d{2}):", re.MULTILINE)
 _TODAY = Address("clock", "today")
 _MERGED = Address("apt-config", KEY)
 _FILES = Address("apt-files", KEY)
@@ -43,15 +46,6 @@ def dump_command(key: str) -> tuple[str, ...]:
 def values_in(dump: str, key: str) -> tuple[str, ...]:
     """The values of a list in the output of `apt-config dump`: KEY:: "value"; on a line each."""
     return tuple(re.findall(rf'^{re.escape(key)}:: "(.*)";$', dump, re.MULTILINE))
-
-
-def review_date(content: bytes) -> date | None:
-    """The date that a file of ours carries; None where it carries none that exists."""
-    match = _REVIEW.search(content.decode("utf-8", "replace"))
-    try:
-        return date.fromisoformat(match[1]) if match else None
-    except ValueError:
-        return None
 
 
 class AptConfigAddress(ReadOnly):
@@ -77,6 +71,15 @@ class ClockAddress(ReadOnly):
         return datetime.fromtimestamp(reader.now(), timezone.utc).date().isoformat()
 
 
+class WrittenAddress(ReadOnly):
+    """`written:PATH`: the date, ISO 8601, UTC, on which a file was written or touched last."""
+
+    kind = "written"
+
+    def read(self, reader: Reader, name: str) -> Value:
+        return _day_of(reader.stat(name))
+
+
 class InstalledSinceAddress(ReadOnly):
     """`installed-since:PACKAGE`: the date, ISO 8601, UTC, on which dpkg unpacked what is installed: it writes the list
     of the package's files then (dpkg-query(1), --listfiles).
@@ -88,9 +91,13 @@ class InstalledSinceAddress(ReadOnly):
         places = (f"{_LISTS}/{name}{suffix}.list" for suffix in ("", ":amd64", ":arm64"))
         answers = [reader.stat(place) for place in places]
         found = next((one for one in answers if isinstance(one, Stat)), answers[0])
-        if not isinstance(found, Stat):
-            return found
-        return datetime.fromtimestamp(found.mtime_ns / 1e9, timezone.utc).date().isoformat()
+        return _day_of(found)
+
+
+def _day_of(found: Answer[Stat]) -> Value:
+    if not isinstance(found, Stat):
+        return found
+    return datetime.fromtimestamp(found.mtime_ns / 1e9, timezone.utc).date().isoformat()
 
 
 class AptBlacklistWish:
@@ -98,7 +105,7 @@ class AptBlacklistWish:
 
     kind = "apt-blacklist"
     fields: Mapping[str, FieldSpec] = {
-        "review_days": FieldSpec(int, required=True, help="Days after which somebody has to look at it again"),
+        "review_days": FieldSpec(int, required=True, help="Days after which somebody has to review it again"),
         "evidence": FieldSpec(list, help="Sentences for the report: what is held"),
         "updates": FieldSpec(list, help="What waits, each NAME INSTALLED -> NEW; the report adds its age"),
     }
@@ -106,22 +113,34 @@ class AptBlacklistWish:
     activations = (Activation.NOW,)
 
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:  # noqa: ARG002 - the interface of all kinds
-        return (_file(wish), _MERGED, _FILES, _TODAY, *(_since(update) for update in wish.fields.get("updates", ())))
+        return (
+            _file(wish),
+            _written(wish),
+            _MERGED,
+            _FILES,
+            _TODAY,
+            *(_since(update) for update in wish.fields.get("updates", ())),
+        )
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         return tuple(_compare(wish, context) for wish in wishes)
 
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
-        return tuple(in_general(wish, _file(wish), _text(wish, "YYYY-MM-DD")) for wish in wishes)
+        return tuple(in_general(wish, _file(wish), _text(wish)) for wish in wishes)
 
 
-def _text(wish: Wish, review: str) -> bytes:
+def _text(wish: Wish) -> bytes:
     patterns = tuple(wish.name.split())
-    return render("apt-blacklist.conf.j2", rule=wish.rule, key=KEY, patterns=patterns, review=review).encode()
+    path = _file(wish).name
+    return render("apt-blacklist.conf.j2", rule=wish.rule, key=KEY, patterns=patterns, path=path).encode()
 
 
 def _file(wish: Wish) -> Address:
     return Address("file", dropin_path(FOLDER, wish.rule))
+
+
+def _written(wish: Wish) -> Address:
+    return Address("written", _file(wish).name)
 
 
 def _since(update: str) -> Address:
@@ -139,12 +158,8 @@ def _compare(wish: Wish, context: Context) -> Finding:
     path = _file(wish).name
     present = context.state[_file(wish)]
     today = date.fromisoformat(str(context.state[_TODAY]))
-    last = today + timedelta(days=int(wish.fields["review_days"]))
-    written = review_date(present.content) if isinstance(present, FileValue) else None
-    # The date that is there counts, so that the next run wants the same text.
-    review = written if written and today <= written <= last else last
     patterns = tuple(wish.name.split())
-    dropin = compare_dropin(path, _text(wish, review.isoformat()), wish.rule, context, Activation.NOW)
+    dropin = compare_dropin(path, _text(wish), wish.rule, context, Activation.NOW)
     waits = (_aged(update, today, context) for update in wish.fields.get("updates", ()))
     evidence = (*dropin.evidence, *wish.fields.get("evidence", ()), *waits, *_of_others(path, patterns, context))
     if dropin.unknown:
@@ -153,24 +168,35 @@ def _compare(wish: Wish, context: Context) -> Finding:
         reason = "the list of what unattended-upgrades leaves alone is not the one wanted"
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, dropin.hold, reason, evidence, todo=dropin.todo)
     if dropin.change is not None:
-        reason = _reason(written, today, last)
+        reason = _reason(is_new=not isinstance(present, FileValue))
         if cleared := _cleared_after(path, context):
             hold = Hold(HoldKind.OWNED, f"{cleared} ({CLEAR} {KEY})")
             todo = f"remove that line, or ignore {wish.rule}: it takes away what files before it say"
             return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, evidence, todo=todo)
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(), reason, evidence, (dropin.change,))
-    return _proven(wish, patterns, (*evidence, f"to be reviewed by {review.isoformat()}"), context)
+    proven = _proven(wish, patterns, evidence, context)
+    return _reviewed(wish, proven, today, context) if proven.verdict is Verdict.OK else proven
 
 
-def _reason(written: date | None, today: date, last: date) -> str:
-    if written and written < today:
-        return (
-            f"what is held back was to be reviewed by {written.isoformat()}: look at `apt list --upgradable`, upgrade "
-            f"what should be; applying this holds it until {last.isoformat()}"
-        )
-    if written:
-        return "what should be held back, or for how long, has changed"
-    return "unattended-upgrades may upgrade the driver while work runs, and a mismatch stops all new CUDA work"
+def _reviewed(wish: Wish, proven: Finding, today: date, context: Context) -> Finding:
+    """Nothing is planned by the clock: after the date it is a person's turn."""
+    written = context.state[_written(wish)]
+    if not isinstance(written, str):
+        why = written.reason if isinstance(written, Unreadable) else "it is gone"
+        return replace(proven, verdict=Verdict.UNKNOWN, reason=f"when {_file(wish).name} was last reviewed: {why}")
+    due = date.fromisoformat(written) + timedelta(days=int(wish.fields["review_days"]))
+    if today <= due:
+        return replace(proven, evidence=(*proven.evidence, f"reviewed on {written}, to be reviewed by {due}"))
+    hold = Hold(HoldKind.REFUSED, "somebody has to look at what waits")
+    todo = f"look at `apt list --upgradable`, upgrade what should be, then say so: sudo touch {_file(wish).name}"
+    reason = f"what is held back was to be reviewed by {due} (last reviewed on {written})"
+    return replace(proven, verdict=Verdict.DIFFERS, hold=hold, reason=reason, todo=todo)
+
+
+def _reason(*, is_new: bool) -> str:
+    if is_new:
+        return "unattended-upgrades may upgrade the driver while work runs, and a mismatch stops all new CUDA work"
+    return "what should be held back has changed"
 
 
 def _proven(wish: Wish, patterns: tuple[str, ...], evidence: tuple[str, ...], context: Context) -> Finding:
@@ -217,4 +243,4 @@ def _is_after(file: str, path: str) -> bool:
 
 
 WISHES = (AptBlacklistWish(),)
-ADDRESSES = (AptConfigAddress(), ClockAddress(), InstalledSinceAddress())
+ADDRESSES = (AptConfigAddress(), ClockAddress(), InstalledSinceAddress(), WrittenAddress())

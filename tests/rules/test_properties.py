@@ -132,6 +132,42 @@ def test_check_fails_when_one_address_is_disturbed(path, rule):
         assert any(f.rule == rule and f.verdict is not Verdict.OK for f in findings), change.address
 
 
+class Later(Overlay):
+    """The same host some days on."""
+
+    def __init__(self, base, days: int) -> None:
+        super().__init__(base)
+        self.days = days
+
+    def now(self) -> float:
+        return super().now() + self.days * 86_400
+
+
+@pytest.mark.parametrize(("path", "rule"), CASES, ids=IDS)
+def test_digest_is_a_function_of_host_and_policy_and_not_of_the_day(path, rule):
+    """What was approved yesterday is the same plan today; what was made is not made again because time went by."""
+    base = read_record(str(path))
+    made = Overlay(base)
+    plan = session_on(made, only(rule)).plan()
+    apply(session_on(made, only(rule)), made, plan)
+    nothing = session_on(made, only(rule)).plan(prove=False).digest
+    for days in (1, 30, 400):
+        assert session_on(Later(base, days), only(rule)).plan(prove=False).digest == plan.digest
+        assert session_on(Later(made, days), only(rule)).plan(prove=False).digest == nothing
+
+
+@pytest.mark.parametrize("days", [1, 30, 400])
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
+def test_digest_of_all_rules_is_that_of_a_record_made_later(path, days, tmp_path):
+    data = json.loads(path.read_text(encoding="utf-8"))
+    data["made_at"] += days * 86_400
+    later = tmp_path / "later.json"
+    later.write_text(json.dumps(data), encoding="utf-8")
+    plans = [session_on(read_record(str(one)), ALL).plan() for one in (path, later)]
+    assert plans[0].created_at != plans[1].created_at
+    assert plans[0].digest == plans[1].digest
+
+
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
 def test_plan_survives_json(path):
     plan = session_on(read_record(str(path)), ALL).plan()

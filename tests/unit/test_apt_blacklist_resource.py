@@ -1,4 +1,4 @@
-"""The list of what unattended-upgrades leaves alone: its date, its proof, an administrator's own patterns."""
+"""The list of what unattended-upgrades leaves alone: its review, its proof, an administrator's own patterns."""
 
 import re
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ from hosttune.facts.packages import Packages
 from hosttune.host.door import Completed, Stat
 from hosttune.host.overlay import Overlay
 from hosttune.resources import address_kinds, wish_kinds
-from hosttune.resources.apt_blacklist import KEY, dump_command, review_date, values_in
+from hosttune.resources.apt_blacklist import KEY, dump_command, values_in
 from hosttune.resources.apt_files import settings_of
 from hosttune.resources.base import Applied, Context, Wish
 from hosttune.values import ABSENT, Address, Disturbs, FileValue, HoldKind, Risk, Unreadable, Verdict
@@ -19,6 +19,7 @@ from tests.unit.fake_reader import FakeReader
 
 PATH = "/etc/apt/apt.conf.d/60-hosttune-gpu-update-hold.conf"
 FILE, MERGED, TODAY = Address("file", PATH), Address("apt-config", KEY), Address("clock", "today")
+REVIEWED = Address("written", PATH)
 PATTERNS = ("^nvidia-(?!container|docker)", "^cuda-")
 
 
@@ -32,12 +33,14 @@ def compare(
     *,
     image=False,
     files=(),
+    reviewed="2026-01-01",
 ):
     facts = SimpleNamespace(reader=SimpleNamespace(persistent_only=image))
     wish = Wish(
         "apt-blacklist", " ".join(patterns), "gpu-update-hold", "", {"review_days": days, "evidence": ("seen",)}
     )
     state = {FILE: present, MERGED: merged, Address("apt-files", KEY): files, TODAY: today}
+    state[REVIEWED] = reviewed
     context = Context(facts, state, ledger if ledger is not None else remembered(present), Risk.LOW, Disturbs.NOTHING)
     (finding,) = wish_kinds()["apt-blacklist"].compare((wish,), context)
     return finding
@@ -52,39 +55,51 @@ def written(**more):
     return change.after
 
 
-def test_file_carries_every_pattern_and_the_review_date():
+def test_file_carries_every_pattern_and_no_date():
     text = written().content.decode()
-    assert review_date(text.encode()).isoformat() == "2026-04-01"
     assert [line for line in text.splitlines() if not line.startswith("//")] == [
         f'{KEY}:: "{pattern}";' for pattern in PATTERNS
     ]
+    assert not re.search(r"\d{4}-\d{2}", text)
+    assert f"sudo touch {PATH}" in text
+    assert written(today="2027-09-30", days=10).content.decode() == text
 
 
 @pytest.mark.parametrize("today", ["2026-01-01", "2026-01-02", "2026-03-31", "2026-04-01"])
-def test_until_the_date_nothing_differs(today):
+def test_until_the_review_nothing_differs(today):
     finding = compare(written(), today)
     assert (finding.verdict, finding.changes) == (Verdict.OK, ())
-    assert "to be reviewed by 2026-04-01" in finding.evidence
+    assert "reviewed on 2026-01-01, to be reviewed by 2026-04-01" in finding.evidence
 
 
-def test_after_the_date_it_differs_and_says_so():
-    finding = compare(written(), "2026-04-02")
-    (change,) = finding.changes
-    assert finding.verdict is Verdict.DIFFERS
-    assert "was to be reviewed by 2026-04-01" in finding.reason
-    assert review_date(change.after.content).isoformat() == "2026-07-01"
+@pytest.mark.parametrize(("today", "days"), [("2026-04-02", 90), ("2026-01-12", 10)])
+def test_after_it_a_person_is_asked_and_nothing_planned(today, days):
+    finding = compare(written(), today, days)
+    assert (finding.verdict, finding.hold.kind, finding.changes) == (Verdict.DIFFERS, HoldKind.REFUSED, ())
+    assert "was to be reviewed by 2026-" in finding.reason
+    assert finding.todo.endswith(f"sudo touch {PATH}")
     assert "seen" in finding.evidence
+    assert compare(written(), today, days, reviewed=today).verdict is Verdict.OK
 
 
-def test_other_patterns_keep_the_date():
-    finding = compare(written(), "2026-02-01", patterns=(*PATTERNS, "^nvlsm"), merged=())
-    (change,) = finding.changes
-    assert review_date(change.after.content).isoformat() == "2026-04-01"
+def test_file_whose_time_cannot_be_read_is_unknown():
+    assert compare(written(), reviewed=Unreadable("needs root")).verdict is Verdict.UNKNOWN
 
 
-def test_shorter_term_of_the_policy_counts_at_once():
-    (change,) = compare(written(), "2026-01-02", days=10).changes
-    assert review_date(change.after.content).isoformat() == "2026-01-12"
+def test_other_patterns_are_planned_whenever_it_is():
+    plans = [
+        compare(written(), today, patterns=(*PATTERNS, "^nvlsm"), merged=()) for today in ("2026-02-01", "2027-02-01")
+    ]
+    assert plans[0].changes
+    assert plans[0] == plans[1]
+
+
+def test_file_that_is_written_counts_as_reviewed():
+    overlay = Overlay(FakeReader(now=1_767_225_600.0))
+    overlay.replace(PATH, written(), expected=ABSENT)
+    kind = address_kinds()["written"]
+    assert kind.read(overlay, PATH) == "2026-01-01"
+    assert kind.read(FakeReader(), PATH) is ABSENT
 
 
 @pytest.mark.parametrize(
@@ -111,7 +126,7 @@ def test_age_of_a_package_is_that_of_its_list_of_files(suffix):
 
 
 def test_edited_file_is_theirs():
-    finding = compare(FileValue(b"// Review by 2026-03-01: x\n"), ledger=remembered(written()))
+    finding = compare(FileValue(b"// nothing of it\n"), ledger=remembered(written()))
     assert (finding.hold.kind, finding.changes) == (HoldKind.EDITED, ())
 
 
@@ -130,11 +145,6 @@ def test_merged_list_that_cannot_be_asked_is_unknown_but_in_an_image():
     gone = Unreadable("programs cannot be asked under --root")
     assert compare(written(), merged=gone).verdict is Verdict.UNKNOWN
     assert compare(written(), merged=gone, image=True).verdict is Verdict.OK
-
-
-@pytest.mark.parametrize("content", [b"", b"// Review by 2026-13-40: x", b"# Review by 2026-01-01: x"])
-def test_file_without_a_date_that_exists_has_none(content):
-    assert review_date(content) is None
 
 
 def test_dump_of_apt_is_read():
