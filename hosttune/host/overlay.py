@@ -30,6 +30,7 @@ class Overlay(BeforeReader):
     def __init__(self, base: Reader) -> None:
         super().__init__(base)
         self.files: dict[str, FileValue | Absent] = {}
+        self.written_ns: dict[str, int] = {}  # when `replace` wrote a file
         self.links: dict[str, str | Absent] = {}
         self.folders: dict[str, bool] = {}  # made (True) and removed (False) here
         self.uncovered: set[str] = (
@@ -97,7 +98,7 @@ class Overlay(BeforeReader):
             return ABSENT
         below = self.base.stat(place if self.links else path, follow=follow)
         if isinstance(kept, FileValue):
-            written_ns = int(self.now() * 1e9)
+            written_ns = self.written_ns.get(place, below.mtime_ns if isinstance(below, Stat) else 0)
             if isinstance(below, Stat):
                 return with_(below, size=len(kept.content), mtime_ns=written_ns)
             return Stat("file", kept.mode, kept.uid, kept.gid, len(kept.content), written_ns, 0, 0, 1)
@@ -139,6 +140,7 @@ class Overlay(BeforeReader):
             new = FileValue(new.content, stat.mode, stat.uid, stat.gid)
         self._may_write(path)
         self.files[self._place(path)] = new
+        self.written_ns[self._place(path)] = int(self.now() * 1e9)
 
     def _may_write(self, path: str) -> None:
         """Refuses what lies in a read-only tree; of an image below a folder the table says nothing. A file that is a
