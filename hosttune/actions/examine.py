@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hosttune import __version__
 from hosttune.actions.journal import Journal, boot_id, read_journal
 from hosttune.actions.memory import Memory
-from hosttune.engine.compare import compare, exposed
+from hosttune.engine.compare import compare, exposed, worded
 from hosttune.engine.evaluate import Evaluation, evaluate, merge_bounds
 from hosttune.engine.leftovers import orphans, pointed_out
 from hosttune.engine.plan import apply_holds, deferred, digest, merge_findings, once, stage
@@ -158,7 +158,7 @@ class Session:
             context = Context(facts, state, ledger, rule.risk, rule.disturbs, journal.unreadable)
             for kind in dict.fromkeys(wish.kind for wish in own):
                 try:
-                    findings += compare(kind, tuple(w for w in own if w.kind == kind), context, policy)
+                    findings += worded(compare(kind, tuple(w for w in own if w.kind == kind), context, policy), own)
                 except UnknownFact as error:
                     findings.append(Finding(rule.id, "", Verdict.UNKNOWN, reason=error.told))
         findings = exposed(findings, {rule.id: rule.exposes for rule in self.selected if rule.exposes})

@@ -52,14 +52,15 @@ _CASES = """\
 
 def lint_files(paths: list[str]) -> tuple[int, list[Fault]]:
     """How many files were checked, and all their faults."""
-    from hosttune.engine.lint import rule_faults
+    from hosttune.engine.lint import key_faults, rule_faults
     from hosttune.engine.yamlio import load_document
     from hosttune.host.console import load
 
     faults: list[Fault] = []
     for path in paths:
         try:
-            faults += rule_faults(load_document(load(path), path))
+            document = load_document(load(path), path)
+            faults += rule_faults(document) or key_faults(document)
         except BadInput as error:
             faults += error.faults
     return len(paths), faults
@@ -69,12 +70,14 @@ def lint_all() -> tuple[int, list[Fault]]:
     """The built-in rules, and those of /etc/hosttune/rules.d on this machine."""
     from hosttune.engine.catalog import RULES_FOLDER, builtin_catalog, load_catalog
     from hosttune.engine.compiled import builtin_documents
-    from hosttune.engine.lint import rule_faults
+    from hosttune.engine.lint import key_faults, rule_faults
     from hosttune.engine.shapes import profile_faults
+    from hosttune.engine.trusted import read_trusted
+    from hosttune.engine.yamlio import load_document
     from hosttune.host.live import LiveReader
 
     documents: list[Document] = [one for one in builtin_documents() if not one.name.startswith("profiles/")]
-    faults = [fault for document in documents for fault in rule_faults(document)]
+    faults = [fault for document in documents for fault in rule_faults(document) or key_faults(document)]
     if not faults:
         profiles = [one for one in builtin_documents() if one.name.startswith("profiles/")]
         faults = [fault for document in profiles for fault in profile_faults(document, builtin_catalog())]
@@ -84,6 +87,8 @@ def lint_all() -> tuple[int, list[Fault]]:
     if custom and not faults:
         try:
             load_catalog(reader)
+            texts = [read_trusted(reader, f"{RULES_FOLDER}/{one}", is_local=False, is_required=True) for one in custom]
+            faults += [fault for name, text in texts for fault in key_faults(load_document(text or "", name))]
         except BadInput as error:
             faults += error.faults
     return len(documents) + len(custom), faults

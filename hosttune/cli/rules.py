@@ -113,12 +113,18 @@ def diff(
 
 @app.command("doc")
 @command
-def doc(show: Show) -> int:
+def doc(
+    show: Show,
+    reference: Annotated[
+        bool, Option("--reference", help="Instead: the tables of what a rule may hold (docs/custom-rules.md).")
+    ] = False,
+) -> int:
     """Write the document of all built-in rules in Markdown: docs/rules.md."""
     del show
     from hosttune.cli.common import say
     from hosttune.engine.catalog import builtin_catalog
+    from hosttune.views.custom_doc import custom_rules_reference
     from hosttune.views.rules_doc import rules_markdown
 
-    say(rules_markdown(builtin_catalog()))
+    say(custom_rules_reference() if reference else rules_markdown(builtin_catalog()))
     return 0

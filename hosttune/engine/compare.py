@@ -28,6 +28,24 @@ def compare(kind: str, wishes: tuple[Wish, ...], context: Context, policy: Polic
     return (*wish_kinds()[kind].compare(others, context), *wish_kinds()[kind].compare(tuple(waived), context))
 
 
+def worded(findings: Iterable[Finding], wishes: Iterable[Wish]) -> tuple[Finding, ...]:
+    """The findings; a difference in the words of its wish, where that has some. What the kind says is evidence then."""
+    spoken = [wish for wish in wishes if wish.message or wish.todo]
+    return tuple(_in_words(finding, spoken) for finding in findings) if spoken else tuple(findings)
+
+
+def _in_words(finding: Finding, spoken: list[Wish]) -> Finding:
+    own = [wish for wish in spoken if finding.subject in {wish.name, wish.subject}]
+    if finding.verdict is not Verdict.DIFFERS or not own:
+        return finding
+    message = "; ".join(dict.fromkeys(wish.message for wish in own if wish.message))
+    todo = "; ".join(dict.fromkeys(text for text in (finding.todo, *(wish.todo for wish in own)) if text))
+    if not message:
+        return replace(finding, todo=todo)
+    evidence = (finding.reason, *finding.evidence) if finding.reason else finding.evidence
+    return replace(finding, reason=message, evidence=evidence, todo=todo)
+
+
 def exposed(findings: Iterable[Finding], exposing: Mapping[str, str]) -> list[Finding]:
     """The findings, each change of a rule in `exposing` saying what it weakens, so that it is read before the yes."""
     return [_with_exposure(one, exposing[one.rule]) if one.rule in exposing else one for one in findings]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hosttune.engine.policy import NOTHING, Declared
@@ -123,9 +123,12 @@ def _wish(rule: Rule, spec: WishSpec, subject: str, names: Names) -> Wish:
     fields = {name: value.evaluate(names) for name, value in spec.fields.items()}
     bounds = tuple(_bound(operator, value.evaluate(names), spec) for operator, value in spec.bounds)
     name = spec.name.evaluate(names)
+    message, todo = (str(one.evaluate(names)) if one else "" for one in (spec.message, spec.todo))
     if isinstance(name, tuple | list):  # a set of things has no name of its own
-        return Wish(spec.kind, " ".join(str(part) for part in name), rule.id, subject, fields, bounds)
-    return Wish(spec.kind, str(name), rule.id, subject or str(name), fields, bounds)
+        called = " ".join(str(part) for part in name)
+    else:
+        called, subject = str(name), subject or str(name)
+    return Wish(spec.kind, called, rule.id, subject, fields, bounds, message, todo)
 
 
 def _bound(operator: Operator, value: Any, spec: WishSpec) -> Bound:
@@ -156,9 +159,7 @@ def merge_bounds(wishes: tuple[Wish, ...]) -> tuple[tuple[Wish, ...], tuple[str,
             rules = " and ".join(sorted({wish.rule for wish in group}))
             wants = ", ".join(f"{bound.operator} {bound.value}" for bound in bounds)
             problems.append(f"{rules} contradict each other on {key[0]} {key[1]}: {wants}")
-    return tuple(
-        Wish(w.kind, w.name, w.rule, w.subject, w.fields, merged[w.kind, w.name]) for w in wishes
-    ), tuple(problems)  # fmt: skip
+    return tuple(replace(wish, bounds=merged[wish.kind, wish.name]) for wish in wishes), tuple(problems)
 
 
 def satisfiable(bounds: tuple[Bound, ...]) -> bool:

@@ -31,6 +31,7 @@ MAX_DEPTH = 60
 
 # Read by name, one by one: which names are asked must be known before.
 ASKED = frozenset({"units", "packages"})
+NOTED = ASKED | {"sysctl"}  # names in quotes are kept: those of sysctls, so that lint can look them up
 
 # By type: isinstance would ask every fact for its __class__ as well.
 _MAPPINGS = frozenset({dict, MappingProxyType})
@@ -44,7 +45,7 @@ class Shape:
     def __init__(self) -> None:
         self.faults: list[tuple[str, str]] = []  # message, hint
         self.subjects: set[str] = set()
-        self.asked: dict[str, set[str]] = {name: set() for name in ASKED}
+        self.asked: dict[str, set[str]] = {name: set() for name in NOTED}
         self.slots = 1
 
 
@@ -133,10 +134,13 @@ class Compiler:
 
     def subscript(self, node: ast.Subscript) -> Run:
         base = self.base_of(node.value)
-        if isinstance(node.value, ast.Name) and node.value.id in ASKED and node.value.id not in self.bound:
-            if not isinstance(node.slice, ast.Constant) or not isinstance(node.slice.value, str):
-                return self.fault(f"{node.value.id}[...] takes a name in quotes", f'such as {node.value.id}["..."]')
-            self.shape.asked[node.value.id].add(node.slice.value)
+        name = node.value.id if isinstance(node.value, ast.Name) and node.value.id not in self.bound else ""
+        if name in NOTED:
+            key = node.slice.value if isinstance(node.slice, ast.Constant) else None
+            if isinstance(key, str):
+                self.shape.asked[name].add(key)
+            elif name in ASKED:
+                return self.fault(f"{name}[...] takes a name in quotes", f'such as {name}["..."]')
         index = self.run_of(node.slice)
 
         def run(names: Mapping[str, Any], slots: list[Any]) -> Any:

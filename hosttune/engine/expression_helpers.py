@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
 from types import GenericAlias
 from typing import Any, TypeVar
 
@@ -37,6 +38,14 @@ class Helper:
 
 def join(items: tuple[str, ...], separator: str = ", ") -> str:
     return separator.join(items)
+
+
+def like(text: str, pattern: str) -> bool:
+    return fnmatchcase(text, pattern)
+
+
+def words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
 
 
 def version(text: str) -> tuple[int, ...]:
@@ -130,6 +139,14 @@ HELPERS: Mapping[str, Helper] = {
         "ends_with(text, suffix)",
         "whether the text ends with the suffix",
     ),
+    "like": Helper(
+        like,
+        (Form((str, str), bool),),
+        "like(text, pattern)",
+        "whether the whole text fits a pattern of the shell: * any text, ? one character, [abc] one of these",
+    ),
+    "words": Helper(words, (Form((str,), list_of(str)),), "words(text)", "the words of a text, split at blanks"),
+    "lower": Helper(str.lower, (Form((str,), str),), "lower(text)", "the text in lower case"),
     "version": Helper(
         version,
         (Form((str,), list_of(int)),),

@@ -92,6 +92,10 @@ class Checker:
         if owner is Any:
             return Any
         item, value = item_of(owner), value_of(owner)
+        name_fault = getattr(owner, "name_fault", None)  # of a fact whose items are asked for by name
+        name = node.slice.value if isinstance(node.slice, ast.Constant) else None
+        if name_fault is not None and isinstance(name, str) and (wrong := name_fault(name)):
+            return self.fault(*wrong)
         if item is None and value is None:
             return self.fault(f"`{text}` is {words(owner)} and has no items")
         wanted = int if item is not None else str

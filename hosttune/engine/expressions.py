@@ -54,6 +54,7 @@ class Made:
     subjects: frozenset[str]
     units: frozenset[str]
     packages: frozenset[str]
+    sysctls: frozenset[str]
     run: Run
     slots: int
 
@@ -258,6 +259,7 @@ def _finished(where: Where, shape: Shape, run: Run, faults: list[tuple[str, str]
         subjects=frozenset(shape.subjects),
         units=frozenset(asked["units"]),
         packages=frozenset(asked["packages"]),
+        sysctls=frozenset(asked["sysctl"]),
         run=run,
         slots=shape.slots,
     )

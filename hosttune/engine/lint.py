@@ -20,7 +20,10 @@ from hosttune.resources import wish_kinds
 from hosttune.resources.base import NUMERIC
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hosttune.engine.document import Document
+    from hosttune.engine.expressions import Expression
     from hosttune.engine.rule import Rule
 
 # A rule is named for the tunable or the concern, so that its name still fits when the advice changes.
@@ -48,6 +51,28 @@ def rule_faults(document: Document) -> list[Fault]:
     if isinstance(data, dict) and not any(fault.where.field == "" for fault in faults):
         faults += _expression_faults(document, data)
     return sorted(dict.fromkeys(faults), key=lambda fault: (fault.where.line, fault.where.field))
+
+
+def key_faults(document: Document) -> list[Fault]:
+    """A fault for each sysctl of a rule that no kernel is known to have. Not among those of `rule_faults`: the list of
+    keys may be too short, so lint tells it, and no command stops for it.
+    """
+    from hosttune.resources.sysctl_keys import unknown_key
+
+    data = document.data if isinstance(document.data, dict) else {}
+    named = [
+        (f"want[{i}].sysctl", str(entry["sysctl"]))
+        for i, entry in enumerate(_list(data.get("want")))
+        if "sysctl" in entry and "module" not in entry and "{{" not in str(entry["sysctl"])
+    ]
+    checker = _Checker(document)
+    _check_expressions(checker, data)
+    hint = "correct it; of a key that a module of its own brings, write beside it `module: NAME`"
+    return [
+        Fault(document.where(path), sentence, hint)
+        for path, key in dict.fromkeys([*named, *checker.sysctls])
+        if (sentence := unknown_key(key))
+    ]
 
 
 def _name_faults(document: Document, data: dict[str, Any]) -> list[Fault]:
@@ -123,6 +148,11 @@ def _expression_faults(document: Document, data: dict[str, Any]) -> list[Fault]:
     choice = data.get("choice")
     if isinstance(choice, str) and choice not in choices():
         return [Fault(document.where("choice"), f"no choice is called {choice}", nearest(choice, choices()))]
+    _check_expressions(checker, data)
+    return checker.faults
+
+
+def _check_expressions(checker: _Checker, data: dict[str, Any]) -> None:
     scope = scope_of(data)
     for i, entry in enumerate(_list(data.get("applies_when"))):
         checker.boolean(f"applies_when[{i}].if", entry.get("if"), scope)
@@ -139,7 +169,6 @@ def _expression_faults(document: Document, data: dict[str, Any]) -> list[Fault]:
             spec = kind.fields.get(key) if kind else None
             wanted = int if key in NUMERIC else spec.type if spec else None
             checker.text(f"want[{i}].{key}", value, scope, wanted)
-    return checker.faults
 
 
 class _Checker:
@@ -148,11 +177,12 @@ class _Checker:
     def __init__(self, document: Document) -> None:
         self.document = document
         self.faults: list[Fault] = []
+        self.sysctls: list[tuple[str, str]] = []  # (field, key) of each that is asked for by name
 
     def boolean(self, path: str, value: object, scope: dict[str, Any]) -> None:
         if not isinstance(value, str):
             return
-        found = self._try(lambda: parse_expression(value, self.document.where(path), scope).type)
+        found = self._expression(path, value, scope)
         if found not in {bool, Any, None}:
             self.faults.append(
                 Fault(self.document.where(path), "is not a yes-or-no question", "compare it with something")
@@ -161,7 +191,7 @@ class _Checker:
     def item(self, path: str, value: str, scope: dict[str, Any]) -> Any:
         from hosttune.engine.expression_types import item_of
 
-        found = self._try(lambda: parse_expression(value, self.document.where(path), scope).type)
+        found = self._expression(path, value, scope)
         if found is None:
             return Any
         item = item_of(found)
@@ -180,11 +210,22 @@ class _Checker:
                 self.text(f"{path}[{number}]", inner, scope)
         if not isinstance(value, str):
             return
-        found = self._try(lambda: parse_text(value, self.document.where(path), scope).type)
+        text = self._try(lambda: parse_text(value, self.document.where(path), scope))
+        found = text.type if text else None
+        self._note(path, text.expressions if text else ())
         if wanted in {int, bool} and found not in {wanted, Any, None} and "{{" in value:
             self.faults.append(
                 Fault(self.document.where(path), f"must be {wanted.__name__}, and the expression is not")
             )
+
+    def _expression(self, path: str, value: str, scope: dict[str, Any]) -> Any:
+        """The type of an expression; None where it is none."""
+        expression = self._try(lambda: parse_expression(value, self.document.where(path), scope))
+        self._note(path, (expression,) if expression else ())
+        return expression.type if expression else None
+
+    def _note(self, path: str, expressions: Iterable[Expression]) -> None:
+        self.sysctls += [(path, key) for one in expressions for key in sorted(one.made().sysctls)]
 
     def _try(self, parse: Any) -> Any:
         try:

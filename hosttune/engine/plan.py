@@ -111,7 +111,9 @@ def _held(
     elif disturbs > policy.disturb:
         hold = Hold(HoldKind.DISTURBS, str(disturbs))
         todo = f"allow it with --disturb '{disturbs}'"
-    return replace(finding, hold=hold, changes=(), todo=todo) if hold else replace(finding, changes=changes)
+    if not hold:
+        return replace(finding, changes=changes)
+    return replace(finding, hold=hold, changes=(), todo="; ".join(filter(None, (todo, finding.todo))))
 
 
 def guarded(changes: tuple[Change, ...], facts: Facts, *, may_break: bool) -> tuple[tuple[Change, ...], Hold]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
 
 OPERATORS = tuple(operator.value for operator in Operator)
+WORDS = ("message", "do")  # of every wish: what a rule says in words of its own
 
 
 @frozen
@@ -67,6 +68,14 @@ class WishSpec:
     name: Text | Listing
     fields: Mapping[str, Written]
     bounds: tuple[tuple[Operator, Written], ...]
+    message: Written | None = None  # the rule's own words for a difference
+    todo: Written | None = None  # what a person should do about it
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """Everything that may hold an expression."""
+        own = (part for part in (self.message, self.todo) if part)
+        return (self.name, *self.fields.values(), *(value for _, value in self.bounds), *own)
 
 
 @frozen
@@ -236,7 +245,7 @@ def build_rule(document: Document, *, is_builtin: bool) -> Rule:
     parts: list[Any] = [for_each] if for_each else []
     parts += [part for guard in guards for part in (guard.condition, guard.otherwise)]
     parts += [part for one in expect for part in (one.condition, one.message, one.todo) if part]
-    parts += [part for spec in want for part in (spec.name, *spec.fields.values(), *(v for _, v in spec.bounds))]
+    parts += [part for spec in want for part in spec.parts]
     choice = data.get("choice", "")
     asks = document.asks or _asks(parts, want)
     return Rule(
@@ -285,7 +294,8 @@ def _wish_spec(index: int, entry: Mapping[str, Any], value: Any) -> WishSpec:
     rest = {key: value(f"want[{index}].{key}", raw) for key, raw in entry.items() if key != kind}
     name = value(f"want[{index}].{kind}", entry[kind] if isinstance(entry[kind], list) else str(entry[kind]))
     bounds = tuple((Operator(key), rest[key]) for key in OPERATORS if key in rest)
-    return WishSpec(kind, name, {key: one for key, one in rest.items() if key not in OPERATORS}, bounds)
+    fields = {key: one for key, one in rest.items() if key not in OPERATORS and key not in WORDS}
+    return WishSpec(kind, name, fields, bounds, rest.get("message"), rest.get("do"))
 
 
 def param_of(name: str, spec: Mapping[str, Any]) -> Param:

@@ -123,6 +123,12 @@ PARAM = Table(
 )
 
 
+WORDED: dict[str, Spec] = {
+    "message": String(help="What a report says where it differs, in words of your own"),
+    "do": String(help="What a person should do where it differs"),
+}
+
+
 @cache
 def rule_shape() -> Table:
     """The shape of a rule file; what a wish may hold comes from the resources."""
@@ -181,7 +187,7 @@ def _wish(kind: WishKind) -> Table:
         fields[key] = OrExpression(of_type(spec.type, choices=spec.choices, help=spec.help))
     number = OrExpression(of_type(int))
     fields |= {operator.value: number if operator in NUMERIC else Scalar() for operator in kind.operators}
-    return Table(fields, required=tuple(key for key, spec in kind.fields.items() if spec.required))
+    return Table(fields | WORDED, required=tuple(key for key, spec in kind.fields.items() if spec.required))
 
 
 def policy_faults(document: Document, catalog: Catalog) -> list[Fault]:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from hosttune.facts.docker import Docker
     from hosttune.facts.driver import Driver
     from hosttune.facts.environment import Environment
+    from hosttune.facts.etc import Etc
     from hosttune.facts.filesystems import Filesystems
     from hosttune.facts.framework import Framework
     from hosttune.facts.fstab import Fstab
@@ -76,6 +77,8 @@ if TYPE_CHECKING:
     from hosttune.facts.shm import Shm
     from hosttune.facts.spare import Spare
     from hosttune.facts.stores import Stores
+    from hosttune.facts.sysctl import Sysctl
+    from hosttune.facts.sysfs import Sysfs
     from hosttune.facts.tmp import Tmp
     from hosttune.facts.tracing import Reach
     from hosttune.facts.units import Units
@@ -120,6 +123,7 @@ class Facts:
         docker: Docker
         driver: Driver
         environment: Environment
+        etc: Etc
         filesystems: Filesystems
         framework: Framework
         fstab: Fstab
@@ -158,6 +162,8 @@ class Facts:
         shm: Shm
         spare: Spare
         stores: Stores
+        sysctl: Sysctl
+        sysfs: Sysfs
         tmp: Tmp
         units: Units
         userns: Userns
@@ -166,11 +172,12 @@ class Facts:
 
     SUBJECTS = (
         "acs", "activity", "affinity", "ageing", "archives", "boot", "candidates", "clock", "cmdline",
-        "containers", "cpu", "cpufreq", "desktop", "disks", "docker", "driver", "environment", "filesystems",
+        "containers", "cpu", "cpufreq", "desktop", "disks", "docker", "driver", "environment", "etc", "filesystems",
         "framework", "fstab", "gpus", "health", "host", "hugepages", "idle", "iommu", "irq", "jobs", "kernel",
         "limits", "managers", "memory", "mounts", "namespaces", "nccl", "network", "nfs", "numa", "nvidia",
         "offers", "oomd", "os", "packages", "parameters", "pcie", "peermem", "places", "pressure", "queues",
-        "rdma", "reclaim", "role", "shm", "spare", "stores", "tmp", "units", "userns", "vulnerabilities", "work",
+        "rdma", "reclaim", "role", "shm", "spare", "stores", "sysctl", "sysfs", "tmp", "units", "userns",
+        "vulnerabilities", "work",
     )  # fmt: skip
 
     def __init__(self, reader: Reader, asked: Asked | None = None) -> None:

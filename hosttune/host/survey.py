@@ -15,7 +15,8 @@ from hosttune.host.secrets import is_secret_file
 
 # Whole trees of small files: kernel values and configuration.
 TREES = (
-    "/proc/sys/vm", "/proc/sys/kernel", "/proc/sys/net", "/proc/sys/fs", "/sys/kernel/mm",
+    "/proc/sys/vm", "/proc/sys/kernel", "/proc/sys/net", "/proc/sys/fs", "/proc/sys/abi", "/proc/sys/crypto",
+    "/proc/sys/dev", "/proc/sys/sunrpc", "/proc/sys/user", "/sys/kernel/mm",
     "/sys/module/nvidia/parameters", "/sys/devices/system/cpu/smt",
     "/sys/devices/system/cpu/vulnerabilities", "/proc/pressure", "/etc/sysctl.d", "/run/sysctl.d",
     "/usr/lib/sysctl.d", "/etc/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d", "/etc/modules-load.d",

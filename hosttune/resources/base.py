@@ -63,6 +63,8 @@ class Wish:
     subject: str = ""
     fields: Mapping[str, Any] = field(default_factory=dict)
     bounds: tuple[Bound, ...] = ()
+    message: str = ""  # the rule's own words for a difference, in place of the kind's
+    todo: str = ""  # what a person should do about it
 
 
 @frozen

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict
 from hosttune.facts.reading import drop_ins
+from hosttune.facts.sysctl import proc_path
 from hosttune.frozen import frozen
 from hosttune.host.twins import TWINS
 from hosttune.resources.base import OLD, FieldSpec, Operator, action_between, in_general, inverted
 from hosttune.resources.bounds import nearest, satisfies, wants
 from hosttune.resources.file import compare_dropin, dropin_path, dropin_text, hand_edit
 from hosttune.resources.read_only import ReadOnly
+from hosttune.resources.sysctl_keys import unknown_key
 from hosttune.values import (
     ABSENT,
     Activation,
@@ -55,10 +57,6 @@ def normal_key(key: str) -> str:
     """
     first = re.search(r"[./]", key)
     return key.translate(str.maketrans("./", "/.")) if first and first.group() == "/" else key
-
-
-def proc_path(key: str) -> str:
-    return "/proc/sys/" + key.translate(str.maketrans("./", "/."))
 
 
 def assignments(text: bytes) -> list[tuple[int, str, str | None]]:
@@ -165,7 +163,9 @@ class SysctlWish:
     """`- sysctl: KEY` with exactly, at_least or at_most: live now, and by a drop-in of the rule at every boot."""
 
     kind = "sysctl"
-    fields: Mapping[str, FieldSpec] = {}
+    fields: Mapping[str, FieldSpec] = {
+        "module": FieldSpec(str, help="The module outside of the kernel's own source that brings the key, if one does"),
+    }
     operators = (Operator.EXACTLY, Operator.AT_LEAST, Operator.AT_MOST)
     activations = (Activation.NOW,)
 
@@ -197,9 +197,13 @@ class SysctlWish:
 def _examine(wish: Wish, context: Context) -> _Setting | Finding:
     live: Value = context.state.get(Address("sysctl", wish.name), "")
     files = context.state[Address("sysctl-files", wish.name)]
+    unheard = "" if wish.fields.get("module") else unknown_key(wish.name)
     if live is ABSENT:
-        reason = f"this kernel has no {wish.name}"
+        reason = f"this kernel has no {wish.name}" + (f", and {unheard}" if unheard else "")
         return Finding(wish.rule, wish.name, Verdict.NOT_APPLICABLE, reason=reason)
+    if unheard and context.facts.reader.persistent_only:  # a running kernel has it or not; an image has only our word
+        todo = f"correct it in the rule {wish.rule}, or name the module that brings it (module:)"
+        return Finding(wish.rule, wish.name, Verdict.UNKNOWN, reason=unheard, todo=todo)
     for value in (live, files):
         if isinstance(value, Unreadable):
             return Finding(wish.rule, wish.name, Verdict.UNKNOWN, reason=behind(wish.name, value.reason))

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hosttune.engine.expression_helpers import gib_text
+from hosttune.engine.expressions import Text
 from hosttune.engine.rule import Listing, Literal, Record
 from hosttune.resources import wish_kinds
 from hosttune.resources.base import Bound, Wish
@@ -120,8 +121,9 @@ def guard_texts(rule: Rule, wording: Wording) -> list[str]:
 
 
 def finds_texts(rule: Rule, wording: Wording) -> list[str]:
-    """What a rule that advises says when it finds it."""
-    return list(dict.fromkeys(wording.sentence(one.message) for one in rule.expect))
+    """What a rule says in words of its own when it finds it."""
+    messages = [*(one.message for one in rule.expect), *(one.message for one in rule.want)]
+    return list(dict.fromkeys(wording.sentence(text) for text in messages if isinstance(text, Text)))
 
 
 def reads_texts(rule: Rule, wishes: tuple[Wish, ...]) -> list[str]:
@@ -134,8 +136,9 @@ def reads_texts(rule: Rule, wishes: tuple[Wish, ...]) -> list[str]:
 
 
 def todo_texts(rule: Rule, wording: Wording) -> list[str]:
-    """How a person does without hosttune what the rule advises."""
-    return list(dict.fromkeys(wording.sentence_here(one.todo) for one in rule.expect if one.todo))
+    """How a person does without hosttune what the rule advises, and what they should do besides."""
+    todos = [*(one.todo for one in rule.expect), *(one.todo for one in rule.want)]
+    return list(dict.fromkeys(wording.sentence_here(one) for one in todos if isinstance(one, Text)))
 
 
 def figure_text(rule: Rule) -> str:

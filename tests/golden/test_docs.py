@@ -11,12 +11,15 @@ import pytest
 
 from hosttune.cli import app
 from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.expression_helpers import HELPERS
 from hosttune.engine.lint import checked_rule
 from hosttune.engine.policy_file import build_policy
+from hosttune.engine.shapes import rule_shape
 from hosttune.engine.yamlio import load_document
-from hosttune.resources import ADDRESSES, address_kinds
+from hosttune.resources import ADDRESSES, address_kinds, wish_kinds
 from hosttune.resources.read_only import ReadOnly
 from hosttune.views.by_hand import has_way
+from hosttune.views.custom_doc import BEGIN, END, custom_rules_reference
 from hosttune.views.rules_doc import rules_markdown
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,6 +37,27 @@ def test_document_of_the_rules_is_fresh():
     assert path.read_text(encoding="utf-8") == text, "./run rules doc > docs/rules.md"
 
 
+def test_reference_of_custom_rules_is_fresh():
+    """Functions, kinds of wishes, their keys, facts by name: as the lint knows them."""
+    path = DOCS / "custom-rules.md"
+    head, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+    shown, _, tail = rest.partition(END)
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(f"{head}{BEGIN}{custom_rules_reference()}{END}{tail}", encoding="utf-8")
+        return
+    assert shown == custom_rules_reference(), "UPDATE_GOLDEN=1 pytest tests/golden/test_docs.py"
+
+
+def test_reference_names_every_function_kind_and_key(capsys):
+    assert app.run(["rules", "doc", "--reference"]) == 0
+    text = capsys.readouterr().out
+    for kind in wish_kinds().values():
+        assert f"| `{kind.kind}`: " in text
+        assert [key for key in kind.fields if f"`{key}`" not in text] == []
+    assert [one.usage for one in HELPERS.values() if one.usage.split(" or ")[0] not in text] == []
+    assert [key for key in rule_shape().fields if f"| `{key}`" not in text] == []
+
+
 def test_document_has_a_section_for_each_rule():
     text = rules_markdown(builtin_catalog())
     assert re.findall(r"^## ([a-z0-9]+-[a-z0-9-]+)$", text, re.MULTILINE) == sorted(builtin_catalog().rules)
@@ -49,8 +73,8 @@ def test_command_writes_the_document(capsys):
     assert capsys.readouterr().out == rules_markdown(builtin_catalog())
 
 
-def test_there_are_three_worked_examples():
-    assert (len(EXAMPLES), len(CONSOLES)) == (3, 3)
+def test_there_are_five_worked_examples():
+    assert (len(EXAMPLES), len(CONSOLES)) == (5, 5)
 
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
@@ -102,4 +126,4 @@ def test_rules_that_documents_name_are_there():
     domains = "|".join({rule.domain for rule in rules.values()})
     for path in (DOCS / "folklore.md", DOCS / "policy.md", DOCS / "custom-rules.md"):
         for name in re.findall(rf"`((?:{domains})-[a-z0-9-]+)`", path.read_text(encoding="utf-8")):
-            assert name in rules, f"{path.name}: {name}"
+            assert name in {*rules, *wish_kinds()}, f"{path.name}: {name}"

@@ -39,6 +39,13 @@ MADE_AT = 1_780_000_000.0
 SERVICES = ("nvidia-fabricmanager.service", "nvidia-persistenced.service")  # those that rules ask about
 
 
+# Ubuntu's apport, and the kernel's own default.
+_CORE_PATTERNS = {
+    "ubuntu": "|/usr/share/apport/apport -p%p -s%s -c%c -d%d -P%P -u%u -g%g -F%F -- %E\n",
+    "debian": "core\n",
+}
+
+
 @dataclass(frozen=True)
 class DiskSpec:
     name: str
@@ -162,6 +169,7 @@ class Machine:
         files["/etc/hostname"] = files["/proc/sys/kernel/hostname"] = f"{self.name}\n"
         files["/etc/machine-id"] = f"{abs(hash_of(self.name)):032x}\n"
         files["/proc/sys/kernel/random/boot_id"] = "11111111-2222-3333-4444-555555555555\n"
+        files["/proc/sys/kernel/core_pattern"] = _CORE_PATTERNS[self.os_id]
         files["/proc/sys/kernel/osrelease"] = f"{self.kernel}\n"
         files["/proc/sys/kernel/arch"] = f"{self.arch}\n"
         files["/proc/cmdline"] = f"BOOT_IMAGE=/boot/vmlinuz-{self.kernel} root=UUID=0a ro quiet\n"

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from hosttune.actions.examine import examine
 from hosttune.engine.catalog import assembled, builtin_catalog, load_catalog
-from hosttune.engine.lint import checked_rule
+from hosttune.engine.lint import checked_rule, key_faults, rule_faults
+from hosttune.engine.policy import Policy
 from hosttune.engine.policy_file import load_policy
+from hosttune.engine.yamlio import load_document
 from hosttune.errors import BadInput, HosttuneError
+from hosttune.values import HoldKind, Verdict
 from tests.unit.fake_reader import FakeReader
 
 RULE = """\
@@ -132,3 +136,104 @@ def test_deprecated_rule_still_runs_and_whoever_names_it_is_told():
     policy = load_policy(FakeReader({"/etc/hosttune/policy.yaml": "select: [site-swappiness]"}), found)
     assert "site-swappiness" in {rule.id for rule in policy.selected(found)}
     assert policy.notes == ("/etc/hosttune/policy.yaml: site-swappiness is deprecated; use memory-swappiness",)
+
+
+WORDS = """\
+id: site-core-pattern
+title: Core dumps go to a file
+risk: low
+disturbs: nothing
+since: "0.1"
+gain: none
+why: a pipe starts a program as root
+sources: [site handbook]
+want:
+  - sysctl: kernel.core_pattern
+    exactly: core.%p
+    message: 'kernel.core_pattern is {{ sysctl["kernel.core_pattern"].text }}, where the site wants a file'
+    do: tell the security team
+"""
+
+
+def findings_of(text: str, files: dict[str, str], **reader):
+    rule = checked_rule(text, "site-core-pattern.yaml")
+    builtin = builtin_catalog()
+    chosen = assembled({**builtin.rules, rule.id: rule}, builtin.profiles)
+    door = FakeReader({"/var/lib/dpkg/status": "", **files}, **reader)
+    return examine(door, chosen, Policy(today="2026-01-01").only(rule.id)).plan().findings
+
+
+def test_wish_speaks_in_words_of_its_own():
+    (found,) = findings_of(WORDS, {"/proc/sys/kernel/core_pattern": "|/bin/x\n"})
+    assert found.reason == "kernel.core_pattern is |/bin/x, where the site wants a file"
+    assert found.evidence[:2] == ("kernel.core_pattern should be core.%p", "now |/bin/x")
+    assert found.todo == "tell the security team"
+    assert str(found.changes[0].address) == "sysctl:kernel.core_pattern"
+
+
+def test_words_of_a_wish_stand_behind_what_holds_it():
+    """The way out of the hold comes first."""
+    (found,) = findings_of(WORDS.replace("risk: low", "risk: high"), {"/proc/sys/kernel/core_pattern": "|/bin/x\n"})
+    assert found.hold.kind is HoldKind.ABOVE_MAX_RISK
+    assert found.todo.startswith("allow it with --max-risk high")
+    assert found.todo.endswith("; tell the security team")
+
+
+def test_words_of_a_wish_say_nothing_where_it_is_met():
+    files = {"/proc/sys/kernel/core_pattern": "core.%p\n", "/etc/sysctl.d/10-a.conf": "kernel.core_pattern=core.%p\n"}
+    (found,) = findings_of(WORDS, files)
+    assert (found.verdict, found.reason, found.todo) == (Verdict.OK, "", "")
+
+
+def key_rule(key: str, more: str = "") -> str:
+    return WORDS[: WORDS.index("want:")] + f"want:\n  - {{sysctl: {key}, exactly: 1{more}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("key", "near"),
+    [
+        ("kernel.hung_task_timeout_sec", "kernel.hung_task_timeout_secs"),
+        ("vm.swapiness", "vm.swappiness"),
+        ("net.ipv4.conf.eth0.rp_fliter", "net.ipv4.conf.eth0.rp_filter"),
+        ("lnet.debug", ""),
+    ],
+)
+def test_lint_tells_a_sysctl_that_no_kernel_has(key, near):
+    (fault,) = key_faults(load_document(key_rule(key), "site-core-pattern.yaml"))
+    assert fault.where.field == "want[0].sysctl"
+    assert f"no kernel is known to have {key}" in fault.message
+    assert (f"did you mean {near}?" in fault.message) == bool(near)
+    assert rule_faults(load_document(key_rule(key), "site-core-pattern.yaml")) == []  # no command stops for it
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["kernel.core_pattern", "net.ipv4.conf.eth0/1.rp_filter", "net.ipv4.neigh.default.gc_thresh3", "dev.raid.speed_limit_max",
+     "net.bridge.bridge-nf-call-iptables", "kernel.yama.ptrace_scope", "kernel.apparmor_restrict_unprivileged_userns",
+     "user.max_user_namespaces", "net.netfilter.nf_conntrack_max", "sunrpc.tcp_max_slot_table_entries", "fs.nfs.nlm_tcpport"],
+)  # fmt: skip
+def test_lint_knows_the_keys_of_interfaces_and_modules(key):
+    assert key_faults(load_document(key_rule(key), "site-core-pattern.yaml")) == []
+
+
+def test_lint_takes_the_key_of_a_module_that_is_named_and_looks_into_expressions():
+    assert key_faults(load_document(key_rule("lnet.debug", ", module: lnet"), "site-core-pattern.yaml")) == []
+    asked = WORDS.replace('sysctl["kernel.core_pattern"]', 'sysctl["kernel.core_patern"]')
+    (fault,) = key_faults(load_document(asked, "site-core-pattern.yaml"))
+    assert fault.where.field == "want[0].message"
+    assert "did you mean kernel.core_pattern?" in fault.message
+
+
+def test_image_gets_no_file_for_a_key_that_no_kernel_has():
+    image = {"persistent_only": True, "kind": "root"}
+    (found,) = findings_of(key_rule("kernel.hung_task_timeout_sec"), {"/etc/hostname": "h"}, **image)
+    assert (found.verdict, found.changes) == (Verdict.UNKNOWN, ())
+    assert "did you mean kernel.hung_task_timeout_secs?" in found.reason
+    (found,) = findings_of(key_rule("lnet.debug", ", module: lnet"), {"/etc/hostname": "h"}, **image)
+    assert [str(one.address) for one in found.changes] == ["file:/etc/sysctl.d/60-hosttune-site-core-pattern.conf"]
+
+
+def test_running_kernel_without_the_key_names_the_nearest():
+    (found,) = findings_of(key_rule("vm.swapiness"), {"/proc/sys/vm/swappiness": "60\n"})
+    assert found.verdict is Verdict.NOT_APPLICABLE
+    assert "did you mean vm.swappiness?" in found.reason

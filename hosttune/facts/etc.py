@@ -1,0 +1,79 @@
+"""Any file of configuration below /etc by its path, line by line: `etc["/etc/login.defs"].lines`.
+
+At most 1 MiB and 20,000 lines; keys, passwords and the like are not read, and no link leads out of the folders that
+hold configuration (/etc, /usr, /run).
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, unread
+from hosttune.facts.lookups import Lookup, small_text
+from hosttune.frozen import frozen
+from hosttune.host.secrets import is_secret_file
+from hosttune.values import ABSENT, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_MOST_BYTES = 1 << 20
+_MOST_LINES = 20_000
+_ROOTS = ("/etc/", "/usr/", "/run/", "/lib/")
+
+
+@frozen
+class ConfigFile(Fact):
+    """One file. Of one that does not exist there are no lines."""
+
+    path: str
+    exists: bool
+    lines: tuple[str, ...]  # that say something: not empty, no `#` comment, without the blanks around them
+
+
+@frozen
+class Etc(Fact):
+    """`etc["/etc/..."]`, for every file; only what was asked for is kept."""
+
+    entries: Mapping[str, ConfigFile]
+
+    def __getitem__(self, path: str) -> ConfigFile:
+        return self.entries[path]
+
+    @staticmethod
+    def name_fault(path: str) -> tuple[str, str] | None:
+        """What is wrong with a path as a rule writes it, and the way out."""
+        if not path.startswith("/etc/") or posixpath.normpath(path) != path or "\0" in path:
+            return f"{path!r} is no path below /etc", 'write all of it: etc["/etc/login.defs"]'
+        if is_secret_file(path):
+            return f"{path} keeps secrets and is not read", "ask for something that says the same without them"
+        return None
+
+
+def collect(reader: Reader, facts: Facts) -> Etc:  # noqa: ARG001 - the interface of all subjects
+    return Etc(Lookup(lambda path: _file(reader, path)))
+
+
+def _file(reader: Reader, path: str) -> ConfigFile:
+    def silent(reason: Any) -> ConfigFile:
+        return ConfigFile(path, exists=reason, lines=reason)
+
+    if fault := Etc.name_fault(path):
+        return silent(unread(fault[0]))
+    real = reader.resolve(path)
+    if isinstance(real, Unreadable):
+        return silent(real)
+    if isinstance(real, str) and (not real.startswith(_ROOTS) or is_secret_file(real)):
+        return silent(unread(f"{path} leads to {real}, which is no configuration"))
+    content = small_text(reader, path, _MOST_BYTES)
+    if content is ABSENT:
+        return ConfigFile(path, exists=False, lines=())
+    if isinstance(content, Unreadable):
+        return silent(content)
+    lines = tuple(line for raw in str(content).splitlines() if (line := raw.strip()) and not line.startswith("#"))
+    if len(lines) > _MOST_LINES:
+        return ConfigFile(path, exists=True, lines=unread(f"{path} has more than {_MOST_LINES} lines"))
+    return ConfigFile(path, exists=True, lines=lines)

@@ -1,0 +1,101 @@
+"""Values of the host that rules ask for by name, each read when it is first asked for: sysctls, attributes, files.
+
+Which names those are is not known before (`sysfs["/sys/block/" + item.name + "/queue/scheduler"]`), so the mapping of
+such a fact reads behind its keys, through the door, once for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.reading import text
+from hosttune.frozen import frozen
+from hosttune.host.secrets import is_secret_file
+from hosttune.values import ABSENT, Answer, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.host.door import Reader
+
+T = TypeVar("T")
+LONGEST = 4096  # bytes of a kernel value: a page, as sysfs gives it (Documentation/filesystems/sysfs.rst)
+
+
+class Lookup(dict[str, T]):
+    """What was asked for so far. Two of them are never equal: the other one may stand before another door."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def __init__(self, look: Callable[[str], T]) -> None:
+        super().__init__()
+        self._look = look
+
+    def __missing__(self, name: str) -> T:
+        found = self[name] = self._look(name)
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+
+@frozen
+class Attribute(Fact):
+    """One value of the kernel. Of one that does not exist everything but that is unknown."""
+
+    name: str
+    exists: bool
+    text: str  # without the blanks and the line feed around it
+
+    @property
+    def number(self) -> int:
+        """The value as a whole number, of any base that the kernel writes (10, 0x1f)."""
+        return _number(self.name, self.text)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Its words: `4096 131072 6291456` has three."""
+        return tuple(self.text.split())
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Its words as whole numbers."""
+        return tuple(_number(self.name, word) for word in self.text.split())
+
+    @property
+    def chosen(self) -> str:
+        """Of a list of choices the one in brackets (`mq-deadline` of `[mq-deadline] none`), else the whole value."""
+        return next((word[1:-1] for word in self.text.split() if word[:1] == "[" and word[-1:] == "]"), self.text)
+
+
+def _number(name: str, word: str) -> int:
+    try:
+        return int(word, 16 if word.lower().startswith(("0x", "-0x")) else 10)
+    except ValueError:
+        raise UnknownFact(name, f"{word[:40]!r} is no whole number") from None
+
+
+def attribute(reader: Reader, name: str, path: str) -> Attribute:
+    """The value in a file of /proc/sys or /sys. A binary one, one longer than a page, a secret: unknown."""
+    content = small_text(reader, path, LONGEST)
+    if content is ABSENT:
+        return Attribute(name, exists=False, text=unread(f"there is no {name} here"))
+    if isinstance(content, Unreadable):
+        return Attribute(name, exists=content, text=content)  # type: ignore[arg-type]
+    if "\0" in content or "\ufffd" in content:
+        binary = Unreadable(f"{name} is no text")
+        return Attribute(name, exists=True, text=binary)  # type: ignore[arg-type]
+    return Attribute(name, exists=True, text=str(content).strip())
+
+
+def small_text(reader: Reader, path: str, most: int) -> Answer[str]:
+    """A file as text; Unreadable where it has more than `most` bytes, or is one that keeps a secret."""
+    if is_secret_file(path):
+        return Unreadable(f"{path} keeps what is not shown")
+    content = text(reader, path)
+    if isinstance(content, str) and len(content) > most:
+        return Unreadable(f"{path} is longer than {most} bytes")
+    return content

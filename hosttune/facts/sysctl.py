@@ -1,0 +1,48 @@
+"""Any sysctl by its key, as it is in force: `sysctl["kernel.core_pattern"].text` (sysctl(8), proc(5) on /proc/sys)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, unread
+from hosttune.facts.lookups import Attribute, Lookup, attribute
+from hosttune.frozen import frozen
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_:/-]*(?:\.[A-Za-z0-9_:/-]+)+")
+
+
+def proc_path(key: str) -> str:
+    """The file of a key; a slash in a key is a dot of the name (`net.ipv4.conf.eth0/1.rp_filter`, sysctl.d(5))."""
+    return "/proc/sys/" + key.translate(str.maketrans("./", "/."))
+
+
+@frozen
+class Sysctl(Fact):
+    """`sysctl["vm.swappiness"]`, for every key; only what was asked for is kept."""
+
+    entries: Mapping[str, Attribute]
+
+    def __getitem__(self, key: str) -> Attribute:
+        return self.entries[key]
+
+    @staticmethod
+    def name_fault(key: str) -> tuple[str, str] | None:
+        """What is wrong with a key as a rule writes it, and the way out."""
+        if not _KEY.fullmatch(key) or "//" in proc_path(key) or ".." in proc_path(key):
+            return f"{key!r} is no key of sysctl", 'write it with dots: sysctl["vm.swappiness"]'
+        return None
+
+
+def collect(reader: Reader, facts: Facts) -> Sysctl:  # noqa: ARG001 - the interface of all subjects
+    def look(key: str) -> Attribute:
+        if fault := Sysctl.name_fault(key):
+            return Attribute(key, exists=unread(fault[0]), text=unread(fault[0]))
+        return attribute(reader, key, proc_path(key))
+
+    return Sysctl(Lookup(look))

@@ -1,0 +1,139 @@
+"""What rules ask for by name: any sysctl, any attribute of sysfs, any line of a file below /etc."""
+
+from __future__ import annotations
+
+import pytest
+
+from hosttune.actions.examine import examine
+from hosttune.engine.catalog import assembled, builtin_catalog
+from hosttune.engine.evaluate import evaluate
+from hosttune.engine.lint import checked_rule, rule_faults
+from hosttune.engine.policy import Policy
+from hosttune.engine.yamlio import load_document
+from hosttune.facts import Facts, UnknownFact
+from hosttune.host.record import RecordReader
+from hosttune.host.survey import take_record
+from hosttune.values import Verdict
+from tests.unit.fake_reader import FakeReader
+
+CORE = "/proc/sys/kernel/core_pattern"
+SCHEDULER = "/sys/block/sda/queue/scheduler"
+RULE = """\
+id: site-thing
+title: A thing of the site
+risk: low
+disturbs: nothing
+since: "0.1"
+gain: none
+why: the site wants it
+sources: [site handbook]
+expect:
+  - if: >-
+      {condition}
+    else: it is not so
+"""
+
+
+def facts(**given) -> Facts:
+    return Facts(FakeReader(given.pop("files", {}), **given))
+
+
+def verdict(condition: str, reader: FakeReader) -> Verdict:
+    rule = checked_rule(RULE.replace("{condition}", condition), "site-thing.yaml")
+    return evaluate(rule, Facts(reader), {}).findings[0].verdict
+
+
+def faults(condition: str) -> str:
+    return " ".join(map(str, rule_faults(load_document(RULE.replace("{condition}", condition), "site-thing.yaml"))))
+
+
+@pytest.mark.parametrize(
+    ("condition", "files", "expected"),
+    [
+        ('not starts_with(sysctl["kernel.core_pattern"].text, "|")', {CORE: "core\n"}, Verdict.OK),
+        ('not starts_with(sysctl["kernel.core_pattern"].text, "|")', {CORE: "|/usr/bin/dump %p\n"}, Verdict.ADVICE),
+        ('not starts_with(sysctl["kernel.core_pattern"].text, "|")', {}, Verdict.UNKNOWN),
+        ('not sysctl["kernel.core_pattern"].exists', {}, Verdict.OK),
+        ('sysctl["net.ipv4.tcp_rmem"].numbers[2] >= 6291456', {"/proc/sys/net/ipv4/tcp_rmem": "4096\t131072\t6291456\n"}, Verdict.OK),
+        ('sysctl["net.ipv4.conf.eth0/1.rp_filter"].number == 2', {"/proc/sys/net/ipv4/conf/eth0.1/rp_filter": "2\n"}, Verdict.OK),
+        ('sysctl["kernel.core_pattern"].number == 1', {CORE: "core\n"}, Verdict.UNKNOWN),
+        (f'sysfs["{SCHEDULER}"].chosen == "none"', {SCHEDULER: "[none] mq-deadline\n"}, Verdict.OK),
+        (f'sysfs["{SCHEDULER}"].chosen == "none"', {SCHEDULER: "none\n"}, Verdict.OK),
+        (f'"kyber" in sysfs["{SCHEDULER}"].words', {SCHEDULER: "[none] mq-deadline\n"}, Verdict.ADVICE),
+        ('any(like(lower(line), "permitrootlogin *no") for line in etc["/etc/ssh/sshd_config"].lines)', {"/etc/ssh/sshd_config": "# x\n\n  PermitRootLogin no\n"}, Verdict.OK),
+        ('any(words(line) == ("UMASK", "027") for line in etc["/etc/login.defs"].lines)', {"/etc/login.defs": "UMASK\t\t027\n"}, Verdict.OK),
+        ('any(line == "x" for line in etc["/etc/nothing"].lines)', {}, Verdict.ADVICE),
+        ('etc["/etc/nothing"].exists', {}, Verdict.ADVICE),
+    ],
+)  # fmt: skip
+def test_condition_on_what_is_asked_by_name(condition, files, expected):
+    assert verdict(condition, FakeReader(files)) is expected
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        'starts_with(sysctl["kernel.core_pattern"].text, "|")',
+        'sysfs["/sys/a/b"].text == "1"',
+        'len(etc["/etc/a"].lines) > 0',
+    ],
+)
+def test_what_cannot_be_read_is_unknown_not_absent(condition):
+    gone = dict.fromkeys((CORE, "/sys/a/b", "/etc/a"), "needs root")
+    assert verdict(condition, FakeReader({}, unreadable=gone)) is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [("/sys/a/b", b"x" * 5000), ("/sys/a/b", b"\0\1\2"), ("/sys/a/b", b"\xff\xfe")],
+)
+def test_attribute_that_is_long_or_binary_is_unknown(path, content):
+    with pytest.raises(UnknownFact):
+        _ = facts(files={path: content}).sysfs[path].text
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ('sysctl["../../etc/shadow"].text', "is no key of sysctl"),
+        ('sysctl["swappiness"].text', "is no key of sysctl"),
+        ('sysfs["/proc/self/environ"].text', "no path below /sys"),
+        ('sysfs["/sys/../etc/shadow"].text', "no path below /sys"),
+        ('sysfs["/sys/block/*/size"].text', "without wildcards"),
+        ('sysfs["/sys/kernel/debug/x"].text', "reading there can do something"),
+        ('etc["/var/lib/x"].lines', "no path below /etc"),
+        ('etc["/etc/../root/x"].lines', "no path below /etc"),
+        ('etc["/etc/shadow"].lines', "keeps secrets"),
+    ],
+)
+def test_name_that_is_none_is_a_fault_of_the_rule(name, says):
+    found = faults(f"str({name}) == ''" if name.endswith("text") else f"len({name}) == 0")
+    assert says in found
+
+
+@pytest.mark.parametrize("name", ["/etc/shadow", "/var/x", "/etc/../x"])
+def test_name_that_is_worked_out_is_held_to_the_same(name):
+    """A rule may put a name together; then no lint sees it."""
+    with pytest.raises(UnknownFact):
+        _ = facts(files={name: "secret\n"}).etc[name].lines
+    with pytest.raises(UnknownFact):
+        _ = facts(files={"/sys/kernel/debug/x": "1\n"}).sysfs["/sys/kernel/debug/x"].text
+
+
+def test_link_out_of_the_configuration_is_not_followed():
+    reader = FakeReader({"/root/secret": "x\n"}, links={"/etc/site.conf": "/root/secret"})
+    with pytest.raises(UnknownFact, match="which is no configuration"):
+        _ = Facts(reader).etc["/etc/site.conf"].lines
+
+
+def test_record_holds_what_a_rule_of_the_site_asked_and_replays_it():
+    rule = checked_rule(RULE.replace("{condition}", 'sysctl["dev.raid.speed_limit_max"].number > 1'), "site-thing.yaml")
+    builtin = builtin_catalog()
+    catalog = assembled({**builtin.rules, rule.id: rule}, builtin.profiles)
+    policy = Policy(today="2026-01-01", select=("site-thing",)).only("site-thing")
+    host = FakeReader({"/proc/sys/dev/raid/speed_limit_max": "200000\n", "/etc/hostname": "h\n"})
+    record = take_record(
+        host, lambda reader: examine(reader, catalog, policy).plan(prove=False), share=False, tool_version="0"
+    )
+    replayed = examine(RecordReader(record), catalog, policy).plan(prove=False)
+    assert [one.verdict for one in replayed.findings] == [Verdict.OK]
