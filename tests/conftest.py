@@ -18,10 +18,10 @@ for number, handler in (
         signal.signal(number, handler)
 
 CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus" / "fstab"
-collect_ignore = [] if CORPUS.is_dir() else ["unit/test_fstab_corpus.py"]
+SECOND_CORPUS = CORPUS.with_name("fstab-2")
+_OF_CORPUS = {"unit/test_fstab_corpus.py": CORPUS, "unit/test_fstab_second_corpus.py": SECOND_CORPUS}
+collect_ignore = [name for name, folder in _OF_CORPUS.items() if not folder.is_dir()]
 
 
-def pytest_report_header() -> str:
-    return (
-        "" if CORPUS.is_dir() else f"left out: tests/unit/test_fstab_corpus.py, for there are no real files at {CORPUS}"
-    )
+def pytest_report_header() -> list[str]:
+    return [f"left out: tests/{name}, for there are no real files at {_OF_CORPUS[name]}" for name in collect_ignore]

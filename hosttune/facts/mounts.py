@@ -26,7 +26,11 @@ NETWORK_TYPES = frozenset({
     "nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "coda", "ceph", "lustre", "beegfs", "beegfs_nodev", "gpfs",
     "wekafs", "glusterfs", "orangefs", "pvfs2", "9p", "virtiofs", "drvfs", "panfs", "davfs", "fuse.sshfs", "fuse.s3fs",
     "fuse.goofys", "fuse.gcsfuse", "fuse.blobfuse", "fuse.blobfuse2", "fuse.rclone", "fuse.juicefs", "fuse.glusterfs",
-    "fuse.ceph", "fuse.ceph-fuse", "fuse.mount-s3", "fuse.cvmfs2", "fuse.davfs", "fuse.alluxio",
+    "fuse.ceph", "fuse.ceph-fuse", "fuse.mount-s3", "fuse.cvmfs2", "fuse.davfs", "fuse.alluxio", "fuse.curlftpfs",
+    "fuse.s3backer", "fuse.s3ql", "fuse.ossfs", "fuse.cosfs", "fuse.obsfs", "fuse.seaweedfs", "fuse.weed",
+    "fuse.lizardfs", "fuse.xtreemfs", "fuse.quobyte", "fuse.objectivefs", "fuse.hdfs", "fuse.fuse_dfs", "fuse.tigrisfs",
+    "fuse.geesefs", "fuse.httpdirfs", "fuse.ipfs", "fuse.vmhgfs-fuse", "vboxsf", "vmhgfs", "prl_fs", "sshfs",
+    "moosefs", "quobyte",
 })  # fmt: skip
 _SPACE = ("total_bytes", "available_bytes", "total_inodes", "available_inodes")
 # statvfs(3) on any other type says nothing a rule needs, and on a dead network mount it hangs.

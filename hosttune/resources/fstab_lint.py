@@ -10,27 +10,39 @@ from collections.abc import Iterator
 
 from hosttune.errors import Refused
 from hosttune.facts.mounts import LOCAL_TYPES, NETWORK_TYPES, is_network, is_system
+from hosttune.resources.fstab_cycles import circles
 from hosttune.resources.fstab_lines import LONGEST_LINE, Document, Kind, Line, others_of
-from hosttune.resources.fstab_lint_options import Level, Remark, is_required, option_remarks
+from hosttune.resources.fstab_lint_fields import field_faults
+from hosttune.resources.fstab_lint_options import Level, Remark, failing, is_required, option_remarks
 from hosttune.resources.fstab_options import decode, items
 from hosttune.resources.fstab_readers import GETMNTENT_LIMIT, Fields
 from hosttune.resources.fstab_reasons import disagreement, false_blank
+from hosttune.resources.fstab_types import (
+    OF_HYPERVISORS,
+    ON_DISK,
+    effective,
+    is_known,
+    is_remote_to_systemd,
+    needs_network,
+)
 
 __all__ = ["Level", "Remark", "lint"]
 _TAG = re.compile(r'([A-Za-z]+)=("?)([^"]*)\2')
 _TAGS = ("UUID", "LABEL", "PARTUUID", "PARTLABEL", "ID")
-_UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+_PLAIN_UUID = re.compile(rb"UUID=[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _KERNEL_NAME = re.compile(rb"/dev/(?:sd[a-z]+|hd[a-z]+|nvme[0-9]+n[0-9]+)(?:p?[0-9]+)?")
 _ODD = re.compile(rb"[\v\f\x80-\xff]|\\\Z")
 _NUMBERED = (b"/dev/sd", b"/dev/hd", b"/dev/nvme")
+_DEVICES = (b"/dev/", b"UUID=", b"LABEL=", b"PARTUUID=", b"PARTLABEL=")
 _REMOVABLE = ("/media/", "/run/media/")
 _BIND = frozenset({"bind", "rbind", "move"})
-_ON_DISK = LOCAL_TYPES | {"swap", "vfat", "exfat", "ntfs", "ntfs3", "auto", "reiserfs"}
+_ON_DISK = ON_DISK | {"swap", "auto"}
 _UNCHECKED = NETWORK_TYPES | {
     "tmpfs", "ramfs", "overlay", "zfs", "swap", "squashfs", "erofs", "iso9660", "udf", "proc", "sysfs", "devpts",
     "devtmpfs", "cgroup", "cgroup2", "debugfs", "tracefs", "hugetlbfs", "securityfs", "configfs", "efivarfs",
 }  # fmt: skip
 _GONE = {"reiserfs": "6.13", "usbfs": "3.5", "devfs": "2.6.18"}  # the Linux that no longer has it
+_SHIFTED = frozenset({"late-comment", "blank-in-name", "shifted", "swapped"})
 _NOTHING = Fields(b"", b"", b"")
 _ORDER = {Level.ERROR: 0, Level.WARNING: 1, Level.NOTE: 2}
 
@@ -44,6 +56,7 @@ def lint(document: Document) -> tuple[Remark, ...]:
             found += _entry_remarks(document, line, seen)
         elif line.kind is Kind.BROKEN:
             found += _broken_remarks(line)
+    found += _circle_remarks(document)
     return tuple(sorted(found, key=lambda one: (_ORDER[one.level], one.line)))
 
 
@@ -90,11 +103,11 @@ class _Options:
         except Refused as refused:
             self.problem = refused
             self.words = ()
-        self.is_required = is_required(self.words)
-        self.is_network = fstype in NETWORK_TYPES
+        self.is_required = is_required(self.words, fstype)
         self.is_on_disk = fstype in _ON_DISK
         self.has_no_fsck = fstype in _UNCHECKED or fstype.startswith("fuse")
         self.is_bind = not _BIND.isdisjoint(self.words)
+        self.is_plain = fstype in LOCAL_TYPES and not decode(options).isdigit() and not self.is_bind
         self.is_odd = self.problem is not None or fstype in _GONE
         self.remarks = option_remarks(fstype, self.words, is_root=is_root)
 
@@ -109,19 +122,19 @@ def _entry_remarks(document: Document, line: Line, seen: dict[tuple[bytes, bytes
         options = seen[key] = _Options(decode(fields.fstype), fields.options, is_root=target == "/")
     number = line.number
     found = [remark._replace(line=number) for remark in options.remarks] if options.remarks else []
-    if fields.source.startswith(_NUMBERED) or (b"=" in fields.source and not _is_plain_uuid(fields.source)):
+    if not (options.is_plain and _PLAIN_UUID.fullmatch(fields.source) and target.startswith("/")):
         found += _source_remarks(number, fields, options)
+        found += _field_remarks(number, fields, target, options)
     if fields.passno and (options.has_no_fsck or options.is_bind):
         found.append(_passno_remark(number, fields, options))
     if target:
         if len(document.index[target]) > 1:
             found.append(_duplicate_remark(document, line))
-        if target[0] != "/":
-            why = f"`{target}` is no absolute path: each program starts it from another folder"
-            found.append(Remark(number, Level.ERROR, "relative-target", why, "write the whole path"))
+        if target[0] != "/" and not any(one.code in _SHIFTED for one in found):
+            found.append(_relative_remark(number, target))
         found += _order_remarks(document, line)
-        if options.is_required and not options.is_bind and not is_system(target):
-            found += _required_remarks(number, fields, target, options)
+        if not options.is_bind and not is_system(target) and target[0] == "/":
+            found += _boot_remarks(number, fields, target, options)
     if options.is_odd or line.owner or len(line.text) > LONGEST_LINE or _ODD.search(line.text):
         found += _odd_remarks(line, options)
     return found
@@ -157,8 +170,32 @@ def _broken_remarks(line: Line) -> Iterator[Remark]:
     yield Remark(line.number, level, "misread", message, hint, is_misread=True)
 
 
-def _is_plain_uuid(source: bytes) -> bool:
-    return source[:5] == b"UUID=" and source[5:] == source[5:].lower()
+def _circle_remarks(document: Document) -> Iterator[Remark]:
+    for circle in circles(document):
+        numbers = [str(line.number) for line in circle]
+        for line in circle:
+            others = ", ".join(number for number in numbers if number != str(line.number))
+            why = f"this line and line {others} wait for each other: systemd takes one of them out of the boot"
+            yield Remark(line.number, Level.ERROR, "circle", why, "bind from a folder that none of them mounts")
+
+
+def _relative_remark(number: int, target: str) -> Remark:
+    if target in ("none", "-"):
+        why = f"nothing mounts this line: systemd skips the target `{target}`, and mount(8) finds no such folder"
+        return Remark(number, Level.ERROR, "relative-target", why, "name the folder, or take the line out")
+    why = f"`{target}` is no absolute path: systemd skips the line, or starts the path from another folder"
+    return Remark(number, Level.ERROR, "relative-target", why, "write the whole path")
+
+
+def _field_remarks(number: int, fields: Fields, target: str, options: _Options) -> Iterator[Remark]:
+    """What is mistyped in the first three fields, and what comes of it."""
+    source, where = decode(fields.source), decode(fields.target)
+    level, consequence = failing(options.fstype, options.words, is_root=target == "/")
+    for fault in field_faults(source, where, options.fstype, decode(fields.options), options.words):
+        worst = level if fault.is_sure and target != "/" else Level.WARNING
+        if options.fstype == "swap":
+            worst, consequence = Level.WARNING, "it is not used, and a boot waits for it"
+        yield Remark(number, worst, fault.code, f"{fault.message}: {consequence}", fault.todo)
 
 
 def _source_remarks(number: int, fields: Fields, options: _Options) -> Iterator[Remark]:
@@ -172,9 +209,6 @@ def _source_remarks(number: int, fields: Fields, options: _Options) -> Iterator[
         meant = tag[1].upper() if tag[1].upper() in _TAGS else ""
         todo = f"write it as {meant}=" if meant else f"name it by one of {', '.join(_TAGS[:4])}"
         yield Remark(number, level, "unknown-tag", f"no program resolves {tag[1]}=", todo)
-    elif tag and _UUID.fullmatch(tag[3]) and tag[3] != tag[3].lower():
-        why = "udev names this UUID in lower case, and upper case does not match"
-        yield Remark(number, level, "uuid-case", why, f"write {tag[1]}={tag[3].lower()}")
     elif _KERNEL_NAME.fullmatch(fields.source) and not options.is_bind:
         why = f"{source} can be another disk after the next boot: the kernel numbers disks as it finds them"
         yield Remark(number, Level.WARNING, "kernel-name", why, f"name it by UUID: blkid -s UUID {source}")
@@ -208,14 +242,47 @@ def _order_remarks(document: Document, line: Line) -> tuple[Remark, ...]:
     return ()
 
 
-def _required_remarks(number: int, fields: Fields, target: str, options: _Options) -> tuple[Remark, ...]:
-    if options.is_network or is_network(options.fstype, decode(fields.source)):
-        why = "without nofail a boot waits for its server, 90 seconds or more"
-        return (Remark(number, Level.NOTE, "no-nofail", why, "add nofail, or x-systemd.automount"),)
-    if target.startswith(_REMOVABLE) or b"/by-id/usb-" in fields.source:
+def _boot_remarks(number: int, fields: Fields, target: str, options: _Options) -> Iterator[Remark]:
+    """What a boot does where the mount fails."""
+    source = decode(fields.source)
+    fstype = effective(options.fstype, source)
+    if needs_network(fstype) or is_network(fstype, source):
+        yield from _network_remarks(number, fstype, options)
+    elif not options.is_required:
+        return
+    elif (target.startswith(_REMOVABLE) and _is_disk(fields, options)) or b"/by-id/usb-" in fields.source:
         why = "a removable disk without nofail: a boot without it ends in the emergency shell"
-        return (Remark(number, Level.WARNING, "no-nofail", why, "add nofail"),)
-    if options.is_on_disk:
+        yield Remark(number, Level.WARNING, "no-nofail", why, "add nofail")
+    elif fstype.startswith("fuse") and not _is_disk(fields, options):
+        program = fstype.partition(".")[2] or "its program"
+        why = f"without nofail a boot on which {program} fails ends in the emergency shell"
+        yield Remark(number, Level.NOTE, "no-nofail", why, "add nofail, if the host is of use without it")
+    elif _is_disk(fields, options):
         why = "without nofail a boot that does not find this disk ends in the emergency shell"
-        return (Remark(number, Level.NOTE, "no-nofail", why, "add nofail, if the host is of use without it"),)
-    return ()
+        yield Remark(number, Level.NOTE, "no-nofail", why, "add nofail, if the host is of use without it")
+
+
+def _is_disk(fields: Fields, options: _Options) -> bool:
+    _, mark, source = fields.source.partition(b"#")
+    is_device = (source if mark and options.fstype == "fuse" else fields.source).startswith(_DEVICES)
+    return options.is_on_disk or (is_device and (options.fstype.startswith("fuse") or not is_known(options.fstype)))
+
+
+def _network_remarks(number: int, fstype: str, options: _Options) -> Iterator[Remark]:
+    """Systemd knows only some types of the network: others it mounts with the disks, before there is a network."""
+    words = frozenset(options.words)
+    if fstype == "drvfs" or "delay_connect" in words:
+        return  # WSL mounts it, or it connects when it is looked at
+    if is_remote_to_systemd(fstype if options.fstype != "fuse" else "fuse", words):
+        if options.is_required:
+            why = "without nofail a boot waits for its server, 90 seconds or more"
+            yield Remark(number, Level.NOTE, "no-nofail", why, "add nofail, or x-systemd.automount")
+    elif options.is_required and fstype in OF_HYPERVISORS:
+        why = f"systemd counts {fstype} among the disks: a boot that does not get it ends in the emergency shell"
+        yield Remark(number, Level.WARNING, "no-netdev", why, "add nofail; and _netdev, where a network serves it")
+    elif options.is_required:
+        why = f"systemd takes {fstype} for a disk and mounts it before there is a network: when that fails, the boot"
+        yield Remark(number, Level.ERROR, "no-netdev", f"{why} ends in the emergency shell", "add _netdev")
+    elif words.isdisjoint(("noauto", "x-systemd.automount")) and fstype not in OF_HYPERVISORS:
+        why = f"systemd takes {fstype} for a disk and mounts it before there is a network: a boot may go on without it"
+        yield Remark(number, Level.NOTE, "no-netdev", why, "add _netdev")

@@ -11,24 +11,25 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import NamedTuple
 
-from hosttune.facts.mounts import NETWORK_TYPES
 from hosttune.resources.fstab_options import ATIME_WORDS, has_secret
-from hosttune.resources.fstab_words import (
-    CHECKED_TYPES,
-    GENERIC,
-    KNOWN,
-    OPPOSITES,
-    SYSTEMD,
-    UPSTART,
-    USER_WORDS,
-)
+from hosttune.resources.fstab_tables import Answer, combination, names, reply
+from hosttune.resources.fstab_types import is_remote_to_systemd
+from hosttune.resources.fstab_typing import typographic
+from hosttune.resources.fstab_words import GENERIC, OPPOSITES, SYSTEMD, UPSTART, USER_WORDS
 
 _SIZE = re.compile(r"[0-9]+[kmgtpe%]?", re.IGNORECASE)
 _COUNT = re.compile(r"[0-9]+[kmgtpe]?", re.IGNORECASE)
 _UNIT = re.compile(r"([0-9]+)\s*([kmgtpe])i?b", re.IGNORECASE)
 _OCTAL = re.compile(r"[0-7]{1,5}")
-_QUIET = KNOWN | SYSTEMD | {""}
+_QUIET = GENERIC - UPSTART | {""}
+_SEPARATOR = re.compile(r"[;:.|+&]")
+_ROOT_DATA = re.compile(r"data=(?:journal|writeback)")  # what no remount of ext4 can change
+# Their values are names of somebody's own, in which any character may stand.
+_NAMES = frozenset({
+    "subvol", "lowerdir", "upperdir", "workdir", "user", "username", "domain", "credentials", "password", "comment",
+})  # fmt: skip
 _ATIME = frozenset(ATIME_WORDS)
+_EXT = frozenset({"ext3", "ext4"})
 _HALVES = frozenset(one for one, _ in OPPOSITES)  # without one of these no two words can contradict each other
 _LIKE = 0.8  # of difflib's ratio: `noatim`, `erors` and `defualts` are above it, other real words below
 _BELT = frozenset({"noauto", "nofail", "x-systemd.automount"})
@@ -53,60 +54,63 @@ class Remark(NamedTuple):
     is_misread: bool = False  # the readings of the line belong to it
 
 
-def is_required(words: Iterable[str]) -> bool:
-    """Whether a boot waits for the mount and fails without it (systemd.mount(5)); of `nofail,fail` the last counts."""
+def is_required(words: Iterable[str], fstype: str = "") -> bool:
+    """Whether a boot waits for the mount and fails without it (systemd.mount(5)); of `nofail,fail` the last counts.
+
+    Of NFS `bg` is `nofail` to systemd (systemd.mount(5), add_mount() of its fstab generator).
+    """
     last = {}
+    is_nfs = fstype in ("nfs", "nfs4")
     for word in words:
         if word in ("nofail", "fail"):
             last["fail"] = word == "fail"
         elif word in ("noauto", "auto"):
             last["auto"] = word == "auto"
-        elif word == "x-systemd.automount":
+        elif word in ("bg", "fg") and is_nfs:
+            last["bg"] = word == "fg"
+        elif word in ("x-systemd.automount", "comment=systemd.automount"):
             return False
-    return last.get("fail", True) and last.get("auto", True)
+    return last.get("fail", last.get("bg", True)) and last.get("auto", True)
 
 
 def option_remarks(fstype: str, words: tuple[str, ...], *, is_root: bool) -> list[Remark]:
     """The remarks about these options, on line 0: they are the same for every line that has them."""
-    if fstype != "tmpfs" and not is_root and _is_unsuspicious(words):
+    if fstype not in ("tmpfs", "overlay") and not is_root and _is_unsuspicious(words):
         return []
     return [
         Remark(0, level, code, message, todo)
-        for check in (_fatal, _contradictions, _of_tmpfs, _ignored, _of_people)
+        for check in (_fatal, _of_tables, _of_root, _contradictions, _of_tmpfs, _ignored, _of_people)
         for level, code, message, todo in check(fstype, words, is_root)
     ]
 
 
 def _is_unsuspicious(words: tuple[str, ...]) -> bool:
     """Whether none of the checks can find anything, which is so for most lines."""
-    names = frozenset(word.partition("=")[0] for word in words)
-    return (
-        names <= _QUIET
-        and len(names & _ATIME) < 2
-        and names.isdisjoint(_HALVES)
-        and not any("%" in word for word in words)  # user=NAME%PASSWORD
-    )
+    given = frozenset(words)
+    return given <= _QUIET and len(given & _ATIME) < 2 and given.isdisjoint(_HALVES)
 
 
 _Found = Iterator[tuple[Level, str, str, str]]
 
 
-def _failing(fstype: str, words: tuple[str, ...], is_root: bool) -> tuple[Level, str]:  # noqa: FBT001 - as its callers
-    """How bad a word is with which the mount fails, and what comes of it."""
+def failing(fstype: str, words: tuple[str, ...], is_root: bool) -> tuple[Level, str]:  # noqa: FBT001 - as its callers
+    """How bad it is that the mount fails, and what comes of it."""
     if is_root:
         return Level.ERROR, "the root file system stays read-only"
-    if not is_required(words):
+    if not is_required(words, fstype):
         return Level.WARNING, "the mount fails"
-    if fstype in NETWORK_TYPES:
+    if is_remote_to_systemd(fstype, frozenset(words)):
         return Level.ERROR, "the mount fails"
     return Level.ERROR, "the mount fails, and the boot ends in the emergency shell"
 
 
 def _fatal(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # noqa: FBT001 - one of several alike
-    level, consequence = _failing(fstype, words, is_root)
+    """Words that no file system takes at all, whatever its type."""
+    level, consequence = failing(fstype, words, is_root)
     for word in words:
         name, equals, _ = word.partition("=")
         small = name.lower()
+        odd, plain = typographic(word)
         if name in UPSTART:
             why = f"`{name}` was a word of Upstart, and no file system knows it: {consequence}"
             todo = "write nofail instead" if name == "nobootwait" else "take it out"
@@ -118,17 +122,60 @@ def _fatal(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # noq
                 f"options are case-sensitive, and `{name}` is none: {consequence}",
                 f"write it as `{small}{equals}`",
             )
-        elif fstype in CHECKED_TYPES and name and name not in KNOWN and not small.startswith("x-"):
-            meant = _nearest(name)
-            if meant:
-                why = f"no file system is known to take `{name}`; if this one does not, {consequence}"
-                yield Level.WARNING, "misspelt", why, f"is `{meant}` meant?"
+        elif odd and not name.startswith(("x-", "X-", "comment")) and name not in _NAMES:
+            why = f"`{word}` holds {odd}, which no option does: {consequence}"
+            yield level, "typography", why, f"type it anew: {plain}"
+        elif parts := _parted(fstype, word):
+            yield level, "separator", f"only a comma parts options, so `{word}` is one: {consequence}", f"write {parts}"
 
 
-def _nearest(name: str) -> str:
+def _parted(fstype: str, word: str) -> str:
+    """The same with commas, where all that stands between other separators is an option of this type."""
+    parts = [part for part in _SEPARATOR.split(word) if part]
+    known = names(fstype)
+    if len(parts) < 2 or word.partition("=")[0] in known or word.startswith(("x-", "X-", "verity.")):
+        return ""
+    return ",".join(parts) if all(part.partition("=")[0] in known for part in parts) else ""
+
+
+def _of_tables(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # noqa: FBT001 - one of several alike
+    """What the kernel's own list of this type says."""
+    level, consequence = failing(fstype, words, is_root)
+    if len(words) == 1 and words[0].isdigit():
+        return  # told as options that are missing
+    for word in words:
+        name = word.partition("=")[0]
+        said = reply(fstype, word)
+        if said.answer is Answer.TAKEN or name in UPSTART or not word.isascii() or _parted(fstype, word):
+            continue
+        if name != name.lower() and name.lower() in GENERIC:
+            continue
+        if said.answer is Answer.UNKNOWN:
+            meant = _nearest(name, names(fstype))
+            todo = f"is `{meant}` meant?" if meant else f"look it up: man 5 {fstype}, or take it out"
+            why = f"{said.why}; where yours has none either, {consequence}"
+            yield Level.WARNING, "misspelt" if meant else "unknown-option", why, todo
+        elif said.answer is Answer.REFUSED:
+            yield level, "refused-option", f"{said.why}: {consequence}", said.todo
+        else:
+            yield Level.WARNING, "option-by-version", f"{said.why}; on others {consequence}", said.todo
+    said = combination(fstype, words)
+    if said.answer is Answer.REFUSED:
+        yield level, "refused-option", f"{said.why}: {consequence}", said.todo
+
+
+def _of_root(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # noqa: FBT001 - one of several alike
+    """What the first mount of / would take from the kernel's command line, and the remount by fstab cannot set."""
+    fixed = next((word for word in words if _ROOT_DATA.match(word)), "") if is_root and fstype in _EXT else ""
+    if fixed:
+        why = f"no remount can set `{fixed}`: unless / has it from the start, the root file system stays read-only"
+        yield Level.WARNING, "root-remount", why, f"set it by rootflags={fixed} on the kernel's command line as well"
+
+
+def _nearest(name: str, known: frozenset[str]) -> str:
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(name, KNOWN, 1, _LIKE)), "")
+    return next(iter(get_close_matches(name, sorted(known), 1, _LIKE)), "")
 
 
 def _contradictions(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # noqa: ARG001, FBT001 - one of several alike
@@ -147,7 +194,7 @@ def _contradictions(fstype: str, words: tuple[str, ...], is_root: bool) -> _Foun
 def _of_tmpfs(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # noqa: FBT001 - one of several alike
     if fstype != "tmpfs":
         return
-    level, consequence = _failing(fstype, words, is_root)
+    level, consequence = failing(fstype, words, is_root)
     for word in words:
         name, equals, value = word.partition("=")
         pattern = {"size": _SIZE, "nr_blocks": _COUNT, "nr_inodes": _COUNT, "mode": _OCTAL}.get(name)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
+from hosttune.resources.fstab_options import decode
 from hosttune.resources.fstab_readers import GETMNTENT_LIMIT, STALE, Fields, split_options, words
+from hosttune.resources.fstab_typing import ESCAPED, blank_in_name
 
 _NUMBER = re.compile(rb"[+-]?[0-9]+")
 _ESCAPE = re.compile(rb"\\(?:[0-7]{3}|\\)")
@@ -54,6 +56,11 @@ def _dropped(text: bytes) -> tuple[str, str]:
         if blank:
             return f"{many}, because {blank} is no blank", "type the blanks of this line anew"
         return f"it has {many}, and an entry has at least three", "complete it, or put a # in front of it"
+    texts = [decode(field) for field in found]
+    if cut := blank_in_name(texts):
+        return f"the blank in `{cut.replace(ESCAPED, ' ')}` cuts it in two", f"write it as {cut}"
+    if texts[0][1:].endswith("#"):
+        return f"a # after `{texts[0][:-1]}` begins no comment", "put the # in front of the line"
     if len(found) > 3 and any(item.startswith(b"=") for item in split_options(found[3])[0]):
         return "an option without a name", "remove the `=`, or write the name in front of it"
     return _stray(text, found, blank)

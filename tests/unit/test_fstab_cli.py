@@ -24,11 +24,11 @@ ODD = b"""\
 # of the old server
 UUID=0a3407de-014b-458b-b5c1-848e92a327a3 / ext4 errors=remount-ro 0 1
 /dev/sdb1\t/data\text4\tdefaults\t0 2
-UUID=5 /more xfs rw,nofail 0 0
+UUID=5d3407de-014b-458b-b5c1-848e92a327a3 /more xfs rw,nofail 0 0
 tmpfs /tmp tmpfs size=64M # added by bob
 tmpfs /scratch tmpfs size=50%%,mode=777 0 0
 //nas/share /cifs cifs username=u,password=hunter2,nofail 0 0
-UUID=6 /archive ext4 relatime,nofail 0 2
+UUID=6e3407de-014b-458b-b5c1-848e92a327a3 /archive ext4 relatime,nofail 0 2
 """
 
 REPORT = """\
@@ -72,14 +72,14 @@ DIFF = """\
  # of the old server
  UUID=0a3407de-014b-458b-b5c1-848e92a327a3 / ext4 errors=remount-ro 0 1
 -/dev/sdb1\t/data\text4\tdefaults\t0 2
--UUID=5 /more xfs rw,nofail 0 0
+-UUID=5d3407de-014b-458b-b5c1-848e92a327a3 /more xfs rw,nofail 0 0
 +/dev/sdb1\t/data\text4\tdefaults,noatime\t0 2
-+UUID=5 /more xfs rw,nofail,noatime 0 0
++UUID=5d3407de-014b-458b-b5c1-848e92a327a3 /more xfs rw,nofail,noatime 0 0
  tmpfs /tmp tmpfs size=64M # added by bob
  tmpfs /scratch tmpfs size=50%%,mode=777 0 0
  //nas/share /cifs cifs username=u,password=hunter2,nofail 0 0
--UUID=6 /archive ext4 relatime,nofail 0 2
-+UUID=6 /archive ext4 noatime,nofail 0 2
+-UUID=6e3407de-014b-458b-b5c1-848e92a327a3 /archive ext4 relatime,nofail 0 2
++UUID=6e3407de-014b-458b-b5c1-848e92a327a3 /archive ext4 noatime,nofail 0 2
 """
 
 LEFT = """\
@@ -164,7 +164,7 @@ def test_file_is_never_written(run, tmp_path):
     ids=str,
 )
 def test_exit_status_is_as_in_diff(run, argv, status):
-    assert run(*argv, stdin=b"UUID=1 /fine ext4 noatime 0 2\n")[0] == status
+    assert run(*argv, stdin=b"UUID=1e3407de-014b-458b-b5c1-848e92a327a3 /fine ext4 noatime 0 2\n")[0] == status
 
 
 def test_refusal_names_file_line_reason_and_way_out(run):

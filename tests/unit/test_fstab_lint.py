@@ -20,10 +20,31 @@ nas:/export /nfs nfs4 rw,_netdev,nofail 0 0
 tmpfs /tmp tmpfs mode=1777,nosuid,nodev,size=16G,nofail,x-systemd.before=local-fs.target 0 0
 tmpfs /scratch tmpfs size=10%,nr_inodes=1m 0 0
 /dev/sr0 /media/cdrom iso9660 ro,user,noauto 0 0
-UUID=1 /fast ext4 user,exec,dev,nofail,errors=remount-ro,data=ordered,commit=60 0 2
-UUID=2 /pool btrfs subvol=@,compress=zstd:1,ssd,discard=async,noatime,nofail 0 0
+UUID=1a3407de-014b-458b-b5c1-848e92a327a3 /fast ext4 user,exec,dev,nofail,errors=remount-ro,data=ordered,commit=60 0 2
+UUID=2a3407de-014b-458b-b5c1-848e92a327a3 /pool btrfs subvol=@,compress=zstd:1,ssd,discard=async,noatime,nofail 0 0
 //nas/share /cifs cifs credentials=/root/.smb,uid=1000,nofail 0 0
 tank/set /zfs zfs defaults,nofail 0 0
+LABEL="my\\040disk" /a ext4 user_xattr,acl,barrier=0,auto_da_alloc,init_itable=10,nofail,context="system_u:x:s0:c1,c2" 0 2
+PARTUUID=d2d0b257-db63-4d79-9dc3-8e2826ff2a01 /b xfs inode64,logbufs=8,logbsize=256k,allocsize=64m,usrquota,nofail 0 0
+PARTUUID=f4cdcc4c-01 /c vfat uid=root,umask=0077,utf8,iocharset=utf8,shortname=mixed,errors=remount-ro,nofail 0 0
+UUID=5AD4B6A3D4B6810D /d ntfs3 uid=1000,sparse,nofail 0 0
+/dev/mapper/luks-x /e f2fs compress_algorithm=zstd:6,background_gc=on,nofail 0 2
+/dev/md0 /f ext4 nofail,stripe=128,data=writeback,commit=60,x-systemd.requires-mounts-for=/a 0 2
+/dev/vg/lv /g xfs nofail,X-mount.mkdir=0755,symfollow,_netdev 0 0
+nas:/b /h nfs vers=4.2,nconnect=8,hard,timeo=600,rsize=1048576,sec=krb5:sys,nofail,lookupcache=pos 0 0
+nas:/c /i nfs4 bg,soft,noac,nolock,proto=rdma,port=20049 0 0
+beegfs_nodev /j beegfs cfgFile=/etc/beegfs/beegfs-client.conf,_netdev,nofail 0 0
+s3fs#bucket /k fuse _netdev,allow_other,nofail 0 0
+u@h:/x /l fuse.sshfs IdentityFile=/root/k,reconnect,nofail 0 0
+share /m virtiofs nofail 0 0
+/srv/a /n none rbind,rslave,nofail 0 0
+/srv/b /o none bind,ro,x-systemd.requires-mounts-for=/n,nofail 0 0
+overlay /p overlay lowerdir=/a:/b,upperdir=/u,workdir=/w,redirect_dir=on,metacopy=on,nofail 0 0
+/images/x.squashfs /q squashfs loop,ro,nofail 0 0
+tmpfs /run/media/x tmpfs size=1G 0 0
+tmpfs /media/y tmpfs size=1G 0 0
+hugetlbfs /dev/hugepages1G hugetlbfs pagesize=1G,mode=1770,gid=kvm 0 0
+proc /proc proc hidepid=invisible,gid=adm 0 0
 """
 
 LINES = [  # code, level, line, words of the message, words of the way out
@@ -58,7 +79,7 @@ LINES = [  # code, level, line, words of the message, words of the way out
     ("upper-case", "error", "/dev/x / ext4 Defaults 0 1", "stays read-only", "`defaults`"),
     ("upstart-word", "error", "/dev/x /data ext4 nobootwait 0 2", "emergency shell", "nofail"),
     ("upstart-word", "error", "/dev/x / ext4 bootwait 0 1", "the root file system stays read-only", "take it out"),
-    ("misspelt", "warning", "/dev/x /data ext4 noatim,nofail 0 2", "known to take `noatim`", "`noatime`"),
+    ("misspelt", "warning", "/dev/x /data ext4 noatim,nofail 0 2", "has an option `noatim`; where yours has none either", "`noatime`"),
     ("misspelt", "warning", "/dev/x / ext4 erors=remount-ro 0 1", "`erors`", "`errors`"),
     ("misspelt", "warning", "/dev/x /data xfs defualts,nofail 0 2", "`defualts`", "`defaults`"),
     ("tmpfs-size", "error", "tmpfs /scratch tmpfs size=64MB 0 0", "the kernel rejects `size=64MB`", "size=64M"),
@@ -87,6 +108,100 @@ LINES = [  # code, level, line, words of the message, words of the way out
     ("continuation", "warning", "UUID=1 /data ext4 rw,nofail 0 2 \\", "continues nothing", "one line"),
     ("type-gone", "warning", "UUID=1 /data reiserfs nofail 0 2", "Linux 6.13", "before an upgrade"),
     ("type-gone", "warning", "none /proc/bus/usb usbfs rw 0 0", "Linux 3.5", "take the line out"),
+    ("misread", "error", "/dev/x /mnt/my data ext4 rw 0 2", "the blank in `/mnt/my data` cuts it in two", "/mnt/my\\040data"),
+    ("misread", "error", "//nas/My Share /x cifs rw 0 0", "the blank in `//nas/My Share`", "//nas/My\\040Share"),
+    ("misread", "error", 'LABEL="My Disk" /x ext4 rw 0 0', "`LABEL=My Disk`", "LABEL=My\\040Disk"),
+    ("misread", "error", "kk# was on /dev/sda1 during installation", "begins no comment", "the # in front"),
+    ("blank-in-name", "error", "//nas/My Share /x cifs", "the blank in `//nas/My Share`", "//nas/My\\040Share"),
+    ("late-comment", "error", "kk# /dev/sda3 LABEL=arch", "a # after `kk` begins no comment", "in front of the line"),
+    ("swapped", "error", "/dev/x /data defaults ext4 0 2", "`defaults` is no type", "write `ext4 defaults`"),
+    ("swapped", "error", "/data UUID=1 ext4 defaults 0 2", "`UUID=1` is a device", "first, then /data"),
+    ("shifted", "error", "/dev/x /data defaults 0 2", "stands where the type belongs", "the type in front"),
+    ("shifted", "error", "/dev/x /data 0 0", "`0` stands where the type belongs", "in front of it"),
+    ("no-options", "error", "/dev/x /data ext4 0 2", "`0` stands where the options belong", "ext4 defaults 0"),
+    ("no-options", "error", "tmpfs /data tmpfs 0 0", "tmpfs has no such option", "tmpfs defaults 0"),
+    ("unknown-type", "error", "/dev/x /data EXT4 defaults 0 2", "case-sensitive", "write ext4"),
+    ("unknown-type", "error", "/dev/x /data etx4 defaults 0 2", "has a type `etx4`", "is ext4 meant?"),
+    ("unknown-type", "error", "/dev/x /data xsf defaults 0 2", "has a type `xsf`", "is xfs meant?"),
+    ("unknown-type", "warning", "/dev/x /data ext5 defaults 0 2", "has a type `ext5`", "meant?"),
+    ("unknown-type", "warning", "/dev/x /data scoutfs defaults 0 2", "emergency shell", "/sbin/mount.scoutfs"),
+    ("no-bind", "error", "/a /data none defaults 0 0", "without the option `bind`", "write `none bind`"),
+    ("no-bind", "error", "/a /data bind defaults 0 0", "`bind` is no file system", "write `none bind`"),
+    ("no-bind", "warning", "/a /data none rw,nofail 0 0", "the mount fails", "the type of the file system"),
+    ("separator", "error", "/dev/x /data ext4 defaults;nofail 0 2", "only a comma parts options", "defaults,nofail"),
+    ("separator", "warning", "/dev/x /data ext4 noatime.commit=5,nofail 0 2", "`noatime.commit=5`", "noatime,commit=5"),
+    ("typography", "error", "/dev/x /data ext4 errors=remount\u2013ro 0 2", "U+2013, en dash", "errors=remount-ro"),
+    ("typography", "error", "UUID=\u201c0a3407de\u201d /data ext4 rw 0 2", "U+201C", 'write UUID="0a3407de"'),
+    ("refused-option", "error", "/dev/x /data ext4 commit= 0 2", "ext4 refuses `commit=`", "with a number"),
+    ("refused-option", "error", "/dev/x /data ext4 inode64 0 2", "an option of xfs, tmpfs; ext4 refuses it", "take `inode64` out"),
+    ("refused-option", "error", "/dev/x /data ext4 umask=077 0 2", "an option of vfat", "out"),
+    ("refused-option", "error", "/dev/x /data xfs errors=remount-ro 0 0", "xfs refuses it", "out"),
+    ("refused-option", "error", "/dev/x /data xfs nobarrier 0 0", "Linux 4.19 and later have no", "out"),
+    ("refused-option", "warning", "/dev/x /data btrfs compress=lz4,nofail 0 0", "refuses `compress=lz4`", "zlib, lzo, zstd"),
+    ("refused-option", "error", "/dev/x /data ext4 errors=remount-rw 0 2", "refuses", "continue, panic or remount-ro"),
+    ("refused-option", "error", "/dev/x /data ext4 nodev=1 0 2", "`nodev` takes no value", "write `nodev`"),
+    ("refused-option", "error", "/dev/x /data ext2 data=ordered 0 2", "an option of ext3, ext4", "out"),
+    ("refused-option", "error", "/dev/x /data xfs sunit=8 0 0", "sunit= and swidth= only together", "both"),
+    ("refused-option", "error", "overlay /data overlay defaults 0 0", "needs lowerdir=", "name"),
+    ("refused-option", "error", "/dev/x /data btrfs norecovery 0 0", "only with `ro`", "ro,norecovery"),
+    ("refused-option", "error", "/dev/x /data vfat umask=abc 0 0", "refuses `umask=abc`", "an octal number"),
+    ("option-by-version", "warning", "/dev/x /data ext4 noacl 0 2", "Linux 6.1 and later have no `noacl`", "out"),
+    ("option-by-version", "warning", "tmpfs /data tmpfs noswap 0 0", "only Linux 6.4 and later", "uname -r"),
+    ("unknown-option", "warning", "/dev/x /data ext4 frobnicate 0 2", "where yours has none either", "man 5 ext4"),
+    ("root-remount", "warning", "/dev/x / ext4 data=writeback 0 1", "no remount can set", "rootflags=data=writeback"),
+    ("no-tag", "error", "UUID:0a3407de-014b-458b-b5c1-848e92a327a3 /data ext4 rw 0 2", "is no tag", "write UUID=0a3407de"),
+    ("no-tag", "error", "LABEL= /data ext4 rw 0 2", "names nothing", "label"),
+    ("uuid-shape", "error", "UUID=1234-ABCD /data ext4 rw 0 2", "`1234-ABCD` is no UUID of ext4", "lsblk"),
+    ("uuid-shape", "warning", "UUID=1234,nofail /data ext4 rw,nofail 0 2", "is no UUID of ext4", "lsblk"),
+    ("uuid-shape", "warning", "UUID=<your-uuid> /data ext4 rw 0 2", "is no UUID of ext4", "lsblk"),
+    ("uuid-shape", "error", "UUID=0a3407de-014b-458b-b5c1-848e92a327a3 /data vfat rw 0 2", "which has XXXX-XXXX", "lsblk"),
+    ("uuid-shape", "error", "/dev/disk/by-uuid/12 /data ext4 rw 0 2", "`12` is no UUID", "lsblk"),
+    ("uuid-shape", "error", "PARTUUID=2324 /data ext4 rw 0 2", "no PARTUUID of a partition", "PARTUUID"),
+    ("uuid-case", "error", "UUID=f2ca-0ac0 /data vfat rw 0 2", "upper case, and lower case does not match", "UUID=F2CA-0AC0"),
+    ("no-device", "error", "/dev/nvmeOn1p1 /data ext4 rw 0 2", "no kernel names a disk", "is /dev/nvme0n1p1 meant?"),
+    ("no-device", "error", "/dev/sd1b /data ext4 rw 0 2", "no kernel names a disk", "is /dev/sdb1 meant?"),
+    ("no-device", "error", "/dev/nvme0p1 /data ext4 rw 0 2", "the controller", "lsblk"),
+    ("no-device", "error", "sdb1 /data ext4 rw 0 2", "is no device", "write /dev/sdb1"),
+    ("no-server", "error", "nas /data nfs rw 0 0", "a colon parts server and folder", "SERVER:/FOLDER"),
+    ("no-server", "error", "nas/x /data cifs rw 0 0", "no source of cifs", "//SERVER/SHARE"),
+    ("relative-target", "error", "UUID=1 none ext4 rw 0 0", "systemd skips the target `none`", "name the folder"),
+    ("no-netdev", "error", "beegfs_nodev /data beegfs rw 0 0", "before there is a network", "add _netdev"),
+    ("no-netdev", "error", "fs1 /data gpfs rw 0 0", "ends in the emergency shell", "add _netdev"),
+    ("no-netdev", "error", "default /data wekafs rw 0 0", "takes wekafs for a disk", "add _netdev"),
+    ("no-netdev", "error", "b /data fuse.gcsfuse rw 0 0", "takes fuse.gcsfuse for a disk", "add _netdev"),
+    ("no-netdev", "error", "s3fs#b /data fuse rw 0 0", "takes fuse.s3fs for a disk", "add _netdev"),
+    ("no-netdev", "error", "sshfs#u@h:/x /data fuse rw 0 0", "takes fuse.sshfs for a disk", "add _netdev"),
+    ("no-netdev", "error", "h:/x /data foofs rw 0 0", "takes foofs for a disk", "add _netdev"),
+    ("no-netdev", "warning", "x /data 9p trans=virtio 0 0", "systemd counts 9p among the disks", "add nofail"),
+    ("no-netdev", "warning", "x /data virtiofs rw 0 0", "ends in the emergency shell", "add nofail"),
+    ("no-netdev", "note", "b /data fuse.rclone rw,nofail 0 0", "a boot may go on without it", "add _netdev"),
+    ("no-nofail", "warning", "UUID=1 /run/media/stick ext4 rw 0 0", "removable", "add nofail"),
+    ("no-nofail", "note", "UUID=1 /data ntfs-3g rw 0 0", "does not find this disk", "add nofail"),
+    ("no-nofail", "note", "ntfs-3g#/dev/sdb1 /data fuse rw 0 0", "does not find this disk", "add nofail"),
+    ("no-nofail", "note", "/a:/b /data fuse.mergerfs rw 0 0", "a boot on which mergerfs fails", "add nofail"),
+    ("no-nofail", "note", "nas:/x /data nfs fg 0 0", "waits for its server", "nofail"),
+]  # fmt: skip
+
+NOT_SAID = [  # code, line
+    ("no-nofail", "nas:/x /data nfs bg 0 0"),
+    ("no-nofail", "nas:/x /data nfs4 fg,bg 0 0"),
+    ("no-nofail", "tmpfs /media/x tmpfs size=1G 0 0"),
+    ("no-nofail", "UUID=1 none ext4 rw 0 0"),
+    ("no-netdev", "sshfs#u@h:/x /data fuse delay_connect 0 0"),
+    ("no-netdev", "h:/x /data lustre rw 0 0"),
+    ("no-netdev", "h:/x /data fuse.glusterfs rw 0 0"),
+    ("no-netdev", "b /data fuse.rclone noauto 0 0"),
+    ("no-netdev", "b /data fuse.rclone x-systemd.automount 0 0"),
+    ("no-netdev", "C: /mnt/c drvfs rw 0 0"),
+    ("relative-target", "//nas/My Share /x cifs"),
+    ("root-remount", "/dev/x / ext4 data=ordered 0 1"),
+    ("unknown-type", "/dev/x /data ext3,ext4 rw 0 2"),
+    ("unknown-type", "b /data gcsfuse rw,_netdev 0 0"),
+    ("typography", "LABEL=Bob\u2019s /data ext4 nofail 0 2"),
+    ("typography", "/dev/x /data btrfs subvol=caf\u00e9\u2013x,nofail 0 0"),
+    ("uuid-shape", "UUID=5ad4b6a3d4b6810d /data udf nofail 0 0"),
+    ("refused-option", "/dev/x /data ext4 ro=1,sync=1,nofail 0 2"),
+    ("no-device", "/dev/mmcblk0boot0 /data ext4 nofail 0 2"),
 ]  # fmt: skip
 
 FILES = [  # code, level, lines, file
@@ -102,6 +217,9 @@ FILES = [  # code, level, lines, file
     ("misread", "error", [1], b"UUID=1 /data ext4 nofail\r\n"),
     ("duplicate", "error", [1, 2], b"UUID=1 /data ext4 nofail 0 0\nUUID=2 /data/ ext4 nofail 0 0\n"),
     ("duplicate", "note", [1, 2], b"UUID=1 /m ext4 noauto 0 0\nUUID=2 /m ext4 noauto 0 0\n"),
+    ("circle", "error", [1, 2], b"/x /y none bind 0 0\n/y/a /x none bind 0 0\n"),
+    ("circle", "error", [1, 2, 3], b"/c/x /a none bind 0 0\n/a/x /b none bind 0 0\n/b/x /c none rbind 0 0\n"),
+    ("circle", "error", [1, 2], b"/b/i /a ext4 loop 0 0\n/a /b none bind,x-systemd.requires-mounts-for=/a/z 0 0\n"),
     ("order", "warning", [1], b"UUID=1 /data/a/b ext4 nofail 0 0\nUUID=2 /data ext4 nofail 0 0\n"),
 ]
 
@@ -131,13 +249,41 @@ def test_lint_of_a_file_names_its_lines(code, level, lines, data):
     assert all(remark.message and remark.todo for remark in found)
 
 
+@pytest.mark.parametrize(("code", "line"), NOT_SAID, ids=lambda value: str(value)[:40])
+def test_lint_of_a_line_that_is_right_does_not_say_so(code, line):
+    assert remarks(line.encode() + b"\n", code) == []
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"/data /data none bind 0 0\n",
+        b"/data/a /data none bind 0 0\n",
+        b"/a /b none bind 0 0\n/b /c none bind 0 0\n/c/x /d none bind 0 0\n",
+        b"/a/x /b none bind 0 0\nUUID=1 /a ext4 rw 0 2\n",
+    ],
+)
+def test_bind_mounts_that_wait_in_a_row_are_no_circle(data):
+    assert remarks(data, "circle") == []
+
+
+def test_lint_of_a_line_with_a_carriage_return_among_blanks_says_what_is_wrong():
+    codes = {remark.code for remark in lint(parse(b"/dev/sdb1 /data \r\r\n"))}
+    assert {"misread", "lone-cr"} <= codes
+
+
 def test_lint_puts_the_worst_first_and_then_the_lines_in_order():
-    data = GOOD + b"/dev/sdb1 /d ext4 rw 0 2\nUUID=3 /e ext4 NOATIME 0 2\nBOOT\n/dev/sdc1 /f ext4 rw,nofail 0 2\n"
+    data = (
+        GOOD
+        + b"/dev/sdb1 /1 ext4 rw 0 2\nUUID=3a3407de-014b-458b-b5c1-848e92a327a3 /2 ext4 NOATIME 0 2\nBOOT\n"
+        + b"/dev/sdc1 /3 ext4 rw,nofail 0 2\n"
+    )
     found = lint(parse(data))
+    first = GOOD.count(b"\n") + 1
 
     assert [remark.level for remark in found] == sorted((remark.level for remark in found), key=list(Level).index)
-    assert [remark.line for remark in found if remark.level is Level.ERROR] == [17, 18]
-    assert [remark.line for remark in found if remark.level is Level.WARNING] == [16, 19]
+    assert [remark.line for remark in found if remark.level is Level.ERROR] == [first + 1, first + 2]
+    assert [remark.line for remark in found if remark.level is Level.WARNING] == [first, first + 3]
 
 
 def test_lint_of_words_that_one_type_has_calls_none_misspelt():

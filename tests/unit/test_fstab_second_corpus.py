@@ -1,0 +1,62 @@
+"""137 more real fstab files, where they are at hand (tests/conftest.py says so and leaves this file out where they are not)."""
+
+from __future__ import annotations
+
+import pytest
+
+from hosttune.errors import Refused
+from hosttune.resources.fstab_document import insert_line, remove_line
+from hosttune.resources.fstab_lines import Kind, parse
+from hosttune.resources.fstab_lint import Level, lint
+from hosttune.resources.fstab_plan import Outcome, tune
+from tests.conftest import SECOND_CORPUS
+from tests.unit.fstab_oracles import assert_only_options_differ, assert_read_as_they_are
+from tests.unit.test_fstab_document import TMP_LINE
+
+FILES = sorted(path.name for path in SECOND_CORPUS.glob("*.fstab"))
+# What a boot may do with a line that is read, by the words that stand in it.
+OF_WORDS = {
+    "refused-option", "unknown-option", "option-by-version", "misspelt", "separator", "typography", "unknown-type",
+    "uuid-shape", "no-tag", "no-device", "no-server", "circle",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_real_file_reads_as_the_programs_of_this_machine_read_it(name, tmp_path):
+    data = (SECOND_CORPUS / name).read_bytes()
+    if not parse(data).problems:
+        assert_read_as_they_are(data, tmp_path)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_edits_of_a_real_file_change_what_is_meant_and_go_without_a_trace(name, tmp_path):
+    data = (SECOND_CORPUS / name).read_bytes()
+    line = TMP_LINE.replace("/tmp", "/hosttune")
+    try:
+        tuning = tune(parse(data))
+    except Refused:
+        assert parse(data).problems
+        return
+    changed = [step.line for step in tuning.steps if step.outcome is Outcome.CHANGED]
+    assert_only_options_differ(data, tuning.data, changed, tmp_path)
+    assert remove_line(parse(insert_line(parse(data), line)), line) == data
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_remarks_on_a_real_file_name_each_misread_line_and_a_way_out(name):
+    document = parse((SECOND_CORPUS / name).read_bytes())
+    remarks = lint(document)
+
+    misread = {remark.line for remark in remarks if remark.code == "misread"}
+    assert misread == {line.number for line in document.lines if line.kind is Kind.BROKEN}
+    assert all(remark.message and remark.todo for remark in remarks)
+
+
+def test_real_files_that_boot_raise_few_words_about_what_stands_in_a_line():
+    """Placeholders of templates aside, nearly all of what people wrote is taken by a kernel."""
+    entries, said = 0, []
+    for name in FILES:
+        document = parse((SECOND_CORPUS / name).read_bytes())
+        entries += len(document.entries)
+        said += [one for one in lint(document) if one.code in OF_WORDS and one.level is Level.ERROR]
+    assert len(said) <= entries // 50
