@@ -23,6 +23,7 @@ DEVICES = "/sys/bus/pci/devices"
 _NVIDIA = "0x10de"
 _GPU_CLASSES = ("0x0300", "0x0302")
 _SWITCH_CLASS = "0x0680"
+_OPTIONAL_ECC = re.compile(r"GeForce|RTX|Quadro|TITAN|NVS", re.IGNORECASE)
 _NAME_LISTS = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 
 
@@ -42,6 +43,13 @@ class Gpu(Fact):
     max_link_width: int
     link_speed: str  # 32.0 GT/s PCIe; a GPU at rest runs slower
     max_link_speed: str
+
+    @property
+    def ships_with_ecc(self) -> bool:
+        """Its model comes with ECC switched on: cards with HBM, and those for servers, by their names. Cards for
+        workstations have it off, where they have it (RTX A6000, RTX PRO 6000, RTX 4090); so had the Tesla M60.
+        """
+        return bool(self.name) and self.generation != "maxwell" and not _OPTIONAL_ECC.search(self.name)
 
     @property
     def memory_bytes(self) -> int:

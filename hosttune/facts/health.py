@@ -36,6 +36,7 @@ from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
+    from hosttune.facts.gpus import Gpu
     from hosttune.host.door import Reader
 
 __all__ = ["GpuHealth", "Health", "collect"]
@@ -76,6 +77,8 @@ class GpuHealth(Fact):
     mig_pending: str
     compute_mode: str  # Default, Exclusive_Process, Prohibited
     recovery_action: str  # None, Reset, Reboot, Drain P2P, Drain and Reset; empty on drivers that do not say
+    model: str = ""  # its PCI device ID, 0x2330; empty for one that is gone from the bus
+    ships_with_ecc: bool = False  # its model comes with ECC switched on
 
     @property
     def xids(self) -> tuple[int, ...]:
@@ -118,6 +121,11 @@ class Health(Fact):
     problem: str  # a sentence where nvidia-smi is not asked, or did not answer
 
     @property
+    def ecc_models(self) -> tuple[str, ...]:
+        """The models of which one GPU here has ECC on."""
+        return tuple(dict.fromkeys(gpu.model for gpu in self.gpus if gpu.model and raw(gpu, "ecc") == "Enabled"))
+
+    @property
     def modes(self) -> tuple[str, ...]:
         """The MIG modes of the GPUs that have one, each once."""
         return tuple(dict.fromkeys(gpu.mig for gpu in self.gpus if gpu.mig))
@@ -125,13 +133,13 @@ class Health(Fact):
 
 def collect(reader: Reader, facts: Facts) -> Health:
     try:
-        slots = tuple(gpu.slot for gpu in facts.gpus.devices if gpu.driver == "nvidia")
+        known = {gpu.slot: gpu for gpu in facts.gpus.devices if gpu.driver == "nvidia"}
         is_asked = facts.nvidia.smi not in {"not asked", "absent"}
         problem = facts.nvidia.problem
         lost = raw(facts.nvidia, "lost")
     except UnknownFact as unknown:
         return Health(*[unread(unknown.reason)] * 4)
-    slots = tuple(sorted({*slots, *(lost if isinstance(lost, tuple) else ())}))
+    slots = tuple(sorted({*known, *(lost if isinstance(lost, tuple) else ())}))
     rows: Mapping[str, Mapping[str, str]] = {}
     remapped: Mapping[str, Mapping[str, str]] = {}
     if slots and is_asked:
@@ -144,7 +152,7 @@ def collect(reader: Reader, facts: Facts) -> Health:
         now = reader.now()
         errors = xids_in(messages, str(raw(facts.driver, "loaded_version")), now, recoveries)
         sxids = [(slot, one) for slot, found in sxids_in(messages, now).items() for one in found if one.is_reported]
-    gpus = tuple(_gpu(slot, rows.get(slot), remapped.get(slot), errors, problem) for slot in slots)
+    gpus = tuple(_gpu(slot, known.get(slot), rows.get(slot), remapped.get(slot), errors, problem) for slot in slots)
     if not isinstance(sxids, list):
         return Health(gpus, unread(str(sxids)), unread(str(sxids)), problem)
     sentences = tuple(f"NVSwitch {slot}: {error.sentence}" for slot, error in sxids)
@@ -181,7 +189,12 @@ def _remapped(reader: Reader) -> Mapping[str, Mapping[str, str]]:
 
 
 def _gpu(
-    slot: str, row: Mapping[str, str] | None, remapped: Mapping[str, str] | None, errors: object, problem: str
+    slot: str,
+    gpu: Gpu | None,
+    row: Mapping[str, str] | None,
+    remapped: Mapping[str, str] | None,
+    errors: object,
+    problem: str,
 ) -> GpuHealth:
     own: Any = errors.get(slot, ()) if isinstance(errors, Mapping) else errors
     gone = unread(problem or "this GPU does not answer nvidia-smi")
@@ -218,6 +231,8 @@ def _gpu(
         mig_pending=take(word, "mig.mode.pending"),
         compute_mode=take(word, "compute_mode"),
         recovery_action=gone if row is None else word(row.get(RECOVERY, "N/A"), "the recovery action"),
+        model=gpu.device_id if gpu else "",
+        ships_with_ecc=gpu is not None and gpu.ships_with_ecc,
     )
 
 

@@ -30,7 +30,7 @@ _DEBUG: Mapping[str, str] = {
     "CUDA_ENABLE_COREDUMP_ON_EXCEPTION": "dumps GPU memory on an error",
     "CUDA_DEVICE_WAITS_ON_EXCEPTION": "stops and waits for a debugger on an error",
     "COMPUTE_PROFILE": "profiles",
-    "TORCH_USE_CUDA_DSA": "asserts on the device",
+    "PYTORCH_USE_CUDA_DSA": "asserts on the device",
     "TORCH_SHOW_CPP_STACKTRACES": "collects C++ stack traces",
 }
 _LEVELS: Mapping[str, frozenset[str]] = {

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 _ON = frozenset({"1", "true", "yes", "on"})
 _FORCED = frozenset({"NCCL_ALGO", "NCCL_PROTO", "NCCL_MAX_NCHANNELS", "NCCL_MIN_NCHANNELS", "NCCL_BUFFSIZE"})
 _FILES = frozenset({"NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "NCCL_TUNER_CONFIG_FILE"})
+# Plug-ins for the network, and the variables that only they read: Google's GPUDirect-TCPX and -TCPXO (FasTrak).
+_PLUGINS = frozenset({"NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN"})
+_OF_PLUGINS = ("NCCL_GPUDIRECTTCPX_", "NCCL_FASTRAK_")
+_OWN_TRANSPORTS = frozenset({"", "ib", "socket"})
+_PLUGIN_FOLDERS = ("/var/lib/tcpx", "/var/lib/fastrak", "/usr/local/gib")
 _LOCAL = ("lo", "docker", "virbr", "br-", "veth", "lxcbr", "cni", "flannel")
 
 
@@ -39,6 +44,7 @@ class Nccl(Fact):
     absent_devices: tuple[str, ...]  # a list that no RDMA device fits
     absent_files: tuple[str, ...]
     has_topology: bool  # a topology file is named
+    plugin: str  # what tells that a vendor's plug-in carries the traffic between hosts; empty for NCCL's own transports
 
 
 def prefixes(value: str) -> tuple[str, bool, tuple[str, ...]]:
@@ -82,7 +88,24 @@ def collect(reader: Reader, facts: Facts) -> Nccl:
             one.shown for one in variables if one.name in _FILES and not _is_there(reader, one.value)
         ),
         has_topology=any(one.name == "NCCL_TOPO_FILE" for one in variables),
+        plugin=_plugin(reader, facts, variables),
     )  # fmt: skip
+
+
+def _plugin(reader: Reader, facts: Facts, variables: Iterable[Variable]) -> Any:
+    named = (
+        one.shown
+        for one in variables
+        if one.name.startswith(_OF_PLUGINS)
+        or (one.name == "NCCL_NET" and one.value.lower() not in _OWN_TRANSPORTS)
+        or (one.name in _PLUGINS and one.value.lower() not in {"", "none"})
+    )
+    places = (path for path in _PLUGIN_FOLDERS if hasattr(reader.stat(path), "type"))
+    try:
+        devices = ["an Elastic Fabric Adapter"] if facts.rdma.has_efa else []
+    except UnknownFact as unknown:
+        return unread(unknown.reason)
+    return next(iter((*named, *places, *devices)), "")
 
 
 def _absent(variables: Iterable[Variable], name: str, names: Callable[[], tuple[str, ...]]) -> Any:

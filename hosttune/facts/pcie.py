@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _SLOT = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 # PCI class codes of what moves data to and from GPUs: Ethernet and InfiniBand controllers, NVMe.
 _KINDS = {"0x0200": "network", "0x0207": "network", "0x0108": "nvme"}
+_USER_SPACE = ("vfio", "uio_", "igb_uio")  # kernel drivers that hand a device to a program (DPDK, Linux drivers guide)
 _TOTAL = re.compile(r"^TOTAL_ERR_(?:COR|FATAL|NONFATAL) (\d+)$", re.MULTILINE)
 
 
@@ -54,6 +55,7 @@ class PcieLink(Fact):
     is_working: bool  # nvidia-smi says that it computes at this moment
     corrected: int  # errors that the GPU or its port has corrected since boot; -1 where the kernel does not count
     uncorrected: int
+    split_with: tuple[str, ...] = ()  # what has the other lanes of its slot, where that is split (bifurcation)
 
     @property
     def wanted_width(self) -> int:
@@ -76,6 +78,11 @@ class Pcie(Fact):
     def has_virtual_functions(self) -> bool:
         """A card is shared out to virtual machines or containers by SR-IOV."""
         return any(device.virtual_functions > 0 for device in self.devices)
+
+    @property
+    def has_user_space_driver(self) -> bool:
+        """A program drives one of these devices itself (DPDK, SPDK), or a virtual machine does."""
+        return any(device.driver.startswith(_USER_SPACE) for device in self.devices)
 
     @property
     def has_passthrough(self) -> bool:
@@ -120,7 +127,8 @@ def collect(reader: Reader, facts: Facts) -> Pcie:
     for gpu in gpus:
         width = width_of(_read(reader, gpu.slot, "current_link_width"))
         widest[gpu.device_id] = max(width, widest.get(gpu.device_id, 0))
-    links = [_link(reader, gpu.slot, ports[gpu.slot], widest[gpu.device_id], working) for gpu in gpus]
+    beside = {device.slot: _beside(reader, device, devices) for device in devices}
+    links = [_link(reader, gpu.slot, ports[gpu.slot], widest[gpu.device_id], working, beside[gpu.slot]) for gpu in gpus]
     return Pcie(devices, tuple(links))
 
 
@@ -141,7 +149,27 @@ def _device(reader: Reader, slot: str, kind: str) -> PcieDevice:
     )
 
 
-def _link(reader: Reader, slot: str, port: str, sibling_width: int, working: set[str]) -> PcieLink:
+def _beside(reader: Reader, one: PcieDevice, devices: Sequence[PcieDevice]) -> tuple[str, ...]:
+    """The devices below other functions of the same root port, where the lanes of all of them together are no more than
+    one slot's: the firmware has split it, x8/x8 or x8/x4/x4, and each port may still call itself as wide as the slot.
+    """
+    port = one.ports[-1] if one.ports else ""
+    whole = width_of(_read(reader, port, "max_link_width"))
+    family = port.rpartition(".")[0]
+    others = [
+        device
+        for device in devices
+        if device.ports and device.ports[-1] != port and device.ports[-1].rpartition(".")[0] == family
+    ]
+    # functions of one card share one link
+    links = {device.ports[-1]: device.slot for device in others} | {port: one.slot}
+    widths = [width_of(_read(reader, slot, "current_link_width")) for slot in links.values()]
+    return tuple(device.slot for device in others) if others and all(widths) and sum(widths) <= whole else ()
+
+
+def _link(
+    reader: Reader, slot: str, port: str, sibling_width: int, working: set[str], split_with: tuple[str, ...]
+) -> PcieLink:
     return PcieLink(
         slot=slot,
         port=port,
@@ -155,6 +183,7 @@ def _link(reader: Reader, slot: str, port: str, sibling_width: int, working: set
         is_working=slot in working,
         corrected=_errors(reader, (slot, port), ("aer_dev_correctable",)),
         uncorrected=_errors(reader, (slot, port), ("aer_dev_fatal", "aer_dev_nonfatal")),
+        split_with=split_with,
     )
 
 

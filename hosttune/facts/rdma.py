@@ -47,6 +47,11 @@ class Rdma(Fact):
 
     ports: tuple[RdmaPort, ...]
 
+    @property
+    def has_efa(self) -> bool:
+        """One is an Elastic Fabric Adapter of AWS: PCI device ID 0xefa0 and up (kernel: drivers/infiniband/hw/efa)."""
+        return any(port.model.startswith("0xefa") for port in self.ports)
+
 
 def word_of(content: str) -> str:
     """`4: ACTIVE` -> ACTIVE."""

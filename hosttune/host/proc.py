@@ -12,8 +12,8 @@ from hosttune.host.secrets import mask_command
 # All that is ever taken from the environment of a process: names that say how it runs, and no secret.
 VARIABLES = frozenset({
     "COMPUTE_PROFILE", "CUDA_DEVICE_WAITS_ON_EXCEPTION", "CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "CUDA_INJECTION64_PATH",
-    "CUDA_LAUNCH_BLOCKING", "NCCL_DEBUG", "NSIGHT_CUDA_DEBUGGER", "OMP_NUM_THREADS", "TORCH_DISTRIBUTED_DEBUG",
-    "TORCH_SHOW_CPP_STACKTRACES", "TORCH_USE_CUDA_DSA",
+    "CUDA_LAUNCH_BLOCKING", "NCCL_DEBUG", "NSIGHT_CUDA_DEBUGGER", "OMP_NUM_THREADS", "PYTORCH_USE_CUDA_DSA",
+    "TORCH_DISTRIBUTED_DEBUG", "TORCH_SHOW_CPP_STACKTRACES",
 })  # fmt: skip
 _PLAIN = re.compile(r"[A-Za-z0-9_,.-]{0,24}")
 

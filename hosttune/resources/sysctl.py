@@ -154,6 +154,7 @@ class _Setting:
     wanted: str  # the value that satisfies the wish and is nearest to the live one
     live_ok: bool
     boot_ok: bool  # what the files set at the next boot satisfies the wish
+    is_kernels: bool  # no file sets it, and the kernel chose what satisfies the wish by itself
     evidence: tuple[str, ...]
     hold: Hold = Hold()
     todo: str = ""
@@ -165,6 +166,7 @@ class SysctlWish:
     kind = "sysctl"
     fields: Mapping[str, FieldSpec] = {
         "module": FieldSpec(str, help="The module outside of the kernel's own source that brings the key, if one does"),
+        "kernel_default": FieldSpec(bool, help="The kernel chooses such a value by itself: no file has to set it"),
     }
     operators = (Operator.EXACTLY, Operator.AT_LEAST, Operator.AT_MOST)
     activations = (Activation.NOW,)
@@ -212,13 +214,16 @@ def _examine(wish: Wish, context: Context) -> _Setting | Finding:
     others = [(value, place) for value, place in entries if place.rpartition(":")[0] != own]
     boot = entries[-1] if entries else None
     live_ok = context.facts.reader.persistent_only or satisfies(str(live), wish)
-    boot_ok = boot is not None and satisfies(boot[0], wish)
-    evidence: tuple[str, ...] = () if context.facts.reader.persistent_only else (f"now {live}",)
-    evidence += (f"next boot {boot[0]} ({boot[1]})" if boot else "no file sets it at boot",)
+    is_image = context.facts.reader.persistent_only
+    is_kernels = boot is None and not is_image and live_ok and bool(wish.fields.get("kernel_default"))
+    boot_ok = is_kernels or (boot is not None and satisfies(boot[0], wish))
+    evidence: tuple[str, ...] = () if is_image else (f"now {live}",)
+    nobody = "the kernel chooses it, no file sets it" if is_kernels else "no file sets it at boot"
+    evidence += (f"next boot {boot[0]} ({boot[1]})" if boot else nobody,)
     hold, todo = Hold(), ""
     if not (live_ok and boot_ok):
         hold, todo = _owner(wish, others, context)
-    return _Setting(wish, live, nearest(str(live), wish), live_ok, boot_ok, evidence, hold, todo)
+    return _Setting(wish, live, nearest(str(live), wish), live_ok, boot_ok, is_kernels, evidence, hold, todo)
 
 
 def _owner(wish: Wish, others: list[tuple[str, str]], context: Context) -> tuple[Hold, str]:
@@ -238,7 +243,7 @@ def _owner(wish: Wish, others: list[tuple[str, str]], context: Context) -> tuple
 
 def _findings(settings: list[_Setting], path: str, context: Context) -> list[Finding]:
     """The findings of the keys that exist; the drop-in is one change, carried by the first key that needs it."""
-    lines = [(s.wish.name, s.wanted) for s in settings if not s.hold]
+    lines = [(s.wish.name, s.wanted) for s in settings if not s.hold and not s.is_kernels]
     boot_missing = any(not s.boot_ok and not s.hold for s in settings)
     rule = settings[0].wish.rule if settings else ""
     file_change, edited, problem = None, Hold(), ""

@@ -67,6 +67,8 @@ def test_quota_is_a_share_of_its_period(text, cpus):
 
 def test_variables_that_mean_off_are_no_debugging():
     assert debug_in(("CUDA_LAUNCH_BLOCKING=0", "NCCL_DEBUG=INFO", "SECRET_TOKEN=x")) == ()
+    assert debug_in(("PYTORCH_USE_CUDA_DSA=1",)) == ("PYTORCH_USE_CUDA_DSA (asserts on the device)",)
+    assert debug_in(("TORCH_USE_CUDA_DSA=1",)) == ()  # a switch of PyTorch's build; no program reads it
     assert debug_in(("CUDA_INJECTION64_PATH=(set)",)) == ("CUDA_INJECTION64_PATH (loads a profiler or debugger)",)
 
 

@@ -234,3 +234,27 @@ def test_gpu_memory_is_what_the_name_tells(name, gib):
     gpu = Gpu("0000:01:00.0", "0x2330", "", "0x030200", "hopper", name, "nvidia", 0, 16, 16, "", "")
     assert gpu.memory_bytes == gib << 30
     assert Gpus((gpu, gpu), 0).memory_bytes == 2 * gib << 30
+
+
+@pytest.mark.parametrize(
+    ("name", "generation", "is_on"),
+    [
+        ("NVIDIA H100 80GB HBM3", "hopper", True),
+        ("GH100 [H100 SXM5 80GB]", "hopper", True),
+        ("NVIDIA L40S", "ada", True),
+        ("NVIDIA A10G", "ampere", True),
+        ("Tesla T4", "turing", True),
+        ("Tesla V100-SXM2-16GB", "volta", True),
+        ("NVIDIA RTX A6000", "ampere", False),
+        ("GA102GL [RTX A6000]", "ampere", False),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "blackwell", False),
+        ("NVIDIA GeForce RTX 4090", "ada", False),
+        ("Quadro RTX 8000", "turing", False),
+        ("NVIDIA TITAN V", "volta", False),
+        ("Tesla M60", "maxwell", False),
+        ("", "unknown", False),
+    ],
+)
+def test_cards_that_come_with_ecc_switched_on(name, generation, is_on):
+    gpu = Gpu("0000:01:00.0", "0x2330", "", "0x030200", generation, name, "nvidia", 0, 16, 16, "", "")
+    assert gpu.ships_with_ecc == is_on

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from hosttune.actions.examine import examine
 from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.evaluate import evaluate
 from hosttune.engine.policy import Policy
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.acs import acs_control, port_type
@@ -47,6 +49,40 @@ def test_pcie_link_is_judged_by_what_both_ends_can_do():
     assert (link.corrected, link.uncorrected) == (-1, -1)
 
 
+SPLIT = "/sys/devices/pci0000:15/0000:15:01.1"
+
+
+@pytest.mark.parametrize(
+    ("port_width", "widths", "other_port", "split"),
+    [
+        ("16", ("8", "8"), SPLIT, True),  # x8/x8
+        ("16", ("8", "4"), SPLIT, True),
+        ("8", ("8", "8"), SPLIT, False),  # each port has its own lanes
+        ("16", ("8", "16"), SPLIT, False),  # the neighbour has a slot of its own: this one came up narrow
+        ("16", ("8", "0"), SPLIT, False),  # not known
+        ("16", ("8", "8"), "/sys/devices/pci0000:15/0000:15:02.0", False),  # another slot
+    ],
+)
+def test_lanes_that_a_board_shares_out_to_two_cards_are_no_fault(port_width, widths, other_port, split):
+    disk = f"{other_port}/0000:17:00.0"
+    files = {
+        f"{PORT}/max_link_width": f"{port_width}\n", f"{GPU}/current_link_width": f"{widths[0]}\n",
+        f"{disk}/class": "0x010802", f"{disk}/vendor": "0x144d", f"{disk}/current_link_width": f"{widths[1]}\n",
+        f"{disk.removesuffix('0')}1/class": "0x020000", f"{disk.removesuffix('0')}1/vendor": "0x15b3",
+        f"{disk.removesuffix('0')}1/current_link_width": f"{widths[1]}\n",
+    }  # fmt: skip
+    links = {f"{PCI}/0000:17:00.{function}": f"../../..{disk[4:-1]}{function}" for function in "01"}
+    facts = facts_of(files, links)
+    (link,) = facts.pcie.links
+    assert link.split_with == (("0000:17:00.0", "0000:17:00.1") if split else ())
+    facts.__dict__["host"] = SimpleNamespace(is_image=False, is_container=False, is_wsl=False, is_vm=False)
+    catalog = builtin_catalog()
+    said = evaluate(catalog.rules["gpu-pcie-link"], facts, catalog.rules["gpu-pcie-link"].defaults).findings
+    todo = " ".join(finding.todo for finding in said)
+    assert ("reseat" in todo) == (not split and port_width == "16"), said
+    assert ("manual splits the slots" in todo) == split
+
+
 def test_pcie_errors_of_gpu_and_port_are_added():
     files = {
         f"{GPU}/aer_dev_correctable": "RxErr 4\nTOTAL_ERR_COR 4\n",
@@ -60,6 +96,16 @@ def test_pcie_errors_of_gpu_and_port_are_added():
 def test_pcie_device_names_the_bridges_above_it():
     (gpu,) = facts_of().pcie.devices
     assert (gpu.kind, gpu.ports, gpu.driver) == ("gpu", ("0000:15:01.0",), "")
+
+
+@pytest.mark.parametrize(
+    ("driver", "is_program"), [("vfio-pci", True), ("uio_pci_generic", True), ("igb_uio", True), ("mlx5_core", False)]
+)
+def test_card_that_a_program_drives_itself(driver, is_program):
+    card = "/sys/devices/pci0000:15/0000:15:02.0"
+    links = {f"{PCI}/0000:15:02.0": f"../../..{card[4:]}", f"{card}/driver": f"../../../bus/pci/drivers/{driver}"}
+    facts = facts_of({f"{card}/class": "0x020000", f"{card}/vendor": "0x15b3"}, links)
+    assert facts.pcie.has_user_space_driver == is_program
 
 
 @pytest.mark.parametrize(("spelled", "lanes"), [("16", 16), ("0", 0), ("63", 0), ("255", 0), ("", 0)])
