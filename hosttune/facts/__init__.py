@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from hosttune.facts.role import Role
     from hosttune.facts.shm import Shm
     from hosttune.facts.spare import Spare
+    from hosttune.facts.spills import Spills
     from hosttune.facts.stores import Stores
     from hosttune.facts.sysctl import Sysctl
     from hosttune.facts.sysfs import Sysfs
@@ -161,6 +162,7 @@ class Facts:
         role: Role
         shm: Shm
         spare: Spare
+        spills: Spills
         stores: Stores
         sysctl: Sysctl
         sysfs: Sysfs
@@ -176,7 +178,7 @@ class Facts:
         "framework", "fstab", "gpus", "health", "host", "hugepages", "idle", "iommu", "irq", "jobs", "kernel",
         "limits", "managers", "memory", "mounts", "namespaces", "nccl", "network", "nfs", "numa", "nvidia",
         "offers", "oomd", "os", "packages", "parameters", "pcie", "peermem", "places", "pressure", "queues",
-        "rdma", "reclaim", "role", "shm", "spare", "stores", "sysctl", "sysfs", "tmp", "units", "userns",
+        "rdma", "reclaim", "role", "shm", "spare", "spills", "stores", "sysctl", "sysfs", "tmp", "units", "userns",
         "vulnerabilities", "work",
     )  # fmt: skip
 

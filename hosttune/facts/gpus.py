@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, raw, unread
-from hosttune.facts.nvidia_tables import FIRST_NVSWITCH, generation_of
+from hosttune.facts.nvidia_tables import FIRST_NVSWITCH, GRACE, generation_of
 from hosttune.facts.reading import line, text
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT, Unreadable
@@ -77,6 +77,11 @@ class Gpus(Fact):
     @property
     def has_gpu(self) -> bool:
         return bool(self.devices)
+
+    @property
+    def is_on_grace(self) -> bool:
+        """A GPU here shares its module with a Grace processor of NVIDIA."""
+        return any(gpu.device_id.lower() in GRACE for gpu in self.devices)
 
     @property
     def generations(self) -> tuple[str, ...]:

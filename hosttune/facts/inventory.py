@@ -12,6 +12,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
+from hosttune.facts.memory import as_sold
 from hosttune.facts.reading import line
 from hosttune.frozen import frozen
 
@@ -75,10 +76,8 @@ def _cpu(facts: Facts) -> str:
 
 
 def _memory(facts: Facts) -> str:
-    """What is built in, as far as it can be told: the kernel keeps up to three percent for itself."""
-    total = facts.memory.total_bytes
-    step = max(_GIB, (1 << (max(total, 1).bit_length() - 1)) // 16)
-    return f"{-(-total // step) * step // _GIB} GiB"
+    """What is built in, fine enough that one module of 32 that is missing shows."""
+    return f"{as_sold(facts.memory.total_bytes, 16) // _GIB} GiB"
 
 
 def _driver(facts: Facts) -> str:

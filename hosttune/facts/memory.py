@@ -1,4 +1,8 @@
-"""Memory and swap of the machine (not of a control group), from proc_meminfo(5) and /proc/swaps (proc(5))."""
+"""Memory and swap of the machine (not of a control group), from proc_meminfo(5) and /proc/swaps (proc(5)).
+
+On NVIDIA's Grace superchips the driver gives the memory of the GPU to the kernel as NUMA nodes without processors, and
+the totals of /proc/meminfo count it (NVIDIA Grace Performance Tuning Guide; kernel: mm/memory_hotplug.c). It is no RAM.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,10 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, unread
+from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.facts.reading import derived, known, text
 from hosttune.frozen import frozen
-from hosttune.values import ABSENT
+from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -31,9 +35,12 @@ class Swap(Fact):
 
 @frozen
 class Memory(Fact):
-    """Memory of the machine. `available_bytes` is the kernel's estimate of what new work gets without swapping."""
+    """Memory of the machine, without that of its GPUs. `available_bytes` is the kernel's estimate of what new work gets
+    without swapping.
+    """
 
     total_bytes: int
+    gpu_bytes: int  # memory of GPUs that the kernel uses as its own, and that is not in `total_bytes` (Grace)
     available_bytes: int
     swap_total_bytes: int
     swap_free_bytes: int
@@ -51,9 +58,24 @@ class Memory(Fact):
         return any(swap.is_zram for swap in self.swaps)
 
     @property
+    def sold_bytes(self) -> int:
+        """What the machine was sold with, to compare with thresholds: one with 256 GiB shows 251.5, because firmware,
+        kernel and crash kernel keep their part.
+        """
+        return as_sold(self.total_bytes, 8)
+
+    @property
     def total_gib(self) -> float:
         """Memory in GiB (2**30 bytes)."""
         return self.total_bytes / 2**30
+
+
+def as_sold(size_bytes: int, parts: int) -> int:
+    """The size of the modules that are built in, as far as it can be told: the next multiple of a part of the power of
+    two below (`parts`: 8 or 16), at least a GiB. 31.3 GiB are 32, 251.5 are 256, 376 are 384.
+    """
+    step = max(1 << 30, (1 << (max(size_bytes, 1).bit_length() - 1)) // parts)
+    return -(-size_bytes // step) * step
 
 
 def parse_meminfo(content: str) -> Mapping[str, int]:
@@ -79,23 +101,41 @@ def parse_swaps(content: str) -> tuple[Swap, ...]:
     return tuple(swaps)
 
 
-def collect(reader: Reader, facts: Facts) -> Memory:  # noqa: ARG001 - the interface of all subjects
+def collect(reader: Reader, facts: Facts) -> Memory:
     meminfo = text(reader, "/proc/meminfo")
     if not isinstance(meminfo, str):
         gone = known(meminfo, "/proc/meminfo")
-        return Memory(gone, gone, gone, gone, gone, gone)
+        return Memory(gone, gone, gone, gone, gone, gone, gone)
     values = parse_meminfo(meminfo)
 
     def value(name: str) -> Any:
         return values[name] if name in values else unread(f"/proc/meminfo has no {name}")
 
+    total, available = value("MemTotal"), value("MemAvailable")
+    of_gpus, free_on_gpus = _of_gpus(facts) if isinstance(total, int) else (0, 0)
+    if isinstance(of_gpus, Unreadable):
+        total = available = of_gpus
+    elif isinstance(available, int):
+        total, available = total - of_gpus, max(0, available - free_on_gpus)
     swaps = text(reader, "/proc/swaps")
     # A kernel without CONFIG_SWAP has no /proc/swaps; a kernel without hugetlbfs has no HugePages_ lines.
     return Memory(
-        total_bytes=value("MemTotal"),
-        available_bytes=value("MemAvailable"),
+        total_bytes=total,
+        gpu_bytes=of_gpus,
+        available_bytes=available,
         swap_total_bytes=value("SwapTotal"),
         swap_free_bytes=value("SwapFree"),
         swaps=() if swaps is ABSENT else derived(swaps, "/proc/swaps", parse_swaps),
         huge_pages_total=values.get("HugePages_Total", 0),
     )
+
+
+def _of_gpus(facts: Facts) -> tuple[Any, int]:
+    """(bytes, free bytes) of the memory of GPUs that the kernel uses as its own."""
+    try:
+        nodes = facts.numa.without_cpus
+        if not nodes or facts.kernel.architecture != "aarch64" or not facts.gpus.has_gpu:
+            return 0, 0  # a memory expander is RAM
+        return sum(node.memory_bytes for node in nodes), sum(node.free_bytes for node in nodes)
+    except UnknownFact as unknown:
+        return unread(unknown.reason), 0

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 _NODES = "/sys/devices/system/node"
-_TOTAL = re.compile(r"MemTotal:\s+(\d+) kB")
+_ENTRY = re.compile(r"^Node \d+ (\w+):\s+(\d+) kB", re.MULTILINE)
 
 
 @frozen
@@ -25,6 +25,7 @@ class NumaNode(Fact):
     id: int
     cpus: tuple[int, ...]
     memory_bytes: int
+    free_bytes: int  # of it, what nobody uses now; 0 where the kernel does not say
 
 
 @frozen
@@ -38,11 +39,15 @@ class Numa(Fact):
         """The nodes that have CPUs: what a two-socket machine has two of."""
         return tuple(node for node in self.nodes if node.cpus)
 
+    @property
+    def without_cpus(self) -> tuple[NumaNode, ...]:
+        """The nodes that are memory alone: of a GPU (Grace), or a memory expander (CXL)."""
+        return tuple(node for node in self.nodes if not node.cpus and node.memory_bytes)
 
-def parse_memory(meminfo: str) -> int | None:
-    """MemTotal of `node*/meminfo` in bytes."""
-    match = _TOTAL.search(meminfo)
-    return int(match[1]) * 1024 if match else None
+
+def parse_memory(meminfo: str) -> dict[str, int]:
+    """Name -> bytes of the lines of `node*/meminfo` that have a size (MemTotal, MemFree ...)."""
+    return {name: int(kib) * 1024 for name, kib in _ENTRY.findall(meminfo)}
 
 
 def collect(reader: Reader, facts: Facts) -> Numa:  # noqa: ARG001 - the interface of all subjects
@@ -60,13 +65,15 @@ def _node(reader: Reader, number: int) -> NumaNode:
     return NumaNode(
         id=number,
         cpus=derived(cpus, f"{_NODES}/node{number}/cpulist", number_list),
-        memory_bytes=_memory(reader, f"{_NODES}/node{number}/meminfo"),
+        memory_bytes=_memory(reader, number, "MemTotal"),
+        free_bytes=_memory(reader, number, "MemFree", 0),
     )
 
 
-def _memory(reader: Reader, path: str) -> Any:
+def _memory(reader: Reader, number: int, name: str, otherwise: int | None = None) -> Any:
+    path = f"{_NODES}/node{number}/meminfo"
     content = text(reader, path)
     if not isinstance(content, str):
         return known(content, path)
-    total = parse_memory(content)
-    return unread(f"{path} has no MemTotal") if total is None else total
+    size = parse_memory(content).get(name, otherwise)
+    return unread(f"{path} has no {name}") if size is None else size

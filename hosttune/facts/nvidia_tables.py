@@ -68,6 +68,8 @@ _STARTS: Final = tuple(first for first, _, _ in _BLOCKS)
 
 # Below it lie the nForce chip sets, whose network and power functions also have class 0680.
 FIRST_NVSWITCH: Final = 0x1AC0
+# GPUs that share a module with a Grace processor (pci.ids: GH200, GB200, GB300).
+GRACE: Final = frozenset({"0x2342", "0x2345", "0x2348", "0x2941", "0x31c2", "0x31c3"})
 
 
 def generation_of(device: int) -> str:

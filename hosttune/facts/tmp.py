@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.base import Fact, UnknownFact, raw, unread
 from hosttune.frozen import frozen
+from hosttune.host.door import Usage
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ FOLDERS = (
 _ADMIN = FOLDERS[:5]
 _WANTS = "local-fs.target.wants"
 OWN = "60-hosttune-"  # our drop-ins; they are no decision of somebody else
-MOST_ENTRIES = 2000  # looked at on the disk, 20 ms; beyond that the count is "at least"
 
 
 @frozen
@@ -42,6 +42,8 @@ class Tmp(Fact):
     used_bytes: int
     entries: int  # files and folders counted on the disk; 0 where the space of the mount was asked instead
     is_complete: bool  # False: there is more than `used_bytes` and `entries` say
+    disk_bytes: int  # the size of the file system that /tmp lies on; 0 under another root
+    disk_used_bytes: int  # what is used of it, by /tmp and whatever else lies there
     has_usr_unit: bool
     drop_ins: tuple[str, ...]  # of tmp.mount, ours included, in the order in which they apply
     unit_options: str  # the Options= that the unit and its drop-ins set, the last one; empty without a unit
@@ -141,44 +143,35 @@ def _unit_options(reader: Reader, fragment: str, drop_ins: tuple[str, ...]) -> s
 
 def _live(reader: Reader, facts: Facts) -> dict[str, Any]:
     """The fields about the /tmp of now."""
+    nothing = {"fstype": "", "is_mount": False, "is_tmpfs": False, "size_bytes": None}
     if reader.persistent_only:
         # no kernel runs under this root, so nothing is mounted there
-        return {"fstype": "", "is_mount": False, "is_tmpfs": False, "size_bytes": None, **_walked(reader)}
+        return {**nothing, "disk_bytes": 0, "disk_used_bytes": 0, **_counted(reader)}
     try:
         mounts = facts.mounts.at
         mount = mounts.get("/tmp")
         below = mount or mounts.get("/")
-        fstype = below.fstype if below else ""
+        if below is None:
+            return {**nothing, "disk_bytes": 0, "disk_used_bytes": 0, **_counted(reader)}
+        total = raw(below, "total_bytes")
+        available = raw(below, "available_bytes")
+        used = total - available if isinstance(total, int) and isinstance(available, int) else total
+        disk = {"fstype": below.fstype, "disk_bytes": total, "disk_used_bytes": used}
         if mount is None:
-            return {"fstype": fstype, "is_mount": False, "is_tmpfs": False, "size_bytes": None, **_walked(reader)}
-        is_tmpfs = fstype == "tmpfs"
-        total = mount.total_bytes
-        used = total - mount.available_bytes
-        size = total if is_tmpfs else None
-        fields = {"fstype": fstype, "is_mount": True, "is_tmpfs": is_tmpfs, "size_bytes": size, "used_bytes": used}
-        return {**fields, "entries": 0, "is_complete": True}
+            return {**nothing, **disk, **_counted(reader)}
+        is_tmpfs = below.fstype == "tmpfs"
+        own = {"is_mount": True, "is_tmpfs": is_tmpfs, "size_bytes": total if is_tmpfs else None}
+        return {**disk, **own, "used_bytes": used, "entries": 0, "is_complete": True}
     except UnknownFact as unknown:
-        names = ("fstype", "is_mount", "is_tmpfs", "size_bytes", "used_bytes", "entries", "is_complete")
-        return dict.fromkeys(names, unread(unknown.reason))
+        names = ("fstype", "is_mount", "is_tmpfs", "size_bytes", "disk_bytes", "disk_used_bytes", "used_bytes")
+        return dict.fromkeys((*names, "entries", "is_complete"), unread(unknown.reason))
 
 
-def _walked(reader: Reader) -> dict[str, Any]:
-    """Count what lies in /tmp, nearest first, at most MOST_ENTRIES; links are counted, not followed."""
-    size = count = 0
-    is_complete = True
-    folders = ["/tmp"]
-    for folder in folders:  # grows while it is walked
-        names = reader.list(folder)
-        if isinstance(names, Unreadable):
-            is_complete = False
-        for name in names if isinstance(names, tuple) else ():
-            if count >= MOST_ENTRIES:
-                return {"used_bytes": size, "entries": count, "is_complete": False}
-            count += 1
-            stat = reader.stat(f"{folder}/{name}", follow=False)
-            if isinstance(stat, Unreadable) or stat is ABSENT:
-                continue
-            size += stat.size if stat.type == "file" else 0
-            if stat.type == "directory":
-                folders.append(f"{folder}/{name}")
-    return {"used_bytes": size, "entries": count, "is_complete": is_complete}
+def _counted(reader: Reader) -> dict[str, Any]:
+    """What lies in a /tmp that is a folder of a larger file system."""
+    usage = reader.usage("/tmp")
+    if isinstance(usage, Unreadable):
+        return dict.fromkeys(("used_bytes", "entries", "is_complete"), unread(usage.reason))
+    if not isinstance(usage, Usage):
+        return {"used_bytes": 0, "entries": 0, "is_complete": True}
+    return {"used_bytes": usage.size_bytes, "entries": usage.entries, "is_complete": usage.is_complete}

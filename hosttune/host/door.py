@@ -60,6 +60,17 @@ class Completed:
 
 
 @frozen
+class Usage:
+    """What lies below a folder. Not `is_complete`: it is more than that, because the count stopped at its bound or
+    could not look everywhere.
+    """
+
+    size_bytes: int  # of regular files
+    entries: int
+    is_complete: bool
+
+
+@frozen
 class FstabReading:
     """What two programs make of one fstab; None for one that is missing or did not end."""
 
@@ -147,6 +158,10 @@ class Reader(Protocol):
         ...
 
     def space(self, path: str) -> Answer[Space]: ...
+
+    def usage(self, path: str) -> Answer[Usage]:
+        """What lies below a folder, on its own file system; links are counted, not followed."""
+        ...
 
     def query(self, argv: Sequence[str], *, timeout_s: float = 10.0) -> Answer[Completed]:
         """Run a program that only looks. ABSENT: not installed. Unreadable: timed out, or not possible here.
@@ -261,6 +276,9 @@ class BeforeReader:
     @property
     def is_privileged(self) -> bool:
         return self.base.is_privileged
+
+    def usage(self, path: str) -> Answer[Usage]:
+        return self.base.usage(path)
 
     def rehearse_fstab(self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
         return self.base.rehearse_fstab(before, after, tmpfs_options)

@@ -9,6 +9,7 @@ machine id), privileged, persistent_only, shared; then the answers, by the metho
     stats      path -> [type, mode, uid, gid, size, mtime_ns, device, inode, links, rdev]; `lstats` likewise
     paths      path -> canonical path
     spaces     path -> [total_bytes, available_bytes, total_inodes, available_inodes]
+    usages     path -> [size_bytes, entries, is_complete]
     queries    [{argv, status, stdout, stderr}]
     processes  [{pid, name, user, command, rss_bytes, swap_bytes, devices, cgroup, started_at, parent, cpus, variables}]
     os_release {key: value}
@@ -26,14 +27,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from hosttune.errors import BadInput, Fault, Where
-from hosttune.host.door import BeforeReader, Completed, Process, Reader, ReaderKind, Rehearsal, Space, Stat
+from hosttune.host.door import BeforeReader, Completed, Process, Reader, ReaderKind, Rehearsal, Space, Stat, Usage
 from hosttune.values import ABSENT, Absent, Answer, Unreadable
 
 FORMAT_VERSION: Final = 1
 KIND: Final = "hosttune record"
 LIMIT: Final = 128 << 20  # bytes of a record file
 NOT_RECORDED: Final = Unreadable("not in this record")
-_TABLES: Final = ("files", "links", "listings", "stats", "lstats", "paths", "spaces")
+_TABLES: Final = ("files", "links", "listings", "stats", "lstats", "paths", "spaces", "usages")
 _MAX_LINKS = 40
 _OF_A_PROCESS = re.compile(r"/proc$|/proc/(?!1/)[0-9]+(?:/(?!(?:comm|limits)$)|$)")
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # as JSON writes it
@@ -83,6 +84,9 @@ class Recorder(BeforeReader):
 
     def space(self, path: str) -> Answer[Space]:
         return self._keep("spaces", path, lambda: self.base.space(path))
+
+    def usage(self, path: str) -> Answer[Usage]:
+        return self._keep("usages", path, lambda: self.base.usage(path))
 
     def query(self, argv: Sequence[str], *, timeout_s: float = 10.0) -> Answer[Completed]:
         return self._keep("queries", tuple(argv), lambda: self.base.query(argv, timeout_s=timeout_s))
@@ -219,6 +223,13 @@ class RecordReader:
 
     def space(self, path: str) -> Answer[Space]:
         return self._answer("spaces", path, lambda entry: Space(*entry))
+
+    def usage(self, path: str) -> Answer[Usage]:
+        from hosttune.host.usage import count_by_questions
+
+        if path not in self._tables["usages"]:
+            return count_by_questions(self, path)
+        return self._answer("usages", path, lambda entry: Usage(*entry))
 
     def query(self, argv: Sequence[str], *, timeout_s: float = 10.0) -> Answer[Completed]:
         del timeout_s

@@ -75,4 +75,5 @@ _TABLES: Final[Mapping[str, tuple[type, Callable[[Any], bool]]]] = {
     "lstats": (list, _are_stats),
     "paths": (str, _are_known_paths),
     "spaces": (object, lambda _: False),  # few, and of a shape of their own
+    "usages": (object, lambda _: False),
 }

@@ -71,6 +71,15 @@ def _is_space(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 4 and all(_is_int(item) and item >= 0 for item in value)
 
 
+def _is_usage(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 3
+        and all(_is_int(item) and item >= 0 for item in value[:2])
+        and _is_bool(value[2])
+    )
+
+
 def _is_path(value: Any) -> bool:
     return _is_link(value) and value.startswith("/") and "\0" not in value
 
@@ -125,6 +134,7 @@ _TABLES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "lstats": (_is_stat, "[type, mode, uid, gid, size, mtime_ns, device, inode, links, rdev]"),
     "paths": (_is_path, "an absolute path"),
     "spaces": (_is_space, "[total_bytes, available_bytes, total_inodes, available_inodes]"),
+    "usages": (_is_usage, "[size_bytes, entries, is_complete]"),
 }
 
 

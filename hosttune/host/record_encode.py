@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Final, TypeVar
 
-from hosttune.host.door import Completed, Process, Space, Stat
+from hosttune.host.door import Completed, Process, Space, Stat, Usage
 from hosttune.host.machine_id import hashed_machine_id, machine_id_hash
 from hosttune.host.pci_config import is_pci_config, without_serial
 from hosttune.host.record import FORMAT_VERSION, KIND, Recorder, encode_answer, encode_bytes
@@ -55,6 +55,7 @@ def encode_record(recorder: Recorder, *, share: bool, tool_version: str) -> dict
         "lstats": encoder.table(kept["lstats"], _stat),
         "paths": encoder.table(kept["paths"], redactor.name),
         "spaces": encoder.table(kept["spaces"], _space),
+        "usages": encoder.table(kept["usages"], _usage),
         "queries": [encoder.query(argv, answer) for argv, answer in sorted(kept["queries"].items())],
     }
     if "processes" in others:
@@ -138,6 +139,10 @@ def _stat(stat: Stat) -> list[Any]:
 
 def _space(space: Space) -> list[int]:
     return list(asdict(space).values())
+
+
+def _usage(usage: Usage) -> list[int | bool]:
+    return [usage.size_bytes, usage.entries, usage.is_complete]
 
 
 def _short_status(content: bytes) -> bytes:

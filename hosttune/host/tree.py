@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from hosttune.host.door import FileType, Space, Stat
+from hosttune.host.door import FileType, Space, Stat, Usage
 from hosttune.host.paths import Found, is_plain, walk
 from hosttune.values import ABSENT, Absent, Answer, Unreadable
 
@@ -204,6 +204,17 @@ class FileTree:
             return refusal(error, path)
         unit = info.f_frsize
         return Space(info.f_blocks * unit, info.f_bavail * unit, info.f_files, info.f_favail)
+
+    def usage(self, path: str) -> Answer[Usage]:
+        from hosttune.host.usage import count
+
+        if not is_plain(path):
+            return _not_a_path(path)
+        try:
+            with self._looked_at(path) as (info, fd):
+                return count(fd) if stat.S_ISDIR(info.st_mode) else Unreadable(f"{path} is not a folder")
+        except OSError as error:
+            return refusal(error, path)
 
     def os_release(self) -> Answer[Mapping[str, str]]:
         for path in ("/etc/os-release", "/usr/lib/os-release"):

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 TARGET = "/tmp"
 GIB = 1 << 30
 _OPTIONS = ("nosuid", "nodev")
+# As systemd's own tmp.mount; without it the kernel allows half as many inodes as there are pages of memory.
+_INODES = "nr_inodes=1m"
 # With these two a line that the kernel rejects costs a /tmp on disk instead of the boot, and a good one is still
 # mounted before local-fs.target (systemd.mount(5)).
 _BELT = "nofail,x-systemd.before=local-fs.target"
@@ -74,7 +76,10 @@ class TmpfsWish:
 
     kind = "tmpfs"
     fields: Mapping[str, FieldSpec] = {
-        "options": FieldSpec(list, help="Further mount options of a line that is added; nosuid and nodev unless given"),
+        "options": FieldSpec(
+            list, help="Further mount options of a line that is added; nosuid, nodev, nr_inodes=1m unless given"
+        ),
+        "evidence": FieldSpec(list, help="Sentences for the report"),
     }
     operators = (Operator.AT_LEAST,)
     activations = (Activation.NOW, Activation.REBOOT)
@@ -115,7 +120,8 @@ def _size_text(size: int) -> str:
 
 def _line_text(wish: Wish, size: str, separator: str = " ") -> str:
     """The line of /tmp in fstab."""
-    options = ",".join(("mode=1777", *wish.fields.get("options", _OPTIONS), f"size={size}", _BELT))
+    inodes = () if "options" in wish.fields else (_INODES,)
+    options = ",".join(("mode=1777", *wish.fields.get("options", _OPTIONS), f"size={size}", *inodes, _BELT))
     return entry_text("tmpfs", TARGET, "tmpfs", options, separator=separator)
 
 
@@ -133,7 +139,7 @@ class _Comparison:
         self.running = not context.facts.reader.persistent_only
         self.wanted = max((int(bound.value) for bound in wish.bounds), default=0)
         self.size = _size_text(self.wanted)
-        self.evidence: list[str] = []
+        self.evidence: list[str] = [str(text) for text in wish.fields.get("evidence", ())]
 
     def finding(self) -> Finding:
         host, tmp = self.facts.host, self.facts.tmp
@@ -153,6 +159,11 @@ class _Comparison:
             return self._refused("under WSL a tmpfs on /tmp hides the X11 socket", "")
         by_home = {"none": self._nothing, "fstab": self._line, "usr-unit": self._unit, "etc-unit": self._unit}
         return by_home.get(tmp.home, self._foreign)()
+
+    @property
+    def _all_memory(self) -> int:
+        """What the kernel takes a percentage of: memory of GPUs too, where it uses that (mm/shmem.c)."""
+        return self.facts.memory.total_bytes + self.facts.memory.gpu_bytes
 
     def _misread(self) -> Misread | None:
         return next((line for line in self.facts.fstab.misread if line.target == TARGET), None)
@@ -232,7 +243,7 @@ class _Comparison:
         entry = self.facts.fstab.by_path[TARGET]
         written = self.context.state[Address("fstab", TARGET)]
         options = written if isinstance(written, str) else ",".join(entry.options)
-        size = size_bytes(options, self.facts.memory.total_bytes)
+        size = size_bytes(options, self._all_memory)
         if size is None:
             return self._refused(f"{PATH} line {entry.line} has a size that the kernel rejects", "write it as size=16G")
         if self._is_enough(size):
@@ -253,7 +264,7 @@ class _Comparison:
             return self._refused(
                 f"{PATH} line {entry.line} names /tmp too, and the unit overrules it", "leave one of them"
             )
-        if self._is_enough(size_bytes(tmp.unit_options, self.facts.memory.total_bytes)):
+        if self._is_enough(size_bytes(tmp.unit_options, self._all_memory)):
             return self._settled()
         text = render("tmp-mount.conf.j2", rule=self.wish.rule, options=set_size(tmp.unit_options, self.size)).encode()
         path = dropin_path(_ETC_FOLDER, self.wish.rule)

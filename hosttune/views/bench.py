@@ -223,11 +223,8 @@ def _tmp_advice(result: Result, page: Page) -> str:
     size = result.figure("rule_size_bytes")
     if size is None:
         return f"{said} ({more})"
-    least = result.figures.get("rule_min_ram_bytes", 0.0)
-    if result.figures["memory_total_bytes"] < least:
-        return f"{said}; the rule leaves hosts with less than {least / _GIB:.0f} GiB of RAM alone ({more})"
     if not size:
-        return f"{said}; but what lies in /tmp now would not fit ({more})"
+        return f"{said}; but the rule leaves the /tmp of this host as it is ({more})"
     return f"{said}; the rule would give it {size / _GIB:.0f} GiB ({more})"
 
 

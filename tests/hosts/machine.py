@@ -128,6 +128,7 @@ class Machine:
     candidates: dict[str, str] = field(default_factory=dict)  # package -> what apt would install, if not what is there
     tmp_used: int = 1 << 20
     iommu: str = "DMA-FQ"  # how the groups of GPUs are treated; empty without IOMMU
+    gpu_memory_gib: int = 0  # of Grace: memory of the GPU that is a NUMA node of its own, with seven empty ones for MIG
     unmounted: tuple[tuple[str, str, str], ...] = ()  # (device path, type, UUID) of file systems that nobody mounts
 
     @property
@@ -224,12 +225,20 @@ class Machine:
             base = f"/sys/devices/system/node/node{node}"
             files[f"{base}/cpulist"] = f"{node * share}-{(node + 1) * share - 1}\n"
             files[f"{base}/meminfo"] = f"Node {node} MemTotal:       {self.mem_gib * GIB // 1024 // self.nodes} kB\n"
-        files["/sys/devices/system/node/online"] = f"0-{self.nodes - 1}\n" if self.nodes > 1 else "0\n"
+        nodes = self.nodes + (8 if self.gpu_memory_gib else 0)
+        for node in range(self.nodes, nodes):
+            base, gib = f"/sys/devices/system/node/node{node}", self.gpu_memory_gib if node == self.nodes else 0
+            files[f"{base}/cpulist"] = "\n"
+            files[f"{base}/meminfo"] = (
+                f"Node {node} MemTotal:       {gib << 20} kB\nNode {node} MemFree:        {gib << 20} kB\n"
+            )
+        files["/sys/devices/system/node/online"] = f"0-{nodes - 1}\n" if nodes > 1 else "0\n"
 
     def _memory(self, files: dict[str, str]) -> None:
-        total, swap = self.mem_gib * GIB // 1024, self.swap_gib * GIB // 1024
+        own, swap = self.mem_gib * GIB // 1024, self.swap_gib * GIB // 1024
+        total = own + (self.gpu_memory_gib << 20)
         files["/proc/meminfo"] = (
-            f"MemTotal:       {total} kB\nMemFree:        {total // 2} kB\nMemAvailable:   {total * 9 // 10} kB\n"
+            f"MemTotal:       {total} kB\nMemFree:        {own // 2} kB\nMemAvailable:   {own * 9 // 10 + total - own} kB\n"
             f"SwapTotal:      {swap} kB\nSwapFree:       {swap} kB\nHugePages_Total:       0\nHugePages_Free:        0\n"
             "Hugepagesize:       2048 kB\n"
         )

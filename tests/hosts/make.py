@@ -217,10 +217,10 @@ WORKSTATION = Machine(
 
 GH200 = Machine(
     name="gh200-arm64", os_version="26.04", codename="resolute", kernel="7.0.0-1004-nvidia-64k", arch="aarch64", cores_per_socket=72,
-    threads_per_core=1, mem_gib=480, vendor="NVIDIA", product="Grace Hopper", disks=(NVME,),
+    threads_per_core=1, mem_gib=480, gpu_memory_gib=96, sysctls={"kernel.numa_balancing": "1"}, vendor="NVIDIA", product="Grace Hopper", disks=(NVME,),
     mounts=(
         ROOT, *KERNEL_MOUNTS,
-        MountSpec("/tmp", "tmpfs", "tmpfs", "0:40", "rw,nosuid,nodev", "rw,size=251658240k,nr_inodes=1048576"),
+        MountSpec("/tmp", "tmpfs", "tmpfs", "0:40", "rw,nosuid,nodev", "rw,size=301989888k,nr_inodes=1048576", gib=288),
         MountSpec("/scratch", "/dev/nvme0n1p1", "xfs", "259:1", "rw,noatime"), replace(SHM, gib=240),
     ),
     fstab=ROOT_LINE + "UUID=77-aa /scratch xfs noatime,nofail 0 0\n",

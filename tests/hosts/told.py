@@ -18,11 +18,13 @@ def telling(
     processes: Sequence[Mapping[str, Any]],
     answers: Mapping[str, str],
     spaces: Mapping[str, Sequence[int]] | None = None,
+    usages: Mapping[str, Sequence[int]] | None = None,
 ) -> RecordReader:
     """`processes`: what is not said of one is as in PROCESS. `answers`: a command line to what it prints. `spaces`: a
-    mount to its bytes, bytes left, inodes, inodes left.
+    mount to its bytes, bytes left, inodes, inodes left. `usages`: a folder to the bytes and files that lie in it, and
+    whether all of it was counted.
     """
-    if not processes and not answers and not spaces:
+    if not processes and not answers and not spaces and not usages:
         return record
     told = {tuple(line.split()): text for line, text in answers.items()}
     kept = [one for one in record.data["queries"] if tuple(one["argv"]) not in told]
@@ -30,4 +32,5 @@ def telling(
     running = [{**PROCESS, "pid": 4711 + number, "name": "python", **one} for number, one in enumerate(processes)]
     data = {**record.data, "queries": [*kept, *more], "processes": [*record.data["processes"], *running]}
     data["spaces"] = {**record.data["spaces"], **(spaces or {})}
+    data["usages"] = {**record.data.get("usages", {}), **(usages or {})}
     return RecordReader(data, record.file)

@@ -9,6 +9,7 @@ log: ["NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."]  # lines of
 processes: [{cgroup: /system.slice}]  # GPU processes that run there; what is not said is as in tests/hosts/told.py
 answers: {"nvidia-smi -L": "GPU 0"}   # what programs print there
 spaces: {/data: [1000, 10, 0, 0]}     # bytes, bytes left, inodes, inodes left of a mount
+usages: {/tmp: [1000, 3, true]}       # bytes and files that lie in a folder, and whether all of it was counted
 packages: {runc: 1.1.5-0ubuntu1}      # what dpkg says is installed besides; null for what is not
 params: {value: 5}               # what a policy says
 data_mounts: [{source: ..., target: ...}]
@@ -47,7 +48,9 @@ CASES = [(rule, case) for rule, cases in FILES.items() for case in cases]
 def host_of(case) -> Overlay:
     record = read_record(str(HOSTS / f"{case['host']}.json"))
     said = saying(record, case.get("smi", {}), case.get("log", ()))
-    overlay = Overlay(telling(said, case.get("processes", ()), case.get("answers", {}), case.get("spaces")))
+    overlay = Overlay(
+        telling(said, case.get("processes", ()), case.get("answers", {}), case.get("spaces"), case.get("usages"))
+    )
     for path, text in (case.get("files") or {}).items():
         overlay.files[path] = ABSENT if text is None else FileValue(text.encode())
     if packages := case.get("packages"):

@@ -10,7 +10,7 @@ import shlex
 import zlib
 from collections.abc import Mapping, Sequence
 
-from hosttune.host.door import Completed, Process, ReaderKind, Rehearsal, Space, Stat
+from hosttune.host.door import Completed, Process, ReaderKind, Rehearsal, Space, Stat, Usage
 from hosttune.values import ABSENT, Absent, Answer, FileValue, Unreadable
 
 _MAX_LINKS = 40
@@ -127,6 +127,11 @@ class FakeReader:
     def space(self, path: str) -> Answer[Space]:
         place = self._enter(path)
         return self.spaces.get(place, ABSENT) if isinstance(place, str) else place
+
+    def usage(self, path: str) -> Answer[Usage]:
+        from hosttune.host.usage import count_by_questions
+
+        return count_by_questions(self, path)
 
     def query(self, argv: Sequence[str], *, timeout_s: float = 10.0) -> Answer[Completed]:
         self.asked.append(tuple(argv))

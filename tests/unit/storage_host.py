@@ -33,7 +33,10 @@ def make_facts(reader, *, ram_gib: int = 256, available_gib: int | None = None, 
     plain = {"is_container": False, "is_wsl": False, "has_systemd": True, "shares_init_mounts": True}
     facts.__dict__["host"] = SimpleNamespace(**{**plain, **host})
     facts.__dict__["memory"] = SimpleNamespace(
-        total_bytes=ram_gib * GIB, available_bytes=(available_gib or ram_gib) * GIB
+        total_bytes=ram_gib * GIB,
+        sold_bytes=ram_gib * GIB,
+        gpu_bytes=0,
+        available_bytes=(available_gib or ram_gib) * GIB,
     )
     facts.__dict__["disks"] = SimpleNamespace(by_device={one.device: one for one in disks})
     return facts

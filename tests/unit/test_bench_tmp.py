@@ -143,7 +143,7 @@ def test_short_memory_is_refused(free, monkeypatch):
 
 def test_sizes_of_the_rule_stand_beside_what_lies_in_tmp():
     sizes = module._sizes("/tmp")
-    assert set(sizes) <= {"tmp_used_bytes", "rule_size_bytes", "rule_min_ram_bytes"}
+    assert set(sizes) <= {"tmp_used_bytes", "rule_size_bytes"}
     assert module._sizes("/var/tmp") == {}
 
 

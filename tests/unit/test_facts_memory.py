@@ -74,3 +74,47 @@ def test_memory_with_a_mangled_swap_line_is_unknown_in_that_field_alone():
     assert seen.total_bytes
     with pytest.raises(UnknownFact, match="/proc/swaps"):
         _ = seen.swaps
+
+
+@pytest.mark.parametrize(
+    ("gib", "sold"),
+    [
+        (31.3, 32), (30.8, 32), (62.6, 64), (62.0, 64), (125.5, 128), (188, 192), (252, 256), (251.4, 256), (503, 512),
+        (1007, 1024), (1511, 1536), (2014, 2048), (32, 32), (256, 256), (15.4, 16), (23.4, 24), (0.9, 1), (7.6, 8),
+        (110, 112), (59.9, 60), (240, 240), (480, 480),
+    ],
+)  # fmt: skip
+def test_memory_counts_as_what_the_machine_was_sold_with(gib, sold):
+    seen = Facts(FakeReader({"/proc/meminfo": f"MemTotal: {int(gib * (1 << 20))} kB\nMemAvailable: 1 kB\n"})).memory
+    assert seen.sold_bytes == sold << 30
+
+
+NODE = "/sys/devices/system/node/node"
+GPU = "/sys/bus/pci/devices/0009:01:00.0"
+
+
+def superchip(architecture="aarch64", **options):
+    nodes = {0: ("0-71\n", 480), 1: ("\n", 96), 2: ("\n", 0)}
+    files = {"/proc/meminfo": f"MemTotal: {576 << 20} kB\nMemAvailable: {500 << 20} kB\n"}
+    files["/proc/sys/kernel/arch"] = architecture + "\n"
+    files |= {f"{GPU}/vendor": "0x10de\n", f"{GPU}/class": "0x030200\n", f"{GPU}/device": "0x2342\n"}
+    for number, (cpus, gib) in nodes.items():
+        files[f"{NODE}{number}/cpulist"] = cpus
+        size = f"Node {number} MemTotal: {gib << 20} kB\nNode {number} MemFree: {gib << 19} kB\n"
+        files[f"{NODE}{number}/meminfo"] = size
+    return Facts(FakeReader(files, **options)).memory
+
+
+def test_memory_of_gpus_that_the_kernel_uses_is_no_ram():
+    seen = superchip()
+    assert (seen.total_bytes >> 30, seen.gpu_bytes >> 30, seen.available_bytes >> 30) == (480, 96, 452)
+    assert seen.sold_bytes == 480 << 30
+
+
+def test_memory_expander_is_ram():
+    assert superchip("x86_64").total_bytes == 576 << 30
+
+
+def test_memory_is_unknown_where_the_nodes_of_a_superchip_are():
+    with pytest.raises(UnknownFact, match="no"):
+        _ = superchip(unreadable={f"{NODE}1/meminfo": "no"}).total_bytes

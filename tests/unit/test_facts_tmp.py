@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hosttune.facts import tmp as tmp_module
 from hosttune.facts.base import UnknownFact
-from hosttune.host.door import Space, Stat
+from hosttune.host.door import Space, Stat, Usage
 from hosttune.values import FileValue
+from tests.unit.fake_reader import FakeReader
 from tests.unit.storage_host import GIB, ROOT, StorageHost
 
 UNIT = (
@@ -97,24 +97,31 @@ def test_tmp_on_the_disk_is_counted():
     assert (found.used_bytes, found.entries, found.is_complete) == (60, 6, True)
 
 
-def test_walk_past_its_bound_says_so(monkeypatch):
-    monkeypatch.setattr(tmp_module, "MOST_ENTRIES", 3)
-    found = tmp(files={f"/tmp/{index}": "x" for index in range(5)})
+def test_count_that_was_cut_says_so(monkeypatch):
+    monkeypatch.setattr(FakeReader, "usage", lambda *_: Usage(3, 3, is_complete=False))
+    found = tmp(files={"/tmp/a": "x"})
 
     assert (found.entries, found.used_bytes, found.is_complete) == (3, 3, False)
 
 
-def test_walk_into_a_private_folder_says_that_there_is_more():
+def test_private_folder_says_that_there_is_more():
     found = tmp(files={"/tmp/b": "x"}, unreadable={"/tmp/a/x": "permission denied"}, stats={
         "/tmp/s": Stat("socket", 0o755, 0, 0, 0, 0, 1, 1, 1),
     })  # fmt: skip
 
     assert found.used_bytes == 1
-    assert found.is_complete
+    assert not found.is_complete
 
 
-def test_unreadable_folder_makes_the_count_incomplete():
-    assert not tmp(files={"/tmp/b": "x"}, unreadable={"/tmp": "permission denied"}).is_complete
+def test_size_and_use_of_the_file_system_below_bound_what_lies_in_tmp():
+    found = tmp(files={"/tmp/b": "x"}, spaces={"/": Space(8 * GIB, 2 * GIB, 1, 1)})
+
+    assert (found.disk_bytes, found.disk_used_bytes) == (8 * GIB, 6 * GIB)
+
+
+def test_folder_that_cannot_be_listed_is_not_known():
+    with pytest.raises(UnknownFact, match="permission denied"):
+        _ = tmp(files={"/tmp/b": "x"}, unreadable={"/tmp": "permission denied"}).used_bytes
 
 
 def test_unreadable_fstab_makes_the_home_unknown_and_not_the_rest():

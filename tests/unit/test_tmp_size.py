@@ -1,40 +1,92 @@
-"""How large /tmp in memory should be: a table of cases."""
+"""Whether /tmp belongs into memory, and how large: the table of cases."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from dataclasses import replace
 
 import pytest
 
-from hosttune.choices.tmp_size import choose
+from hosttune.choices.tmp_size import TmpCase, TmpLimits, decide
+from hosttune.facts.base import UnknownFact
+from hosttune.values import Unreadable
 
 GIB = 1 << 30
-PARAMS = {"ram_share": 0.1, "max_ram_share": 0.5, "min_bytes": 8 * GIB}
+LIMITS = TmpLimits(128 * GIB, 0.25, 32 * GIB, 0.5, 0.05)
+HOST = TmpCase(256 * GIB)
+NOT_READ = Unreadable("not in this record")
 
 
 @pytest.mark.parametrize(
-    ("ram_gib", "used_gib", "home", "is_tmpfs", "gib", "fits", "words"),
+    ("ram_gib", "gib"),
+    [(2048, 512), (1024, 256), (512, 128), (256, 64), (192, 48), (129, 33), (128, 32)],
+)
+def test_size_is_a_quarter_of_ram_and_at_least_32_gib(ram_gib, gib):
+    assert decide(replace(HOST, ram_bytes=ram_gib * GIB), LIMITS).size_bytes == gib * GIB
+
+
+@pytest.mark.parametrize(("ram_gib", "gib"), [(64, 32), (96, 32), (100, 32), (128, 32), (2048, 512)])
+def test_tmpfs_that_is_there_is_grown_from_half_the_limit_on_and_to_at_most_half_of_ram(ram_gib, gib):
+    case = replace(HOST, ram_bytes=ram_gib * GIB, has_tmpfs=True)
+    assert decide(case, LIMITS).size_bytes == gib * GIB
+    assert decide(replace(case, used_bytes=ram_gib * GIB // 2), LIMITS).size_bytes == gib * GIB
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
     [
-        (2048, 1, "none", False, 205, True, "10% of"),
-        (64, 1, "none", False, 8, True, "least size"),
-        (64, 5, "none", False, 10, True, "twice"),
-        (64, 20, "none", False, 32, True, "at most 50%"),
-        (64, 33, "none", False, 32, False, "at most 50%"),
-        (64, 20, "fstab", False, 8, True, "least size"),
-        (64, 20, "usr-unit", True, 8, True, "least size"),
-        (64, 20, "none", True, 8, True, "least size"),
-        (12, 0, "none", False, 6, True, "at most 50%"),
-        (95, 0, "none", False, 10, True, "10% of"),
+        (replace(HOST, is_kubelet=True), "a Kubernetes node"),
+        (replace(HOST, is_kubelet=True, used_bytes=NOT_READ, is_complete=NOT_READ), "a Kubernetes node"),
+        (replace(HOST, is_kubelet=True, has_tmpfs=True), "a Kubernetes node"),
+        (replace(HOST, spills=("slurmd's TmpFS is /tmp", "enroot too"), has_tmpfs=True), "TmpFS is /tmp; enroot too"),
+        (replace(HOST, ram_bytes=127 * GIB), "127 GiB of RAM, below the 128 GiB"),
+        (replace(HOST, ram_bytes=63 * GIB, has_tmpfs=True), "63 GiB of RAM, below the 64 GiB"),
+        (replace(HOST, own_bytes=64 * GIB), "a file system of its own with 64 GiB"),
+        (replace(HOST, ram_bytes=64 * GIB, own_bytes=1000 * GIB), "a file system of its own"),
+        (replace(HOST, used_bytes=13 * GIB), "13 GiB lie in /tmp, more than 5% of 256 GiB of RAM"),
+        (replace(HOST, used_bytes=13 * GIB, is_complete=False, most_bytes=NOT_READ), "at least 13 GiB lie in /tmp"),
     ],
 )
-def test_size_of_tmp_is_the_largest_need_within_the_limit(ram_gib, used_gib, home, is_tmpfs, gib, fits, words):
-    facts = SimpleNamespace(
-        memory=SimpleNamespace(total_bytes=ram_gib * GIB - 12345),
-        tmp=SimpleNamespace(home=home, is_tmpfs=is_tmpfs, used_bytes=used_gib * GIB),
+def test_tmp_stays_as_it_is(case, said):
+    found = decide(case, LIMITS)
+    assert said in found.leave
+    assert found.size_bytes == 0
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        replace(HOST, is_complete=False, most_bytes=13 * GIB),
+        replace(HOST, is_complete=False, most_bytes=NOT_READ),
+        replace(HOST, used_bytes=NOT_READ),
+        replace(HOST, is_complete=NOT_READ),
+    ],
+)
+def test_count_that_was_cut_or_not_made_is_unknown_not_small(case):
+    with pytest.raises(UnknownFact):
+        decide(case, LIMITS)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        replace(HOST, used_bytes=12 * GIB),
+        replace(HOST, is_complete=False, most_bytes=12 * GIB),
+        replace(HOST, own_bytes=63 * GIB),
+        replace(HOST, has_tmpfs=True, used_bytes=NOT_READ, is_complete=NOT_READ),
+    ],
+)
+def test_what_is_certainly_little_or_does_not_decide_is_no_reason(case):
+    assert decide(case, LIMITS).leave == ""
+
+
+def test_large_local_disk_is_named_before_memory_is():
+    found = decide(replace(HOST, disks=("/data (3.4 TiB)",)), LIMITS)
+    assert found.evidence[0] == (
+        "large temporary files belong on /data (3.4 TiB) first: TMPDIR, see storage-scratch-variables"
     )
+    assert "64 GiB: 25% of 256 GiB RAM, at least 32 GiB, at most 50%" in found.evidence[1]
 
-    found = choose(facts, PARAMS)
 
-    expected = gib if words != "at most 50%" else (ram_gib * GIB - 12345) // 2 // GIB
-    assert (found.size_bytes, found.fits) == (expected * GIB, fits)
-    assert words in found.reason
+def test_host_too_small_for_a_whole_gib_keeps_its_tmp():
+    tiny = replace(LIMITS, min_ram_bytes=0)
+    assert "leave no whole GiB" in decide(replace(HOST, ram_bytes=GIB), tiny).leave

@@ -11,7 +11,7 @@ from hosttune.resources.base import Bound, Operator, Wish
 from hosttune.values import Action, Activation, Address, Change, Hold, HoldKind, Trigger, Verdict
 from tests.unit.storage_host import GIB, ROOT, StorageHost, tmp_wish
 
-LINE = "tmpfs /tmp tmpfs mode=1777,nosuid,nodev,size=26G,nofail,x-systemd.before=local-fs.target 0 0"
+LINE = "tmpfs /tmp tmpfs mode=1777,nosuid,nodev,size=26G,nr_inodes=1m,nofail,x-systemd.before=local-fs.target 0 0"
 UNIT = "[Mount]\nOptions=mode=1777,strictatime,nosuid,nodev,size=2%%,nr_inodes=1m\n"
 USR = "/usr/lib/systemd/system/tmp.mount"
 ENABLED = {"/usr/lib/systemd/system/local-fs.target.wants/tmp.mount": "../tmp.mount"}

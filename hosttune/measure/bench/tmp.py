@@ -127,8 +127,9 @@ def _memory() -> dict[str, float | None]:
 
 
 def _sizes(path: str) -> dict[str, float | None]:
-    """What lies in /tmp, and the size that the rule would give it with its own defaults; no figures where they are
-    not known."""
+    """What lies in /tmp, and the size that the rule would give it with its own defaults, 0 where it leaves it alone; no
+    figures where they are not known.
+    """
     if path != "/tmp":
         return {}
     from hosttune.choices.tmp_size import choose
@@ -142,8 +143,7 @@ def _sizes(path: str) -> dict[str, float | None]:
     try:
         params = {name: param.default for name, param in load_catalog(reader).rules[RULE].params.items()}
         chosen = choose(facts, params)
-        sizes = {"tmp_used_bytes": facts.tmp.used_bytes, "rule_size_bytes": chosen.size_bytes if chosen.fits else 0}
-        return {**sizes, "rule_min_ram_bytes": params["min_ram_bytes"]}
+        return {"tmp_used_bytes": facts.tmp.used_bytes, "rule_size_bytes": chosen.size_bytes}
     except (UnknownFact, HosttuneError, KeyError):
         return {}
 

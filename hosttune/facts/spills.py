@@ -1,0 +1,165 @@
+"""What is configured to put much into /tmp on this host: schedulers, frameworks and container tools that spill there.
+
+Sources: slurm.conf(5) (TmpFS, /tmp unless set; TmpDisk; Include; the copy of a configless node in conf-cache), $tmpdir
+of pbs_mom, EXECUTE of condor_startd, queue_conf(5) of Grid Engine (tmpdir, /tmp unless set), enroot.conf
+(ENROOT_TEMP_PATH, ${TMPDIR:-/tmp} unless set), spark.local.dir (/tmp unless set), --temp-dir of Ray (/tmp/ray).
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.reading import text
+from hosttune.frozen import frozen
+from hosttune.host.door import Stat
+from hosttune.values import ABSENT, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+SLURM_CONF = (
+    "/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/usr/local/etc/slurm.conf", "/opt/slurm/etc/slurm.conf",
+    "/var/spool/slurmd/conf-cache/slurm.conf", "/run/slurm/conf/slurm.conf",
+)  # fmt: skip
+ENROOT_CONF = "/etc/enroot/enroot.conf"
+_SPARK_CONF = tuple(
+    f"{folder}/{name}"
+    for folder in ("/etc/spark/conf", "/opt/spark/conf", "/usr/local/spark/conf")
+    for name in ("spark-env.sh", "spark-defaults.conf")
+)
+_CONDOR_CONF = ("/etc/condor/condor_config", "/etc/condor/condor_config.local")
+_PBS_CONF = ("/var/spool/pbs/mom_priv/config", "/var/spool/torque/mom_priv/config")
+_SETTING = re.compile(r"\s*(?:export\s+)?(\$?[\w.]+)(?:\s*=\s*|\s+)(\S.*?)\s*")
+_SLURM_SETTING = re.compile(r"(?<!\w)(TmpFS|TmpDisk|Include)(?:\s*=\s*|\s+)(\S+)", re.IGNORECASE)
+
+
+@frozen
+class Spill(Fact):
+    """One program that uses /tmp for more than small files, and the sentence that says how we know."""
+
+    program: str
+    evidence: str
+
+
+@frozen
+class Spills(Fact):
+    """All of them, schedulers first."""
+
+    all: tuple[Spill, ...]
+
+
+def is_tmp(path: str) -> bool:
+    """Whether a configured folder lies in /tmp; ${TMPDIR:-/tmp} counts as what it is without TMPDIR."""
+    plain = re.sub(r"\$\{TMPDIR:?-([^}]*)\}", r"\1", path.strip("\"'"))
+    return f"{plain}/".startswith("/tmp/")
+
+
+def collect(reader: Reader, facts: Facts) -> Spills:
+    try:
+        present = facts.managers.names
+        found = [*(_slurm(reader) if "slurm" in present else ()), *_schedulers(reader, present)]
+        is_enroot = facts.packages["enroot"].is_installed or "enroot" in _names(reader, "/etc")
+        found += _enroot(reader) if is_enroot else ()
+        found += _spark(reader) if "spark" in present else ()
+        found += _ray(reader, present)
+    except UnknownFact as unknown:
+        gone: Any = unread(unknown.reason)
+        return Spills(gone)
+    return Spills(tuple(found))
+
+
+def _names(reader: Reader, folder: str) -> tuple[str, ...]:
+    names = reader.list(folder)
+    return names if isinstance(names, tuple) else ()
+
+
+def slurm_settings(content: str) -> Iterator[tuple[int, str, str]]:
+    """(line, key in lower case, value) of TmpFS, TmpDisk and Include, on lines of their own or of nodes."""
+    for number, row in enumerate(content.splitlines(), 1):
+        for key, value in _SLURM_SETTING.findall(row.partition("#")[0]):
+            yield number, key.lower(), value
+
+
+def _slurm(reader: Reader) -> Iterator[Spill]:
+    """Slurmd reports the size of TmpFS to the controller, which takes a node with less than TmpDisk out of service."""
+    settings: list[tuple[str, str, str]] = []
+    hidden = ""
+    main = next((path for path in SLURM_CONF if reader.stat(path) is not ABSENT), "")
+    waiting = [main] if main else []
+    for path in waiting:  # grows by what is included
+        content = text(reader, path)
+        hidden = hidden or (f"{path}: {content.reason}" if isinstance(content, Unreadable) else "")
+        for number, key, value in slurm_settings(content) if isinstance(content, str) else ():
+            settings.append((key, value, f"{path}:{number}"))
+            inner = posixpath.join(posixpath.dirname(path), value)
+            if key == "include" and inner not in waiting:
+                waiting.append(inner)
+    folders = [(value, place) for key, value, place in settings if key == "tmpfs"]
+    if not folders:
+        why = hidden or (f"{main} does not set it" if main else "no slurm.conf is here that says otherwise")
+        yield Spill("slurmd", f"slurmd's TmpFS is /tmp ({why})")
+    elif is_tmp(folders[-1][0]):
+        yield Spill("slurmd", f"slurmd's TmpFS is {folders[-1][0]} ({folders[-1][1]})")
+    for key, value, place in settings:
+        if key == "tmpdisk" and value != "0":
+            yield Spill("slurmd", f"Slurm counts on TmpDisk={value} of temporary space ({place})")
+            return
+
+
+def _schedulers(reader: Reader, present: tuple[str, ...]) -> Iterator[Spill]:
+    if "gridengine" in present:
+        yield Spill(
+            "Grid Engine", "Grid Engine keeps files of jobs in the tmpdir of their queue, /tmp unless it is set"
+        )
+    condor = (*_CONDOR_CONF, *(f"/etc/condor/config.d/{name}" for name in _names(reader, "/etc/condor/config.d")))
+    for name, program, paths, key in (
+        ("pbs", "PBS", _PBS_CONF, "$tmpdir"),
+        ("htcondor", "HTCondor", condor, "EXECUTE"),
+    ):
+        if name in present and (place := _place(reader, paths, key)):
+            yield Spill(program, f"{program} keeps files of jobs in {place}")
+
+
+def _enroot(reader: Reader) -> tuple[Spill, ...]:
+    temporary = _place(reader, (ENROOT_CONF,), "ENROOT_TEMP_PATH")
+    if temporary is None:
+        temporary = "/tmp (its default)"
+    others = (_place(reader, (ENROOT_CONF,), f"ENROOT_{name}_PATH") for name in ("DATA", "CACHE", "RUNTIME"))
+    place = next(filter(None, (temporary, *others)), "")
+    return (Spill("enroot", f"enroot unpacks container images into {place}"),) if place else ()
+
+
+def _spark(reader: Reader) -> tuple[Spill, ...]:
+    places = [_place(reader, _SPARK_CONF, key) for key in ("SPARK_LOCAL_DIRS", "spark.local.dir")]
+    named = next((place for place in places if place is not None), "/tmp (its default)")
+    return (Spill("Spark", f"Spark spills into {named}"),) if named else ()
+
+
+def _ray(reader: Reader, present: tuple[str, ...]) -> tuple[Spill, ...]:
+    if isinstance(reader.stat("/tmp/ray"), Stat):
+        return (Spill("Ray", "Ray keeps logs and what it spills in /tmp/ray, which exists (--temp-dir names another)"),)
+    if "ray" in present:
+        return (Spill("Ray", "Ray runs as a service, and spills into /tmp/ray unless --temp-dir names another folder"),)
+    return ()
+
+
+def _place(reader: Reader, paths: tuple[str, ...], key: str) -> str | None:
+    """`FOLDER (FILE:LINE)` where the last line that sets the key names a folder in /tmp, or a file cannot be read;
+    empty where it names another one; None where no file sets it.
+    """
+    found: str | None = None
+    for path in paths:
+        content = text(reader, path)
+        if isinstance(content, Unreadable):
+            found = f"a folder that cannot be read ({path}: {content.reason})" if found is None else found
+        for number, row in enumerate(content.splitlines(), 1) if isinstance(content, str) else ():
+            setting = _SETTING.fullmatch(row.partition("#")[0])
+            if setting and setting[1] == key:
+                found = f"{setting[2]} ({path}:{number})" if any(map(is_tmp, setting[2].split(","))) else ""
+    return found

@@ -1,0 +1,98 @@
+"""Who is configured to put much into /tmp."""
+
+from __future__ import annotations
+
+import pytest
+
+from hosttune.facts import Facts
+from hosttune.facts.base import raw
+from hosttune.facts.spills import is_tmp
+from hosttune.values import Unreadable
+from tests.unit.fake_reader import FakeReader
+
+STATUS = {"/var/lib/dpkg/status": "Package: dpkg\nStatus: install ok installed\nVersion: 1\n"}
+WANTS = "/etc/systemd/system/multi-user.target.wants"
+
+
+def spills(*services: str, files: dict[str, str] | None = None, **options) -> tuple[str, ...]:
+    links = {f"{WANTS}/{one}": f"/usr/lib/systemd/system/{one}" for one in services}
+    host = FakeReader({**STATUS, "/etc/systemd/system/x": "", **(files or {})}, links=links, **options)
+    return tuple(one.evidence for one in Facts(host).spills.all)
+
+
+@pytest.mark.parametrize(
+    ("service", "files", "said"),
+    [
+        (
+            "sge_execd.service",
+            {},
+            "Grid Engine keeps files of jobs in the tmpdir of their queue, /tmp unless it is set",
+        ),
+        (
+            "pbs.service",
+            {"/var/spool/pbs/mom_priv/config": "$clienthost a\n$tmpdir /tmp/pbs\n"},
+            "/tmp/pbs (/var/spool",
+        ),
+        (
+            "condor.service",
+            {"/etc/condor/config.d/10": "EXECUTE = /tmp/condor\n"},
+            "/tmp/condor (/etc/condor/config.d/10:1)",
+        ),
+        ("spark.service", {}, "Spark spills into /tmp (its default)"),
+        ("spark.service", {"/opt/spark/conf/spark-defaults.conf": "spark.local.dir /data,/tmp/s\n"}, "/data,/tmp/s"),
+        ("ray.service", {}, "Ray runs as a service"),
+        (
+            "slurmd.service",
+            {"/etc/slurm/slurm.conf": "TmpFS = /tmp/%h\n"},
+            "TmpFS is /tmp/%h (/etc/slurm/slurm.conf:1)",
+        ),
+    ],
+)
+def test_who_spills_into_tmp_is_told_with_the_place(service, files, said):
+    assert any(said in one for one in spills(service, files=files))
+
+
+@pytest.mark.parametrize(
+    ("service", "files"),
+    [
+        ("pbs.service", {}),
+        ("pbs.service", {"/var/spool/pbs/mom_priv/config": "$tmpdir /scratch\n"}),
+        ("condor.service", {}),
+        ("spark.service", {"/opt/spark/conf/spark-env.sh": "export SPARK_LOCAL_DIRS=/data/spark\n"}),
+        ("slurmd.service", {"/etc/slurm/slurm.conf": "# TmpDisk=5\nTmpFS=/local  # TmpDisk=5\n"}),
+        ("kubelet.service", {}),
+    ],
+)
+def test_who_uses_another_folder_is_not_told(service, files):
+    assert spills(service, files=files) == ()
+
+
+def test_configuration_that_cannot_be_read_counts_as_spilling():
+    found = spills("slurmd.service", unreadable={"/etc/slurm/slurm.conf": "needs root"})
+    assert found == ("slurmd's TmpFS is /tmp (/etc/slurm/slurm.conf: needs root)",)
+    (found,) = spills("pbs.service", unreadable={"/var/spool/pbs/mom_priv/config": "needs root"})
+    assert "needs root" in found
+
+
+def test_included_files_of_slurm_do_not_run_in_a_circle():
+    files = {"/etc/slurm/slurm.conf": "Include slurm.conf\nInclude a.conf\n", "/etc/slurm/a.conf": "TmpFS=/x\n"}
+    assert spills("slurmd.service", files=files) == ()
+
+
+def test_nobody_is_known_where_the_managers_are_not():
+    assert isinstance(raw(Facts(FakeReader(unreadable={"/etc/systemd/system": "no"})).spills, "all"), Unreadable)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/tmp", True),
+        ("/tmp/x", True),
+        ("${TMPDIR:-/tmp}", True),
+        ('"/tmp/a"', True),
+        ("/tmpfs", False),
+        ("/var/tmp", False),
+    ],
+)
+def test_folder_in_tmp(path, expected):
+    assert is_tmp(path) is expected
