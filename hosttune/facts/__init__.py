@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from hosttune.facts.userns import Userns
     from hosttune.facts.vulnerabilities import Vulnerabilities
     from hosttune.facts.work import Work
+    from hosttune.facts.writeback import Writeback
     from hosttune.host.door import Reader
 
 __all__ = ["Asked", "Fact", "Facts", "UnknownFact", "raw", "unread"]
@@ -171,6 +172,7 @@ class Facts:
         userns: Userns
         vulnerabilities: Vulnerabilities
         work: Work
+        writeback: Writeback
 
     SUBJECTS = (
         "acs", "activity", "affinity", "ageing", "archives", "boot", "candidates", "clock", "cmdline",
@@ -179,7 +181,7 @@ class Facts:
         "limits", "managers", "memory", "mounts", "namespaces", "nccl", "network", "nfs", "numa", "nvidia",
         "offers", "oomd", "os", "packages", "parameters", "pcie", "peermem", "places", "pressure", "queues",
         "rdma", "reclaim", "role", "shm", "spare", "spills", "stores", "sysctl", "sysfs", "tmp", "units", "userns",
-        "vulnerabilities", "work",
+        "vulnerabilities", "work", "writeback",
     )  # fmt: skip
 
     def __init__(self, reader: Reader, asked: Asked | None = None) -> None:

@@ -20,12 +20,15 @@ def queue_files(disk: DiskSpec, base: str) -> dict[str, str]:
         f"{base}/queue/scheduler": "[none] mq-deadline\n" if count > 1 else "none [mq-deadline]\n",
         f"{base}/queue/read_ahead_kb": "128\n",
         **{f"{base}/mq/{number}/nr_tags": "256\n" for number in range(count)},
+        f"{base}/bdi/max_ratio": "100\n",
+        f"{base}/bdi/strict_limit": "0\n",
     }
 
 
 def nfs_files(machine: Machine) -> dict[str, str]:
     devices = {mount.device for mount in machine.mounts if mount.fstype.startswith("nfs")}
-    files = {f"/sys/class/bdi/{device}/read_ahead_kb": "128\n" for device in devices}
+    values = {"read_ahead_kb": 128, "max_ratio": 100, "strict_limit": 0}
+    files = {f"/sys/class/bdi/{device}/{name}": f"{value}\n" for device in devices for name, value in values.items()}
     if devices:
         files["/usr/lib/udev/rules.d/99-nfs.rules"] = NFS_RULE
         files["/etc/nfs.conf"] = "[general]\npipefs-directory=/run/rpc_pipefs\n[nfsrahead]\n# nfs4=16000\n"

@@ -1,0 +1,82 @@
+"""Slow targets of writes: network file systems and hard disks, with the place below /sys where the kernel limits each.
+
+Every file system or disk with a backing device of its own has /sys/class/bdi/NAME (kernel:
+Documentation/ABI/testing/sysfs-class-bdi): an NFS mount under the number of its superblock (fs/nfs/super.c), SMB mounts
+as cifs-1, cifs-2 ... in the order of mounting (fs/super.c, super_setup_bdi), a disk under /sys/block/NAME/bdi.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hosttune.facts import Facts
+    from hosttune.facts.mounts import Mount
+    from hosttune.host.door import Reader
+
+_NFS = frozenset({"nfs", "nfs4"})
+_SMB = frozenset({"cifs", "smb3"})
+_PODS = "/var/lib/kubelet/"  # what the kubelet mounts for pods its CSI drivers decide about
+# nfs-utils' own rule goes by this list, too (99-nfs.rules).
+_IS_NFS = 'PROGRAM=="/bin/grep -qwF $kernel /proc/fs/nfsfs/volumes"'
+_IS_HARD_DISK = 'KERNEL=="[shv]d*|md*|dm-*", ATTR{queue/rotational}=="1"'
+
+
+@frozen
+class SlowTarget(Fact):
+    """One backing device. Mounts that share it are one."""
+
+    target: str  # where it is mounted first
+    bdi: str  # its folder below /sys, or a pattern for all of its kind
+    match: str  # what udev knows all of its kind by
+
+
+@frozen
+class Writeback(Fact):
+    """What slow targets are written to, and how much may wait for all targets together."""
+
+    slow: tuple[SlowTarget, ...]
+    limit_bytes: int  # where programs that write are made to wait: dirty_bytes, or dirty_ratio percent of memory
+
+
+def collect(reader: Reader, facts: Facts) -> Writeback:  # noqa: ARG001 - the interface of all subjects
+    return Writeback(_asked(lambda: tuple(_slow(facts))), _asked(lambda: _limit(facts)))
+
+
+def _asked(ask: Any) -> Any:
+    try:
+        return ask()
+    except UnknownFact as unknown:
+        return unread(unknown.reason)
+
+
+def _limit(facts: Facts) -> int:
+    """Of all memory: the kernel takes the percentage of what is free or holds files, which is less and moves."""
+    reclaim = facts.reclaim
+    return reclaim.dirty_bytes or facts.memory.total_bytes * reclaim.dirty_ratio // 100
+
+
+def _slow(facts: Facts) -> Iterator[SlowTarget]:
+    found: dict[str, SlowTarget] = {}
+    for mount in facts.mounts.visible:
+        if not mount.is_read_only and not mount.target.startswith(_PODS) and (one := _remote(mount)):
+            found.setdefault(one.bdi, one)
+    yield from found.values()
+    data = {mount.target: mount for mount in facts.mounts.local_data}
+    for queue in facts.queues.all:
+        targets = [target for target in queue.targets if data[target].is_rotational]
+        if targets:
+            yield SlowTarget(targets[0], f"/sys/block/{queue.name}/bdi", _IS_HARD_DISK)
+
+
+def _remote(mount: Mount) -> SlowTarget | None:
+    if mount.fstype in _NFS:
+        return SlowTarget(mount.target, f"/sys/class/bdi/{mount.device}", _IS_NFS)
+    if mount.fstype in _SMB:
+        return SlowTarget(mount.target, f"/sys/class/bdi/{mount.fstype}-*", f'KERNEL=="{mount.fstype}-*"')
+    return None

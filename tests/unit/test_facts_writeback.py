@@ -1,0 +1,49 @@
+"""Slow targets of writes, and the limit of the host that their shares are of."""
+
+import pytest
+
+from hosttune.facts import Facts, UnknownFact
+from tests.unit.fake_reader import FakeReader
+
+MOUNTS = """\
+20 1 0:50 / /home rw shared:1 - nfs4 nfs01:/home rw,vers=4.2
+21 1 0:50 /a /other rw shared:2 - nfs4 nfs01:/home rw,vers=4.2
+22 1 0:51 / /var/lib/kubelet/pods/x/volumes/y rw shared:3 - nfs nfs02:/v rw
+23 1 0:52 / /sets ro shared:4 - nfs nfs02:/sets rw
+24 1 0:53 / /share rw shared:5 - cifs //nas/a rw
+25 1 0:54 / /more rw shared:5 - cifs //nas/b rw
+26 1 0:55 / /lustre rw shared:6 - lustre mgs:/x rw
+"""
+VM = "/proc/sys/vm"
+
+
+def writeback(ratio="20", limit="0", **files):
+    own = {
+        "/proc/self/mountinfo": MOUNTS, "/sys/block/sda/size": "0\n", "/proc/meminfo": "MemTotal: 1048576 kB\n",
+        f"{VM}/dirty_ratio": f"{ratio}\n", f"{VM}/dirty_bytes": f"{limit}\n", f"{VM}/dirty_background_ratio": "10\n",
+        f"{VM}/dirty_background_bytes": "0\n",
+    }  # fmt: skip
+    return Facts(FakeReader({**own, **files})).writeback
+
+
+def test_targets_that_are_written_to_once_for_each_backing_device():
+    seen = [(one.target, one.bdi) for one in writeback().slow]
+    assert seen == [("/home", "/sys/class/bdi/0:50"), ("/share", "/sys/class/bdi/cifs-*")]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "limit", "expected"),
+    [("20", "0", 2**30 // 5), ("0", "629145600", 629145600), ("40", "0", 2**30 * 2 // 5)],
+)
+def test_limit_of_the_host_is_the_spelling_in_force(ratio, limit, expected):
+    assert writeback(ratio, limit).limit_bytes == expected
+
+
+def test_limit_that_could_not_be_read_is_unknown():
+    with pytest.raises(UnknownFact):
+        _ = writeback(ratio="x").limit_bytes
+
+
+def test_mounts_that_could_not_be_read_are_unknown():
+    with pytest.raises(UnknownFact):
+        _ = Facts(FakeReader({})).writeback.slow
