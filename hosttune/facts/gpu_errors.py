@@ -19,18 +19,18 @@ from hosttune.textfiles import own_file
 TABLE = "tables/gpu-errors.tsv"
 CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/"
 
+# Compiled where they are first needed: most kernel logs hold no error.
 # How nvidia_smi.messages_in hands on a line: when, how often, and what the driver wrote.
 STAMP = r"^(?:(\d{9,}\.\d+) )?(?:\((\d+) times(?: until (\d{9,}\.\d+))?\) )?(?:\[ *[\d.]+\] )?"
-_STAMPED = re.compile(STAMP)
 _BUS = r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?"
 # With MIG the line names the instance; drivers of long ago leave out "PCI:".
-_XID = re.compile(STAMP + rf"NVRM: Xid \((?:PCI:)?{_BUS}(?: GPU-I:\d+)?(?: GPU-CI:\d+)?\): (\d+)(.*)")
-_SXID = re.compile(STAMP + rf"nvidia-nvswitch\d*: SXid \(PCI:{_BUS}\): (\d+), (Fatal|Non-fatal)\b")
-_NVLINK5 = re.compile(r"\s(Nonfatal|Fatal)\s.*?\((0x[0-9A-Fa-f]+)\s+(0x[0-9A-Fa-f]+)")
-_RECOVERY = re.compile(r"GPU recovery action changed from 0x[0-9a-f]+ \([^)]*\) to 0x([0-9a-f]+) \(([^)]*)\)")
+_XID = STAMP + rf"NVRM: Xid \((?:PCI:)?{_BUS}(?: GPU-I:\d+)?(?: GPU-CI:\d+)?\): (\d+)(.*)"
+_SXID = STAMP + rf"nvidia-nvswitch\d*: SXid \(PCI:{_BUS}\): (\d+), (Fatal|Non-fatal)\b"
+_NVLINK5 = r"\s(Nonfatal|Fatal)\s.*?\((0x[0-9A-Fa-f]+)\s+(0x[0-9A-Fa-f]+)"
+_RECOVERY = r"GPU recovery action changed from 0x[0-9a-f]+ \([^)]*\) to 0x([0-9a-f]+) \(([^)]*)\)"
 # After these nothing of before holds: the driver was loaded anew (all GPUs), a switch was set up anew.
-_LOADED = re.compile(STAMP + r"NVRM: loading NVIDIA UNIX")
-_PROBED = re.compile(STAMP + rf"nvidia-nvswitch\d*: Probing device {_BUS}")
+_LOADED = "NVRM: loading NVIDIA UNIX"
+_PROBED = STAMP + rf"nvidia-nvswitch\d*: Probing device {_BUS}"
 
 _FIRST_V2 = 575  # from this branch on the first word of Xid 144 to 150 is laid out anew
 # NV2080_CTRL_GPU_RECOVERY_ACTION of the log line, and nvidia-smi's words for it (nvmlDeviceGpuRecoveryAction_t)
@@ -174,15 +174,21 @@ def kind_of(message: str) -> str:
     """What errors are counted by: device, number, and of those that say more in their words (144 to 150) these; empty
     for another line, and `reset` for one after which the count begins anew.
     """
-    if match := _XID.match(message):
+    if "Xid" not in message:
+        return "reset" if _is_load(message) or ("Probing" in message and re.match(_PROBED, message)) else ""
+    if match := re.match(_XID, message):
         number = int(match[8])
         if number == 154:
             return "reset"
         words = match[9] if 144 <= number <= 150 else ""
         return f"{slot_of(*match.group(4, 5, 6, 7))} {number} {words}"
-    if match := _SXID.match(message):
+    if match := re.match(_SXID, message):
         return f"{slot_of(*match.group(4, 5, 6, 7))} {match[8]} {match[9]}"
-    return "reset" if _LOADED.match(message) or _PROBED.match(message) else ""
+    return ""
+
+
+def _is_load(message: str) -> bool:
+    return _LOADED in message and stamped(message)[1].startswith(_LOADED)
 
 
 def xids_in(
@@ -198,11 +204,11 @@ def xids_in(
     epochs: dict[str, int] = {}
     loads = 0
     for message in messages:
-        loads += _LOADED.match(message) is not None
-        if not (match := _XID.match(message)):
+        loads += _is_load(message)
+        if "Xid" not in message or not (match := re.match(_XID, message)):
             continue
         slot, number = slot_of(*match.group(4, 5, 6, 7)), int(match[8])
-        changed = _RECOVERY.search(match[9]) if number == 154 else None
+        changed = re.search(_RECOVERY, match[9]) if number == 154 else None
         if changed and int(changed[1], 16) == 0:
             epochs[slot] = epochs.get(slot, 0) + 1
             continue
@@ -256,7 +262,7 @@ def _meaning(line: _Line, branch: int) -> _Row:
     if row.weight == "decode":
         return _decoded(number, row, line.text, branch)
     if row.weight == "recovery":
-        changed = _RECOVERY.search(line.text)
+        changed = re.search(_RECOVERY, line.text)
         action = _RECOVERIES.get(int(changed[1], 16), "-") if changed else "-"
         words = f"{row.words}: {changed[2]}" if changed else row.words
         return _Row("fault", action, row.investigate, 0, words)
@@ -265,7 +271,7 @@ def _meaning(line: _Line, branch: int) -> _Row:
 
 def _decoded(number: int, row: _Row, text: str, branch: int) -> _Row:
     """What an NVLink error of Blackwell and newer means: by its first two words, else by Fatal or Nonfatal alone."""
-    match = _NVLINK5.search(text)
+    match = re.search(_NVLINK5, text)
     if match is None:
         return _Row("fault", row.action, row.investigate, row.followed, f"{row.words}, in words that are not known")
     first, second = f"{int(match[2], 16) & 0xFFFFFFFF:032b}", int(match[3], 16)
@@ -287,10 +293,12 @@ def sxids_in(messages: Iterable[str], now: float = 0.0) -> Mapping[str, tuple[Gp
     """The errors of NVSwitches by slot since each was set up last; quiet ones too."""
     groups: dict[tuple[str, int, str], list[tuple[int, float]]] = {}
     for message in messages:
-        if probed := _PROBED.match(message):
+        if "nvidia-nvswitch" not in message:
+            continue
+        if probed := re.match(_PROBED, message):
             slot = slot_of(*probed.group(4, 5, 6, 7))
             groups = {key: lines for key, lines in groups.items() if key[0] != slot}
-        elif match := _SXID.match(message):
+        elif match := re.match(_SXID, message):
             key = (slot_of(*match.group(4, 5, 6, 7)), int(match[8]), match[9])
             groups.setdefault(key, []).append((int(match[2] or 1), float(match[3] or match[1] or 0)))
     found: dict[str, tuple[GpuError, ...]] = {}
@@ -332,6 +340,6 @@ def ago(seconds: float) -> str:
 
 def stamped(message: str) -> tuple[str, str]:
     """(the stamp before a line, the line as the kernel has it)."""
-    match = _STAMPED.match(message)
+    match = re.match(STAMP, message)
     end = match.end() if match else 0
     return message[:end], message[end:]

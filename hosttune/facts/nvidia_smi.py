@@ -138,13 +138,10 @@ def messages_in(log: str) -> tuple[str, ...]:
     return tuple(kept[-MAX_MESSAGES:])
 
 
-_OFTEN = re.compile(STAMP)
-
-
 def _together(first: str, last: str) -> str:
     """Two lines of one error as one."""
     (before, _), (after, text) = stamped(first), stamped(last)
-    one, two = _OFTEN.match(before), _OFTEN.match(after)
+    one, two = re.match(STAMP, before), re.match(STAMP, after)
     began, many = (one[1], int(one[2] or 1)) if one else (None, 1)
     until, more = (two[3] or two[1], int(two[2] or 1)) if two else (None, 1)
     count = many + more
