@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from hosttune.choices.drivers.bringer import guest, guest_way, other_bringer
 from hosttune.choices.drivers.change import NEWEST, switched, updated
 from hosttune.choices.drivers.choice import DriverChoice, kept, module_kind, refuse
 from hosttune.choices.drivers.install import installed
@@ -34,12 +35,14 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
         return DriverChoice("none", (), why_not)
     pin = str(params["branch"])
     if pin and not re.fullmatch(r"\d{3}", pin):
-        return refuse(f'branch: "{pin}" of the policy is no branch: it is a number such as "580"')
+        return refuse(
+            f'branch: "{pin}" of the policy is no branch', 'name a number in the policy, such as branch: "580"'
+        )
     if facts.driver.is_present:
         return _keep(facts, params)
-    bringer = _other_bringer(facts) if params["bringer"] == "auto" else ""
+    bringer = guest(facts) or (other_bringer(facts) if params["bringer"] == "auto" else None)
     if bringer:
-        return refuse(f"no driver is installed, but {bringer}; if this host is to have its own, set bringer: host")
+        return refuse(f"no driver is installed, but {bringer.reason}", bringer.way_out)
     if not facts.os.is_ubuntu:
         system = facts.os.name or facts.os.id
         return DriverChoice("none", (), f"the package names of this rule are Ubuntu's, and this is {system}")
@@ -63,14 +66,6 @@ def _not_ours(facts: Facts, params: Mapping[str, Any]) -> str:
     return ""
 
 
-def _other_bringer(facts: Facts) -> str:
-    if facts.managers.kubelet:
-        return "a kubelet runs here, so the GPU Operator may bring it"
-    if facts.managers.dgx:
-        return "this is DGX OS, whose own packages bring it"
-    return ""
-
-
 def _keep(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
     driver = facts.driver
     present = driver.name or driver.loaded_version or "from NVIDIA's own installer"
@@ -78,7 +73,9 @@ def _keep(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
         origin = "NVIDIA's own installer (runfile)" if driver.runfile else "something other than packages"
         return DriverChoice("keep", (), f"a driver is here by {origin} ({present}); it is left alone")
     if _is_guest(facts):
-        return DriverChoice("none", (), "a vGPU guest takes the licensed driver that its hypervisor names")
+        return DriverChoice(
+            "none", (), f"a vGPU guest takes the licensed driver that its hypervisor names: {guest_way(facts)}"
+        )
     if driver.runfile:
         return kept(facts, f"NVIDIA's own installer (runfile) was here beside the packages of {present}: left alone")
     why = _why_switch(facts, params)
@@ -89,6 +86,7 @@ def _keep(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
         return refuse(
             f"the policy pins branch {pin}, and {driver.branch} is installed: a branch is switched only with "
             "switch_branch: true",
+            f'switch_branch: true for gpu-driver, at a maintenance, or branch: "{driver.branch}"',
             driver.branch,
             driver.flavour,
         )

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from hosttune.choices.drivers.bringer import guest, guest_way, other_bringer
 from hosttune.choices.next_kernel import commands
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact, unread
@@ -26,6 +27,7 @@ _PREBUILT = "prebuilt modules (linux-modules-nvidia-...)"
 _SIGNED = f"{_PREBUILT} (they are signed), or enrol the key at the console: mokutil --import"
 _OPEN, _CLOSED = "the open module of the same branch", "the closed module of the same branch"
 _INITRAMFS = "sudo update-initramfs -u -k all"
+_CONTAINED = "driver in a container"
 
 
 @frozen
@@ -56,13 +58,14 @@ Told = tuple[str, str]  # evidence, way out
 
 def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:  # noqa: ARG001 - the interface of all choices
     """Every state that holds. A GPU is taken for granted: the rule asks for one."""
-    if elsewhere := _elsewhere(facts):
+    elsewhere = _elsewhere(facts)
+    if elsewhere and not (elsewhere.name == _CONTAINED and facts.driver.is_loaded):
         return DriverStates((elsewhere,))
     if not facts.driver.is_present:
         return DriverStates((_absent(facts),))
     found: list[DriverState] = []
     unknown: dict[str, list[str]] = {}
-    for name, look in STATES.items():
+    for name, look in (_CONTAINED_STATES if elsewhere else STATES).items():
         try:
             told = look(facts)
         except UnknownFact as missing:
@@ -72,7 +75,7 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:  # noqa: AR
             found.append(DriverState(name, True, *told, _ELSEWHERE.get(name, "")))
     for reason, names in unknown.items():  # after what is known: one reason, one line
         found.append(DriverState(f"whether: {', '.join(names)}", unread(reason), f"not known: {reason}", ""))
-    return DriverStates(tuple(found) or (_current(facts),))
+    return DriverStates(tuple(found) or (elsewhere or _current(facts),))
 
 
 def _elsewhere(facts: Facts) -> DriverState | None:
@@ -84,7 +87,8 @@ def _elsewhere(facts: Facts) -> DriverState | None:
     elif facts.gpus.is_passed_through:
         name, evidence = "passed through", "every GPU is held by vfio-pci for virtual machines"
     elif facts.managers.gpu_operator and not facts.driver.branch:
-        name, evidence = "driver in a container", "the GPU Operator brings the driver in a container"
+        running = f" ({facts.driver.loaded_version} is loaded)" if facts.driver.is_loaded else ""
+        name, evidence = _CONTAINED, f"the GPU Operator brings the driver in a container{running}"
     else:
         return None
     return DriverState(name, is_fault=False, evidence=evidence, way_out="")
@@ -93,7 +97,9 @@ def _elsewhere(facts: Facts) -> DriverState | None:
 def _absent(facts: Facts) -> DriverState:
     held = " (nouveau holds it, which computes nothing)" if facts.driver.nouveau_bound else ""
     way_out = "see: hosttune explain gpu-driver"
-    if not facts.os.is_ubuntu:
+    if bringer := guest(facts) or other_bringer(facts):
+        held, way_out = f"{held}: {bringer.reason}", bringer.way_out
+    elif not facts.os.is_ubuntu:
         way_out = (
             "install the driver that your distribution offers (Debian: enable contrib, non-free and non-free-firmware, "
             "then apt-get install nvidia-driver)"
@@ -406,7 +412,7 @@ def _guest(facts: Facts) -> Told | None:
         return None
     return (
         "this is a vGPU guest: its licensed driver must fit the hypervisor's",
-        "install the guest driver that your hypervisor's vGPU release names; hosttune leaves it alone",
+        f"{guest_way(facts)}; hosttune leaves it alone",
     )
 
 
@@ -448,3 +454,5 @@ STATES: Mapping[str, Callable[[Any], Told | None]] = {
     "held": _held,
     "update offered": _update,
 }
+# What a driver tells wherever it comes from.
+_CONTAINED_STATES = {"GPU lost": _lost, "nvidia-smi refuses": _refused}

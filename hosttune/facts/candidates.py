@@ -8,7 +8,7 @@ GPUs nor what fits which of them are taken from here. It exits 0 whatever happen
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ OLD_LIST = ("ubuntu-drivers", "list", "--gpgpu")  # before --include-dkms, which
 TIMEOUT_S = 600.0
 
 _NAME = re.compile(r"nvidia-(?:driver-)?(\d{3})(-server)?(-open)?")
+_DEVICE = re.compile(r"d0000([0-9A-F]{4})sv")
 _SECTION = re.compile(r"== (\S.*) ==\s*")
 _FIELD = re.compile(r"([a-z_]+)\s*: ?(.*)")
 _DRIVER = re.compile(r"(\S+) - (distro|third-party) (free|non-free)(.*)")
@@ -63,6 +64,7 @@ class Candidates(Fact):
     packages: tuple[Candidate, ...]
     problem: str
     is_manual: bool  # ubuntu-drivers sees an nvidia module that none of its packages brought
+    models: Mapping[str, str]  # PCI device (0x2330) -> what ubuntu-drivers calls it (udev's hardware database)
 
 
 @frozen
@@ -72,6 +74,7 @@ class Section:
     device: str
     modalias: str
     vendor: str
+    model: str
     drivers: tuple[str, ...]  # each what stands behind `driver   : `
     is_manual: bool
 
@@ -106,9 +109,16 @@ def _section(head: str, lines: list[str]) -> Section:
         device=head,
         modalias=first.get("modalias", ""),
         vendor=first.get("vendor", ""),
+        model=first.get("model", ""),
         drivers=tuple(value for key, value in fields if key == "driver"),
         is_manual=first.get("manual_install", "") == "True",
     )
+
+
+def models_in(output: str) -> Mapping[str, str]:
+    """What the NVIDIA devices of `ubuntu-drivers devices` are called, by PCI device (0x2330)."""
+    found = [(_DEVICE.search(one.modalias), one.model) for one in parse_sections(output) if one.is_nvidia and one.model]
+    return {f"0x{match[1].lower()}": model for match, model in found if match}
 
 
 def parse_devices(output: str) -> tuple[Candidate, ...]:
@@ -170,7 +180,7 @@ def collect(reader: Reader, facts: Facts) -> Candidates:
     answer = reader.query(DEVICES, timeout_s=TIMEOUT_S)
     if isinstance(answer, Unreadable):
         gone: Any = unread(behind("ubuntu-drivers devices", type(answer.reason)(f"{answer.reason}{_why_slow(reader)}")))
-        return Candidates(gone, gone, gone, gone)
+        return Candidates(gone, gone, gone, gone, gone)
     if isinstance(answer, Absent):
         return _none(_why_missing(facts))
     said = refusal(answer)
@@ -186,7 +196,7 @@ def collect(reader: Reader, facts: Facts) -> Candidates:
     told = "`ubuntu-drivers devices`" + (
         " and `list --gpgpu`" if providers else "; its `list` named no module packages"
     )
-    return Candidates(told, packages, "", manual)
+    return Candidates(told, packages, "", manual, models_in(answer.text))
 
 
 def _listed(reader: Reader) -> Answer[Completed]:
@@ -197,7 +207,7 @@ def _listed(reader: Reader) -> Answer[Completed]:
 
 
 def _none(problem: str) -> Candidates:
-    return Candidates("", (), problem, is_manual=False)
+    return Candidates("", (), problem, is_manual=False, models={})
 
 
 def _why_missing(facts: Facts) -> str:

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, raw, unread
+from hosttune.facts.gpu_boards import board_of
 from hosttune.facts.nvidia_tables import FIRST_NVSWITCH, GRACE, generation_of
 from hosttune.facts.reading import line, text
 from hosttune.frozen import frozen
@@ -36,13 +37,15 @@ class Gpu(Fact):
     subsystem: str  # 10de:16c1, vendor and device of the board
     class_id: str  # 0x030200
     generation: str  # fermi kepler maxwell pascal volta turing ampere ada hopper blackwell unknown
-    name: str  # NVIDIA H100 80GB HBM3 from a loaded driver, GH100 [H100 SXM5 80GB] from pci.ids
+    name: str  # NVIDIA H100 80GB HBM3 from a loaded driver or our table, GH100 [H100 SXM5 80GB] from pci.ids
     driver: str  # the kernel driver that has it: nvidia, nouveau, vfio-pci ...; empty for none
     numa_node: int  # -1 where the firmware does not say
     link_width: int  # lanes in use now; a GPU at rest may use fewer
     max_link_width: int
     link_speed: str  # 32.0 GT/s PCIe; a GPU at rest runs slower
     max_link_speed: str
+    is_vgpu: bool  # a part of a card, lent by a hypervisor: its subsystem id is one of NVIDIA's vGPU profiles
+    is_listed: bool  # False for a board of NVIDIA's own that is of a known GPU and in no list: new, or a new profile
 
     @property
     def ships_with_ecc(self) -> bool:
@@ -55,7 +58,13 @@ class Gpu(Fact):
     def memory_bytes(self) -> int:
         """Its memory, where its name tells it (80GB HBM3); else 0. The name of a GH200 counts the memory of its CPU."""
         match = re.search(r"(\d+) ?GB\b", self.name)
-        return int(match[1]) << 30 if match and "GH200" not in self.name else 0
+        return int(match[1]) << 30 if match and "GH200" not in self.name and not self.is_vgpu else 0
+
+    @property
+    def title(self) -> str:
+        """What to call it: its name, else its device id."""
+        title = self.name or f"NVIDIA device {self.device_id} ({self.generation} generation)"
+        return f"vGPU of {title}" if self.is_vgpu and not re.search(r"-\d+[A-Z]", title) else title
 
 
 @frozen
@@ -101,12 +110,21 @@ class Gpus(Fact):
         return self.has_gpu and all(driver.startswith("vfio") for driver in self.drivers)
 
     @property
+    def is_vgpu(self) -> bool:
+        """One of them is a part of a card that a hypervisor lends, as its PCI ids say."""
+        return any(gpu.is_vgpu for gpu in self.devices)
+
+    @property
+    def unlisted(self) -> tuple[str, ...]:
+        """Those of a known GPU whose board is in no list, with their PCI ids."""
+        return tuple(f"{gpu.title} ({gpu.device_id}, {gpu.subsystem})" for gpu in self.devices if not gpu.is_listed)
+
+    @property
     def summary(self) -> str:
         """8 x GH100 [H100 SXM5 80GB]; a GPU without a name is called by its device id."""
         kinds: dict[str, int] = {}
         for gpu in self.devices:
-            title = gpu.name or f"NVIDIA device {gpu.device_id} ({gpu.generation} generation)"
-            kinds[title] = kinds.get(title, 0) + 1
+            kinds[gpu.title] = kinds.get(gpu.title, 0) + 1
         return ", ".join(f"{count} x {title}" for title, count in kinds.items())
 
 
@@ -154,26 +172,30 @@ def collect(reader: Reader, facts: Facts) -> Gpus:  # noqa: ARG001 - the interfa
 def _gpu(reader: Reader, slot: str, class_id: str, name: str) -> Gpu:
     device = _read(reader, slot, "device")
     vendor, board = (_read(reader, slot, f"subsystem_{part}").removeprefix("0x") for part in ("vendor", "device"))
+    subsystem = f"{vendor}:{board}" if vendor and board else ""
+    known = board_of(device, subsystem)
     link = reader.link(f"{DEVICES}/{slot}/driver")
     node = _read(reader, slot, "numa_node")
     return Gpu(
         slot=slot,
         device_id=device,
-        subsystem=f"{vendor}:{board}" if vendor and board else "",
+        subsystem=subsystem,
         class_id=class_id,
         generation=generation_of(_number(device)),
-        name=name,
+        name=name or known.name,
         driver=link.rsplit("/", 1)[-1] if isinstance(link, str) else unread(link.reason) if link is not ABSENT else "",
         numa_node=int(node) if re.fullmatch(r"-?\d+", node) else -1,
         link_width=_width(_read(reader, slot, "current_link_width")),
         max_link_width=_width(_read(reader, slot, "max_link_width")),
         link_speed=_speed(_read(reader, slot, "current_link_speed")),
         max_link_speed=_speed(_read(reader, slot, "max_link_speed")),
+        is_vgpu=known.is_vgpu,
+        is_listed=known.is_listed,
     )
 
 
 def _names(reader: Reader, slots: list[str]) -> dict[str, str]:
-    """Names by slot: from the loaded driver, else from the PCI ID list that is installed."""
+    """Names by slot: from the loaded driver, else from the PCI ID list that is installed (our table knows more)."""
     names = {}
     for slot in slots:
         information = text(reader, f"/proc/driver/nvidia/gpus/{slot}/information")

@@ -149,7 +149,7 @@ def _smi(reader: Reader, facts: Facts) -> _Asked:
         return _Asked("not asked", -1, nothing, "nvidia-smi is not asked: the NVIDIA kernel module is not loaded")
     answer = reader.query(QUERY, timeout_s=_SMI_TIMEOUT_S)
     if answer is ABSENT:
-        return _Asked("absent", -1, nothing, "nvidia-smi is not installed (Ubuntu: nvidia-utils-N)")
+        return _Asked("absent", -1, nothing, _why_no_smi(facts))
     if isinstance(answer, Unreadable) and answer.reason.startswith(_NOT_ASKED):
         return _Asked("not asked", -1, nothing, answer.reason)
     if not isinstance(answer, Completed):
@@ -160,6 +160,19 @@ def _smi(reader: Reader, facts: Facts) -> _Asked:
         return _Asked("answers", answer.status, said, "")
     why = said.sentence or f"exit status {answer.status}, and nothing printed"
     return _Asked("refused", answer.status, said, f"nvidia-smi: {why}")
+
+
+def _why_no_smi(facts: Facts) -> str:
+    try:
+        if facts.managers.gpu_operator:
+            return (
+                "the GPU Operator brings the driver, and no container of it shows nvidia-smi below /run/nvidia/driver"
+            )
+        if facts.managers.kubelet:
+            return "nvidia-smi is not here: whoever brings the driver of this Kubernetes node brings it too"
+    except UnknownFact:
+        pass
+    return "nvidia-smi is not installed (Ubuntu: nvidia-utils-N)"
 
 
 def _messages(reader: Reader) -> Any:
@@ -204,13 +217,20 @@ def _is_rejected(facts: Facts, messages: Any) -> Any:
 
 
 def _is_vgpu(reader: Reader, facts: Facts, gpus: tuple[NvidiaGpu, ...], messages: Any) -> Any:
-    """NVIDIA's licence daemon is set up, the GPUs are called after a profile, or in a virtual machine the driver does
-    not know a GPU of a generation that it drives."""
-    if any(is_vgpu_name(gpu.name) for gpu in gpus) or _has_gridd(reader, facts):
+    """The PCI ids are those of a profile, NVIDIA's licence daemon is set up, the GPUs are called after a profile, or in
+    a virtual machine the driver does not know a GPU of a generation that it drives."""
+    if _is_profile(facts) or any(is_vgpu_name(gpu.name) for gpu in gpus) or _has_gridd(reader, facts):
         return True
     if not isinstance(messages, tuple):
         return messages if _may_be_vm(facts) else False
     return not_in_release(sentences_of(messages)) and _is_known_in_vm(facts)
+
+
+def _is_profile(facts: Facts) -> bool:
+    try:
+        return facts.gpus.is_vgpu
+    except UnknownFact:
+        return False
 
 
 def _has_gridd(reader: Reader, facts: Facts) -> bool:

@@ -35,8 +35,15 @@ class LiveReader(FileTree):
             from hosttune.host.interpreter import ask as ask_interpreter
 
             return ask_interpreter(argv)
-        if program == "nvidia-smi" and (reason := _nvidia_smi_would_write()):
-            return Unreadable(reason)
+        if program == "nvidia-smi":
+            from hosttune.host.driver_root import contained
+
+            command = contained(argv)
+            if isinstance(command, Unreadable):
+                return command
+            if command == () and (reason := _nvidia_smi_would_write()):
+                return Unreadable(reason)
+            argv = command or argv
         if program == "ubuntu-drivers":
             from hosttune.host.kept import ask
 

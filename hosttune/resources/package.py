@@ -94,6 +94,7 @@ class PackagesWish:
         ),
         "in_use": FieldSpec(bool, help="False where they are installed and take effect later: the rule waits for it"),
         "refused": FieldSpec(str, help="Why this cannot be done as things are; empty where it can"),
+        "todo": FieldSpec(str, help="What a person should do then"),
         "allow_dkms": FieldSpec(bool, help="Kernel modules may be compiled on this host"),
         "may_remove": FieldSpec(list, help="Beginnings of package names that apt may remove for it"),
         "one_version": FieldSpec(list, help="Packages that must come in the same upstream version"),
@@ -153,7 +154,8 @@ def _compare(wish: Wish, context: Context) -> Finding:
     refused = str(wish.fields.get("refused", ""))
     if refused:
         reason = "the packages to install cannot be chosen"
-        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(HoldKind.REFUSED, refused), reason)
+        todo = str(wish.fields.get("todo", ""))
+        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(HoldKind.REFUSED, refused), reason, todo=todo)
     if not (wish.name.split() or _removed(wish)):
         return Finding(wish.rule, wish.subject, Verdict.OK)
     value = context.state[_set(wish)]

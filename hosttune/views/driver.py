@@ -56,6 +56,7 @@ class DriverTable:
     action: str  # of the choice: keep, install, update, switch, none, refuse; empty where it is not known
     packages: tuple[str, ...]
     reason: str
+    way_out: str  # of a refusal: what a person does about it
     states: tuple[State, ...]
     unknown: tuple[str, ...]
 
@@ -84,7 +85,7 @@ def driver_table(facts: Facts, params: Mapping[str, Any]) -> DriverTable:
             if teller.unknown
             else (State("no GPU", is_fault=False, evidence="no NVIDIA GPU is on the PCI bus", way_out=""),)
         )
-        return DriverTable((), "none", (), "", none, tuple(teller.unknown))
+        return DriverTable((), "none", (), "", "", none, tuple(teller.unknown))
     choice: DriverChoice | None = teller.ask(lambda: driver_choice.choose(facts, params), None)
     groups: dict[tuple[str, str], list[Gpu]] = {}
     for gpu in devices:
@@ -95,6 +96,7 @@ def driver_table(facts: Facts, params: Mapping[str, Any]) -> DriverTable:
         choice.action if choice else "",
         choice.packages if choice else (),
         choice.reason if choice else "",
+        choice.way_out if choice else "",
         _states(facts, teller),
         tuple(dict.fromkeys(teller.unknown)),
     )
@@ -103,7 +105,7 @@ def driver_table(facts: Facts, params: Mapping[str, Any]) -> DriverTable:
 def _row(gpus: list[Gpu], facts: Facts, choice: DriverChoice | None, teller: _Teller) -> Row:
     gpu = gpus[0]
     return Row(
-        title=f"{len(gpus)} x {gpu.name or f'NVIDIA device {gpu.device_id}'}",
+        title=f"{len(gpus)} x {_title(gpu, facts)}",
         generation=gpu.generation,
         slots=tuple(one.slot for one in gpus),
         installed=teller.ask(lambda: _installed(facts), "not known"),
@@ -112,6 +114,16 @@ def _row(gpus: list[Gpu], facts: Facts, choice: DriverChoice | None, teller: _Te
         recommended=teller.ask(lambda: _recommended(facts), "not known"),
         chosen=_chosen(choice),
     )
+
+
+def _title(gpu: Gpu, facts: Facts) -> str:
+    """Its name, also one that ubuntu-drivers alone knows; else its device id."""
+    if gpu.name:
+        return gpu.title
+    try:
+        return facts.candidates.models.get(gpu.device_id, "") or f"NVIDIA device {gpu.device_id}"
+    except UnknownFact:
+        return f"NVIDIA device {gpu.device_id}"
 
 
 def _installed(facts: Facts) -> str:
@@ -176,6 +188,7 @@ def driver_json(table: DriverTable) -> dict[str, Any]:
         "action": table.action,
         "packages": list(table.packages),
         "reason": table.reason,
+        "way_out": table.way_out,
         "states": [
             {"name": one.name, "is_fault": one.is_fault, "evidence": one.evidence, "way_out": one.way_out}
             for one in table.states
@@ -201,7 +214,10 @@ def driver_text(table: DriverTable, page: Page) -> str:
         ]
         lines += [*columned(cells, screen, indent=2), ""]
     if table.reason:
-        lines += [*wrapped(f"Why: {shown(table.reason)}", screen.columns, rest="  "), ""]
+        lines += wrapped(f"Why: {shown(table.reason)}", screen.columns, rest="  ")
+        if table.way_out:
+            lines += wrapped(page.todo(table.way_out), screen.columns, first="  -> ", rest="     ")
+        lines.append("")
     for state in table.states:
         lines += [screen.paint(shown(state.name), "green" if state.is_fault is False else "yellow")]
         lines += wrapped(shown(state.evidence), screen.columns, first="  ", rest="  ")

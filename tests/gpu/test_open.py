@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +16,7 @@ from hosttune.measure import gpu
 from hosttune.measure.gpu import replay
 from hosttune.measure.gpu.nvml import NoNvml
 from hosttune.measure.gpu.smi import NoSmi
-from hosttune.values import Absent
+from hosttune.values import ABSENT, Absent, Unreadable
 
 ROOT = Path(__file__).resolve().parents[2]
 TRACE = (
@@ -95,6 +96,21 @@ def test_open_with_a_final_answer_of_nvml_does_not_start_nvidia_smi(monkeypatch)
     monkeypatch.setattr("hosttune.measure.gpu.smi.SmiSampler", refusing(AssertionError("nvidia-smi was started")))
     monkeypatch.setattr(gpu, "locate", lambda name: f"/usr/bin/{name}")
     assert gpu.open_sampler().reason == "of different versions"
+
+
+def test_open_with_a_driver_in_a_container_asks_it_there(monkeypatch):
+    inside = ("/usr/bin/setpriv", "--no-new-privs", "/usr/sbin/chroot", "/run/nvidia/driver", "/usr/bin/nvidia-smi")
+    asked = []
+    monkeypatch.setattr("hosttune.measure.gpu.nvml.NvmlSampler", refusing(NoNvml("no library", is_final=False)))
+    monkeypatch.setattr(gpu, "locate", lambda name: ABSENT)
+    monkeypatch.setattr(gpu, "contained", lambda argv: inside)
+    monkeypatch.setattr(
+        "hosttune.measure.gpu.smi.SmiSampler", lambda *words: asked.append(words) or SimpleNamespace(reason="")
+    )
+    assert gpu.open_sampler().reason == "no library"
+    assert asked == [("/usr/bin/nvidia-smi", inside[:-1])]
+    monkeypatch.setattr(gpu, "contained", lambda argv: Unreadable("needs root: x"))
+    assert gpu.open_sampler().reason == "no library; needs root: x"
 
 
 def test_open_where_neither_answers_tells_both_reasons(monkeypatch):

@@ -172,7 +172,7 @@ A100_VM = Machine(
     ),
     fstab="UUID=5f-00 / ext4 discard,errors=remount-ro 0 1\n"
     "/dev/disk/cloud/azure_resource-part1\t/mnt\tauto\tdefaults,nofail,x-systemd.after=cloud-init.service,_netdev,comment=cloudconfig\t0\t2\n",
-    gpus=(GpuSpec("0001:00:00.0", "0x20b5", ""),),
+    gpus=(GpuSpec("0001:00:00.0", "0x20b5", "", subsystem="0x1533"),),
     packages={"linux-image-azure": "5.15.0.1089.87", "linux-image-5.15.0-1089-azure": "5.15.0-1089.98", "cloud-init": "24.4", "walinuxagent": "2.2.46"},
     folders=("/run/cloud-init",),
     queries={

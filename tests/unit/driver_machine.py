@@ -26,9 +26,11 @@ BRANCHES = ("470", "535", "580", "595")
 FLAVOURS = ("", "-open", "-server", "-server-open")
 
 
-def gpu(device_id, slot=0, driver=""):
+def gpu(device_id, slot=0, driver="", is_vgpu=False, is_listed=True):
     generation = generation_of(int(device_id, 16))
-    return Gpu(f"0000:{slot:02x}:00.0", device_id, "", "0x030200", generation, "", driver, -1, 0, 0, "", "")
+    return Gpu(
+        f"0000:{slot:02x}:00.0", device_id, "", "0x030200", generation, "", driver, -1, 0, 0, "", "", is_vgpu, is_listed
+    )
 
 
 def candidate(name, modules=None, **more):
@@ -71,7 +73,8 @@ class Machine(SimpleNamespace):
 
 def machine(
     devices=(H100,), *, offer=(), problem="", packages=(), loaded="", runfile=False, switches=0, ubuntu=True,
-    kernel="generic", architecture="x86_64", drivers=(), now=NOW, updates=(), is_vgpu=False, held=(), versions=(), **more,
+    kernel="generic", architecture="x86_64", drivers=(), now=NOW, updates=(), is_vgpu=False, profile=False, listed=True, held=(),
+    versions=(), cloud="", image="", **more,
 ):  # fmt: skip
     installed = {"linux-image-" + kernel: "6.8.0.45", "dpkg": "1.22"} | dict.fromkeys(packages, "580.95.05-0ubuntu1")
     branch, flavour = branch_and_flavour(installed.items())
@@ -82,8 +85,8 @@ def machine(
         asked=False,
         offer=None
         if offer is None
-        else Candidates("test", archive() if offer == () and not problem else tuple(offer), problem, False),
-        gpus=Gpus(tuple(gpu(one, slot, bound[slot]) for slot, one in enumerate(devices)), switches),
+        else Candidates("test", archive() if offer == () and not problem else tuple(offer), problem, False, {}),
+        gpus=Gpus(tuple(gpu(one, slot, bound[slot], profile, listed) for slot, one in enumerate(devices)), switches),
         driver=filled(
             Driver,
             loaded_version=loaded,
@@ -99,7 +102,8 @@ def machine(
         nvidia=SimpleNamespace(is_vgpu=is_vgpu),
         offers=SimpleNamespace(versions=dict(versions)),
         packages=Packages({name: (version, "install ok installed") for name, version in installed.items()}),
-        host=SimpleNamespace(**{key: host[key] for key in ("is_container", "is_wsl", "is_vm")}),
+        host=SimpleNamespace(cloud=cloud, **{key: host[key] for key in ("is_container", "is_wsl", "is_vm")}),
+        role=SimpleNamespace(vendor_image="DGX OS" if host.get("dgx") else image),
         kernel=SimpleNamespace(
             release=f"6.8.0-45-{kernel}", flavour=kernel.split("-hwe")[0], architecture=architecture
         ),

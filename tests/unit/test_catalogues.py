@@ -6,7 +6,7 @@ import zipfile
 
 import pytest
 
-from tests.catalogues import xid
+from tests.catalogues import boards, xid
 
 MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -91,3 +91,24 @@ def test_xid_table_takes_over_what_nvidia_changed(tmp_path, capsys, monkeypatch)
 def test_xid_sheet_of_another_form_is_refused(tmp_path):
     with pytest.raises(SystemExit, match="no column 'Mnemonic'"):
         xid.main([book(tmp_path, [("Type", "Code"), ("XID", "79")], [DECODE])])
+
+
+NAMES = """\
+static const CHIPS_RELEASED sChipsReleased[] = {
+    { 0x20B0, 0x0000, 0x0000, "NVIDIA A100-SXM4-40GB" },
+    { 0x2236, 0x1482, 0x10de, "NVIDIA A10" },
+    { 0x26B1, 0x16a1, 0x1028, "NVIDIA RTX 6000 Ada Generation" },
+    { 0x2236, 0x14b6, 0x10DE, "NVIDIA A10-1B" },
+    { 0x2236, 0x14b7, 0x10DE, "NVIDIA A10-2B4" },
+    { 0x2236, 0x14b8, 0x10DE, "NVIDIA A10-1-5CME" },
+    { 0x2236, 0x14c8, 0x10DE, "NVIDIA A10-6" },
+};
+"""
+
+
+def test_boards_and_parts_of_boards_are_told_apart():
+    lines = [line for line in boards.written(NAMES, "600.1").splitlines() if not line.startswith("#")]
+    assert lines == [
+        "board\t20b0\t*\tNVIDIA A100-SXM4-40GB", "board\t2236\t1482\tNVIDIA A10", "vgpu\t2236\t14b6-14b8,14c8\tNVIDIA A10",
+    ]  # fmt: skip
+    assert "# as of: 600.1\n" in boards.written(NAMES, "600.1")

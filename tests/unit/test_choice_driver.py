@@ -8,6 +8,7 @@ import pytest
 
 from hosttune.choices.driver import choose
 from hosttune.facts import UnknownFact
+from hosttune.facts.packages import Packages
 from tests.unit.driver_machine import (
     A100,
     B200,
@@ -40,7 +41,7 @@ REFUSALS = {
     "Volta and Blackwell": ((V100, B200), {}, "needs the open kernel module, and volta cannot use it"),
     "Pascal and unknown": ((GTX1080, NEW), {}, "not known whether the GPU of unknown generation needs it"),
     "Fermi": ((FERMI, H100), {}, "Fermi and older GPUs"),
-    "Kepler by DKMS only": ((K80,), {}, "allow_dkms: true takes it"),
+    "Kepler by DKMS only": ((K80,), {}, "only by DKMS, compiled on this host"),
     "pin that is not offered": ((A100,), {"branch": "610"}, "branch 610 is not offered (offered: nvidia-driver-470"),
     "pin that does not drive it": ((V100,), {"branch": "595"}, "no branch drives all of them"),
     "Kepler and Hopper": ((K80, H100), {"allow_dkms": True}, "no branch drives all of them"),
@@ -52,6 +53,7 @@ def test_choose_contradictions_are_refused_with_the_reason(devices, params, reas
     choice = choose(machine(devices), PARAMS | params)
     assert (choice.action, choice.packages) == ("refuse", ())
     assert reason in choice.reason
+    assert choice.way_out
 
 
 def test_choose_dkms_by_consent_brings_the_headers():
@@ -78,7 +80,7 @@ def test_choose_third_party_only_by_consent():
     allowed = PARAMS | {"track": "newest", "allow_third_party": True}
     assert choose(machine((RTX4090,), offer=offer), allowed).branch == "600"
     alone = choose(machine((RTX4090,), offer=offer[:1]), PARAMS)
-    assert (alone.action, "allow_third_party" in alone.reason) == ("refuse", True)
+    assert (alone.action, "allow_third_party: true" in alone.way_out) == ("refuse", True)
 
 
 def test_choose_blackwell_without_open_is_refused():
@@ -274,6 +276,52 @@ def test_choose_vgpu_guest_is_left_alone():
     assert choose(machine(offer=None, packages=INSTALLED, is_vgpu=True), PARAMS).action == "none"
 
 
+def test_choose_vgpu_guest_without_a_driver_is_sent_to_its_hypervisors_driver():
+    """Azure NVadsA10 v5 is known by its PCI ids, and no policy makes the distribution's packages drive it."""
+    for params in ({}, {"bringer": "host"}):
+        for cloud, way in (("azure", "NvidiaGpuDriverLinux"), ("", "licensing portal")):
+            choice = choose(machine(offer=None, profile=True, cloud=cloud), PARAMS | params)
+            assert (choice.action, "GRID driver alone" in choice.reason) == ("refuse", True)
+            assert way in choice.way_out
+
+
+def test_choose_board_of_no_list_in_a_virtual_machine_is_asked_about():
+    unlisted = {"listed": False, "is_vm": True}
+    choice = choose(machine(offer=None, **unlisted), PARAMS)
+    assert (choice.action, "bringer: host" in choice.way_out) == ("refuse", True)
+    assert choose(machine(**unlisted), PARAMS | {"bringer": "host"}).action == "install"
+    assert choose(machine(listed=False), PARAMS).action == "install"  # bare metal has whole ones
+
+
+@pytest.mark.parametrize(
+    ("facts", "way"),
+    [
+        ({"kubelet": True}, "bringer: external"),
+        ({"dgx": True}, "docs.nvidia.com/dgx"),
+        ({"image": "Lambda Stack"}, "apt-get install lambda-stack-cuda"),
+        ({"image": "AWS Deep Learning AMI"}, "docs.aws.amazon.com/dlami"),
+    ],
+)
+def test_choose_names_the_way_of_whoever_brings_the_driver_first(facts, way):
+    choice = choose(machine(offer=None, **facts), PARAMS)
+    assert (choice.action, choice.way_out.startswith(way) or way in choice.way_out) == ("refuse", True)
+    assert (
+        choice.way_out.index(way) < choice.way_out.index("bringer: host") if "bringer: host" in choice.way_out else way
+    )
+
+
+def test_choose_without_prebuilt_modules_names_both_ways_out():
+    facts = machine((H100,), offer=(candidate("nvidia-driver-580-server-open", ""),))
+    facts.packages = Packages({"dpkg": ("1.22", "install ok installed")})
+    choice = choose(facts, PARAMS)
+    assert choice.action == "refuse"
+    assert "apt-get install linux-generic" in choice.way_out
+    assert "allow_dkms: true" in choice.way_out
+    compiled = choose(facts, PARAMS | {"allow_dkms": True})
+    assert (compiled.action, compiled.needs_dkms) == ("install", True)
+    assert compiled.packages[2:] == ("nvidia-dkms-580-server-open", "linux-headers-6.8.0-45-generic")
+
+
 def test_choose_says_when_the_table_is_past_its_date():
     later = 1_850_000_000.0  # August 2028
     assert "a newer hosttune may know more" in choose(machine(now=later), PARAMS).reason
@@ -319,7 +367,7 @@ def test_choose_nothing_beside_a_runfile():
 @pytest.mark.parametrize("packages", [(), INSTALLED])
 def test_choose_pin_that_is_no_number_is_refused(packages):
     choice = choose(machine(offer=None, packages=packages), PARAMS | {"branch": "580-server", "switch_branch": True})
-    assert (choice.action, "such as" in choice.reason) == ("refuse", True)
+    assert (choice.action, "such as" in choice.way_out) == ("refuse", True)
 
 
 @pytest.mark.parametrize("full", ["640-server-open", "595-open"])

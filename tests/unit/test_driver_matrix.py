@@ -54,6 +54,7 @@ def test_choice_and_what_follows_from_it(one, release, policy, expected):
         action, _, reason = expected.partition(" ")
         assert (choice.action, choice.packages) == (action, ())
         assert reason in choice.reason
+        assert bool(choice.way_out) is (action == "refuse")
         return
     assert (choice.action, choice.name) == ("install", expected.rpartition(" ")[2]), choice.reason
     assert choice.name in choice.reason

@@ -72,10 +72,21 @@ def host(
     return SimpleNamespace(
         driver=Driver(**plain | driver),
         gpus=SimpleNamespace(
-            generations=generations, nvswitches=nvswitches, summary="1 x H100", is_passed_through="vfio" in here
+            generations=generations,
+            nvswitches=nvswitches,
+            summary="1 x H100",
+            is_passed_through="vfio" in here,
+            is_vgpu="profile" in here,
+            unlisted=(),
         ),
-        host=SimpleNamespace(is_container="container" in here, is_wsl="wsl" in here),
-        managers=SimpleNamespace(gpu_operator="operator" in here),
+        host=SimpleNamespace(
+            is_container="container" in here,
+            is_wsl="wsl" in here,
+            is_vm=False,
+            cloud="azure" if "azure" in here else "",
+        ),
+        managers=SimpleNamespace(gpu_operator="operator" in here, kubelet="kubelet" in here),
+        role=SimpleNamespace(vendor_image="DGX OS" if "dgx" in here else ""),
         packages=SimpleNamespace(names=names or ("linux-modules-nvidia-580-server-open-generic",)),
         kernel=SimpleNamespace(release=KERNEL),
         os=SimpleNamespace(is_ubuntu=ubuntu),
@@ -210,6 +221,34 @@ def test_driver_that_is_not_this_systems_business_is_no_fault(here):
     (state,) = states(host(here=(here,), **nothing))
     assert (state.is_fault, state.way_out) == (False, "")
     assert state.name != "current"
+
+
+def test_driver_in_a_container_tells_of_a_gpu_that_is_lost():
+    contained = {"branch": "", "name": "", "packages": (), "userspace_version": "", "modules": ()}
+    (well,) = states(host(here=("operator",), **contained))
+    assert (well.is_fault, well.evidence.endswith(f"({VERSION} is loaded)")) == (False, True)
+    (lost,) = states(host(here=("operator",), nvidia={"lost": ("0000:1b:00.0",)}, **contained))
+    assert (lost.name, lost.is_fault) == ("GPU lost", True)
+
+
+NOTHING = {"branch": "", "name": "", "loaded_version": "", "userspace_version": "", "modules": ()}
+
+
+@pytest.mark.parametrize("ubuntu", [True, False])
+@pytest.mark.parametrize(
+    ("here", "way"),
+    [
+        (("profile", "azure"), "NVIDIA GPU Driver Extension"),
+        (("profile",), "GRID guest driver"),
+        (("kubelet",), "bringer: external"),
+        (("dgx",), "docs.nvidia.com/dgx"),
+    ],
+)
+def test_absent_driver_that_somebody_else_brings_names_the_way_there(here, way, ubuntu):
+    (state,) = states(host(here=here, ubuntu=ubuntu, **NOTHING))
+    assert (state.name, state.is_fault) == ("absent", True)
+    assert way in state.way_out
+    assert "apt-get install nvidia-driver" not in state.way_out
 
 
 def test_update_that_brought_its_module_with_a_new_kernel_is_mended_by_a_reboot():

@@ -48,7 +48,36 @@ def test_gpus_eight_identical_counts_each():
     assert gpus.count == 8
     assert gpus.generations == ("hopper",)
     assert gpus.drivers == ("nvidia",)
-    assert gpus.summary == "8 x NVIDIA device 0x2330 (hopper generation)"
+    assert gpus.summary == "8 x NVIDIA H100 80GB HBM3"
+
+
+def test_gpus_that_no_list_knows_are_called_by_their_device():
+    assert gpus_of(device("0000:01:00.0", "0x2399")).summary == "1 x NVIDIA device 0x2399 (hopper generation)"
+
+
+@pytest.mark.parametrize(
+    ("device_id", "subsystem", "name", "is_vgpu", "is_listed"),
+    [
+        ("0x2236", "10de:14bb", "NVIDIA A10", True, True),  # Azure NVadsA10 v5
+        ("0x2236", "10de:1482", "NVIDIA A10", False, True),
+        ("0x2236", "10de:0fff", "NVIDIA A10", False, False),
+        ("0x2236", "1028:14bb", "NVIDIA A10", False, True),  # a card that another vendor sells
+        ("0x2236", "", "NVIDIA A10", False, True),
+        ("0x1eb8", "10de:1313", "GRID T4", True, True),
+        ("0x25b6", "10de:157e", "NVIDIA A2", False, True),
+        ("0x2330", "10de:16c1", "NVIDIA H100 80GB HBM3", False, True),
+        ("0x2684", "10de:16f4", "NVIDIA GeForce RTX 4090", False, True),
+        ("0x1db4", "10de:1214", "", False, True),
+    ],
+)
+def test_gpus_boards_and_parts_of_boards(device_id, subsystem, name, is_vgpu, is_listed):
+    vendor, _, board = subsystem.partition(":")
+    more = {"subsystem_vendor": f"0x{vendor}", "subsystem_device": f"0x{board}"} if subsystem else {}
+    gpus = gpus_of(device("0000:01:00.0", device_id, **more))
+    (gpu,) = gpus.devices
+    assert (gpu.name, gpu.is_vgpu, gpu.is_listed) == (name, is_vgpu, is_listed)
+    assert gpus.summary.startswith("1 x vGPU of ") is is_vgpu
+    assert bool(gpus.unlisted) is not is_listed
 
 
 def test_gpus_all_fields_are_read():
@@ -76,7 +105,7 @@ def test_gpus_all_fields_are_read():
 
 def test_gpus_unknown_link_and_node_are_not_invented():
     (gpu,) = gpus_of(
-        device("0000:01:00.0", "0x2684", numa_node="-1", current_link_width="63", current_link_speed="Unknown")
+        device("0000:01:00.0", "0x2699", numa_node="-1", current_link_width="63", current_link_speed="Unknown")
     ).devices
     assert (gpu.driver, gpu.numa_node, gpu.link_width, gpu.link_speed, gpu.subsystem, gpu.name) == (
         "",
@@ -231,7 +260,7 @@ def test_branch_not_in_the_table_is_over_only_when_old():
     ],
 )
 def test_gpu_memory_is_what_the_name_tells(name, gib):
-    gpu = Gpu("0000:01:00.0", "0x2330", "", "0x030200", "hopper", name, "nvidia", 0, 16, 16, "", "")
+    gpu = Gpu("0000:01:00.0", "0x2330", "", "0x030200", "hopper", name, "nvidia", 0, 16, 16, "", "", False, True)
     assert gpu.memory_bytes == gib << 30
     assert Gpus((gpu, gpu), 0).memory_bytes == 2 * gib << 30
 
@@ -256,5 +285,5 @@ def test_gpu_memory_is_what_the_name_tells(name, gib):
     ],
 )
 def test_cards_that_come_with_ecc_switched_on(name, generation, is_on):
-    gpu = Gpu("0000:01:00.0", "0x2330", "", "0x030200", generation, name, "nvidia", 0, 16, 16, "", "")
+    gpu = Gpu("0000:01:00.0", "0x2330", "", "0x030200", generation, name, "nvidia", 0, 16, 16, "", "", False, True)
     assert gpu.ships_with_ecc == is_on

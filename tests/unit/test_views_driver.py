@@ -7,6 +7,7 @@ import pytest
 
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.facts import Facts
+from hosttune.facts.candidates import models_in
 from hosttune.host.overlay import Overlay
 from hosttune.host.record import read_record
 from hosttune.values import ABSENT, FileValue
@@ -29,16 +30,30 @@ def table_of(name, files=None, **params):
 def test_new_server_shows_what_would_be_installed_and_why():
     text = driver_text(table_of("a100-cloud-vm"), Page())
     assert text.startswith(
-        "1 x NVIDIA device 0x20b5 (ampere)\n"
+        "1 x NVIDIA A100 80GB PCIe (ampere)\n"
         "  installed    nothing\n"
         "  loaded       nothing\n"
         "  available    branches 580, 595\n"
         "  recommended  595-server-open (by ubuntu-drivers, for the whole machine)\n"
         "  chosen       580-server-open, to install\n"
         "\n"
-        "Why: driver 580-server-open for 1 x NVIDIA device 0x20b5 (ampere generation):\n"
+        "Why: driver 580-server-open for 1 x NVIDIA A100 80GB PCIe: the newest long-term\n"
     )
-    assert "no driver for 1 x NVIDIA device 0x20b5" in text
+    assert "no driver for 1 x NVIDIA A100 80GB PCIe" in text
+
+
+def test_refusal_shows_the_way_out():
+    text = driver_text(table_of("workstation-rtx4090"), Page())
+    assert text.startswith("1 x NVIDIA GeForce RTX 4090 (ada)\n")
+    assert "\n  -> Ubuntu's kernel has prebuilt modules: sudo apt-get install linux-generic" in text
+
+
+def test_gpu_that_our_table_does_not_know_has_the_name_that_ubuntu_drivers_gives_it():
+    device = "/sys/bus/pci/devices/0001:00:00.0/device"
+    files = {device: "0x20bf\n"}
+    assert table_of("a100-cloud-vm", files).rows[0].title == "1 x NVIDIA device 0x20bf"
+    sections = "== /sys/devices/x ==\nmodalias : pci:v000010DEd000020BFsv000010DEsd00001533bc03sc02i00\nvendor   : NVIDIA Corporation\nmodel    : GA100 [NEW]\n"
+    assert models_in(sections) == {"0x20bf": "GA100 [NEW]"}
 
 
 def test_healthy_server_is_current():

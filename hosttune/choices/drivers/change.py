@@ -38,15 +38,20 @@ def switched(facts: Facts, params: Mapping[str, Any], why: str) -> DriverChoice:
         return kept(facts, f"driver {driver.name} is installed, and no newer branch is offered")
     if "NVIDIA" in facts.archives.origins:
         return refuse(
-            f"{why}, but the driver is from NVIDIA's CUDA archive, which does not mix with Ubuntu's packages: switch "
-            "within that archive, or purge it by name first",
+            f"{why}, but the driver is from NVIDIA's CUDA archive, which does not mix with Ubuntu's packages",
+            "switch within that archive, or purge the driver's packages by name and run hosttune again",
             driver.branch,
             driver.flavour,
         )
     new = _with_companions(new, driver.packages)
     held = [name for name in driver.held if name in _others(driver.packages, new)]
     if held:
-        return refuse(f"{why}, but an administrator holds {', '.join(held)}", driver.branch, driver.flavour)
+        return refuse(
+            f"{why}, but an administrator holds {', '.join(held)}",
+            "when the hold has served, sudo apt-mark unhold, all of the driver's packages together",
+            driver.branch,
+            driver.flavour,
+        )
     reason = f"{why}: from {driver.name} to {new.reason.removeprefix('driver ')}"
     return replace(new, action="switch", reason=reason, remove=_others(driver.packages, new))
 
@@ -93,6 +98,8 @@ def updated(facts: Facts, params: Mapping[str, Any]) -> DriverChoice | None:
         return refuse(
             f"the update of {one.name} comes from {one.candidate_from}, and what is installed from "
             f"{one.installed_from or 'no archive that is known'}: a driver of mixed sources breaks",
+            f"decide for one archive: apt-cache policy {one.name} shows both, and a pin (apt_preferences(5)) keeps the "
+            "other away",
             driver.branch,
             driver.flavour,
         )

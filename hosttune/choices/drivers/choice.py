@@ -26,6 +26,7 @@ class DriverChoice(Fact):
     one_version: tuple[str, ...] = ()  # packages that must have the same version (the driver and its fabric manager)
     versions: tuple[str, ...] = ()  # of an update: "name=version", what apt offers within the branch
     remove: tuple[str, ...] = ()  # of a switch: the packages of the old branch or flavour
+    way_out: str = ""  # of a refusal: what a person does about it
 
     @property
     def name(self) -> str:
@@ -33,8 +34,8 @@ class DriverChoice(Fact):
         return "-".join(part for part in (self.branch, self.flavour) if part)
 
 
-def refuse(reason: str, branch: str = "", flavour: str = "") -> DriverChoice:
-    return DriverChoice("refuse", (), reason, branch, flavour)
+def refuse(reason: str, way_out: str, branch: str = "", flavour: str = "") -> DriverChoice:
+    return DriverChoice("refuse", (), reason, branch, flavour, way_out=way_out)
 
 
 def kept(facts: Facts, reason: str) -> DriverChoice:
@@ -57,18 +58,23 @@ def module_kind(facts: Facts) -> str | DriverChoice:
     """
     generations = facts.gpus.generations
     if "fermi" in generations:
-        return refuse(f"Fermi and older GPUs have had no driver for years ({facts.gpus.summary})")
+        return refuse(
+            f"Fermi and older GPUs have had no driver for years ({facts.gpus.summary})",
+            "take the card out, or leave it to nouveau, which drives a screen (bringer: external in the policy)",
+        )
     old = [one for one in generations if is_older(one, "turing")]
     grace = facts.kernel.architecture == "aarch64"
     only_open = [one for one in generations if one == "blackwell" or (grace and one == "hopper")]
     if old and only_open:
         return refuse(
             f"no driver drives all GPUs: {', '.join(only_open)} needs the open kernel module, and {', '.join(old)} "
-            f"cannot use it ({facts.gpus.summary})"
+            f"cannot use it ({facts.gpus.summary})",
+            "put them into different machines, or give one kind to virtual machines (vfio-pci)",
         )
     if old and "unknown" in generations:
         return refuse(
             f"{', '.join(old)} cannot use the open kernel module, and it is not known whether the GPU of unknown "
-            f"generation needs it ({facts.gpus.summary}): install the driver by hand"
+            f"generation needs it ({facts.gpus.summary})",
+            "install the driver by hand, as the guide of the newer GPU says, and set bringer: external in the policy",
         )
     return "closed" if old else "open" if only_open else "either"

@@ -25,9 +25,9 @@ def installed(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
     offered = facts.candidates.packages
     if facts.candidates.problem:
         raise UnknownFact("the drivers that Ubuntu offers", facts.candidates.problem)
-    usable, why_not = _usable(offered, facts, kind, params)
+    usable, why_not, way_out = _usable(offered, facts, kind, params)
     if not usable:
-        return refuse(f"no driver fits {facts.gpus.summary}: {why_not}")
+        return refuse(f"no driver fits {facts.gpus.summary}: {why_not}", way_out)
     best, because = _best(usable, facts, params)
     return _set_of(best, because, facts, params)
 
@@ -37,38 +37,60 @@ def _usable(
     facts: Facts,
     kind: str,
     params: Mapping[str, Any],
-) -> tuple[tuple[Candidate, ...], str]:
-    """What fits every GPU and the policy, and the reason for the last step that left nothing."""
+) -> tuple[tuple[Candidate, ...], str, str]:
+    """What fits every GPU and the policy; or nothing, the reason of the step that left nothing, and the way out."""
     left = tuple(offered)
     pin = str(params["branch"])
-    steps: tuple[tuple[str, Callable[[Candidate], bool]], ...] = (
-        (f"branch {pin} is not offered", lambda c: not pin or c.branch == int(pin)),
+    steps: tuple[tuple[str, str, Callable[[Candidate], bool]], ...] = (
+        (
+            f"branch {pin} is not offered",
+            "name an offered branch in the policy, or none",
+            lambda c: not pin or c.branch == int(pin),
+        ),
         (
             "no branch drives all of them",
+            "sudo apt-get update, and look again; a GPU that is newer than these branches needs NVIDIA's archive",
             lambda c: all(branch_of(c.branch).drives(one) for one in facts.gpus.generations),
         ),
-        ("they need the open kernel module, and none is offered", lambda c: kind != "open" or c.is_open),
-        ("they need the closed kernel module, and none is offered", lambda c: kind != "closed" or not c.is_open),
         (
-            "only third-party archives offer one; allow_third_party: true takes it",
+            "they need the open kernel module, and none is offered",
+            "sudo apt-get update, and look again; a newer release of Ubuntu has it",
+            lambda c: kind != "open" or c.is_open,
+        ),
+        (
+            "they need the closed kernel module, and none is offered",
+            "sudo apt-get update, and look again; a branch of before 590 has it",
+            lambda c: kind != "closed" or not c.is_open,
+        ),
+        (
+            "only third-party archives offer one",
+            "allow_third_party: true for gpu-driver in the policy takes it",
             lambda c: params["allow_third_party"] or not c.is_third_party,
         ),
         (
-            "modules are offered only by DKMS, compiled on this host; allow_dkms: true takes it",
+            "modules are offered only by DKMS, compiled on this host",
+            f"{_prebuilt_kernel(facts)}; or allow_dkms: true for gpu-driver in the policy",
             lambda c: params["allow_dkms"] or not c.needs_dkms,
         ),
         (
             "NVSwitch needs the server driver, and none is offered",
+            "sudo apt-get update, and look again; server drivers are in the component restricted",
             lambda c: not has_switches(facts) or c.is_server,
         ),
     )
-    for why_not, test in steps:
+    for why_not, way_out, test in steps:
         remaining = tuple(candidate for candidate in left if test(candidate))
         if not remaining:
             names = ", ".join(candidate.name for candidate in left)
-            return (), f"{why_not} (offered: {names})"
+            return (), f"{why_not} (offered: {names})", way_out
         left = remaining
-    return left, ""
+    return left, "", ""
+
+
+def _prebuilt_kernel(facts: Facts) -> str:
+    """The kernel for which Ubuntu has prebuilt, signed modules."""
+    flavour = facts.kernel.flavour or "generic"
+    return f"Ubuntu's kernel has prebuilt modules: sudo apt-get install linux-{flavour}, and boot it"
 
 
 def _best(usable: tuple[Candidate, ...], facts: Facts, params: Mapping[str, Any]) -> tuple[Candidate, str]:
@@ -119,26 +141,31 @@ def _set_of(best: Candidate, because: str, facts: Facts, params: Mapping[str, An
     full = f"{base}{'-open' if best.is_open else ''}"
     kernel = _kernel_flavour(facts)
     modules = best.modules or (f"linux-modules-nvidia-{full}-{kernel}" if kernel else "")
-    headers = (f"linux-headers-{kernel}",) if kernel and best.needs_dkms else ()
+    if not modules and params["allow_dkms"]:
+        modules = f"nvidia-dkms-{full}"
     if not modules:
         return refuse(
-            f"nvidia-driver-{full} fits, but no prebuilt modules are known for this kernel: {_why_none(facts)}"
+            f"nvidia-driver-{full} fits, but no prebuilt modules are known for this kernel: {_why_none(facts)}",
+            f"{_prebuilt_kernel(facts)}; or allow_dkms: true for gpu-driver in the policy compiles them here, with the "
+            f"headers of {facts.kernel.release}",
         )
+    needs_dkms = modules.startswith("nvidia-dkms")
+    headers = (f"linux-headers-{kernel or facts.kernel.release}",) if needs_dkms else ()
     main = (
         (f"nvidia-driver-{full}",)
         if _is_desktop(facts, params)
         else (f"nvidia-headless-no-dkms-{full}", f"nvidia-utils-{base}")
     )
     fabric = (f"nvidia-fabricmanager-{best.branch}", f"libnvidia-nscq-{best.branch}") if has_switches(facts) else ()
-    running = () if best.needs_dkms else _for_running_kernel(modules, f"linux-modules-nvidia-{full}", facts)
+    running = () if needs_dkms else _for_running_kernel(modules, f"linux-modules-nvidia-{full}", facts)
     kind = "open" if best.is_open else "closed"
-    origin = "compiled here by DKMS" if best.needs_dkms else "prebuilt and signed"
+    origin = "compiled here by DKMS" if needs_dkms else "prebuilt and signed"
     reason = f"driver {full} for {facts.gpus.summary}: {because}; {kind} kernel module, {origin}"
     if fabric:
         reason += f"; with Fabric Manager for {facts.gpus.nvswitches or 'its'} NVSwitches"
     one_version = (f"nvidia-utils-{base}", *fabric) if fabric else ()
     packages = (*main, modules, *running, *headers, *fabric)
-    return DriverChoice("install", packages, reason, str(best.branch), flavour, best.needs_dkms, one_version)
+    return DriverChoice("install", packages, reason, str(best.branch), flavour, needs_dkms, one_version)
 
 
 def _for_running_kernel(metapackage: str, prefix: str, facts: Facts) -> tuple[str, ...]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from hosttune.errors import HosttuneError
+from hosttune.host.driver_root import contained
 from hosttune.host.process import locate
 from hosttune.measure.gpu.none import NoSampler
 from hosttune.measure.gpu.sample import GpuSample, GpuSampler
-from hosttune.values import Absent
+from hosttune.values import Absent, Unreadable
 
 __all__ = ["GpuSample", "GpuSampler", "open_sampler"]
 
@@ -42,12 +43,17 @@ def _best() -> GpuSampler:
         return NvmlSampler()
     except NoNvml as error:
         nvml, is_final = str(error), error.is_final
-    program, unbuffered = locate("nvidia-smi"), locate("stdbuf")
-    if is_final or isinstance(program, Absent):
+    program, unbuffered, inside = locate("nvidia-smi"), locate("stdbuf"), contained(("nvidia-smi",))
+    if isinstance(inside, Unreadable):
+        return NoSampler(f"{nvml}; {inside.reason}")
+    if is_final or (isinstance(program, Absent) and not inside):
         return NoSampler(nvml)
     try:
-        # a program that prints into a pipe may hold its lines back
-        sampler = SmiSampler(program, () if isinstance(unbuffered, Absent) else (unbuffered, "-oL"))
+        # a program that prints into a pipe may hold its lines back; in a driver's container it is asked as it is
+        if inside:
+            sampler = SmiSampler(inside[-1], inside[:-1])
+        else:
+            sampler = SmiSampler(str(program), () if isinstance(unbuffered, Absent) else (unbuffered, "-oL"))
     except NoSmi as error:
         return NoSampler(f"{nvml}; {error}")
     sampler.reason = nvml

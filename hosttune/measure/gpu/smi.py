@@ -60,7 +60,7 @@ class SmiSampler:
             self.close()
             raise
         on = any(row.is_mig_on for row in self._table.rows.values())
-        listed = answer((program, "-L"), _LIST_S) if on else None
+        listed = answer((*wrapper, program, "-L"), _LIST_S) if on else None
         self._instances = instances_in(listed or "")
 
     def read(self) -> tuple[GpuSample, ...]:
@@ -147,7 +147,7 @@ class SmiSampler:
                 self._asked_at, self._answered = now, []
                 with suppress(OSError):
                     self._asking = Program(
-                        (self._program, "--query-compute-apps=gpu_uuid,pid", "--format=csv,noheader")
+                        (*self._wrapper, self._program, "--query-compute-apps=gpu_uuid,pid", "--format=csv,noheader")
                     )
             return
         self._answered += self._asking.lines()

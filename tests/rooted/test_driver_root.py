@@ -1,0 +1,100 @@
+"""nvidia-smi of a driver that lies in a container: run without rights, and only where root alone has a say in it."""
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hosttune.host import driver_root, process
+from hosttune.host.driver_root import contained
+from hosttune.host.live import LiveReader
+from hosttune.values import Unreadable
+
+SMI = "usr/bin/nvidia-smi"
+SCRIPT = '#!/bin/sh\nid -u; id -G; ls /; echo "$@"\n'
+
+
+@pytest.fixture
+def root(monkeypatch):
+    """The root of a driver's container, in folders of root's alone; the host has no nvidia-smi."""
+    folder = Path("/var/lib") / f"hosttune-test-{os.getpid()}"
+    (folder / "usr/bin").mkdir(parents=True)
+    for path in (folder, folder / "usr", folder / "usr/bin"):
+        path.chmod(0o755)
+    (folder / SMI).write_text(SCRIPT)
+    (folder / SMI).chmod(0o755)
+    located = process.locate
+    monkeypatch.setattr(driver_root, "locate", lambda name: process.ABSENT if name == "nvidia-smi" else located(name))
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_host_with_its_own_nvidia_smi_is_asked_itself(root, monkeypatch):
+    monkeypatch.setattr(driver_root, "locate", lambda name: f"/usr/bin/{name}")
+    assert contained(("nvidia-smi",), str(root)) == ()
+
+
+def test_host_without_such_a_container_has_none(root):
+    (root / SMI).unlink()
+    assert contained(("nvidia-smi",), str(root)) == ()
+
+
+def test_it_runs_in_its_own_root_as_nobody_without_new_rights(root):
+    for name in ("sh", "id", "ls"):  # what the script needs, with its libraries
+        program = os.path.realpath(shutil.which(name))
+        libraries = [word for word in process.look(("ldd", program), timeout_s=20).text.split() if word.startswith("/")]
+        for path in (program, *libraries):
+            place = root / path.lstrip("/")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(os.path.realpath(path), place)
+        (root / "bin").mkdir(exist_ok=True)
+        if not (root / "bin" / name).exists():
+            (root / "bin" / name).symlink_to(program)
+    command = contained(("nvidia-smi", "--query-gpu=name"), str(root))
+    done = process.look(command, timeout_s=20)
+    lines = done.text.splitlines()
+    assert lines[:2] == ["65534", "65534"], done
+    assert "proc" not in lines
+    assert lines[-1] == "--query-gpu=name"
+    assert "--no-new-privs" in command
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda root: os.chown(root / SMI, 1000, 1000), "nvidia-smi can be written by others"),
+        (lambda root: (root / SMI).chmod(0o777), "nvidia-smi can be written by others"),
+        (lambda root: (root / "usr").chmod(0o777), "usr can be written by others"),
+        (lambda root: os.chown(root, 1000, 1000), "can be written by others .uid 1000"),
+        (lambda root: (root / SMI).write_text(""), "is empty"),
+        (lambda root: (root / SMI).chmod(0o644), "not for everybody to start"),
+        (lambda root: ((root / SMI).unlink(), (root / SMI).symlink_to("/bin/sh")), "is a link or a special file"),
+        (
+            lambda root: ((root / "usr").rename(root / "real"), (root / "usr").symlink_to("real")),
+            "usr is a link or a special file",
+        ),
+    ],
+    ids=["owner", "mode", "folder", "root", "empty", "not to start", "link", "folder link"],
+)
+def test_what_somebody_else_could_write_is_not_run(root, spoil, said):
+    spoil(root)
+    answer = contained(("nvidia-smi",), str(root))
+    assert isinstance(answer, Unreadable)
+    assert re.search(said, answer.reason), answer.reason
+
+
+def test_the_door_asks_it_where_the_host_has_none(root, monkeypatch):
+    monkeypatch.setattr(driver_root, "contained", lambda argv: contained(argv, str(root)))
+    answer = LiveReader().query(("nvidia-smi", "-L"), timeout_s=20)
+    assert answer.status != 0  # it was started: this root has no shell for the script
+    assert "nvidia-smi" in answer.errors
+    os.chown(root, 1000, 1000)
+    assert "can be written by others" in LiveReader().query(("nvidia-smi", "-L")).reason
+
+
+def test_without_roots_rights_it_says_what_is_needed(root, monkeypatch):
+    monkeypatch.setattr(driver_root.os, "geteuid", lambda: 1000)
+    answer = contained(("nvidia-smi",), str(root))
+    assert answer == Unreadable(f"needs root: nvidia-smi lies in the driver's container ({root})")
