@@ -18,17 +18,24 @@ def check(
     show: ShowCheck,
     strict: Annotated[bool, Option("--strict", help="Advice counts as a difference, too.")] = False,
     timings: Annotated[bool, Option("--timings", help="Tell on standard error where the time went.")] = False,
+    keep: Annotated[
+        bool, Option("--keep", help="Keep the JSON report as that of today, as the daily check does (see: diff).")
+    ] = False,
 ) -> int:
     """Say what holds this host back, worst first. Changes nothing.
 
     Exit status: 0 as it should be, 1 something differs, is unknown or waits, 2 trouble.
     """
+    from hosttune.actions.kept_reports import keep as keep_report
     from hosttune.cli.common import tell
     from hosttune.cli.measured import measured
     from hosttune.cli.reports import checked, deliver
+    from hosttune.errors import HosttuneError
     from hosttune.views.report import check_text, timings_text
     from hosttune.views.summary import exit_status
 
+    if keep and (show.format is not CheckFormat.JSON or look.host or look.root):
+        raise HosttuneError("--keep keeps what --format json says of this host", hint="check --format json --keep")
     is_streamed = show.format is CheckFormat.TEXT and show.output is None
     names: list[str | None] = [*dict.fromkeys(look.host)] if look.host else [None]
     hosts: list[Checked] = []
@@ -44,7 +51,10 @@ def check(
         if timings and not show.is_json:
             tell(timings_text(one.timings))
     if not is_streamed:
-        deliver(_rendered(show.format, tuple(hosts), strict=strict, timings=timings), show.output)
+        text = _rendered(show.format, tuple(hosts), strict=strict, timings=timings)
+        deliver(text, show.output)
+        if keep:
+            keep_report(text, hosts[0].plan.created_at, hosts[0].keep_reports)
     return status
 
 

@@ -1,11 +1,11 @@
-"""`hosttune diff A B`: a host against last week, or against its twin."""
+"""`hosttune diff A B`: a host against last week, or against its twin; `diff --since DAY`: what has changed on it."""
 
 from __future__ import annotations
 
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument
+from typer import Argument, Option
 
 from hosttune.cli.options import Choose, Look, ShowDiff, command
 
@@ -15,17 +15,24 @@ if TYPE_CHECKING:
     from hosttune.views.checked import About
     from hosttune.views.comparison import Side
 
-_WHAT = "a record, a file of `check --format json`, or live (this host)"
+_WHAT = "a record, a file of `check --format json`, live (this host), or a day of which the daily check kept a report"
+_TWO = "hosttune diff yesterday live, hosttune diff A.json B.json, hosttune diff --since 2026-11-01"
 
 
 @command
 def diff(
     choose: Choose,
     show: ShowDiff,
-    a: Annotated[str, Argument(metavar="A", help=f"The one side: {_WHAT}.")],
-    b: Annotated[str, Argument(metavar="B", help="The other side.")],
+    a: Annotated[str | None, Argument(metavar="A", help=f"The one side: {_WHAT}.")] = None,
+    b: Annotated[str | None, Argument(metavar="B", help="The other side.")] = None,
+    since: Annotated[
+        str | None, Option("--since", metavar="DAY", help="As `diff DAY live`: a date, or yesterday.")
+    ] = None,
 ) -> int:
     """Compare two checks: only what a rule knows, ranked by what it costs. Changes nothing.
+
+    A day is a date (2026-11-01, UTC), today or yesterday: the report that `check --keep` kept then, or the last one
+    before. A file of such a name is written ./yesterday.
 
     Exit status: 0 no difference, 1 differences, 2 trouble.
     """
@@ -37,7 +44,8 @@ def diff(
     from hosttune.views.page import Page
     from hosttune.views.terminal import Screen
 
-    (one, known), (other, known_too) = _side(a, choose), _side(b, choose)
+    first, second = _words(a, b, since)
+    (one, known), (other, known_too) = _side(first, choose), _side(second, choose)
     comparison = compare(one, other, {**known, **known_too})
     if show.is_json:
         deliver(dumps(diff_json(comparison)), show.output)
@@ -55,6 +63,8 @@ def _side(word: str, choose: Choose) -> tuple[Side, Mapping[str, About]]:
     from hosttune.views.checked import about_rules
     from hosttune.views.comparison import Side, Written, files_of
 
+    if day := _day(word):
+        return _kept(day), about_rules(builtin_catalog().rules.values())
     data = None if word == "live" else _document(word)
     if data is not None:
         return _saved(data, word), about_rules(builtin_catalog().rules.values())
@@ -68,16 +78,58 @@ def _side(word: str, choose: Choose) -> tuple[Side, Mapping[str, About]]:
     return side, about_rules(session.catalog.rules.values())
 
 
+def _words(a: str | None, b: str | None, since: str | None) -> tuple[str, str]:
+    """The two sides, as words. Raises HosttuneError where they are not two."""
+    from hosttune.errors import HosttuneError
+
+    if since is not None:
+        if a is not None:
+            raise HosttuneError("--since compares with this host alone", hint=f"one of: {_TWO}")
+        if _day(since) is None:
+            raise HosttuneError(f"--since: {since!r} is no day", hint="write 2026-11-01, or yesterday (UTC)")
+        return since, "live"
+    if a is None or b is None:
+        raise HosttuneError("diff compares two sides", hint=f"one of: {_TWO}")
+    return a, b
+
+
+def _day(word: str) -> str | None:
+    import time
+
+    from hosttune.actions.kept_reports import day_of
+
+    return day_of(word, time.time())
+
+
+def _kept(day: str) -> Side:
+    """The report that was kept on this day, or on the last one before. Raises HosttuneError where there is none."""
+    from hosttune.actions.kept_reports import report_of
+    from hosttune.errors import HosttuneError
+
+    path, content = report_of(day)
+    data = _parsed(content)
+    if data is None:
+        raise HosttuneError(f"{path}: is no report of hosttune check", hint="remove it, and name another day")
+    return _saved(data, path)
+
+
 def _document(path: str) -> dict[str, Any] | None:
     """The JSON of a saved check; None where the file is something else, which the reader of records will tell."""
-    import json
-
     from hosttune.errors import HosttuneError
     from hosttune.host.console import load_bytes
 
     try:
-        data = json.loads(load_bytes(path))
-    except (HosttuneError, ValueError, RecursionError):
+        return _parsed(load_bytes(path))
+    except HosttuneError:
+        return None
+
+
+def _parsed(content: bytes) -> dict[str, Any] | None:
+    import json
+
+    try:
+        data = json.loads(content)
+    except (ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) and isinstance(data.get("hosts"), list) else None
 

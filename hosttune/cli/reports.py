@@ -36,6 +36,7 @@ def checked(look: Look, show: ShowCheck | ShowPlan, host: str | None = None) -> 
         interrupted=session.interrupted,
         about=about_rules(session.selected),
         timings=session.timings,
+        keep_reports=session.policy.keep_reports,
         inventory=inventory(session.facts) if isinstance(show, OfCheck) and show.is_json else None,
     )
 

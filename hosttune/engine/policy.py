@@ -53,6 +53,7 @@ class Policy:
     disturb: Disturbs = Disturbs.NOTHING
     break_work: bool = False  # typed for this one run: GPU work that the plan lists may be broken
     declared: Declared = NOTHING
+    keep_reports: int = 90  # days of which `check --keep` keeps a report; no plan hangs on it
     source: str = ""
     today: str = ""  # ISO date; waivers expire by it
     sole: str = ""  # the one rule to look at, whatever is selected

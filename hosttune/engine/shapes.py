@@ -14,6 +14,7 @@ from hosttune.engine.schema import (
     Date,
     FirstKey,
     Id,
+    Integer,
     ListOf,
     MapOf,
     Number,
@@ -85,6 +86,7 @@ CHOICES: dict[str, Spec] = {
     "max_risk": RISKS,
     "disturb": DISTURBS,
     "data_mounts": ListOf(DATA_MOUNT, help="Disks to mount (rule storage-data-mounts)"),
+    "keep_reports": Integer(0, 1000, help="Days of which the daily check keeps a report for `hosttune diff` (90)"),
 }
 HOSTS = MapOf(
     Table(CHOICES),

@@ -38,6 +38,7 @@ class Checked:
     interrupted: tuple[str, ...] = ()  # a sentence for each earlier run that did not end
     about: Mapping[str, About] = field(default_factory=dict)
     timings: tuple[tuple[str, float], ...] = ()
+    keep_reports: int = 0  # days of which the policy wants a report to be kept
     inventory: Inventory | None = None  # for programs alone: what a fleet is compared by
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -84,6 +84,7 @@ class Comparison:
     b: Side
     differences: tuple[Difference, ...]
     alike: int  # rules that say the same of both
+    unknown: tuple[str, ...] = ()  # rules that tell nothing apart, and of which something is unknown on both
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -103,16 +104,24 @@ def compare(a: Side, b: Side, about: Mapping[str, About]) -> Comparison:
     """Compare two checks; `about` are the rules that this version knows."""
     of_a, of_b = _by_rule(a), _by_rule(b)
     differences: list[Difference] = []
-    alike = 0
+    alike, unknown = 0, []
     for rule in sorted({*of_a, *of_b}):
         found = _of_rule(rule, of_a.get(rule, ()), of_b.get(rule, ()))
-        alike += not found
+        if not found and _is_unknown((*of_a.get(rule, ()), *of_b.get(rule, ()))):
+            unknown.append(rule)
+        else:
+            alike += not found
         known = about.get(rule)
         differences += [
             Difference(rule, subject, kind, one, other, known.risk if known else None, known.gain if known else "")
             for subject, kind, one, other in found
         ]
-    return Comparison(a, b, tuple(sorted(differences, key=_rank)), alike)
+    return Comparison(a, b, tuple(sorted(differences, key=_rank)), alike, tuple(unknown))
+
+
+def _is_unknown(findings: Iterable[Finding]) -> bool:
+    """Whether something could not be read: two hosts of which nobody knows it are not alike in it."""
+    return any(finding.verdict is Verdict.UNKNOWN for finding in findings)
 
 
 def set_by(finding: Finding) -> tuple[str, ...]:

@@ -46,6 +46,9 @@ def diff_text(comparison: Comparison, page: Page) -> str:
             (shown(one.rule) if number == 0 else "", text) for number, text in enumerate(_texts(one, comparison, page))
         ]
         lines += columned(rows, page.screen, indent=2, first=label)
+    if comparison.unknown and page.is_verbose:
+        lines += ["", page.screen.paint("Unknown on both sides", "bold", "red")]
+        lines += [f"  {shown(rule)}" for rule in comparison.unknown]
     return "\n".join(lines) + "\n"
 
 
@@ -57,6 +60,7 @@ def diff_json(comparison: Comparison) -> dict[str, Any]:
         "b": _side_json(comparison.b),
         "is_same": not comparison.differences,
         "rules_alike": comparison.alike,
+        "rules_unknown": list(comparison.unknown),
         "notes": list(comparison.notes),
         "differences": [
             {
@@ -80,8 +84,11 @@ def _decision(comparison: Comparison) -> str:
     differing = {one.rule for one in comparison.differences} - one_only
     parts = [f"{counted(len(differing), 'rule')} {'tells' if len(differing) == 1 else 'tell'} them apart"]
     parts += [f"{len(one_only)} on one side only"] if one_only else []
-    parts += [f"{comparison.alike} alike"] if comparison.alike else []
-    return f"{', '.join(parts)}." if comparison.differences else f"No rule tells them apart ({comparison.alike} alike)."
+    rest = [f"{comparison.alike} alike"] if comparison.alike else []
+    rest += [f"{len(comparison.unknown)} unknown on both sides"] if comparison.unknown else []
+    if not comparison.differences:
+        return f"No rule tells them apart ({', '.join(rest) or 'none says anything'})."
+    return f"{', '.join([*parts, *rest])}."
 
 
 def _side_line(sign: str, side: Side, page: Page) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.views.change import change_lines, title_line
 from hosttune.views.fleet_words import (
+    FINE,
     HEADINGS,
     MOST_TOLD,
     STYLES,
@@ -99,7 +100,8 @@ def _rule(row: RuleRow, page: Page) -> list[str]:
     names = 0 if page.is_verbose else NAMES_TOLD
     head = wrapped(f"{shown(row.rule)}: {outcomes(row)}", page.screen.columns, first=_INDENT, rest=_INDENT * 3)
     head[0] = head[0].replace(shown(row.rule), page.screen.paint(shown(row.rule), "bold"), 1)
-    lines = outcome_lines(row, names=names) + value_lines(row.values, names=names)
+    lines = outcome_lines(row, names=names, is_whole=page.is_verbose, but=FINE)
+    lines += value_lines(row.values, names=names, is_whole=page.is_verbose)
     return head + [line for text in lines for line in _below(text, page)]
 
 
@@ -117,7 +119,9 @@ def _siblings(fleet: Fleet, page: Page) -> list[str]:
             f"{shown(one.title)} ({hosts_word(one.hosts.count)})", page.screen.columns, first=_INDENT, rest=_INDENT * 3
         )
         for setting in one.settings:
-            first, *rest = value_lines(setting.values, names=0 if page.is_verbose else NAMES_TOLD)
+            first, *rest = value_lines(
+                setting.values, names=0 if page.is_verbose else NAMES_TOLD, is_whole=page.is_verbose
+            )
             lines += _below(f"{shown(setting.name)}: {first}", page)
             lines += [
                 line

@@ -41,7 +41,8 @@ HEADINGS = {
     "ok": "As it should be",
     "not applicable": "Does not apply",
 }
-QUIET = frozenset({WAIVED, OK, NOT_APPLICABLE})
+FINE = frozenset({OK, NOT_APPLICABLE})
+QUIET = FINE | {WAIVED}
 
 
 def number(count: int) -> str:
@@ -91,7 +92,10 @@ def notes(fleet: Fleet) -> list[str]:
         found.append(f"The hosts follow {len(fleet.policies.values)} different policies.")
     if fleet.superseded.count:
         what = counted(fleet.superseded.count, "older look")
-        found.append(f"Left out: {what} at hosts that were looked at again later ({named(fleet.superseded)}).")
+        found.append(
+            f"Left out: {what} at hosts that were looked at again later ({named(fleet.superseded)}). "
+            "What changed in between: hosttune diff OLDER NEWER."
+        )
     for one in fleet.shared_machines.values:
         what = f"{shown(one.value)} is the machine id of {number(one.hosts.count)} names"
         found.append(f"{what}: renamed, or cloned from one image ({named(one.hosts)}).")
@@ -112,8 +116,10 @@ def outcomes(row: RuleRow) -> str:
     return ", ".join(f"{number(one.hosts.count)} {_OUTCOMES[one.value][one.hosts.count > 1]}" for one in row.outcomes)
 
 
-def outcome_lines(row: RuleRow, *, names: int = 0, is_whole: bool = False) -> list[str]:
-    """Which hosts have which outcome: all of it, or what values that are the same everywhere do not tell."""
+def outcome_lines(
+    row: RuleRow, *, names: int = 0, is_whole: bool = False, but: frozenset[str] = frozenset()
+) -> list[str]:
+    """Which hosts have which outcome: all of it `but` these, or what equal values do not tell."""
     if not is_whole and (len(row.outcomes) < 2 or not row.values.is_common):
         return []
     most = max(row.outcomes, key=lambda one: one.hosts.count)
@@ -121,7 +127,7 @@ def outcome_lines(row: RuleRow, *, names: int = 0, is_whole: bool = False) -> li
     return [
         f"{_OUTCOMES[one.value][one.hosts.count > 1]} ({number(one.hosts.count)}): {named(one.hosts, names)}"
         for one in told
-        if is_whole or one.value != NOT_APPLICABLE
+        if (one.value not in but if is_whole else one.value != NOT_APPLICABLE)
     ]
 
 
@@ -136,14 +142,14 @@ def rules_told(fleet: Fleet) -> tuple[list[RuleRow], list[RuleRow]]:
     return loud, [row for row in fleet.rules if worst(row) in QUIET]
 
 
-def value_lines(tally: Tally, *, names: int = 0, most: int = MOST_TOLD) -> list[str]:
-    """The majority without names, then each other value with the hosts that have it."""
+def value_lines(tally: Tally, *, names: int = 0, most: int = MOST_TOLD, is_whole: bool = False) -> list[str]:
+    """The majority, without names unless `is_whole`, then each other value with the hosts that have it."""
     majority = tally.majority
     lines = []
     if tally.is_common and tally.values:
         return [f"everywhere {shown(tally.values[0].value)}"]
     if majority:
-        lines.append(f"mostly {shown(majority.value)} ({number(majority.hosts.count)})")
+        lines.append(f"mostly {_value_line(majority, names) if is_whole else _counted(majority)}")
     elif len(tally.values) > 1:
         lines.append("no value is that of more than half:")
     others = [one for one in tally.values if one is not majority]
@@ -157,4 +163,8 @@ def value_lines(tally: Tally, *, names: int = 0, most: int = MOST_TOLD) -> list[
 
 
 def _value_line(one: Valued, names: int) -> str:
-    return f"{shown(one.value)} ({number(one.hosts.count)}): {named(one.hosts, names)}"
+    return f"{_counted(one)}: {named(one.hosts, names)}"
+
+
+def _counted(one: Valued) -> str:
+    return f"{shown(one.value)} ({number(one.hosts.count)})"

@@ -58,6 +58,29 @@ def test_compare_keeps_what_a_rule_knows(a, b, kind):
         assert comparison.alike == (0 if kind else 1)
 
 
+@pytest.mark.parametrize(
+    "findings",
+    [
+        [finding(Verdict.UNKNOWN, reason="no /proc")],
+        [finding(Verdict.UNKNOWN, hold=Hold(HoldKind.DEFERRED))],
+        [finding(Verdict.UNKNOWN, subject="/a"), finding(Verdict.OK, subject="/b")],
+    ],
+)
+def test_what_is_unknown_on_both_sides_is_not_alike(findings):
+    comparison = compared([*findings, finding(Verdict.OK, "b")], [*findings, finding(Verdict.OK, "b")])
+    assert (comparison.differences, comparison.alike, comparison.unknown) == ((), 1, ("a-low",))
+    assert "No rule tells them apart (1 alike, 1 unknown on both sides)." in diff_text(comparison, Page())
+    assert "Unknown on both sides\n  a-low" in diff_text(comparison, Page(is_verbose=True))
+    document = diff_json(comparison)
+    assert (document["rules_alike"], document["rules_unknown"]) == (1, ["a-low"])
+    assert faults(document, "diff") == []
+
+
+def test_what_became_unknown_is_a_difference():
+    comparison = compared([finding(Verdict.OK)], [finding(Verdict.UNKNOWN)])
+    assert ([one.kind for one in comparison.differences], comparison.unknown) == ([Kind.VERDICT], ())
+
+
 def test_differences_stand_by_cost_then_risk_then_name():
     ok = [finding(Verdict.OK, name) for name in ("a-low", "a-high", "b-new", "c-advice", "d-unknown")]
     now = [
