@@ -211,6 +211,8 @@ def _evaluated(rule: Rule, catalog: Catalog, policy: Policy, facts: Facts) -> Ev
 def _orphans(
     ledger: Mapping[Address, Applied], catalog: Catalog, policy: Policy, findings: tuple[Finding, ...], facts: Facts
 ) -> tuple[Finding, ...]:
+    if policy.sole:  # of the others nothing is said
+        ledger = {address: one for address, one in ledger.items() if catalog.current(one.rule) in policy.sole}
     if not ledger:
         return ()
     state = {address: read_address(address, facts.reader) for address in ledger}
@@ -282,6 +284,7 @@ def open_session(
     profile: str | None = None,
     select: tuple[str, ...] = (),
     ignore: tuple[str, ...] = (),
+    only: tuple[str, ...] = (),
     max_risk: str | None = None,
     disturb: str | None = None,
 ) -> Session:
@@ -296,7 +299,7 @@ def open_session(
     reader = reader or open_reader(root=root, host=host, hardware=hardware)
     catalog = load_catalog(reader, rules)
     chosen = load_policy(reader, catalog, policy).overridden(
-        catalog, profile=profile, select=select, ignore=ignore, max_risk=max_risk, disturb=disturb
+        catalog, profile=profile, select=select, ignore=ignore, only=only, max_risk=max_risk, disturb=disturb
     )
     loaded = time.perf_counter() - started
     session = examine(reader, catalog.at(chosen.edition), chosen)

@@ -18,8 +18,8 @@ from hosttune.host import slow
 
 # In the order of the help. Each is a function of this name, or the typer `app`, of the module hosttune.cli.<name>.
 COMMANDS = (
-    "check", "plan", "apply", "undo", "history", "explain", "rules", "profiles", "facts", "disks", "driver", "fstab",
-    "record", "diff", "dataset", "report", "bench", "watch",
+    "check", "plan", "apply", "undo", "history", "explain", "rules", "profiles", "policy", "facts", "disks", "driver",
+    "fstab", "record", "diff", "dataset", "report", "bench", "watch",
 )  # fmt: skip
 
 TROUBLE = 2

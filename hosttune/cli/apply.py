@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from hosttune.cli.options import Look, Show, command
+from hosttune.cli.options import LookOnly, Show, command
 
 if TYPE_CHECKING:
     from hosttune.values import Plan
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @command
 def apply(
-    look: Look,
+    look: LookOnly,
     show: Show,
     file: Annotated[str | None, Argument(metavar="[PLAN]", help="Only if the plan is still this saved one.")] = None,
     expect: Annotated[
@@ -45,6 +45,7 @@ def apply(
     if not yes:
         session = common.open_session(look)
         plan = session.plan()
+        common.tell_idle(session, plan, everything=show.verbose)
         check_shown(plan, expect, saved)
         if show.is_json:
             common.write_json(masked(plan_to_json(plan)))
@@ -67,6 +68,7 @@ def apply(
     common.require_rights(look, show, words)
     with changing(common.session_options(look), common.progress) as (session, writer):
         plan = session.plan()
+        common.tell_idle(session, plan, everything=show.verbose)
         check_shown(plan, expect, saved)
         prover = proving.before(plan, writer) if prove else None
         receipt = carry_out(session, writer, plan, on_progress=common.progress)

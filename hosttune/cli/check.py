@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from hosttune.cli.options import CheckFormat, Look, ShowCheck, command
+from hosttune.cli.options import CheckFormat, LookOnly, ShowCheck, command
 
 if TYPE_CHECKING:
     from hosttune.views.checked import Checked
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @command
 def check(
-    look: Look,
+    look: LookOnly,
     show: ShowCheck,
     strict: Annotated[bool, Option("--strict", help="Advice counts as a difference, too.")] = False,
     timings: Annotated[bool, Option("--timings", help="Tell on standard error where the time went.")] = False,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
     from hosttune.values import Plan
 
-_OF_POLICY = ("profile", "select", "ignore", "max_risk", "disturb")
+_OF_POLICY = ("profile", "select", "ignore", "only", "max_risk", "disturb")
 
 
 def open_session(look: Look, host: str | None = None) -> Session:
@@ -41,6 +41,7 @@ def session_options(look: Look) -> dict[str, Any]:
         "profile": look.profile,
         "select": tuple(look.select or ()),
         "ignore": tuple(look.ignore or ()),
+        "only": tuple(getattr(look, "only", None) or ()),
         "max_risk": look.max_risk.value if look.max_risk else None,
         "disturb": look.disturb.value if look.disturb else None,
     }
@@ -111,6 +112,15 @@ def tell_notes(policy: Policy) -> None:
         tell(f"hosttune: {shown(note)}")
 
 
+def tell_idle(session: Session, plan: Plan, *, everything: bool) -> None:
+    """What the policy says and nothing comes of on this host; `everything` also where that harms nobody."""
+    from hosttune.engine.policy_effect import without_effect
+
+    for fault in without_effect(session.policy, session.catalog, plan.findings, everything=everything):
+        hint = f" ({fault.hint})" if fault.hint else ""
+        tell(f"hosttune: {shown(f'{fault.where}: {fault.message}{hint}')}")
+
+
 def one_host(look: Look) -> str | None:
     """The one record of a command that looks at a single host."""
     if look.host and len(look.host) > 1:
@@ -120,6 +130,9 @@ def one_host(look: Look) -> str | None:
 
 def open_page(reader: Reader, look: Look | None, show: Display) -> Page:
     """The page for a report about `reader`'s host on standard output."""
+    from hosttune.engine.policy_file import PATH
+    from hosttune.engine.trusted import path_on
+
     words = program()
     return Page(
         host=reader.name,
@@ -129,6 +142,7 @@ def open_page(reader: Reader, look: Look | None, show: Display) -> Page:
         options=_repeated(look) if look else "",
         can_apply=reader.kind in {"live", "root"},
         is_verbose=show.verbose,
+        policy=(look.policy if look else None) or path_on(reader, PATH),
     )
 
 

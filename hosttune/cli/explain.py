@@ -20,16 +20,19 @@ def explain(
     """Explain a rule: why, gain, risk, sources, what it reads, how by hand, how to switch it off, what it does here."""
     from hosttune.actions.examine import examine
     from hosttune.actions.writers import named
-    from hosttune.cli.common import load_choice, open_page, say, write_json
+    from hosttune.cli.common import load_choice, open_page, say, tell_idle, write_json
     from hosttune.cli.measured import measured
+    from hosttune.cli.reports import profile_text
     from hosttune.views.explain import explain_json, explain_text, explained
     from hosttune.views.measured import of_rule
 
     reader, catalog, policy = load_choice(look)
     session = examine(reader, catalog, policy.only(_named(rule, catalog).id))
     said = of_rule(measured(look), session.selected[0].id)
-    findings = named(session.plan().findings, reader, ask=True)
-    one = explained(session.selected[0], session.facts, policy, catalog, findings, said)
+    plan = session.plan()
+    tell_idle(session, plan, everything=True)
+    findings = named(plan.findings, reader, ask=True)
+    one = explained(session.selected[0], session.facts, policy, catalog, findings, said, profile_text(session))
     if show.is_json:
         write_json(explain_json(one))
     else:

@@ -85,6 +85,15 @@ class Look:
 
 
 @dataclass(frozen=True)
+class LookOnly(Look):
+    """The same, at some rules alone."""
+
+    only: Annotated[list[str] | None, Option("--only", metavar="RULE", help="This rule and no other (repeatable).")] = (
+        None
+    )
+
+
+@dataclass(frozen=True)
 class Choose:
     """The rules and policy alone, where the hosts are named otherwise."""
 
@@ -148,7 +157,7 @@ class ShowCheck(Display):
     output: Output = None
 
 
-GROUPS: tuple[type[Any], ...] = (Look, Choose, Show, ShowDiff, ShowPlan, ShowCheck)
+GROUPS: tuple[type[Any], ...] = (Look, LookOnly, Choose, Show, ShowDiff, ShowPlan, ShowCheck)
 
 
 def command(function: Callable[..., int]) -> Callable[..., None]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from hosttune.cli.options import Look, PlanFormat, ShowPlan, command
+from hosttune.cli.options import LookOnly, PlanFormat, ShowPlan, command
 
 if TYPE_CHECKING:
     from hosttune.views.checked import Checked
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @command
 def plan(
-    look: Look,
+    look: LookOnly,
     show: ShowPlan,
     out: Annotated[
         str | None, Option("--out", metavar="FILE", help="Save the plan for `apply FILE --yes`, readable by you alone.")
@@ -38,7 +38,7 @@ def plan(
     return exit_status(one.plan, strict=False)
 
 
-def _rendered(form: PlanFormat, one: Checked, look: Look) -> str:
+def _rendered(form: PlanFormat, one: Checked, look: LookOnly) -> str:
     """The plan as a document. A format is imported when it is asked for."""
     if form is PlanFormat.JSON:
         from hosttune.codec import dumps, plan_to_json

@@ -16,7 +16,7 @@ WORLD_READABLE = 0o644
 def checked(look: Look, show: ShowCheck | ShowPlan, host: str | None = None) -> Checked:
     """Look at the host of the options, or at the record `host`, and make the plan."""
     from hosttune.actions.writers import named
-    from hosttune.cli.common import open_page, open_session
+    from hosttune.cli.common import open_page, open_session, tell_idle
     from hosttune.cli.options import ShowCheck as OfCheck
     from hosttune.facts.inventory import inventory
     from hosttune.views.checked import Checked, about_rules
@@ -27,11 +27,14 @@ def checked(look: Look, show: ShowCheck | ShowPlan, host: str | None = None) -> 
     if show.output is not None:
         page = replace(page, screen=Screen())
     plan = session.plan()
+    tell_idle(session, plan, everything=show.verbose)
     return Checked(
         plan=plan if show.is_json else replace(plan, findings=named(plan.findings, session.reader)),
         page=page,
         profile=session.policy.profile,
         chosen=profile_text(session),
+        policy_file=session.policy.source,
+        policy_sections=tuple(one.pattern for one in session.policy.sections if one.fits),
         proposal=proposal_text(session),
         interrupted=session.interrupted,
         about=about_rules(session.selected),
@@ -42,11 +45,14 @@ def checked(look: Look, show: ShowCheck | ShowPlan, host: str | None = None) -> 
 
 
 def profile_text(session: Session) -> str:
-    """Which profile is used, who says so, and the one that fits better."""
+    """Which profile is used, who says so, which file and sections are in force, and the profile that fits better."""
+    from hosttune.views.policy import in_force
+
     policy = session.policy
     nobody = f"{policy.source} names none" if policy.source else "no policy names one"
     who = f"named by {policy.profile_by}" if policy.profile_by else f"the default, because {nobody}"
-    return " ".join(filter(None, (f"Profile {policy.profile}, {who}.", proposal_text(session))))
+    named = f"Profile {policy.profile}, {who}."
+    return " ".join(filter(None, (named, in_force(policy, named), proposal_text(session))))
 
 
 def proposal_text(session: Session) -> str:

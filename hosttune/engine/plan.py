@@ -104,13 +104,13 @@ def _held(
         todo = f"find out who sets it back, or ignore {finding.rule}; hosttune undo --rule {finding.rule} starts afresh"
     elif risk > policy.max_risk:
         hold = Hold(HoldKind.ABOVE_MAX_RISK, f"{policy.max_risk} (risk {risk})")
-        todo = f"allow it with --max-risk {risk}"
+        todo = f"allow it with --max-risk {risk} (policy: max_risk: {risk})"
     elif busy:
         hold = busy
         todo = f"drain the host, then run it again; --disturb '{disturbs}' breaks what runs now"
     elif disturbs > policy.disturb:
         hold = Hold(HoldKind.DISTURBS, str(disturbs))
-        todo = f"allow it with --disturb '{disturbs}'"
+        todo = f"allow it with --disturb '{disturbs}' (policy: disturb: {disturbs})"
     if not hold:
         return replace(finding, changes=changes)
     return replace(finding, hold=hold, changes=(), todo="; ".join(filter(None, (todo, finding.todo))))

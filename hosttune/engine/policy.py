@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from hosttune.engine.waiver import Waiver, waive
@@ -39,6 +40,28 @@ NOTHING = Declared()
 
 
 @frozen
+class Said:
+    """One thing that a policy says of a rule on this host, and where it stands."""
+
+    key: str  # select | ignore | waiver | params
+    rule: str
+    where: Where
+    subject: str = ""  # of a waiver: a name or a pattern
+
+    def covers(self, subject: str) -> bool:
+        return fnmatchcase(subject, self.subject)
+
+
+@frozen
+class Section:
+    """A section for hosts of a policy file."""
+
+    pattern: str
+    where: Where
+    fits: bool  # this host
+
+
+@frozen
 class Policy:
     """The choices of an administrator; the defaults are those of a host without a policy file."""
 
@@ -55,29 +78,33 @@ class Policy:
     declared: Declared = NOTHING
     keep_reports: int = 90  # days of which `check --keep` keeps a report; no plan hangs on it
     source: str = ""
+    host: str = ""  # the name by which sections were chosen; empty where there are none
+    sections: tuple[Section, ...] = ()
+    said: tuple[Said, ...] = ()  # of single rules, in the sections that fit
     today: str = ""  # ISO date; waivers expire by it
-    sole: str = ""  # the one rule to look at, whatever is selected
+    sole: tuple[str, ...] = ()  # the only rules to look at, whatever is selected
     notes: tuple[str, ...] = ()  # sentences for whoever wrote the policy: names that have changed
 
-    def only(self, rule: str) -> Policy:
-        """The same choices for this one rule alone."""
-        return replace(self, sole=rule)
+    def only(self, *rules: str) -> Policy:
+        """The same choices for these rules alone."""
+        return replace(self, sole=rules)
 
     @property
     def digest(self) -> str:
         """sha256 over what the policy says, not over how it is written."""
-        said = [
+        said: list[Any] = [
             self.profile, self.edition, self.select, self.ignore,
             [(one.rule, one.subject, one.until) for one in self.waivers],
             {rule: dict(values) for rule, values in self.params.items()}, self.max_risk.value, self.disturb.value,
             [[one.source, one.target, one.fstype, one.options] for one in self.declared.data_mounts],
         ]  # fmt: skip
+        said += [self.sole] if self.sole else []
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
     def selected(self, catalog: Catalog) -> tuple[Rule, ...]:
         """The rules to look at, by id: the profile's and the selected ones, less those that are off."""
         if self.sole:
-            return (catalog.rules[self.sole],)
+            return tuple(catalog.rules[name] for name in sorted(self.sole))
         wanted = {*catalog.profiles[self.profile].rules, *self.select} - {*self.ignore}
         return tuple(catalog.rules[name] for name in sorted(wanted))
 
@@ -101,21 +128,30 @@ class Policy:
         profile: str | None = None,
         select: tuple[str, ...] = (),
         ignore: tuple[str, ...] = (),
+        only: tuple[str, ...] = (),
         max_risk: str | None = None,
         disturb: str | None = None,
     ) -> Policy:
-        """The policy with what the command line says on top."""
+        """The policy with what the command line says on top. `only` leaves every other rule out; a rule that is off
+        stays off, and naming it raises HosttuneError.
+        """
         if profile is not None and profile not in catalog.profiles:
             raise HosttuneError(
                 f"no profile is called {profile}", hint=f"there is: {', '.join(sorted(catalog.profiles))}"
             )
-        unknown = [name for name in (*select, *ignore) if catalog.current(name) not in catalog.rules]
+        unknown = [name for name in (*select, *ignore, *only) if catalog.current(name) not in catalog.rules]
         if unknown:
             raise HosttuneError(
                 f"no rule is called {unknown[0]}", hint=nearest(unknown[0], catalog.rules) or "see: hosttune rules"
             )
+        sole = tuple(dict.fromkeys(map(catalog.current, only)))
+        off = next((name for name in sole if name in {*self.ignore, *map(catalog.current, ignore)}), "")
+        if off:
+            by = self.source if off in self.ignore else "--ignore"
+            raise HosttuneError(f"--only {off}: the rule is off by {by}", hint="take it out of what is ignored first")
         return replace(
             self,
+            sole=sole or self.sole,
             profile=profile or self.profile,
             profile_by="--profile" if profile else self.profile_by,
             select=(*self.select, *map(catalog.current, select)),
@@ -123,7 +159,7 @@ class Policy:
             max_risk=Risk(max_risk) if max_risk else self.max_risk,
             disturb=Disturbs(disturb) if disturb else self.disturb,
             break_work=disturb == Disturbs.GPU_WORK.value,
-            notes=tuple(dict.fromkeys((*self.notes, *name_notes(catalog, (*select, *ignore))))),
+            notes=tuple(dict.fromkeys((*self.notes, *name_notes(catalog, (*select, *ignore, *only))))),
         )
 
 

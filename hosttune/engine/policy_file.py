@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from hosttune.engine.edition import edition_name
-from hosttune.engine.policy import DataMount, Declared, Policy, name_notes
+from hosttune.engine.policy import DataMount, Declared, Policy, Said, Section, name_notes
 from hosttune.engine.waiver import Waiver
 from hosttune.errors import BadInput, HosttuneError
 from hosttune.facts.host import host_name
@@ -74,6 +74,9 @@ def build_policy(document: Document, catalog: Catalog, today: str, host: Answer[
         keep_reports=data.get("keep_reports", Policy.keep_reports),
         declared=Declared(tuple(_data_mount(entry) for entry in data.get("data_mounts", ()))),
         source=document.name,
+        host=host if isinstance(host, str) and document.data and "hosts" in document.data else "",
+        sections=_sections(document, host),
+        said=_said(document, catalog, host),
         today=today,
         notes=tuple(f"{document.name}: {note}" for note in name_notes(catalog, written)),
     )
@@ -109,6 +112,30 @@ def _sections_of(data: Mapping[str, Any], host: Answer[str]) -> tuple[tuple[str,
     names = (host, host.partition(".")[0]) if isinstance(host, str) else ()
     sections = data.get("hosts", {}).items()
     return tuple(one for one in sections if any(fnmatchcase(name, one[0]) for name in names))
+
+
+def _sections(document: Document, host: Answer[str]) -> tuple[Section, ...]:
+    data = document.data or {}
+    fitting = {pattern for pattern, _ in _sections_of(data, host)}
+    return tuple(Section(one, document.where(f"hosts.{one}"), one in fitting) for one in data.get("hosts", {}))
+
+
+def _said(document: Document, catalog: Catalog, host: Answer[str]) -> tuple[Said, ...]:
+    """What the file says of single rules on this host, each with its place."""
+    data = document.data or {}
+    found: list[Said] = []
+    for prefix, part in (("", data), *((f"hosts.{pattern}.", one) for pattern, one in _sections_of(data, host))):
+        for number, name in enumerate(part.get("select", ())):
+            found.append(Said("select", catalog.current(name), document.where(f"{prefix}select[{number}]")))
+        for number, entry in enumerate(part.get("ignore", ())):
+            where = document.where(f"{prefix}ignore[{number}]")
+            if isinstance(entry, str):
+                found.append(Said("ignore", catalog.current(entry), where))
+            else:
+                found.append(Said("waiver", catalog.current(entry["rule"]), where, entry.get("subject", "")))
+        params = part.get("params", {})
+        found += [Said("params", catalog.current(one), document.where(f"{prefix}params.{one}")) for one in params]
+    return tuple(found)
 
 
 def _named_by(data: Mapping[str, Any], key: str, host: Answer[str], file: str) -> str:

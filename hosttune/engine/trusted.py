@@ -24,20 +24,26 @@ def read_trusted(reader: Reader, path: str, *, is_local: bool, is_required: bool
         from hosttune.host.live import LiveReader
 
         reader, path = LiveReader(), os.path.abspath(path)  # noqa: PTH100 - a path of the person who typed it
+    name = path_on(reader, path)
     data, stranger = _read(reader, path)
     if data is ABSENT and not is_required:
-        return path, None
+        return name, None
     if not isinstance(data, bytes):
         reason = data.reason if isinstance(data, Unreadable) else "there is no such file"
-        raise HosttuneError(f"{path}: cannot be read: {reason}")
+        raise HosttuneError(f"{name}: cannot be read: {reason}")
     if stranger:
-        message = f"{path}: root does not follow it, because {stranger}"
-        raise HosttuneError(message, hint=f"keep it below /etc/hosttune: sudo install -m 644 {path} /etc/hosttune/")
+        message = f"{name}: root does not follow it, because {stranger}"
+        raise HosttuneError(message, hint=f"keep it below /etc/hosttune: sudo install -m 644 {name} /etc/hosttune/")
     try:
-        return path, data.decode("utf-8")
+        return name, data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise HosttuneError(f"{path}:{line}: is not UTF-8 text") from error
+        raise HosttuneError(f"{name}:{line}: is not UTF-8 text") from error
+
+
+def path_on(reader: Reader, path: str) -> str:
+    """A path as somebody on this machine names it: of an image with the folder of the image in front."""
+    return f"{reader.name.rstrip('/')}{path}" if reader.kind == "root" else path
 
 
 def local_files(folder: str) -> list[str]:

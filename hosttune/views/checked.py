@@ -34,6 +34,8 @@ class Checked:
     page: Page
     profile: str = ""
     chosen: str = ""  # which profile it is, who names it, and the one that fits better
+    policy_file: str = ""  # empty: there is none
+    policy_sections: tuple[str, ...] = ()  # patterns of its sections for hosts that fit this one
     proposal: str = ""  # the profile that fits better, and why
     interrupted: tuple[str, ...] = ()  # a sentence for each earlier run that did not end
     about: Mapping[str, About] = field(default_factory=dict)

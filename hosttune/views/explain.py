@@ -56,6 +56,7 @@ class Explained:
     findings: tuple[Finding, ...] = ()
     wishes: tuple[Wish, ...] = ()
     measured: tuple[str, ...] = ()  # what benches found here
+    chosen: str = ""  # which profile, policy file and sections are in force
 
     @property
     def told(self) -> tuple[Wish, ...]:
@@ -75,6 +76,7 @@ def explained(
     catalog: Catalog,
     findings: tuple[Finding, ...],
     measured: tuple[str, ...] = (),
+    chosen: str = "",
 ) -> Explained:
     """The rule with what it says of the host of these facts; what that does not settle stays in words."""
     own = tuple(finding for finding in findings if finding.rule == rule.id)
@@ -82,7 +84,7 @@ def explained(
     profiles = tuple(name for name, profile in catalog.profiles.items() if rule.id in profile.rules)
     wording = Wording(params, names_of(rule, facts, params, policy.declared))
     wishes = evaluate(rule, facts, params, policy.declared).wishes
-    return Explained(rule, wording, profiles, own, wishes, measured)
+    return Explained(rule, wording, profiles, own, wishes, measured, chosen)
 
 
 def explain_text(one: Explained, page: Page) -> str:
@@ -100,6 +102,7 @@ def explain_text(one: Explained, page: Page) -> str:
     lines += _block("Looks for", finds_texts(rule, one.wording), page)
     lines += _params(rule, one.wording.params, page)
     lines += _here(one.findings, page)
+    lines += ["", *wrapped(shown(one.chosen), page.screen.columns, first="  ", rest="  ")] if one.chosen else []
     lines += _block("Measured", list(one.measured), page)
     lines += _whole("By hand", does, page)
     lines += _whole("Taken back by hand", undoes, page)
@@ -174,7 +177,7 @@ def _here(findings: tuple[Finding, ...], page: Page) -> list[str]:
 
 def _switches(rule: Rule, page: Page) -> list[str]:
     rows = [
-        ("in /etc/hosttune/policy.yaml:", f"ignore: [{rule.id}]"),
+        (f"in {shown(page.policy)}:", f"ignore: [{rule.id}]"),
         ("for a time, with the reason:", f"ignore: [{{rule: {rule.id}, reason: ..., until: YYYY-MM-DD}}]"),
         ("this time only:", f"--ignore {rule.id}"),
     ]

@@ -28,6 +28,7 @@ class Page:
     options: str = ""
     can_apply: bool = True
     is_verbose: bool = False
+    policy: str = "/etc/hosttune/policy.yaml"  # as somebody on this machine names it
 
     def look(self, words: str) -> str:
         """A command that only looks."""

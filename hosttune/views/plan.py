@@ -69,7 +69,7 @@ def ignore_lines(rules: Iterable[str], page: Page) -> list[str]:
     names = [shown(rule) for rule in rules]
     if not names:
         return []
-    why = "The next apply makes these changes again, unless /etc/hosttune/policy.yaml says:"
+    why = f"The next apply makes these changes again, unless {shown(page.policy)} says:"
     return ["", *wrapped(why, page.screen.columns), f"  ignore: [{', '.join(names)}]"]
 
 

@@ -28,7 +28,14 @@ ONE_SCREEN = 24  # lines of a terminal that nobody enlarged
 def check_text(hosts: tuple[Checked, ...], measured: tuple[Quote, ...] = ()) -> str:
     """The reports of these hosts, one below the other; `measured` is what benches found on the one that this is."""
     return "\n\n".join(
-        check_report(one.plan, one.page, interrupted=one.interrupted, proposal=one.proposal, measured=measured)
+        check_report(
+            one.plan,
+            one.page,
+            interrupted=one.interrupted,
+            proposal=one.proposal,
+            chosen=one.chosen,
+            measured=measured,
+        )
         for one in hosts
     )
 
@@ -39,16 +46,19 @@ def check_report(
     *,
     interrupted: tuple[str, ...] = (),
     proposal: str = "",
+    chosen: str = "",
     measured: tuple[Quote, ...] = (),
 ) -> str:
-    """The report of one host; `interrupted` says which earlier runs did not end, `proposal` which profile fits better.
+    """The report of one host; `interrupted` says which earlier runs did not end, `proposal` which profile fits better,
+    `chosen` (for --verbose) which profile, file and sections are in force, and that as well.
 
     What is as it should be, or does not apply, is counted. Where nothing differs, what is waived and advice are, too,
     as far as they go beyond one screen.
     """
     folded = 0
     aside = section_lines(measured, page) if page.is_verbose else []
-    aside += ["", *wrapped(shown(proposal), page.screen.columns, rest="  ")] if proposal else []
+    told = (chosen if page.is_verbose else "") or proposal
+    aside += ["", *wrapped(shown(told), page.screen.columns, rest="  ")] if told else []
     lines = _report_lines(plan, page, interrupted, aside, folded)
     most = sum(ADVICE.holds(finding) or WAIVED.holds(finding) for finding in plan.findings)
     if not page.is_verbose and not exit_status(plan, strict=False):
@@ -81,6 +91,8 @@ def check_json(one: Checked, *, timings: bool = False) -> dict[str, Any]:
         "created_at": plan.created_at,
         "profile": one.profile,
         "proposal": one.proposal,
+        "policy_file": one.policy_file,
+        "policy_sections": list(one.policy_sections),
         "policy_digest": plan.policy_digest,
         "digest": plan.digest,
         "is_complete": plan.complete,

@@ -170,7 +170,7 @@ def test_apply_of_an_image_is_done_where_only_the_running_machine_could_tell_mor
     said = capsys.readouterr().out
     assert "changes are made and read back" in said
     assert "Deferred (" in said
-    assert "--hardware RECORD" in said
+    assert "--hardware RECORD" in " ".join(said.split())
     assert run(["apply", "--yes", "--root", str(image)]) == 0
     assert run(["check", "--root", str(image)]) == 0
     capsys.readouterr()

@@ -77,7 +77,7 @@ def policy_of(rule: str, case) -> Policy:
     declared = Declared(tuple(DataMount(**one) for one in mounts))
     return replace(
         Policy(declared=declared, max_risk=Risk.HIGH, disturb=Disturbs.GPU_WORK, today="2026-01-01", params=params),
-        sole=rule,
+        sole=(rule,),
     )
 
 

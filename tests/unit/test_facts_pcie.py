@@ -216,7 +216,7 @@ def test_acs_rule_names_the_ports_and_both_commands():
     host = Overlay(read_record(str(HOSTS / "h100-8x-2socket.json")))
     port = "/sys/devices/pci0000:18/0000:18:01.0/0000:19:00.0/0000:1a:00.0"
     host.files[f"{port}/config"] = FileValue(express_port(6, 0x1D))
-    plan = examine(host, builtin_catalog(), replace(Policy(), sole="kernel-acs")).plan()
+    plan = examine(host, builtin_catalog(), replace(Policy(), sole=("kernel-acs",))).plan()
     (finding,) = plan.findings
     assert finding.verdict is Verdict.ADVICE
     assert finding.reason == "ACS redirection is on at these ports of switches with GPUs: 0000:1a:00.0"

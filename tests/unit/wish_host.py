@@ -35,7 +35,7 @@ class One:
         self.door = door
         self.facts = facts or {}
         self.catalog = Catalog({RULE: checked_rule(text, f"{RULE}.yaml")}, builtin_catalog().profiles)
-        self.policy = Policy(max_risk=Risk.HIGH, disturb=Disturbs.GPU_WORK, today="2026-01-01", sole=RULE)
+        self.policy = Policy(max_risk=Risk.HIGH, disturb=Disturbs.GPU_WORK, today="2026-01-01", sole=(RULE,))
 
     def session(self):
         session = examine(self.door, self.catalog, self.policy)

@@ -1,0 +1,55 @@
+"""A policy on several hosts: which section fits which, what holds there, and what of it does nothing on any of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.actions.examine import examine
+from hosttune.engine.policy_effect import likest, without_effect
+from hosttune.engine.policy_file import PATH, load_policy
+from hosttune.errors import Fault, HosttuneError
+from hosttune.frozen import frozen
+
+if TYPE_CHECKING:
+    from hosttune.engine.catalog import Catalog
+    from hosttune.engine.policy import Policy
+    from hosttune.host.door import Reader
+
+
+@frozen
+class Placed:
+    """The policy as it holds on one host. `rules` is how many run there."""
+
+    name: str  # of the record, the root, or the host
+    policy: Policy
+    rules: int
+    idle: tuple[Fault, ...]
+
+
+def place(reader: Reader, catalog: Catalog, file: str | None) -> Placed:
+    """Evaluate the policy on one host; nothing is changed. Raises BadInput for its faults, HosttuneError for none."""
+    policy = load_policy(reader, catalog, file)
+    if not policy.source:
+        raise HosttuneError(f"there is no {PATH} on {reader.name}", hint="name a file: hosttune policy FILE")
+    session = examine(reader, catalog.at(policy.edition), policy)
+    idle = without_effect(policy, session.catalog, session.plan(prove=False).findings)
+    return Placed(reader.name, policy, len(session.selected), idle)
+
+
+def remarks(placed: tuple[Placed, ...]) -> tuple[Fault, ...]:
+    """What does nothing on any of the hosts on which it holds, in file order."""
+    found: dict[object, Fault] = {}
+    for one in placed:
+        for fault in one.idle:
+            holders = [other for other in placed if any(said.where == fault.where for said in other.policy.said)]
+            if all(any(idle.where == fault.where for idle in other.idle) for other in holders):
+                found.setdefault(fault.where, fault)
+    if len(placed) > 1:
+        hosts = [one.policy.host for one in placed]
+        for number, section in enumerate(placed[0].policy.sections):
+            if not any(one.policy.sections[number].fits for one in placed):
+                near = next((host for host in hosts if likest(host, [section.pattern])), "")
+                hint = f"{near} is nearly called so" if near else ""
+                found[section.where] = Fault(section.where, f"{section.pattern} fits none of these hosts", hint)
+        found = {where: fault for where, fault in found.items() if "no section for hosts fits" not in fault.message}
+    return tuple(sorted(found.values(), key=lambda fault: (fault.where.line, fault.where.field)))

@@ -1,0 +1,45 @@
+"""`hosttune policy`: a policy file checked, and placed on hosts."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from typer import Argument, Option
+
+from hosttune.cli.options import RulesFolder, Show, command
+
+
+@command
+def policy(
+    show: Show,
+    file: Annotated[
+        str | None,
+        Argument(metavar="[FILE]", help="By default the host's own, /etc/hosttune/policy.yaml."),
+    ] = None,
+    host: Annotated[
+        list[str] | None, Option("--host", metavar="RECORD", help="The host of a record (repeatable); else this one.")
+    ] = None,
+    root: Annotated[str | None, Option("--root", metavar="DIR", help="The host whose files lie in DIR.")] = None,
+    rules: RulesFolder = None,
+) -> int:
+    """Check a policy, say which of its sections fits which host, and what of it does nothing on any of them.
+
+    Exit status: 0 all of it does something, 1 something does not, 2 it has faults.
+    """
+    from hosttune.actions.policy_look import place, remarks
+    from hosttune.cli.common import open_page, say, write_json
+    from hosttune.engine.catalog import load_catalog
+    from hosttune.host import open_reader
+    from hosttune.views.policy import policy_json, policy_text
+
+    records: list[str | None] = [*dict.fromkeys(host)] if host else [None]
+    placed = []
+    for record in records:
+        reader = open_reader(root=root, host=record)
+        placed.append(place(reader, load_catalog(reader, rules), file))
+    found = remarks(tuple(placed))
+    if show.is_json:
+        write_json(policy_json(tuple(placed), found))
+    else:
+        say(policy_text(tuple(placed), found, open_page(reader, None, show)))
+    return int(bool(found))

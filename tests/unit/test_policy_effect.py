@@ -1,0 +1,230 @@
+"""A policy that does nothing says so: sections, waivers, parameters and names that fit nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from hosttune.actions.examine import examine
+from hosttune.cli import app
+from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.policy import Policy
+from hosttune.engine.policy_effect import likest, without_effect
+from hosttune.engine.policy_file import build_policy
+from hosttune.engine.yamlio import load_document
+from hosttune.host.record import read_record
+from hosttune.values import HoldKind
+from tests.unit.schemas import faults
+
+HOSTS = Path(__file__).resolve().parents[1] / "hosts"
+H100, GH200 = str(HOSTS / "h100-8x-2socket.json"), str(HOSTS / "gh200-arm64.json")
+CATALOG = builtin_catalog()
+
+
+@pytest.fixture
+def run(capsys):
+    def run(*argv):
+        status = app.run([str(word) for word in argv])
+        out, err = capsys.readouterr()
+        return status, " ".join(out.split()), err
+
+    return run
+
+
+@pytest.fixture
+def policy(tmp_path):
+    def write(text: str) -> str:
+        path = tmp_path / "policy.yaml"
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def said(text: str, *, everything: bool = True, sole: tuple[str, ...] = ()) -> list[str]:
+    policy = build_policy(load_document(text, "p.yaml"), CATALOG, "2026-01-01", "h100-8x-2socket").only(*sole)
+    session = examine(read_record(H100), CATALOG, policy)
+    found = without_effect(policy, CATALOG, session.plan(prove=False).findings, everything=everything)
+    return [f"{fault.where}: {fault.message} | {fault.hint}" for fault in found]
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "message", "hint"),
+    [
+        ("ignore:\n  - {rule: storage-noatime, subject: /dta, reason: r}\n", "p.yaml:2: ignore[0]", "waives nothing here: nothing of storage-noatime is called /dta; it looks at /data", "did you mean /data?"),
+        ("ignore:\n  - {rule: memory-max-map-count, subject: vm.max_map, reason: r}\n", "p.yaml:2: ignore[0]", "nothing of memory-max-map-count is called vm.max_map", "did you mean vm.max_map_count?"),
+        ("ignore:\n  - {rule: storage-nfs-readahead, reason: r}\n", "p.yaml:2: ignore[0]", "waives nothing: storage-nfs-readahead does not run here", "select: [storage-nfs-readahead]"),
+        ("ignore: [storage-nfs-readahead]\n", "p.yaml:1: ignore[0]", "switches nothing off", ""),
+        ("select: [memory-swappiness]\n", "p.yaml:1: select[0]", "is in profile base already", ""),
+        ("params:\n  storage-readahead: {}\n", "p.yaml:2: params.storage-readahead", "sets nothing: storage-readahead does not run here", "select:"),
+        ("ignore: [memory-swappiness]\nparams:\n  memory-swappiness: {value: 1}\n", "p.yaml:3: params.memory-swappiness", "memory-swappiness is off by ignore", ""),
+        ('hosts:\n  "h1OO-*":\n    profile: train-multinode\n', "p.yaml:3: hosts.h1OO-*", "no section for hosts fits this host (h100-8x-2socket)", "h1OO-* nearly fits"),
+        ('hosts:\n  "h100-*":\n    ignore:\n      - {rule: storage-noatime, subject: /dat, reason: r}\n', "p.yaml:4: hosts.h100-*.ignore[0]", "nothing of storage-noatime is called /dat", "did you mean /data?"),
+    ],
+)  # fmt: skip
+def test_part_of_a_policy_that_does_nothing_is_named_with_its_line(text, place, message, hint):
+    (found,) = said(text)
+    assert found.startswith(place.rpartition(":")[0].rpartition(":")[0])
+    assert place.rpartition(": ")[2] in found
+    assert message in found
+    assert hint in found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "ignore:\n  - {rule: storage-noatime, subject: /data, reason: r}\n",
+        "ignore:\n  - {rule: storage-noatime, subject: '/d*', reason: r}\n",
+        "ignore:\n  - {rule: memory-swappiness, reason: r}\n",
+        "ignore: [memory-swappiness]\nselect: [storage-nfs-readahead]\nparams: {memory-max-map-count: {}}\n",
+        # it does not apply here, so no name of it can be called wrong
+        "ignore:\n  - {rule: services-oomd, subject: /home, reason: r}\n",
+        'hosts:\n  "h100-*":\n    max_risk: low\n  "login-*":\n    max_risk: high\n',
+        # of sections that do not fit nothing is said
+        'hosts:\n  "h100-*":\n    max_risk: low\n  "login-*":\n    select: [memory-swappiness]\n',
+    ],
+)
+def test_policy_that_does_all_it_says_is_not_remarked_on(text):
+    assert said(text) == []
+
+
+def test_what_harms_nobody_is_said_on_wish_only_and_other_rules_are_left_out_with_one_rule():
+    text = "select: [memory-swappiness]\nignore:\n  - {rule: storage-noatime, subject: /dta, reason: r}\n"
+    assert len(said(text)) == 2
+    assert len(said(text, everything=False)) == 1
+    assert said(text, sole=("memory-max-map-count",)) == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "near"), [("h1OO-*", True), ("H100-*", True), ("h100-9*", True), ("login-*", False), ("*", False)]
+)
+def test_nearest_pattern_has_nearly_the_same_beginning(pattern, near):
+    assert bool(likest("h100-8x-2socket", [pattern])) is near
+
+
+def test_plan_check_and_explain_name_profile_section_and_file_and_tell_what_does_nothing(run, policy):
+    file = policy(
+        'hosts:\n  "h100-*":\n    profile: train-single\nignore:\n  - {rule: storage-noatime, subject: /dta, reason: r}\n'
+    )
+    for words in (["plan"], ["check", "-v"], ["explain", "storage-noatime"]):
+        _, out, err = run(*words, "--host", H100, "--policy", file)
+        assert f"Profile train-single, named by {file} (hosts: h100-*)." in out, words
+        assert "Of its sections for hosts h100-* fits this one (h100-8x-2socket)." in out, words
+        assert f"{file}:5: ignore[0]: waives nothing here" in err, words
+        assert "(did you mean /data?)" in err, words
+    assert "Of its sections" not in run("check", "--host", H100, "--policy", file)[1]
+    data = json.loads(run("check", "--host", H100, "--policy", file, "--format", "json")[1])
+    assert (data["hosts"][0]["policy_file"], data["hosts"][0]["policy_sections"]) == (file, ["h100-*"])
+
+
+def test_host_that_no_section_fits_does_not_run_base_in_silence(run, policy):
+    file = policy('hosts:\n  "h1OO-*":\n    profile: train-multinode\n')
+    status, out, err = run("plan", "--host", H100, "--policy", file)
+    assert status == 1
+    assert "None of its sections for hosts fits this one (h100-8x-2socket)." in out
+    assert "no section for hosts fits this host (h100-8x-2socket)" in err
+    assert "(h1OO-* nearly fits)" in err
+
+
+def test_policy_command_places_sections_on_hosts(run, policy):
+    file = policy(
+        'ignore:\n  - {rule: storage-noatime, subject: /dta, reason: r}\nhosts:\n  "h100-*":\n    profile: train-single\n'
+        '  "gh2OO-*":\n    profile: train-single\n'
+    )
+    status, out, _ = run("policy", file, "--host", H100, "--host", GH200)
+    assert status == 1
+    assert f"{H100} section h100-*, profile train-single," in out
+    assert f"{GH200} no section, profile base," in out
+    assert "gh2OO-* fits none of these hosts" in out
+    assert "no section for hosts fits" not in out  # the pattern is told once
+    _, out, _ = run("policy", file, "--host", H100, "--host", GH200, "--format", "json")
+    assert faults(json.loads(out), "policy-look") == []
+
+
+def test_policy_command_keeps_silent_about_what_works_on_one_of_the_hosts(run, policy):
+    """A waiver for one host of many is no typo on the others."""
+    file = policy("ignore:\n  - {rule: storage-noatime, subject: /data, reason: r}\n")
+    status, out, _ = run("policy", file, "--host", H100, "--host", GH200)
+    assert (status, "Nothing comes of" in out) == (0, False)
+
+
+def test_policy_command_tells_every_fault_and_that_there_is_no_policy(run, policy):
+    status, _, err = run("policy", policy("profil: base\nignore: [memory-swapines]\n"), "--host", H100)
+    assert status == 2
+    assert "unknown key" in err
+    status, _, err = run("policy", "--host", H100)
+    assert (status, "there is no /etc/hosttune/policy.yaml" in err) == (2, True)
+
+
+def test_policy_in_an_image_is_named_with_the_folder_of_the_image(run, tmp_path):
+    root = tmp_path / "image"
+    for folder in ("etc/hosttune", "usr/lib"):
+        (root / folder).mkdir(parents=True)
+    (root / "etc/os-release").write_text('ID=ubuntu\nVERSION_ID="22.04"\n')
+    (root / "etc/hosttune/policy.yaml").write_text("profile: nope\n")
+    os.chmod(root / "etc/hosttune/policy.yaml", 0o644)
+    status, _, err = run("check", "--root", root)
+    assert status == 2
+    assert f"{root}/etc/hosttune/policy.yaml:1: profile: no profile is called nope" in err
+    (root / "etc/hosttune/policy.yaml").write_text("profile: base\n")
+    assert f"named by {root}/etc/hosttune/policy.yaml" in run("plan", "--root", root)[1]
+    assert (
+        f"in {root}/etc/hosttune/policy.yaml: ignore: [memory-swappiness]"
+        in run("explain", "memory-swappiness", "--root", root)[1]
+    )
+
+
+def test_only_leaves_every_other_rule_out(run):
+    for command in ("plan", "apply", "check"):
+        _, out, _ = run(command, "--host", H100, "--only", "memory-swappiness", "--only", "memory-max-map-count")
+        assert "storage-noatime" not in out, command
+        assert "memory-swappiness" in out, command
+        status, out, _ = run(command, "--help")
+        assert "--only" in out
+    _, out, _ = run("check", "--host", H100, "--only", "storage-nfs-readahead", "-v")
+    assert "storage-nfs-readahead" in out  # it is looked at although the profile does not have it
+    status, _, err = run("plan", "--host", H100, "--only", "memory-swapiness")
+    assert (status, "did you mean memory-swappiness?" in err) == (2, True)
+
+
+def test_only_repeats_itself_in_the_next_command(run):
+    assert "plan --host" in (out := run("check", "--host", H100, "--only", "memory-swappiness")[1])
+    assert "--only memory-swappiness" in out
+
+
+def test_only_does_not_bring_back_a_rule_that_is_off(run, policy):
+    file = policy("ignore: [memory-swappiness]\n")
+    status, _, err = run("plan", "--host", H100, "--policy", file, "--only", "memory-swappiness")
+    assert status == 2
+    assert f"--only memory-swappiness: the rule is off by {file}" in err
+    status, _, err = run("plan", "--host", H100, "--only", "memory-swappiness", "--ignore", "memory-swappiness")
+    assert (status, "the rule is off by --ignore" in err) == (2, True)
+
+
+def test_only_keeps_waivers_and_says_nothing_of_what_other_rules_left(policy):
+    """The journal knows other rules; looking at one must not call theirs orphaned."""
+    from hosttune.actions.apply import apply
+    from hosttune.host.overlay import Overlay
+
+    overlay = Overlay(read_record(H100))
+    both = Policy(today="2026-01-01").only("memory-swappiness", "network-arp")
+    session = examine(overlay, CATALOG, both)
+    apply(session, overlay, session.plan())
+    left = examine(overlay, CATALOG, both.only("network-arp")).plan(prove=False).findings
+    assert {finding.rule for finding in left} == {"network-arp"}
+    assert not any(finding.hold.kind is HoldKind.ORPHANED for finding in left)
+
+
+def test_way_out_of_the_risk_names_the_key_of_the_policy():
+    policy = Policy(today="2026-01-01", max_risk=Policy().max_risk.__class__("low"))
+    held = [f for f in examine(read_record(H100), CATALOG, policy).plan(prove=False).findings if f.hold]
+    todos = " ".join(f.todo for f in held if f.hold.kind is HoldKind.ABOVE_MAX_RISK)
+    assert "--max-risk medium (policy: max_risk: medium)" in todos
+
+
+def test_policy_of_a_host_without_a_file_says_nothing():
+    assert without_effect(Policy(today="2026-01-01"), CATALOG, ()) == ()
