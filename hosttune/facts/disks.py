@@ -39,6 +39,9 @@ _TRANSPORTS = (
     (re.compile(r"/mmc_host/"), "mmc"),
     (re.compile(r"/target\d+:"), "scsi"),
 )
+# Amazon EC2 (SSD instance store volumes), Azure (temporary NVMe disks), Google Cloud (Local SSD, NVMe and SCSI). Amazon
+# EBS, Azure's remote disks (MSFT NVMe Accelerator) and Google's (nvme_card-pd) keep what is on them.
+_EPHEMERAL = re.compile(r"Amazon EC2 NVMe Instance Storage|Microsoft NVMe Direct Disk.*|nvme_card\d*|EphemeralDisk")
 # A unit of a storage array, reached over iSCSI or Fibre Channel (kernel: scsi_transport_iscsi.c, scsi_transport_fc.c).
 _ARRAY = re.compile(r"/session\d+/|/rport-")
 
@@ -63,6 +66,12 @@ class Disk(Fact):
     is_virtual: bool = (
         False  # a hypervisor or a storage array stands behind it: such disks say they rotate on any medium
     )
+
+    @property
+    def is_ephemeral(self) -> bool:
+        """Whether it is a cloud's own disk of this instance, by its model: it comes back empty after a stop."""
+        model = raw(self, "model")
+        return isinstance(model, str) and _EPHEMERAL.fullmatch(model.strip()) is not None
 
     @property
     def rotates(self) -> bool:

@@ -4,8 +4,7 @@ Nothing is taken for blank that was not looked at: udev and blkid(8) name what t
 signature (it writes nothing unless it is told to), and the first megabytes are compared with zeros, because databases
 and storage engines that take a raw disk leave no signature that libblkid knows. Only root can do the last two.
 
-Sources: kernel: Documentation/ABI/stable/sysfs-block (holders); wipefs(8); cmp(1); models of disks whose contents end
-with the instance: Amazon EC2 (SSD instance store volumes), Azure (temporary NVMe disks), Google Cloud (Local SSD).
+Sources: kernel: Documentation/ABI/stable/sysfs-block (holders); wipefs(8); cmp(1).
 """
 
 from __future__ import annotations
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 _LOOKED_AT = 16 << 20  # bytes at the beginning that have to be zeros
-# Amazon EBS, Azure's remote disks (MSFT NVMe Accelerator) and Google's (nvme_card-pd) keep what is on them.
-_EPHEMERAL = re.compile(r"Amazon EC2 NVMe Instance Storage|Microsoft NVMe Direct Disk.*|nvme_card\d*")
 
 
 @frozen
@@ -62,11 +59,6 @@ def wipefs(path: str) -> tuple[str, ...]:
 def compared(path: str) -> tuple[str, ...]:
     """The question whether a device begins with zeros: status 0 says yes, 1 no."""
     return ("cmp", "--silent", f"--bytes={_LOOKED_AT}", path, "/dev/zero")
-
-
-def is_ephemeral(model: str) -> bool:
-    """Whether a disk of this model loses its contents with the instance."""
-    return _EPHEMERAL.fullmatch(model.strip()) is not None
 
 
 def collect(reader: Reader, facts: Facts) -> Spare:
@@ -137,12 +129,11 @@ def _spare(reader: Reader, facts: Facts, disk: Disk) -> SpareDisk:
     uuids = [one.uuid for one in facts.filesystems.all]  # two of one UUID: a pool of btrfs, a copy, a snapshot
     plain = [one for one in held if one.fstype in LOCAL_TYPES and one.uuid and uuids.count(one.uuid) == 1]
     is_plain = len(held) == len(plain) == 1 and len(family) <= 2
-    model = raw(disk, "model")
     return SpareDisk(
         name=disk.name,
         path=disk.path,
         size_bytes=raw(disk, "size_bytes"),  # type: ignore[arg-type]
-        is_ephemeral=isinstance(model, str) and is_ephemeral(model),
+        is_ephemeral=disk.is_ephemeral,
         is_blank=False if held or len(family) > 1 or disk.is_read_only else _is_blank(reader, disk.path),
         fstype=plain[0].fstype if is_plain else "",
         tags=plain[0].tags if is_plain else (),

@@ -1,10 +1,17 @@
-"""Where container images lie, and on what file system: Docker's data-root and the root of containerd."""
+"""Where container images lie, and on what file system: Docker's data-root and the root of containerd.
+
+A place is better only where it is larger, no slower, and lasts: not on a cloud's own disk of the instance, and not on
+several disks of which each takes all with it (RAID0, as vendors make it of data disks, or stripes of LVM or btrfs).
+Sources: kernel: Documentation/admin-guide/md.rst (md/level); Azure's temporary disk: /dev/disk/azure/resource, which
+cloud-init mounts at /mnt and the Azure agent at /mnt/resource.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, raw, unread
+from hosttune.facts.reading import line
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -13,6 +20,9 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.facts.mounts import Mount
     from hosttune.host.door import Reader
+
+_WITH_COPIES = frozenset({"raid1", "raid4", "raid5", "raid6", "raid10"})
+_RESOURCE_TARGETS = frozenset({"/mnt", "/mnt/resource"})
 
 
 @frozen
@@ -26,7 +36,7 @@ class Store(Fact):
     is_network: bool
     is_rotational: bool
     available_bytes: int
-    is_small: bool  # it shares the system's disk, while a local data disk that is no slower has twice its space
+    better: str  # where it shares the system's disk: a local data disk that lasts, no slower, with twice its space
 
 
 @frozen
@@ -47,7 +57,7 @@ def mount_of(path: str, mounts: Mapping[str, Mount]) -> Mount | None:
 
 def collect(reader: Reader, facts: Facts) -> Stores:
     try:
-        mounts, data = facts.mounts.at, facts.mounts.local_data
+        mounts = facts.mounts.at
         paths = tuple(_paths(facts))
     except UnknownFact as unknown:
         return Stores(unread(unknown.reason))
@@ -56,7 +66,7 @@ def collect(reader: Reader, facts: Facts) -> Stores:
         real = reader.resolve(path)
         place = real if isinstance(real, str) else path
         if mount := mount_of(place, mounts):
-            found.append(_store(name, place, mount, data))
+            found.append(_store(name, place, mount, _better(reader, facts, mount)))
     return Stores(tuple(found))
 
 
@@ -70,15 +80,47 @@ def _paths(facts: Facts) -> Iterable[tuple[str, str]]:
         yield "containerd", facts.containers.containerd_root
 
 
-def _store(name: str, path: str, mount: Mount, data: Iterable[Mount]) -> Store:
-    rotational: Any = raw(mount, "is_rotational")
-    available: Any = raw(mount, "available_bytes")
-    try:
-        is_small: Any = mount.target in {"/", "/var", "/var/lib"} and any(
-            one.available_bytes > 2 * mount.available_bytes and one.is_rotational <= mount.is_rotational for one in data
-        )
-    except UnknownFact as unknown:
-        is_small = unread(unknown.reason)
+def _store(name: str, path: str, mount: Mount, better: Any) -> Store:
     return Store(
-        name, path, mount.target, mount.fstype, raw(mount, "is_network"), rotational, available, is_small  # type: ignore[arg-type]
+        name, path, mount.target, mount.fstype, raw(mount, "is_network"), raw(mount, "is_rotational"),  # type: ignore[arg-type]
+        raw(mount, "available_bytes"), better,  # type: ignore[arg-type]
     )  # fmt: skip
+
+
+def _better(reader: Reader, facts: Facts, mount: Mount) -> Any:
+    if mount.target not in {"/", "/var", "/var/lib"}:
+        return ""
+    try:
+        found = [
+            one
+            for one in facts.mounts.local_data
+            if one.available_bytes > 2 * mount.available_bytes
+            and one.is_rotational <= mount.is_rotational
+            and _lasts(reader, facts, one)
+        ]
+    except UnknownFact as unknown:
+        return unread(unknown.reason)
+    return max(found, key=lambda one: one.available_bytes).target if found else ""
+
+
+def _lasts(reader: Reader, facts: Facts, mount: Mount) -> bool:
+    """Whether what is written there is there after a stop of the machine, and after the loss of one disk of several."""
+    disks = [facts.disks.by_name[name] for name in mount.disks]
+    if any(disk.is_ephemeral for disk in disks) or (facts.host.cloud == "azure" and _is_resource(mount)):
+        return False
+    return len(disks) == 1 or _has_copies(reader, facts, mount)
+
+
+def _is_resource(mount: Mount) -> bool:
+    return mount.target in _RESOURCE_TARGETS
+
+
+def _has_copies(reader: Reader, facts: Facts, mount: Mount) -> bool:
+    """Whether an md device with redundancy lies below it."""
+    waiting = [facts.disks.by_device[mount.device]] if mount.device in facts.disks.by_device else []
+    while waiting:
+        disk = waiting.pop()
+        if disk.kind == "md" and line(reader, f"/sys/block/{disk.name}/md/level") in _WITH_COPIES:
+            return True
+        waiting += [facts.disks.by_name[name] for name in disk.parents if name in facts.disks.by_name]
+    return False

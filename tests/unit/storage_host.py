@@ -17,7 +17,10 @@ ROOT = "20 1 8:2 / / rw,relatime - ext4 /dev/sda2 rw"
 
 
 def disk(name: str, device: str, disks: tuple[str, ...] = ("sda",), *, is_rotational: bool = False) -> SimpleNamespace:
-    return SimpleNamespace(name=name, device=device, disks=disks, rotates=is_rotational, transport="sata")
+    return SimpleNamespace(
+        name=name, device=device, disks=disks, rotates=is_rotational, transport="sata", kind="disk", parents=(),
+        is_ephemeral=False,
+    )  # fmt: skip
 
 
 DISKS = (
@@ -30,7 +33,7 @@ DISKS = (
 
 def make_facts(reader, *, ram_gib: int = 256, available_gib: int | None = None, disks=DISKS, **host) -> Facts:
     facts = Facts(reader)
-    plain = {"is_container": False, "is_wsl": False, "has_systemd": True, "shares_init_mounts": True}
+    plain = {"is_container": False, "is_wsl": False, "cloud": "", "has_systemd": True, "shares_init_mounts": True}
     facts.__dict__["host"] = SimpleNamespace(**{**plain, **host})
     facts.__dict__["memory"] = SimpleNamespace(
         total_bytes=ram_gib * GIB,
@@ -38,7 +41,9 @@ def make_facts(reader, *, ram_gib: int = 256, available_gib: int | None = None, 
         gpu_bytes=0,
         available_bytes=(available_gib or ram_gib) * GIB,
     )
-    facts.__dict__["disks"] = SimpleNamespace(by_device={one.device: one for one in disks})
+    facts.__dict__["disks"] = SimpleNamespace(
+        by_device={one.device: one for one in disks}, by_name={one.name: one for one in disks}
+    )
     return facts
 
 

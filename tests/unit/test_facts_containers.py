@@ -1,5 +1,7 @@
 """Facts about Docker, containerd and NVIDIA's container toolkit."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
@@ -150,13 +152,53 @@ def test_stores_docker_28_keeps_images_itself():
     assert [one.name for one in facts(files).stores.all] == ["docker"]
 
 
+def better_than_root(*, free=201, is_slower=False, target="/data", more=(), files=None, cloud=""):
+    """Where the images on / had better lie, beside one data disk."""
+    mounts = f"{ROOT}\n30 20 8:17 / {target} rw - ext4 /dev/sdb1 rw\n"
+    content = {STATUS: packages(docker_ce="5:28.0.1-1"), "/proc/self/mountinfo": mounts, **(files or {})}
+    spaces = {"/": Space(1000, 100, 9, 9), target: Space(1000, free, 9, 9)}
+    disks = (
+        disk("sda", "8:0"), disk("sda2", "8:2"), disk("sdb", "8:16", ("sdb",)),
+        disk("sdb1", "8:17", ("sdb",), is_rotational=is_slower), *more,
+    )  # fmt: skip
+    (store,) = make_facts(FakeReader(content, spaces=spaces), disks=disks, cloud=cloud).stores.all
+    return store.better
+
+
+@pytest.mark.parametrize(("free", "is_slower", "better"), [(200, False, ""), (201, False, "/data"), (201, True, "")])
+def test_better_is_a_data_disk_no_slower_with_more_than_twice_the_space(free, is_slower, better):
+    assert better_than_root(free=free, is_slower=is_slower) == better
+
+
+def changed(one, **values):
+    return SimpleNamespace(**{**vars(one), **values})
+
+
+def test_disk_of_a_cloud_instance_is_never_better():
+    assert better_than_root(more=(changed(disk("sdb", "8:16", ("sdb",)), is_ephemeral=True),)) == ""
+
+
 @pytest.mark.parametrize(
-    ("free", "is_slower", "is_small"), [(200, False, False), (201, False, True), (201, True, False)]
+    ("target", "cloud", "better"), [("/mnt", "azure", ""), ("/mnt", "", "/mnt"), ("/data", "azure", "/data")]
 )
-def test_store_is_small_where_a_data_disk_no_slower_has_more_than_twice_its_space(free, is_slower, is_small):
-    mounts = f"{ROOT}\n30 20 8:17 / /data rw - ext4 /dev/sdb1 rw\n"
-    files = {STATUS: packages(docker_ce="5:28.0.1-1"), "/proc/self/mountinfo": mounts}
-    spaces = {"/": Space(1000, 100, 9, 9), "/data": Space(1000, free, 9, 9)}
-    disks = (disk("sda2", "8:2"), disk("sdb1", "8:17", is_rotational=is_slower))
-    (store,) = make_facts(FakeReader(files, spaces=spaces), disks=disks).stores.all
-    assert store.is_small is is_small
+def test_temporary_disk_of_azure_is_never_better(target, cloud, better):
+    assert better_than_root(target=target, cloud=cloud) == better
+
+
+@pytest.mark.parametrize(
+    ("kind", "level", "better"),
+    [("md", "raid0", ""), ("md", "linear", ""), ("md", "raid5", "/data"), ("md", "raid1", "/data"), ("dm", "", "")],
+)
+def test_several_disks_without_a_copy_are_never_better(kind, level, better):
+    pair = ("sdb", "sdc")
+    whole = changed(disk("md0", "8:17", pair), kind=kind, parents=pair)
+    files = {"/sys/block/md0/md/level": f"{level}\n"}
+    assert better_than_root(more=(whole, disk("sdc", "8:32", ("sdc",))), files=files) == better
+
+
+def test_volume_on_an_array_with_copies_is_better():
+    pair = ("sdb", "sdc")
+    volume = changed(disk("dm-0", "8:17", pair), kind="dm", parents=("md0",))
+    array = changed(disk("md0", "9:0", pair), kind="md", parents=pair)
+    files = {"/sys/block/md0/md/level": "raid6\n"}
+    assert better_than_root(more=(volume, array, disk("sdc", "8:32", ("sdc",))), files=files) == "/data"

@@ -6,7 +6,7 @@ import pytest
 
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.filesystems import LSBLK, UDEV
-from hosttune.facts.spare import compared, is_ephemeral, wipefs
+from hosttune.facts.spare import compared, wipefs
 from hosttune.host.door import Completed
 from hosttune.values import ABSENT, Unreadable
 from tests.unit.fake_reader import FakeReader
@@ -182,5 +182,4 @@ def test_head_of_several_paths_asks_its_controllers():
     ],
 )  # fmt: skip
 def test_disks_that_come_back_empty(model, expected):
-    assert is_ephemeral(model) is expected
     assert spare(files={f"{DISK}/device/model": f"{model}   \n"}).all[0].is_ephemeral is expected
