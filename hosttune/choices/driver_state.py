@@ -11,10 +11,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from hosttune.choices.drivers.bringer import guest, guest_way, other_bringer
+from hosttune.choices.drivers.bringer import VENDORS, guest, guest_way, other_bringer
 from hosttune.choices.next_kernel import commands
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.gpu_errors import way_of
 from hosttune.facts.nvidia_tables import branch_of, is_older, month_of, stale_note
 from hosttune.frozen import frozen
 
@@ -65,7 +66,7 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:  # noqa: AR
         return DriverStates((_absent(facts),))
     found: list[DriverState] = []
     unknown: dict[str, list[str]] = {}
-    for name, look in (_CONTAINED_STATES if elsewhere else STATES).items():
+    for name, look in (_CONTAINED_STATES if elsewhere else _own_states(facts)).items():
         try:
             told = look(facts)
         except UnknownFact as missing:
@@ -92,6 +93,23 @@ def _elsewhere(facts: Facts) -> DriverState | None:
     else:
         return None
     return DriverState(name, is_fault=False, evidence=evidence, way_out="")
+
+
+def _own_states(facts: Facts) -> Mapping[str, Callable[[Any], Told | None]]:
+    """Without what is no fault where a hypervisor or a vendor's image brings the driver in a way of its own."""
+    theirs: frozenset[str] = frozenset()
+    if _said(facts, "is_vgpu"):
+        theirs = _OF_THE_HYPERVISOR
+    elif _vendor(facts):
+        theirs = _OF_THE_VENDOR
+    return {name: look for name, look in STATES.items() if name not in theirs}
+
+
+def _vendor(facts: Facts) -> str:
+    try:
+        return facts.role.vendor_image
+    except UnknownFact:
+        return ""
 
 
 def _absent(facts: Facts) -> DriverState:
@@ -131,7 +149,7 @@ def _lost(facts: Facts) -> Told | None:
         return None
     return (
         f"the GPU at {slots} has fallen off the bus (Xid 79)" if slots else facts.nvidia.problem,
-        "it is hardware, power or cooling: drain the host, power it off and on; if it comes again, replace the board",
+        f"it is hardware, power or cooling: {way_of(('RESTART_BM',), slots)}",
     )
 
 
@@ -210,6 +228,8 @@ def _wrong_flavour(facts: Facts) -> Told | None:
 
 
 def _switch(facts: Facts, what: str) -> str:
+    if vendor := _vendor(facts):
+        return f"{what}, in the way of {vendor}: {VENDORS[vendor][1]}"
     if not facts.os.is_ubuntu:  # where gpu-driver installs nothing
         return f"{what}: from your distribution, its backports, or NVIDIA's archive; then reboot"
     return f"{what}: switch_branch: true for gpu-driver in the policy, then reboot"
@@ -408,10 +428,10 @@ def _update(facts: Facts) -> Told | None:
 
 
 def _guest(facts: Facts) -> Told | None:
-    if not _said(facts, "is_vgpu"):
+    if not _said(facts, "is_vgpu") or (facts.driver.is_loaded and facts.nvidia.smi == "answers"):
         return None
     return (
-        "this is a vGPU guest: its licensed driver must fit the hypervisor's",
+        "this is a vGPU guest, and its driver does not answer: it must be the licensed one that fits the hypervisor's",
         f"{guest_way(facts)}; hosttune leaves it alone",
     )
 
@@ -454,5 +474,14 @@ STATES: Mapping[str, Callable[[Any], Told | None]] = {
     "held": _held,
     "update offered": _update,
 }
+# The licensed driver of a vGPU comes by NVIDIA's installer or from the cloud's archive, as the hypervisor's release.
+_OF_THE_HYPERVISOR = frozenset(
+    {
+        "runfile", "mixed sources", "foreign archive", "unsupported GPU", "wrong flavour", "outdated branch", "held",
+        "update offered",
+    }
+)  # fmt: skip
+# DGX OS and Lambda Stack have archives, AWS an installer of their own: to go back to Ubuntu's would break the image.
+_OF_THE_VENDOR = frozenset({"runfile", "mixed sources", "foreign archive"})
 # What a driver tells wherever it comes from.
 _CONTAINED_STATES = {"GPU lost": _lost, "nvidia-smi refuses": _refused}

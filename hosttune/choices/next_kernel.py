@@ -35,6 +35,9 @@ def commands(facts: Facts, kernel: str) -> str:
     driver = facts.driver
     if _is_compiled(facts):
         return f"sudo apt-get install linux-headers-{kernel} && sudo dkms autoinstall -k {kernel}"
+    if driver.runfile and not driver.branch:
+        again = f"run the installer that brought the driver again, with --dkms --kernel-name={kernel}"
+        return f"{again}, or boot another kernel"
     flavour = flavour_of(kernel)
     if not driver.branch or not flavour:
         return f"install a driver that builds its module for {kernel}, or boot another kernel"

@@ -8,11 +8,11 @@ from hosttune.choices.next_kernel import choose
 from hosttune.facts.packages import Packages
 
 
-def host(next_kernel, packages, kernels=(), with_module=(), branch="580"):
+def host(next_kernel, packages, kernels=(), with_module=(), branch="580", runfile=False):
     return SimpleNamespace(
         driver=SimpleNamespace(
             has_module_for_next_kernel=next_kernel in with_module, kernels_with_module=with_module, branch=branch,
-            name="580-server-open" if branch else "",
+            name="580-server-open" if branch else "", runfile=runfile,
         ),
         boot=SimpleNamespace(next_kernel=next_kernel, kernels=(next_kernel, *kernels)),
         packages=Packages(dict.fromkeys(packages, ("1", "install ok installed"))),
@@ -43,7 +43,10 @@ def test_missing_module_names_the_packages_that_bring_it(kernel, packages, comma
 
 
 def test_runfile_names_no_package():
-    assert "or boot another kernel" in choose(host("6.8.0-62-generic", (), branch=""), {}).commands
+    for runfile in (True, False):
+        said = choose(host("6.8.0-62-generic", (), branch="", runfile=runfile), {}).commands
+        assert "or boot another kernel" in said
+        assert ("--dkms --kernel-name=6.8.0-62-generic" in said) is runfile
 
 
 def test_kernels_that_would_do_are_those_that_can_be_booted():

@@ -121,7 +121,7 @@ NOT_LOADED = {"loaded_version": ""}
 TABLE = {
     "broken packages": ({"broken": ("nvidia-dkms-580",)}, "nvidia-dkms-580", "dpkg --configure -a"),
     "GPU lost": ({"nvidia": {"lost": ("0000:1b:00.0",)}}, "0000:1b:00.0", "hardware"),
-    "vGPU guest": ({"nvidia": {"is_vgpu": True}}, "vGPU", "hypervisor"),
+    "vGPU guest": ({"nvidia": {"is_vgpu": True, "smi": "refused"}}, "vGPU", "hypervisor"),
     "runfile": ({"runfile": True, "branch": "", "name": "", "modules": ()}, "runfile", "nvidia-uninstall"),
     "mixed sources": ({"archives": {"origins": ("NVIDIA", "Ubuntu")}}, "NVIDIA and Ubuntu", "decide"),
     "foreign archive": ({"archives": {"origins": ("NVIDIA",)}}, "CUDA archive", "keep to that archive"),
@@ -229,6 +229,32 @@ def test_driver_in_a_container_tells_of_a_gpu_that_is_lost():
     assert (well.is_fault, well.evidence.endswith(f"({VERSION} is loaded)")) == (False, True)
     (lost,) = states(host(here=("operator",), nvidia={"lost": ("0000:1b:00.0",)}, **contained))
     assert (lost.name, lost.is_fault) == ("GPU lost", True)
+
+
+RUNFILE = {"runfile": True, "branch": "", "name": "", "modules": ()}
+
+
+@pytest.mark.parametrize(
+    ("here", "facts"),
+    [
+        ((), {"nvidia": {"is_vgpu": True}} | RUNFILE),  # Azure's GRID driver comes by NVIDIA's installer
+        ((), {"nvidia": {"is_vgpu": True}, "branch": "535", "name": "535-grid"}),  # in the release of the hypervisor
+        ((), {"nvidia": {"is_vgpu": True}, "archives": {"updates": (offer(),)}}),
+        (("dgx",), {"archives": {"origins": ("NVIDIA", "Ubuntu")}}),
+        (("dgx",), {"archives": {"origins": ("Lambda",)}}),
+        (("dgx",), RUNFILE),
+    ],
+)
+def test_driver_that_came_in_the_way_of_its_host_is_no_fault(here, facts):
+    (state,) = states(host(here=here, **facts))
+    assert (state.name, state.is_fault, state.way_out) == ("current", False, "")
+
+
+def test_switch_on_a_vendors_image_names_the_vendors_way():
+    state = states(host(here=("dgx",), branch="535", name="535-server"))[0]
+    assert state.name == "outdated branch"
+    assert "docs.nvidia.com/dgx" in state.way_out
+    assert "switch_branch" not in state.way_out
 
 
 NOTHING = {"branch": "", "name": "", "loaded_version": "", "userspace_version": "", "modules": ()}

@@ -15,7 +15,7 @@ from hosttune.frozen import frozen
 if TYPE_CHECKING:
     from hosttune.facts import Facts
 
-_VENDORS = {
+VENDORS = {
     "DGX OS": (
         "this is DGX OS, whose own archives and guide bring it with Fabric Manager and the rest of one release",
         "the user guide of its DGX OS release says how (docs.nvidia.com/dgx)",
@@ -75,7 +75,7 @@ def other_bringer(facts: Facts) -> Bringer | None:
             "bringer: external for gpu-driver in the policy where one of them does; bringer: host where this host is "
             "to have its own (with driver.enabled=false for the operator)",
         )
-    if vendor := _VENDORS.get(facts.role.vendor_image):
+    if vendor := VENDORS.get(facts.role.vendor_image):
         return Bringer(vendor[0], f"{vendor[1]} (bringer: host in the policy for Ubuntu's driver all the same)")
     if facts.gpus.unlisted and facts.host.is_vm:
         return Bringer(
