@@ -18,7 +18,7 @@ def checked(look: Look, show: ShowCheck | ShowPlan, host: str | None = None) -> 
     from hosttune.actions.writers import named
     from hosttune.cli.common import open_page, open_session, tell_idle
     from hosttune.cli.options import ShowCheck as OfCheck
-    from hosttune.facts.inventory import inventory
+    from hosttune.facts.inventory import inventory, machine
     from hosttune.views.checked import Checked, about_rules
     from hosttune.views.terminal import Screen
 
@@ -41,6 +41,7 @@ def checked(look: Look, show: ShowCheck | ShowPlan, host: str | None = None) -> 
         timings=session.timings,
         keep_reports=session.policy.keep_reports,
         inventory=inventory(session.facts) if isinstance(show, OfCheck) and show.is_json else None,
+        machine=machine(session.facts) if isinstance(show, OfCheck) and not show.is_json else {},
     )
 
 

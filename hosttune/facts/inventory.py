@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.facts.mounts import Mount
 
+NO_DRIVER = "none loaded"
+UNKNOWN = "unknown"
 _BIOS = "/sys/class/dmi/id/bios_version"
 _GIB = 1 << 30
 _NETWORK = frozenset({"nfs", "nfs4", "lustre", "beegfs", "ceph", "gpfs", "cifs", "smb3", "fuse.weka", "wekafs"})
@@ -57,6 +59,35 @@ def inventory(facts: Facts) -> Inventory:
     return Inventory(_told(_HARDWARE, facts), settings, gpu, reboot)
 
 
+def machine(facts: Facts) -> dict[str, str]:
+    """What this machine is: `product`, `GPUs`, `driver`, `kernel` and `system`, in words. What could not be read is
+    `unknown`; what an image or a host without GPUs has not got is left out.
+    """
+    found = {}
+    for name, tell in _MACHINE.items():
+        try:
+            found[name] = tell(facts)
+        except UnknownFact:
+            found[name] = "" if facts.reader.persistent_only else UNKNOWN
+    return {name: words for name, words in found.items() if words}
+
+
+def _product(facts: Facts) -> str:
+    host = facts.host
+    where = f" on {host.cloud}" if host.cloud else ""
+    under = f" ({host.hypervisor})" if host.is_vm and host.hypervisor not in {"", "unknown"} else ""
+    words = f"{host.product or ('virtual machine' if host.is_vm else 'unknown board')}{under}{where}"
+    return f"{host.container} container on {words}" if host.is_container else words
+
+
+def _models(facts: Facts) -> str:
+    return facts.gpus.summary or ("" if facts.host.is_image else "no NVIDIA GPU")
+
+
+def _loaded(facts: Facts) -> str:
+    return facts.driver.loaded_version or (NO_DRIVER if facts.gpus.has_gpu else "")
+
+
 def _told(table: Mapping[str, Callable[[Facts], str]], facts: Facts) -> dict[str, str]:
     found = {}
     for name, tell in table.items():
@@ -83,7 +114,7 @@ def _memory(facts: Facts) -> str:
 def _driver(facts: Facts) -> str:
     driver = facts.driver
     if not driver.loaded_version:
-        return "none loaded"
+        return NO_DRIVER
     return f"{driver.loaded_version} ({'open' if driver.is_open else 'closed'})"
 
 
@@ -130,6 +161,13 @@ def _is_passing(target: str) -> bool:
     return f"{target}/".startswith(("/run/", "/var/lib/docker/", "/var/lib/containerd/", "/var/lib/kubelet/", "/snap/"))
 
 
+_MACHINE: Mapping[str, Callable[[Facts], str]] = {
+    "product": _product,
+    "GPUs": _models,
+    "driver": _loaded,
+    "kernel": lambda facts: facts.kernel.release,
+    "system": _system,
+}
 _HARDWARE: Mapping[str, Callable[[Facts], str]] = {
     "GPU": _gpu,
     "CPU": _cpu,

@@ -126,7 +126,7 @@ def _home(
     if entry is not None:
         return ("fstab" if entry.fstype == "tmpfs" else "fstab-other"), f"/etc/fstab line {entry.line}: {entry.text}"
     if fragment and _is_enabled(reader):
-        return "usr-unit", f"{fragment} of the distribution mounts /tmp"
+        return "usr-unit", f"{fragment} mounts /tmp"
     return "none", "nothing mounts /tmp at boot" + (f" ({fragment} is not enabled)" if fragment else "")
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from hosttune.facts.inventory import Inventory
+from hosttune.facts.inventory import NO_DRIVER, UNKNOWN, Inventory
 from hosttune.frozen import frozen
 from hosttune.values import Plan, Risk
-from hosttune.views.page import Page
+from hosttune.views.page import Page, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,6 +42,19 @@ class Checked:
     timings: tuple[tuple[str, float], ...] = ()
     keep_reports: int = 0  # days of which the policy wants a report to be kept
     inventory: Inventory | None = None  # for programs alone: what a fleet is compared by
+    machine: Mapping[str, str] = field(default_factory=dict)  # what this machine is (facts/inventory.py)
+
+    @property
+    def machine_text(self) -> str:
+        """`DGXH100: 8 x NVIDIA H100 80GB HBM3, driver 580.126.20, kernel 6.8.0-48-generic, Ubuntu 24.04.1 LTS`."""
+        words = {name: shown(text) for name, text in self.machine.items()}
+        product = words.pop("product", "")
+        alone = {"GPUs", "system"}
+        parts = (
+            "no driver loaded" if text == NO_DRIVER else text if name in alone and text != UNKNOWN else f"{name} {text}"
+            for name, text in words.items()
+        )
+        return ": ".join(filter(None, (product, ", ".join(parts))))
 
 
 def about_rules(rules: Iterable[Rule]) -> dict[str, About]:

@@ -98,7 +98,7 @@ def explain_text(one: Explained, page: Page) -> str:
     lines += _paragraphs("Why", rule.why, page)
     lines += _block("Reasons not to apply", guard_texts(rule, one.wording), page)
     lines += _block("Reads", reads_texts(rule, told), page)
-    lines += _block("Wants", few([wish_text(wish) for wish in told], many=8), page)
+    lines += _block("Wants", few([wish_text(wish) for wish in told if wish.name], many=8), page)
     lines += _block("Looks for", finds_texts(rule, one.wording), page)
     lines += _params(rule, one.wording.params, page)
     lines += _here(one.findings, page)
@@ -134,7 +134,7 @@ def explain_json(one: Explained) -> dict[str, Any]:
         "sources": list(rule.sources),
         "applies_when": [{"if": g.condition.source, "else": g.otherwise.source} for g in rule.applies_when],
         "reads": reads_texts(rule, told),
-        "wants": [wish_text(wish) for wish in told],
+        "wants": [wish_text(wish) for wish in told if wish.name],
         "expects": [expectation.condition.source for expectation in rule.expect],
         "by_hand": {"do": does, "undo": undoes},
         "params": {name: to_json(value) for name, value in one.wording.params.items()},

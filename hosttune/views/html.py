@@ -71,6 +71,7 @@ def _host(one: Checked, number: int) -> dict[str, Any]:
     return {
         "id": f"host-{number}",
         "name": shown(one.page.host),
+        "machine": one.machine_text,
         "decision": decision_text(one.plan),
         "proposal": shown(one.proposal),
         "warnings": warning_texts(one.plan, one.page, one.interrupted),

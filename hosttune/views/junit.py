@@ -40,6 +40,7 @@ def _suite(one: Checked, number: int, *, strict: bool) -> Element:
     suite.set("timestamp", plan.created_at[:19])
     properties = SubElement(suite, "properties")
     facts = {"version": plan.tool_version, "profile": one.profile, "digest": plan.digest, "machine": plan.machine}
+    facts |= {name: one.machine[name] for name in one.machine}
     for name, value in facts.items():
         SubElement(properties, "property", name=name, value=shown(value))
     for finding in plan.findings:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _METRICS = {
     "hosttune_check_info": "The version and the profile that this host was checked with.",
+    "hosttune_machine_info": "What this host is: its product, GPUs, loaded driver, kernel and system.",
     "hosttune_check_timestamp_seconds": "When this host was checked, in seconds since 1970.",
     "hosttune_findings": "Findings by verdict; what the policy waives, and leftovers, have verdicts of their own.",
     "hosttune_rule_status": "1 for the verdict of each rule, the worst of its subjects.",
@@ -46,6 +47,8 @@ def check_prometheus(hosts: tuple[Checked, ...]) -> str:
 def _samples(one: Checked) -> Iterator[tuple[str, dict[str, str], int]]:
     plan = one.plan
     yield "hosttune_check_info", {"version": plan.tool_version, "profile": shown(one.profile)}, 1
+    if one.machine:
+        yield "hosttune_machine_info", {name.lower(): shown(words) for name, words in one.machine.items()}, 1
     yield "hosttune_check_timestamp_seconds", {}, int(datetime.fromisoformat(plan.created_at).timestamp())
     numbers = Counter(standing(finding) for finding in plan.findings)
     for name in STANDINGS:

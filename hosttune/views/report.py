@@ -10,7 +10,7 @@ from hosttune.views.findings import ADVICE, ALL, LISTED, WAIVED, sections_lines
 from hosttune.views.masking import masked
 from hosttune.views.measured import section_lines
 from hosttune.views.page import shown
-from hosttune.views.summary import exit_status, summarize
+from hosttune.views.summary import exit_status, rules_in, summarize
 from hosttune.views.terminal import columned, counted, listed, wrapped
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def check_text(hosts: tuple[Checked, ...], measured: tuple[Quote, ...] = ()) -> 
         check_report(
             one.plan,
             one.page,
+            machine=one.machine_text,
             interrupted=one.interrupted,
             proposal=one.proposal,
             chosen=one.chosen,
@@ -44,39 +45,41 @@ def check_report(
     plan: Plan,
     page: Page,
     *,
+    machine: str = "",
     interrupted: tuple[str, ...] = (),
     proposal: str = "",
     chosen: str = "",
     measured: tuple[Quote, ...] = (),
 ) -> str:
-    """The report of one host; `interrupted` says which earlier runs did not end, `proposal` which profile fits better,
-    `chosen` (for --verbose) which profile, file and sections are in force, and that as well.
+    """The report of one host; `machine` says what it is, `interrupted` which earlier runs did not end, `proposal` which
+    profile fits better, `chosen` (for --verbose) which profile, file and sections are in force, and that as well.
 
     What is as it should be, or does not apply, is counted. Where nothing differs, what is waived and advice are, too,
     as far as they go beyond one screen.
     """
     folded = 0
+    head = wrapped(machine, page.screen.columns, rest="  ") if machine else []
+    head += decision(plan, page) + warnings(plan, page, interrupted)
     aside = section_lines(measured, page) if page.is_verbose else []
     told = (chosen if page.is_verbose else "") or proposal
     aside += ["", *wrapped(shown(told), page.screen.columns, rest="  ")] if told else []
-    lines = _report_lines(plan, page, interrupted, aside, folded)
+    lines = head + _report_lines(plan, page, aside, folded)
     most = sum(ADVICE.holds(finding) or WAIVED.holds(finding) for finding in plan.findings)
     if not page.is_verbose and not exit_status(plan, strict=False):
         while len(lines) > ONE_SCREEN and folded < most:
             folded += 1
-            lines = _report_lines(plan, page, interrupted, aside, folded)
+            lines = head + _report_lines(plan, page, aside, folded)
     return "\n".join(lines) + "\n"
 
 
-def _report_lines(plan: Plan, page: Page, interrupted: tuple[str, ...], aside: list[str], folded: int) -> list[str]:
-    """The lines with `folded` findings only counted, of what is waived and of advice, from the end; `aside` stands
-    before the next steps.
+def _report_lines(plan: Plan, page: Page, aside: list[str], folded: int) -> list[str]:
+    """The lines below the head with `folded` findings only counted, of what is waived and of advice, from the end;
+    `aside` stands before the next steps.
     """
     least = [finding for section in (ADVICE, WAIVED) for finding in plan.findings if section.holds(finding)]
     hidden = {id(finding) for finding in least[len(least) - folded :]}
     told = [finding for finding in plan.findings if id(finding) not in hidden]
-    lines = decision(plan, page) + warnings(plan, page, interrupted)
-    lines += sections_lines(ALL if page.is_verbose else LISTED, told, page)
+    lines = sections_lines(ALL if page.is_verbose else LISTED, told, page)
     lines += [] if page.is_verbose else _collapsed(plan, page, hidden)
     return lines + aside + _next(plan, page)
 
@@ -170,7 +173,7 @@ def warning_texts(plan: Plan, page: Page, interrupted: Iterable[str] = ()) -> li
 
 
 def quiet_text(summary: Summary, waived: int = 0) -> str:
-    """What a report only counts; `waived`: findings of that sort which it does not list."""
+    """What a report only counts; `waived`: rules of that sort which it does not list."""
     return listed(
         _numbers((summary.ok, "as it should be"), (summary.not_applicable, "not applicable here"), (waived, "waived"))
     )
@@ -179,8 +182,8 @@ def quiet_text(summary: Summary, waived: int = 0) -> str:
 def _collapsed(plan: Plan, page: Page, hidden: set[int]) -> list[str]:
     """What is only counted: the `hidden` findings by their ids, and all that is well."""
     folded = [finding for finding in plan.findings if id(finding) in hidden]
-    advice, waived = (sum(map(section.holds, folded)) for section in (ADVICE, WAIVED))
-    parts = [f"{counted(advice, 'more piece')} of advice"] if advice else []
+    advice, waived = (rules_in(filter(section.holds, folded)) for section in (ADVICE, WAIVED))
+    parts = [f"Advice of {counted(advice, 'more rule')}"] if advice else []
     parts += [quiet] if (quiet := quiet_text(summarize(plan), waived)) else []
     text = f"{'; '.join(parts)} (--verbose lists them)."
     return ["", *wrapped(text, page.screen.columns)] if parts else []

@@ -131,7 +131,7 @@ def reads_texts(rule: Rule, wishes: tuple[Wish, ...]) -> list[str]:
     subjects = [f"{name}: {_first_paragraph(f'hosttune.facts.{name}')}" for name in sorted(rule.subjects)]
     if rule.choice:
         subjects.append(f"the choice {rule.choice}: {_first_paragraph(f'hosttune.choices.{rule.choice}')}")
-    kinds = [f"{wish.kind} {wish.name}, as it is now and after the next boot" for wish in wishes]
+    kinds = [f"{wish.kind} {wish.name}, as it is now and after the next boot" for wish in wishes if wish.name]
     return [*subjects, *few(list(dict.fromkeys(kinds)))]
 
 

@@ -20,17 +20,19 @@ OWNED = (HoldKind.OWNED, HoldKind.EDITED, HoldKind.REVERTED)
 
 @frozen
 class Summary:
-    """Changes and findings of a plan, counted by what would become of them."""
+    """Changes of a plan, and the rules of its findings, counted by what would become of them: as the headings of a
+    report count them, because subjects come in dozens.
+    """
 
     changes_now: int  # what apply would do; those after a reboot included
-    after_drain: int  # findings that wait for running GPU work to end
-    after_reboot: int  # changes that take effect at the next boot, and findings that wait for it
-    waiting: int  # findings that wait for something else: a remount, a new session
-    needs_leave: int  # findings above max_risk or disturb
+    after_drain: int  # rules that wait for running GPU work to end
+    after_reboot: int  # changes that take effect at the next boot, and rules that wait for it
+    waiting: int  # rules that wait for something else: a remount, a new session
+    needs_leave: int  # rules above max_risk or disturb
     irreversible: int  # changes that cannot be undone
-    owned: int  # findings where somebody else decides
+    owned: int  # rules where somebody else decides
     owners: tuple[str, ...]
-    refused: int  # findings that cannot be acted on safely
+    refused: int  # rules that cannot be acted on safely
     unknown: int  # rules of which something could not be told, however many their subjects
     advice: int
     deferred: int  # rules of which only the machine that runs this image can tell
@@ -49,26 +51,25 @@ def summarize(plan: Plan) -> Summary:
     held = [finding for finding in plan.findings if finding.hold]
     owned = [finding for finding in held if finding.hold.kind in OWNED]
     waiting = [finding for finding in held if finding.hold.kind is HoldKind.WAITING]
-    for_reboot = sum(waits_for_reboot(finding) for finding in waiting)
+    for_reboot = [finding for finding in waiting if waits_for_reboot(finding)]
     free = [finding for finding in plan.findings if not finding.hold]
-    verdicts = [finding.verdict for finding in free]
     return Summary(
         changes_now=len(plan.changes),
         after_drain=_count(held, HoldKind.BUSY),
-        after_reboot=sum(change.activation is Activation.REBOOT for change in plan.changes) + for_reboot,
-        waiting=len(waiting) - for_reboot,
+        after_reboot=sum(change.activation is Activation.REBOOT for change in plan.changes) + rules_in(for_reboot),
+        waiting=rules_in(finding for finding in waiting if finding not in for_reboot),
         needs_leave=_count(held, *NEEDS_LEAVE),
         irreversible=sum(is_irreversible(change) for change in plan.changes),
-        owned=len(owned),
+        owned=rules_in(owned),
         owners=tuple(dict.fromkeys(finding.hold.detail for finding in owned if finding.hold.detail)),
         refused=_count(held, HoldKind.REFUSED),
-        unknown=rules_in(finding for finding in free if finding.verdict is Verdict.UNKNOWN),
-        advice=verdicts.count(Verdict.ADVICE),
-        deferred=rules_in(finding for finding in held if finding.hold.kind is HoldKind.DEFERRED),
+        unknown=_of(free, Verdict.UNKNOWN),
+        advice=_of(free, Verdict.ADVICE),
+        deferred=_count(held, HoldKind.DEFERRED),
         waived=_count(held, HoldKind.WAIVED),
         orphaned=_count(held, HoldKind.ORPHANED),
-        ok=verdicts.count(Verdict.OK),
-        not_applicable=verdicts.count(Verdict.NOT_APPLICABLE),
+        ok=_of(free, Verdict.OK),
+        not_applicable=_of(free, Verdict.NOT_APPLICABLE),
     )
 
 
@@ -135,4 +136,8 @@ def is_left_after(finding: Finding, plan: Plan) -> bool:
 
 
 def _count(findings: list[Finding], *kinds: HoldKind) -> int:
-    return sum(finding.hold.kind in kinds for finding in findings)
+    return rules_in(finding for finding in findings if finding.hold.kind in kinds)
+
+
+def _of(findings: list[Finding], verdict: Verdict) -> int:
+    return rules_in(finding for finding in findings if finding.verdict is verdict)

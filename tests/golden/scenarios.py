@@ -28,6 +28,13 @@ from hosttune.views.terminal import Screen
 DIGEST = "5f0c6d1b7c1e4a2f9c8d3e6b7a90112233445566778899aabbccddeeff001122"
 PROGRAM = "/opt/hosttune/bin/hosttune"
 PAGE = Page("gpu-017", Screen(80), program=PROGRAM, sudo="sudo ")
+MACHINE = {
+    "product": "SYS-821GE-TNHR",
+    "GPUs": "8 x NVIDIA H100 80GB HBM3",
+    "driver": "580.126.20",
+    "kernel": "6.8.0-60-generic",
+    "system": "Ubuntu 24.04.3 LTS",
+}
 RUN = "20261009T031502Z-5f0c6d1b"
 
 DROPIN = b"# hosttune, rule memory-swappiness. Take it back with hosttune undo.\nvm.swappiness = 10\n"

@@ -91,8 +91,9 @@ def test_usage_error_is_trouble(run, argv):
 def test_check_tells_what_differs_and_the_next_command(run):
     status, out, err = run("check", "--host", H100)
     assert (status, err) == (1, "")
-    assert out.startswith(f"{H100}: ")
-    assert " changes now" in out[:200]
+    assert out.startswith("DGXH100: 8 x NVIDIA H100 80GB HBM3, driver 580.126.20, kernel 6.8.0-60-generic,\n")
+    assert f"\n{H100}: " in out[:200]
+    assert " changes now" in out[:300]
     assert "memory-swappiness       vm.swappiness should be at most 10" in out
     assert f"/opt/hosttune/bin/hosttune plan --host {H100}" in out
     assert "apply" not in out

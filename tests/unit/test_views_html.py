@@ -136,3 +136,14 @@ def test_plan_shows_the_whole_diff_and_the_command_only_where_it_works():
     assert f"--expect {made.DIGEST[:16]}" in shown
     assert "--expect" not in Page(documents()["plan-broken"]).text
     assert "fails its own proof" in Page(documents()["plan-broken"]).text
+
+
+def test_page_says_first_what_machine_this_is_and_nothing_in_its_name_is_markup():
+    one = replace(
+        ONE, machine={"product": "<b>X1</b>\x1b[2J", "GPUs": "8 x H100", "driver": "none loaded", "kernel": "unknown"}
+    )
+    page = Page(check_html((one,)))
+    told = "<b>X1</b>\\x1b[2J: 8 x H100, no driver loaded, kernel unknown"
+    assert told in page.text
+    assert page.text.index(told) < page.text.index("changes now")
+    assert Page(check_html((one, one))).text.count(told) == 4  # in the overview, and in the section of each
