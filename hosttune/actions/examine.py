@@ -11,32 +11,31 @@ from typing import TYPE_CHECKING
 from hosttune import __version__
 from hosttune.actions.journal import Journal, boot_id, read_journal
 from hosttune.actions.memory import Memory
+from hosttune.actions.proof import changes_in, clash, holding, proven
 from hosttune.engine.compare import compare, exposed, worded
 from hosttune.engine.evaluate import Evaluation, evaluate, merge_bounds
 from hosttune.engine.leftovers import orphans, pointed_out
 from hosttune.engine.plan import apply_holds, deferred, digest, merge_findings, once, stage
 from hosttune.engine.rule import choice_module
-from hosttune.errors import Conflict, HosttuneError, Refused
+from hosttune.errors import HosttuneError
 from hosttune.facts import Asked, Facts
 from hosttune.facts.base import UnknownFact
-from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.resources import address_kinds, wish_kinds
 from hosttune.resources.base import Applied, Context
-from hosttune.values import Finding, Hold, HoldKind, Plan, Unreadable, Verdict
+from hosttune.values import Finding, Plan, Unreadable, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from hosttune.actions.proof import Reason
     from hosttune.engine.catalog import Catalog
     from hosttune.engine.policy import Policy
     from hosttune.engine.rule import Rule
     from hosttune.facts.tracing import Reach
     from hosttune.host.door import Reader
     from hosttune.resources.base import Wish
-    from hosttune.values import Address, Change, Stage, State, Value
-
-MAX_STAGES = 4
+    from hosttune.values import Address, Stage, State, Value
 
 
 @dataclass
@@ -74,70 +73,33 @@ class Session:
     def plan(self, *, prove: bool = True) -> Plan:
         """The plan for this host; `prove` runs it on an overlay first, which also finds the later stages."""
         started = time.perf_counter()
-        look = self._look(self.facts)
+        findings = self.look(self.facts)
         self.seconds["evaluate and compare"] = time.perf_counter() - started
-        stages: tuple[Stage, ...] = (stage(look.changes),) if look.changes else ()
-        problems = look.problems
-        started = time.perf_counter()
-        while prove and look.changes:
-            try:
-                stages, proof_problems = self._prove((stage(look.changes),))
-            except _NotPossible as refusal:
-                look = look.without(refusal)  # its other rules are still worth making
-                stages = (stage(look.changes),) if look.changes else ()
-                continue
-            problems += proof_problems
+        stages: tuple[Stage, ...] = (stage(changes),) if (changes := changes_in(findings)) else ()
+        if prove:
+            started = time.perf_counter()
+            findings, stages = proven(self, findings)
             self.seconds["proof on the overlay"] = time.perf_counter() - started
-            break
-        changes = [change for one in stages for change in one.changes]
         return Plan(
-            digest=digest(changes),
+            digest=digest(change for one in stages for change in one.changes),
             tool_version=__version__,
             machine=_machine(self.facts),
             created_at=datetime.fromtimestamp(self.reader.now(), timezone.utc).isoformat(timespec="seconds"),
             policy_digest=self.policy.digest,
             stages=stages,
-            findings=look.findings,
-            complete=not any(finding.verdict is Verdict.UNKNOWN for finding in look.findings),
-            problems=problems,
+            findings=findings,
+            complete=not any(finding.verdict is Verdict.UNKNOWN for finding in findings),
         )
 
-    def _prove(self, stages: tuple[Stage, ...]) -> tuple[tuple[Stage, ...], tuple[str, ...]]:
-        """Run the plan on a copy-on-write overlay and look again: what is left is the next stage, or a fault of a
-        rule.
-        """
-        from hosttune.host.overlay import Overlay
-
-        overlay = Overlay(self.reader)
-        ledger = dict(self.journal.ledger())
-        while True:
-            for change in stages[-1].changes:
-                try:
-                    address_kinds()[change.address.kind].write(overlay, change)
-                except HosttuneError as error:
-                    if isinstance(error, Refused) and not isinstance(error, Conflict):
-                        if len(stages) > 1:
-                            return stages[:-1], ()  # the plan after this one will say why not
-                        raise _NotPossible(change.rule, error) from None
-                    return stages, (f"{change.rule}: {change.address} cannot be brought to its value: {error}",)
-                ledger[change.address] = Applied("(this plan)", change.rule, change.after)
-            reach = overlay.reach()
-            left = self._look(self.facts.through(overlay, reach), reach, ledger).changes
-            seen = {change.address for one in stages for change in one.changes}
-            again = sorted(
-                {
-                    f"{change.rule}: {change.address} still differs after it was set"
-                    for change in left
-                    if change.address in seen
-                }
-            )
-            if again or not left or len(stages) == MAX_STAGES:
-                return stages, tuple(again)
-            stages = (*stages, stage(left))
-
-    def _look(self, facts: Facts, reach: Reach | None = None, ledger: Mapping[Address, Applied] | None = None) -> _Look:
+    def look(
+        self,
+        facts: Facts,
+        reach: Reach | None = None,
+        ledger: Mapping[Address, Applied] | None = None,
+        held: Mapping[str, Reason] | None = None,
+    ) -> tuple[Finding, ...]:
         """Evaluate every selected rule, read what the wishes name, compare, hold back. `reach`: what a plan that was
-        tried can have changed since the first look.
+        tried can have changed since the first look; `held`: the rules that failed there.
         """
         policy, catalog, journal, memory = self.policy, self.catalog, self.journal, self.memory
         if ledger is None:
@@ -146,7 +108,7 @@ class Session:
             memory.evaluated(rule.id, facts, reach, partial(_evaluated, rule, catalog, policy))
             for rule in self.selected
         ]
-        wishes, problems = merge_bounds(tuple(wish for one in evaluations for wish in one.wishes))
+        wishes, clashes = merge_bounds(tuple(wish for one in evaluations for wish in one.wishes))
         state, unknown = read_state(wishes, facts, memory, reach)
         findings = [finding for one in evaluations for finding in one.findings] + list(unknown)
         blocked = {finding.rule for finding in unknown}
@@ -163,41 +125,10 @@ class Session:
                     findings.append(Finding(rule.id, "", Verdict.UNKNOWN, reason=error.told))
         findings = exposed(findings, {rule.id: rule.exposes for rule in self.selected if rule.exposes})
         merged = apply_holds(merge_findings(deferred(findings)), catalog.rules, policy, facts, ledger)
+        merged = holding(merged, {rule: clash(rule, *one) for rule, one in clashes.items()} | dict(held or {}))
         merged = once(policy.waive(finding) for finding in merged)
         left = _orphans(ledger, catalog, policy, merged, facts)
-        return _Look((*pointed_out(merged, left, ledger, catalog), *left), problems)
-
-
-@frozen
-class _Look:
-    findings: tuple[Finding, ...]
-    problems: tuple[str, ...]
-
-    @property
-    def changes(self) -> tuple[Change, ...]:
-        return tuple(change for finding in self.findings for change in finding.changes)
-
-    def without(self, refusal: _NotPossible) -> _Look:
-        """The changes of a rule become a refusal with the reason."""
-        hold = Hold(HoldKind.REFUSED, refusal.error.message)
-        return _Look(
-            tuple(
-                replace(finding, hold=hold, changes=(), todo=refusal.error.hint)
-                if finding.rule == refusal.rule and finding.changes
-                else finding
-                for finding in self.findings
-            ),
-            self.problems,
-        )
-
-
-class _NotPossible(Exception):
-    """A rule's change was refused when the plan was tried on the overlay."""
-
-    def __init__(self, rule: str, error: Refused) -> None:
-        super().__init__(f"{rule}: {error}")
-        self.rule = rule
-        self.error = error
+        return (*pointed_out(merged, left, ledger, catalog), *left)
 
 
 def _evaluated(rule: Rule, catalog: Catalog, policy: Policy, facts: Facts) -> Evaluation:

@@ -5,6 +5,7 @@ Exit status as in diff(1): 0 as it should be, 1 not so, 2 trouble.
 
 from __future__ import annotations
 
+import errno
 import gc
 import sys
 from importlib import import_module
@@ -15,6 +16,7 @@ from typer import Exit, Option, Typer
 from hosttune import __version__
 from hosttune.errors import HosttuneError
 from hosttune.host import slow
+from hosttune.host.console import discard, talk
 
 # In the order of the help. Each is a function of this name, or the typer `app`, of the module hosttune.cli.<name>.
 COMMANDS = (
@@ -23,6 +25,7 @@ COMMANDS = (
 )  # fmt: skip
 
 TROUBLE = 2
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # of an open stream; with a file it is told by its name
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 HELP = """Inspects a GPU server, shows the diff that would tune it, applies exactly that, and takes it back.
@@ -32,7 +35,7 @@ check, plan, and apply without --yes change nothing."""
 
 def _version(is_wanted: bool) -> None:
     if is_wanted:
-        print(f"hosttune {__version__}")
+        print(f"hosttune {__version__}", flush=True)
         raise Exit
 
 
@@ -78,7 +81,7 @@ def main() -> NoReturn:
 
 def _announce(text: str) -> None:
     """A line of progress about a program that takes its time."""
-    print(f"  {text}", file=sys.stderr, flush=True)
+    talk(f"  {text}\n")
 
 
 def run(argv: list[str]) -> int:
@@ -93,6 +96,9 @@ def run(argv: list[str]) -> int:
     except KeyboardInterrupt:
         return _trouble("interrupted", "", INTERRUPTED)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _NO_ROOM and error.filename is None:
+            discard(sys.stdout)  # else the interpreter tries once more at its end, and says 120
+            return _trouble(f"the output cannot be written: {error.strerror}", "")
         if "--debug" in argv:
             raise
         message = f"this is a fault of hosttune itself: {type(error).__name__}: {error}"
@@ -104,7 +110,7 @@ def _trouble(message: str, hint: str, status: int = TROUBLE) -> int:
     from hosttune.views.page import shown
 
     for number, line in enumerate(message.splitlines() or [""]):
-        print(f"{'hosttune: ' if number == 0 else '  '}{shown(line)}", file=sys.stderr)
+        talk(f"{'hosttune: ' if number == 0 else '  '}{shown(line)}\n")
     for line in hint.splitlines():
-        print(f"  hint: {shown(line)}", file=sys.stderr)
+        talk(f"  hint: {shown(line)}\n")
     return status

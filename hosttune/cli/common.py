@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from hosttune.errors import HosttuneError
-from hosttune.host.console import console, discard, program
+from hosttune.host.console import console, discard, program, talk
 from hosttune.views.page import Page, shown
 from hosttune.views.terminal import Screen
 
@@ -192,7 +192,7 @@ def progress(text: str) -> None:
 
 def tell(text: str) -> None:
     """Talk, to standard error."""
-    print(text, file=sys.stderr, flush=True)
+    talk(text + "\n")
 
 
 def write_json(data: Any) -> None:

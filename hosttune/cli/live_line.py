@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Final
 
-from hosttune.host.console import console
+from hosttune.host.console import console, talk
 from hosttune.views.page import shown
 
 _EVERY_S: Final = 0.2
@@ -25,13 +25,11 @@ class LiveLine:
     def close(self) -> None:
         """Take the line away; for contextlib.closing."""
         if self._is_there:
-            sys.stderr.write(_CLEAR)
-            sys.stderr.flush()
+            talk(_CLEAR)
 
     def tell(self, text: str) -> None:
         now = time.monotonic()
         if now >= self._next:
             self._next = now + _EVERY_S
             self._is_there = True
-            sys.stderr.write(f"{_CLEAR}{shown(text)[: self._columns - 1]}")
-            sys.stderr.flush()
+            talk(f"{_CLEAR}{shown(text)[: self._columns - 1]}")

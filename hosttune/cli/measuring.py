@@ -56,13 +56,15 @@ def kept(save: Callable[[], None]) -> None:
 @contextmanager
 def progress_line() -> Iterator[Callable[[str], None]]:
     """One line on standard error, written over and over and gone at the end; nothing where that is no terminal."""
+    from hosttune.host.console import talk
+
     if not sys.stderr.isatty():
         yield lambda _: None
         return
     try:
-        yield lambda text: print(f"\r\x1b[K  {text}", end="", file=sys.stderr, flush=True)
+        yield lambda text: talk(f"\r\x1b[K  {text}")
     finally:
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        talk("\r\x1b[K")
 
 
 def page_of(show: Show) -> Page:

@@ -47,11 +47,8 @@ def watch(
     passed on (126 and 127 where it cannot be started, 2 where watch itself cannot begin). With --pid and --replay the
     report goes to standard output; Ctrl-C ends --pid with the report. Nothing is changed, traced or loaded.
     """
-    import sys
-
     from hosttune.cli.common import tell
     from hosttune.errors import HosttuneError
-    from hosttune.host.console import discard
     from hosttune.measure.watch.child import NotStarted
     from hosttune.measure.watch.session import Wish
 
@@ -80,12 +77,7 @@ def watch(
             return error.status
     else:
         seen = _process(pid, wish, seconds, is_live=live) if pid else _replayed(replay or "", wish)
-    try:
-        _report(seen, show, output, plot)
-    except OSError:  # nobody reads standard error any more: the command's status is still due
-        if seen.status is None:
-            raise
-        discard(sys.stderr)
+    _report(seen, show, output, plot)
     return seen.status or 0
 
 

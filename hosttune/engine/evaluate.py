@@ -142,24 +142,34 @@ def _finding(rule: Rule, verdict: Verdict, reason: str, subject: str = "") -> Fi
     return Finding(rule.id, subject, verdict, reason=reason)
 
 
-def merge_bounds(wishes: tuple[Wish, ...]) -> tuple[tuple[Wish, ...], tuple[str, ...]]:
+Clash = tuple[tuple[str, ...], str]  # the rules that a rule contradicts, and on what: `vm.x: at_least 2, at_most 1`
+
+
+def merge_bounds(wishes: tuple[Wish, ...]) -> tuple[tuple[Wish, ...], dict[str, Clash]]:
     """Make the bounds of several rules on one thing agree: each wish gets all of them.
 
-    Returns the wishes, and a sentence for each set of bounds that nothing can satisfy (naming the rules).
+    Returns the wishes, and of each rule whose bounds nothing can satisfy together with those of others (or of its own)
+    which these are. Their wishes keep the bounds that they came with.
     """
     together: dict[tuple[str, str], list[Wish]] = {}
     for wish in wishes:
         together.setdefault((wish.kind, wish.name), []).append(wish)
     merged: dict[tuple[str, str], tuple[Bound, ...]] = {}
-    problems = []
+    clashes: dict[str, Clash] = {}
     for key, group in together.items():
         bounds = tuple(dict.fromkeys(bound for wish in group for bound in wish.bounds))
-        merged[key] = bounds
-        if len(group) > 1 and not satisfiable(bounds):
-            rules = " and ".join(sorted({wish.rule for wish in group}))
-            wants = ", ".join(f"{bound.operator} {bound.value}" for bound in bounds)
-            problems.append(f"{rules} contradict each other on {key[0]} {key[1]}: {wants}")
-    return tuple(replace(wish, bounds=merged[wish.kind, wish.name]) for wish in wishes), tuple(problems)
+        if satisfiable(bounds):
+            merged[key] = bounds
+            continue
+        wants = ", ".join(f"{bound.operator} {bound.value}" for bound in bounds)
+        for wish in group:
+            others = {one.rule for one in group if not satisfiable((*wish.bounds, *one.bounds))}
+            if others:
+                clashes.setdefault(wish.rule, (tuple(sorted(others)), f"{key[0]} {key[1]} ({wants})"))
+    return tuple(
+        replace(wish, bounds=merged[wish.kind, wish.name]) if (wish.kind, wish.name) in merged else wish
+        for wish in wishes
+    ), clashes
 
 
 def satisfiable(bounds: tuple[Bound, ...]) -> bool:

@@ -123,6 +123,17 @@ def load_bytes(path: str) -> bytes:
     return content
 
 
+def talk(text: str) -> None:
+    """Text for standard error, at once. Where nobody can read it (a full disk, a closed pipe) it is lost, and nothing
+    else: what is under way is not to end half-way for it.
+    """
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        discard(sys.stderr)
+
+
 def discard(stream: TextIO) -> None:
     """Point a stream, whose reader has gone away, to /dev/null: the interpreter flushes it once more at its end."""
     with suppress(OSError, ValueError):

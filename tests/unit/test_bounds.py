@@ -33,12 +33,15 @@ def test_bounds_are_satisfiable_where_some_value_keeps_all_of_them(bounds, expec
     assert satisfiable(tuple(Bound(*one) for one in bounds)) is expected
 
 
-def test_rules_that_contradict_each_other_are_a_problem_and_rules_that_meet_are_none():
+def test_rules_that_contradict_each_other_are_named_and_rules_that_meet_are_not():
     def wish(rule, operator, value):
         return Wish("sysctl", "vm.x", rule, "vm.x", {}, (Bound(operator, value),))
 
-    merged, problems = merge_bounds((wish("one", LEAST, 10), wish("two", MOST, 10)))
-    assert problems == ()
+    merged, clashes = merge_bounds((wish("one", LEAST, 10), wish("two", MOST, 10)))
+    assert clashes == {}
     assert {one.bounds for one in merged} == {(Bound(LEAST, 10), Bound(MOST, 10))}
-    _, problems = merge_bounds((wish("one", LEAST, 11), wish("two", MOST, 10)))
-    assert len(problems) == 1
+    wishes = (wish("one", LEAST, 11), wish("two", MOST, 10), wish("three", MOST, 90))
+    merged, clashes = merge_bounds(wishes)
+    what = "sysctl vm.x (at_least 11, at_most 10, at_most 90)"
+    assert clashes == {"one": (("two",), what), "two": (("one",), what)}
+    assert merged == wishes  # each keeps its own

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import stat
 import subprocess
@@ -27,7 +28,18 @@ case $* in
     *"-m venv"*) for last; do :; done; mkdir -p "$last/bin"; cp "$0" "$last/bin/python" ;;
     *"-m pip "*--version) exit 1 ;;
     *"-m pip install "*)
-        [ ! -e "{state}/pip-is-killed" ] || {{ rm "{state}/pip-is-killed"; kill -9 $PPID; }}
+        printf '%s %s\\n' "${{PIP_RETRIES-own}}" "${{PIP_DEFAULT_TIMEOUT-own}}" >>"{state}/patience"
+        if [ -e "{state}/no-network" ]; then
+            printf '%s\\n' "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError('<x at 0x7f>:" \
+                " Failed to establish a new connection: [Errno -3] Temporary failure in name resolution')': /simple/hatchling/" \
+                "note: one of thirty lines" >&2
+            exit 1
+        fi
+        if [ -e "{state}/slow-index" ] && [ "${{PIP_RETRIES-own}}" != own ]; then
+            echo "WARNING: Retrying (...) after connection broken by 'ReadTimeoutError(Read timed out. (read timeout=5))'" >&2
+            exit 1
+        fi
+        [ ! -e "{state}/pip-is-killed" ] || {{ rm "{state}/pip-is-killed"; read -r _ _ _ run _ </proc/$PPID/stat; kill -9 $run; }}
         [ ! -e "{state}/pip-fails" ] ;;
     *) printf '<%s>' "$@"; echo; pwd ;;
 esac
@@ -70,10 +82,12 @@ class Checkout:
         self.program("id", f"#!/bin/sh\necho {self.uid}\n")
         return {"PATH": f"{self.state}/shims:{self.state}/bin"}
 
-    def run(self, *words: str, cwd: Path | None = None, script: Path | None = None) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *words: str, cwd: Path | None = None, script: Path | None = None, **more: str
+    ) -> subprocess.CompletedProcess[str]:
         argv = [str(script or self.root / "run"), *words]
         return subprocess.run(
-            argv, cwd=cwd or self.root, env=self.env(), capture_output=True, text=True, timeout=60, check=False
+            argv, cwd=cwd or self.root, env=self.env() | more, capture_output=True, text=True, timeout=60, check=False
         )
 
 
@@ -214,6 +228,62 @@ def test_run_failed_install_exits_2_keeps_the_environment_and_tries_again(ready:
     assert ready.calls("-m venv") == []
 
 
+def test_run_without_a_network_names_the_way_within_seconds_and_spares_the_lines_of_pip(bare: Checkout):
+    bare.flag("has-venv")
+    bare.flag("no-network")
+    done = bare.run("check")
+    assert done.returncode == 2
+    assert bare.lines("patience") == ["1 5"]  # two looks of five seconds, no minute
+    assert "no package index answers ([Errno -3] Temporary failure in name resolution)" in done.stderr
+    assert "./run deb" in done.stderr
+    assert "./run pyz" in done.stderr
+    assert "PIP_INDEX_URL" in done.stderr
+    assert "thirty lines" not in done.stderr
+    assert len(done.stderr.splitlines()) <= 4
+
+
+def test_run_index_that_is_there_and_slow_gets_the_patience_of_pip(bare: Checkout):
+    bare.flag("has-venv")
+    bare.flag("slow-index")
+    assert bare.run("check").returncode == 0
+    assert bare.lines("patience") == ["1 5", "own own"]
+
+
+def test_run_leaves_patience_to_who_has_set_it(bare: Checkout):
+    bare.flag("has-venv")
+    assert bare.run("check", PIP_RETRIES="9", PIP_DEFAULT_TIMEOUT="60").returncode == 0
+    assert bare.lines("patience") == ["9 60"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts: root alone may")
+def test_run_read_only_checkout_says_that_it_is(tmp_path: Path):
+    script = 'mount -t tmpfs -o size=1m t "$1" && cp "$2" "$3" "$1" && mount -o remount,ro "$1" && exec "$1/run" check'
+    argv = [
+        "unshare",
+        "--mount",
+        "--propagation",
+        "private",
+        "sh",
+        "-c",
+        script,
+        "sh",
+        tmp_path,
+        RUN,
+        RUN.with_name("pyproject.toml"),
+    ]
+    done = subprocess.run([str(word) for word in argv], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{tmp_path} is read-only: copy it to where you may write" in done.stderr
+
+
+def test_run_checkout_of_somebody_else_says_so(bare: Checkout):
+    bare.flag("has-venv")
+    bare.root.joinpath(".run.lock").mkdir()  # as little to be written as a file of somebody else
+    done = bare.run("check")
+    assert done.returncode == 2
+    assert "start once as its owner" in done.stderr
+
+
 def test_run_second_start_waits_for_the_first_and_does_not_install_twice(bare: Checkout):
     bare.flag("has-venv")
     lock = bare.root / ".run.lock"
@@ -257,6 +327,6 @@ def test_run_writes_only_in_its_own_folder(bare: Checkout, tmp_path: Path):
     env = {**bare.env(), "HOME": str(home), "TMPDIR": str(home)}
     subprocess.run([str(bare.root / "run"), "check"], cwd=home, env=env, capture_output=True, timeout=60, check=True)
     after = {path for path in tmp_path.rglob("*") if not path.is_relative_to(bare.root)}
-    assert {path.name for path in after - before} <= {"calls", "id"}
+    assert {path.name for path in after - before} <= {"calls", "id", "patience"}
     assert "--no-cache-dir" in bare.calls("-m pip install")[0]
     assert list(home.iterdir()) == []

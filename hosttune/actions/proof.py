@@ -1,0 +1,127 @@
+"""The proof of a plan, before anybody says yes: it is carried out on a copy-on-write overlay, and looked at again.
+
+What is left then is the next stage. A rule that fails there is held by name, with the one that it contradicts, and the
+others go on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hosttune.engine.plan import stage
+from hosttune.errors import Conflict, HosttuneError, Refused
+from hosttune.resources import address_kinds
+from hosttune.resources.base import Applied
+from hosttune.values import Hold, HoldKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hosttune.actions.examine import Session
+    from hosttune.values import Address, Change, Finding, Stage
+
+MAX_STAGES = 4
+
+
+Reason = tuple[str, str]  # why a rule is held, and what to do
+
+
+def changes_in(findings: Iterable[Finding]) -> tuple[Change, ...]:
+    """All changes of these findings, in their order."""
+    return tuple(change for finding in findings for change in finding.changes)
+
+
+def holding(findings: Iterable[Finding], rules: Mapping[str, Reason]) -> tuple[Finding, ...]:
+    """The findings; the changes of these rules become a refusal."""
+    return tuple(
+        replace(one, hold=Hold(HoldKind.REFUSED, rules[one.rule][0]), changes=(), todo=rules[one.rule][1])
+        if one.rule in rules and one.changes
+        else one
+        for one in findings
+    )
+
+
+class _Failed(Exception):
+    """A change that could not be made on the overlay, or did not stay."""
+
+    def __init__(self, rule: str, address: Address, error: HosttuneError) -> None:
+        super().__init__(f"{rule}: {error}")
+        self.rule = rule
+        self.address = address
+        self.error = error
+
+
+def proven(session: Session, findings: tuple[Finding, ...]) -> tuple[tuple[Finding, ...], tuple[Stage, ...]]:
+    """The findings with the rules held that fail, and the stages of the others."""
+    held: dict[str, Reason] = {}
+    while changes := changes_in(findings):
+        try:
+            return findings, _tried(session, changes, held)
+        except _Failed as failed:
+            held |= _reasons(session, failed, changes, held)
+            findings = session.look(session.facts, held=held)
+    return findings, ()
+
+
+def clash(rule: str, others: tuple[str, ...], what: str) -> Reason:
+    """Why a rule is held that contradicts these others, or itself, and what to do."""
+    if others == (rule,):
+        return f"it contradicts itself on {what}", f"correct the rule, or ignore it: ignore: [{rule}]"
+    named = " and ".join(one for one in others if one != rule)
+    return f"it contradicts {named} on {what}", "ignore one of them, or let both ask for the same"
+
+
+def _reasons(
+    session: Session, failed: _Failed, changes: tuple[Change, ...], held: Mapping[str, Reason]
+) -> dict[str, Reason]:
+    """Of the rule that failed, and of each that it fails beside but not without."""
+    error, rule = failed.error, failed.rule
+    own = {rule: (error.message, error.hint or f"correct the rule, or ignore it: ignore: [{rule}]")}
+    if isinstance(error, Refused) and not isinstance(error, Conflict):
+        return own
+    rules = {change.rule for change in changes}
+
+    def is_possible(*chosen: str) -> bool:
+        without = {**held, **dict.fromkeys(rules.difference(chosen), ("", ""))}
+        try:
+            _tried(session, tuple(one for one in changes if one.rule in chosen), without)
+        except _Failed:
+            return False
+        return True
+
+    if not is_possible(rule):
+        return own
+    others = tuple(one for one in sorted(rules - {rule}) if not is_possible(rule, one))
+    if not others:
+        return own
+    what = str(failed.address)
+    return {rule: clash(rule, others, what), **{one: clash(one, (rule,), what) for one in others}}
+
+
+def _tried(session: Session, changes: tuple[Change, ...], held: Mapping[str, Reason]) -> tuple[Stage, ...]:
+    """The stages of these changes. Raises _Failed for one that cannot be made, or does not stay."""
+    from hosttune.host.overlay import Overlay
+
+    stages = (stage(changes),)
+    overlay = Overlay(session.reader)
+    ledger = dict(session.journal.ledger())
+    while True:
+        for change in stages[-1].changes:
+            try:
+                address_kinds()[change.address.kind].write(overlay, change)
+            except HosttuneError as error:
+                is_refused = isinstance(error, Refused) and not isinstance(error, Conflict)
+                if is_refused and len(stages) > 1:
+                    return stages[:-1]  # the plan after this one will say why not
+                raise _Failed(change.rule, change.address, error) from None
+            ledger[change.address] = Applied("(this plan)", change.rule, change.after)
+        reach = overlay.reach()
+        left = changes_in(session.look(session.facts.through(overlay, reach), reach, ledger, held))
+        seen = {change.address for one in stages for change in one.changes}
+        if again := next((change for change in left if change.address in seen), None):
+            message = f"{again.address} still differs after it was set"
+            raise _Failed(again.rule, again.address, HosttuneError(message))
+        if not left or len(stages) == MAX_STAGES:
+            return stages
+        stages = (*stages, stage(left))
