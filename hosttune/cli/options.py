@@ -194,7 +194,7 @@ def command(function: Callable[..., int]) -> Callable[..., None]:
 def _refuse_empty(given: dict[str, Any], hints: dict[str, Any]) -> None:
     """Refuse "": a variable of a script that was never set, which would choose the running host, or drop a guard.
 
-    The words behind `--` belong to another program: of them only the first has to be there.
+    The words behind `--` belong to another program.
     """
     for name, value in given.items():
         described: OptionInfo | ArgumentInfo = hints[name].__metadata__[0]
@@ -203,7 +203,7 @@ def _refuse_empty(given: dict[str, Any], hints: dict[str, Any]) -> None:
             spelled = (described.default, *(described.param_decls or ()))  # typer keeps the first one as the default
             shown = next(str(word) for word in spelled if str(word).startswith("--"))
         values = value if isinstance(value, list) else [value]
-        if "" in (values[:1] if shown.startswith("-- ") else values):
+        if "" in values and not shown.startswith("-- "):
             raise HosttuneError(f"{shown}: the value is empty", hint="name one, or leave it out")
 
 
