@@ -103,7 +103,7 @@ def _tried(session: Session, changes: tuple[Change, ...], held: Mapping[str, Rea
     """The stages of these changes. Raises _Failed for one that cannot be made, or does not stay."""
     from hosttune.host.overlay import Overlay
 
-    stages = (stage(changes),)
+    stages: tuple[Stage, ...] = (stage(changes),)
     overlay = Overlay(session.reader)
     ledger = dict(session.journal.ledger())
     while True:

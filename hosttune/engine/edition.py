@@ -18,11 +18,6 @@ EDITIONS = ("2026.1",)  # oldest first; the last is the one of a policy that pin
 FIRST = EDITIONS[0]
 
 
-def edition_name(written: Any) -> str:
-    """An edition as a file gives it: YAML reads 2026.1 as a number."""
-    return str(written)
-
-
 def rank(edition: str) -> int:
     """Its place among the editions; nothing means the newest."""
     return EDITIONS.index(edition) if edition else len(EDITIONS) - 1

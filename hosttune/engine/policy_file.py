@@ -7,7 +7,6 @@ from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from hosttune.engine.edition import edition_name
 from hosttune.engine.policy import DataMount, Declared, Policy, Said, Section, name_notes
 from hosttune.engine.waiver import Waiver
 from hosttune.errors import BadInput, HosttuneError
@@ -64,7 +63,7 @@ def build_policy(document: Document, catalog: Catalog, today: str, host: Answer[
     return Policy(
         profile=data.get("profile", "base"),
         profile_by=_named_by(document.data or {}, "profile", host, document.name),
-        edition=edition_name(data.get("edition", "")),
+        edition=data.get("edition", ""),
         select=tuple(map(catalog.current, data.get("select", ()))),
         ignore=tuple(map(catalog.current, off)),
         waivers=waivers,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
-from hosttune.engine.edition import edition_name, is_between
+from hosttune.engine.edition import is_between
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def build_profile(document: Document) -> Profile:
 def _entry(written: str | Mapping[str, Any]) -> Entry:
     if isinstance(written, str):
         return Entry(written)
-    return Entry(written["rule"], edition_name(written.get("from", "")), edition_name(written.get("until", "")))
+    return Entry(written["rule"], written.get("from", ""), written.get("until", ""))
 
 
 def resolved(profiles: Mapping[str, Profile], edition: str = "") -> dict[str, Profile]:

@@ -8,7 +8,7 @@ from enum import Enum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from hosttune.engine.edition import FIRST, edition_name, is_between, value_in
+from hosttune.engine.edition import FIRST, is_between, value_in
 from hosttune.engine.expressions import Expression, Text, compile_expression, compile_text
 from hosttune.frozen import frozen
 from hosttune.resources.base import Operator
@@ -267,7 +267,7 @@ def build_rule(document: Document, *, is_builtin: bool) -> Rule:
         where=document.where(""),
         is_builtin=is_builtin,
         status=Status(data.get("status", "stable")),
-        edition=edition_name(data.get("edition", FIRST)),
+        edition=data.get("edition", FIRST),
         exposes=data.get("exposes", ""),
         replaces=data.get("replaces", ""),
         replaced_by=data.get("replaced_by", ""),
@@ -307,5 +307,5 @@ def param_of(name: str, spec: Mapping[str, Any]) -> Param:
         spec.get("maximum"),
         tuple(spec.get("choices", ())),
         spec.get("help", ""),
-        {edition_name(edition): value for edition, value in spec.get("was", {}).items()},
+        spec.get("was", {}),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from hosttune.engine.edition import EDITIONS, all_editions, edition_name, is_edition
+from hosttune.engine.edition import EDITIONS, all_editions, is_edition
 from hosttune.engine.policy import param_faults
 from hosttune.engine.rule import Status
 from hosttune.engine.schema import (
@@ -53,7 +53,8 @@ WAIVER = Table(
     },
     required=("rule", "reason"),
 )
-EDITION = AnyOf((String(choices=EDITIONS), Number()), help="The state of the defaults, such as 2026.1")
+# A text: the number 2026.10 would be 2026.1.
+EDITION = String(pattern=r"[0-9]{4}\.[0-9]+", form="YEAR.NUMBER", help='The state of the defaults, such as "2026.1"')
 
 DATA_MOUNT = Table(
     {
@@ -242,7 +243,7 @@ def edition_faults(document: Document, named: list[tuple[str, Any]]) -> list[Fau
     return [
         Fault(document.where(path), f"there is no edition {name}", all_editions())
         for path, name in named
-        if not is_edition(edition_name(name))
+        if not is_edition(name)
     ]
 
 

@@ -138,7 +138,7 @@ def test_tune_rules_and_policy_of_the_controller_count(controller: Controller, t
     rules.mkdir()
     (rules / "site-somaxconn.yaml").write_text(SITE_RULE)
     policy = tmp_path / "policy.yaml"
-    policy.write_text("edition: 2026.1\nignore: [storage-noatime]\n")
+    policy.write_text("edition: '2026.1'\nignore: [storage-noatime]\n")
     answer = controller.ask(
         "gpu01", "tune", "--check", rules_files=[str(rules)], policy_file=str(policy), select=["site-somaxconn"]
     )

@@ -74,7 +74,7 @@ params:
 want:
   - {sysctl: vm.swappiness, at_most: "{{ params.value }}"}
 """
-NEW = RULE.replace("site-swappiness", "site-mappings").replace("title:", "edition: 2026.2\ntitle:")
+NEW = RULE.replace("site-swappiness", "site-mappings").replace("title:", 'edition: "2026.2"\ntitle:')
 PROFILE = """\
 id: site
 title: x
@@ -82,8 +82,8 @@ why: x
 rules:
   - site-swappiness
   - site-mappings
-  - {rule: storage-fstrim, until: 2026.1}
-  - {rule: memory-max-map-count, from: 2026.2}
+  - {rule: storage-fstrim, until: "2026.1"}
+  - {rule: memory-max-map-count, from: "2026.2"}
 """
 
 
