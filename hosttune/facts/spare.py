@@ -134,13 +134,14 @@ def _spare(reader: Reader, facts: Facts, disk: Disk) -> SpareDisk:
         path=disk.path,
         size_bytes=raw(disk, "size_bytes"),  # type: ignore[arg-type]
         is_ephemeral=disk.is_ephemeral,
-        is_blank=False if held or len(family) > 1 or disk.is_read_only else _is_blank(reader, disk.path),
+        is_blank=False if held or len(family) > 1 or disk.is_read_only else is_blank(reader, disk.path),
         fstype=plain[0].fstype if is_plain else "",
         tags=plain[0].tags if is_plain else (),
     )
 
 
-def _is_blank(reader: Reader, path: str) -> Any:
+def is_blank(reader: Reader, path: str) -> Any:
+    """Whether a device holds nothing: no signature, and zeros at its beginning; unread where that was not looked at."""
     if not reader.is_privileged:
         return unread(f"only root can see whether {path} is blank")
     signatures = _status(reader, wipefs(path), (0,))

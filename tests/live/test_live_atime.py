@@ -46,7 +46,7 @@ class Machine:
         facts = Facts(self.writer)
         # the scenario runs in a namespace of its own on purpose
         facts.__dict__["host"] = SimpleNamespace(
-            is_container=False, is_wsl=False, has_systemd=False, shares_init_mounts=True
+            is_container=False, is_wsl=False, has_systemd=False, shares_init_mounts=True, is_vm=False
         )
         wish = Wish("mount", str(self.target), "rule", str(self.target), {"atime": "noatime"})
         kind = wish_kinds()["mount"]

@@ -54,7 +54,13 @@ class Machine:
 
         facts = Facts(self.writer)
         # the tests run in a namespace of their own on purpose
-        host = {"is_container": False, "is_wsl": False, "has_systemd": False, "shares_init_mounts": True}
+        host = {
+            "is_container": False,
+            "is_wsl": False,
+            "has_systemd": False,
+            "shares_init_mounts": True,
+            "is_vm": False,
+        }
         facts.__dict__["host"] = SimpleNamespace(**host)
         facts.__dict__["memory"] = SimpleNamespace(total_bytes=64 * GIB, available_bytes=32 * GIB)
         return facts
