@@ -18,6 +18,7 @@ from hosttune.resources.fstab_options import decode, items
 from hosttune.resources.fstab_readers import GETMNTENT_LIMIT, Fields
 from hosttune.resources.fstab_reasons import disagreement, false_blank
 from hosttune.resources.fstab_types import (
+    LATELY_REMOTE,
     OF_HYPERVISORS,
     ON_DISK,
     effective,
@@ -30,6 +31,8 @@ __all__ = ["Level", "Remark", "lint"]
 _TAG = re.compile(r'([A-Za-z]+)=("?)([^"]*)\2')
 _TAGS = ("UUID", "LABEL", "PARTUUID", "PARTLABEL", "ID")
 _PLAIN_UUID = re.compile(rb"UUID=[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
+_PLAIN_NFS = re.compile(rb"[A-Za-z0-9.-]+:/[A-Za-z0-9./_-]*")
+_PLAIN_SOURCES = {**dict.fromkeys(LOCAL_TYPES, _PLAIN_UUID), "nfs": _PLAIN_NFS, "nfs4": _PLAIN_NFS}
 _KERNEL_NAME = re.compile(rb"/dev/(?:sd[a-z]+|hd[a-z]+|nvme[0-9]+n[0-9]+)(?:p?[0-9]+)?")
 _ODD = re.compile(rb"[\v\f\x80-\xff]|\\\Z")
 _NUMBERED = (b"/dev/sd", b"/dev/hd", b"/dev/nvme")
@@ -107,7 +110,8 @@ class _Options:
         self.is_on_disk = fstype in _ON_DISK
         self.has_no_fsck = fstype in _UNCHECKED or fstype.startswith("fuse")
         self.is_bind = not _BIND.isdisjoint(self.words)
-        self.is_plain = fstype in LOCAL_TYPES and not decode(options).isdigit() and not self.is_bind
+        is_usual = not options.isdigit() and not self.is_bind
+        self.plain_source = _PLAIN_SOURCES.get(fstype) if is_usual else None
         self.is_odd = self.problem is not None or fstype in _GONE
         self.remarks = option_remarks(fstype, self.words, is_root=is_root)
 
@@ -122,7 +126,8 @@ def _entry_remarks(document: Document, line: Line, seen: dict[tuple[bytes, bytes
         options = seen[key] = _Options(decode(fields.fstype), fields.options, is_root=target == "/")
     number = line.number
     found = [remark._replace(line=number) for remark in options.remarks] if options.remarks else []
-    if not (options.is_plain and _PLAIN_UUID.fullmatch(fields.source) and target.startswith("/")):
+    plain = options.plain_source
+    if not (plain and plain.fullmatch(fields.source) and target.startswith("/")):
         found += _source_remarks(number, fields, options)
         found += _field_remarks(number, fields, target, options)
     if fields.passno and (options.has_no_fsck or options.is_bind):
@@ -175,7 +180,7 @@ def _circle_remarks(document: Document) -> Iterator[Remark]:
         numbers = [str(line.number) for line in circle]
         for line in circle:
             others = ", ".join(number for number in numbers if number != str(line.number))
-            why = f"this line and line {others} wait for each other: systemd takes one of them out of the boot"
+            why = f"this line and line {others} wait for each other: systemd mounts none of them, or not all"
             yield Remark(line.number, Level.ERROR, "circle", why, "bind from a folder that none of them mounts")
 
 
@@ -277,6 +282,9 @@ def _network_remarks(number: int, fstype: str, options: _Options) -> Iterator[Re
         if options.is_required:
             why = "without nofail a boot waits for its server, 90 seconds or more"
             yield Remark(number, Level.NOTE, "no-nofail", why, "add nofail, or x-systemd.automount")
+        if fstype.removeprefix("fuse.") in LATELY_REMOTE and "_netdev" not in words:
+            why = f"systemd before 252 may take {fstype} for a disk and mount it before there is a network"
+            yield Remark(number, Level.NOTE, "no-netdev", why, "add _netdev")
     elif options.is_required and fstype in OF_HYPERVISORS:
         why = f"systemd counts {fstype} among the disks: a boot that does not get it ends in the emergency shell"
         yield Remark(number, Level.WARNING, "no-netdev", why, "add nofail; and _netdev, where a network serves it")

@@ -180,7 +180,7 @@ def _uuid_faults(tag: re.Match[str], fstype: str) -> Iterator[Fault]:
         return
     what = "a partition" if kind == "PARTUUID" else fstype if fstype in _SHAPES else "a file system"
     is_meant = (
-        re.fullmatch(r"[0-9A-Fa-f-]+", value.translate(_LOOKALIKE)) is not None
+        re.fullmatch(r"[0-9A-Fa-f=-]+", value.translate(_LOOKALIKE)) is not None
     )  # else a template is to be filled
     yield Fault("uuid-shape", f"`{value}` is no {kind} of {what}, which has {words}",
                 f"look it up: lsblk -o NAME,FSTYPE,{kind}", is_sure=is_meant)  # fmt: skip

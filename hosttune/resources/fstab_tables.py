@@ -4,8 +4,8 @@ From the kernel's own lists (`fsparam_*` and `match_table_t` of fs/*/super.c, fs
 fs/nfs/fs_context.c, fs/overlayfs/params.c, mm/shmem.c) of Linux 6.1.192 and 6.12.117, ext2 to ext4, xfs, btrfs, tmpfs
 and overlay tried word by word on 6.18. A word may be `NAME` (a flag), `NAME=KIND` (a value is needed), `NAME?=KIND` (a
 value may follow) or `[no]NAME`; behind it `>6.4` (since) or `<6.8` (gone with that version, as far as the lists tell).
-Kinds: u number, i number with sign, o octal number, b yes or no, s text, * any text, {a|b} one of these; p a power of
-two from 4k, l a size of a log buffer of xfs, c a compression and r what to rescue of btrfs.
+Kinds: u number, i number with sign, o octal number, b yes or no, s text, * any text, {a|b} one of these; p a
+multiple of 4k, l a size of a log buffer of xfs, c a compression and r what to rescue of btrfs.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ _PATTERNS = {
     "o": re.compile(r"0?[0-7]{1,6}"),
     "b": re.compile(r"0|1|yes|no|true|false|on|off|y|n", re.IGNORECASE),
     "c": re.compile(r"(?:zlib|lzo|zstd)(?:[:0-9-].*)?|no|none"),
-    "p": re.compile(r"(?:4|8|16|32|64|128|256|512)[km]|(?:1|2)m|1g|4096|8192|16384|32768|65536", re.IGNORECASE),
+    "p": re.compile(r"([0-9]+)([kmgt]?)", re.IGNORECASE),
     "l": re.compile(r"0|(?:16|32|64|128|256)k|16384|32768|65536|131072|262144", re.IGNORECASE),
     "r": re.compile(
         r"(?:(?:usebackuproot|nologreplay|ignore(?:badroots|datacsums|metacsums|superflags)|all|"
@@ -146,7 +146,7 @@ _PATTERNS = {
     "*": re.compile(r".*", re.DOTALL),
 }
 _MEANING = {"u": "a number", "i": "a number", "o": "an octal number", "b": "yes or no", "s": "a value",
-            "c": "zlib, lzo, zstd or no", "p": "a power of two, as in 64m", "l": "16k, 32k, 64k, 128k or 256k",
+            "c": "zlib, lzo, zstd or no", "p": "a multiple of 4k, as in 64m", "l": "16k, 32k, 64k, 128k or 256k",
             "r": "what to rescue (man 5 btrfs)"}  # fmt: skip
 _WORD = re.compile(
     r"(?P<no>\[no\])?(?P<name>[^=?<>]+?)(?:(?P<may>\?)?=(?P<kind>\{[^}]*\}|.))?"
@@ -271,7 +271,11 @@ def _value_fault(name: str, spec: Spec, value: str | None) -> str:
 def _fits(kind: str, value: str) -> bool:
     if kind.startswith("{"):
         return value in kind[1:-1].split("|")
-    return _PATTERNS[kind].fullmatch(value) is not None
+    match = _PATTERNS[kind].fullmatch(value)
+    if kind != "p" or match is None:
+        return match is not None
+    size = int(match[1]) << 10 * " kmgt".index(match[2].lower() or " ")
+    return 1 << 12 <= size & -size <= 1 << 30  # xfs goes by the lowest bit that is set
 
 
 def _meaning(spec: Spec) -> str:

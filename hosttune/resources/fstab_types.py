@@ -55,6 +55,10 @@ def effective(fstype: str, source: str) -> str:
     return f"fuse.{program}" if fstype == "fuse" and mark and program and "/" not in program else fstype
 
 
+# Of these, what Ubuntu 22.04's systemd 249 may not have yet (systemd/systemd#15198); 252 has them.
+LATELY_REMOTE = frozenset({"orangefs", "davfs"})
+
+
 def is_remote_to_systemd(fstype: str, words: frozenset[str]) -> bool:
     """Whether systemd waits for the network before it mounts this, and lets a boot go on without it."""
     return "_netdev" in words or fstype.removeprefix("fuse.") in _SYSTEMD_REMOTE

@@ -28,6 +28,7 @@ _HEADINGS = {
 }
 _COLOURS = {"-": "red", "+": "green", "@": "cyan"}
 _READERS = ("mount(8), systemd from 259 on", "systemd before 259")
+_BESIDE = 6 + max(map(len, _READERS)) + 2  # what stands beside a reading, where that fits
 
 
 def lint_status(remarks: Iterable[Remark], *, strict: bool) -> int:
@@ -76,8 +77,13 @@ def _group_lines(document: Document, remark: Remark, screen: Screen) -> Iterator
     if remark.is_misread:
         line = document.lines[remark.line - 1]
         pairs = zip(_READERS, (line.libmount, line.getmntent), strict=True)
-        rows: list[tuple[str, ...]] = [(name, _reading(fields)) for name, fields in pairs]
-        yield from columned(rows, screen, indent=6)
+        rows = [(name, _reading(fields)) for name, fields in pairs]
+        if max(width_of(word) for _, text in rows for word in text.split(" ")) > screen.columns - _BESIDE:
+            for name, text in rows:
+                yield f"      {name}:"
+                yield from wrapped(text, screen.columns, first=" " * 8, rest=" " * 8)
+        else:
+            yield from columned(rows, screen, indent=6)
     yield from wrapped(safe(remark.todo), screen.columns, first="    do: ", rest="        ")
 
 
