@@ -77,7 +77,7 @@ def _group_lines(document: Document, remark: Remark, screen: Screen) -> Iterator
     if remark.is_misread:
         line = document.lines[remark.line - 1]
         pairs = zip(_READERS, (line.libmount, line.getmntent), strict=True)
-        rows = [(name, _reading(fields)) for name, fields in pairs]
+        rows: list[tuple[str, ...]] = [(name, _reading(fields)) for name, fields in pairs]
         if max(width_of(word) for _, text in rows for word in text.split(" ")) > screen.columns - _BESIDE:
             for name, text in rows:
                 yield f"      {name}:"

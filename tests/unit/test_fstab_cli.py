@@ -271,6 +271,15 @@ def test_what_was_not_asked_for_is_null(run):
     assert json.loads(out)["remarks"] is None
 
 
+def test_reading_that_is_too_wide_beside_its_reader_stands_below_it():
+    data = b"/dev/disk/by-uuid/6bbe3d67-3ca1-44aa-8082-502aaa135b5a /data ext4 rw zero 2\n"
+
+    text = lint_text(parse(data), lint(parse(data)), Screen(80))
+
+    assert "      systemd before 259:\n        /dev/disk/by-uuid/6bbe3d67" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
 def test_report_keeps_to_the_width():
     document = parse(b"".join(data for data in SAMPLES.values() if b"\0" not in data) + ODD)
     for width in (60, 80, 100):
