@@ -103,7 +103,7 @@ TREE = {
 }
 
 RINGS = (
-    Ring("unit", "values in, values out"),
+    Ring("unit", "values in, values out", limit_s=1800),
     Ring("rules", "every rule on its cases and on every recorded host"),
     Ring("golden", "exact report text"),
     Ring("rooted", "a temporary tree as the root, with files of root's in it", needs_root=True),

@@ -10,8 +10,6 @@ from hosttune.frozen import frozen
 from hosttune.values import Answer, Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from hosttune.host.door import Reader
 
 # 2.23 moved the profiles into folders of their own; an administrator's come first.
@@ -20,7 +18,6 @@ _SEPARATORS = re.compile(r"[\s,;]+")
 # plugin -> option -> the files below /sys that it sets, as a pattern (TuneD's plugins cpu, disk and vm)
 _CPUFREQ = "/sys/devices/system/cpu/cpu*/cpufreq"
 _LATENCY = "/sys/devices/system/cpu/cpu*/power/pm_qos_resume_latency_us"
-_OF_PLUGINS = frozenset({"type", "replace", "priority", "enabled"})
 _THP = "/sys/kernel/mm/transparent_hugepage"
 _SYSFS = {
     "cpu": {
@@ -43,13 +40,11 @@ _SYSFS = {
 
 @frozen
 class Profile:
-    """One tuned.conf: what it includes, the sysctls and the files below /sys (as patterns) that it sets, with the
-    values as they stand there: `>4096`, `performance|powersave` and `${variable}` are TuneD's own words.
-    """
+    """One tuned.conf: what it includes, the sysctls and the files below /sys (as patterns) that it sets."""
 
     includes: tuple[str, ...]
-    sysctls: Mapping[str, str]
-    sysfs: Mapping[str, str]
+    sysctls: tuple[str, ...]
+    sysfs: tuple[str, ...] = ()
 
 
 def parse_profile(content: str) -> Profile:
@@ -62,21 +57,21 @@ def parse_profile(content: str) -> Profile:
         elif row and not row.startswith(("#", ";")):
             key, equals, value = row.partition("=")
             if equals:
-                section[key.strip()] = value.strip().strip("\"'")
-    sysctls: dict[str, str] = {}
-    sysfs: dict[str, str] = {}
+                section[key.strip()] = value.strip()
+    sysctls: list[str] = []
+    sysfs: list[str] = []
     for name, values in sections.items():
         plugin = values.get("type", name)
-        sysfs |= {pattern: values[key] for key, pattern in _SYSFS.get(plugin, {}).items() if key in values}
+        sysfs.extend(pattern for key, pattern in _SYSFS.get(plugin, {}).items() if key in values)
         if plugin == "sysfs":
-            sysfs |= {key: value for key, value in values.items() if key.startswith("/")}
+            sysfs.extend(key for key in values if key.startswith("/"))
         if plugin == "sysctl":
-            sysctls |= {dotted(key): value for key, value in values.items() if key not in _OF_PLUGINS}
+            sysctls.extend(dotted(key) for key in values if key not in {"type", "replace", "priority", "enabled"})
         elif plugin == "vm":  # the vm plugin sets the dirty_ family under /proc/sys/vm
-            sysctls |= {f"vm.{key}": value for key, value in values.items() if key.startswith("dirty_")}
+            sysctls.extend(f"vm.{key}" for key in values if key.startswith("dirty_"))
     includes = sections.get("main", {}).get("include", "")
     names = tuple(name.lstrip("-") for name in _SEPARATORS.split(includes) if name)
-    return Profile(names, sysctls, sysfs)
+    return Profile(names, tuple(sysctls), tuple(sysfs))
 
 
 def dotted(key: str) -> str:
@@ -92,13 +87,12 @@ def active_profile(reader: Reader) -> Answer[str]:
     return line(reader, "/etc/tuned/active_profile")
 
 
-def settings_of(reader: Reader, names: str) -> tuple[Mapping[str, str], Mapping[str, str]] | Unreadable:
-    """(sysctls, patterns of files below /sys) that these profiles and all that they include set, each with its value,
-    sorted; Unreadable when one cannot be found. A profile has the last word over what it includes, and of merged ones
-    the last.
+def settings_of(reader: Reader, names: str) -> tuple[tuple[str, ...], tuple[str, ...]] | Unreadable:
+    """(sysctls, patterns of files below /sys) that these profiles and all that they include set, each sorted;
+    Unreadable when one cannot be found.
     """
-    keys: dict[str, str] = {}
-    files: dict[str, str] = {}
+    keys: set[str] = set()
+    files: set[str] = set()
     seen: set[str] = set()
     waiting = names.split()
     while waiting:
@@ -110,10 +104,10 @@ def settings_of(reader: Reader, names: str) -> tuple[Mapping[str, str], Mapping[
         if isinstance(content, Unreadable):
             return content
         profile = parse_profile(content)
-        keys = {**profile.sysctls, **keys}
-        files = {**profile.sysfs, **files}
+        keys.update(profile.sysctls)
+        files.update(profile.sysfs)
         waiting.extend(profile.includes)
-    return dict(sorted(keys.items())), dict(sorted(files.items()))
+    return tuple(sorted(keys)), tuple(sorted(files))
 
 
 def _content(reader: Reader, name: str) -> str | Unreadable:

@@ -186,7 +186,7 @@ class _Look(Comparison):
     @property
     def _there(self) -> tuple[str, ...]:
         found = []
-        for one in self.limits:
+        for one in sorted(self.limits, key=lambda one: one.is_met):  # a short report shows the first of them
             value, place = (one.now, one.place) if one.place else (one.other, one.other_place)
             found.append(f"{one.domain} {one.kind} {value} ({place})" if value else f"{one.domain} {one.kind}: no file")
         domains = {one.domain for one in self.limits}

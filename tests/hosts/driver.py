@@ -17,7 +17,10 @@ from hosttune.host.record import Recorder, RecordReader
 if TYPE_CHECKING:
     from tests.hosts.machine import GpuSpec
 
-NAMES = {"0x2330": "NVIDIA H100 80GB HBM3", "0x2342": "NVIDIA GH200 480GB"}
+NAMES = {
+    "0x2330": "NVIDIA H100 80GB HBM3", "0x2342": "NVIDIA GH200 480GB", "0x20b2": "NVIDIA A100-SXM4-80GB",
+    "0x2684": "NVIDIA GeForce RTX 4090", "0x2860": "NVIDIA GeForce RTX 4070 Laptop GPU", "0x27b8": "NVIDIA L4",
+}  # fmt: skip
 ARCHIVE = "http://archive.ubuntu.com/ubuntu noble-updates/restricted amd64 Packages"
 ARCHIVES = f"""Package files:
  100 /var/lib/dpkg/status

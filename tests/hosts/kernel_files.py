@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.hosts.driver import NAMES
+
 if TYPE_CHECKING:
     from tests.hosts.machine import Machine
 
 CPUS = "/sys/devices/system/cpu"
 THP = "/sys/kernel/mm/transparent_hugepage"
 QUIET = "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
-NAMES = {"0x2330": "NVIDIA H100 80GB HBM3", "0x2342": "NVIDIA GH200 480GB"}
 SHOWN = 10  # processors with clocks and limits: enough to be set as one, and hundreds would tell nothing more
 FREQUENCY = {  # vendor -> driver, governor, governors, preference
     "GenuineIntel": ("intel_pstate", "powersave", "performance powersave", "balance_performance"),
