@@ -62,7 +62,7 @@ class Machine:
             "is_vm": False,
         }
         facts.__dict__["host"] = SimpleNamespace(**host)
-        facts.__dict__["memory"] = SimpleNamespace(total_bytes=64 * GIB, available_bytes=32 * GIB)
+        facts.__dict__["memory"] = SimpleNamespace(total_bytes=64 * GIB, gpu_bytes=0, available_bytes=32 * GIB)
         return facts
 
     def look(self, wish):
