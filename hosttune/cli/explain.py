@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument
@@ -32,7 +33,8 @@ def explain(
     plan = session.plan()
     tell_idle(session, plan, everything=True)
     findings = named(plan.findings, reader, ask=True)
-    one = explained(session.selected[0], session.facts, policy, catalog, findings, said, profile_text(session))
+    chosen = profile_text(replace(session, policy=policy))
+    one = explained(session.selected[0], session.facts, policy, catalog, findings, said, chosen)
     if show.is_json:
         write_json(explain_json(one))
     else:

@@ -46,14 +46,18 @@ def checked(look: Look, show: ShowCheck | ShowPlan, host: str | None = None) -> 
 
 
 def profile_text(session: Session) -> str:
-    """Which profile is used, who says so, which file and sections are in force, and the profile that fits better."""
+    """Which profile is used, who says so, which file and sections are in force, the rules of --only, and the profile
+    that fits better.
+    """
     from hosttune.views.policy import in_force
+    from hosttune.views.terminal import listed
 
     policy = session.policy
     nobody = f"{policy.source} names none" if policy.source else "no policy names one"
     who = f"named by {policy.profile_by}" if policy.profile_by else f"the default, because {nobody}"
     named = f"Profile {policy.profile}, {who}."
-    return " ".join(filter(None, (named, in_force(policy, named), proposal_text(session))))
+    only = f"Of all rules only {listed(list(policy.sole))}." if policy.sole else ""
+    return " ".join(filter(None, (named, in_force(policy, named), only, proposal_text(session))))
 
 
 def proposal_text(session: Session) -> str:

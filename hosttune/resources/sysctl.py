@@ -199,13 +199,14 @@ class SysctlWish:
 def _examine(wish: Wish, context: Context) -> _Setting | Finding:
     live: Value = context.state.get(Address("sysctl", wish.name), "")
     files = context.state[Address("sysctl-files", wish.name)]
-    unheard = "" if wish.fields.get("module") else unknown_key(wish.name)
-    if live is ABSENT:
-        reason = f"this kernel has no {wish.name}" + (f", and {unheard}" if unheard else "")
-        return Finding(wish.rule, wish.name, Verdict.NOT_APPLICABLE, reason=reason)
-    if unheard and context.facts.reader.persistent_only:  # a running kernel has it or not; an image has only our word
+    # Where no running kernel says that it has the key, one that no kernel has is a typo, not a reason to keep silent.
+    is_untold = live is ABSENT or context.facts.reader.persistent_only
+    if is_untold and not wish.fields.get("module") and (unheard := unknown_key(wish.name)):
         todo = f"correct it in the rule {wish.rule}, or name the module that brings it (module:)"
         return Finding(wish.rule, wish.name, Verdict.UNKNOWN, reason=unheard, todo=todo)
+    if live is ABSENT:
+        reason = f"this kernel has no {wish.name}"
+        return Finding(wish.rule, wish.name, Verdict.NOT_APPLICABLE, reason=reason)
     for value in (live, files):
         if isinstance(value, Unreadable):
             return Finding(wish.rule, wish.name, Verdict.UNKNOWN, reason=behind(wish.name, value.reason))

@@ -234,7 +234,11 @@ def test_image_gets_no_file_for_a_key_that_no_kernel_has():
     assert [str(one.address) for one in found.changes] == ["file:/etc/sysctl.d/60-hosttune-site-core-pattern.conf"]
 
 
-def test_running_kernel_without_the_key_names_the_nearest():
+def test_running_kernel_without_a_key_that_no_kernel_has_names_the_nearest():
+    """A typo must not pass for a rule that does not apply."""
     (found,) = findings_of(key_rule("vm.swapiness"), {"/proc/sys/vm/swappiness": "60\n"})
-    assert found.verdict is Verdict.NOT_APPLICABLE
+    assert found.verdict is Verdict.UNKNOWN
     assert "did you mean vm.swappiness?" in found.reason
+    for key, more in (("net.netfilter.nf_conntrack_max", ""), ("lnet.debug", ", module: lnet")):
+        (found,) = findings_of(key_rule(key, more), {"/proc/sys/vm/swappiness": "60\n"})
+        assert (found.verdict, found.reason) == (Verdict.NOT_APPLICABLE, f"this kernel has no {key}")

@@ -183,6 +183,8 @@ def test_only_leaves_every_other_rule_out(run):
         _, out, _ = run(command, "--host", H100, "--only", "memory-swappiness", "--only", "memory-max-map-count")
         assert "storage-noatime" not in out, command
         assert "memory-swappiness" in out, command
+        if command != "check":
+            assert "Of all rules only memory-swappiness and memory-max-map-count." in out
         status, out, _ = run(command, "--help")
         assert "--only" in out
     _, out, _ = run("check", "--host", H100, "--only", "storage-nfs-readahead", "-v")
