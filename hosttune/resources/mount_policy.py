@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
@@ -40,6 +41,15 @@ OF_THE_KERNEL = frozenset({
     "fusectl",
 })  # fmt: skip
 _KEEP = "nothing to do; without access times it would delete files that are in use"
+
+
+def remount(target: str, atime: str) -> str:
+    """The command that sets the atime flag alone: a bind remount that names every live flag and does not look into
+    fstab. A plain one takes off `nosuid`, `nodev` and a read-only state that stand in no line there.
+    """
+    place = shlex.quote(target)
+    flags = f"findmnt -nro VFS-OPTIONS --mountpoint {place} | sed -E '$!d; s/,(no|rel)atime//'"
+    return f'mount --options-source disable -o "remount,bind,$({flags}),{atime}" {place}'
 
 
 @frozen
@@ -165,7 +175,7 @@ def _owner(view: View) -> tuple[Hold, str]:
         todo = f"if nobody needs it, take it out of {view.path}; else ignore the rule for {view.target}"
         return Hold(HoldKind.OWNED, f"an explicit `{decided[0]}` in {view.place}"), todo
     if view.live == "strictatime" and atime_of(entry.options) != "strictatime":
-        todo = f"ask who did it; to go back: mount -o remount,relatime {view.target}"
+        todo = f"ask who did it; to go back: sudo {remount(view.target, 'relatime')}"
         return Hold(HoldKind.OWNED, f"somebody who mounted {view.target} strictatime by hand"), todo
     return Hold(), ""
 

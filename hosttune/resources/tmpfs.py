@@ -197,7 +197,9 @@ class _Comparison:
         todo = "reboot when it suits; until then do not run mount -a"
         if tmp.is_tmpfs:
             reason = f"/tmp grows to at least {_gib(self.wanted)} at the next boot"
-            todo = f"reboot when it suits, or at once: mount -o remount,size={self.size} /tmp"
+            todo = (
+                f"reboot when it suits, or at once: sudo mount --options-source mtab -o remount,size={self.size} /tmp"
+            )
         return Finding(self.wish.rule, self.wish.subject, Verdict.DIFFERS, hold, reason, evidence, todo=todo)
 
     def _hidden(self) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from hosttune.resources.docker_file import PATH as DAEMON_JSON
 from hosttune.resources.docker_file import keys
 from hosttune.resources.file import lines_that_count
 from hosttune.resources.fstab_document import PATH as FSTAB
+from hosttune.resources.mount_policy import remount
 from hosttune.resources.package_set import split_set, versions
 from hosttune.resources.restart import unit_of
 from hosttune.resources.unit import verbs
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from hosttune.values import Change, Trigger
 
 MANY_LINES = 16  # of a file that is still told as one command
+_COMMANDS = frozenset({
+    "apt-get", "dockerd", "echo", "install", "mount", "printf", "rm", "rmdir", "sysctl", "systemctl", "umount",
+    "update-grub",
+})  # fmt: skip
 _INITRAMFS = "update-initramfs -u -k all (with dracut: dracut -f --regenerate-all)"
 Ways: TypeAlias = tuple[list[str], list[str]]  # how to do it, how to take it back
 
@@ -38,6 +43,11 @@ def ways(changes: Iterable[Change]) -> Ways:
 def few(texts: list[str], many: int = 4) -> list[str]:
     """The first of many lines of one kind, and how many there are besides."""
     return texts if len(texts) <= many else [*texts[:many], f"and {len(texts) - many} more of this kind"]
+
+
+def is_copied(step: str) -> bool:
+    """Whether a step is a command, or holds a whole line of a file: then it must not be broken into lines."""
+    return step.partition(" ")[0] in _COMMANDS or step.startswith(("add the line `", "take the line `", "merge {"))
 
 
 def has_way(kind: str) -> bool:
@@ -130,12 +140,7 @@ def _blanks(value: object) -> str:
 
 
 def _mount(change: Change) -> str:
-    """A bind remount that names every live flag and does not look into fstab: a plain one takes off `nosuid`, `nodev`
-    and a read-only state that stand in no line there.
-    """
-    target = shlex.quote(change.address.name)
-    flags = f"findmnt -nro VFS-OPTIONS --mountpoint {target} | sed -E '$!d; s/,(no|rel)atime//'"
-    return f'mount --options-source disable -o "remount,bind,$({flags}),{change.after}" {target}'
+    return remount(change.address.name, str(change.after))
 
 
 def _folder(change: Change) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.codec import FORMAT_VERSION, to_json
 from hosttune.engine.evaluate import evaluate, names_of
 from hosttune.frozen import frozen
-from hosttune.views.by_hand import few
+from hosttune.views.by_hand import few, is_copied
 from hosttune.views.change import change_lines
 from hosttune.views.findings import ALL, sections_lines
 from hosttune.views.masking import masked
@@ -104,8 +104,8 @@ def explain_text(one: Explained, page: Page) -> str:
     lines += _here(one.findings, page)
     lines += ["", *wrapped(shown(one.chosen), page.screen.columns, first="  ", rest="  ")] if one.chosen else []
     lines += _block("Measured", list(one.measured), page)
-    lines += _whole("By hand", does, page)
-    lines += _whole("Taken back by hand", undoes, page)
+    lines += _steps("By hand", does, page)
+    lines += _steps("Taken back by hand", undoes, page)
     lines += _switches(rule, page)
     lines += _block("Sources", list(rule.sources), page)
     return "\n".join(lines) + "\n"
@@ -202,6 +202,11 @@ def _block(title: str, texts: list[str], page: Page) -> list[str]:
     return ["", page.screen.paint(title, "bold"), *body]
 
 
-def _whole(title: str, texts: list[str], page: Page) -> list[str]:
-    """As a block, each text on one line: what is copied must be whole."""
-    return ["", page.screen.paint(title, "bold"), *(f"  - {shown(text)}" for text in texts)] if texts else []
+def _steps(title: str, texts: list[str], page: Page) -> list[str]:
+    """As a block; what can be copied stands whole on one line, sentences are wrapped."""
+    lines = ["", page.screen.paint(title, "bold")] if texts else []
+    for text in texts:
+        told = shown(text)
+        sentence = wrapped(told, page.screen.columns, first="  - ", rest="    ")
+        lines += [f"  - {told}"] if is_copied(text) else sentence
+    return lines
