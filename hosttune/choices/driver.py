@@ -42,7 +42,7 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
         return _keep(facts, params)
     bringer = guest(facts) or (other_bringer(facts) if params["bringer"] == "auto" else None)
     if bringer:
-        return refuse(f"no driver is installed, but {bringer.reason}", bringer.way_out)
+        return refuse(f"no driver is installed for {facts.gpus.summary}, and {bringer.reason}", bringer.way_out)
     if not facts.os.is_ubuntu:
         system = facts.os.name or facts.os.id
         return DriverChoice("none", (), f"the package names of this rule are Ubuntu's, and this is {system}")

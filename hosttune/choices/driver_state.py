@@ -100,7 +100,7 @@ def _own_states(facts: Facts) -> Mapping[str, Callable[[Any], Told | None]]:
     theirs: frozenset[str] = frozenset()
     if _said(facts, "is_vgpu"):
         theirs = _OF_THE_HYPERVISOR
-    elif _vendor(facts):
+    elif _vendor(facts) or _is_node(facts):
         theirs = _OF_THE_VENDOR
     return {name: look for name, look in STATES.items() if name not in theirs}
 
@@ -110,6 +110,13 @@ def _vendor(facts: Facts) -> str:
         return facts.role.vendor_image
     except UnknownFact:
         return ""
+
+
+def _is_node(facts: Facts) -> bool:
+    try:
+        return facts.managers.kubelet
+    except UnknownFact:
+        return False
 
 
 def _absent(facts: Facts) -> DriverState:
@@ -230,6 +237,8 @@ def _wrong_flavour(facts: Facts) -> Told | None:
 def _switch(facts: Facts, what: str) -> str:
     if vendor := _vendor(facts):
         return f"{what}, in the way of {vendor}: {VENDORS[vendor][1]}"
+    if _is_node(facts):
+        return f"{what}: by whoever brings the driver of this Kubernetes node, its image or the GPU Operator"
     if not facts.os.is_ubuntu:  # where gpu-driver installs nothing
         return f"{what}: from your distribution, its backports, or NVIDIA's archive; then reboot"
     return f"{what}: switch_branch: true for gpu-driver in the policy, then reboot"
@@ -481,7 +490,8 @@ _OF_THE_HYPERVISOR = frozenset(
         "update offered",
     }
 )  # fmt: skip
-# DGX OS and Lambda Stack have archives, AWS an installer of their own: to go back to Ubuntu's would break the image.
+# DGX OS and Lambda Stack have archives, AWS's images and those of Kubernetes nodes (AKS) installers of their own: the
+# way back to Ubuntu's packages would break the image.
 _OF_THE_VENDOR = frozenset({"runfile", "mixed sources", "foreign archive"})
 # What a driver tells wherever it comes from.
 _CONTAINED_STATES = {"GPU lost": _lost, "nvidia-smi refuses": _refused}

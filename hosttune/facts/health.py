@@ -43,6 +43,7 @@ __all__ = ["GpuHealth", "Health", "collect"]
 
 _TIMEOUT_S = 30.0
 _MICROSECONDS = 1e6
+_RETIREMENTS = frozenset({63, 64})
 _MOST_UNKNOWN = 4  # each costs one more run of nvidia-smi
 
 
@@ -223,7 +224,7 @@ def _gpu(
         has_ecc_counts=gone if row is None else is_supported(row.get("ecc.errors.uncorrected.volatile.total", "N/A")),
         uncorrected_volatile=take(whole, "ecc.errors.uncorrected.volatile.total"),
         uncorrected_aggregate=take(whole, "ecc.errors.uncorrected.aggregate.total"),
-        retirement_pending=gone if row is None else _pending(row, remapped),
+        retirement_pending=gone if row is None else _pending(row, remapped, own),
         can_remap=gone if row is None else remapped is not None and is_supported(remapped["remapped_rows.failure"]),
         remap_failed=gone if row is None else yes(_of(remapped, "remapped_rows.failure"), "failed row remapping"),
         rows_lost=gone if row is None else whole(_of(remapped, "remapped_rows.uncorrectable"), "remapped rows"),
@@ -240,8 +241,16 @@ def _of(row: Mapping[str, str] | None, name: str) -> str:
     return "N/A" if row is None else row[name]
 
 
-def _pending(row: Mapping[str, str], remapped: Mapping[str, str] | None) -> Any:
-    """Of pages (before Ampere) or rows."""
+def _pending(row: Mapping[str, str], remapped: Mapping[str, str] | None, errors: Any) -> Any:
+    """Of pages (before Ampere) or rows. With MIG nvidia-smi does not tell of rows; none waits where none was retired in
+    this boot, for a reboot is a reset."""
+    is_told = (
+        remapped is None or is_supported(remapped["remapped_rows.pending"]) or row["mig.mode.current"] != "Enabled"
+    )
+    if not is_told and not isinstance(errors, tuple):
+        return errors
+    if not is_told and any(one.number in _RETIREMENTS and not one.is_settled for one in errors):
+        return unread("with MIG nvidia-smi does not tell whether a memory row waits for a reset, and one was retired")
     pages = yes(row.get("retired_pages.pending", "N/A"), "pending page retirement")
     rows = yes(_of(remapped, "remapped_rows.pending"), "pending row remapping")
     if pages is True or rows is True:

@@ -111,7 +111,7 @@ def _row(gpus: list[Gpu], facts: Facts, choice: DriverChoice | None, teller: _Te
         installed=teller.ask(lambda: _installed(facts), "not known"),
         loaded=teller.ask(lambda: _loaded(gpu, facts), "not known"),
         available=teller.ask(lambda: _available(gpu, facts), "not known"),
-        recommended=teller.ask(lambda: _recommended(facts), "not known"),
+        recommended=teller.ask(lambda: _recommended(gpu, facts), "not known"),
         chosen=_chosen(choice),
     )
 
@@ -143,6 +143,8 @@ def _loaded(gpu: Gpu, facts: Facts) -> str:
 
 def _available(gpu: Gpu, facts: Facts) -> str:
     """The branches that are offered and drive this GPU, and the newest version of the one that is installed."""
+    if gpu.is_vgpu:
+        return "none: the GRID driver of its hypervisor alone drives a vGPU"
     if facts.candidates.problem:
         return f"not known: {facts.candidates.problem}"
     branches = sorted({one.branch for one in facts.candidates.packages if branch_of(one.branch).drives(gpu.generation)})
@@ -153,11 +155,12 @@ def _available(gpu: Gpu, facts: Facts) -> str:
     return f"{newer[0].candidate} of the installed branch; {words}" if newer else words
 
 
-def _recommended(facts: Facts) -> str:
+def _recommended(gpu: Gpu, facts: Facts) -> str:
     if facts.candidates.problem:
         return "nothing is known"
     names = [one.name.removeprefix("nvidia-driver-") for one in facts.candidates.packages if one.is_recommended]
-    return f"{', '.join(names)} (by ubuntu-drivers, for the whole machine)" if names else "nothing"
+    why = "which takes it for a whole card" if gpu.is_vgpu else "for the whole machine"
+    return f"{', '.join(names)} (by ubuntu-drivers, {why})" if names else "nothing"
 
 
 def _chosen(choice: DriverChoice | None) -> str:

@@ -243,6 +243,7 @@ RUNFILE = {"runfile": True, "branch": "", "name": "", "modules": ()}
         (("dgx",), {"archives": {"origins": ("NVIDIA", "Ubuntu")}}),
         (("dgx",), {"archives": {"origins": ("Lambda",)}}),
         (("dgx",), RUNFILE),
+        (("kubelet",), RUNFILE),  # the image of an AKS node
     ],
 )
 def test_driver_that_came_in_the_way_of_its_host_is_no_fault(here, facts):
@@ -250,10 +251,13 @@ def test_driver_that_came_in_the_way_of_its_host_is_no_fault(here, facts):
     assert (state.name, state.is_fault, state.way_out) == ("current", False, "")
 
 
-def test_switch_on_a_vendors_image_names_the_vendors_way():
-    state = states(host(here=("dgx",), branch="535", name="535-server"))[0]
+@pytest.mark.parametrize(
+    ("here", "way"), [("dgx", "docs.nvidia.com/dgx"), ("kubelet", "its image or the GPU Operator")]
+)
+def test_switch_where_somebody_else_brings_the_driver_names_the_way_there(here, way):
+    state = states(host(here=(here,), branch="535", name="535-server"))[0]
     assert state.name == "outdated branch"
-    assert "docs.nvidia.com/dgx" in state.way_out
+    assert way in state.way_out
     assert "switch_branch" not in state.way_out
 
 

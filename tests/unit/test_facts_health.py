@@ -147,7 +147,7 @@ def test_health_every_recovery_has_its_way_out(said, way):
 def test_health_errors_of_switches():
     log = "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 48 LTSSM Fault Up\n"
     health = health_of({QUERIES[0]: smi_row(FIELDS[0], LINE), REMAPPED: ""}, log)
-    assert health.switch_errors == ("NVSwitch 0000:06:00.0: SXid 20034 (ltssm fault up, fatal)",)
+    assert health.switch_errors == ("NVSwitch 0000:06:00.0: SXid 20034 (LTSSM fault up, fatal)",)
     assert health.is_switch_fatal
 
 
@@ -156,3 +156,14 @@ def test_health_old_record_without_times_is_still_read():
     gone = Unreadable("not in this record: the answer of journalctl")
     answers = {JOURNAL: gone, OLD_JOURNAL: log, QUERIES[0]: smi_row(FIELDS[0], LINE), REMAPPED: ""}
     assert health_of(answers).gpus[0].xids == (79,)
+
+
+def test_health_with_mig_a_retired_row_may_wait_for_a_reset():
+    """--query-remapped-rows answers [N/A] while MIG is on."""
+    hidden = {f"remapped_rows_{name}": "[N/A]" for name in ("pending", "failure", "uncorrectable")}
+    row = smi_row(FIELDS[0], LINE, mig_mode_current="Enabled", gpu_recovery_action="[N/A]")
+    answers = {QUERIES[0]: row, REMAPPED: smi_row(REMAPPED_FIELDS, LINE, **hidden)}
+    assert health_of(answers).gpus[0].retirement_pending is False
+    log = "NVRM: Xid (PCI:0000:1b:00): 63, pid=1, Row Remapper: New row marked for remapping, reset gpu to activate.\n"
+    with pytest.raises(UnknownFact, match="with MIG nvidia-smi does not tell"):
+        _ = health_of(answers, log).gpus[0].retirement_pending

@@ -48,6 +48,14 @@ def test_refusal_shows_the_way_out():
     assert "\n  -> Ubuntu's kernel has prebuilt modules: sudo apt-get install linux-generic" in text
 
 
+def test_vgpu_is_offered_nothing_of_the_distribution():
+    device = "/sys/bus/pci/devices/0001:00:00.0"
+    (row,) = table_of("a100-cloud-vm", {f"{device}/device": "0x2236\n", f"{device}/subsystem_device": "0x14bb\n"}).rows
+    assert row.title == "1 x vGPU of NVIDIA A10"
+    assert row.available.startswith("none: the GRID driver")
+    assert "which takes it for a whole card" in row.recommended
+
+
 def test_gpu_that_our_table_does_not_know_has_the_name_that_ubuntu_drivers_gives_it():
     device = "/sys/bus/pci/devices/0001:00:00.0/device"
     files = {device: "0x20bf\n"}

@@ -61,8 +61,8 @@ def guest(facts: Facts) -> Bringer | None:
     if not facts.gpus.is_vgpu:
         return None
     return Bringer(
-        f"{facts.gpus.summary} is lent by a hypervisor: it works with the licensed GRID driver alone, and the packages "
-        "of the distribution do not drive it",
+        "a hypervisor lends it (vGPU): it works with the licensed GRID driver alone, and the distribution's packages "
+        "do not drive it",
         guest_way(facts),
     )
 
