@@ -78,6 +78,7 @@ class Execution:
                     message = f"{change.address} reads differently after it was written"
                     raise Refused(message)
         except HosttuneError as error:
+            self.log(f"failed: {change.action} {change.address} ({change.rule}): {error.message}")
             self._book_failed(step, change, error, is_undo=undoes is not None)
             self.outcomes.append(Outcome(change, Phase.FAILED, error.message))
             return None
@@ -85,8 +86,20 @@ class Execution:
         self.outcomes.append(Outcome(change, Phase.DONE))
         if undoes is None:
             self.standing.setdefault(change.rule, []).append((step, change))
-        self.writer.log(f"run {self.recorder.run.id}: {change.action} {change.address} ({change.rule})")
+        self.log(f"{change.action} {change.address} ({change.rule})")
         return step
+
+    def log(self, sentence: str) -> None:
+        """One line of the system log, complete by itself: the run, its digest, who acts."""
+        run = self.recorder.run
+        self.writer.log(f"{run.command} {run.id}, digest {run.digest[:12]}, by {run.who}: {sentence}")
+
+    def finish(self) -> None:
+        """The run has come to its end."""
+        self.recorder.finish()
+        made = sum(one.phase is Phase.DONE for one in self.outcomes)
+        left = len(self.outcomes) - made
+        self.log(f"ended: {made} made" + (f", {left} failed or left" if left else ""))
 
     def _book_failed(self, step: StepId, change: Change, error: HosttuneError, *, is_undo: bool) -> None:
         """Journal what a change that raised has left. As before, it failed; at another value it is in force all the
@@ -191,6 +204,7 @@ def apply(
             return Receipt("", plan.digest, (), waiting, reboot_reasons(plan.findings))
     recorder = Recorder.start(writer, new_run(writer, session.journal, "apply", plan.digest))
     execution = Execution(writer, recorder, on_progress)
+    execution.log(f"begins: {len(plan.changes)} to make, hosttune {__version__}")
     failed: set[str] = set()
     for number, stage in enumerate(plan.stages):
         triggers = _make_stage(execution, stage.changes, failed)
@@ -199,7 +213,7 @@ def apply(
         execution.fire(pending, session.facts)
     done = (outcome.change for outcome in execution.outcomes if outcome.phase is Phase.DONE)
     verified = execution.is_verified and still_there(done, writer)
-    recorder.finish()
+    execution.finish()
     return Receipt(
         recorder.run.id,
         plan.digest,

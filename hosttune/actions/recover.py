@@ -50,6 +50,7 @@ def _finish(run: Run, writer: Writer, on_progress: Callable[[str], None]) -> Non
     for trigger in dict.fromkeys(t for s in run.steps if s.phase is not Phase.FAILED for t in s.change.triggers):
         recorder.trigger(trigger, "waiting")
     recorder.finish()
+    writer.log(f"{run.command} {run.id}, digest {run.digest[:12]}, by {run.who}: was interrupted, is finished now")
 
 
 def _close(step: Step, recorder: Recorder, writer: Writer, on_progress: Callable[[str], None]) -> None:

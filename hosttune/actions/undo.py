@@ -220,6 +220,8 @@ def undo(
         return Receipt("", undo_plan.plan.digest, ())
     recorder = Recorder.start(writer, new_run(writer, session.journal, "undo", undo_plan.plan.digest))
     execution = Execution(writer, recorder, on_progress)
+    runs = ", ".join(dict.fromkeys(one.step.run for one in reversed(undo_plan.returns)))
+    execution.log(f"begins: {len(undo_plan.returns)} of {runs} to take back, hosttune {__version__}")
     made: list[Change] = []
     stuck: set[str] = set()
     for one in undo_plan.returns:
@@ -231,7 +233,7 @@ def undo(
             made.append(one.change)
     execution.fire([trigger for change in made for trigger in change.triggers], session.facts)
     verified = execution.is_verified and still_there(made, writer)
-    recorder.finish()
+    execution.finish()
     reboots = tuple(
         f"{change.address} takes effect at the next boot" for change in made if change.activation is Activation.REBOOT
     )

@@ -14,9 +14,10 @@ from typing import Annotated, NoReturn
 from typer import Exit, Option, Typer
 
 from hosttune import __version__
+from hosttune.cli.options import Interrupted
 from hosttune.errors import HosttuneError
 from hosttune.host import slow
-from hosttune.host.console import discard, talk
+from hosttune.host.console import console, discard, talk
 
 # In the order of the help. Each is a function of this name, or the typer `app`, of the module hosttune.cli.<name>.
 COMMANDS = (
@@ -93,7 +94,7 @@ def run(argv: list[str]) -> int:
         return end.code if isinstance(end.code, int) else TROUBLE if end.code else 0
     except HosttuneError as error:
         return _trouble(error.message, error.hint)
-    except KeyboardInterrupt:
+    except (Interrupted, KeyboardInterrupt):
         return _trouble("interrupted", "", INTERRUPTED)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _NO_ROOM and error.filename is None:
@@ -107,10 +108,20 @@ def run(argv: list[str]) -> int:
 
 
 def _trouble(message: str, hint: str, status: int = TROUBLE) -> int:
-    from hosttune.views.page import shown
-
     for number, line in enumerate(message.splitlines() or [""]):
-        talk(f"{'hosttune: ' if number == 0 else '  '}{shown(line)}\n")
+        _tell(line, "hosttune: " if number == 0 else "  ")
     for line in hint.splitlines():
-        talk(f"  hint: {shown(line)}\n")
+        _tell(line, "  hint: ")
     return status
+
+
+def _tell(text: str, head: str) -> None:
+    """A line on standard error, in lines that fit where that is a terminal: a pipe gets it whole."""
+    from hosttune.views.page import shown
+    from hosttune.views.terminal import width_of, wrapped
+
+    surface = console(sys.stderr)
+    line = f"{head}{shown(text)}"
+    if surface.is_terminal and width_of(line) > surface.columns:
+        line = "\n".join(wrapped(shown(text), surface.columns, first=head, rest="    "))
+    talk(line + "\n")

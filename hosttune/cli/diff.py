@@ -50,7 +50,7 @@ def diff(
     if show.is_json:
         deliver(dumps(diff_json(comparison)), show.output)
     else:
-        screen = open_screen(show) if show.output is None else Screen()
+        screen = open_screen(show) if show.output is None else Screen(width=0)
         deliver(diff_text(comparison, Page(screen=screen, is_verbose=show.verbose)), show.output)
     return int(bool(comparison.differences))
 

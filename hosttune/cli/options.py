@@ -160,6 +160,10 @@ class ShowCheck(Display):
 GROUPS: tuple[type[Any], ...] = (Look, LookOnly, Choose, Show, ShowDiff, ShowPlan, ShowCheck)
 
 
+class Interrupted(Exception):
+    """Ctrl-C, or a signal that ends a bench as it does."""
+
+
 def command(function: Callable[..., int]) -> Callable[..., None]:
     """Make a typer command of a function that returns its exit status.
 
@@ -178,7 +182,11 @@ def command(function: Callable[..., int]) -> Callable[..., None]:
             name: group(**{field.name: given.pop(field.name) for field in fields(group)})
             for name, group in taken.items()
         }
-        raise Exit(function(**given, **groups))
+        try:
+            status = function(**given, **groups)
+        except KeyboardInterrupt as error:  # typer would end with 130 and no word
+            raise Interrupted from error
+        raise Exit(status)
 
     parameters = []
     for name, parameter in inspect.signature(function).parameters.items():

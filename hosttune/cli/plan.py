@@ -27,9 +27,12 @@ def plan(
     from hosttune.cli.common import tell
     from hosttune.cli.reports import checked, deliver
     from hosttune.codec import dumps, plan_to_json
+    from hosttune.errors import HosttuneError
     from hosttune.host.console import save
     from hosttune.views.summary import exit_status
 
+    if out == "-":
+        raise HosttuneError("--out -: the answer goes to standard output", hint="name a file")
     one = checked(look, show)
     if out is not None:
         save(out, dumps(plan_to_json(one.plan)).encode("ascii"))

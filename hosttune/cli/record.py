@@ -13,7 +13,7 @@ from hosttune.cli.options import Look, Show, command
 def record(
     look: Look,
     show: Show,
-    file: Annotated[str, Argument(metavar="FILE", help="Where to write it; readable by you alone.")],
+    file: Annotated[str, Argument(metavar="FILE", help="Readable by you alone afterwards; - is standard output.")],
     share: Annotated[bool, Option("--share", help="Hide host names, user names and addresses too.")] = False,
 ) -> int:
     """Write a record of this host: check, plan, facts and explain replay it anywhere with --host FILE.
@@ -25,7 +25,7 @@ def record(
 
     from hosttune import __version__
     from hosttune.actions.examine import examine_everything
-    from hosttune.cli.common import load_choice, one_host, tell
+    from hosttune.cli.common import load_choice, one_host, say, tell
     from hosttune.errors import HosttuneError
     from hosttune.host.console import save
     from hosttune.host.survey import take_record
@@ -38,8 +38,12 @@ def record(
     data = take_record(
         reader, lambda door: examine_everything(door, catalog, policy), share=share, tool_version=__version__
     )  # fmt: skip
-    save(file, (json.dumps(data, indent=1) + "\n").encode("ascii"))
+    text = json.dumps(data, indent=1) + "\n"
+    if file == "-":
+        say(text)
+    else:
+        save(file, text.encode("ascii"))
     rights = "" if reader.is_privileged else "; made without root, so what needs root is unknown in it"
     read = f"{counted(len(data['files']), 'file')}, {counted(len(data['queries']), 'answer')} of programs"
-    tell(f"hosttune: {file}: {read}{rights}")
+    tell(f"hosttune: {'standard output' if file == '-' else file}: {read}{rights}")
     return 0

@@ -81,7 +81,7 @@ def _rendered(fleet: Fleet, plans: Mapping[str, tuple[Change, ...]], show: ShowP
     from hosttune.views.page import Page
     from hosttune.views.terminal import Screen
 
-    screen = open_screen(show) if show.output is None else Screen()
+    screen = open_screen(show) if show.output is None else Screen(width=0)
     return fleet_text(fleet, plans, Page(screen=screen, is_verbose=show.verbose))
 
 

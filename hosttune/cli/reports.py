@@ -25,7 +25,7 @@ def checked(look: Look, show: ShowCheck | ShowPlan, host: str | None = None) -> 
     session = open_session(look, host)
     page = open_page(session.reader, replace(look, host=[host]) if host else look, show)
     if show.output is not None:
-        page = replace(page, screen=Screen())
+        page = replace(page, screen=Screen(width=0))
     plan = session.plan()
     tell_idle(session, plan, everything=show.verbose)
     return Checked(
@@ -73,7 +73,7 @@ def deliver(text: str, output: str | None) -> None:
     from hosttune.cli.common import say, tell
     from hosttune.host.console import save
 
-    if output is None:
+    if output in (None, "-"):
         say(text)
     else:
         save(output, text.encode("utf-8", "backslashreplace"), WORLD_READABLE)

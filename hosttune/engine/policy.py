@@ -149,17 +149,23 @@ class Policy:
         if off:
             by = self.source if off in self.ignore else "--ignore"
             raise HosttuneError(f"--only {off}: the rule is off by {by}", hint="take it out of what is ignored first")
+        asked, dropped = tuple(map(catalog.current, select)), tuple(map(catalog.current, ignore))
+        notes = [
+            f"{name} is selected, and {'--ignore' if name in dropped else self.source} ignores it: it stays off"
+            for name in asked
+            if name in (*self.ignore, *dropped)
+        ]
         return replace(
             self,
             sole=sole or self.sole,
             profile=profile or self.profile,
             profile_by="--profile" if profile else self.profile_by,
-            select=(*self.select, *map(catalog.current, select)),
-            ignore=(*self.ignore, *map(catalog.current, ignore)),
+            select=(*self.select, *asked),
+            ignore=(*self.ignore, *dropped),
             max_risk=Risk(max_risk) if max_risk else self.max_risk,
             disturb=Disturbs(disturb) if disturb else self.disturb,
             break_work=disturb == Disturbs.GPU_WORK.value,
-            notes=tuple(dict.fromkeys((*self.notes, *name_notes(catalog, (*select, *ignore, *only))))),
+            notes=tuple(dict.fromkeys((*self.notes, *name_notes(catalog, (*select, *ignore, *only)), *notes))),
         )
 
 

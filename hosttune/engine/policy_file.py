@@ -70,7 +70,7 @@ def build_policy(document: Document, catalog: Catalog, today: str, host: Answer[
         params=params,
         max_risk=Risk(data.get("max_risk", "medium")),
         disturb=Disturbs(data.get("disturb", "nothing")),
-        keep_reports=data.get("keep_reports", Policy.keep_reports),
+        keep_reports=data.get("keep_reports", Policy().keep_reports),
         declared=Declared(tuple(_data_mount(entry) for entry in data.get("data_mounts", ()))),
         source=document.name,
         host=host if isinstance(host, str) and document.data and "hosts" in document.data else "",

@@ -22,7 +22,7 @@ SECURE_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/s
 
 @frozen
 class Console:
-    """What a stream can show. `columns` is 80 where nobody says otherwise: a pipe gets the same text everywhere."""
+    """What a stream can show. `columns` is 0 for no terminal, unless COLUMNS is set: a pipe gets whole lines."""
 
     columns: int
     is_terminal: bool
@@ -38,7 +38,7 @@ def console(stream: TextIO) -> Console:
         with suppress(OSError, ValueError):
             columns = os.get_terminal_size(stream.fileno()).columns
     has_colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
-    return Console(columns or DEFAULT_COLUMNS, is_terminal, has_colour)
+    return Console(columns or (DEFAULT_COLUMNS if is_terminal else 0), is_terminal, has_colour)
 
 
 def terminal_rows(stream: TextIO) -> int:

@@ -146,7 +146,7 @@ def _stages(plan: Plan, page: Page, *, is_undo: bool = False, measured: tuple[Qu
 def _heading(rule: str, changes: tuple[Change, ...], page: Page) -> str:
     """The rule, and to its right what it may cost."""
     name, note = shown(rule), price(changes)
-    gap = page.screen.columns - width_of(name) - width_of(note)
+    gap = page.screen.edge - width_of(name) - width_of(note)
     if gap < 2:
         return page.screen.paint(name, "bold") + f"\n  {note}"
     return page.screen.paint(name, "bold") + padded("", gap) + page.screen.paint(note, "dim")

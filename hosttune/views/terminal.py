@@ -9,6 +9,7 @@ from hosttune.frozen import frozen
 
 NARROWEST = 40
 ROOM = 32  # columns that a text needs beside the others; with less it goes below them
+UNBROKEN = 1 << 30
 WIDEST = 100  # longer lines of prose are hard to read; commands, paths and diffs are never broken
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -16,14 +17,19 @@ _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", 
 
 @frozen
 class Screen:
-    """Where text goes: its columns, and whether it may be coloured."""
+    """Where text goes: its columns, 0 where no line is to be broken, and whether it may be coloured."""
 
     width: int = 80
     colour: bool = False
 
     @property
     def columns(self) -> int:
-        return max(NARROWEST, min(self.width, WIDEST))
+        return max(NARROWEST, min(self.width, WIDEST)) if self.width else UNBROKEN
+
+    @property
+    def edge(self) -> int:
+        """The column to align to on the right."""
+        return min(self.columns, WIDEST)
 
     def paint(self, text: str, *styles: str) -> str:
         if not self.colour or not text:

@@ -1,4 +1,4 @@
-"""What is taken of a distribution: its files in pure Python and its licence."""
+"""What is taken of a distribution: its modules in pure Python, and its licence; nothing else that it lays down."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ LEFT_OUT = re.compile(
     r"(^|/)(__pycache__|\.\.|tests)(/|$)|\.(pyc|pyi|pyx|pxd|h|c|so|typed)$|dist-info/(?!licenses/|LICEN[CS]E|COPYING)|(^|/)_yaml/"
     r"|^example\.py$"  # nvidia-ml-py puts one beside its module
 )
+_LICENCE = re.compile(r"(^|/)(LICEN[CS]E|COPYING)[^/]*$")
 # nvidia-ml-py has no file of its licence, but tells it where it describes itself.
 _LICENCE_IN_DESCRIPTION = re.compile(r"^COPYRIGHT\n.*?^LICENSE\n.*", re.MULTILINE | re.DOTALL)
 
@@ -51,8 +52,10 @@ def carried(name: str, distribution: metadata.Distribution) -> Carried:
         content = Path(path.locate()).read_bytes()
         if ".dist-info/" in place:
             licences[place.rpartition("/")[2]] = content
-        elif "/" in place or place.endswith(".py"):
+        elif place.endswith(".py"):
             files[place] = content
+        elif _LICENCE.search(place):  # of what it has taken in itself: typer holds click
+            licences[place] = content
     if not files:
         raise Trouble(f"{name} is not installed as files")
     about = distribution.metadata

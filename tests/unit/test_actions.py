@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from hosttune import __version__
 from hosttune.actions.apply import apply, new_run
 from hosttune.actions.journal import Recorder, read_journal
 from hosttune.actions.recover import recover
@@ -319,3 +320,38 @@ def test_package_is_never_taken_back_without_being_asked():
     assert [step.change.address for step in read_journal(host).in_force] == [packages]
     undo_all(host)
     assert address_kinds()["package-set"].read(host, "tuned") is ABSENT
+
+
+class Logging(Host):
+    """A host that keeps the lines of its system log; somebody is behind sudo."""
+
+    def __init__(self, **more):
+        super().__init__(**more)
+        self.logged: list[str] = []
+
+    def log(self, message):
+        self.logged.append(message)
+
+    def operator(self):
+        return "alice via sudo"
+
+
+def test_system_log_says_who_applied_and_undid_what_in_every_line():
+    host = Logging()
+    host.refused = {"/proc/sys/vm/b"}
+    receipt = apply_stages(host, [change(SWAPPINESS, "60", "10"), change(SECOND, "1", "2", rule="other-rule")])
+    head = f"apply {receipt.run_id}, digest dddddddddddd, by alice via sudo: "
+    assert [line.removeprefix(head) for line in host.logged] == [
+        f"begins: 2 to make, hosttune {__version__}",
+        "update sysctl:vm.a (some-rule)",
+        "failed: update sysctl:vm.b (other-rule): the kernel says no",
+        "ended: 1 made, 1 failed or left",
+    ]
+    host.logged.clear()
+    planned, back = undo_all(host)
+    head = f"undo {back.run_id}, digest {planned.plan.digest[:12]}, by alice via sudo: "
+    assert [line.removeprefix(head) for line in host.logged] == [
+        f"begins: 1 of {receipt.run_id} to take back, hosttune {__version__}",
+        "update sysctl:vm.a (some-rule)",
+        "ended: 1 made",
+    ]

@@ -91,7 +91,9 @@ def test_usage_error_is_trouble(run, argv):
 def test_check_tells_what_differs_and_the_next_command(run):
     status, out, err = run("check", "--host", H100)
     assert (status, err) == (1, "")
-    assert out.startswith("DGXH100: 8 x NVIDIA H100 80GB HBM3, driver 580.126.20, kernel 6.8.0-60-generic,\n")
+    assert out.startswith(
+        "DGXH100: 8 x NVIDIA H100 80GB HBM3, driver 580.126.20, kernel 6.8.0-60-generic, Ubuntu 24.04\n"
+    )
     assert f"\n{H100}: " in out[:200]
     assert " changes now" in out[:300]
     assert "memory-swappiness       vm.swappiness should be at most 10" in out
@@ -366,6 +368,24 @@ def test_fault_with_debug_is_raised(monkeypatch):
         app.run(["check", "--debug"])
 
 
+def test_rule_that_is_selected_and_ignored_is_told(run, tmp_path):
+    _, _, err = run("profiles", "--select", "storage-fstrim", "--ignore", "storage-fstrim")
+    assert err == "hosttune: storage-fstrim is selected, and --ignore ignores it: it stays off\n"
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("ignore: [storage-fstrim]\n")
+    _, _, err = run("profiles", "--policy", policy, "--select", "storage-fstrim")
+    assert f"storage-fstrim is selected, and {policy} ignores it: it stays off" in err
+    assert run("profiles", "--select", "storage-fstrim")[2] == ""
+
+
+def test_interrupt_of_a_command_is_told(run, monkeypatch):
+    def interrupted(*_args, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hosttune.cli.common.open_session", interrupted)
+    assert run("check") == (130, "", "hosttune: interrupted\n")
+
+
 def test_interrupt_is_told_as_shells_do(run, monkeypatch):
     def interrupted(*_args, **_options):
         raise KeyboardInterrupt
@@ -424,8 +444,8 @@ def test_rules_new_refuses_a_name_against_the_rules(run, name):
 def test_check_of_several_records_names_one_for_each_plan(run):
     other = str(HOSTS / "gh200-arm64.json")
     out = run("check", "--host", H100, "--host", other)[1]
-    assert f"plan --host {H100}\n" in out
-    assert f"plan --host {other}\n" in out
+    assert f"plan --host {H100}  shows" in out
+    assert f"plan --host {other}  shows" in out
 
 
 def test_options_are_repeated_for_the_next_command(run):

@@ -24,9 +24,9 @@ def environment(monkeypatch):
     monkeypatch.setattr(module.os, "get_terminal_size", lambda _: module.os.terminal_size((132, 40)))
 
 
-def test_pipe_has_eighty_columns_and_no_colour(monkeypatch):
+def test_pipe_breaks_no_line_and_has_no_colour(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
-    assert console(io.StringIO()) == Console(80, is_terminal=False, has_colour=False)
+    assert console(io.StringIO()) == Console(0, is_terminal=False, has_colour=False)
 
 
 def test_terminal_has_its_own_columns_and_colour(monkeypatch):

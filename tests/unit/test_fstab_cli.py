@@ -109,7 +109,8 @@ def run(capsys, monkeypatch, tmp_path):
     return run
 
 
-def test_report_is_what_people_read(run):
+def test_report_is_what_people_read(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     status, out, err = run("odd.fstab", "--lint")
 
     assert out.decode() == REPORT

@@ -52,6 +52,16 @@ def test_policy_with_every_line_in_force_is_valid():
     assert policy.declared.data_mounts
 
 
+def test_dependencies_bring_their_modules_and_licences_and_nothing_else(modules):
+    """A folder of instructions for other programs (typer), an example (nvidia-ml-py) stay behind."""
+    for one in modules["locked"].dependencies():
+        assert [name for name in one.files if not name.endswith(".py")] == []
+        assert not any(part.startswith(".") for name in one.files for part in name.split("/"))
+        assert one.licences
+        if one.name == "typer":
+            assert "typer/_click/LICENSE.txt" in one.licences
+
+
 def test_command_tree_has_every_command_and_knows_what_options_want(tree):
     paths = {command.path for command in tree.walk()}
     assert {("check",), ("apply",), ("rules", "lint")} <= paths

@@ -1,13 +1,19 @@
-"""SIGTERM and SIGHUP end a bench as Ctrl-C does: what is temporary is taken away, whichever it was."""
+"""SIGTERM and SIGHUP end a bench as Ctrl-C does: it is answered at once, and what is temporary is taken away."""
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from hosttune.host.console import talk
+
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_TOLD = "hosttune: stopping: what is temporary is taken away first\n"
 
 
 @contextmanager
@@ -22,14 +28,46 @@ def ended_alike() -> Iterator[None]:
 
     # A signal that is ignored already stays so: nohup(1) relies on it.
     before = {one: signal.getsignal(one) for one in _ENDING}
+    with _answered_at_once():
+        try:
+            for one, handler in before.items():
+                if handler is not signal.SIG_IGN:
+                    signal.signal(one, end)
+            yield
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler or signal.SIG_DFL)
+
+
+@contextmanager
+def _answered_at_once() -> Iterator[None]:
+    """Within, a signal is answered by a thread of its own: Python's handlers wait for the end of a system call, and a
+    sync of a busy disk takes as long as it takes.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+
+    def answer() -> None:
+        while number := os.read(reader, 1):  # as signal.set_wakeup_fd writes it; nothing when the pipe is closed
+            if number[0] in _ENDING:
+                talk(("\r\x1b[K" if sys.stderr.isatty() else "") + _TOLD)
+                return
+
+    thread = threading.Thread(target=answer, daemon=True)
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    # No signal is delivered to the thread, so that `undisturbed` holds for the whole process.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     try:
-        for one, handler in before.items():
-            if handler is not signal.SIG_IGN:
-                signal.signal(one, end)
+        thread.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    try:
         yield
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler or signal.SIG_DFL)
+        signal.set_wakeup_fd(before)
+        os.close(writer)
+        thread.join()
+        os.close(reader)
 
 
 @contextmanager

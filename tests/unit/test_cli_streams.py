@@ -1,0 +1,133 @@
+"""Where standard output or standard error cannot be written: trouble (2), or nothing at all; never a fault of hosttune."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from hosttune.cli import app
+
+ROOT = Path(__file__).resolve().parents[2]
+H100 = str(ROOT / "tests/hosts/h100-8x-2socket.json")
+NEEDED = {
+    "explain": ["memory-swappiness"], "record": ["-"], "diff": [H100, H100], "dataset": ["/etc"], "report": [H100],
+    "bench": ["list"], "watch": ["--replay", "{tick}"], "fstab": ["/dev/null"], "facts": ["os"], "policy": ["{policy}"],
+}  # fmt: skip
+ON_RECORD = ("check", "plan", "apply", "undo", "history", "explain", "rules", "profiles", "facts", "disks", "driver")
+
+
+def words(name: str, folder: Path) -> list[str]:
+    tick = next(iter(sorted((ROOT / "tests/unit/watch_ticks").glob("*"))))
+    policy = folder / "policy.yaml"
+    policy.write_text("profile: base\n")
+    own = [word.format(tick=tick, policy=policy) for word in NEEDED.get(name, [])]
+    place = ["--host", H100] if name in ON_RECORD and name != "rules" else []
+    return [name, *own, *place] if name != "rules" else ["rules", "list", "--host", H100]
+
+
+def run(argv: list[str], out: str, err: str = "") -> subprocess.CompletedProcess[str]:
+    redirect = f'exec "$@" >{out}' + (f" 2>{err}" if err else "")
+    command = ["sh", "-c", redirect, "sh", sys.executable, "-m", "hosttune", *argv]
+    environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT, env=environment
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", app.COMMANDS)
+def test_answer_that_cannot_be_written_is_trouble(name, tmp_path):
+    done = run(words(name, tmp_path), "/dev/full")
+    assert done.returncode == 2, done.stderr
+    assert "cannot be written: No space left on device" in done.stderr
+    assert "fault of hosttune" not in done.stderr
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["--version"], ["check", "--help"], ["bench", "-h"]], ids=" ".join)
+def test_help_that_cannot_be_written_is_trouble(argv):
+    done = run(argv, "/dev/full")
+    assert (done.returncode, done.stderr) == (2, "hosttune: the output cannot be written: No space left on device\n")
+
+
+@pytest.mark.parametrize("argv", [["check", "--nope"], ["check", "--host", "/nope"], ["chekc"]], ids=" ".join)
+def test_error_that_cannot_be_told_keeps_its_status(argv):
+    assert run(argv, "/dev/null", "/dev/full").returncode == 2
+
+
+def test_talk_that_cannot_be_told_ends_nothing():
+    """Progress goes to standard error: an apply is not to end half-way because nobody can read it."""
+    done = run(["check", "--timings", "--host", H100], "/dev/null", "/dev/full")
+    assert done.returncode == 1
+
+
+def test_reader_of_the_talk_that_has_gone_away_ends_nothing():
+    command = '"$@" 2>&1 >/dev/null | true; exit "${PIPESTATUS[0]}"'
+    argv = ["bash", "-c", command, "bash", sys.executable, "-m", "hosttune", "check", "--timings", "--host", H100]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def on_a_terminal(argv: list[str], columns: int) -> str:
+    """What a command prints on a terminal of this width."""
+    program, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"} | {"TERM": "dumb"}
+    subprocess.run(
+        [sys.executable, "-m", "hosttune", *argv], stdin=terminal, stdout=terminal, stderr=terminal, timeout=120,
+        check=False, cwd=ROOT, env=environment,
+    )  # fmt: skip
+    os.close(terminal)
+    said = b""
+    try:
+        while more := os.read(program, 1 << 16):
+            said += more
+    except OSError:  # how a terminal says that its other end is closed
+        pass
+    os.close(program)
+    return said.decode().replace("\r\n", "\n")
+
+
+LONG = ["check", "--host", H100, "--hardware", H100]
+TOLD = "hosttune: --host cannot be combined with --root or --hardware\n  hint: a record has its own hardware\n"
+
+
+def test_error_is_broken_on_a_terminal_and_whole_in_a_pipe():
+    said = on_a_terminal(LONG, 40)
+    assert max(map(len, said.splitlines())) <= 40
+    assert said.split() == TOLD.split()
+    assert run(LONG, "/dev/null").stderr == TOLD
+
+
+def test_answer_is_broken_on_a_terminal_and_whole_in_a_pipe(tmp_path):
+    argv = ["check", "--host", H100, "--select", "storage-scratch-variables"]
+    file, other = tmp_path / "piped", tmp_path / "written"
+    run(argv, str(file))
+    run([*argv, "--output", str(other)], "/dev/null")
+    assert max(map(len, file.read_text().splitlines())) > 120
+    assert other.read_text() == file.read_text()
+    assert max(map(len, on_a_terminal(["profiles"], 60).splitlines())) <= 60
+
+
+def test_record_goes_to_standard_output_where_that_is_asked_for(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "hosttune", "record", "-"], capture_output=True, text=True, timeout=120, check=False,
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["kind"] == "hosttune record"
+    assert done.stderr.startswith("hosttune: standard output: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_dash_is_standard_output_for_every_answer_and_no_plan_beside_one(tmp_path):
+    assert run(["check", "--host", H100, "--output", "-"], str(tmp_path / "a")).returncode == 1
+    assert "Differs" in (tmp_path / "a").read_text()
+    assert run(["plan", "--host", H100, "--out", "-"], "/dev/null").returncode == 2
