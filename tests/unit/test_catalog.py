@@ -119,7 +119,7 @@ def test_profile_takes_over_rules_and_params_and_leaves_out():
         ("[memory-swappiness]", "[memory-swapiness]", "did you mean memory-swappiness"),
         ("{value: 5}", "{value: 99}", "above the maximum"),
         ("{value: 5}", "{valeu: 5}", "unknown parameter"),
-        ("[memory-swappiness]", "[{rule: memory-swappiness, until: 1999.1}]", "there is no edition 1999.1"),
+        ("[memory-swappiness]", "[{rule: memory-swappiness, until: '1999.1'}]", "there is no edition 1999.1"),
         ("extends: base", "extend: base", "unknown key"),
     ],
 )
