@@ -18,7 +18,7 @@ from hosttune.engine.waiver import Waiver
 from hosttune.host.overlay import Overlay
 from hosttune.host.record import read_record
 from hosttune.resources.base import Applied
-from hosttune.values import ABSENT, Address, FileValue, HoldKind, Risk, Verdict
+from hosttune.values import ABSENT, Address, FileValue, Finding, HoldKind, Risk, Verdict
 
 H100 = Path(__file__).resolve().parent.parent / "hosts" / "h100-8x-2socket.json"
 CATALOG = builtin_catalog()
@@ -213,3 +213,12 @@ def test_leftover_is_what_was_put_there_and_still_is_not_what_was_taken_away(aft
     address = Address("sysctl", "vm.swappiness")
     ledger = {address: Applied("run", "memory-swappiness", after)}
     assert bool(orphans(ledger, CATALOG, OFF, (), {address: present})) is is_left
+
+
+def test_rule_that_still_applies_to_one_subject_is_no_leftover():
+    address = Address("sysctl", "vm.swappiness")
+    ledger, present = {address: Applied("run", "memory-swappiness", "10")}, {address: "10"}
+    gone = Finding("memory-swappiness", "/a", Verdict.NOT_APPLICABLE)
+    (left,) = orphans(ledger, CATALOG, ONLY, (gone,), present)
+    assert left.reason == f"applied earlier, does not apply any more: {STAYS}"
+    assert orphans(ledger, CATALOG, ONLY, (gone, Finding("memory-swappiness", "/b", Verdict.OK)), present) == ()

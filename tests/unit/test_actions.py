@@ -5,11 +5,12 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune import __version__
-from hosttune.actions.apply import apply, new_run
-from hosttune.actions.journal import Recorder, read_journal
+from hosttune.actions.apply import apply, check_expected, new_run
+from hosttune.actions.journal import FOLDER, Journal, Recorder, Run, parse_run, read_journal
 from hosttune.actions.recover import recover
+from hosttune.actions.run import wait_for_first_boot
 from hosttune.actions.undo import plan_undo, undo
-from hosttune.errors import Conflict, Refused
+from hosttune.errors import BadInput, Conflict, HosttuneError, Refused
 from hosttune.facts import Facts
 from hosttune.host.overlay import Overlay
 from hosttune.resources import address_kinds
@@ -355,3 +356,183 @@ def test_system_log_says_who_applied_and_undid_what_in_every_line():
         "update sysctl:vm.a (some-rule)",
         "ended: 1 made",
     ]
+
+
+def test_trigger_that_waited_in_an_earlier_boot_waits_no_more():
+    host = Host({"/proc/sys/vm/a": "10"})
+    interrupted(host, change(SWAPPINESS, "60", "10", triggers=(Trigger("daemon-reload"),)))
+    recover(host)
+    journal = read_journal(host)
+    assert journal.pending_triggers("boot") == (Trigger("daemon-reload"),)
+    assert journal.pending_triggers("next boot") == ()
+
+
+def test_value_counts_as_set_again_only_where_it_is_the_one_that_was_set_last():
+    host = Host()
+    for before, after, times in (("60", "10", 1), ("60", "10", 2), ("60", "5", 1), ("5", "10", 1)):
+        host.set_value("/proc/sys/vm/a", before)
+        apply_stages(host, [change(SWAPPINESS, before, after)])
+        assert read_journal(host).ledger()[SWAPPINESS].times == times
+
+
+def test_journal_of_which_one_run_cannot_be_read_is_unreadable_and_undoes_nothing():
+    host = Host()
+    receipt = apply_stages(host, [change(SWAPPINESS, "60", "10")])
+    apply_stages(host, [change(SECOND, "1", "2")])
+    host.lost.add(f"{FOLDER}/{receipt.run_id}.jsonl")
+    journal = read_journal(host)
+    assert (journal.unreadable, journal.runs) == ("input/output error", ())
+    with pytest.raises(HosttuneError, match="the journal cannot be read: input/output error"):
+        plan_undo(session_on(host))
+
+
+def test_journal_of_a_newer_hosttune_is_not_guessed_at():
+    host = Host()
+    receipt = apply_stages(host, [change(SWAPPINESS, "60", "10")])
+    data = host.read(f"{FOLDER}/{receipt.run_id}.jsonl")
+    assert len(parse_run(data, "x").steps) == 1
+    with pytest.raises(BadInput, match="written by a newer hosttune"):
+        parse_run(data.replace(b'"format_version":1', b'"format_version":2'), "x")
+
+
+def test_plan_that_does_not_hold_is_refused_before_anything_is_touched():
+    host = Host()
+    stages = (Stage((change(SWAPPINESS, "60", "10"),), ()),)
+    with pytest.raises(Refused, match="the plan does not hold: x still differs"):
+        apply(session_on(host), host, Plan("d" * 64, "0", "", "", "", stages, (), problems=("x still differs",)))
+    assert value(host, "vm.a") == "60"
+    assert read_journal(host).runs == ()
+
+
+@pytest.mark.parametrize(
+    ("digest", "is_enough"),
+    [("d" * 64, True), ("d" * 12, True), ("d" * 11, False), ("d" * 11 + "e", False), ("", False)],
+)
+def test_digest_is_expected_by_twelve_digits_or_more(digest, is_enough):
+    plan = Plan("d" * 64, "0", "", "", "", (), ())
+    if is_enough:
+        check_expected(plan, digest)
+    else:
+        with pytest.raises(Refused, match="the plan has changed since it was shown"):
+            check_expected(plan, digest)
+
+
+def test_run_starts_after_the_last_one_although_the_clock_was_set_back():
+    host = Host()
+    late = Run("late", "apply", "2099-01-01T00:00:00.000000+00:00", "me", "boot", "d", "0")
+    assert new_run(host, Journal((late,)), "apply", "d").started_at == "2099-01-01T00:00:00.000001+00:00"
+    early = Run("early", "apply", "1999-01-01T00:00:00.000000+00:00", "me", "boot", "d", "0")
+    assert new_run(host, Journal((early,)), "apply", "d").started_at.startswith("2025-")
+
+
+THIRD = Address("sysctl", "vm.c")
+
+
+def test_change_before_one_that_cannot_be_taken_back_stays_because_the_later_may_rest_on_it():
+    host = Host({"/proc/sys/vm/c": "0\n"})
+    host.refused = {"/proc/sys/vm/c"}
+    plain = host.set_value
+
+    def set_value(path, text):
+        if path == "/proc/sys/vm/b" and text.strip() == "1":
+            raise Refused("no way back")
+        plain(path, text)
+
+    host.set_value = set_value
+    apply_stages(host, [change(SWAPPINESS, "60", "10"), change(SECOND, "1", "2"), change(THIRD, "0", "1")])
+    assert (value(host, "vm.a"), value(host, "vm.b")) == ("10", "2")
+    assert [step.change.address for step in read_journal(host).in_force] == [SWAPPINESS, SECOND]
+
+
+def test_rest_of_a_rule_is_not_begun_after_a_change_of_it_failed():
+    host = Host()
+    host.refused = {"/proc/sys/vm/a"}
+    asked = []
+    plain = host.set_value
+    host.set_value = lambda path, text: asked.append(path) or plain(path, text)
+    apply_stages(host, [change(SWAPPINESS, "60", "10"), change(SECOND, "1", "2")])
+    assert asked == ["/proc/sys/vm/a"]
+
+
+def test_step_of_an_undo_is_left_where_a_later_one_of_its_rule_could_not_be_undone():
+    host = Host()
+    apply_stages(host, [change(SWAPPINESS, "60", "10"), change(SECOND, "1", "2")])
+    host.refused = {"/proc/sys/vm/b"}
+    _, receipt = undo_all(host)
+    assert [outcome.error for outcome in receipt.failed][1:] == ["left: another step of some-rule could not be undone"]
+    assert (value(host, "vm.a"), value(host, "vm.b")) == ("10", "2")
+
+
+def test_value_that_went_with_its_device_is_undone_on_paper():
+    host = Host()
+    apply_stages(host, [change(SWAPPINESS, "60", "10")])
+    host.files["/proc/sys/vm/a"] = ABSENT
+    planned, receipt = undo_all(host)
+    assert [one.on_paper for one in planned.returns] == [True]
+    assert (planned.plan.changes, receipt.failed) == ((), ())
+    assert read_journal(host).in_force == ()
+
+
+def test_trigger_of_a_change_that_failed_does_not_wait_after_a_crash():
+    host = Host()
+    recorder = Recorder.start(host, new_run(host, read_journal(host), "apply", "d"))
+    recorder.failed(recorder.intent(change(SWAPPINESS, "60", "10", triggers=(Trigger("daemon-reload"),))), "no")
+    recover(host)
+    assert read_journal(host).pending_triggers("boot") == ()
+
+
+def waiting_host(monkeypatch, reasons):
+    """A host with a reload and a restart that wait from an earlier run, each now for the reason that is given."""
+    host = Host({"/proc/sys/vm/a": "10"}, folders=("/run/systemd/system",))
+    host.run = lambda argv, *, timeout_s: host.ran.append((argv, timeout_s)[0])
+    host.ran = []
+    triggers = (Trigger("daemon-reload"), Trigger("restart", "x.service"))
+    interrupted(host, change(SWAPPINESS, "60", "10", triggers=triggers))
+    recover(host)
+    monkeypatch.setattr("hosttune.actions.apply.must_wait", lambda trigger, facts: reasons.get(trigger.kind, ""))
+    return host
+
+
+def test_what_need_not_wait_runs_although_another_waits(monkeypatch):
+    host = waiting_host(monkeypatch, {"restart": "GPU work runs"})
+    receipt = apply_stages(host)
+    assert host.ran == [("systemctl", "daemon-reload")]
+    assert receipt.waiting == ("restart x.service waits: GPU work runs",)
+
+
+def test_run_in_which_all_has_to_wait_leaves_no_trace(monkeypatch):
+    host = waiting_host(monkeypatch, {"restart": "GPU work runs", "daemon-reload": "containers run"})
+    runs = len(read_journal(host).runs)
+    assert apply_stages(host).run_id == ""
+    assert (host.ran, len(read_journal(host).runs)) == ([], runs)
+
+
+def test_restart_waits_for_the_reload_that_brings_its_settings(monkeypatch):
+    host = waiting_host(monkeypatch, {"daemon-reload": "containers run"})
+    receipt = apply_stages(host)
+    assert host.ran == []
+    assert receipt.waiting[1].endswith("daemon-reload comes first")
+
+
+def test_recovery_takes_away_the_drafts_of_the_files_that_the_run_wrote():
+    host = fstab_host()
+    looked_at = []
+    host.discard_leftovers = looked_at.append
+    interrupted(host, change(SWAPPINESS, "60", "10"), change(Address("file", "/etc/x.conf"), ABSENT, ABSENT), ADDED)
+    recover(host)
+    assert looked_at == ["/etc/x.conf", "/etc/fstab"]
+
+
+MARKS = {"/run/cloud-init/enabled": ""}
+WAIT = ("cloud-init", "status", "--wait")
+
+
+def test_first_boot_is_waited_for_and_one_that_does_not_end_is_refused():
+    over = FakeReader({**MARKS, "/run/cloud-init/result.json": "{}"})
+    ends = FakeReader(MARKS, queries={WAIT: "status: done\n"})
+    never = FakeReader(MARKS, queries={WAIT: Unreadable("timed out")})
+    for reader, asked in ((FakeReader(), []), (over, []), (ends, [WAIT])):
+        wait_for_first_boot(reader, lambda _: None)
+        assert reader.asked == asked
+    with pytest.raises(Refused, match="cloud-init is still at work on this host after 600 s"):
+        wait_for_first_boot(never, lambda _: None)

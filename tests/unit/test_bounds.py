@@ -4,6 +4,7 @@ import pytest
 
 from hosttune.engine.evaluate import merge_bounds, satisfiable
 from hosttune.resources.base import Bound, Operator, Wish
+from hosttune.resources.bounds import nearest, satisfies
 
 LEAST, MOST, EXACT = Operator.AT_LEAST, Operator.AT_MOST, Operator.EXACTLY
 INCLUDES, EXCLUDES = Operator.INCLUDES, Operator.EXCLUDES
@@ -45,3 +46,25 @@ def test_rules_that_contradict_each_other_are_named_and_rules_that_meet_are_not(
     what = "sysctl vm.x (at_least 11, at_most 10, at_most 90)"
     assert clashes == {"one": (("two",), what), "two": (("one",), what)}
     assert merged == wishes  # each keeps its own
+
+
+@pytest.mark.parametrize(
+    ("present", "bounds", "within", "written"),
+    [
+        ("10", ((LEAST, 10),), True, "10"),  # what is just enough stays
+        ("9", ((LEAST, 10),), False, "10"),
+        ("11", ((LEAST, 10),), True, "11"),  # and what is better, too
+        ("10", ((MOST, 10),), True, "10"),
+        ("11", ((MOST, 10),), False, "10"),
+        ("9", ((MOST, 10),), True, "9"),
+        ("3", ((LEAST, 5), (MOST, 20)), False, "5"),  # to the bound that is broken, no further
+        ("30", ((LEAST, 5), (MOST, 20)), False, "20"),
+        ("1 2", ((EXACT, "1  2"),), True, "1 2"),
+        ("many", ((LEAST, 5),), False, "5"),
+        ("", ((LEAST, 5),), False, "5"),
+    ],
+)
+def test_value_is_changed_only_as_far_as_its_bounds_ask(present, bounds, within, written):
+    wish = Wish("sysctl", "vm.x", "rule", "vm.x", {}, tuple(Bound(*one) for one in bounds))
+    assert satisfies(present, wish) is within
+    assert nearest(present, wish) == written

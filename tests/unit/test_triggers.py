@@ -8,7 +8,7 @@ from hosttune.actions.triggers import comes_after, in_order, must_wait, run_trig
 from hosttune.errors import Refused
 from hosttune.facts import UnknownFact
 from hosttune.host.overlay import Overlay
-from hosttune.values import Trigger
+from hosttune.values import Trigger, Unreadable
 from tests.unit.fake_reader import FakeReader
 
 RESTART = Trigger("restart", "nvidia-persistenced.service")
@@ -63,6 +63,18 @@ def test_restart_waits_where_nobody_can_tell_whether_work_runs():
             raise UnknownFact("Work.is_gpu_busy", "needs root")
 
     assert must_wait(RESTART, facts(Hidden())) == "cannot tell whether GPU work runs (needs root)"
+
+
+def test_reload_waits_where_nobody_can_tell_whether_the_manager_starts_or_containers_run():
+    class Hidden:
+        @property
+        def gpu_containers(self):
+            raise UnknownFact("Work.gpu_containers", "needs root")
+
+    reason = "cannot tell whether the service manager is still starting (timed out)"
+    for trigger in (Trigger("daemon-reload"), RESTART):
+        assert must_wait(trigger, facts(work(), Unreadable("timed out"))) == reason
+        assert must_wait(trigger, facts(Hidden())) == "cannot tell whether GPU containers run (needs root)"
 
 
 @pytest.mark.parametrize("more", [{"folders": ()}, {"image": True}])

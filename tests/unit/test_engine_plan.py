@@ -1,0 +1,118 @@
+"""Findings of one subject made one, changes of several rules made once, holds at their very bounds."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from hosttune.engine.plan import apply_holds, merge_findings, once, running_work, unannounced
+from hosttune.engine.policy import Policy
+from hosttune.facts.base import UnknownFact
+from hosttune.values import Action, Address, Change, Disturbs, Finding, Hold, HoldKind, Risk, Verdict
+
+A, B = Address("sysctl", "vm.a"), Address("sysctl", "vm.b")
+
+
+def change(address=A, after="2", **more):
+    return Change(address, Action.UPDATE, "1", after, "rule", **more)
+
+
+def finding(verdict, *changes, hold=Hold(), **more):
+    return Finding("rule", "subject", verdict, hold, changes=changes, **more)
+
+
+@pytest.mark.parametrize(
+    ("parts", "verdict", "hold", "count"),
+    [
+        ([finding(Verdict.DIFFERS, change(A)), finding(Verdict.DIFFERS, change(B))], Verdict.DIFFERS, HoldKind.NONE, 2),
+        ([finding(Verdict.DIFFERS, change(A)), finding(Verdict.OK)], Verdict.DIFFERS, HoldKind.NONE, 1),
+        # unknown in one part holds the other parts
+        ([finding(Verdict.DIFFERS, change(A)), finding(Verdict.UNKNOWN)], Verdict.UNKNOWN, HoldKind.NONE, 0),
+        # so does what is somebody else's
+        ([finding(Verdict.DIFFERS, change(A)), finding(Verdict.DIFFERS, hold=Hold(HoldKind.OWNED, "x"))], Verdict.DIFFERS, HoldKind.OWNED, 0),
+        # what waits for a reboot is no obstacle to the rest, and is told where there is none
+        ([finding(Verdict.DIFFERS, change(A)), finding(Verdict.DIFFERS, hold=Hold(HoldKind.WAITING, "x"))], Verdict.DIFFERS, HoldKind.NONE, 1),
+        ([finding(Verdict.OK), finding(Verdict.DIFFERS, hold=Hold(HoldKind.WAITING, "x"))], Verdict.DIFFERS, HoldKind.WAITING, 0),
+        ([finding(Verdict.NOT_APPLICABLE), finding(Verdict.OK)], Verdict.OK, HoldKind.NONE, 0),
+        ([finding(Verdict.ADVICE), finding(Verdict.OK)], Verdict.ADVICE, HoldKind.NONE, 0),
+    ],
+)  # fmt: skip
+def test_parts_of_one_subject_stand_or_fall_together(parts, verdict, hold, count):
+    for order in (parts, parts[::-1]):
+        (merged,) = merge_findings(order)
+        assert (merged.verdict, merged.hold.kind, len(merged.changes)) == (verdict, hold, count)
+
+
+def test_parts_of_one_subject_say_each_thing_once_and_all_of_it():
+    parts = [
+        finding(Verdict.DIFFERS, reason="one", evidence=("x", "y"), todo="do this"),
+        finding(Verdict.DIFFERS, reason="two", evidence=("y", "z"), todo="do this"),
+        finding(Verdict.OK),
+    ]
+    (merged,) = merge_findings(parts)
+    assert (merged.reason, merged.evidence, merged.todo) == ("one; two", ("x", "y", "z"), "do this")
+
+
+def test_findings_of_other_subjects_stay_apart():
+    other = Finding("rule", "another", Verdict.UNKNOWN)
+    assert merge_findings([finding(Verdict.OK), other]) == (finding(Verdict.OK), other)
+
+
+def test_change_that_two_rules_need_is_made_once_for_the_first():
+    first, second = finding(Verdict.DIFFERS, change(A)), finding(Verdict.DIFFERS, change(A), change(B))
+    assert [one.changes for one in once([first, second])] == [(change(A),), (change(B),)]
+    other = finding(Verdict.DIFFERS, change(A, after="3"))  # not the same change
+    assert [one.changes for one in once([first, other])] == [(change(A),), other.changes]
+
+
+IDLE = SimpleNamespace(work=SimpleNamespace(is_gpu_busy=False, evidence=()))
+BUSY = SimpleNamespace(work=SimpleNamespace(is_gpu_busy=True, evidence=("pid 7 computes",)))
+
+
+class Blind:
+    @property
+    def work(self):
+        raise UnknownFact("work", "needs root")
+
+
+def held(change, policy, facts=IDLE):
+    (found,) = apply_holds([finding(Verdict.DIFFERS, change)], {"rule": object()}, policy, facts, {})
+    return found.hold.kind, bool(found.changes)
+
+
+@pytest.mark.parametrize(
+    ("risk", "most", "hold"),
+    [
+        (Risk.LOW, Risk.LOW, HoldKind.NONE),
+        (Risk.MEDIUM, Risk.LOW, HoldKind.ABOVE_MAX_RISK),
+        (Risk.MEDIUM, Risk.MEDIUM, HoldKind.NONE),
+        (Risk.HIGH, Risk.MEDIUM, HoldKind.ABOVE_MAX_RISK),
+    ],
+)
+def test_risk_that_the_policy_allows_is_taken_and_no_more(risk, most, hold):
+    assert held(change(risk=risk), Policy(max_risk=most)) == (hold, hold is HoldKind.NONE)
+
+
+@pytest.mark.parametrize(
+    ("disturbs", "leave", "hold"),
+    [
+        (Disturbs.NOTHING, Disturbs.NOTHING, HoldKind.NONE),
+        (Disturbs.SESSIONS, Disturbs.NOTHING, HoldKind.DISTURBS),
+        (Disturbs.SESSIONS, Disturbs.SESSIONS, HoldKind.NONE),
+        (Disturbs.SERVICE, Disturbs.SESSIONS, HoldKind.DISTURBS),
+    ],
+)
+def test_what_the_policy_lets_be_disturbed_is_and_no_more(disturbs, leave, hold):
+    assert held(change(disturbs=disturbs), Policy(disturb=leave)) == (hold, hold is HoldKind.NONE)
+
+
+@pytest.mark.parametrize("facts", [BUSY, Blind()])
+def test_gpu_work_that_runs_or_may_run_holds_what_would_disturb_it(facts):
+    disturbing = change(disturbs=Disturbs.GPU_WORK)
+    assert held(disturbing, Policy(disturb=Disturbs.GPU_WORK), facts) == (HoldKind.BUSY, False)
+    assert held(disturbing, Policy(disturb=Disturbs.GPU_WORK, break_work=True), facts) == (HoldKind.NONE, True)
+    assert held(change(), Policy(), facts) == (HoldKind.NONE, True)
+    assert running_work(facts)
+    assert unannounced(disturbing, facts) == running_work(facts)
+    assert unannounced(change(), facts) == ()
+    shown = change(disturbs=Disturbs.GPU_WORK, details=tuple(f"breaks: {one}" for one in running_work(facts)))
+    assert unannounced(shown, facts) == ()
