@@ -58,10 +58,10 @@ def decide(case: TmpCase, limits: TmpLimits) -> TmpSize:
         return TmpSize(0, reason)
     share = f"{limits.ram_share:.0%} of {_text(case.ram_bytes)} RAM"
     evidence: tuple[str, ...] = (
-        f"{_text(size)}: {share}, at least {_text(limits.min_bytes)}, at most {limits.max_ram_share:.0%}",
+        f"{_text(size)} is {share} (at least {_text(limits.min_bytes)}, at most {limits.max_ram_share:.0%})",
     )
     if case.disks and not case.has_tmpfs:
-        first = f"large temporary files belong on {', '.join(case.disks)} first: TMPDIR, see storage-scratch-variables"
+        first = f"large temporary files belong on {', '.join(case.disks)} first (TMPDIR, see storage-scratch-variables)"
         evidence = (first, *evidence)
     return TmpSize(size, "", evidence)
 

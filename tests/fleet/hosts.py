@@ -38,7 +38,7 @@ ALL = {"gpu01", "gpu02", "gpu03", "gpu04"}
 # One of the rules then takes effect at the next boot, on hosts of this machine's size.
 POLICY = {
     "edition": "2026.1",
-    "params": {"storage-tmp-tmpfs": {"min_ram_bytes": 1 << 30, "min_bytes": 1 << 30}},
+    "params": {"storage-tmp-tmpfs": {"min_ram_bytes": 1 << 30, "min_bytes": 1 << 30, "used_share": 0.5}},
 }
 FAULTS = {
     "read-only fstab": "mount --bind /etc/fstab /etc/fstab && mount -o remount,bind,ro /etc/fstab",

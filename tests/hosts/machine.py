@@ -110,6 +110,7 @@ class Machine:
     swap_gib: int = 0
     vendor: str = "Supermicro"
     product: str = "SYS-420GP"
+    chassis: str = ""  # SMBIOS' number of its type: 3 desktop, 7 tower, 10 notebook, 17 and 23 server; empty: not said
     is_vm: bool = False
     disks: tuple[DiskSpec, ...] = ()
     mounts: tuple[MountSpec, ...] = ()
@@ -182,6 +183,7 @@ class Machine:
         files["/sys/class/dmi/id/sys_vendor"] = f"{self.vendor}\n"
         files["/sys/class/dmi/id/product_name"] = f"{self.product}\n"
         files["/sys/class/dmi/id/chassis_asset_tag"] = "\n"
+        files |= {"/sys/class/dmi/id/chassis_type": f"{self.chassis}\n"} if self.chassis else {}
         for kind, number in {**NAMESPACES, **self.namespaces}.items():
             links[f"/proc/self/ns/{kind}"] = f"{kind}:[{number}]"
         links["/proc/self/ns/mnt"] = links["/proc/1/ns/mnt"] = "mnt:[4026531841]"

@@ -82,9 +82,9 @@ def test_what_is_certainly_little_or_does_not_decide_is_no_reason(case):
 def test_large_local_disk_is_named_before_memory_is():
     found = decide(replace(HOST, disks=("/data (3.4 TiB)",)), LIMITS)
     assert found.evidence[0] == (
-        "large temporary files belong on /data (3.4 TiB) first: TMPDIR, see storage-scratch-variables"
+        "large temporary files belong on /data (3.4 TiB) first (TMPDIR, see storage-scratch-variables)"
     )
-    assert "64 GiB: 25% of 256 GiB RAM, at least 32 GiB, at most 50%" in found.evidence[1]
+    assert "64 GiB is 25% of 256 GiB RAM (at least 32 GiB, at most 50%)" in found.evidence[1]
 
 
 def test_host_too_small_for_a_whole_gib_keeps_its_tmp():
