@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hosttune.facts.candidates import Candidates
     from hosttune.facts.clock import Clock
     from hosttune.facts.cmdline import Cmdline
+    from hosttune.facts.commands import Commands
     from hosttune.facts.containers import Containers
     from hosttune.facts.cpu import Cpu
     from hosttune.facts.cpufreq import Cpufreq
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
     from hosttune.facts.tmp import Tmp
     from hosttune.facts.tracing import Reach
     from hosttune.facts.units import Units
+    from hosttune.facts.upgrades import Upgrades
     from hosttune.facts.userns import Userns
     from hosttune.facts.vulnerabilities import Vulnerabilities
     from hosttune.facts.work import Work
@@ -117,6 +119,7 @@ class Facts:
         candidates: Candidates
         clock: Clock
         cmdline: Cmdline
+        commands: Commands
         containers: Containers
         cpu: Cpu
         cpufreq: Cpufreq
@@ -169,6 +172,7 @@ class Facts:
         sysfs: Sysfs
         tmp: Tmp
         units: Units
+        upgrades: Upgrades
         userns: Userns
         vulnerabilities: Vulnerabilities
         work: Work
@@ -176,12 +180,12 @@ class Facts:
 
     SUBJECTS = (
         "acs", "activity", "affinity", "ageing", "archives", "boot", "candidates", "clock", "cmdline",
-        "containers", "cpu", "cpufreq", "desktop", "disks", "docker", "driver", "environment", "etc", "filesystems",
-        "framework", "fstab", "gpus", "health", "host", "hugepages", "idle", "iommu", "irq", "jobs", "kernel",
-        "limits", "managers", "memory", "mounts", "namespaces", "nccl", "network", "nfs", "numa", "nvidia",
-        "offers", "oomd", "os", "packages", "parameters", "pcie", "peermem", "places", "pressure", "queues",
-        "rdma", "reclaim", "role", "shm", "spare", "spills", "stores", "sysctl", "sysfs", "tmp", "units", "userns",
-        "vulnerabilities", "work", "writeback",
+        "commands", "containers", "cpu", "cpufreq", "desktop", "disks", "docker", "driver", "environment",
+        "etc", "filesystems", "framework", "fstab", "gpus", "health", "host", "hugepages", "idle", "iommu",
+        "irq", "jobs", "kernel", "limits", "managers", "memory", "mounts", "namespaces", "nccl", "network",
+        "nfs", "numa", "nvidia", "offers", "oomd", "os", "packages", "parameters", "pcie", "peermem", "places",
+        "pressure", "queues", "rdma", "reclaim", "role", "shm", "spare", "spills", "stores", "sysctl", "sysfs",
+        "tmp", "units", "upgrades", "userns", "vulnerabilities", "work", "writeback",
     )  # fmt: skip
 
     def __init__(self, reader: Reader, asked: Asked | None = None) -> None:

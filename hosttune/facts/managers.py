@@ -20,7 +20,7 @@ from hosttune.host.door import Stat
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
@@ -74,13 +74,24 @@ class Managers(Fact):
 
     present: tuple[Manager, ...]
     tuned_profile: str
-    tuned_sysctls: tuple[str, ...]  # keys as sysctl(8) prints them, sorted
-    tuned_sysfs: tuple[str, ...]  # patterns of files below /sys, sorted
+    tuned_sysctl_values: Mapping[str, str]  # by keys as sysctl(8) prints them, in TuneD's words (`>4096`)
+    tuned_sysfs_values: Mapping[str, str]  # by patterns of files below /sys
+    tuned_at_boot: bool  # TuneD starts with the machine
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of those that are present, sorted."""
         return tuple(sorted({manager.name for manager in self.present}))
+
+    @property
+    def tuned_sysctls(self) -> tuple[str, ...]:
+        """The keys that TuneD sets, sorted."""
+        return tuple(sorted(self.tuned_sysctl_values))
+
+    @property
+    def tuned_sysfs(self) -> tuple[str, ...]:
+        """The patterns of files below /sys that TuneD sets, sorted."""
+        return tuple(sorted(self.tuned_sysfs_values))
 
     @property
     def tuned(self) -> bool:
@@ -120,6 +131,7 @@ class _Search:
     reader: Reader
     found: dict[str, str] = field(default_factory=dict)
     problem: Unreadable | None = None
+    enabled: frozenset[str] = frozenset()
 
     def exists(self, path: str) -> bool:
         stat = self.reader.stat(path)
@@ -142,18 +154,19 @@ def collect(reader: Reader, facts: Facts) -> Managers:
     _look_for_dgx(search, facts)
     present = tuple(Manager(name, search.found[name]) for name in sorted(search.found))
     is_tuned = "tuned" in search.found
-    profile, sysctls, sysfs = _tuned(reader) if is_tuned else ("", (), ())
+    profile, sysctls, sysfs = _tuned(reader) if is_tuned else ("", {}, {})
+    at_boot = is_tuned and "tuned.service" in search.enabled
     if search.problem is None:
-        return Managers(present, profile, sysctls, sysfs)
+        return Managers(present, profile, sysctls, sysfs, at_boot)
     gone = unread(search.problem.reason)
-    return Managers(gone, profile, sysctls, sysfs) if is_tuned else Managers(gone, gone, gone, gone)
+    return Managers(gone, profile, sysctls, sysfs, at_boot) if is_tuned else Managers(gone, gone, gone, gone, gone)
 
 
 def _tuned(reader: Reader) -> tuple[Any, Any, Any]:
     """(active profile, the sysctls, the files below /sys it sets); all are empty while there is no active profile."""
     profile = active_profile(reader)
     if not isinstance(profile, str):
-        return ("", (), ()) if profile is ABSENT else (profile, profile, profile)
+        return ("", {}, {}) if profile is ABSENT else (profile, profile, profile)
     settings = settings_of(reader, profile)
     return (profile, settings, settings) if isinstance(settings, Unreadable) else (profile, *settings)
 
@@ -163,6 +176,7 @@ def _look_for_services(search: _Search) -> None:
     if isinstance(enabled, Unreadable):
         search.problem = enabled
         return
+    search.enabled = enabled
     # systemd makes a control group for a service when it starts it: cheaper than asking systemctl.
     running: set[str] = set()
     for folder in _CGROUPS:

@@ -10,6 +10,8 @@ from hosttune.frozen import frozen
 from hosttune.values import Answer, Unreadable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hosttune.host.door import Reader
 
 # 2.23 moved the profiles into folders of their own; an administrator's come first.
@@ -18,6 +20,7 @@ _SEPARATORS = re.compile(r"[\s,;]+")
 # plugin -> option -> the files below /sys that it sets, as a pattern (TuneD's plugins cpu, disk and vm)
 _CPUFREQ = "/sys/devices/system/cpu/cpu*/cpufreq"
 _LATENCY = "/sys/devices/system/cpu/cpu*/power/pm_qos_resume_latency_us"
+_OF_PLUGINS = frozenset({"type", "replace", "priority", "enabled"})
 _THP = "/sys/kernel/mm/transparent_hugepage"
 _SYSFS = {
     "cpu": {
@@ -40,11 +43,13 @@ _SYSFS = {
 
 @frozen
 class Profile:
-    """One tuned.conf: what it includes, the sysctls and the files below /sys (as patterns) that it sets."""
+    """One tuned.conf: what it includes, the sysctls and the files below /sys (as patterns) that it sets, with the
+    values as they stand there: `>4096`, `performance|powersave` and `${variable}` are TuneD's own words.
+    """
 
     includes: tuple[str, ...]
-    sysctls: tuple[str, ...]
-    sysfs: tuple[str, ...] = ()
+    sysctls: Mapping[str, str]
+    sysfs: Mapping[str, str]
 
 
 def parse_profile(content: str) -> Profile:
@@ -57,21 +62,21 @@ def parse_profile(content: str) -> Profile:
         elif row and not row.startswith(("#", ";")):
             key, equals, value = row.partition("=")
             if equals:
-                section[key.strip()] = value.strip()
-    sysctls: list[str] = []
-    sysfs: list[str] = []
+                section[key.strip()] = value.strip().strip("\"'")
+    sysctls: dict[str, str] = {}
+    sysfs: dict[str, str] = {}
     for name, values in sections.items():
         plugin = values.get("type", name)
-        sysfs.extend(pattern for key, pattern in _SYSFS.get(plugin, {}).items() if key in values)
+        sysfs |= {pattern: values[key] for key, pattern in _SYSFS.get(plugin, {}).items() if key in values}
         if plugin == "sysfs":
-            sysfs.extend(key for key in values if key.startswith("/"))
+            sysfs |= {key: value for key, value in values.items() if key.startswith("/")}
         if plugin == "sysctl":
-            sysctls.extend(dotted(key) for key in values if key not in {"type", "replace", "priority", "enabled"})
+            sysctls |= {dotted(key): value for key, value in values.items() if key not in _OF_PLUGINS}
         elif plugin == "vm":  # the vm plugin sets the dirty_ family under /proc/sys/vm
-            sysctls.extend(f"vm.{key}" for key in values if key.startswith("dirty_"))
+            sysctls |= {f"vm.{key}": value for key, value in values.items() if key.startswith("dirty_")}
     includes = sections.get("main", {}).get("include", "")
     names = tuple(name.lstrip("-") for name in _SEPARATORS.split(includes) if name)
-    return Profile(names, tuple(sysctls), tuple(sysfs))
+    return Profile(names, sysctls, sysfs)
 
 
 def dotted(key: str) -> str:
@@ -87,12 +92,13 @@ def active_profile(reader: Reader) -> Answer[str]:
     return line(reader, "/etc/tuned/active_profile")
 
 
-def settings_of(reader: Reader, names: str) -> tuple[tuple[str, ...], tuple[str, ...]] | Unreadable:
-    """(sysctls, patterns of files below /sys) that these profiles and all that they include set, each sorted;
-    Unreadable when one cannot be found.
+def settings_of(reader: Reader, names: str) -> tuple[Mapping[str, str], Mapping[str, str]] | Unreadable:
+    """(sysctls, patterns of files below /sys) that these profiles and all that they include set, each with its value,
+    sorted; Unreadable when one cannot be found. A profile has the last word over what it includes, and of merged ones
+    the last.
     """
-    keys: set[str] = set()
-    files: set[str] = set()
+    keys: dict[str, str] = {}
+    files: dict[str, str] = {}
     seen: set[str] = set()
     waiting = names.split()
     while waiting:
@@ -104,10 +110,10 @@ def settings_of(reader: Reader, names: str) -> tuple[tuple[str, ...], tuple[str,
         if isinstance(content, Unreadable):
             return content
         profile = parse_profile(content)
-        keys.update(profile.sysctls)
-        files.update(profile.sysfs)
+        keys = {**profile.sysctls, **keys}
+        files = {**profile.sysfs, **files}
         waiting.extend(profile.includes)
-    return tuple(sorted(keys)), tuple(sorted(files))
+    return dict(sorted(keys.items())), dict(sorted(files.items()))
 
 
 def _content(reader: Reader, name: str) -> str | Unreadable:

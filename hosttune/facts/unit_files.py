@@ -67,6 +67,10 @@ class UnitFiles:
             return real, path, "disabled"
         return real, path, "indirect" if "Also" in keys else "static"
 
+    def path(self, name: str) -> str:
+        """The file of a unit, behind aliases; empty where there is none."""
+        return self._find(name)[1]
+
     def _find(self, name: str) -> tuple[str, str, bool]:
         """(real name, path, whether the file lies outside of the search path and is only linked into it)."""
         for _ in range(10):  # aliases of aliases; a loop ends as not found

@@ -15,9 +15,9 @@ from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
+from hosttune.facts.apt_conf import CLEAR, FOLDER, LAST
 from hosttune.host.door import Completed, Stat
 from hosttune.rendering import render
-from hosttune.resources.apt_files import CLEAR, FOLDER, LAST
 from hosttune.resources.base import FieldSpec, in_general
 from hosttune.resources.file import compare_dropin, dropin_path
 from hosttune.resources.read_only import ReadOnly

@@ -1,28 +1,16 @@
-"""Which file and line gives one of apt's lists its values, in the order in which apt reads the files.
-
-Source: apt.conf(5): the files of apt.conf.d by name, with no suffix or `.conf`, then apt.conf; names nest by `{ }` or
-`::`, whatever their case; `NAME:: "value";` and `NAME { "value"; };` append; `#clear NAME;` takes all below NAME away.
-"""
+"""Which file and line gives one of apt's lists its values, in the order in which apt reads the files."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
+from hosttune.facts.apt_conf import files, settings_of
 from hosttune.resources.read_only import ReadOnly
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hosttune.host.door import Reader
     from hosttune.values import Value
-
-FOLDER = "/etc/apt/apt.conf.d"
-LAST = "/etc/apt/apt.conf"
-CLEAR = "#clear"
-_NAME = re.compile(r"[\w-]+|[\w.-]*[\w-]\.conf")
-_PART = re.compile(r'//[^\n]*|/\*.*?\*/|#clear\b|#[^\n]*|"(?:\\.|[^"\\\n])*"|[{};]|[^\s{};"]+', re.DOTALL)
 
 
 class AptFilesAddress(ReadOnly):
@@ -33,44 +21,17 @@ class AptFilesAddress(ReadOnly):
     kind = "apt-files"
 
     def read(self, reader: Reader, name: str) -> Value:
-        names = reader.list(FOLDER)
-        if isinstance(names, Unreadable):
-            return names
-        parts = (one for one in sorted(names) if _NAME.fullmatch(one)) if isinstance(names, tuple) else ()
+        paths = files(reader)
+        if isinstance(paths, Unreadable):
+            return paths
         rows: list[str] = []
-        for path in (*(f"{FOLDER}/{one}" for one in parts), LAST):
+        for path in paths:
             content = reader.read(path)
             if isinstance(content, Unreadable):
                 return content
             text = content.decode("utf-8", "replace") if isinstance(content, bytes) else ""
             rows += [f"{value}\t{path}:{line}" for value, line in settings_of(text, name)]
         return tuple(rows)
-
-
-def settings_of(content: str, name: str) -> Iterator[tuple[str, int]]:
-    """(value, line from 1) of what one file adds to the list, `#clear` where it empties it."""
-    wanted = name.lower()
-    scopes: list[str] = []
-    words: list[str] = []
-    for found in _PART.finditer(content):
-        part = found[0]
-        if part.startswith(("//", "/*")) or (part.startswith("#") and part != CLEAR):
-            continue
-        if part == "{":
-            scopes.append("::".join(filter(None, (*scopes[-1:], *words[:1]))))
-        elif part == "}":
-            del scopes[-1:]
-        elif part != ";":
-            words.append(part)
-            continue
-        elif words[:1] == [CLEAR]:
-            if any(wanted == one.lower() or wanted.startswith(f"{one.lower()}::") for one in words[1:]):
-                yield CLEAR, content.count("\n", 0, found.start()) + 1
-        elif words and words[-1].startswith('"'):
-            tag = "::".join((*scopes[-1:], *words[:-1]))
-            if tag.removesuffix("::").lower() == wanted:
-                yield words[-1][1:-1], content.count("\n", 0, found.start()) + 1
-        words = []
 
 
 ADDRESSES = (AptFilesAddress(),)

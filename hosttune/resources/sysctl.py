@@ -20,6 +20,7 @@ from hosttune.frozen import frozen
 from hosttune.host.twins import TWINS
 from hosttune.resources.base import OLD, FieldSpec, Operator, action_between, in_general, inverted
 from hosttune.resources.bounds import nearest, satisfies, wants
+from hosttune.resources.elsewhere import by_commands, by_tuned
 from hosttune.resources.file import compare_dropin, dropin_path, dropin_text, hand_edit
 from hosttune.resources.read_only import ReadOnly
 from hosttune.resources.sysctl_keys import unknown_key
@@ -43,10 +44,15 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader, Writer
     from hosttune.resources.base import Context, Wish
+    from hosttune.resources.elsewhere import Elsewhere
     from hosttune.values import Value
 
 FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
 DISTRIBUTION = ("/usr/lib/", "/lib/")
+_WORDS = {
+    ("kernel.numa_balancing", "numa_balancing=disable"): "0",
+    ("kernel.numa_balancing", "numa_balancing=enable"): "1",
+}
 _ASSIGNMENT = re.compile(rb"\s*-?\s*([^=\s#;]+)\s*=\s*(.*?)\s*")
 _EXCLUSION = re.compile(rb"\s*-\s*([^=\s#;]+)\s*")
 
@@ -124,9 +130,11 @@ class SysctlFilesAddress(ReadOnly):
     kind = "sysctl-files"
 
     def read(self, reader: Reader, name: str) -> Value:
-        files = drop_ins(reader, FOLDERS)
+        files, arguments = drop_ins(reader, FOLDERS), _arguments(reader, name)
         if isinstance(files, Unreadable):
             return files
+        if isinstance(arguments, Unreadable):
+            return arguments
         spellings = {name: "", TWINS[name]: f"{TWINS[name]}="} if name in TWINS else {name: ""}
         named: list[str] = []
         by_pattern: list[str] = []
@@ -142,7 +150,24 @@ class SysctlFilesAddress(ReadOnly):
                     is_excluded = is_excluded or value is None
                 elif value is not None and _is_pattern(key) and _fits(name, key):
                     by_pattern.append(entry)
-        return tuple(named if named or is_excluded else by_pattern)
+        return (*arguments, *(named if named or is_excluded else by_pattern))
+
+
+def _arguments(reader: Reader, name: str) -> tuple[str, ...] | Unreadable:
+    """What the kernel command line sets before any file does: sysctl.KEY=VALUE, and the arguments of single values
+    (kernel-parameters.txt).
+    """
+    line = ABSENT if reader.persistent_only else reader.read("/proc/cmdline")
+    if isinstance(line, Unreadable):
+        return line
+    found = []
+    for word in line.decode("utf-8", "replace").split() if isinstance(line, bytes) else ():
+        argument, equals, value = word.partition("=")
+        if equals and argument.startswith("sysctl.") and normal_key(argument[7:]) == name:
+            found.append(f"{value}\tthe kernel command line: {word}")
+        elif meant := _WORDS.get((name, word)):
+            found.append(f"{meant}\tthe kernel command line: {word}")
+    return tuple(found)
 
 
 @frozen
@@ -154,7 +179,7 @@ class _Setting:
     wanted: str  # the value that satisfies the wish and is nearest to the live one
     live_ok: bool
     boot_ok: bool  # what the files set at the next boot satisfies the wish
-    is_kernels: bool  # no file sets it, and the kernel chose what satisfies the wish by itself
+    needs_no_file: bool  # the kernel, TuneD or a command sets it then
     evidence: tuple[str, ...]
     hold: Hold = Hold()
     todo: str = ""
@@ -216,35 +241,64 @@ def _examine(wish: Wish, context: Context) -> _Setting | Finding:
     boot = entries[-1] if entries else None
     live_ok = context.facts.reader.persistent_only or satisfies(str(live), wish)
     is_image = context.facts.reader.persistent_only
+    elsewhere = _elsewhere(wish, str(live), boot, context)
     is_kernels = boot is None and not is_image and live_ok and bool(wish.fields.get("kernel_default"))
-    boot_ok = is_kernels or (boot is not None and satisfies(boot[0], wish))
+    needs_no_file = elsewhere.is_enough if elsewhere else is_kernels
+    boot_ok = needs_no_file or (elsewhere is None and boot is not None and satisfies(boot[0], wish))
     evidence: tuple[str, ...] = () if is_image else (f"now {live}",)
     nobody = "the kernel chooses it, no file sets it" if is_kernels else "no file sets it at boot"
-    evidence += (f"next boot {boot[0]} ({boot[1]})" if boot else nobody,)
+    by_file = f"next boot {boot[0]} ({boot[1]})" if boot else nobody
+    evidence += (elsewhere.words if elsewhere else by_file,)
     hold, todo = Hold(), ""
     if not (live_ok and boot_ok):
-        hold, todo = _owner(wish, others, context)
-    return _Setting(wish, live, nearest(str(live), wish), live_ok, boot_ok, is_kernels, evidence, hold, todo)
+        hold, todo = _owner(wish, others, elsewhere, context)
+    return _Setting(wish, live, nearest(str(live), wish), live_ok, boot_ok, needs_no_file, evidence, hold, todo)
 
 
-def _owner(wish: Wish, others: list[tuple[str, str]], context: Context) -> tuple[Hold, str]:
+def _elsewhere(wish: Wish, live: str, boot: tuple[str, ...] | None, context: Context) -> Elsewhere | None:
+    """Who sets it when the files have been read: TuneD, or a command, which is looked for where no file will do. What
+    an administrator's file says is said again by TuneD, and is his word against a command.
+    """
+    if boot is not None and not boot[1].startswith(DISTRIBUTION):
+        return None
+    facts = context.facts
+    words = facts.managers.tuned_sysctl_values.get(wish.name)
+    if found := by_tuned(words, wish, live, facts):
+        return found
+    if boot is not None and satisfies(boot[0], wish):
+        return None
+    return by_commands(lambda path: path == proc_path(wish.name), wish, facts)
+
+
+def _owner(
+    wish: Wish, others: list[tuple[str, str]], elsewhere: Elsewhere | None, context: Context
+) -> tuple[Hold, str]:  # fmt: skip
+    """Who decides otherwise: an administrator's file, TuneD, a command, or a file that is read after ours."""
+    explicit = [entry for entry in others if not entry[1].startswith(DISTRIBUTION)]
+    if hold := _by_file(explicit[-1:], wish):
+        return hold
     if {wish.name, TWINS.get(wish.name)} & {*context.facts.managers.tuned_sysctls}:
         owner = f"TuneD profile {context.facts.managers.tuned_profile}"
         return Hold(HoldKind.OWNED, owner), f"set {wish.name} in a child profile of TuneD, or ignore {wish.rule}"
-    explicit = [entry for entry in others if not entry[1].startswith(DISTRIBUTION)]
+    if elsewhere and not elsewhere.is_enough:
+        owner = f"{elsewhere.place} ({wish.name} = {elsewhere.value})"
+        return Hold(HoldKind.OWNED, owner), f"change {elsewhere.place}, or ignore {wish.rule}"
     own = dropin_path("", wish.rule)
     stronger = [entry for entry in others if entry[1].rpartition(":")[0].rpartition("/")[2] > own.lstrip("/")]
-    for value, place in (*explicit[-1:], *stronger[-1:]):
-        if satisfies(value, wish):
-            continue
-        shown = value if "=" in value else f"{wish.name} = {value}"
-        return Hold(HoldKind.OWNED, f"{place} ({shown})"), f"change {place}, or ignore {wish.rule}"
-    return Hold(), ""
+    return _by_file(stronger[-1:], wish) or (Hold(), "")
+
+
+def _by_file(entries: list[tuple[str, str]], wish: Wish) -> tuple[Hold, str] | None:
+    for value, place in entries:
+        if not satisfies(value, wish):
+            shown = value if "=" in value else f"{wish.name} = {value}"
+            return Hold(HoldKind.OWNED, f"{place} ({shown})"), f"change {place}, or ignore {wish.rule}"
+    return None
 
 
 def _findings(settings: list[_Setting], path: str, context: Context) -> list[Finding]:
     """The findings of the keys that exist; the drop-in is one change, carried by the first key that needs it."""
-    lines = [(s.wish.name, s.wanted) for s in settings if not s.hold and not s.is_kernels]
+    lines = [(s.wish.name, s.wanted) for s in settings if not s.hold and not s.needs_no_file]
     boot_missing = any(not s.boot_ok and not s.hold for s in settings)
     rule = settings[0].wish.rule if settings else ""
     file_change, edited, problem = None, Hold(), ""
@@ -270,7 +324,9 @@ def _findings(settings: list[_Setting], path: str, context: Context) -> list[Fin
         elif s.hold or edited:
             hold = s.hold or edited
             findings.append(
-                Finding(rule, subject, Verdict.DIFFERS, hold, wants(s.wish), s.evidence + notes, todo=s.todo or todo)
+                Finding(
+                    rule, subject, Verdict.DIFFERS, hold, _reason(s, context), s.evidence + notes, todo=s.todo or todo
+                )
             )  # fmt: skip
         else:
             changes = [] if s.live_ok else [_live_change(s, context)]

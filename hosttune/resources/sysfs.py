@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from hosttune.frozen import frozen
 from hosttune.resources.base import OLD, FieldSpec, Operator, action_between, in_general
 from hosttune.resources.bounds import nearest, satisfies, wants
+from hosttune.resources.elsewhere import by_commands, by_tuned
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text, hand_edit
 from hosttune.resources.sysfs_boot import SOURCES, device_of, fits, setters
 from hosttune.resources.sysfs_set import MANY, numbers, spelled
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from hosttune.facts import Facts
     from hosttune.resources.base import Context, Wish
+    from hosttune.resources.elsewhere import Elsewhere
     from hosttune.resources.sysfs_boot import Setter
     from hosttune.values import Value
 
@@ -96,6 +98,7 @@ class _Setting:
     evidence: tuple[str, ...]
     hold: Hold = Hold()
     todo: str = ""
+    is_elsewhere: bool = False  # TuneD or a command sets it at boot, so that no line of ours has to
 
     @property
     def off(self) -> tuple[str, ...]:
@@ -128,10 +131,22 @@ def _examine(wish: Wish, context: Context) -> _Setting | Finding:
     setting = {path: setters(path, rows) for path in (live or (wish.name,))}
     own = _dropin(wish)
     missing = [path for path, found in setting.items() if not _is_set(found, wish, own)]
+    elsewhere = {path: one for path in missing if (one := _elsewhere(path, live.get(path, ""), wish, context))}
+    evidence = _evidence(live, setting, elsewhere, own)
+    missing = [path for path in missing if path not in elsewhere or not elsewhere[path].is_enough]
     hold, todo = Hold(), ""
     if missing or any(not satisfies(value, wish) for value in live.values()):
-        hold, todo = _owner(wish, setting, own, context)
-    return _Setting(wish, live, wanted, bool(missing), _evidence(live, setting, own), hold, todo)
+        hold, todo = _owner(wish, setting, elsewhere, own, context)
+    is_elsewhere = bool(elsewhere) and not missing
+    return _Setting(wish, live, wanted, bool(missing), evidence, hold, todo, is_elsewhere)
+
+
+def _elsewhere(path: str, live: str, wish: Wish, context: Context) -> Elsewhere | None:
+    """Who sets a file that nothing in tmpfiles.d and the like sets: TuneD, or a command."""
+    facts = context.facts
+    words = [value for pattern, value in facts.managers.tuned_sysfs_values.items() if fits(path, pattern)]
+    found = by_tuned(words[-1] if words else None, wish, live, facts)
+    return found or by_commands(lambda pattern: fits(path, pattern), wish, facts)
 
 
 def _words(value: Value) -> tuple[str, ...]:
@@ -162,12 +177,22 @@ def _is_set(found: tuple[Setter, ...], wish: Wish, own: str) -> bool:
     return satisfies(certain[-1].value, wish) if certain else _is_default(wish)
 
 
-def _owner(wish: Wish, setting: Mapping[str, tuple[Setter, ...]], own: str, context: Context) -> tuple[Hold, str]:
+def _owner(
+    wish: Wish,
+    setting: Mapping[str, tuple[Setter, ...]],
+    elsewhere: Mapping[str, Elsewhere],
+    own: str,
+    context: Context,
+) -> tuple[Hold, str]:
     managers = context.facts.managers
     for path, found in setting.items():
         if any(fits(path, pattern) for pattern in managers.tuned_sysfs):
             owner = f"TuneD profile {managers.tuned_profile}"
             return Hold(HoldKind.OWNED, owner), f"set {path} in a child profile of TuneD, or ignore {wish.rule}"
+        if path in elsewhere and not elsewhere[path].is_enough:
+            other = elsewhere[path]
+            owner = f"{other.place} ({path} = {other.value})"
+            return Hold(HoldKind.OWNED, owner), f"change {other.place}, or ignore {wish.rule}"
         others = [one for one in found if one.file != own]
         explicit = [one for one in others if not one.is_distribution]
         stronger = [one for one in others if not one.is_conditional and _beats(one, own, wish)]
@@ -186,7 +211,9 @@ def _beats(other: Setter, own: str, wish: Wish) -> bool:
     return is_later != (other.source == "tmpfiles" and other.pattern == wish.name)
 
 
-def _evidence(live: Mapping[str, str], setting: Mapping[str, tuple[Setter, ...]], own: str) -> tuple[str, ...]:
+def _evidence(
+    live: Mapping[str, str], setting: Mapping[str, tuple[Setter, ...]], elsewhere: Mapping[str, Elsewhere], own: str
+) -> tuple[str, ...]:
     present: dict[str, int] = {}
     for value in live.values():
         present[value] = present.get(value, 0) + 1
@@ -195,7 +222,8 @@ def _evidence(live: Mapping[str, str], setting: Mapping[str, tuple[Setter, ...]]
         is_sure = one.file == own or not one.is_conditional
         value = "a value that is worked out then" if _SUBSTITUTION.search(one.value) else one.value
         lines.append(f"next boot {value} ({one.place}){'' if is_sure else ', perhaps'}")
-    if any(not found for found in setting.values()):
+    lines += dict.fromkeys(one.words for one in elsewhere.values())
+    if any(not found and path not in elsewhere for path, found in setting.items()):
         lines.append("no file sets it at boot")
     return tuple(lines)
 
@@ -205,7 +233,7 @@ def _compare_dropin(path: str, settings: list[_Setting], context: Context) -> Dr
     ours = [one for one in settings if _dropin(one.wish) == path and not one.hold]
     if any(one.is_missing_at_boot for one in ours):
         rule = ours[0].wish.rule
-        kept = [one for one in ours if one.is_missing_at_boot or not _is_default(one.wish)]
+        kept = [one for one in ours if one.is_missing_at_boot or not (_is_default(one.wish) or one.is_elsewhere)]
         return compare_dropin(path, _text(kept), rule, context, Activation.NOW)
     note = hand_edit(Address("file", path), context)
     if note and any(one.off for one in ours):
@@ -266,11 +294,17 @@ def _finding(setting: _Setting, dropin: Dropin, context: Context) -> Finding:
         return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=dropin.unknown)
     if hold := setting.hold or dropin.hold:
         evidence, todo = setting.evidence + dropin.evidence, setting.todo or dropin.todo
-        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, wants(wish), evidence, todo=todo)
+        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, _reason(setting, context), evidence, todo=todo)
     changes = _live_changes(setting, context)
     if dropin.change is not None and setting.is_missing_at_boot:
         changes.append(dropin.change)
-    return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(), wants(wish), setting.evidence, tuple(changes))
+    reason = _reason(setting, context)
+    return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(), reason, setting.evidence, tuple(changes))
+
+
+def _reason(setting: _Setting, context: Context) -> str:
+    is_right_now = not setting.off and not context.facts.reader.persistent_only
+    return wants(setting.wish) + (" after a reboot, too" if is_right_now else "")
 
 
 WISHES = (SysfsWish(),)

@@ -7,12 +7,12 @@ import pytest
 
 from hosttune.choices.update_hold import DRIVER, choose, kernel_flavours
 from hosttune.facts import Facts
+from hosttune.facts.apt_conf import settings_of
 from hosttune.facts.packages import Packages
 from hosttune.host.door import Completed, Stat
 from hosttune.host.overlay import Overlay
 from hosttune.resources import address_kinds, wish_kinds
 from hosttune.resources.apt_blacklist import KEY, dump_command, values_in
-from hosttune.resources.apt_files import settings_of
 from hosttune.resources.base import Applied, Context, Wish
 from hosttune.values import ABSENT, Address, Disturbs, FileValue, HoldKind, Risk, Unreadable, Verdict
 from tests.unit.fake_reader import FakeReader

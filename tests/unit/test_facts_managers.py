@@ -104,7 +104,7 @@ def test_profile_includes_are_parted_in_several_ways_and_may_loop():
 
 def test_profile_sets_files_below_sys_by_several_plugins():
     text = "[sysfs]\n/sys/a/*=1\n[data]\ntype=disk\nreadahead=>4096\n[vm]\ntransparent_hugepages=never\n"
-    assert parse_profile(text).sysfs == (
+    assert tuple(parse_profile(text).sysfs) == (
         "/sys/a/*",
         "/sys/block/*/queue/read_ahead_kb",
         "/sys/kernel/mm/transparent_hugepage/enabled",

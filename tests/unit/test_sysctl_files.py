@@ -46,7 +46,9 @@ def test_wildcards_and_names_count_as_systemd_sysctl_counts_them(files, places):
 def finding(files, *, at_most=10):
     reader = FakeReader({"/proc/sys/vm/swappiness": "60\n", **files})
     facts = Facts(reader)
-    facts.__dict__["managers"] = SimpleNamespace(tuned_sysctls=(), tuned_profile="")
+    facts.__dict__["managers"] = SimpleNamespace(
+        tuned_sysctls=(), tuned_sysctl_values={}, tuned_profile="", tuned_at_boot=False
+    )
     kind = wish_kinds()["sysctl"]
     wish = Wish(
         "sysctl", "vm.swappiness", "memory-swappiness", "vm.swappiness", {}, (Bound(Operator.AT_MOST, at_most),)

@@ -264,3 +264,63 @@ def test_value_that_a_program_gives_udev_is_not_told_as_a_value():
     wish = f"- sysfs: {READ_AHEAD.format('sda')}\n  at_least: 4096\n  persist: udev"
     lines = One(door, wish).finding().evidence
     assert "next boot a value that is worked out then (/usr/lib/udev/rules.d/70-x.rules:1), perhaps" in lines
+
+
+GOVERNORS = "- sysfs: /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor\n  exactly: performance"
+TUNED_LINKS = {"/etc/systemd/system/multi-user.target.wants/tuned.service": "/usr/lib/systemd/system/tuned.service"}
+TUNED_UNIT = {"/usr/lib/systemd/system/tuned.service": "[Install]\nWantedBy=multi-user.target\n"}
+
+
+def governed(present, files=None, **kwargs):
+    return One(host({GOVERNOR.format(n): f"{present}\n" for n in range(2)} | (files or {}), **kwargs), GOVERNORS)
+
+
+def tuned(words):
+    profile = {"/etc/tuned/active_profile": "site", "/etc/tuned/site/tuned.conf": f"[cpu]\ngovernor={words}\n"}
+    return TUNED_UNIT | profile
+
+
+@pytest.mark.parametrize("words", ["performance", "performance|powersave", "${governor}"])
+def test_value_that_tuned_holds_now_and_at_boot_is_ok(words):
+    finding = governed("performance", tuned(words), links=TUNED_LINKS).finding()
+    assert (finding.verdict, finding.changes) == (Verdict.OK, ())
+    assert finding.evidence == ("now performance (2 files)", "next boot performance (TuneD profile site)")
+
+
+@pytest.mark.parametrize(("words", "present"), [("powersave", "performance"), ("performance", "powersave")])
+def test_value_that_tuned_does_not_hold_is_its_own(words, present):
+    finding = governed(present, tuned(words), links=TUNED_LINKS).finding()
+    assert (finding.verdict, finding.hold.kind) == (Verdict.DIFFERS, HoldKind.OWNED)
+    assert finding.reason.endswith("after a reboot, too") is (present == "performance")
+
+
+def test_tuned_that_does_not_start_with_the_machine_holds_nothing_at_boot():
+    files = {**tuned("performance"), "/sys/fs/cgroup/system.slice/tuned.service/cgroup.procs": "9\n"}
+    assert governed("performance", files).finding().verdict is Verdict.DIFFERS
+
+
+def of_vendor(command):
+    unit = "/usr/lib/systemd/system/nv-cpu-governor.service"
+    files = {unit: f"[Service]\nType=idle\nExecStart=/usr/bin/{command}\n[Install]\nWantedBy=multi-user.target\n"}
+    return files, {"/etc/systemd/system/multi-user.target.wants/nv-cpu-governor.service": unit}
+
+
+def test_value_that_a_unit_of_the_vendor_sets_at_boot_is_ok():
+    files, links = of_vendor("cpupower frequency-set -g performance")
+    finding = governed("performance", files, links=links).finding()
+    assert finding.verdict is Verdict.OK
+    assert "nv-cpu-governor.service (/usr/lib/systemd/system/nv-cpu-governor.service:3)" in finding.evidence[-1]
+    off = governed("powersave", files, links=links)
+    assert [change.split(" ")[0].split(":")[0] for change in off.changes()] == ["sysfs", "sysfs"]  # no file of ours
+
+
+def test_unit_that_sets_another_value_is_named():
+    files, links = of_vendor("cpupower frequency-set -g powersave")
+    finding = governed("powersave", files, links=links).finding()
+    assert finding.hold.kind is HoldKind.OWNED
+    assert "nv-cpu-governor.service" in finding.hold.detail
+
+
+def test_value_that_is_right_until_the_next_boot_is_told_so():
+    assert governed("performance").finding().reason.endswith("should be performance after a reboot, too")
+    assert not governed("powersave").finding().reason.endswith("after a reboot, too")

@@ -1,0 +1,59 @@
+"""What the files of apt's configuration say, with the line, in the order in which apt reads them.
+
+Source: apt.conf(5): the files of apt.conf.d by name, with no suffix or `.conf`, then apt.conf; names nest by `{ }` or
+`::`, whatever their case; `NAME:: "value";` and `NAME { "value"; };` append to a list, `NAME "value";` sets a value;
+`#clear NAME;` takes all below NAME away.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from hosttune.values import Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hosttune.host.door import Reader
+
+FOLDER = "/etc/apt/apt.conf.d"
+LAST = "/etc/apt/apt.conf"
+CLEAR = "#clear"
+_NAME = re.compile(r"[\w-]+|[\w.-]*[\w-]\.conf")
+_PART = re.compile(r'//[^\n]*|/\*.*?\*/|#clear\b|#[^\n]*|"(?:\\.|[^"\\\n])*"|[{};]|[^\s{};"]+', re.DOTALL)
+
+
+def files(reader: Reader) -> tuple[str, ...] | Unreadable:
+    """The files that apt reads, in its order, apt.conf last, whether that is there or not."""
+    names = reader.list(FOLDER)
+    if isinstance(names, Unreadable):
+        return names
+    parts = (one for one in sorted(names) if _NAME.fullmatch(one)) if isinstance(names, tuple) else ()
+    return (*(f"{FOLDER}/{one}" for one in parts), LAST)
+
+
+def settings_of(content: str, name: str) -> Iterator[tuple[str, int]]:
+    """(value, line from 1) of what one file adds to the list, `#clear` where it empties it."""
+    wanted = name.lower()
+    scopes: list[str] = []
+    words: list[str] = []
+    for found in _PART.finditer(content):
+        part = found[0]
+        if part.startswith(("//", "/*")) or (part.startswith("#") and part != CLEAR):
+            continue
+        if part == "{":
+            scopes.append("::".join(filter(None, (*scopes[-1:], *words[:1]))))
+        elif part == "}":
+            del scopes[-1:]
+        elif part != ";":
+            words.append(part)
+            continue
+        elif words[:1] == [CLEAR]:
+            if any(wanted == one.lower() or wanted.startswith(f"{one.lower()}::") for one in words[1:]):
+                yield CLEAR, content.count("\n", 0, found.start()) + 1
+        elif words and words[-1].startswith('"'):
+            tag = "::".join((*scopes[-1:], *words[:-1]))
+            if tag.removesuffix("::").lower() == wanted:
+                yield words[-1][1:-1], content.count("\n", 0, found.start()) + 1
+        words = []

@@ -1,0 +1,119 @@
+"""What commands set at boot: those of enabled units and rc.local, and of the scripts that they start.
+
+A vendor's package or a site often keeps a kernel value this way (nv-cpu-governor of DGX OS calls cpupower). Looked for
+are `sysctl -w KEY=VALUE`, `echo VALUE > /sys/...` and into a variable of a loop over such files, `cpupower
+frequency-set -g` and `cpufreq-set -g`, in the Exec lines of services and, one level down, in the scripts that they
+start. Sources: systemd.service(5), sysctl(8), cpupower-frequency-set(1), systemd-rc-local-generator(8), Debian's
+cpufrequtils.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, unread
+from hosttune.facts.reading import text
+from hosttune.facts.systemd_config import parse as section_of
+from hosttune.facts.unit_files import UnitFiles, enabled_names
+from hosttune.frozen import frozen
+from hosttune.host.door import Stat
+from hosttune.values import Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+RC_LOCAL = "/etc/rc.local"
+CPUFREQUTILS = "/etc/default/cpufrequtils"
+_GOVERNOR = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
+_EXEC = re.compile(r"^\s*Exec(?:StartPre|StartPost|Start)\s*=\s*[-@:+!]*(.*)$")
+_SCRIPT = re.compile(r"(?:^|[\s\"'])(/(?:etc|opt|usr|root|lib|srv|var)/[\w./@+-]+)")
+_SYSCTL = re.compile(r"\bsysctl\s+(?:-\w+\s+|--\w+\s+)*[\"']?([a-z][\w./-]*)\s*=\s*[\"']?([^\s\"';|&]+)")
+_ECHO = re.compile(
+    r"\becho\s+(?:-n\s+)?[\"']?([^\s\"';|&>]+)[\"']?\s*(?:>|\|\s*(?:sudo\s+)?tee(?:\s+-a)?)\s*[\"']?(/(?:proc/)?sys/[^\s\"';|&]+)"
+)
+_LOOP = re.compile(r"\bfor\s+(\w+)\s+in\s+(/sys/\S+?)\s*;?\s+do\b(.*?)\bdone\b", re.DOTALL)
+_INTO = r"\becho\s+(?:-n\s+)?[\"']?([^\s\"';|&>]+)[\"']?\s*(?:>|\|\s*tee)\s*[\"']?\$\{{?{name}\}}?"
+_CPUPOWER = re.compile(r"\b(?:cpupower\b.*?\bfrequency-set|cpufreq-set)\b[^;|&\n]*?(?:-g|--governor)[\s=]*(\w+)")
+_LONGEST = 64 << 10  # bytes of a script that are looked through
+
+
+@frozen
+class BootValue(Fact):
+    """One kernel value that a command sets at boot."""
+
+    path: str  # below /proc/sys or /sys; may hold wildcards
+    value: str
+    place: str  # nv-cpu-governor.service (/usr/lib/systemd/system/nv-cpu-governor.service:9)
+
+
+@frozen
+class Commands(Fact):
+    """All of them. What could not be read is left out: this only tells who else sets a value."""
+
+    all: tuple[BootValue, ...]
+
+
+def values_in(content: str) -> Iterator[tuple[int, str, str]]:
+    """(line from 1, path, value) of what a script, or a command line, sets."""
+    plain = "\n".join("" if row.lstrip().startswith("#") else row for row in content.split("\n"))
+
+    def line(start: int) -> int:
+        return plain.count("\n", 0, start) + 1
+
+    for found in _SYSCTL.finditer(plain):
+        yield line(found.start()), "/proc/sys/" + found[1].replace(".", "/"), found[2]
+    for found in _ECHO.finditer(plain):
+        yield line(found.start()), found[2], found[1]
+    for loop in _LOOP.finditer(plain):
+        if inner := re.search(_INTO.format(name=re.escape(loop[1])), loop[3]):
+            yield line(loop.start(3) + inner.start()), loop[2], inner[1]
+    for found in _CPUPOWER.finditer(plain):
+        yield line(found.start()), _GOVERNOR, found[1]
+
+
+def collect(reader: Reader, facts: Facts) -> Commands:  # noqa: ARG001 - the interface of all subjects
+    names = enabled_names(reader)
+    if isinstance(names, Unreadable):
+        gone: Any = unread(names.reason)
+        return Commands(gone)
+    files = UnitFiles(reader)
+    found: list[BootValue] = []
+    for name in sorted(names):
+        if name.endswith(".service") and (path := files.path(name)):
+            for place in (path, *files.drop_ins(name)):
+                found += _of_unit(reader, name, place)
+    found += _of_script(reader, "rc.local", RC_LOCAL) if _is_executable(reader, RC_LOCAL) else ()
+    governor = section_of("[_]\n" + _content(reader, CPUFREQUTILS), "_").get("GOVERNOR", "").strip("\"'")
+    if governor and isinstance(reader.stat("/etc/init.d/cpufrequtils"), Stat):
+        found.append(BootValue(_GOVERNOR, governor, CPUFREQUTILS))
+    return Commands(tuple(found))
+
+
+def _content(reader: Reader, path: str) -> str:
+    content = text(reader, path)
+    return content[:_LONGEST] if isinstance(content, str) else ""
+
+
+def _of_unit(reader: Reader, name: str, path: str) -> Iterator[BootValue]:
+    for number, row in enumerate(_content(reader, path).splitlines(), 1):
+        if command := _EXEC.match(row):
+            for _, target, value in values_in(command[1]):
+                yield BootValue(target, value, f"{name} ({path}:{number})")
+            for script in dict.fromkeys(_SCRIPT.findall(command[1])):
+                yield from _of_script(reader, name, script)
+
+
+def _of_script(reader: Reader, name: str, path: str) -> Iterator[BootValue]:
+    content = _content(reader, path)
+    if content.startswith("#!") and "\0" not in content:
+        for number, target, value in values_in(content):
+            yield BootValue(target, value, f"{name} ({path}:{number})")
+
+
+def _is_executable(reader: Reader, path: str) -> bool:
+    stat = reader.stat(path)
+    return isinstance(stat, Stat) and bool(stat.mode & 0o111)
