@@ -178,7 +178,7 @@ def test_diff_since_compares_the_report_of_that_day_with_this_host(run, where, m
         (("yesterday", "live"), "no report of"),
         (("--since", "2026-11-01"), "no report of 2026-11-01 or of a day before it is kept"),
         (("--since", "last week"), "'last week' is no day"),
-        (("--since", ""), "'' is no day"),
+        (("--since", ""), "--since: the value is empty"),
         (("--since", "yesterday", "live"), "--since compares with this host alone"),
         (("live",), "diff compares two sides"),
         ((), "diff compares two sides"),
