@@ -226,13 +226,17 @@ class _Devices:
             self.problem = unknown.reason
         self.by_name = {disk.name: disk for disk in self.by_device.values()}
 
-    def disks(self, line: MountLine) -> tuple[tuple[str, ...], bool]:
+    def disks(self, line: MountLine) -> tuple[Any, Any]:
         """Names of the physical disks, and whether one of them rotates."""
         if self.problem:
             return unread(self.problem), unread(self.problem)
         found = {disk.name: disk for disk in self._below(line)}
         names = {name for disk in found.values() for name in disk.disks or (disk.name,)}
-        return tuple(sorted(names)), any(disk.rotates for disk in found.values())
+        try:
+            rotates: Any = any(disk.rotates for disk in found.values())
+        except UnknownFact as unknown:  # which disks they are is known all the same
+            rotates = unread(unknown.reason)
+        return tuple(sorted(names)), rotates
 
     def _below(self, line: MountLine) -> list[Disk]:
         if line.device in self.by_device:

@@ -33,7 +33,14 @@ DISKS = (
 
 def make_facts(reader, *, ram_gib: int = 256, available_gib: int | None = None, disks=DISKS, **host) -> Facts:
     facts = Facts(reader)
-    plain = {"is_container": False, "is_wsl": False, "cloud": "", "has_systemd": True, "shares_init_mounts": True}
+    plain = {
+        "is_container": False,
+        "is_vm": False,
+        "is_wsl": False,
+        "cloud": "",
+        "has_systemd": True,
+        "shares_init_mounts": True,
+    }
     facts.__dict__["host"] = SimpleNamespace(**{**plain, **host})
     facts.__dict__["memory"] = SimpleNamespace(
         total_bytes=ram_gib * GIB,
