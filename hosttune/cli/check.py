@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
@@ -36,6 +37,10 @@ def check(
 
     if keep and (show.format is not CheckFormat.JSON or look.host or look.root):
         raise HosttuneError("--keep keeps what --format json says of this host", hint="check --format json --keep")
+    if keep and (chosen := [f"--{name.replace('_', '-')}" for name, value in asdict(look).items() if value]):
+        message = f"--keep keeps the whole report of the day, which {', '.join(chosen)} would replace by another one"
+        hint = "check --format json --keep, with the host's own policy; to look with other options, leave out --keep"
+        raise HosttuneError(message, hint=hint)
     is_streamed = show.format is CheckFormat.TEXT and show.output is None
     names: list[str | None] = [*dict.fromkeys(look.host)] if look.host else [None]
     hosts: list[Checked] = []

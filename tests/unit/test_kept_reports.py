@@ -11,6 +11,7 @@ from hosttune import host
 from hosttune.actions import kept_reports
 from hosttune.actions.kept_reports import day_of, keep, kept_days, report_of
 from hosttune.cli import app
+from hosttune.engine import policy_file
 from hosttune.errors import HosttuneError
 from hosttune.host import state
 from hosttune.host.record import read_record
@@ -205,20 +206,39 @@ def test_keep_is_of_this_host_and_of_json_alone(run, where, words):
     assert not os.path.exists(where)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--only", "memory-swappiness"), ("--select", "gpu-profiling"), ("--ignore", "memory-swappiness"),
+        ("--policy", "/etc/other.yaml"), ("--profile", "base"), ("--rules", "/srv/rules"), ("--max-risk", "low"),
+        ("--disturb", "nothing"),
+    ],
+)  # fmt: skip
+def test_keep_never_replaces_the_report_of_the_day_by_another_one(run, where, words):
+    keep("the whole day", "2026-11-22T00:30:00+00:00", 9, where)
+    status, out, err = run("check", "--format", "json", "--keep", *words)
+    assert (status, out) == (2, "")
+    assert f"--keep keeps the whole report of the day, which {words[0]} would replace" in err
+    assert "leave out --keep" in err
+    assert report_of("2026-11-22", where)[1] == b"the whole day"
+
+
 def test_check_keeps_the_very_document_that_it_shows_as_many_days_as_the_policy_says(run, where, monkeypatch, tmp_path):
     real = host.open_reader  # reads the policy
     monkeypatch.setattr(host, "open_reader", lambda **words: read_record(str(H100)) if words else real())
     policy = tmp_path / "policy.yaml"
+    load = policy_file.load_policy  # the host's own policy, which no option names
+    monkeypatch.setattr(policy_file, "load_policy", lambda _, catalog, __=None: load(real(), catalog, str(policy)))
     policy.write_text("keep_reports: 2\n")
     keep_days(("2020-01-01", "2020-01-02", "2020-01-03"), where, 9)
-    _, out, err = run("check", "--format", "json", "--keep", "--policy", policy)
+    _, out, err = run("check", "--format", "json", "--keep")
     assert err == ""
     kept = kept_days(where)
     assert kept[0] == "2020-01-03"
     assert len(kept) == 2
     assert report_of(kept[1], where)[1].decode() == out
     policy.write_text("keep_reports: 0\n")
-    run("check", "--format", "json", "--keep", "--policy", policy)
+    run("check", "--format", "json", "--keep")
     assert kept_days(where) == ()
 
 
