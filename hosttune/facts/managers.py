@@ -6,7 +6,6 @@ is installed and switched off owns nothing and is not present.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -20,12 +19,12 @@ from hosttune.host.door import Stat
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
-# manager -> services, any of which makes it present.
+# manager -> services, or patterns of them, any of which makes it present.
 _SERVICES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("tuned", ("tuned.service",)),
     ("power-profiles-daemon", ("power-profiles-daemon.service",)),
@@ -34,10 +33,12 @@ _SERVICES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("laptop-mode", ("laptop-mode.service",)),
     ("auto-cpufreq", ("auto-cpufreq.service", "snap.auto-cpufreq.service.service")),
     ("kubelet", (
-        "kubelet.service", "k3s.service", "k3s-agent.service", "rke2-server.service", "rke2-agent.service",
-        "snap.kubelet.daemon.service", "snap.microk8s.daemon-kubelite.service",
+        # Canonical's snaps: kubelet, kubelet-eks (the image of EKS), k8s and microk8s
+        "kubelet.service", "snap.*kubelet*.service", "snap.microk8s.daemon-kubelite.service",
+        "k3s*.service", "rke2*.service", "k0s*.service",
     )),
     ("slurm", ("slurmd.service",)),
+    ("lsf", ("lsfd.service",)),
     ("pbs", ("pbs.service", "pbs_mom.service")),
     ("gridengine", ("gridengine-exec.service", "sge_execd.service", "sgeexecd.service")),
     ("htcondor", ("condor.service",)),
@@ -54,6 +55,13 @@ _TRACES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("skyhook", ("/etc/skyhook/history", "/etc/skyhook/flags", "/var/lib/skyhook")),
     ("kubelet", ("/var/lib/kubelet/config.yaml",)),
 )
+# What a node of Kubernetes fills, and what may outlive it; the kubelet makes _PODS while it runs (its cgroupsPerQOS).
+_KUBELET_FOLDERS = (
+    "/var/lib/kubelet/pods", "/var/lib/k0s/kubelet", "/var/snap/microk8s/common/var/lib/kubelet",
+    "/var/lib/rancher/k3s/agent", "/var/lib/rancher/rke2/agent",
+)  # fmt: skip
+_CGROUP_ROOTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd")
+_PODS = frozenset({"kubepods", "kubepods.slice"})
 # NVIDIA's names for the configuration packages of DGX OS (DGX configuration package decoder).
 _DGX_PATTERNS = ("dgx-*", "nv-*", "nvidia-*-disable")
 _DGX_OTHERS = ("nv-codec-headers*",)
@@ -150,6 +158,7 @@ def collect(reader: Reader, facts: Facts) -> Managers:
         for path in paths:
             if search.exists(path):
                 search.add(name, f"{path} exists")
+    _look_for_pods(search)
     _look_for_cloud_init(search, facts)
     _look_for_dgx(search, facts)
     present = tuple(Manager(name, search.found[name]) for name in sorted(search.found))
@@ -182,12 +191,34 @@ def _look_for_services(search: _Search) -> None:
     for folder in _CGROUPS:
         groups = search.reader.list(folder)
         running.update(groups if isinstance(groups, tuple) else ())
-    for name, services in _SERVICES:
-        for service in services:
-            if service in running:
+    for name, patterns in _SERVICES:
+        for pattern in patterns:
+            if service := _first(running, pattern):
                 search.add(name, f"{service} runs")
-            elif service in enabled:
+            elif service := _first(enabled, pattern):
                 search.add(name, f"{service} is enabled")
+
+
+def _first(units: Collection[str], pattern: str) -> str:
+    return min((unit for unit in units if fnmatchcase(unit, pattern)), default="")
+
+
+def _look_for_pods(search: _Search) -> None:
+    """A kubelet that no known unit starts. Its folders alone are leftovers where the control groups show no pods."""
+    groups: set[str] = set()
+    for root in () if search.reader.persistent_only else _CGROUP_ROOTS:
+        names = search.reader.list(root)
+        for name in sorted(_PODS.intersection(names)) if isinstance(names, tuple) else ():
+            search.add("kubelet", f"{root}/{name} exists: pods run")
+        groups.update(names if isinstance(names, tuple) else ())
+    if groups:
+        return
+    for folder in _KUBELET_FOLDERS:
+        names = search.reader.list(folder)
+        if isinstance(names, Unreadable):
+            search.problem = search.problem or names
+        elif isinstance(names, tuple) and names:
+            search.add("kubelet", f"{folder} is not empty")
 
 
 def _look_for_cloud_init(search: _Search, facts: Facts) -> None:

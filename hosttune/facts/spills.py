@@ -2,7 +2,8 @@
 
 Sources: slurm.conf(5) (TmpFS, /tmp unless set; TmpDisk; Include; the copy of a configless node in conf-cache), $tmpdir
 of pbs_mom, EXECUTE of condor_startd, queue_conf(5) of Grid Engine (tmpdir, /tmp unless set), enroot.conf
-(ENROOT_TEMP_PATH, ${TMPDIR:-/tmp} unless set), spark.local.dir (/tmp unless set), --temp-dir of Ray (/tmp/ray).
+(ENROOT_TEMP_PATH, ${TMPDIR:-/tmp} unless set), spark.local.dir (/tmp unless set), --temp-dir of Ray (/tmp/ray),
+lsf.conf (LSF_TMPDIR, /tmp unless set), apptainer-build(1) (APPTAINER_TMPDIR, else TMPDIR, else /tmp).
 """
 
 from __future__ import annotations
@@ -35,6 +36,11 @@ _SPARK_CONF = tuple(
 )
 _CONDOR_CONF = ("/etc/condor/condor_config", "/etc/condor/condor_config.local")
 _PBS_CONF = ("/var/spool/pbs/mom_priv/config", "/var/spool/torque/mom_priv/config")
+# LSF_ENVDIR is wherever LSF was put: what the unit and the scripts of logins name, then the usual places.
+_LSF_NAMES = ("/etc/environment", "/etc/systemd/system/lsfd.service", "/usr/lib/systemd/system/lsfd.service")
+_LSF_FOLDERS = ("/etc", "/usr/share/lsf/conf", "/opt/lsf/conf", "/opt/ibm/lsf/conf")
+_LSF_ENVDIR = re.compile(r"""LSF_ENVDIR=["']?([^\s"';]+)|([^\s"';]+)/profile\.lsf\b""")
+_APPTAINER = ("apptainer", "singularity")  # packages, folders in /etc; singularity-ce and -container are the second
 _SETTING = re.compile(r"\s*(?:export\s+)?(\$?[\w.]+)(?:\s*=\s*|\s+)(\S.*?)\s*")
 _SLURM_SETTING = re.compile(r"(?<!\w)(TmpFS|TmpDisk|Include)(?:\s*=\s*|\s+)(\S+)", re.IGNORECASE)
 
@@ -63,9 +69,11 @@ def is_tmp(path: str) -> bool:
 def collect(reader: Reader, facts: Facts) -> Spills:
     try:
         present = facts.managers.names
-        found = [*(_slurm(reader) if "slurm" in present else ()), *_schedulers(reader, present)]
+        found = [*_slurm(reader, is_node="slurm" in present), *_schedulers(reader, present)]
+        found += _lsf(reader, present)
         is_enroot = facts.packages["enroot"].is_installed or "enroot" in _names(reader, "/etc")
         found += _enroot(reader) if is_enroot else ()
+        found += _apptainer(reader, facts)
         found += _spark(reader) if "spark" in present else ()
         found += _ray(reader, present)
     except UnknownFact as unknown:
@@ -86,8 +94,11 @@ def slurm_settings(content: str) -> Iterator[tuple[int, str, str]]:
             yield number, key.lower(), value
 
 
-def _slurm(reader: Reader) -> Iterator[Spill]:
-    """Slurmd reports the size of TmpFS to the controller, which takes a node with less than TmpDisk out of service."""
+def _slurm(reader: Reader, *, is_node: bool) -> Iterator[Spill]:
+    """Slurmd reports the size of TmpFS to the controller, which takes a node with less than TmpDisk out of service.
+
+    A slurm.conf that names one of them counts whatever starts slurmd (a script, another unit, a later boot).
+    """
     settings: list[tuple[str, str, str]] = []
     hidden = ""
     main = next((path for path in SLURM_CONF if reader.stat(path) is not ABSENT), "")
@@ -100,11 +111,13 @@ def _slurm(reader: Reader) -> Iterator[Spill]:
             inner = posixpath.join(posixpath.dirname(path), value)
             if key == "include" and inner not in waiting:
                 waiting.append(inner)
+    if hidden and not (is_node or settings):
+        raise UnknownFact("Spills.all", hidden)
     folders = [(value, place) for key, value, place in settings if key == "tmpfs"]
-    if not folders:
+    if not folders and is_node:
         why = hidden or (f"{main} does not set it" if main else "no slurm.conf is here that says otherwise")
         yield Spill("slurmd", f"slurmd's TmpFS is /tmp ({why})")
-    elif is_tmp(folders[-1][0]):
+    elif folders and is_tmp(folders[-1][0]):
         yield Spill("slurmd", f"slurmd's TmpFS is {folders[-1][0]} ({folders[-1][1]})")
     for key, value, place in settings:
         if key == "tmpdisk" and value != "0":
@@ -124,6 +137,38 @@ def _schedulers(reader: Reader, present: tuple[str, ...]) -> Iterator[Spill]:
     ):
         if name in present and (place := _place(reader, paths, key)):
             yield Spill(program, f"{program} keeps files of jobs in {place}")
+
+
+def _lsf(reader: Reader, present: tuple[str, ...]) -> tuple[Spill, ...]:
+    """Jobs get their temporary folder in LSF_TMPDIR, and start in /tmp where theirs does not exist here."""
+    scripts = (f"/etc/profile.d/{name}" for name in _names(reader, "/etc/profile.d"))
+    contents = (text(reader, path) for path in (*_LSF_NAMES, *scripts))
+    named = [a or b for one in contents if isinstance(one, str) for a, b in _LSF_ENVDIR.findall(one)]
+    paths = tuple(f"{folder}/lsf.conf" for folder in (*named, *_LSF_FOLDERS) if folder.startswith("/"))
+    path = next((path for path in paths if reader.stat(path) is not ABSENT), "")
+    if "lsf" not in present:
+        if not path:
+            return ()
+        if isinstance(content := text(reader, path), Unreadable):
+            raise UnknownFact("Spills.all", f"{path}: {content.reason}")
+    place = _place(reader, (path,) if path else (), "LSF_TMPDIR")
+    place = "/tmp (its default)" if place is None else place
+    return (Spill("LSF", f"LSF keeps files of jobs in {place}"),) if place else ()
+
+
+def _apptainer(reader: Reader, facts: Facts) -> tuple[Spill, ...]:
+    """It unpacks and builds images in a temporary folder, which the environment names and no file of its own."""
+    names = (*facts.packages.names, *_names(reader, "/etc"))
+    program = next((name for name in names if name.startswith(_APPTAINER)), "")
+    if not program:
+        return ()
+    found = {one.name: one for one in facts.environment.all if one.scope == "session"}
+    keys = ("APPTAINER_TMPDIR", "SINGULARITY_TMPDIR", "TMPDIR")
+    named = next((found[key] for key in keys if key in found), None)
+    if named is not None and not is_tmp(named.value):
+        return ()
+    place = f"{named.value} ({named.place})" if named else "/tmp (its default)"
+    return (Spill(program, f"{program} unpacks container images into {place}"),)
 
 
 def _enroot(reader: Reader) -> tuple[Spill, ...]:

@@ -33,7 +33,7 @@ class Tmp(Fact):
     """/tmp now (`is_tmpfs` to `entries`), and its home: who mounts it at the next boot."""
 
     is_symlink: bool
-    home: str  # fstab | fstab-other | dropin | etc-unit | masked | usr-unit | none
+    home: str  # fstab | fstab-other | dropin | etc-unit | unit-other (no tmpfs) | masked | usr-unit | none
     home_evidence: str
     fstype: str  # of the mount that /tmp lies on
     is_mount: bool
@@ -112,10 +112,13 @@ def _home(
 ) -> tuple[str, str]:  # fmt: skip
     if is_masked:
         return "masked", f"{fragment} masks {UNIT}"
+    is_admin = fragment.startswith(tuple(f"{folder}/" for folder in _ADMIN))
+    if other := _no_tmpfs(reader, fragment if is_admin else "", drop_ins):
+        return other
     foreign = [path for path in drop_ins if not path.rpartition("/")[2].startswith(OWN)]
     if foreign:
         return "dropin", f"{', '.join(foreign)} changes {UNIT}"
-    if fragment.startswith(tuple(f"{folder}/" for folder in _ADMIN)):
+    if is_admin:
         target = reader.link(fragment)
         link = f" (a link to {target})" if isinstance(target, str) else ""
         return "etc-unit", f"{fragment}{link} mounts /tmp"
@@ -126,18 +129,42 @@ def _home(
     if entry is not None:
         return ("fstab" if entry.fstype == "tmpfs" else "fstab-other"), f"/etc/fstab line {entry.line}: {entry.text}"
     if fragment and _is_enabled(reader):
-        return "usr-unit", f"{fragment} mounts /tmp"
+        return _no_tmpfs(reader, fragment, drop_ins) or ("usr-unit", f"{fragment} mounts /tmp")
     return "none", "nothing mounts /tmp at boot" + (f" ({fragment} is not enabled)" if fragment else "")
 
 
+def _no_tmpfs(reader: Reader, fragment: str, drop_ins: tuple[str, ...]) -> tuple[str, str] | None:
+    """The home and its sentence where the unit mounts anything but a tmpfs; drop-ins alone must set Type= for that.
+
+    Without Type= mount(8) takes whatever it finds on What=.
+    """
+    settings = _settings(reader, fragment, drop_ins)
+    if isinstance(settings, Unreadable):
+        return unread(settings.reason), unread(settings.reason)
+    kind = settings.get("Type", "" if fragment and settings.get("What") else "tmpfs")
+    if kind == "tmpfs":
+        return None
+    places = ", ".join(path for path in (fragment, *drop_ins) if path)
+    what = f"{settings.get('What') or 'what it names'} ({kind or 'of whatever type is found'})"
+    return "unit-other", f"{places}: {what} is mounted at /tmp"
+
+
 def _unit_options(reader: Reader, fragment: str, drop_ins: tuple[str, ...]) -> str:
-    found = ""
+    settings = _settings(reader, fragment, drop_ins)
+    return unread(settings.reason) if isinstance(settings, Unreadable) else settings.get("Options", "")
+
+
+def _settings(reader: Reader, fragment: str, drop_ins: tuple[str, ...]) -> dict[str, str] | Unreadable:
+    """What the unit and its drop-ins set, the last value of each key, percent signs as mount(8) gets them."""
+    found: dict[str, str] = {}
     for path in (fragment, *drop_ins):
         content = reader.read(path) if path else ABSENT
+        if isinstance(content, Unreadable):
+            return content
         for line in content.decode("utf-8", "replace").split("\n") if isinstance(content, bytes) else ():
             key, equals, value = line.partition("=")
-            if equals and key.strip() == "Options":
-                found = value.strip().replace("%%", "%")
+            if equals:
+                found[key.strip()] = value.strip().replace("%%", "%")
     return found
 
 

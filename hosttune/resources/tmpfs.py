@@ -282,16 +282,18 @@ class _Comparison:
 
     def _foreign(self) -> Finding:
         tmp = self.facts.tmp
-        if tmp.is_tmpfs and self._is_enough(tmp.size_bytes):
-            return Finding(self.wish.rule, self.wish.subject, Verdict.OK, evidence=tuple(self.evidence))
         reasons = {
             "fstab-other": ("somebody put /tmp on a file system of its own", "to change it, edit that line"),
+            "unit-other": ("somebody put /tmp on a file system of its own", "to change it, edit that unit"),
             "masked": (
                 "tmp.mount is masked; with a line in fstab as well local-fs.target is never reached",
                 "unmask it",
             ),
             "dropin": ("somebody sets the options of tmp.mount in a drop-in", "change the size there"),
         }
+        is_disk = tmp.home.endswith("-other")  # from the next boot on, whatever is mounted now
+        if tmp.is_tmpfs and not is_disk and self._is_enough(tmp.size_bytes):
+            return Finding(self.wish.rule, self.wish.subject, Verdict.OK, evidence=tuple(self.evidence))
         return self._refused(*reasons[tmp.home])
 
     def _triggers(self) -> tuple[Trigger, ...]:

@@ -160,3 +160,44 @@ def test_managers_unreadable_trace_keeps_what_tuned_sets():
     assert seen.tuned_sysctls == ("vm.x",)
     with pytest.raises(UnknownFact, match="needs root"):
         _ = seen.names
+
+
+@pytest.mark.parametrize("service", [
+    "snap.kubelet-eks.daemon.service", "snap.kubelet.daemon.service", "snap.k8s.kubelet.service",
+    "snap.microk8s.daemon-kubelet.service", "snap.microk8s.daemon-kubelite.service", "k0sworker.service",
+    "k0scontroller.service", "k3s.service", "k3s-agent.service", "k3s-gpu.service", "rke2-agent.service",
+])  # fmt: skip
+def test_managers_every_unit_of_a_kubelet_makes_a_node(service):
+    by_start = managers(folders=(f"{SLICE}/{service}",))
+    assert (by_start.kubelet, by_start.present[0].evidence) == (True, f"{service} runs")
+    by_link = managers(links=enabled(service))
+    assert (by_link.kubelet, by_link.present[0].evidence) == (True, f"{service} is enabled")
+
+
+def test_managers_other_snaps_are_no_node():
+    assert managers(links=enabled("snap.lxd.daemon.service", "snap.kubectl.x.service", "dk3s.service")).names == ()
+
+
+KEPT = (
+    "/var/lib/kubelet/pods/x", "/var/lib/k0s/kubelet/x", "/var/snap/microk8s/common/var/lib/kubelet/x",
+    "/var/lib/rancher/k3s/agent/x", "/var/lib/rancher/rke2/agent/x",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", KEPT)
+def test_managers_what_a_kubelet_keeps_counts_where_nothing_shows_that_no_pod_runs(path):
+    folder = path.removesuffix("/x")
+    seen = managers(folders=(path,))
+    assert (seen.names, seen.present[0].evidence) == (("kubelet",), f"{folder} is not empty")
+    image = {"kind": "root", "persistent_only": True, "unreadable": {"/run": "no kernel", "/sys": "no kernel"}}
+    assert managers(folders=(path,), **image).kubelet
+    assert not managers(folders=(folder,)).kubelet  # empty
+    assert not managers(folders=(path, f"{SLICE}/ssh.service")).kubelet  # left over: no control group of pods
+    with pytest.raises(UnknownFact, match="needs root"):
+        _ = managers(unreadable={folder: "needs root"}).kubelet
+
+
+@pytest.mark.parametrize("group", ["kubepods", "kubepods.slice", "systemd/kubepods.slice"])
+def test_managers_control_group_of_pods_makes_a_node_whatever_starts_the_kubelet(group):
+    seen = managers(folders=(f"/sys/fs/cgroup/{group}", f"{SLICE}/docker.service"))
+    assert (seen.names, seen.present[0].evidence) == (("kubelet",), f"/sys/fs/cgroup/{group} exists: pods run")

@@ -74,6 +74,73 @@ def test_configuration_that_cannot_be_read_counts_as_spilling():
     assert "needs root" in found
 
 
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"/etc/slurm/slurm.conf": "TmpFS=/tmp\n"}, ("slurmd's TmpFS is /tmp (/etc/slurm/slurm.conf:1)",)),
+        (
+            {"/etc/slurm/slurm.conf": "NodeName=a TmpDisk=9\n"},
+            ("Slurm counts on TmpDisk=9 of temporary space (/etc/slurm/slurm.conf:1)",),
+        ),
+        ({"/etc/slurm/slurm.conf": "SlurmctldHost=ctl\n"}, ()),
+        ({"/etc/slurm/slurm.conf": "TmpFS=/local\n"}, ()),
+    ],
+)
+def test_slurm_conf_that_names_them_decides_where_slurmd_is_not_enabled(files, said):
+    assert spills(files=files) == said
+
+
+@pytest.mark.parametrize(("path"), ["/etc/slurm/slurm.conf", "/etc/lsf.conf"])
+def test_configuration_of_a_program_that_may_not_be_there_is_unknown_when_unreadable(path):
+    host = FakeReader({**STATUS, "/etc/systemd/system/x": ""}, unreadable={path: "needs root"})
+    assert "needs root" in raw(Facts(host).spills, "all").reason
+
+
+@pytest.mark.parametrize(
+    ("services", "files", "said"),
+    [
+        (("lsfd.service",), {}, ("LSF keeps files of jobs in /tmp (its default)",)),
+        ((), {"/etc/lsf.conf": "LSF_LOGDIR=/x\n"}, ("LSF keeps files of jobs in /tmp (its default)",)),
+        (("lsfd.service",), {"/etc/lsf.conf": "LSF_TMPDIR=/scratch\n"}, ()),
+        (
+            (),
+            {
+                "/etc/profile.d/lsf.sh": ". /tools/lsf/conf/profile.lsf\n",
+                "/tools/lsf/conf/lsf.conf": "LSF_TMPDIR=/tmp/lsf\n",
+            },
+            ("LSF keeps files of jobs in /tmp/lsf (/tools/lsf/conf/lsf.conf:1)",),
+        ),
+        (
+            ("lsfd.service",),
+            {"/etc/environment": 'LSF_ENVDIR="/a/conf"\n', "/a/conf/lsf.conf": "LSF_TMPDIR=/scratch\n"},
+            (),
+        ),
+    ],
+)
+def test_lsf_is_known_by_its_service_or_its_lsf_conf(services, files, said):
+    assert spills(*services, files=files) == said
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"/etc/apptainer/apptainer.conf": ""}, ("apptainer unpacks container images into /tmp (its default)",)),
+        (
+            {"/var/lib/dpkg/status": "Package: singularity-ce\nStatus: install ok installed\nVersion: 4\n"},
+            ("singularity-ce unpacks container images into /tmp (its default)",),
+        ),
+        ({"/etc/apptainer/x": "", "/etc/profile.d/a.sh": "export APPTAINER_TMPDIR=/data/$USER\n"}, ()),
+        ({"/etc/singularity/x": "", "/etc/environment": "SINGULARITY_TMPDIR=/data\nTMPDIR=/tmp\n"}, ()),
+        (
+            {"/etc/apptainer/x": "", "/etc/environment": "TMPDIR=/tmp/x\n"},
+            ("apptainer unpacks container images into /tmp/x (/etc/environment:1)",),
+        ),
+    ],
+)
+def test_apptainer_unpacks_where_the_environment_says(files, said):
+    assert spills(files=files) == said
+
+
 def test_included_files_of_slurm_do_not_run_in_a_circle():
     files = {"/etc/slurm/slurm.conf": "Include slurm.conf\nInclude a.conf\n", "/etc/slurm/a.conf": "TmpFS=/x\n"}
     assert spills("slurmd.service", files=files) == ()

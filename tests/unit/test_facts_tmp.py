@@ -13,6 +13,7 @@ from tests.unit.storage_host import GIB, ROOT, StorageHost
 UNIT = (
     "[Mount]\nWhat=tmpfs\nWhere=/tmp\nType=tmpfs\nOptions=mode=1777,strictatime,nosuid,nodev,size=50%%,nr_inodes=1m\n"
 )
+DISK = "[Mount]\nWhat=/dev/nvme2n1\nWhere=/tmp\nType=xfs\nOptions=size=4G\n"
 USR = "/usr/lib/systemd/system/tmp.mount"
 ETC = "/etc/systemd/system/tmp.mount"
 WANTS = "/usr/lib/systemd/system/local-fs.target.wants/tmp.mount"
@@ -35,6 +36,20 @@ def tmp(fstab="", mountinfo=ROOT, **kwargs):
         ("/var/tmp /tmp none bind 0 0\n", {}, {}, "fstab-other", "bind"),
         (LINE, {ETC: UNIT}, {}, "etc-unit", f"{ETC} mounts /tmp"),
         ("", {"/usr/share/systemd/tmp.mount": UNIT}, {ETC: "/usr/share/systemd/tmp.mount"}, "etc-unit", "a link to"),
+        (LINE, {ETC: DISK}, {}, "unit-other", f"{ETC}: /dev/nvme2n1 (xfs) is mounted at /tmp"),
+        ("", {ETC: "[Mount]\nWhat=/dev/md0\nWhere=/tmp\n"}, {}, "unit-other", "/dev/md0 (of whatever type is found)"),
+        (
+            "",
+            {ETC: UNIT, f"{ETC}.d/a.conf": "[Mount]\nWhat=/dev/md0\nType=ext4\n"},
+            {},
+            "unit-other",
+            "/dev/md0 (ext4)",
+        ),
+        ("", {USR: UNIT, f"{ETC}.d/a.conf": "[Mount]\nType=\n"}, {}, "unit-other", "a.conf: what it names"),
+        ("", {ETC: DISK, f"{ETC}.d/a.conf": "[Mount]\nWhat=tmpfs\nType=tmpfs\n"}, {}, "dropin", "a.conf"),
+        ("", {ETC: DISK, f"{ETC}.d/60-hosttune-x.conf": "[Mount]\nOptions=size=1G\n"}, {}, "unit-other", "(xfs)"),
+        ("", {USR: DISK}, {WANTS: "../tmp.mount"}, "unit-other", f"{USR}: /dev/nvme2n1 (xfs)"),
+        (LINE, {USR: DISK}, {WANTS: "../tmp.mount"}, "fstab", "line 1"),
         (LINE, {ETC: ""}, {}, "masked", f"{ETC} masks"),
         ("", {USR: UNIT}, {ETC: "/dev/null"}, "masked", f"{ETC} masks"),
         # an upgrade to Ubuntu 26.04 leaves an empty file there until the reboot
@@ -136,3 +151,11 @@ def test_other_root_has_a_home_for_tmp_and_nothing_mounted():
     found = tmp(LINE, None, persistent_only=True, files={"/tmp/a": "x"})
 
     assert (found.home, found.is_mount, found.is_tmpfs, found.used_bytes) == ("fstab", False, False, 1)
+
+
+def test_unit_that_cannot_be_read_leaves_the_home_unknown():
+    found = tmp(unreadable={ETC: "needs root"})
+
+    for name in ("home", "home_evidence", "unit_options"):
+        with pytest.raises(UnknownFact, match="needs root"):
+            getattr(found, name)

@@ -12,6 +12,7 @@ from hosttune.values import Action, Activation, Address, Change, Hold, HoldKind,
 from tests.unit.storage_host import GIB, ROOT, StorageHost, tmp_wish
 
 LINE = "tmpfs /tmp tmpfs mode=1777,nosuid,nodev,size=26G,nr_inodes=1m,nofail,x-systemd.before=local-fs.target 0 0"
+DISK = "[Mount]\nWhat=/dev/nvme2n1\nWhere=/tmp\nType=xfs\nOptions=size=4G\n"
 UNIT = "[Mount]\nOptions=mode=1777,strictatime,nosuid,nodev,size=2%%,nr_inodes=1m\n"
 USR = "/usr/lib/systemd/system/tmp.mount"
 ENABLED = {"/usr/lib/systemd/system/local-fs.target.wants/tmp.mount": "../tmp.mount"}
@@ -123,6 +124,7 @@ def test_larger_line_is_never_lowered(options):
         ("tmpfs /tmp tmpfs size=64M # added\n", {}, {}, HoldKind.REFUSED, "drops this line"),
         ("\ufeff# x\n", {}, {}, HoldKind.REFUSED, "byte order mark"),
         (None, {}, {}, HoldKind.REFUSED, "no /etc/fstab"),
+        ("", {"/etc/systemd/system/tmp.mount": DISK}, {}, HoldKind.REFUSED, "a file system of its own"),
         ("", {}, {"/etc/systemd/system/tmp.mount": "/dev/null"}, HoldKind.REFUSED, "masked"),
         ("", {"/etc/systemd/system/tmp.mount.d/a.conf": "[Mount]\n"}, {}, HoldKind.REFUSED, "in a drop-in"),
         ("tmpfs /tmp tmpfs size=1G 0 0\n", {"/etc/systemd/system/tmp.mount": UNIT}, {}, HoldKind.REFUSED, "overrules"),
@@ -243,3 +245,12 @@ def test_file_that_a_tool_manages_gets_no_line():
     finding = StorageHost("# Ansible managed\nUUID=0a / ext4 defaults 0 1\n").look(tmp_wish(8))
     assert (finding.hold.kind, finding.changes) == (HoldKind.OWNED, ())
     assert "Ansible managed" in finding.hold.detail
+
+
+@pytest.mark.parametrize(
+    ("fstab", "files"), [("/dev/sdb1 /tmp ext4 rw 0 0\n", {}), ("", {"/etc/systemd/system/tmp.mount": DISK})]
+)
+def test_disk_at_the_next_boot_is_not_ok_because_a_tmpfs_is_there_now(fstab, files):
+    finding = StorageHost(fstab, files=files, **live(32)).look(tmp_wish(16))
+
+    assert (finding.verdict, finding.hold.kind, finding.changes) == (Verdict.DIFFERS, HoldKind.REFUSED, ())
