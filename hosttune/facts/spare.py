@@ -14,6 +14,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, raw, unread
+from hosttune.facts.claims import claimed
 from hosttune.facts.mounts import LOCAL_TYPES
 from hosttune.facts.reading import line
 from hosttune.frozen import frozen
@@ -33,7 +34,7 @@ _LOOKED_AT = 16 << 20  # bytes at the beginning that have to be zeros
 
 @frozen
 class SpareDisk(Fact):
-    """A disk that is not mounted, no swap, no part of anything, and in no line of fstab."""
+    """A disk that is not mounted, no swap, no part of anything, and that nothing claims (facts/claims.py)."""
 
     name: str  # nvme2n1
     path: str  # /dev/nvme2n1
@@ -65,8 +66,9 @@ def collect(reader: Reader, facts: Facts) -> Spare:
     try:
         used = _used(facts)
         disks = [disk for disk in facts.disks.physical if disk.transport == "nvme" and disk.name not in used]
-        found = [disk for disk in disks if _is_local(reader, disk.name) and not _is_held(reader, facts, disk)]
-        return Spare(tuple(_spare(reader, facts, disk) for disk in found))
+        free = [disk for disk in disks if _is_local(reader, disk.name) and not _is_held(reader, facts, disk)]
+        names = claimed(reader, facts) if free else frozenset()
+        return Spare(tuple(_spare(reader, facts, disk) for disk in free if not _is_claimed(facts, disk, names)))
     except UnknownFact as unknown:
         return Spare(unread(unknown.reason))
 
@@ -97,7 +99,7 @@ def _family(facts: Facts, disk: Disk) -> tuple[Disk, ...]:
 
 
 def _is_held(reader: Reader, facts: Facts, disk: Disk) -> bool:
-    """Whether something holds it, has it mounted in a namespace of its own, or fstab names it. Raises UnknownFact."""
+    """Whether something holds it, or has it mounted in a namespace of its own. Raises UnknownFact."""
     family = _family(facts, disk)
     folders = [f"/sys/block/{disk.name}" + (f"/{one.name}" if one is not disk else "") for one in family]
     for folder in folders:
@@ -107,10 +109,13 @@ def _is_held(reader: Reader, facts: Facts, disk: Disk) -> bool:
         if isinstance(holders, tuple) and holders:
             return True
     names = {one.name for one in family}
-    if any(names & set(_listed(reader, f"/sys/fs/{fstype}")) for fstype in LOCAL_TYPES):
-        return True
-    tags = {tag for held in _held(facts, family) for tag in held.tags} | {one.path for one in family}
-    return any(entry.source.replace('"', "") in tags for entry in facts.fstab.entries)
+    return any(names & set(_listed(reader, f"/sys/fs/{fstype}")) for fstype in LOCAL_TYPES)
+
+
+def _is_claimed(facts: Facts, disk: Disk, names: frozenset[str]) -> bool:
+    family = _family(facts, disk)
+    paths = {one.path for one in family}
+    return not names.isdisjoint(paths | {tag.casefold() for held in _held(facts, family) for tag in held.tags})
 
 
 def _listed(reader: Reader, folder: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import pytest
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.filesystems import LSBLK, UDEV
 from hosttune.facts.spare import compared, wipefs
-from hosttune.host.door import Completed
+from hosttune.host.door import Completed, Process
 from hosttune.values import ABSENT, Unreadable
 from tests.unit.fake_reader import FakeReader
 
@@ -183,3 +183,81 @@ def test_head_of_several_paths_asks_its_controllers():
 )  # fmt: skip
 def test_disks_that_come_back_empty(model, expected):
     assert spare(files={f"{DISK}/device/model": f"{model}   \n"}).all[0].is_ephemeral is expected
+
+
+BY_ID = "/dev/disk/by-id/nvme-SAMSUNG_1"
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"/etc/fstab": f"{BY_ID} /data xfs noauto 0 0\n"},
+        {"/etc/fstab": "ID=nvme-SAMSUNG_1 /data xfs noauto 0 0\n"},
+        {"/etc/fstab": "/dev/sdb1 /data xfs noauto,logdev=/dev/nvme1n1 0 0\n"},
+        {"/etc/fstab": f"{BY_ID} /data\n"},
+        {"/etc/systemd/system/data.mount": f"[Mount]\nWhat={BY_ID}\nWhere=/data\n"},
+        {"/usr/lib/systemd/system/data.mount": "[Mount]\nWhat = /dev/nvme1n1\nWhere=/data\n"},
+        {
+            "/usr/lib/systemd/system/data.mount": "[Mount]\nWhere=/data\n",
+            "/etc/systemd/system/data.mount.d/a.conf": f"[Mount]\nWhat={BY_ID}\n",
+        },
+        {"/etc/systemd/system/x.swap": f"[Swap]\nWhat={BY_ID}\n"},
+        {"/etc/auto.master": "/misc /srv/maps/misc\n", "/srv/maps/misc": "data -fstype=xfs :/dev/nvme1n1\n"},
+        {"/etc/auto.direct": f"/data -fstype=xfs :{BY_ID}\n", "/etc/auto.master.d/a.autofs": "/- /etc/auto.direct\n"},
+        {"/etc/crypttab": f"data {BY_ID} none noauto\n"},
+        {"/etc/libvirt/qemu/vm.xml": "<disk type='block'><source dev='/dev/nvme1n1'/></disk>\n"},
+        {"/etc/libvirt/storage/p.xml": f'<source><device path="{BY_ID}"/></source>\n'},
+        {"/sys/kernel/config/nvmet/subsystems/nqn/namespaces/1/device_path": f"{BY_ID}\n"},
+        {"/sys/kernel/config/target/core/iblock_0/data/udev_path": "/dev/nvme1n1\n"},
+        {"/proc/self/mountinfo": ROOT + "30 20 8:17 / /data rw - xfs /dev/sdb1 rw,logdev=/dev/nvme1n1\n"},
+    ],
+)  # fmt: skip
+def test_disk_that_a_file_or_the_kernel_names_is_not_there(files):
+    links = {BY_ID: "../../nvme1n1"}
+    assert spare(files={**files, "/dev/nvme1n1": ""}, links=links).all == ()
+
+
+def test_partition_that_is_named_by_a_link_claims_its_disk():
+    files = {**partition(1), "/etc/fstab": f"{BY_ID}-part1 /data xfs noauto 0 0\n", "/dev/nvme1n1p1": ""}
+    found = ("/dev/nvme1n1p1", "xfs", None, "11-22")
+    assert spare(found, files=files, links={f"{BY_ID}-part1": "../../nvme1n1p1"}).all == ()
+
+
+def test_uuid_is_the_same_in_large_letters():
+    files = {"/etc/fstab": "UUID=AB-CD /data xfs noauto 0 0\n"}
+    assert spare(("/dev/nvme1n1", "xfs", None, "ab-cd"), files=files).all == ()
+
+
+def test_disk_that_a_process_has_open_is_not_there():
+    qemu = Process(7, "qemu-system-x86", "libvirt-qemu", (), 0, 0, ("/dev/kvm", "/dev/nvme1n1"), "", 0.0)
+    assert spare(processes=(qemu,)).all == ()
+
+
+@pytest.mark.parametrize("kind", ["id", "uuid", "path", "partuuid"])
+def test_link_that_leads_nowhere_may_mean_any_disk(kind):
+    files = {"/etc/fstab": f"/dev/disk/by-{kind}/x /data xfs nofail 0 0\n"}
+    with pytest.raises(UnknownFact, match=f"/etc/fstab names /dev/disk/by-{kind}/x, which leads to no device now"):
+        _ = spare(files=files).all
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"files": {"/etc/crypttab": Unreadable("needs root")}},
+        {"unreadable": {"/etc/libvirt/qemu": "needs root"}},
+        {"files": {"/etc/systemd/system/data.mount": Unreadable("needs root")}},
+        {"processes": Unreadable("needs root")},
+    ],
+)
+def test_place_that_could_not_be_read_may_name_any_disk(options):
+    with pytest.raises(UnknownFact, match="needs root"):
+        _ = spare(**options).all
+
+
+def test_comments_name_nothing_and_other_disks_claim_nothing():
+    files = {
+        "/etc/fstab": f"# {BY_ID} /data xfs\n/dev/sdb1 /mnt ext4 noauto 0 0\nUUID=1 / ext4 defaults 0 1\n",
+        "/etc/auto.master": "+auto.master\n/net -hosts\n",
+    }
+    links = {"/etc/systemd/system/off.mount": "/dev/null"}
+    assert [disk.name for disk in spare(files=files, links=links).all] == ["nvme1n1"]
