@@ -6,6 +6,7 @@ is installed and switched off owns nothing and is not present.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from hosttune.host.door import Stat
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
