@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from hosttune.facts import Facts
@@ -54,7 +55,7 @@ def decide(case: TmpCase, limits: TmpLimits) -> TmpSize:
     was not read.
     """
     size = _size(case.ram_bytes, limits)
-    if reason := _why_not(case, limits, size):
+    if reason := _why_not(case, limits) or _too_full(case, limits):
         return TmpSize(0, reason)
     share = f"{limits.ram_share:.0%} of {_text(case.ram_bytes)} RAM"
     evidence: tuple[str, ...] = (
@@ -66,7 +67,9 @@ def decide(case: TmpCase, limits: TmpLimits) -> TmpSize:
     return TmpSize(size, "", evidence)
 
 
-def _why_not(case: TmpCase, limits: TmpLimits, size: int) -> str:
+def _why_not(case: TmpCase, limits: TmpLimits) -> str:
+    """The reasons that need no count."""
+    size = _size(case.ram_bytes, limits)
     if case.is_kubelet:
         return "a Kubernetes node: no pod accounts for memory that /tmp takes, and the kubelet evicts pods for it"
     if case.spills:
@@ -82,16 +85,21 @@ def _why_not(case: TmpCase, limits: TmpLimits, size: int) -> str:
         return (
             f"{_ram(case)}, below the {_text(limits.min_ram_bytes)} from which /tmp in memory takes nothing from jobs"
         )
-    if not size:
-        return f"{_ram(case)} leave no whole GiB for /tmp"
+    return "" if size else f"{_ram(case)} leave no whole GiB for /tmp"
+
+
+def _too_full(case: TmpCase, limits: TmpLimits) -> str:
+    """The reason that needs a count; a tmpfs holds what it holds in memory already."""
+    if case.has_tmpfs:
+        return ""
     most = int(case.ram_bytes * limits.used_share)
-    used = _known(case.used_bytes, "used_bytes")
+    used = _known(case.used_bytes, "Filling.used_bytes")
     if used > most:
-        at_least = "" if _known(case.is_complete, "is_complete") else "at least "
+        at_least = "" if _known(case.is_complete, "Filling.is_complete") else "at least "
         return f"{at_least}{_text(used)} lie in /tmp, more than {limits.used_share:.0%} of {_ram(case)}"
-    if not _known(case.is_complete, "is_complete") and _known(case.most_bytes, "disk_used_bytes") > most:
+    if not _known(case.is_complete, "Filling.is_complete") and _known(case.most_bytes, "Tmp.disk_used_bytes") > most:
         reason = "not all of /tmp could be counted: too many files, or folders of others (needs root)"
-        raise UnknownFact("Tmp.used_bytes", reason)
+        raise UnknownFact("Filling.used_bytes", reason)
     return ""
 
 
@@ -102,7 +110,7 @@ def _size(ram_bytes: int, limits: TmpLimits) -> int:
 
 def _known(value: Any, name: str) -> Any:
     if isinstance(value, Unreadable):
-        raise UnknownFact(f"Tmp.{name}", value.reason)
+        raise UnknownFact(name, value.reason)
     return value
 
 
@@ -114,18 +122,18 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> TmpSize:
     """The decision for this host, with the parameters of the rule."""
     tmp, limits = facts.tmp, TmpLimits(**params)
     is_disk = tmp.is_mount and not tmp.is_tmpfs
-    counted: dict[str, Any] = {name: raw(tmp, name) for name in ("used_bytes", "is_complete", "disk_used_bytes")}
     case = TmpCase(
         ram_bytes=facts.memory.sold_bytes,
         is_kubelet=facts.managers.kubelet,
         spills=tuple(one.evidence for one in facts.spills.all),
         has_tmpfs=tmp.is_tmpfs or tmp.home in _ARRANGED,
         own_bytes=tmp.disk_bytes if is_disk else 0,
-        used_bytes=counted["used_bytes"],
-        is_complete=counted["is_complete"],
-        most_bytes=counted["disk_used_bytes"],
         disks=_roomy_disks(facts, _size(facts.memory.sold_bytes, limits)),
     )
+    if not case.has_tmpfs and not _why_not(case, limits):  # counted only where that decides: it walks the disk
+        counted: dict[str, Any] = {name: raw(facts.filling, name) for name in ("used_bytes", "is_complete")}
+        most: Any = raw(tmp, "disk_used_bytes")
+        case = replace(case, **counted, most_bytes=most)
     return decide(case, limits)
 
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from hosttune.facts.environment import Environment
     from hosttune.facts.etc import Etc
     from hosttune.facts.filesystems import Filesystems
+    from hosttune.facts.filling import Filling
     from hosttune.facts.framework import Framework
     from hosttune.facts.fstab import Fstab
     from hosttune.facts.gpus import Gpus
@@ -130,6 +131,7 @@ class Facts:
         environment: Environment
         etc: Etc
         filesystems: Filesystems
+        filling: Filling
         framework: Framework
         fstab: Fstab
         gpus: Gpus
@@ -181,8 +183,8 @@ class Facts:
     SUBJECTS = (
         "acs", "activity", "affinity", "ageing", "archives", "boot", "candidates", "clock", "cmdline",
         "commands", "containers", "cpu", "cpufreq", "desktop", "disks", "docker", "driver", "environment",
-        "etc", "filesystems", "framework", "fstab", "gpus", "health", "host", "hugepages", "idle", "iommu",
-        "irq", "jobs", "kernel", "limits", "managers", "memory", "mounts", "namespaces", "nccl", "network",
+        "etc", "filesystems", "filling", "framework", "fstab", "gpus", "health", "host", "hugepages", "idle",
+        "iommu", "irq", "jobs", "kernel", "limits", "managers", "memory", "mounts", "namespaces", "nccl", "network",
         "nfs", "numa", "nvidia", "offers", "oomd", "os", "packages", "parameters", "pcie", "peermem", "places",
         "pressure", "queues", "rdma", "reclaim", "role", "shm", "spare", "spills", "stores", "sysctl", "sysfs",
         "tmp", "units", "upgrades", "userns", "vulnerabilities", "work", "writeback",

@@ -1,4 +1,4 @@
-"""/tmp: what lies in it, and who decides what it is at the next boot.
+"""/tmp: what is mounted there, and who decides what it is at the next boot; what lies in it is in `filling`.
 
 The order is systemd's: a drop-in in tmp.mount.d beats all, then a unit in /etc (or /run), then fstab, then the unit of
 the distribution (systemd.mount(5); Ubuntu from 24.10 and Debian 13 ship and enable one).
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, raw, unread
 from hosttune.frozen import frozen
-from hosttune.host.door import Usage
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ OWN = "60-hosttune-"  # our drop-ins; they are no decision of somebody else
 
 @frozen
 class Tmp(Fact):
-    """/tmp now (`is_tmpfs` to `entries`), and its home: who mounts it at the next boot."""
+    """/tmp now (`fstype` to `size_bytes`), and its home: who mounts it at the next boot."""
 
     is_symlink: bool
     home: str  # fstab | fstab-other | dropin | etc-unit | unit-other (no tmpfs) | masked | usr-unit | none
@@ -39,9 +38,6 @@ class Tmp(Fact):
     is_mount: bool
     is_tmpfs: bool
     size_bytes: int | None  # of a live tmpfs; 0 is unlimited; None when it is no tmpfs
-    used_bytes: int
-    entries: int  # files and folders counted on the disk; 0 where the space of the mount was asked instead
-    is_complete: bool  # False: there is more than `used_bytes` and `entries` say
     disk_bytes: int  # the size of the file system that /tmp lies on; 0 under another root
     disk_used_bytes: int  # what is used of it, by /tmp and whatever else lies there
     has_usr_unit: bool
@@ -173,32 +169,22 @@ def _live(reader: Reader, facts: Facts) -> dict[str, Any]:
     nothing = {"fstype": "", "is_mount": False, "is_tmpfs": False, "size_bytes": None}
     if reader.persistent_only:
         # no kernel runs under this root, so nothing is mounted there
-        return {**nothing, "disk_bytes": 0, "disk_used_bytes": 0, **_counted(reader)}
+        return {**nothing, "disk_bytes": 0, "disk_used_bytes": 0}
     try:
         mounts = facts.mounts.at
         mount = mounts.get("/tmp")
         below = mount or mounts.get("/")
         if below is None:
-            return {**nothing, "disk_bytes": 0, "disk_used_bytes": 0, **_counted(reader)}
+            return {**nothing, "disk_bytes": 0, "disk_used_bytes": 0}
         total = raw(below, "total_bytes")
         available = raw(below, "available_bytes")
         used = total - available if isinstance(total, int) and isinstance(available, int) else total
         disk = {"fstype": below.fstype, "disk_bytes": total, "disk_used_bytes": used}
         if mount is None:
-            return {**nothing, **disk, **_counted(reader)}
+            return {**nothing, **disk}
         is_tmpfs = below.fstype == "tmpfs"
         own = {"is_mount": True, "is_tmpfs": is_tmpfs, "size_bytes": total if is_tmpfs else None}
-        return {**disk, **own, "used_bytes": used, "entries": 0, "is_complete": True}
+        return {**disk, **own}
     except UnknownFact as unknown:
-        names = ("fstype", "is_mount", "is_tmpfs", "size_bytes", "disk_bytes", "disk_used_bytes", "used_bytes")
-        return dict.fromkeys((*names, "entries", "is_complete"), unread(unknown.reason))
-
-
-def _counted(reader: Reader) -> dict[str, Any]:
-    """What lies in a /tmp that is a folder of a larger file system."""
-    usage = reader.usage("/tmp")
-    if isinstance(usage, Unreadable):
-        return dict.fromkeys(("used_bytes", "entries", "is_complete"), unread(usage.reason))
-    if not isinstance(usage, Usage):
-        return {"used_bytes": 0, "entries": 0, "is_complete": True}
-    return {"used_bytes": usage.size_bytes, "entries": usage.entries, "is_complete": usage.is_complete}
+        names = ("fstype", "is_mount", "is_tmpfs", "size_bytes", "disk_bytes", "disk_used_bytes")
+        return dict.fromkeys(names, unread(unknown.reason))

@@ -179,9 +179,8 @@ class _Comparison:
         tmp = self.facts.tmp
         if tmp.is_tmpfs:
             return f"now a tmpfs of {_gib(tmp.size_bytes or 0)}"
-        return (
-            f"now on {tmp.fstype or 'the disk'}, {'' if tmp.is_complete else 'at least '}{_gib(tmp.used_bytes)} in it"
-        )
+        least = "" if self.facts.filling.is_complete else "at least "
+        return f"now on {tmp.fstype or 'the disk'}, {least}{_gib(self.facts.filling.used_bytes)} in it"
 
     def _is_enough(self, size: int | None) -> bool:
         return size is not None and (size == 0 or size >= self.wanted)
@@ -204,11 +203,11 @@ class _Comparison:
 
     def _hidden(self) -> tuple[str, ...]:
         """What the new mount will cover: it stays on the disk, out of sight."""
-        tmp = self.facts.tmp
-        if not self.running or tmp.is_tmpfs or not tmp.entries:
+        if not self.running or self.facts.tmp.is_tmpfs or not self.facts.filling.entries:
             return ()
-        least = "" if tmp.is_complete else "at least "
-        what = f"{least}{_gib(tmp.used_bytes)} in {least}{tmp.entries} files and folders"
+        lies = self.facts.filling
+        least = "" if lies.is_complete else "at least "
+        what = f"{least}{_gib(lies.used_bytes)} in {least}{lies.entries} files and folders"
         return (f"{what} stay on the disk, hidden below it",)
 
     def _nothing(self) -> Finding:

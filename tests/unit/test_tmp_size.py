@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from hosttune.choices.tmp_size import TmpCase, TmpLimits, decide
+from hosttune.choices.tmp_size import TmpCase, TmpLimits, choose, decide
 from hosttune.facts.base import UnknownFact
 from hosttune.values import Unreadable
+from tests.unit.fake_reader import FakeReader
+from tests.unit.storage_host import ROOT, StorageHost
 
 GIB = 1 << 30
 LIMITS = TmpLimits(128 * GIB, 0.25, 32 * GIB, 0.5, 0.05)
@@ -90,3 +92,29 @@ def test_large_local_disk_is_named_before_memory_is():
 def test_host_too_small_for_a_whole_gib_keeps_its_tmp():
     tiny = replace(LIMITS, min_ram_bytes=0)
     assert "leave no whole GiB" in decide(replace(HOST, ram_bytes=GIB), tiny).leave
+
+
+PARAMS = {name: getattr(LIMITS, name) for name in TmpLimits.__dataclass_fields__}
+STATUS = {
+    "/var/lib/dpkg/status": "Package: dpkg\nStatus: install ok installed\nVersion: 1\n",
+    "/etc/systemd/system/x": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("fstab", "ram_gib", "files", "is_counted"),
+    [
+        ("", 256, {}, True),
+        ("", 64, {}, False),
+        ("", 256, {"/sys/fs/cgroup/kubepods.slice/x": ""}, False),
+        ("", 256, {"/etc/slurm/slurm.conf": "TmpFS=/tmp\n"}, False),
+        ("tmpfs /tmp tmpfs size=4G 0 0\n", 256, {}, False),
+    ],
+)
+def test_tmp_is_counted_only_where_the_count_decides(monkeypatch, fstab, ram_gib, files, is_counted):
+    counted = []
+    usage = FakeReader.usage
+    monkeypatch.setattr(FakeReader, "usage", lambda *args: counted.append(1) or usage(*args))
+    choose(StorageHost(fstab, ROOT, ram_gib=ram_gib, files={**STATUS, **files}).facts, PARAMS)
+
+    assert bool(counted) is is_counted

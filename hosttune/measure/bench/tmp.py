@@ -143,7 +143,7 @@ def _sizes(path: str) -> dict[str, float | None]:
     try:
         params = {name: param.default for name, param in load_catalog(reader).rules[RULE].params.items()}
         chosen = choose(facts, params)
-        return {"tmp_used_bytes": facts.tmp.used_bytes, "rule_size_bytes": chosen.size_bytes}
+        return {"tmp_used_bytes": facts.filling.used_bytes, "rule_size_bytes": chosen.size_bytes}
     except (UnknownFact, HosttuneError, KeyError):
         return {}
 
