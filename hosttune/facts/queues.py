@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 _KINDS = frozenset({"disk", "dm", "md"})
+_IDENTITIES = ("device/wwid", "wwid", "dm/uuid", "md/uuid")  # unlike ENV{ID_*} there before any udev rule has run
+_PLAIN = re.compile(r"[\w.:-](?:[\w.: -]*[\w.:-])?")  # no wildcard and no quote
 _CHOSEN = re.compile(r"\[([\w-]+)\]")
 
 
@@ -36,6 +38,7 @@ class Queue(Fact):
     hardware_queues: int  # 0 for a device that has no queue of requests (dm, md)
     read_ahead_kib: int
     targets: tuple[str, ...]  # where its own file systems with data are mounted
+    match: str  # a udev match on this very device, by what stays when its name changes; by its name where nothing does
 
     @property
     def medium(self) -> str:
@@ -116,4 +119,13 @@ def _queue(reader: Reader, disk: Disk, is_path: bool, targets: Any) -> Queue:  #
         else 0,
         read_ahead_kib=known(integer(reader, f"{folder}/queue/read_ahead_kb"), f"{folder}/queue/read_ahead_kb"),
         targets=targets,
+        match=_match(reader, disk.name),
     )
+
+
+def _match(reader: Reader, name: str) -> str:
+    for attribute in _IDENTITIES:
+        identity = line(reader, f"/sys/block/{name}/{attribute}")
+        if isinstance(identity, str) and _PLAIN.fullmatch(identity):
+            return f'ATTR{{{attribute}}}=="{identity}"'
+    return f'KERNEL=="{name}"'

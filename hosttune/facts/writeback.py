@@ -3,13 +3,17 @@
 Every file system or disk with a backing device of its own has /sys/class/bdi/NAME (kernel:
 Documentation/ABI/testing/sysfs-class-bdi): an NFS mount under the number of its superblock (fs/nfs/super.c), SMB mounts
 as cifs-1, cifs-2 ... in the order of mounting (fs/super.c, super_setup_bdi), a disk under /sys/block/NAME/bdi.
+/proc/fs/nfsfs/volumes (fs/nfs/client.c, nfs_volume_list_show) has server, port, superblock and the server's own number
+of the exported file system: what makes out the same export after the next boot.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.reading import text
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -22,9 +26,9 @@ if TYPE_CHECKING:
 _NFS = frozenset({"nfs", "nfs4"})
 _SMB = frozenset({"cifs", "smb3"})
 _PODS = "/var/lib/kubelet/"  # what the kubelet mounts for pods its CSI drivers decide about
-# nfs-utils' own rule goes by this list, too (99-nfs.rules).
-_IS_NFS = 'PROGRAM=="/bin/grep -qwF $kernel /proc/fs/nfsfs/volumes"'
-_IS_HARD_DISK = 'KERNEL=="[shv]d*|md*|dm-*", ATTR{queue/rotational}=="1"'
+_VOLUMES = "/proc/fs/nfsfs/volumes"
+_VOLUME = re.compile(r"(?m)^v\d+ ([0-9a-f]+) +[0-9a-f]+ +(\d+:\d+) +([0-9a-f]+:[0-9a-f]+) ")
+_IS_EXPORT = "PROGRAM==\"/bin/grep -qE '^v[0-9]+ {0} +[0-9a-f]+ +$kernel +{1} ' /proc/fs/nfsfs/volumes\""
 
 
 @frozen
@@ -32,8 +36,8 @@ class SlowTarget(Fact):
     """One backing device. Mounts that share it are one."""
 
     target: str  # where it is mounted first
-    bdi: str  # its folder below /sys, or a pattern for all of its kind
-    match: str  # what udev knows all of its kind by
+    bdi: str  # its folder below /sys; of SMB, where no share is told from another, a pattern for all
+    match: str  # what udev knows exactly this one by
 
 
 @frozen
@@ -44,8 +48,8 @@ class Writeback(Fact):
     limit_bytes: int  # where programs that write are made to wait: dirty_bytes, or dirty_ratio percent of memory
 
 
-def collect(reader: Reader, facts: Facts) -> Writeback:  # noqa: ARG001 - the interface of all subjects
-    return Writeback(_asked(lambda: tuple(_slow(facts))), _asked(lambda: _limit(facts)))
+def collect(reader: Reader, facts: Facts) -> Writeback:
+    return Writeback(_asked(lambda: tuple(_slow(reader, facts))), _asked(lambda: _limit(facts)))
 
 
 def _asked(ask: Any) -> Any:
@@ -61,22 +65,34 @@ def _limit(facts: Facts) -> int:
     return reclaim.dirty_bytes or facts.memory.total_bytes * reclaim.dirty_ratio // 100
 
 
-def _slow(facts: Facts) -> Iterator[SlowTarget]:
+def _slow(reader: Reader, facts: Facts) -> Iterator[SlowTarget]:
     found: dict[str, SlowTarget] = {}
     for mount in facts.mounts.visible:
-        if not mount.is_read_only and not mount.target.startswith(_PODS) and (one := _remote(mount)):
+        if not mount.is_read_only and not mount.target.startswith(_PODS) and (one := _remote(reader, facts, mount)):
             found.setdefault(one.bdi, one)
     yield from found.values()
     data = {mount.target: mount for mount in facts.mounts.local_data}
     for queue in facts.queues.all:
         targets = [target for target in queue.targets if data[target].is_rotational]
         if targets:
-            yield SlowTarget(targets[0], f"/sys/block/{queue.name}/bdi", _IS_HARD_DISK)
+            yield SlowTarget(
+                targets[0], f"/sys/block/{queue.name}/bdi", f'{queue.match}, ATTR{{queue/rotational}}=="1"'
+            )
 
 
-def _remote(mount: Mount) -> SlowTarget | None:
+def _remote(reader: Reader, facts: Facts, mount: Mount) -> SlowTarget | None:
     if mount.fstype in _NFS:
-        return SlowTarget(mount.target, f"/sys/class/bdi/{mount.device}", _IS_NFS)
-    if mount.fstype in _SMB:
+        return SlowTarget(mount.target, f"/sys/class/bdi/{mount.device}", _export(reader, mount.device))
+    if mount.fstype in _SMB and not facts.managers.kubelet:  # there a share may be a pod's
         return SlowTarget(mount.target, f"/sys/class/bdi/{mount.fstype}-*", f'KERNEL=="{mount.fstype}-*"')
     return None
+
+
+def _export(reader: Reader, device: str) -> Any:
+    """The udev match on the export behind a superblock: its server and number, whatever superblock it gets then."""
+    content = text(reader, _VOLUMES)
+    rows = _VOLUME.findall(content) if isinstance(content, str) else ()
+    found = next(((server, number) for server, superblock, number in rows if superblock == device), None)
+    if found is None:
+        return unread(getattr(content, "reason", f"{_VOLUMES} does not list {device}"))
+    return _IS_EXPORT.format(*found)

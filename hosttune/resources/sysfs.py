@@ -128,8 +128,11 @@ def _examine(wish: Wish, context: Context) -> _Setting | Finding:
     for path in unable:
         del live[path], wanted[path]
     rows = {source: value for source, value in boot.items() if isinstance(value, tuple)}
-    setting = {path: setters(path, rows) for path in (live or (wish.name,))}
     own = _dropin(wish)
+    setting = {
+        path: tuple(one for one in setters(path, rows) if one.file != own or _is_of(one, wish))
+        for path in (live or (wish.name,))
+    }
     missing = [path for path, found in setting.items() if not _is_set(found, wish, own)]
     elsewhere = {path: one for path in missing if (one := _elsewhere(path, live.get(path, ""), wish, context))}
     evidence = _evidence(live, setting, elsewhere, own)
@@ -169,6 +172,15 @@ def _why_not(wish: Wish) -> str:
 
 def _is_default(wish: Wish) -> bool:
     return bool(wish.fields.get("kernel_default"))
+
+
+def _is_of(one: Setter, wish: Wish) -> bool:
+    """Whether a line of our own file is about this wish's devices, and not those of another wish of the rule."""
+    return _matches(one.condition) <= _matches(str(wish.fields.get("match") or ""))
+
+
+def _matches(text: str) -> set[str]:
+    return {found[0].lstrip(", ") for found in _MATCH.finditer(text)}
 
 
 def _is_set(found: tuple[Setter, ...], wish: Wish, own: str) -> bool:

@@ -58,7 +58,11 @@ class Setter:
     place: str  # file:line, or the kernel command line
     source: str  # one of SOURCES
     pattern: str = ""  # the path as it is spelled there (tmpfiles)
-    is_conditional: bool = False  # it depends on more than the device's name, so perhaps it does not apply
+    condition: str = ""  # what it depends on besides the device's name, so that perhaps it does not apply (udev)
+
+    @property
+    def is_conditional(self) -> bool:
+        return bool(self.condition)
 
     @property
     def file(self) -> str:
@@ -115,7 +119,7 @@ def tmpfiles_writes(content: str) -> tuple[tuple[int, str, str, bool], ...]:
 
 def udev_writes(content: str) -> tuple[tuple[int, dict[str, str], str, str], ...]:
     """(line, the names it must match, attribute, value) of every assignment to ATTR{...} in one udev rules file. Under
-    `?` in the names stands what else it depends on.
+    `?` in the names stands what else it depends on, as it is written.
     """
     found = []
     jumps = False
@@ -127,13 +131,19 @@ def udev_writes(content: str) -> tuple[tuple[int, dict[str, str], str, str], ...
                 assigned.append((key[5:-1], value))
             elif operator == "==" and key in {"KERNEL", "SUBSYSTEM"}:
                 matches[key] = value
-            elif operator in {"==", "!="} and key not in {"ACTION", "ENV{DEVTYPE}"} and not key.startswith("TEST"):
-                matches["?"] = key
-            elif key.startswith(("PROGRAM", "IMPORT")):
-                matches["?"] = key  # a match, however its operator is written (udev(7))
+            elif _is_condition(key, operator):
+                written = f'{key}{operator}"{value}"'.replace("\t", " ")
+                matches["?"] = f"{matches['?']}, {written}" if "?" in matches else written
             jumps = jumps or key == "GOTO"
         found += [(number, matches, attribute, value) for attribute, value in assigned]
     return tuple(found)
+
+
+def _is_condition(key: str, operator: str) -> bool:
+    """Whether it is a match on more than names; PROGRAM and IMPORT are, however their operator is written (udev(7))."""
+    if operator in {"==", "!="} and key not in {"ACTION", "ENV{DEVTYPE}"} and not key.startswith("TEST"):
+        return True
+    return key.startswith(("PROGRAM", "IMPORT"))
 
 
 def _udev_rows(content: str) -> Iterator[tuple[int, str]]:
@@ -237,7 +247,7 @@ def _by_udev(path: str, rows: Mapping[str, Iterable[str]]) -> Iterator[Setter]:
         subsystem, kernel, condition, attribute, value, place = row.split("\t")
         is_named = any(fnmatchcase(device.device, one) for one in kernel.split("|"))
         if attribute == device.attribute and is_named and fnmatchcase(device.subsystem, subsystem):
-            yield Setter(value, place, "udev", is_conditional=bool(condition))
+            yield Setter(value, place, "udev", condition=condition)
 
 
 def _by_tmpfiles(path: str, rows: Mapping[str, Iterable[str]]) -> Iterator[Setter]:

@@ -30,6 +30,11 @@ def nfs_files(machine: Machine) -> dict[str, str]:
     values = {"read_ahead_kb": 128, "max_ratio": 100, "strict_limit": 0}
     files = {f"/sys/class/bdi/{device}/{name}": f"{value}\n" for device in devices for name, value in values.items()}
     if devices:
+        rows = (
+            f"v4 0a000001  801 {device:7} {number:x}:0               no\n"
+            for number, device in enumerate(sorted(devices), 1)
+        )
+        files["/proc/fs/nfsfs/volumes"] = "NV SERVER   PORT DEV     FSID              FSC\n" + "".join(rows)
         files["/usr/lib/udev/rules.d/99-nfs.rules"] = NFS_RULE
         files["/etc/nfs.conf"] = "[general]\npipefs-directory=/run/rpc_pipefs\n[nfsrahead]\n# nfs4=16000\n"
     return files

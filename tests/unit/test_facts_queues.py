@@ -67,6 +67,22 @@ def test_queue_whose_scheduler_cannot_be_read_is_unknown_in_that_field_alone():
         _ = sda.scheduler
 
 
+@pytest.mark.parametrize(
+    ("files", "name", "match"),
+    [
+        ({f"{SDA}/device/wwid": "naa.5000c500a1b2c3d4\n"}, "sda", 'ATTR{device/wwid}=="naa.5000c500a1b2c3d4"'),
+        ({f"{SDA}/device/wwid": "t10.ATA     WDC  WD-1 \n"}, "sda", 'ATTR{device/wwid}=="t10.ATA     WDC  WD-1"'),
+        ({f"{SDA}/device/wwid": 'a", RUN+="/bin/x\n'}, "sda", 'KERNEL=="sda"'),
+        ({f"{SDA}/device/wwid": "naa.5*\n"}, "sda", 'KERNEL=="sda"'),
+        ({}, "sda", 'KERNEL=="sda"'),
+        ({}, "dm-0", 'ATTR{dm/uuid}=="LVM-x"'),
+        ({f"{NVME}/wwid": "eui.0025\n"}, "nvme0n1", 'ATTR{wwid}=="eui.0025"'),
+    ],
+)
+def test_udev_knows_a_disk_by_what_stays_and_never_by_a_pattern(files, name, match):
+    assert {one.name: one.match for one in queues(**files).all}[name] == match
+
+
 def test_queues_without_block_devices_are_unknown():
     with pytest.raises(UnknownFact):
         _ = Facts(FakeReader({})).queues.all

@@ -1,5 +1,7 @@
 """Slow targets of writes, and the limit of the host that their shares are of."""
 
+import re
+
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
@@ -15,13 +17,19 @@ MOUNTS = """\
 26 1 0:55 / /lustre rw shared:6 - lustre mgs:/x rw
 """
 VM = "/proc/sys/vm"
+VOLUMES = """\
+NV SERVER   PORT DEV     FSID                              FSC
+v4 0a000001  801 0:50    a1:0                              no
+v3 0a000002  801 0:51    b2:7                              no
+"""
 
 
 def writeback(ratio="20", limit="0", **files):
     own = {
         "/proc/self/mountinfo": MOUNTS, "/sys/block/sda/size": "0\n", "/proc/meminfo": "MemTotal: 1048576 kB\n",
         f"{VM}/dirty_ratio": f"{ratio}\n", f"{VM}/dirty_bytes": f"{limit}\n", f"{VM}/dirty_background_ratio": "10\n",
-        f"{VM}/dirty_background_bytes": "0\n",
+        f"{VM}/dirty_background_bytes": "0\n", "/proc/fs/nfsfs/volumes": VOLUMES,
+        "/var/lib/dpkg/status": "",
     }  # fmt: skip
     return Facts(FakeReader({**own, **files})).writeback
 
@@ -47,3 +55,27 @@ def test_limit_that_could_not_be_read_is_unknown():
 def test_mounts_that_could_not_be_read_are_unknown():
     with pytest.raises(UnknownFact):
         _ = Facts(FakeReader({})).writeback.slow
+
+
+def test_udev_knows_an_export_by_its_server_and_number_and_no_other():
+    (home, _) = writeback().slow
+    assert home.match == (
+        "PROGRAM==\"/bin/grep -qE '^v[0-9]+ 0a000001 +[0-9a-f]+ +$kernel +a1:0 ' /proc/fs/nfsfs/volumes\""
+    )
+    pattern = home.match.split("'")[1]
+    then = VOLUMES.replace("0:50", "0:77")  # the superblock's number after a boot
+    assert [bool(re.search(f"(?m){pattern.replace('$kernel', device)}", then)) for device in ("0:77", "0:51")] == [
+        True,
+        False,
+    ]
+
+
+def test_export_that_the_kernel_does_not_list_is_unknown():
+    (home, _) = writeback(**{"/proc/fs/nfsfs/volumes": "NV\n"}).slow
+    with pytest.raises(UnknownFact, match="does not list 0:50"):
+        _ = home.match
+
+
+def test_shares_of_a_kubernetes_node_may_be_those_of_pods():
+    files = {"/var/lib/kubelet/config.yaml": ""}
+    assert [one.target for one in writeback(**files).slow] == ["/home"]

@@ -252,10 +252,28 @@ def test_devices_of_one_match_share_a_line_with_the_value_of_the_wish():
     assert rules[0].endswith('ATTR{queue/rotational}=="1", ATTR{queue/read_ahead_kb}="4096"')
 
 
+def test_line_of_another_device_in_the_file_of_the_rule_sets_nothing_for_this_one():
+    def wish(name):
+        return f"- sysfs: {READ_AHEAD.format(name)}\n  at_least: 4096\n  persist: udev\n  match: 'ATTR{{device/wwid}}==\"{name}\"'\n"
+
+    files = {READ_AHEAD.format(name): "128\n" for name in ("sda", "sdb")}
+    one = One(host(files), wish("sda"))
+    one.apply()
+    both = One(one.door, wish("sda") + wish("sdb"))
+    assert any(str(change).startswith("file:") for change in both.changes())
+    both.apply()
+    text = both.door.read(UDEV).decode()
+    assert all(f'ATTR{{device/wwid}}=="{name}", ATTR{{queue/read_ahead_kb}}="4096"' in text for name in ("sda", "sdb"))
+
+
 def test_program_of_a_udev_rule_is_a_condition_however_it_is_written():
     row = 'SUBSYSTEM=="bdi", PROGRAM="/usr/libexec/nfsrahead %k", ATTR{read_ahead_kb}="%c"'
     ((_, matches, attribute, value),) = udev_writes(row)
-    assert (matches["?"], attribute, value) == ("PROGRAM", "read_ahead_kb", "%c")
+    assert (matches["?"], attribute, value) == (
+        'PROGRAM="/usr/libexec/nfsrahead %k"',
+        "read_ahead_kb",
+        "%c",
+    )
 
 
 def test_value_that_a_program_gives_udev_is_not_told_as_a_value():
