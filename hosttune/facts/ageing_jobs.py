@@ -3,8 +3,8 @@
 A look at access times in a job counts as a purge by them: what the job does with what it finds is not followed. Where a
 command cannot be read to its end (variables, other languages), the place is /, which is everywhere.
 
-Sources: find(1), -atime, -amin, -anewer, -used, -newerXY; tmpwatch(8), tmpreaper(8), stmpclean(8); crontab(5);
-systemd.service(5); slurm.conf(5), Prolog and Epilog.
+Sources: find(1), -atime, -amin, -anewer, -used, -newerXY; tmpwatch(8), tmpreaper(8), stmpclean(8); stat(1); ls(1);
+zshexpn(1), Glob Qualifiers; perlfunc(1), -X; systemd-tmpfiles(8); slurm.conf(5), Prolog and Epilog.
 """
 
 from __future__ import annotations
@@ -13,35 +13,40 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.ageing_files import AgeRule, plain, tree_of, words_of
-from hosttune.frozen import frozen
+from hosttune.facts.ageing_files import AgeRule, plain, tree_of
+from hosttune.facts.ageing_rows import LONGEST, commands_of, is_find, rows_of, told_of
+from hosttune.facts.ageing_shell import USE, Shell, targets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-_CLEANER = re.compile(r"(?:^|[\s;&|/(\"'`])(tmpreaper|tmpwatch|stmpclean)[ \t]([^;&|#\n]*)")
+    from hosttune.facts.ageing_rows import Command, Row
+
+_CLEANERS = frozenset({"tmpreaper", "tmpwatch", "stmpclean"})
 _PERIOD = re.compile(r"\d+[smhdw]?$")
-_FIND = re.compile(r"(?<![\w.-])(?:find|bfs)\s+")
-_BY_ACCESS = re.compile(r"-(?:a(?:time|min|newer)|used|newera[aBcmt]|A)\b")
+_BY_ACCESS = re.compile(r"-(?:a(?:time|min|newer)|used|newera[aBcmt])\b")
+_SAID = re.compile(r"(?<![\w*.-])" + _BY_ACCESS.pattern)
 _PRINTS_ACCESS = re.compile(r"%[-0-9.]*(?:A[\w@+]|a)")
 _OPTION = re.compile(r"-[HLPEXdsx]+|-O\d?|-D")
+# Of other programs and languages. Every repetition is bounded: anybody's crontab is looked through.
 _MENTION = re.compile(
-    r"\bst_atime|\bgetatime\b|\blast_accessed\b|\.atime\b|\(stat\b[^\n]*\)\s*\[8\]|"
-    r"\bstat\s[^|;\n]*%X|\bls\s+(?:-\S+\s+)*-[a-zA-Z]*u|\bhf\s+cache\s[^|;\n]*accessed|\bhuggingface-cli\s+delete-cache\b"
+    r"\b(?:st|stx)_atime?|\bST_ATIME\b|\bgetatime\b|\blast_?[aA]ccess(?:ed|_?[tT]ime)\b|\.atime(?:_?ns|Ms)?\b|\.Atim\b|"
+    r"\(stat\b[^\n]{0,200}\)\s{0,9}\[8\]|\bos\.l?stat\([^\n]{0,200}\)\s{0,9}\[7\]|"
+    r"\bstat\s[^|;\n]{0,200}%[-+ #0-9.]{0,9}[xX]|\bls\s+(?:-\S{1,40}\s+){0,9}-[a-zA-Z]{0,20}u|"
+    r"--time[= ](?:atime|access|use)\b|\bhf\s+cache\s[^|;\n]{0,200}accessed|\bhuggingface-cli\s+delete-cache\b|"
+    # perl: unlink if -A $_ > 30
+    r"(?:\b(?:if|unless|and|or|return|not|while|until)\s|[({!&|,?])[\s(]{0,9}-A\s{0,9}(?:\$|_\b|[\"'/<>)])|"
+    r"(?<![\w-])-A\s{0,9}(?:\$\w{1,40}|_)?\s{0,9}[<>]=?\s{0,9}\d|"
+    # zsh: rm /data/**/*(.a+30)
+    r"(?:\((?=[./^])|(?<![\w)\]])\*\()[./@=*%^NDLF-]{0,9}a[Mwhms]?[-+]\d"
 )
-_VARIABLE = re.compile(r"^\s*(?:export\s+|readonly\s+|local\s+)?(\w+)=[\"']?(/[^\s\"';|&]*)")
-_LOOP = re.compile(r"\bfor\s+(\w+)\s+in\s+([^;\n]+)")
-_USE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
-_MOVED = re.compile(r"(?:^|[\s;&|(\"'])cd\s+([^\s;&|\"')]+)")
-_EXEC = re.compile(r"\s*Exec\w+\s*=")
-_SEPARATOR = re.compile(r"&&|\|\||(?<!\\)[;|&()]|\b(?:then|do|else)\b")
 # What stands before a program: the fields of a crontab, variables, options, and programs that start others.
 _BEFORE = re.compile(
     r"[\d*,/-]+|@\w+|\w+=.*|-.*|\d+[smhd]?|[!{]|(?:/\S+/)?(?:sudo|nice|ionice|chrt|timeout|flock|env|nohup|setsid|exec|command|"
-    r"time|chronic|run-parts|xargs|if|while|(?:ba|da|z|k)?sh|python[\d.]*|perl|ruby)"
+    r"time|chronic|run-parts|xargs|if|while|then|do|else|elif|until|(?:ba|da|z|k)?sh|python[\d.]*|perl|ruby)",
+    re.DOTALL,
 )
 _NAME = re.compile(r"[\w.+-]+")
-_USER = re.compile(r"^\s*(?:@\w+|(?:[\d*,/a-zA-Z-]+\s+){4}[\d*,/a-zA-Z-]+)\s+\S+\s+")
 _SLURM = re.compile(
     r"^\s*(?:(?:Task|Srun)?(?:Prolog|Epilog)(?:Slurmctld)?|HealthCheckProgram)\s*=\s*([^\s#,]+)",
     re.IGNORECASE | re.MULTILINE,
@@ -49,143 +54,156 @@ _SLURM = re.compile(
 _SCRIPT = re.compile(r"\.(?:sh|bash|zsh|ksh|py|pl|rb)$")
 # Programs of the distribution lie here; they are no scripts of a site, unless their name says so.
 _PROGRAMS = re.compile(r"/(?:usr/)?(?:bin|sbin|lib|lib64|libexec|share|games)/|/(?:proc|sys|dev|run)/")
-_ENDS = frozenset({"|", "||", "&", "&&", ";", ")", "done", "}"})
+_SAYS = frozenset({"echo", "printf", "logger", "man", ":"})  # programs that only say their words
+_ROW_BY_ROW = frozenset({"crontab", "table", "anacrontab", "unit"})  # each row is a process of its own
+_DEEPEST = 4  # of lines quoted in lines
 
 
-@frozen
-class Row:
-    """One command line: continued lines are one."""
-
-    number: int  # of its first line
-    text: str
-
-
-def rows_of(content: str, kind: str = "script") -> tuple[Row, ...]:
-    """The command lines of a `script` (or a user's crontab), a `table` of the system, whose sixth field is a user, or a
-    `unit`, of which those of Exec*=; no comments."""
-    rows: list[Row] = []
-    kept, number = "", 0
-    for count, physical in enumerate(content.splitlines(), start=1):
-        if not kept and physical.lstrip().startswith(("#", ";")):
-            continue
-        number = number if kept else count
-        kept += physical.removesuffix("\\") + (" " if physical.endswith("\\") else "")
-        if not physical.endswith("\\"):
-            rows.append(Row(number, kept))
-            kept = ""
-    rows += [Row(number, kept)] * bool(kept)
-    if kind == "table":
-        rows = [Row(row.number, _USER.sub("", row.text)) for row in rows]
-    return tuple(row for row in rows if row.text.strip() and (kind != "unit" or _EXEC.match(row.text)))
-
-
-def rules_in(rows: tuple[Row, ...], name: str) -> tuple[AgeRule, ...]:
+def rules_in(rows: tuple[Row, ...], name: str, kind: str = "script") -> tuple[AgeRule, ...]:
     """What the command lines of a file remove by age."""
-    variables: dict[str, tuple[str, ...]] = {}
-    here = ""
+    shell = Shell(rows)
+    return tuple(rule for row in rows for rule in _of_row(row, shell, f"{name}:{row.number}", kind))
+
+
+def _of_row(row: Row, shell: Shell, source: str, kind: str) -> list[AgeRule]:
+    """What asks for access times and belongs to no command that could be read is a rule for /."""
+    if len(row.text) > LONGEST:
+        return []
+    if kind in _ROW_BY_ROW:
+        shell.reset()
+    text = told_of(row)
+    rules, claimed = _of_line(text, shell, source)
+    if len(_SAID.findall(text)) > claimed or _MENTION.search(text):
+        rules.append(AgeRule("/", "", source, uses_atime=True))
+    return rules
+
+
+def _of_line(text: str, shell: Shell, source: str, level: int = 0) -> tuple[list[AgeRule], int]:
+    """(rules, how many tests by access time belong to them); a line quoted in a line is one, too."""
     rules: list[AgeRule] = []
-    for row in rows:
-        source = f"{name}:{row.number}"
-        if assigned := _VARIABLE.match(row.text):
-            variables[assigned[1]] = (assigned[2],)
-        for loop in _LOOP.finditer(row.text):
-            variables[loop[1]] = tuple(words_of(loop[2]))
-        moves = [(move.end(), move[1]) for move in _MOVED.finditer(row.text)]
-        for found in _FIND.finditer(row.text):
-            place = next((path for end, path in reversed(moves) if end <= found.start()), here)
-            rules += _of_find(row.text[found.end() :], place, variables, source)
-        rules += _of_cleaners(row.text, source)
-        if _MENTION.search(row.text):
-            rules.append(AgeRule("/", "", source, uses_atime=True))
-        here = moves[-1][1] if moves else here
-    return tuple(rules)
+    claimed = 0
+    for command in commands_of(text):
+        shell.take(command)
+        for inner in (word for word in command.words if re.search(r"\s", word) and level < _DEEPEST):
+            kept = shell.here
+            found, count = _of_line(inner, shell, source, level + 1)
+            shell.here = kept
+            rules += found
+            claimed += count
+        found, count = _of_command(command, shell, source)
+        rules += found
+        claimed += count
+    return rules, claimed
 
 
-def _of_find(text: str, here: str, variables: Mapping[str, tuple[str, ...]], source: str) -> Iterator[AgeRule]:
+def _of_command(command: Command, shell: Shell, source: str) -> tuple[list[AgeRule], int]:
+    words = list(command.words)
+    by_access = sum(_BY_ACCESS.match(word) is not None for word in words)
+    if words[0] in _SAYS and command.after != "|" and not any(">" in word for word in words):
+        return [], by_access
+    for index, word in enumerate(words):
+        program = word.rpartition("/")[2]
+        if is_find(word):
+            rules = list(_of_find(words[index + 1 :], shell, source, is_lustre=words[index - 1 : index] == ["lfs"]))
+            return rules, sum(_BY_ACCESS.match(word) is not None for word in words[index + 1 :])
+        if program in _CLEANERS and not {"apt", "apt-get", "which", "-v", "-x"} & set(words[:index]):
+            return list(_of_cleaner(program, words[index + 1 :], shell, source)), 0
+        if program == "systemd-tmpfiles" and "--clean" in words[index:] and _names_file(words[index + 1 :]):
+            return [AgeRule("/", "", source, uses_atime=True)], 0
+    return [], 0
+
+
+def _names_file(words: list[str]) -> bool:
+    """Whether systemd-tmpfiles is told a file of its own, which is not looked into."""
+    plain_words = [
+        word for before, word in zip(["", *words], words, strict=False) if not re.fullmatch(r"\d*[<>]+", before)
+    ]
+    return any(not re.match(r"-|\d*[<>]", word) for word in plain_words)
+
+
+def _of_find(words: list[str], shell: Shell, source: str, *, is_lustre: bool) -> Iterator[AgeRule]:
     """The folders of one find that asks for access times."""
-    words = list(_until_end(words_of(text)))
-    tests = [index for index, word in enumerate(words) if _BY_ACCESS.match(word) or _prints(words, index)]
-    if not tests:
+    asks = [
+        index
+        for index, word in enumerate(words)
+        if _BY_ACCESS.match(word) or _prints(words, index) or (is_lustre and word == "-A")
+    ]
+    if not asks:
         return
+    tests = [index for index in asks if not _prints(words, index)]
+    age = " ".join(words[tests[0] : tests[0] + 2]) if tests else ""
+    places = ["/"] if "-files0-from" in words else []
     while words and _OPTION.fullmatch(words[0]):
         del words[: 2 if words[0] == "-D" else 1]
-    start = next((index for index, word in enumerate(words) if word.startswith(("-", "(", "\\(", "!"))), len(words))
-    age = next((" ".join(words[index : index + 2]) for index, word in enumerate(words) if _BY_ACCESS.match(word)), "")
-    for path in words[:start] or ["."]:
-        for one in _expanded(path, variables):
-            where = one if one.startswith("/") or _USE.search(one) else posixpath.normpath(posixpath.join(here, one))
-            for place in _expanded(where, variables):
-                yield AgeRule(tree_of(place), age.rstrip("\"'"), source, uses_atime=True)
+    start = next((index for index, word in enumerate(words) if word.startswith(("-", "(", "!"))), len(words))
+    for path in places or words[:start] or ["."]:
+        for place in _places(path, shell):
+            yield AgeRule(place, age, source, uses_atime=True)
 
 
-def _until_end(words: list[str]) -> Iterator[str]:
-    for word in words:
-        if word in _ENDS:
-            return
-        yield word.rstrip("\"'")
-        if word.endswith((";", '"', "'")) and word != "\\;":
-            return
+def _places(path: str, shell: Shell) -> Iterator[str]:
+    for one in shell.expanded(path):
+        is_whole = one.startswith("/") or USE.match(one)
+        yield tree_of(one if is_whole or not shell.here else posixpath.normpath(posixpath.join(shell.here, one)))
 
 
 def _prints(words: list[str], index: int) -> bool:
     return words[index - 1] in {"-printf", "-fprintf"} and _PRINTS_ACCESS.search(words[index]) is not None
 
 
-def _expanded(path: str, variables: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """A path with its first variable replaced by what the same file gave it."""
-    use = _USE.search(path)
-    values = variables.get(use[1] or use[2], ()) if use else ()
-    return tuple(path[: use.start()] + value + path[use.end() :] for value in values) if use and values else (path,)
+def _of_cleaner(program: str, words: list[str], shell: Shell, source: str) -> Iterator[AgeRule]:
+    """`tmpreaper [options] AGE FOLDER...`: the age stands before the folders. All look at access times, but tmpwatch
+    with -m or -c and no -u (of several the latest time counts), and tmpreaper with -m (-c only adds to access times).
+    """
+    start = next((index for index, word in enumerate(words) if _PERIOD.match(word) or word.startswith("$")), None)
+    if start is None:
+        return
+    options = words[:start]
+    letters = {letter for word in options if re.fullmatch(r"-[a-zA-Z]+", word) for letter in word[1:]}
+    letters |= {"u" if word.startswith("--at") else word[2] for word in options if re.match(r"--(at|[cm]time$)", word)}
+    by_else = {"tmpwatch": {"m", "c"}, "tmpreaper": {"m"}}.get(program, set())
+    is_sure = not any("$" in word for word in words[: start + 1])
+    uses_atime = not (letters & by_else) or "u" in letters or not is_sure
+    age = words[start] if words[start][-1].isalpha() else f"{words[start]}h"  # a bare number counts hours
+    paths = [word for word in words[start + 1 :] if not re.match(r"-|\d*[<>]|#", word)]
+    for path in paths or (["/"] if not is_sure else []):
+        yield from (AgeRule(place, age, source, uses_atime) for place in _places(plain(path), shell))
 
 
-def _of_cleaners(text: str, source: str) -> Iterator[AgeRule]:
-    """`tmpreaper [options] AGE FOLDER...`: the age stands before the folders; tmpwatch looks at access times unless -m
-    (modification) or -c (change) says else."""
-    for match in _CLEANER.finditer(text):
-        words = words_of(match[2])
-        start = next((index for index, word in enumerate(words) if _PERIOD.match(word) or word.startswith("$")), None)
-        if start is None:
-            continue
-        uses_atime = not any(re.fullmatch(r"--[mc]time|-[a-zA-Z]*[mc][a-zA-Z]*", word) for word in words[:start])
-        paths = (word.rstrip("\"'") for word in words[start + 1 :] if word.startswith(("/", "$", "~")))
-        age = words[start] if words[start][-1].isalpha() else f"{words[start]}h"  # a bare number counts hours
-        yield from (AgeRule(tree_of(plain(path)), age, source, uses_atime) for path in paths)
-
-
-def scripts_in(rows: tuple[Row, ...]) -> dict[str, int]:
+def scripts_in(rows: tuple[Row, ...], kind: str = "script") -> dict[str, int]:
     """The programs that command lines start and that may be scripts of a site, each with the line that starts it first.
     A name without a path may lie in /usr/local."""
     found: dict[str, int] = {}
     here = ""
     for row in rows:
-        text = row.text.partition("=")[2].lstrip("-@:+!") if _EXEC.match(row.text) else row.text
-        for command in _commands(text):
-            for path in _paths_of(command, here):
+        here = "" if kind in _ROW_BY_ROW else here
+        for words in _started(told_of(row)) if len(row.text) <= LONGEST else ():
+            for path in _paths_of(words, here):
                 found.setdefault(path, row.number)
-            here = command[1] if len(command) > 1 and command[0] == "cd" else here
+            here = words[1] if len(words) > 1 and words[0] == "cd" else here
     return found
 
 
-def _commands(text: str) -> Iterator[list[str]]:
+def _started(text: str, level: int = 0) -> Iterator[list[str]]:
     """The commands of a line, without what stands before the program itself; what is quoted as one word is a line."""
-    for part in _SEPARATOR.split(text):
-        words = [word.strip("\"'") for word in words_of(part)]
+    for command in commands_of(text):
+        words = list(command.words)
         while words and _BEFORE.fullmatch(words[0]):
             skipped = words.pop(0).rpartition("/")[2]
             del words[: 1 if skipped == "flock" and words and not words[0].startswith("-") else 0]
-        if words and " " in words[0]:
-            yield from _commands(words[0])
+        if words and " " in words[0] and level < _DEEPEST:
+            yield from _started(words[0], level + 1)
         elif words:
             yield words
 
 
 def _paths_of(command: list[str], here: str) -> Iterator[str]:
-    name = command[0] if command else ""
+    name = command[0]
     if name.startswith("/"):
         yield from (name,) if may_be_script(name) else ()
     elif name.startswith("./") or _SCRIPT.search(name):
         yield posixpath.normpath(posixpath.join(here or "/", name))
-    elif _NAME.fullmatch(name) and name not in _ENDS:
+    elif _NAME.fullmatch(name) and name not in {"done", "fi", "esac", ".", ".."}:
         yield from (f"/usr/local/sbin/{name}", f"/usr/local/bin/{name}")
 
 
@@ -199,16 +217,22 @@ def slurm_programs(content: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(match[1].strip("\"'") for match in _SLURM.finditer(content)))
 
 
-def told_lines(content: str) -> str:
-    """What a record keeps of a script or a user's crontab: the lines that tell of access times, the places that they
-    name, and what is started; every other line is empty, so that numbers stay."""
-    rows = rows_of(content)
+def told_lines(content: str, kind: str = "script") -> str:
+    """What a record keeps of a script or a user's crontab: the lines that tell of access times, what they know of
+    variables and folders, and what is started; every other line is empty, so that numbers stay."""
+    rows = tuple(row for row in rows_of(content) if len(row.text) <= LONGEST)
+    telling = [row for row in rows if rules_in((row,), "")]
+    used = {use[1] or use[2] for row in telling for use in USE.finditer(row.text)}
     started: dict[int, list[str]] = {}
-    for path, number in scripts_in(rows).items():
+    for path, number in scripts_in(rows_of(content, kind), kind).items():
         started.setdefault(number, []).append(path)
     kept = content.split("\n")[:1] if content.startswith("#!") else [""]
     lines = kept + [""] * content.count("\n")
+    shell = Shell(rows)
     for row in rows:
-        is_told = _VARIABLE.match(row.text) or _LOOP.search(row.text) or _MOVED.search(row.text) or rules_in((row,), "")
-        lines[row.number - 1] = row.text if is_told else "; ".join(started.get(row.number, ()))
+        said = [one for command in commands_of(row.text) for one in shell.take(command)]
+        said = [one for one in said if "=" not in one or one.partition("=")[0] in used]
+        given = {one.partition("=")[0] for one in said} | {one.split()[1] for one in said if one.startswith("for ")}
+        said += [f"{name}=$" for name in targets(row.text) if name in used - given]
+        lines[row.number - 1] = row.text if row in telling else "; ".join([*said, *started.get(row.number, ())])
     return "\n".join(lines)

@@ -8,12 +8,12 @@ lsf.conf (LSF_TMPDIR, /tmp unless set), apptainer-build(1) (APPTAINER_TMPDIR, el
 
 from __future__ import annotations
 
-import posixpath
 import re
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.facts.reading import text
+from hosttune.facts.slurm_conf import SLURM_CONF, slurm_files, slurm_settings
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.values import ABSENT, Unreadable
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
-SLURM_CONF = (
-    "/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/usr/local/etc/slurm.conf", "/opt/slurm/etc/slurm.conf",
-    "/var/spool/slurmd/conf-cache/slurm.conf", "/run/slurm/conf/slurm.conf",
-)  # fmt: skip
 ENROOT_CONF = "/etc/enroot/enroot.conf"
 _SPARK_CONF = tuple(
     f"{folder}/{name}"
@@ -42,7 +38,6 @@ _LSF_FOLDERS = ("/etc", "/usr/share/lsf/conf", "/opt/lsf/conf", "/opt/ibm/lsf/co
 _LSF_ENVDIR = re.compile(r"""LSF_ENVDIR=["']?([^\s"';]+)|([^\s"';]+)/profile\.lsf\b""")
 _APPTAINER = ("apptainer", "singularity")  # packages, folders in /etc; singularity-ce and -container are the second
 _SETTING = re.compile(r"\s*(?:export\s+)?(\$?[\w.]+)(?:\s*=\s*|\s+)(\S.*?)\s*")
-_SLURM_SETTING = re.compile(r"(?<!\w)(TmpFS|TmpDisk|Include)(?:\s*=\s*|\s+)(\S+)", re.IGNORECASE)
 
 
 @frozen
@@ -87,13 +82,6 @@ def _names(reader: Reader, folder: str) -> tuple[str, ...]:
     return names if isinstance(names, tuple) else ()
 
 
-def slurm_settings(content: str) -> Iterator[tuple[int, str, str]]:
-    """(line, key in lower case, value) of TmpFS, TmpDisk and Include, on lines of their own or of nodes."""
-    for number, row in enumerate(content.splitlines(), 1):
-        for key, value in _SLURM_SETTING.findall(row.partition("#")[0]):
-            yield number, key.lower(), value
-
-
 def _slurm(reader: Reader, *, is_node: bool) -> Iterator[Spill]:
     """Slurmd reports the size of TmpFS to the controller, which takes a node with less than TmpDisk out of service.
 
@@ -102,15 +90,15 @@ def _slurm(reader: Reader, *, is_node: bool) -> Iterator[Spill]:
     settings: list[tuple[str, str, str]] = []
     hidden = ""
     main = next((path for path in SLURM_CONF if reader.stat(path) is not ABSENT), "")
-    waiting = [main] if main else []
-    for path in waiting:  # grows by what is included
+
+    def read(path: str) -> str:
+        nonlocal hidden
         content = text(reader, path)
         hidden = hidden or (f"{path}: {content.reason}" if isinstance(content, Unreadable) else "")
-        for number, key, value in slurm_settings(content) if isinstance(content, str) else ():
-            settings.append((key, value, f"{path}:{number}"))
-            inner = posixpath.join(posixpath.dirname(path), value)
-            if key == "include" and inner not in waiting:
-                waiting.append(inner)
+        return content if isinstance(content, str) else ""
+
+    for path, content in slurm_files(main, read) if main else ():
+        settings += [(key, value, f"{path}:{number}") for number, key, value in slurm_settings(content)]
     if hidden and not (is_node or settings):
         raise UnknownFact("Spills.all", hidden)
     folders = [(value, place) for key, value, place in settings if key == "tmpfs"]

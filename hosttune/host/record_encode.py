@@ -105,7 +105,7 @@ class _Encoder:
             return encode_bytes(without_serial(content))
         encoded = encode_bytes(content)
         if isinstance(encoded, str):
-            return self.redactor.text(_short_job(encoded) if _is_job(path, content) else encoded)
+            return self.redactor.text(_short_job(path, encoded) if _is_job(path, content) else encoded)
         # Bytes that are no text cannot be looked through: only firmware tables and device trees are kept as they are.
         return encoded if path.startswith(_FIRMWARE) else self.redactor.text(content.decode("latin-1"))
 
@@ -155,10 +155,10 @@ def _is_job(path: str, content: bytes) -> bool:
     return path.startswith(_CRONTABS) or (content.startswith(b"#!") and not path.startswith("/etc/"))
 
 
-def _short_job(content: str) -> str:
+def _short_job(path: str, content: str) -> str:
     from hosttune.facts.ageing_jobs import told_lines
 
-    return told_lines(content)
+    return told_lines(content, "crontab" if path.startswith(_CRONTABS) else "script")
 
 
 def _short_log(content: str) -> str:

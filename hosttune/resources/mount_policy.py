@@ -105,7 +105,7 @@ def aged(target: str, wish: Wish, facts: Facts) -> Aged:
     mounts = () if facts.reader.persistent_only else facts.mounts.all
     devices = {mount.device for mount in mounts if mount.target == target}
     places = {target, *(mount.target for mount in mounts if mount.device in devices)}
-    harmless = {*wish.fields.get("harmless_jobs", ())}
+    harmless = {clean_path(path) for path in wish.fields.get("harmless_jobs", ())}
     found = [
         rule.source
         for rule in facts.ageing.rules
@@ -113,7 +113,7 @@ def aged(target: str, wish: Wish, facts: Facts) -> Aged:
     ]
     trees = (clean_path(tree) for tree in wish.fields.get("purged_trees", ()))
     found += [f"the purge of {tree} that the policy declares" for tree in trees if _meets(tree, places)]
-    hidden = [reason for reason in facts.ageing.hidden if not any(path in reason for path in harmless)]
+    hidden = [one.reason for one in facts.ageing.hidden if one.path not in harmless]
     return Aged(tuple(dict.fromkeys(found)), "; ".join(hidden))
 
 

@@ -3,9 +3,10 @@
 import pytest
 
 from hosttune.facts import Facts
-from hosttune.facts.ageing import SPOOL
+from hosttune.facts.ageing import SPOOL, Hidden
 from hosttune.facts.ageing_files import AgeRule, age_of, parse_tmpfiles, parse_tmpreaper, tree_of
-from hosttune.facts.ageing_jobs import rows_of, rules_in, scripts_in, told_lines
+from hosttune.facts.ageing_jobs import rules_in, scripts_in, told_lines
+from hosttune.facts.ageing_rows import rows_of
 from tests.unit.fake_reader import FakeReader
 
 LIB = "/usr/lib/tmpfiles.d"
@@ -17,11 +18,11 @@ def ageing(files, links=None, **options):
 
 
 def commands(content, name="job", kind="script"):
-    return rules_in(rows_of(content, kind), name)
+    return rules_in(rows_of(content, kind), name, kind)
 
 
-def places(content):
-    return [(rule.path, rule.source) for rule in commands(content) if rule.uses_atime]
+def places(content, kind="script"):
+    return [(rule.path, rule.source) for rule in commands(content, kind=kind) if rule.uses_atime]
 
 
 def paths(files, links=None, **options):
@@ -179,11 +180,11 @@ def test_cron_words_that_only_look_like_it():
         ("find /scratch -printf '%T@ %p'", []),
         ("mount -o remount,noatime /scratch", []),
         ("find /scratch -mtime +3; echo -atime", []),
-        ("ls -l /run/users; stat -c %x /scratch", []),
+        ("ls -l /run/users; stat -c %y /scratch", []),
     ],
 )
 def test_commands_that_ask_for_access_times(command, expected):
-    assert [place for place, _ in places(f"0 3 * * * root {command}\n")] == expected
+    assert [place for place, _ in places(f"0 3 * * * root {command}\n", "table")] == expected
 
 
 def test_variables_and_folders_of_a_script_are_followed():
@@ -307,7 +308,7 @@ def test_what_could_not_be_read_is_said_and_the_rest_is_known():
     files = {f"{LIB}/a.conf": "d /x - - - 1d\n", "/etc/cron.d/x": "0 3 * * * root /opt/purge\n"}
     seen = ageing(files, unreadable=hidden)
     assert [rule.path for rule in seen.rules] == ["/x"]
-    assert seen.hidden == (hidden[SPOOL], hidden["/opt/purge"])
+    assert seen.hidden == tuple(Hidden(path, reason) for path, reason in hidden.items())
 
 
 def test_script_on_a_network_file_system_is_not_touched():
@@ -317,7 +318,7 @@ def test_script_on_a_network_file_system_is_not_touched():
     seen = Facts(reader).ageing
     assert (seen.rules, seen.hidden) == (
         (),
-        ("/nfs/purge (/etc/cron.d/x:1) lies on a network file system and is not read",),
+        (Hidden("/nfs/purge", "/nfs/purge (/etc/cron.d/x:1) lies on a network file system and is not read"),),
     )
     assert "/nfs/purge" not in reader.seen
 

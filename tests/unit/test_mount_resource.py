@@ -264,3 +264,14 @@ def test_live_value_that_moved_is_not_written():
 
     with pytest.raises(Conflict, match="no longer strictatime"):
         address_kinds()["mount"].write(machine.writer, change)
+
+
+def test_jobs_that_the_policy_calls_harmless_are_compared_by_their_whole_path():
+    unreadable = {"/etc/cron.d/clean2": "needs root: permission denied on /etc/cron.d/clean2"}
+    silent, told = (
+        host(unreadable=unreadable).look(mount_wish("/data", harmless_jobs=(path,)))
+        for path in ("/etc/cron.d/clean2", "/etc/cron.d/clean")
+    )
+
+    assert silent.changes
+    assert told.verdict is Verdict.UNKNOWN

@@ -1,0 +1,108 @@
+"""Command lines of crontabs, units and scripts, and the commands of one line. Pure; one pass over each line.
+
+Sources: crontab(5), anacrontab(5), systemd.service(5), systemd.syntax(7), sh(1).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from hosttune.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LONGEST = 16 << 10  # of a line; what is longer is not looked through
+IN_UNIT = re.compile(r"\s*(?:Exec\w+|Environment)\s*=")
+_USER = re.compile(r"^\s*(?:@\w+|(?:[\d*,/a-zA-Z-]+\s+){4}[\d*,/a-zA-Z-]+)\s+\S+\s+")
+_WHEN = re.compile(r"^\s*(?:@\w+|(?:[\d*,/-]\S*\s+){4}[\d*,/a-zA-Z-]+)\s+")
+_ANACRON = re.compile(r"^\s*(?:\d+|@\w+)\s+\d+\s+\S+\s+")
+_FIELDS = {"table": _USER, "crontab": _WHEN, "anacrontab": _ANACRON}
+_TOKEN = re.compile(
+    r"(?P<blank>\s+)|(?P<op>\|\||&&|[;|&()`])|(?P<word>(?:\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"|[^\s;|&()`'\"\\]|['\"\\])+)",
+    re.DOTALL,
+)
+_PIECE = re.compile(r"'([^']*)'|\"((?:\\.|[^\"\\])*)\"|\\(.)", re.DOTALL)
+_IN_DOUBLE = re.compile(r"\\([\"\\$`])")
+_FINDS = frozenset({"find", "bfs"})
+
+
+@frozen
+class Row:
+    """One command line: continued lines are one."""
+
+    number: int  # of its first line
+    text: str
+
+
+@frozen
+class Command:
+    """The words of one command, without quotes, and what stands around it."""
+
+    words: tuple[str, ...]
+    before: str  # the operator, empty for the first one
+    after: str
+    depth: int  # how many parentheses are open
+
+
+def rows_of(content: str, kind: str = "script") -> tuple[Row, ...]:
+    """The command lines of a `script`, a user's `crontab`, a `table` of the system, whose sixth field is a user, an
+    `anacrontab`, or a `unit`, of which those of Exec*= and Environment=; no comments."""
+    rows: list[Row] = []
+    kept: list[str] = []
+    number = 0
+    for count, physical in enumerate(content.splitlines(), start=1):
+        # In a unit a comment may stand between continued lines (systemd.syntax(7)).
+        if (not kept or kind == "unit") and physical.lstrip().startswith(("#", ";")):
+            continue
+        number = number if kept else count
+        kept.append(physical.removesuffix("\\"))
+        if not physical.endswith("\\"):
+            rows.append(Row(number, " ".join(kept)))
+            kept = []
+    rows += [Row(number, " ".join(kept))] * bool(kept)
+    if fields := _FIELDS.get(kind):
+        rows = [Row(row.number, row.text if len(row.text) > LONGEST else fields.sub("", row.text)) for row in rows]
+    return tuple(row for row in rows if row.text.strip() and (kind != "unit" or IN_UNIT.match(row.text)))
+
+
+def told_of(row: Row) -> str:
+    """What a row starts: of `ExecStart=-/usr/bin/x` the command."""
+    return row.text.partition("=")[2].lstrip(" -@:+!|") if IN_UNIT.match(row.text) else row.text
+
+
+def is_find(word: str) -> bool:
+    return word.rpartition("/")[2] in _FINDS
+
+
+def commands_of(text: str) -> Iterator[Command]:
+    """The commands of a line. Parentheses within a find group its tests; those of a shell it quotes."""
+    words: list[str] = []
+    before, depth, inner = "", 0, 0
+    for token in _TOKEN.finditer(text):
+        if token["word"]:
+            words.append(plain_word(token["word"]))
+        elif operator := token["op"]:
+            if operator in "()" and any(map(is_find, words)) and (operator == "(" or inner):
+                words.append(operator)
+                inner += 1 if operator == "(" else -1
+                continue
+            if words:
+                yield Command(tuple(words), before, operator, depth)
+            depth = max(0, depth + {"(": 1, ")": -1}.get(operator, 0))
+            words, before, inner = [], operator, 0
+    if words:
+        yield Command(tuple(words), before, "", depth)
+
+
+def plain_word(word: str) -> str:
+    """A word without its quotes; a quote that does not end on this line goes, too."""
+    return _PIECE.sub(_unquoted, word).strip("\"'")
+
+
+def _unquoted(match: re.Match[str]) -> str:
+    single, double, escaped = match.groups()
+    if double is not None:
+        return _IN_DOUBLE.sub(r"\1", double)
+    return single if single is not None else escaped

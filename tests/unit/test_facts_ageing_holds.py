@@ -1,0 +1,254 @@
+"""What cannot be read to its end holds every mount, or is said; nobody's crontab can hold the look itself."""
+
+import time
+
+import pytest
+
+from hosttune.facts import Facts
+from hosttune.facts.ageing import SPOOL
+from hosttune.facts.ageing_jobs import rules_in, scripts_in, told_lines
+from hosttune.facts.ageing_rows import rows_of
+from tests.unit.fake_reader import FakeReader
+
+PURGE = "#!/bin/sh\nfind /scratch -atime +30 -delete\n"
+MOUNTS = "20 1 8:2 / / rw - ext4 /dev/sda2 rw\n30 20 0:50 / /nfs rw - nfs4 server:/x rw\n31 20 0:51 / /auto rw - autofs a rw\n"
+
+
+def look(files, links=None, **options):
+    return Facts(FakeReader(files, links={"/lib": "usr/lib"} | (links or {}), **options)).ageing
+
+
+def places(content, kind="script"):
+    return [rule.path for rule in rules_in(rows_of(content, kind), "job", kind) if rule.uses_atime]
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("tmpwatch -umc 30d /data", ["/data"]),
+        ("tmpwatch -m --atime 30d /data", ["/data"]),
+        ("tmpwatch -mc 30d /data", []),
+        ("tmpwatch --mtime 30d /data", []),
+        ("tmpwatch $FLAGS -m 30d /data", ["/", "/data"]),
+        ("tmpreaper --ctime 7d /data", ["/data"]),
+        ("tmpreaper -c 7d /data", ["/data"]),
+        ("tmpreaper --mtime 7d /data", []),
+        ("tmpreaper --mtime-dir 7d /data", ["/data"]),
+        ("tmpreaper -m --ctime 7d /data", []),
+        ("stmpclean -m 1w /data", ["/data"]),
+        ("tmpreaper $EVERYTHING", ["/"]),
+        ("cd /data && tmpwatch 30d .", ["/data"]),
+    ],
+)
+def test_cleaners_are_free_only_where_no_access_time_counts(command, expected):
+    assert places(f"{command}\n") == expected
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "find /data '(' -name a -o -name b ')' -atime +30 -delete",
+        "find /data \\( -name a -o -name b \\) -atime +30 -delete",
+        "find /data -name ';' -o -name '|' -atime +30 -delete",
+        "x=$(find /data -atime +30)",
+        'rm "$(find /data -atime +30 | head -1)"',
+        "(find /data -atime +30 -delete)",
+        "`find /data -atime +30 -delete`",
+        "find /data ( -name a ) -atime +3 -delete",
+    ],
+)
+def test_find_ends_at_operators_of_the_shell_alone(command):
+    assert places(f"{command}\n") == ["/data"]
+    assert places(f"[Service]\nExecStart=/usr/bin/{command}\n", "unit") == ["/data"] or "find" not in command[:4]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        'subprocess.run(["find","/data","-atime","+30","-delete"])',
+        'OPTS="-atime +30 -delete"; find $DIR $OPTS',
+        "FIND=/usr/bin/find; $FIND /data -atime +3 -delete",
+        "unlink if -A $_ > 30",
+        "unlink $_ if (-A $_ > 30 && -f _)",
+        "for (@files) { unlink if -A > 30 }",
+        'args=(-atime +30); find /data "${args[@]}"',
+        "stat -c '%x %n' /data/* | sort",
+        "ls --time=atime -l /data",
+        "du --time=access /data",
+        "st[stat.ST_ATIME]",
+        "os.stat(path)[7]",
+        "File.atime(path)",
+        "rm /data/**/*(.a+30)",
+        "rm /data/*(a+30)",
+        "systemd-tmpfiles --clean /opt/site.conf",
+        "systemd-tmpfiles /opt/site.conf --clean",
+        "echo -atime +30 | xargs find /data",
+        "echo 'find /data -atime' > /tmp/x; echo -atime >> /opt/x",
+        "xargs --arg-file=x -n1 $FIND -amin +3",
+    ],
+)
+def test_test_by_access_that_no_find_claims_is_everywhere(row):
+    assert "/" in places(f"{row}\n")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "systemd-tmpfiles --clean",
+        "/usr/bin/systemd-tmpfiles --clean >/dev/null 2>&1",
+        "systemd-tmpfiles --create /usr/lib/tmpfiles.d/x.conf",
+        "ls -A $DIR | grep -A 3 x",
+        '[ -z "$(ls -A /data)" ] && iptables -A INPUT -j DROP',
+        "mount -o remount,noatime,atime /data",
+        "echo -atime",
+        "stat -c '%s %y' /data; date +%X",
+        "y = x*(a+1) + f(a-1)",
+        "du --time /data; df --output=used /data",
+        "find /data -mtime +3 -delete",
+        "apt install tmpreaper bc",
+    ],
+)  # fmt: skip
+def test_words_that_only_look_like_it(row):
+    assert places(f"{row}\n") == []
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("P=/a\nfind $P -atime +1\n", ["/a"]),
+        ("P=/a\nP=/b\nfind $P -atime +1\n", ["/"]),
+        ("P=/a\nif x; then\n  P=/b\nfi\nfind $P -atime +1\n", ["/"]),
+        ("if x; then\nP=/b\nfi\nfind $P -atime +1\n", ["/"]),
+        ("x && P=/b\nfind $P -atime +1\n", ["/"]),
+        ("P=/a\nP=$1\nfind $P -atime +1\n", ["/"]),
+        ("P=/a\nread P\nfind $P -atime +1\n", ["/"]),
+        ("P=/a\n. /etc/site\nfind $P -atime +1\n", ["/"]),
+        ("P=$(cat x)\nfind $P -atime +1\n", ["/"]),
+        ("for d in $(cat list); do find $d -atime +1; done\n", ["/"]),
+        ("find $P -atime +1\nP=/a\n", ["/"]),
+        ("cd /a\nfind . -atime +1\n", ["/a"]),
+        ("(cd /a; true)\nfind . -atime +1\n", ["/"]),
+        ("cd /a\ncd\nfind . -atime +1\n", ["/"]),
+        ("cd /a\npushd /b\nfind . -atime +1\n", ["/"]),
+        ("test -d /a && cd /a\nfind . -atime +1\n", ["/"]),
+        ("if x; then cd /a; fi\nfind . -atime +1\n", ["/"]),
+        ("cd /a\ncd b\nfind . -atime +1\n", ["/a/b"]),
+    ],
+)
+def test_variable_or_folder_that_is_not_sure_is_everywhere(script, expected):
+    assert places(script) == expected
+    assert places(told_lines(script)) == expected  # a record says the same
+
+
+@pytest.mark.parametrize("kind", ["crontab", "table"])
+def test_folder_of_one_row_is_not_that_of_the_next(kind):
+    user = "root " if kind == "table" else ""
+    content = f"0 1 * * * {user}cd /a && find . -atime +1\n0 2 * * * {user}find . -atime +1\n0 3 * * * {user}./x.sh\n"
+    assert places(content, kind) == ["/a", "/"]
+    assert "/x.sh" in scripts_in(rows_of(content, kind), kind)
+
+
+SERVICE = "[Service]\nExecStart=/usr/bin/find /scratch -atime +6 -delete\n"
+VENDOR = "/usr/lib/systemd/system"
+
+
+@pytest.mark.parametrize(
+    ("files", "source"),
+    [
+        ({"/etc/anacrontab": "1 5 x /opt/purge\n", "/opt/purge": PURGE}, "/opt/purge:2"),
+        ({"/etc/cron.yearly/x": PURGE}, "/etc/cron.yearly/x:2"),
+        ({"/etc/systemd/system/p.timer": "[Timer]\n", f"{VENDOR}/p.service": SERVICE}, f"{VENDOR}/p.service:2"),
+        (
+            {"/etc/systemd/system/p.timer": "[Timer]\nUnit=q.service\n", f"{VENDOR}/q.service": SERVICE},
+            f"{VENDOR}/q.service:2",
+        ),
+        (
+            {"/etc/systemd/system/p.timer.d/x.conf": "[Timer]\nUnit=q.service\n", f"{VENDOR}/q.service": SERVICE},
+            f"{VENDOR}/q.service:2",
+        ),
+        ({f"{VENDOR}/p@.timer": "[Timer]\n", f"{VENDOR}/p@.service": SERVICE}, f"{VENDOR}/p@.service:2"),
+        ({f"{VENDOR}/p.timer": "[Timer]\nUnit=q@a.service\n", f"{VENDOR}/q@.service": SERVICE}, f"{VENDOR}/q@.service:2"),
+        (
+            {
+                "/etc/slurm/slurm.conf": "Include site.conf\n",
+                "/etc/slurm/site.conf": "Epilog=/opt/epilog\n",
+                "/opt/epilog": PURGE,
+            },
+            "/opt/epilog:2",
+        ),
+        (
+            {
+                "/etc/systemd/system/p.service": "[Service]\nExecStart=/usr/bin/find /scratch \\\n# why\n -atime +3 -delete\n"
+            },
+            "/etc/systemd/system/p.service:2",
+        ),
+    ],
+)  # fmt: skip
+def test_places_that_delete_by_access_time(files, source):
+    seen = look(files)
+    assert [(rule.path, rule.source) for rule in seen.rules if rule.uses_atime] == [("/scratch", source)]
+    assert seen.hidden == ()
+
+
+def test_options_that_a_unit_keeps_in_a_variable():
+    unit = "[Service]\nEnvironment=OPTS='-atime +3 -delete'\nExecStart=/usr/bin/find /data $OPTS\n"
+    assert [rule.path for rule in look({"/etc/systemd/system/p.service": unit}).rules] == ["/"]
+
+
+@pytest.mark.parametrize(
+    ("files", "path"),
+    [
+        ({"/etc/cron.d/x": "0 3 * * * root /opt/big\n", "/opt/big": PURGE + "#" * (1 << 20)}, "/opt/big"),
+        ({f"{SPOOL}/bob": "0 3 * * * true " + "x" * 20000 + "\n"}, f"{SPOOL}/bob"),
+        ({f"{SPOOL}/bob": "".join(f"0 3 * * * /opt/{i}\n" for i in range(99))}, f"{SPOOL}/bob"),
+        (
+            {f"{SPOOL}/bob": "0 3 * * * /opt/a; /opt/b\n", "/opt/a": "#" * 600_000, "/opt/b": "#" * 600_000},
+            "/opt/b",
+        ),
+    ],
+)
+def test_what_is_too_much_is_said(files, path):
+    assert [one.path for one in look(files).hidden] == [path]
+
+
+def test_long_row_is_read_in_one_pass():
+    row = "0 3 * * * " + "find " * 3000 + "\n"
+    started = time.process_time()
+    look({f"{SPOOL}/bob": row + "0 4 * * * " + "stat (stat ls -u " * 900 + "\n" + "0 4 * * * " + "\"'" * 8000 + "\n"})
+    assert time.process_time() - started < 1
+
+
+@pytest.mark.parametrize("target", ["/proc/kcore", "/sys/x", "/dev/zero", "/run/x"])
+def test_script_behind_a_link_into_the_kernel_is_not_read(target):
+    reader = FakeReader(
+        {f"{SPOOL}/bob": "0 3 * * * /home/bob/x\n", target: PURGE}, links={"/lib": "usr/lib", "/home/bob/x": target}
+    )
+    read = []
+    reader.read = lambda path, read_of=reader.read: read.append(path) or read_of(path)
+    assert Facts(reader).ageing.rules == ()
+    assert "/home/bob/x" not in read
+
+
+def test_script_on_what_is_no_disk_is_said_and_not_read():
+    mounts = "20 1 8:2 / / rw - ext4 /dev/sda2 rw\n30 20 0:50 / /home/bob/m rw - fuse.evil evil rw\n"
+    files = {"/proc/self/mountinfo": mounts, f"{SPOOL}/bob": "0 3 * * * /home/bob/m/x\n", "/home/bob/m/x": PURGE}
+    assert [one.path for one in look(files).hidden] == ["/home/bob/m/x"]
+
+
+@pytest.mark.parametrize("far", ["/nfs", "/auto"])
+def test_nothing_beyond_a_network_mount_is_touched(far):
+    files = {
+        "/proc/self/mountinfo": MOUNTS, f"{far}/x": PURGE,
+        "/etc/cron.d/x": f"0 3 * * * root /opt/site/x\n0 4 * * * root find {far}/tmp /opt/site/y -atime +3 -delete\n",
+    }  # fmt: skip
+    reader = FakeReader(files, links={"/lib": "usr/lib", "/opt/site": far})
+    seen = Facts(reader).ageing
+    assert [one.path for one in seen.hidden] == ["/opt/site/x"]
+    assert [rule.path for rule in seen.rules] == [f"{far}/tmp", f"{far}/y"]
+    assert not [path for path in reader.seen if path.startswith((f"{far}/", "/opt/site/"))]
+
+
+def test_slurm_conf_behind_a_link_to_the_network_is_said():
+    files = {"/proc/self/mountinfo": MOUNTS, "/nfs/slurm/slurm.conf": "Epilog=/opt/x\n"}
+    seen = look(files, {"/etc/slurm": "/nfs/slurm"})
+    assert "/etc/slurm/slurm.conf" in [one.path for one in seen.hidden]
