@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("engine", "actions", "resources", "choices")
-RINGS = ("unit", "rules", "rooted")
+TEST = re.compile(r"tests/(?:unit|rules|rooted)/test_[^/]+\.py")
 ALWAYS = ("tests/rules/test_life.py",)  # a rule's life reaches most of what decides, in seconds
 # They read the sources as text, start the program or tell how it was started, or take minutes.
 NEVER = re.compile(
@@ -50,12 +50,19 @@ def modules() -> list[str]:
     return sorted(str(path.relative_to(ROOT)) for path in found if path.name != "__init__.py")
 
 
+def files() -> list[str]:
+    """The project's files as they lie here, those that are not committed yet too, and nothing that git ignores."""
+    asked = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"]
+    listed = subprocess.run(asked, cwd=ROOT, check=True, capture_output=True, timeout=60)
+    return sorted(name for name in listed.stdout.decode().split("\0") if name and (ROOT / name).is_file())
+
+
 def tests_of(drawn: list[str]) -> list[str]:
     """The test files that name one of these modules in an import, or their first word in their own name."""
     dotted = tuple(path.removesuffix(".py").replace("/", ".") for path in drawn)
     words = tuple(Path(path).stem.partition("_")[0] for path in drawn)
     found = set(ALWAYS)
-    for path in (path for ring in RINGS for path in (ROOT / "tests" / ring).glob("test_*.py")):
+    for path in (ROOT / name for name in files() if TEST.fullmatch(name)):
         is_of = any(f"_{word}" in path.name for word in words)
         if not NEVER.fullmatch(path.name) and (
             is_of or any(name in path.read_text(encoding="utf-8") for name in dotted)
@@ -66,14 +73,14 @@ def tests_of(drawn: list[str]) -> list[str]:
 
 def copied(folder: Path, drawn: list[str]) -> None:
     """The project in `folder`, with mutmut's settings for these modules."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, timeout=60)
-    for name in filter(None, listed.stdout.decode().split("\0")):
+    here = files()
+    for name in here:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, folder / name)
     several = {
         "source_paths": ["hosttune"],
         "only_mutate": drawn,
-        "also_copy": sorted({name.split("/")[0] for name in listed.stdout.decode().split("\0") if name} - {"hosttune"}),
+        "also_copy": sorted({name.split("/")[0] for name in here} - {"hosttune"}),
         "pytest_add_cli_args": ["-p", "no:cacheprovider"],
         "pytest_add_cli_args_test_selection": tests_of(drawn),
     }
