@@ -130,7 +130,13 @@ def test_trial_mount_that_fails_is_said():
     )
 
 
-@pytest.mark.parametrize(("shown", "is_right"), [("2097152k", True), ("2097156k", True), ("1048576k", False)])
+@pytest.mark.parametrize(
+    ("shown", "is_right"),
+    [
+        ("2097152k", True), ("2097156k", True), ("2097215k", True), ("2097216k", False), ("2097151k", False),
+        ("1048576k", False),
+    ],
+)  # fmt: skip
 def test_trial_mount_of_another_size_is_said(shown, is_right):
     line = f"40 20 0:50 / /tmp/trial rw,relatime - tmpfs tmpfs rw,size={shown}\n"
     trial = Trial("size=2G", Completed(0, b"", b""), line)

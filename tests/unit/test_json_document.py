@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hosttune.resources.json_document import drop, get, line_of, parse, put
+from hosttune.resources.json_document import Node, drop, get, line_of, parse, put
 
 DOCUMENT = '{\n    "a": 1,\n    "log-opts": {\n        "max-file": "3"\n    },\n    "b": [1, {"c": 2}]\n}\n'
 
@@ -22,9 +22,20 @@ DOCUMENT = '{\n    "a": 1,\n    "log-opts": {\n        "max-file": "3"\n    },\n
         ('{\n\t"a": 1\n}', ("b", "c"), True, '{\n\t"a": 1,\n\t"b": {\n\t\t"c": true\n\t}\n}'),
         ('{\n    "a": {}\n}', ("a", "c"), 1, '{\n    "a": {\n        "c": 1\n    }\n}'),
         ('{"a" :  1 , "b":2}', ("a",), None, '{"a" :  null , "b":2}'),
+        (" \n", ("a",), 1, '{\n  "a": 1\n}\n'),
+        ('{"a": 1, "b": 2}', ("a",), "ü", '{"a": "ü", "b": 2}'),
+        ("{}", ("ü",), "ü", '{\n  "ü": "ü"\n}'),
+        ('{"a": 1, "b": 2}', ("c",), 3, '{"a": 1, "b": 2, "c": 3}'),
+        ('{\n  "x": {"a": 1}\n}', ("x", "b"), 2, '{\n  "x": {"a": 1, "b": 2}\n}'),
+        ('{\n"a": 1\n}', ("b", "c"), 2, '{\n"a": 1,\n"b": {\n  "c": 2\n}\n}'),
+        ('{\n    "a": 1, "b": 2\n}', ("c", "d"), 3, '{\n    "a": 1, "b": 2,\n    "c": {\n        "d": 3\n    }\n}'),
+        (
+            '{\n  "x": {\n    "y": {}\n  }\n}', ("x", "y", "z"), 1,
+            '{\n  "x": {\n    "y": {\n      "z": 1\n    }\n  }\n}',
+        ),
         (DOCUMENT, ("log-opts", "max-size"), "9m", DOCUMENT.replace('"3"', '"3",\n        "max-size": "9m"')),
     ],
-)
+)  # fmt: skip
 def test_member_is_put_in_the_style_of_the_file(text, path, value, after):
     assert put(text, path, value) == after
     assert json.loads(after)
@@ -36,6 +47,8 @@ def test_member_is_put_in_the_style_of_the_file(text, path, value, after):
         ('{"a": 1, "b": 2}', ("a",), '{"b": 2}'),
         ('{"a": 1, "b": 2}', ("b",), '{"a": 1}'),
         ('{\n  "a": {\n    "b": 1\n  }\n}\n', ("a", "b"), "{}\n"),
+        ('{"a": 1, "b": 2, "c": 3, "d": 4}', ("c",), '{"a": 1, "b": 2, "d": 4}'),
+        ('{"a": 1, "b": 2, "c": 3, "d": 4}', ("b",), '{"a": 1, "c": 3, "d": 4}'),
         ('{"x": 0, "a": {"b": 1}}', ("a", "b"), '{"x": 0}'),
         ('{"a": {"b": 1, "c": 2}}', ("a", "b"), '{"a": {"c": 2}}'),
         ('{"a": 1}', ("b",), '{"a": 1}'),
@@ -65,6 +78,22 @@ def test_what_is_no_json_is_refused_with_its_place(text, line, column, says):
     with pytest.raises(JSONDecodeError, match=says) as caught:
         parse(text)
     assert (caught.value.lineno, caught.value.colno) == (line, column)
+
+
+@pytest.mark.parametrize("text", ["", " \n", "\t\r\n"])
+def test_file_of_blanks_is_an_empty_object(text):
+    assert parse(text) == Node(0, len(text), {}, ())
+
+
+def test_file_of_other_blanks_than_those_of_json_is_no_empty_object():
+    with pytest.raises(JSONDecodeError, match="an object"):
+        parse("\f\n")
+
+
+def test_lines_that_end_with_a_carriage_return_stay_so():
+    text = '{\r\n  "a": 1,\r\n  "b": 2\r\n}\r\n'
+    assert put(text, ("a",), 3) == text.replace("1", "3")
+    assert drop(text, ("b",)) == '{\r\n  "a": 1\r\n}\r\n'
 
 
 def test_value_that_is_no_object_stands_in_the_way():
