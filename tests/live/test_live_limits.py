@@ -32,8 +32,13 @@ def session(user: str) -> subprocess.CompletedProcess[str]:
 
 
 def placed(folder: Path, files: dict[str, str]) -> None:
-    """These files alone in limits.d, and nothing in limits.conf."""
+    """These files alone in limits.d, and nothing in limits.conf.
+
+    Before them a hard limit that every session may have: that of process 1, which PAM takes otherwise, may be above this
+    one's, and only CAP_SYS_RESOURCE raises it.
+    """
     (folder / "limits.d").mkdir()
+    (folder / "limits.d/00-hard.conf").write_text("* hard nofile 8192\nroot hard nofile 8192\n")
     for path, text in files.items():
         (folder / "limits.d" / Path(path).name).write_text(text)
     (folder / "limits.conf").touch()

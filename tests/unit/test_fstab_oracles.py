@@ -19,7 +19,8 @@ from tests.unit.test_fstab_document import SAMPLES
 
 # a failing file is small enough to look at; each attempt to make it smaller starts a program
 QUICK = (Phase.explicit, Phase.generate)
-# What neither reader of this machine can be asked: findmnt of util-linux 2.38 takes an option without a name, later ones do not; a NUL ends C strings.
+# What neither reader of this machine can be asked: findmnt of util-linux 2.38 takes an option without a name, later ones do not; a NUL ends C strings;
+# libmount takes a carriage return for a type where nothing else stands, which we call no entry (the lint tells it).
 READABLE = [
     name
     for name in SAMPLES
