@@ -81,6 +81,8 @@ def _fragment(reader: Reader) -> tuple[str, bool]:
     for folder in FOLDERS:
         path = f"{folder}/{UNIT}"
         is_passing = folder.startswith("/run/")
+        if is_passing and reader.persistent_only:
+            continue  # of an image /run is nobody's
         if reader.link(path) == "/dev/null":
             if is_passing:
                 continue

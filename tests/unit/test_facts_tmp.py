@@ -172,3 +172,10 @@ def test_unit_that_cannot_be_read_leaves_the_home_unknown():
     for name in ("home", "home_evidence", "unit_options"):
         with pytest.raises(UnknownFact, match="needs root"):
             getattr(found, name)
+
+
+def test_other_root_whose_run_cannot_be_read_has_the_home_that_its_files_say():
+    image = {"persistent_only": True, "mountinfo": None, "unreadable": {"/run": "no kernel"}}
+
+    assert tmp(LINE, **image).home == "fstab"
+    assert tmp("", files={ETC: DISK}, **image).home == "unit-other"
