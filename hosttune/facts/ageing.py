@@ -30,7 +30,7 @@ from hosttune.facts.places import mount_of
 from hosttune.facts.reading import drop_ins, text
 from hosttune.facts.slurm_conf import SLURM_CONF, slurm_files
 from hosttune.frozen import frozen
-from hosttune.host.door import Stat
+from hosttune.host.door import Completed, Stat
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ _UNITS = ("/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/
 _VENDOR_UNITS = ("/usr/lib/systemd/system", "/lib/systemd/system")
 _SLURM_FOLDERS = ("/etc/slurm/prolog.d", "/etc/slurm/epilog.d")
 _MIB = 1 << 20
+_ELF = b"\x7fELF"
 _DISKS = LOCAL_TYPES | {"zfs", "overlay", "tmpfs", "rootfs", "reiserfs", "vfat", "exfat", "ntfs3", "squashfs", "erofs"}
 _MOST_LINKS = 40
 _MOST_SCRIPTS = 64  # of one file: anybody's crontab is looked through
@@ -256,11 +257,18 @@ class _Look:
             self._hide(path, f"{path} ({source}) lies on {mount.fstype}, which is no disk, and is not read")
             return ""
         if stat.size > self._left:
+            if self._is_program(path):
+                return ""
             size = "1 MiB" if stat.size > _MIB else "what is read of the scripts of one crontab"
             self._hide(path, f"{path} ({source}) is larger than {size} and is not read")
             return ""
         content = self._content(path)
         return "" if "\0" in content[:4096] else content
+
+    def _is_program(self, path: str) -> bool:
+        """Whether a large file begins as compiled programs do (elf(5)), so it is no script; no more of it is read."""
+        start = self.reader.query(("head", "--bytes=4", path))
+        return isinstance(start, Completed) and start.stdout == _ELF
 
     def _is_remote(self, path: str, source: str = "") -> bool:
         """Whether the way to a path leads to another machine; that is then said."""
