@@ -173,7 +173,7 @@ def _chosen(choice: DriverChoice | None) -> str:
 
 
 def _states(facts: Facts, teller: _Teller) -> tuple[State, ...]:
-    found: tuple[driver_state.DriverState, ...] = teller.ask(lambda: driver_state.choose(facts, {}).states, ())
+    found = teller.ask(lambda: driver_state.choose(facts, {}).states, ())
     told = []
     for one in found:
         try:

@@ -1,0 +1,98 @@
+"""States of the packages: dpkg, the archives they come from, the branch that they are of."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from hosttune.choices.driver_states.told import Told, switch
+from hosttune.facts.nvidia_tables import branch_of, month_of, stale_note
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+
+
+def broken(facts: Facts) -> Told | None:
+    names = ", ".join(facts.driver.broken)
+    return (
+        (f"dpkg stopped half-way with {names}", "sudo dpkg --configure -a && sudo apt-get -f install")
+        if names
+        else None
+    )
+
+
+def runfile(facts: Facts) -> Told | None:
+    if not facts.driver.runfile:
+        return None
+    return (
+        "NVIDIA's own installer (runfile) put a driver here, outside of dpkg: upgrades break it",
+        "at the next maintenance, sudo nvidia-uninstall, then let gpu-driver install packages",
+    )
+
+
+def mixed(facts: Facts) -> Told | None:
+    origins = _origins(facts)
+    if len(origins) < 2:
+        return None
+    return (
+        f"the packages of the driver come from several archives: {' and '.join(origins)}",
+        "decide for one of them; purge the driver's packages by name and install it again from that one",
+    )
+
+
+def foreign(facts: Facts) -> Told | None:
+    origins = _origins(facts)
+    if len(origins) != 1 or origins[0] in {"Ubuntu", "Debian"}:
+        return None
+    whose = {"NVIDIA": "NVIDIA's CUDA archive"}.get(origins[0], f"the archive {origins[0]}")
+    return (
+        f"the driver comes from {whose}: its modules are compiled on this host (DKMS), and hosttune leaves it alone",
+        "keep to that archive for all of it, or migrate: purge it by name, remove the archive, run hosttune again",
+    )
+
+
+def _origins(facts: Facts) -> tuple[str, ...]:
+    return tuple(origin for origin in facts.archives.origins if origin) if facts.driver.branch else ()
+
+
+def outdated(facts: Facts) -> Told | None:
+    driver = facts.driver
+    if not driver.branch:
+        return None
+    month = month_of(facts.reader.now())
+    branch = branch_of(int(driver.branch))
+    over = f"NVIDIA's support of branch {driver.branch} has ended" if branch.is_over(month) else ""
+    steps = (
+        f"{', '.join(driver.transitional)} is an empty step to branch {driver.branch}" if driver.transitional else ""
+    )
+    if not over and not steps:
+        return None
+    said = "; ".join(part for part in (over, steps, stale_note(month)) if part)
+    if not over:
+        real = " ".join(re.sub(r"-\d{3}(?=-|$)", f"-{driver.branch}", one, count=1) for one in driver.transitional)
+        gone = " ".join(driver.transitional)
+        return said, f"name the branch: sudo apt-get install {real} && sudo apt-get remove {gone}"
+    return said, switch(facts, "a supported branch, at a maintenance")
+
+
+def held(facts: Facts) -> Told | None:
+    """Held packages matter where something newer is kept from them."""
+    held = [name for name in facts.driver.held if name in {offer.name for offer in facts.archives.updates}]
+    if not held:
+        return None
+    return (
+        f"held by an administrator (apt-mark), with an update waiting: {', '.join(held)}",
+        "hosttune never unholds; when the hold has served, sudo apt-mark unhold, all of the driver's packages together",
+    )
+
+
+def update(facts: Facts) -> Told | None:
+    updates = [offer for offer in facts.archives.updates if offer.name not in facts.driver.held]
+    if not facts.driver.branch or not updates:
+        return None
+    shown = ", ".join(f"{offer.name} {offer.installed} -> {offer.candidate}" for offer in updates[:3])
+    more = f" and {len(updates) - 3} more" if len(updates) > 3 else ""
+    return (
+        f"an update within branch {facts.driver.branch} is offered: {shown}{more}",
+        "update: true for gpu-driver in the policy, at a maintenance: it needs a reboot",
+    )

@@ -1,0 +1,66 @@
+"""What one state of the driver is, and what several of them ask or say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hosttune.choices.drivers.bringer import VENDORS
+from hosttune.facts import Facts
+from hosttune.facts.base import Fact, UnknownFact
+from hosttune.frozen import frozen
+
+REBOOT = "drain the host and reboot"
+Told = tuple[str, str]  # evidence, way out
+Look = Callable[[Any], "Told | None"]  # of the facts: what it says where it holds
+
+
+@frozen
+class DriverState(Fact):
+    """One thing to know about the driver."""
+
+    name: str  # `mismatch`, `module missing`, `current` ...
+    is_fault: bool  # something is to be done; False for `current`
+    evidence: str  # a sentence
+    way_out: str  # what a person does about it; empty for `current`
+    rule: str = ""  # the rule that reports it in a check, where that is not gpu-driver-health
+
+
+def said_by_log(facts: Facts, name: str) -> Any:
+    """What the kernel log says; it only adds to other evidence, so one that nobody may read says nothing."""
+    try:
+        return getattr(facts.nvidia, name)
+    except UnknownFact:
+        return ""
+
+
+def holds(look: Callable[[Facts], Told | None], facts: Facts) -> bool:
+    """Whether another state says it already; one that is not known says nothing."""
+    try:
+        return look(facts) is not None
+    except UnknownFact:
+        return False
+
+
+def vendor_of(facts: Facts) -> str:
+    try:
+        return facts.role.vendor_image
+    except UnknownFact:
+        return ""
+
+
+def is_node(facts: Facts) -> bool:
+    try:
+        return facts.managers.kubelet
+    except UnknownFact:
+        return False
+
+
+def switch(facts: Facts, what: str) -> str:
+    if vendor := vendor_of(facts):
+        return f"{what}, in the way of {vendor}: {VENDORS[vendor][1]}"
+    if is_node(facts):
+        return f"{what}: by whoever brings the driver of this Kubernetes node, its image or the GPU Operator"
+    if not facts.os.is_ubuntu:  # where gpu-driver installs nothing
+        return f"{what}: from your distribution, its backports, or NVIDIA's archive; then reboot"
+    return f"{what}: switch_branch: true for gpu-driver in the policy, then reboot"
