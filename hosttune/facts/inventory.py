@@ -12,6 +12,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
+from hosttune.facts.kubernetes import is_of_pods
 from hosttune.facts.memory import as_sold
 from hosttune.facts.reading import line
 from hosttune.frozen import frozen
@@ -158,7 +159,8 @@ def _mount(mount: Mount) -> str:
 
 def _is_passing(target: str) -> bool:
     """Whether sessions, containers or services come and go there."""
-    return f"{target}/".startswith(("/run/", "/var/lib/docker/", "/var/lib/containerd/", "/var/lib/kubelet/", "/snap/"))
+    trees = ("/run/", "/var/lib/docker/", "/var/lib/containerd/", "/snap/")
+    return f"{target}/".startswith(trees) or is_of_pods(target)
 
 
 _MACHINE: Mapping[str, Callable[[Facts], str]] = {

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact
+from hosttune.facts.kubernetes import DAEMONS
 from hosttune.facts.reading import derived, integer, known, line, text
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT, Unreadable
@@ -25,7 +26,7 @@ _GROUPS = ("/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/systemd/system.slice")
 # unit -> the name of its daemon, as the kernel keeps it (proc_pid_comm(5))
 _SERVICES = (
     ("slurmd.service", "slurmd"), ("docker.service", "dockerd"), ("containerd.service", "containerd"),
-    ("kubelet.service", "kubelet"), ("ssh.service", "sshd"),
+    *DAEMONS.items(), ("ssh.service", "sshd"),
 )  # fmt: skip
 _ROW = re.compile(r"^(Max [a-z ]+?) {2,}(\S+) +(\S+)", re.MULTILINE)
 _INOTIFY = "/proc/sys/fs/inotify"
@@ -56,7 +57,7 @@ class ServiceLimits(Fact):
 class Limits(Fact):
     """What bounds jobs on this host."""
 
-    services: tuple[ServiceLimits, ...]  # those that run: slurmd, docker, containerd, kubelet, ssh
+    services: tuple[ServiceLimits, ...]  # those that run: slurmd, docker, containerd, those of Kubernetes, ssh
     nr_open: int  # the most open files that any limit may say
     inotify_instances: int  # of one user
     inotify_watches: int
@@ -103,6 +104,9 @@ def _services(reader: Reader) -> Any:
 def _daemon(reader: Reader, unit: str, name: str) -> int | Unreadable:
     """The process of a service that its control group names and that is called so; 0 where it does not run."""
     for folder in _GROUPS:
+        names = reader.list(folder)  # asked once for all, and what an old record has
+        if isinstance(names, tuple) and unit not in names:
+            continue
         pids = text(reader, f"{folder}/{unit}/cgroup.procs")
         if isinstance(pids, Unreadable):
             return pids

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from hosttune.facts import kubernetes
 from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.facts.reading import text
 from hosttune.facts.tuned import active_profile, settings_of
@@ -33,11 +34,7 @@ _SERVICES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("thermald", ("thermald.service",)),
     ("laptop-mode", ("laptop-mode.service",)),
     ("auto-cpufreq", ("auto-cpufreq.service", "snap.auto-cpufreq.service.service")),
-    ("kubelet", (
-        # Canonical's snaps: kubelet, kubelet-eks (the image of EKS), k8s and microk8s
-        "kubelet.service", "snap.*kubelet*.service", "snap.microk8s.daemon-kubelite.service",
-        "k3s*.service", "rke2*.service", "k0s*.service",
-    )),
+    ("kubelet", kubernetes.UNIT_PATTERNS),
     ("slurm", ("slurmd.service",)),
     ("lsf", ("lsfd.service",)),
     ("pbs", ("pbs.service", "pbs_mom.service")),
@@ -56,12 +53,8 @@ _TRACES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("skyhook", ("/etc/skyhook/history", "/etc/skyhook/flags", "/var/lib/skyhook")),
     ("kubelet", ("/var/lib/kubelet/config.yaml",)),
 )
-# What a node of Kubernetes fills, and what may outlive it; the kubelet makes _PODS while it runs (its cgroupsPerQOS).
-_KUBELET_FOLDERS = (
-    "/var/lib/kubelet/pods", "/var/lib/k0s/kubelet", "/var/snap/microk8s/common/var/lib/kubelet",
-    "/var/lib/rancher/k3s/agent", "/var/lib/rancher/rke2/agent",
-)  # fmt: skip
 _CGROUP_ROOTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd")
+# The kubelet makes them while it runs (its cgroupsPerQOS).
 _PODS = frozenset({"kubepods", "kubepods.slice"})
 # NVIDIA's names for the configuration packages of DGX OS (DGX configuration package decoder).
 _DGX_PATTERNS = ("dgx-*", "nv-*", "nvidia-*-disable")
@@ -214,7 +207,7 @@ def _look_for_pods(search: _Search) -> None:
         groups.update(names if isinstance(names, tuple) else ())
     if groups:
         return
-    for folder in _KUBELET_FOLDERS:
+    for folder in kubernetes.FOLDERS:
         names = search.reader.list(folder)
         if isinstance(names, Unreadable):
             search.problem = search.problem or names

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, raw, unread
+from hosttune.facts.kubernetes import is_of_pods
 from hosttune.frozen import frozen
 from hosttune.host.mountinfo import MountLine, parse, visible
 from hosttune.values import ABSENT, OnlyRunning, Unreadable
@@ -37,7 +38,7 @@ _SPACE = ("total_bytes", "available_bytes", "total_inodes", "available_inodes")
 _MEASURED_TYPES = LOCAL_TYPES | {"tmpfs", "overlay", "zfs", "vfat", "ntfs3", "exfat", "reiserfs", "erofs"}
 _SYSTEM = frozenset({"/", "/usr", "/var", "/var/log", "/var/mail", "/var/spool", "/var/spool/mail", "/tmp"})
 _SYSTEM_TREES = (
-    "/boot/", "/snap/", "/var/snap/", "/run/", "/proc/", "/sys/", "/dev/", "/var/lib/kubelet/", "/var/lib/snapd/",
+    "/boot/", "/snap/", "/var/snap/", "/run/", "/proc/", "/sys/", "/dev/", "/var/lib/snapd/",
 )  # fmt: skip
 _OF_PEOPLE = "/run/media/"  # where udisks mounts what people plug in
 _UNIT_FOLDERS = (
@@ -122,7 +123,8 @@ def _is_local_data(mount: Mount) -> bool:
 
 def is_system(target: str) -> bool:
     """Whether the system itself lives there: no place for data, and never tuned as one."""
-    return target in _SYSTEM or (f"{target}/".startswith(_SYSTEM_TREES) and not target.startswith(_OF_PEOPLE))
+    in_tree = f"{target}/".startswith(_SYSTEM_TREES) and not target.startswith(_OF_PEOPLE)
+    return target in _SYSTEM or in_tree or is_of_pods(target)
 
 
 def collect(reader: Reader, facts: Facts) -> Mounts:

@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.kubernetes import is_of_pods
 from hosttune.facts.reading import integer, known, text
 from hosttune.frozen import frozen
 from hosttune.resources.sysfs_boot import udev_writes
@@ -43,7 +44,7 @@ class NfsMount(Fact):
     @property
     def is_of_pods(self) -> bool:
         """Whether the kubelet mounted it for a pod: its CSI driver decides."""
-        return self.target.startswith("/var/lib/kubelet/")
+        return is_of_pods(self.target)
 
 
 @frozen

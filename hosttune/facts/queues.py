@@ -7,6 +7,7 @@ Sources: kernel, Documentation/ABI/stable/sysfs-block (queue/scheduler, queue/re
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, raw, unread
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 _KINDS = frozenset({"disk", "dm", "md"})
-_IDENTITIES = ("device/wwid", "wwid", "dm/uuid", "md/uuid")  # unlike ENV{ID_*} there before any udev rule has run
+# Unlike ENV{ID_*} there before any udev rule has run. A virtio disk has `serial` alone (drivers/block/virtio_blk.c).
+_IDENTITIES = ("device/wwid", "wwid", "dm/uuid", "md/uuid", "serial")
 _PLAIN = re.compile(r"[\w.:-](?:[\w.: -]*[\w.:-])?")  # no wildcard and no quote
 _CHOSEN = re.compile(r"\[([\w-]+)\]")
 
@@ -38,7 +40,7 @@ class Queue(Fact):
     hardware_queues: int  # 0 for a device that has no queue of requests (dm, md)
     read_ahead_kib: int
     targets: tuple[str, ...]  # where its own file systems with data are mounted
-    match: str  # a udev match on this very device, by what stays when its name changes; by its name where nothing does
+    match: str  # a udev match on this very device: by what stays when its name changes, else by that name
 
     @property
     def medium(self) -> str:
@@ -75,13 +77,18 @@ def collect(reader: Reader, facts: Facts) -> Queues:
         disks = [disk for disk in facts.disks.all if disk.kind in _KINDS]
     except UnknownFact as unknown:
         return Queues(unread(unknown.reason))
+    said = {disk.name: _match(reader, disk.name) for disk in disks}
+    times = Counter(said.values())
+    matches = {disk.name: one if (one := said[disk.name]) and times[one] == 1 else _by_name(disk) for disk in disks}
     paths = {
         parent
         for disk in disks
         if disk.kind == "dm" and _is_multipath(reader, disk) and isinstance(raw(disk, "parents"), tuple)
         for parent in disk.parents
     }
-    return Queues(tuple(_queue(reader, disk, disk.name in paths, _targets(facts, disk)) for disk in disks))
+    return Queues(
+        tuple(_queue(reader, disk, disk.name in paths, _targets(facts, disk), matches[disk.name]) for disk in disks)
+    )
 
 
 def _is_multipath(reader: Reader, disk: Disk) -> bool:
@@ -102,7 +109,7 @@ def _is_part(one: Disk, whole: Disk) -> bool:
     return one.kind == "partition" and raw(one, "parents") == (whole.name,)
 
 
-def _queue(reader: Reader, disk: Disk, is_path: bool, targets: Any) -> Queue:  # noqa: FBT001 - as in the dataclass
+def _queue(reader: Reader, disk: Disk, is_path: bool, targets: Any, match: str) -> Queue:  # noqa: FBT001 - as in the dataclass
     folder = f"/sys/block/{disk.name}"
     hardware = reader.list(f"{folder}/mq")
     return Queue(
@@ -119,13 +126,18 @@ def _queue(reader: Reader, disk: Disk, is_path: bool, targets: Any) -> Queue:  #
         else 0,
         read_ahead_kib=known(integer(reader, f"{folder}/queue/read_ahead_kb"), f"{folder}/queue/read_ahead_kb"),
         targets=targets,
-        match=_match(reader, disk.name),
+        match=match,
     )
 
 
 def _match(reader: Reader, name: str) -> str:
+    """What a device says of itself; empty where that is nothing that udev could match."""
     for attribute in _IDENTITIES:
         identity = line(reader, f"/sys/block/{name}/{attribute}")
         if isinstance(identity, str) and _PLAIN.fullmatch(identity):
             return f'ATTR{{{attribute}}}=="{identity}"'
-    return f'KERNEL=="{name}"'
+    return ""
+
+
+def _by_name(disk: Disk) -> str:
+    return f'KERNEL=="{disk.name}"'

@@ -13,6 +13,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.kubernetes import is_of_pods
 from hosttune.facts.reading import text
 from hosttune.frozen import frozen
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 _NFS = frozenset({"nfs", "nfs4"})
 _SMB = frozenset({"cifs", "smb3"})
-_PODS = "/var/lib/kubelet/"  # what the kubelet mounts for pods its CSI drivers decide about
 _VOLUMES = "/proc/fs/nfsfs/volumes"
 _VOLUME = re.compile(r"(?m)^v\d+ ([0-9a-f]+) +[0-9a-f]+ +(\d+:\d+) +([0-9a-f]+:[0-9a-f]+) ")
 _IS_EXPORT = "PROGRAM==\"/bin/grep -qE '^v[0-9]+ {0} +[0-9a-f]+ +$kernel +{1} ' /proc/fs/nfsfs/volumes\""
@@ -68,7 +68,7 @@ def _limit(facts: Facts) -> int:
 def _slow(reader: Reader, facts: Facts) -> Iterator[SlowTarget]:
     found: dict[str, SlowTarget] = {}
     for mount in facts.mounts.visible:
-        if not mount.is_read_only and not mount.target.startswith(_PODS) and (one := _remote(reader, facts, mount)):
+        if not mount.is_read_only and not is_of_pods(mount.target) and (one := _remote(reader, facts, mount)):
             found.setdefault(one.bdi, one)
     yield from found.values()
     data = {mount.target: mount for mount in facts.mounts.local_data}

@@ -57,7 +57,7 @@ _PCI_FILES = (
 )  # fmt: skip
 UNITS = (
     "fstrim.timer", "tmp.mount", "nvidia-persistenced.service", "nvidia-fabricmanager.service", "tuned.service",
-    "irqbalance.service", "docker.service", "containerd.service", "slurmd.service", "kubelet.service",
+    "irqbalance.service", "docker.service", "containerd.service", "slurmd.service",
     "unattended-upgrades.service", "power-profiles-daemon.service", "apt-daily-upgrade.timer", "thermald.service",
     "systemd-oomd.service", "cloud-init.service", "multipathd.service", "snapd.service", "nvidia-dcgm.service",
 )  # fmt: skip
@@ -93,9 +93,10 @@ def _survey(recorder: Recorder) -> None:
     recorder.os_release()
     recorder.processes()
     if isinstance(recorder.stat("/run/systemd/system"), Stat):
+        from hosttune.facts.kubernetes import DAEMONS
         from hosttune.facts.units import show_command
 
-        recorder.query(show_command(UNITS))
+        recorder.query(show_command((*UNITS, *DAEMONS)))
 
 
 def _devices(recorder: Recorder, folder: str, wanted: re.Pattern[str], files: tuple[str, ...]) -> None:

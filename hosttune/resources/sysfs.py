@@ -175,8 +175,14 @@ def _is_default(wish: Wish) -> bool:
 
 
 def _is_of(one: Setter, wish: Wish) -> bool:
-    """Whether a line of our own file is about this wish's devices, and not those of another wish of the rule."""
-    return _matches(one.condition) <= _matches(str(wish.fields.get("match") or ""))
+    """Whether a line of our own file is about exactly this wish's devices: not those of another wish of the rule, nor
+    more than these, as an earlier version may have written it.
+    """
+    wanted = _matches(str(wish.fields.get("match") or ""))
+    if not wanted:
+        return not one.condition
+    names = {f'KERNEL=="{one.pattern}"'} if one.pattern not in {"", "*"} else set()
+    return _matches(one.condition) | names == wanted
 
 
 def _matches(text: str) -> set[str]:

@@ -57,7 +57,7 @@ class Setter:
     value: str
     place: str  # file:line, or the kernel command line
     source: str  # one of SOURCES
-    pattern: str = ""  # the path as it is spelled there (tmpfiles)
+    pattern: str = ""  # the path as it is spelled there (tmpfiles), or the kernel's name of the device (udev)
     condition: str = ""  # what it depends on besides the device's name, so that perhaps it does not apply (udev)
 
     @property
@@ -247,7 +247,7 @@ def _by_udev(path: str, rows: Mapping[str, Iterable[str]]) -> Iterator[Setter]:
         subsystem, kernel, condition, attribute, value, place = row.split("\t")
         is_named = any(fnmatchcase(device.device, one) for one in kernel.split("|"))
         if attribute == device.attribute and is_named and fnmatchcase(device.subsystem, subsystem):
-            yield Setter(value, place, "udev", condition=condition)
+            yield Setter(value, place, "udev", kernel, condition)
 
 
 def _by_tmpfiles(path: str, rows: Mapping[str, Iterable[str]]) -> Iterator[Setter]:

@@ -14,6 +14,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
+from hosttune.facts.kubernetes import DAEMONS
 from hosttune.facts.limits import UNLIMITED
 from hosttune.facts.systemd_config import files_of
 from hosttune.facts.unit_files import UnitFiles
@@ -41,7 +42,7 @@ _TRUTH = {"1": "yes", "true": "yes", "on": "yes", "0": "no", "false": "no", "off
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _LIVE = {"LimitMEMLOCK": "memlock", "LimitNOFILE": "nofile"}  # keys whose value a running service shows
 # The process of a unit or a configuration file, where its name is another.
-_PROCESSES = {"docker": "dockerd", "ssh": "sshd", "logind": "systemd-logind", "k3s": "k3s-server"}
+_PROCESSES = {"docker": "dockerd", "ssh": "sshd", "logind": "systemd-logind"}
 
 
 def amount(word: str) -> float | None:
@@ -150,8 +151,9 @@ def _folder(wish: Wish) -> str:
 
 
 def _started(wish: Wish) -> Address:
-    stem = wish.name.partition("/")[0].rpartition(".")[0]
-    return Address("started", _PROCESSES.get(stem, stem))
+    file = wish.name.partition("/")[0]
+    stem = file.rpartition(".")[0]
+    return Address("started", DAEMONS.get(file) or _PROCESSES.get(stem, stem))
 
 
 def _dropin(path: str, looks: list[_Look]) -> Dropin:

@@ -3,6 +3,7 @@
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.kubernetes import DAEMONS
 from hosttune.facts.limits import UNLIMITED, parse_limits
 from tests.hosts.container_files import limits_text, service_files
 from tests.unit.fake_reader import FakeReader
@@ -42,6 +43,12 @@ def test_services_daemon_is_found_by_its_name():
 def test_services_login_daemon_starts_no_jobs():
     seen = limits(service_files("ssh.service", 7, "sshd", limits_text()))
     assert (seen.services[0].memlock_text, seen.job_services) == ("8192 KiB", ())
+
+
+@pytest.mark.parametrize(("unit", "daemon"), DAEMONS.items())
+def test_services_of_every_kind_of_kubernetes_node_start_jobs(unit, daemon):
+    files = service_files(unit, 900, daemon, limits_text(memlock="unlimited"))
+    assert [(one.unit, one.pid) for one in limits(files).job_services] == [(unit, 900)]
 
 
 def test_services_that_do_not_run_are_none():

@@ -77,6 +77,9 @@ def test_queue_whose_scheduler_cannot_be_read_is_unknown_in_that_field_alone():
         ({}, "sda", 'KERNEL=="sda"'),
         ({}, "dm-0", 'ATTR{dm/uuid}=="LVM-x"'),
         ({f"{NVME}/wwid": "eui.0025\n"}, "nvme0n1", 'ATTR{wwid}=="eui.0025"'),
+        ({f"{SDA}/serial": "vol0a1b2c3d4\n"}, "sda", 'ATTR{serial}=="vol0a1b2c3d4"'),
+        ({f"{SDA}/serial": "\n"}, "sda", 'KERNEL=="sda"'),
+        ({f"{SDA}/wwid": "eui.0025\n", f"{NVME}/wwid": "eui.0025\n"}, "sda", 'KERNEL=="sda"'),
     ],
 )
 def test_udev_knows_a_disk_by_what_stays_and_never_by_a_pattern(files, name, match):

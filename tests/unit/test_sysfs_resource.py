@@ -266,6 +266,25 @@ def test_line_of_another_device_in_the_file_of_the_rule_sets_nothing_for_this_on
     assert all(f'ATTR{{device/wwid}}=="{name}", ATTR{{queue/read_ahead_kb}}="4096"' in text for name in ("sda", "sdb"))
 
 
+@pytest.mark.parametrize("match", ['ATTR{device/wwid}=="sda"', 'KERNEL=="sda"'])
+def test_line_of_our_own_that_means_more_disks_than_the_wish_is_written_anew(match):
+    broad = 'KERNEL=="[shv]d*", ATTR{queue/rotational}=="1"'
+
+    def wish(matches):
+        matches = f"'{matches}'"
+        return f"- sysfs: {READ_AHEAD.format('sda')}\n  at_least: 4096\n  persist: udev\n  match: {matches}"
+
+    rotational = ', ATTR{queue/rotational}=="1"'
+    earlier = One(host({READ_AHEAD.format("sda"): "128\n"}), wish(broad))
+    earlier.apply()
+    now = One(earlier.door, wish(match + rotational))
+    assert now.changes()
+    now.apply()
+    rules = [line for line in now.door.read(UDEV).decode().splitlines() if not line.startswith("#")]
+    assert len(rules) == 1
+    assert f"{match}{rotational}, ATTR{{queue/read_ahead_kb}}" in rules[0]
+
+
 def test_program_of_a_udev_rule_is_a_condition_however_it_is_written():
     row = 'SUBSYSTEM=="bdi", PROGRAM="/usr/libexec/nfsrahead %k", ATTR{read_ahead_kb}="%c"'
     ((_, matches, attribute, value),) = udev_writes(row)
