@@ -164,7 +164,12 @@ def store(argv: Sequence[str], key: str, answer: Completed, root: str = "/") -> 
 
     texts = {name: getattr(answer, name).decode("utf-8", "surrogateescape") for name in ("stdout", "stderr")}
     data = json.dumps({"digest": key, "argv": list(argv), "status": answer.status, **texts}).encode()
-    with suppress(OSError, Refused), opened_place(root, place_of(argv), make=0o700) as place:
+    keep(place_of(argv), data, root)
+
+
+def keep(path: str, data: bytes, root: str = "/") -> None:
+    """Write a file of the cache, in a folder that is root's alone."""
+    with suppress(OSError, Refused), opened_place(root, path, make=0o700) as place:
         if _is_ours(place.folder):
             _replace(place, data)
 

@@ -27,7 +27,9 @@ def build(out: Path, root: Path = bundle.ROOT) -> str:
             f"licences/{carried.name}-{carried.version}/{name}": text for name, text in carried.licences.items()
         }
     members["licences/LICENSE"] = (root / "LICENSE").read_bytes()
-    members["__main__.py"] = Path(__file__).with_name("start.py").read_bytes()
+    here = Path(__file__)
+    members["__main__.py"] = here.with_name("start.py").read_bytes()
+    members["importing.py"] = here.with_name("importing.py").read_bytes()
     out.parent.mkdir(parents=True, exist_ok=True)
     descriptor, draft = tempfile.mkstemp(prefix=".hosttune-", dir=out.parent)
     try:

@@ -1,9 +1,9 @@
 """The `__main__` of the self-contained file: runs hosttune from where it lies, and unpacks nothing.
 
-The file is a zip archive, and Python imports from it (zipimport); so nothing is written anywhere, no byte code either.
-`--serve` answers several command lines in one process, for the Ansible modules: each line of standard input is a JSON
-list of words, each line of standard output an object with `status`, `stdout` and `stderr`. Written so that any
-Python 3 can say that it is too old.
+The file is a zip archive, and Python imports from it (importing.py); so nothing is written anywhere.
+`--serve FOLDER` answers several command lines in one process, for the Ansible modules: each line of standard input is a
+JSON list of words, each line of standard output an object with `status`, `stdout` and `stderr`. Started by root it
+keeps its byte code in FOLDER for the next one. Written so that any Python 3 can say that it is too old.
 """
 
 import os
@@ -21,8 +21,15 @@ def main() -> None:
         # Root imports nothing but this file and Python's own library: not from PYTHONPATH, not from site-packages.
         os.execv(sys.executable, [sys.executable, "-I", "-S", archive, *sys.argv[1:]])  # noqa: S606 - itself
     sys.argv[0] = archive
-    if sys.argv[1:] == ["--serve"]:
-        sys.exit(serve())
+    import importing
+
+    importing.install(archive)
+    if sys.argv[1:2] == ["--serve"]:
+        folder = sys.argv[2]
+        importing.load(archive, folder)
+        status = serve()
+        importing.store(archive, folder)
+        sys.exit(status)
     from hosttune.cli.app import main as hosttune
 
     hosttune()

@@ -69,7 +69,11 @@ def test_every_python_makes_the_same_plan_applies_it_and_takes_it_back(
     assert made.status == 0, made.output
     assert made.changed() == everybody
     assert len(re.findall(r"digest [0-9a-f]{64}", made.output)) == 1
+    kept = [host.run("sha256sum", "/var/cache/hosttune/code.bin") for host in mixed.hosts]
     assert controller.play("apply.yml", **AT_ONCE).changed() == set()
+    assert [
+        host.run("sha256sum", "/var/cache/hosttune/code.bin") for host in mixed.hosts
+    ] == kept  # nothing was compiled
     runs = [host.run("ls", "/var/lib/hosttune/runs").strip().removesuffix(".jsonl") for host in mixed.hosts]
     back = controller.play("undo.yml", run_id=",".join(runs[1:]), **AT_ONCE)
     assert back.status == 0, back.output

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -97,8 +98,126 @@ def test_pyz_looks_at_the_live_host_without_psutil(pyz):
 
 
 def test_pyz_served_answers_line_by_line(pyz):
-    done = start(pyz, "--serve", asked='["--version"]\n["no-such-command"]\n')
+    done = start(pyz, "--serve", "/nowhere", asked='["--version"]\n["no-such-command"]\n')
     first, second = map(json.loads, done.stdout.splitlines())
     assert first["stdout"].startswith("hosttune ")
     assert (first["status"], second["status"]) == (0, 2)
     assert "no-such-command" in second["stderr"]
+
+
+# Of each start: how often Python compiled a module of the archive.
+COUNTED = """
+import collections, runpy, sys
+archive, seen = sys.argv[1], collections.Counter()
+def hook(event, given):
+    if event == "compile" and isinstance(given[1], str) and given[1].startswith(archive):
+        seen[given[1]] += 1
+sys.addaudithook(hook)
+sys.argv[:] = sys.argv[1:]
+sys.path.insert(0, archive)
+try:
+    runpy.run_path(archive, run_name="__main__")
+except SystemExit:
+    for name in ("__main__", "importing"):  # Python's own importer brings them, and ours
+        del seen[f"{archive}/{name}.py"]
+    print(max(seen.values(), default=0), *seen, file=sys.stderr)
+"""
+
+
+def compiled(pyz: Path, *words: str, asked: str = "", python: str = sys.executable) -> list[str]:
+    done = subprocess.run(
+        (python, "-I", "-S", "-c", COUNTED, str(pyz), *words),
+        check=False, capture_output=True, text=True, timeout=120, input=asked, cwd="/",
+    )  # fmt: skip
+    most, *names = done.stderr.splitlines()[-1].split()
+    assert int(most) == bool(names), done.stderr
+    return names
+
+
+def test_pyz_compiles_a_module_once(pyz):
+    assert len(compiled(pyz, "check", "--host", str(RECORD))) > 100
+
+
+def test_pyz_names_each_module_as_pythons_own_importer_does(pyz):
+    asked = """
+import json, sys, zipimport
+archive = sys.argv[1]
+sys.path.insert(0, archive)
+import importing
+names = {}
+for name in zipimport.zipimporter(archive)._files:
+    if name.endswith(".py"):
+        place, _, own = name.removesuffix(".py").removesuffix("/__init__").rpartition("/")
+        module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        folder = archive + "/" + place if place else archive
+        one, other = importing.Importer(folder), zipimport.zipimporter(folder)
+        names[module] = [one.get_filename(module), other.get_filename(module)]
+        assert one.is_package(module) == other.is_package(module)
+try:
+    importing.Importer(archive).get_filename("no_such_module")
+except ImportError:
+    print(json.dumps(names))
+"""
+    words = (sys.executable, "-I", "-S", "-c", asked, str(pyz))
+    done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=120)
+    names = json.loads(done.stdout)
+    assert len(names) > 400
+    assert [pair for pair in names.values() if pair[0] != pair[1]] == []
+
+
+PLAN = json.dumps(["plan", "--host", str(RECORD), "--format", "json"]) + "\n"
+VERSION = '["--version"]\n'
+
+
+@pytest.fixture
+def private():
+    """A folder whose way root alone can turn; what pytest makes lies below one that everybody writes to."""
+    folder = Path(tempfile.mkdtemp(prefix="hosttune-test-", dir="/var/lib" if os.geteuid() == 0 else None))
+    yield folder / "kept"
+    shutil.rmtree(folder)
+
+
+def test_pyz_served_to_root_compiles_nothing_the_second_time_and_answers_the_same(pyz, private):
+    first = start(pyz, "--serve", str(private), asked=PLAN)
+    again = compiled(pyz, "--serve", str(private), asked=PLAN)
+    second = start(pyz, "--serve", str(private), asked=PLAN)
+    digests = {json.loads(json.loads(one.stdout)["stdout"])["digest"] for one in (first, second)}
+    assert len(digests) == 1
+    if os.geteuid() == 0:
+        assert again == []
+        assert [(one.name, oct(one.stat().st_mode)) for one in private.iterdir()] == [("code.bin", "0o100600")]
+    else:  # to others than root a file in /var/cache is somebody else's
+        assert len(again) > 100
+        assert not private.exists()
+
+
+@pytest.mark.parametrize(
+    "spoil", ["file open to others", "folder open to others", "link", "torn", "empty", "changed", "another's"]
+)
+def test_pyz_takes_no_byte_code_that_root_did_not_keep_for_this_very_file(pyz, private, spoil):
+    start(pyz, "--serve", str(private), asked=VERSION)
+    file = private / "code.bin"
+    if os.geteuid() == 0:
+        content = file.read_bytes()
+        if spoil == "file open to others":
+            file.chmod(0o666)
+        elif spoil == "folder open to others":
+            private.chmod(0o777)
+        elif spoil == "link":
+            file.rename(private / "elsewhere")
+            file.symlink_to(private / "elsewhere")
+        elif spoil == "another's":
+            os.chown(file, 65534, 65534)
+        else:
+            spoilt = {"torn": content[: len(content) // 2], "empty": b"", "changed": content[:-1] + b"\0"}
+            file.write_bytes(spoilt[spoil])
+    assert len(compiled(pyz, "--serve", str(private), asked=VERSION)) > 20
+
+
+def test_pyz_of_another_content_compiles_for_itself(pyz, private, tmp_path):
+    start(pyz, "--serve", str(private), asked=VERSION)
+    other = tmp_path / "hosttune.pyz"
+    shutil.copy(pyz, other)
+    with zipfile.ZipFile(other, "a") as packed:
+        packed.writestr("note", "another file")
+    assert len(compiled(other, "--serve", str(private), asked=VERSION)) > 20

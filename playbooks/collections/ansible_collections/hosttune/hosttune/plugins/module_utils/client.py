@@ -17,6 +17,7 @@ import tempfile
 
 OLDEST_PYTHON = (3, 10)
 MEMORY = "/run"  # a full disk does not matter there, and a boot clears it
+CACHE = "/var/cache/hosttune"  # root's alone: the file keeps its byte code there
 TROUBLE = 2
 
 
@@ -88,7 +89,7 @@ class Client:
         self._errors = tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115 - as long as the server
         # run_command ends with the first answer, and the second question depends on it.
         self._server = subprocess.Popen(  # pylint: disable=ansible-bad-function
-            [sys.executable, "-I", "-S", archive, "--serve"],
+            [sys.executable, "-I", "-S", archive, "--serve", CACHE],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
