@@ -116,6 +116,7 @@ STATES: Mapping[str, Look] = {
     "Secure Boot refuses": modules.rejected,
     "unsupported GPU": gpus.unsupported,
     "wrong flavour": gpus.wrong_flavour,
+    "GPU without a driver": gpus.undriven,
     "module missing": modules.missing_now,
     "stale module": modules.stale,
     "module missing for the next kernel": modules.missing_next,
@@ -140,4 +141,4 @@ _OF_THE_HYPERVISOR = frozenset(
 # way back to Ubuntu's packages would break the image.
 _OF_THE_VENDOR = frozenset({"runfile", "mixed sources", "foreign archive"})
 # What a driver tells wherever it comes from.
-_CONTAINED_STATES = {"GPU lost": gpus.lost, "nvidia-smi refuses": gpus.refused}
+_CONTAINED_STATES = {"GPU lost": gpus.lost, "GPU without a driver": gpus.undriven, "nvidia-smi refuses": gpus.refused}

@@ -175,19 +175,23 @@ def kind_of(message: str) -> str:
     for another line, and `reset` for one after which the count begins anew.
     """
     if "Xid" not in message:
-        return "reset" if _is_load(message) or ("Probing" in message and re.match(_PROBED, message)) else ""
-    if match := re.match(_XID, message):
-        number = int(match[8])
-        if number == 154:
-            return "reset"
-        words = match[9] if 144 <= number <= 150 else ""
-        return f"{slot_of(*match.group(4, 5, 6, 7))} {number} {words}"
+        return "reset" if is_load(message) or ("Probing" in message and re.match(_PROBED, message)) else ""
+    if xid := xid_of(message):
+        slot, number, text = xid
+        return "reset" if number == 154 else f"{slot} {number} {text if 144 <= number <= 150 else ''}"
     if match := re.match(_SXID, message):
         return f"{slot_of(*match.group(4, 5, 6, 7))} {match[8]} {match[9]}"
     return ""
 
 
-def _is_load(message: str) -> bool:
+def xid_of(message: str) -> tuple[str, int, str] | None:
+    """(slot, number, the rest of the line) of an Xid; None for another line."""
+    match = re.match(_XID, message) if "Xid" in message else None
+    return (slot_of(*match.group(4, 5, 6, 7)), int(match[8]), match[9]) if match else None
+
+
+def is_load(message: str) -> bool:
+    """The driver was loaded anew."""
     return _LOADED in message and stamped(message)[1].startswith(_LOADED)
 
 
@@ -204,7 +208,7 @@ def xids_in(
     epochs: dict[str, int] = {}
     loads = 0
     for message in messages:
-        loads += _is_load(message)
+        loads += is_load(message)
         if "Xid" not in message or not (match := re.match(_XID, message)):
             continue
         slot, number = slot_of(*match.group(4, 5, 6, 7)), int(match[8])

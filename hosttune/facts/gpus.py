@@ -105,6 +105,11 @@ class Gpus(Fact):
         return tuple(dict.fromkeys(gpu.driver for gpu in self.devices))
 
     @property
+    def undriven(self) -> tuple[str, ...]:
+        """The slots of GPUs that no kernel driver holds."""
+        return tuple(gpu.slot for gpu in self.devices if raw(gpu, "driver") == "")
+
+    @property
     def is_passed_through(self) -> bool:
         """Every GPU is held for virtual machines."""
         return self.has_gpu and all(driver.startswith("vfio") for driver in self.drivers)

@@ -14,13 +14,18 @@ from hosttune.facts.gpu_errors import SAID, GpuError, sxids_in, way_of, xids_in
 from hosttune.facts.health_smi import (
     APPLICATION_CLOCKS,
     COMMON,
+    FEW,
     FIELDS,
+    NONE,
     OLD_REASONS,
+    OLD_REMAPPED,
+    OLD_REMAPPED_FIELDS,
     REASONS,
     RECOVERY,
     REMAPPED,
     REMAPPED_FIELDS,
     SLOWDOWNS,
+    dead,
     is_supported,
     mask,
     number,
@@ -30,9 +35,10 @@ from hosttune.facts.health_smi import (
     word,
     yes,
 )
+from hosttune.facts.nvidia_smi import printed
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -73,11 +79,14 @@ class GpuHealth(Fact):
     retirement_pending: bool  # of memory pages or rows, done at the next reset
     can_remap: bool  # it has spare rows of memory (Ampere and newer)
     remap_failed: bool  # there was no spare row left
+    worn_banks: int  # banks of memory with few spare rows left, or none; -1 on drivers that do not say
     rows_lost: int  # remapped for uncorrectable errors in the life of the GPU
     mig: str  # Enabled, Disabled; empty where the GPU has none
     mig_pending: str
     compute_mode: str  # Default, Exclusive_Process, Prohibited
     recovery_action: str  # None, Reset, Reboot, Drain P2P, Drain and Reset; empty on drivers that do not say
+    silence: str = ""  # why it is taken not to answer, a sentence; empty for one that does, or where nobody was asked
+    silence_way_out: str = ""  # what a person does about that
     model: str = ""  # its PCI device ID, 0x2330; empty for one that is gone from the bus
     ships_with_ecc: bool = False  # its model comes with ECC switched on
 
@@ -128,19 +137,20 @@ class Health(Fact):
 
     @property
     def modes(self) -> tuple[str, ...]:
-        """The MIG modes of the GPUs that have one, each once."""
-        return tuple(dict.fromkeys(gpu.mig for gpu in self.gpus if gpu.mig))
+        """The MIG modes of the GPUs that have one, each once; one that does not answer has none."""
+        return tuple(dict.fromkeys(str(mode) for gpu in self.gpus if isinstance(mode := raw(gpu, "mig"), str) and mode))
 
 
 def collect(reader: Reader, facts: Facts) -> Health:
     try:
         known = {gpu.slot: gpu for gpu in facts.gpus.devices if gpu.driver == "nvidia"}
-        is_asked = facts.nvidia.smi not in {"not asked", "absent"}
+        is_asked = facts.nvidia.smi not in {"not asked", "absent", "hangs"}
         problem = facts.nvidia.problem
-        lost = raw(facts.nvidia, "lost")
+        silent = raw(facts.nvidia, "silent")
     except UnknownFact as unknown:
         return Health(*[unread(unknown.reason)] * 4)
-    slots = tuple(sorted({*known, *(lost if isinstance(lost, tuple) else ())}))
+    silences: Any = {gpu.slot: gpu for gpu in silent} if isinstance(silent, tuple) else silent
+    slots = tuple(sorted({*known, *(silences if isinstance(silences, dict) else ())}))
     rows: Mapping[str, Mapping[str, str]] = {}
     remapped: Mapping[str, Mapping[str, str]] = {}
     if slots and is_asked:
@@ -153,9 +163,11 @@ def collect(reader: Reader, facts: Facts) -> Health:
         now = reader.now()
         errors = xids_in(messages, str(raw(facts.driver, "loaded_version")), now, recoveries)
         sxids = [(slot, one) for slot, found in sxids_in(messages, now).items() for one in found if one.is_reported]
-    gpus = tuple(_gpu(slot, known.get(slot), rows.get(slot), remapped.get(slot), errors, problem) for slot in slots)
+    gpus = tuple(
+        _gpu(slot, known.get(slot), rows.get(slot), remapped.get(slot), errors, silences, problem) for slot in slots
+    )
     if not isinstance(sxids, list):
-        return Health(gpus, unread(str(sxids)), unread(str(sxids)), problem)
+        return Health(gpus, messages, messages, problem)  # type: ignore[arg-type]
     sentences = tuple(f"NVSwitch {slot}: {error.sentence}" for slot, error in sxids)
     return Health(gpus, sentences, any(error.weight == "fault" for _, error in sxids), problem)
 
@@ -172,7 +184,8 @@ def _asked(reader: Reader) -> tuple[Mapping[str, Mapping[str, str]], str]:
         said = parse_rows(answer.text or answer.errors, fields, answer.status)
         if said.rows:
             return said.rows, ""
-        problem = next(iter((answer.text or answer.errors).strip().splitlines()), f"exit status {answer.status}")
+        lines = (answer.text or answer.errors).strip().splitlines()
+        problem = printed(lines[0]) if lines else f"exit status {answer.status}"
         if not said.refused:
             break
         missing = set(said.unknown) & set(COMMON) - unknown
@@ -183,10 +196,14 @@ def _asked(reader: Reader) -> tuple[Mapping[str, Mapping[str, str]], str]:
 
 
 def _remapped(reader: Reader) -> Mapping[str, Mapping[str, str]]:
-    answer = reader.query(REMAPPED, timeout_s=_TIMEOUT_S)
-    if answer is ABSENT or not isinstance(answer, Completed):
-        return {}
-    return parse_rows(answer.text, REMAPPED_FIELDS, answer.status).rows
+    """Without the banks where this nvidia-smi, or an older record, does not know them."""
+    for query, fields in ((REMAPPED, REMAPPED_FIELDS), (OLD_REMAPPED, OLD_REMAPPED_FIELDS)):
+        answer = reader.query(query, timeout_s=_TIMEOUT_S)
+        if isinstance(answer, Completed) and (rows := parse_rows(answer.text, fields, answer.status).rows):
+            return rows
+        if isinstance(answer, Unreadable) and not answer.reason.startswith("not in this record"):
+            break
+    return {}
 
 
 def _gpu(
@@ -195,10 +212,21 @@ def _gpu(
     row: Mapping[str, str] | None,
     remapped: Mapping[str, str] | None,
     errors: object,
+    silences: Any,
     problem: str,
 ) -> GpuHealth:
     own: Any = errors.get(slot, ()) if isinstance(errors, Mapping) else errors
-    gone = unread(problem or "this GPU does not answer nvidia-smi")
+    silent = silences.get(slot) if isinstance(silences, dict) else None
+    silence: Any = "" if isinstance(silences, dict) else silences
+    if silent:
+        silence = unread(silent.why) if silent.sign == "not known" else f"it {silent.why}"
+    if row and (words := dead(row)):
+        silence, row = silence or f"nvidia-smi says {words} of all that it is asked of it", None
+    if row:  # it answers, as far as this process is concerned
+        silence = ""
+    if not silence and not row and isinstance(silence, str) and not problem:
+        silence = unread("nvidia-smi showed it at first, and then no more")
+    gone: Any = silence if isinstance(silence, Unreadable) else unread(silence or problem)
 
     def take(read: Any, name: str) -> Any:
         return gone if row is None else read(row.get(name, "N/A"), name)
@@ -226,19 +254,36 @@ def _gpu(
         uncorrected_aggregate=take(whole, "ecc.errors.uncorrected.aggregate.total"),
         retirement_pending=gone if row is None else _pending(row, remapped, own),
         can_remap=gone if row is None else remapped is not None and is_supported(remapped["remapped_rows.failure"]),
-        remap_failed=gone if row is None else yes(_of(remapped, "remapped_rows.failure"), "failed row remapping"),
+        remap_failed=gone if row is None else _failed(row, remapped),
+        worn_banks=gone if row is None else _worn(remapped),
         rows_lost=gone if row is None else whole(_of(remapped, "remapped_rows.uncorrectable"), "remapped rows"),
         mig=take(word, "mig.mode.current"),
         mig_pending=take(word, "mig.mode.pending"),
         compute_mode=take(word, "compute_mode"),
         recovery_action=gone if row is None else word(row.get(RECOVERY, "N/A"), "the recovery action"),
+        silence=silence,
+        silence_way_out=way_of((silent.action if silent else "RESTART_BM",), slot),
         model=gpu.device_id if gpu else "",
         ships_with_ecc=gpu is not None and gpu.ships_with_ecc,
     )
 
 
 def _of(row: Mapping[str, str] | None, name: str) -> str:
-    return "N/A" if row is None else row[name]
+    return "N/A" if row is None else row.get(name, "N/A")
+
+
+def _worn(remapped: Mapping[str, str] | None) -> Any:
+    banks = [whole(text, "spare rows") for name in (FEW, NONE) if is_supported(text := _of(remapped, name))]
+    return next((one for one in banks if not isinstance(one, int)), sum(banks) if banks else -1)
+
+
+def _failed(row: Mapping[str, str], remapped: Mapping[str, str] | None) -> Any:
+    """Whether a row found no spare one. With MIG nvidia-smi tells of the banks alone: with spares left none failed."""
+    spelled = _of(remapped, "remapped_rows.failure")
+    if remapped is None or is_supported(spelled) or row["mig.mode.current"] != "Enabled":
+        return yes(spelled, "failed row remapping")
+    left = _of(remapped, NONE)
+    return False if left == "0" else unread("with MIG nvidia-smi does not tell whether the row remapper has failed")
 
 
 def _pending(row: Mapping[str, str], remapped: Mapping[str, str] | None, errors: Any) -> Any:

@@ -34,8 +34,17 @@ FIELDS = (
     (*COMMON, OLD_REASONS),
 )
 _FORMAT = "--format=csv,noheader,nounits"
-REMAPPED_FIELDS = ("gpu_bus_id", "remapped_rows.pending", "remapped_rows.failure", "remapped_rows.uncorrectable")
-REMAPPED = ("nvidia-smi", f"--query-remapped-rows={','.join(REMAPPED_FIELDS)}", _FORMAT)
+# Banks of memory by the spare rows that they have left (nvmlRowRemapperHistogramValues_t); MIG does not hide it.
+FEW, NONE = "remapped_rows.histogram.low", "remapped_rows.histogram.none"
+OLD_REMAPPED_FIELDS = ("gpu_bus_id", "remapped_rows.pending", "remapped_rows.failure", "remapped_rows.uncorrectable")
+REMAPPED_FIELDS = (*OLD_REMAPPED_FIELDS, FEW, NONE)
+
+
+def _remapped_of(fields: tuple[str, ...]) -> tuple[str, ...]:
+    return ("nvidia-smi", f"--query-remapped-rows={','.join(fields)}", _FORMAT)
+
+
+REMAPPED, OLD_REMAPPED = map(_remapped_of, (REMAPPED_FIELDS, OLD_REMAPPED_FIELDS))
 
 _BUS_ID = re.compile(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
 _UNKNOWN_FIELD = re.compile(r'Field "([\w.]+)" is not a valid field')
@@ -81,6 +90,16 @@ def parse_rows(output: str, fields: tuple[str, ...], status: int) -> Rows:
 def is_supported(spelled: str) -> bool:
     """False for [N/A] and its like: this GPU has no such thing. An error is no such answer."""
     return spelled.strip("[] ").lower() not in _NOT_THERE
+
+
+def dead(row: Mapping[str, str]) -> str:
+    """The word that a row has in the place of every value ([GPU is lost], ERR!, [N/A]); empty where it has one value.
+
+    A vGPU, and a GPU that shares the memory of its CPU, have few values, and none has none.
+    """
+    words = list(row.values())[1:]
+    values = [word for word in words if is_supported(word) and not re.fullmatch(r"\[.*\]|ERR!|", word)]
+    return "" if values else next((word for word in words if is_supported(word)), words[0] if words else "nothing")
 
 
 def number(spelled: str, what: str) -> Any:

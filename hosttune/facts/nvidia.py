@@ -11,11 +11,11 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, raw, unread
+from hosttune.facts.nvidia_lost import SilentGpu, silent_gpus
 from hosttune.facts.nvidia_smi import (
     QUERY,
     NvidiaGpu,
     Said,
-    fallen,
     is_vgpu_name,
     legacy_branch,
     messages_in,
@@ -26,6 +26,7 @@ from hosttune.facts.nvidia_smi import (
     rejected,
     sentences_of,
 )
+from hosttune.facts.reading import text
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed, Stat
 from hosttune.values import ABSENT, Unreadable
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
-__all__ = ["Nvidia", "NvidiaGpu", "collect"]
+__all__ = ["Nvidia", "NvidiaGpu", "SilentGpu", "collect"]
 
 # Only lines of the driver, of nouveau, and about refused modules: the whole log is long, and nobody else's business.
 _REFUSED = "odule.*reject|PKCS#7|ey was rejected|module loading is restricted"
@@ -50,7 +51,9 @@ DMESG = ("dmesg",)
 _SMI_TIMEOUT_S = 30.0
 _LOG_TIMEOUT_S = 20.0
 _NOT_ASKED = "nvidia-smi is not asked"  # begins the reason of a live host, where it would load or make something
+_HANGS = "nvidia-smi did not end within"  # host/process.py of a program that ran into its time limit
 _MAY_NOT = re.compile(r"not seeing messages|insufficient permissions|Permission denied|Operation not permitted")
+_JOB = re.compile(r"/slurm\S*/job_\d+")  # cgroup of a job, which may have a part of the devices (ConstrainDevices)
 _GRIDD = (
     "/usr/bin/nvidia-gridd", "/usr/lib/systemd/system/nvidia-gridd.service",
     "/lib/systemd/system/nvidia-gridd.service",
@@ -62,19 +65,24 @@ _GRID_PACKAGE = re.compile(r"nvidia-(?:linux-grid|gridd|vgpu-guest).*")
 class Nvidia(Fact):
     """What the driver says of itself and its GPUs."""
 
-    smi: str  # answers | refused | absent (no such program) | not asked (no GPU, or no module is loaded)
+    smi: str  # answers | refused | hangs | absent (no such program) | not asked (no GPU, or no module is loaded)
     smi_status: int  # its exit status: 0, or NVML's code (9 not loaded, 18 mismatch ...); -1 where it was not run
     smi_said: str  # its first line that is no row of the table; empty where it said nothing else
     refusal: str  # not loaded, mismatch, no devices, no library, gpu lost, no permission, other; empty for none
     problem: str  # a sentence where smi is not `answers`
     gpus: tuple[NvidiaGpu, ...]  # those that answer
     messages: tuple[str, ...]  # NVRM, Xid, SXid and nouveau lines of this boot's kernel log, newest last, 200 at most
-    lost: tuple[str, ...]  # slots of GPUs that fell off the bus and do not answer
+    silent: tuple[SilentGpu, ...]  # GPUs that do not answer, by slot, and those of which that is not known
     needs_open: bool  # a GPU was refused: it works with the open kernel module alone
     not_for_open: bool  # a GPU was refused: the open kernel module cannot drive it
     legacy_branch: str  # the branch that the driver names for a GPU that is too old for it: 580
     rejected_key: bool  # the kernel refused a module for its signature, and no nvidia module is loaded
     is_vgpu: bool  # a part of a GPU, lent by a hypervisor; its driver is licensed and comes from there
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """The slots of the GPUs that do not answer."""
+        return tuple(gpu.slot for gpu in self.silent if gpu.sign != "not known")
 
 
 @frozen
@@ -102,7 +110,7 @@ def collect(reader: Reader, facts: Facts) -> Nvidia:
             problem=reason,
             gpus=(),
             messages=(),
-            lost=(),
+            silent=(),
             needs_open=False,
             not_for_open=False,
             legacy_branch="",
@@ -123,7 +131,7 @@ def collect(reader: Reader, facts: Facts) -> Nvidia:
         problem=asked.problem,
         gpus=gpus,
         messages=messages,
-        lost=_lost(said, messages, facts.gpus.count),
+        silent=_silent(reader, facts, said, messages),
         needs_open=needs_open(words) if known else messages,
         not_for_open=not_for_open(words) if known else messages,
         legacy_branch=legacy_branch(words) if known else messages,
@@ -144,7 +152,7 @@ def _why_not(reader: Reader, facts: Facts) -> str | Unreadable:
 
 def _smi(reader: Reader, facts: Facts) -> _Asked:
     loaded = raw(facts.driver, "loaded_version")
-    nothing = Said((), (), "", "")
+    nothing = Said((), {}, (), "", "")
     if loaded == "":
         return _Asked("not asked", -1, nothing, "nvidia-smi is not asked: the NVIDIA kernel module is not loaded")
     answer = reader.query(QUERY, timeout_s=_SMI_TIMEOUT_S)
@@ -152,6 +160,8 @@ def _smi(reader: Reader, facts: Facts) -> _Asked:
         return _Asked("absent", -1, nothing, _why_no_smi(facts))
     if isinstance(answer, Unreadable) and answer.reason.startswith(_NOT_ASKED):
         return _Asked("not asked", -1, nothing, answer.reason)
+    if isinstance(answer, Unreadable) and _HANGS in answer.reason:
+        return _Asked("hangs", -1, nothing, answer.reason)
     if not isinstance(answer, Completed):
         gone = unread(answer.reason if isinstance(answer, Unreadable) else "nvidia-smi did not answer")
         return _Asked(gone, gone, gone, gone)
@@ -198,15 +208,23 @@ def _messages(reader: Reader) -> Any:
     return unread(hidden or "neither journalctl nor dmesg shows the kernel log of this boot")
 
 
-def _lost(said: Any, messages: Any, count: int) -> Any:
-    """From the log, and from nvidia-smi; a GPU that answers is not lost, whatever the log says of before."""
-    if isinstance(said, Said) and len(said.gpus) == count:
-        return ()
-    by_smi = said.lost if isinstance(said, Said) else ()
-    if not isinstance(messages, tuple):
-        return by_smi or messages
-    answering = {gpu.slot for gpu in said.gpus} if isinstance(said, Said) else set()
-    return tuple(sorted({*by_smi, *fallen(messages)} - answering))
+def _silent(reader: Reader, facts: Facts, said: Any, messages: Any) -> Any:
+    """The GPUs that the driver holds and nvidia-smi does not show; those without a driver are told elsewhere."""
+    devices = raw(facts.gpus, "devices")
+    if not isinstance(devices, tuple):
+        return unread(str(devices))
+    held = [gpu.slot for gpu in devices if raw(gpu, "driver") == "nvidia"]
+    return silent_gpus(said, messages, held, [gpu.slot for gpu in devices], _narrowed(reader, facts))
+
+
+def _narrowed(reader: Reader, facts: Facts) -> str:
+    """Why nvidia-smi may show fewer GPUs to this process than the driver holds; empty for none."""
+    if raw(facts.host, "is_container") is True:
+        return "in a container nvidia-smi shows the GPUs that were given to it"
+    groups = text(reader, "/proc/self/cgroup")
+    if isinstance(groups, str) and _JOB.search(groups):
+        return "in a job of Slurm nvidia-smi shows the GPUs of that job"
+    return ""
 
 
 def _is_rejected(facts: Facts, messages: Any) -> Any:

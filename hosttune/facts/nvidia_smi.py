@@ -9,7 +9,7 @@ and certs/ of Linux for the refusal of a signature.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hosttune.facts.base import Fact, unread
@@ -25,7 +25,12 @@ MAX_MESSAGES = 200
 _BUS_ID = r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?"
 # The name stands last: it is the only field that may hold a comma.
 _ROW = re.compile(rf"{_BUS_ID}, ([^,]*), ([^,]*), (.*\S)\s*")
-_LOST = re.compile(rf"GPU ?\d*:? ?{_BUS_ID}:? .*?(?:GPU is lost|Unknown Error|fallen off the bus)", re.IGNORECASE)
+_VERSION = re.compile(r"\d+\.\d[\d.]*")
+# Unable to determine the device handle for GPU1: 0000:34:00.0: Unknown Error; branches differ in what is before it.
+_HANDLE = re.compile(rf"device handle for GPU ?\d*:? ?{_BUS_ID}:?(.*)", re.IGNORECASE)
+_LOST = re.compile(rf"GPU ?\d*:? ?{_BUS_ID}:? .*?((?:GPU is lost|Unknown Error|fallen off the bus).*)", re.IGNORECASE)
+_DENIED = re.compile(r"\[?insufficient permissions\]?", re.IGNORECASE)
+_LONGEST = 300  # of a sentence: what is printed where an answer should be may be anything
 _NO_SENTENCE = re.compile(r"\s*$|\$ |modprobe: |[-+|=]+$|[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]{8}")
 # NVML's return codes, as far as they are states of a host.
 _STATUSES = {
@@ -51,9 +56,6 @@ _REJECTED = re.compile(
 _SERIAL = re.compile(r"(serial number is )\S+", re.IGNORECASE)
 _PREFIX = re.compile(STAMP + "NVRM: *")
 _KERNEL = re.compile(r"^(\d{9,}\.\d+) kernel: ")  # journalctl -o short-unix --no-hostname
-_FALLEN = re.compile(
-    rf"Xid \(PCI:{_BUS_ID}\): 79\b|GPU (?:at )?(?:PCI:)?{_BUS_ID}:? .*?(?:has )?fallen off the bus", re.IGNORECASE
-)
 _LEGACY = re.compile(r"supported through the NVIDIA (\d{3})\.[x\d]+ Legacy", re.IGNORECASE)
 _OPEN_ONLY = re.compile(r"requires use of the NVIDIA open kernel modules", re.IGNORECASE)
 _NOT_FOR_OPEN = re.compile(r"not supported by open nvidia\.ko", re.IGNORECASE)
@@ -77,23 +79,35 @@ class Said:
     """What nvidia-smi printed for `QUERY`."""
 
     gpus: tuple[NvidiaGpu, ...]
-    lost: tuple[str, ...]  # slots of GPUs that it could not reach
+    lost: Mapping[str, str]  # slots of GPUs that it could not reach, with the words that it has for that
+    denied: tuple[str, ...]  # slots of GPUs that this user may not open
     sentence: str  # the first line that is no row of the table: an error, or a warning before it
     refusal: str  # no permission | no devices | not loaded | no library | gpu lost | mismatch | other; empty for none
 
 
 def parse_smi(output: str, status: int) -> Said:
-    """The answer to `QUERY`: rows, and before them a line for each GPU that is lost."""
-    gpus, lost, sentences = [], [], []
+    """The answer to `QUERY`: rows, and of a GPU that is lost a line, or a row of error words ([GPU is lost], ERR!)."""
+    gpus, sentences = [], []
+    lost: dict[str, str] = {}
     for line in output.splitlines():
-        if row := _ROW.fullmatch(line.strip()):
+        row = _ROW.fullmatch(line.strip())
+        if row and _VERSION.fullmatch(row[5].strip()):
             gpus.append(NvidiaGpu(slot_of(*row.group(1, 2, 3, 4)), row[7], row[5].strip(), _switch(row[6])))
+        elif row:
+            lost[slot_of(*row.group(1, 2, 3, 4))] = printed(row[5])
         elif not _NO_SENTENCE.match(line):
-            sentences.append(mask_text(line.strip()))
-        if gone := _LOST.search(line):
-            lost.append(slot_of(*gone.group(1, 2, 3, 4)))
+            sentences.append(printed(line))
+            if gone := _HANDLE.search(line) or _LOST.search(line):
+                lost[slot_of(*gone.group(1, 2, 3, 4))] = printed(gone[5]) or "no device handle"
+    denied = tuple(slot for slot, words in lost.items() if _DENIED.search(words))
     refusal = "" if gpus else _refusal(output, status)
-    return Said(tuple(gpus), tuple(dict.fromkeys(lost)), next(iter(sentences), ""), refusal)
+    unreached = {slot: words for slot, words in lost.items() if slot not in denied}
+    return Said(tuple(gpus), unreached, denied, next(iter(sentences), ""), refusal)
+
+
+def printed(line: str) -> str:
+    """A line that is no answer, as it may be shown: without serials and control characters, and not long."""
+    return mask_text("".join(one for one in line[: 10 * _LONGEST] if one.isprintable()).strip())[:_LONGEST]
 
 
 def _refusal(output: str, status: int) -> str:
@@ -151,13 +165,6 @@ def _together(first: str, last: str) -> str:
 def sentences_of(messages: Iterable[str]) -> str:
     """The driver's own words in one line: it breaks a sentence over several lines of the log."""
     return " ".join(_PREFIX.sub("", line).strip() for line in messages if _PREFIX.match(line))
-
-
-def fallen(messages: Iterable[str]) -> tuple[str, ...]:
-    """The slots of GPUs that have fallen off the bus (Xid 79), each once."""
-    found = [match for line in messages if (match := _FALLEN.search(line))]
-    groups = [match.group(1, 2, 3, 4) if match[1] else match.group(5, 6, 7, 8) for match in found]
-    return tuple(dict.fromkeys(slot_of(*group) for group in groups))
 
 
 def needs_open(sentences: str) -> bool:

@@ -74,18 +74,29 @@ def not_loaded(log: str = "") -> dict[tuple[str, ...], str | None]:
     return {JOURNAL: log, DMESG: log}
 
 
-def saying(record: RecordReader, smi: Mapping[str, Mapping[str, str]], log: Sequence[str]) -> RecordReader:
-    """A record whose GPUs (by slot) say something else, and whose kernel log has more lines."""
+def saying(record: RecordReader, smi: Mapping[str, Mapping[str, str] | str | None], log: Sequence[str]) -> RecordReader:
+    """A record whose GPUs (by slot) say something else, and whose kernel log has more lines. One that is None is in no
+    answer of nvidia-smi, and a text stands in the place of every value of its GPU."""
     if not smi and not log:
         return record
-    slots = [gpu.slot for gpu in Facts(record).health.gpus]
+    slots = [gpu.slot for gpu in Facts(record).health.gpus if smi.get(gpu.slot, "") is not None]
+    broken = {slot: word for slot, word in smi.items() if isinstance(word, str)}
     told: dict[tuple[str, ...], str] = {}
     for query, fields in ((QUERIES[0], FIELDS[0]), (REMAPPED, REMAPPED_FIELDS)):
         known = {name.replace(".", "_") for name in fields}
         told[query] = "".join(
-            smi_row(fields, f"0000{slot.upper()}", **{k: v for k, v in smi.get(slot, {}).items() if k in known})
+            ", ".join([f"0000{slot.upper()}", *[broken[slot]] * (len(fields) - 1)]) + "\n"
+            if slot in broken
+            else smi_row(
+                fields, f"0000{slot.upper()}", **{k: v for k, v in (smi.get(slot) or {}).items() if k in known}
+            )  # type: ignore[union-attr]
             for slot in slots
         )
+    if None in smi.values() or broken:
+        rows = next(one["stdout"] for one in record.data["queries"] if tuple(one["argv"]) == QUERY).splitlines()
+        kept = {f"0000{slot.upper()}": ", ".join([broken[slot]] * 3) if slot in broken else "" for slot in slots}
+        shown = ((row, *row.split(", ", 1)) for row in rows)
+        told[QUERY] = "".join(f"{slot}, {kept[slot] or rest}\n" for _, slot, rest in shown if slot in kept)
     told |= dict.fromkeys((JOURNAL, DMESG), "".join(f"{line}\n" for line in log))
     kept = [one for one in record.data["queries"] if tuple(one["argv"]) not in told]
     more = [{"argv": list(argv), "status": 0, "stdout": text, "stderr": ""} for argv, text in told.items()]

@@ -4,7 +4,8 @@ there.
 - name: swap and enough RAM        # what the case shows
 host: h100-8x-2socket            # a record of tests/hosts
 files: {/proc/swaps: null}       # what is different there; null removes the file
-smi: {"0000:1b:00.0": {ecc_mode_current: Disabled}}  # what nvidia-smi says otherwise of a GPU (_ for each dot)
+smi: {"0000:1b:00.0": {ecc_mode_current: Disabled}}  # what nvidia-smi says otherwise of a GPU (_ for each dot);
+                                   # null: it leaves it out; a text stands in the place of every value
 log: ["NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."]  # lines of the kernel log
 processes: [{cgroup: /system.slice}]  # GPU processes that run there; what is not said is as in tests/hosts/told.py
 answers: {"nvidia-smi -L": "GPU 0"}   # what programs print there

@@ -10,10 +10,13 @@ from hosttune.choices.driver_state import STATES, choose
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.facts import UnknownFact, unread
 from hosttune.facts.base import Fact
+from hosttune.facts.nvidia_lost import SilentGpu
 from hosttune.frozen import frozen
 from tests.unit.driver_machine import NOW
 
 KERNEL, NEXT, VERSION = "6.8.0-60-generic", "6.8.0-71-generic", "580.126.20"
+FALLEN = SilentGpu("0000:1b:00.0", "has fallen off the bus (Xid 79)", "log")
+LEFT_OUT = SilentGpu("0000:43:00.0", "is on the PCI bus and does not answer (nvidia-smi lists 7 of 8)", "left out")
 PACKAGE = "580.126.20-0ubuntu0.24.04.1"
 
 
@@ -47,6 +50,7 @@ def host(
     *,
     generations=("hopper",),
     nvswitches=0,
+    undriven=(),
     now=NOW,
     ubuntu=True,
     boot=None,
@@ -65,7 +69,7 @@ def host(
         "transitional": (), "fabricmanager_version": "",
     }  # fmt: skip
     quiet = {
-        "lost": (), "is_vgpu": False, "needs_open": False, "not_for_open": False, "legacy_branch": "",
+        "silent": (), "lost": (), "is_vgpu": False, "needs_open": False, "not_for_open": False, "legacy_branch": "",
         "rejected_key": False, "smi": "answers", "refusal": "", "problem": "",
     }  # fmt: skip
     files = {"next_kernel": KERNEL, "secure_boot": False, "reboot_required": False, "reboot_packages": ()}
@@ -74,6 +78,8 @@ def host(
         gpus=SimpleNamespace(
             generations=generations,
             nvswitches=nvswitches,
+            undriven=undriven,
+            drivers=("nvidia", "") if undriven else ("nvidia",),
             summary="1 x H100",
             is_passed_through="vfio" in here,
             is_vgpu="profile" in here,
@@ -120,7 +126,7 @@ def test_healthy_host_is_current():
 NOT_LOADED = {"loaded_version": ""}
 TABLE = {
     "broken packages": ({"broken": ("nvidia-dkms-580",)}, "nvidia-dkms-580", "dpkg --configure -a"),
-    "GPU lost": ({"nvidia": {"lost": ("0000:1b:00.0",)}}, "0000:1b:00.0", "hardware"),
+    "GPU lost": ({"nvidia": {"silent": (FALLEN,)}}, "0000:1b:00.0", "hardware"),
     "vGPU guest": ({"nvidia": {"is_vgpu": True, "smi": "refused"}}, "vGPU", "hypervisor"),
     "runfile": ({"runfile": True, "branch": "", "name": "", "modules": ()}, "runfile", "nvidia-uninstall"),
     "mixed sources": ({"archives": {"origins": ("NVIDIA", "Ubuntu")}}, "NVIDIA and Ubuntu", "decide"),
@@ -133,6 +139,7 @@ TABLE = {
     ),
     "unsupported GPU": ({"generations": ("volta",), "branch": "595", "is_open": False, "modules": (module(is_open=False),)}, "does not drive volta", "switch_branch"),
     "wrong flavour": ({"generations": ("volta",)}, "does not drive volta", "closed module"),
+    "GPU without a driver": ({"undriven": ("0000:43:00.0",)}, "no driver holds the GPU at 0000:43:00.0", "NVRM"),
     "module missing": (
         NOT_LOADED | {"has_module_for_running_kernel": False, "modules": (), "kernels_with_module": ()}, "these have: none", f"linux-modules-nvidia-580-server-open-{KERNEL}",
     ),
@@ -227,7 +234,7 @@ def test_driver_in_a_container_tells_of_a_gpu_that_is_lost():
     contained = {"branch": "", "name": "", "packages": (), "userspace_version": "", "modules": ()}
     (well,) = states(host(here=("operator",), **contained))
     assert (well.is_fault, well.evidence.endswith(f"({VERSION} is loaded)")) == (False, True)
-    (lost,) = states(host(here=("operator",), nvidia={"lost": ("0000:1b:00.0",)}, **contained))
+    (lost,) = states(host(here=("operator",), nvidia={"silent": (FALLEN,)}, **contained))
     assert (lost.name, lost.is_fault) == ("GPU lost", True)
 
 
@@ -316,11 +323,46 @@ def test_refusal_of_nvidia_smi_is_said_once_and_not_guessed():
     assert names(host(nvidia=hidden)) == ["whether: nvidia-smi refuses"]
 
 
+def test_xid_79_is_claimed_where_the_kernel_log_has_it_alone():
+    said = {silent.sign: states(host(nvidia={"silent": (silent,)}))[0] for silent in (FALLEN, LEFT_OUT)}
+    assert "(Xid 79)" in said["log"].evidence
+    assert "Xid" not in said["left out"].evidence + said["left out"].way_out
+    assert "drain -q -p 0000:43:00.0" in said["left out"].way_out
+    both = states(host(nvidia={"silent": (FALLEN, LEFT_OUT)}))[0].evidence
+    assert both == f"the GPU at 0000:1b:00.0 {FALLEN.why}; the GPU at 0000:43:00.0 {LEFT_OUT.why}"
+    two = states(host(nvidia={"silent": (FALLEN, SilentGpu("0000:43:00.0", FALLEN.why, "log"))}))[0].evidence
+    assert two == "2 GPUs, 0000:1b:00.0, 0000:43:00.0: each has fallen off the bus (Xid 79)"
+
+
+def test_gpu_that_asks_for_a_reset_gets_no_other_way():
+    asks = SilentGpu("0000:43:00.0", "does not answer nvidia-smi: [GPU requires reset]", "smi")
+    assert "nvidia-smi -r -i 0000:43:00.0" in states(host(nvidia={"silent": (asks,)}))[0].way_out
+
+
+def test_gpu_that_this_driver_does_not_drive_is_not_called_lost():
+    volta = {"generations": ("hopper", "volta"), "undriven": ("0000:43:00.0",)}
+    assert names(host(nvidia={"silent": (LEFT_OUT,)}, **volta)) == ["wrong flavour"]
+    assert names(host(nvidia={"silent": (FALLEN,)}, **volta)) == ["GPU lost", "wrong flavour"]
+
+
+def test_gpu_of_which_it_is_not_known_whether_it_answers_is_not_well():
+    hidden = SilentGpu("0000:43:00.0", "nvidia-smi may not open the GPU at 0000:43:00.0", "not known")
+    assert names(host(nvidia={"silent": (hidden,)})) == ["whether: GPU lost"]
+    assert names(host(nvidia={"silent": (FALLEN, hidden)})) == ["GPU lost"]
+
+
+def test_nvidia_smi_that_hangs_is_a_fault():
+    hangs = {"smi": "hangs", "problem": "nvidia-smi did not end within 30 s"}
+    (state,) = states(host(nvidia=hangs))
+    assert (state.name, state.is_fault) == ("nvidia-smi refuses", True)
+    assert state.evidence.startswith("nvidia-smi did not end within 30 s: a GPU or the driver hangs")
+
+
 @frozen
 class Silent(Fact):
     """The driver's own words, which this user may not read."""
 
-    lost: tuple[str, ...]
+    silent: tuple[SilentGpu, ...]
     is_vgpu: bool
     needs_open: bool
     not_for_open: bool

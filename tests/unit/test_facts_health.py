@@ -85,8 +85,12 @@ def test_health_gpu_that_does_not_answer_keeps_its_place_and_its_xids():
     gpu = health_of({QUERIES[0]: other, REMAPPED: ""}, log).gpus[0]
     assert gpu.xids == (79, 31)
     assert gpu.hardware_xids == ("Xid 79 (the GPU has fallen off the bus)",)
-    with pytest.raises(UnknownFact, match="does not answer"):
+    with pytest.raises(UnknownFact, match="at first, and then no more"):
         _ = gpu.remap_failed
+    gone = health_of({QUERY: "00000000:43:00.0, 580.126.20, Enabled, NVIDIA H100\n", QUERIES[0]: other}, log).gpus
+    assert (gone[0].slot, gone[0].silence) == (SLOT, "it has fallen off the bus (Xid 79)")
+    with pytest.raises(UnknownFact, match=r"fallen off the bus \(Xid 79\)"):
+        _ = gone[0].remap_failed
 
 
 def test_health_without_loaded_module_nothing_is_asked():
@@ -120,7 +124,7 @@ def test_yes_words_counts_and_errors():
 
 
 def test_parse_rows_lines_of_other_lengths_are_no_rows():
-    said = parse_rows(f"warning, x\n{LINE}, 1\n{LINE}, Yes, No, 0\n", REMAPPED_FIELDS, 0)
+    said = parse_rows(f"warning, x\n{LINE}, 1\n{LINE}, Yes, No, 0, 0, 0\n", REMAPPED_FIELDS, 0)
     assert list(said.rows) == [SLOT]
     assert said.rows[SLOT]["remapped_rows.pending"] == "Yes"
 

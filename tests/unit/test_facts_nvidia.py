@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+import re
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hosttune.facts import Facts, UnknownFact
+from hosttune.facts import Facts, UnknownFact, unread
 from hosttune.facts.nvidia import DMESG, JOURNAL
+from hosttune.facts.nvidia_lost import silent_gpus, told_by_log
 from hosttune.facts.nvidia_smi import (
     MAX_MESSAGES,
     QUERY,
-    fallen,
     is_vgpu_name,
     legacy_branch,
     messages_in,
@@ -33,6 +35,7 @@ from tests.unit.test_facts_driver import OPEN
 TWO = """00000000:1B:00.0, 580.126.20, Enabled, NVIDIA H100 80GB HBM3
 00000000:43:00.0, 580.126.20, Disabled, NVIDIA H100 80GB HBM3
 """
+THIRD = "00000000:34:00.0, 580.126.20, Enabled, NVIDIA H100 80GB HBM3\n"
 MISMATCH = "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.173\n"
 NOT_LOADED = (
     "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA "
@@ -115,7 +118,7 @@ def test_parse_smi_names_with_commas_and_large_domains():
 
 def test_parse_smi_a_lost_gpu_leaves_the_others():
     said = parse_smi(LOST + TWO, 0)
-    assert (len(said.gpus), said.lost, said.refusal) == (2, ("0000:34:00.0",), "")
+    assert (len(said.gpus), said.lost, said.refusal) == (2, {"0000:34:00.0": "Unknown Error"}, "")
     assert said.sentence.startswith("Unable to determine")
 
 
@@ -137,7 +140,7 @@ def test_parse_smi_masks_serials():
 )
 def test_parse_smi_of_genuine_outputs(name, refusal, lost):
     said = parse_smi((SAMPLES / name).read_text(encoding="utf-8"), 1)
-    assert (said.refusal, said.lost, said.gpus) == (refusal, lost, ())
+    assert (said.refusal, tuple(said.lost), said.gpus) == (refusal, lost, ())
 
 
 def test_messages_in_keeps_the_drivers_lines_and_masks_them():
@@ -177,9 +180,51 @@ def test_rejected_by_every_sentence(line):
     assert not rejected(messages_in(NOISE + LOADING))
 
 
-def test_fallen_by_xid_and_by_name_each_once():
-    assert fallen(messages_in(XID + XID + FALLEN)) == ("0000:34:00.0", "0000:43:00.0")
-    assert fallen(messages_in(XID.replace("79", "31"))) == ()
+def gone(log):
+    return told_by_log(messages_in(log))[0]
+
+
+def test_gone_from_the_bus_by_xid_and_by_name():
+    found = gone(XID + XID + FALLEN + FALLEN.replace("43", "34"))
+    assert found == {
+        "0000:34:00.0": "has fallen off the bus (Xid 79)",
+        "0000:43:00.0": "has fallen off the bus, as the kernel log says",
+    }
+    assert gone(XID.replace("79", "31")) == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "1795000100.1 kernel: NVRM: Xid (PCI:0000:34:00): 79, pid=1, name=x, GPU has fallen off the bus.",
+        "[  217.103] NVRM: Xid (PCI:0000:34:00 GPU-I:05): 79, pid=1, GPU has fallen off the bus.",
+        "NVRM: Xid (0000:34:00): 79, GPU has fallen off the bus.",
+    ],
+)
+def test_gone_from_the_bus_in_every_form_of_an_xid(line):
+    assert gone(line) == {"0000:34:00.0": "has fallen off the bus (Xid 79)"}
+
+
+AT_PROBE = """1795000001.100000 kernel: NVRM: The NVIDIA GPU 0000:{one}:00.0
+1795000001.100001 kernel: NVRM: (PCI ID: 10de:2901) installed in this system has
+1795000001.100002 kernel: NVRM: fallen off the bus and is not responding to commands.
+"""
+
+
+def test_gone_from_the_bus_over_three_lines_also_of_two_gpus_mixed():
+    assert set(gone(AT_PROBE.format(one="18"))) == {"0000:18:00.0"}
+    first, second = (AT_PROBE.format(one=one).splitlines() for one in ("18", "2a"))
+    mixed = "\n".join(line for pair in zip(first, second, strict=True) for line in pair)
+    assert set(gone(mixed)) == {"0000:18:00.0", "0000:2a:00.0"}
+
+
+def test_gone_from_the_bus_is_not_said_of_a_gpu_that_this_driver_does_not_take():
+    assert set(gone(NEEDS_OPEN + AT_PROBE.format(one="18") + NOT_FOR_OPEN + LEGACY)) == {"0000:18:00.0"}
+    assert gone("NVRM: fallen off the bus and is not responding to commands.\n") == {}
+
+
+def test_gone_from_the_bus_counts_since_the_driver_was_loaded():
+    assert gone(XID + AT_PROBE.format(one="18") + LOADING) == {}
 
 
 @pytest.mark.parametrize(
@@ -199,8 +244,9 @@ def test_is_vgpu_name(name, is_vgpu):
 
 
 def reader(
-    log=LOADING, smi: object = TWO, files=None, *, device="0x2330", loaded=True, is_vm=False, queries=None, **more
-):
+    log=LOADING, smi: object = TWO, files=None, *, device="0x2330", loaded=True, is_vm=False, queries=None, drivers=(), namespaces=(),
+    **more,
+):  # fmt: skip
     slots = ("0000:1b:00.0", "0000:34:00.0", "0000:43:00.0") if device else ()
     every = {
         "/proc/sys/kernel/osrelease": "6.8.0-60-generic\n",
@@ -213,12 +259,16 @@ def reader(
     for slot in slots:
         place = f"/sys/bus/pci/devices/{slot}"
         every |= {f"{place}/vendor": "0x10de", f"{place}/device": device, f"{place}/class": "0x030200"}
+    held = dict.fromkeys(slots, "nvidia") | dict(drivers) if loaded else {}
+    links = {f"/sys/bus/pci/devices/{slot}/driver": f"../../../bus/pci/drivers/{held[slot]}" for slot in held} | dict(
+        namespaces
+    )
     if loaded:
         every["/proc/driver/nvidia/version"] = OPEN
     answers = {} if smi is None else {QUERY: smi}
     answers |= {} if log is None else {JOURNAL: log}
     return FakeReader(
-        every | (files or {}), folders=["/sys/bus/pci/devices"], queries=answers | (queries or {}), **more
+        every | (files or {}), folders=["/sys/bus/pci/devices"], queries=answers | (queries or {}), links=links, **more
     )
 
 
@@ -227,9 +277,9 @@ def nvidia_of(*words, **more):
 
 
 def test_nvidia_healthy():
-    found = nvidia_of()
+    found = nvidia_of(smi=TWO + THIRD)
     assert (found.smi, found.smi_status, found.smi_said, found.refusal, found.problem) == ("answers", 0, "", "", "")
-    assert [gpu.slot for gpu in found.gpus] == ["0000:1b:00.0", "0000:43:00.0"]
+    assert [gpu.slot for gpu in found.gpus] == ["0000:1b:00.0", "0000:43:00.0", "0000:34:00.0"]
     assert found.messages == (LOADING.strip(),)
     assert (found.lost, found.legacy_branch) == ((), "")
     assert (found.needs_open, found.not_for_open, found.rejected_key, found.is_vgpu) == (False,) * 4
@@ -267,17 +317,95 @@ def test_nvidia_smi_absent_and_hanging():
     assert (found.smi, found.smi_status) == ("absent", -1)
     assert "not installed" in found.problem
     hung = nvidia_of(smi=Unreadable("nvidia-smi did not end within 30 s"))
-    for name in ("smi", "smi_status", "gpus", "problem", "refusal"):
-        with pytest.raises(UnknownFact, match="did not end within 30 s"):
-            getattr(hung, name)
+    assert (hung.smi, hung.gpus, hung.problem) == ("hangs", (), "nvidia-smi did not end within 30 s")
     assert hung.messages == (LOADING.strip(),)
+    broken = nvidia_of(smi=Unreadable("nvidia-smi wrote more than 64 MiB"))
+    for name in ("smi", "smi_status", "gpus", "problem", "refusal"):
+        with pytest.raises(UnknownFact, match="wrote more than"):
+            getattr(broken, name)
 
 
 def test_nvidia_lost_from_log_and_program():
-    assert nvidia_of(LOADING + XID).lost == ("0000:34:00.0",)
-    assert nvidia_of(smi=LOST + TWO).lost == ("0000:34:00.0",)
-    assert nvidia_of(LOADING + FALLEN).lost == ()  # it answers again
-    assert nvidia_of(None, LOST + TWO).lost == ("0000:34:00.0",)
+    for found in (nvidia_of(LOADING + XID), nvidia_of(smi=LOST + TWO), nvidia_of(None, LOST + TWO)):
+        assert found.lost == ("0000:34:00.0",)
+    assert nvidia_of(LOADING + XID, smi=TWO + THIRD).lost == ()  # it answers again
+
+
+def whys(*words, **more):
+    return [(gpu.slot, gpu.why, gpu.sign) for gpu in nvidia_of(*words, **more).silent]
+
+
+def test_nvidia_a_gpu_that_nvidia_smi_leaves_out_is_silent():
+    left_out = ("0000:34:00.0", "is on the PCI bus and does not answer (nvidia-smi lists 2 of 3)", "left out")
+    assert whys() == [left_out]
+    assert whys(None) == [left_out]  # also where the log may not be read
+    assert whys(smi=f"[GPU is lost], [GPU is lost], [GPU is lost], [GPU is lost]\n{TWO}") == [left_out]
+    failed = "NVRM: GPU 0000:34:00.0: RmInitAdapter failed! (0x62:0x40:1924)\n"
+    ((_, why, _),) = whys(LOADING + failed)
+    assert why.endswith("(nvidia-smi lists 2 of 3; kernel log: RmInitAdapter failed! (0x62:0x40:1924))")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "[GPU is lost]",
+        "ERR!",
+        "[Unknown Error]",
+        "[N/A]",
+        "[Not Supported]",
+        "[GPU requires reset]",
+        "[Not Found]",
+        "x",
+    ],
+)
+def test_nvidia_a_row_of_error_words_is_no_answer(words):
+    said = [("0000:34:00.0", f"does not answer nvidia-smi: {words}", "smi")]
+    assert whys(smi=f"00000000:34:00.0, {words}, {words}, {words}\n{TWO}") == said
+    assert nvidia_of(smi=f"00000000:34:00.0, {words}, {words}, {words}\n").smi == "refused"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Unable to determine the device handle for GPU1: 0000:34:00.0: Unknown Error",
+        "Unable to determine the device handle for GPU0000:34:00.0: Unknown Error",
+        "Unable to determine the device handle for GPU 00000000:34:00.0: GPU is lost.  Reboot the system to recover this GPU",
+        "Unable to determine the device handle for GPU 0000:34:00.0: Not Found",
+        "Unable to determine the device handle for gpu 0000:34:00.0: GPU requires reset",
+        "Unable to determine the device handle for GPU 00000000:34:00.0:\nNot Supported",
+    ],
+)
+def test_nvidia_a_line_on_a_device_handle_is_no_answer(line):
+    assert nvidia_of(smi=f"{line}\n{TWO}").lost == ("0000:34:00.0",)
+    alone = nvidia_of(smi=Completed(255, f"{line}\n".encode(), b""))  # of the others nothing is known then
+    assert (alone.smi, alone.lost) == ("refused", ("0000:34:00.0",))
+
+
+def test_nvidia_claims_no_xid_without_the_kernel_log():
+    for found in (nvidia_of(), nvidia_of(smi=LOST + TWO), nvidia_of(AT_PROBE.format(one="34"))):
+        assert "Xid" not in found.silent[0].why
+    assert nvidia_of(XID).silent[0].why == "has fallen off the bus (Xid 79)"
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"smi": f"00000000:34:00.0{', [Insufficient Permissions]' * 3}\n{TWO}"}, "may not open the GPU at 0000:34:00.0"),
+        ({"namespaces": {"/proc/self/ns/pid": "pid:[4026532001]", "/proc/self/ns/user": "user:[4026531837]"}}, "in a container"),
+        ({"files": {"/proc/self/cgroup": "0::/system.slice/slurmstepd.scope/job_17/step_0/user/task_0\n"}}, "in a job of Slurm"),
+        ({"smi": TWO.replace("1B", "1C")}, "otherwise than the PCI bus"),
+    ],
+)  # fmt: skip
+def test_nvidia_a_gpu_that_this_process_may_not_see_is_not_called_silent_and_not_well(more, reason):
+    (found,) = [gpu for gpu in nvidia_of(**more).silent if gpu.slot == "0000:34:00.0"]
+    assert (found.sign, re.search(reason, found.why) is None) == ("not known", False)
+    assert nvidia_of(**more).lost == ()
+    assert nvidia_of(XID, **more).lost == ("0000:34:00.0",)  # what the kernel says is said
+
+
+def test_nvidia_only_gpus_that_its_driver_holds_are_asked():
+    held = nvidia_of(drivers={"0000:34:00.0": "vfio-pci"})
+    assert held.lost == ()
 
 
 def test_nvidia_log_from_dmesg_without_a_journal():
@@ -301,11 +429,13 @@ def test_nvidia_log_from_dmesg_without_a_journal():
 )  # fmt: skip
 def test_nvidia_log_that_may_not_be_read_is_unread(journal, kernel, reason):
     found = nvidia_of(journal, queries={DMESG: kernel})
-    for name in ("messages", "lost", "needs_open", "not_for_open", "legacy_branch"):
+    for name in ("messages", "needs_open", "not_for_open", "legacy_branch"):
         with pytest.raises(UnknownFact, match=reason):
             getattr(found, name)
-    assert found.smi == "answers"
+    assert (found.smi, found.lost) == ("answers", ("0000:34:00.0",))
     assert not found.rejected_key  # a loaded module was not refused
+    with pytest.raises(UnknownFact, match=reason):
+        _ = nvidia_of(journal, None, queries={DMESG: kernel}).lost
 
 
 def test_nvidia_no_gpu_is_lost_where_all_of_the_pci_bus_answer():
@@ -343,6 +473,31 @@ def test_nvidia_under_an_alternate_root_is_unread():
             getattr(found, name)
 
 
+WORDS = st.sampled_from(
+    ["[GPU is lost]", "ERR!", "[N/A]", "580.126.20", "Enabled", "", "NVIDIA, H100", "\x1b[31m", "7"]
+)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["1B", "34", "43", "99"]), st.lists(WORDS, max_size=5)), max_size=5),
+    st.text(max_size=30),
+    st.sampled_from([0, 2, 4, 9, 15, 255]),
+)
+def test_no_answer_of_nvidia_smi_makes_a_gpu_well_that_it_does_not_show(rows, noise, status):
+    """Each GPU that the driver holds answers, is silent, or it is not known."""
+    output = "".join(", ".join([f"00000000:{bus}:00.0", *words]) + "\n" for bus, words in rows) + noise
+    said = parse_smi(output, status)
+    three = ("0000:1b:00.0", "0000:34:00.0", "0000:43:00.0")
+    for log, narrowed in itertools.product(((), unread("x")), ("", "in a container")):
+        silent = silent_gpus(said, log, three, three, narrowed)
+        if said.gpus:
+            answering = {gpu.slot for gpu in said.gpus}
+            assert set(three) <= {gpu.slot for gpu in silent} | answering or len(answering) >= len(three)
+            assert not {gpu.slot for gpu in silent} & answering
+    assert all(re.fullmatch(r"\d+\.\d[\d.]*", gpu.driver_version) for gpu in said.gpus)
+    assert bool(said.gpus) is not bool(said.refusal)
+
+
 WHOLE = LOADING + XID + FALLEN + NEEDS_OPEN + NOT_FOR_OPEN + LEGACY + NOT_IN_RELEASE + REJECTED + NOISE
 
 
@@ -351,7 +506,8 @@ def test_parsers_bear_shuffled_cut_and_foreign_text(chance: random.Random, cut, 
     lines = WHOLE.splitlines()
     chance.shuffle(lines)
     messages = messages_in("\n".join([noise, *lines]))
-    assert set(fallen(messages)) <= {"0000:34:00.0", "0000:43:00.0"} | set(fallen(messages_in(noise)))
+    named = {"0000:34:00.0", "0000:43:00.0", "0000:01:00.0", "0000:05:00.0", "0000:02:00.0"}
+    assert set(told_by_log(messages)[0]) <= named | set(gone(noise))
     assert legacy_branch(sentences_of(messages)) in {"", "580"}
     slots = {gpu.slot for gpu in parse_smi(noise + "\n" + LOST + TWO[:cut], 0).gpus}
     assert slots <= {"0000:1b:00.0", "0000:43:00.0"}

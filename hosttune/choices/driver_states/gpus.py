@@ -15,19 +15,33 @@ from hosttune.facts.nvidia_tables import branch_of, is_older
 if TYPE_CHECKING:
     from hosttune.facts import Facts
 
+_HARDWARE = "it is hardware, power or cooling"
 _OPEN, _CLOSED = "the open module of the same branch", "the closed module of the same branch"
 
 
 def lost(facts: Facts) -> Told | None:
+    """GPUs that do not answer, other than those that this driver cannot drive."""
     if not facts.driver.is_loaded:
         return None
-    slots = ", ".join(facts.nvidia.lost)
-    if not slots and facts.nvidia.refusal != "gpu lost":
-        return None
-    return (
-        f"the GPU at {slots} has fallen off the bus (Xid 79)" if slots else facts.nvidia.problem,
-        f"it is hardware, power or cooling: {way_of(('RESTART_BM',), slots)}",
-    )
+    is_refused = said_by_log(facts, "refusal") == "gpu lost"
+    is_told = holds(unsupported, facts) or holds(wrong_flavour, facts)
+    known = said_by_log(facts, "silent") if is_refused else facts.nvidia.silent
+    silent = [gpu for gpu in known if gpu.sign in ("log", "smi") or (gpu.sign == "left out" and not is_told)]
+    if not silent and (unknown := [gpu.why for gpu in known if gpu.sign == "not known"]):
+        raise UnknownFact("nvidia.silent", "; ".join(dict.fromkeys(unknown)))
+    if not silent:
+        way = f"{_HARDWARE}: {way_of(('RESTART_BM',), '')}"
+        return (facts.nvidia.problem, way) if is_refused else None
+    slots: dict[str, list[str]] = {}
+    for gpu in silent:
+        slots.setdefault(gpu.why, []).append(gpu.slot)
+    told = [
+        f"the GPU at {own[0]} {why}" if len(own) == 1 else f"{len(own)} GPUs, {', '.join(own)}: each {why}"
+        for why, own in slots.items()
+    ]
+    drained = [gpu.slot for gpu in silent if gpu.sign == "left out"]
+    unless = f" (unless somebody drained it: sudo nvidia-smi drain -q -p {drained[0]})" if drained else ""
+    return "; ".join(told), f"{_HARDWARE}{unless}: {way_of((gpu.action for gpu in silent), silent[0].slot)}"
 
 
 def guest(facts: Facts) -> Told | None:
@@ -79,14 +93,33 @@ def _module_in_use(facts: Facts) -> tuple[str, bool] | None:
     return (f"the installed module {module.version}", module.is_open) if module else None
 
 
+def undriven(facts: Facts) -> Told | None:
+    """GPUs that no kernel driver holds, beside others that the driver holds."""
+    if not facts.driver.is_loaded or not facts.gpus.undriven or "nvidia" not in facts.gpus.drivers:
+        return None
+    slots = [slot for slot in facts.gpus.undriven if slot not in facts.nvidia.lost]
+    if not slots or any(holds(look, facts) for look in (unsupported, wrong_flavour)):
+        return None
+    return (
+        f"no driver holds the GPU at {', '.join(slots)}, while nvidia holds others",
+        "sudo dmesg | grep NVRM says why; then drain the host and reboot",
+    )
+
+
 def refused(facts: Facts) -> Told | None:
-    """nvidia-smi says no, and nothing above says why."""
-    if not facts.driver.is_loaded or facts.nvidia.smi != "refused":
+    """nvidia-smi says no, or nothing at all, and nothing above says why."""
+    if not facts.driver.is_loaded or facts.nvidia.smi not in ("refused", "hangs"):
         return None
     if facts.nvidia.refusal == "no permission":
         raise UnknownFact("nvidia.refusal", facts.nvidia.problem)
     if any(holds(look, facts) for look in (lost, unsupported, wrong_flavour, stale, mismatch)):
         return None
+    if facts.nvidia.smi == "hangs":
+        said = f"{facts.nvidia.problem}: a GPU or the driver hangs, or it takes that long to wake the GPUs"
+        return said, (
+            "time nvidia-smi says which; where it is slow alone, gpu-persistence keeps the GPUs awake; where it hangs, "
+            "sudo dmesg | grep NVRM says why: drain the host and reboot"
+        )
     return facts.nvidia.problem, "sudo dmesg | grep NVRM says why; if that does not, sudo nvidia-bug-report.sh"
 
 
