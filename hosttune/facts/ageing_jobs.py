@@ -14,8 +14,8 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.ageing_files import AgeRule, plain, tree_of
-from hosttune.facts.ageing_rows import LONGEST, commands_of, is_find, rows_of, told_of
-from hosttune.facts.ageing_shell import USE, Shell, targets
+from hosttune.facts.ageing_rows import LONGEST, commands_of, is_find, told_of
+from hosttune.facts.ageing_shell import USE, Shell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +40,9 @@ _MENTION = re.compile(
     # zsh: rm /data/**/*(.a+30)
     r"(?:\((?=[./^])|(?<![\w)\]])\*\()[./@=*%^NDLF-]{0,9}a[Mwhms]?[-+]\d"
 )
+# A word of every command that is followed, once its quotes are gone.
+_TELLS = re.compile(r"-a(?:time|min|newer)|-used|-newera|printf|lfs|tmpreaper|tmpwatch|stmpclean|systemd-tmpfiles")
+_QUOTES = str.maketrans("", "", "\"'\\")
 # What stands before a program: the fields of a crontab, variables, options, and programs that start others.
 _BEFORE = re.compile(
     r"[\d*,/-]+|@\w+|\w+=.*|-.*|\d+[smhd]?|[!{]|(?:/\S+/)?(?:sudo|nice|ionice|chrt|timeout|flock|env|nohup|setsid|exec|command|"
@@ -55,21 +58,28 @@ _SCRIPT = re.compile(r"\.(?:sh|bash|zsh|ksh|py|pl|rb)$")
 # Programs of the distribution lie here; they are no scripts of a site, unless their name says so.
 _PROGRAMS = re.compile(r"/(?:usr/)?(?:bin|sbin|lib|lib64|libexec|share|games)/|/(?:proc|sys|dev|run)/")
 _SAYS = frozenset({"echo", "printf", "logger", "man", ":"})  # programs that only say their words
-_ROW_BY_ROW = frozenset({"crontab", "table", "anacrontab", "unit"})  # each row is a process of its own
+PROCESS_A_ROW = frozenset({"crontab", "table", "anacrontab", "unit"})  # kinds of which each row is a process of its own
 _DEEPEST = 4  # of lines quoted in lines
 
 
 def rules_in(rows: tuple[Row, ...], name: str, kind: str = "script") -> tuple[AgeRule, ...]:
     """What the command lines of a file remove by age."""
+    if not any(tells(row.text) for row in rows):
+        return ()
     shell = Shell(rows)
     return tuple(rule for row in rows for rule in _of_row(row, shell, f"{name}:{row.number}", kind))
+
+
+def tells(text: str) -> bool:
+    """Whether a text may tell of access times at all, which few do: then its commands are worth following."""
+    return _TELLS.search(text.translate(_QUOTES)) is not None or _MENTION.search(text) is not None
 
 
 def _of_row(row: Row, shell: Shell, source: str, kind: str) -> list[AgeRule]:
     """What asks for access times and belongs to no command that could be read is a rule for /."""
     if len(row.text) > LONGEST:
         return []
-    if kind in _ROW_BY_ROW:
+    if kind in PROCESS_A_ROW:
         shell.reset()
     text = told_of(row)
     rules, claimed = _of_line(text, shell, source)
@@ -176,25 +186,33 @@ def scripts_in(rows: tuple[Row, ...], kind: str = "script") -> dict[str, int]:
     found: dict[str, int] = {}
     here = ""
     for row in rows:
-        here = "" if kind in _ROW_BY_ROW else here
-        for words in _started(told_of(row)) if len(row.text) <= LONGEST else ():
-            for path in _paths_of(words, here):
-                found.setdefault(path, row.number)
-            here = words[1] if len(words) > 1 and words[0] == "cd" else here
+        here = "" if kind in PROCESS_A_ROW else here
+        for command in commands_of(told_of(row)) if len(row.text) <= LONGEST else ():
+            for words in started_by(command):
+                for path in _paths_of(words, here):
+                    found.setdefault(path, row.number)
+                here = words[1] if len(words) > 1 and words[0] == "cd" else here
     return found
 
 
-def _started(text: str, level: int = 0) -> Iterator[list[str]]:
-    """The commands of a line, without what stands before the program itself; what is quoted as one word is a line."""
-    for command in commands_of(text):
-        words = list(command.words)
-        while words and _BEFORE.fullmatch(words[0]):
-            skipped = words.pop(0).rpartition("/")[2]
-            del words[: 1 if skipped == "flock" and words and not words[0].startswith("-") else 0]
-        if words and " " in words[0] and level < _DEEPEST:
-            yield from _started(words[0], level + 1)
-        elif words:
-            yield words
+def started_by(command: Command, level: int = 0) -> Iterator[list[str]]:
+    """The words of a command without what stands before the program itself; what is quoted as one word is a line."""
+    words = list(command.words)
+    while words and _BEFORE.fullmatch(words[0]):
+        skipped = words.pop(0).rpartition("/")[2]
+        del words[: 1 if skipped == "flock" and words and not words[0].startswith("-") else 0]
+    if words and " " in words[0] and level < _DEEPEST:
+        for inner in commands_of(words[0]):
+            yield from started_by(inner, level + 1)
+    elif words:
+        yield words
+
+
+def read_in(command: Command) -> Iterator[str]:
+    """What `. FILE` and `source FILE` name in a command; a backtick where another command says it."""
+    for words in started_by(command):
+        if words[0] in {".", "source"} and (len(words) > 1 or command.after == "`"):
+            yield words[1] if len(words) > 1 else "`"
 
 
 def _paths_of(command: list[str], here: str) -> Iterator[str]:
@@ -203,7 +221,7 @@ def _paths_of(command: list[str], here: str) -> Iterator[str]:
         yield from (name,) if may_be_script(name) else ()
     elif name.startswith("./") or _SCRIPT.search(name):
         yield posixpath.normpath(posixpath.join(here or "/", name))
-    elif _NAME.fullmatch(name) and name not in {"done", "fi", "esac", ".", ".."}:
+    elif _NAME.fullmatch(name) and name not in {"done", "fi", "esac", ".", "..", "source"}:
         yield from (f"/usr/local/sbin/{name}", f"/usr/local/bin/{name}")
 
 
@@ -215,24 +233,3 @@ def may_be_script(path: str) -> bool:
 def slurm_programs(content: str) -> tuple[str, ...]:
     """What a slurm.conf starts around jobs, as written: paths, or patterns of them."""
     return tuple(dict.fromkeys(match[1].strip("\"'") for match in _SLURM.finditer(content)))
-
-
-def told_lines(content: str, kind: str = "script") -> str:
-    """What a record keeps of a script or a user's crontab: the lines that tell of access times, what they know of
-    variables and folders, and what is started; every other line is empty, so that numbers stay."""
-    rows = tuple(row for row in rows_of(content) if len(row.text) <= LONGEST)
-    telling = [row for row in rows if rules_in((row,), "")]
-    used = {use[1] or use[2] for row in telling for use in USE.finditer(row.text)}
-    started: dict[int, list[str]] = {}
-    for path, number in scripts_in(rows_of(content, kind), kind).items():
-        started.setdefault(number, []).append(path)
-    kept = content.split("\n")[:1] if content.startswith("#!") else [""]
-    lines = kept + [""] * content.count("\n")
-    shell = Shell(rows)
-    for row in rows:
-        said = [one for command in commands_of(row.text) for one in shell.take(command)]
-        said = [one for one in said if "=" not in one or one.partition("=")[0] in used]
-        given = {one.partition("=")[0] for one in said} | {one.split()[1] for one in said if one.startswith("for ")}
-        said += [f"{name}=$" for name in targets(row.text) if name in used - given]
-        lines[row.number - 1] = row.text if row in telling else "; ".join([*said, *started.get(row.number, ())])
-    return "\n".join(lines)

@@ -74,7 +74,8 @@ class Shell:
             return told + self._moved(words, command, is_sure=is_sure)
         if head in {".", "source", "eval"}:
             self.variables.clear()
-            return [*told, "eval"]
+            named = head != "eval" and len(words) > 1
+            return [*told, f". {_quoted(words[1])}" if named else "eval"]
         return told + self._assigned(words, is_sure=is_sure and command.before in {"", ";"})
 
     def _loop(self, words: list[str]) -> list[str]:

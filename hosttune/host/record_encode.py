@@ -25,6 +25,7 @@ _SPEAK_OF_VERSIONS = frozenset(
 )
 _LOGS = frozenset({"dmesg", "journalctl"})
 _CRONTABS = "/var/spool/cron/"
+_HOMES = ("/home/", "/root/")
 _FIRMWARE = ("/sys/firmware/", "/proc/device-tree/")
 
 
@@ -151,14 +152,16 @@ def _short_status(content: bytes) -> bytes:
 
 
 def _is_job(path: str, content: bytes) -> bool:
-    """A crontab of a user, or a script that the site wrote: somebody's, and only a few lines of it are asked for."""
-    return path.startswith(_CRONTABS) or (content.startswith(b"#!") and not path.startswith("/etc/"))
+    """A file of a user, or a script that the site wrote: somebody's, and only a few lines of it are asked for."""
+    is_script = content.startswith(b"#!") and not path.startswith("/etc/")
+    return path.startswith((_CRONTABS, *_HOMES)) or is_script
 
 
 def _short_job(path: str, content: str) -> str:
-    from hosttune.facts.ageing_jobs import told_lines
+    from hosttune.facts.ageing_record import told_lines
 
-    return told_lines(content, "crontab" if path.startswith(_CRONTABS) else "script")
+    is_unit = path.startswith(_HOMES) and "/systemd/user/" in path
+    return told_lines(content, "crontab" if path.startswith(_CRONTABS) else "unit" if is_unit else "script")
 
 
 def _short_log(content: str) -> str:

@@ -4,7 +4,8 @@ import pytest
 
 from hosttune.facts import Facts, ageing_jobs
 from hosttune.facts.ageing import SPOOL
-from hosttune.facts.ageing_jobs import rules_in, scripts_in, told_lines
+from hosttune.facts.ageing_jobs import rules_in, scripts_in
+from hosttune.facts.ageing_record import told_lines
 from hosttune.facts.ageing_rows import rows_of
 from hosttune.host.door import Completed
 from tests.unit.fake_reader import FakeReader
@@ -201,7 +202,7 @@ def test_options_that_a_unit_keeps_in_a_variable():
         ({f"{SPOOL}/bob": "0 3 * * * true " + "x" * 20000 + "\n"}, f"{SPOOL}/bob"),
         ({f"{SPOOL}/bob": "".join(f"0 3 * * * /opt/{i}\n" for i in range(99))}, f"{SPOOL}/bob"),
         (
-            {f"{SPOOL}/bob": "0 3 * * * /opt/a; /opt/b\n", "/opt/a": "#" * 600_000, "/opt/b": "#" * 600_000},
+            {f"{SPOOL}/bob": "0 3 * * * /opt/a; /opt/b\n", "/opt/a": "#" * 300_000, "/opt/b": "#" * 300_000},
             "/opt/b",
         ),
     ],
@@ -214,7 +215,7 @@ def test_long_row_is_read_in_one_pass(monkeypatch):
     read = []
     commands_of = ageing_jobs.commands_of
     monkeypatch.setattr(ageing_jobs, "commands_of", lambda text: read.append(len(text)) or commands_of(text))
-    rules_in(rows_of("0 3 * * * " + "find " * 3000 + "\n", "crontab"), "job", "crontab")
+    rules_in(rows_of("0 3 * * * " + "find " * 3000 + "-atime +1\n", "crontab"), "job", "crontab")
     assert len(read) == 1
 
 

@@ -1,0 +1,191 @@
+"""What jobs read in, what users wrote, and how much of it is read."""
+
+import pytest
+
+from hosttune.facts import Facts, ageing_jobs
+from hosttune.facts.ageing import SPOOL
+from hosttune.facts.ageing_jobs import rules_in
+from hosttune.facts.ageing_reading import OF_ALL_USERS, OF_ONE_USER
+from hosttune.facts.ageing_record import told_lines
+from hosttune.facts.ageing_rows import rows_of
+from hosttune.values import FileValue
+from tests.unit.fake_reader import FakeReader
+
+PURGE = "#!/bin/sh\nfind /scratch -atime +30 -delete\n"
+PROGRAM = FileValue(PURGE.encode(), 0o755)
+UNIT = "/etc/systemd/system/p.service"
+OWN = "/home/bob/.config/systemd/user"
+ROW = "0 3 * * * true a b c\n"
+
+
+def look(files, links=None, **options):
+    return Facts(FakeReader(files, links={"/lib": "usr/lib"} | (links or {}), **options)).ageing
+
+
+def seen(files, links=None, **options):
+    found = look(files, links, **options)
+    return [(rule.path, rule.source) for rule in found.rules if rule.uses_atime], [one.path for one in found.hidden]
+
+
+@pytest.mark.parametrize(
+    ("files", "rule"),
+    [
+        ({UNIT: "[Service]\nEnvironmentFile=-/etc/default/p\nExecStart=/usr/bin/find /data $OPTS\n",
+          "/etc/default/p": "# x\nOPTS='-atime +3 -delete'\n"}, ("/", "/etc/default/p:2")),
+        ({UNIT: "[Service]\nEnvironmentFile=/etc/p/*.env\nExecStart=/bin/sh $JOB\n",
+          "/etc/p/a.env": 'JOB="/opt/purge"\n', "/opt/purge": PROGRAM}, ("/scratch", "/opt/purge:2")),
+        ({"/etc/systemd/system/p@.service": "[Service]\nEnvironmentFile=/etc/p/%i.env\nExecStart=/x $O\n",
+          "/etc/p/a.env": "O=-atime\n"}, ("/", "/etc/p/a.env:1")),
+        ({UNIT: '[Service]\nEnvironment="A=1" JOB=/opt/purge\nExecStart=/bin/sh $JOB\n', "/opt/purge": PROGRAM},
+         ("/scratch", "/opt/purge:2")),
+        ({"/etc/cron.daily/x": "#!/bin/sh\n[ -r /opt/lib ] && . /opt/lib\nclean\n", "/opt/lib": PURGE},
+         ("/scratch", "/opt/lib:2")),
+        ({"/etc/cron.d/x": "0 3 * * * root /opt/x/job\n", "/opt/x/job": '#!/bin/bash\nsource "$(dirname "$0")/lib/clean"\n',
+          "/opt/x/lib/clean": PURGE}, ("/scratch", "/opt/x/lib/clean:2")),
+        ({"/etc/cron.daily/x": "#!/bin/bash\n. ${BASH_SOURCE%/*}/../clean\n", "/etc/clean": PURGE}, ("/scratch", "/etc/clean:2")),
+        ({"/etc/cron.daily/x": "#!/bin/sh\nCF=/opt/conf\nif true; then . $CF/a; fi\n", "/opt/conf/a": PURGE},
+         ("/scratch", "/opt/conf/a:2")),
+        ({"/etc/cron.daily/x": "#!/bin/sh\nfor f in /opt/d/*.sh; do . $f; done\n", "/opt/d/a.sh": PURGE},
+         ("/scratch", "/opt/d/a.sh:2")),
+        ({"/etc/cron.d/x": "0 3 * * * root /opt/job\n", "/opt/job": "#!/bin/sh\n. /opt/lib\n", "/opt/lib": PURGE},
+         ("/scratch", "/opt/lib:2")),
+        ({"/etc/cron.d/x": "0 3 * * * root sh -c '. /opt/lib; clean'\n", "/opt/lib": PURGE}, ("/scratch", "/opt/lib:2")),
+        ({f"{SPOOL}/bob": "0 3 * * * . $HOME/.env; clean\n", "/home/bob/.env": PURGE}, ("/scratch", "/home/bob/.env:2")),
+        ({f"{OWN}/p.service": "[Service]\nExecStart=%h/bin/purge\n", "/home/bob/bin/purge": PURGE},
+         ("/scratch", "/home/bob/bin/purge:2")),
+        ({f"{OWN}/p.service.d/a.conf": "[Service]\nExecStart=/usr/bin/find /data -atime +3 -delete\n"},
+         ("/data", f"{OWN}/p.service.d/a.conf:2")),
+        ({"/root/.local/share/systemd/user/p.service": "[Service]\nExecStart=/usr/bin/find /data -atime +3 -delete\n"},
+         ("/data", "/root/.local/share/systemd/user/p.service:2")),
+        ({f"{OWN}/p.service": "[Service]\nEnvironmentFile=%h/env\nExecStart=/usr/bin/find /data $O\n", "/home/bob/env": "O=-atime\n"},
+         ("/", "/home/bob/env:1")),
+    ],
+)  # fmt: skip
+def test_what_a_job_reads_in_is_a_part_of_it(files, rule):
+    assert seen(files) == ([rule], [])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ". $CONF/lib",
+        '. "$(command -v lib)"',
+        ". <(lib)",
+        ". `lib`",
+        ". lib",
+        "eval x; cd $X && . ./lib",
+        ". /opt/*/lib",
+    ],
+)
+def test_what_is_read_in_by_a_name_that_cannot_be_told_is_said(line):
+    assert seen({"/etc/cron.daily/x": f"#!/bin/sh\n{line}\n"}) == ([], ["/etc/cron.daily/x"])
+
+
+@pytest.mark.parametrize("line", [". /usr/share/lib", ". /lib/lsb/init-functions", "echo . $x", "cp -r . $X", "# . $x"])
+def test_what_is_no_file_of_the_site_is_not_read_in(line):
+    assert seen({"/etc/cron.daily/x": f"#!/bin/sh\n{line}\n"}) == ([], [])
+
+
+def test_program_of_a_variable_is_one_that_may_be_run():
+    unit = "[Service]\nEnvironmentFile=/etc/p\nExecStart=/bin/sh $LOG\n"
+    stats = look({UNIT: unit, "/etc/p": "LOG=/data\n", "/data/x": PURGE})
+    assert (stats.rules, stats.hidden) == ((), ())
+
+
+def test_large_crontab_of_a_user_is_not_followed_and_said(monkeypatch):
+    followed = []
+    monkeypatch.setattr(ageing_jobs, "commands_of", lambda text: followed.append(text) or iter(()))
+    large = "".join(f"0 3 * * * a{number} b c\n" for number in range(OF_ONE_USER // 15))
+    assert len(large) > OF_ONE_USER
+    found = look({f"{SPOOL}/eve": large, f"{SPOOL}/bob": ROW})
+    assert [(one.path, "jobs of eve" in one.reason) for one in found.hidden] == [(f"{SPOOL}/eve", True)]
+    assert followed == ["true a b c"]
+
+
+def test_crontabs_of_many_users_are_bounded_together_and_the_small_ones_are_read():
+    big = ROW * (OF_ONE_USER // len(ROW) - 1)
+    users = {f"{SPOOL}/a{number}": big for number in range(8)} | {f"{SPOOL}/z": PURGE.replace("find", "0 3 * * * find")}
+    rules, hidden = seen(users)
+    assert rules == [("/scratch", f"{SPOOL}/z:2")]
+    most = (OF_ALL_USERS - len(users[f"{SPOOL}/z"])) // len(big)
+    assert hidden == [f"{SPOOL}/a{number}" for number in range(most, 8)]
+
+
+def test_script_that_tells_of_no_access_times_costs_an_eighth():
+    plain, telling = "#!/bin/sh\n" + "true\n" * (OF_ONE_USER // 5), "find /a -atime +1\n"
+    table = "0 3 * * * /opt/a\n"
+    assert seen({f"{SPOOL}/bob": table, "/opt/a": plain}) == ([], [])
+    assert seen({f"{SPOOL}/bob": table, "/opt/a": plain + telling}) == ([], ["/opt/a"])
+
+
+def test_names_that_may_lie_in_usr_local_are_bounded():
+    table = "".join(f"0 3 * * * a{number} x\n" for number in range(300))
+    assert seen({f"{SPOOL}/eve": table}) == ([], [f"{SPOOL}/eve"])
+
+
+def test_files_that_variables_of_a_user_name_are_bounded():
+    unit = "[Service]\nEnvironmentFile=%h/env\nExecStart=/x\n"
+    env = "".join(f"A{number}=/opt/{number}\n" for number in range(99))
+    assert seen({f"{OWN}/p.service": unit, "/home/bob/env": env})[1] == [f"{OWN}/p.service"]
+
+
+def test_homes_on_the_network_are_left_alone_unless_their_users_linger():
+    mounts = "20 1 8:2 / / rw - ext4 /dev/sda2 rw\n30 20 0:50 / /home rw - nfs4 server:/x rw\n"
+    files = {"/proc/self/mountinfo": mounts, f"{OWN}/p.service": "[Service]\nExecStart=/usr/bin/find /data -atime +3\n"}
+    reader = FakeReader(files, links={"/lib": "usr/lib"})
+    found = Facts(reader).ageing
+    assert (found.rules, found.hidden) == ((), ())
+    assert not [path for path in reader.seen if path.startswith("/home")]
+    (one,) = look({**files, "/var/lib/systemd/linger/bob": ""}).hidden
+    assert (one.path, "bob" in one.reason) == ("/var/lib/systemd/linger/bob", True)
+
+
+def test_home_that_may_not_be_looked_at_is_said_once():
+    files = {f"/home/{name}/.config/systemd/user/p.service": "" for name in ("amy", "bob")}
+    (one,) = look(files, unreadable={"/home/amy": "needs root: a", "/home/bob": "needs root: b"}).hidden
+    assert (one.path, one.reason) == ("/home", "units of users: needs root: a (and 3 more)")
+
+
+@pytest.mark.parametrize("target", ["/etc/shadow", "/home/amy/.ssh/id_ed25519"])
+def test_unit_of_a_user_that_leads_to_a_secret_is_not_read(target):
+    reader = FakeReader(
+        {f"{OWN}/x": "", target: "[Service]\nExecStart=/opt/x\n"}, links={"/lib": "usr/lib", f"{OWN}/p.service": target}
+    )
+    read = []
+    reader.read = lambda path, read_of=reader.read: read.append(path) or read_of(path)
+    assert [one.path for one in Facts(reader).ageing.hidden] == [f"{OWN}/p.service"]
+    assert not {f"{OWN}/p.service", target}.intersection(read)
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "content", "kept"),
+    [
+        ("script", "/opt/x", "#!/bin/sh\n. /opt/lib -t TOKEN\nCF=/opt/c\nKEY=abc\n. $CF/a\n",
+         "#!/bin/sh\n. /opt/lib\nCF=/opt/c\n\n. '$CF/a'\n"),
+        ("script", "/home/bob/env", "TOKEN=abc\nJOB=/home/bob/purge\nO=-atime\n", "\nJOB=/home/bob/purge\nO=-atime\n"),
+        ("unit", f"{OWN}/p.service",
+         "[Service]\nEnvironment=TOKEN=a JOB=/opt/a\nEnvironmentFile=-/opt/e\nExecStart=/opt/x --token b\nExecStop=/usr/bin/find /data -atime +1\n",
+         "\nEnvironment=JOB=/opt/a\nEnvironmentFile=-/opt/e\nExecStart=/opt/x\nExecStop=/usr/bin/find /data -atime +1\n"),
+    ],
+)  # fmt: skip
+def test_record_keeps_what_is_read_in_and_no_secrets(kind, path, content, kept):
+    assert told_lines(content, kind) == kept
+    files = {"/opt/c/a": PURGE, "/opt/lib": PURGE, "/opt/e": "O=-atime\n", "/opt/a": PURGE, "/opt/x": PURGE}
+    start = {"/etc/cron.d/x": f"0 3 * * * root {path}\n"}
+    assert seen({**files, **start, path: kept}) == seen({**files, **start, path: content})
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "find /a -ati''me +1", 'find /a "-at"ime +1', "find /a -a\\time +1", "find /a -used +3", "find /a -anewer x",
+        "find /a -newerat 2024-01-01", "find /a -printf '%A@'", "lfs find /a -A +3", "tmp'reaper' 7d /a", "tmpwatch 3 /a",
+        "systemd-tmpfiles --clean x.conf", "perl -e 'unlink if -A $_ > 30'", "stat -c %X /a",
+    ],
+)  # fmt: skip
+def test_no_row_that_is_a_rule_is_passed_over_before_it_is_followed(row, monkeypatch):
+    monkeypatch.setattr(ageing_jobs, "tells", lambda text: True)
+    wanted = rules_in(rows_of(row), "x")
+    monkeypatch.undo()
+    assert wanted
+    assert rules_in(rows_of(row), "x") == wanted
