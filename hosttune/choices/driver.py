@@ -11,13 +11,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from hosttune.choices.drivers.branch import not_driven, stale_note, why_over
 from hosttune.choices.drivers.bringer import guest, guest_way, other_bringer
 from hosttune.choices.drivers.change import NEWEST, switched, updated
 from hosttune.choices.drivers.choice import DriverChoice, kept, module_kind, refuse
 from hosttune.choices.drivers.install import installed
 from hosttune.facts import Facts
-from hosttune.facts.base import UnknownFact
-from hosttune.facts.nvidia_tables import AS_OF, branch_of, month_of, stale_note
+from hosttune.facts.base import UnknownFact, raw
 
 __all__ = ["DriverChoice", "choose"]
 
@@ -105,20 +105,27 @@ def _is_guest(facts: Facts) -> bool:
 def _why_switch(facts: Facts, params: Mapping[str, Any]) -> str:
     """Why the installed branch or flavour is not the one to have; empty where it may stay."""
     driver = facts.driver
-    branch = branch_of(int(driver.branch))
     pin = str(params["branch"])
     if pin and pin != driver.branch:
         return f"the policy pins branch {pin}"
-    undriven = [one for one in facts.gpus.generations if not branch.drives(one)]
-    if undriven:
-        return f"branch {driver.branch} does not drive {', '.join(undriven)}"
+    if left := not_driven(facts):
+        return f"branch {driver.branch} does not drive {', '.join(left)}"
     kind = module_kind(facts)
-    if kind in ("open", "closed") and (kind == "open") != ("open" in driver.flavour):
+    if kind in ("open", "closed") and not _has_kind(facts, kind):
         return f"{facts.gpus.summary} needs the {kind} kernel module"
-    month = month_of(facts.reader.now())
-    if branch.is_over(month) and not pin:
-        note = stale_note(month)
-        return f"NVIDIA's support of branch {driver.branch} has ended (as of {AS_OF})" + (f"; {note}" if note else "")
+    if not pin and (over := why_over(facts, int(driver.branch))):
+        return "; ".join(part for part in (over, stale_note(facts)) if part)
     if params["track"] == "newest" and not pin and params["switch_branch"]:
         return NEWEST
     return ""
+
+
+def _has_kind(facts: Facts, kind: str) -> bool:
+    """The packages, or the modules that they brought, are of this kind."""
+    if (kind == "open") == ("open" in facts.driver.flavour):
+        return True
+    try:
+        modules = facts.driver.modules
+    except UnknownFact:
+        return False
+    return bool(modules) and all(raw(one, "is_open") is (kind == "open") for one in modules)

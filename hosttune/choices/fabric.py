@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from hosttune.choices.drivers.components import unknown_to_apt
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact
 from hosttune.facts.versions import upstream_of
@@ -132,7 +133,9 @@ def _versions_differ(facts: Facts, installed: Mapping[str, str]) -> tuple[str, s
     refused = has or f"{package} is not installed"
     refused += f", and the driver is {wanted}: they must be one version" if wanted else ""
     library = package.replace("nvidia-fabricmanager", "libnvidia-nscq")
-    return refused, f"sudo apt-get install '{package}{which}' '{library}{which}'"
+    first = "" if _is_unnumbered(facts) else unknown_to_apt(facts, package)
+    command = f"sudo apt-get install '{package}{which}' '{library}{which}'"
+    return refused, "; then ".join(part for part in (first, command) if part)
 
 
 def _package_of(branch: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact
-from hosttune.facts.kernel import flavour_of
+from hosttune.facts.kernel import flavour_of, metapackages
 from hosttune.frozen import frozen
 
 
@@ -42,7 +42,7 @@ def commands(facts: Facts, kernel: str) -> str:
     if not driver.branch or not flavour:
         return f"install a driver that builds its module for {kernel}, or boot another kernel"
     names = [f"linux-modules-nvidia-{driver.name}-{kernel}"]
-    names += [f"linux-modules-nvidia-{driver.name}-{one}" for one in _metapackages(facts, flavour)]
+    names += [f"linux-modules-nvidia-{driver.name}-{one}" for one in metapackages(facts.packages.names, flavour)]
     return f"sudo apt-get update && sudo apt-get install {' '.join(names)}"
 
 
@@ -51,9 +51,3 @@ def _is_compiled(facts: Facts) -> bool:
     names = facts.packages.names
     prebuilt = any(name.startswith(("linux-modules-nvidia-", "linux-objects-nvidia-")) for name in names)
     return not prebuilt and any(re.match(r"nvidia-(?!fs-)(?:[a-z0-9-]+-)?dkms", name) for name in names)
-
-
-def _metapackages(facts: Facts, flavour: str) -> tuple[str, ...]:
-    """The kernel metapackages that are installed for a flavour: generic, generic-hwe-24.04, aws-lts-22.04 ..."""
-    name = re.compile(rf"linux-image-({re.escape(flavour)}(?:-(?:hwe|lts|edge|\d[\d.]*)(?:-.*)?)?)")
-    return tuple(match[1] for one in facts.packages.names if (match := name.fullmatch(one)))

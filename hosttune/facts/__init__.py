@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from hosttune.facts.ageing import Ageing
     from hosttune.facts.archives import Archives
     from hosttune.facts.boot import Boot
+    from hosttune.facts.branches import Branches
     from hosttune.facts.candidates import Candidates
     from hosttune.facts.clock import Clock
     from hosttune.facts.cmdline import Cmdline
     from hosttune.facts.commands import Commands
+    from hosttune.facts.components import Components
     from hosttune.facts.containers import Containers
     from hosttune.facts.cpu import Cpu
     from hosttune.facts.cpufreq import Cpufreq
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
     from hosttune.facts.oomd import Oomd
     from hosttune.facts.os import Os
     from hosttune.facts.packages import Packages
+    from hosttune.facts.packaging import Packaging
     from hosttune.facts.parameters import Parameters
     from hosttune.facts.pcie import Pcie
     from hosttune.facts.peermem import Peermem
@@ -117,10 +120,12 @@ class Facts:
         ageing: Ageing
         archives: Archives
         boot: Boot
+        branches: Branches
         candidates: Candidates
         clock: Clock
         cmdline: Cmdline
         commands: Commands
+        components: Components
         containers: Containers
         cpu: Cpu
         cpufreq: Cpufreq
@@ -157,6 +162,7 @@ class Facts:
         oomd: Oomd
         os: Os
         packages: Packages
+        packaging: Packaging
         parameters: Parameters
         pcie: Pcie
         peermem: Peermem
@@ -181,13 +187,14 @@ class Facts:
         writeback: Writeback
 
     SUBJECTS = (
-        "acs", "activity", "affinity", "ageing", "archives", "boot", "candidates", "clock", "cmdline",
-        "commands", "containers", "cpu", "cpufreq", "desktop", "disks", "docker", "driver", "environment",
-        "etc", "filesystems", "filling", "framework", "fstab", "gpus", "health", "host", "hugepages", "idle",
-        "iommu", "irq", "jobs", "kernel", "limits", "managers", "memory", "mounts", "namespaces", "nccl", "network",
-        "nfs", "numa", "nvidia", "offers", "oomd", "os", "packages", "parameters", "pcie", "peermem", "places",
-        "pressure", "queues", "rdma", "reclaim", "role", "shm", "spare", "spills", "stores", "sysctl", "sysfs",
-        "tmp", "units", "upgrades", "userns", "vulnerabilities", "work", "writeback",
+        "acs", "activity", "affinity", "ageing", "archives", "boot", "branches", "candidates", "clock",
+        "cmdline", "commands", "components", "containers", "cpu", "cpufreq", "desktop", "disks", "docker",
+        "driver", "environment", "etc", "filesystems", "filling", "framework", "fstab", "gpus", "health",
+        "host", "hugepages", "idle", "iommu", "irq", "jobs", "kernel", "limits", "managers", "memory",
+        "mounts", "namespaces", "nccl", "network", "nfs", "numa", "nvidia", "offers", "oomd", "os",
+        "packages", "packaging", "parameters", "pcie", "peermem", "places", "pressure", "queues", "rdma",
+        "reclaim", "role", "shm", "spare", "spills", "stores", "sysctl", "sysfs", "tmp", "units", "upgrades",
+        "userns", "vulnerabilities", "work", "writeback",
     )  # fmt: skip
 
     def __init__(self, reader: Reader, asked: Asked | None = None) -> None:
@@ -252,7 +259,10 @@ class Facts:
 
 
 # Subjects whose collection waits for other programs (apt-cache, nvidia-smi, systemctl, ubuntu-drivers).
-SLOW = frozenset({"activity", "archives", "candidates", "clock", "framework", "health", "nvidia", "offers", "units"})
+SLOW = frozenset({
+    "activity", "archives", "candidates", "clock", "components", "framework", "health", "nvidia", "offers",
+    "packaging", "units",
+})  # fmt: skip
 
 # Subjects that no change of ours can alter before the next boot.
 HARDWARE = frozenset({

@@ -29,6 +29,7 @@ _NONE = "(none)"
 _STATUS = "/var/lib/dpkg/status"  # dpkg's own list of what is installed: no archive
 _ARCHIVE = re.compile(r"^ *(-?\d+) (\S.*?)\s*$")
 _RELEASE = re.compile(r"^ {5,}release (.*)$")
+_COMPONENT = re.compile(r"(?:^|,)c=([^,]*)")
 _ORIGIN = re.compile(r"(?:^|,)o=([^,]*)")
 _SITE = re.compile(r"^ {5,}origin (\S+)$")
 _VERSION = re.compile(r"^ (?:\*\*\*|   ) (\S+) -?\d+(?: .*)?$")
@@ -104,6 +105,13 @@ def parse_archives(output: str) -> Mapping[str, str]:
     return {line: word for line, word in words.items() if line not in ("", _STATUS)}
 
 
+def components_in(output: str) -> tuple[str, ...]:
+    """The components of Ubuntu's archive in what `apt-cache policy` without names shows, sorted."""
+    releases = (match[1] for line in output.splitlines() if (match := _RELEASE.match(line)))
+    ubuntu = (line for line in releases if (origin := _ORIGIN.search(line)) and origin[1] == "Ubuntu")
+    return tuple(sorted({match[1] for line in ubuntu if (match := _COMPONENT.search(line)) and match[1]}))
+
+
 def word_for(origin: str, site: str, archive: str) -> str:
     """Ubuntu, NVIDIA, or what the archive calls itself; its address for one that does not."""
     if origin == "NVIDIA" or site in _NVIDIA_SITES or urlsplit(archive.partition(" ")[0]).hostname in _NVIDIA_SITES:
@@ -169,17 +177,18 @@ def policy_of(
     wanted = tuple(sorted(set(names)))
     if not wanted:
         return MappingProxyType({})
-    known = _ask(reader, POLICY)
+    known = ask(reader, POLICY)
     if isinstance(known, Unreadable):
         return known
     archives = parse_archives(known)
     if not archives:
         return Unreadable("apt's package lists are missing: sudo apt-get update")
-    answer = _ask(reader, (*POLICY, *wanted))
+    answer = ask(reader, (*POLICY, *wanted))
     return answer if isinstance(answer, Unreadable) else parse_policy(answer, archives, installed_now)
 
 
-def _ask(reader: Reader, command: tuple[str, ...]) -> str | Unreadable:
+def ask(reader: Reader, command: tuple[str, ...]) -> str | Unreadable:
+    """What apt-cache prints; Unreadable where it is not there, or says no."""
     answer = reader.query(command, timeout_s=_TIMEOUT_S)
     if isinstance(answer, Absent):
         return Unreadable(f"{command[0]} is not installed")

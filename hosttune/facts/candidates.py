@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.components import turn_on
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.values import ABSENT, Absent, Answer, Unreadable, behind
@@ -191,7 +192,7 @@ def collect(reader: Reader, facts: Facts) -> Candidates:
     providers = parse_list(listed.text) if isinstance(listed, Completed) else {}
     packages = merge(parse_devices(answer.text), providers)
     if not packages:
-        return _none(_why_empty(reader))
+        return _none(_why_empty(reader, facts))
     manual = any(section.is_nvidia and section.is_manual for section in parse_sections(answer.text))
     told = "`ubuntu-drivers devices`" + (
         " and `list --gpgpu`" if providers else "; its `list` named no module packages"
@@ -219,11 +220,16 @@ def _why_missing(facts: Facts) -> str:
         return "`ubuntu-drivers` is not installed"
 
 
-def _why_empty(reader: Reader) -> str:
+def _why_empty(reader: Reader, facts: Facts) -> str:
     lists = reader.list("/var/lib/apt/lists")
     if lists is ABSENT or (isinstance(lists, tuple) and not any("_Packages" in name for name in lists)):
         return "apt's package lists are missing: sudo apt-get update"
-    return "`ubuntu-drivers` offers no package for the GPUs of this host (is the restricted component enabled?)"
+    offered = "`ubuntu-drivers` offers no package for the GPUs of this host"
+    try:
+        missing = tuple(one for one in ("restricted", "multiverse") if one in facts.components.off)
+    except UnknownFact:
+        return f"{offered} (is the restricted component enabled?)"
+    return f"{offered}; {turn_on(missing)}" if missing else f"{offered}, and restricted and multiverse are on"
 
 
 def _why_slow(reader: Reader) -> str:

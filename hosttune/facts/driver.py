@@ -8,9 +8,9 @@ Documentation/ABI/stable/sysfs-module), modules.dep(5), Ubuntu's packaging
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.base import Fact, UnknownFact, raw, unread
 from hosttune.facts.driver_modules import (
     DkmsBuild,
     DriverModule,
@@ -180,16 +180,15 @@ def is_driver_package(name: str) -> bool:
     return _PACKAGE.match(name) is not None and _NOT_DRIVER.match(name) is None
 
 
-def branch_and_flavour(packages: Iterable[tuple[str, str]]) -> tuple[str, str]:
-    """(branch, flavour) of (name, version) pairs of installed packages; ("", "") where none of them is a driver."""
+def branch_and_flavour(packages: Iterable[tuple[str, str]], is_open: object = None) -> tuple[str, str]:
+    """(branch, flavour) of (name, version) pairs of installed packages; ("", "") where none of them is a driver. Where
+    they are of both kinds `is_open` decides: whether the module that is built or loaded is the open one."""
     versions = dict(packages)
     real = sorted({match.groups() for name in versions if (match := _REAL.fullmatch(name))}, key=_by_number)
     if real:
         branch, server = real[-1]
-        base = f"{branch}{server or ''}"
-        bringers = re.compile(rf"(?:nvidia-{_METAPACKAGES}|linux-modules-nvidia)-{base}(-open)?(?!-server)(?:-.+)?")
-        kinds = [match[1] for name in versions if (match := bringers.fullmatch(name))]
-        opened = bool(kinds) and all(kinds)
+        kinds = _kinds(f"{branch}{server or ''}", versions)
+        opened = bool(kinds) and (kinds == {True} or (len(kinds) > 1 and is_open is True))
         return branch, "-".join(word for word in ("server" if server else "", "open" if opened else "") if word)
     for name in _UNNUMBERED:
         if match := re.match(r"(?:\d+:)?(\d{3,})\.", versions.get(name, "")):
@@ -197,9 +196,21 @@ def branch_and_flavour(packages: Iterable[tuple[str, str]]) -> tuple[str, str]:
     return "", ""
 
 
+def _kinds(base: str, names: Iterable[str]) -> set[bool]:
+    """Whether packages of the open or the closed module are among these. A metapackage without -open whose twin with it
+    is there is an empty step to that one: nvidia-driver-615 depends on nvidia-driver-615-open, and of two that bring
+    something each excludes the other. Modules of both kinds can lie side by side."""
+    bringers = re.compile(rf"(nvidia-{_METAPACKAGES}|linux-modules-nvidia)-{base}(-open)?(?!-server)(?:-.+)?")
+    found = [match.groups() for name in names if (match := bringers.fullmatch(name))]
+    opened = {kind for kind, is_open in found if is_open and kind.startswith("nvidia-")}
+    return {bool(is_open) for kind, is_open in found if is_open or kind not in opened}
+
+
 def transitional(packages: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     """Of (name, version) pairs of installed packages those whose own number is not the branch that they bring: by
-    their version, and for a modules metapackage, which is versioned as the kernel, by the modules that came with it."""
+    their version, or because another branch is there, which would exclude them if they brought something
+    (nvidia-driver-550-server 550.163.01 leads to 570-server); and for a modules metapackage, which is versioned as the
+    kernel, by the modules that came with it."""
     versions = dict(packages)
     real, _ = branch_and_flavour(versions.items())
     found = [
@@ -207,7 +218,7 @@ def transitional(packages: Iterable[tuple[str, str]]) -> tuple[str, ...]:
         for name, version in versions.items()
         if (match := _NUMBERED.fullmatch(name))
         and (number := upstream_of(version).partition(".")[0])
-        and number != match[1]
+        and (number != match[1] or (real and real != match[1]))
     ]
     for name in versions:
         match = _MODULES.fullmatch(name)
@@ -225,11 +236,13 @@ def _by_number(groups: tuple[str | None, ...]) -> tuple[int, bool]:
 def collect(reader: Reader, facts: Facts) -> Driver:
     loaded, is_open = _loaded(reader)
     packages = _packages(facts)
+    folder = ModuleFolder(reader)
+    modules = unread(folder.problem) if folder.problem else modules_of(reader, folder, kernels_of_interest(facts))
     if isinstance(packages, Unreadable):
         branch = flavour = unread(packages.reason)
     else:
-        branch, flavour = branch_and_flavour((p.name, p.version) for p in packages if p.status != "config-files")
-    folder = ModuleFolder(reader)
+        there = [(one.name, one.version) for one in packages]
+        branch, flavour = branch_and_flavour(there, _built_open(modules, loaded, is_open))
     return Driver(
         loaded_version=loaded,
         is_open=is_open,
@@ -241,7 +254,7 @@ def collect(reader: Reader, facts: Facts) -> Driver:
         kernels_with_module=folder.with_module,
         nouveau_bound=_nouveau(facts),
         runfile=_runfile(reader),
-        modules=unread(folder.problem) if folder.problem else modules_of(reader, folder, kernels_of_interest(facts)),
+        modules=modules,
         has_module_for_next_kernel=has_module_for_next(facts, folder),
         dkms=dkms_builds(reader, folder),
     )
@@ -260,6 +273,15 @@ def _loaded(reader: Reader) -> tuple[str, bool]:
     if not reason and reader.stat("/sys/module") is ABSENT:
         reason = "/sys is not mounted"
     return (unread(reason), unread(reason)) if reason else ("", False)
+
+
+def _built_open(modules: Any, loaded: object, is_open: object) -> object:
+    """Whether the module that the next boot loads is the open one, or the loaded one where no file tells; None where
+    neither is there."""
+    found = [raw(one, "is_open") for one in modules] if isinstance(modules, tuple) else []
+    return (
+        found[-1] if found and isinstance(found[-1], bool) else is_open if isinstance(loaded, str) and loaded else None
+    )
 
 
 def _userspace(reader: Reader) -> str:

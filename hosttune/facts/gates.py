@@ -17,12 +17,12 @@ begin with a dot, end with `~` or hold `.dpkg-`, and folders. With no gate in th
 
 from __future__ import annotations
 
-import posixpath
 from typing import TYPE_CHECKING, Final
 
+from hosttune.facts.trusted import stranger, why
 from hosttune.frozen import frozen
 from hosttune.host.door import BeforeReader, Completed, Stat
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from hosttune.host.door import Reader
@@ -46,7 +46,7 @@ def ask_gates(reader: Reader) -> Gates:
     if names is ABSENT:
         return Gates()
     if not isinstance(names, tuple):
-        return Gates(unknown=(f"the gates in {FOLDER} cannot be listed: {_why(names)}",))
+        return Gates(unknown=(f"the gates in {FOLDER} cannot be listed: {why(names)}",))
     busy, unknown = [], []
     for name in sorted(names):
         if name.startswith(".") or name.endswith("~") or ".dpkg-" in name:
@@ -73,17 +73,17 @@ def _asked(reader: Reader, path: str) -> tuple[int, str]:
     """(0, "") for free, (1, reason) for at work, (-1, why nobody knows)."""
     place = reader.resolve(path)
     if not isinstance(place, str):
-        return -1, f"is not asked: {_why(place)}"
+        return -1, f"is not asked: {why(place)}"
     stat = reader.stat(place)
     if not isinstance(stat, Stat):
-        return -1, f"is not asked: {_why(stat)}"
+        return -1, f"is not asked: {why(stat)}"
     if stat.type == "directory":
         return 0, ""
     if objection := _objection(reader, place, stat):
         return -1, f"is not asked: {objection}"
     answer = reader.query((place,), timeout_s=TIMEOUT_S)
     if not isinstance(answer, Completed):
-        return -1, f"gave no answer: {_why(answer)}"
+        return -1, f"gave no answer: {why(answer)}"
     if answer.status in {0, 1}:
         return answer.status, _first_line(answer.text) if answer.status else ""
     said = _first_line(answer.errors) or _first_line(answer.text)
@@ -96,24 +96,9 @@ def _objection(reader: Reader, place: str, stat: Stat) -> str:
         return f"{place} is not a regular file"
     if not stat.mode & 0o111:
         return f"{place} is not executable (sudo chmod 755, or take it away)"
-    folder = place
-    while True:
-        info = reader.stat(folder)
-        if not isinstance(info, Stat):
-            return f"{folder}: {_why(info)}"
-        if info.uid != 0:
-            return f"{folder} belongs to uid {info.uid}, not to root"
-        if info.mode & 0o022:
-            return f"others than root can write {folder} (sudo chmod go-w {folder})"
-        if folder == "/":
-            return ""
-        folder = posixpath.dirname(folder)
+    return stranger(reader, place)
 
 
 def _first_line(text: str) -> str:
     lines = text.strip().splitlines()
     return lines[0].strip()[:_LONGEST] if lines else ""
-
-
-def _why(answer: object) -> str:
-    return answer.reason if isinstance(answer, Unreadable) else "it leads nowhere"

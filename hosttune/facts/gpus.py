@@ -61,6 +61,14 @@ class Gpu(Fact):
         return int(match[1]) << 30 if match and "GH200" not in self.name and not self.is_vgpu else 0
 
     @property
+    def modalias(self) -> str:
+        """What the kernel calls it, and packages name it by: pci:v000010DEd00002330sv000010DEsd000016C1bc03sc02i00."""
+        vendor, _, board = self.subsystem.partition(":")
+        device, one, other = (f"{max(_number(f'0x{part}'), 0):08X}" for part in (self.device_id[2:], vendor, board))
+        kind = self.class_id.removeprefix("0x").upper().rjust(6, "0")
+        return f"pci:v000010DEd{device}sv{one}sd{other}bc{kind[:2]}sc{kind[2:4]}i{kind[4:]}"
+
+    @property
     def title(self) -> str:
         """What to call it: its name, else its device id."""
         title = self.name or f"NVIDIA device {self.device_id} ({self.generation} generation)"
@@ -93,11 +101,16 @@ class Gpus(Fact):
         return any(gpu.device_id.lower() in GRACE for gpu in self.devices)
 
     @property
+    def ours(self) -> tuple[Gpu, ...]:
+        """Those that a driver of this host has to drive, by slot: without the ones that are held for virtual machines,
+        unless all are."""
+        ours = tuple(gpu for gpu in self.devices if not str(raw(gpu, "driver")).startswith("vfio"))
+        return ours or self.devices
+
+    @property
     def generations(self) -> tuple[str, ...]:
-        """The generations that a driver of this host has to drive, each once, by slot: without those of GPUs that are
-        held for virtual machines, unless all are."""
-        ours = [gpu for gpu in self.devices if not str(raw(gpu, "driver")).startswith("vfio")]
-        return tuple(dict.fromkeys(gpu.generation for gpu in ours or self.devices))
+        """The generations that a driver of this host has to drive, each once, by slot."""
+        return tuple(dict.fromkeys(gpu.generation for gpu in self.ours))
 
     @property
     def drivers(self) -> tuple[str, ...]:

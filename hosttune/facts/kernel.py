@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, unread
@@ -39,6 +40,13 @@ def flavour_of(release: str) -> str:
     """What stands behind the ABI number of a Debian or Ubuntu kernel release; empty for any other release."""
     match = _FLAVOUR.fullmatch(release)
     return match[1] if match else ""
+
+
+def metapackages(names: Iterable[str], flavour: str) -> tuple[str, ...]:
+    """Of the names of packages those that bring kernels of a flavour, without linux-image-: generic, generic-hwe-24.04,
+    aws-lts-22.04 ...; none without a flavour."""
+    name = re.compile(rf"linux-image-({re.escape(flavour)}(?:-(?:hwe|lts|edge|\d[\d.]*)(?:-.*)?)?)")
+    return tuple(match[1] for one in names if (match := name.fullmatch(one))) if flavour else ()
 
 
 def version_of(release: str) -> tuple[int, ...]:

@@ -1,38 +1,14 @@
-"""What NVIDIA and Ubuntu publish and no machine tells by itself: GPU generations by PCI device id, and driver branches.
+"""What no machine tells by itself: GPU generations by PCI device id. Branches are in hosttune.facts.branch_table.
 
-Generations: the PCI ID Project's list (pci-ids.ucw.cz), version 2026.08.22, vendor 10de, by the chip's code name;
+Source: the PCI ID Project's list (pci-ids.ucw.cz), version 2026.08.22, vendor 10de, by the chip's code name;
 NVIDIA numbers a chip's products in one block. Only display and 3D controllers (class 03) are looked up: audio, USB and
 bridge functions of a card lie in other blocks.
-
-Branches: NVIDIA's data-centre driver support matrix (docs.nvidia.com/datacenter/tesla/drivers) of 2026-09-09; which
-GPUs a branch drives: the lists of supported products in its README. Where apt or `ubuntu-drivers` know better, they
-win.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from typing import Final
-
-from hosttune.frozen import frozen
-
-AS_OF: Final = "2026-09-09"  # the date of the support matrix behind BRANCHES
-GOOD_UNTIL: Final = "2027-03"  # NVIDIA publishes a new production branch about twice a year
-
-
-def month_of(now: float) -> str:
-    """The month of a time in seconds since the epoch, UTC: 2026-11."""
-    from datetime import datetime, timezone
-
-    return f"{datetime.fromtimestamp(now, timezone.utc):%Y-%m}"
-
-
-def stale_note(month: str) -> str:
-    """A sentence where this table is past its date; else empty."""
-    if month <= GOOD_UNTIL:
-        return ""
-    return f"hosttune's table of branches is of {AS_OF}: a newer hosttune may know more"
-
 
 # Oldest first. `fermi` stands for Fermi and everything before it; `unknown` is not in the order.
 GENERATIONS: Final = (
@@ -84,52 +60,3 @@ def generation_of(device: int) -> str:
 def is_older(generation: str, than: str) -> bool:
     """Whether a known generation came before another; false for `unknown`."""
     return generation in GENERATIONS and GENERATIONS.index(generation) < GENERATIONS.index(than)
-
-
-@frozen
-class Branch:
-    """One driver branch. `track` is what NVIDIA calls a long-term (lts), production or new-feature (new) branch."""
-
-    number: int
-    track: str
-    ends: str  # year and month in which NVIDIA's support ends, 2028-06; empty for one that is gone from the matrix
-    first: str  # the oldest generation that it drives
-    last: str  # the newest
-
-    def is_over(self, month: str) -> bool:
-        """Past its end in this month (2026-11), as far as this table knows."""
-        return self.ends < max(month, AS_OF[:7])
-
-    def drives(self, generation: str) -> bool:
-        """Whether it drives this generation. One that is unknown here is taken to be newer than all that are known."""
-        if generation not in GENERATIONS:
-            return self.last == GENERATIONS[-1]
-        return not is_older(generation, self.first) and not is_older(self.last, generation)
-
-
-BRANCHES: Final = {
-    one.number: one
-    for one in (
-        Branch(390, "lts", "", "fermi", "volta"),
-        Branch(470, "lts", "", "kepler", "ampere"),
-        Branch(535, "lts", "2026-06", "maxwell", "hopper"),
-        Branch(550, "production", "", "maxwell", "hopper"),
-        Branch(570, "production", "", "maxwell", "blackwell"),
-        Branch(575, "new", "", "maxwell", "blackwell"),
-        Branch(580, "lts", "2028-06", "maxwell", "blackwell"),
-        Branch(590, "new", "", "turing", "blackwell"),
-        Branch(595, "production", "2027-03", "turing", "blackwell"),
-        Branch(610, "new", "2026-08", "turing", "blackwell"),
-    )
-}
-
-
-def branch_of(number: int) -> Branch:
-    """The table's entry. A branch that it does not list is over when it is older than the newest listed one; else it is
-    a new-feature branch in support, for Turing and newer, as all since 590."""
-    if number in BRANCHES:
-        return BRANCHES[number]
-    if number > max(BRANCHES):
-        return Branch(number, "new", "9999-12", "turing", "blackwell")
-    below = BRANCHES[max((one for one in BRANCHES if one < number), default=min(BRANCHES))]
-    return Branch(number, "new", "", below.first, below.last)

@@ -5,17 +5,19 @@ A subject of its own, because it waits for `ubuntu-drivers`, and most hosts have
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.archives import Offer, policy_of
 from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.kernel import metapackages
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
+    from hosttune.facts.candidates import Candidate
     from hosttune.host.door import Reader
 
 
@@ -25,6 +27,7 @@ class Offers(Fact):
     kernel, by name, as apt knows them."""
 
     packages: Mapping[str, Offer]
+    untold: Mapping[str, Offer]  # the metapackages of prebuilt modules that nobody told of, and that apt knows
 
     @property
     def versions(self) -> Mapping[str, str]:
@@ -33,7 +36,8 @@ class Offers(Fact):
 
 
 def _modules(candidate: str, release: str) -> str:
-    """The package with the prebuilt modules for one kernel: linux-modules-nvidia-580-server-open-6.8.0-60-generic."""
+    """The package with the prebuilt modules for one kernel, or the metapackage of a flavour of kernels:
+    linux-modules-nvidia-580-server-open-6.8.0-60-generic."""
     return f"linux-modules-nvidia-{candidate.removeprefix('nvidia-driver-')}-{release}"
 
 
@@ -41,9 +45,19 @@ def collect(reader: Reader, facts: Facts) -> Offers:
     try:
         candidates = facts.candidates.packages
     except UnknownFact as unknown:
-        return Offers(unread(unknown.reason))
+        return Offers(unread(unknown.reason), unread(unknown.reason))
     names = [name for candidate in candidates for name in (candidate.name, candidate.modules) if name]
     with suppress(UnknownFact):  # of an image no kernel runs
         names += [_modules(candidate.name, facts.kernel.release) for candidate in candidates]
     offers: Any = policy_of(reader, names)
-    return Offers(offers)
+    untold: Any = policy_of(reader, _untold(candidates, facts))
+    return Offers(offers, untold)
+
+
+def _untold(candidates: Iterable[Candidate], facts: Facts) -> list[str]:
+    """The metapackages of prebuilt modules that candidates would have of which `ubuntu-drivers` tells no modules."""
+    try:
+        kernels = metapackages(facts.packages.names, facts.kernel.flavour)
+    except UnknownFact:
+        return []
+    return [_modules(one.name, kernel) for one in candidates if not one.modules for kernel in kernels]

@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.components import turn_on
 from hosttune.host.door import Completed
 from hosttune.resources import apt
 from hosttune.resources.base import FieldSpec, action_between, in_general
@@ -187,7 +189,8 @@ def _differs(
         return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=unknown)
     would = apt.parse(lines)
     if would.knows_no_such_package:
-        return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=f"{reason}; apt: {would.error}", todo=_UPDATE)
+        said = f"{reason}; apt: {would.error}"
+        return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=said, todo=_known_by(context.facts))
     objection = _objection(wish, operands, would, context.facts)
     if objection:
         hold = Hold(HoldKind.REFUSED, objection)
@@ -195,6 +198,15 @@ def _differs(
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, details)
     change = _change(wish, operands, would, context)
     return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(), reason, evidence, (change,))
+
+
+def _known_by(facts: Facts) -> str:
+    """What makes apt know a package that it does not."""
+    try:
+        missing = facts.components.off
+    except UnknownFact:
+        missing = ()
+    return f"{turn_on(missing)}; then run it again" if missing else _UPDATE
 
 
 def _reason(operands: tuple[str, ...], present: Mapping[str, str]) -> str:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.choices import driver as driver_choice
 from hosttune.choices import driver_state
+from hosttune.choices.drivers.branch import drives, end_words
 from hosttune.codec import FORMAT_VERSION
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.nvidia_tables import branch_of
 from hosttune.frozen import frozen
 from hosttune.views.page import shown
 from hosttune.views.terminal import columned, wrapped
@@ -147,8 +147,10 @@ def _available(gpu: Gpu, facts: Facts) -> str:
         return "none: the GRID driver of its hypervisor alone drives a vGPU"
     if facts.candidates.problem:
         return f"not known: {facts.candidates.problem}"
-    branches = sorted({one.branch for one in facts.candidates.packages if branch_of(one.branch).drives(gpu.generation)})
-    words = f"branches {', '.join(map(str, branches))}" if branches else "no branch that drives it"
+    offered = facts.candidates.packages
+    branches = sorted({one.branch for one in offered if drives(facts, one.branch, gpu, one.name) is not False})
+    words = ", ".join(f"{number} ({end_words(facts, number)})" for number in branches)
+    words = f"branches {words}" if words else "no branch that drives it"
     newer = [
         offer for offer in facts.archives.updates if offer.name.startswith(("nvidia-utils-", "libnvidia-compute-"))
     ]

@@ -7,11 +7,18 @@ from types import SimpleNamespace
 
 import pytest
 
+from hosttune.facts.archives import Offer
+from hosttune.facts.base import unread
+from hosttune.facts.branch_table import own_table
+from hosttune.facts.branches import Branches
 from hosttune.facts.candidates import Candidate, Candidates
+from hosttune.facts.components import Components
 from hosttune.facts.driver import Driver, DriverPackage, branch_and_flavour, is_driver_package
 from hosttune.facts.gpus import Gpu, Gpus
 from hosttune.facts.nvidia_tables import generation_of
+from hosttune.facts.offers import Offers
 from hosttune.facts.packages import Packages
+from hosttune.facts.packaging import Packaging, parse_show
 
 NOW = 1_795_000_000.0  # November 2026
 PARAMS = {
@@ -53,6 +60,21 @@ def archive(kernel="generic"):
     return tuple(found)
 
 
+def tables(site=()):
+    """The package's table, with rows of the site's."""
+    rows, as_of, good_until = own_table()
+    return Branches({**rows, **{one.number: one for one in site}}, as_of, good_until, max(rows))
+
+
+def stanza(name, version, ids=(), support="", section="restricted/libs", depends="nvidia-dkms, nvidia-utils"):
+    """What `apt-cache show` prints of a driver package, shortened; `ids` are the PCI devices that it drives."""
+    aliases = ", ".join(f"pci:v000010DEd0000{one.removeprefix('0x').upper()}sv*sd*bc03sc*i*" for one in ids)
+    fields = [f"Package: {name}", "Priority: optional", f"Section: {section}", f"Version: {version}"]
+    fields += [f"Depends: {depends}", "Description: NVIDIA driver metapackage"]
+    fields += [f"Modaliases: nvidia({aliases})"] * bool(ids) + [f"Support: {support}"] * bool(support)
+    return "\n".join(fields) + "\n\n"
+
+
 def filled(kind, **known):
     """A fact of this class with nothing in the fields that are not known here."""
     nothing = {"str": "", "bool": False, "int": 0}
@@ -74,19 +96,24 @@ class Machine(SimpleNamespace):
 def machine(
     devices=(H100,), *, offer=(), problem="", packages=(), loaded="", runfile=False, switches=0, ubuntu=True,
     kernel="generic", architecture="x86_64", drivers=(), now=NOW, updates=(), is_vgpu=False, profile=False, listed=True, held=(),
-    versions=(), cloud="", image="", **more,
+    versions=(), cloud="", image="", shown="", site=(), working=(), components=(), modules=(), untold=None, **more,
 ):  # fmt: skip
     installed = {"linux-image-" + kernel: "6.8.0.45", "dpkg": "1.22"} | dict.fromkeys(packages, "580.95.05-0ubuntu1")
     branch, flavour = branch_and_flavour(installed.items())
     of_driver = tuple(DriverPackage(n, v, n in held, "installed") for n, v in installed.items() if is_driver_package(n))
     bound = list(drivers) + [""] * len(devices)
+    devs = tuple(gpu(one, slot, bound[slot], profile, listed) for slot, one in enumerate(devices))
+    told = parse_show(shown, {one.slot: one.modalias for one in devs})
     host = {"is_container": False, "is_wsl": False, "is_vm": False} | more
     return Machine(
         asked=False,
         offer=None
         if offer is None
         else Candidates("test", archive() if offer == () and not problem else tuple(offer), problem, False, {}),
-        gpus=Gpus(tuple(gpu(one, slot, bound[slot], profile, listed) for slot, one in enumerate(devices)), switches),
+        gpus=Gpus(devs, switches),
+        branches=tables(site),
+        packaging=Packaging(told, "" if told else "not in this record"),
+        components=Components(tuple(components)),
         driver=filled(
             Driver,
             loaded_version=loaded,
@@ -96,11 +123,17 @@ def machine(
             has_module_for_running_kernel=bool(branch),
             nouveau_bound="nouveau" in bound,
             runfile=runfile,
+            modules=tuple(modules),
         ),
         reader=SimpleNamespace(now=lambda: now),
         archives=SimpleNamespace(updates=tuple(updates), origins=("Ubuntu",)),
-        nvidia=SimpleNamespace(is_vgpu=is_vgpu),
-        offers=SimpleNamespace(versions=dict(versions)),
+        nvidia=SimpleNamespace(is_vgpu=is_vgpu, gpus=tuple(SimpleNamespace(slot=devs[one].slot) for one in working)),
+        offers=Offers(
+            {name: Offer(name, "", version, "", "Ubuntu") for name, version in dict(versions).items()},
+            unread("not in this record")
+            if untold is None
+            else {name: Offer(name, "", "1", "", "Ubuntu") for name in untold},
+        ),
         packages=Packages({name: (version, "install ok installed") for name, version in installed.items()}),
         host=SimpleNamespace(cloud=cloud, **{key: host[key] for key in ("is_container", "is_wsl", "is_vm")}),
         role=SimpleNamespace(vendor_image="DGX OS" if host.get("dgx") else image),

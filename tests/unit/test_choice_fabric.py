@@ -5,7 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.choices.fabric import SERVICE, choose
+from hosttune.facts.components import Components
 from hosttune.facts.packages import Packages
+from hosttune.facts.packaging import Packaging, parse_show
 
 H100, B200, B300, RTX5090, GB200 = "0x2330", "0x2901", "0x3182", "0x2b85", "0x2941"
 SAME = {"nvidia-fabricmanager-580": "580.126.20-0ubuntu0.24.04.1", "nvidia-utils-580-server": "580.126.20-0ubuntu1"}
@@ -29,6 +31,8 @@ def host(
         host=SimpleNamespace(**more), kernel=SimpleNamespace(architecture=architecture),
         managers=SimpleNamespace(gpu_operator=more["operator"]), packages=Packages(status),
         units={SERVICE: SimpleNamespace(is_active=active)},
+        packaging=Packaging(parse_show(more.get("shown", ""), {}), "" if more.get("shown") else "not in this record"),
+        components=Components(more.get("components", ())),
         work=SimpleNamespace(is_gpu_busy=busy, evidence=("slurm job 7 runs",)),
     )  # fmt: skip
 

@@ -11,8 +11,9 @@ from hosttune.engine.catalog import builtin_catalog
 from hosttune.facts import UnknownFact, unread
 from hosttune.facts.base import Fact
 from hosttune.facts.nvidia_lost import SilentGpu
+from hosttune.facts.packaging import Packaging
 from hosttune.frozen import frozen
-from tests.unit.driver_machine import NOW
+from tests.unit.driver_machine import NOW, tables
 
 KERNEL, NEXT, VERSION = "6.8.0-60-generic", "6.8.0-71-generic", "580.126.20"
 FALLEN = SilentGpu("0000:1b:00.0", "has fallen off the bus (Xid 79)", "log")
@@ -70,13 +71,14 @@ def host(
     }  # fmt: skip
     quiet = {
         "silent": (), "lost": (), "is_vgpu": False, "needs_open": False, "not_for_open": False, "legacy_branch": "",
-        "rejected_key": False, "smi": "answers", "refusal": "", "problem": "",
+        "rejected_key": False, "smi": "answers", "refusal": "", "problem": "", "gpus": (),
     }  # fmt: skip
     files = {"next_kernel": KERNEL, "secure_boot": False, "reboot_required": False, "reboot_packages": ()}
     return SimpleNamespace(
         driver=Driver(**plain | driver),
         gpus=SimpleNamespace(
             generations=generations,
+            ours=tuple(SimpleNamespace(generation=one, slot="", title=one) for one in generations),
             nvswitches=nvswitches,
             undriven=undriven,
             drivers=("nvidia", "") if undriven else ("nvidia",),
@@ -85,6 +87,8 @@ def host(
             is_vgpu="profile" in here,
             unlisted=(),
         ),
+        branches=tables(),
+        packaging=Packaging({}, "not in this record"),
         host=SimpleNamespace(
             is_container="container" in here,
             is_wsl="wsl" in here,
@@ -370,11 +374,12 @@ class Silent(Fact):
     rejected_key: bool
     smi: str
     refusal: str
+    gpus: tuple[object, ...]
 
 
 def test_evidence_that_cannot_be_read_is_unknown_and_the_rest_is_told():
     facts = host(loaded_version="580.95.05")
-    facts.nvidia = Silent(*[unread("needs root")] * 8)
+    facts.nvidia = Silent(*[unread("needs root")] * 9)
     found = states(facts)
     assert [one.name for one in found] == ["mismatch", "whether: GPU lost, nvidia-smi refuses"]
     with pytest.raises(UnknownFact, match="needs root"):

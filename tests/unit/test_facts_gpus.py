@@ -6,7 +6,7 @@ import pytest
 
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.gpus import Gpu, Gpus, model_in, name_in
-from hosttune.facts.nvidia_tables import BRANCHES, GENERATIONS, branch_of, generation_of
+from hosttune.facts.nvidia_tables import generation_of
 from tests.unit.fake_reader import FakeReader
 
 PCI = "/sys/bus/pci/devices"
@@ -219,33 +219,6 @@ def test_name_in_without_nvidia_is_empty():
 )
 def test_generation_of_known_chips(device_id, generation):
     assert generation_of(device_id) == generation
-
-
-def test_branches_name_known_generations():
-    for branch in BRANCHES.values():
-        assert GENERATIONS.index(branch.first) <= GENERATIONS.index(branch.last)
-
-
-@pytest.mark.parametrize(
-    ("number", "drives", "not_drives"),
-    [
-        (470, ["kepler", "ampere"], ["hopper", "ada", "fermi", "unknown"]),
-        (535, ["maxwell", "volta", "hopper", "ada"], ["kepler", "blackwell", "unknown"]),
-        (580, ["maxwell", "volta", "blackwell", "unknown"], ["kepler"]),
-        (595, ["turing", "blackwell"], ["volta", "pascal"]),
-        (700, ["turing", "unknown"], ["volta"]),
-        (545, ["maxwell", "hopper"], ["kepler"]),
-    ],
-)
-def test_branch_drives(number, drives, not_drives):
-    assert [one for one in drives if not branch_of(number).drives(one)] == []
-    assert [one for one in not_drives if branch_of(number).drives(one)] == []
-
-
-def test_branch_not_in_the_table_is_over_only_when_old():
-    assert branch_of(545).is_over("2026-11")
-    assert branch_of(340).is_over("2026-11")
-    assert not branch_of(700).is_over("2026-11")
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.modules import mismatch, running_module, stale
 from hosttune.choices.driver_states.told import Told, holds, said_by_log, switch
+from hosttune.choices.drivers.branch import not_driven
 from hosttune.choices.drivers.bringer import guest_way
+from hosttune.choices.drivers.components import unknown_to_apt
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu_errors import way_of
-from hosttune.facts.nvidia_tables import branch_of, is_older
+from hosttune.facts.nvidia_tables import is_older
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -61,7 +63,7 @@ def unsupported(facts: Facts) -> Told | None:
     if legacy:
         said = f"the kernel log says that a GPU here needs branch {legacy}"
         return said, switch(facts, f'a driver of that branch (branch: "{legacy}")')
-    left = [one for one in facts.gpus.generations if not branch_of(int(driver.branch)).drives(one)]
+    left = not_driven(facts)
     if not left:
         return None
     return (
@@ -135,4 +137,5 @@ def fabric(facts: Facts) -> Told | None:
     version = next((f"={one.version}" for one in driver.packages if re.match(r"nvidia-utils-\d", one.name)), "")
     names = " ".join(f"{name}-{driver.branch}{version}" for name in ("nvidia-fabricmanager", "libnvidia-nscq"))
     said = f"{have}: with {facts.gpus.nvswitches} NVSwitches CUDA does not start (error 802)"
-    return said, f"sudo apt-get install {names}"
+    first = unknown_to_apt(facts, f"nvidia-fabricmanager-{driver.branch}")
+    return said, "; then ".join(part for part in (first, f"sudo apt-get install {names}") if part)

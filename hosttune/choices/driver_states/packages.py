@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.told import Told, switch
-from hosttune.facts.nvidia_tables import branch_of, month_of, stale_note
+from hosttune.choices.drivers.branch import stale_note, why_over
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -59,15 +59,13 @@ def outdated(facts: Facts) -> Told | None:
     driver = facts.driver
     if not driver.branch:
         return None
-    month = month_of(facts.reader.now())
-    branch = branch_of(int(driver.branch))
-    over = f"NVIDIA's support of branch {driver.branch} has ended" if branch.is_over(month) else ""
+    over = why_over(facts, int(driver.branch))
     steps = (
         f"{', '.join(driver.transitional)} is an empty step to branch {driver.branch}" if driver.transitional else ""
     )
     if not over and not steps:
         return None
-    said = "; ".join(part for part in (over, steps, stale_note(month)) if part)
+    said = "; ".join(part for part in (over, steps, stale_note(facts)) if part)
     if not over:
         real = " ".join(re.sub(r"-\d{3}(?=-|$)", f"-{driver.branch}", one, count=1) for one in driver.transitional)
         gone = " ".join(driver.transitional)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from hosttune.choices.drivers.branch import WORDS, drives, is_over, kind_of, stale_note, until
 from hosttune.choices.drivers.choice import DriverChoice, module_kind, refuse
+from hosttune.choices.drivers.components import unknown_to_apt, where_off
 from hosttune.choices.fabric import has_switches
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.nvidia_tables import AS_OF, branch_of, month_of, stale_note
+from hosttune.facts.kernel import metapackages
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.facts.candidates import Candidate
 
+_THIRD_PARTY = "only third-party archives offer one"
+_DKMS = "modules are offered only by DKMS, compiled on this host"
+_COMPONENTS = {_DKMS: ("restricted",)}  # where what is missing can be, for a step that not every component helps
 _DESKTOPS = ("xserver-xorg-core", "gdm3", "lightdm", "sddm", "ubuntu-desktop", "ubuntu-desktop-minimal")
 
 
@@ -41,6 +45,7 @@ def _usable(
     """What fits every GPU and the policy; or nothing, the reason of the step that left nothing, and the way out."""
     left = tuple(offered)
     pin = str(params["branch"])
+    driving = _driving(left, facts)
     steps: tuple[tuple[str, str, Callable[[Candidate], bool]], ...] = (
         (
             f"branch {pin} is not offered",
@@ -50,7 +55,7 @@ def _usable(
         (
             "no branch drives all of them",
             "sudo apt-get update, and look again; a GPU that is newer than these branches needs NVIDIA's archive",
-            lambda c: all(branch_of(c.branch).drives(one) for one in facts.gpus.generations),
+            lambda c: c in driving,
         ),
         (
             "they need the open kernel module, and none is offered",
@@ -63,12 +68,12 @@ def _usable(
             lambda c: kind != "closed" or not c.is_open,
         ),
         (
-            "only third-party archives offer one",
+            _THIRD_PARTY,
             "allow_third_party: true for gpu-driver in the policy takes it",
             lambda c: params["allow_third_party"] or not c.is_third_party,
         ),
         (
-            "modules are offered only by DKMS, compiled on this host",
+            _DKMS,
             f"{_prebuilt_kernel(facts)}; or allow_dkms: true for gpu-driver in the policy",
             lambda c: params["allow_dkms"] or not c.needs_dkms,
         ),
@@ -82,9 +87,28 @@ def _usable(
         remaining = tuple(candidate for candidate in left if test(candidate))
         if not remaining:
             names = ", ".join(candidate.name for candidate in left)
-            return (), f"{why_not} (offered: {names})", way_out
+            lists = where_off(facts, *_COMPONENTS.get(why_not, ())) if why_not != _THIRD_PARTY else ""
+            return (), f"{why_not} (offered: {names})", "; or ".join(part for part in (lists, way_out) if part)
         left = remaining
     return left, "", ""
+
+
+def _driving(offered: tuple[Candidate, ...], facts: Facts) -> tuple[Candidate, ...]:
+    """Those that drive every GPU. Of one that nobody tells of, `ubuntu-drivers` does where there is one kind of GPU: it
+    lists what names one of them. Raises UnknownFact where nothing is left but what is not known.
+    """
+    gpus = facts.gpus.ours
+    is_one_kind = len({(gpu.device_id, gpu.subsystem) for gpu in gpus}) == 1
+    verdicts = [[drives(facts, one.branch, gpu, one.name) for gpu in gpus] for one in offered]
+    sure = tuple(one for one, told in zip(offered, verdicts, strict=True) if None not in told and all(told))
+    maybe = tuple(one for one, told in zip(offered, verdicts, strict=True) if None in told and False not in told)
+    if is_one_kind:
+        return (*sure, *maybe)
+    if maybe and not sure:
+        names = ", ".join(one.name for one in maybe)
+        why = facts.packaging.problem or "Ubuntu's packages do not name their GPUs"
+        raise UnknownFact("which branch drives all GPUs", f"of {names} nobody tells ({why}): sudo apt-get update")
+    return sure
 
 
 def _prebuilt_kernel(facts: Facts) -> str:
@@ -95,36 +119,32 @@ def _prebuilt_kernel(facts: Facts) -> str:
 
 def _best(usable: tuple[Candidate, ...], facts: Facts, params: Mapping[str, Any]) -> tuple[Candidate, str]:
     """The branch by the policy's track, then the flavour; with the reason for the branch."""
-    month = month_of(facts.reader.now())
-    number, because = _branch([one.branch for one in usable], str(params["track"]), str(params["branch"]), month)
-    because = "; ".join(part for part in (because, stale_note(month)) if part)
+    number, because = _branch([one.branch for one in usable], str(params["track"]), str(params["branch"]), facts)
+    because = "; ".join(part for part in (because, stale_note(facts)) if part)
     of_branch = [candidate for candidate in usable if candidate.branch == number]
     server = not _is_desktop(facts, params)
     best = max(of_branch, key=lambda c: (c.is_open, not c.needs_dkms, c.is_server == server, c.name))
     return best, because
 
 
-def _branch(numbers: list[int], track: str, pin: str, month: str) -> tuple[int, str]:
+def _branch(numbers: list[int], track: str, pin: str, facts: Facts) -> tuple[int, str]:
     if pin:
         return int(pin), "pinned by the policy"
     if track == "newest":
         return max(numbers), "the newest that Ubuntu offers for these GPUs"
-    supported = [number for number in numbers if not branch_of(number).is_over(month)]
-    words = {"lts": "long-term", "production": "production"}
+    supported = [number for number in numbers if not is_over(facts, number)]
     for wanted in (track, "production" if track == "lts" else "lts"):
-        of_track = [number for number in supported if branch_of(number).track == wanted]
+        of_track = [number for number in supported if kind_of(facts, number) == wanted]
         if of_track:
             number = max(of_track)
-            missed = "" if wanted == track else f"no {words[track]} branch is offered: "
-            return (
-                number,
-                f"{missed}the newest {words[wanted]} branch offered, supported until {branch_of(number).ends}",
-            )
+            missed = "" if wanted == track else f"no {WORDS[track]} branch is offered: "
+            return number, f"{missed}the newest {WORDS[wanted]} branch offered, {until(facts, number)}"
     if supported:
         return max(supported), "no long-term or production branch is offered: the newest"
+    as_of = facts.branches.as_of
     return max(
         numbers
-    ), f"NVIDIA's support of every branch offered for these GPUs has ended (as of {AS_OF}): the newest"
+    ), f"NVIDIA's support of every branch offered for these GPUs has ended (as of {as_of}): the newest"
 
 
 def _is_desktop(facts: Facts, params: Mapping[str, Any]) -> bool:
@@ -140,12 +160,12 @@ def _set_of(best: Candidate, because: str, facts: Facts, params: Mapping[str, An
     base = f"{best.branch}{'-server' if best.is_server else ''}"
     full = f"{base}{'-open' if best.is_open else ''}"
     kernel = _kernel_flavour(facts)
-    modules = best.modules or (f"linux-modules-nvidia-{full}-{kernel}" if kernel else "")
+    modules = best.modules or _prebuilt(f"linux-modules-nvidia-{full}-{kernel}" if kernel else "", facts)
     if not modules and params["allow_dkms"]:
         modules = f"nvidia-dkms-{full}"
     if not modules:
         return refuse(
-            f"nvidia-driver-{full} fits, but no prebuilt modules are known for this kernel: {_why_none(facts)}",
+            f"nvidia-driver-{full} fits, but no prebuilt modules are known for this kernel: {_why_none(facts, full)}",
             f"{_prebuilt_kernel(facts)}; or allow_dkms: true for gpu-driver in the policy compiles them here, with the "
             f"headers of {facts.kernel.release}",
         )
@@ -157,6 +177,8 @@ def _set_of(best: Candidate, because: str, facts: Facts, params: Mapping[str, An
         else (f"nvidia-headless-no-dkms-{full}", f"nvidia-utils-{base}")
     )
     fabric = (f"nvidia-fabricmanager-{best.branch}", f"libnvidia-nscq-{best.branch}") if has_switches(facts) else ()
+    if fabric and (way_out := unknown_to_apt(facts, fabric[0])):
+        return refuse(f"driver {full} fits, but apt knows no {fabric[0]}, which NVSwitches need", way_out)
     running = () if needs_dkms else _for_running_kernel(modules, f"linux-modules-nvidia-{full}", facts)
     kind = "open" if best.is_open else "closed"
     origin = "compiled here by DKMS" if needs_dkms else "prebuilt and signed"
@@ -183,18 +205,25 @@ def _for_running_kernel(metapackage: str, prefix: str, facts: Facts) -> tuple[st
     return (name,) if brought and not brought.startswith(f"{abi}.") and name in versions else ()
 
 
-def _why_none(facts: Facts) -> str:
+def _prebuilt(metapackage: str, facts: Facts) -> str:
+    """The metapackage of prebuilt modules, of which nobody told; empty where apt does not know it."""
+    try:
+        offer = facts.offers.untold.get(metapackage)
+    except UnknownFact:
+        return metapackage
+    return metapackage if offer and offer.candidate else ""
+
+
+def _why_none(facts: Facts, full: str) -> str:
     if not facts.kernel.flavour:
         return f"{facts.kernel.release} is no kernel of Ubuntu's"
+    if kernel := _kernel_flavour(facts):
+        return f"apt has no linux-modules-nvidia-{full}-{kernel}"
     image = f"linux-image-{facts.kernel.flavour}"
     return f"no kernel metapackage is installed ({image} or the like), and `ubuntu-drivers` names none"
 
 
 def _kernel_flavour(facts: Facts) -> str:
-    """The name of the kernel metapackage that is installed and brings kernels of the flavour that runs (generic,
-    generic-hwe-24.04, aws-lts-22.04 ...); empty for a kernel that is not Ubuntu's."""
-    if not facts.kernel.flavour:
-        return ""
-    fitting = re.compile(rf"linux-image-({re.escape(facts.kernel.flavour)}(?:-(?:hwe|lts|edge|\d[\d.]*)(?:-.*)?)?)")
-    found = [match[1] for name in facts.packages.names if (match := fitting.fullmatch(name))]
-    return max(found, key=len) if found else ""
+    """The name of the kernel metapackage that is installed and brings kernels of the flavour that runs; empty for a
+    kernel that is not Ubuntu's."""
+    return max(metapackages(facts.packages.names, facts.kernel.flavour), key=len, default="")

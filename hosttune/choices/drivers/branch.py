@@ -1,0 +1,105 @@
+"""What is known of a driver branch: its kind, its end, and whether it drives the GPUs here.
+
+What nvidia-smi shows as working works. Then Ubuntu's packages have the word (facts/packaging.py), then the
+tables; what none of them tells is not known, and nobody's driver is called wrong for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import UnknownFact
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.facts.gpus import Gpu
+
+_KINDS = {"LTSB": "lts", "PB": "production", "NFB": "new"}
+WORDS = {"lts": "long-term", "production": "production", "new": "new-feature", "": "of a kind that is not known"}
+
+
+def kind_of(facts: Facts, number: int) -> str:
+    """lts, production or new; empty where nobody tells. Ubuntu may call one flavour of a branch otherwise: the kind
+    that is supported longest counts."""
+    told = {_KINDS.get(one.support, "") for one in facts.packaging.of(number)}
+    return next((kind for kind in _KINDS.values() if kind in told), facts.branches.branch(number).kind)
+
+
+def is_over(facts: Facts, number: int) -> bool:
+    """NVIDIA's support has ended, as far as that is known."""
+    return _is_over(facts, number) or bool(_step(facts, number))
+
+
+def _is_over(facts: Facts, number: int) -> bool:
+    table = facts.branches
+    if table.branch(number).is_over(table.month(facts.reader.now())):
+        return True
+    return number not in table.rows and {one.support for one in facts.packaging.of(number)} == {"Legacy"}
+
+
+def _step(facts: Facts, number: int) -> str:
+    """The branch that Ubuntu has put in the place of one that is newer than the tables; empty for one that is there."""
+    told = facts.packaging
+    if number in facts.branches.rows or told.of(number):
+        return ""
+    steps = [one.leads_to for one in told.packages.values() if one.branch == number and one.leads_to]
+    others = [one for one in steps if f"-{number}" not in one]
+    return others[0] if steps and len(others) == len(steps) else ""
+
+
+def why_over(facts: Facts, number: int) -> str:
+    """That its support has ended, as a sentence with who says so; empty where it has not, or nobody knows."""
+    if _is_over(facts, number):
+        return f"NVIDIA's support of branch {number} has ended (as of {facts.branches.as_of})"
+    if step := _step(facts, number):
+        return f"Ubuntu has replaced branch {number}: its packages are empty steps to {step}"
+    return ""
+
+
+def until(facts: Facts, number: int) -> str:
+    """How long it is supported, as words behind its name: supported until 2028-06."""
+    row = facts.branches.branch(number)
+    if row.ends:
+        return f"supported until {row.ends}" + (f", as {row.of} says" if row.of else "")
+    who = "Ubuntu's archive calls it so, and " if facts.packaging.of(number) else ""
+    return f"{who}its end is not in hosttune's table of {facts.branches.as_of}"
+
+
+def end_words(facts: Facts, number: int) -> str:
+    """The kind and end of a branch in brackets: long-term, until 2028-06; ended."""
+    row = facts.branches.branch(number)
+    kind = WORDS[kind] if (kind := kind_of(facts, number)) else ""
+    if is_over(facts, number):
+        return ", ".join(part for part in (kind, f"ended {row.ends}".strip()) if part)
+    return ", ".join(part for part in (kind, f"until {row.ends}" if row.ends else "end not known") if part)
+
+
+def stale_note(facts: Facts) -> str:
+    """A sentence where the package's table is past its date and apt's lists do not tell either; else empty."""
+    table = facts.branches
+    if table.month(facts.reader.now()) <= table.good_until or facts.packaging.packages:
+        return ""
+    return f"hosttune's table of branches is of {table.as_of}: a newer hosttune may know more"
+
+
+def works(facts: Facts, gpu: Gpu) -> bool:
+    """nvidia-smi shows it."""
+    try:
+        return any(one.slot == gpu.slot for one in facts.nvidia.gpus)
+    except UnknownFact:
+        return False
+
+
+def drives(facts: Facts, number: int, gpu: Gpu, name: str = "") -> bool | None:
+    """Whether a branch, or one package of it, drives a GPU; None where that is not known."""
+    told = [one for one in facts.packaging.of(number) if name in ("", one.name)]
+    if told:
+        return any(gpu.slot in one.drives for one in told)
+    return facts.branches.branch(number).drives(gpu.generation)
+
+
+def not_driven(facts: Facts) -> tuple[str, ...]:
+    """The generations (a GPU of none that is known by its name) that the installed branch does not drive, each once."""
+    number = int(facts.driver.branch)
+    left = [gpu for gpu in facts.gpus.ours if not works(facts, gpu) and drives(facts, number, gpu) is False]
+    return tuple(dict.fromkeys(gpu.title if gpu.generation == "unknown" else gpu.generation for gpu in left))
