@@ -184,16 +184,23 @@ def touched_subjects(rules: Iterable[Rule]) -> frozenset[str]:
     units that their wishes name.
     """
     listed = tuple(rules)
-    units = frozenset({"units"} if any(rule.units for rule in listed) else ())
+    units = frozenset({"units"} if _units(listed) else ())
     of_choices = (getattr(choice_module(rule.choice), "SUBJECTS", ()) for rule in listed if rule.choice)
     return units.union(*(rule.subjects for rule in listed), *of_choices)
+
+
+def _units(rules: Iterable[Rule]) -> frozenset[str]:
+    """The units that these rules, and their choices, ask systemd for."""
+    listed = tuple(rules)
+    of_choices = (getattr(choice_module(rule.choice), "UNITS", ()) for rule in listed if rule.choice)
+    return frozenset[str]().union(*(rule.units for rule in listed), *of_choices)
 
 
 def examine(reader: Reader, catalog: Catalog, policy: Policy, *, collect: bool = True) -> Session:
     """Open a session on a host: read the journal, select the rules, start what is slow to collect side by side."""
     selected = policy.selected(catalog)
     asked = Asked(
-        units=frozenset(name for rule in selected for name in rule.units),
+        units=_units(selected),
         packages=frozenset(name for rule in selected for name in rule.packages),
         pythons=frozenset(str(path) for rule in selected if (path := policy.params_of(rule, catalog).get("python"))),
     )

@@ -13,10 +13,12 @@ from typing import Any
 from hosttune.choices.driver_states import gpus, modules, packages
 from hosttune.choices.driver_states.told import DriverState, Look, is_node, said_by_log, vendor_of
 from hosttune.choices.drivers.bringer import guest, other_bringer
+from hosttune.choices.fabric import SERVICE
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.frozen import frozen
 
+UNITS = (SERVICE,)  # asked of systemd by name
 SUBJECTS = ("archives", "nvidia")  # they wait for programs, where there is a driver: asked side by side from the start
 _CONTAINED = "driver in a container"
 
@@ -32,7 +34,11 @@ class DriverStates(Fact):
         return self.states[0]
 
 
-_ELSEWHERE = {"module missing for the next kernel": "gpu-next-kernel-modules", "fabric different": "gpu-fabric"}
+_ELSEWHERE = {
+    "module missing for the next kernel": "gpu-next-kernel-modules",
+    "fabric different": "gpu-fabric",
+    "fabric down": "gpu-fabric",
+}
 
 
 def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:  # noqa: ARG001 - the interface of all choices
@@ -125,6 +131,7 @@ STATES: Mapping[str, Look] = {
     "not loaded": modules.not_loaded,
     "nvidia-smi refuses": gpus.refused,
     "fabric different": gpus.fabric,
+    "fabric down": gpus.fabric_down,
     "reboot pending": modules.reboot_pending,
     "outdated branch": packages.outdated,
     "held": packages.held,

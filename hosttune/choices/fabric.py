@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hosttune.facts.gpus import Gpu
 
 SERVICE = "nvidia-fabricmanager.service"
+LOG = f"sudo journalctl -b -u {SERVICE}, and /var/log/fabricmanager.log"
 _PACKAGE = re.compile(r"nvidia-fabricmanager(?:-\d+)?")
 # PCI device ids of GB100 and GB110 (PCI ID Project): B200, B300 and their kin, which come with NVSwitches alone.
 _SWITCHED = ((0x2900, 0x29FF), (0x3180, 0x31FF))
@@ -45,6 +46,8 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> Fabric:  # noqa: ARG001 -
         seen = "the NVSwitches of HGX B200 and newer do not show on the PCI bus; that they are here is told by the GPUs"
     installed = {name: facts.packages[name].version for name in facts.packages.names if _PACKAGE.fullmatch(name)}
     evidence = (seen, *(f"{name} {version} is installed" for name, version in installed.items()))
+    if facts.units[SERVICE].active_state == "failed":
+        evidence = (*evidence, f"it failed: {LOG} say why")
     refused, todo = _obstacle(facts, installed)
     return Fabric(is_needed=True, reason="", refused=refused, todo=todo, evidence=evidence)
 

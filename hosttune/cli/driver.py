@@ -13,13 +13,14 @@ def driver(look: Look, show: Show) -> int:
 
     Exit status: 0 nothing is to be done, 1 something is, or is not known.
     """
+    from hosttune.choices.driver_state import UNITS
     from hosttune.cli.common import load_choice, open_page, say, write_json
-    from hosttune.facts import Facts
+    from hosttune.facts import Asked, Facts
     from hosttune.views.driver import driver_json, driver_table, driver_text
     from hosttune.views.masking import masked
 
     reader, catalog, policy = load_choice(look)
-    facts = Facts(reader)
+    facts = Facts(reader, Asked(units=frozenset(UNITS)))
     table = driver_table(facts, policy.params_of(catalog.rules[RULE], catalog))
     if show.is_json:
         write_json(masked(driver_json(table)))

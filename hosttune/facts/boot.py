@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.facts.grub import environment_of, kernel_at, parse_menu, settings_of
+from hosttune.facts.host import VARIABLES
 from hosttune.facts.reading import text
 from hosttune.facts.versions import sorted_versions
 from hosttune.frozen import frozen
@@ -28,6 +29,9 @@ _CONFIG = "/boot/grub/grub.cfg"
 _ENVIRONMENT = "/boot/grub/grubenv"
 _DEFAULTS = "/etc/default/grub"
 _REQUIRED = "/run/reboot-required"
+# Where DKMS keeps the certificate of its key: Ubuntu's shim-signed, DKMS itself.
+_OWN_KEYS = ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub")
+_MOK = re.compile(r"MokListRT\d*-[0-9a-f-]{36}").fullmatch
 
 
 @frozen
@@ -37,6 +41,7 @@ class Boot(Fact):
     kernels: tuple[str, ...]  # releases with a /boot/vmlinuz-RELEASE, oldest first: 6.8.0-9 < 6.8.0-60 < 6.14.0-1
     next_kernel: str  # what the next boot starts, as far as files tell; empty where no kernel is booted from here
     secure_boot: bool  # the kernel takes signed modules only; false where the firmware has no Secure Boot
+    takes_own_modules: bool  # modules that DKMS compiles and signs here load: no Secure Boot, or their key is enrolled
     reboot_required: bool  # a package asked for a reboot in this boot; NVIDIA's packages do not always
     reboot_packages: tuple[str, ...]  # which, each once
 
@@ -55,10 +60,12 @@ def packages_of(required: str) -> tuple[str, ...]:
 def collect(reader: Reader, facts: Facts) -> Boot:
     kernels = _kernels(reader)
     required, packages = _required(reader)
+    secure = _secure_boot(facts)
     return Boot(
         kernels=kernels,
         next_kernel=_next(reader, facts, kernels),
-        secure_boot=_secure_boot(facts),
+        secure_boot=secure,
+        takes_own_modules=_has_enrolled_key(reader) if secure is True else not secure if secure is False else secure,
         reboot_required=required,
         reboot_packages=packages,
     )
@@ -86,6 +93,19 @@ def _secure_boot(facts: Facts) -> Any:
         return facts.host.secure_boot is True
     except UnknownFact as unknown:
         return unread(unknown.reason)
+
+
+def _has_enrolled_key(reader: Reader) -> Any:
+    """The certificate that DKMS signs with is in shim's list of machine owner keys (mokutil(1), dkms(8))."""
+    keys = [reader.read(path) for path in _OWN_KEYS]
+    own = [key for key in keys if isinstance(key, bytes) and key]
+    if not own:
+        return next((key for key in keys if isinstance(key, Unreadable)), False)
+    names = reader.list(VARIABLES)
+    lists = [reader.read(f"{VARIABLES}/{name}") for name in (names if isinstance(names, tuple) else ()) if _MOK(name)]
+    if any(key in enrolled for enrolled in lists if isinstance(enrolled, bytes) for key in own):
+        return True
+    return next((one for one in (names, *lists) if isinstance(one, Unreadable)), False)
 
 
 def _next(reader: Reader, facts: Facts, kernels: Any) -> Any:

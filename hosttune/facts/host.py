@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
-_VARIABLES = "/sys/firmware/efi/efivars"
+VARIABLES = "/sys/firmware/efi/efivars"
 _GLOBAL = "8be4df61-93ca-11d2-aa0d-00e098032b8c"  # EFI_GLOBAL_VARIABLE
 _SHIM = "605dab50-e046-4300-abb6-3dd810dd8b23"
 _LOADER = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
@@ -152,7 +152,7 @@ def _has_systemd(reader: Reader) -> Any:
 
 def _boot_loader(reader: Reader) -> Any:
     """What booted says so itself where the firmware is UEFI; else the files that the boot loaders read."""
-    said = reader.read(f"{_VARIABLES}/LoaderInfo-{_LOADER}")
+    said = reader.read(f"{VARIABLES}/LoaderInfo-{_LOADER}")
     if isinstance(said, bytes):
         name = efi_text(said).lower()
         return next((loader for loader in ("systemd-boot", "grub") if name.startswith(loader)), "unknown")
@@ -174,12 +174,12 @@ def _boot_loader(reader: Reader) -> Any:
 
 
 def _secure_boot(reader: Reader) -> Any:
-    secure = reader.read(f"{_VARIABLES}/SecureBoot-{_GLOBAL}")
+    secure = reader.read(f"{VARIABLES}/SecureBoot-{_GLOBAL}")
     if isinstance(secure, Unreadable):
         return secure
-    if secure is ABSENT and reader.list(_VARIABLES) in {ABSENT, ()}:
-        return unread(f"{_VARIABLES} is not mounted")
-    return secure_boot_of(secure, reader.read(f"{_VARIABLES}/MokSBStateRT-{_SHIM}"))
+    if secure is ABSENT and reader.list(VARIABLES) in {ABSENT, ()}:
+        return unread(f"{VARIABLES} is not mounted")
+    return secure_boot_of(secure, reader.read(f"{VARIABLES}/MokSBStateRT-{_SHIM}"))
 
 
 def _product(reader: Reader, dmi: Dmi) -> Any:

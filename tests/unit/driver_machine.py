@@ -96,7 +96,7 @@ class Machine(SimpleNamespace):
 def machine(
     devices=(H100,), *, offer=(), problem="", packages=(), loaded="", runfile=False, switches=0, ubuntu=True,
     kernel="generic", architecture="x86_64", drivers=(), now=NOW, updates=(), is_vgpu=False, profile=False, listed=True, held=(),
-    versions=(), cloud="", image="", shown="", site=(), working=(), components=(), modules=(), untold=None, **more,
+    versions=(), cloud="", image="", shown="", site=(), working=(), components=(), modules=(), untold=None, own_modules=True, **more,
 ):  # fmt: skip
     installed = {"linux-image-" + kernel: "6.8.0.45", "dpkg": "1.22"} | dict.fromkeys(packages, "580.95.05-0ubuntu1")
     branch, flavour = branch_and_flavour(installed.items())
@@ -127,6 +127,7 @@ def machine(
         ),
         reader=SimpleNamespace(now=lambda: now),
         archives=SimpleNamespace(updates=tuple(updates), origins=("Ubuntu",)),
+        boot=SimpleNamespace(takes_own_modules=own_modules),
         nvidia=SimpleNamespace(is_vgpu=is_vgpu, gpus=tuple(SimpleNamespace(slot=devs[one].slot) for one in working)),
         offers=Offers(
             {name: Offer(name, "", version, "", "Ubuntu") for name, version in dict(versions).items()},

@@ -92,7 +92,18 @@ def test_choose_blackwell_without_open_is_refused():
 def test_choose_grace_hopper_takes_the_open_module_only():
     closed = (candidate("nvidia-driver-580-server"),)
     assert choose(machine((GH200,), offer=closed, architecture="aarch64"), PARAMS).action == "refuse"
-    assert choose(machine((GH200,), offer=closed), PARAMS).action == "install"
+    assert choose(machine((H100,), offer=closed, architecture="aarch64"), PARAMS).action == "install"
+
+
+def test_choose_modules_of_this_host_under_secure_boot_only_with_their_key_enrolled():
+    """K80: no prebuilt modules are left for the last branch that drives it."""
+    dkms = PARAMS | {"allow_dkms": True}
+    refused = choose(machine((K80,), own_modules=False), dkms)
+    assert (refused.action, refused.packages) == ("refuse", ())
+    assert "Secure Boot is on" in refused.reason
+    assert "mokutil --import" in refused.way_out
+    assert "nvidia-dkms-470-server" in choose(machine((K80,), own_modules=True), dkms).packages
+    assert choose(machine((H100,), own_modules=False), dkms).action == "install"  # prebuilt ones are signed
 
 
 def test_choose_ended_branches_only_where_nothing_else_is_offered():

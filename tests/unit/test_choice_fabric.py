@@ -14,7 +14,7 @@ SAME = {"nvidia-fabricmanager-580": "580.126.20-0ubuntu0.24.04.1", "nvidia-utils
 
 
 def host(
-    device=H100, count=8, switches=4, packages=SAME, active=False, busy=False, loaded="580.126.20", libraries="580.126.20",
+    device=H100, count=8, switches=4, packages=SAME, active=False, busy=False, state="inactive", loaded="580.126.20", libraries="580.126.20",
     branch="580", architecture="x86_64", **more,
 ):  # fmt: skip
     more = {"is_container": False, "is_wsl": False, "is_vm": False, "operator": False, "vfio": False} | more
@@ -30,7 +30,7 @@ def host(
         ),
         host=SimpleNamespace(**more), kernel=SimpleNamespace(architecture=architecture),
         managers=SimpleNamespace(gpu_operator=more["operator"]), packages=Packages(status),
-        units={SERVICE: SimpleNamespace(is_active=active)},
+        units={SERVICE: SimpleNamespace(is_active=active, active_state=state)},
         packaging=Packaging(parse_show(more.get("shown", ""), {}), "" if more.get("shown") else "not in this record"),
         components=Components(more.get("components", ())),
         work=SimpleNamespace(is_gpu_busy=busy, evidence=("slurm job 7 runs",)),
@@ -43,6 +43,10 @@ def test_same_version_on_an_idle_host_can_be_started():
     assert fabric.evidence == (
         "4 NVSwitches on the PCI bus", "nvidia-fabricmanager-580 580.126.20-0ubuntu0.24.04.1 is installed",
     )  # fmt: skip
+
+
+def test_service_that_failed_is_said_to_and_where_the_reason_stands():
+    assert "/var/log/fabricmanager.log say why" in choose(host(state="failed"), {}).evidence[-1]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.choices.driver_state import STATES, choose
+from hosttune.choices.fabric import SERVICE
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.facts import UnknownFact, unread
 from hosttune.facts.base import Fact
@@ -52,6 +53,7 @@ def host(
     generations=("hopper",),
     nvswitches=0,
     undriven=(),
+    fabric="active",
     now=NOW,
     ubuntu=True,
     boot=None,
@@ -81,6 +83,8 @@ def host(
             ours=tuple(SimpleNamespace(generation=one, slot="", title=one) for one in generations),
             nvswitches=nvswitches,
             undriven=undriven,
+            devices=(),
+            is_on_grace="grace" in here,
             drivers=("nvidia", "") if undriven else ("nvidia",),
             summary="1 x H100",
             is_passed_through="vfio" in here,
@@ -98,7 +102,8 @@ def host(
         managers=SimpleNamespace(gpu_operator="operator" in here, kubelet="kubelet" in here),
         role=SimpleNamespace(vendor_image="DGX OS" if "dgx" in here else ""),
         packages=SimpleNamespace(names=names or ("linux-modules-nvidia-580-server-open-generic",)),
-        kernel=SimpleNamespace(release=KERNEL),
+        kernel=SimpleNamespace(release=KERNEL, architecture="x86_64"),
+        units={SERVICE: SimpleNamespace(is_active=fabric == "active", active_state=fabric)},
         os=SimpleNamespace(is_ubuntu=ubuntu),
         boot=SimpleNamespace(**files | (boot or {})),
         archives=SimpleNamespace(**{"origins": ("Ubuntu",), "updates": ()} | (archives or {})),
@@ -156,6 +161,7 @@ TABLE = {
     "not loaded": (NOT_LOADED, "is not loaded", "modprobe"),
     "nvidia-smi refuses": ({"nvidia": {"smi": "refused", "refusal": "no devices", "problem": "nvidia-smi: No devices were found"}}, "No devices", "NVRM"),
     "fabric different": ({"nvswitches": 4, "fabricmanager_version": "580.95.05"}, "580.95.05", f"nvidia-fabricmanager-580={PACKAGE}"),
+    "fabric down": ({"nvswitches": 4, "fabricmanager_version": VERSION, "fabric": "failed"}, f"{SERVICE} is failed", "fabricmanager.log"),
     "reboot pending": ({"boot": {"reboot_required": True, "reboot_packages": ("linux-image-6.8.0-71-generic",)}}, "linux-image", "reboot"),
     "outdated branch": ({"branch": "535", "name": "535-server"}, "support of branch 535 has ended", "switch_branch"),
     "held": ({"held": ("libnvidia-compute-580-server",), "archives": {"updates": (offer(),)}}, "libnvidia-compute", "never unholds"),
@@ -176,6 +182,7 @@ def test_states_that_another_rule_reports_name_it():
     rules = {name: states(host(**TABLE[name][0]))[0].rule for name in TABLE}
     assert {name: rule for name, rule in rules.items() if rule} == {
         "module missing for the next kernel": "gpu-next-kernel-modules", "fabric different": "gpu-fabric",
+        "fabric down": "gpu-fabric",
     }  # fmt: skip
     assert set(rules.values()) - {""} <= set(builtin_catalog().rules)
 
@@ -341,6 +348,13 @@ def test_xid_79_is_claimed_where_the_kernel_log_has_it_alone():
 def test_gpu_that_asks_for_a_reset_gets_no_other_way():
     asks = SilentGpu("0000:43:00.0", "does not answer nvidia-smi: [GPU requires reset]", "smi")
     assert "nvidia-smi -r -i 0000:43:00.0" in states(host(nvidia={"silent": (asks,)}))[0].way_out
+
+
+def test_closed_module_on_grace_hopper_is_the_wrong_one_for_both_rules():
+    closed = {"is_open": False, "flavour": "server", "name": "580-server", "here": ("grace",)}
+    (state,) = states(host(**closed))
+    assert (state.name, "Grace Hopper needs the open one" in state.evidence) == ("wrong flavour", True)
+    assert names(host(**closed | {"here": ()})) == ["current"]  # an H100 takes either
 
 
 def test_gpu_that_this_driver_does_not_drive_is_not_called_lost():

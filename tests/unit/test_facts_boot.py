@@ -193,6 +193,33 @@ def test_secure_boot_without_uefi_is_off():
     assert boot_of().secure_boot is False
 
 
+KEY = b"0\x82\x03\x21 the certificate of DKMS"
+MOK_LIST = "/sys/firmware/efi/efivars/MokListRT-605dab50-e046-4300-abb6-3dd810dd8b23"
+MOK = "/var/lib/shim-signed/mok/MOK.der"
+
+
+@pytest.mark.parametrize(
+    ("files", "takes"),
+    [
+        ({}, True),
+        ({SECURE_BOOT: b"\6\0\0\0\0"}, True),
+        ({SECURE_BOOT: b"\6\0\0\0\1"}, False),
+        ({SECURE_BOOT: b"\6\0\0\0\1", MOK: KEY}, False),  # made, and never confirmed at the console
+        ({SECURE_BOOT: b"\6\0\0\0\1", MOK_LIST: b"\6\0\0\0" + KEY}, False),  # the key of somebody else
+        ({SECURE_BOOT: b"\6\0\0\0\1", MOK: KEY, MOK_LIST: b"\6\0\0\0 other keys" + KEY}, True),
+        ({SECURE_BOOT: b"\6\0\0\0\1", MOK: b"", MOK_LIST: b"\6\0\0\0" + KEY}, False),
+        ({SECURE_BOOT: b"\6\0\0\0\1", "/var/lib/dkms/mok.pub": KEY, MOK_LIST: b"\6\0\0\0" + KEY}, True),
+    ],
+)
+def test_modules_of_this_host_load_where_their_key_is_enrolled(files, takes):
+    assert boot_of(files).takes_own_modules is takes
+
+
+def test_keys_that_may_not_be_read_leave_it_unknown():
+    with pytest.raises(UnknownFact, match="needs root"):
+        _ = boot_of({SECURE_BOOT: b"\6\0\0\0\1"}, unreadable={MOK: "needs root"}).takes_own_modules
+
+
 def test_reboot_required_with_the_packages_that_asked():
     files = {"/run/reboot-required": "*** System restart required ***\n", "/run/reboot-required.pkgs": "libc6\nlibc6\n"}
     found = boot_of(files)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from hosttune.choices.driver_state import UNITS
 from hosttune.engine.catalog import builtin_catalog
-from hosttune.facts import Facts
+from hosttune.facts import Asked, Facts
 from hosttune.facts.candidates import models_in
 from hosttune.host.overlay import Overlay
 from hosttune.host.record import read_record
@@ -24,7 +25,7 @@ def table_of(name, files=None, **params):
     overlay = Overlay(read_record(str(HOSTS / f"{name}.json")))
     for path, text in (files or {}).items():
         overlay.files[path] = ABSENT if text is None else FileValue(text.encode())
-    return driver_table(Facts(overlay), {**PARAMS, **params})
+    return driver_table(Facts(overlay, Asked(units=frozenset(UNITS))), {**PARAMS, **params})
 
 
 def test_new_server_shows_what_would_be_installed_and_why():

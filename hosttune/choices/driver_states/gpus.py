@@ -9,7 +9,9 @@ from hosttune.choices.driver_states.modules import mismatch, running_module, sta
 from hosttune.choices.driver_states.told import Told, holds, said_by_log, switch
 from hosttune.choices.drivers.branch import not_driven
 from hosttune.choices.drivers.bringer import guest_way
+from hosttune.choices.drivers.choice import open_alone
 from hosttune.choices.drivers.components import unknown_to_apt
+from hosttune.choices.fabric import LOG, SERVICE, has_switches
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu_errors import way_of
 from hosttune.facts.nvidia_tables import is_older
@@ -81,8 +83,9 @@ def wrong_flavour(facts: Facts) -> Told | None:
     if module[1] and (old or said_by_log(facts, "not_for_open")):
         what = ", ".join(old) or "a GPU here"
         return f"{module[0]} is the open kernel module, and it does not drive {what}", switch(facts, _CLOSED)
-    if not module[1] and ("blackwell" in generations or said_by_log(facts, "needs_open")):
-        what = "Blackwell" if "blackwell" in generations else "a GPU here"
+    only_open = open_alone(facts)
+    if not module[1] and (only_open or said_by_log(facts, "needs_open")):
+        what = " and ".join(only_open) or "a GPU here"
         return f"{module[0]} is the closed kernel module, and {what} needs the open one", switch(facts, _OPEN)
     return None
 
@@ -139,3 +142,14 @@ def fabric(facts: Facts) -> Told | None:
     said = f"{have}: with {facts.gpus.nvswitches} NVSwitches CUDA does not start (error 802)"
     first = unknown_to_apt(facts, f"nvidia-fabricmanager-{driver.branch}")
     return said, "; then ".join(part for part in (first, f"sudo apt-get install {names}") if part)
+
+
+def fabric_down(facts: Facts) -> Told | None:
+    """Its service does not run, though its package is there."""
+    if not facts.driver.branch or not facts.driver.is_loaded or not has_switches(facts) or holds(fabric, facts):
+        return None
+    unit = facts.units[SERVICE]
+    if unit.is_active:
+        return None
+    told = f"Fabric Manager does not run ({SERVICE} is {unit.active_state}): CUDA does not start (error 802)"
+    return told, f"sudo systemctl enable --now {SERVICE}; where it fails, {LOG} say why"

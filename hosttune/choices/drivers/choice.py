@@ -49,6 +49,12 @@ def _is_main(name: str) -> bool:
     return re.fullmatch(r"nvidia-(?:driver|headless|headless-no-dkms|utils|fabricmanager)(?:-.*)?", name) is not None
 
 
+def open_alone(facts: Facts) -> tuple[str, ...]:
+    """What here works with the open kernel module alone: Blackwell and Grace Hopper have no closed one."""
+    grace = "hopper" in facts.gpus.generations and facts.gpus.is_on_grace
+    return (*(("Grace Hopper",) if grace else ()), *(("Blackwell",) if "blackwell" in facts.gpus.generations else ()))
+
+
 def module_kind(facts: Facts) -> str | DriverChoice:
     """`open` or `closed` where the GPUs can use only that kernel module, else `either`; or the refusal. A GPU of an
     unknown generation is newer than our table, so it is `either`: open is preferred where it is offered.
@@ -63,8 +69,7 @@ def module_kind(facts: Facts) -> str | DriverChoice:
             "take the card out, or leave it to nouveau, which drives a screen (bringer: external in the policy)",
         )
     old = [one for one in generations if is_older(one, "turing")]
-    grace = facts.kernel.architecture == "aarch64"
-    only_open = [one for one in generations if one == "blackwell" or (grace and one == "hopper")]
+    only_open = open_alone(facts)
     if old and only_open:
         return refuse(
             f"no driver drives all GPUs: {', '.join(only_open)} needs the open kernel module, and {', '.join(old)} "

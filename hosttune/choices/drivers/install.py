@@ -21,6 +21,11 @@ _DKMS = "modules are offered only by DKMS, compiled on this host"
 _COMPONENTS = {_DKMS: ("restricted",)}  # where what is missing can be, for a step that not every component helps
 _DESKTOPS = ("xserver-xorg-core", "gdm3", "lightdm", "sddm", "ubuntu-desktop", "ubuntu-desktop-minimal")
 
+_ENROL = (
+    "at the console: sudo update-secureboot-policy --new-key; sudo mokutil --import /var/lib/shim-signed/mok/MOK.der, "
+    "reboot, and confirm it on the blue screen; or switch Secure Boot off in the firmware; then run it again"
+)
+
 
 def installed(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
     kind = module_kind(facts)
@@ -170,6 +175,12 @@ def _set_of(best: Candidate, because: str, facts: Facts, params: Mapping[str, An
             f"headers of {facts.kernel.release}",
         )
     needs_dkms = modules.startswith("nvidia-dkms")
+    if needs_dkms and not facts.boot.takes_own_modules:
+        return refuse(
+            f"nvidia-driver-{full} fits, and its module would be compiled here (DKMS): Secure Boot is on, and refuses "
+            "it until the key that signs it is enrolled",
+            _ENROL,
+        )
     headers = (f"linux-headers-{kernel or facts.kernel.release}",) if needs_dkms else ()
     main = (
         (f"nvidia-driver-{full}",)
