@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import zlib
 from contextlib import closing
-from functools import cache, partial
+from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from hosttune.actions.examine import examine
-from hosttune.engine.catalog import RULES_FOLDER, builtin_catalog, load_catalog
+from hosttune.engine.catalog import load_catalog
 from hosttune.engine.fleet import Fold
 from hosttune.engine.fleet_choice import Looks
 from hosttune.engine.fleet_reading import MISSING, RECORD, changes_in, is_record, parsed, read_document
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from hosttune.actions.examine import Session
-    from hosttune.engine.catalog import Catalog
     from hosttune.engine.fleet_values import Fleet
     from hosttune.values import Change
 
@@ -116,7 +115,7 @@ def changes_of(source: str, host: str, ask: Ask) -> tuple[Change, ...]:
 def _check(ask: Ask) -> None:
     """Raise the faults of what is asked for once, before they are met at every host."""
     nobody = RecordReader(_NOBODY)
-    catalog = _catalog(nobody, ask.rules)
+    catalog = load_catalog(nobody, ask.rules)
     policy = Policy()
     if ask.policy is not None:
         name, text = read_trusted(nobody, ask.policy, is_local=True, is_required=True)
@@ -182,21 +181,11 @@ def _evaluated(content: bytes, path: str, ask: Ask) -> Seen:
 
 
 def _session(reader: RecordReader, ask: Ask) -> Session:
-    catalog = _catalog(reader, ask.rules)
+    catalog = load_catalog(reader, ask.rules)
     policy = load_policy(reader, catalog, ask.policy).overridden(
         catalog, profile=ask.profile, select=ask.select, ignore=ask.ignore
     )
     return examine(reader, catalog.at(policy.edition), policy)
-
-
-_builtin = cache(builtin_catalog)
-
-
-def _catalog(reader: RecordReader, folder: str | None) -> Catalog:
-    """The rules of a host: nearly always the built-in ones alone, which are read once."""
-    if folder is None and not isinstance(reader.list(RULES_FOLDER), tuple):
-        return _builtin()
-    return load_catalog(reader, folder)
 
 
 def _renamed(seen: Seen, name: str) -> Seen:

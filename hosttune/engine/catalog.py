@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from hosttune.engine.compiled import builtin_documents
@@ -54,8 +55,11 @@ class Catalog:
         return Catalog(rules, profiles, self.names)
 
 
+@cache
 def builtin_catalog() -> Catalog:
-    """The rules and profiles that hosttune brings. They were checked by the tests, so types are not checked again."""
+    """The rules and profiles that hosttune brings, built once by a process. They were checked by the tests, so types
+    are not checked again.
+    """
     rules: dict[str, Rule] = {}
     profiles: dict[str, Profile] = {}
     for document in builtin_documents():

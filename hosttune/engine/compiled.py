@@ -7,6 +7,7 @@ from them when it is built. A checkout has no such file: there the YAML, which i
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 
 from hosttune.engine.document import Document
@@ -17,9 +18,10 @@ PACKAGE = Path(__file__).resolve().parent.parent
 FOLDERS = ("rules", "profiles")
 
 
+@cache
 def builtin_documents() -> tuple[Document, ...]:
     """Every built-in rule and profile, in the order of their paths (`rules/<domain>/<id>.yaml`,
-    `profiles/<id>.yaml`).
+    `profiles/<id>.yaml`). Read once by a process, as its code is: nobody changes what is handed out.
     """
     compiled = own_file("rules/catalog.json")
     if compiled is not None:

@@ -12,19 +12,26 @@ from hosttune.engine.compiled import builtin_documents
 from hosttune.engine.shapes import schemas
 
 FOLDER = Path(__file__).resolve().parents[2] / "hosttune" / "schemas"
+SCHEMAS = schemas()
+RULE, POLICY = (jsonschema.Draft202012Validator(SCHEMAS[name]) for name in ("rule.json", "policy.json"))
 
 
-@pytest.mark.parametrize("name", sorted(schemas()))
+@pytest.mark.parametrize("name", sorted(SCHEMAS))
+def test_schema_is_one(name):
+    jsonschema.Draft202012Validator.check_schema(SCHEMAS[name])
+
+
+@pytest.mark.parametrize("name", sorted(SCHEMAS))
 def test_schema_file_is_what_the_shapes_make(name):
     stored = json.loads((FOLDER / name).read_text(encoding="utf-8"))
-    assert stored == json.loads(json.dumps(schemas()[name])), "rewrite it: python -m tests.unit.test_rule_schemas"
+    assert stored == json.loads(json.dumps(SCHEMAS[name])), "rewrite it: python -m tests.unit.test_rule_schemas"
 
 
 @pytest.mark.parametrize(
     "document", [d for d in builtin_documents() if d.name.startswith("rules/")], ids=lambda d: d.data["id"]
 )
 def test_builtin_rule_fits_the_schema(document):
-    jsonschema.validate(document.data, schemas()["rule.json"])
+    RULE.validate(document.data)
 
 
 def test_policies_of_the_readme_fit_the_schema():
@@ -35,12 +42,12 @@ def test_policies_of_the_readme_fit_the_schema():
     assert len(texts) == 2
     for text in texts:
         policy = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - it makes text of everything, dates too
-        jsonschema.validate(policy, schemas()["policy.json"])
+        POLICY.validate(policy)
 
 
 def test_policy_with_an_unknown_key_does_not_fit():
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({"profil": "base"}, schemas()["policy.json"])
+        POLICY.validate({"profil": "base"})
 
 
 def main() -> None:
