@@ -6,7 +6,7 @@ A ring is a folder of tests/ and what it needs of the machine. Exit status: 0 al
 
 from __future__ import annotations
 
-import contextlib
+import atexit
 import os
 import shutil
 import signal
@@ -18,6 +18,7 @@ import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO
@@ -64,9 +65,8 @@ def why_no_mount_namespace() -> str:
 class Ring:
     """`packages` maps a program, or the absolute path of a file, to the Debian package that brings it.
 
-    A long ring takes more than a few minutes, so it runs only by name or with `all`; the first of them then runs beside
-    all others, which together take about as long. `limit_s` only ends a hang: it is several times what the ring takes
-    on two cores.
+    A long ring takes more than a few minutes, so it runs only by name or with `all`. `limit_s` only ends a hang: it is
+    several times what the ring takes on two cores.
     """
 
     name: str
@@ -173,6 +173,8 @@ LINTERS = (
     ("mypy",),
 )
 NAMES = ("lint", *(ring.name for ring in RINGS))
+LONGEST_FIRST = ("vm", "fleet", "live", "unit", "rules", "install")  # the others last
+LANES = 2  # each with a ring of its own: what one waits for, another computes
 
 
 @dataclass(frozen=True)
@@ -192,9 +194,13 @@ running: set[subprocess.Popen[bytes]] = set()
 def run_limited(argv: Sequence[str], limit_s: int, output: IO[bytes] | None = None) -> int | None:
     """Return the exit status, or None when the command ran past its limit. It gets a session of its own, so that
     whatever it started can be ended with it. What it prints goes to `output`, or where ours goes."""
-    env = {**os.environ, "PATH": PATH}
     child = subprocess.Popen(
-        argv, cwd=ROOT, env=env, start_new_session=True, stdout=output, stderr=subprocess.STDOUT if output else None
+        argv,
+        cwd=ROOT,
+        env=environment(),
+        start_new_session=True,
+        stdout=output,
+        stderr=subprocess.STDOUT if output else None,
     )
     running.add(child)
     try:
@@ -204,6 +210,21 @@ def run_limited(argv: Sequence[str], limit_s: int, output: IO[bytes] | None = No
     finally:
         running.discard(child)
         end_group(child)
+
+
+@cache
+def bytecode() -> str:
+    """A folder for the bytecode of one call, taken away at its end: the rings start hosttune some thousand times, and
+    compiling it is half of what a start takes. The checkout gets none of it.
+    """
+    folder = tempfile.mkdtemp(prefix="hosttune-bytecode-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def environment() -> dict[str, str]:
+    kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PATH": PATH, "PYTHONPYCACHEPREFIX": bytecode()}
 
 
 def end_group(child: subprocess.Popen[bytes]) -> None:
@@ -222,12 +243,13 @@ def headline(text: str) -> None:
     print(f"\n== {text}", flush=True)
 
 
-def run_linters() -> Outcome:
+def run_linters(output: IO[bytes] | None = None) -> Outcome:
     begin = time.monotonic()
     failed = []
     for words in LINTERS:
-        headline(" ".join(words))
-        if run_limited([sys.executable, "-m", *words], 900) != 0:
+        if output is None:
+            headline(" ".join(words))
+        if run_limited([sys.executable, "-m", *words], 900, output) != 0:
             failed.append(" ".join(words))
     return Outcome(
         "lint",
@@ -291,43 +313,69 @@ def install_packages() -> None:
 
 
 def run_rings(names: Sequence[str], words: Sequence[str], *, required: bool, skip_none: bool) -> list[Outcome]:
-    """Run the named rings; `required` makes one that cannot run a failure, else it only says why. The first long ring
-    runs beside the rest, and what it prints comes at the end.
+    """Run the named rings, side by side in lanes, the longest first; what each prints comes when it ends, that of a
+    single one at once. `required` makes a ring that cannot run a failure, else it only says why.
     """
-    chosen = [ring for ring in RINGS if ring.name in names]
     outcomes: dict[str, Outcome] = {}
-    for ring in chosen:
+    jobs: dict[str, Callable[[IO[bytes] | None], Outcome]] = {"lint": run_linters} if "lint" in names else {}
+    abouts = {"lint": "linters and types"}
+    for ring in (ring for ring in RINGS if ring.name in names):
         reason = ring.why_not()
         if not reason and ring.is_long and not required:
             reason = f"takes longer than a few minutes: ./run test {ring.name}"
         if reason:
             outcomes[ring.name] = Outcome(ring.name, "not run", failed=int(required), note=reason)
-    able = [ring for ring in chosen if ring.name not in outcomes]
-    beside = [ring for ring in able if ring.is_long and len(able) > 1][:1]
-
-    def run_beside() -> None:
-        for ring in beside:
-            outcomes[ring.name] = run_ring(ring, words, may_skip=not skip_none, output=outputs[ring.name])
-
-    with contextlib.ExitStack() as stack:
-        outputs = {ring.name: stack.enter_context(tempfile.TemporaryFile()) for ring in beside}
-        worker = threading.Thread(target=run_beside, daemon=True)
-        worker.start()
-        try:
-            if "lint" in names:
-                outcomes["lint"] = run_linters()
-            for ring in able:
-                if ring not in beside:
-                    outcomes[ring.name] = run_ring(ring, words, may_skip=not skip_none)
-            worker.join()
-        finally:
-            for child in tuple(running):
-                end_group(child)
-        for ring in beside:
-            headline(f"{ring.name}: {ring.about} (ran beside the others)")
-            outputs[ring.name].seek(0)
-            sys.stdout.write(outputs[ring.name].read().decode("utf-8", "replace"))
+        else:
+            jobs[ring.name] = partial(_run_ring_to, ring, words, may_skip=not skip_none)
+            abouts[ring.name] = ring.about
+    if len(jobs) == 1:
+        ((name, job),) = jobs.items()
+        outcomes[name] = job(None)
+    else:
+        outcomes |= run_side_by_side(jobs, abouts)
+    broken = {name: Outcome(name, "failed", failed=1, note="broke off: see above") for name in jobs}
+    outcomes = {**broken, **outcomes}
     return [outcomes[name] for name in NAMES if name in outcomes]
+
+
+def _run_ring_to(ring: Ring, words: Sequence[str], output: IO[bytes] | None, *, may_skip: bool) -> Outcome:
+    return run_ring(ring, words, may_skip=may_skip, output=output)
+
+
+def run_side_by_side(
+    jobs: Mapping[str, Callable[[IO[bytes] | None], Outcome]], abouts: Mapping[str, str]
+) -> dict[str, Outcome]:
+    places = {name: place for place, name in enumerate(LONGEST_FIRST)}
+    waiting = sorted(jobs, key=lambda name: places.get(name, len(places)))
+    outcomes: dict[str, Outcome] = {}
+    printing = threading.Lock()
+
+    def run_lane() -> None:
+        while True:
+            try:
+                name = waiting.pop(0)
+            except IndexError:
+                return
+            with tempfile.TemporaryFile() as output:
+                outcomes[name] = jobs[name](output)
+                output.seek(0)
+                with printing:
+                    headline(f"{name}: {abouts[name]}")
+                    sys.stdout.write(output.read().decode("utf-8", "replace"))
+                    sys.stdout.flush()
+
+    headline(f"side by side, each printed when it ends: {' '.join(waiting)}")
+    lanes = [threading.Thread(target=run_lane, daemon=True) for _ in range(LANES)]
+    try:
+        for lane in lanes:
+            lane.start()
+        for lane in lanes:
+            lane.join()
+    finally:
+        waiting.clear()
+        for child in tuple(running):
+            end_group(child)
+    return outcomes
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:

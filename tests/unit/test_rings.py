@@ -81,7 +81,7 @@ def test_ring_without_tests_fails(tree: Path):
     assert (outcome.result, outcome.failed, outcome.note) == ("failed", 1, "no test ran")
 
 
-def test_long_ring_runs_beside_the_others_and_prints_at_the_end(
+def test_two_rings_run_side_by_side_and_each_prints_when_it_ends(
     tree: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
     pipe = tree / "pipe"
@@ -94,8 +94,51 @@ def test_long_ring_runs_beside_the_others_and_prints_at_the_end(
     outcomes = rings.run_rings(["unit", "vm"], [], required=True, skip_none=True)
     assert [(one.name, one.result) for one in outcomes] == [("unit", "passed"), ("vm", "passed")]
     printed = capfd.readouterr().out
-    assert printed.index("== unit: values") < printed.index("== vm: guests (ran beside the others)")
+    assert {"== unit: values", "== vm: guests"} <= {*printed.splitlines()}
     assert printed.count("1 passed") == 2
+
+
+@pytest.fixture
+def lanes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Rings that only note their names, in one lane."""
+    begun: list[str] = []
+
+    def run_ring(ring, words, *, may_skip, output):
+        begun.append(ring.name)
+        if ring.name == "gpu":
+            raise OSError("no space left")
+        output.write(b"said\n")
+        return Outcome(ring.name, "passed", passed=1)
+
+    monkeypatch.setattr(rings, "LANES", 1)
+    monkeypatch.setattr(rings, "run_ring", run_ring)
+    monkeypatch.setattr(rings, "RINGS", tuple(Ring(name, "") for name in ("unit", "golden", "fleet", "vm", "gpu")))
+    return begun
+
+
+def test_longest_ring_begins_first_so_that_no_lane_waits_for_it(lanes: list[str]):
+    names = ["unit", "golden", "fleet", "vm"]
+    outcomes = rings.run_rings(names, [], required=True, skip_none=True)
+    assert lanes == ["vm", "fleet", "unit", "golden"]
+    assert [one.name for one in outcomes] == [*names[:2], "vm", "fleet"]
+    assert {*rings.LONGEST_FIRST} <= {*rings.NAMES}
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_ring_that_cannot_be_run_at_all_is_a_failure(lanes: list[str]):
+    outcomes = rings.run_rings(["unit", "gpu"], [], required=True, skip_none=True)
+    assert [(one.name, one.result, one.failed) for one in outcomes] == [("unit", "passed", 0), ("gpu", "failed", 1)]
+
+
+def test_rings_share_bytecode_that_lies_outside_of_the_checkout(tree: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    (tree / "test_one.py").write_text(
+        f"import sys\ndef test_a(): assert (sys.pycache_prefix, sys.dont_write_bytecode) == ({rings.bytecode()!r}, False)\n"
+    )
+    assert rings.run_ring(Ring("unit", ""), [], may_skip=False).passed == 1
+    assert os.stat(rings.bytecode()).st_mode & 0o777 == 0o700
+    assert rings.ROOT not in Path(rings.bytecode()).parents
+    assert list(tree.rglob("*.pyc")) == []
 
 
 def test_command_past_its_limit_is_ended_with_all_it_started(tmp_path: Path):
