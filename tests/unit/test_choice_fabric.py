@@ -8,6 +8,7 @@ from hosttune.choices.fabric import SERVICE, choose
 from hosttune.facts.components import Components
 from hosttune.facts.packages import Packages
 from hosttune.facts.packaging import Packaging, parse_show
+from tests.unit.driver_machine import stanza
 
 H100, B200, B300, RTX5090, GB200 = "0x2330", "0x2901", "0x3182", "0x2b85", "0x2941"
 SAME = {"nvidia-fabricmanager-580": "580.126.20-0ubuntu0.24.04.1", "nvidia-utils-580-server": "580.126.20-0ubuntu1"}
@@ -102,6 +103,34 @@ def test_names_of_nvidias_archive_have_no_branch():
         host(packages={"nvidia-driver": "595.71-1"}, branch="595", loaded="595.71", libraries="595.71"), {}
     )
     assert missing.refused.startswith("nvidia-fabricmanager is not installed")
+
+
+SHOWN = stanza("nvidia-driver-580-server-open", "580.126.20-0ubuntu1", ("0x2330",))
+KNOWN = SHOWN + stanza("nvidia-fabricmanager-580", "580.126.20-0ubuntu1", section="multiverse/libs")
+INSTALL = "sudo apt-get install 'nvidia-fabricmanager-580=580.126.20*' 'libnvidia-nscq-580=580.126.20*'"
+
+
+@pytest.mark.parametrize(
+    ("shown", "components", "todo"),
+    [
+        (KNOWN, ("main", "multiverse", "restricted", "universe"), INSTALL),
+        (
+            SHOWN,
+            ("main", "restricted", "universe"),
+            (
+                "apt has no list of Ubuntu's component multiverse: sudo add-apt-repository multiverse && sudo apt-get update; "
+                f"then {INSTALL}"
+            ),
+        ),
+        (SHOWN, ("main", "multiverse", "restricted"), f"sudo apt-get update, and look again; then {INSTALL}"),
+        (SHOWN, (), f"sudo apt-get update, and look again; then {INSTALL}"),
+        ("", ("main",), INSTALL),
+    ],
+    ids=["known", "multiverse off", "not there", "not Ubuntu's", "not in the record"],
+)
+def test_package_that_apt_does_not_know_names_the_component_that_is_off(shown, components, todo):
+    missing = {"nvidia-utils-580-server": "580.126.20-0ubuntu1"}
+    assert choose(host(packages=missing, shown=shown, components=components), {}).todo == todo
 
 
 @pytest.mark.parametrize(

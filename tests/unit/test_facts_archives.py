@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.archives import POLICY, Archives, parse_archives, parse_policy
+from hosttune.facts.archives import POLICY, Archives, components_in, parse_archives, parse_policy
 from hosttune.facts.candidates import DEVICES, LIST
 from hosttune.host.door import Completed
 from tests.unit.fake_reader import FakeReader
@@ -48,6 +48,14 @@ Pinned packages:
      nvidia-driver-580 -> 580.126.09-0ubuntu0.24.04.1 with priority 1001
 """
 OLD, NEW, FOREIGN = "580.95.05-0ubuntu0.24.04.2", "580.126.20-0ubuntu0.24.04.1", "580.142-0ubuntu1"
+
+
+def test_components_are_those_of_ubuntu_alone():
+    assert components_in(ARCHIVES) == ("restricted",)
+    more = ARCHIVES + " 500 x\n     release v=24.04,o=Ubuntu,a=noble,l=Ubuntu,c=universe,b=amd64\n"
+    assert components_in(more) == ("restricted", "universe")
+    assert components_in(ARCHIVES.replace("o=Ubuntu,", "o=Mirror,")) == ()
+    assert components_in("") == ()
 
 
 def policy(name: str, installed: str, candidate: str, *table: tuple[str, tuple[str, ...]]) -> str:

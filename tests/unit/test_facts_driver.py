@@ -92,6 +92,17 @@ def test_library_version(path, version):
         ),
         # the name of a step to another branch is not the branch
         (["nvidia-driver-570", "nvidia-driver-580", "nvidia-kernel-common-580", "nvidia-dkms-580"], ("580", "")),
+        # an empty step to the open one is no sign of the closed one
+        (["nvidia-driver-615", "nvidia-driver-615-open", "nvidia-dkms-615-open", "nvidia-utils-615"], ("615", "open")),
+        (
+            [
+                "nvidia-headless-no-dkms-615-server",
+                "nvidia-headless-no-dkms-615-server-open",
+                "nvidia-utils-615-server",
+            ],
+            ("615", "server-open"),
+        ),
+        (["nvidia-driver-570-open", "nvidia-driver-580-open", "nvidia-utils-580"], ("580", "open")),
         (["libnvidia-compute-580"], ("", "")),
         ([], ("", "")),
         (["nvidia-utils-99", "nvidia-utils-580"], ("580", "")),
@@ -99,6 +110,15 @@ def test_library_version(path, version):
 )
 def test_branch_and_flavour_by_ubuntu_names(names, expected):
     assert branch_and_flavour((name, "1") for name in names) == expected
+
+
+MIXED = ["nvidia-headless-no-dkms-580", "nvidia-utils-580", "linux-modules-nvidia-580-open-generic"]
+
+
+@pytest.mark.parametrize(("is_open", "flavour"), [(True, "open"), (False, ""), (None, "")])
+def test_of_both_kinds_the_module_decides(is_open, flavour):
+    assert branch_and_flavour([(name, "1") for name in MIXED], is_open) == ("580", flavour)
+    assert branch_and_flavour([(name, "1") for name in SERVER_OPEN], is_open) == ("580", "server-open")
 
 
 @pytest.mark.parametrize(

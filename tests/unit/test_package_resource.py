@@ -6,6 +6,7 @@ import pytest
 
 from hosttune.errors import Conflict, Refused
 from hosttune.facts import Facts
+from hosttune.facts.archives import POLICY as ARCHIVES
 from hosttune.host.door import Completed
 from hosttune.host.overlay import Overlay
 from hosttune.resources import apt
@@ -235,6 +236,30 @@ def test_compare_unknown_package_is_unknown_with_the_way_out():
     finding = compare(reader(simulated=Completed(100, b"", b"E: Unable to locate package a\n")))
     assert finding.verdict is Verdict.UNKNOWN
     assert "sudo apt-get update" in finding.todo
+
+
+@pytest.mark.parametrize(
+    ("on", "todo"),
+    [
+        (
+            ("main", "restricted", "universe"),
+            (
+                "apt has no list of Ubuntu's component multiverse: sudo add-apt-repository multiverse && sudo apt-get update; "
+                "then run it again"
+            ),
+        ),
+        (("main", "restricted", "universe", "multiverse"), "sudo apt-get update, then run it again"),
+        ((), "sudo apt-get update, then run it again"),
+    ],
+)
+def test_compare_unknown_package_names_the_component_that_is_off(on, todo):
+    archive = "http://archive.ubuntu.com/ubuntu noble/{} amd64 Packages"
+    host = reader(simulated=Completed(100, b"", b"E: Unable to locate package a\n"))
+    host.queries[ARCHIVES] = "Package files:\n" + "".join(
+        f" 500 {archive.format(one)}\n     release v=24.04,o=Ubuntu,a=noble,n=noble,l=Ubuntu,c={one},b=amd64\n"
+        for one in on
+    )
+    assert compare(host).todo == todo
 
 
 @pytest.mark.parametrize("answer", [Unreadable("not in this record"), ABSENT])
