@@ -20,6 +20,10 @@ DPKG_STATUS: Final = "/var/lib/dpkg/status"
 _DPKG_FIELDS = tuple(
     b"%s:" % name for name in (b"Package", b"Status", b"Architecture", b"Version", b"Source", b"Provides")
 )
+_SHOWN_FIELDS = tuple(
+    f"{name}:"
+    for name in ("Package", "Version", "Section", "Depends", "Modaliases", "Support", "Prefer-Variant", "Origin")
+)
 _SPEAK_OF_VERSIONS = frozenset(
     {"apt-get", "apt-cache", "apt-mark", "dpkg", "dpkg-query", "ubuntu-drivers", "nvidia-smi", "modinfo"}
 )
@@ -115,6 +119,7 @@ class _Encoder:
 
         def completed(done: Completed) -> dict[str, Any]:
             said = _short_log(done.text) if argv[0] in _LOGS else done.text
+            said = _short_show(said) if argv[0] == "apt-cache" and "show" in argv else said
             out, errors = (self.redactor.text(text, has_addresses=has_addresses) for text in (said, done.errors))
             return {"status": done.status, "stdout": out, "stderr": errors}
 
@@ -149,6 +154,15 @@ def _usage(usage: Usage) -> list[int | bool]:
 def _short_status(content: bytes) -> bytes:
     """The fields of dpkg's status file that facts read: the rest is long, and says nothing about a host."""
     return b"\n".join(row for row in content.split(b"\n") if not row or row.startswith(_DPKG_FIELDS))
+
+
+def _short_show(content: str) -> str:
+    """The fields of packages (`apt-cache show`) that facts read, with the lines that go on: the rest is long."""
+    kept, lines = False, []
+    for row in content.splitlines():
+        kept = kept if row[:1] in " \t" and row else not row or row.startswith(_SHOWN_FIELDS)
+        lines += [row] * kept
+    return "".join(f"{row}\n" for row in lines)
 
 
 def _is_job(path: str, content: bytes) -> bool:

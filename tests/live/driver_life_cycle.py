@@ -86,7 +86,19 @@ def reboot(version: str) -> None:
         (device / "driver").symlink_to("../../../bus/pci/drivers/nvidia")
 
 
+def reads_what_the_packages_say() -> None:
+    session, _, _ = look()
+    told = session.facts.packaging
+    assert told.problem == "", told.problem
+    found = {name: (one.support, one.component, len(one.drives)) for name, one in told.packages.items()}
+    assert found == {
+        "nvidia-driver-580-server-open": ("LTSB", "restricted", 2),
+        "nvidia-driver-595-server-open": ("PB", "restricted", 2),
+    }, found
+
+
 def installs_on_a_new_server() -> None:
+    reads_what_the_packages_say()
     assert "installed    nothing" in table()
     before, change, now = make("install")
     assert before == {}

@@ -26,6 +26,7 @@ GPU = {
     "current_link_speed": "16.0 GT/s PCIe", "max_link_speed": "16.0 GT/s PCIe",
 }  # fmt: skip
 BRANCHES = ("580", "595")
+MODELS = [f"{number:04X}" for number in (*range(0x1E02, 0x1F00), 0x20B2)]  # some 250, as in Ubuntu's packages
 DEVICES = """\
 == /sys/devices/pci0000:00/0000:00:04.0 ==
 modalias : pci:v000010DEd000020B2sv000010DEsd00001463bc03sc02i00
@@ -74,6 +75,13 @@ def packages(branch: str, version: str, other: str) -> dict[str, dict[str, str]]
         f"linux-modules-nvidia-{full}-generic": {
             "Version": version, "Depends": f"nvidia-kernel-common-{server} (>= {version})",
             "Provides": f"nvidia-dkms-{full} {exact}, nvidia-prebuilt-kernel",
+        },
+        # What only its control data are read of: the kind of the branch, and the GPUs that it drives.
+        f"nvidia-driver-{full}": {
+            "Version": version, "Section": "restricted/libs",
+            "Depends": f"nvidia-headless-no-dkms-{full} {exact}, nvidia-utils-{server} {exact}",
+            "Modaliases": f"nvidia({', '.join(f'pci:v000010DEd0000{one}sv*sd*bc03sc*i*' for one in MODELS)})",
+            "Support": {"580": "LTSB", "595": "PB"}[branch],
         },
     }  # fmt: skip
 

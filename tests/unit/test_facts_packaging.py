@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +12,8 @@ from hosttune.facts import Facts
 from hosttune.facts.gpus import DEVICES
 from hosttune.facts.packaging import QUERY, aliases_in, matched, parse_show, stanzas
 from hosttune.host.door import Completed
+from hosttune.host.record import Recorder, RecordReader
+from hosttune.host.record_encode import encode_record
 from hosttune.values import ABSENT, Unreadable
 from tests.unit.driver_machine import gpu
 from tests.unit.fake_reader import FakeReader
@@ -221,3 +225,15 @@ def test_apt_is_not_asked_without_a_gpu():
     reader = FakeReader({"/sys/bus/pci/devices/0000:00:00.0/vendor": "0x1022\n"}, queries={QUERY: SHOWN})
     assert Facts(reader).packaging.problem == "there is no NVIDIA GPU"
     assert reader.asked == []
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_record_keeps_the_answer_without_what_nobody_reads(share):
+    recorder = Recorder(FakeReader(SYSFS, queries={QUERY: SHOWN}))
+    before = Facts(recorder).packaging
+    data = json.loads(json.dumps(encode_record(recorder, share=share, tool_version="1")))
+    assert Facts(RecordReader(data)).packaging == before
+    (kept,) = [one["stdout"] for one in data["queries"] if tuple(one["argv"]) == QUERY]
+    assert "Pmaliases" not in kept
+    assert " pci:v000010DEd00002901sv*sd*bc03sc*i*)\n" in kept
+    assert "hardware acceleration" not in kept
