@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hosttune.choices.drivers.components import unknown_to_apt
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact
+from hosttune.facts.nvidia_tables import is_switched
 from hosttune.facts.versions import upstream_of
 from hosttune.frozen import frozen
-
-if TYPE_CHECKING:
-    from hosttune.facts.gpus import Gpu
 
 SERVICE = "nvidia-fabricmanager.service"
 LOG = f"sudo journalctl -b -u {SERVICE}, and /var/log/fabricmanager.log"
 _PACKAGE = re.compile(r"nvidia-fabricmanager(?:-\d+)?")
-# PCI device ids of GB100 and GB110 (PCI ID Project): B200, B300 and their kin, which come with NVSwitches alone.
-_SWITCHED = ((0x2900, 0x29FF), (0x3180, 0x31FF))
 
 
 @frozen
@@ -76,7 +72,7 @@ def has_switches(facts: Facts) -> bool:
 
 def _without_switches(facts: Facts) -> str:
     """Why a host that shows no NVSwitch needs no Fabric Manager; empty where its GPUs say that it does."""
-    switched = [gpu for gpu in facts.gpus.devices if _is_switched(gpu)]
+    switched = [gpu for gpu in facts.gpus.devices if is_switched(gpu.device_id)]
     if not switched:
         return "there is no NVSwitch on the PCI bus"
     if facts.kernel.architecture == "aarch64":
@@ -89,11 +85,6 @@ def _without_switches(facts: Facts) -> str:
     if len(switched) < 2:
         return "one GPU alone needs no fabric, and NVSwitches of HGX B200 and newer do not show on the PCI bus"
     return ""
-
-
-def _is_switched(gpu: Gpu) -> bool:
-    number = int(gpu.device_id, 16) if re.fullmatch(r"0x[0-9a-fA-F]+", gpu.device_id) else -1
-    return any(first <= number <= last for first, last in _SWITCHED)
 
 
 def _obstacle(facts: Facts, installed: Mapping[str, str]) -> tuple[str, str]:

@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from hosttune.facts.shm import Shm
     from hosttune.facts.spare import Spare
     from hosttune.facts.spills import Spills
+    from hosttune.facts.stopped import Stopped
     from hosttune.facts.stores import Stores
     from hosttune.facts.sysctl import Sysctl
     from hosttune.facts.sysfs import Sysfs
@@ -175,6 +176,7 @@ class Facts:
         shm: Shm
         spare: Spare
         spills: Spills
+        stopped: Stopped
         stores: Stores
         sysctl: Sysctl
         sysfs: Sysfs
@@ -193,7 +195,7 @@ class Facts:
         "host", "hugepages", "idle", "iommu", "irq", "jobs", "kernel", "limits", "managers", "memory",
         "mounts", "namespaces", "nccl", "network", "nfs", "numa", "nvidia", "offers", "oomd", "os",
         "packages", "packaging", "parameters", "pcie", "peermem", "places", "pressure", "queues", "rdma",
-        "reclaim", "role", "shm", "spare", "spills", "stores", "sysctl", "sysfs", "tmp", "units", "upgrades",
+        "reclaim", "role", "shm", "spare", "spills", "stopped", "stores", "sysctl", "sysfs", "tmp", "units", "upgrades",
         "userns", "vulnerabilities", "work", "writeback",
     )  # fmt: skip
 

@@ -204,7 +204,7 @@ def _mount(line: MountLine, is_topmost: bool, is_bind: bool, devices: _Devices, 
     return Mount(
         id=line.id, parent=line.parent, device=line.device, root=line.root, target=line.target, source=line.source,
         fstype=line.fstype, options=line.options, super_options=line.super_options, atime=line.atime,
-        is_read_only="ro" in line.options or "ro" in line.super_options, is_topmost=is_topmost, is_bind=is_bind,
+        is_read_only=line.is_read_only, is_topmost=is_topmost, is_bind=is_bind,
         disks=disks, is_rotational=rotational, is_network=network,
         **_sizes(space),
         unit=devices.unit(line.target) if by_unit else "",

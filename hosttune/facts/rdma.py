@@ -1,6 +1,10 @@
 """Ports of RDMA devices (InfiniBand, RoCE, EFA): whether they are up, how fast, and how often the link broke.
 
 Source: kernel, Documentation/ABI/stable/sysfs-class-infiniband (state, phys_state, rate, link_layer, counters).
+
+On HGX B200 and newer ConnectX functions stand between host and NVSwitches (NVIDIA, Fabric Manager user guide). They are
+no rails, and their firmware refuses counters: each read writes `mlx5_cmd_out_err ... ACCESS_REG` to the kernel log
+(prometheus/node_exporter issue 3434; leptonai/gpud). So they are known by what is around them, and left alone.
 """
 
 from __future__ import annotations
@@ -9,6 +13,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, raw, unread
+from hosttune.facts.gpus import DEVICES
+from hosttune.facts.nvidia_tables import is_switched
+from hosttune.facts.pcie import ports_of
 from hosttune.facts.reading import derived, integer, line
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT, Unreadable
@@ -46,6 +53,7 @@ class Rdma(Fact):
     """All ports, by device."""
 
     ports: tuple[RdmaPort, ...]
+    bridges: tuple[str, ...] = ()  # devices between the host and the NVSwitches of HGX B200 and newer, left alone
 
     @property
     def has_efa(self) -> bool:
@@ -67,17 +75,39 @@ def rate_of(content: str) -> float:
     return float(match[1])
 
 
-def collect(reader: Reader, facts: Facts) -> Rdma:  # noqa: ARG001 - the interface of all subjects
-    devices = reader.list(_CLASS)
-    if isinstance(devices, Unreadable):
-        return Rdma(unread(devices.reason))
+def collect(reader: Reader, facts: Facts) -> Rdma:
+    listed = reader.list(_CLASS)
+    if isinstance(listed, Unreadable):
+        return Rdma(unread(listed.reason), unread(listed.reason))
+    devices = listed if isinstance(listed, tuple) else ()
+    bridges = _bridges(reader, facts, devices)
     found: list[RdmaPort] = []
-    for device in devices if isinstance(devices, tuple) else ():
+    for device in [one for one in devices if one not in bridges]:
         ports = reader.list(f"{_CLASS}/{device}/ports")
         if isinstance(ports, Unreadable):
-            return Rdma(unread(ports.reason))
+            return Rdma(unread(ports.reason), bridges)
         found += (_port(reader, device, port) for port in (ports if isinstance(ports, tuple) else ()))
-    return Rdma(tuple(_beside(port, found) for port in found))
+    return Rdma(tuple(_beside(port, found) for port in found), bridges)
+
+
+def _bridges(reader: Reader, facts: Facts, devices: tuple[str, ...]) -> tuple[str, ...]:
+    """mlx5 functions without a network interface that share no switch with a GPU, beside GPUs of such a board."""
+    gpus = raw(facts.gpus, "devices")
+    slots = [gpu.slot for gpu in gpus if is_switched(gpu.device_id)] if isinstance(gpus, tuple) else []
+    if not slots:
+        return ()
+    above = [set(ports_of(place)) for slot in slots if isinstance(place := reader.resolve(f"{DEVICES}/{slot}"), str)]
+    found = []
+    for device in devices:
+        driver = reader.link(f"{_CLASS}/{device}/device/driver")
+        place = reader.resolve(f"{_CLASS}/{device}/device")
+        if not isinstance(driver, str) or not driver.endswith("/mlx5_core") or not isinstance(place, str):
+            continue
+        ports = set(ports_of(place))
+        has_none = reader.list(f"{_CLASS}/{device}/device/net") in (ABSENT, ())
+        if has_none and not any(ports & own for own in above):
+            found.append(device)
+    return tuple(found)
 
 
 def _port(reader: Reader, device: str, port: str) -> RdmaPort:

@@ -36,8 +36,9 @@ class MountLine:
 
     @property
     def is_read_only(self) -> bool:
-        """Nothing can be written there: this mount, or the file system for all its mounts, is read-only."""
-        return "ro" in self.options or "ro" in self.super_options
+        """Nothing can be written there: this mount, or the file system for all its mounts, is read-only, or ext4 has
+        stopped after an error (Linux 6.15 and newer)."""
+        return "ro" in self.options or not {"ro", "emergency_ro", "shutdown"}.isdisjoint(self.super_options)
 
     @property
     def atime(self) -> str:

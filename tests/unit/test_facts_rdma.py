@@ -63,3 +63,49 @@ def test_port_whose_state_cannot_be_read_is_unknown_in_that_field_alone():
 
 def test_host_without_rdma_has_no_ports():
     assert ports({}) == {}
+
+
+ROOT, SWITCH = "pci0000:15/0000:15:01.0", "0000:16:00.0"
+
+
+def b200(device_id="0x2901", interface=True):
+    """A GPU and a rail below one switch, and two ConnectX that stand before the NVSwitches, without interfaces."""
+    gpu = "0000:17:00.0"
+    files = {
+        f"/sys/devices/{ROOT}/{SWITCH}/{gpu}/{name}": text
+        for name, text in (("vendor", "0x10de"), ("device", device_id), ("class", "0x030200"))
+    }
+    links = {f"/sys/bus/pci/devices/{gpu}": f"../../../devices/{ROOT}/{SWITCH}/{gpu}"}
+    places = {
+        "mlx5_0": f"{ROOT}/{SWITCH}/0000:18:00.0",
+        "mlx5_1": "pci0000:c0/0000:c0:01.0/0000:c6:00.0",
+        "mlx5_2": "pci0000:c0/0000:c0:01.0/0000:c6:00.1",
+    }
+    for name, place in places.items():
+        files |= {
+            path.replace(f"{CLASS}/{name}/device/", f"/sys/devices/{place}/"): text
+            for path, text in port(name, "1: DOWN" if name != "mlx5_0" else "4: ACTIVE").items()
+        }
+        links |= {
+            f"{CLASS}/{name}/device": f"../../../devices/{place}",
+            f"/sys/devices/{place}/driver": "../../../../bus/pci/drivers/mlx5_core",
+        }
+    if interface:
+        files["/sys/devices/pci0000:c0/0000:c0:01.0/0000:c6:00.1/net/ib1/mtu"] = "4092\n"
+    return FakeReader(files, links=links)
+
+
+def test_cards_before_the_nvswitches_are_no_rails_and_their_counters_are_left_alone():
+    reader = b200()
+    read: list[str] = []
+    inner = reader.read
+    reader.read = lambda path: read.append(path) or inner(path)
+    found = Facts(reader).rdma
+    assert (found.bridges, [one.name for one in found.ports]) == (("mlx5_1",), ["mlx5_0/1", "mlx5_2/1"])
+    assert any("mlx5_0/ports/1/counters" in path for path in read)
+    assert not any("mlx5_1/ports" in path for path in read)
+
+
+def test_cards_of_other_hosts_are_all_looked_at():
+    found = Facts(b200("0x2330", interface=False)).rdma
+    assert (found.bridges, len(found.ports)) == ((), 3)

@@ -1,0 +1,59 @@
+"""File systems that the kernel stopped, and what ext4 counted."""
+
+from __future__ import annotations
+
+import pytest
+
+from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.stopped import word_of
+from hosttune.host.mountinfo import parse
+from tests.unit.fake_reader import FakeReader
+
+ROOT = "22 1 259:2 / / {own},relatime shared:1 - {fstype} /dev/nvme0n1p2 {whole}\n"
+COUNTS = "/sys/fs/ext4/nvme0n1p2"
+NOW = 1_795_000_000.0
+
+
+def seen(own="rw", whole="rw,errors=remount-ro", fstype="ext4", files=None, **more):
+    every = {
+        "/proc/self/mountinfo": ROOT.format(own=own, whole=whole, fstype=fstype),
+        "/proc/uptime": "86400.00 1000.00\n",
+    }
+    reader = FakeReader(every | (files or {}), folders=["/sys/block", "/etc/systemd/system"], now=NOW, **more)
+    (found,) = Facts(reader).stopped.filesystems
+    return found
+
+
+@pytest.mark.parametrize(
+    ("own", "whole", "word"),
+    [
+        ("rw", "rw,errors=remount-ro", ""),
+        ("rw", "rw,errors=remount-ro,emergency_ro", "emergency_ro"),
+        ("rw", "rw,shutdown", "shutdown"),
+        ("rw", "ro,errors=remount-ro", "ro"),
+        ("ro", "ro,errors=remount-ro", ""),  # mounted so
+        ("ro", "rw", ""),
+        ("ro", "ro,emergency_ro", "emergency_ro"),
+    ],
+)
+def test_word_that_tells_of_a_file_system_that_stopped(own, whole, word):
+    assert seen(own, whole).stopped == word_of((own,), tuple(whole.split(","))) == word
+    (line,) = parse(ROOT.format(own=own, whole=whole, fstype="ext4").encode())
+    assert line.is_read_only is (bool(word) or own == "ro")
+
+
+def test_errors_that_ext4_counted_with_their_time():
+    found = seen(files={f"{COUNTS}/errors_count": "3\n", f"{COUNTS}/last_error_time": f"{NOW - 3600:.0f}\n"})
+    assert (found.errors, found.age_s, found.is_recent) == (3, 3600.0, True)
+    old = seen(files={f"{COUNTS}/errors_count": "3\n", f"{COUNTS}/last_error_time": f"{NOW - 90000:.0f}\n"})
+    assert (old.errors, old.is_recent) == (3, False)
+    assert (seen().errors, seen().age_s, seen().is_recent) == (0, -1.0, False)
+    others = seen(fstype="xfs", files={f"{COUNTS}/errors_count": "3\n"})
+    assert others.errors == 0
+
+
+def test_counts_that_cannot_be_read_are_not_0():
+    found = seen(unreadable={f"{COUNTS}/errors_count": "input/output error"})
+    assert found.stopped == ""
+    with pytest.raises(UnknownFact, match="input/output error"):
+        _ = found.errors
