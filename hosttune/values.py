@@ -236,6 +236,8 @@ class Finding:
     changes: tuple[Change, ...] = ()
     todo: str = ""  # what a person should do: the command for advice, the way out of a hold
     is_waiver_over: bool = False  # somebody accepted it for a time, which has passed; so advice counts, too
+    is_fault: bool = False  # this machine does not do its work, or will not after the next boot; never mere advice
+    blocks_reboot: bool = False  # a boot before it is solved makes it worse
 
 
 @frozen
@@ -293,6 +295,7 @@ class Receipt:
     waiting: tuple[str, ...] = ()  # "daemon-reload: GPU containers run", each a sentence
     reboot_reasons: tuple[str, ...] = ()
     verified: bool = True  # every address that was written read back as planned
+    reboot_obstacles: tuple[str, ...] = ()  # what has to be solved before that reboot, each a sentence
 
     @property
     def failed(self) -> tuple[Outcome, ...]:

@@ -201,7 +201,8 @@ def apply(
         reasons = {trigger: must_wait(trigger, session.facts) for trigger in pending}
         if all(reasons.values()):  # a run that could do nothing leaves no trace
             waiting = tuple(_waits(*item) for item in reasons.items())
-            return Receipt("", plan.digest, (), waiting, reboot_reasons(plan.findings))
+            why, obstacles = reboot_reasons(plan.findings), reboot_obstacles(plan.findings)
+            return Receipt("", plan.digest, (), waiting, why, reboot_obstacles=obstacles)
     recorder = Recorder.start(writer, new_run(writer, session.journal, "apply", plan.digest))
     execution = Execution(writer, recorder, on_progress)
     execution.log(f"begins: {len(plan.changes)} to make, hosttune {__version__}")
@@ -221,6 +222,7 @@ def apply(
         (*execution.waiting, *restarts_left(execution.outcomes, writer)),
         _changed_reboots(execution) + reboot_reasons(plan.findings),
         verified,
+        reboot_obstacles(plan.findings),
     )
 
 
@@ -248,6 +250,11 @@ def _changed_reboots(execution: Execution) -> tuple[str, ...]:
         for _, change in steps
         if change.activation is Activation.REBOOT
     )
+
+
+def reboot_obstacles(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """What has to be solved before anybody boots this host again, of the state found."""
+    return tuple(f"{one.rule}: {one.reason}" for one in findings if one.blocks_reboot and not one.changes)
 
 
 def reboot_reasons(findings: Iterable[Finding]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from hosttune.actions.proof import changes_in, clash, holding, proven
 from hosttune.engine.compare import compare, exposed, worded
 from hosttune.engine.evaluate import Evaluation, evaluate, merge_bounds
 from hosttune.engine.leftovers import orphans, pointed_out
-from hosttune.engine.plan import apply_holds, deferred, digest, merge_findings, once, stage
+from hosttune.engine.plan import apply_holds, deferred, digest, merge_findings, once, reboots_last, stage
 from hosttune.engine.rule import choice_module
 from hosttune.errors import HosttuneError
 from hosttune.facts import Asked, Facts
@@ -128,7 +128,7 @@ class Session:
         merged = holding(merged, {rule: clash(rule, *one) for rule, one in clashes.items()} | dict(held or {}))
         merged = once(policy.waive(finding) for finding in merged)
         left = _orphans(ledger, catalog, policy, merged, facts)
-        return (*pointed_out(merged, left, ledger, catalog), *left)
+        return reboots_last((*pointed_out(merged, left, ledger, catalog), *left))
 
 
 def _evaluated(rule: Rule, catalog: Catalog, policy: Policy, facts: Facts) -> Evaluation:

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from hosttune.choices.driver_state import before_boot
+from hosttune.choices.driver_states.told import Boot
 from hosttune.choices.drivers.branch import not_driven, stale_note, why_over
 from hosttune.choices.drivers.bringer import guest, guest_way, other_bringer
 from hosttune.choices.drivers.change import NEWEST, switched, updated
@@ -80,7 +83,7 @@ def _keep(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
         return kept(facts, f"NVIDIA's own installer (runfile) was here beside the packages of {present}: left alone")
     why = _why_switch(facts, params)
     if why and params["switch_branch"]:
-        return switched(facts, params, why)
+        return switched(facts, params, why, is_needed=not _drives(facts))
     pin = str(params["branch"])
     if pin and pin != driver.branch:
         return refuse(
@@ -92,7 +95,12 @@ def _keep(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
         )
     if params["update"] and (newer := updated(facts, params)):
         return newer
-    return kept(facts, f"driver {present} is installed, and keeps its branch" + (f"; {why}" if why else ""))
+    choice = kept(facts, f"driver {present} is installed, and keeps its branch" + (f"; {why}" if why else ""))
+    state = None if driver.is_in_use else before_boot(facts)
+    if state is None or state.boot is Boot.MENDS:
+        return choice
+    word = "no reboot before it is solved" if state.blocks_reboot else "no reboot brings it into use"
+    return replace(choice, unused=f"{word}: {state.name}", way_out=state.way_out)
 
 
 def _is_guest(facts: Facts) -> bool:
@@ -100,6 +108,12 @@ def _is_guest(facts: Facts) -> bool:
         return bool(facts.nvidia.is_vgpu)
     except UnknownFact:  # its log and nvidia-smi may not be readable; then nothing speaks for it
         return False
+
+
+def _drives(facts: Facts) -> bool:
+    """Whether the installed branch and flavour drive the GPUs at all."""
+    kind = module_kind(facts)
+    return not not_driven(facts) and (not isinstance(kind, str) or kind == "either" or _has_kind(facts, kind))
 
 
 def _why_switch(facts: Facts, params: Mapping[str, Any]) -> str:

@@ -7,13 +7,23 @@ archives. A trouble whose evidence cannot be read is itself said, as unknown.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from hosttune.choices.driver_states import gpus, modules, packages
-from hosttune.choices.driver_states.told import DriverState, Look, is_node, said_by_log, vendor_of
+from hosttune.choices.driver_states.told import (
+    Boot,
+    DriverState,
+    Look,
+    Told,
+    holds,
+    is_node,
+    said_by_log,
+    vendor_of,
+)
 from hosttune.choices.drivers.bringer import guest, other_bringer
-from hosttune.choices.fabric import SERVICE
+from hosttune.choices.drivers.switches import SERVICE
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.frozen import frozen
@@ -57,10 +67,47 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:  # noqa: AR
             unknown.setdefault(missing.reason, []).append(name)
             continue
         if told:
-            found.append(DriverState(name, True, *told, _ELSEWHERE.get(name, "")))
+            found.append(_state(name, told, facts))
     for reason, names in unknown.items():  # after what is known: one reason, one line
         found.append(DriverState(f"whether: {', '.join(names)}", unread(reason), f"not known: {reason}", ""))
-    return DriverStates(tuple(found) or (elsewhere or _current(facts),))
+    return DriverStates(_boots_last(found) or (elsewhere or _current(facts),))
+
+
+def before_boot(facts: Facts) -> DriverState | None:
+    """The first state that the next boot does not leave as it is: the one word on a reboot, for all who speak of one.
+
+    Where a boot mends it (`boot` is MENDS), it may be made. What is not known speaks against nothing.
+    """
+    if not facts.driver.is_present or _elsewhere(facts):
+        return None
+    looks = _own_states(facts)
+    for name in (name for name in looks if name in _BOOT):
+        if holds(looks[name], facts) and (told := looks[name](facts)):
+            state = _state(name, told, facts)
+            if state.boot is not Boot.NOTHING:
+                return state
+    return None
+
+
+def _state(name: str, told: Told, facts: Facts) -> DriverState:
+    boot, dead = _BOOT.get(name, Boot.NOTHING), DEAD[name]
+    return DriverState(
+        name,
+        True,
+        *told,
+        _ELSEWHERE.get(name, ""),
+        dead(facts) if callable(dead) else dead,
+        boot if isinstance(boot, Boot) else boot(facts),
+    )
+
+
+def _boots_last(found: list[DriverState]) -> tuple[DriverState, ...]:
+    """The states; a boot that mends one of them comes after what it would make worse."""
+    first = next((one.name for one in found if one.blocks_reboot), "")
+    return tuple(
+        replace(one, way_out=f"after `{first}` is solved: {one.way_out}") if first and one.boot is Boot.MENDS else one
+        for one in found
+    )
 
 
 def _elsewhere(facts: Facts) -> DriverState | None:
@@ -99,7 +146,8 @@ def _absent(facts: Facts) -> DriverState:
             "install the driver that your distribution offers (Debian: enable contrib, non-free and non-free-firmware, "
             "then apt-get install nvidia-driver)"
         )
-    return DriverState("absent", is_fault=True, evidence=f"no driver for {facts.gpus.summary}{held}", way_out=way_out)
+    said = f"no driver for {facts.gpus.summary}{held}"
+    return DriverState("absent", is_fault=True, evidence=said, way_out=way_out, is_dead=True)
 
 
 def _current(facts: Facts) -> DriverState:
@@ -124,9 +172,11 @@ STATES: Mapping[str, Look] = {
     "wrong flavour": gpus.wrong_flavour,
     "GPU without a driver": gpus.undriven,
     "module missing": modules.missing_now,
+    "libraries missing": modules.libraries_missing,
     "stale module": modules.stale,
     "module missing for the next kernel": modules.missing_next,
     "mismatch": modules.mismatch,
+    "other module loaded": modules.swapped,
     "nouveau": modules.nouveau,
     "not loaded": modules.not_loaded,
     "nvidia-smi refuses": gpus.refused,
@@ -137,6 +187,27 @@ STATES: Mapping[str, Look] = {
     "held": packages.held,
     "update offered": packages.update,
 }
+# Whether not every GPU computes now, or will after the next boot: such a state is a fault of the machine, the others
+# are advice. A build that failed is said by the module that is missing for it, or stale.
+DEAD: Mapping[str, bool | Callable[[Any], bool]] = {
+    "broken packages": True, "GPU lost": True, "vGPU guest": True, "runfile": False, "mixed sources": False,
+    "foreign archive": False, "DKMS failed": False, "Secure Boot refuses": True, "unsupported GPU": True,
+    "wrong flavour": True, "GPU without a driver": True, "module missing": True, "libraries missing": True,
+    "stale module": True,
+    "module missing for the next kernel": True, "mismatch": True, "other module loaded": gpus.is_undriven_until_boot,
+    "nouveau": True, "not loaded": True, "nvidia-smi refuses": True, "fabric different": True, "fabric down": True,
+    "reboot pending": False,
+    "outdated branch": False, "held": False, "update offered": False,
+}  # fmt: skip
+# What the next boot does about it, where it does anything.
+_BOOT: Mapping[str, Boot | Callable[[Any], Boot]] = {
+    "broken packages": Boot.HARMS, "mixed sources": Boot.USELESS, "DKMS failed": modules.boot_after_dkms,
+    "Secure Boot refuses": Boot.USELESS, "unsupported GPU": Boot.USELESS, "wrong flavour": Boot.USELESS,
+    "module missing": modules.boot_after_missing, "libraries missing": Boot.USELESS,
+    "stale module": modules.boot_after_stale, "module missing for the next kernel": Boot.HARMS,
+    "mismatch": Boot.MENDS, "other module loaded": Boot.MENDS, "nouveau": Boot.MENDS, "not loaded": Boot.MENDS,
+    "reboot pending": Boot.MENDS,
+}  # fmt: skip
 # The licensed driver of a vGPU comes by NVIDIA's installer or from the cloud's archive, as the hypervisor's release.
 _OF_THE_HYPERVISOR = frozenset(
     {

@@ -10,15 +10,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from hosttune.choices.driver_state import before_boot
 from hosttune.choices.drivers.components import unknown_to_apt
+from hosttune.choices.drivers.switches import LOG, SERVICE, without_switches
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact
-from hosttune.facts.nvidia_tables import is_switched
 from hosttune.facts.versions import upstream_of
 from hosttune.frozen import frozen
 
-SERVICE = "nvidia-fabricmanager.service"
-LOG = f"sudo journalctl -b -u {SERVICE}, and /var/log/fabricmanager.log"
 _PACKAGE = re.compile(r"nvidia-fabricmanager(?:-\d+)?")
 
 
@@ -58,33 +57,11 @@ def _not_here(facts: Facts) -> str:
         return "under WSL there is no NVSwitch"
     if gpus.is_passed_through:
         return "every GPU is held by vfio-pci for virtual machines"
-    if not gpus.nvswitches and (why_not := _without_switches(facts)):
+    if not gpus.nvswitches and (why_not := without_switches(facts)):
         return why_not
     if facts.managers.gpu_operator and not facts.driver.branch:
         return "the GPU Operator brings driver and Fabric Manager in a container"
     return "" if facts.driver.is_present else "no driver is installed, which is the business of gpu-driver"
-
-
-def has_switches(facts: Facts) -> bool:
-    """NVSwitches join the GPUs of this host, whether the PCI bus shows them or the GPUs tell."""
-    return bool(facts.gpus.nvswitches) or not _without_switches(facts)
-
-
-def _without_switches(facts: Facts) -> str:
-    """Why a host that shows no NVSwitch needs no Fabric Manager; empty where its GPUs say that it does."""
-    switched = [gpu for gpu in facts.gpus.devices if is_switched(gpu.device_id)]
-    if not switched:
-        return "there is no NVSwitch on the PCI bus"
-    if facts.kernel.architecture == "aarch64":
-        return "the NVSwitches of an NVL rack are in trays of their own, which this host cannot see (nvidia-imex)"
-    if facts.host.is_vm:
-        return (
-            "the NVSwitches of HGX B200 and newer do not show on the PCI bus, and outside of this virtual machine "
-            "somebody else may run the fabric: whether it does cannot be seen from here"
-        )
-    if len(switched) < 2:
-        return "one GPU alone needs no fabric, and NVSwitches of HGX B200 and newer do not show on the PCI bus"
-    return ""
 
 
 def _obstacle(facts: Facts, installed: Mapping[str, str]) -> tuple[str, str]:
@@ -98,16 +75,10 @@ def _obstacle(facts: Facts, installed: Mapping[str, str]) -> tuple[str, str]:
         )
     if facts.units[SERVICE].is_active:
         return "", ""
-    if driver.is_mismatched:
-        return (
-            f"the loaded module is {driver.loaded_version} and the libraries are {driver.userspace_version}",
-            "drain the host and reboot: Fabric Manager cannot start before",
-        )
-    if not driver.is_loaded:
-        return (
-            "the driver is not loaded, and Fabric Manager cannot start without it",
-            "reboot, or: sudo modprobe nvidia",
-        )
+    if driver.is_mismatched or not driver.is_loaded:
+        state = before_boot(facts)
+        why = state.evidence if state else "the driver is not loaded"
+        return f"Fabric Manager cannot start: {why}", state.way_out if state else "sudo modprobe nvidia"
     if facts.work.is_gpu_busy:
         return (
             f"it is started on an idle host only ({'; '.join(facts.work.evidence)})",

@@ -9,7 +9,7 @@ RULE = "gpu-driver"
 
 @command
 def driver(look: Look, show: Show) -> int:
-    """Show per GPU which driver is installed, loaded, offered, recommended and chosen, and why they differ.
+    """Say what state the driver is in and what to type, then per GPU what is installed, loaded, offered and chosen.
 
     Exit status: 0 nothing is to be done, 1 something is, or is not known.
     """

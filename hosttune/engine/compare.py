@@ -30,12 +30,14 @@ def compare(kind: str, wishes: tuple[Wish, ...], context: Context, policy: Polic
 
 def worded(findings: Iterable[Finding], wishes: Iterable[Wish]) -> tuple[Finding, ...]:
     """The findings; a difference in the words of its wish, where that has some. What the kind says is evidence then."""
-    spoken = [wish for wish in wishes if wish.message or wish.todo]
+    spoken = [wish for wish in wishes if wish.message or wish.todo or wish.is_fault]
     return tuple(_in_words(finding, spoken) for finding in findings) if spoken else tuple(findings)
 
 
 def _in_words(finding: Finding, spoken: list[Wish]) -> Finding:
     own = [wish for wish in spoken if finding.subject in {wish.name, wish.subject}]
+    if any(wish.is_fault for wish in own) and finding.verdict in {Verdict.DIFFERS, Verdict.ADVICE}:
+        finding = replace(finding, is_fault=True)  # also where it is somebody's decision
     if finding.verdict is not Verdict.DIFFERS or not own:
         return finding
     message = "; ".join(dict.fromkeys(wish.message for wish in own if wish.message))

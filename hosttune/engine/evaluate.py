@@ -109,7 +109,15 @@ def _advice(rule: Rule, subject: str, names: Names) -> list[Finding]:
             if not expectation.condition.evaluate(names):
                 message = str(expectation.message.evaluate(names))
                 todo = str(expectation.todo.evaluate(names)) if expectation.todo else ""
-                failed.append(Finding(rule.id, subject, Verdict.ADVICE, reason=message, todo=todo))
+                is_fault, blocks = (
+                    bool(one and one.evaluate(names)) for one in (expectation.fault, expectation.blocks_reboot)
+                )
+                verdict = Verdict.DIFFERS if is_fault else Verdict.ADVICE
+                failed.append(
+                    Finding(
+                        rule.id, subject, verdict, reason=message, todo=todo, is_fault=is_fault, blocks_reboot=blocks
+                    )
+                )
         except UnknownFact as problem:
             unknown = unknown or problem
     if unknown:
@@ -128,7 +136,8 @@ def _wish(rule: Rule, spec: WishSpec, subject: str, names: Names) -> Wish:
         called = " ".join(str(part) for part in name)
     else:
         called, subject = str(name), subject or str(name)
-    return Wish(spec.kind, called, rule.id, subject, fields, bounds, message, todo)
+    is_fault = bool(spec.fault and spec.fault.evaluate(names))
+    return Wish(spec.kind, called, rule.id, subject, fields, bounds, message, todo, is_fault)
 
 
 def _bound(operator: Operator, value: Any, spec: WishSpec) -> Bound:

@@ -229,7 +229,7 @@ class Fold:
         ]
         return Fleet(
             hosts=self.hosts,
-            states=_ranked(self.states.result, ("differs", "unknown", "ok")),
+            states=_ranked(self.states.result, ("fault", "differs", "unknown", "ok")),
             first_at=self.span[0],
             last_at=self.span[1],
             versions=self.versions.result,

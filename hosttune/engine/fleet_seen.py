@@ -21,8 +21,9 @@ FINE = "as it should be"
 EXPIRED = "the waiver"  # begins the evidence that engine/waiver.py leaves of a waiver that is over
 
 # What a rule can say of a host, the worst first.
-DIFFERS, UNKNOWN, WAITS, LEFT_ALONE, ADVICE, DEFERRED, ORPHANED, WAIVED, OK, NOT_APPLICABLE = OUTCOMES = (
-    "differs", "unknown", "waits", "left alone", "advice", "deferred", "orphaned", "waived", "ok", "not applicable",
+FAULT, DIFFERS, UNKNOWN, WAITS, LEFT_ALONE, ADVICE, DEFERRED, ORPHANED, WAIVED, OK, NOT_APPLICABLE = OUTCOMES = (
+    "fault", "differs", "unknown", "waits", "left alone", "advice", "deferred", "orphaned", "waived", "ok",
+    "not applicable",
 )  # fmt: skip
 _HELD = {
     HoldKind.WAIVED: WAIVED,
@@ -49,9 +50,9 @@ class Seen:
     policy_digest: str = ""
     digest: str = ""
     changes: int = 0
-    state: str = OK  # ok, differs or unknown: what `check` would exit with
+    state: str = OK  # ok, fault, differs or unknown: what `check` would exit with
     says: tuple[tuple[str, str, str], ...] = ()
-    reboot: tuple[str, ...] = ()  # what runs only after one
+    reboot: tuple[str, ...] = ()  # what runs only after one, behind what must be solved before
     expired: tuple[str, ...] = ()  # waivers that are over
     orphaned: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()  # plans that fail their proof, runs that did not end
@@ -71,9 +72,8 @@ class Unread:
 
 def outcome_of(finding: Finding) -> str:
     """One of OUTCOMES."""
-    if finding.hold:
-        return _HELD.get(finding.hold.kind, LEFT_ALONE)
-    return finding.verdict.value
+    outcome = _HELD.get(finding.hold.kind, LEFT_ALONE) if finding.hold else finding.verdict.value
+    return FAULT if finding.is_fault and outcome not in _ASIDE else outcome
 
 
 def is_counted(finding: Finding) -> bool:
@@ -138,13 +138,15 @@ def seen_of(findings: Iterable[Finding], *, asks: tuple[str, ...], **about: Any)
     for finding in listed:
         by_rule.setdefault(finding.rule, []).append(finding)
     counted = {finding.verdict for finding in listed if is_counted(finding)}
+    faulty = any(outcome_of(finding) == FAULT for finding in listed)
     waiting = [
         finding.rule for finding in listed if finding.hold.kind is HoldKind.WAITING and "reboot" in finding.hold.detail
     ]
+    blocking = [f"no reboot before {finding.rule} is solved" for finding in listed if finding.blocks_reboot]
     return Seen(
-        state=DIFFERS if Verdict.DIFFERS in counted else UNKNOWN if counted else OK,
+        state=FAULT if faulty else DIFFERS if Verdict.DIFFERS in counted else UNKNOWN if counted else OK,
         says=tuple((rule, *_said(own)) for rule, own in by_rule.items()),
-        reboot=tuple(dict.fromkeys([*waiting, *asks])),
+        reboot=tuple(dict.fromkeys([*blocking, *waiting, *asks])),
         expired=tuple(dict.fromkeys(_expired(listed))),
         orphaned=tuple(dict.fromkeys(f.rule for f in listed if f.hold.kind is HoldKind.ORPHANED)),
         **about,

@@ -94,7 +94,7 @@ class Fleet:
     """The report on many hosts."""
 
     hosts: int  # that were looked at
-    states: tuple[Valued, ...]  # differs, unknown, ok
+    states: tuple[Valued, ...]  # fault, differs, unknown, ok
     first_at: str  # the oldest and the newest look, ISO 8601
     last_at: str
     versions: Tally

@@ -163,11 +163,13 @@ def _check_expressions(checker: _Checker, data: dict[str, Any]) -> None:
         checker.boolean(f"expect[{i}].if", entry.get("if"), scope)
         checker.text(f"expect[{i}].else", entry.get("else"), scope)
         checker.text(f"expect[{i}].do", entry.get("do"), scope)
+        checker.boolean(f"expect[{i}].fault", entry.get("fault"), scope)
+        checker.boolean(f"expect[{i}].blocks_reboot", entry.get("blocks_reboot"), scope)
     for i, entry in enumerate(_list(data.get("want"))):
         kind = wish_kinds().get(next(iter(entry), ""))
         for key, value in entry.items():
             spec = kind.fields.get(key) if kind else None
-            wanted = int if key in NUMERIC else spec.type if spec else None
+            wanted = int if key in NUMERIC else spec.type if spec else bool if key == "fault" else None
             checker.text(f"want[{i}].{key}", value, scope, wanted)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 REVERTED_TWICE = 2
 BREAKS = "breaks: "  # begins a line of a change that names what runs
 
+_REBOOT = re.compile(r"\breboots?\b")
 _SEVERITY = (Verdict.UNKNOWN, Verdict.DIFFERS, Verdict.ADVICE, Verdict.OK, Verdict.NOT_APPLICABLE)
 
 
@@ -54,6 +56,7 @@ def merge_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 def _merge(group: list[Finding]) -> Finding:
     if len(group) == 1:
         return group[0]
+    group = sorted(group, key=lambda finding: not finding.is_fault)  # what counts most is said first
     worst = min(group, key=lambda finding: _SEVERITY.index(finding.verdict))
     obstacle = next((f for f in group if f.hold and f.hold.kind not in {HoldKind.WAITING, HoldKind.DEFERRED}), None)
     is_deferred = worst.verdict is Verdict.UNKNOWN and all(
@@ -74,6 +77,27 @@ def _merge(group: list[Finding]) -> Finding:
         tuple(dict.fromkeys(line for finding in group for line in finding.evidence)),
         changes,
         "; ".join(dict.fromkeys(finding.todo for finding in group if finding.todo)),
+        is_fault=any(finding.is_fault for finding in group),
+        blocks_reboot=any(finding.blocks_reboot for finding in group),
+    )
+
+
+def reboot_blockers(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """The rules that say that something must be solved before the host is booted again, also where somebody accepted
+    that: a boot makes it worse."""
+    return tuple(dict.fromkeys(finding.rule for finding in findings if finding.blocks_reboot))
+
+
+def reboots_last(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings; whoever tells a person to reboot says, too, what comes before that."""
+    listed = tuple(findings)
+    blockers = reboot_blockers(listed)
+    if not blockers:
+        return listed
+    note = f"no reboot before {' and '.join(blockers)} is solved"
+    return tuple(
+        replace(one, todo=f"{one.todo} ({note})") if not one.blocks_reboot and _REBOOT.search(one.todo) else one
+        for one in listed
     )
 
 

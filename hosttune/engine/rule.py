@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
 
 OPERATORS = tuple(operator.value for operator in Operator)
-WORDS = ("message", "do")  # of every wish: what a rule says in words of its own
+WORDS = ("message", "do", "fault")  # of every wish: what a rule says of a difference itself
 
 
 @frozen
@@ -70,11 +70,12 @@ class WishSpec:
     bounds: tuple[tuple[Operator, Written], ...]
     message: Written | None = None  # the rule's own words for a difference
     todo: Written | None = None  # what a person should do about it
+    fault: Written | None = None  # whether the machine does not do its work where it differs
 
     @property
     def parts(self) -> tuple[Any, ...]:
         """Everything that may hold an expression."""
-        own = (part for part in (self.message, self.todo) if part)
+        own = (part for part in (self.message, self.todo, self.fault) if part)
         return (self.name, *self.fields.values(), *(value for _, value in self.bounds), *own)
 
 
@@ -146,6 +147,14 @@ class Expectation:
     condition: Expression
     message: Text
     todo: Text | None = None
+    fault: Expression | Literal | None = None  # whether the machine does not do its work then; else it is advice
+    blocks_reboot: Expression | Literal | None = None  # whether a boot before it is solved makes it worse
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """Everything that may hold an expression."""
+        every = (self.condition, self.message, self.todo, self.fault, self.blocks_reboot)
+        return tuple(part for part in every if part)
 
 
 Written: TypeAlias = "Text | Literal | Record | Listing"
@@ -224,6 +233,11 @@ def build_rule(document: Document, *, is_builtin: bool) -> Rule:
             return Listing(tuple(plain(f"{path}[{number}]", one) for number, one in enumerate(raw)))
         return plain(path, raw)
 
+    def question(path: str, raw: object) -> Expression | Literal | None:
+        if raw is None:
+            return None
+        return compile_expression(raw, document.where(path)) if isinstance(raw, str) else Literal(raw)
+
     guards = tuple(
         Guard(
             compile_expression(entry["if"], document.where(f"applies_when[{i}].if")),
@@ -236,6 +250,8 @@ def build_rule(document: Document, *, is_builtin: bool) -> Rule:
             compile_expression(entry["if"], document.where(f"expect[{i}].if")),
             text(f"expect[{i}].else", entry["else"]),
             text(f"expect[{i}].do", entry["do"]) if "do" in entry else None,
+            question(f"expect[{i}].fault", entry.get("fault")),
+            question(f"expect[{i}].blocks_reboot", entry.get("blocks_reboot")),
         )
         for i, entry in enumerate(data.get("expect", []))
     )
@@ -244,7 +260,7 @@ def build_rule(document: Document, *, is_builtin: bool) -> Rule:
     params = {name: param_of(name, spec) for name, spec in (data.get("params") or {}).items()}
     parts: list[Any] = [for_each] if for_each else []
     parts += [part for guard in guards for part in (guard.condition, guard.otherwise)]
-    parts += [part for one in expect for part in (one.condition, one.message, one.todo) if part]
+    parts += [part for one in expect for part in one.parts]
     parts += [part for spec in want for part in spec.parts]
     choice = data.get("choice", "")
     asks = document.asks or _asks(parts, want)
@@ -295,7 +311,7 @@ def _wish_spec(index: int, entry: Mapping[str, Any], value: Any) -> WishSpec:
     name = value(f"want[{index}].{kind}", entry[kind] if isinstance(entry[kind], list) else str(entry[kind]))
     bounds = tuple((Operator(key), rest[key]) for key in OPERATORS if key in rest)
     fields = {key: one for key, one in rest.items() if key not in OPERATORS and key not in WORDS}
-    return WishSpec(kind, name, fields, bounds, rest.get("message"), rest.get("do"))
+    return WishSpec(kind, name, fields, bounds, rest.get("message"), rest.get("do"), rest.get("fault"))
 
 
 def param_of(name: str, spec: Mapping[str, Any]) -> Param:

@@ -126,9 +126,11 @@ PARAM = Table(
 )
 
 
+_FAULT = "This machine does not do its work then, or will not after the next boot: it counts, and stands first"
 WORDED: dict[str, Spec] = {
     "message": String(help="What a report says where it differs, in words of your own"),
     "do": String(help="What a person should do where it differs"),
+    "fault": OrExpression(Boolean(help=_FAULT)),
 }
 
 
@@ -171,6 +173,8 @@ def rule_shape() -> Table:
                         "if": expression,
                         "else": String(help="What does not hold"),
                         "do": String(help="What a person should do"),
+                        "fault": AnyOf((expression, Boolean(help=_FAULT))),
+                        "blocks_reboot": AnyOf((expression, Boolean(help="A boot before it is solved makes it worse"))),
                     },
                     required=("if", "else"),
                 ),

@@ -51,12 +51,16 @@ def ask(argv: Sequence[str], *, timeout_s: float, root: str = "/") -> Completed 
     return answer
 
 
+_ANNOUNCED: set[str] = set()  # programs of which this process said already that they take their time
+
+
 def _may_keep() -> bool:
     return os.geteuid() == 0
 
 
 def _ask(argv: Sequence[str], timeout_s: float) -> Completed | Absent | Ended:
-    if not isinstance(locate(argv[0]), Absent):
+    if not isinstance(locate(argv[0]), Absent) and argv[0] not in _ANNOUNCED:
+        _ANNOUNCED.add(argv[0])
         slow.announce(f"asking {argv[0]}: seconds as a rule, minutes where apt's lists are compressed")
     return look(argv, timeout_s=timeout_s)
 

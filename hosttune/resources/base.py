@@ -65,6 +65,7 @@ class Wish:
     bounds: tuple[Bound, ...] = ()
     message: str = ""  # the rule's own words for a difference, in place of the kind's
     todo: str = ""  # what a person should do about it
+    is_fault: bool = False  # the machine does not do its work where it differs
 
 
 @frozen

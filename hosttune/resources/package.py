@@ -95,6 +95,7 @@ class PackagesWish:
             help="Whom it disturbs, the rule's own word by default; replacing a driver in use disturbs GPU work anyway",
         ),
         "in_use": FieldSpec(bool, help="False where they are installed and take effect later: the rule waits for it"),
+        "unused": FieldSpec(str, help="Why they are not in use, where waiting does not help; empty where it does"),
         "refused": FieldSpec(str, help="Why this cannot be done as things are; empty where it can"),
         "todo": FieldSpec(str, help="What a person should do then"),
         "allow_dkms": FieldSpec(bool, help="Kernel modules may be compiled on this host"),
@@ -168,6 +169,10 @@ def _compare(wish: Wish, context: Context) -> Finding:
     evidence = tuple(f"{name} {version} is installed" for name, version in present.items())
     if operands := _operands(wish, present):
         return _differs(wish, operands, present, evidence, context)
+    if unused := str(wish.fields.get("unused", "")):
+        hold, todo = Hold(HoldKind.REFUSED, unused), str(wish.fields.get("todo", ""))
+        reason = "it is installed and not in use"
+        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, evidence, todo=todo)
     if not wish.fields.get("in_use", True):
         hold = Hold(HoldKind.WAITING, str(wish.fields.get("activation", "reboot")))
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, "it is installed and not in use yet", evidence)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hosttune.views.checked import About
 
 # What a difference costs, the dearest first: an unknown may turn out to be nothing.
-_COSTS = ("differs", "advice", "unknown", "deferred", "orphaned", "waived", "ok", "not applicable")
+_COSTS = ("fault", "differs", "advice", "unknown", "deferred", "orphaned", "waived", "ok", "not applicable")
 _SETS = (HoldKind.OWNED, HoldKind.EDITED, HoldKind.REVERTED)
 _PLACE = re.compile(r"(/(?:boot|etc|lib|run|usr|var/lib)/[^\s,;:()'\"]+)(?::([0-9]+)\b| line ([0-9]+)\b)?")
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hosttune.views.page import Page
 
 _TITLES = {
+    "fault": "Faults",
     "differs": "Differs",
     "advice": "Advice",
     "unknown": "Unknown",
@@ -28,7 +29,7 @@ _TITLES = {
     "waived": "Waived by the policy",
     "ok": "As it should be, by other values",
 }
-_STYLES = {"differs": "yellow", "unknown": "red", "ok": "green"}
+_STYLES = {"fault": "red", "differs": "yellow", "unknown": "red", "ok": "green"}
 _SIGN_STYLES = {"-": "red", "+": "green"}
 
 

@@ -46,6 +46,7 @@ class State:
     is_fault: bool | None  # None where it cannot be told
     evidence: str
     way_out: str
+    is_dead: bool = False  # not every GPU computes now, or will after the next boot
 
 
 @frozen
@@ -179,7 +180,7 @@ def _states(facts: Facts, teller: _Teller) -> tuple[State, ...]:
     told = []
     for one in found:
         try:
-            told.append(State(one.name, one.is_fault, one.evidence, one.way_out))
+            told.append(State(one.name, one.is_fault, one.evidence, one.way_out, one.is_dead))
         except UnknownFact:
             told.append(State(one.name, None, one.evidence, one.way_out))
     return tuple(told)
@@ -195,7 +196,13 @@ def driver_json(table: DriverTable) -> dict[str, Any]:
         "reason": table.reason,
         "way_out": table.way_out,
         "states": [
-            {"name": one.name, "is_fault": one.is_fault, "evidence": one.evidence, "way_out": one.way_out}
+            {
+                "name": one.name,
+                "is_fault": one.is_fault,
+                "is_dead": one.is_dead,
+                "evidence": one.evidence,
+                "way_out": one.way_out,
+            }
             for one in table.states
         ],
         "unknown": list(table.unknown),
@@ -206,30 +213,74 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
+_CHANGES = {"install", "update", "switch"}
+
+
 def driver_text(table: DriverTable, page: Page) -> str:
-    screen = page.screen
-    lines: list[str] = []
+    """The verdict and what to type first, then the other states, the GPUs, and why this driver."""
+    leading, others = _ranked(table)
+    lines = _verdict(table, leading, page)
+    for state in others:
+        lines += ["", *_paragraph(_sentence(state), page, "yellow"), *_way_out(state.way_out, page)]
     for row in table.rows:
-        head = f"{shown(row.title)} ({row.generation})"
-        lines += [screen.paint(head, "bold")]
-        if page.is_verbose:
-            lines += wrapped(" ".join(map(shown, row.slots)), screen.columns, first="  ", rest="  ")
-        cells: list[tuple[str, ...]] = [
-            (name, shown(getattr(row, name))) for name in ("installed", "loaded", "available", "recommended", "chosen")
-        ]
-        lines += [*columned(cells, screen, indent=2), ""]
-    if table.reason:
-        lines += wrapped(f"Why: {shown(table.reason)}", screen.columns, rest="  ")
-        if table.way_out:
-            lines += wrapped(page.todo(table.way_out), screen.columns, first="  -> ", rest="     ")
-        lines.append("")
-    for state in table.states:
-        lines += [screen.paint(shown(state.name), "green" if state.is_fault is False else "yellow")]
-        lines += wrapped(shown(state.evidence), screen.columns, first="  ", rest="  ")
-        if state.way_out:
-            lines += wrapped(page.todo(state.way_out), screen.columns, first="  -> ", rest="     ")
+        lines += ["", *_row_lines(row, page)]
+    if table.reason and table.reason != (leading.evidence if leading else ""):
+        lines += ["", *_paragraph(f"Why: {table.reason}", page)]
+        told = {state.way_out for state in table.states} | ({table.way_out} if _is_refused_install(table) else set())
+        lines += _way_out(table.way_out, page) if table.way_out not in told else []
     if table.unknown:
-        lines.append("")
-        for text in table.unknown:
-            lines += wrapped(f"not known: {shown(text)}", screen.columns, rest="  ")
+        lines += ["", *(line for text in table.unknown for line in _paragraph(f"not known: {text}", page))]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _ranked(table: DriverTable) -> tuple[State | None, list[State]]:
+    """The state that is said first, a fault before all others, and the rest in their order."""
+    ranked = sorted(table.states, key=lambda state: not state.is_dead)
+    return (ranked[0], ranked[1:]) if ranked else (None, [])
+
+
+def _verdict(table: DriverTable, leading: State | None, page: Page) -> list[str]:
+    """What is so, and what to type: the change that gpu-driver would make, or what the state asks for."""
+    if leading is None:
+        lines = _paragraph("What state the driver is in is not known", page, "yellow")
+    else:
+        style = "red" if leading.is_dead else "green" if leading.is_fault is False else "yellow"
+        lines = _paragraph(_sentence(leading), page, style)
+    if table.action in _CHANGES:
+        text = f"{page.look('plan --only gpu-driver')} shows what would be changed"
+        lines += _way_out(text, page)
+        if page.can_apply:
+            lines += _way_out(f"{page.act('apply --yes --only gpu-driver')} does it", page)
+        return lines
+    if _is_refused_install(table):
+        return [*lines, *_way_out(table.way_out, page)]
+    return [*lines, *_way_out(leading.way_out if leading else "", page)]
+
+
+def _is_refused_install(table: DriverTable) -> bool:
+    """No driver is there and none can be installed: what to do about that is told by the refusal."""
+    return table.action == "refuse" and any(state.name == "absent" for state in table.states)
+
+
+def _sentence(state: State) -> str:
+    """`FAULT, mismatch: the loaded module is ...`."""
+    return f"FAULT, {state.name}: {state.evidence}" if state.is_dead else f"{state.name}: {state.evidence}"
+
+
+def _row_lines(row: Row, page: Page) -> list[str]:
+    screen = page.screen
+    lines = [screen.paint(line, "bold") for line in wrapped(f"{shown(row.title)} ({row.generation})", screen.columns)]
+    if page.is_verbose:
+        lines += wrapped(" ".join(map(shown, row.slots)), screen.columns, first="  ", rest="  ")
+    names = ("installed", "loaded", "available", "recommended", "chosen")
+    cells: list[tuple[str, ...]] = [(name, shown(getattr(row, name))) for name in names]
+    return [*lines, *columned(cells, screen, indent=2)]
+
+
+def _paragraph(text: str, page: Page, *styles: str) -> list[str]:
+    lines = wrapped(shown(text), page.screen.columns, rest="  ")
+    return [page.screen.paint(line, *styles) for line in lines] if styles else lines
+
+
+def _way_out(text: str, page: Page) -> list[str]:
+    return wrapped(page.todo(text), page.screen.columns, first="  -> ", rest="     ") if text else []

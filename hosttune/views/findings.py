@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hosttune.frozen import frozen
 from hosttune.values import HoldKind, Verdict
 from hosttune.views.page import shown
-from hosttune.views.summary import OWNED, WAITS, rules_in
+from hosttune.views.summary import OWNED, WAITS, is_fault, rules_in
 from hosttune.views.terminal import columned, listed, width_of, wrapped
 
 if TYPE_CHECKING:
@@ -52,13 +52,14 @@ class Told:
 
 
 def _is(verdict: Verdict) -> Callable[[Finding], bool]:
-    return lambda finding: not finding.hold and finding.verdict is verdict
+    return lambda finding: not finding.hold and finding.verdict is verdict and not is_fault(finding)
 
 
 def _held(*kinds: HoldKind) -> Callable[[Finding], bool]:
-    return lambda finding: finding.hold.kind in kinds
+    return lambda finding: finding.hold.kind in kinds and not is_fault(finding)
 
 
+FAULTS = Section("Faults", "red", is_fault)
 DIFFERS = Section("Differs", "yellow", _is(Verdict.DIFFERS))
 UNKNOWN = Section("Unknown", "red", _is(Verdict.UNKNOWN))
 WAITING = Section("Waits", "yellow", _held(*WAITS))
@@ -73,7 +74,7 @@ OK = Section("As it should be", "green", _is(Verdict.OK))
 NOT_APPLICABLE = Section("Does not apply", "dim", _is(Verdict.NOT_APPLICABLE))
 
 HELD = (WAITING, LEFT_ALONE, ORPHANED, DEFERRED)
-WORST_FIRST = (DIFFERS, UNKNOWN, *HELD, ADVICE)
+WORST_FIRST = (FAULTS, DIFFERS, UNKNOWN, *HELD, ADVICE)
 LISTED = (*WORST_FIRST, WAIVED)  # without --verbose; the others are only counted
 QUIET = (WAIVED, OK, NOT_APPLICABLE)
 ALL = (*WORST_FIRST, *QUIET)

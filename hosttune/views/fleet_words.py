@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 MOST_TOLD = 5  # values of one rule or setting in a text
 _OUTCOMES = {
+    "fault": ("with a fault", "with a fault"),
     "differs": ("differs", "differ"),
     "unknown": ("unknown", "unknown"),
     "waits": ("waits", "wait"),
@@ -26,10 +27,11 @@ _OUTCOMES = {
 }
 # How a section is coloured, by the worst outcome of its rules.
 STYLES = {
-    "differs": "yellow", "unknown": "red", "waits": "yellow", "left alone": "cyan", "advice": "cyan",
+    "fault": "red", "differs": "yellow", "unknown": "red", "waits": "yellow", "left alone": "cyan", "advice": "cyan",
     "deferred": "dim", "orphaned": "cyan", "waived": "dim", "ok": "green", "not applicable": "dim",
 }  # fmt: skip
 HEADINGS = {
+    "fault": "Faults",
     "differs": "Differs",
     "unknown": "Unknown",
     "waits": "Waits",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.rendering import render
 from hosttune.views.change import body_lines, note_of, title_line
 from hosttune.views.checked import group_of
-from hosttune.views.findings import ALL, HELD, QUIET, UNKNOWN, grouped, told
+from hosttune.views.findings import ALL, FAULTS, HELD, QUIET, UNKNOWN, grouped, told
 from hosttune.views.page import shown
 from hosttune.views.plan import by_rule, closing, price, stage_title, the_yes, triggers_text
 from hosttune.views.report import decision_text, next_steps, warning_texts
@@ -45,6 +45,7 @@ def plan_html(one: Checked) -> str:
     host = {
         **_host(one, 0),
         "stages": [_stage(one.plan, number, one) for number in range(1, len(one.plan.stages) + 1)],
+        "faults": _sections((FAULTS,), one.plan.findings, one),
         "sections": _sections((UNKNOWN, *HELD), one.plan.findings, one),
         "closing": closing(one.plan) if one.plan.changes else [],
         "digest": one.plan.digest,

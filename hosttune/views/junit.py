@@ -14,7 +14,7 @@ from hosttune.views.checked import group_of
 from hosttune.views.findings import told
 from hosttune.views.page import shown
 from hosttune.views.report import warning_texts
-from hosttune.views.summary import counts
+from hosttune.views.summary import counts, is_fault, standing
 
 if TYPE_CHECKING:
     from hosttune.values import Finding
@@ -43,7 +43,7 @@ def _suite(one: Checked, number: int, *, strict: bool) -> Element:
     facts |= {name: one.machine[name] for name in one.machine}
     for name, value in facts.items():
         SubElement(properties, "property", name=name, value=shown(value))
-    for finding in plan.findings:
+    for finding in sorted(plan.findings, key=lambda one: not is_fault(one)):  # the worst first
         suite.append(_case(finding, told(finding, one.page), strict=strict))
     if plan.problems:
         case = SubElement(suite, "testcase", name="the plan proves itself", classname="hosttune", time=_TIME)
@@ -66,10 +66,10 @@ def _case(finding: Finding, one: Told, *, strict: bool) -> Element:
     elif not counts(finding, strict=strict):
         if text:
             SubElement(case, "system-out").text = text
-    elif finding.verdict is Verdict.UNKNOWN:
+    elif finding.verdict is Verdict.UNKNOWN and not finding.is_fault:
         _outcome(case, "error", reason, text, "unknown")
     else:
-        _outcome(case, "failure", reason, text, str(finding.verdict))
+        _outcome(case, "failure", reason, text, standing(finding))
     return case
 
 

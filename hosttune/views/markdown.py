@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.views.change import body_lines, note_of, title_line
-from hosttune.views.findings import ALL, HELD, LISTED, SHOWN_EVIDENCE, UNKNOWN, grouped, told
+from hosttune.views.findings import ALL, FAULTS, HELD, LISTED, SHOWN_EVIDENCE, UNKNOWN, grouped, told
 from hosttune.views.page import shown
 from hosttune.views.plan import by_rule, closing, price, stage_title, the_yes, triggers_text
 from hosttune.views.report import decision_text, next_steps, quiet_text, warning_texts
@@ -47,6 +47,7 @@ def plan_markdown(one: Checked) -> str:
     plan, page = one.plan, one.page
     lines = [f"## Plan for {plain(shown(page.host))}", "", *_head(one)]
     lines += [plain(shown(one.chosen)), ""] if one.chosen else []
+    lines += _sections((FAULTS,), plan.findings, page)
     lines += _stages(plan)
     lines += _sections((UNKNOWN, *HELD), plan.findings, page)
     if plan.changes:

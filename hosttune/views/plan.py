@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.values import Disturbs
 from hosttune.views.change import address_text, change_lines
-from hosttune.views.findings import HELD, UNKNOWN, sections_lines
+from hosttune.views.findings import FAULTS, HELD, UNKNOWN, sections_lines
 from hosttune.views.measured import of_rule, quote_lines
 from hosttune.views.page import shown
 from hosttune.views.report import chosen_lines, decision, warnings
@@ -37,6 +37,7 @@ def plan_text(
     found on this host.
     """
     lines = decision(plan, page) + chosen_lines(chosen, page) + warnings(plan, page, interrupted)
+    lines += sections_lines((FAULTS,), plan.findings, page)
     lines += _stages(plan, page, measured=measured)
     lines += sections_lines((UNKNOWN, *HELD), plan.findings, page)
     if plan.changes:

@@ -23,10 +23,11 @@ _METRICS = {
     "hosttune_check_info": "The version and the profile that this host was checked with.",
     "hosttune_machine_info": "What this host is: its product, GPUs, loaded driver, kernel and system.",
     "hosttune_check_timestamp_seconds": "When this host was checked, in seconds since 1970.",
-    "hosttune_findings": "Findings by verdict; what the policy waives, and leftovers, have verdicts of their own.",
+    "hosttune_findings": "Findings by verdict; faults, what the policy waives, and leftovers have one of their own.",
     "hosttune_rule_status": "1 for the verdict of each rule, the worst of its subjects.",
     "hosttune_changes": "Changes that apply would make now.",
-    "hosttune_reboot_required": "1 where something is set up that waits for the next boot.",
+    "hosttune_reboot_required": "1 where something is set up that waits for the next boot, and it may be booted.",
+    "hosttune_reboot_blocked": "1 where a boot would make things worse: something must be solved before.",
     "hosttune_check_problems": "1 where the plan fails its own proof, so that nothing would be applied.",
 }
 
@@ -59,7 +60,9 @@ def _samples(one: Checked) -> Iterator[tuple[str, dict[str, str], int]]:
     for rule, own in sorted(rules.items()):
         yield "hosttune_rule_status", {"rule": shown(rule), "verdict": standing(worst(own))}, 1
     yield "hosttune_changes", {}, len(plan.changes)
-    yield "hosttune_reboot_required", {}, int(any(map(waits_for_reboot, plan.findings)))
+    is_blocked = any(finding.blocks_reboot for finding in plan.findings)
+    yield "hosttune_reboot_required", {}, int(any(map(waits_for_reboot, plan.findings)) and not is_blocked)
+    yield "hosttune_reboot_blocked", {}, int(is_blocked)
     yield "hosttune_check_problems", {}, int(bool(plan.problems))
 
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from hosttune.values import Phase
 from hosttune.views.change import title_line
-from hosttune.views.findings import HELD, UNKNOWN, sections_lines
+from hosttune.views.findings import FAULTS, HELD, UNKNOWN, sections_lines
 from hosttune.views.page import shown
 from hosttune.views.plan import ignore_lines
-from hosttune.views.report import chosen_lines
+from hosttune.views.report import chosen_lines, faults_text
 from hosttune.views.terminal import counted, wrapped
 
 if TYPE_CHECKING:
@@ -32,12 +32,14 @@ def receipt_text(
     back = _taken_back(receipt)
     done = [o for o in receipt.outcomes if o.phase is Phase.DONE and o not in back]
     standing = [o for o in done if o.change.address not in {one.change.address for one in back}]
-    lines = _verdict(receipt, page, "taken back" if is_undo else "made", len(standing))
+    lines = _verdict(receipt, page, "taken back" if is_undo else "made", len(standing), left)
     lines += chosen_lines(chosen, page) + _failed(receipt, page)
     lines += _list("Done", standing, page)
     lines += _list("Taken back, because another change of the rule failed", back, page)
     lines += _sentences("Waits", receipt.waiting, page)
     lines += _sentences("Needs a reboot", receipt.reboot_reasons, page)
+    lines += _sentences("No reboot before this is solved", receipt.reboot_obstacles, page, "red")
+    lines += sections_lines((FAULTS,), [one for one in left if not one.changes], page)
     lines += sections_lines((UNKNOWN, *HELD), left, page)
     if standing and not is_undo:
         lines += ["", "To take it back:", f"  {page.act(f'undo {shown(receipt.run_id)}')}"]
@@ -57,7 +59,7 @@ def _taken_back(receipt: Receipt) -> list[Outcome]:
     return back
 
 
-def _verdict(receipt: Receipt, page: Page, made: str, done: int) -> list[str]:
+def _verdict(receipt: Receipt, page: Page, made: str, done: int, left: tuple[Finding, ...]) -> list[str]:
     total = len({outcome.change.address for outcome in receipt.outcomes})
     if not total:
         words, style = "nothing to do, nothing touched.", "green"
@@ -68,6 +70,8 @@ def _verdict(receipt: Receipt, page: Page, made: str, done: int) -> list[str]:
         words, style = f"{every} {made} and read back.", "green"
     else:
         words, style = f"{counted(total, 'change')} {made}, but not all read back as planned.", "red"
+    if still := faults_text(one for one in left if not one.changes):
+        words, style = f"{still}; {words}", "red"
     run = [f"Run {shown(receipt.run_id)}"] if total else []
     return [f"{page.screen.paint(shown(page.host), 'bold')}: {page.screen.paint(words, style)}", *run]
 
@@ -87,6 +91,6 @@ def _list(title: str, outcomes: list[Outcome], page: Page) -> list[str]:
     return ["", page.screen.paint(title, "bold"), *lines] if lines else []
 
 
-def _sentences(title: str, texts: tuple[str, ...], page: Page) -> list[str]:
+def _sentences(title: str, texts: tuple[str, ...], page: Page, style: str = "yellow") -> list[str]:
     lines = [line for text in texts for line in wrapped(shown(text), page.screen.columns, first="  ", rest="    ")]
-    return ["", page.screen.paint(title, "bold", "yellow"), *lines] if lines else []
+    return ["", page.screen.paint(title, "bold", style), *lines] if lines else []

@@ -5,23 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import to_json
+from hosttune.engine.plan import reboot_blockers
 from hosttune.values import Activation
 from hosttune.views.findings import ADVICE, ALL, LISTED, WAIVED, sections_lines
 from hosttune.views.masking import masked
 from hosttune.views.measured import section_lines
 from hosttune.views.page import shown
-from hosttune.views.summary import exit_status, rules_in, summarize
+from hosttune.views.summary import exit_status, is_fault, rules_in, summarize
 from hosttune.views.terminal import columned, counted, listed, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hosttune.values import Plan
+    from hosttune.values import Finding, Plan
     from hosttune.views.checked import Checked
     from hosttune.views.measured import Quote
     from hosttune.views.page import Page
     from hosttune.views.summary import Summary
 
+_REBOOT = "reboot when it suits you, then check again."
 ONE_SCREEN = 24  # lines of a terminal that nobody enlarged
 
 
@@ -133,6 +135,7 @@ def chosen_lines(chosen: str, page: Page) -> list[str]:
 def decision_text(plan: Plan) -> str:
     """The decision in sentences, without the name of the host."""
     summary = summarize(plan)
+    faults = [f"{text};" for text in [faults_text(plan.findings)] if text]
     now = f"{counted(summary.changes_now, 'change')} now" if summary.changes_now else "nothing to change now"
     at_boot = sum(change.activation is Activation.REBOOT for change in plan.changes)
     if at_boot:
@@ -146,10 +149,16 @@ def decision_text(plan: Plan) -> str:
         (summary.needs_leave, "beyond what the policy allows"),
         (summary.refused, "refused"),
     )
-    sentences = [f"{', '.join(parts)}."]
+    sentences = [*faults, f"{', '.join(parts)}."]
     sentences += [undo] if summary.changes_now else []
     sentences += [f"Not touched: {', '.join(aside)}."] if aside else []
     return " ".join(sentences)
+
+
+def faults_text(findings: Iterable[Finding]) -> str:
+    """`2 faults (gpu-driver-health and gpu-errors)`, or nothing."""
+    rules = dict.fromkeys(shown(finding.rule) for finding in findings if is_fault(finding))
+    return f"{counted(len(rules), 'fault')} ({listed(list(rules))})" if rules else ""
 
 
 def _numbers(*numbers: tuple[int, str]) -> list[str]:
@@ -200,7 +209,9 @@ def next_steps(plan: Plan, page: Page) -> list[tuple[str, str]]:
     if plan.changes and not plan.problems and page.can_apply:
         steps.append((page.act("apply --yes"), f"makes {'this change' if len(plan.changes) == 1 else 'these changes'}"))
     if not steps and summary.after_reboot:
-        steps.append(("", "reboot when it suits you, then check again."))
+        before = listed([shown(rule) for rule in reboot_blockers(plan.findings)])
+        words = f"solve what {before} says; no reboot before that." if before else _REBOOT
+        steps.append(("", words))
     return steps
 
 

@@ -15,7 +15,7 @@ from hosttune.values import HoldKind
 from hosttune.views.by_hand import few, ways
 
 if TYPE_CHECKING:
-    from hosttune.engine.rule import Param, Rule, WishSpec, Written
+    from hosttune.engine.rule import Expectation, Param, Rule, WishSpec, Written
     from hosttune.values import Change, Finding
     from hosttune.views.by_hand import Ways
     from hosttune.views.wording import Wording
@@ -120,10 +120,16 @@ def guard_texts(rule: Rule, wording: Wording) -> list[str]:
     return [wording.sentence(guard.otherwise) for guard in rule.applies_when]
 
 
+def _fault_note(one: Expectation) -> str:
+    """Whether it is more than advice: always, or only on some hosts."""
+    return "" if one.fault is None else " (a fault)" if isinstance(one.fault, Literal) else " (it can be a fault)"
+
+
 def finds_texts(rule: Rule, wording: Wording) -> list[str]:
     """What a rule says in words of its own when it finds it."""
-    messages = [*(one.message for one in rule.expect), *(one.message for one in rule.want)]
-    return list(dict.fromkeys(wording.sentence(text) for text in messages if isinstance(text, Text)))
+    found = [wording.sentence(one.message) + _fault_note(one) for one in rule.expect]
+    found += [wording.sentence(one.message) for one in rule.want if isinstance(one.message, Text)]
+    return list(dict.fromkeys(found))
 
 
 def reads_texts(rule: Rule, wishes: tuple[Wish, ...]) -> list[str]:

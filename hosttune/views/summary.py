@@ -24,6 +24,7 @@ class Summary:
     report count them, because subjects come in dozens.
     """
 
+    faults: int  # rules that say that this machine does not do its work, whatever becomes of them
     changes_now: int  # what apply would do; those after a reboot included
     after_drain: int  # rules that wait for running GPU work to end
     after_reboot: int  # changes that take effect at the next boot, and rules that wait for it
@@ -54,6 +55,7 @@ def summarize(plan: Plan) -> Summary:
     for_reboot = [finding for finding in waiting if waits_for_reboot(finding)]
     free = [finding for finding in plan.findings if not finding.hold]
     return Summary(
+        faults=rules_in(filter(is_fault, plan.findings)),
         changes_now=len(plan.changes),
         after_drain=_count(held, HoldKind.BUSY),
         after_reboot=sum(change.activation is Activation.REBOOT for change in plan.changes) + rules_in(for_reboot),
@@ -75,15 +77,23 @@ def summarize(plan: Plan) -> Summary:
 
 ASIDE = frozenset({HoldKind.DEFERRED, HoldKind.WAIVED, HoldKind.ORPHANED})  # nobody's alarm
 # the worst first; the verdicts, and what makes one nobody's alarm
+FAULT = "fault"
 STANDINGS = (
-    Verdict.DIFFERS.value, Verdict.UNKNOWN.value, Verdict.ADVICE.value, HoldKind.DEFERRED.value,
+    FAULT, Verdict.DIFFERS.value, Verdict.UNKNOWN.value, Verdict.ADVICE.value, HoldKind.DEFERRED.value,
     HoldKind.ORPHANED.value, HoldKind.WAIVED.value, Verdict.OK.value, Verdict.NOT_APPLICABLE.value,
 )  # fmt: skip
 
 
 def standing(finding: Finding) -> str:
-    """The verdict of a finding, or `deferred`, `waived` or `orphaned`: one of STANDINGS."""
-    return finding.hold.kind.value if finding.hold.kind in ASIDE else finding.verdict.value
+    """The verdict of a finding, or `fault`, `deferred`, `waived` or `orphaned`: one of STANDINGS."""
+    if finding.hold.kind in ASIDE:
+        return finding.hold.kind.value
+    return FAULT if finding.is_fault else finding.verdict.value
+
+
+def is_fault(finding: Finding) -> bool:
+    """Whether it says that this machine does not do its work, now or after the next boot, and nobody accepted that."""
+    return standing(finding) == FAULT
 
 
 def worst(findings: Iterable[Finding]) -> Finding:
@@ -100,13 +110,15 @@ def is_irreversible(change: Change) -> bool:
 
 
 def counts(finding: Finding, *, strict: bool) -> bool:
-    """Whether a finding makes the exit status 1: a selected rule differs, is unknown or waits, and nobody waived it,
-    or a waiver expired. What is deferred to the machine that runs an image does not: nobody can tell it before.
+    """Whether a finding makes the exit status 1: a selected rule differs, finds a fault, is unknown or waits, and
+    nobody waived it, or a waiver expired. What is deferred to the machine that runs an image does not: nobody can tell
+    it before.
     """
     if finding.hold.kind in ASIDE:
         return False
     return (
         finding.verdict in {Verdict.DIFFERS, Verdict.UNKNOWN}
+        or finding.is_fault
         or finding.is_waiver_over
         or (strict and finding.verdict is Verdict.ADVICE)
     )
@@ -132,6 +144,7 @@ def is_left_after(finding: Finding, plan: Plan) -> bool:
         return False
     done = set(plan.changes)
     needs_person = bool(finding.hold) or finding.verdict in {Verdict.UNKNOWN, Verdict.ADVICE}
+    needs_person = needs_person or (finding.is_fault and not finding.changes)
     return needs_person or not all(change in done for change in finding.changes)
 
 

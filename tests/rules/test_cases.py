@@ -16,6 +16,7 @@ params: {value: 5}               # what a policy says
 data_mounts: [{source: ..., target: ...}]
 expect:
 verdict: differs               # of the finding for `subject` (default: the first of the rule)
+fault: true                    # it says that the machine does not do its work; false where it is not said
 hold: owned by                 # the kind of hold, when there is one
 says: a phrase                 # in reason, evidence, hold or todo
 changes: ["sysctl:vm.swappiness 60 -> 10"]   # all of them; a file shows its last line
@@ -97,6 +98,7 @@ def test_case(rule, case):
     said = " | ".join((found.reason, *found.evidence, str(found.hold), found.todo))
     assert str(found.verdict) == expected["verdict"], said
     assert str(found.hold.kind) == expected.get("hold", "none"), said
+    assert found.is_fault is expected.get("fault", False), said
     assert expected.get("says", "") in said
     changes = [f"{change.address} {shown(change.before)} -> {shown(change.after)}" for change in plan.changes]
     assert changes == expected.get("changes", []), changes

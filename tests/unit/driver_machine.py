@@ -94,9 +94,9 @@ class Machine(SimpleNamespace):
 
 
 def machine(
-    devices=(H100,), *, offer=(), problem="", packages=(), loaded="", runfile=False, switches=0, ubuntu=True,
+    devices=(H100,), *, offer=(), problem="", packages=(), loaded=None, runfile=False, switches=0, ubuntu=True,
     kernel="generic", architecture="x86_64", drivers=(), now=NOW, updates=(), is_vgpu=False, profile=False, listed=True, held=(),
-    versions=(), cloud="", image="", shown="", site=(), working=(), components=(), modules=(), untold=None, own_modules=True, **more,
+    versions=(), cloud="", image="", shown="", site=(), working=(), components=(), modules=(), untold=None, own_modules=True, next_kernel="", **more,
 ):  # fmt: skip
     installed = {"linux-image-" + kernel: "6.8.0.45", "dpkg": "1.22"} | dict.fromkeys(packages, "580.95.05-0ubuntu1")
     branch, flavour = branch_and_flavour(installed.items())
@@ -116,24 +116,41 @@ def machine(
         components=Components(tuple(components)),
         driver=filled(
             Driver,
-            loaded_version=loaded,
+            loaded_version=("580.95.05" if branch else "") if loaded is None else loaded,
+            userspace_version="580.95.05" if branch else "",
+            is_open="open" in flavour,
             packages=of_driver,
             branch=branch,
             flavour=flavour,
             has_module_for_running_kernel=bool(branch),
+            has_module_for_next_kernel=bool(branch) and not next_kernel,
             nouveau_bound="nouveau" in bound,
             runfile=runfile,
             modules=tuple(modules),
         ),
         reader=SimpleNamespace(now=lambda: now),
         archives=SimpleNamespace(updates=tuple(updates), origins=("Ubuntu",)),
-        boot=SimpleNamespace(takes_own_modules=own_modules),
-        nvidia=SimpleNamespace(is_vgpu=is_vgpu, gpus=tuple(SimpleNamespace(slot=devs[one].slot) for one in working)),
+        nvidia=SimpleNamespace(
+            is_vgpu=is_vgpu,
+            rejected_key=False,
+            legacy_branch="",
+            needs_open=False,
+            not_for_open=False,
+            smi="",
+            gpus=tuple(SimpleNamespace(slot=devs[one].slot) for one in working),
+        ),
         offers=Offers(
             {name: Offer(name, "", version, "", "Ubuntu") for name, version in dict(versions).items()},
             unread("not in this record")
             if untold is None
             else {name: Offer(name, "", "1", "", "Ubuntu") for name in untold},
+        ),
+        boot=SimpleNamespace(
+            takes_own_modules=own_modules,
+            next_kernel=next_kernel,
+            secure_boot=False,
+            reboot_required=False,
+            reboot_packages=(),
         ),
         packages=Packages({name: (version, "install ok installed") for name, version in installed.items()}),
         host=SimpleNamespace(cloud=cloud, **{key: host[key] for key in ("is_container", "is_wsl", "is_vm")}),

@@ -81,6 +81,11 @@ def test_reboot_reasons_come_from_what_waits_for_a_reboot_alone():
     assert answer["reboot_reasons"](findings) == ["a-rule: /tmp"]
 
 
+def test_reboot_obstacles_are_what_a_boot_makes_worse():
+    blocking = finding("differs") | {"blocks_reboot": True, "reason": "the next kernel has no module"}
+    assert answer["reboot_obstacles"]([finding("differs"), blocking]) == ["a-rule: the next kernel has no module"]
+
+
 def test_deferred_names_what_runs_on_the_gpus():
     busy = finding(kind="busy", detail="slurm: job 4711", rule="gpu-modes", subject="0000:1b:00.0")
     told = {"rule": "gpu-modes", "subject": "0000:1b:00.0", "reason": "slurm: job 4711"}
@@ -93,6 +98,7 @@ def test_deferred_names_what_runs_on_the_gpus():
         (finding("ok"), True),
         (finding("advice"), True),
         (finding("advice") | {"is_waiver_over": True}, False),
+        (finding("advice") | {"is_fault": True}, False),
         (finding("unknown"), False),
         (finding("differs", "waived"), True),
         (finding("differs", "busy"), False),

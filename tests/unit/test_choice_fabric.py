@@ -4,11 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.choices.fabric import SERVICE, choose
+from hosttune.choices.drivers.switches import SERVICE
+from hosttune.choices.fabric import choose
 from hosttune.facts.components import Components
+from hosttune.facts.driver import Driver
 from hosttune.facts.packages import Packages
 from hosttune.facts.packaging import Packaging, parse_show
-from tests.unit.driver_machine import stanza
+from tests.unit.driver_machine import filled, stanza
 
 H100, B200, B300, RTX5090, GB200 = "0x2330", "0x2901", "0x3182", "0x2b85", "0x2941"
 SAME = {"nvidia-fabricmanager-580": "580.126.20-0ubuntu0.24.04.1", "nvidia-utils-580-server": "580.126.20-0ubuntu1"}
@@ -18,19 +20,29 @@ def host(
     device=H100, count=8, switches=4, packages=SAME, active=False, busy=False, state="inactive", loaded="580.126.20", libraries="580.126.20",
     branch="580", architecture="x86_64", **more,
 ):  # fmt: skip
-    more = {"is_container": False, "is_wsl": False, "is_vm": False, "operator": False, "vfio": False} | more
+    more = {
+        "next_module": True,
+        "is_container": False,
+        "is_wsl": False,
+        "is_vm": False,
+        "operator": False,
+        "vfio": False,
+    } | more
     status = {name: (version, "install ok installed") for name, version in packages.items()}
     return SimpleNamespace(
         gpus=SimpleNamespace(
             devices=(SimpleNamespace(device_id=device),) * count, has_gpu=count > 0, nvswitches=switches,
-            is_passed_through=more["vfio"],
+            is_passed_through=more["vfio"], generations=("hopper",), summary="8 x H100", ours=(), undriven=(), is_on_grace=False,
         ),
-        driver=SimpleNamespace(
-            loaded_version=loaded, userspace_version=libraries, branch=branch, is_loaded=bool(loaded),
-            is_present=bool(loaded or branch), is_mismatched=bool(loaded) and loaded != libraries,
+        driver=filled(
+            Driver, loaded_version=loaded, is_open=True, userspace_version=libraries, branch=branch, flavour="server-open",
+            has_module_for_running_kernel=True, has_module_for_next_kernel=more["next_module"],
         ),
-        host=SimpleNamespace(**more), kernel=SimpleNamespace(architecture=architecture),
-        managers=SimpleNamespace(gpu_operator=more["operator"]), packages=Packages(status),
+        host=SimpleNamespace(**more), kernel=SimpleNamespace(architecture=architecture, release="6.8.0-60-generic"),
+        managers=SimpleNamespace(gpu_operator=more["operator"], kubelet=False), packages=Packages(status),
+        boot=SimpleNamespace(takes_own_modules=True, next_kernel="6.8.0-71-generic", secure_boot=False, reboot_required=False, reboot_packages=()),
+        archives=SimpleNamespace(origins=("Ubuntu",)), role=SimpleNamespace(vendor_image=""), os=SimpleNamespace(is_ubuntu=True),
+        nvidia=SimpleNamespace(is_vgpu=False, rejected_key=False, legacy_branch="", needs_open=False, not_for_open=False, smi=""),
         units={SERVICE: SimpleNamespace(is_active=active, active_state=state)},
         packaging=Packaging(parse_show(more.get("shown", ""), {}), "" if more.get("shown") else "not in this record"),
         components=Components(more.get("components", ())),
@@ -137,13 +149,20 @@ def test_package_that_apt_does_not_know_names_the_component_that_is_off(shown, c
     ("more", "says"),
     [
         ({"loaded": "580.95.05"}, "the loaded module is 580.95.05"),
-        ({"loaded": ""}, "the driver is not loaded"),
+        ({"loaded": ""}, "is not loaded"),
         ({"busy": True}, "slurm job 7 runs"),
     ],
 )
 def test_service_is_not_started_where_it_would_fail_or_disturb(more, says):
     assert says in choose(host(**more), {}).refused
     assert choose(host(active=True, **more), {}).refused == ""
+
+
+def test_word_on_the_reboot_is_that_of_the_drivers_state():
+    assert choose(host(loaded="580.95.05"), {}).todo.startswith("drain the host and reboot")
+    dead_after_it = choose(host(loaded="580.95.05", next_module=False), {})
+    assert dead_after_it.todo.startswith("do not reboot before")
+    assert "has no nvidia module" in dead_after_it.refused
 
 
 @pytest.mark.parametrize("device", [B200, B300])
@@ -160,7 +179,7 @@ def test_driver_without_packages_is_left_to_itself():
 
 
 def test_driver_of_unknown_version_is_no_other_version():
-    assert "the driver is not loaded" in choose(host(loaded="", libraries=""), {}).refused
+    assert "Fabric Manager cannot start" in choose(host(loaded="", libraries=""), {}).refused
     missing = choose(host(loaded="", libraries="", packages={}), {})
     assert (missing.refused, missing.todo) == (
         "nvidia-fabricmanager-580 is not installed",

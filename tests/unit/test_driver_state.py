@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.choices.driver_state import STATES, choose
-from hosttune.choices.fabric import SERVICE
+from hosttune.choices.drivers.switches import SERVICE
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.facts import UnknownFact, unread
 from hosttune.facts.base import Fact
@@ -152,6 +152,10 @@ TABLE = {
     "module missing": (
         NOT_LOADED | {"has_module_for_running_kernel": False, "modules": (), "kernels_with_module": ()}, "these have: none", f"linux-modules-nvidia-580-server-open-{KERNEL}",
     ),
+    "libraries missing": (
+        {"userspace_version": "", "nvidia": {"smi": "absent"}}, "no program can use a GPU", "nvidia-headless-no-dkms-580-server-open nvidia-utils-580-server",
+    ),
+    "other module loaded": ({"is_open": False}, "the loaded module is the closed one", "reboot"),
     "stale module": ({"modules": (module(version="580.95.05", source="dkms"),), "loaded_version": "580.95.05"}, "no reboot mends that", "dkms autoinstall"),
     "module missing for the next kernel": (
         {"boot": {"next_kernel": NEXT}, "has_module_for_next_kernel": False}, NEXT, "do not reboot before",
@@ -351,7 +355,13 @@ def test_gpu_that_asks_for_a_reset_gets_no_other_way():
 
 
 def test_closed_module_on_grace_hopper_is_the_wrong_one_for_both_rules():
-    closed = {"is_open": False, "flavour": "server", "name": "580-server", "here": ("grace",)}
+    closed = {
+        "is_open": False,
+        "flavour": "server",
+        "name": "580-server",
+        "here": ("grace",),
+        "modules": (module(is_open=False),),
+    }
     (state,) = states(host(**closed))
     assert (state.name, "Grace Hopper needs the open one" in state.evidence) == ("wrong flavour", True)
     assert names(host(**closed | {"here": ()})) == ["current"]  # an H100 takes either

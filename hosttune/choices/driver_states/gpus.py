@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.choices.driver_states.modules import mismatch, running_module, stale
+from hosttune.choices.driver_states.modules import mismatch, running_module, stale, will_be_other
 from hosttune.choices.driver_states.told import Told, holds, said_by_log, switch
 from hosttune.choices.drivers.branch import not_driven
 from hosttune.choices.drivers.bringer import guest_way
 from hosttune.choices.drivers.choice import open_alone
 from hosttune.choices.drivers.components import unknown_to_apt
-from hosttune.choices.fabric import LOG, SERVICE, has_switches
+from hosttune.choices.drivers.switches import LOG, SERVICE, has_switches
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu_errors import way_of
 from hosttune.facts.nvidia_tables import is_older
@@ -76,7 +76,7 @@ def unsupported(facts: Facts) -> Told | None:
 
 def wrong_flavour(facts: Facts) -> Told | None:
     module = _module_in_use(facts)
-    if module is None:
+    if module is None or will_be_other(facts):
         return None
     generations = facts.gpus.generations
     old = [one for one in generations if is_older(one, "turing")]
@@ -88,6 +88,14 @@ def wrong_flavour(facts: Facts) -> Told | None:
         what = " and ".join(only_open) or "a GPU here"
         return f"{module[0]} is the closed kernel module, and {what} needs the open one", switch(facts, _OPEN)
     return None
+
+
+def is_undriven_until_boot(facts: Facts) -> bool:
+    """Whether a GPU needs the other kind of module than the loaded one, which the next boot loads."""
+    old = any(is_older(one, "turing") for one in facts.gpus.generations)
+    if facts.driver.is_open:
+        return bool(old or said_by_log(facts, "not_for_open"))
+    return bool(open_alone(facts) or said_by_log(facts, "needs_open"))
 
 
 def _module_in_use(facts: Facts) -> tuple[str, bool] | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.choices.driver_states.told import REBOOT, Told, holds, said_by_log
+from hosttune.choices.driver_states.told import REBOOT, Boot, Told, holds, said_by_log
 from hosttune.choices.next_kernel import commands
 from hosttune.facts.base import UnknownFact
 
@@ -30,8 +30,15 @@ def dkms_failed(facts: Facts) -> Told | None:
     )
 
 
+def boot_after_dkms(facts: Facts) -> Boot:
+    """A build that failed for the kernel that runs or starts next is not there after the boot either."""
+    wanted = {"", facts.kernel.release, _next_kernel(facts)}
+    is_wanted = any(build.failed and build.kernel in wanted for build in facts.driver.dkms)
+    return Boot.USELESS if is_wanted else Boot.NOTHING
+
+
 def rejected(facts: Facts) -> Told | None:
-    if facts.driver.is_loaded or not facts.driver.branch:
+    if facts.driver.is_loaded or not facts.driver.is_installed:
         return None
     if said_by_log(facts, "rejected_key"):
         return "the kernel refused the nvidia module for its signature (kernel log)", _SIGNED
@@ -46,13 +53,39 @@ def rejected(facts: Facts) -> Told | None:
 
 def missing_now(facts: Facts) -> Told | None:
     driver = facts.driver
-    if not driver.branch or driver.is_loaded or driver.has_module_for_running_kernel:
+    if not driver.is_installed or driver.is_loaded or driver.has_module_for_running_kernel:
         return None
     others, release = ", ".join(driver.kernels_with_module) or "none", facts.kernel.release
-    return (
-        f"{driver.name} is installed, and the running kernel {release} has no nvidia module (these have: {others})",
-        f"boot a kernel that has one, or: {commands(facts, release)}",
-    )
+    said = f"{_name(facts)} is installed, and the running kernel {release} has no nvidia module (these have: {others})"
+    if boot_after_missing(facts) is Boot.MENDS:
+        return said, f"reboot: {_next_kernel(facts)}, which boots next, has one"
+    boot = "boot a kernel that has one, or: " if driver.kernels_with_module else ""
+    return said, f"{boot}{commands(facts, release)}"
+
+
+def boot_after_missing(facts: Facts) -> Boot:
+    kernel = _next_kernel(facts)
+    is_there = kernel not in ("", facts.kernel.release) and _holds_module(facts)
+    return Boot.MENDS if is_there else Boot.USELESS
+
+
+def _holds_module(facts: Facts) -> bool:
+    try:
+        return facts.driver.has_module_for_next_kernel
+    except UnknownFact:
+        return False
+
+
+def _next_kernel(facts: Facts) -> str:
+    """The kernel that starts next; empty where that is not known."""
+    try:
+        return facts.boot.next_kernel
+    except UnknownFact:
+        return ""
+
+
+def _name(facts: Facts) -> str:
+    return facts.driver.name or "the driver of NVIDIA's own installer"
 
 
 def stale(facts: Facts) -> Told | None:
@@ -67,24 +100,27 @@ def stale(facts: Facts) -> Told | None:
         if module.source == "prebuilt"
         else f"sudo dkms autoinstall -k {module.kernel}"
     )
-    return (
-        f"the module on the disk is {module.version} ({module.path}), the libraries are {wanted}: no reboot mends that",
-        f"{how}; {_INITRAMFS}; then {REBOOT}",
-    )
+    said = f"the module on the disk is {module.version} ({module.path}), the libraries are {wanted}"
+    if boot_after_stale(facts) is Boot.HARMS:
+        return f"{said} like the loaded one: after a reboot no GPU works", f"do not reboot before: {how}; {_INITRAMFS}"
+    return f"{said}: no reboot mends that", f"{how}; {_INITRAMFS}; then {REBOOT}"
+
+
+def boot_after_stale(facts: Facts) -> Boot:
+    driver = facts.driver
+    return Boot.HARMS if driver.is_loaded and not driver.is_mismatched else Boot.USELESS
 
 
 def next_module(facts: Facts) -> DriverModule | None:
     """The module of the kernel that starts next, as far as that is known, else of the running one."""
-    try:
-        kernel = facts.boot.next_kernel or facts.kernel.release
-    except UnknownFact:
-        kernel = facts.kernel.release
-    return facts.driver.module_for(kernel)
+    return facts.driver.module_for(_next_kernel(facts) or facts.kernel.release)
 
 
 def missing_next(facts: Facts) -> Told | None:
     driver = facts.driver
-    if not driver.branch or facts.boot.next_kernel in ("", facts.kernel.release) or driver.has_module_for_next_kernel:
+    if not driver.is_installed or facts.boot.next_kernel in ("", facts.kernel.release):
+        return None
+    if driver.has_module_for_next_kernel:
         return None
     kernel = facts.boot.next_kernel
     return (
@@ -115,13 +151,43 @@ def nouveau(facts: Facts) -> Told | None:
 
 def not_loaded(facts: Facts) -> Told | None:
     driver = facts.driver
-    if not driver.branch or driver.is_loaded or driver.nouveau_bound or not driver.has_module_for_running_kernel:
+    if not driver.is_installed or driver.is_loaded or driver.nouveau_bound:
         return None
-    if holds(rejected, facts):
+    if not driver.has_module_for_running_kernel or holds(rejected, facts):
         return None
     return (
-        f"{driver.name} is installed with a module for this kernel, and is not loaded",
-        "sudo modprobe nvidia; if that fails, sudo dmesg says why",
+        f"{_name(facts)} is installed with a module for this kernel, and is not loaded",
+        "sudo modprobe nvidia, or reboot; where it is still not loaded afterwards, sudo dmesg says why",
+    )
+
+
+def swapped(facts: Facts) -> Told | None:
+    """The other kind of module in the same version was installed below a loaded one: only a boot takes it."""
+    driver = facts.driver
+    if not driver.is_loaded or driver.is_mismatched or holds(stale, facts) or not will_be_other(facts):
+        return None
+    kinds = ("open", "closed") if driver.is_open else ("closed", "open")
+    return f"the loaded module is the {kinds[0]} one, and the installed one is the {kinds[1]} one", REBOOT
+
+
+def will_be_other(facts: Facts) -> bool:
+    """Whether the next boot loads the other kind of module than the one that is loaded; false where it is not known."""
+    try:
+        module = next_module(facts)
+        return module is not None and facts.driver.is_loaded and module.is_open != facts.driver.is_open
+    except UnknownFact:
+        return False
+
+
+def libraries_missing(facts: Facts) -> Told | None:
+    driver = facts.driver
+    if not driver.branch or driver.userspace_version or said_by_log(facts, "smi") == "answers":
+        return None
+    server = f"{driver.branch}{'-server' if 'server' in driver.flavour else ''}"
+    names = f"nvidia-headless-no-dkms-{driver.name} nvidia-utils-{server}"
+    return (
+        f"of {driver.name} the libraries are missing (libnvidia-ml.so.1, libcuda.so.1): no program can use a GPU",
+        f"sudo apt-get install {names}" if facts.os.is_ubuntu else "install the libraries of the same version",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
 from hosttune.choices.drivers.bringer import VENDORS
@@ -15,6 +16,18 @@ Told = tuple[str, str]  # evidence, way out
 Look = Callable[[Any], "Told | None"]  # of the facts: what it says where it holds
 
 
+class Boot(str, Enum):
+    """What the next boot does about a state; whoever speaks of a reboot asks here (`driver_state.before_boot`)."""
+
+    NOTHING = "nothing"  # it is about something else
+    MENDS = "mends"
+    USELESS = "useless"  # it is still there afterwards
+    HARMS = "harms"  # what works until then does not work after it
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
 @frozen
 class DriverState(Fact):
     """One thing to know about the driver."""
@@ -24,6 +37,13 @@ class DriverState(Fact):
     evidence: str  # a sentence
     way_out: str  # what a person does about it; empty for `current`
     rule: str = ""  # the rule that reports it in a check, where that is not gpu-driver-health
+    is_dead: bool = False  # not every GPU computes now, or will after the next boot
+    boot: Boot = Boot.NOTHING  # what the next boot does about it
+
+    @property
+    def blocks_reboot(self) -> bool:
+        """A boot before it is solved makes it worse."""
+        return self.boot is Boot.HARMS
 
 
 def said_by_log(facts: Facts, name: str) -> Any:

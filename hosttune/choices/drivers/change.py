@@ -7,10 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hosttune.choices.driver_state import before_boot
+from hosttune.choices.driver_states.told import Boot
 from hosttune.choices.drivers.choice import DriverChoice, kept, refuse
 from hosttune.choices.drivers.install import installed
+from hosttune.facts.versions import upstream_of
 
 if TYPE_CHECKING:
+    from hosttune.choices.driver_states.told import DriverState
     from hosttune.facts import Facts
     from hosttune.facts.archives import Offer
     from hosttune.facts.driver import DriverPackage
@@ -26,8 +30,10 @@ _NUMBERED = re.compile(
 _COMPANION = re.compile(r"(nvidia-fabricmanager|libnvidia-nscq|nvidia-imex)-\d{3}")
 
 
-def switched(facts: Facts, params: Mapping[str, Any], why: str) -> DriverChoice:
-    """The choice for a host without a driver, and what of the old one goes; or the old one, where that is it."""
+def switched(facts: Facts, params: Mapping[str, Any], why: str, *, is_needed: bool) -> DriverChoice:
+    """The choice for a host without a driver, and what of the old one goes; or the old one, where that is it.
+    `is_needed`: the old one does not drive the GPUs, so that no boot into it has to come first.
+    """
     driver = facts.driver
     new = installed(facts, params)
     if new.action != "install":
@@ -52,8 +58,23 @@ def switched(facts: Facts, params: Mapping[str, Any], why: str) -> DriverChoice:
             driver.branch,
             driver.flavour,
         )
+    if not is_needed and (first := _waits_for_boot(facts)):
+        return _later(f"{why}, and the switch to {new.name}", first, facts)
     reason = f"{why}: from {driver.name} to {new.reason.removeprefix('driver ')}"
     return replace(new, action="switch", reason=reason, remove=_others(driver.packages, new))
+
+
+def _waits_for_boot(facts: Facts) -> DriverState | None:
+    """An earlier change of the driver that the next boot completes."""
+    state = before_boot(facts)
+    return state if state and state.boot is Boot.MENDS else None
+
+
+def _later(what: str, first: DriverState, facts: Facts) -> DriverChoice:
+    """No change is stacked on another one that is not complete."""
+    driver = facts.driver
+    reason = f"{what} comes after what is not complete yet: {first.evidence}"
+    return refuse(reason, f"first: {first.way_out}", driver.branch, driver.flavour)
 
 
 def _with_companions(new: DriverChoice, packages: Iterable[DriverPackage]) -> DriverChoice:
@@ -103,6 +124,16 @@ def updated(facts: Facts, params: Mapping[str, Any]) -> DriverChoice | None:
             driver.branch,
             driver.flavour,
         )
+    if first := before_boot(facts):
+        return _later(f"an update within branch {driver.branch} is offered, and it", first, facts)
+    if behind := _left_behind(facts):
+        return refuse(
+            f"an update within branch {driver.branch} is offered, and the archive has no modules of it yet for the "
+            f"kernel that boots next: {behind} would stay as it is, and after a reboot no GPU would work",
+            "wait for the modules, or boot a kernel for which they are there; then run it again",
+            driver.branch,
+            driver.flavour,
+        )
     versions = tuple(f"{offer.name}={offer.candidate}" for offer in offers)
     reason = f"an update within branch {driver.branch}: {offers[0].name} {offers[0].installed} -> {offers[0].candidate}"
     coupled = [one for one in driver.packages if re.match(r"nvidia-(?:utils|fabricmanager)-|libnvidia-nscq-", one.name)]
@@ -113,6 +144,22 @@ def updated(facts: Facts, params: Mapping[str, Any]) -> DriverChoice | None:
     return DriverChoice(
         "update", names, reason, driver.branch, driver.flavour, needs_dkms, one_version=one_version, versions=versions
     )
+
+
+def _left_behind(facts: Facts) -> str:
+    """The package with the prebuilt modules of the kernel that boots next, where the libraries would get a newer
+    upstream version and it would not; empty where there is none, or it comes along.
+    """
+    driver, kernel = facts.driver, facts.boot.next_kernel or facts.kernel.release
+    updates = facts.archives.updates
+    is_newer = any(
+        upstream_of(offer.candidate) != upstream_of(offer.installed)
+        for offer in updates
+        if offer.name.startswith(("libnvidia-compute-", "nvidia-utils-", "nvidia-kernel-common-"))
+    )
+    name = f"linux-modules-nvidia-{driver.name}-{kernel}"
+    is_there = any(one.name == name for one in driver.packages)
+    return name if is_newer and is_there and all(offer.name != name for offer in updates) else ""
 
 
 def _home(offer: Offer, facts: Facts) -> str:

@@ -26,7 +26,8 @@ class DriverChoice(Fact):
     one_version: tuple[str, ...] = ()  # packages that must have the same version (the driver and its fabric manager)
     versions: tuple[str, ...] = ()  # of an update: "name=version", what apt offers within the branch
     remove: tuple[str, ...] = ()  # of a switch: the packages of the old branch or flavour
-    way_out: str = ""  # of a refusal: what a person does about it
+    way_out: str = ""  # of a refusal, or of what keeps it from use: what a person does about it
+    unused: str = ""  # why the driver that is kept is not in use, where no boot brings it into use; else empty
 
     @property
     def name(self) -> str:

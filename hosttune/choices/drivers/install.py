@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.choices.drivers.branch import WORDS, drives, is_over, kind_of, stale_note, until
 from hosttune.choices.drivers.choice import DriverChoice, module_kind, refuse
 from hosttune.choices.drivers.components import unknown_to_apt, where_off
-from hosttune.choices.fabric import has_switches
+from hosttune.choices.drivers.switches import has_switches
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.kernel import metapackages
 

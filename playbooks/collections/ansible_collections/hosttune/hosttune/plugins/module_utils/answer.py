@@ -25,6 +25,11 @@ def reboot_reasons(findings):
     ]
 
 
+def reboot_obstacles(findings):
+    """What has to be solved before anybody boots the host again, for a boot makes it worse."""
+    return ["{}: {}".format(one["rule"], one["reason"]) for one in findings if one.get("blocks_reboot")]
+
+
 def undone_until_reboot(history, boot_id):
     """What was taken back in this boot and runs until the next one, as `hosttune history` tells it."""
     return [
@@ -48,7 +53,7 @@ def deferred(findings):
 def is_compliant(findings):
     """Whether every selected rule is as it should be: nothing differs, is unknown or waits but what is waived."""
     return not any(
-        (finding["verdict"] in ("differs", "unknown") or finding.get("is_waiver_over"))
+        (finding["verdict"] in ("differs", "unknown") or finding.get("is_fault") or finding.get("is_waiver_over"))
         and finding["hold"]["kind"] not in ("waived", "orphaned", "deferred")
         for finding in findings
     )

@@ -108,6 +108,7 @@ RETURN = r"""
 reboot_required:
   description:
     - Whether something is configured that runs only after a reboot, whoever configured it and when.
+    - V(false) where RV(reboot_obstacles) names what has to be solved before, whatever RV(reboot_reasons) say.
     - In check mode also whether the plan would need one.
   returned: success
   type: bool
@@ -117,6 +118,12 @@ reboot_reasons:
   type: list
   elements: str
   sample: ["storage-tmp-tmpfs: /tmp"]
+reboot_obstacles:
+  description: What has to be solved before the host is booted again, for a boot makes it worse.
+  returned: success
+  type: list
+  elements: str
+  sample: ["gpu-next-kernel-modules: the next boot starts kernel 6.8.0-71-generic, which has no nvidia module"]
 digest:
   description: The digest of the plan, over its changes alone.
   returned: when a plan was made
@@ -156,7 +163,7 @@ findings:
       evidence: []
       todo: ""
 compliant:
-  description: Whether every selected rule is as it should be after the run. Advice does not count.
+  description: Whether every selected rule is as it should be after the run. Advice does not count, a fault does.
   returned: when a plan was made
   type: bool
 deferred:
@@ -206,7 +213,7 @@ def main():
         mutually_exclusive=[*LOOK_EXCLUSIVE, ("run_id", "undo_digest")],
         supports_check_mode=True,
     )
-    result = dict(changed=False, reboot_reasons=[])
+    result = dict(changed=False, reboot_reasons=[], reboot_obstacles=[])
     for name, words in (("approved", module.params["approved"]), ("undo_digest", [module.params["undo_digest"]])):
         if wrong := answer.no_digests(one for one in words or () if one is not None):
             module.fail_json(msg=f"{name}: {wrong}", **result)
@@ -218,6 +225,7 @@ def main():
                 apply(module, client, result)
     except Trouble as error:
         module.fail_json(msg=str(error), **result)
+    result["reboot_required"] = bool(result["reboot_reasons"]) and not result["reboot_obstacles"]
     tell(module, result)
     failed = [one for one in result["changes"] if one.get("phase") in ("failed", "undone")]
     if failed or result.pop("unverified", False):
@@ -243,7 +251,6 @@ def apply(module, client, result):
         result["changed"] = bool(changes)
         coming = ["{rule}: {address}".format(**one) for one in changes if one["activation"] == "reboot"]
         result["reboot_reasons"] += [one for one in coming if one not in result["reboot_reasons"]]
-        result["reboot_required"] = bool(result["reboot_reasons"])
         return
     receipt, _status, _said = client.ask("apply", "--yes", "--expect", plan["digest"], *client.look)
     done(receipt, result)
@@ -251,7 +258,6 @@ def apply(module, client, result):
         planned(client, result)
     reasons = result["reboot_reasons"]
     reasons += [one for one in receipt["reboot_reasons"] if one not in reasons and not reasons]
-    result["reboot_required"] = bool(reasons)
 
 
 def undo(module, client, result):
@@ -268,7 +274,6 @@ def undo(module, client, result):
         runs = [run for run in runs if run["id"] in named]
     with open(BOOT_ID, encoding="ascii") as file:
         result["reboot_reasons"] = answer.undone_until_reboot(history, file.read().strip())
-    result["reboot_required"] = bool(result["reboot_reasons"])
     if not runs:
         # A run that was taken back before counts as found, not as work.
         result.update(NOTHING, undone_run="".join(named))
@@ -287,7 +292,9 @@ def undo(module, client, result):
         done(receipt, result)
         result["reboot_reasons"] = receipt["reboot_reasons"]
     result["reboot_reasons"] += [one for one in left if one not in result["reboot_reasons"]]
-    result["reboot_required"] = bool(result["reboot_reasons"])
+    if result["reboot_reasons"]:  # what else is so on this host, the way back does not tell
+        found, _status, _said = client.ask("plan", *client.look)
+        result["reboot_obstacles"] = answer.reboot_obstacles(found["findings"])
 
 
 def planned(client, result):
@@ -306,9 +313,9 @@ def described(plan, result):
         compliant=answer.is_compliant(findings),
         deferred=answer.deferred(findings),
         reboot_reasons=answer.reboot_reasons(findings),
+        reboot_obstacles=answer.reboot_obstacles(findings),
         hosttune_version=plan["tool_version"],
     )
-    result["reboot_required"] = bool(result["reboot_reasons"])
 
 
 def shown(module, plan, result):
@@ -335,6 +342,8 @@ def tell(module, result):
         module.warn("put off until the GPUs are free: {} ({})".format(rules, result["deferred"][0]["reason"]))
     for sentence in result["waiting"]:
         module.warn(sentence)
+    for sentence in result["reboot_obstacles"]:
+        module.warn("no reboot before this is solved: " + sentence)
 
 
 def what_failed(failed):

@@ -81,7 +81,7 @@ changes:
   type: list
   elements: dict
 compliant:
-  description: Whether every selected rule is as it should be. Advice does not count.
+  description: Whether every selected rule is as it should be. Advice does not count, a fault does.
   returned: with O(gather=plan)
   type: bool
 deferred:
@@ -90,11 +90,18 @@ deferred:
   type: list
   elements: dict
 reboot_required:
-  description: Whether something is configured that runs only after a reboot.
+  description:
+    - Whether something is configured that runs only after a reboot.
+    - V(false) where RV(reboot_obstacles) names what has to be solved before.
   returned: with O(gather=plan)
   type: bool
 reboot_reasons:
   description: What needs the reboot.
+  returned: with O(gather=plan)
+  type: list
+  elements: str
+reboot_obstacles:
+  description: What has to be solved before the host is booted again, for a boot makes it worse.
   returned: with O(gather=plan)
   type: list
   elements: str
@@ -142,7 +149,7 @@ def check(client, result):
 def plan(client, result):
     document, _status, _said = client.ask("plan", *client.look)
     findings = document["findings"]
-    reasons = answer.reboot_reasons(findings)
+    reasons, obstacles = answer.reboot_reasons(findings), answer.reboot_obstacles(findings)
     changes = answer.changes_of(document)
     result.update(
         plan=document,
@@ -151,8 +158,9 @@ def plan(client, result):
         changes=changes,
         compliant=answer.is_compliant(findings),
         deferred=answer.deferred(findings),
-        reboot_required=bool(reasons),
+        reboot_required=bool(reasons) and not obstacles,
         reboot_reasons=reasons,
+        reboot_obstacles=obstacles,
     )
 
 

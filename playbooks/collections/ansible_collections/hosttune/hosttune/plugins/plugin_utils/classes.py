@@ -74,7 +74,15 @@ def summary(classes, answers, failed):
         [
             "{}: {}".format(host, "; ".join(one["reboot_reasons"]))
             for host, one in sorted(answers.items())
-            if one.get("reboot_reasons")
+            if one.get("reboot_reasons") and not one.get("reboot_obstacles")
+        ],
+    )
+    lines += _section(
+        "no reboot before this is solved",
+        [
+            "{}: {}".format(host, "; ".join(one["reboot_obstacles"]))
+            for host, one in sorted(answers.items())
+            if one.get("reboot_obstacles")
         ],
     )
     rebooted = [host for host, one in sorted(answers.items()) if one.get("rebooted")]
