@@ -21,7 +21,7 @@ CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/"
 
 # Compiled where they are first needed: most kernel logs hold no error.
 # How nvidia_smi.messages_in hands on a line: when, how often, and what the driver wrote.
-STAMP = r"^(?:(\d{9,}\.\d+) )?(?:\((\d+) times(?: until (\d{9,}\.\d+))?\) )?(?:\[ *[\d.]+\] )?"
+STAMP = r"^(?:(\d{9,}\.\d+) )?(?:\((\d+) times(?: until (\d{9,}\.\d+))?\) )?(?:\[ *[\d.]+\] ?)?(?:\[ *[TC]\d+\] )?"
 _BUS = r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?"
 # With MIG the line names the instance; drivers of long ago leave out "PCI:".
 _XID = STAMP + rf"NVRM: Xid \((?:PCI:)?{_BUS}(?: GPU-I:\d+)?(?: GPU-CI:\d+)?\): (\d+)(.*)"

@@ -176,7 +176,11 @@ def collect(reader: Reader, facts: Facts) -> Gpus:  # noqa: ARG001 - the interfa
         return Gpus(unread(slots.reason), unread(slots.reason))
     ours = [slot for slot in slots if line(reader, f"{DEVICES}/{slot}/vendor") == _NVIDIA]
     classes = {slot: line(reader, f"{DEVICES}/{slot}/class") for slot in ours}
-    gpus = [slot for slot in ours if str(classes[slot]).startswith(_GPU_CLASSES)]
+    gpus = [
+        slot
+        for slot in ours
+        if str(classes[slot]).startswith(_GPU_CLASSES) and not isinstance(reader.link(f"{DEVICES}/{slot}/physfn"), str)
+    ]  # a virtual function is a part of a GPU that this host lends (vGPU): nvidia-smi does not list it
     switches = [
         slot
         for slot in ours

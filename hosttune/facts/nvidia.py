@@ -16,6 +16,7 @@ from hosttune.facts.nvidia_smi import (
     QUERY,
     NvidiaGpu,
     Said,
+    dated,
     is_vgpu_name,
     legacy_branch,
     messages_in,
@@ -200,7 +201,9 @@ def _messages(reader: Reader) -> Any:
     journal = answer
     answer = reader.query(DMESG, timeout_s=_LOG_TIMEOUT_S)
     if isinstance(answer, Completed) and answer.status == 0:
-        return messages_in(answer.text)
+        uptime = text(reader, "/proc/uptime")
+        seconds = re.match(r"\d+(?:\.\d+)?", uptime) if isinstance(uptime, str) else None
+        return messages_in(dated(answer.text, reader.now() - float(seconds[0])) if seconds else answer.text)
     errors = " ".join(one.errors for one in (journal, answer) if isinstance(one, Completed))
     if _MAY_NOT.search(errors):
         return unread("needs root, or the group adm: the kernel log of this boot")

@@ -25,6 +25,7 @@ _SLOT = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 # PCI class codes of what moves data to and from GPUs: Ethernet and InfiniBand controllers, NVMe.
 _KINDS = {"0x0200": "network", "0x0207": "network", "0x0108": "nvme"}
 _USER_SPACE = ("vfio", "uio_", "igb_uio")  # kernel drivers that hand a device to a program (DPDK, Linux drivers guide)
+_ALL_ONES = ("63", "255")  # six bits of the link status register; older kernels show eight
 _TOTAL = re.compile(r"^TOTAL_ERR_(?:COR|FATAL|NONFATAL) (\d+)$", re.MULTILINE)
 
 
@@ -55,6 +56,7 @@ class PcieLink(Fact):
     is_working: bool  # nvidia-smi says that it computes at this moment
     corrected: int  # errors that the GPU or its port has corrected since boot; -1 where the kernel does not count
     uncorrected: int
+    is_gone: bool = False  # its registers read as all ones: nothing answers on the bus
     split_with: tuple[str, ...] = ()  # what has the other lanes of its slot, where that is split (bifurcation)
 
     @property
@@ -183,6 +185,7 @@ def _link(
         is_working=slot in working,
         corrected=_errors(reader, (slot, port), ("aer_dev_correctable",)),
         uncorrected=_errors(reader, (slot, port), ("aer_dev_fatal", "aer_dev_nonfatal")),
+        is_gone=_read(reader, slot, "current_link_width") in _ALL_ONES,
         split_with=split_with,
     )
 

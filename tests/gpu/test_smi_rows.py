@@ -79,10 +79,25 @@ def test_row_of_a_lost_gpu_without_a_number_is_told_by_its_place():
     [
         "Unable to determine the device handle for GPU0: 0000:1B:00.0: Unknown Error",  # as driver 610 printed it
         "Unable to determine the device handle for GPU 00000000:1B:00.0: GPU is lost.  Reboot the system to recover this GPU",
+        "Unable to determine the device handle for GPU0000:1B:00.0: Unknown Error",
+        "Unable to determine the device handle for gpu 0000:1b:00.0: Not Found",
+        "Unable to determine the device handle for GPU 00000000:1B:00.0:",
     ],
 )
 def test_sentence_about_a_fallen_gpu_marks_that_one_as_lost(line):
     assert only(HEAD, ROW, line).lost
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Unable to determine the device handle for GPU0000:91:00.0: Unknown Error",  # of another one, and not of GPU 0
+        "Unable to determine the device handle for GPU: Unknown Error",
+        "Unable to determine the device handle for GPU 0000:1B:00.0: Insufficient Permissions",
+    ],
+)
+def test_sentence_about_another_gpu_or_about_rights_leaves_this_one_as_it_is(line):
+    assert not only(HEAD, ROW, line).lost
 
 
 def test_row_with_mig_on_has_no_utilization():

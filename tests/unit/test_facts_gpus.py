@@ -260,3 +260,14 @@ def test_gpu_memory_is_what_the_name_tells(name, gib):
 def test_cards_that_come_with_ecc_switched_on(name, generation, is_on):
     gpu = Gpu("0000:01:00.0", "0x2330", "", "0x030200", generation, name, "nvidia", 0, 16, 16, "", "", False, True)
     assert gpu.ships_with_ecc == is_on
+
+
+def test_virtual_functions_that_this_host_lends_are_no_gpus_of_its_own():
+    files = {
+        f"/sys/bus/pci/devices/{slot}/{name}": text
+        for slot in ("0000:1b:00.0", "0000:1b:00.4", "0000:1b:00.5")
+        for name, text in (("vendor", "0x10de"), ("device", "0x20b5"), ("class", "0x030200"))
+    }
+    links = {f"/sys/bus/pci/devices/0000:1b:00.{number}/physfn": "../0000:1b:00.0" for number in (4, 5)}
+    found = Facts(FakeReader(files | {"/sys/bus/pci/devices/0000:1b:00.0/config": ""}, links=links)).gpus
+    assert [gpu.slot for gpu in found.devices] == ["0000:1b:00.0"]

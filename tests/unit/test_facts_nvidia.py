@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hosttune.facts import Facts, UnknownFact, unread
+from hosttune.facts.gpu_errors import xid_of
 from hosttune.facts.nvidia import DMESG, JOURNAL
 from hosttune.facts.nvidia_lost import silent_gpus, told_by_log
 from hosttune.facts.nvidia_smi import (
@@ -209,6 +210,12 @@ AT_PROBE = """1795000001.100000 kernel: NVRM: The NVIDIA GPU 0000:{one}:00.0
 1795000001.100001 kernel: NVRM: (PCI ID: 10de:2901) installed in this system has
 1795000001.100002 kernel: NVRM: fallen off the bus and is not responding to commands.
 """
+
+
+def test_gone_from_the_bus_as_journalctl_prints_one_message_of_three_lines():
+    first, *others = AT_PROBE.format(one="18").splitlines()
+    indented = [f"{'':26}{line.partition('kernel: ')[2]}" for line in others]
+    assert set(gone("\n".join([first, *indented]))) == {"0000:18:00.0"}
 
 
 def test_gone_from_the_bus_over_three_lines_also_of_two_gpus_mixed():
@@ -412,6 +419,18 @@ def test_nvidia_log_from_dmesg_without_a_journal():
     assert nvidia_of(None, queries={DMESG: NEEDS_OPEN}).needs_open
     assert nvidia_of(Completed(1, b"", b""), queries={DMESG: LEGACY}).legacy_branch == "580"
     assert nvidia_of(Completed(1, b"", b""), queries={DMESG: NOISE}).messages == ()
+
+
+def test_nvidia_log_of_dmesg_gets_the_time_of_day():
+    lines = "[  100.500000] NVRM: Xid (PCI:0000:34:00): 48, x\n[  200.000000] [   T4711] NVRM: Xid (PCI:0000:34:00): 79, x\n"
+    found = nvidia_of(None, queries={DMESG: lines}, files={"/proc/uptime": "3600.25 7000.00\n"}, now=1_795_003_600.25)
+    assert found.messages == (
+        "1795000100.500000 NVRM: Xid (PCI:0000:34:00): 48, x",
+        "1795000200.000000 NVRM: Xid (PCI:0000:34:00): 79, x",
+    )
+    assert found.silent[0].why == "has fallen off the bus (Xid 79)"
+    undated = nvidia_of(None, queries={DMESG: lines}).messages  # no uptime, no time
+    assert [xid_of(line)[1] for line in undated] == [48, 79]
 
 
 @pytest.mark.parametrize(

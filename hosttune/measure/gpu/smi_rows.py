@@ -29,7 +29,9 @@ _CALLED: Final[Mapping[str, str]] = {
 }  # fmt: skip
 _UNKNOWN_FIELD = re.compile(r'Field "([\w.]+)" is not a valid field')
 _FALLEN = re.compile(
-    r"device handle for GPU ?(\d+)?:? ?([0-9A-Fa-f:.]+[0-9A-Fa-f])?:? ?.*(?:Unknown Error|GPU is lost)"
+    r"device handle for GPU ?(?:(\d+)(?![0-9A-Fa-f]*:[0-9A-Fa-f]))?:? ?"
+    r"([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])?(?!.*insufficient permissions)",
+    re.IGNORECASE,
 )
 _LOST = re.compile(r"\[?GPU (?:is lost|requires reset|requires restart)\]?", re.IGNORECASE)
 _MIB: Final = 1 << 20
@@ -90,11 +92,16 @@ class Table:
             self.refused = refused[1]
         if not (fallen := _FALLEN.search(line)):
             return None
-        known = (index for index, row in self.rows.items() if fallen[2] and row.bus_id.lower() == fallen[2].lower())
+        known = (index for index, row in self.rows.items() if fallen[2] and _bus(row.bus_id) == _bus(fallen[2]))
         index = int(fallen[1]) if fallen[1] else next(known, None)
         if index is not None:
             self.rows[index] = _lost(index, self.rows.get(index))
         return index
+
+
+def _bus(spelled: str) -> str:
+    """A slot whatever the digits of its domain: 0000:1b:00.0 and 00000000:1B:00.0."""
+    return spelled.lower().lstrip("0")
 
 
 def _name(cell: str) -> str:
