@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hosttune.errors import BadInput
 from hosttune.facts.base import Fact, unread
 from hosttune.facts.branch_table import Branch, own_table, parse_rows
-from hosttune.facts.trusted import stranger
+from hosttune.facts.trusted import link_stranger
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT, Unreadable
 
@@ -61,7 +61,7 @@ def _site_rows(reader: Reader) -> Mapping[int, Branch] | Unreadable:
         return {}
     if not isinstance(place, str):
         return Unreadable(f"{SITE} cannot be read: {place.reason if isinstance(place, Unreadable) else 'no answer'}")
-    if who := stranger(reader, place):
+    if who := link_stranger(reader, SITE):
         return Unreadable(f"{SITE} is not followed, because {who}: sudo install -m 644 -o root -g root FILE {SITE}")
     content = reader.read(place)
     if not isinstance(content, bytes):

@@ -11,6 +11,8 @@ from hosttune.values import Unreadable
 if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
+_MAX_LINKS = 40  # as the kernel follows
+
 
 def stranger(reader: Reader, place: str) -> str:
     """Who besides root could have written a file, or put another in its place, as a sentence; empty for nobody.
@@ -27,6 +29,25 @@ def stranger(reader: Reader, place: str) -> str:
         if place == "/":
             return ""
         place = posixpath.dirname(place)
+
+
+def link_stranger(reader: Reader, path: str) -> str:
+    """As `stranger`, of a path that may be a link: nobody but root can lead it elsewhere, either."""
+    for _ in range(_MAX_LINKS):
+        folder = reader.resolve(posixpath.dirname(path))
+        if not isinstance(folder, str):
+            return f"{posixpath.dirname(path)}: {why(folder)}"
+        place = posixpath.join(folder, posixpath.basename(path))
+        target = reader.link(place)
+        if not isinstance(target, str):
+            return stranger(reader, place)
+        own = reader.stat(place, follow=False)
+        if not isinstance(own, Stat) or own.uid != 0:
+            return f"the link {place} is not root's"
+        if who := stranger(reader, folder):
+            return who
+        path = posixpath.join(folder, target)
+    return f"{path} is a link to a link, and so on"
 
 
 def why(answer: object) -> str:

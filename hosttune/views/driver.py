@@ -132,7 +132,10 @@ def _installed(facts: Facts) -> str:
     if not driver.is_installed:
         return "nothing"
     name = driver.name or "by NVIDIA's own installer"
-    return f"{name}, {driver.userspace_version}" if driver.userspace_version else name
+    name = f"{name}, {driver.userspace_version}" if driver.userspace_version else name
+    if not driver.branch or facts.gpus.is_vgpu:  # a vGPU's driver is of a release of its own
+        return name
+    return f"{name} ({end_words(facts, int(driver.branch))})"
 
 
 def _loaded(gpu: Gpu, facts: Facts) -> str:

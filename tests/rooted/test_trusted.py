@@ -7,6 +7,8 @@ import pytest
 from hosttune.engine.catalog import builtin_catalog, load_catalog
 from hosttune.engine.policy_file import load_policy
 from hosttune.errors import HosttuneError
+from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.branches import SITE
 from hosttune.host.rooted import RootReader
 from hosttune.values import Risk
 
@@ -81,3 +83,27 @@ def test_rule_that_somebody_else_could_write_is_refused(tmp_path, spoil):
         load_catalog(RootReader(str(tmp_path)))
     with pytest.raises(HosttuneError, match="root does not follow it"):
         load_catalog(RootReader(str(other)), str(path.parent))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda file: os.chown(file, 1000, 1000), "driver-branches.tsv belongs to uid 1000, not to root"),
+        (lambda file: file.chmod(0o664), "others than root can write /etc/hosttune/driver-branches.tsv"),
+        (lambda file: file.parent.chmod(0o777), "others than root can write /etc/hosttune "),
+        (lambda file: os.chown(file.parent, 1000, 1000), "/etc/hosttune belongs to uid 1000"),
+        (link_in_somebodys_folder, "/srv"),
+    ],
+    ids=["owner", "mode", "folder mode", "folder owner", "link in a folder"],
+)
+def test_table_of_branches_that_somebody_else_could_write_is_not_followed(tmp_path, spoil, said):
+    file = tmp_path / SITE[1:]
+    file.parent.mkdir(parents=True)
+    file.write_text("branch 640 lts 2030-06 turing blackwell\n")
+    (tmp_path / "srv").mkdir()
+    assert Facts(RootReader(str(tmp_path))).branches.branch(640).ends == "2030-06"
+    os.chown(tmp_path / "srv", 1000, 1000)
+    spoil(file)
+    with pytest.raises(UnknownFact, match="is not followed, because") as error:
+        _ = Facts(RootReader(str(tmp_path))).branches.rows
+    assert said in error.value.reason

@@ -169,6 +169,10 @@ def test_installed_580_is_fine_in_2027_and_over_in_2028():
     assert "outdated branch" in names(later)
     choice = choose(later, PARAMS | {"switch_branch": True})
     assert (choice.action, choice.name) == ("switch", "640-server-open")
+    assert choice.reason.startswith(
+        "NVIDIA's support of branch 580 has ended (in 2028-06): from 580-server-open to 640"
+    )
+    assert driver_table(later, PARAMS).rows[0].installed == "580-server-open, 580.50.01 (long-term, ended 2028-06)"
 
 
 def test_branch_that_ubuntu_replaced_is_over_though_no_table_has_it():

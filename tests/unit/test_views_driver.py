@@ -74,7 +74,10 @@ def test_healthy_server_is_current():
     table = table_of("h100-8x-2socket")
     (row,) = table.rows
     assert (row.title, len(row.slots)) == ("8 x NVIDIA H100 80GB HBM3", 8)
-    assert (row.installed, row.loaded) == ("580-server-open, 580.126.20", "580.126.20, open module")
+    assert (row.installed, row.loaded) == (
+        "580-server-open, 580.126.20 (long-term, until 2028-06)",
+        "580.126.20, open module",
+    )
     assert (row.chosen, table.action) == ("580-server-open, as it is", "keep")
     assert [state.name for state in table.states] == ["current"]
     assert table.unknown == ()

@@ -50,7 +50,9 @@ def _step(facts: Facts, number: int) -> str:
 def why_over(facts: Facts, number: int) -> str:
     """That its support has ended, as a sentence with who says so; empty where it has not, or nobody knows."""
     if _is_over(facts, number):
-        return f"NVIDIA's support of branch {number} has ended (as of {facts.branches.as_of})"
+        table = facts.branches
+        when = f"in {row.ends}" if (row := table.branch(number)).ends else f"it is not in the matrix of {table.as_of}"
+        return f"NVIDIA's support of branch {number} has ended ({when})"
     if step := _step(facts, number):
         return f"Ubuntu has replaced branch {number}: its packages are empty steps to {step}"
     return ""
