@@ -1,8 +1,8 @@
 """Which GPUs do not answer, and what says so: the kernel log, nvidia-smi, or that it leaves them out; pure.
 
-Sentences of the log: kernel-open/nvidia/nv.c and src/nvidia/arch/nvalloc/unix of
+Sentences of the log: osapi.c and osinit.c in src/nvidia/arch/nvalloc/unix/src of
 github.com/NVIDIA/open-gpu-kernel-modules. At the probe the driver breaks them over three lines, and the first alone
-names the GPU (NVIDIA/NVSentinel issue 155).
+names the GPU (NVIDIA/NVSentinel issue 155); a module probes before it says that it is loaded (kernel-open/nvidia/nv.c).
 """
 
 from __future__ import annotations
@@ -43,10 +43,12 @@ def told_by_log(messages: Iterable[str]) -> tuple[Mapping[str, str], Mapping[str
     """By slot how the log has GPUs as gone from the bus since the driver was loaded last, and as not to be set up."""
     gone: dict[str, str] = {}
     failed: dict[str, str] = {}
+    at_probe: set[str] = set()  # gone at the probe of the load that comes next
     begun: list[str] = []  # GPUs whose sentence has not ended yet; the lines of two may be mixed
     for message in messages:
         if is_load(message):
-            for memory in (gone, failed, begun):
+            gone = dict.fromkeys(at_probe, _GONE)
+            for memory in (failed, begun, at_probe):
                 memory.clear()
         elif xid := xid_of(message):
             if xid[1] == _XID:
@@ -63,6 +65,7 @@ def told_by_log(messages: Iterable[str]) -> tuple[Mapping[str, str], Mapping[str
                 slot = begun.pop(0)
                 if end[1]:
                     gone.setdefault(slot, _GONE)
+                    at_probe.add(slot)
     return gone, failed
 
 

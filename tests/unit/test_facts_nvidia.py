@@ -231,7 +231,10 @@ def test_gone_from_the_bus_is_not_said_of_a_gpu_that_this_driver_does_not_take()
 
 
 def test_gone_from_the_bus_counts_since_the_driver_was_loaded():
-    assert gone(XID + AT_PROBE.format(one="18") + LOADING) == {}
+    assert gone(XID + FALLEN + LOADING) == {}
+    probed = LOADING + XID + AT_PROBE.format(one="18") + LOADING  # a module probes, and then says that it is loaded
+    assert set(gone(probed)) == {"0000:18:00.0"}
+    assert gone(probed + LOADING) == {}
 
 
 @pytest.mark.parametrize(
