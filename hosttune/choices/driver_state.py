@@ -192,7 +192,7 @@ STATES: Mapping[str, Look] = {
 DEAD: Mapping[str, bool | Callable[[Any], bool]] = {
     "broken packages": True, "GPU lost": True, "vGPU guest": True, "runfile": False, "mixed sources": False,
     "foreign archive": False, "DKMS failed": False, "Secure Boot refuses": True, "unsupported GPU": True,
-    "wrong flavour": True, "GPU without a driver": True, "module missing": True, "libraries missing": True,
+    "wrong flavour": gpus.is_mute, "GPU without a driver": True, "module missing": True, "libraries missing": True,
     "stale module": True,
     "module missing for the next kernel": True, "mismatch": True, "other module loaded": gpus.is_undriven_until_boot,
     "nouveau": True, "not loaded": True, "nvidia-smi refuses": True, "fabric different": True, "fabric down": True,

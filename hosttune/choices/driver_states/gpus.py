@@ -98,6 +98,14 @@ def is_undriven_until_boot(facts: Facts) -> bool:
     return bool(open_alone(facts) or said_by_log(facts, "needs_open"))
 
 
+def is_mute(facts: Facts) -> bool:
+    """Whether not every GPU answers nvidia-smi: one that does is driven, supported or not."""
+    try:
+        return facts.nvidia.smi != "answers" or bool(facts.gpus.undriven or facts.nvidia.silent)
+    except UnknownFact:
+        return True
+
+
 def _module_in_use(facts: Facts) -> tuple[str, bool] | None:
     """What drives the GPUs, or will when it is loaded: how it is called, and whether it is the open one."""
     if facts.driver.is_loaded:
