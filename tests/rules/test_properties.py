@@ -107,11 +107,13 @@ def test_undo_in_order_restores_every_byte(path):
     if receipt.run_id:
         session = session_on(overlay, ALL)
         undo(session, overlay, plan_undo(session, receipt.run_id))
-    base = read_record(str(path))
-    for name, value in overlay.files.items():
+    assert_every_byte_is_as_it_was({*overlay.files}, overlay, read_record(str(path)))
+
+
+def assert_every_byte_is_as_it_was(names: set[str], host: Overlay, base) -> None:
+    for name in names:
         if not name.startswith("/var/lib/hosttune/"):
-            now = value.content if isinstance(value, FileValue) else value
-            before = base.read(name)
+            now, before = host.read(name), base.read(name)
             assert (now == before) or (now.split() == before.split() and name.startswith("/proc/")), name
 
 
@@ -359,6 +361,8 @@ def test_crash_after_any_write_is_recovered_by_apply_and_by_undo(name):
             elif session.journal.in_force:
                 undo(session, host, plan_undo(session))
                 assert session_on(host, policy).journal.in_force == ()
+            if way == "undo":
+                assert_every_byte_is_as_it_was({*state.files, *host.files}, host, state.base)
     assert len(states) > 8
 
 
