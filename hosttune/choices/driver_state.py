@@ -31,6 +31,7 @@ from hosttune.frozen import frozen
 UNITS = (SERVICE,)  # asked of systemd by name
 SUBJECTS = ("archives", "nvidia")  # they wait for programs, where there is a driver: asked side by side from the start
 _CONTAINED = "driver in a container"
+_LAST = "update offered"
 
 
 @frozen
@@ -102,12 +103,17 @@ def _state(name: str, told: Told, facts: Facts) -> DriverState:
 
 
 def _boots_last(found: list[DriverState]) -> tuple[DriverState, ...]:
-    """The states; a boot that mends one of them comes after what it would make worse."""
-    first = next((one.name for one in found if one.blocks_reboot), "")
-    return tuple(
-        replace(one, way_out=f"after `{first}` is solved: {one.way_out}") if first and one.boot is Boot.MENDS else one
-        for one in found
-    )
+    """The states; a boot that mends one of them comes after what it leaves as it is, or would make worse, and an update
+    after all of these."""
+    return tuple(_after(one, found) for one in found)
+
+
+def _after(state: DriverState, found: list[DriverState]) -> DriverState:
+    if state.boot is not Boot.MENDS and state.name != _LAST:
+        return state
+    before = (Boot.USELESS, Boot.HARMS) if state.boot is Boot.MENDS else (Boot.MENDS, Boot.USELESS, Boot.HARMS)
+    first = next((one.name for one in found if one.boot in before), "")
+    return replace(state, way_out=f"after `{first}` is solved: {state.way_out}") if first else state
 
 
 def _elsewhere(facts: Facts) -> DriverState | None:
@@ -185,7 +191,7 @@ STATES: Mapping[str, Look] = {
     "reboot pending": modules.reboot_pending,
     "outdated branch": packages.outdated,
     "held": packages.held,
-    "update offered": packages.update,
+    _LAST: packages.update,
 }
 # Whether not every GPU computes now, or will after the next boot: such a state is a fault of the machine, the others
 # are advice. A build that failed is said by the module that is missing for it, or stale.

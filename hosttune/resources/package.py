@@ -95,6 +95,7 @@ class PackagesWish:
             help="Whom it disturbs, the rule's own word by default; replacing a driver in use disturbs GPU work anyway",
         ),
         "in_use": FieldSpec(bool, help="False where they are installed and take effect later: the rule waits for it"),
+        "why": FieldSpec(str, help="Why these packages, for who reads the plan; empty: what apt-get does"),
         "unused": FieldSpec(str, help="Why they are not in use, where waiting does not help; empty where it does"),
         "refused": FieldSpec(str, help="Why this cannot be done as things are; empty where it can"),
         "todo": FieldSpec(str, help="What a person should do then"),
@@ -267,7 +268,8 @@ def _change(wish: Wish, operands: tuple[str, ...], would: apt.Transaction, conte
         Disturbs.GPU_WORK if told else Disturbs(wish.fields.get("disturbs", context.disturbs)),
         Activation(wish.fields.get("activation", "now")),
         _reversible(would),
-        f"apt-get installs {', '.join(asked)}" if asked else f"apt-get removes {', '.join(removed)}",
+        str(wish.fields.get("why", ""))
+        or (f"apt-get installs {', '.join(asked)}" if asked else f"apt-get removes {', '.join(removed)}"),
         details=(*apt.describe(would), *notes, *told),
     )
 

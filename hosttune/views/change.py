@@ -31,7 +31,10 @@ def change_lines(change: Change, screen: Screen, *, indent: int = 2) -> list[str
     """The change as it is shown before the yes: nothing of it is left out."""
     inner = " " * (indent + 4)
     lines = [" " * indent + line for line in _headline(change, screen, indent)]
-    lines += [inner + _painted(line, screen) for line in body_lines(change)]
+    for line in body_lines(change):
+        is_prose = change.address.kind.endswith("-set")  # other lines are diffs, which stay as they are
+        parts = wrapped(line, screen.columns, first=inner, rest=f"{inner}  ") if is_prose else [inner + line]
+        lines += [inner + _painted(part.removeprefix(inner), screen) for part in parts]
     return lines + wrapped(shown(change.reason), screen.columns, first=inner, rest=inner)
 
 
@@ -75,7 +78,8 @@ def _headline(change: Change, screen: Screen, indent: int) -> list[str]:
         fits = indent + width_of(f"x {address}{note}") <= screen.columns
         return [first + note] if fits else [first, f"  {note}"]
     if _is_told(change):
-        return [first + note]
+        fits = not note or indent + width_of(f"x {address}{note}") <= screen.columns
+        return [first + note] if fits else [first, f"  {note}"]
     values = _values(change)
     room = screen.columns - indent - width_of(f"x {address}  {values}")
     if room >= width_of(note):

@@ -434,3 +434,35 @@ def test_choose_update_of_compiled_modules_by_consent(allowed):
     packages = ("nvidia-driver-580-open", "nvidia-dkms-580-open", "nvidia-utils-580")
     facts = machine(offer=None, packages=packages, updates=(offer("nvidia-dkms-580-open"),))
     assert choose(facts, PARAMS | {"update": True, "allow_dkms": allowed}).needs_dkms is allowed
+
+
+def test_choose_update_waits_for_the_modules_of_the_kernel_that_boots_next():
+    """New libraries beside the old module of that kernel would be a GPU that does not compute after the boot."""
+    kernel_modules = "linux-modules-nvidia-580-server-open-6.8.0-45-generic"
+    packages = (*INSTALLED, kernel_modules)
+    alone = choose(machine(offer=None, packages=packages, updates=(offer(LIBRARY),)), PARAMS | {"update": True})
+    assert (alone.action, kernel_modules in alone.reason) == ("refuse", True)
+    together = (offer(LIBRARY), offer(kernel_modules))
+    assert (
+        choose(machine(offer=None, packages=packages, updates=together), PARAMS | {"update": True}).action == "update"
+    )
+    rebuilt = (offer(LIBRARY, "580.95.05-0ubuntu2"),)  # the same version upstream: the module fits
+    assert choose(machine(offer=None, packages=packages, updates=rebuilt), PARAMS | {"update": True}).action == "update"
+
+
+def test_choose_update_and_wanted_switch_wait_for_the_boot_but_a_needed_switch_does_not():
+    late = {"loaded": "580.65.06", "packages": INSTALLED}
+    update = choose(machine(offer=None, updates=(offer(LIBRARY),), **late), PARAMS | {"update": True})
+    assert (update.action, update.way_out.startswith("first: drain the host and reboot")) == ("refuse", True)
+    wanted = choose(machine(**late), PARAMS | {"branch": "595", "switch_branch": True})
+    assert (wanted.action, "comes after what is not complete yet" in wanted.reason) == ("refuse", True)
+    needed = machine((V100,), loaded="570.1", packages=(*compute("595-server"), "nvidia-kernel-common-595-server"))
+    assert choose(needed, PARAMS | {"switch_branch": True}).action == "switch"
+
+
+def test_choose_says_of_an_unused_driver_whether_a_reboot_helps():
+    assert choose(machine(offer=None, packages=INSTALLED, loaded="580.65.06"), PARAMS).unused == ""
+    dead_end = machine(offer=None, packages=INSTALLED, loaded="580.65.06", next_kernel="6.8.0-71-generic")
+    choice = choose(dead_end, PARAMS)
+    assert choice.unused == "no reboot before it is solved: module missing for the next kernel"
+    assert choice.way_out.startswith("do not reboot before")

@@ -1,0 +1,274 @@
+"""What a host says in each state of its driver: the hosts of driver_states/hosts.yaml, by the driver's rules alone.
+
+says.txt beside them has for each the exit status, the first line of `check` and of `driver`, why this driver, what the
+plan changes, and what gpu-driver says; `UPDATE_GOLDEN=1` writes it anew. That a dead GPU is never called fine, and that
+all who speak of a reboot say one word, is asserted here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hosttune.actions.apply import reboot_obstacles, reboot_reasons
+from hosttune.actions.examine import examine
+from hosttune.choices.driver_state import UNITS
+from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.fleet_seen import seen_of
+from hosttune.engine.policy import Policy
+from hosttune.facts import Asked, Facts
+from hosttune.facts.packages import DATABASE
+from hosttune.host.door import BeforeReader, Completed
+from hosttune.host.overlay import Overlay
+from hosttune.host.record import RecordReader, read_record
+from hosttune.values import ABSENT, Disturbs, FileValue, Risk
+from hosttune.views.checked import Checked
+from hosttune.views.driver import driver_table, driver_text
+from hosttune.views.junit import check_junit
+from hosttune.views.markdown import check_markdown
+from hosttune.views.page import Page
+from hosttune.views.plan import plan_text
+from hosttune.views.prometheus import check_prometheus
+from hosttune.views.report import check_text
+from hosttune.views.summary import exit_status, is_left_after
+from hosttune.views.terminal import Screen
+
+FOLDER = Path(__file__).resolve().parent / "driver_states"
+RECORD = Path(__file__).resolve().parents[1] / "hosts" / "h100-8x-2socket.json"
+GIVEN = yaml.safe_load((FOLDER / "hosts.yaml").read_text(encoding="utf-8"))
+HOSTS = {one["name"]: one for one in GIVEN["hosts"]}
+DEAD = [name for name, one in HOSTS.items() if one["dead"] != "no"]
+SAYS = FOLDER / "says.txt"
+CATALOG = builtin_catalog()
+RULES = ("gpu-driver", "gpu-driver-health", "gpu-next-kernel-modules", "gpu-fabric", "gpu-errors")
+ONE_LINE = Page(screen=Screen(10_000))
+UBUNTU = "http://archive.ubuntu.com/ubuntu noble-updates/restricted amd64 Packages"
+NVIDIA = "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64  Packages"
+BOOT = re.compile(r"\breboot\b")
+NEGATED = re.compile(
+    r"no reboot|not reboot|after `[^`]+` is solved|then drain the host and reboot|after a reboot|reboot mends that"
+)
+
+
+def merged(one):
+    """The parts of a host as one: files, packages, answers and the rest."""
+    parts = [GIVEN["parts"][name] for name in one["with"]] + [one]
+    keys = ("files", "packages", "answers", "dpkg")
+    found = {key: {name: value for part in parts for name, value in part.get(key, {}).items()} for key in keys}
+    found["origin"] = [name for part in parts for name in part.get("origin", ())]
+    found["log"] = [line for part in parts for line in part.get("log", ())]
+    return found | {
+        key: next((part[key] for part in parts if key in part), "")
+        for key in ("gpus", "bound", "update", "simulated", "gone")
+    }
+
+
+class Simulating(BeforeReader):
+    """A record in front of which apt-get says what it would do."""
+
+    def __init__(self, record, said):
+        super().__init__(record)
+        self.said = said
+
+    def __getattr__(self, name):
+        return getattr(self.base, name)
+
+    def query(self, argv, *, timeout_s=10.0):
+        if argv[0] == "apt-get" and self.said:
+            return Completed(0, self.said.encode() if "-s" in argv else b"", b"")
+        return self.base.query(argv, timeout_s=timeout_s)
+
+
+def reader_of(one):
+    given = merged(one)
+    record = read_record(str(RECORD))
+    queries = [answered(query, given) for query in record.data["queries"]]
+    known = {tuple(query["argv"]) for query in queries}
+    for command, text in given["answers"].items():
+        if "*" not in command and tuple(command.split()) not in known:
+            queries.append({"argv": command.split(), "status": 0, "stdout": text, "stderr": ""})
+    data = {**record.data, "queries": queries}
+    if given["bound"]:
+        links = {
+            path: target.replace("drivers/nvidia", f"drivers/{given['bound']}")
+            for path, target in data["links"].items()
+        }
+        data["links"] = links
+    overlay = Overlay(Simulating(RecordReader(data, record.file), given["simulated"]))
+    for path, text in given["files"].items():
+        overlay.files[path] = ABSENT if text is None else FileValue(text.encode("latin-1"))
+    if given["gpus"]:
+        for gpu in Facts(overlay).gpus.devices:
+            overlay.files[f"/sys/bus/pci/devices/{gpu.slot}/device"] = FileValue(f"{given['gpus']}\n".encode())
+    overlay.files[DATABASE] = FileValue(dpkg(overlay.read(DATABASE).decode(), given).encode())
+    return overlay
+
+
+def dpkg(database, given):
+    rows = []
+    for row in database.split("\n\n"):
+        name = row.partition("\n")[0].removeprefix("Package: ")
+        version = given["packages"].get(name, "as it is")
+        if version is not None:
+            text = row.replace("install ok installed", f"install ok {given['dpkg'].get(name, 'installed')}")
+            rows.append(text if version == "as it is" else re.sub(r"(?m)^Version: .*$", f"Version: {version}", text))
+    return "\n\n".join(rows)
+
+
+def answered(query, given):
+    """The answer of a program, as the parts say it."""
+    command, program = " ".join(query["argv"]), query["argv"][0]
+    said = given["answers"].get(command, given["answers"].get(f"{program} *"))
+    if said is not None:
+        status, text = (0, said) if isinstance(said, str) else said
+        return {**query, "status": status, "stdout": text}
+    if given["gone"] and program == "nvidia-smi":
+        rows = query["stdout"].splitlines(keepends=True)
+        return {**query, "stdout": "".join(row for row in rows if given["gone"] not in row)}
+    if given["log"] and program in ("dmesg", "journalctl"):
+        return {**query, "stdout": query["stdout"] + "".join(f"{line}\n" for line in given["log"])}
+    if query["argv"][:2] == ["apt-cache", "policy"] and len(query["argv"]) > 2:
+        text = query["stdout"]
+        for name in given["origin"]:
+            text = re.sub(rf"(?ms)^{name}[\w-]*:\n.*?(?=^\S|\Z)", lambda block: block[0].replace(UBUNTU, NVIDIA), text)
+        if given["update"]:
+            text = re.sub(r"Candidate: 580\.126\.20\S*", f"Candidate: {given['update']}", text)
+            text = re.sub(r"(?m)^( \*\*\* 580\.126)", rf"     {given['update']} 500\n        500 {UBUNTU}\n\1", text)
+        return {**query, "stdout": text}
+    return query
+
+
+@cache
+def plan_of(name, update=False):
+    params = {"gpu-driver": {"update": True}} if update else {}
+    policy = replace(
+        Policy(max_risk=Risk.HIGH, disturb=Disturbs.GPU_WORK, today="2026-11-01", params=params), sole=RULES
+    )
+    return examine(reader_of(HOSTS[name]), CATALOG, policy).plan()
+
+
+@cache
+def driver_of(name, columns=10_000):
+    params = CATALOG.rules["gpu-driver"].defaults
+    return driver_text(
+        driver_table(Facts(reader_of(HOSTS[name]), Asked(units=frozenset(UNITS))), params),
+        Page(screen=Screen(columns), can_apply=True),
+    )
+
+
+def table_of(name):
+    return driver_table(
+        Facts(reader_of(HOSTS[name]), Asked(units=frozenset(UNITS))), CATALOG.rules["gpu-driver"].defaults
+    )
+
+
+def first_of(text):
+    """The first sentence of a page, however it is wrapped."""
+    return " ".join(re.split(r"\n\n|\n  ->", text)[0].split())
+
+
+def way_of(text):
+    """What the first paragraph says is to be done."""
+    return " ".join(text.split("\n\n")[0].partition("->")[2].split()) or "nothing"
+
+
+def told(name):
+    plan = plan_of(name)
+    first = first_of(check_text((Checked(plan, ONE_LINE),)))
+    changes = ", ".join(f"{change.action} {change.address}"[:100] for change in plan.changes) or "nothing"
+    (driver,) = (one for one in plan.findings if one.rule == "gpu-driver")
+    rule = " ".join(filter(None, (f"{driver.verdict}", str(driver.hold) if driver.hold else "", driver.reason)))
+    return "\n".join(
+        (
+            f"{name}: GPUs dead: {HOSTS[name]['dead']}, exit status {exit_status(plan, strict=False)}",
+            f"  check       {first}",
+            f"  driver      {first_of(driver_of(name))}",
+            f"  do          {way_of(driver_of(name))}",
+            f"  why         {table_of(name).reason}",
+            f"  plan        {changes}",
+            f"  gpu-driver  {rule}",
+            "",
+        )
+    )
+
+
+def test_what_each_state_says_is_what_was_written():
+    text = "\n".join(told(name) for name in HOSTS)
+    if os.environ.get("UPDATE_GOLDEN"):
+        SAYS.write_text(text, encoding="utf-8")
+    assert text == SAYS.read_text(encoding="utf-8"), "UPDATE_GOLDEN=1 pytest tests/rules/test_driver_states.py"
+
+
+@pytest.mark.parametrize("name", DEAD)
+def test_dead_gpu_is_a_fault_in_every_format(name):
+    plan = plan_of(name)
+    one = Checked(plan, ONE_LINE)
+    assert exit_status(plan, strict=False) == 1
+    assert re.match(r"this host: [1-9] faults? \(", check_text((one,)))
+    assert re.match(r"this host: [1-9] faults? \(", plan_text(plan, ONE_LINE))
+    sections = [line for line in check_markdown((one,)).splitlines() if line.startswith("### ")]
+    assert sections[0].startswith("### Faults")
+    assert not re.search(r'hosttune_findings\{verdict="fault"\} 0', check_prometheus((one,)))
+    assert 'type="fault"' in check_junit((one,))
+    assert driver_of(name).startswith("FAULT, ")
+    assert seen_of(plan.findings, asks=(), host="a", machine="b", at="c", source="d").state == "fault"
+    unmended = [finding for finding in plan.findings if finding.is_fault and not finding.changes]
+    assert all(is_left_after(finding, plan) for finding in unmended)
+
+
+@pytest.mark.parametrize("name", sorted(set(HOSTS) - set(DEAD)))
+def test_host_whose_gpus_compute_has_no_fault(name):
+    plan = plan_of(name)
+    assert not any(finding.is_fault for finding in plan.findings), plan.findings
+    assert "FAULT" not in driver_of(name)
+
+
+@pytest.mark.parametrize("name", [name for name, one in HOSTS.items() if one["reboot"] != "yes"])
+def test_nobody_sends_a_host_into_a_reboot_that_does_not_help(name):
+    plan = plan_of(name)
+    assert reboot_reasons(plan.findings) == ()
+    is_harmful = HOSTS[name]["reboot"] == "never"
+    assert bool(reboot_obstacles(plan.findings)) is is_harmful
+    texts = [finding.todo for finding in plan.findings] + [state.way_out for state in table_of(name).states]
+    for text in texts:
+        if BOOT.search(text):
+            assert NEGATED.search(text) or "switch_branch" in text, text
+    assert "reboot when it suits you" not in check_text((Checked(plan, ONE_LINE),))
+    if is_harmful:
+        assert "hosttune_reboot_blocked 1" in check_prometheus((Checked(plan, ONE_LINE),))
+
+
+STACKED = [name for name in HOSTS if name.endswith("and an update is offered") and "Fabric" not in name]
+
+
+@pytest.mark.parametrize("name", STACKED)
+def test_update_is_not_stacked_on_a_change_that_is_not_complete(name):
+    plan = plan_of(name, update=True)
+    assert not [change for change in plan.changes if change.rule == "gpu-driver"]
+    (found,) = [finding for finding in plan.findings if finding.rule == "gpu-driver"]
+    assert str(found.hold.kind) == "refused"
+    assert "comes after what is not complete yet: " in found.hold.detail
+    assert found.todo.startswith("first: ")
+
+
+def test_five_reasons_not_to_stack_an_update():
+    assert len(STACKED) == 5
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+@pytest.mark.parametrize("name", HOSTS)
+def test_pages_fit_the_terminal(name, columns):
+    page = Page(screen=Screen(columns))
+    for text in (driver_of(name, columns), check_text((Checked(plan_of(name), page),))):
+        wide = [line for line in text.splitlines() if len(line) > columns]
+        assert not [line for line in wide if len(line.split()) > 1], wide  # a name of a package stays whole
+
+
+def test_at_least_as_many_dead_hosts_as_the_world_showed():
+    assert len(DEAD) >= 37
