@@ -185,6 +185,13 @@ def test_branch_that_ubuntu_replaced_is_over_though_no_table_has_it():
     assert said.startswith("Ubuntu has replaced branch 640: its packages are empty steps to nvidia-driver-650")
 
 
+def test_branch_that_ubuntu_calls_legacy_is_over_where_no_table_has_it():
+    facts = host(A580 | {640: ("Legacy", (), TURING)}, [H100], "2028-02", installed="640-server-open")
+    (said,) = [one.evidence for one in states(facts, {}).states if one.name == "outdated branch"]
+    assert said == "Ubuntu's packages call branch 640 a legacy one"
+    assert choose(facts, PARAMS | {"switch_branch": True}).name == "580-server-open"
+
+
 def test_driver_page_names_the_ends_and_marks_ended_ones():
     facts = host(A580 | A595 | A615 | A640, [H100], "2027-11")
     table = driver_table(facts, PARAMS)

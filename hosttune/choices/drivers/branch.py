@@ -27,14 +27,7 @@ def kind_of(facts: Facts, number: int) -> str:
 
 def is_over(facts: Facts, number: int) -> bool:
     """NVIDIA's support has ended, as far as that is known."""
-    return _is_over(facts, number) or bool(_step(facts, number))
-
-
-def _is_over(facts: Facts, number: int) -> bool:
-    table = facts.branches
-    if table.branch(number).is_over(table.month(facts.reader.now())):
-        return True
-    return number not in table.rows and {one.support for one in facts.packaging.of(number)} == {"Legacy"}
+    return bool(why_over(facts, number))
 
 
 def _step(facts: Facts, number: int) -> str:
@@ -49,10 +42,13 @@ def _step(facts: Facts, number: int) -> str:
 
 def why_over(facts: Facts, number: int) -> str:
     """That its support has ended, as a sentence with who says so; empty where it has not, or nobody knows."""
-    if _is_over(facts, number):
-        table = facts.branches
-        when = f"in {row.ends}" if (row := table.branch(number)).ends else f"it is not in the matrix of {table.as_of}"
+    table = facts.branches
+    row = table.branch(number)
+    if row.is_over(table.month(facts.reader.now())):
+        when = f"in {row.ends}" if row.ends else f"it is not in the matrix of {table.as_of}"
         return f"NVIDIA's support of branch {number} has ended ({when})"
+    if number not in table.rows and {one.support for one in facts.packaging.of(number)} == {"Legacy"}:
+        return f"Ubuntu's packages call branch {number} a legacy one"
     if step := _step(facts, number):
         return f"Ubuntu has replaced branch {number}: its packages are empty steps to {step}"
     return ""

@@ -84,7 +84,7 @@ def _usable(
         ),
         (
             "NVSwitch needs the server driver, and none is offered",
-            "sudo apt-get update, and look again; server drivers are in the component restricted",
+            "sudo apt-get update, and look again; server drivers are in restricted, some in multiverse",
             lambda c: not has_switches(facts) or c.is_server,
         ),
     )
