@@ -16,7 +16,7 @@ from hosttune.codec import change_from_json, change_to_json
 from hosttune.errors import BadInput, Fault, HosttuneError, Where
 from hosttune.frozen import frozen
 from hosttune.resources import address_kinds
-from hosttune.resources.base import Applied
+from hosttune.resources.base import Applied, place
 from hosttune.values import Address, Phase, Trigger, Unreadable
 
 if TYPE_CHECKING:
@@ -270,6 +270,24 @@ def boot_id(reader: Reader) -> str:
     """The id of the running boot (random(4)); empty where nothing runs."""
     data = reader.read("/proc/sys/kernel/random/boot_id")
     return data.decode().strip() if isinstance(data, bytes) else ""
+
+
+def still_back(journal: Journal, reader: Reader) -> dict[StepId, bool]:
+    """Of the steps of the last undo whether each address still holds what it went back to, as far as no later run has
+    changed the place: a reboot, or somebody, may have made another value of it.
+    """
+    at = max((number for number, run in enumerate(journal.runs) if run.command == "undo"), default=None)
+    if at is None:
+        return {}
+    later = {place(step.change.address) for run in journal.runs[at + 1 :] for step in run.steps}
+    made = {
+        place(step.change.address): step
+        for step in journal.runs[at].steps
+        if step.phase is Phase.DONE and not step.superseded and step.change.address.kind in address_kinds()
+    }
+    return {
+        step.id: is_at(step.change.address, step.change.after, reader) for key, step in made.items() if key not in later
+    }
 
 
 def is_at(address: Address, value: object, reader: Reader) -> bool:

@@ -18,6 +18,8 @@ from hosttune.host.overlay import Overlay
 from hosttune.resources import address_kinds
 from hosttune.resources.base import action_between, place
 from hosttune.resources.driver_use import as_of_now
+from hosttune.resources.fstab import edit_diff
+from hosttune.resources.fstab_lines import PATH as FSTAB
 from hosttune.values import (
     ABSENT,
     Activation,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 # Kinds whose values end with what has them: a mount, a module, a device.
 _LIVE = ("mount", "sysctl", "sysfs", "sysfs-set")
+_IN_FSTAB = ("fstab", "fstab-line")
 
 
 @frozen
@@ -172,10 +175,13 @@ def _return(step: Step, together: tuple[Step, ...], journal: Journal, overlay: O
     if not kind.same(present, change.after):
         return _refused(step, Hold(HoldKind.EDITED, f"{change.address} since run {step.id.run}"))
     back = _back(change, present, value)
+    before = overlay.read(FSTAB) if change.address.kind in _IN_FSTAB else ABSENT
     try:
         kind.write(overlay, back)
     except HosttuneError as error:
         return _refused(step, Hold(HoldKind.REFUSED, error.message))
+    if change.address.kind in _IN_FSTAB:
+        back = replace(back, details=edit_diff(before, overlay.read(FSTAB)))
     return Return(step.id, back)
 
 

@@ -145,6 +145,25 @@ def addition_diff(fstab: Fstab, text: str) -> tuple[str, ...]:
     return (f"--- {PATH}", f"+++ {PATH}", hunk, f"+{text}", *_untried(fstab))
 
 
+def edit_diff(before: object, after: object) -> tuple[str, ...]:
+    """A unified diff of one edit of the file, without context, passwords masked; nothing where it is not text."""
+    if not isinstance(before, bytes) or not isinstance(after, bytes) or before == after:
+        return ()
+    old, new = (decode(data).splitlines() for data in (before, after))
+    first = next((at for at, (one, other) in enumerate(zip(old, new)) if one != other), min(len(old), len(new)))  # noqa: B905
+    rest = min(len(old), len(new)) - first
+    same = next((at for at in range(rest) if old[-1 - at] != new[-1 - at]), rest)
+    gone, come = old[first : len(old) - same], new[first : len(new) - same]
+    hunk = f"@@ -{_span(first, gone)} +{_span(first, come)} @@"
+    lines = (f"{sign}{masked_line(line)}" for sign, some in (("-", gone), ("+", come)) for line in some)
+    return (f"--- {PATH}", f"+++ {PATH}", hunk, *lines)
+
+
+def _span(first: int, lines: list[str]) -> str:
+    """Where lines stand, as diff -u says it: of none the line before them."""
+    return f"{first + 1}" if len(lines) == 1 else f"{first + 1 if lines else first},{len(lines)}"
+
+
 def _untried(fstab: Fstab) -> tuple[str, ...]:
     """What to say where not all that reads an fstab can be asked before it is put in place."""
     return tuple(f"not tried by {what}; hosttune's own two readers try it" for what in fstab.untried_by)

@@ -10,7 +10,9 @@ from hosttune.views.page import shown
 from hosttune.views.terminal import columned, counted, wrapped
 
 if TYPE_CHECKING:
-    from hosttune.actions.journal import Journal, Run
+    from collections.abc import Mapping
+
+    from hosttune.actions.journal import Journal, Run, StepId
     from hosttune.views.page import Page
 
 
@@ -34,7 +36,8 @@ def history_text(journal: Journal, page: Page) -> str:
     return "\n".join(lines) + "\n"
 
 
-def history_json(journal: Journal) -> dict[str, Any]:
+def history_json(journal: Journal, still: Mapping[StepId, bool]) -> dict[str, Any]:
+    """`still` is what `actions.journal.still_back` says."""
     return {
         "format_version": FORMAT_VERSION,
         "unreadable": journal.unreadable,
@@ -57,6 +60,7 @@ def history_json(journal: Journal) -> dict[str, Any]:
                         "phase": step.phase.value,
                         "error": step.error,
                         "is_undone": step.id in journal.undone,
+                        "holds": still.get(step.id),
                     }
                     for step in run.steps
                 ],

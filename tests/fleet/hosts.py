@@ -47,7 +47,9 @@ FAULTS = {
     "full journal": "mkdir -p /var/lib/hosttune && mount -t tmpfs -o size=4k,mode=700 none /var/lib/hosttune"
     " && head -c 4096 /dev/zero > /var/lib/hosttune/full || true",
     "full memory": "head -c 80M /dev/zero > /run/full 2>/dev/null || true",
-    "no sshd": 'kill "$(cat /run/sshd.pid)"',
+    # With the sessions, of which Ansible keeps one open.
+    "no sshd": 'listener=$(cat /run/sshd.pid); for child in $(ps -o pid= --ppid "$listener"); do'
+    ' kill -KILL $(ps -o pid= --ppid "$child") "$child"; done; kill -KILL "$listener"',
     "no python": "mv /usr/bin/python3 /usr/bin/python3.away",
 }
 HEAL = (

@@ -57,7 +57,16 @@ def test_lint_production_profile_finds_nothing(lint: Path, tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "kind_and_name", ["module tune", "module tune_info", "module plan_classes", "lookup bundle", "role hosttune"]
+    "kind_and_name",
+    [
+        "module tune",
+        "module tune_info",
+        "module plan_classes",
+        "lookup bundle",
+        "lookup hosts",
+        "lookup tasks_file",
+        "role hosttune",
+    ],
 )
 def test_doc_reads_every_plugin(kind_and_name: str, programs: Path, tmp_path: Path):
     kind, name = kind_and_name.split()

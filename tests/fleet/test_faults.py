@@ -178,7 +178,8 @@ def test_apply_busy_gpus_put_a_change_off_and_the_next_run_makes_it(
     finally:
         work.kill()
         work.wait()
-    assert first.status == 0, first.output
+    assert first.status == 2, first.output
+    assert "not as they should be: gpu02;" in first.output
     assert first.changed() == ALL
     held = f"1 host: put off until the GPUs are free\n  gpu02: site-somaxconn (process {pid} (sleep, root) holds a GPU)"
     assert held in first.output
@@ -190,3 +191,23 @@ def test_apply_busy_gpus_put_a_change_off_and_the_next_run_makes_it(
     assert second.changed() == {"gpu02"}
     assert "put off" not in second.output
     assert fleet["gpu02"].read("/proc/sys/net/core/somaxconn").strip() == "65535"
+
+
+def test_host_that_nothing_can_be_changed_on_is_never_nothing_to_change(controller: Controller, fleet: Fleet):
+    fleet["gpu01"].shell("mount --bind /etc /etc && mount -o remount,bind,ro /etc")
+    fleet["gpu02"].shell("yes '# a remark, and nothing else' | head -c 2500000 >>/etc/fstab")
+    fleet["gpu03"].shell("sed -i s/defaults/strictatime/ /etc/fstab")
+    for playbook in ("check.yml", "apply.yml"):
+        seen = controller.play(playbook, "--limit", "gpu01,gpu02,gpu03", **AT_ONCE)
+        assert seen.status == 2, seen.output
+        assert "nothing to change" not in seen.output
+        assert "1 host: nothing that hosttune changes, and not as it should be\n  gpu01\n" in seen.output
+        refused = seen.output.partition("\n2 hosts: refused\n")[2].partition("\n\n")[0]
+        assert "  gpu01: /etc/fstab cannot be written: /etc is mounted read-only (storage-noatime)" in refused
+        assert "  gpu02: /etc/fstab: larger than 1 MiB, which no fstab is (storage-noatime)" in refused
+        alone = "1 host: left alone\n  gpu03: owned by an explicit `strictatime` in /etc/fstab line 6 (storage-noatime)"
+        assert alone in seen.output
+        assert "not as they should be: gpu01, gpu02, gpu03;" in seen.output
+    again = controller.play("apply.yml", "--limit", "gpu03", hosttune_require_compliant=False)
+    assert again.status == 0, again.output
+    assert "1 host: nothing that hosttune changes, and not as it should be\n  gpu03\n" in again.output

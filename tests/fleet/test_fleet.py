@@ -25,7 +25,8 @@ def all_files(fleet: Fleet) -> dict[str, dict[str, str]]:
 def test_check_bare_hosts_shows_the_plan_once_and_writes_nothing(controller: Controller, fleet: Fleet, bundle: Path):
     before = all_files(fleet)
     seen = controller.play("check.yml")
-    assert seen.status == 0, seen.output
+    assert seen.status == 2, seen.output
+    assert "not as they should be: gpu01, gpu02, gpu03, gpu04; the reasons stand above" in seen.output
     assert all_files(fleet) == before
     assert re.search(r"^4 hosts: \d+ changes to make\n  gpu01, gpu02, gpu03, gpu04$", seen.output, re.MULTILINE)
     assert "+/dev/vdb    /data   ext4    defaults,noatime        0       2" in seen.output
@@ -88,17 +89,28 @@ def contents(files: dict[str, str]) -> dict[str, str]:
     return {path: seen.split()[-1] for path, seen in files.items() if path != "/etc/fstab"}
 
 
-def test_apply_only_where_the_plan_is_approved(controller: Controller, fleet: Fleet):
+def test_apply_only_where_the_plan_is_approved_and_tells_what_moved_since(controller: Controller, fleet: Fleet):
     fleet["gpu03"].shell("sed -i s/defaults/rw/ /etc/fstab")
     seen = controller.play("check.yml")
     digests = re.findall(r"digest ([0-9a-f]{64})", seen.output)
     assert len(digests) == 2
     before = fleet["gpu03"].files()
     made = controller.play("apply.yml", hosttune_serial=["100%"], approved=digests[0])
-    assert made.status == 0, made.output
+    assert made.status == 2, made.output
+    assert "not as they should be: gpu03;" in made.output
     assert made.changed() == ALL - {"gpu03"}
     assert fleet["gpu03"].files() == before
     assert re.search(r"1 host: \d+ changes not made, because the plan is not approved\n  gpu03", made.output)
+    assert "gpu03: its plan is that of the review, which is not among the approved ones" in made.output
+    fleet["gpu03"].shell("echo vm.max_map_count=2000000 >/etc/sysctl.d/70-site.conf; sed -i s/rw,*// /etc/fstab")
+    fleet["gpu03"].shell("echo 2000000 >/proc/sys/vm/max_map_count")
+    moved = controller.play(
+        "apply.yml", hosttune_serial="100%", approved=",".join(digests), hosttune_require_compliant=False
+    )
+    assert moved.status == 0, moved.output
+    assert "1 host: not approved\n  gpu03: " in moved.output
+    (told,) = re.findall(r"^  gpu03: (.* since the review.*|.* no longer needed.*)$", moved.output, re.MULTILINE)
+    assert "memory-max-map-count.conf" in told
 
 
 def test_apply_reboots_what_needs_it_drained_and_verifies_the_running_state(

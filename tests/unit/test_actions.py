@@ -6,7 +6,7 @@ import pytest
 
 from hosttune import __version__
 from hosttune.actions.apply import apply, check_expected, new_run
-from hosttune.actions.journal import FOLDER, Journal, Recorder, Run, parse_run, read_journal
+from hosttune.actions.journal import FOLDER, Journal, Recorder, Run, parse_run, read_journal, still_back
 from hosttune.actions.recover import recover
 from hosttune.actions.run import wait_for_first_boot
 from hosttune.actions.undo import plan_undo, undo
@@ -235,6 +235,26 @@ def test_line_and_its_options_in_one_run_go_back_together():
     assert receipt.failed == ()
     assert receipt.verified
     assert host.read("/etc/fstab") == FSTAB.encode()
+    head = ("--- /etc/fstab", "+++ /etc/fstab")
+    tuned = LINE.replace("noatime", "noatime,nofail")
+    assert [one.details for one in planned.plan.changes] == [
+        (*head, "@@ -2 +2 @@", f"-{tuned}", f"+{LINE}"),
+        (*head, "@@ -2 +1,0 @@", f"-{LINE}"),
+    ]
+
+
+def test_what_an_undo_left_is_looked_at_again():
+    host = Host()
+    assert still_back(read_journal(host), host) == {}
+    apply_stages(host, [change(SWAPPINESS, "60", "10"), change(SECOND, "1", "2")])
+    undo_all(host)
+    assert set(still_back(read_journal(host), host).values()) == {True}
+    host.files["/proc/sys/vm/a"] = b"10\n"
+    run = read_journal(host).runs[-1]
+    held = still_back(read_journal(host), host)
+    assert {step.change.address: held[step.id] for step in run.steps} == {SWAPPINESS: False, SECOND: True}
+    apply_stages(host, [change(SWAPPINESS, "10", "20")])
+    assert [held.change.address for held in run.steps if held.id in still_back(read_journal(host), host)] == [SECOND]
 
 
 def test_line_that_a_later_run_edited_waits_for_that_run():

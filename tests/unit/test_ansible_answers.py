@@ -27,6 +27,8 @@ def finding(verdict="differs", kind="none", detail="", rule="a-rule", subject=""
         "rule": rule,
         "subject": subject,
         "verdict": verdict,
+        "reason": "",
+        "evidence": [],
         "hold": {"kind": kind, "detail": detail},
         "changes": [],
         "is_waiver_over": False,
@@ -93,22 +95,6 @@ def test_deferred_names_what_runs_on_the_gpus():
 
 
 @pytest.mark.parametrize(
-    ("one", "expected"),
-    [
-        (finding("ok"), True),
-        (finding("advice"), True),
-        (finding("advice") | {"is_waiver_over": True}, False),
-        (finding("advice") | {"is_fault": True}, False),
-        (finding("unknown"), False),
-        (finding("differs", "waived"), True),
-        (finding("differs", "busy"), False),
-    ],
-)
-def test_is_compliant_counts_what_the_exit_status_counts(one, expected):
-    assert answer["is_compliant"]([one]) is expected
-
-
-@pytest.mark.parametrize(
     ("approved", "expected"),
     [(["ab" * 32], True), (["abababababab"], True), (["ababab"], False), (["cd" * 32], False), ([], False)],
 )
@@ -154,7 +140,10 @@ def test_folded_tells_made_from_not_approved():
 
 def test_summary_shows_one_diff_a_class_and_everybody_who_needs_a_look():
     busy = [{"rule": "gpu-modes", "subject": "", "reason": "process 7 on GPU 0"}]
-    answers = {"a": told("1" * 64, deferred=busy), "b": told("1" * 64, reboot_reasons=["storage-tmp-tmpfs: /tmp"])}
+    answers = {
+        "a": told("1" * 64, deferred=busy, plan_diff=answer["diff_of"]([change()])),
+        "b": told("1" * 64, reboot_reasons=["storage-tmp-tmpfs: /tmp"]),
+    }
     found = classes["folded"](answers, act="apply", is_planned=True)
     text = "\n".join(classes["summary"](found, answers, {"c": "it was not asked"}))
     assert text.count("+sysctl:vm.swappiness = 10") == 1
@@ -162,6 +151,90 @@ def test_summary_shows_one_diff_a_class_and_everybody_who_needs_a_look():
     assert "1 host: put off until the GPUs are free\n  a: gpu-modes (process 7 on GPU 0)" in text
     assert "1 host: to reboot\n  b: storage-tmp-tmpfs: /tmp" in text
     assert "1 host: failed or gave no answer\n  c: it was not asked" in text
+
+
+def test_diff_that_ansible_shows_by_itself_is_not_shown_again():
+    found = classes["folded"]({"a": told("1" * 64)}, act="apply")
+    assert "vm.swappiness = 10" not in "\n".join(classes["summary"](found, {}, {}))
+
+
+def test_folded_nothing_was_tried_is_told_from_what_failed_on_the_way():
+    failed = told("1" * 64, msg="why")
+    tried = failed | {"changes": [change() | {"phase": "failed"}]}
+    found = classes["folded"]({"a": failed, "b": tried}, act="apply")
+    assert {one["standing"]: one["hosts"] for one in found} == {
+        "tried, and some failed": ["b"],
+        "not made, nothing was tried": ["a"],
+    }
+
+
+READ_ONLY = {"verdict": "differs", "kind": "refused", "detail": "/etc is mounted read-only"}
+
+
+@pytest.mark.parametrize(
+    ("one", "heading", "line"),
+    [
+        (finding("advice") | {"is_fault": True, "reason": "r"}, "faults", "r (a-rule)"),
+        (finding(**READ_ONLY), "refused", "/etc is mounted read-only (a-rule)"),
+        (finding(kind="owned by", detail="TuneD"), "left alone", "owned by TuneD (a-rule)"),
+        (finding(kind="edited by hand", detail="sysctl:a"), "left alone", "edited by hand sysctl:a (a-rule)"),
+        (
+            finding(kind="above max_risk", detail="medium"),
+            "beyond what the policy allows",
+            "above max_risk medium (a-rule)",
+        ),
+        (finding("unknown") | {"reason": "needs root"}, "unknown", "needs root (a-rule)"),
+        (finding("unknown", "refused", "2.5 MB"), "refused", "2.5 MB (a-rule)"),
+        (
+            finding() | {"evidence": ["a GPU is lost", "x"]},
+            "differs, and hosttune does not change it",
+            "a GPU is lost (a-rule)",
+        ),
+        (finding("advice") | {"is_waiver_over": True, "reason": "r"}, "the waiver is over", "r (a-rule)"),
+        (finding(kind="waiting for", detail="a remount"), "waiting", "waiting for a remount (a-rule)"),
+    ],
+)
+def test_host_that_nothing_can_be_changed_on_is_told_with_the_reason(one, heading, line):
+    answers = {host: told("", compliant=False, findings=[one]) for host in ("a", "b")}
+    found = classes["folded"](answers, act="apply")
+    assert classes["summary"](found, answers, {}) == [
+        "2 hosts: nothing that hosttune changes, and not as it should be", "  a, b", "",
+        f"2 hosts: {heading}", f"  a, b: {line}", "",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        finding("ok"),
+        finding("advice"),
+        finding(kind="waived", detail="by me"),
+        finding("unknown", "deferred"),
+        finding(kind="orphaned"),
+    ],
+)
+def test_nothing_to_change_is_said_where_it_is_true(one):
+    answers = {"a": told("", compliant=True, findings=[one, finding("ok")])}
+    text = classes["summary"](classes["folded"](answers, act="plan"), answers, {})
+    assert text == ["1 host: nothing to change", "  a", ""]
+
+
+def test_rules_with_one_reason_are_one_line_and_those_of_the_plan_are_told_there():
+    rules = [f"rule-{number}" for number in range(6)]
+    findings = [finding(rule=rule, **READ_ONLY) for rule in rules] + [finding(rule="memory-swappiness")]
+    answers = {"a": told("1" * 64, compliant=False, findings=findings)}
+    text = "\n".join(classes["summary"]([], answers, {}))
+    assert text == "1 host: refused\n  a: /etc is mounted read-only (rule-0, rule-1, rule-2, rule-3 and 2 more)\n"
+
+
+def test_container_where_nothing_was_judged_is_not_called_fine(capsys):
+    run(["check", "--host", str(RECORD.with_name("container-docker.json")), "--format", "json"])
+    (seen,) = json.loads(capsys.readouterr().out)["hosts"]
+    answers = {"a": told("", compliant=True, findings=seen["findings"]), "b": told("", compliant=True)}
+    found = classes["folded"](answers, act="plan")
+    assert [one["standing"] for one in found] == ["nothing was judged here (a container)", "nothing to change"]
+    gone = [finding("not applicable")]
+    assert classes["unjudged"](gone) == "no rule applies"
 
 
 def test_summary_tells_a_reason_of_many_hosts_once():

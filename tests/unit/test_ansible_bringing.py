@@ -56,6 +56,7 @@ class HostVars(dict):
 @pytest.fixture
 def ansible(monkeypatch):
     for name, holds in {
+        "ansible": {"context": types.SimpleNamespace(CLIARGS={"inventory": ["my hosts"], "args": ["plays/apply.yml"]})},
         "ansible.errors": {"AnsibleError": AnsibleError},
         "ansible.plugins.action": {"ActionBase": ActionBase},
         "ansible.utils.display": {"Display": lambda: types.SimpleNamespace(display=print)},
@@ -70,11 +71,11 @@ def folding(ansible, monkeypatch):
     monkeypatch.setitem(sys.modules, OWN, module(OWN, classes=types.SimpleNamespace(**classes)))
     action = runpy.run_path(str(PLUGINS / "action/plan_classes.py"))["ActionModule"]()
 
-    def fold(answers, **more):
+    def fold(answers, earlier=None, **more):
         action.given = {"hosts": list(answers), "register": "looked", **more}
         action._task = types.SimpleNamespace(check_mode=False, args=action.given)
-        known = {host: {"looked": one} if one else {} for host, one in answers.items()}
-        return action.run(task_vars={"hostvars": HostVars(known)})
+        known = {host: {"looked": one} if one else {} for host, one in ((earlier or {}) | answers).items()}
+        return action.run(task_vars={"hostvars": HostVars(known), "ansible_play_hosts_all": list(known)})
 
     return fold
 
@@ -92,6 +93,70 @@ def test_answers_are_folded_as_they_were_registered(folding, tmp_path, capsys):
     kept = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "results").iterdir()}
     assert kept["a"]["hosts"] == [{"host": "a"}]
     assert kept["b"]["reason"] == "Failed to connect to the host via ssh"
+
+
+CHANGE = {
+    "address": "sysctl:vm.swappiness",
+    "action": "update",
+    "before": "60",
+    "after": "10",
+    "rule": "memory-swappiness",
+}
+
+
+def made(run, **more):
+    return {"digest": "1" * 64, "changes": [CHANGE | {"phase": "done"}], "run_id": run, "approved": True, **more}
+
+
+def test_host_that_dropped_out_after_its_answer_is_no_success(folding, capsys):
+    result = folding({"a": made("r1"), "b": made("r2")}, lost=["b"], act="apply", max_fail_percentage=0)
+    assert result["failed_hosts"] == {
+        "b": "no answer any more; run r2 was made; whether it is drained, or has rebooted, is not known"
+    }
+    assert result["ends"]
+
+
+@pytest.mark.parametrize(("most", "ends"), [(None, False), (0, True), (49, True), (50, False)])
+def test_rollout_ends_where_more_of_a_batch_failed_than_may(most, ends, folding, capsys):
+    result = folding({"a": made("r1"), "b": None}, earlier={"c": made("r0")}, act="apply", max_fail_percentage=most)
+    assert result["ends"] is ends
+    printed = capsys.readouterr().out
+    assert (
+        "It ends here: the hosts of later batches are as they were.\nNext\n  b: see `hosttune history`" in printed
+    ) is ends
+    back = "    ansible-playbook -i 'my hosts' hosttune.hosttune.undo -e run_id=r0,r1\n"
+    assert (back in printed) is ends
+
+
+def test_quiet_fold_prints_nothing_and_tells_who_is_not_as_it_should_be(folding, capsys):
+    result = folding({"a": made("r1", compliant=False), "b": made("r2", compliant=True)}, quiet=True)
+    assert result["not_compliant"] == ["a"]
+    assert capsys.readouterr().out == ""
+
+
+def test_plan_that_is_not_approved_is_told_by_what_moved_since_the_review(folding, tmp_path, capsys):
+    fstab = CHANGE | {"address": "fstab:/data", "before": "defaults", "after": "defaults,noatime"}
+    gone, other = CHANGE | {"address": "sysctl:gone"}, CHANGE | {"before": "30"}
+    seen = {"hosts": [{"findings": [{"changes": [CHANGE, gone]}]}]}
+    for host in ("a", "same"):
+        (tmp_path / f"{host}.json").write_text(json.dumps(seen))
+    (tmp_path / "torn.json").write_text("{")
+    left = {"digest": "2" * 64, "approved": False}
+    answers = {
+        "a": left | {"changes": [other, fstab]},
+        "same": left | {"changes": [CHANGE, gone]},
+        "torn": left | {"changes": [CHANGE]},
+        "never": left | {"changes": [CHANGE]},
+        "approved": made("r1"),
+    }
+    folding(answers, act="apply", reviewed=str(tmp_path))
+    told = "sysctl:vm.swappiness would go from or to another value than at the review"
+    assert capsys.readouterr().out.partition("4 hosts: not approved\n")[2].splitlines()[:4] == [
+        f"  a: fstab:/data is new since the review; sysctl:gone is no longer needed; {told}",
+        f"  never: no review of this host in {tmp_path}: check.yml keeps one",
+        "  same: its plan is that of the review, which is not among the approved ones",
+        f"  torn: no review of this host in {tmp_path}: check.yml keeps one",
+    ]
 
 
 def test_folder_that_cannot_be_written_is_named_with_the_way_out(folding, tmp_path):
@@ -144,7 +209,7 @@ def test_every_option_of_the_modules_is_tried_with_an_empty_value():
     assert {name for name in documented if not name.startswith("_")} == set(OPTIONS)
 
 
-@pytest.mark.parametrize("name", ["register", "folder", "act"])
+@pytest.mark.parametrize("name", ["register", "folder", "reviewed", "act"])
 def test_empty_value_of_plan_classes_is_refused(folding, name):
     with pytest.raises(AnsibleError, match=f"{name}: the value is empty"):
         folding({}, **{name: ""})
@@ -156,13 +221,13 @@ def test_role_has_no_empty_default_and_refuses_what_it_uses_itself():
     defaults = yaml.safe_load((role / "defaults/main.yml").read_text())
     assert all(value not in ("", [], {}, None) for value in defaults.values())
     assert {name: one["default"] for name, one in specs.items() if "default" in one} == defaults
-    refused = re.findall(r"\^hosttune_\(([a-z_|]+)\)\$", (role / "tasks/refuse_empty.yml").read_text())[0].split("|")
+    refused = re.findall(r"\^hosttune_\(([a-z_|]+)\)\$", (role / "tasks/check_words.yml").read_text())[0].split("|")
     numbers = {name for name, one in specs.items() if one["type"] in ("bool", "int")}
     to_modules = {f"hosttune_{name}" for name in OPTIONS} - {"hosttune_bundle"}
     assert {f"hosttune_{name}" for name in refused} == set(specs) - numbers - to_modules
     for name in ("main", "look", "undo"):
         first = yaml.safe_load((role / f"tasks/{name}.yml").read_text())[0]
-        assert first["ansible.builtin.include_tasks"] == "refuse_empty.yml"
+        assert first["ansible.builtin.include_tasks"] == "check_words.yml"
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import tempfile
 import time
 
+from ansible import context
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
@@ -30,31 +33,35 @@ class ActionModule(ActionBase):
         _checked, given = self.validate_argument_spec(
             argument_spec=dict(
                 hosts=dict(type="list", elements="str", required=True),
+                lost=dict(type="list", elements="str", default=[]),
                 register=dict(type="str", required=True),
                 folder=dict(type="path"),
+                reviewed=dict(type="path"),
                 act=dict(type="str", choices=["plan", "apply", "undo"], default="plan"),
+                max_fail_percentage=dict(type="float"),
+                quiet=dict(type="bool", default=False),
             )
         )
-        for name in ("register", "folder", "act"):
+        for name in ("register", "folder", "reviewed", "act"):
             if self._task.args.get(name, name) in ("", None):
                 raise AnsibleError(f"{name}: the value is empty; name one, or leave it out")
-        answers, failed, silent = {}, {}, {}
-        for host in given["hosts"]:
-            # As they were registered: hostvars[host] runs every word of them through the templates, which for
-            # thousands of hosts takes minutes, and what a host answered is no template.
-            known = task_vars["hostvars"].raw_get(host)
-            known = known if isinstance(known, dict) else {}
-            one = known.get(given["register"]) or {}
-            if "digest" in one:
-                answers[host] = one
-            if one.get("failed") or "digest" not in one or known.get(FAILURE):
-                failed[host] = _reason(known.get(FAILURE) or one.get("msg") or SAID)
-            if host in failed and host not in answers:
-                silent[host] = failed[host]
-        found = classes.folded(answers, act=given["act"], is_planned=self._task.check_mode)
-        for line in classes.summary(found, answers, failed):
+        act, most = given["act"], given["max_fail_percentage"]
+        answers, failed = _answers(given["hosts"], given["register"], set(given["lost"] or ()), task_vars)
+        found = classes.folded(answers, act=act, is_planned=self._task.check_mode)
+        ends = most is not None and len(failed) * 100 > len(given["hosts"]) * most
+        moved = {} if given["quiet"] else _moved(answers, given["reviewed"])
+        lines = [] if given["quiet"] else classes.summary(found, answers, failed, moved)
+        if ends and not given["quiet"]:
+            # With the batches before.
+            before, _failed = _answers(
+                task_vars.get("ansible_play_hosts_all") or (), given["register"], set(), task_vars
+            )
+            runs = {host: one["run_id"] for host, one in before.items() if one.get("run_id")}
+            lines += classes.way_on(act, set(failed) - set(answers) | set(given["lost"] or ()), runs, _undo_command())
+        for line in lines:
             Display().display(line)
         if given["folder"] and not self._task.check_mode:
+            silent = {host: reason for host, reason in failed.items() if host not in answers}
             try:
                 written(given["folder"], answers, silent)
             except OSError as error:
@@ -63,13 +70,63 @@ class ActionModule(ActionBase):
                     " name another folder (results=DIR), or none (results=)"
                 ) from None
             result["changed"] = bool(answers or silent)
-        result["classes"] = found
-        result["failed_hosts"] = failed
+        result.update(
+            classes=found,
+            failed_hosts=failed,
+            not_compliant=[host for host, one in answers.items() if not one.get("compliant", True)],
+            undone_runs=[one["undone_run"] for one in answers.values() if one.get("undone_run")],
+            ends=ends,
+        )
         return result
+
+
+def _answers(hosts, register, lost, task_vars):
+    """What the hosts answered, by host, and why others failed or gave no answer."""
+    answers, failed = {}, {}
+    for host in hosts:
+        # As they were registered: hostvars[host] runs every word of them through the templates, which for
+        # thousands of hosts takes minutes, and what a host answered is no template.
+        known = task_vars["hostvars"].raw_get(host)
+        known = known if isinstance(known, dict) else {}
+        one = known.get(register) or {}
+        if "digest" in one:
+            answers[host] = one
+        if host in lost:
+            run = "run {} was made; ".format(one["run_id"]) if one.get("run_id") else ""
+            failed[host] = f"no answer any more; {run}whether it is drained, or has rebooted, is not known"
+        elif one.get("failed") or "digest" not in one or known.get(FAILURE):
+            failed[host] = _reason(known.get(FAILURE) or one.get("msg") or SAID)
+    return answers, failed
+
+
+def _moved(answers, folder):
+    """For each host whose plan is not approved what is other than at its review, which `folder` keeps."""
+    found = {}
+    for host, one in answers.items():
+        if one.get("approved", True):
+            continue
+        try:
+            with open(os.path.join(folder or "", host + ".json"), encoding="utf-8") as file:
+                (before,) = json.load(file)["hosts"]
+            found[host] = classes.moved_since(before, one["changes"])
+        except (OSError, ValueError, KeyError, TypeError):
+            found[host] = f"no review of this host in {folder}: check.yml keeps one" if folder else ""
+    return {host: what for host, what in found.items() if what}
+
+
+def _undo_command():
+    """The command that takes runs back, as far as the names of the runs."""
+    words = ["ansible-playbook"]
+    for inventory in context.CLIARGS.get("inventory") or ():
+        words += ["-i", inventory]
+    own = os.path.join(os.path.dirname((context.CLIARGS.get("args") or [""])[0]), "undo.yml")
+    words.append(own if os.path.isfile(own) else "hosttune.hosttune.undo")
+    return shlex.join(words) + " -e run_id="
 
 
 def _reason(text):
     """A reason without what Ansible puts before every one of them."""
+    text = re.sub(r"^Task failed: .*The lookup plugin '\S+' failed: ", "", text, flags=re.DOTALL)
     for prefix in ("Task failed: ", "Action failed: ", "Module failed: "):
         text = text.removeprefix(prefix)
     return text

@@ -50,15 +50,6 @@ def deferred(findings):
     ]
 
 
-def is_compliant(findings):
-    """Whether every selected rule is as it should be: nothing differs, is unknown or waits but what is waived."""
-    return not any(
-        (finding["verdict"] in ("differs", "unknown") or finding.get("is_fault") or finding.get("is_waiver_over"))
-        and finding["hold"]["kind"] not in ("waived", "orphaned", "deferred")
-        for finding in findings
-    )
-
-
 def outcomes_of(receipt):
     """The changes of a run, each with what became of it."""
     return [dict(one["change"], phase=one["phase"], error=one["error"]) for one in receipt["outcomes"]]

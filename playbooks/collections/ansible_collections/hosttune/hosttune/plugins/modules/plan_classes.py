@@ -20,6 +20,13 @@ options:
     type: list
     elements: str
     required: true
+  lost:
+    description:
+      - Hosts of O(hosts) that dropped out of the play, whatever they answered before. Ansible takes them out of
+        C(ansible_play_batch), so keep that list in a first task, and give what is missing of it.
+    type: list
+    elements: str
+    default: []
   register:
     description: The name of the variable in which the answers were registered.
     type: str
@@ -31,6 +38,18 @@ options:
         C(hosttune report) reads both. Not written in check mode.
       - The records lie in its folder C(records), where they were gathered.
     type: path
+  reviewed:
+    description:
+      - The folder that another play gave as O(folder). Of a host whose plan is not approved it tells what moved since.
+    type: path
+  max_fail_percentage:
+    description:
+      - How many of O(hosts) may fail or drop out until RV(ends) is true. Then what to type next is printed, too.
+    type: float
+  quiet:
+    description: Print nothing.
+    type: bool
+    default: false
   act:
     description: What the hosts were asked for, so that the changes are told as to make, made or taken back.
     type: str
@@ -105,4 +124,18 @@ failed_hosts:
   description: The hosts that failed or gave no answer, each with the reason.
   returned: always
   type: dict
+not_compliant:
+  description: The hosts that answered and are not as they should be, or did not take all of it back.
+  returned: always
+  type: list
+  elements: str
+undone_runs:
+  description: The runs that were found to be taken back.
+  returned: always
+  type: list
+  elements: str
+ends:
+  description: Whether more hosts failed or dropped out than O(max_fail_percentage) allows.
+  returned: always
+  type: bool
 """

@@ -150,7 +150,9 @@ changes:
       phase: done
       error: ""
 findings:
-  description: What every rule says of the host after the run, or before it where nothing was done.
+  description:
+    - What every rule says of the host after the run, or before it where nothing was done.
+    - Where the task failed, without those that are as they should be or do not apply.
   returned: when a plan was made
   type: list
   elements: dict
@@ -163,7 +165,10 @@ findings:
       evidence: []
       todo: ""
 compliant:
-  description: Whether every selected rule is as it should be after the run. Advice does not count, a fault does.
+  description:
+    - Whether every selected rule is as it should be after the run, as the exit status of C(hosttune check) tells it.
+      Advice does not count, a fault does.
+    - With O(state=undone) whether nothing stands in the way of taking it all back.
   returned: when a plan was made
   type: bool
 deferred:
@@ -196,7 +201,9 @@ from ansible_collections.hosttune.hosttune.plugins.module_utils.arguments import
 from ansible_collections.hosttune.hosttune.plugins.module_utils.client import TROUBLE, Trouble, client_of
 
 GONE = ("undone", "nothing taken")  # runs of which nothing is left to take back
-NOTHING = dict(digest="", approved=True, changes=[], findings=[], deferred=[], waiting=[], run_id="", undone_run="")
+NOTHING = dict(
+    digest="", approved=True, compliant=True, changes=[], findings=[], deferred=[], waiting=[], run_id="", undone_run=""
+)
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -224,11 +231,14 @@ def main():
             else:
                 apply(module, client, result)
     except Trouble as error:
+        if "findings" in result:
+            result["findings"] = unsettled(result["findings"])
         module.fail_json(msg=str(error), **result)
     result["reboot_required"] = bool(result["reboot_reasons"]) and not result["reboot_obstacles"]
     tell(module, result)
     failed = [one for one in result["changes"] if one.get("phase") in ("failed", "undone")]
     if failed or result.pop("unverified", False):
+        result["findings"] = unsettled(result["findings"])
         module.fail_json(msg=what_failed(failed), **result)
     module.exit_json(**result)
 
@@ -252,7 +262,7 @@ def apply(module, client, result):
         coming = ["{rule}: {address}".format(**one) for one in changes if one["activation"] == "reboot"]
         result["reboot_reasons"] += [one for one in coming if one not in result["reboot_reasons"]]
         return
-    receipt, _status, _said = client.ask("apply", "--yes", "--expect", plan["digest"], *client.look)
+    receipt = carried_out(client, ["apply", "--yes", "--expect", plan["digest"], *client.look], result)
     done(receipt, result)
     if receipt["run_id"]:
         planned(client, result)
@@ -267,28 +277,31 @@ def undo(module, client, result):
     named = [run["id"] for run in history["runs"] if run["id"] in (params["run_id"] or ())]
     if len(named) > 1:
         raise Trouble("these are runs of one host, to be taken back one after the other: " + ", ".join(named))
-    runs = [run for run in history["runs"] if run["command"] == "apply" and run["status"] not in GONE]
+    runs = [run for run in history["runs"] if run["command"] == "apply"]
     if params["undo_digest"]:
         runs = [run for run in runs if answer.is_approved(run["digest"], [params["undo_digest"]])]
+        named = [run["id"] for run in runs[:1]]
     elif params["run_id"] is not None:
         runs = [run for run in runs if run["id"] in named]
+    runs = [run for run in runs if run["status"] not in GONE]
+    by_rule_alone = params["rule"] and not params["undo_digest"] and params["run_id"] is None
     with open(BOOT_ID, encoding="ascii") as file:
         result["reboot_reasons"] = answer.undone_until_reboot(history, file.read().strip())
-    if not runs:
+    if not runs and not by_rule_alone:  # of a rule hosttune knows whether there is such a one
         # A run that was taken back before counts as found, not as work.
         result.update(NOTHING, undone_run="".join(named))
         return
-    words = [runs[0]["id"]] if not params["rule"] or params["run_id"] or params["undo_digest"] else []
+    words = [] if by_rule_alone else [runs[0]["id"]]
     result["undone_run"] = "".join(words)
     words += ["--rule", params["rule"]] if params["rule"] else []
-    plan, _status, _said = client.ask("undo", *(words + client.look))
+    plan, status, _said = client.ask("undo", *(words + client.look))
     left = result["reboot_reasons"]
-    described(plan, result)
+    described(plan, status, result)
     shown(module, plan, result)
     result["approved"] = True
     result["changed"] = bool(result["changes"])
     if not module.check_mode and result["changes"]:
-        receipt, _status, _said = client.ask("undo", "--yes", "--expect", plan["digest"], *(words + client.look))
+        receipt = carried_out(client, ["undo", "--yes", "--expect", plan["digest"], *(words + client.look)], result)
         done(receipt, result)
         result["reboot_reasons"] = receipt["reboot_reasons"]
     result["reboot_reasons"] += [one for one in left if one not in result["reboot_reasons"]]
@@ -297,20 +310,46 @@ def undo(module, client, result):
         result["reboot_obstacles"] = answer.reboot_obstacles(found["findings"])
 
 
+def carried_out(client, words, result):
+    """The receipt. Where there is none, Trouble says whether anything was begun: then the journal has a run of it."""
+    before = runs_of(client) if result["changes"] else None
+    try:
+        return client.ask(*words)[0]
+    except Trouble as error:
+        after = runs_of(client)
+        if before is None or after is None:
+            raise
+        begun = [run for run in after if run not in before]
+        if not begun:
+            raise Trouble(f"nothing was tried: {error}") from error
+        result.update(changed=True, run_id=begun[0])
+        raise Trouble(f"run {begun[0]} did not end, and the next one finishes or takes it back: {error}") from error
+
+
+def runs_of(client):
+    """The names of the runs in the journal, newest first; None where they cannot be told."""
+    try:
+        history, _status, _said = client.ask("history")
+    except Trouble:
+        return None
+    return None if history["unreadable"] else [run["id"] for run in history["runs"]]
+
+
 def planned(client, result):
     """The plan for the host as it is now, and what it says of the host."""
     plan, status, _said = client.ask("plan", *client.look)
     if status == TROUBLE:
         raise Trouble("the plan does not hold: " + "; ".join(plan["problems"]))
-    described(plan, result)
+    described(plan, status, result)
     return plan
 
 
-def described(plan, result):
+def described(plan, status, result):
+    """What a plan says of the host. `status` is that of the command: 0 where every rule is as it should be."""
     findings = plan["findings"]
     result.update(
         findings=answer.flat(findings),
-        compliant=answer.is_compliant(findings),
+        compliant=status == 0,
         deferred=answer.deferred(findings),
         reboot_reasons=answer.reboot_reasons(findings),
         reboot_obstacles=answer.reboot_obstacles(findings),
@@ -344,6 +383,11 @@ def tell(module, result):
         module.warn(sentence)
     for sentence in result["reboot_obstacles"]:
         module.warn("no reboot before this is solved: " + sentence)
+
+
+def unsettled(findings):
+    """The findings that say more than that all is well: what a failure is read for."""
+    return [one for one in findings if one["verdict"] not in answer.SETTLED]
 
 
 def what_failed(failed):

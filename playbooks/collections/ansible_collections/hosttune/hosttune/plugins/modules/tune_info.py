@@ -147,7 +147,7 @@ def check(client, result):
 
 
 def plan(client, result):
-    document, _status, _said = client.ask("plan", *client.look)
+    document, status, _said = client.ask("plan", *client.look)
     findings = document["findings"]
     reasons, obstacles = answer.reboot_reasons(findings), answer.reboot_obstacles(findings)
     changes = answer.changes_of(document)
@@ -156,7 +156,7 @@ def plan(client, result):
         plan_diff=answer.diff_of(changes),
         digest=document["digest"],
         changes=changes,
-        compliant=answer.is_compliant(findings),
+        compliant=status == 0,
         deferred=answer.deferred(findings),
         reboot_required=bool(reasons) and not obstacles,
         reboot_reasons=reasons,

@@ -8,11 +8,30 @@ import difflib
 HOSTS_NAMED = 12
 
 
-PLANNED, DONE, PARTLY = "to make", "made", "tried, and some failed"
+PLANNED, DONE, PARTLY, UNTRIED = "to make", "made", "tried, and some failed", "not made, nothing was tried"
 BACK_PLANNED, BACK_DONE = "to take back", "taken back"
 LEFT = "not made, because the plan is not approved"
 NOTHING, BACK_NOTHING = "nothing to change", "nothing to take back"
-ORDER = (PLANNED, BACK_PLANNED, PARTLY, DONE, BACK_DONE, LEFT, NOTHING, BACK_NOTHING)
+STUCK = "nothing that hosttune changes, and not as it should be"
+UNJUDGED = "nothing was judged here"
+ORDER = (PLANNED, BACK_PLANNED, PARTLY, UNTRIED, DONE, BACK_DONE, LEFT, STUCK, UNJUDGED, NOTHING, BACK_NOTHING)
+
+# Why a host is not as it should be, where no change of a plan says it already: what a heading says, by the hold.
+REFUSED, ALONE, BEYOND, WAITS = "refused", "left alone", "beyond what the policy allows", "waiting"
+FAULT, UNKNOWN, DIFFERS, EXPIRED = "faults", "unknown", "differs, and hosttune does not change it", "the waiver is over"
+HELD = {
+    "refused": REFUSED,
+    "owned by": ALONE,
+    "edited by hand": ALONE,
+    "reverted by somebody": ALONE,
+    "above max_risk": BEYOND,
+    "would disturb": BEYOND,
+    "waiting for": WAITS,
+}
+REASONS = (FAULT, UNKNOWN, REFUSED, ALONE, BEYOND, DIFFERS, EXPIRED, WAITS)
+ASIDE = ("waived", "orphaned", "deferred", "busy")  # nobody's alarm, and what has a section of its own
+RULES_NAMED = 4
+RUNS_NAMED = 50
 
 
 def folded(answers, *, act, is_planned=False):
@@ -31,27 +50,82 @@ def folded(answers, *, act, is_planned=False):
         if one.get("run_id"):
             entry["runs"][host] = one["run_id"]
         if entry["diff"] is None:
-            entry["diff"] = one.get("plan_diff") or one.get("diff") or []
+            entry["diff"] = one.get("plan_diff") or []  # that of tune, Ansible itself shows
     return sorted(
-        classes.values(), key=lambda entry: (ORDER.index(entry["standing"]), -len(entry["hosts"]), entry["digest"])
+        classes.values(),
+        key=lambda entry: (ORDER.index(entry["standing"].partition(" (")[0]), -len(entry["hosts"]), entry["digest"]),
     )
+
+
+def findings_of(one):
+    """What every rule said of a host, as tune or tune_info returned it."""
+    return one.get("findings") or (one.get("plan") or {}).get("findings") or []
+
+
+def unjudged(findings):
+    """Why nothing was judged on a host, in few words; empty where something was."""
+    judged = [one for one in findings if one["verdict"] != "not applicable"]
+    if findings and not judged:
+        return "no rule applies"
+    inside = any(one["reason"].startswith(("in a container", "a container ")) for one in findings)
+    return "a container" if inside and all(one["verdict"] == "ok" for one in judged) else ""
+
+
+def kind_of(finding, in_plan):
+    """One of REASONS: why this finding keeps a host from being as it should be; empty where it does not, or where the
+    plan (whose rules are `in_plan`) or another section tells it.
+    """
+    hold = finding["hold"]["kind"]
+    if hold in ASIDE or (hold == "waiting for" and "reboot" in finding["hold"]["detail"]):
+        return ""
+    if finding.get("is_fault"):
+        return FAULT
+    if finding["verdict"] in ("differs", "unknown"):
+        if finding["verdict"] == "unknown":
+            return HELD.get(hold, UNKNOWN)
+        return HELD.get(hold) or ("" if finding["rule"] in in_plan else DIFFERS)
+    return EXPIRED if finding.get("is_waiver_over") else ""
+
+
+def _kept_back(answers):
+    """Each reason for which hosts are not as they should be, with its rules and its hosts."""
+    found = {}
+    for host, one in sorted(answers.items()):
+        in_plan = {change["rule"] for change in one.get("changes") or ()}
+        for finding in findings_of(one) if "undone_run" not in one else []:
+            if kind := kind_of(finding, in_plan):
+                hold = finding["hold"]["detail"]
+                why = hold if kind == REFUSED else "{kind} {detail}".format(**finding["hold"]).strip() if hold else ""
+                why = why or finding["reason"] or "; ".join(finding["evidence"][:1])
+                rules, hosts = found.setdefault((kind, why), ({}, {}))
+                rules[finding["rule"]] = hosts[host] = True
+    lines = []
+    for kind in REASONS:
+        own = [(why, *one) for (of, why), one in found.items() if of == kind]
+        texts = [f"{named(list(hosts))}: {why} ({named(list(rules), RULES_NAMED)})" for why, rules, hosts in own]
+        lines += _section(kind, texts, len({host for _why, _rules, hosts in own for host in hosts}))
+    return lines
 
 
 def _standing(one, act, is_planned):
     if not one.get("changes"):
-        return BACK_NOTHING if act == "undo" else NOTHING
+        if act == "undo":
+            return BACK_NOTHING
+        if not one.get("compliant", True):
+            return STUCK
+        return f"{UNJUDGED} ({unjudged(findings_of(one))})" if unjudged(findings_of(one)) else NOTHING
     if not one.get("approved", True):
         return LEFT
     if is_planned:
         return BACK_PLANNED if act == "undo" else PLANNED
-    if one.get("failed"):
-        return PARTLY
+    if one.get("msg"):
+        return PARTLY if any(change.get("phase") for change in one["changes"]) else UNTRIED
     return BACK_DONE if act == "undo" else DONE
 
 
-def summary(classes, answers, failed):
+def summary(classes, answers, failed, moved=None):
     """The lines that a person reads: the classes with one diff each, then what needs a look of its own. `failed` is
-    a dict from host to the reason.
+    a dict from host to the reason, `moved` one from host to what is other than at its review.
     """
     lines = [line for entry in classes for line in _class_lines(entry)]
     left = [
@@ -60,7 +134,10 @@ def summary(classes, answers, failed):
         if "undone_run" in answer
         for one in answer["findings"]
     ]
+    texts = [f"{host}: {what}" for host, what in sorted((moved or {}).items())]
+    lines += _section("not approved", texts)
     lines += _section("not all of it is taken back", left, len({line.partition(":")[0] for line in left}))
+    lines += _kept_back(answers)
     held = {host: one["deferred"] for host, one in answers.items() if one.get("deferred")}
     lines += _section(
         "put off until the GPUs are free",
@@ -88,6 +165,40 @@ def summary(classes, answers, failed):
     rebooted = [host for host, one in sorted(answers.items()) if one.get("rebooted")]
     lines += _section("rebooted, and verified afterwards", [named(rebooted)] if rebooted else [], len(rebooted))
     return lines + _section("failed or gave no answer", _reason_lines(failed), len(failed))
+
+
+def way_on(act, silent, runs, undo):
+    """The lines that say what to type where a play ends early. `silent` are the hosts of which nobody knows how far
+    they came, `runs` the runs that the play has made so far, by host; `undo` is the command that takes runs back,
+    without their names.
+    """
+    lines = ["It ends here: the hosts of later batches are as they were.", "Next"]
+    if silent:
+        lines += [f"  {named(sorted(silent))}: see `hosttune history` there; what was begun may be made in part"]
+    lines += ["  mend what failed, then type the same again: what is done stays, what was begun is finished"]
+    if runs and act == "apply":
+        shown = sorted(set(runs.values()))[:RUNS_NAMED]
+        more = len(set(runs.values())) - len(shown)
+        lines += [f"  or take back what it did{f' ({more} more runs stand above)' if more else ''}:"]
+        lines += ["    {}{}".format(undo, ",".join(shown))]
+    return [*lines, ""]
+
+
+def moved_since(reviewed, changes):
+    """What is other than at the review of a host (its entry of `hosttune check`), in one sentence."""
+    before = {one["address"]: one for finding in reviewed["findings"] for one in finding["changes"]}
+    now = {one["address"]: one for one in changes}
+    new = [address for address in now if address not in before]
+    gone = [address for address in before if address not in now]
+    other = [
+        address
+        for address, one in now.items()
+        if address in before and any(one[name] != before[address][name] for name in ("before", "after", "action"))
+    ]
+    parts = ["{} {} new since the review".format(named(new), "is" if len(new) == 1 else "are")] if new else []
+    parts += ["{} {} no longer needed".format(named(gone), "is" if len(gone) == 1 else "are")] if gone else []
+    parts += [f"{named(other)} would go from or to another value than at the review"] if other else []
+    return "; ".join(parts) or "its plan is that of the review, which is not among the approved ones"
 
 
 def _reason_lines(failed):
@@ -130,10 +241,10 @@ def diff_lines(part):
     )
 
 
-def named(hosts):
-    """Some of the hosts by name, the rest by number."""
-    more = len(hosts) - HOSTS_NAMED
-    return ", ".join(hosts[:HOSTS_NAMED]) + (f" and {more} more" if more > 0 else "")
+def named(words, most=HOSTS_NAMED):
+    """Some of the hosts (or rules) by name, the rest by number."""
+    more = len(words) - most
+    return ", ".join(words[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def counted(number, word):
