@@ -6,7 +6,7 @@ import fcntl
 import os
 import stat as stat_module
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from hosttune.errors import Refused
 
@@ -30,7 +30,8 @@ def locked(path: str = PATH) -> Iterator[None]:
             holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
             raise Refused(f"another run of hosttune is at work (process {holder})", hint="wait for it to end") from None
         os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        with suppress(OSError):  # a full /run: who holds it is then not told, and it is held all the same
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         yield
         os.ftruncate(fd, 0)
     finally:

@@ -8,6 +8,7 @@ from hosttune.views.checked import group_of
 from hosttune.views.fleet_words import (
     HEADINGS,
     STYLES,
+    first_these,
     headline,
     hosts_word,
     named,
@@ -43,6 +44,7 @@ def fleet_html(fleet: Fleet, plans: Mapping[str, tuple[Change, ...]], about: Map
         f"hosttune report: {hosts_word(fleet.hosts)}",
         headline=headline(fleet),
         notes=[text for text in (span(fleet), *notes(fleet)) if text],
+        first=first_these(fleet, NAMES_TOLD),
         missing=_missing(fleet),
         unread=_unread(fleet),
         outcomes=[

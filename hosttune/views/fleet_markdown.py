@@ -8,6 +8,7 @@ from hosttune.views.change import body_lines, note_of, title_line
 from hosttune.views.fleet_words import (
     HEADINGS,
     MOST_TOLD,
+    first_these,
     headline,
     hosts_word,
     named,
@@ -37,6 +38,8 @@ def fleet_markdown(fleet: Fleet, plans: Mapping[str, tuple[Change, ...]]) -> str
     """The report. `plans` are the changes of the plan classes by digest, of those that are shown."""
     lines = ["# hosttune report", "", plain(headline(fleet)), ""]
     lines += [line for text in (span(fleet), *notes(fleet)) if text for line in (plain(text), "")]
+    first = [f"- {plain(text)}" for text in first_these(fleet, NAMES_TOLD)]
+    lines += ["## First these", "", *first, ""] if first else []
     lines += _lost(fleet)
     lines += _rules(fleet)
     lines += _siblings(fleet)

@@ -10,6 +10,7 @@ from hosttune.views.fleet_words import (
     HEADINGS,
     MOST_TOLD,
     STYLES,
+    first_these,
     headline,
     hosts_word,
     named,
@@ -43,6 +44,11 @@ def fleet_text(fleet: Fleet, plans: Mapping[str, tuple[Change, ...]], page: Page
     lines[0] = page.screen.paint(lines[0], "bold")
     for text in (span(fleet), *notes(fleet)):
         lines += wrapped(text, columns, rest=_INDENT) if text else []
+    if first := first_these(fleet, 0 if page.is_verbose else NAMES_TOLD):
+        lines += _title("First these", "red", page)
+        lines += [
+            line for text in first for line in wrapped(text, page.screen.columns, first=_INDENT, rest=_INDENT * 3)
+        ]
     lines += _lost(fleet, page)
     lines += _rules(fleet, page)
     lines += _siblings(fleet, page)

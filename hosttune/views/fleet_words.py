@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.engine.fleet_seen import NOT_APPLICABLE, OK, OUTCOMES, WAIVED
+from hosttune.engine.fleet_seen import FAULT, NOT_APPLICABLE, OK, OUTCOMES, WAIVED
 from hosttune.views.page import shown
 from hosttune.views.terminal import counted, listed
 
@@ -111,6 +111,24 @@ def named(hosts: Named, most: int = 0) -> str:
     if not names:
         return hosts_word(rest) if rest else ""
     return ", ".join(names) + (f" and {number(rest)} more" if rest else "")
+
+
+def first_these(fleet: Fleet, names: int = 0) -> list[str]:
+    """What costs most, one line each, that worst first: GPUs that siblings have and a host has lost, what does not do
+    its work, who gave no answer. What only differs can wait for it.
+    """
+    found = [
+        f"{named(one.hosts, names)}: {shown(one.value)} of the {shown(most.value)} GPUs that the siblings have"
+        for group in fleet.siblings
+        for setting in group.settings
+        if setting.name == "GPUs" and (most := setting.values.majority)
+        for one in setting.values.values
+        if one.value.isdecimal() and most.value.isdecimal() and int(one.value) < int(most.value)
+    ]
+    for row in fleet.rules:
+        hosts = next((one.hosts for one in row.outcomes if one.value == FAULT), None)
+        found += [f"{named(hosts, names)}: {shown(row.rule)}"] if hosts else []
+    return found + ([f"{hosts_word(fleet.missing_count)} gave no answer"] if fleet.missing_count else [])
 
 
 def outcomes(row: RuleRow) -> str:

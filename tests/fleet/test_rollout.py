@@ -205,3 +205,24 @@ def test_undo_of_a_rule_that_nobody_has_is_an_error(controller: Controller, flee
         seen = controller.play("undo.yml", "--limit", "gpu01", **words)
         assert seen.status == 2, seen.output
         assert said in seen.output
+
+
+def test_reboot_of_an_undo_is_verified(controller: Controller, fleet: Fleet, tmp_path: Path):
+    """On one of the hosts somebody puts a value there again before the boot."""
+    options = {"hosttune_policy": POLICY, "hosttune_serial": [2]}
+    made = controller.play("apply.yml", "--limit", "gpu01,gpu02", hosttune_require_compliant=False, **options)
+    assert made.status == 0, made.output
+    path = "/etc/sysctl.d/60-hosttune-memory-max-map-count.conf"
+    again = {"ansible.builtin.copy": {"content": "#\n", "dest": path, "mode": "0644"}, "become": True}
+    (tmp_path / "drain.json").write_text(json.dumps([again | {"when": "inventory_hostname == 'gpu02'"}]))
+    hook = {"hosttune_drain_tasks": "drain.json", "hosttune_reboot": True}
+    shown = controller.play("undo.yml", "--limit", "gpu01", "--check", "--diff", **options)
+    assert shown.status == 0, shown.output
+    hunk = "@@ -6 +6 @@\n-/dev/vdb    /data   ext4    defaults,noatime        0       2\n+/dev/vdb    /data   ext4    defaults        0       2\n"
+    assert shown.output.count(hunk) == 1
+    seen = controller.play("undo.yml", "--limit", "gpu01,gpu02", **hook, **options)
+    assert seen.status == 2, seen.output
+    assert fleet["gpu01"].boots == fleet["gpu02"].boots == 2
+    assert "1 host: rebooted, and verified afterwards\n  gpu01\n" in seen.output
+    assert f"after the reboot this is not as the undo left it: file:{path}; run " in told(seen, "gpu02")
+    assert told(seen, "gpu02").endswith("stands; it stays drained")

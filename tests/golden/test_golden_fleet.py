@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hosttune.engine.fleet_values import Named, RuleRow, Tally, Valued
 from hosttune.values import Risk
 from hosttune.views.checked import About
 from hosttune.views.fleet_html import fleet_html
@@ -35,6 +36,21 @@ def test_report_is_what_people_were_shown(name):
         path.write_text(text, encoding="utf-8")
     assert path.is_file(), f"no {name}: UPDATE_GOLDEN=1 pytest tests/golden"
     assert text == path.read_text(encoding="utf-8")
+
+
+def test_what_costs_most_stands_on_top():
+    """A GPU that is lost, then what does not do its work, before anything that only differs."""
+    fault = RuleRow("gpu-errors", (Valued("fault", Named(2, ("gpu-002", "gpu-003"))),), Tally())
+    told = replace(fleet(), rules=(*fleet().rules, fault))
+    text = fleet_text(told, PLANS, PAGE)
+    lines = (
+        "First these\n  gpu-007: 7 of the 8 GPUs that the siblings have\n  gpu-002, gpu-003: gpu-errors\n  1 host gave"
+    )
+    assert lines in text
+    assert text.index("First these") < text.index("memory-swappiness")
+    fine = replace(told, siblings=(), rules=(), missing=(), missing_count=0)
+    assert "First these" not in fleet_text(fine, {}, PAGE)
+    assert "gpu-007: 7 of the 8 GPUs that the siblings have" in fleet_html(told, {}, {})
 
 
 def test_lines_of_the_text_fit_the_screen():

@@ -6,6 +6,7 @@ import json
 import re
 import runpy
 import sys
+import tempfile
 import types
 from collections.abc import Mapping
 from pathlib import Path
@@ -261,6 +262,22 @@ echo "    hint: did you mean profile?" >&2
 echo "  $4:2: max_risk: is none of low, medium, high" >&2
 exit 2
 """
+
+
+def test_where_the_folder_in_memory_cannot_be_used_another_private_one_is(tmp_path, monkeypatch):
+    client = runpy.run_path(str(PLUGINS / "module_utils/client.py"))
+    names = client["Client"].__init__.__globals__
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "disk"))
+    (tmp_path / "disk").mkdir()
+    names["MEMORY"] = str(tmp_path / "gone")
+    with client["Client"]("/bin/true", policy="x: 1\n", words=["--profile", "base"]) as asked:
+        assert asked.folder.startswith(str(tmp_path / "disk"))
+        assert Path(asked.folder).stat().st_mode & 0o777 == 0o700
+        assert asked.look == ["--profile", "base", "--policy", f"{asked.folder}/policy.yaml"]
+    assert list((tmp_path / "disk").iterdir()) == []
+    (tmp_path / "disk").rmdir()
+    with pytest.raises(client["Trouble"], match="hosttune cannot be laid down: No such file or directory"):
+        client["Client"]("/bin/true").__enter__()
 
 
 def test_fault_of_a_policy_names_the_file_of_the_controller_and_each_fault_in_a_line(tmp_path):

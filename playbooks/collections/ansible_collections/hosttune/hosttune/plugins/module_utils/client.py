@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 OLDEST_PYTHON = (3, 10)
-MEMORY = "/run"  # a full disk does not matter there, and a boot clears it
+MEMORY = "/run"  # a full disk does not matter there, and a boot clears it; where it is full itself, a folder on disk
 CACHE = "/var/cache/hosttune"  # root's alone: the file keeps its byte code there
 TROUBLE = 2
 
@@ -32,7 +32,7 @@ class Trouble(Exception):
 class Client:
     """Asks hosttune. Use it as a context manager."""
 
-    def __init__(self, executable=None, payload=None, policy=None, rules=None, policy_name=""):
+    def __init__(self, executable=None, payload=None, policy=None, rules=None, policy_name="", words=()):
         self._executable = executable
         self._payload = payload
         self._policy = policy
@@ -41,38 +41,49 @@ class Client:
         self.folder = ""
         self._server = None
         self._errors = None
+        self._words = words
         self.look = []
 
     def __enter__(self):
         if not self._executable and sys.version_info < OLDEST_PYTHON:
             found = ".".join(map(str, sys.version_info[:2]))
             raise Trouble(f"hosttune needs Python 3.10 or newer on the host, and {sys.executable} is {found}")
-        self.folder = tempfile.mkdtemp(prefix="hosttune-task-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None)
-        try:
-            if self._policy is not None:
-                self.look += ["--policy", self._write("policy.yaml", self._policy.encode())]
-            if self._rules:
-                for name, text in self._rules.items():
-                    self._write(os.path.join("rules.d", os.path.basename(name)), text.encode())
-                self.look += ["--rules", os.path.join(self.folder, "rules.d")]
-            if not self._executable:
-                self._serve()
-        except OSError as error:
-            self.__exit__()
-            raise Trouble(f"{self.folder}: hosttune cannot be laid down: {error.strerror}") from error
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
+        for place in (MEMORY, None):
+            try:
+                self._lay_down(place)
+                return self
+            except OSError as error:
+                self.__exit__()
+                reason = f"{self.folder or place}: hosttune cannot be laid down: {error.strerror}"
+            except BaseException:
+                self.__exit__()
+                raise
+        raise Trouble(reason)
+
+    def _lay_down(self, place):
+        """What the task brings into a new folder that only its owner can enter: below `place`, or where TMPDIR says."""
+        self.look, self.folder = list(self._words), ""
+        self.folder = tempfile.mkdtemp(prefix="hosttune-task-", dir=place)
+        if self._policy is not None:
+            self.look += ["--policy", self._write("policy.yaml", self._policy.encode())]
+        if self._rules:
+            for name, text in self._rules.items():
+                self._write(os.path.join("rules.d", os.path.basename(name)), text.encode())
+            self.look += ["--rules", os.path.join(self.folder, "rules.d")]
+        if not self._executable:
+            self._serve()
 
     def __exit__(self, *_error):
         if self._server is not None:
             self._server.stdin.close()
             self._server.wait()
             self._server.stdout.close()
+            self._server = None
         if self._errors is not None:
             self._errors.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+            self._errors = None
+        if self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def _write(self, name, content):
         path = os.path.join(self.folder, name)
@@ -158,12 +169,11 @@ def client_of(params):
     """The client that the parameters of a module ask for."""
     # Two hidden arguments, which the action plugin fills in.
     site = params.get("_site") or {}
-    client = Client(
+    return Client(
         params.get("executable"),
         params.get("_payload"),
         site.get("policy"),
         site.get("rules"),
         site.get("policy_name"),
+        look_words(params),
     )
-    client.look = look_words(params)
-    return client
