@@ -171,11 +171,13 @@ def test_ask_survives_a_cache_that_cannot_be_written(root, program):
 def test_ask_tells_that_it_takes_its_time_only_when_it_asks(root, program, monkeypatch):
     told: list[str] = []
     monkeypatch.setattr(slow, "announce", told.append)
+    monkeypatch.setattr(kept, "_ANNOUNCED", set())
     monkeypatch.setattr(kept, "locate", lambda name: ABSENT)
     ask(root, LIST)  # no such program: nothing to wait for
     monkeypatch.setattr(kept, "locate", lambda name: f"/usr/bin/{name}")
     ask(root)
     ask(root)
+    ask(root, LIST)  # another question to the same program
     assert told == ["asking ubuntu-drivers: seconds as a rule, minutes where apt's lists are compressed"]
 
 
