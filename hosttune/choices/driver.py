@@ -96,7 +96,8 @@ def _keep(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
     if params["update"] and (newer := updated(facts, params)):
         return newer
     choice = kept(facts, f"driver {present} is installed, and keeps its branch" + (f"; {why}" if why else ""))
-    state = None if driver.is_in_use else before_boot(facts)
+    is_tried = getattr(facts.reader, "has_tried_packages", False)  # on the overlay: no module came with its package
+    state = None if driver.is_in_use or is_tried else before_boot(facts)
     if state is None or state.boot is Boot.MENDS:
         return choice
     word = "no reboot before it is solved" if state.blocks_reboot else "no reboot brings it into use"

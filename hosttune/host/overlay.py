@@ -213,6 +213,11 @@ class Overlay(BeforeReader):
         self.files[MOUNTINFO] = FileValue(table)
         self.uncovered.discard(self._place(target))
 
+    @property
+    def has_tried_packages(self) -> bool:
+        """Packages were entered in dpkg's list here, and nothing of what they bring."""
+        return "/var/lib/dpkg/status" in self.written_ns
+
     def unmount(self, target: str) -> None:
         data, mount = self._mounted(target)
         self.files[MOUNTINFO] = FileValue(without_mount(data, mount.id))

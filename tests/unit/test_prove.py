@@ -205,6 +205,7 @@ def test_proven_json_holds_to_the_schema_of_receipts():
         "waiting": [],
         "reboot_reasons": [],
         "verified": True,
+        "reboot_obstacles": [],
     }
     assert faults({**empty, "proofs": document}, "receipt") == faults(empty, "receipt") == []
 
