@@ -75,7 +75,10 @@ def folding(ansible, monkeypatch):
     def fold(answers, earlier=None, **more):
         action.given = {"hosts": list(answers), "register": "looked", **more}
         action._task = types.SimpleNamespace(check_mode=False, args=action.given)
-        known = {host: {"looked": one} if one else {} for host, one in ((earlier or {}) | answers).items()}
+        known = {
+            host: {"looked": one, "hosttune_batch": []} if one else {}
+            for host, one in ((earlier or {}) | answers).items()
+        }
         return action.run(task_vars={"hostvars": HostVars(known), "ansible_play_hosts_all": list(known)})
 
     return fold
@@ -119,12 +122,12 @@ def test_host_that_dropped_out_after_its_answer_is_no_success(folding, capsys):
 
 @pytest.mark.parametrize(("most", "ends"), [(None, False), (0, True), (49, True), (50, False)])
 def test_rollout_ends_where_more_of_a_batch_failed_than_may(most, ends, folding, capsys):
-    result = folding({"a": made("r1"), "b": None}, earlier={"c": made("r0")}, act="apply", max_fail_percentage=most)
+    earlier = {"c": made("r0"), "later": None}
+    result = folding({"a": made("r1"), "b": None}, earlier=earlier, act="apply", max_fail_percentage=most)
     assert result["ends"] is ends
     printed = capsys.readouterr().out
-    assert (
-        "It ends here: the hosts of later batches are as they were.\nNext\n  b: see `hosttune history`" in printed
-    ) is ends
+    ended = "It ends here; of later batches, nothing is touched: later.\nNext\n  b: see `hosttune history` there"
+    assert (ended in printed) is ends
     back = "    ansible-playbook -i 'my hosts' hosttune.hosttune.undo -e run_id=r0,r1\n"
     assert (back in printed) is ends
 

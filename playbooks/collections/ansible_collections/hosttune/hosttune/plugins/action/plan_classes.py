@@ -18,6 +18,7 @@ from ansible_collections.hosttune.hosttune.plugins.plugin_utils import classes
 
 SAID = "it was not asked, or did not answer"
 FAILURE = "hosttune_failure"  # why the playbook gave this host up
+BATCH = "hosttune_batch"  # what the playbook sets where a batch begins
 MISSING = "hosttune missing"  # the kind of a document that stands for a host without an answer
 
 
@@ -52,12 +53,12 @@ class ActionModule(ActionBase):
         moved = {} if given["quiet"] else _moved(answers, given["reviewed"])
         lines = [] if given["quiet"] else classes.summary(found, answers, failed, moved)
         if ends and not given["quiet"]:
-            # With the batches before.
-            before, _failed = _answers(
-                task_vars.get("ansible_play_hosts_all") or (), given["register"], set(), task_vars
-            )
-            runs = {host: one["run_id"] for host, one in before.items() if one.get("run_id")}
-            lines += classes.way_on(act, set(failed) - set(answers) | set(given["lost"] or ()), runs, _undo_command())
+            asked = task_vars.get("ansible_play_hosts_all") or ()
+            so_far, _failed = _answers(asked, given["register"], set(), task_vars)
+            runs = {host: one["run_id"] for host, one in so_far.items() if one.get("run_id")}
+            rest = [host for host in asked if host not in given["hosts"] and BATCH not in _known(host, task_vars)]
+            silent = set(failed) - set(answers) | set(given["lost"] or ())
+            lines += classes.way_on(act, silent, rest, runs, _undo_command())
         for line in lines:
             Display().display(line)
         if given["folder"] and not self._task.check_mode:
@@ -80,14 +81,19 @@ class ActionModule(ActionBase):
         return result
 
 
+def _known(host, task_vars):
+    """The variables of a host as they were registered: hostvars[host] runs every word of them through the templates,
+    which for thousands of hosts takes minutes, and what a host answered is no template.
+    """
+    known = task_vars["hostvars"].raw_get(host)
+    return known if isinstance(known, dict) else {}
+
+
 def _answers(hosts, register, lost, task_vars):
     """What the hosts answered, by host, and why others failed or gave no answer."""
     answers, failed = {}, {}
     for host in hosts:
-        # As they were registered: hostvars[host] runs every word of them through the templates, which for
-        # thousands of hosts takes minutes, and what a host answered is no template.
-        known = task_vars["hostvars"].raw_get(host)
-        known = known if isinstance(known, dict) else {}
+        known = _known(host, task_vars)
         one = known.get(register) or {}
         if "digest" in one:
             answers[host] = one

@@ -167,12 +167,12 @@ def summary(classes, answers, failed, moved=None):
     return lines + _section("failed or gave no answer", _reason_lines(failed), len(failed))
 
 
-def way_on(act, silent, runs, undo):
+def way_on(act, silent, rest, runs, undo):
     """The lines that say what to type where a play ends early. `silent` are the hosts of which nobody knows how far
-    they came, `runs` the runs that the play has made so far, by host; `undo` is the command that takes runs back,
-    without their names.
+    they came, `rest` those of later batches, `runs` the runs that the play has made so far, by host; `undo` is the
+    command that takes runs back, without their names.
     """
-    lines = ["It ends here: the hosts of later batches are as they were.", "Next"]
+    lines = ["It ends here{}.".format(f"; of later batches, nothing is touched: {named(rest)}" if rest else ""), "Next"]
     if silent:
         lines += [f"  {named(sorted(silent))}: see `hosttune history` there; what was begun may be made in part"]
     lines += ["  mend what failed, then type the same again: what is done stays, what was begun is finished"]
