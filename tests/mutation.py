@@ -1,14 +1,15 @@
 """Mutation run: which changes of a decision does no test notice? By hand or nightly, never in CI; it takes a while.
 
-`python -m tests.mutation --seed 7` draws modules of what decides and acts, copies the project to a folder of its own,
-and lets mutmut (https://mutmut.readthedocs.io, extra `mutation`) change one thing at a time there. Each mutant meets
-the tests of its function among the files that name its module: a selection that makes the run feasible and no
-verdict, so what survives is tried again on the rings that reach it, by hand.
+`python -m tests.mutation --sample 500 --seed 7` draws mutants of all that decides and acts, `python -m tests.mutation
+hosttune/engine/plan.py` tries all of a module. They are mutmut's (https://mutmut.readthedocs.io, extra `mutation`), one
+change each, in a copy of the project. `tests/mutation_tries.py` collects the tests there once and forks for each mutant.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
+import difflib
 import json
 import os
 import random
@@ -17,31 +18,24 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections import Counter
+from collections.abc import Iterator
+from multiprocessing import Pool
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("engine", "actions", "resources", "choices")
-TEST = re.compile(r"tests/(?:unit|rules|rooted)/test_[^/]+\.py")
-ALWAYS = ("tests/rules/test_life.py",)  # a rule's life reaches most of what decides, in seconds
-# They read the sources as text, start the program or tell how it was started, or take minutes.
+TEST = re.compile(r"tests/(?:unit|rules|rooted|golden)/test_[^/]+\.py")
+NAMED = re.compile(r"hosttune[. ](?:import )?\(?(?:engine|actions|resources|choices|cli)\b|wish_host|storage_host")
+# They measure, read the sources as text, start the program or tell how it was started, or take minutes.
 NEVER = re.compile(
-    r"test_(?:by_hand|cli|cli_.+|facts_lookups|frozen|fstab_cli|fstab_corpus|fstab_oracles|fstab_second_corpus|image|layers"
-    r"|packaging|properties|run_script)\.py"
+    r"test_(?:(?:bench|dataset|watch|views_watch|ansible|cli)_.+|by_hand|catalogues|facts_lookups|frozen|fstab_cli|fstab_corpus"
+    r"|fstab_oracles|fstab_second_corpus|image|layers|mutation_run|packaging|power_cut_harness|run_script)\.py"
 )
-KILLED, SURVIVED, UNTESTED, SLOW = "killed", "survived", "met by no test", "timed out"
-WORDS = {
-    0: SURVIVED,
-    1: KILLED,
-    3: KILLED,
-    5: UNTESTED,
-    33: UNTESTED,
-    -24: SLOW,
-    24: SLOW,
-    36: SLOW,
-    152: SLOW,
-    255: SLOW,
-}
+# Nothing but the folder can be written there, and no process outside of it can be signalled: a mutant may act as root.
+APART = 'mount --bind "$0" "$0" && mount -o remount,bind,ro / && mount -o bind,ro /proc/sys /proc/sys && mount -o remount,bind,ro /sys && cd "$0" && exec "$@"'
+KILLED = "killed"
 
 
 def modules() -> list[str]:
@@ -57,80 +51,139 @@ def files() -> list[str]:
     return sorted(name for name in listed.stdout.decode().split("\0") if name and (ROOT / name).is_file())
 
 
-def tests_of(drawn: list[str]) -> list[str]:
-    """The test files that name one of these modules in an import, or their first word in their own name."""
-    dotted = tuple(path.removesuffix(".py").replace("/", ".") for path in drawn)
-    words = tuple(Path(path).stem.partition("_")[0] for path in drawn)
-    found = set(ALWAYS)
-    for path in (ROOT / name for name in files() if TEST.fullmatch(name)):
-        is_of = any(f"_{word}" in path.name for word in words)
-        if not NEVER.fullmatch(path.name) and (
-            is_of or any(name in path.read_text(encoding="utf-8") for name in dotted)
-        ):
-            found.add(str(path.relative_to(ROOT)))
-    return sorted(found)
+def tests() -> list[str]:
+    """The test files that mutants can meet: they name what decides or acts, or stand where everything is tried."""
+    found = (name for name in files() if TEST.fullmatch(name) and not NEVER.fullmatch(Path(name).name))
+    return [name for name in found if "/unit/" not in name or NAMED.search((ROOT / name).read_text(encoding="utf-8"))]
 
 
-def copied(folder: Path, drawn: list[str]) -> None:
-    """The project in `folder`, with mutmut's settings for these modules."""
-    here = files()
-    for name in here:
+def copied(folder: Path) -> None:
+    """The project in `folder`, and the settings without which mutmut does nothing."""
+    for name in files():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, folder / name)
-    several = {
-        "source_paths": ["hosttune"],
-        "only_mutate": drawn,
-        "also_copy": sorted({name.split("/")[0] for name in here} - {"hosttune"}),
-        "pytest_add_cli_args": ["-p", "no:cacheprovider"],
-        "pytest_add_cli_args_test_selection": tests_of(drawn),
-    }
-    lines = [f"{key} =\n" + "".join(f"    {value}\n" for value in values) for key, values in several.items()]
-    settings = (
-        "[mutmut]\n"
-        + "".join(lines)
-        + "track_dependencies = false\ntimeout_multiplier = 15.0\ntimeout_constant = 5.0\n"
-    )
-    (folder / "setup.cfg").write_text(settings, encoding="utf-8")
+    (folder / "setup.cfg").write_text("[mutmut]\nsource_paths = hosttune\n", encoding="utf-8")
 
 
-def results(folder: Path) -> dict[str, str]:
-    """Mutant -> what became of it, of those that were tried."""
+def mutated(module: str) -> dict[str, str]:
+    """Mutant -> what it changes, of this module in the copy that is the working directory, which has them all from now
+    on. What changes a sentence alone is left out.
+    """
+    from mutmut.mutation.file_mutation import mutate_file_contents
+
+    path = Path(module)
+    made = mutate_file_contents(module, path.read_text(encoding="utf-8"))
+    path.write_text(made.code, encoding="utf-8")
+    lines = made.code.splitlines()
+
+    def text(function: str) -> list[str]:
+        span = made.line_span_by_function_name[function]
+        body = textwrap.dedent("\n".join(lines[span.start - 1 : span.end]))
+        return body.replace(function, "it").splitlines()
+
+    dotted = module.removesuffix(".py").replace("/", ".")
     found = {}
-    for path in sorted((folder / "mutants").rglob("*.meta")):
-        codes = json.loads(path.read_text(encoding="utf-8"))["exit_code_by_key"]
-        found |= {name: WORDS.get(code, f"exit status {code}") for name, code in codes.items() if code is not None}
+    for name in made.mutant_names:
+        before, after = text(name.rpartition("__mutmut_")[0] + "__mutmut_orig"), text(name)
+        if not is_sentence(before, after):
+            changed = (line for line in difflib.ndiff(before, after) if line[:2] in {"- ", "+ "})
+            found[f"{dotted}.{name}"] = "\n".join(changed)
     return found
 
 
-def main() -> int:
-    """Exit status: 0 no mutant survived, 1 some did, 2 mutmut did not run."""
-    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__.splitlines()[0])
-    parser.add_argument("module", nargs="*", help="these instead of drawn ones, such as hosttune/engine/plan.py")
-    parser.add_argument("--seed", type=int, default=0, help="of the draw (0)")
-    parser.add_argument("--modules", type=int, default=6, help="how many are drawn (6)")
-    parser.add_argument("--children", type=int, default=2, help="mutants tried side by side (2)")
-    parser.add_argument("--out", help="the folder to work in; an earlier run there goes on (a new one)")
-    asked = parser.parse_args()
-    drawn = sorted(asked.module or random.Random(asked.seed).sample(modules(), asked.modules))  # noqa: S311 - a draw
-    folder = Path(asked.out or tempfile.mkdtemp(prefix="hosttune-mutation-"))
-    copied(folder, drawn)
-    print(f"{folder}: {', '.join(drawn)}; tests: {', '.join(tests_of(drawn))}", flush=True)
-    os.nice(10)
-    command = [sys.executable, "-m", "mutmut", "run", "--max-children", str(asked.children)]
-    with (folder / "mutmut.log").open("w", encoding="utf-8") as log:
-        ended = subprocess.run(command, cwd=folder, stdout=log, stderr=subprocess.STDOUT, check=False)
-    found = results(folder)
-    if ended.returncode or not found:
-        print(f"mutmut ended with {ended.returncode}: see {folder}/mutmut.log", file=sys.stderr)
-        return 2
-    print(f"{len(found)} mutants: " + ", ".join(f"{count} {word}" for word, count in Counter(found.values()).items()))
-    left = [name for name, word in found.items() if word != KILLED]
-    for name in left:
-        shown = subprocess.run(
-            [sys.executable, "-m", "mutmut", "show", name], cwd=folder, check=False, capture_output=True, text=True
+def is_sentence(before: list[str], after: list[str]) -> bool:
+    """Whether all that differs is a string of three words and more."""
+    both = [list(ast.walk(ast.parse("\n".join(lines)))) for lines in (before, after)]
+    if len(both[0]) != len(both[1]):
+        return False
+    pairs = [(one, other) for one, other in zip(*both, strict=True) if not same(one, other)]
+    return bool(pairs) and all(
+        isinstance(one, ast.Constant)
+        and isinstance(other, ast.Constant)
+        and isinstance(one.value, str)
+        and isinstance(other.value, str)
+        and one.value.strip().count(" ") > 1
+        for one, other in pairs
+    )
+
+
+def same(one: ast.AST, other: ast.AST) -> bool:
+    """Whether two nodes agree, what lies below them left out."""
+    return type(one) is type(other) and list(own(one)) == list(own(other))
+
+
+def own(node: ast.AST) -> Iterator[tuple[str, object]]:
+    for name, value in ast.iter_fields(node):
+        is_below = isinstance(value, ast.AST) or (
+            isinstance(value, list) and any(isinstance(i, ast.AST) for i in value)
         )
-        changed = [line for line in shown.stdout.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
-        print(f"{found[name]}: {name}\n" + "\n".join(f"  {line}" for line in changed))
+        if not is_below:
+            yield name, value
+
+
+def main() -> int:
+    """Exit status: 0 no mutant survived, 1 some did, 2 they could not be tried."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__.splitlines()[0])
+    parser.add_argument("module", nargs="*", help="all mutants of these, such as hosttune/engine/plan.py")
+    parser.add_argument("--sample", type=int, default=0, help="and so many of all other modules")
+    parser.add_argument("--seed", type=int, default=0, help="of the draw (0)")
+    parser.add_argument(
+        "--tests", nargs="+", help="that mutants meet (all of unit, rules, rooted and golden that name these)"
+    )
+    parser.add_argument("--seconds", type=float, default=10, help="of tests that one mutant meets, at most (10)")
+    parser.add_argument("--children", type=int, default=2, help="mutants tried side by side (2)")
+    parser.add_argument("--out", help="the folder to work in; what an earlier run tried there stands (a new one)")
+    asked = parser.parse_args()
+    folder = Path(asked.out or tempfile.mkdtemp(prefix="hosttune-mutation-")).resolve()
+    folder.mkdir(exist_ok=True)
+    copied(folder)
+    os.chdir(folder)
+    os.nice(10)
+    drawn = modules() if asked.sample else sorted(asked.module)
+    with Pool(asked.children) as pool:
+        of = dict(zip(drawn, pool.map(mutated, drawn, chunksize=1), strict=True))
+    texts = {name: text for found in of.values() for name, text in found.items()}
+    rest = sorted(name for module, found in of.items() if module not in asked.module for name in found)
+    mutants = [name for module in asked.module for name in of[module]]
+    mutants += random.Random(asked.seed).sample(rest, min(asked.sample, len(rest)))  # noqa: S311 - a draw
+    print(f"{folder}: {len(mutants)} mutants of {len(texts)}", flush=True)
+    setting = {"mutants": {name: texts[name] for name in mutants}, "children": asked.children, "seconds": asked.seconds}
+    (folder / "setting.json").write_text(json.dumps(setting), encoding="utf-8")
+    command = [sys.executable, "-m", "tests.mutation_tries", *(asked.tests or tests())]
+    if os.geteuid() == 0:
+        command = [
+            "unshare",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+            "sh",
+            "-c",
+            APART,
+            str(folder),
+            *command,
+        ]
+    (folder / "scratch").mkdir(exist_ok=True)
+    with (folder / "log").open("w", encoding="utf-8") as log:
+        ended = subprocess.run(
+            command,
+            env={**os.environ, "TMPDIR": str(folder / "scratch")},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    lines = [json.loads(line) for line in (folder / "tried").read_text(encoding="utf-8").splitlines()]
+    became = {
+        line["mutant"]: line["became"] for line in lines if setting["mutants"].get(line["mutant"]) == line["text"]
+    }
+    if ended.returncode or len(became) < len(mutants):
+        print(f"{len(became)} tried, then it ended with {ended.returncode}: see {folder}/log", file=sys.stderr)
+        return 2
+    print(f"{len(became)} mutants: " + ", ".join(f"{count} {word}" for word, count in Counter(became.values()).items()))
+    left = {name: word for name, word in became.items() if word != KILLED}
+    for name, word in left.items():
+        print(f"{word}: {name}\n" + textwrap.indent(texts[name], "  "))
     return int(bool(left))
 
 

@@ -136,6 +136,15 @@ def test_undo_beside_work_waits_and_says_for_what():
     assert writer.read("/proc/sys/vm/a") == b"60\n"
 
 
+def test_undo_on_paper_disturbs_nothing_and_waits_for_nobody():
+    writer = host()
+    assert applied(writer).failed == ()
+    writer.set_value("/proc/sys/vm/a", "60\n")
+    writer.base._processes = (TRAINING,)
+    (back,) = plan_undo(session_on(writer, ALLOWED)).returns
+    assert back.on_paper
+
+
 def test_only_the_command_line_lets_running_work_be_broken():
     catalog = builtin_catalog()
     assert Policy().overridden(catalog, disturb="running GPU work").break_work
