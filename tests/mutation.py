@@ -23,6 +23,11 @@ from collections import Counter
 from collections.abc import Iterator
 from multiprocessing import Pool
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import libcst as cst
+    from mutmut.mutation.file_mutation import Mutation
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("engine", "actions", "resources", "choices")
@@ -65,15 +70,29 @@ def copied(folder: Path) -> None:
     (folder / "setup.cfg").write_text("[mutmut]\nsource_paths = hosttune\n", encoding="utf-8")
 
 
-def mutated(module: str) -> dict[str, str]:
-    """Mutant -> what it changes, of this module in the copy that is the working directory, which has them all from now
-    on. What changes a sentence alone is left out.
-    """
-    from mutmut.mutation.file_mutation import mutate_file_contents
+def possible(module: str) -> tuple[cst.Module, list[Mutation]]:
+    """The module of the copy that is the working directory, parsed, and each change of one thing in its functions."""
+    from mutmut.mutation.file_mutation import create_mutations
 
-    path = Path(module)
-    made = mutate_file_contents(module, path.read_text(encoding="utf-8"))
-    path.write_text(made.code, encoding="utf-8")
+    parsed, mutations, _, _ = create_mutations(module, Path(module).read_text(encoding="utf-8"))
+    return parsed, [one for one in mutations if one.contained_by_top_level_function]
+
+
+def count(module: str) -> int:
+    return len(possible(module)[1])
+
+
+def mutated(module: str, chosen: frozenset[int] | None) -> dict[str, str]:
+    """Mutant -> what it changes: those `chosen` by number (None: all), which the module in the copy has from now on.
+    What changes a sentence alone is left out.
+    """
+    from mutmut.mutation.file_mutation import combine_mutations_to_source
+
+    parsed, mutations = possible(module)
+    made = combine_mutations_to_source(
+        parsed, [one for number, one in enumerate(mutations) if chosen is None or number in chosen]
+    )
+    Path(module).write_text(made.code, encoding="utf-8")
     lines = made.code.splitlines()
 
     def text(function: str) -> list[str]:
@@ -89,6 +108,19 @@ def mutated(module: str) -> dict[str, str]:
             changed = (line for line in difflib.ndiff(before, after) if line[:2] in {"- ", "+ "})
             found[f"{dotted}.{name}"] = "\n".join(changed)
     return found
+
+
+def drawn(size: int, seed: int, without: list[str], pool: Pool) -> dict[str, frozenset[int]]:
+    """Module -> the numbers of its mutants in a sample of all modules but these."""
+    rest = [module for module in modules() if module not in without]
+    every = [
+        (module, number) for module, total in zip(rest, pool.map(count, rest), strict=True) for number in range(total)
+    ]
+    sample = random.Random(seed).sample(every, min(size, len(every)))  # noqa: S311 - a draw
+    print(f"a sample of {len(sample)} of {len(every)}, seed {seed}", flush=True)
+    return {
+        module: frozenset(n for one, n in sample if one == module) for module in dict.fromkeys(one for one, _ in sample)
+    }
 
 
 def is_sentence(before: list[str], after: list[str]) -> bool:
@@ -136,20 +168,20 @@ def main() -> int:
     asked = parser.parse_args()
     folder = Path(asked.out or tempfile.mkdtemp(prefix="hosttune-mutation-")).resolve()
     folder.mkdir(exist_ok=True)
+    met = asked.tests or tests()
     copied(folder)
     os.chdir(folder)
     os.nice(10)
-    drawn = modules() if asked.sample else sorted(asked.module)
     with Pool(asked.children) as pool:
-        of = dict(zip(drawn, pool.map(mutated, drawn, chunksize=1), strict=True))
-    texts = {name: text for found in of.values() for name, text in found.items()}
-    rest = sorted(name for module, found in of.items() if module not in asked.module for name in found)
-    mutants = [name for module in asked.module for name in of[module]]
-    mutants += random.Random(asked.seed).sample(rest, min(asked.sample, len(rest)))  # noqa: S311 - a draw
-    print(f"{folder}: {len(mutants)} mutants of {len(texts)}", flush=True)
-    setting = {"mutants": {name: texts[name] for name in mutants}, "children": asked.children, "seconds": asked.seconds}
+        chosen = dict.fromkeys(asked.module)
+        if asked.sample:
+            chosen |= drawn(asked.sample, asked.seed, asked.module, pool)
+        found = pool.starmap(mutated, chosen.items(), chunksize=1)
+    mutants = {name: text for of in found for name, text in of.items()}
+    print(f"{folder}: {len(mutants)} mutants, those of sentences left out", flush=True)
+    setting = {"mutants": mutants, "children": asked.children, "seconds": asked.seconds}
     (folder / "setting.json").write_text(json.dumps(setting), encoding="utf-8")
-    command = [sys.executable, "-m", "tests.mutation_tries", *(asked.tests or tests())]
+    command = [sys.executable, "-m", "tests.mutation_tries", *met]
     if os.geteuid() == 0:
         command = [
             "unshare",
@@ -174,16 +206,14 @@ def main() -> int:
             check=False,
         )
     lines = [json.loads(line) for line in (folder / "tried").read_text(encoding="utf-8").splitlines()]
-    became = {
-        line["mutant"]: line["became"] for line in lines if setting["mutants"].get(line["mutant"]) == line["text"]
-    }
+    became = {line["mutant"]: line["became"] for line in lines if mutants.get(line["mutant"]) == line["text"]}
     if ended.returncode or len(became) < len(mutants):
         print(f"{len(became)} tried, then it ended with {ended.returncode}: see {folder}/log", file=sys.stderr)
         return 2
     print(f"{len(became)} mutants: " + ", ".join(f"{count} {word}" for word, count in Counter(became.values()).items()))
     left = {name: word for name, word in became.items() if word != KILLED}
     for name, word in left.items():
-        print(f"{word}: {name}\n" + textwrap.indent(texts[name], "  "))
+        print(f"{word}: {name}\n" + textwrap.indent(mutants[name], "  "))
     return int(bool(left))
 
 
