@@ -283,6 +283,7 @@ class Outcome:
     change: Change
     phase: Phase
     error: str = ""
+    hint: str = ""  # of one that failed: the way out
 
 
 @frozen
@@ -296,6 +297,7 @@ class Receipt:
     reboot_reasons: tuple[str, ...] = ()
     verified: bool = True  # every address that was written read back as planned
     reboot_obstacles: tuple[str, ...] = ()  # what has to be solved before that reboot, each a sentence
+    stays: tuple[str, ...] = ()  # what packages that were removed or replaced leave on the disk, each a sentence
 
     @property
     def failed(self) -> tuple[Outcome, ...]:

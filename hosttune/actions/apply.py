@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hosttune import __version__
+from hosttune.actions.apt_wait import wait_for_apt
 from hosttune.actions.journal import Recorder, Run, StepId, boot_id, is_at
 from hosttune.actions.restarts import restarts_left
 from hosttune.actions.triggers import comes_after, in_order, must_wait, run_trigger
@@ -15,7 +16,8 @@ from hosttune.facts import Facts
 from hosttune.resources import address_kinds
 from hosttune.resources.base import place
 from hosttune.resources.kept_debs import keep
-from hosttune.resources.package_set import versions
+from hosttune.resources.package_set import stand, versions
+from hosttune.resources.package_stays import left_by
 from hosttune.values import Activation, HoldKind, Outcome, Phase, Plan, Receipt, Unreadable
 
 if TYPE_CHECKING:
@@ -70,6 +72,8 @@ class Execution:
         step = self.recorder.intent(change, undoes, superseded=superseded)
         self.on_progress(f"{change.action.symbol} {change.address}")
         try:
+            if change.address.kind == "package-set" and not superseded:
+                wait_for_apt(self.writer, self.on_progress)
             if undoes is None and change.address.kind == "package-set":
                 keep(self.writer, versions(change.before))
             if not superseded:
@@ -80,7 +84,7 @@ class Execution:
         except HosttuneError as error:
             self.log(f"failed: {change.action} {change.address} ({change.rule}): {error.message}")
             self._book_failed(step, change, error, is_undo=undoes is not None)
-            self.outcomes.append(Outcome(change, Phase.FAILED, error.message))
+            self.outcomes.append(Outcome(change, Phase.FAILED, error.message, error.hint))
             return None
         self.recorder.done(step)
         self.outcomes.append(Outcome(change, Phase.DONE))
@@ -100,6 +104,12 @@ class Execution:
         made = sum(one.phase is Phase.DONE for one in self.outcomes)
         left = len(self.outcomes) - made
         self.log(f"ended: {made} made" + (f", {left} failed or left" if left else ""))
+
+    @property
+    def left_standing(self) -> tuple[Outcome, ...]:
+        """What was made and not taken back since."""
+        standing = [change for steps in self.standing.values() for _, change in steps]
+        return tuple(one for one in self.outcomes if one.phase is Phase.DONE and one.change in standing)
 
     def _book_failed(self, step: StepId, change: Change, error: HosttuneError, *, is_undo: bool) -> None:
         """Journal what a change that raised has left. As before, it failed; at another value it is in force all the
@@ -153,7 +163,7 @@ class Execution:
                     self.recorder.trigger(trigger, "done")
                     continue
                 except HosttuneError as error:
-                    reason = error.message
+                    reason = "; ".join(filter(None, (error.message, error.hint)))
                     self.is_verified = False
             stuck.append(trigger)
             self.recorder.trigger(trigger, "waiting")
@@ -201,8 +211,10 @@ def apply(
         reasons = {trigger: must_wait(trigger, session.facts) for trigger in pending}
         if all(reasons.values()):  # a run that could do nothing leaves no trace
             waiting = tuple(_waits(*item) for item in reasons.items())
-            why, obstacles = reboot_reasons(plan.findings), reboot_obstacles(plan.findings)
-            return Receipt("", plan.digest, (), waiting, why, reboot_obstacles=obstacles)
+            why = changed_reboots(session.resumed) + reboot_reasons(plan.findings)
+            obstacles = reboot_obstacles(plan.findings)
+            run, outcomes = session.resumed_run, session.resumed
+            return Receipt(run, plan.digest, outcomes, waiting, why, reboot_obstacles=obstacles)
     recorder = Recorder.start(writer, new_run(writer, session.journal, "apply", plan.digest))
     execution = Execution(writer, recorder, on_progress)
     execution.log(f"begins: {len(plan.changes)} to make, hosttune {__version__}")
@@ -215,14 +227,16 @@ def apply(
     done = (outcome.change for outcome in execution.outcomes if outcome.phase is Phase.DONE)
     verified = execution.is_verified and still_there(done, writer)
     execution.finish()
+    outcomes = (*session.resumed, *execution.outcomes)
     return Receipt(
         recorder.run.id,
         plan.digest,
-        tuple(execution.outcomes),
+        outcomes,
         (*execution.waiting, *restarts_left(execution.outcomes, writer)),
-        _changed_reboots(execution) + reboot_reasons(plan.findings),
+        changed_reboots((*session.resumed, *execution.left_standing)) + reboot_reasons(plan.findings),
         verified,
         reboot_obstacles(plan.findings),
+        left_by((outcome.change for outcome in outcomes), writer),
     )
 
 
@@ -238,17 +252,19 @@ def _make_stage(execution: Execution, changes: tuple[Change, ...], failed: set[s
 
 
 def still_there(changes: Iterable[Change], reader: Reader) -> bool:
-    """Read every place again at the end: what was written to it last must stand."""
-    last = {place(change.address): change for change in changes}
-    return all(is_at(change.address, change.after, reader) for change in last.values())
+    """Read every place again at the end: what was written to it last must stand. A package may be in several sets."""
+    made = tuple(changes)
+    sets = tuple(change for change in made if change.address.kind == "package-set")
+    last = {place(change.address): change for change in made if change not in sets}
+    return all(is_at(change.address, change.after, reader) for change in last.values()) and stand(sets, reader)
 
 
-def _changed_reboots(execution: Execution) -> tuple[str, ...]:
+def changed_reboots(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
+    """What was made and takes effect at the next boot; what failed does not."""
     return tuple(
-        f"{change.address} takes effect at the next boot"
-        for steps in execution.standing.values()
-        for _, change in steps
-        if change.activation is Activation.REBOOT
+        f"{outcome.change.address} takes effect at the next boot"
+        for outcome in outcomes
+        if outcome.phase is Phase.DONE and outcome.change.activation is Activation.REBOOT
     )
 
 

@@ -12,6 +12,7 @@ from hosttune import __version__
 from hosttune.actions.journal import Journal, boot_id, read_journal
 from hosttune.actions.memory import Memory
 from hosttune.actions.proof import changes_in, clash, holding, proven
+from hosttune.actions.unended import unended
 from hosttune.engine.compare import compare, exposed, worded
 from hosttune.engine.evaluate import Evaluation, evaluate, merge_bounds
 from hosttune.engine.leftovers import orphans, pointed_out
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from hosttune.facts.tracing import Reach
     from hosttune.host.door import Reader
     from hosttune.resources.base import Wish
-    from hosttune.values import Address, Stage, State, Value
+    from hosttune.values import Address, Outcome, Stage, State, Value
 
 
 @dataclass
@@ -50,6 +51,8 @@ class Session:
     selected: tuple[Rule, ...]
     seconds: dict[str, float] = field(default_factory=dict)
     memory: Memory = field(default_factory=Memory)
+    resumed: tuple[Outcome, ...] = ()  # what became of sets of packages at which earlier runs had stopped half-way
+    resumed_run: str = ""  # the last of these runs
 
     @property
     def timings(self) -> tuple[tuple[str, float], ...]:
@@ -80,6 +83,7 @@ class Session:
             started = time.perf_counter()
             findings, stages = proven(self, findings)
             self.seconds["proof on the overlay"] = time.perf_counter() - started
+        findings = (*findings, *unended(self.journal, self.reader, self.catalog, self.selected))
         return Plan(
             digest=digest(change for one in stages for change in one.changes),
             tool_version=__version__,

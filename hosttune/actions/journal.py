@@ -50,6 +50,7 @@ class Step:
     undoes: StepId | None = None
     superseded: bool = False  # undone on paper: a later run had changed the address again, so nothing was written
     left: Change | None = None  # of one that raised half-way: the change that it made all the same
+    planned: Change | None = None  # of one that is in force with what it left half-way: what it was to be
 
 
 @frozen
@@ -211,8 +212,11 @@ def _booked(step: Step, entry: dict[str, Any]) -> Step:
     """The step with what became of it. One of apply that raised half-way is in force with what it left."""
     left = change_from_json(entry["left"]) if "left" in entry else None
     phase = Phase(entry["phase"])
-    change = left if left and phase is Phase.DONE else step.change
-    return replace(step, phase=phase, error=entry.get("error", ""), change=change, left=left)
+    error = entry.get("error", "")
+    if not left or phase is not Phase.DONE:
+        return replace(step, phase=phase, error=error, left=left)
+    planned = (step.planned or step.change) if error else None  # without an error it was gone on with, to the end
+    return replace(step, phase=phase, error=error, change=left, left=left, planned=planned)
 
 
 class Recorder:

@@ -6,9 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.actions.journal import FOLDER, KEEP, Recorder, read_journal
+from hosttune.facts import Facts
 from hosttune.resources import address_kinds
+from hosttune.resources.apt_lock import holder
 from hosttune.resources.kept_debs import drop
-from hosttune.resources.package_set import settle, versions
+from hosttune.resources.package_repair import mend, settle
+from hosttune.resources.package_set import names_of, versions
 from hosttune.values import ABSENT, FileValue, Phase, Unreadable
 
 if TYPE_CHECKING:
@@ -57,8 +60,11 @@ def _close(step: Step, recorder: Recorder, writer: Writer, on_progress: Callable
     """Book what became of an open intent, by what the host holds now."""
     kind = address_kinds().get(step.change.address.kind)
     if step.change.address.kind == "package-set":
-        on_progress("waiting for the package managers that are at work")
+        if who := holder(writer):
+            on_progress(f"waiting for {who}, which is at work on packages")
         settle(writer)
+        if Facts(writer).packages.is_interrupted:
+            mend(writer, names_of(step.change.address.name))
     present = kind.read(writer, step.change.address.name) if kind else Unreadable("its kind is not known here")
     left = replace(step.change, after=present)
     if step.superseded or (kind and kind.same(present, step.change.after)):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.actions.examine import Session, open_session
 from hosttune.actions.journal import read_journal
 from hosttune.actions.recover import prune, recover
+from hosttune.actions.unended import resume
 from hosttune.errors import Refused
 from hosttune.host import open_writer
 from hosttune.host.door import Stat
@@ -26,8 +27,11 @@ CLOUD_INIT_S = 600.0
 
 
 @contextmanager
-def changing(options: Mapping[str, Any], on_progress: Callable[[str], None]) -> Iterator[tuple[Session, Writer]]:
+def changing(
+    options: Mapping[str, Any], on_progress: Callable[[str], None], *, resumes: bool = False
+) -> Iterator[tuple[Session, Writer]]:
     """A session on the host that is about to be changed, and the writer. `options` are those of `open_session`.
+    `resumes`: first go on with the sets of packages at which earlier runs stopped half-way.
 
     Raises Refused when another run is at work, or cloud-init does not end.
     """
@@ -38,6 +42,12 @@ def changing(options: Mapping[str, Any], on_progress: Callable[[str], None]) -> 
         if session.journal.interrupted:
             recover(writer, on_progress=on_progress)
             session = open_session(reader=writer, **options)
+        if resumes:
+            rules = frozenset(name for rule in session.selected for name in session.catalog.former(rule.id) | {rule.id})
+            resumed, run = resume(writer, session.journal, rules, on_progress)
+            if resumed:
+                session = open_session(reader=writer, **options)
+                session.resumed, session.resumed_run = resumed, run
         yield session, writer
         prune(writer, read_journal(writer))  # with the run that has just ended
 

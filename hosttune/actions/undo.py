@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from hosttune import __version__
-from hosttune.actions.apply import Execution, new_run, still_there
+from hosttune.actions.apply import Execution, changed_reboots, new_run, still_there
 from hosttune.actions.journal import Recorder, Step, StepId
 from hosttune.actions.restarts import restarts_left
 from hosttune.engine.plan import digest, guarded
@@ -20,9 +20,10 @@ from hosttune.resources.base import action_between, place
 from hosttune.resources.driver_use import as_of_now
 from hosttune.resources.fstab import edit_diff
 from hosttune.resources.fstab_lines import PATH as FSTAB
+from hosttune.resources.package_set import told
+from hosttune.resources.package_stays import left_by
 from hosttune.values import (
     ABSENT,
-    Activation,
     Disturbs,
     Finding,
     Hold,
@@ -205,7 +206,8 @@ def original(step: Step, journal: Journal) -> Value:
 
 def _back(change: Change, present: Value, value: Value) -> Change:
     inverse = address_kinds()[change.address.kind].invert(change) or change
-    return replace(inverse, action=action_between(present, value), before=present, after=value)
+    details = told(present, value) if change.address.kind == "package-set" else inverse.details
+    return replace(inverse, action=action_between(present, value), before=present, after=value, details=details)
 
 
 def _refused(step: Step, hold: Hold) -> Finding:
@@ -240,9 +242,9 @@ def undo(
     execution.fire([trigger for change in made for trigger in change.triggers], session.facts)
     verified = execution.is_verified and still_there(made, writer)
     execution.finish()
-    reboots = tuple(
-        f"{change.address} takes effect at the next boot" for change in made if change.activation is Activation.REBOOT
-    )
     shown = tuple(o for o in execution.outcomes if o.change in made or o.error)
     waiting = (*execution.waiting, *restarts_left(shown, writer))
-    return Receipt(recorder.run.id, undo_plan.plan.digest, shown, waiting, reboots, verified)
+    stays = left_by((outcome.change for outcome in shown), writer)
+    return Receipt(
+        recorder.run.id, undo_plan.plan.digest, shown, waiting, changed_reboots(shown), verified, stays=stays
+    )

@@ -21,6 +21,7 @@ from hosttune.choices.drivers.choice import DriverChoice, kept, module_kind, ref
 from hosttune.choices.drivers.install import installed
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact, raw
+from hosttune.facts.packages import REPAIR
 
 __all__ = ["DriverChoice", "choose"]
 
@@ -36,12 +37,14 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
     why_not = _not_ours(facts, params)
     if why_not:
         return DriverChoice("none", (), why_not)
+    if half := facts.driver.half_way:
+        return refuse(half, REPAIR, facts.driver.branch, facts.driver.flavour)
     pin = str(params["branch"])
     if pin and not re.fullmatch(r"\d{3}", pin):
         return refuse(
             f'branch: "{pin}" of the policy is no branch', 'name a number in the policy, such as branch: "580"'
         )
-    if facts.driver.is_present:
+    if facts.driver.is_present and not _is_gone(facts):
         return _keep(facts, params)
     bringer = guest(facts) or (other_bringer(facts) if params["bringer"] == "auto" else None)
     if bringer:
@@ -102,6 +105,12 @@ def _keep(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
         return choice
     word = "no reboot before it is solved" if state.blocks_reboot else "no reboot brings it into use"
     return replace(choice, unused=f"{word}: {state.name}", way_out=state.way_out)
+
+
+def _is_gone(facts: Facts) -> bool:
+    """The module is loaded still, and of its packages only remains are there: the next boot has no driver."""
+    driver = facts.driver
+    return not driver.branch and not driver.runfile and "kernel modules" in driver.lacks
 
 
 def _is_guest(facts: Facts) -> bool:

@@ -167,6 +167,7 @@ def _current(facts: Facts) -> DriverState:
 # has its module, and an update is the last thing.
 STATES: Mapping[str, Look] = {
     "broken packages": packages.broken,
+    "in part": packages.in_part,
     "GPU lost": gpus.lost,
     "vGPU guest": gpus.guest,
     "runfile": packages.runfile,

@@ -66,7 +66,7 @@ def apply(
 
     words = ["apply", *([file] if file else []), "--yes", *common.expecting(expect), *(["--prove"] if prove else [])]
     common.require_rights(look, show, words)
-    with changing(common.session_options(look), common.progress) as (session, writer):
+    with changing(common.session_options(look), common.progress, resumes=True) as (session, writer):
         plan = session.plan()
         common.tell_idle(session, plan, everything=show.verbose)
         check_shown(plan, expect, saved)

@@ -20,6 +20,7 @@ from hosttune.facts.driver_modules import (
     kernels_of_interest,
     modules_of,
 )
+from hosttune.facts.packages import is_unfinished
 from hosttune.facts.reading import line, text
 from hosttune.facts.versions import sorted_versions, upstream_of
 from hosttune.frozen import frozen
@@ -69,6 +70,11 @@ _LIBRARY_FOLDERS = (
     "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib/x86_64-linux-gnu/nvidia/current",
     "/usr/lib/aarch64-linux-gnu/nvidia/current", "/usr/lib64", "/usr/lib",
 )  # fmt: skip
+_BRINGS_MODULES = re.compile(
+    r"linux-(?:modules|objects)-nvidia-|nvidia-(?:kernel-|open-kernel-|kernel-open-)?(?:dkms|source)"
+)
+_BRINGS_LIBRARIES = re.compile(r"libnvidia-(?:compute|ml)|libcuda|cuda-drivers|nvidia-libs")
+_TRIGGERED = ("initramfs-tools", "dracut", "libc-bin")
 _RUNFILE = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
 
 
@@ -79,7 +85,7 @@ class DriverPackage(Fact):
     name: str
     version: str
     is_held: bool
-    status: str  # dpkg's state: installed, half-configured ...
+    status: str  # as Package.status: installed, half-configured ...
 
 
 @frozen
@@ -99,6 +105,7 @@ class Driver(Fact):
     modules: tuple[DriverModule, ...]  # of the running kernel and of the one that starts next, where they have one
     has_module_for_next_kernel: bool  # modprobe will find nvidia.ko for boot.next_kernel
     dkms: tuple[DkmsBuild, ...]  # what DKMS built of the driver, and what it could not
+    half_way: str = ""  # with what of it dpkg stopped half-way, a phrase; empty where all is whole
 
     @property
     def is_loaded(self) -> bool:
@@ -150,6 +157,17 @@ class Driver(Fact):
         """A package of the driver brings nvidia-persistenced (Ubuntu: nvidia-compute-utils-N)."""
         return any(_PERSISTENCED.fullmatch(package.name) for package in self.packages)
 
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """What is neither in its packages nor on the disk, where some of them are left: that is no driver, whatever is
+        loaded."""
+        if not self.packages or self.runfile:
+            return ()
+        names = [package.name for package in self.packages]
+        modules = self.kernels_with_module or any(map(_BRINGS_MODULES.match, names))
+        libraries = self.userspace_version or any(map(_BRINGS_LIBRARIES.match, names))
+        return (*(["kernel modules"] * (not modules)), *(["libraries"] * (not libraries)))
+
     def module_for(self, kernel: str) -> DriverModule | None:
         """The module of the running or the next kernel; None where that kernel has none, or is another one."""
         return next((module for module in self.modules if module.kernel == kernel), None)
@@ -157,11 +175,6 @@ class Driver(Fact):
     @property
     def held(self) -> tuple[str, ...]:
         return tuple(package.name for package in self.packages if package.is_held)
-
-    @property
-    def broken(self) -> tuple[str, ...]:
-        """Packages that dpkg left half-way."""
-        return tuple(package.name for package in self.packages if package.status.startswith(("half-", "unpacked")))
 
 
 def parse_loaded(version: str) -> tuple[str, bool]:
@@ -257,6 +270,7 @@ def collect(reader: Reader, facts: Facts) -> Driver:
         modules=modules,
         has_module_for_next_kernel=has_module_for_next(facts, folder),
         dkms=dkms_builds(reader, folder),
+        half_way=unread(packages.reason) if isinstance(packages, Unreadable) else _half_way(packages, facts),
     )
 
 
@@ -300,6 +314,18 @@ def _packages(facts: Facts) -> tuple[DriverPackage, ...] | Unreadable:
     except UnknownFact as unknown:
         return Unreadable(unknown.reason)
     return tuple(DriverPackage(p.name, p.version, p.is_held, p.status) for p in known if p.status != "config-files")
+
+
+def _half_way(packages: tuple[DriverPackage, ...], facts: Facts) -> str:
+    """What the driver's packages have triggered belongs to them: without its new initramfs the next boot has the old
+    module.
+    """
+    known = facts.packages
+    triggered = [one for one in known.unfinished if one.name in _TRIGGERED] if packages else []
+    left = [f"{one.name} ({one.status})" for one in (*packages, *triggered) if is_unfinished(one.status)]
+    if left:
+        return f"dpkg stopped half-way with {', '.join(left)}"
+    return "dpkg was interrupted, and apt does nothing before that is repaired" if known.is_interrupted else ""
 
 
 def _runfile(reader: Reader) -> bool:

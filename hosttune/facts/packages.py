@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hosttune.facts.base import Fact
 from hosttune.facts.reading import known
@@ -17,15 +17,19 @@ if TYPE_CHECKING:
 
 DATABASE = "/var/lib/dpkg/status"
 UPDATES = "/var/lib/dpkg/updates"
+# With `&&` the second would not run where a script fails again, and it is what takes such a package away.
+REPAIR: Final = "sudo dpkg --configure -a; sudo apt-get -f install"
 _HALF = frozenset({"half-installed", "unpacked", "half-configured"})
 # Triggers that are still to run do not make a package less installed (dpkg(1), "Package states").
 _INSTALLED = frozenset({"installed", "triggers-awaited", "triggers-pending"})
+_SETTLED = frozenset({"installed", "config-files", "not-installed"})
+_REINSTALL = ", reinst-required"  # behind the state: dpkg(1), "Package flags"
 
 
 @frozen
 class Package(Fact):
-    """One package. `status` is dpkg's package state; one that is only half there, or removed and not purged
-    (config-files), is not installed."""
+    """One package. `status` is dpkg's package state; one that is only half there, that dpkg wants installed again
+    (reinst-required), or that is removed and not purged (config-files), is not installed."""
 
     name: str
     version: str  # empty unless dpkg knows one
@@ -36,7 +40,12 @@ class Package(Fact):
     @property
     def is_half(self) -> bool:
         """Whether dpkg stopped half-way with it."""
-        return self.status in _HALF
+        return self.status in _HALF or self.status.endswith(_REINSTALL)
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether dpkg has more to do with it, if only to run triggers (ldconfig, update-initramfs)."""
+        return is_unfinished(self.status)
 
 
 @frozen
@@ -44,22 +53,36 @@ class Packages(Fact):
     """`packages["tuned"]`: every name has an answer. Packages of a foreign architecture are called NAME:ARCH."""
 
     entries: Mapping[str, tuple[str, str]]  # name -> (version, the three words of the Status field)
+    is_interrupted: bool = False  # dpkg is at work, or was stopped before it had written its own journal off
 
     def __getitem__(self, name: str) -> Package:
         version, status = self.entries.get(name, ("", "unknown ok not-installed"))
-        want, _, state = status.split(" ", 2)
-        return Package(name, version, state in _INSTALLED, want == "hold", state)
+        want, flag, state = status.split(" ", 2)
+        must = "reinst" in flag
+        told = f"{state}{_REINSTALL}" if must else state
+        return Package(name, version, state in _INSTALLED and not must, want == "hold", told)
 
     @property
     def broken(self) -> tuple[Package, ...]:
         """Those that dpkg left half-way, sorted: apt would go on with them before anything else."""
-        left = (self[name] for name, (_, status) in sorted(self.entries.items()) if status.split(" ")[2] in _HALF)
-        return tuple(left)
+        return tuple(one for one in self.unfinished if one.is_half)
+
+    @property
+    def unfinished(self) -> tuple[Package, ...]:
+        """Those with which dpkg has more to do, sorted."""
+        settled = (" ok installed", " ok config-files")
+        left = (name for name, (_, status) in self.entries.items() if not status.endswith(settled))
+        return tuple(self[name] for name in sorted(left))
 
     @property
     def names(self) -> tuple[str, ...]:
         """The installed packages, sorted."""
         return tuple(sorted(name for name, (_, status) in self.entries.items() if status.split(" ")[2] in _INSTALLED))
+
+
+def is_unfinished(status: str) -> bool:
+    """Whether dpkg has more to do with a package of this status (`Package.status`)."""
+    return status not in _SETTLED
 
 
 def parse_status(database: bytes) -> Mapping[str, tuple[str, str]]:
@@ -121,11 +144,11 @@ def _table(entries: Iterable[tuple[str, str, str, str]]) -> Mapping[str, tuple[s
 def collect(reader: Reader, facts: Facts) -> Packages:  # noqa: ARG001 - the interface of all subjects
     database = reader.read(DATABASE)
     if not isinstance(database, bytes):
-        return Packages(known(database, DATABASE))
+        return Packages(known(database, DATABASE), known(database, DATABASE))
     journal = _journal(reader)
     if isinstance(journal, Unreadable):
-        return Packages(known(journal, UPDATES))
-    return Packages(parse_status(database + journal if journal else database))
+        return Packages(known(journal, UPDATES), known(journal, UPDATES))
+    return Packages(parse_status(database + journal if journal else database), bool(journal))
 
 
 def _journal(reader: Reader) -> bytes | Unreadable:

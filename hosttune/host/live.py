@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hosttune.errors import Refused
 from hosttune.host.door import Completed, Process, ReaderKind, Rehearsal
-from hosttune.host.process import Ended, act, look
+from hosttune.host.process import Ended, act, last_lines, look
 from hosttune.host.tree import FileTree
 from hosttune.values import ABSENT, Absent, Answer, FileValue, Unreadable
 
@@ -159,7 +159,7 @@ def finished(argv: Sequence[str], answer: Completed | Absent | Ended) -> Complet
     if isinstance(answer, Ended):
         raise Refused(answer.detail)
     if answer.status != 0:
-        said = (answer.errors.strip() or answer.text.strip()).splitlines()[-5:]
+        said = last_lines(answer.errors) or last_lines(answer.text)
         how = f"ended with status {answer.status}" if answer.status > 0 else f"was ended by signal {-answer.status}"
         raise Refused(f"{' '.join(argv)}: {how}" + "".join(f"\n  {line}" for line in said))
     return answer

@@ -7,6 +7,7 @@ own; stdin is /dev/null; stdout and stderr are apart and bounded; a timeout ends
 from __future__ import annotations
 
 import os
+import re
 import signal
 import stat
 import time
@@ -15,6 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, Literal
 
 from hosttune.frozen import frozen
+from hosttune.host.console import talk
 from hosttune.host.door import Completed
 from hosttune.values import ABSENT, Absent
 
@@ -24,6 +26,12 @@ if TYPE_CHECKING:
 SEARCH: Final = ("/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/usr/local/bin")
 OUTPUT_LIMIT: Final = 32 << 20  # bytes kept of each of stdout and stderr
 _GRACE_S = 3.0  # between SIGTERM and SIGKILL, and again after it
+_MOST_LINES, _LONGEST = 15, 300
+_CONSEQUENCES = re.compile(
+    r"^dpkg: dependency problems prevent \S+ of .*?^ dependency problems - leaving (?:un\S+|\S+ unprocessed)\n|"
+    r"^Errors were encountered while processing:\n(?: [^\n]*\n)*",
+    re.MULTILINE | re.DOTALL,
+)
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 
 # apt rewrites its caches and, even with -s, the log of its planner (apt.conf(5), Dir::Log::Planner: eipp.log.xz).
@@ -33,6 +41,7 @@ _APT_PRIVATE = (
     ("Dir::Log::Solver", ""), ("Dir::Log::Terminal", ""), ("Dir::Log::History", ""),
     ("Debug::NoLocking", "true"),
 )  # fmt: skip
+_PACKAGE_MANAGERS = frozenset({"apt-get", "dpkg"})
 _APT_PROGRAMS = frozenset({"apt", "apt-get", "apt-cache", "apt-mark", "apt-config"})
 
 
@@ -84,6 +93,13 @@ def look(argv: Sequence[str], *, timeout_s: float) -> Completed | Absent | Ended
         return _run(command, {**_environment(), **environment}, timeout_s)
 
 
+def last_lines(text: str) -> tuple[str, ...]:
+    """What a program that failed said last, bounded. Of dpkg the first failure is told, and not each package that only
+    waits for that one."""
+    told = _CONSEQUENCES.sub("", text).strip().splitlines()
+    return tuple(line[:_LONGEST] for line in told[-_MOST_LINES:])
+
+
 def act(argv: Sequence[str], *, timeout_s: float) -> Completed | Absent | Ended:
     """Run a program that changes the host: no questions, no restarts by needrestart, root's home, the site's proxy."""
     program = locate(argv[0])
@@ -97,7 +113,10 @@ def act(argv: Sequence[str], *, timeout_s: float) -> Completed | Absent | Ended:
         "NEEDRESTART_SUSPEND": "1",
         **{key: os.environ[key] for key in _PROXIES if key in os.environ},
     }
-    return _run([program, *argv[1:]], {**_environment(), **environment}, timeout_s)
+    command, environment = [program, *argv[1:]], {**_environment(), **environment}
+    if os.path.basename(program) in _PACKAGE_MANAGERS:
+        return _run_to_the_end(command, environment, timeout_s)
+    return _run(command, environment, timeout_s)
 
 
 def bounded(
@@ -149,6 +168,37 @@ def _run(command: Sequence[str], environment: Mapping[str, str], timeout_s: floa
         for pipe in (child.stdout, child.stderr):
             if pipe:
                 pipe.close()
+
+
+def _run_to_the_end(command: Sequence[str], environment: Mapping[str, str], timeout_s: float) -> Completed | Ended:
+    """Run a package manager, which comes to its end whatever becomes of us: a transaction that is cut off is worse than
+    one that nobody waited for. Its output goes to files in memory, so that no broken pipe stops it; an interrupt is
+    handed on to it alone, which heeds it while it downloads and not while dpkg works.
+    """
+    import subprocess
+
+    files = [os.memfd_create(name, os.MFD_CLOEXEC) for name in ("stdout", "stderr")]
+    try:
+        child = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=files[0], stderr=files[1],
+            cwd="/", close_fds=True, start_new_session=True, umask=0o022,
+        )  # fmt: skip
+        try:
+            child.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return Ended("timeout", f"{os.path.basename(command[0])} did not end within {timeout_s:g} s{_stop(child)}")
+        except KeyboardInterrupt:
+            talk(f"  interrupted; waiting until {os.path.basename(command[0])} has come to a safe end\n")
+            child.send_signal(signal.SIGINT)
+            child.wait(timeout_s)
+            raise
+        out, errors = (os.pread(fd, OUTPUT_LIMIT, max(0, os.fstat(fd).st_size - OUTPUT_LIMIT)) for fd in files)
+        return Completed(child.returncode, out, errors)
+    except (OSError, ValueError) as error:
+        return Ended("start", f"{command[0]} could not be started: {error}")
+    finally:
+        for fd in files:
+            os.close(fd)
 
 
 def _attend(child: subprocess.Popen[bytes], program: str, timeout_s: float, limit: int = 0) -> Completed | Ended:

@@ -19,6 +19,7 @@ ARCHITECTURES: Final = "/var/lib/dpkg/arch"  # there once a foreign one was adde
 DPKG_STATUS: Final = "/var/lib/dpkg/status"
 
 _COMMON = ("-y", "-q", "--no-install-recommends")
+_CONFFILES = ("--force-confdef", "--force-confold")
 _INSTALL = re.compile(r"Inst (\S+)(?: \[([^\]]+)\])? \((\S+)(?: ([^\[)]*?))?(?: \[[^\]]*\])?\)")
 _REMOVE = re.compile(r"(?:Remv|Purg) (\S+)(?: \[([^\]]+)\])?")
 _URI = re.compile(r"'[^']*' \S+ (\d+)(?: \S*)?")
@@ -87,14 +88,26 @@ def downloads(operands: Iterable[str]) -> tuple[str, ...]:
 def installation(operands: Sequence[str], would: Transaction) -> tuple[str, ...]:
     """Does it: no questions, old configuration files stay, other package managers are waited for. `would` is what the
     same operands do in a simulation: where nothing is removed or replaced there, nothing may be here."""
-    options = (
-        "-o", f"DPkg::Lock::Timeout={LOCK_WAIT_S}", "-o", "Dpkg::Options::=--force-confdef",
-        "-o", "Dpkg::Options::=--force-confold", "-o", "Dpkg::Use-Pty=0",
-    )  # fmt: skip
     guard = () if would.removed else ("--no-remove",)
     replaced = set(would.before) & set(would.after)
     downgrade = ("--allow-downgrades",) if replaced else ()  # an old version that comes back by its exact name
-    return ("apt-get", *_COMMON, *guard, *downgrade, *options, "install", *operands)
+    return ("apt-get", *_COMMON, *guard, *downgrade, *_options(), "install", *operands)
+
+
+def _options() -> tuple[str, ...]:
+    dpkg = (word for option in _CONFFILES for word in ("-o", f"Dpkg::Options::={option}"))
+    return ("-o", f"DPkg::Lock::Timeout={LOCK_WAIT_S}", *dpkg, "-o", "Dpkg::Use-Pty=0")
+
+
+def configuration() -> tuple[str, ...]:
+    """Configures all that dpkg left half-way: no questions, old configuration files stay (dpkg(1))."""
+    return ("dpkg", *_CONFFILES, "--configure", "-a")
+
+
+def repair(*, simulate: bool = False) -> tuple[str, ...]:
+    """Installs, replaces or removes what is left in pieces: apt-get(8), option -f."""
+    how = ("-s", *_COMMON) if simulate else (*_COMMON, *_options())
+    return ("apt-get", *how, "-f", "install")
 
 
 def check() -> tuple[str, ...]:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.components import turn_on
+from hosttune.facts.packages import REPAIR
 from hosttune.host.door import Completed
 from hosttune.resources import apt
 from hosttune.resources.base import FieldSpec, action_between, in_general
 from hosttune.resources.driver_use import disturbance
 from hosttune.resources.kept_debs import FOLDER, foreign
-from hosttune.resources.package_set import REPAIR, PackageSetAddress, set_name, value_of, versions
+from hosttune.resources.package_set import PackageSetAddress, names_of, set_name, value_of, versions
 from hosttune.resources.read_only import ReadOnly
 from hosttune.values import (
     ABSENT,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from hosttune.resources.base import Context, Operator, Wish
     from hosttune.values import Value
 
+SET = PackageSetAddress.kind
 _BUILDS = re.compile(r"(?:^|-)(?<!no-)dkms(?:$|-)")  # dkms, nvidia-dkms-580; not nvidia-headless-no-dkms-580
 _UPDATE = "sudo apt-get update, then run it again"
 
@@ -159,6 +161,7 @@ def _compare(wish: Wish, context: Context) -> Finding:
     if refused:
         reason = "the packages to install cannot be chosen"
         todo = str(wish.fields.get("todo", ""))
+        todo = _repair(context) if todo == REPAIR else todo
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(HoldKind.REFUSED, refused), reason, todo=todo)
     if not (wish.name.split() or _removed(wish)):
         return Finding(wish.rule, wish.subject, Verdict.OK)
@@ -168,7 +171,12 @@ def _compare(wish: Wish, context: Context) -> Finding:
     there = versions(value)
     present = {name: there[name] for name in _present(wish, context.facts)}
     evidence = tuple(f"{name} {version} is installed" for name, version in present.items())
-    if operands := _operands(wish, present):
+    operands = _operands(wish, present)
+    if half := _half_way(wish, operands, context):
+        hold = Hold(HoldKind.REFUSED, half)
+        reason = _reason(operands, present) if operands else "a package of it is not whole"
+        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, evidence, todo=_repair(context))
+    if operands:
         return _differs(wish, operands, present, evidence, context)
     if unused := str(wish.fields.get("unused", "")):
         hold, todo = Hold(HoldKind.REFUSED, unused), str(wish.fields.get("todo", ""))
@@ -184,10 +192,6 @@ def _differs(
     wish: Wish, operands: tuple[str, ...], present: Mapping[str, str], evidence: tuple[str, ...], context: Context
 ) -> Finding:  # fmt: skip
     reason = _reason(operands, present)
-    if broken := context.facts.packages.broken:
-        left = ", ".join(f"{one.name} ({one.status})" for one in broken)
-        hold = Hold(HoldKind.REFUSED, f"dpkg stopped half-way with {left}")
-        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, evidence, todo=REPAIR)
     lines = context.state[Address("apt-simulation", " ".join(operands))]
     if not isinstance(lines, tuple):
         why = lines.reason if isinstance(lines, Unreadable) else "apt-get gave no answer"
@@ -213,6 +217,30 @@ def _known_by(facts: Facts) -> str:
     except UnknownFact:
         missing = ()
     return f"{turn_on(missing)}; then run it again" if missing else _UPDATE
+
+
+def _half_way(wish: Wish, operands: tuple[str, ...], context: Context) -> str:
+    """With what dpkg stopped half-way that is of these packages, or came with them; before a transaction, with what at
+    all: apt would go on with that first. Empty where all is whole.
+    """
+    packages = context.facts.packages
+    own = {*wish.name.split(), *_removed(wish)}
+    for address, applied in context.ledger.items():
+        if address.kind == SET and applied.rule == wish.rule:
+            own |= set(names_of(address.name))
+    left = [one for one in packages.unfinished if one.name in own or (operands and one.is_half)]
+    if left:
+        return f"dpkg stopped half-way with {', '.join(f'{one.name} ({one.status})' for one in left)}"
+    interrupted = operands and packages.is_interrupted
+    return "dpkg was interrupted, and apt does nothing before that is repaired" if interrupted else ""
+
+
+def _repair(context: Context) -> str:
+    """Who repairs it: the next apply, where a run of ours was stopped; else a person."""
+    half = {one.name for one in context.facts.packages.unfinished}
+    sets = [(set(names_of(address.name)), one) for address, one in context.ledger.items() if address.kind == SET]
+    run = next((one.run_id for names, one in sets if names & half), "")
+    return f"sudo hosttune apply --yes goes on with run {run}; by hand: {REPAIR}" if run else REPAIR
 
 
 def _reason(operands: tuple[str, ...], present: Mapping[str, str]) -> str:

@@ -7,16 +7,18 @@ transaction took is read from dpkg afterwards; the exit status of apt-get alone 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.packages import DATABASE, UPDATES
+from hosttune.facts.packages import DATABASE, REPAIR
 from hosttune.resources import apt
 from hosttune.resources.base import inverted
 from hosttune.resources.kept_debs import operand
+from hosttune.resources.package_repair import mend, settle
 from hosttune.values import ABSENT, Absent, Change, FileValue, Unreadable
 
 if TYPE_CHECKING:
@@ -25,8 +27,10 @@ if TYPE_CHECKING:
     from hosttune.values import Value
 
 AUTOMATIC = " (auto)"  # behind a version to which a package returns: it had come along with others (apt-mark(8))
+# Of apt-get itself, of its dpkg, of a maintainer script: nobody says that it would fail again.
+_STOPPED = re.compile(r"by signal|exited unexpectedly|received a segmentation fault|dpkg was interrupted")
+_GO_ON, _BACK = "sudo hosttune apply --yes goes on with it", "to take it back: sudo hosttune undo"
 _ROOM = "make room (df -h / /boot /var), then"
-REPAIR = "sudo dpkg --configure -a && sudo apt-get -f install"
 
 
 def set_name(asked: tuple[str, ...], along: tuple[str, ...] = (), removed: tuple[str, ...] = ()) -> str:
@@ -46,6 +50,11 @@ def split_set(name: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, .
     return tuple(parts[""]), tuple(parts["+"]), tuple(parts["-"])
 
 
+def names_of(name: str) -> tuple[str, ...]:
+    """All packages of a package-set address."""
+    return tuple(one for part in split_set(name) for one in part)
+
+
 def versions(value: Value) -> dict[str, str]:
     """Versions by name, of the value of a set; what stands in brackets behind a version is left out."""
     pairs = (one.partition("=") for one in value) if isinstance(value, tuple) else ()
@@ -56,6 +65,20 @@ def value_of(known: Mapping[str, str], automatic: frozenset[str] = frozenset()) 
     """The value of a set: name -> version, and which of these had come along."""
     entries = (f"{name}={version}{AUTOMATIC if name in automatic else ''}" for name, version in known.items())
     return tuple(sorted(entries)) or ABSENT
+
+
+def stand(changes: Iterable[Change], reader: Reader) -> bool:
+    """Whether each package of these sets is, whole, in the version that the last of the changes gave it."""
+    wanted: dict[str, str] = {}
+    for change in changes:
+        after = versions(change.after)
+        wanted |= {name: after.get(name, "") for name in names_of(change.address.name)}
+    try:
+        facts = Facts(reader)
+        there = [(facts.packages[name], version) for name, version in wanted.items()]
+    except UnknownFact:
+        return False
+    return all((one.version if one.is_installed else "") == version and not one.is_unfinished for one, version in there)
 
 
 class PackageSetAddress:
@@ -69,10 +92,10 @@ class PackageSetAddress:
     def read(self, reader: Reader, name: str) -> Value:
         packages = Facts(reader).packages
         try:
-            known = [packages[one] for part in split_set(name) for one in part]
+            known = [packages[one] for one in names_of(name)]
         except UnknownFact as unknown:
             return Unreadable(unknown.reason)
-        return tuple(sorted(_entry(one) for one in known if one.is_installed or one.is_half)) or ABSENT
+        return tuple(sorted(_entry(one) for one in known if one.is_installed or one.is_unfinished)) or ABSENT
 
     def write(self, writer: Writer, change: Change) -> None:
         name = change.address.name
@@ -83,29 +106,80 @@ class PackageSetAddress:
         if writer.kind == "overlay":
             _enter(writer, before, after)
             return
-        error = _transact(writer, *_settled(writer, change, before, after))
-        left = self.read(writer, name)
-        if error or _is_half(left) or not self.same(left, change.after):
+        self._finish(writer, change, self._brought(writer, change))
+
+    def complete(self, writer: Writer, change: Change) -> None:
+        """Go on with a change at which an earlier run stopped half-way. Raises Refused and Conflict, as `write`."""
+        error = mend(writer, names_of(change.address.name))
+        if not self.same(self.read(writer, change.address.name), change.after):
+            error = self._brought(writer, change)
+        self._finish(writer, change, error)
+
+    def _brought(self, writer: Writer, change: Change) -> str:
+        """Let apt-get bring the set to where the change leads; returns what went wrong. Where it was stopped in the
+        middle, or the set was half-way before, that is mended, and it is asked once more.
+        """
+        error = ""
+        for is_last in (False, True):
+            present = self.read(writer, change.address.name)
+            if versions(present) == versions(change.after):
+                return mend(writer, names_of(change.address.name)) if _is_half(present) else ""
+            try:
+                error = _transact(writer, *_settled(writer, change, versions(present), versions(change.after)))
+            except Refused as refused:
+                if error:  # what apt-get did before has left something
+                    return f"{error}\n{refused.message}"
+                if is_last or not _is_half(change.before):
+                    raise
+            else:
+                if is_last or not (error and (_is_half(change.before) or _STOPPED.search(error))):
+                    return error
+            mend(writer, names_of(change.address.name))
+        return error
+
+    def _finish(self, writer: Writer, change: Change, error: str) -> None:
+        """Raise Refused unless the set is where the change leads, whole."""
+        left = self.read(writer, change.address.name)
+        if not self.same(left, change.after) or Facts(writer).packages.is_interrupted:
             raise _refusal(writer, error or "apt-get reported no error", left, change)
         if came_along := _marked(change.after):
             writer.run(apt.mark_automatic(came_along), timeout_s=apt.LOOK_TIMEOUT_S)
 
     def same(self, one: Value, other: Value) -> bool:
-        """Equal versions; a package that is half-way may be repaired meanwhile, and is still the one that came."""
+        """Whether `one`, as it is, is `other`, as it was planned or left: the same versions, and nothing half-way that
+        was not so then. What was half-way may be repaired meanwhile, and is still the one that came.
+        """
         if isinstance(one, tuple) and isinstance(other, tuple):
-            return versions(one) == versions(other)
+            return versions(one) == versions(other) and half_of(one) <= half_of(other)
         return one == other
 
     def invert(self, change: Change) -> Change | None:
         return inverted(change)
 
 
+def told(before: Value, after: Value) -> tuple[str, ...]:
+    """What becomes of each package, a line each, and what stays of those that go."""
+    old, new = versions(before), versions(after)
+    lines = [f"install {name} {version}" for name, version in new.items() if name not in old]
+    lines += [f"put back {name} {old[name]} -> {new[name]}" for name in old if new.get(name, old[name]) != old[name]]
+    lines += [f"configure {name} {old[name]}" for name in sorted(half_of(before) - half_of(after)) if name in new]
+    gone = [name for name in old if name not in new]
+    lines += [f"remove {name} {old[name]}" for name in gone]
+    return (*lines, *([f"their configuration files stay: sudo apt-get purge {' '.join(gone)}"] * bool(gone)))
+
+
 def _entry(package: Package) -> str:
-    return f"{package.name}={package.version}" + (f" ({package.status})" if package.is_half else "")
+    return f"{package.name}={package.version}" + (f" ({package.status})" if package.is_unfinished else "")
+
+
+def half_of(value: Value) -> set[str]:
+    """The packages of a value that are half-way."""
+    entries = value if isinstance(value, tuple) else ()
+    return {one.partition("=")[0] for one in entries if one.endswith(")") and not one.endswith(AUTOMATIC)}
 
 
 def _is_half(value: Value) -> bool:
-    return isinstance(value, tuple) and any(one.endswith(")") and not one.endswith(AUTOMATIC) for one in value)
+    return bool(half_of(value))
 
 
 def _marked(value: Value) -> tuple[str, ...]:
@@ -113,33 +187,21 @@ def _marked(value: Value) -> tuple[str, ...]:
     return tuple(one.partition("=")[0] for one in entries if one.endswith(AUTOMATIC))
 
 
-def settle(writer: Writer) -> str:
-    """Wait until no package manager is at work, bounded; returns what apt finds broken then.
-
-    When apt-get was killed, its dpkg goes on; when hosttune was, both do.
-    """
-    try:
-        writer.run(apt.check(), timeout_s=2 * apt.LOOK_TIMEOUT_S)
-    except HosttuneError as error:
-        return error.message
-    return ""
-
-
 def _transact(writer: Writer, operands: tuple[str, ...], would: apt.Transaction) -> str:
     """Let apt-get do it; returns what went wrong."""
     try:
         writer.run(apt.installation(operands, would), timeout_s=apt.INSTALL_TIMEOUT_S)
     except HosttuneError as error:
-        was_stopped = "by signal" in error.message or "did not end" in error.message
-        broken = settle(writer) if was_stopped else ""
-        return "\n".join(filter(None, (error.message, broken)))
+        if "did not end" not in error.message:
+            return error.message
+        return "\n".join(filter(None, (error.message, settle(writer))))
     return ""
 
 
 def _refusal(reader: Reader, error: str, left: Value, change: Change) -> Refused:
     """What became of the set, and the commands that lead out."""
     if isinstance(left, Unreadable):
-        return Refused(f"{error}\n  what is installed now cannot be read: {left.reason}", hint=f"then: {REPAIR}")
+        return Refused(f"{error}\n  what is installed now cannot be read: {left.reason}", hint=REPAIR)
     entries = left if isinstance(left, tuple) else ()
     whole = tuple(one for one in entries if not _is_half((one,)))
     half = tuple(one for one in entries if _is_half((one,)))
@@ -159,14 +221,11 @@ def _differing(planned: Mapping[str, str], present: Mapping[str, str]) -> tuple[
 
 def _way_out(reader: Reader, error: str, half: tuple[str, ...], *, is_unchanged: bool) -> str:
     """The exact commands after a transaction that failed."""
-    journal = reader.list(UPDATES)
-    has_journal = isinstance(journal, tuple) and any(name.isdecimal() for name in journal)
-    is_interrupted = has_journal or "dpkg was interrupted" in error
     room = f"{_ROOM}: " if "No space left" in error or "enough free space" in error else ""
-    if half or is_interrupted:
-        return f"{room}{REPAIR}"
+    if half or "dpkg was interrupted" in error or Facts(reader).packages.is_interrupted:
+        return f"{room}{_GO_ON}; by hand: {REPAIR}; {_BACK}"
     if not is_unchanged:
-        return f"{room}sudo apt-get -f install; or take it back: sudo hosttune undo"
+        return f"{room}{_GO_ON}; {_BACK}"
     if room:
         return f"{_ROOM} run it again; no package has changed"
     if "Could not get lock" in error:

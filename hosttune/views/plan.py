@@ -114,10 +114,10 @@ def closing(plan: Plan) -> list[str]:
     for change in plan.changes:
         if is_irreversible(change):
             lines.append(
-                f"Cannot be undone: {address_text(change.address)} ({_more(change) or 'there is no way back'})"
+                f"Cannot be undone: {address_text(change.address)} ({more_of(change) or 'there is no way back'})"
             )
-        elif _more(change):
-            lines.append(f"Undoing {address_text(change.address)}: {_more(change)}")
+        elif more_of(change):
+            lines.append(f"Undoing {address_text(change.address)}: {more_of(change)}")
     if any(UNKNOWN.holds(finding) for finding in plan.findings):
         lines.append("Something could not be read, so there may be more to change: see Unknown.")
     return lines
@@ -158,7 +158,7 @@ def _tail(plan: Plan, page: Page) -> list[str]:
     return [*lines, f"Digest {plan.digest}"]
 
 
-def _more(change: Change) -> str:
+def more_of(change: Change) -> str:
     """What `reversible` says behind its first word: how the way back goes, or why there is none."""
     word = next((word for word in ("yes", "after a reboot", "no") if change.reversible.startswith(word)), "")
     return shown(change.reversible[len(word) :].lstrip(",:; "))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.values import Phase
-from hosttune.views.change import title_line
+from hosttune.views.change import address_text, title_line
 from hosttune.views.findings import FAULTS, HELD, UNKNOWN, sections_lines
 from hosttune.views.page import shown
-from hosttune.views.plan import ignore_lines
+from hosttune.views.plan import ignore_lines, more_of
 from hosttune.views.report import chosen_lines, faults_text
+from hosttune.views.summary import is_irreversible
 from hosttune.views.terminal import counted, wrapped
 
 if TYPE_CHECKING:
@@ -40,10 +41,23 @@ def receipt_text(
     lines += _sentences("Needs a reboot", receipt.reboot_reasons, page)
     lines += _sentences("No reboot before this is solved", receipt.reboot_obstacles, page, "red")
     lines += sections_lines((FAULTS,), [one for one in left if not one.changes], page)
+    lines += _sentences("Stays", receipt.stays, page)
     lines += sections_lines((UNKNOWN, *HELD), left, page)
-    if standing and not is_undo:
-        lines += ["", "To take it back:", f"  {page.act(f'undo {shown(receipt.run_id)}')}"]
+    lines += _way_back(receipt, standing, page) if not is_undo else []
     return "\n".join([*lines, *ignore_lines(ignore, page)]) + "\n"
+
+
+def _way_back(receipt: Receipt, standing: list[Outcome], page: Page) -> list[str]:
+    """How to take back what can be, and what cannot be."""
+    lost = [outcome.change for outcome in standing if is_irreversible(outcome.change)]
+    lines = [""] if lost else []
+    for change in lost:
+        text = f"Cannot be taken back: {address_text(change.address)} ({more_of(change) or 'there is no way back'})"
+        lines += wrapped(text, page.screen.columns, rest="  ")
+    if len(lost) == len(standing):
+        return lines
+    title = "To take back the rest:" if lost else "To take it back:"
+    return [*lines, "", title, f"  {page.act(f'undo {shown(receipt.run_id)}')}"]
 
 
 def _taken_back(receipt: Receipt) -> list[Outcome]:
@@ -83,6 +97,8 @@ def _failed(receipt: Receipt, page: Page) -> list[str]:
         error = outcome.error or "no reason given"
         for line in error.splitlines():
             lines += wrapped(shown(line), page.screen.columns, first="      ", rest="      ")
+        if outcome.hint:
+            lines += wrapped(f"do: {page.todo(outcome.hint)}", page.screen.columns, first="      ", rest="          ")
     return ["", page.screen.paint("Failed", "bold", "red"), *lines] if lines else []
 
 

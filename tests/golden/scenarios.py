@@ -234,7 +234,8 @@ FAILED = Receipt(
         Outcome(
             SWAPPINESS[1],
             Phase.FAILED,
-            "/etc/sysctl.d is on a read-only file system: mount it read-write, or ignore memory-swappiness",
+            "/etc/sysctl.d is on a read-only file system",
+            "mount it read-write, or ignore memory-swappiness; then sudo hosttune apply --yes",
         ),
         Outcome(replace(SWAPPINESS[0], before="10", after="60"), Phase.DONE),
         Outcome(NOATIME[0], Phase.DONE),

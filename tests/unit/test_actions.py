@@ -47,7 +47,7 @@ def change(address, before, after, rule="some-rule", triggers=()):
 
 
 def session_on(host):
-    return SimpleNamespace(reader=host, journal=read_journal(host), facts=Facts(host))
+    return SimpleNamespace(reader=host, journal=read_journal(host), facts=Facts(host), resumed=(), resumed_run="")
 
 
 def apply_stages(host, *stages):

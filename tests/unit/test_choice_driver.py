@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -466,3 +467,19 @@ def test_choose_says_of_an_unused_driver_whether_a_reboot_helps():
     choice = choose(dead_end, PARAMS)
     assert choice.unused == "no reboot before it is solved: module missing for the next kernel"
     assert choice.way_out.startswith("do not reboot before")
+
+
+def test_choose_refuses_first_what_dpkg_left_half_way():
+    facts = machine(packages=INSTALLED, updates=(offer(LIBRARY),))
+    half = "dpkg stopped half-way with nvidia-utils-580-server (unpacked)"
+    facts.driver = replace(facts.driver, half_way=half)
+    for params in (PARAMS, PARAMS | {"update": True}, PARAMS | {"branch": "595", "switch_branch": True}):
+        choice = choose(facts, params)
+        assert (choice.action, choice.reason, choice.packages) == ("refuse", half, ())
+        assert choice.way_out == "sudo dpkg --configure -a; sudo apt-get -f install"
+
+
+def test_choose_installs_where_only_remains_of_a_loaded_driver_are_left():
+    choice = choose(machine(packages=[LIBRARY], loaded="580.95.05"), PARAMS)
+    assert choice.action == "install"
+    assert choose(machine(offer=None, loaded="580.95.05"), PARAMS).action == "keep"  # from whoever brought it

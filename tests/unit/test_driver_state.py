@@ -19,6 +19,7 @@ from tests.unit.driver_machine import NOW, tables
 KERNEL, NEXT, VERSION = "6.8.0-60-generic", "6.8.0-71-generic", "580.126.20"
 FALLEN = SilentGpu("0000:1b:00.0", "has fallen off the bus (Xid 79)", "log")
 LEFT_OUT = SilentGpu("0000:43:00.0", "is on the PCI bus and does not answer (nvidia-smi lists 7 of 8)", "left out")
+HALF = "dpkg stopped half-way with nvidia-dkms-580 (half-configured)"
 PACKAGE = "580.126.20-0ubuntu0.24.04.1"
 
 
@@ -67,7 +68,7 @@ def host(
     plain = {
         "loaded_version": VERSION, "is_open": True, "userspace_version": VERSION, "branch": "580",
         "flavour": "server-open", "name": "580-server-open", "packages": (SimpleNamespace(name="nvidia-utils-580-server", version=PACKAGE),),
-        "held": (), "broken": (), "runfile": False, "nouveau_bound": False, "has_module_for_running_kernel": True,
+        "held": (), "half_way": "", "lacks": (), "runfile": False, "nouveau_bound": False, "has_module_for_running_kernel": True,
         "has_module_for_next_kernel": True, "kernels_with_module": (KERNEL,), "modules": (module(),), "dkms": (),
         "transitional": (), "fabricmanager_version": "",
     }  # fmt: skip
@@ -134,7 +135,8 @@ def test_healthy_host_is_current():
 
 NOT_LOADED = {"loaded_version": ""}
 TABLE = {
-    "broken packages": ({"broken": ("nvidia-dkms-580",)}, "nvidia-dkms-580", "dpkg --configure -a"),
+    "in part": ({"lacks": ("kernel modules",)}, "without kernel modules; 580.126.20 is loaded until", "history.log"),
+    "broken packages": ({"half_way": HALF}, "nvidia-dkms-580", "sudo dpkg --configure -a; sudo apt-get -f install"),
     "GPU lost": ({"nvidia": {"silent": (FALLEN,)}}, "0000:1b:00.0", "hardware"),
     "vGPU guest": ({"nvidia": {"is_vgpu": True, "smi": "refused"}}, "vGPU", "hypervisor"),
     "runfile": ({"runfile": True, "branch": "", "name": "", "modules": ()}, "runfile", "nvidia-uninstall"),
@@ -198,7 +200,7 @@ def test_every_state_is_in_the_table():
 @pytest.mark.parametrize(
     ("changes", "first", "then"),
     [
-        ({"broken": ("nvidia-utils-580",), "loaded_version": "580.95.05"}, "broken packages", "mismatch"),
+        ({"half_way": HALF, "loaded_version": "580.95.05"}, "broken packages", "mismatch"),
         ({"loaded_version": "580.95.05", "boot": {"next_kernel": NEXT}, "has_module_for_next_kernel": False},
          "module missing for the next kernel", "mismatch"),
         ({"nvswitches": 4, "archives": {"updates": (offer(),)}}, "fabric different", "update offered"),

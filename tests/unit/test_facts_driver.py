@@ -188,7 +188,7 @@ def test_driver_healthy_with_everything():
     assert driver.kernels_with_module == (RELEASE,)
     assert len(driver.packages) == len(SERVER_OPEN)
     assert not driver.is_mismatched
-    assert driver.held == driver.broken == ()
+    assert (driver.held, driver.half_way) == ((), "")
 
 
 def test_driver_mismatch_after_an_upgrade():
@@ -251,9 +251,42 @@ def test_driver_half_installed_and_held_packages_are_named():
         "nvidia-utils-470", state="deinstall ok config-files"
     )
     driver = driver_of({"/var/lib/dpkg/status": database})
-    assert driver.broken == ("nvidia-dkms-580",)
+    assert driver.half_way == "dpkg stopped half-way with nvidia-dkms-580 (half-configured)"
     assert driver.held == ("nvidia-utils-580",)
     assert [package.name for package in driver.packages] == ["nvidia-dkms-580", "nvidia-utils-580"]
+
+
+HALVES = {
+    "reinst-required": (status("nvidia-utils-580", state="install reinstreq half-installed"), "reinst-required"),
+    "a trigger of its own": (status("libnvidia-compute-580", state="install ok triggers-awaited"), "triggers-awaited"),
+    "an initramfs that was not built": (
+        status("nvidia-utils-580") + status("initramfs-tools", state="install ok triggers-pending"),
+        "initramfs-tools (triggers-pending)",
+    ),
+    "what was to be removed": (status("nvidia-utils-580", state="deinstall ok half-configured"), "half-configured"),
+}
+
+
+@pytest.mark.parametrize(("database", "words"), HALVES.values(), ids=HALVES.keys())
+def test_driver_with_which_dpkg_has_more_to_do_is_half_way(database, words):
+    assert words in driver_of({"/var/lib/dpkg/status": status("dpkg") + database}).half_way
+
+
+def test_driver_is_not_half_way_for_triggers_of_others_and_is_while_dpkg_is_interrupted():
+    database = status("dpkg") + status("nvidia-utils-580") + status("man-db", state="install ok triggers-pending")
+    files = {"/var/lib/dpkg/status": database}
+    assert driver_of(files).half_way == ""
+    assert "dpkg was interrupted" in driver_of(files | {"/var/lib/dpkg/updates/0003": status("dpkg")}).half_way
+
+
+def test_driver_of_which_only_libraries_are_left_lacks_modules():
+    database = status("dpkg") + status("libnvidia-compute-580")
+    assert driver_of({"/var/lib/dpkg/status": database}).lacks == ("kernel modules",)
+    assert driver_of({"/var/lib/dpkg/status": database + status("nvidia-dkms-580")}).lacks == ()
+    assert driver_of({"/var/lib/dpkg/status": status("dpkg") + status("nvidia-kernel-common-580")}).lacks == (
+        "kernel modules", "libraries",
+    )  # fmt: skip
+    assert driver_of({"/var/lib/dpkg/status": status("dpkg")}).lacks == ()
 
 
 def test_driver_unread_parts_are_unknown_and_the_others_known():

@@ -85,7 +85,7 @@ def test_packages_unknown_name_is_not_installed():
 
 def test_packages_half_installed_is_not_installed_and_pending_triggers_are():
     seen = packages()
-    assert (seen["half"].is_installed, seen["half"].status) == (False, "half-installed")
+    assert (seen["half"].is_installed, seen["half"].status) == (False, "half-installed, reinst-required")
     assert seen["man-db"].is_installed
 
 
@@ -130,3 +130,33 @@ def test_packages_without_a_database_are_unknown():
         _ = seen["tuned"]
     with pytest.raises(UnknownFact):
         _ = seen.names
+
+
+STATES = {
+    "install ok installed": (True, False),
+    "hold ok installed": (True, False),
+    "install ok unpacked": (False, True),
+    "install ok half-configured": (False, True),
+    "install reinstreq half-installed": (False, True),
+    "install reinstreq installed": (False, True),
+    "install ok triggers-awaited": (True, True),
+    "install ok triggers-pending": (True, True),
+    "deinstall ok half-configured": (False, True),
+    "purge ok half-installed": (False, True),
+    "deinstall ok config-files": (False, False),
+}
+
+
+@pytest.mark.parametrize(("status", "expected"), STATES.items(), ids=STATES)
+def test_package_in_each_state_of_dpkg_is_installed_or_unfinished(status, expected):
+    text = f"Package: one\nStatus: {status}\nArchitecture: all\nVersion: 1\n"
+    seen = Facts(FakeReader({"/var/lib/dpkg/status": text})).packages
+    assert (seen["one"].is_installed, seen["one"].is_unfinished) == expected
+    assert [one.name for one in seen.unfinished] == ["one"] * expected[1]
+
+
+def test_packages_are_interrupted_while_dpkg_has_its_own_journal():
+    files = {"/var/lib/dpkg/status": STATUS, "/var/lib/dpkg/updates/tmp.i": "half a paragraph"}
+    assert not Facts(FakeReader(files)).packages.is_interrupted
+    files["/var/lib/dpkg/updates/0001"] = "Package: dpkg\nStatus: install ok installed\nVersion: 1.22.6ubuntu6\n"
+    assert Facts(FakeReader(files)).packages.is_interrupted

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import pytest
 from hosttune.errors import Refused
 from hosttune.host import process
 from hosttune.host.live import LiveReader, LiveWriter
-from hosttune.host.process import Ended, act, look
+from hosttune.host.process import Ended, act, last_lines, look
 from hosttune.values import ABSENT, Unreadable
 
 
@@ -174,3 +176,93 @@ def test_relative_program_is_never_run(tmp_path, monkeypatch):
 def test_only_kernel_values_are_set_in_one_write(path, words):
     with pytest.raises(Refused, match=words):
         LiveWriter().set_value(path, "1")
+
+
+PACKAGE_MANAGER = """\
+#!{python}
+import os, signal, sys
+told, go = open("{told}", "w"), "{go}"
+signal.signal(signal.SIGINT, lambda *_: (told.write("interrupted\\n"), told.flush(), sys.exit(0)))
+told.write("begun\\n")
+told.flush()
+open(go).read()
+print("noise", flush=True)
+print("noise", file=sys.stderr, flush=True)
+told.write("ended\\n")
+told.flush()
+"""
+ACTS = "from hosttune.host.process import act; act(({program!r},), timeout_s=60)"
+
+
+@pytest.fixture
+def package_manager(tmp_path):
+    """A program called apt-get that tells where it is and waits at a fifo, and a process of ours that runs it."""
+    program, told, go = tmp_path / "apt-get", tmp_path / "told", tmp_path / "go"
+    for fifo in (told, go):
+        os.mkfifo(fifo)
+    program.write_text(PACKAGE_MANAGER.format(python=sys.executable, told=told, go=go))
+    program.chmod(0o755)
+    child = subprocess.Popen(
+        (sys.executable, "-c", ACTS.format(program=str(program))), stderr=subprocess.PIPE, text=True
+    )
+    with told.open() as lines:
+        assert lines.readline() == "begun\n"
+        yield child, lines, go
+    child.kill()
+    child.communicate()
+
+
+def test_package_manager_comes_to_its_end_although_we_are_killed(package_manager):
+    child, lines, go = package_manager
+    child.kill()
+    child.wait()
+    go.write_text("go")
+    assert lines.readline() == "ended\n"
+
+
+def test_package_manager_gets_an_interrupt_itself_and_is_waited_for(package_manager):
+    child, lines, _ = package_manager
+    child.send_signal(signal.SIGINT)
+    assert lines.readline() == "interrupted\n"
+    _, said = child.communicate(timeout=60)
+    assert "waiting until apt-get has come to a safe end" in said
+    assert "KeyboardInterrupt" in said
+
+
+def test_package_manager_is_told_apart_and_ended_like_others(tmp_path):
+    program = tmp_path / "dpkg"
+    program.write_text('#!/bin/sh\necho out; echo err >&2; test -z "$1" || exec sleep 60; exit 3\n')
+    program.chmod(0o755)
+    done = act((str(program),), timeout_s=30)
+    assert (done.status, done.stdout, done.stderr) == (3, b"out\n", b"err\n")
+    ended = act((str(program), "hang"), timeout_s=0.5)
+    assert isinstance(ended, Ended)
+    assert "dpkg did not end within 0.5 s" in ended.detail
+
+
+DPKG_SAYS = """\
+Error! Bad return status for module build on kernel: 6.8.0-45-generic (x86_64)
+Consult /var/lib/dkms/nvidia/580.95.05/build/make.log for more information.
+dpkg: error processing package nvidia-dkms-580 (--configure):
+ installed nvidia-dkms-580 package post-installation script subprocess returned error exit status 10
+dpkg: dependency problems prevent configuration of nvidia-driver-580:
+ nvidia-driver-580 depends on nvidia-dkms-580 (= 580.95.05-0ubuntu1); however:
+  Package nvidia-dkms-580 is not configured yet.
+
+dpkg: error processing package nvidia-driver-580 (--configure):
+ dependency problems - leaving unconfigured
+Errors were encountered while processing:
+ nvidia-dkms-580
+ nvidia-driver-580
+E: Sub-process /usr/bin/dpkg returned an error code (1)
+"""
+
+
+def test_last_lines_tell_the_first_failure_and_not_who_waits_for_it():
+    lines = last_lines(DPKG_SAYS)
+    assert lines[0].startswith("Error! Bad return status")
+    assert "make.log" in lines[1]
+    assert lines[-1] == "E: Sub-process /usr/bin/dpkg returned an error code (1)"
+    assert not any("nvidia-driver-580" in line for line in lines)
+    assert len(last_lines("x" * 1000 + "\n" + "line\n" * 100)) == 15
+    assert last_lines("x" * 1000) == ("x" * 300,)

@@ -326,7 +326,7 @@ def test_write_stops_when_the_packages_changed_meanwhile():
 HALF = status(b_helper="2") + "Package: a\nStatus: install ok half-configured\nVersion: 1.5-1\n\n"
 FAILURES = {
     "postinst": ("E: Sub-process /usr/bin/dpkg returned an error code (1)", HALF, "half-way: a=1.5-1 (half-configured)",
-                 "sudo dpkg --configure -a && sudo apt-get -f install"),
+                 "by hand: sudo dpkg --configure -a; sudo apt-get -f install"),
     "in part": ("E: something", status(b_helper="2"), "not as planned: a 1.5-1", "sudo hosttune undo"),
     "disk full": ("dpkg: ... No space left on device", "", "none of them is installed", "make room"),
     "disk full, half": ("No space left on device", HALF, "now installed of the set: b-helper=2", "make room"),
@@ -363,7 +363,10 @@ def test_write_waits_for_dpkg_after_apt_was_killed():
 def test_read_shows_what_is_half_way_and_the_same_once_it_is_repaired():
     half = SET.read(reader(HALF), "a + b-helper")
     assert half == ("a=1.5-1 (half-configured)", "b-helper=2")
-    assert SET.same(half, ("a=1.5-1", "b-helper=2"))
+    whole = ("a=1.5-1", "b-helper=2")
+    assert SET.same(whole, half)  # what was left half-way is repaired, and is still what came
+    assert not SET.same(half, whole)  # what is half-way is not what was planned
+    assert SET.same(half, half)
     assert not SET.same(half, ("b-helper=2",))
 
 

@@ -7,17 +7,25 @@ from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.told import Told, switch
 from hosttune.choices.drivers.branch import stale_note, why_over
+from hosttune.facts.packages import REPAIR
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
 
 
 def broken(facts: Facts) -> Told | None:
-    names = ", ".join(facts.driver.broken)
+    return (facts.driver.half_way, REPAIR) if facts.driver.half_way else None
+
+
+def in_part(facts: Facts) -> Told | None:
+    lacks = " and ".join(facts.driver.lacks)
+    if not lacks:
+        return None
+    loaded = f"; {facts.driver.loaded_version} is loaded until the next boot" if facts.driver.is_loaded else ""
+    name = facts.driver.name or "a driver"
     return (
-        (f"dpkg stopped half-way with {names}", "sudo dpkg --configure -a && sudo apt-get -f install")
-        if names
-        else None
+        f"packages of {name} are here without {lacks}{loaded}",
+        f"what took the rest away stands in /var/log/apt/history.log; {REPAIR}; see: hosttune explain gpu-driver",
     )
 
 

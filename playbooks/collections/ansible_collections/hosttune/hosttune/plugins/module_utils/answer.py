@@ -52,7 +52,9 @@ def deferred(findings):
 
 def outcomes_of(receipt):
     """The changes of a run, each with what became of it."""
-    return [dict(one["change"], phase=one["phase"], error=one["error"]) for one in receipt["outcomes"]]
+    return [
+        dict(one["change"], phase=one["phase"], error=one["error"], hint=one["hint"]) for one in receipt["outcomes"]
+    ]
 
 
 def diff_of(changes):

@@ -136,7 +136,7 @@ changes:
   description:
     - The changes of the plan, in the order in which they are made.
     - Where they were made, C(phase) is C(done), C(failed) or C(undone) (taken back, because another one of its rule
-      failed), and C(error) says why.
+      failed), C(error) says why, and C(hint) what to do.
   returned: when a plan was made
   type: list
   elements: dict
@@ -149,6 +149,7 @@ changes:
       activation: now
       phase: done
       error: ""
+      hint: ""
 findings:
   description:
     - What every rule says of the host after the run, or before it where nothing was done.
@@ -393,7 +394,11 @@ def unsettled(findings):
 def what_failed(failed):
     if not failed:
         return "what was written did not read back as planned"
-    causes = ["{rule}: {address}: {error}".format(**one) for one in failed if one["phase"] == "failed"]
+    causes = [
+        "{rule}: {address}: {error}".format(**one) + (" (do: {hint})".format(**one) if one.get("hint") else "")
+        for one in failed
+        if one["phase"] == "failed"
+    ]
     return "; ".join(causes) or "a rule was taken back"
 
 
