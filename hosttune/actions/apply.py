@@ -82,7 +82,8 @@ class Execution:
                     message = f"{change.address} reads differently after it was written"
                     raise Refused(message)
         except HosttuneError as error:
-            self.log(f"failed: {change.action} {change.address} ({change.rule}): {error.message}")
+            told = error.message.splitlines()[:1]  # what the program said may hold a secret: the journal keeps it
+            self.log(f"failed: {change.action} {change.address} ({change.rule}): {''.join(told)}")
             self._book_failed(step, change, error, is_undo=undoes is not None)
             self.outcomes.append(Outcome(change, Phase.FAILED, error.message, error.hint))
             return None

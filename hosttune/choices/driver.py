@@ -44,7 +44,7 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
         return refuse(
             f'branch: "{pin}" of the policy is no branch', 'name a number in the policy, such as branch: "580"'
         )
-    if facts.driver.is_present and not _is_gone(facts):
+    if facts.driver.is_present and not (facts.driver.is_gone and not facts.driver.branch):
         return _keep(facts, params)
     bringer = guest(facts) or (other_bringer(facts) if params["bringer"] == "auto" else None)
     if bringer:
@@ -105,12 +105,6 @@ def _keep(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
         return choice
     word = "no reboot before it is solved" if state.blocks_reboot else "no reboot brings it into use"
     return replace(choice, unused=f"{word}: {state.name}", way_out=state.way_out)
-
-
-def _is_gone(facts: Facts) -> bool:
-    """The module is loaded still, and of its packages only remains are there: the next boot has no driver."""
-    driver = facts.driver
-    return not driver.branch and not driver.runfile and "kernel modules" in driver.lacks
 
 
 def _is_guest(facts: Facts) -> bool:

@@ -20,7 +20,7 @@ from hosttune.facts.driver_modules import (
     kernels_of_interest,
     modules_of,
 )
-from hosttune.facts.packages import is_unfinished
+from hosttune.facts.packages import INTERRUPTED, is_unfinished
 from hosttune.facts.reading import line, text
 from hosttune.facts.versions import sorted_versions, upstream_of
 from hosttune.frozen import frozen
@@ -73,7 +73,6 @@ _LIBRARY_FOLDERS = (
 _BRINGS_MODULES = re.compile(
     r"linux-(?:modules|objects)-nvidia-|nvidia-(?:kernel-|open-kernel-|kernel-open-)?(?:dkms|source)"
 )
-_BRINGS_LIBRARIES = re.compile(r"libnvidia-(?:compute|ml)|libcuda|cuda-drivers|nvidia-libs")
 _TRIGGERED = ("initramfs-tools", "dracut", "libc-bin")
 _RUNFILE = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
 
@@ -158,15 +157,11 @@ class Driver(Fact):
         return any(_PERSISTENCED.fullmatch(package.name) for package in self.packages)
 
     @property
-    def lacks(self) -> tuple[str, ...]:
-        """What is neither in its packages nor on the disk, where some of them are left: that is no driver, whatever is
-        loaded."""
-        if not self.packages or self.runfile:
-            return ()
-        names = [package.name for package in self.packages]
-        modules = self.kernels_with_module or any(map(_BRINGS_MODULES.match, names))
-        libraries = self.userspace_version or any(map(_BRINGS_LIBRARIES.match, names))
-        return (*(["kernel modules"] * (not modules)), *(["libraries"] * (not libraries)))
+    def is_gone(self) -> bool:
+        """The module is loaded still, and on no disk: of its packages remains are left, and none that brings it."""
+        if not self.is_loaded or not self.packages or self.runfile or self.kernels_with_module:
+            return False
+        return not any(_BRINGS_MODULES.match(package.name) for package in self.packages)
 
     def module_for(self, kernel: str) -> DriverModule | None:
         """The module of the running or the next kernel; None where that kernel has none, or is another one."""
@@ -325,7 +320,7 @@ def _half_way(packages: tuple[DriverPackage, ...], facts: Facts) -> str:
     left = [f"{one.name} ({one.status})" for one in (*packages, *triggered) if is_unfinished(one.status)]
     if left:
         return f"dpkg stopped half-way with {', '.join(left)}"
-    return "dpkg was interrupted, and apt does nothing before that is repaired" if known.is_interrupted else ""
+    return INTERRUPTED if known.is_interrupted else ""
 
 
 def _runfile(reader: Reader) -> bool:

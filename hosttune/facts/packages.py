@@ -19,6 +19,7 @@ DATABASE = "/var/lib/dpkg/status"
 UPDATES = "/var/lib/dpkg/updates"
 # With `&&` the second would not run where a script fails again, and it is what takes such a package away.
 REPAIR: Final = "sudo dpkg --configure -a; sudo apt-get -f install"
+INTERRUPTED: Final = "dpkg is at work, or was interrupted: apt does nothing before that is over"
 _HALF = frozenset({"half-installed", "unpacked", "half-configured"})
 # Triggers that are still to run do not make a package less installed (dpkg(1), "Package states").
 _INSTALLED = frozenset({"installed", "triggers-awaited", "triggers-pending"})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.components import turn_on
-from hosttune.facts.packages import REPAIR
+from hosttune.facts.packages import INTERRUPTED, REPAIR
 from hosttune.host.door import Completed
 from hosttune.resources import apt
 from hosttune.resources.base import FieldSpec, action_between, in_general
@@ -231,8 +231,7 @@ def _half_way(wish: Wish, operands: tuple[str, ...], context: Context) -> str:
     left = [one for one in packages.unfinished if one.name in own or (operands and one.is_half)]
     if left:
         return f"dpkg stopped half-way with {', '.join(f'{one.name} ({one.status})' for one in left)}"
-    interrupted = operands and packages.is_interrupted
-    return "dpkg was interrupted, and apt does nothing before that is repaired" if interrupted else ""
+    return INTERRUPTED if operands and packages.is_interrupted else ""
 
 
 def _repair(context: Context) -> str:

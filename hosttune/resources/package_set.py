@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 AUTOMATIC = " (auto)"  # behind a version to which a package returns: it had come along with others (apt-mark(8))
 # Of apt-get itself, of its dpkg, of a maintainer script: nobody says that it would fail again.
-_STOPPED = re.compile(r"by signal|exited unexpectedly|received a segmentation fault|dpkg was interrupted")
+_STOPPED = re.compile(r"by signal|exited unexpectedly|received a segmentation fault")
 _GO_ON, _BACK = "sudo hosttune apply --yes goes on with it", "to take it back: sudo hosttune undo"
 _ROOM = "make room (df -h / /boot /var), then"
 

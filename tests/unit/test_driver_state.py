@@ -68,7 +68,7 @@ def host(
     plain = {
         "loaded_version": VERSION, "is_open": True, "userspace_version": VERSION, "branch": "580",
         "flavour": "server-open", "name": "580-server-open", "packages": (SimpleNamespace(name="nvidia-utils-580-server", version=PACKAGE),),
-        "held": (), "half_way": "", "lacks": (), "runfile": False, "nouveau_bound": False, "has_module_for_running_kernel": True,
+        "held": (), "half_way": "", "is_gone": False, "runfile": False, "nouveau_bound": False, "has_module_for_running_kernel": True,
         "has_module_for_next_kernel": True, "kernels_with_module": (KERNEL,), "modules": (module(),), "dkms": (),
         "transitional": (), "fabricmanager_version": "",
     }  # fmt: skip
@@ -135,7 +135,7 @@ def test_healthy_host_is_current():
 
 NOT_LOADED = {"loaded_version": ""}
 TABLE = {
-    "in part": ({"lacks": ("kernel modules",)}, "without kernel modules; 580.126.20 is loaded until", "history.log"),
+    "in part": ({"is_gone": True}, "580.126.20 is on the disk no more", "do not reboot before"),
     "broken packages": ({"half_way": HALF}, "nvidia-dkms-580", "sudo dpkg --configure -a; sudo apt-get -f install"),
     "GPU lost": ({"nvidia": {"silent": (FALLEN,)}}, "0000:1b:00.0", "hardware"),
     "vGPU guest": ({"nvidia": {"is_vgpu": True, "smi": "refused"}}, "vGPU", "hypervisor"),

@@ -276,17 +276,18 @@ def test_driver_is_not_half_way_for_triggers_of_others_and_is_while_dpkg_is_inte
     database = status("dpkg") + status("nvidia-utils-580") + status("man-db", state="install ok triggers-pending")
     files = {"/var/lib/dpkg/status": database}
     assert driver_of(files).half_way == ""
-    assert "dpkg was interrupted" in driver_of(files | {"/var/lib/dpkg/updates/0003": status("dpkg")}).half_way
+    assert "or was interrupted" in driver_of(files | {"/var/lib/dpkg/updates/0003": status("dpkg")}).half_way
 
 
-def test_driver_of_which_only_libraries_are_left_lacks_modules():
-    database = status("dpkg") + status("libnvidia-compute-580")
-    assert driver_of({"/var/lib/dpkg/status": database}).lacks == ("kernel modules",)
-    assert driver_of({"/var/lib/dpkg/status": database + status("nvidia-dkms-580")}).lacks == ()
-    assert driver_of({"/var/lib/dpkg/status": status("dpkg") + status("nvidia-kernel-common-580")}).lacks == (
-        "kernel modules", "libraries",
-    )  # fmt: skip
-    assert driver_of({"/var/lib/dpkg/status": status("dpkg")}).lacks == ()
+def test_loaded_driver_of_which_only_remains_are_left_is_gone():
+    loaded = {"/sys/module/nvidia/version": "580.95.05\n", "/sys/module/nvidia/taint": "OE\n"}
+    remains = {"/var/lib/dpkg/status": status("dpkg") + status("libnvidia-compute-580")}
+    assert driver_of(loaded | remains).is_gone
+    assert not driver_of(remains).is_gone
+    assert not driver_of(loaded | {"/var/lib/dpkg/status": status("dpkg")}).is_gone  # whoever brought it
+    for brings in ("nvidia-dkms-580", "linux-modules-nvidia-580-6.8.0-45-generic", "nvidia-kernel-open-dkms"):
+        there = {"/var/lib/dpkg/status": remains["/var/lib/dpkg/status"] + status(brings)}
+        assert not driver_of(loaded | there).is_gone
 
 
 def test_driver_unread_parts_are_unknown_and_the_others_known():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.told import Told, switch
 from hosttune.choices.drivers.branch import stale_note, why_over
+from hosttune.choices.next_kernel import commands
 from hosttune.facts.packages import REPAIR
 
 if TYPE_CHECKING:
@@ -18,14 +19,14 @@ def broken(facts: Facts) -> Told | None:
 
 
 def in_part(facts: Facts) -> Told | None:
-    lacks = " and ".join(facts.driver.lacks)
-    if not lacks:
+    driver = facts.driver
+    if not driver.is_gone:
         return None
-    loaded = f"; {facts.driver.loaded_version} is loaded until the next boot" if facts.driver.is_loaded else ""
-    name = facts.driver.name or "a driver"
+    left = ", ".join(package.name for package in driver.packages)
+    again = commands(facts, facts.kernel.release) if driver.branch else "sudo hosttune apply --yes with gpu-driver"
     return (
-        f"packages of {name} are here without {lacks}{loaded}",
-        f"what took the rest away stands in /var/log/apt/history.log; {REPAIR}; see: hosttune explain gpu-driver",
+        f"the loaded module {driver.loaded_version} is on the disk no more; of its packages there are {left}",
+        f"do not reboot before: {again}; what took the rest away stands in /var/log/apt/history.log",
     )
 
 
