@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -23,12 +22,16 @@ def holder(reader: Reader) -> str:
     locks = text(reader, "/proc/locks")
     if not isinstance(locks, str):
         return ""
-    held = {(os.makedev(int(major, 16), int(minor, 16)), int(inode)): int(pid)
-            for pid, major, minor, inode in _HELD.findall(locks)}  # fmt: skip
+    held = {(int(major, 16), int(minor, 16), int(inode)): int(pid) for pid, major, minor, inode in _HELD.findall(locks)}
     stats = (reader.stat(path) for path in LOCKS)
-    pids = (held.get((stat.device, stat.inode), 0) for stat in stats if isinstance(stat, Stat))
+    pids = (held.get((*_numbers(stat.device), stat.inode), 0) for stat in stats if isinstance(stat, Stat))
     pid = next(filter(None, pids), 0)
     return _named(pid, reader) if pid else ""
+
+
+def _numbers(device: int) -> tuple[int, int]:
+    """Major and minor number of a st_dev, as glibc packs them (makedev(3))."""
+    return (device >> 8) & 0xFFF | (device >> 32) & ~0xFFF, device & 0xFF | (device >> 12) & ~0xFF & 0xFFFFFFFF
 
 
 def _named(pid: int, reader: Reader) -> str:

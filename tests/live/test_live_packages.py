@@ -104,7 +104,7 @@ SCENARIOS = (
     "asks_nobody_and_restarts_nothing",
     "success_without_the_package_is_a_failure",
     "full_disk_leaves_a_clear_message",
-    "killed_apt_is_told_and_booked_and_undone",
+    "killed_apt_is_gone_on_with_in_the_same_run_and_undone",
     "killed_hosttune_is_recovered_and_undone",
     "gates_of_the_site_are_asked",
     "half_an_installed_set_is_booked_and_undone",
