@@ -197,10 +197,10 @@ STATES: Mapping[str, Look] = {
 # Whether not every GPU computes now, or will after the next boot: such a state is a fault of the machine, the others
 # are advice. A build that failed is said by the module that is missing for it, or stale.
 DEAD: Mapping[str, bool | Callable[[Any], bool]] = {
-    "broken packages": True, "in part": True, "GPU lost": True, "vGPU guest": True, "runfile": False, "mixed sources": False,
-    "foreign archive": False, "DKMS failed": False, "Secure Boot refuses": True, "unsupported GPU": True,
-    "wrong flavour": gpus.is_mute, "GPU without a driver": True, "module missing": True, "libraries missing": True,
-    "stale module": True,
+    "broken packages": True, "in part": True, "GPU lost": True, "vGPU guest": True, "runfile": False,
+    "mixed sources": False, "foreign archive": False, "DKMS failed": False, "Secure Boot refuses": True,
+    "unsupported GPU": True, "wrong flavour": gpus.is_mute, "GPU without a driver": True, "module missing": True,
+    "libraries missing": True, "stale module": True,
     "module missing for the next kernel": True, "mismatch": True, "other module loaded": gpus.is_undriven_until_boot,
     "nouveau": True, "not loaded": True, "nvidia-smi refuses": True, "fabric different": True, "fabric down": True,
     "reboot pending": False,
@@ -208,7 +208,8 @@ DEAD: Mapping[str, bool | Callable[[Any], bool]] = {
 }  # fmt: skip
 # What the next boot does about it, where it does anything.
 _BOOT: Mapping[str, Boot | Callable[[Any], Boot]] = {
-    "broken packages": Boot.HARMS, "in part": Boot.HARMS, "mixed sources": Boot.USELESS, "DKMS failed": modules.boot_after_dkms,
+    "broken packages": Boot.HARMS, "in part": Boot.HARMS, "mixed sources": Boot.USELESS,
+    "DKMS failed": modules.boot_after_dkms,
     "Secure Boot refuses": Boot.USELESS, "unsupported GPU": Boot.USELESS, "wrong flavour": Boot.USELESS,
     "module missing": modules.boot_after_missing, "libraries missing": Boot.USELESS,
     "stale module": modules.boot_after_stale, "module missing for the next kernel": Boot.HARMS,

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from hosttune.values import Value
 
 SET = PackageSetAddress.kind
+_NOT_WHOLE = "a package of it is not whole"
 _BUILDS = re.compile(r"(?:^|-)(?<!no-)dkms(?:$|-)")  # dkms, nvidia-dkms-580; not nvidia-headless-no-dkms-580
 _UPDATE = "sudo apt-get update, then run it again"
 
@@ -159,9 +160,9 @@ def _operands(wish: Wish, present: Mapping[str, str]) -> tuple[str, ...]:
 def _compare(wish: Wish, context: Context) -> Finding:
     refused = str(wish.fields.get("refused", ""))
     if refused:
-        reason = "the packages to install cannot be chosen"
-        todo = str(wish.fields.get("todo", ""))
-        todo = _repair(context) if todo == REPAIR else todo
+        reason, todo = "the packages to install cannot be chosen", str(wish.fields.get("todo", ""))
+        if todo == REPAIR:
+            reason, todo = _NOT_WHOLE, _repair(context)
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(HoldKind.REFUSED, refused), reason, todo=todo)
     if not (wish.name.split() or _removed(wish)):
         return Finding(wish.rule, wish.subject, Verdict.OK)
@@ -174,7 +175,7 @@ def _compare(wish: Wish, context: Context) -> Finding:
     operands = _operands(wish, present)
     if half := _half_way(wish, operands, context):
         hold = Hold(HoldKind.REFUSED, half)
-        reason = _reason(operands, present) if operands else "a package of it is not whole"
+        reason = _reason(operands, present) if operands else _NOT_WHOLE
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, evidence, todo=_repair(context))
     if operands:
         return _differs(wish, operands, present, evidence, context)

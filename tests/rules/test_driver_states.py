@@ -253,6 +253,10 @@ def test_update_is_not_stacked_on_a_change_that_is_not_complete(name):
     assert not [change for change in plan.changes if change.rule == "gpu-driver"]
     (found,) = [finding for finding in plan.findings if finding.rule == "gpu-driver"]
     assert str(found.hold.kind) == "refused"
+    if "dpkg" in name:  # nothing at all is planned before
+        assert found.hold.detail.startswith("dpkg stopped half-way with ")
+        assert found.todo == "sudo dpkg --configure -a; sudo apt-get -f install"
+        return
     assert "comes after what is not complete yet: " in found.hold.detail
     assert found.todo.startswith("first: ")
 
