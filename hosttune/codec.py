@@ -71,7 +71,8 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
 
 def plan_from_json(data: Any, where: str = "plan") -> Plan:
     """Raises BadInput with every fault, also when another version of hosttune wrote the document."""
-    return decoded(Plan, _body(data, where), where)
+    body = {name: value for name, value in _body(data, where).items() if name != "problems"}  # of an earlier version
+    return decoded(Plan, body, where)
 
 
 def receipt_to_json(receipt: Receipt) -> dict[str, Any]:

@@ -260,7 +260,6 @@ class Plan:
     stages: tuple[Stage, ...]
     findings: tuple[Finding, ...]
     complete: bool = True  # False: a fact or an address could not be read, so the plan may lack changes
-    problems: tuple[str, ...] = ()  # what the proof on the overlay found wrong; a plan with problems is not applied
 
     @property
     def changes(self) -> tuple[Change, ...]:

@@ -202,11 +202,8 @@ def apply(
 ) -> Receipt:
     """Do what the plan says, rule by rule and stage by stage, and verify it. The caller holds the lock.
 
-    Raises Refused before anything is touched when the plan could not be proven. A failed change takes its rule back;
-    the other rules go on.
+    A failed change takes its rule back; the other rules go on.
     """
-    if plan.problems:
-        raise Refused("the plan does not hold: " + "; ".join(plan.problems), hint="ignore the rule, and report this")
     pending = session.journal.pending_triggers(boot_id(writer))
     if not plan.changes:
         reasons = {trigger: must_wait(trigger, session.facts) for trigger in pending}

@@ -15,6 +15,7 @@ from hosttune.engine.fleet_choice import Looks
 from hosttune.engine.fleet_reading import MISSING, RECORD, changes_in, is_record, parsed, read_document
 from hosttune.engine.fleet_seen import Seen, Unread, seen_from_row, seen_of_plan, seen_to_row
 from hosttune.engine.policy import Policy
+from hosttune.engine.policy_effect import without_effect
 from hosttune.engine.policy_file import build_policy, load_policy
 from hosttune.engine.trusted import read_trusted
 from hosttune.engine.yamlio import load_document
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from hosttune.actions.examine import Session
     from hosttune.engine.fleet_values import Fleet
+    from hosttune.errors import Fault
     from hosttune.values import Change
 
 CHUNK = 8  # files that a worker takes at once
@@ -170,14 +172,22 @@ def _seen(path: str, ask: Ask) -> Iterator[Seen | Unread]:
 def _evaluated(content: bytes, path: str, ask: Ask) -> Seen:
     reader = RecordReader(parse_record(content, path), path)
     session = _session(reader, ask)
+    plan = session.plan()
+    idle = without_effect(session.policy, session.catalog, plan.findings, everything=False)
     return seen_of_plan(
-        session.plan(),
+        plan,
         host=str(reader.data["name"]),
         source=path,
         profile=session.policy.profile,
         inventory=inventory(session.facts),
-        interrupted=session.interrupted,
+        problems=(*session.interrupted, *map(_remark, idle)),
     )
+
+
+def _remark(fault: Fault) -> str:
+    """The same for all hosts of which it is true."""
+    hint = f" ({fault.hint})" if fault.hint else ""
+    return f"{fault.where}: {fault.message}{hint}"
 
 
 def _session(reader: RecordReader, ask: Ask) -> Session:

@@ -141,6 +141,7 @@ def _seen(entry: Mapping[str, Any], source: str, where: str) -> Seen:
         digest=_text(entry, "digest", where, ""),
         changes=changes,
         asks=tuple(_texts(told, "reboot", f"{where}inventory.")),
+        # An earlier version said so of a plan; now it is a finding's hold.
         problems=(*_texts(entry, "problems", where), *_texts(entry, "interrupted", where)),
         hardware=pairs(_table(told, "hardware", f"{where}inventory.")),
         settings=pairs(_table(told, "settings", f"{where}inventory.")),

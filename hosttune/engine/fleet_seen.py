@@ -109,7 +109,7 @@ def _at_boot(finding: Finding, now: str) -> str:
 
 
 def seen_of_plan(
-    plan: Plan, *, host: str, source: str, profile: str, inventory: Inventory, interrupted: Iterable[str] = ()
+    plan: Plan, *, host: str, source: str, profile: str, inventory: Inventory, problems: Iterable[str] = ()
 ) -> Seen:
     """The look at a host whose plan was just made."""
     return seen_of(
@@ -124,7 +124,7 @@ def seen_of_plan(
         digest=plan.digest,
         changes=len(plan.changes),
         asks=inventory.reboot,
-        problems=(*plan.problems, *interrupted),
+        problems=tuple(problems),
         hardware=tuple(inventory.hardware.items()),
         settings=tuple(inventory.settings.items()),
         gpu=inventory.gpu,

@@ -87,7 +87,7 @@ def _longest_run(text: str) -> int:
 def _head(one: Checked) -> list[str]:
     lines = [plain(one.machine_text), ""] if one.machine else []
     lines += [decision_text(one.plan), ""]
-    warnings = [plain(text) for text in warning_texts(one.plan, one.page, one.interrupted)]
+    warnings = [plain(text) for text in warning_texts(one.page, one.interrupted)]
     return [*lines, *(f"> {text}  " for text in warnings), *([""] if warnings else [])]
 
 

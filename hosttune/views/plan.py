@@ -36,7 +36,7 @@ def plan_text(
     """The plan of `plan` and of `apply` without --yes; `chosen` says which profile it is of, `measured` is what benches
     found on this host.
     """
-    lines = decision(plan, page) + chosen_lines(chosen, page) + warnings(plan, page, interrupted)
+    lines = decision(plan, page) + chosen_lines(chosen, page) + warnings(page, interrupted)
     lines += sections_lines((FAULTS,), plan.findings, page)
     lines += _stages(plan, page, measured=measured)
     lines += sections_lines((UNKNOWN, *HELD), plan.findings, page)
@@ -53,10 +53,10 @@ def undo_text(plan: Plan, page: Page, *, words: str, ignore: tuple[str, ...] = (
     first = f": {counted(len(plan.changes), 'change')} to take back." if plan.changes else ": nothing to take back."
     if on_paper:
         first += f" {on_paper} {'is' if on_paper == 1 else 'are'} gone already; the journal will say so."
-    lines = [page.screen.paint(shown(page.host), "bold") + first, *warnings(plan, page)]
+    lines = [page.screen.paint(shown(page.host), "bold") + first]
     lines += _stages(plan, page, is_undo=True)
     lines += sections_lines((UNKNOWN, *HELD), plan.findings, page)
-    if (plan.changes or on_paper) and not plan.problems:
+    if plan.changes or on_paper:
         lines += [
             "",
             "To take back exactly this:",
@@ -125,7 +125,7 @@ def closing(plan: Plan) -> list[str]:
 
 def the_yes(plan: Plan, page: Page) -> str:
     """The command that makes exactly these changes; nothing where it would be refused."""
-    if not plan.changes or not page.can_apply or plan.problems:
+    if not plan.changes or not page.can_apply:
         return ""
     return page.act(f"apply --yes --expect {plan.digest[:SHOWN_DIGITS]}")
 

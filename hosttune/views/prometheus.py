@@ -28,7 +28,6 @@ _METRICS = {
     "hosttune_changes": "Changes that apply would make now.",
     "hosttune_reboot_required": "1 where something is set up that waits for the next boot, and it may be booted.",
     "hosttune_reboot_blocked": "1 where a boot would make things worse: something must be solved before.",
-    "hosttune_check_problems": "1 where the plan fails its own proof, so that nothing would be applied.",
 }
 
 
@@ -63,7 +62,6 @@ def _samples(one: Checked) -> Iterator[tuple[str, dict[str, str], int]]:
     is_blocked = any(finding.blocks_reboot for finding in plan.findings)
     yield "hosttune_reboot_required", {}, int(any(map(waits_for_reboot, plan.findings)) and not is_blocked)
     yield "hosttune_reboot_blocked", {}, int(is_blocked)
-    yield "hosttune_check_problems", {}, int(bool(plan.problems))
 
 
 def _labels(labels: dict[str, str]) -> str:

@@ -61,7 +61,7 @@ def check_report(
     """
     folded = 0
     head = wrapped(machine, page.screen.columns, rest="  ") if machine else []
-    head += decision(plan, page) + warnings(plan, page, interrupted)
+    head += decision(plan, page) + warnings(page, interrupted)
     aside = section_lines(measured, page) if page.is_verbose else []
     told = (chosen if page.is_verbose else "") or proposal
     aside += ["", *wrapped(shown(told), page.screen.columns, rest="  ")] if told else []
@@ -103,7 +103,6 @@ def check_json(one: Checked, *, timings: bool = False) -> dict[str, Any]:
         "is_complete": plan.complete,
         "summary": to_json(summarize(plan)),
         "findings": to_json(plan.findings),
-        "problems": list(plan.problems),
         "interrupted": list(one.interrupted),
     }
     if one.inventory is not None:
@@ -165,20 +164,16 @@ def _numbers(*numbers: tuple[int, str]) -> list[str]:
     return [f"{number} {words}" for number, words in numbers if number]
 
 
-def warnings(plan: Plan, page: Page, interrupted: Iterable[str] = ()) -> list[str]:
+def warnings(page: Page, interrupted: Iterable[str]) -> list[str]:
     """The warnings of a text report."""
-    texts = warning_texts(plan, page, interrupted)
+    texts = warning_texts(page, interrupted)
     lines = [line for text in texts for line in wrapped(text, page.screen.columns, rest="  ")]
     return ["", *(page.screen.paint(line, "red") for line in lines)] if lines else []
 
 
-def warning_texts(plan: Plan, page: Page, interrupted: Iterable[str] = ()) -> list[str]:
-    """What the reader must know before the rest: interrupted runs, a plan that fails its own proof."""
-    texts = [f"Attention: {page.todo(text)}" for text in interrupted]
-    if plan.problems:
-        texts.append("This plan fails its own proof and will not be applied; please report it:")
-        texts += [f"- {shown(problem)}" for problem in plan.problems]
-    return texts
+def warning_texts(page: Page, interrupted: Iterable[str]) -> list[str]:
+    """What the reader must know before the rest: interrupted runs."""
+    return [f"Attention: {page.todo(text)}" for text in interrupted]
 
 
 def quiet_text(summary: Summary, waived: int = 0) -> str:
@@ -206,7 +201,7 @@ def next_steps(plan: Plan, page: Page) -> list[tuple[str, str]]:
         steps.append((page.act("check"), "sees more as root"))
     if plan.changes:
         steps.append((page.look("plan"), "shows the exact diff"))
-    if plan.changes and not plan.problems and page.can_apply:
+    if plan.changes and page.can_apply:
         steps.append((page.act("apply --yes"), f"makes {'this change' if len(plan.changes) == 1 else 'these changes'}"))
     if not steps and summary.after_reboot:
         before = listed([shown(rule) for rule in reboot_blockers(plan.findings)])

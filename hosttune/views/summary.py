@@ -125,9 +125,7 @@ def counts(finding: Finding, *, strict: bool) -> bool:
 
 
 def exit_status(plan: Plan, *, strict: bool) -> int:
-    """Of `check` and `plan`: 0 as it should be, 1 not so, 2 the plan fails its own proof."""
-    if plan.problems:
-        return 2
+    """Of `check` and `plan`: 0 as it should be, 1 not so."""
     return int(any(counts(finding, strict=strict) for finding in plan.findings))
 
 

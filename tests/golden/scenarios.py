@@ -217,7 +217,6 @@ CLEAN = replace(
     complete=True,
 )
 SMALL = replace(PLAN, stages=(Stage(SWAPPINESS),), findings=(FINDINGS[0], *CLEAN.findings), complete=True)
-BROKEN = replace(SMALL, problems=("memory-swappiness: sysctl:vm.swappiness still differs after it was set",))
 
 DONE = Receipt(
     RUN,

@@ -415,15 +415,6 @@ def test_journal_of_a_newer_hosttune_is_not_guessed_at():
         parse_run(data.replace(b'"format_version":1', b'"format_version":2'), "x")
 
 
-def test_plan_that_does_not_hold_is_refused_before_anything_is_touched():
-    host = Host()
-    stages = (Stage((change(SWAPPINESS, "60", "10"),), ()),)
-    with pytest.raises(Refused, match="the plan does not hold: x still differs"):
-        apply(session_on(host), host, Plan("d" * 64, "0", "", "", "", stages, (), problems=("x still differs",)))
-    assert value(host, "vm.a") == "60"
-    assert read_journal(host).runs == ()
-
-
 @pytest.mark.parametrize(
     ("digest", "is_enough"),
     [("d" * 64, True), ("d" * 12, True), ("d" * 11, False), ("d" * 11 + "e", False), ("", False)],

@@ -16,6 +16,12 @@ classes = runpy.run_path(str(PLUGINS / "plugin_utils/classes.py"))
 RECORD = Path(__file__).resolve().parents[1] / "hosts/h100-8x-2socket.json"
 
 
+def test_rules_of_a_task_are_words_of_the_command():
+    look_words = runpy.run_path(str(PLUGINS / "module_utils/client.py"))["look_words"]
+    params = {"profile": "base", "select": ["a"], "ignore": [], "only": ["b", "c"], "max_risk": None}
+    assert look_words(params) == ["--profile", "base", "--select", "a", "--only", "b", "--only", "c"]
+
+
 @pytest.fixture
 def plan(capsys):
     assert run(["plan", "--host", str(RECORD), "--format", "json"]) == 1

@@ -189,7 +189,7 @@ def test_file_is_found_where_the_person_stands(action, tmp_path, monkeypatch):
 
 
 OPTIONS = (
-    "policy_file", "policy", "rules_files", "rules", "profile", "select", "ignore", "max_risk", "disturb", "bundle",
+    "policy_file", "policy", "rules_files", "rules", "profile", "select", "ignore", "only", "max_risk", "disturb", "bundle",
     "executable", "approved", "run_id", "undo_digest", "rule", "state", "gather",
 )  # fmt: skip
 

@@ -173,6 +173,20 @@ def test_new_policy_is_tried_on_records_alone(run, put):
     assert data["plans"][0]["change_count"] == 5
 
 
+def test_what_a_policy_says_for_nothing_is_named_with_its_hosts(run, put):
+    waiver = "ignore:\n  - {rule: storage-noatime, subject: /dta, reason: typo, owner: me, until: 2099-01-01}\n"
+    policy = put("new.yaml", f"{waiver}hosts:\n  h1OO-*: {{ignore: [memory-swappiness]}}\n")
+    _, data = as_json(run, H100, VM, "--policy", policy)
+    told = [one["value"] for one in data["problems"]["values"]]
+    idle = [words for words in told if "nothing of storage-noatime is called /dta" in words]
+    assert idle
+    assert all(words.startswith(f"{policy}:2") and "looks at /" in words for words in idle)
+    assert sum("no section for hosts fits this host" in words for words in told) == 2
+    assert "nothing of storage-noatime is called /dta" in flat(run(H100, "--policy", policy)[1])
+    fine = put("fine.yaml", "ignore: [memory-swappiness]\n")
+    assert as_json(run, H100, "--policy", fine)[1]["problems"]["values"] == []
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

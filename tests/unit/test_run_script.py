@@ -20,6 +20,7 @@ PYTHON = """#!/bin/sh
 printf '%s\\n' "$*" >>"{state}/calls"
 case $* in
     *version_info*) exit 0 ;;
+    *create_connection*) [ ! -e "{state}/no-route" ] || {{ echo "Network is unreachable"; exit 3; }} ;;
     *realpath*) echo "{state}/bin/python3" ;;
     *fcntl*) exec {real} "$@" ;;
     *"import venv, ensurepip"*) [ -e "{state}/has-venv" ] ;;
@@ -240,6 +241,31 @@ def test_run_without_a_network_names_the_way_within_seconds_and_spares_the_lines
     assert "PIP_INDEX_URL" in done.stderr
     assert "thirty lines" not in done.stderr
     assert len(done.stderr.splitlines()) <= 4
+
+
+def test_run_without_a_network_says_so_before_it_makes_an_environment(bare: Checkout):
+    bare.flag("has-venv")
+    bare.flag("no-route")
+    machine = bare.root / "run"  # this one may have a pip.conf of its own
+    machine.write_text(machine.read_text().replace("/etc/", f"{bare.state}/etc/"))
+    done = bare.run("check")
+    assert done.returncode == 2
+    assert "no package index answers (Network is unreachable)" in done.stderr
+    assert "./run deb" in done.stderr
+    assert "PIP_INDEX_URL" in done.stderr
+    assert bare.calls("-m venv") == bare.calls("-m pip") == []
+    assert not (bare.root / ".venv").exists()
+    (bare.state / "etc").mkdir()
+    (bare.state / "etc/pip.conf").touch()
+    assert bare.run("check").returncode == 0  # whoever wrote that has an index perhaps
+
+
+@pytest.mark.parametrize("name", ["PIP_INDEX_URL", "PIP_FIND_LINKS", "https_proxy", "PIP_CONFIG_FILE"])
+def test_run_does_not_second_guess_who_has_set_an_index(name: str, bare: Checkout):
+    bare.flag("has-venv")
+    bare.flag("no-route")
+    assert bare.run("check", **{name: "x"}).returncode == 0
+    assert bare.calls("create_connection") == []
 
 
 def test_run_index_that_is_there_and_slow_gets_the_patience_of_pip(bare: Checkout):

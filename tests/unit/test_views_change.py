@@ -133,9 +133,9 @@ def test_title_line_of_a_file_is_short():
     assert title_line(file_change(ABSENT, FileValue(b"x"))) == "~ file:/etc/x"
 
 
-def plan_of(*findings, changes=(), problems=()):
+def plan_of(*findings, changes=()):
     stages = (Stage(tuple(changes)),) if changes else ()
-    return Plan("d" * 64, "0", "m", "2026-01-01T00:00:00+00:00", "p", stages, findings, problems=problems)
+    return Plan("d" * 64, "0", "m", "2026-01-01T00:00:00+00:00", "p", stages, findings)
 
 
 def finding(verdict, kind=HoldKind.NONE, detail="", changes=()):
@@ -161,10 +161,6 @@ def finding(verdict, kind=HoldKind.NONE, detail="", changes=()):
 def test_exit_status_of_check(found, status, strict):
     assert exit_status(plan_of(found), strict=False) == status
     assert exit_status(plan_of(found), strict=True) == strict
-
-
-def test_exit_status_of_a_plan_that_fails_its_proof_is_trouble():
-    assert exit_status(plan_of(problems=("x",)), strict=False) == 2
 
 
 def receipt(*outcomes, verified=True):

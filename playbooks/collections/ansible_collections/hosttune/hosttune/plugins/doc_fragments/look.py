@@ -49,6 +49,13 @@ options:
     type: list
     elements: str
     default: []
+  only:
+    description:
+      - These rules and no others, also one that nothing selects, as C(--only) of C(hosttune plan) has it. The policy's
+        parameters and waivers hold for them. An undo takes no such list, but C(rule).
+    type: list
+    elements: str
+    default: []
   max_risk:
     description:
       - What may be risked, in place of what the policy says; hosttune's own default is V(medium).

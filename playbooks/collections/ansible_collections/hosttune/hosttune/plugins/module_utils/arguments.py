@@ -11,6 +11,7 @@ LOOK = dict(
     profile=dict(type="str"),
     select=dict(type="list", elements="str", default=[]),
     ignore=dict(type="list", elements="str", default=[]),
+    only=dict(type="list", elements="str", default=[]),
     max_risk=dict(type="str", choices=["low", "medium", "high"]),
     disturb=dict(type="str", choices=["nothing", "new sessions", "a service", "running GPU work"]),
     bundle=dict(type="path"),

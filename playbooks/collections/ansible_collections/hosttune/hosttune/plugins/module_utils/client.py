@@ -18,7 +18,6 @@ import tempfile
 OLDEST_PYTHON = (3, 10)
 MEMORY = "/run"  # a full disk does not matter there, and a boot clears it; where it is full itself, a folder on disk
 CACHE = "/var/cache/hosttune"  # root's alone: the file keeps its byte code there
-TROUBLE = 2
 
 
 class Trouble(Exception):
@@ -159,7 +158,7 @@ def look_words(params):
     for name in ("profile", "max_risk", "disturb"):
         if params.get(name):
             words += ["--" + name.replace("_", "-"), params[name]]
-    for name in ("select", "ignore"):
+    for name in ("select", "ignore", "only"):
         for rule in params.get(name) or ():
             words += ["--" + name, rule]
     return words

@@ -199,7 +199,7 @@ hosttune_version:
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.hosttune.hosttune.plugins.module_utils import answer
 from ansible_collections.hosttune.hosttune.plugins.module_utils.arguments import LOOK, LOOK_EXCLUSIVE
-from ansible_collections.hosttune.hosttune.plugins.module_utils.client import TROUBLE, Trouble, client_of
+from ansible_collections.hosttune.hosttune.plugins.module_utils.client import Trouble, client_of
 
 GONE = ("undone", "nothing taken")  # runs of which nothing is left to take back
 NOTHING = dict(
@@ -225,6 +225,8 @@ def main():
     for name, words in (("approved", module.params["approved"]), ("undo_digest", [module.params["undo_digest"]])):
         if wrong := answer.no_digests(one for one in words or () if one is not None):
             module.fail_json(msg=f"{name}: {wrong}", **result)
+    if module.params["state"] == "undone" and module.params["only"]:
+        module.fail_json(msg="only: belongs to state=applied; rule says what to take back", **result)
     try:
         with client_of(module.params) as client:
             if module.params["state"] == "undone":
@@ -339,8 +341,6 @@ def runs_of(client):
 def planned(client, result):
     """The plan for the host as it is now, and what it says of the host."""
     plan, status, _said = client.ask("plan", *client.look)
-    if status == TROUBLE:
-        raise Trouble("the plan does not hold: " + "; ".join(plan["problems"]))
     described(plan, status, result)
     return plan
 
