@@ -39,6 +39,7 @@ from hosttune.host.record import read_record
 from hosttune.values import ABSENT, Disturbs, FileValue, Risk
 from tests.hosts.driver import saying
 from tests.hosts.told import telling
+from tests.rules.proof import failing
 
 FOLDER = Path(__file__).resolve().parent
 HOSTS = FOLDER.parent / "hosts"
@@ -102,7 +103,7 @@ def test_case(rule, case):
     assert expected.get("says", "") in said
     changes = [f"{change.address} {shown(change.before)} -> {shown(change.after)}" for change in plan.changes]
     assert changes == expected.get("changes", []), changes
-    assert plan.problems == ()
+    assert failing(plan) == []
 
 
 @pytest.mark.parametrize("rule", sorted(CATALOG.rules))
