@@ -20,7 +20,7 @@ from hosttune.resources.base import action_between, place
 from hosttune.resources.driver_use import as_of_now
 from hosttune.resources.fstab import edit_diff
 from hosttune.resources.fstab_lines import PATH as FSTAB
-from hosttune.resources.package_set import told
+from hosttune.resources.package_set import names_of, told, versions
 from hosttune.resources.package_stays import left_by
 from hosttune.values import (
     ABSENT,
@@ -173,7 +173,7 @@ def _return(step: Step, together: tuple[Step, ...], journal: Journal, overlay: O
         return Return(step.id, _back(change, present, value), on_paper=True)
     if change.reversible.startswith("no") or kind.invert(change) is None:
         return _refused(step, Hold(HoldKind.REFUSED, f"it cannot be undone: {change.reversible}"))
-    if not kind.same(present, change.after):
+    if not kind.same(present, change.after) and not _is_between(step, present, value, journal):
         return _refused(step, Hold(HoldKind.EDITED, f"{change.address} since run {step.id.run}"))
     back = _back(change, present, value)
     before = overlay.read(FSTAB) if change.address.kind in _IN_FSTAB else ABSENT
@@ -184,6 +184,18 @@ def _return(step: Step, together: tuple[Step, ...], journal: Journal, overlay: O
     if change.address.kind in _IN_FSTAB:
         back = replace(back, details=edit_diff(before, overlay.read(FSTAB)))
     return Return(step.id, back)
+
+
+def _is_between(step: Step, present: Value, value: Value, journal: Journal) -> bool:
+    """Whether a set at which a run stopped half-way, and which a repair by hand has moved, still has each package as it
+    was before that run or was to be after it."""
+    steps = tuple(one for run in journal.runs for one in run.steps)
+    raw = next(one for one in steps if one.id == step.id)
+    was_half = raw.planned is not None or any(one.undoes == step.id and one.left for one in steps)
+    if step.change.address.kind != "package-set" or not was_half:
+        return False
+    now, old, new = versions(present), versions(value), versions((raw.planned or raw.change).after)
+    return all(now.get(name) in (old.get(name), new.get(name)) for name in names_of(step.change.address.name))
 
 
 def original(step: Step, journal: Journal) -> Value:

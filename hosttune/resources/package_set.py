@@ -123,7 +123,10 @@ class PackageSetAddress:
         for is_last in (False, True):
             present = self.read(writer, change.address.name)
             if versions(present) == versions(change.after):
-                return mend(writer, names_of(change.address.name)) if _is_half(present) else ""
+                if is_last or not _is_half(present):
+                    return error if _is_half(present) else ""
+                error = mend(writer, names_of(change.address.name))  # for that, apt may take a package away
+                continue
             try:
                 error = _transact(writer, *_settled(writer, change, versions(present), versions(change.after)))
             except Refused as refused:

@@ -134,7 +134,7 @@ class Operation:
 
     name: str
     start: str
-    words: tuple[str, ...]
+    verb: tuple[str, ...]
     goal: str
     events: tuple[str, ...]  # of maintainer scripts
 
@@ -144,7 +144,7 @@ def _events(scripts: tuple[str, ...], branch: str) -> tuple[str, ...]:
 
 
 APPLY = ("apply", "--yes", *ONLY)
-UNDO = ("undo", "--yes")
+UNDO = ("undo", "--yes")  # and the run that made the state it starts from
 CAME, WENT = ("preinst-install", "postinst-configure"), ("prerm-remove", "postrm-remove")
 REPLACED = ("prerm-upgrade", "preinst-upgrade", "postrm-upgrade", "postinst-configure")
 OPERATIONS = {
@@ -212,6 +212,7 @@ class Range:
         self.tree = server_tree(base, "strace")
         self.layers: dict[str, tuple[Path, ...]] = {}
         self.goals: dict[str, dict[str, list[str]]] = {}
+        self.runs: dict[str, str] = {}
         self._numbers = itertools.count()
 
     def prepare(self) -> None:
@@ -232,23 +233,30 @@ class Range:
         assert done.returncode == 0, done.stdout + done.stderr
         self.layers["fresh"] = ()
         self._reach("installed", "fresh", "apply", "--yes", *ONLY)
-        self._policy("offered", "installed", UPDATE, later=True)
-        self._reach("updated", "offered", "apply", "--yes", *ONLY, then=SWITCH)
+        self._boot("offered", "installed", "580.95.05", UPDATE, later=True)
+        self._reach("updated", "offered", "apply", "--yes", *ONLY)
+        self._boot("updated", "updated", "580.142", SWITCH)
         self._reach("switched", "updated", "apply", "--yes", *ONLY)
         for name in ("fresh", "installed", "updated", "switched"):
             self.goals[name] = self.run(self.layers[name], "look")["state"]["packages"]
         self.goals["offered"] = self.goals["installed"]
 
-    def _reach(self, name: str, start: str, *words: str, then: str = "") -> None:
+    def _reach(self, name: str, start: str, *words: str) -> None:
         upper = self.upper()
         told = self.run(self.layers[start], "hosttune", *words, upper=upper)
         assert told["status"] == 0, told
         self.layers[name] = (upper, *self.layers[start])
-        if then:
-            self._policy(name, name, then)
+        self.runs[name] = next(line.split()[1] for line in told["out"].splitlines() if line.startswith("Run "))
 
-    def _policy(self, name: str, start: str, text: str, *, later: bool = False) -> None:
+    def _boot(self, name: str, start: str, version: str, text: str, *, later: bool = False) -> None:
+        """What a boot leaves behind (the module is loaded and has the GPUs), and another policy."""
         upper = self.upper()
+        put(upper / "upper/sys/module/nvidia/version", f"{version}\n")
+        put(upper / "upper/sys/module/nvidia/taint", "OE\n")
+        for slot in (self.tree / "sys/bus/pci/devices").iterdir():
+            link = upper / "upper/sys/bus/pci/devices" / slot.name / "driver"
+            link.parent.mkdir(parents=True)
+            link.symlink_to("../../../bus/pci/drivers/nvidia")
         put(upper / "upper/etc/hosttune/policy.yaml", POLICY + text)
         if later:
             for deb in (self.tree / "archive").glob("*_580.95*.deb"):  # the archive has them no more, apt's cache has
@@ -259,6 +267,9 @@ class Range:
             told = self.run(self.layers[start], "typed", "apt-get -q update", upper=upper)
             assert told["status"] == 0, told
         self.layers[name] = (upper, *self.layers[start])
+
+    def words(self, operation: Operation) -> tuple[str, ...]:
+        return operation.verb if operation.verb == APPLY else (*operation.verb, self.runs[operation.start])
 
     def upper(self) -> Path:
         folder = self.base / f"layer-{next(self._numbers)}"
@@ -292,7 +303,7 @@ def tried(place: Range, point: Point) -> Ending:
     killed, fixed, again, typed, back = (place.upper() for _ in range(5))
     put(killed / "upper/opt/kill/plan", f"{point.event} {point.target}\n")
     layers = place.layers[operation.start]
-    first = place.run(layers, "hosttune", *operation.words, upper=killed)
+    first = place.run(layers, "hosttune", *place.words(operation), upper=killed)
     if "plan" in first and point.target != "fail":
         ending.left = "not reached"
         place.drop(killed, fixed, again, typed, back)
@@ -309,7 +320,7 @@ def tried(place: Range, point: Point) -> Ending:
         _expect(ending, looked["status"] == 1 and named, f"check does not name it: {looked['out']}")
         _expect(ending, first["status"] != 0, f"it ended with 0: {first['out']}{first['err']}")
     if point.target == "fail" and "plan" in first:
-        second = place.run(layers, "hosttune", *operation.words)
+        second = place.run(layers, "hosttune", *place.words(operation))
         _expect(ending, second["status"] == 1, f"the second run over a failing script ended with {second['status']}")
         _expect(
             ending, "made to fail" in first["out"], f"the receipt does not tell what the script said: {first['out']}"
@@ -318,12 +329,12 @@ def tried(place: Range, point: Point) -> Ending:
         _expect(ending, "takes effect at the next boot" not in first["out"], f"a reboot for a failure: {first['out']}")
         put(fixed / "upper/opt/kill/plan", "none none\n")
         layers = (fixed, *layers)
-    after = place.run(layers, "hosttune", *operation.words, upper=again)
+    after = place.run(layers, "hosttune", *place.words(operation), upper=again)
     done = _is_whole(after["state"]) and after["state"]["packages"] == goal
     ending.again = f"{after['status']} {'as planned' if done else _short(after['state'])}"
     _expect(ending, after["status"] == 0 and done, f"again: {after}")
-    once_more = place.run((again, *layers), "hosttune", *operation.words)
-    if operation.words == APPLY:
+    once_more = place.run((again, *layers), "hosttune", *place.words(operation))
+    if operation.verb == APPLY:
         same = once_more["state"]["packages"] == goal
         _expect(ending, once_more["status"] == 0 and same, f"once more: {once_more}")
     if not whole:
@@ -331,11 +342,11 @@ def tried(place: Range, point: Point) -> Ending:
             layers, "typed", REPAIR.replace("sudo ", "").replace("-f install", "-y -f install"), upper=typed
         )
         _expect(ending, _is_whole(by_hand["state"]), f"typed: {by_hand}")
-        then = place.run((typed, *layers), "hosttune", *operation.words)
+        then = place.run((typed, *layers), "hosttune", *place.words(operation))
         done = then["status"] == 0 and _is_whole(then["state"]) and then["state"]["packages"] == goal
         ending.typed = f"{'whole' if _is_whole(by_hand['state']) else _short(by_hand['state'])}, then {then['status']}"
         _expect(ending, done, f"after the repair by hand: {then}")
-    if operation.words == APPLY and where != "as before":
+    if operation.verb == APPLY and where != "as before":
         undone = place.run(layers, "hosttune", "undo", "--yes", "--rule", "gpu-driver", upper=back)
         told = undone["state"]["packages"]
         first_state = place.goals["fresh"]
@@ -378,12 +389,12 @@ def run_points(chosen: tuple[Point, ...]) -> Iterator[Ending]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="Points whose text holds one of these; `--list` shows them.")
+    parser.add_argument("names", nargs="*", help="Points that begin so; `--list` shows them.")
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--part", default="1/1", help="Every Nth of them, from the Kth: K/N.")
     args = parser.parse_args()
-    chosen = points() if args.all else tuple(one for one in points() if any(name in str(one) for name in args.names))
+    chosen = points() if args.all else tuple(one for one in points() if str(one).startswith(tuple(args.names)))
     first, of = (int(word) for word in args.part.split("/"))
     chosen = chosen[first - 1 :: of]
     if args.list or not chosen:

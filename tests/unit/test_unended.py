@@ -299,3 +299,41 @@ def test_sets_that_share_packages_stand_as_the_last_change_left_each():
     assert not still_there((gone, back), host)
     host.files[STATUS] = status(b="1 half-configured")
     assert not still_there((back, gone), host)
+
+
+def test_package_that_the_repair_takes_away_is_installed_again():
+    """A removal that was stopped: what is half-installed has the version that is wanted, and apt ends its removal."""
+    host = Host(a="1 half-installed", b="1")
+    host.queries[FIX] = "Remv a [1]\n"
+
+    def removed(argv, *, timeout_s):
+        host.ran.append(tuple(argv))
+        if tuple(argv) == apt.repair():
+            host.files[STATUS] = status(b="1")
+            host.queries[FIX] = ""
+        elif "install" in argv and "a=1" in argv:
+            host.files[STATUS] = status(a="1", b="1")
+
+    host.run = removed
+    host.queries[apt.simulation(("a=1",))] = "Inst a (1 s [all])\n"
+    back = Change(SET, Action.UPDATE, ("a=1 (half-installed)", "b=1"), ("a=1", "b=1"), RULE)
+    PackageSetAddress().write(host, back)
+    assert host.ran[-1][-2:] == ("install", "a=1")
+
+
+UPDATE = Change(SET, Action.UPDATE, ("a=1", "b=1"), ("a=2", "b=2"), RULE)
+MOVED = {"back and forth": ({"a": "2", "b": "1"}, True), "to a third version": ({"a": "3", "b": "1"}, False)}
+
+
+@pytest.mark.parametrize(("now", "goes_on"), MOVED.values(), ids=MOVED.keys())
+def test_way_back_goes_on_after_a_repair_by_hand_that_moved_packages_of_it(now, goes_on):
+    host = Host(a="2", b="2")
+    step = begun(host, UPDATE, left=("a=2", "b=2"), error="")
+    back = replace(UPDATE, before=UPDATE.after, after=UPDATE.before)
+    begun(host, back, undoes=step, left=("a=1 (unpacked)", "b=1 (unpacked)"))
+    host.files[STATUS] = status(**now)
+    policy = SimpleNamespace(break_work=False)
+    session = SimpleNamespace(reader=host, journal=read_journal(host), facts=Facts(host), policy=policy)
+    planned = plan_undo(session)
+    assert [one.after for one in planned.plan.changes] == [UPDATE.before] * goes_on
+    assert len(planned.plan.findings) == (not goes_on)
