@@ -1,21 +1,30 @@
-"""The whole catalogue as one `tune` task against a playbook of plain tasks that sets the same values: `python
-tests/benchmarks/fleet.py [HOSTS...] [--rounds N] [--site]`, as root. A benchmark, not a test; 10, 25 and 50 hosts by
-default. With --site both set thirty sysctls of a site besides: hosttune by a rule in the task, the others in their loop.
+"""The whole catalogue as one `tune` task against playbooks of plain tasks that set the same values: `python
+tests/benchmarks/fleet.py [HOSTS...] [--rounds N] [--site] [--before CHECKOUT]`, as root. A benchmark, not a test.
+
+Plain tasks come in two forms: `write` sets the values and looks at nothing else; `full` first reads what an audit reads,
+as far as Ansible has modules for it (setup, package_facts, service_facts, mounts, fstab). With --site all set thirty-four
+sysctls of a site besides: hosttune by a rule in the task, the others in their loop. Each form is played with pipelining
+and without (Ansible's default). --before adds the `tune` of another checkout of hosttune, say of the last release.
 
 The hosts are those of the fleet ring: sshd in network namespaces of this machine, so hosts and controller share its
-cores. Each round boots new hosts for each of the two, in turn; each runs twice, so that the second run finds nothing to
-do. Told are the seconds on the clock and those of the controller's processor (ansible-playbook with its ssh, not what
-runs on the hosts); the best of the rounds counts. After the plain tasks, hosttune is asked what it would still change.
+cores. Each round boots new hosts for each form, in turn; each runs twice, so that the second run finds nothing to do.
+Told are the seconds on the clock, and the processor's: of the controller (ansible-playbook and its ssh) and of the hosts
+(sshd and all that runs below it). The best of the rounds counts. After each form hosttune says what it would change.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import os
 import resource
+import signal
+import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +33,14 @@ sys.path.insert(0, str(ROOT))
 
 from tests.fleet import tree  # noqa: E402 - of this checkout
 from tests.fleet.controller import Controller, core_for, environment, pythons  # noqa: E402
-from tests.fleet.hosts import POLICY, Fleet, Kind  # noqa: E402
+from tests.fleet.hosts import POLICY, Fleet, Kind, processes  # noqa: E402
 from tests.vm.image import cache_folder  # noqa: E402
 
 COMMUNITY = "ansible>=14,<15"  # brings ansible.posix
 FORKS = 20
 LIMIT_S = 3600
+SETTLE_S = 2
+RUNS = ("changes", "nothing to change")
 # What hosttune finds to do on these hosts with POLICY, and the two things of the catalogue that are done there already.
 SYSCTLS = {
     "vm.max_map_count": 1048576,
@@ -98,81 +109,161 @@ def plain_tasks(limits: Path, sysctls: dict[str, int]) -> list[dict[str, Any]]:
     ]
 
 
+READING: list[dict[str, Any]] = [
+    {"ansible.builtin.setup": {}},
+    {"ansible.builtin.package_facts": {}},
+    {"ansible.builtin.service_facts": {}},
+    {"ansible.builtin.slurp": {"src": "/etc/fstab"}},
+    {"ansible.builtin.command": {"argv": ["findmnt", "--json"]}, "changed_when": False},
+]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds."""
+
+    clock: float
+    controller: float
+    hosts: float
+
+    @property
+    def processor(self) -> float:
+        return self.controller + self.hosts
+
+    def told(self, count: int) -> str:
+        return (
+            f"{self.clock:6.1f} s, processor {self.processor:6.2f} s: controller {self.controller:6.2f} s"
+            f" ({1000 * self.controller / count:5.0f} ms a host), hosts {1000 * self.hosts / count:5.0f} ms each"
+        )
+
+
+@dataclass(frozen=True)
 class Side:
-    """One of the two: how it is played on hosts of its own."""
+    """One form: how it is played on hosts of its own, with the collection of a checkout."""
 
-    def __init__(self, name: str, tasks: list[dict[str, Any]]) -> None:
-        self.name = name
-        environment = {"SYSTEMD_OFFLINE": "1"}  # systemd's programs are there, but none runs
-        self._play = [
-            {"hosts": "all", "gather_facts": False, "become": True, "environment": environment, "tasks": tasks}
-        ]
+    name: str
+    tasks: list[dict[str, Any]]
+    is_pipelined: bool
+    checkout: Path = ROOT
 
-    def seconds(self, controller: Controller) -> tuple[float, float]:
-        """On the clock, and of the controller's processor."""
-        before, started = _cpu(), time.perf_counter()
-        done = controller.play(self._play, "--forks", str(FORKS))
-        if done.status != 0:
-            sys.exit(f"{self.name}: {done.output}")
-        return time.perf_counter() - started, _cpu() - before
+    def cost(self, controller: Controller, fleet: Fleet, folder: Path) -> Cost:
+        hosts, started, before = _of_hosts(fleet), time.perf_counter(), _of_children()
+        play = {"hosts": "all", "gather_facts": False, "become": True, "tasks": self.tasks}
+        play["environment"] = {"SYSTEMD_OFFLINE": "1"}  # systemd's programs are there, but none runs
+        path = folder / "play.json"
+        path.write_text(json.dumps([play]))
+        env = {
+            "ANSIBLE_COLLECTIONS_PATH": str(self.checkout / "playbooks/collections"),
+            "ANSIBLE_PIPELINING": str(int(self.is_pipelined)),
+        }
+        words = ("-i", str(folder / "inventory.yml"), str(path), "--forks", str(FORKS))
+        done = controller.run("ansible-playbook", *words, env=env)
+        clock = time.perf_counter() - started
+        if done.returncode != 0:
+            sys.exit(f"{self.name}: {done.stdout}{done.stderr}")
+        mine = _of_children() - before + _end_masters(folder)
+        time.sleep(SETTLE_S)  # until each sshd has reaped its session, whose seconds it has then
+        return Cost(clock, mine, _of_hosts(fleet) - hosts)
 
 
-def _cpu() -> float:
+def _of_children() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
-def measure(side: Side, count: int, programs: Path, tune: dict[str, Any]) -> tuple[dict[str, tuple[float, float]], str]:
+def _of_hosts(fleet: Fleet) -> float:
+    """Of what runs on the hosts and of what it has waited for; sshd waits for its sessions."""
+    return sum(_of_process(pid) for host in fleet.hosts for pid in processes(host.namespace))
+
+
+def _of_process(pid: int) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # utime stime cutime cstime, proc_pid_stat(5)
+
+
+def _end_masters(folder: Path) -> float:
+    """End the ssh connections that Ansible keeps open; their seconds, which are in nobody's account."""
+    used = 0.0
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = entry.read_bytes()
+            if words.startswith(b"ssh: ") and str(folder).encode() in words and b"[mux]" in words:
+                pid = int(entry.parent.name)
+                used += _of_process(pid)
+                os.kill(pid, signal.SIGTERM)
+    return used
+
+
+def measure(side: Side, count: int, programs: Path, bundle: Path) -> tuple[dict[str, Cost], str]:
     """The first run and the second on new hosts, and what hosttune would still change afterwards on the first host."""
     files = tree.get(cache_folder(), "bookworm", "systemd", "python3-apt", "dbus")
     fleet = Fleet([Kind(files)] * count)
     try:
-        with tempfile.TemporaryDirectory(prefix="hosttune-benchmark-") as folder:
-            inventory = Path(folder) / "inventory.yml"
-            inventory.write_text(fleet.inventory())
-            controller = Controller(programs, inventory, Path(tune["bundle"]), Path(folder), LIMIT_S)
-            runs = {name: side.seconds(controller) for name in ("changes", "no change")}
-            left = controller.ask("gpu01", "tune", "--check", **tune)["changes"]
+        with tempfile.TemporaryDirectory(prefix="htb-") as scratch:  # short: ssh's sockets lie below it
+            folder = Path(scratch)
+            (folder / "inventory.yml").write_text(fleet.inventory())
+            controller = Controller(programs, folder / "inventory.yml", bundle, folder, LIMIT_S)
+            runs = {name: side.cost(controller, fleet, folder) for name in RUNS}
+            left = controller.ask("gpu01", "tune", "--check", policy=POLICY)["changes"]
+            _end_masters(folder)
     finally:
         fleet.close()
     return runs, ", ".join(one["address"] for one in left) or "nothing"
 
 
+def built(checkout: Path, out: Path) -> Path:
+    done = subprocess.run([sys.executable, str(checkout / "playbooks/packaging/pyz.py"), str(out)], check=False)
+    if done.returncode != 0:
+        sys.exit(f"{checkout}: no bundle")
+    return out
+
+
+def forms(given: argparse.Namespace, scratch: Path) -> list[Side]:
+    limits = scratch / "limits.conf.j2"
+    limits.write_text(LIMITS)
+    plain = plain_tasks(limits, SYSCTLS | (SITE if given.site else {}))
+    extra: dict[str, Any] = {"rules": [SITE_RULE], "select": [SITE_RULE["id"]]} if given.site else {}
+    checkouts = {"tune": ROOT} | ({"tune before": given.before} if given.before else {})
+    tune = {
+        name: [
+            {"hosttune.hosttune.tune": {"bundle": str(built(path, scratch / f"{name}.pyz")), "policy": POLICY, **extra}}
+        ]
+        for name, path in checkouts.items()
+    }
+    return [
+        Side(f"{name}, {'pipelined' if is_pipelined else 'default'}", tasks, is_pipelined, checkouts.get(name, ROOT))
+        for name, tasks in {**tune, "plain write": plain, "plain full": [*READING, *plain]}.items()
+        for is_pipelined in (True, False)
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("hosts", nargs="*", type=int, default=[10, 25, 50])
+    parser.add_argument("hosts", nargs="*", type=int, default=[10])
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--site", action="store_true")
+    parser.add_argument("--before", type=Path, metavar="CHECKOUT")
     given = parser.parse_args()
     python = pythons()[0]
     programs = environment(cache_folder(), python, core_for(python), COMMUNITY)
     with tempfile.TemporaryDirectory(prefix="hosttune-benchmark-") as scratch:
-        bundle, limits = Path(scratch) / "hosttune.pyz", Path(scratch) / "limits.conf.j2"
-        os.spawnv(os.P_WAIT, sys.executable, [sys.executable, str(ROOT / "playbooks/packaging/pyz.py"), str(bundle)])
-        limits.write_text(LIMITS)
-        tune: dict[str, Any] = {"bundle": str(bundle), "policy": POLICY}
-        if given.site:
-            tune |= {"rules": [SITE_RULE], "select": [SITE_RULE["id"]]}
-        sides = (
-            Side("plain tasks", plain_tasks(limits, SYSCTLS | (SITE if given.site else {}))),
-            Side("tune", [{"hosttune.hosttune.tune": tune}]),
-        )
+        sides = forms(given, Path(scratch))
         print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, --forks {FORKS}, {given.rounds} rounds")
         for count in given.hosts:
-            best: dict[tuple[str, str], tuple[float, float]] = {}
+            best: dict[tuple[str, str], Cost] = {}
             for _ in range(given.rounds):
                 for side in sides:
-                    runs, left = measure(side, count, programs, tune)
-                    for run, seconds in runs.items():
-                        best[side.name, run] = min(best.get((side.name, run), seconds), seconds)
+                    runs, left = measure(side, count, programs, Path(scratch) / "tune.pyz")
+                    for run, cost in runs.items():
+                        kept = best.get((side.name, run), cost)
+                        best[side.name, run] = min(kept, cost, key=lambda one: one.processor)
                     print(f"  {count} hosts, {side.name}: hosttune would still change: {left}", flush=True)
-            for run in ("changes", "no change"):
-                (plain, plain_cpu), (tuned, tuned_cpu) = best["plain tasks", run], best["tune", run]
-                print(
-                    f"{count:4} hosts, {run:9}: plain tasks {plain:6.1f} s ({plain_cpu:5.1f} s of the controller),"
-                    f" tune {tuned:6.1f} s ({tuned_cpu:5.1f} s): {plain / tuned:4.1f} and {plain_cpu / tuned_cpu:4.1f} times",
-                    flush=True,
-                )
+            for run in RUNS:
+                for side in sides:
+                    print(f"{count:4} hosts, {run:17} {side.name:24} {best[side.name, run].told(count)}", flush=True)
 
 
 if __name__ == "__main__":

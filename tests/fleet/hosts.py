@@ -296,11 +296,16 @@ def _free_network() -> str:
     return next(network for network in (*networks, "198.18.0") if f" {network}." not in taken)
 
 
+def processes(namespace: str) -> list[int]:
+    """The process ids of what runs in a network namespace."""
+    done = subprocess.run(["ip", "netns", "pids", namespace], check=False, capture_output=True, text=True)
+    return [int(pid) for pid in done.stdout.split()]
+
+
 def _end_processes(namespace: str) -> None:
     """End what runs in a network namespace of ours, until nothing is left there."""
     for _ in range(50):
-        done = subprocess.run(["ip", "netns", "pids", namespace], check=False, capture_output=True, text=True)
-        if not (pids := [int(pid) for pid in done.stdout.split()]):
+        if not (pids := processes(namespace)):
             return
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
