@@ -44,7 +44,8 @@ def _running(value: Value) -> Value:
 
 
 def verbs(present: Value, after: Value) -> tuple[str, ...]:
-    """What systemctl is told to get from one value to the other."""
+    """What systemctl is told to get from one value to the other; nothing makes a unit fail, so that one is stopped."""
+    present, after = _running(present), _running(after)
     if not isinstance(present, tuple) or not isinstance(after, tuple):
         return ()
     words = {"enabled": "enable", "disabled": "disable", "active": "start", "inactive": "stop"}
@@ -78,7 +79,7 @@ class UnitAddress:
         if not self.same(present, change.before) or not isinstance(present, tuple):
             message = f"{name} is no longer {_words(change.before)}"
             raise Conflict(message, hint="run the plan again")
-        for verb in verbs(_running(present), _running(change.after)):
+        for verb in verbs(present, change.after):
             writer.run(("systemctl", verb, name), timeout_s=TIMEOUT_S)
 
     def same(self, one: Value, other: Value) -> bool:
