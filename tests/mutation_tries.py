@@ -1,7 +1,8 @@
 """The half of `tests.mutation` that runs in its copy: the tests are collected and run once, then each mutant gets a fork.
 
 pytest starts once, so a mutant costs a fork and the tests that reach its function, up to the first that fails: those that
-killed its neighbours before, then the files that name its module, then all others, the quickest first.
+killed its neighbours before, then the files that name its module, then all others, one case of each test before the
+second of any, the quickest first.
 """
 
 from __future__ import annotations
@@ -82,9 +83,16 @@ class Tries:
         word = dotted.rpartition(".")[2].partition("_")[0]
         killers = self.killers[function]
 
-        def order(item: pytest.Item) -> tuple[int, bool, float]:
-            is_near = f"_{word}" in item.path.name or dotted in vars_of(item)
-            return -killers[item], not is_near, self.took[item]
+        rank: dict[pytest.Item, int] = {}
+        seen: Counter[str] = Counter()
+        for item in sorted(self.reach[function], key=self.took.__getitem__):
+            test = item.nodeid.partition("[")[0]
+            rank[item] = seen[test]
+            seen[test] += 1
+
+        def order(item: pytest.Item) -> tuple[int, bool, int, float]:
+            is_near = f"_{word}" in item.path.name or dotted in text_of(item)
+            return -killers[item], not is_near, rank[item], self.took[item]
 
         found, left = [], self.seconds
         for item in sorted(self.reach[function], key=order):
@@ -148,7 +156,7 @@ class Tries:
 _TEXTS: dict[Path, str] = {}
 
 
-def vars_of(item: pytest.Item) -> str:
+def text_of(item: pytest.Item) -> str:
     """The text of the file that a test stands in."""
     if item.path not in _TEXTS:
         _TEXTS[item.path] = item.path.read_text(encoding="utf-8")

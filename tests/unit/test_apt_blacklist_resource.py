@@ -311,3 +311,22 @@ def test_list_that_a_later_file_empties_is_not_planned(name, is_in_vain):
     assert finding.verdict is Verdict.DIFFERS
     assert bool(finding.changes) is not is_in_vain
     assert (f"/etc/apt/{name}:1" in finding.hold.detail) is is_in_vain
+
+
+def test_pieces_of_a_kernel_are_no_flavour():
+    assert kernel_flavours(("linux-image-extra-virtual", "linux-image-unsigned-generic", "linux-image-virtual")) == (
+        "virtual",
+    )
+
+
+@pytest.mark.parametrize(
+    ("packages", "kernel", "said"),
+    [
+        (KERNEL | MODULES, "auto", "the kernel waits too: its next version might have no prebuilt nvidia module yet"),
+        (KERNEL, "hold", "the kernel waits too, as the policy says"),
+        (KERNEL | MODULES, "float", "the kernel is upgraded as before (as the policy says)"),
+        (KERNEL, "auto", "the kernel is upgraded as before (no prebuilt nvidia modules depend on it)"),
+    ],
+)
+def test_update_hold_says_whether_the_kernel_waits_and_why(packages, kernel, said):
+    assert said in hold_on(packages, kernel).evidence

@@ -33,6 +33,8 @@ MODULES = "linux-modules-nvidia-580-server-open"
          f"sudo apt-get update && sudo apt-get install {MODULES}-6.8.0-1010-nvidia-64k"),
         ("6.8.0-62-generic", ("nvidia-dkms-580-server-open",),
          "sudo apt-get install linux-headers-6.8.0-62-generic && sudo dkms autoinstall -k 6.8.0-62-generic"),
+        ("6.8.0-62-generic", ("nvidia-dkms-580-server-open", "linux-objects-nvidia-580-server-open-6.8.0-60-generic"),
+         f"sudo apt-get update && sudo apt-get install {MODULES}-6.8.0-62-generic"),
         ("6.1.0-35-amd64", ("nvidia-kernel-dkms",),
          "sudo apt-get install linux-headers-6.1.0-35-amd64 && sudo dkms autoinstall -k 6.1.0-35-amd64"),
         ("6.18.44", (f"{MODULES}-x",), "install a driver that builds its module for 6.18.44, or boot another kernel"),

@@ -4,10 +4,23 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.engine.plan import apply_holds, merge_findings, once, running_work, unannounced
+from hosttune.engine.plan import apply_holds, deferred, guarded, merge_findings, once, running_work, stage, unannounced
 from hosttune.engine.policy import Policy
 from hosttune.facts.base import UnknownFact
-from hosttune.values import Action, Address, Change, Disturbs, Finding, Hold, HoldKind, Risk, Verdict
+from hosttune.resources.base import Applied
+from hosttune.values import (
+    Action,
+    Address,
+    Change,
+    Disturbs,
+    Finding,
+    Hold,
+    HoldKind,
+    OnlyRunning,
+    Risk,
+    Trigger,
+    Verdict,
+)
 
 A, B = Address("sysctl", "vm.a"), Address("sysctl", "vm.b")
 
@@ -116,3 +129,74 @@ def test_gpu_work_that_runs_or_may_run_holds_what_would_disturb_it(facts):
     assert unannounced(change(), facts) == ()
     shown = change(disturbs=Disturbs.GPU_WORK, details=tuple(f"breaks: {one}" for one in running_work(facts)))
     assert unannounced(shown, facts) == ()
+
+
+@pytest.mark.parametrize(
+    ("times", "after", "is_held"),
+    [(1, "2", False), (2, "2", True), (3, "2", True), (2, "3", False)],
+)
+def test_value_that_was_set_back_twice_is_held_and_says_how_often_and_since_when(times, after, is_held):
+    ledger = {B: Applied("run-7", "rule", after, times)}
+    rules, one = {"rule": object()}, finding(Verdict.DIFFERS, change(A), change(B), todo="look")
+    (found,) = apply_holds([one], rules, Policy(), IDLE, ledger)
+    assert bool(found.changes) is not is_held
+    assert (found.hold.kind is HoldKind.REVERTED) is is_held
+    if is_held:
+        assert found.hold.detail == f"(sysctl:vm.b, set in {times} runs, last run-7)"
+        assert found.todo == "find out who sets it back, or ignore rule; hosttune undo --rule rule starts afresh; look"
+
+
+def test_hold_says_what_would_allow_it():
+    rules = {"rule": object()}
+    risky, disturbing = change(risk=Risk.HIGH), change(disturbs=Disturbs.SERVICE)
+    for one, detail, todo in (
+        (risky, "low (risk high)", "allow it with --max-risk high (policy: max_risk: high)"),
+        (disturbing, str(Disturbs.SERVICE), "allow it with --disturb 'a service' (policy: disturb: a service)"),
+    ):
+        (found,) = apply_holds([finding(Verdict.DIFFERS, one)], rules, Policy(max_risk=Risk.LOW), IDLE, {})
+        assert (found.hold.detail, found.todo) == (detail, todo)
+    (free,) = apply_holds([finding(Verdict.DIFFERS, change())], rules, Policy(), IDLE, {})
+    assert (free.hold, free.todo) == (Hold(), "")
+
+
+def test_only_what_disturbs_gpu_work_says_what_it_breaks():
+    disturbing = change(disturbs=Disturbs.GPU_WORK)
+    (first, second), hold = guarded((disturbing, change(B)), BUSY, may_break=True)
+    assert (first.details, second.details, hold) == (("breaks: pid 7 computes",), (), Hold())
+
+
+def test_change_of_the_first_of_three_rules_is_not_made_again_for_the_third():
+    first, second = finding(Verdict.DIFFERS, change(A)), finding(Verdict.DIFFERS, change(B))
+    assert [one.changes for one in once([first, second, first])] == [(change(A),), (change(B),), ()]
+
+
+def test_stage_has_each_trigger_of_its_changes_once():
+    reload, restart = Trigger("daemon-reload"), Trigger("restart", "x.service")
+    made = stage(iter((change(A, triggers=(reload, restart)), change(B, triggers=(reload,)))))
+    assert ([one.address for one in made.changes], made.triggers) == ([A, B], (reload, restart))
+
+
+def test_of_an_image_only_what_a_running_machine_tells_is_deferred():
+    waits = finding(Verdict.UNKNOWN, reason=OnlyRunning("of a running machine"))
+    others = (
+        finding(Verdict.UNKNOWN, reason="could not be read"),
+        finding(Verdict.UNKNOWN, reason=OnlyRunning("x"), hold=Hold(HoldKind.OWNED, "y")),
+        finding(Verdict.DIFFERS, reason=OnlyRunning("x")),
+    )
+    first, *rest = deferred((waits, *others))
+    assert (first.hold, first.reason) == (Hold(HoldKind.DEFERRED), waits.reason)
+    assert tuple(rest) == others
+
+
+def test_parts_are_deferred_together_only_where_all_that_is_unknown_is():
+    waits = finding(Verdict.UNKNOWN, hold=Hold(HoldKind.DEFERRED))
+    unread, owned = finding(Verdict.UNKNOWN), finding(Verdict.DIFFERS, hold=Hold(HoldKind.OWNED, "x"))
+    for parts, hold in (
+        ((waits, finding(Verdict.OK)), HoldKind.DEFERRED),
+        ((waits, unread), HoldKind.NONE),
+        ((waits, owned), HoldKind.OWNED),
+    ):
+        (merged,) = merge_findings(parts)
+        assert (merged.rule, merged.subject, merged.verdict, merged.hold.kind) == (
+            "rule", "subject", Verdict.UNKNOWN, hold,
+        )  # fmt: skip

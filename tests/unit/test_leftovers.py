@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.engine.leftovers import orphans
+from hosttune.engine.leftovers import orphans, pointed_out
 from hosttune.engine.policy import Policy
 from hosttune.resources.base import Applied
-from hosttune.values import ABSENT, Address, Finding, Verdict
+from hosttune.values import ABSENT, Address, Finding, Hold, HoldKind, Verdict
 
 ADDRESS = Address("sysctl", "vm.a")
 CATALOG = SimpleNamespace(current=lambda rule: rule, rules={"some-rule": SimpleNamespace(replaces="")})
@@ -32,3 +32,27 @@ def test_rule_that_applies_to_no_subject_any_more_leaves_what_it_did():
 def test_rule_that_is_not_selected_leaves_what_it_did_while_it_is_there():
     assert left() == ["applied earlier, no longer selected: it stays until it is undone"]
     assert left(present=ABSENT) == left(after=ABSENT) == []
+
+
+def test_what_is_left_is_advice_that_names_each_place_and_the_way_back():
+    second = Address("file", "/etc/x")
+    ledger = {one: Applied("20231114-221320-aaaa", "some-rule", "1") for one in (second, ADDRESS)}
+    (found,) = orphans(ledger, CATALOG, Policy(), [], {ADDRESS: "1", second: "1"})
+    assert (found.rule, found.subject, found.verdict, found.hold) == (
+        "some-rule", "", Verdict.ADVICE, Hold(HoldKind.ORPHANED),
+    )  # fmt: skip
+    assert found.evidence == ("file:/etc/x", "sysctl:vm.a")
+    assert found.todo == "sudo hosttune undo --rule some-rule"
+
+
+def test_file_of_a_rule_that_is_left_or_had_another_name_says_how_it_goes():
+    def owned(rule):
+        return Finding("x", "", Verdict.DIFFERS, Hold(HoldKind.OWNED, f"/etc/sysctl.d/60-hosttune-{rule}.conf:3"))
+
+    catalog = SimpleNamespace(current=lambda rule: {"was-so": "is-so"}.get(rule, rule))
+    ledger = {ADDRESS: Applied("r", "was-so", "1"), Address("sysctl", "vm.b"): Applied("r", "stays", "1")}
+    edited = Finding("x", "", Verdict.DIFFERS, Hold(HoldKind.EDITED, "/etc/sysctl.d/60-hosttune-gone.conf"))
+    findings = (owned("gone"), owned("was-so"), owned("stays"), owned("of-nobody"), edited)
+    found = pointed_out(findings, [Finding("gone", "", Verdict.ADVICE)], ledger, catalog)
+    way = "take it back first: sudo hosttune undo --rule"
+    assert [one.todo for one in found] == [f"{way} gone", f"{way} was-so", "", "", ""]

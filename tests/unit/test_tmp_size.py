@@ -8,6 +8,7 @@ import pytest
 
 from hosttune.choices.tmp_size import TmpCase, TmpLimits, choose, decide
 from hosttune.facts.base import UnknownFact
+from hosttune.host.door import Space
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 from tests.unit.storage_host import ROOT, StorageHost
@@ -118,3 +119,29 @@ def test_tmp_is_counted_only_where_the_count_decides(monkeypatch, fstab, ram_gib
     choose(StorageHost(fstab, ROOT, ram_gib=ram_gib, files={**STATUS, **files}).facts, PARAMS)
 
     assert bool(counted) is is_counted
+
+
+def test_tmp_on_a_disk_larger_than_memory_could_be_is_left_and_a_tmpfs_is_no_such_disk():
+    disk = f"{ROOT}\n31 20 8:18 / /tmp rw - ext4 /dev/sdb2 rw\n"
+    spaces = {"/": Space(GIB, GIB, 1, 1), "/tmp": Space(1000 * GIB, 900 * GIB, 1, 1)}
+    found = choose(StorageHost("", disk, files=STATUS, spaces=spaces).facts, PARAMS)
+    assert found.leave.startswith("/tmp is a file system of its own with 1000 GiB")
+    memory = f"{ROOT}\n31 20 0:40 / /tmp rw - tmpfs tmpfs rw\n"
+    assert choose(StorageHost("", memory, files=STATUS, spaces=spaces).facts, PARAMS).size_bytes == 64 * GIB
+
+
+def test_just_what_may_lie_in_tmp_is_not_too_much():
+    most = int(256 * GIB * 0.05)
+    assert decide(replace(HOST, used_bytes=most), LIMITS).size_bytes == 64 * GIB
+    assert "lie in /tmp" in decide(replace(HOST, used_bytes=most + 1), LIMITS).leave
+    cut = replace(HOST, is_complete=False, most_bytes=most)
+    assert decide(cut, LIMITS).size_bytes == 64 * GIB
+    with pytest.raises(UnknownFact, match="needs root") as caught:
+        decide(replace(cut, most_bytes=most + 1), LIMITS)
+    assert caught.value.name == "Filling.used_bytes"
+
+
+def test_disk_is_named_only_where_memory_would_be_taken_anew():
+    disks = replace(HOST, disks=("/data (3.4 TiB)",))
+    assert not any("large temporary" in line for line in decide(replace(disks, has_tmpfs=True), LIMITS).evidence)
+    assert not any("large temporary" in line for line in decide(HOST, LIMITS).evidence)

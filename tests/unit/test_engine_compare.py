@@ -1,0 +1,102 @@
+"""One rule's wishes compared as the policy wants it: what is waived apart from the rest, in the words of the wish."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from hosttune.engine import compare as module
+from hosttune.engine.compare import compare, exposed, worded
+from hosttune.engine.policy import Policy
+from hosttune.engine.waiver import Waiver, waive
+from hosttune.resources.base import Wish
+from hosttune.values import Action, Address, Change, Finding, Hold, HoldKind, Verdict
+
+CONTEXT = object()
+
+
+def wish(subject, **more):
+    return Wish("some", subject, "some-rule", subject, {}, **more)
+
+
+@pytest.mark.parametrize(
+    ("subjects", "waived", "differing", "together"),
+    [
+        ("ab", "b", "b", ["a", "b"]),  # waived and another: by itself
+        ("abc", "b", "bc", ["ac", "b"]),
+        ("ab", "b", "a", ["ab"]),
+        ("ab", "b", "", ["ab"]),
+        ("ab", "", "ab", ["ab"]),
+        ("ab", "ab", "ab", ["ab"]),
+        ("a", "a", "a", ["a"]),
+    ],
+)
+def test_subject_that_is_waived_and_differs_is_compared_by_itself(monkeypatch, subjects, waived, differing, together):
+    seen = []
+
+    def looked(wishes, context):
+        assert context is CONTEXT
+        seen.append("".join(one.subject for one in wishes))
+        return tuple(
+            Finding(one.rule, one.subject, Verdict.DIFFERS if one.subject in differing else Verdict.OK)
+            for one in wishes
+        )
+
+    monkeypatch.setattr(module, "wish_kinds", lambda: {"some": SimpleNamespace(compare=looked)})
+    policy = Policy(waivers=tuple(Waiver("some-rule", "x", one) for one in waived))
+    found = compare("some", tuple(wish(one) for one in subjects), CONTEXT, policy)
+    assert sorted(one.subject for one in found) == list(subjects)
+    assert seen[-len(together) :] == together
+
+
+def test_difference_is_told_in_the_words_of_its_wish_and_the_kind_is_evidence():
+    wishes = (wish("a", message="no pipe", todo="do this"), wish("b", todo="only this"), wish("c"))
+    found = worded(
+        (
+            Finding("r", "a", Verdict.DIFFERS, reason="a is |x", evidence=("line 3",), todo="first"),
+            Finding("r", "a", Verdict.DIFFERS),
+            Finding("r", "b", Verdict.DIFFERS, reason="b is off"),
+            Finding("r", "c", Verdict.DIFFERS, reason="c is off"),
+            Finding("r", "a", Verdict.OK, reason="fine"),
+        ),
+        iter(wishes),
+    )
+    assert [(one.reason, one.evidence, one.todo) for one in found] == [
+        ("no pipe", ("a is |x", "line 3"), "first; do this"),
+        ("no pipe", (), "do this"),
+        ("b is off", (), "only this"),
+        ("c is off", (), ""),
+        ("fine", (), ""),
+    ]
+
+
+def test_words_of_several_wishes_of_one_subject_are_all_said():
+    one = Wish("some", "a", "r", "s", {}, message="first", todo="do a")
+    two = Wish("some", "b", "r", "s", {}, message="second", todo="do b")
+    (found,) = worded([Finding("r", "s", Verdict.DIFFERS)], (one, two))
+    assert (found.reason, found.todo) == ("first; second", "do a; do b")
+
+
+def test_what_a_change_weakens_is_said_with_it_before_the_yes():
+    change = Change(Address("sysctl", "vm.a"), Action.UPDATE, "1", "2", "open")
+    explained = Change(Address("sysctl", "vm.b"), Action.UPDATE, "1", "2", "open", reason="faster")
+    findings = [
+        Finding("open", "", Verdict.DIFFERS, changes=(change, explained)),
+        Finding("other", "", Verdict.DIFFERS, changes=(change,)),
+    ]
+    first, second = exposed(findings, {"open": "the kernel's log"})
+    assert [one.reason for one in first.changes] == ["exposes the kernel's log", "exposes the kernel's log; faster"]
+    assert second == findings[1]
+
+
+def test_waived_finding_asks_for_nothing_and_the_last_waiver_that_ended_is_named():
+    finding = Finding("r", "/a", Verdict.DIFFERS, todo="do this", evidence=("seen",))
+    held = waive(finding, (Waiver("r", "later", until="2026-06-01"),), "2026-06-01")
+    assert (held.hold.kind, held.todo, held.changes) == (HoldKind.WAIVED, "", ())
+    ended = (
+        Waiver("r", "z", until="2026-01-02"),
+        Waiver("r", "a", until="2026-03-04"),
+        Waiver("r", "b", until="2026-02-01"),
+    )
+    counts = waive(finding, ended, "2026-06-01")
+    assert (counts.evidence, counts.is_waiver_over) == (("the waiver expired on 2026-03-04: a", "seen"), True)
+    assert counts.hold == Hold()

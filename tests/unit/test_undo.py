@@ -1,0 +1,204 @@
+"""The way back: what is taken back, what is left and why, and what the receipt of it says."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from hosttune.actions.apply import apply
+from hosttune.actions.journal import read_journal
+from hosttune.actions.undo import plan_undo, undo
+from hosttune.errors import HosttuneError, Refused
+from hosttune.facts import Facts
+from hosttune.host.overlay import Overlay
+from hosttune.resources import address_kinds
+from hosttune.values import (
+    ABSENT,
+    Action,
+    Activation,
+    Address,
+    Change,
+    FileValue,
+    HoldKind,
+    Phase,
+    Plan,
+    Stage,
+    Trigger,
+    Unreadable,
+    Verdict,
+)
+from tests.unit.fake_reader import FakeReader
+
+A, B, FILE = Address("sysctl", "vm.a"), Address("sysctl", "vm.b"), Address("file", "/etc/x.conf")
+RELOAD = Trigger("daemon-reload")
+
+
+def host():
+    files = {"/proc/sys/vm/a": "60\n", "/proc/sys/vm/b": "1\n", "/proc/sys/kernel/random/boot_id": "boot\n"}
+    return Overlay(FakeReader(files))
+
+
+def change(address=A, before="60", after="10", rule="some-rule", **more):
+    return Change(address, Action.UPDATE, before, after, rule, **more)
+
+
+def session_on(writer):
+    return SimpleNamespace(
+        reader=writer,
+        journal=read_journal(writer),
+        facts=Facts(writer),
+        policy=SimpleNamespace(break_work=False),
+        catalog=SimpleNamespace(current=lambda rule: rule, former=lambda rule: (), rules={"some-rule": None}),
+    )
+
+
+def applied(writer, *changes):
+    receipt = apply(session_on(writer), writer, Plan("d" * 64, "0", "", "", "", (Stage(changes, ()),), ()))
+    assert not receipt.failed
+    return receipt
+
+
+def left(planned):
+    """The one finding of what is not taken back."""
+    (finding,) = planned.plan.findings
+    assert (planned.returns, planned.plan.stages) == ((), ())
+    assert (finding.rule, finding.verdict, finding.reason) == ("some-rule", Verdict.DIFFERS, "is left as it is")
+    assert "put it back by hand, then undo again" in finding.todo
+    return finding
+
+
+def test_value_of_somebody_else_is_left_and_named_with_the_run():
+    writer = host()
+    receipt = applied(writer, change())
+    writer.set_value("/proc/sys/vm/a", "33\n")
+    finding = left(plan_undo(session_on(writer)))
+    assert (finding.subject, finding.hold.kind) == ("sysctl:vm.a", HoldKind.EDITED)
+    assert finding.hold.detail == f"sysctl:vm.a since run {receipt.run_id}"
+
+
+def test_value_that_cannot_be_read_is_left_with_the_reason():
+    writer = host()
+    applied(writer, change())
+    plain = writer.read
+    writer.read = lambda path: Unreadable("input/output error") if path == "/proc/sys/vm/a" else plain(path)
+    finding = left(plan_undo(session_on(writer)))
+    assert finding.hold.kind is HoldKind.REFUSED
+    assert "input/output error" in finding.hold.detail
+
+
+def test_change_that_says_that_there_is_no_way_back_is_left_although_one_could_be_written():
+    writer = host()
+    applied(writer, change(reversible="no: the old value is lost"))
+    finding = left(plan_undo(session_on(writer)))
+    assert finding.hold.kind is HoldKind.REFUSED
+    assert finding.hold.detail == "it cannot be undone: no: the old value is lost"
+
+
+def test_way_back_that_the_place_refuses_is_left_with_its_words(monkeypatch):
+    writer = host()
+    applied(writer, change())
+
+    def refuse(writer, change):
+        raise Refused("the proof fails")
+
+    monkeypatch.setattr(address_kinds()["sysctl"], "write", refuse)
+    finding = left(plan_undo(session_on(writer)))
+    assert (finding.hold.kind, finding.hold.detail) == (HoldKind.REFUSED, "the proof fails")
+
+
+def test_kind_that_is_not_known_here_is_left(monkeypatch):
+    writer = host()
+    applied(writer, change())
+    known = {kind: one for kind, one in address_kinds().items() if kind != "sysctl"}
+    monkeypatch.setattr("hosttune.actions.undo.original", lambda step, journal: "60")
+    monkeypatch.setattr("hosttune.actions.undo.address_kinds", lambda: known)
+    finding = left(plan_undo(session_on(writer)))
+    assert finding.hold.kind is HoldKind.REFUSED
+    assert "does not know its kind" in finding.hold.detail
+
+
+def test_what_came_before_a_step_that_is_left_is_left_too_and_says_for_which():
+    writer = host()
+    applied(writer, change(), change(B, "1", "2", reversible="no"))
+    first, second = plan_undo(session_on(writer)).plan.findings
+    assert (first.subject, second.subject) == ("sysctl:vm.b", "sysctl:vm.a")
+    assert (second.hold.kind, second.hold.detail) == (
+        HoldKind.REFUSED,
+        "sysctl:vm.b, which came after it, is left",
+    )
+
+
+@pytest.mark.parametrize(
+    ("chosen", "taken"),
+    [
+        ({}, {"sysctl:vm.b"}),
+        ({"run_id": 0}, {"sysctl:vm.a"}),
+        ({"rule": "some-rule"}, {"sysctl:vm.a", "sysctl:vm.b"}),
+        ({"rule": "other"}, {"file:/etc/x.conf"}),
+        ({"run_id": 1, "rule": "other"}, set()),
+        ({"run_id": 0, "rule": "other"}, {"file:/etc/x.conf"}),
+    ],
+)
+def test_only_what_was_asked_for_is_taken_back_and_the_last_run_where_nothing_was(chosen, taken):
+    writer = host()
+    receipts = [
+        applied(writer, change(), change(FILE, ABSENT, FileValue(b"x\n"), "other")),
+        applied(writer, change(B, "1", "2")),
+    ]
+    if "run_id" in chosen:
+        chosen = {**chosen, "run_id": receipts[chosen["run_id"]].run_id}
+    planned = plan_undo(session_on(writer), **chosen)
+    if chosen.keys() == {"run_id"}:
+        taken = {*taken, "file:/etc/x.conf"}
+    assert {str(one.address) for one in planned.plan.changes} == taken
+
+
+def test_rule_that_nobody_knows_is_refused():
+    with pytest.raises(HosttuneError, match="no rule is called of-none"):
+        plan_undo(session_on(host()), rule="of-none")
+
+
+def test_way_back_runs_its_triggers_and_tells_what_waits_for_a_reboot():
+    writer = host()
+    applied(writer, change(triggers=(RELOAD,), activation=Activation.REBOOT), change(B, "1", "2"))
+    session = session_on(writer)
+    planned = plan_undo(session)
+    assert planned.plan.stages[0].triggers == (RELOAD,)
+    assert planned.plan.created_at.endswith("+00:00")
+    (back,) = (one for one in planned.plan.changes if one.address == A)
+    assert (back.action, back.before, back.after) == (Action.UPDATE, "10", "60")
+    receipt = undo(session, writer, planned)
+    assert receipt.digest == planned.plan.digest
+    assert receipt.reboot_reasons == ("sysctl:vm.a takes effect at the next boot",)
+    assert [outcome.phase for outcome in receipt.outcomes] == [Phase.DONE, Phase.DONE]
+    assert receipt.verified
+
+
+def test_file_of_ours_is_taken_away_by_a_change_that_says_so():
+    writer = host()
+    applied(writer, change(FILE, ABSENT, FileValue(b"x\n")))
+    (back,) = plan_undo(session_on(writer)).plan.changes
+    assert (back.action, back.before.content, back.after) == (Action.DELETE, b"x\n", ABSENT)
+
+
+def test_undo_of_nothing_leaves_no_trace_and_an_empty_receipt():
+    writer = host()
+    session = session_on(writer)
+    planned = plan_undo(session)
+    receipt = undo(session, writer, planned)
+    assert (receipt.run_id, receipt.digest, receipt.outcomes) == ("", planned.plan.digest, ())
+    assert read_journal(writer).runs == ()
+
+
+def test_return_to_the_first_value_passes_what_was_undone_for_good_in_between():
+    writer = host()
+    applied(writer, change())
+    applied(writer, change(before="10", after="5"))
+    session = session_on(writer)
+    assert undo(session, writer, plan_undo(session)).failed == ()
+    applied(writer, change(before="10", after="7"))
+    first = read_journal(writer).runs[0].id
+    session = session_on(writer)
+    assert undo(session, writer, plan_undo(session, first)).failed == ()  # on paper: a later run holds it
+    session = session_on(writer)
+    assert undo(session, writer, plan_undo(session)).failed == ()
+    assert writer.read("/proc/sys/vm/a") == b"60\n"
