@@ -52,7 +52,7 @@ def changed(monkeypatch):
         return opened(**options)
 
     @contextmanager
-    def changing(options, on_progress):
+    def changing(options, on_progress, *, resumes=False):
         yield open_session(**options), overlay
 
     monkeypatch.setattr("hosttune.actions.examine.open_session", open_session)
