@@ -17,6 +17,7 @@ from hosttune.host.record import read_record
 from hosttune.resources import address_kinds
 from hosttune.values import FileValue, HoldKind, Verdict
 from hosttune.views.summary import exit_status
+from tests.rules.proof import failing
 
 H100 = str(Path(__file__).resolve().parents[1] / "hosts/h100-8x-2socket.json")
 RULE = """\
@@ -76,6 +77,7 @@ def test_bounds_that_nothing_satisfies_hold_both_rules_and_no_other(others):
         "memory-swappiness": f"it contradicts site-a on {what}",
     }
     assert planned(plan) == others - {"memory-swappiness"} != set()
+    assert {one.rule for one in failing(plan)} == set(held(plan))  # what the rings ask of every plan sees it
     assert all("ignore one of them" in one.todo for one in plan.findings if one.rule in held(plan))
     assert exit_status(plan, strict=False) == 1
 
