@@ -6,12 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.actions.journal import FOLDER, KEEP, Recorder, read_journal
-from hosttune.facts import Facts
 from hosttune.resources import address_kinds
 from hosttune.resources.apt_lock import holder
 from hosttune.resources.kept_debs import drop
 from hosttune.resources.package_repair import mend, settle
-from hosttune.resources.package_set import names_of, versions
+from hosttune.resources.package_set import names_of, versions, was_interrupted
 from hosttune.values import ABSENT, FileValue, Phase, Unreadable
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def _close(step: Step, recorder: Recorder, writer: Writer, on_progress: Callable
         if who := holder(writer):
             on_progress(f"waiting for {who}, which is at work on packages")
         settle(writer)
-        if Facts(writer).packages.is_interrupted:
+        if was_interrupted(writer):
             mend(writer, names_of(step.change.address.name))
     present = kind.read(writer, step.change.address.name) if kind else Unreadable("its kind is not known here")
     left = replace(step.change, after=present)

@@ -18,7 +18,7 @@ from hosttune.facts.base import UnknownFact
 from hosttune.frozen import frozen
 from hosttune.resources.driver_use import as_of_now
 from hosttune.resources.package_repair import mend
-from hosttune.resources.package_set import PackageSetAddress, half_of, names_of, versions
+from hosttune.resources.package_set import PackageSetAddress, half_of, names_of, versions, was_interrupted
 from hosttune.values import Finding, Outcome, Phase, Unreadable, Verdict
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def resume(
         run = half.step.id.run
         names = names_of(half.planned.address.name)
         if half.is_undo or half.planned.rule not in rules:
-            if is_half(half.planned, writer) or Facts(writer).packages.is_interrupted:
+            if is_half(half.planned, writer) or was_interrupted(writer):
                 on_progress(f"configuring what run {run} left half-way")
                 mend(writer, names)
             continue

@@ -67,6 +67,14 @@ def value_of(known: Mapping[str, str], automatic: frozenset[str] = frozenset()) 
     return tuple(sorted(entries)) or ABSENT
 
 
+def was_interrupted(reader: Reader) -> bool:
+    """Whether dpkg has not written its own journal off; not where its database cannot be read, and no set either."""
+    try:
+        return bool(Facts(reader).packages.is_interrupted)
+    except UnknownFact:
+        return False
+
+
 def stand(changes: Iterable[Change], reader: Reader) -> bool:
     """Whether each package of these sets is, whole, in the version that the last of the changes gave it."""
     wanted: dict[str, str] = {}
@@ -143,7 +151,7 @@ class PackageSetAddress:
     def _finish(self, writer: Writer, change: Change, error: str) -> None:
         """Raise Refused unless the set is where the change leads, whole."""
         left = self.read(writer, change.address.name)
-        if not self.same(left, change.after) or Facts(writer).packages.is_interrupted:
+        if not self.same(left, change.after) or was_interrupted(writer):
             raise _refusal(writer, error or "apt-get reported no error", left, change)
         if came_along := _marked(change.after):
             writer.run(apt.mark_automatic(came_along), timeout_s=apt.LOOK_TIMEOUT_S)
@@ -225,7 +233,7 @@ def _differing(planned: Mapping[str, str], present: Mapping[str, str]) -> tuple[
 def _way_out(reader: Reader, error: str, half: tuple[str, ...], *, is_unchanged: bool) -> str:
     """The exact commands after a transaction that failed."""
     room = f"{_ROOM}: " if "No space left" in error or "enough free space" in error else ""
-    if half or "dpkg was interrupted" in error or Facts(reader).packages.is_interrupted:
+    if half or "dpkg was interrupted" in error or was_interrupted(reader):
         return f"{room}{_GO_ON}; by hand: {REPAIR}; {_BACK}"
     if not is_unchanged:
         return f"{room}{_GO_ON}; {_BACK}"

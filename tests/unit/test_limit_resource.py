@@ -4,7 +4,7 @@ import pytest
 
 from hosttune.resources import address_kinds
 from hosttune.resources.limits_files import amount, lines
-from hosttune.values import Activation, HoldKind, Verdict
+from hosttune.values import Activation, HoldKind, Unreadable, Verdict
 from tests.unit.fake_reader import FakeReader
 from tests.unit.wish_host import RULE, One, host
 
@@ -134,3 +134,30 @@ def test_lines_are_read_as_pam_limits_reads_them():
         (2, "*", "soft", "nofile", "5"), (2, "*", "hard", "nofile", "5"), (3, "@a", "hard", "core", "0"),
     ]  # fmt: skip
     assert [amount(text) for text in ("5", "-1", "unlimited", "x", "-2")] == [5, float("inf"), float("inf"), None, None]
+
+
+def test_files_of_limits_and_their_dropins_name_their_rule():
+    one = One(machine(), MEMLOCK)
+    assert f"for the rule {RULE};" in one.plan().changes[0].after.content.decode()
+
+
+def test_what_stands_in_the_way_says_the_way_out_and_what_is_there():
+    files = {"/etc/security/limits.d/90-a.conf": "* soft memlock 64\n* hard memlock 64\n"}
+    finding = One(machine(files), MEMLOCK).finding()
+    assert finding.todo == f"change /etc/security/limits.d/90-a.conf:1, or ignore {RULE}"
+    assert finding.evidence[0] == "* soft 64 (/etc/security/limits.d/90-a.conf:1)"
+    finding = One(machine({"/proc/sys/fs/nr_open": "65536\n"}), NOFILE).finding()
+    assert (finding.hold.kind, finding.todo) == (HoldKind.REFUSED, "raise fs.nr_open first")
+
+
+def test_nr_open_that_cannot_be_read_leaves_open_files_unknown_and_says_so(monkeypatch):
+    kind = address_kinds()["sysctl"]
+    plain = kind.read
+    monkeypatch.setattr(
+        kind,
+        "read",
+        lambda reader, name: Unreadable("needs root") if name == "fs.nr_open" else plain(reader, name),
+    )
+    finding = One(machine(), NOFILE).finding()
+    assert (finding.verdict, finding.reason) == (Verdict.UNKNOWN, "fs.nr_open: needs root")
+    assert One(machine(), MEMLOCK).finding().verdict is Verdict.DIFFERS

@@ -6,7 +6,7 @@ import pytest
 
 from hosttune.errors import Conflict
 from hosttune.resources import address_kinds
-from hosttune.values import Action, Activation, Address, Change, HoldKind, Trigger, Verdict
+from hosttune.values import Action, Activation, Address, Change, HoldKind, Trigger, Unreadable, Verdict
 from tests.unit.storage_host import ROOT, StorageHost, mount_wish
 
 LINE = "/dev/sdb1 /data ext4 defaults,nofail 0 2\n"
@@ -275,3 +275,33 @@ def test_jobs_that_the_policy_calls_harmless_are_compared_by_their_whole_path():
 
     assert silent.changes
     assert told.verdict is Verdict.UNKNOWN
+
+
+def test_place_whose_value_cannot_be_read_is_unknown_with_the_reason(monkeypatch):
+    for kind in ("mount", "fstab"):
+        with monkeypatch.context() as patch:
+            patch.setattr(address_kinds()[kind], "read", lambda reader, name: Unreadable("input/output error"))
+            finding = host().look(mount_wish("/data"))
+        assert (finding.rule, finding.subject, finding.verdict, finding.reason, finding.changes) == (
+            "storage-noatime", "/data", Verdict.UNKNOWN, "input/output error", (),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [host("", ""), host(is_container=True)],
+    ids=["nowhere", "in a container"],
+)
+def test_what_does_not_apply_says_of_what_and_why(machine):
+    finding = machine.look(mount_wish("/data"))
+    assert (finding.rule, finding.subject, finding.verdict) == ("storage-noatime", "/data", Verdict.NOT_APPLICABLE)
+    assert finding.reason
+
+
+def test_change_of_the_live_mount_says_that_it_is_one_of_now():
+    file, flag = host().look(mount_wish("/data")).changes
+    assert (flag.action, flag.activation, flag.reason) == (
+        Action.UPDATE, Activation.NOW, "the live mount, its other flags untouched",
+    )  # fmt: skip
+    assert file.reason.endswith("for the next boot")
+    assert {one.rule for one in (file, flag)} == {"storage-noatime"}

@@ -46,6 +46,7 @@ def session_on(writer):
         reader=writer,
         journal=read_journal(writer),
         facts=Facts(writer),
+        resumed=(),
         policy=SimpleNamespace(break_work=False),
         catalog=SimpleNamespace(current=lambda rule: rule, former=lambda rule: (), rules={"some-rule": None}),
     )
