@@ -116,7 +116,7 @@ RINGS = (
     Ring(
         "live",
         "loop devices, real mounts, apt and dpkg in a private tree",
-        limit_s=1800,
+        limit_s=2700,
         needs_root=True,
         packages={
             **TREE,
@@ -153,7 +153,7 @@ RINGS = (
     Ring(
         "fleet",
         "servers with sshd in network namespaces, and real ansible-playbook",
-        limit_s=2400,
+        limit_s=3600,
         is_long=True,
         needs_root=True,
         packages={
