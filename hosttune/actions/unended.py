@@ -91,7 +91,7 @@ def unended(journal: Journal, reader: Reader, catalog: Catalog, selected: Iterab
         done = sum(there.get(name) == wanted.get(name) and name not in unfinished for name in names)
         run, what = half.step.id.run, "the way back" if half.is_undo else "the transaction"
         reason = f"{what} of run {run} stopped half-way: {done} of {len(names)} packages are as planned"
-        todo = "sudo hosttune undo goes on with it" if half.is_undo else (
+        todo = "sudo hosttune undo --yes goes on with it" if half.is_undo else (
             f"sudo hosttune apply --yes goes on with it; or take it back: sudo hosttune undo {run}"
         )  # fmt: skip
         found.append(Finding(rule, "packages", Verdict.DIFFERS, reason=reason, todo=todo))

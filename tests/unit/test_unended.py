@@ -187,7 +187,7 @@ def test_way_back_that_stopped_half_way_is_named_and_made_whole_by_apply():
     begun(host, back, undoes=step, left=("a=1 (half-configured)",))
     (one,) = found(host)
     assert "the way back of run" in one.reason
-    assert "sudo hosttune undo goes on with it" in one.todo
+    assert "sudo hosttune undo --yes goes on with it" in one.todo
     host.acts[CONFIGURE] = {"a": "1"}
     assert resumed(host) == ((), "")
     assert host.ran == [apt.check(), CONFIGURE]
