@@ -105,9 +105,12 @@ def test_install_as_package_then_as_file(mixed: Fleet, programs: Path, bundle: P
     assert done.returncode == 0, done.stderr
     controller = controlled(mixed, programs, bundle, tmp_path)
     plain, timed = mixed["gpu01"], mixed["gpu02"]
-    package = {"hosttune_install": "deb", "hosttune_deb": str(deb), **AT_ONCE}
+    package = {"hosttune_install": "deb", "hosttune_deb": deb.name, **AT_ONCE}  # it lies where the play is started
+    wrong = controller.play("apply.yml", "--limit", "gpu01", **package | {"hosttune_deb": "nowhere.deb"})
+    assert "nowhere.deb: no such file on the controller" in wrong.output
     tried = controller.play("apply.yml", "--check", "--limit", "gpu01", **package)
-    assert tried.status == 0, tried.output
+    assert tried.status == 2, tried.output  # there is something to change
+    assert "failed or gave no answer" not in tried.output
     assert not any("hosttune" in path for path in plain.files())
     assert controller.play("apply.yml", "--limit", "gpu01", **package).status == 0
     assert plain.run("hosttune", "--version").startswith("hosttune ")

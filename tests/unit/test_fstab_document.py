@@ -8,13 +8,16 @@ from hypothesis import strategies as st
 
 from hosttune.errors import Refused
 from hosttune.resources.fstab_document import (
+    Edit,
     Kind,
     clean_path,
+    edit_lines,
     edit_options,
     insert_line,
     line_problem,
     parse,
     remove_line,
+    spliced,
 )
 from hosttune.resources.fstab_options import set_atime
 from hosttune.resources.fstab_readers import Fields, read_getmntent, read_libmount
@@ -337,3 +340,40 @@ def test_line_without_a_problem_has_none():
 )
 def test_clean_path_of_a_target_is_comparable(path, clean):
     assert clean_path(path) == clean
+
+
+def test_line_that_cannot_be_told_apart_is_not_edited_by_its_number_either():
+    document = parse(b"/dev/sdb1 /data ext4 rw 0 2\n/dev/sdc1 /data xfs rw 0 0\n/dev/sdd1 /x xfs rw 0 0\n")
+    for number in (1, 2):
+        with pytest.raises(Refused, match="/data"):
+            edit_lines(document, {number: "noatime"})
+    assert b"/x xfs noatime" in edit_lines(document, {3: "noatime"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"/dev/sdb1 /data ext4 relatime 0 2",  # other options than those that were asked for
+        b"/dev/sdb1 /other ext4 noatime 0 2",
+        b"/dev/sdb1 /data xfs noatime 0 2",
+        b"/dev/sdb1 /data ext4 noatime 0 1",
+        b"# /dev/sdb1 /data ext4 noatime 0 2",
+        b"",
+        b"/dev/sdb1 /data ext4 noatime 0 2\n/dev/sdc1 /y xfs rw 0 0",
+    ],
+)
+def test_edit_that_reads_as_anything_else_is_refused(text):
+    document = parse(b"/dev/sdb1 /data ext4 rw 0 2\n/dev/sdd1 /x xfs rw 0 0\n")
+    with pytest.raises((Refused, ValueError)):
+        spliced(document, {1: Edit(b"noatime", text)})
+    meant = spliced(document, {1: Edit(b"noatime", b"/dev/sdb1 /data ext4 noatime 0 2")})
+    assert meant == document.data.replace(b"rw 0 2", b"noatime 0 2")
+
+
+def test_options_whose_quote_is_never_closed_are_not_written():
+    document = parse(b"/dev/sdb1 /data ext4 rw 0 2\n")
+    with pytest.raises(Refused):
+        insert_line(document, '/dev/sdc1 /x ext4 context="a,b 0 0')
+    with pytest.raises(Refused):
+        edit_lines(document, {1: 'rw,context="a,b'})
+    assert b'context="a,b"' in insert_line(document, '/dev/sdc1 /x ext4 context="a,b" 0 0')

@@ -17,7 +17,9 @@ description:
   - In a checkout of hosttune it is built first when a source has changed.
 options:
   _terms:
-    description: Nothing, or the path of a file to use in its place.
+    description:
+      - Nothing, or the path of a file to use in its place. Looked for in the C(files) folder of the role or the
+        playbook, beside the playbook, and in the folder where Ansible was started.
     type: list
     elements: path
   kind:
@@ -43,6 +45,8 @@ _list:
   elements: path
 """
 
+import os
+
 from ansible.errors import AnsibleError
 from ansible.plugins.lookup import LookupBase
 from ansible_collections.hosttune.hosttune.plugins.plugin_utils import bundle
@@ -55,4 +59,14 @@ class LookupModule(LookupBase):
         self.set_options(var_options=variables, direct=kwargs)
         if "" in terms:
             raise AnsibleError("the path of the file is empty; name one, or leave it out")
-        return [bundle.bundle_path(next(iter(terms), None), self.get_option("kind"))]
+        return [bundle.bundle_path(self._found(next(iter(terms), None), variables or {}), self.get_option("kind"))]
+
+    def _found(self, name, variables):
+        """Where files of the role and the playbook are, then where the person stands; so the modules look, too."""
+        if name is None:
+            return None
+        path = self.find_file_in_search_path(variables, "files", name, ignore_missing=True)
+        here = os.path.abspath(os.path.expanduser(name))
+        if path or os.path.isfile(here):
+            return path or here
+        raise AnsibleError(f"{here}: no such file on the controller, nor {name} beside the playbook")
