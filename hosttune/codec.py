@@ -3,8 +3,9 @@
 A value (`Change.before`, `.after`) is written so that its type survives: text, number, bool and a list of text stand
 as they are; `{"type": "absent"}`, `{"type": "unreadable", "reason"}`, and for a file `{"type": "file", "text" |
 "base64", "mode": "0644", "uid", "gid"}`. An address is `kind:name`, a word of a closed vocabulary is that word.
-Documents begin with `format_version`. Reading is strict: a wrong type or an unknown key is a fault with its path, and
-all are reported at once. A missing key takes the default of its field, so older documents stay readable.
+Documents begin with `format_version`, which is raised where an older reader would go wrong. Reading is strict: a wrong
+type is a fault with its path, and all are reported at once. A missing key takes the default of its field, an unknown
+one is passed over (a change carries it along), so documents of older and newer versions stay readable.
 """
 
 from __future__ import annotations
@@ -17,14 +18,18 @@ from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
+from hosttune import __version__
 from hosttune.errors import BadInput, Fault, Where
 from hosttune.frozen import stored
+from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent, Address, Change, FileValue, Finding, Plan, Receipt, Unreadable, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 FORMAT_VERSION = 1
+_LATER = "later"  # the field of a Change that carries what a later version added
+_VERSION = regex(r"[0-9][0-9A-Za-z.+~-]{0,30}")
 
 T = TypeVar("T")
 
@@ -38,7 +43,9 @@ def to_json(value: Any) -> Any:
         return encode(value)
     if dataclasses.is_dataclass(value):
         # the stored field, not the attribute: a fact's attribute raises where it could not be read
-        return {field.name: to_json(stored(value, field.name)) for field in dataclasses.fields(value)}
+        fields = {field.name: to_json(stored(value, field.name)) for field in dataclasses.fields(value)}
+        later = fields.pop(_LATER, ())
+        return fields | {name: json.loads(text) for name, text in later}
     return [to_json(item) for item in value]
 
 
@@ -50,9 +57,11 @@ def change_to_json(change: Change) -> dict[str, Any]:
     return cast("dict[str, Any]", to_json(change))
 
 
-def change_from_json(data: Any, where: str = "change") -> Change:
-    """Raises BadInput with every fault; `where` is the file or field that `data` came from."""
-    return decoded(Change, data, where)
+def change_from_json(data: Any, where: str = "change", unknown: list[str] | None = None) -> Change:
+    """Raises BadInput with every fault; `where` is the file or field that `data` came from. `unknown` gets the names of
+    the fields that this version does not know.
+    """
+    return decoded(Change, data, where, unknown)
 
 
 def finding_from_json(data: Any, where: str = "finding") -> Finding:
@@ -71,8 +80,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
 
 def plan_from_json(data: Any, where: str = "plan") -> Plan:
     """Raises BadInput with every fault, also when another version of hosttune wrote the document."""
-    body = {name: value for name, value in _body(data, where).items() if name != "problems"}  # of an earlier version
-    return decoded(Plan, body, where)
+    return decoded(Plan, _body(data, where), where)
 
 
 def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
@@ -124,21 +132,34 @@ _ENCODERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
 def _body(data: Any, where: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise BadInput([Fault(Where(where), f"expected an object, found {_kind_of(data)}")])
-    version = data.get("format_version")
-    if version != FORMAT_VERSION or isinstance(version, bool):
-        raise BadInput([
-            Fault(
-                Where(where, field="format_version"),
-                f"expected {FORMAT_VERSION}, found {'nothing' if version is None else json.dumps(version)}",
-                "make the file again with this version of hosttune",
-            )
-        ])  # fmt: skip
+    if wrong := other_format(data):
+        raise BadInput([Fault(Where(where, field="format_version"), *wrong)])
     return {key: item for key, item in data.items() if key != "format_version"}
 
 
-def decoded(wanted: type[T], data: Any, where: str) -> T:
-    """A value of the type `wanted` from its JSON. Raises BadInput with every fault."""
-    decoder = _Decoder(where)
+def other_format(data: Mapping[str, Any]) -> tuple[str, str] | None:
+    """What is wrong with the `format_version` of a document, and the way out; None where nothing is."""
+    version = data.get("format_version")
+    if type(version) is int and version > FORMAT_VERSION:
+        return f"is {version}: {written_by(data)} wrote it", f"use {written_by(data)} for it"
+    if type(version) is int and version == FORMAT_VERSION:
+        return None
+    found = "nothing" if version is None else json.dumps(version)[:40]
+    return f"expected {FORMAT_VERSION}, found {found}", "make the file again with this version of hosttune"
+
+
+def written_by(data: Mapping[str, Any]) -> str:
+    """The hosttune that wrote a document which this one does not know in full, as far as it says so."""
+    version = data.get("tool_version")
+    is_told = isinstance(version, str) and _VERSION.fullmatch(version) and version != __version__
+    return f"hosttune {version}" if is_told else "a newer hosttune"
+
+
+def decoded(wanted: type[T], data: Any, where: str, unknown: list[str] | None = None) -> T:
+    """A value of the type `wanted` from its JSON. `unknown` gets the names of fields that it does not have. Raises
+    BadInput with every fault.
+    """
+    decoder = _Decoder(where, [] if unknown is None else unknown)
     value = decoder.decode(wanted, data, "")
     if decoder.faults:
         raise BadInput(decoder.faults)
@@ -158,8 +179,9 @@ def _without_none(wanted: Any) -> Any:
 class _Decoder:
     """Rebuilds a value from its type hints; after a fault it goes on, to find the others too."""
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, unknown: list[str]) -> None:
         self.where = where
+        self.unknown = unknown
         self.faults: list[Fault] = []
 
     def fault(self, path: str, message: str) -> None:
@@ -172,8 +194,8 @@ class _Decoder:
             return self.address(data, path)
         if type(None) in get_args(wanted):
             return None if data is None else self.decode(_without_none(wanted), data, path)
-        if get_origin(wanted) is tuple:
-            return self.items(get_args(wanted)[0], data, path)
+        if (sequence := get_origin(wanted)) in (tuple, list):
+            return sequence(self.items(get_args(wanted)[0], data, path))
         if isinstance(wanted, type) and issubclass(wanted, Enum):
             return self.word(wanted, data, path)
         if dataclasses.is_dataclass(wanted):
@@ -189,11 +211,11 @@ class _Decoder:
             self.fault(path, f"expected an object, found {_kind_of(data)}")
             return None
         fields = {field.name: field for field in dataclasses.fields(wanted)}
+        carries = fields.pop(_LATER, None) is not None
         before = len(self.faults)
-        for key in data:
-            if key not in fields:
-                self.fault(_inside(path, key), "no such field")
-        values = {}
+        unknown = sorted(data.keys() - fields.keys())
+        self.unknown += [_inside(path, key) for key in unknown]
+        values: dict[str, Any] = {_LATER: tuple((key, json.dumps(data[key])) for key in unknown)} if carries else {}
         hints = _hints(wanted)
         for name, field in fields.items():
             if name in data:
@@ -269,6 +291,6 @@ def _inside(path: str, name: str) -> str:
 
 __all__ = [
     "FORMAT_VERSION", "canonical", "change_from_json", "change_to_json", "decoded", "document", "dumps",
-    "finding_from_json", "finding_to_json", "plan_from_json", "plan_to_json", "receipt_from_json", "receipt_to_json",
-    "to_json",
+    "finding_from_json", "finding_to_json", "other_format", "plan_from_json", "plan_to_json", "receipt_from_json",
+    "receipt_to_json", "to_json", "written_by",
 ]  # fmt: skip

@@ -56,5 +56,19 @@ class Refused(HosttuneError):
     """An act was refused before anything was touched: the system is as it was."""
 
 
+class HalfWay(Refused):
+    """A set of packages was left neither as before nor as planned. `hint` is for a person; `way_out` puts before it who
+    goes on, which only the caller knows.
+    """
+
+    def __init__(self, message: str, *, first: str, by_hand: str) -> None:
+        super().__init__(message, hint=by_hand)
+        self.first = first
+
+    def way_out(self, goes_on: str) -> str:
+        by_hand = f"; by hand: {self.hint}" if self.hint else ""
+        return f"{self.first}{goes_on}{by_hand}"
+
+
 class Conflict(Refused):
     """What is there now is not what the plan was made from: somebody else changed it in between."""

@@ -7,11 +7,13 @@ and that is written when the first value of a class is made; of most classes a r
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
+from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from typing_extensions import dataclass_transform
 else:
 
@@ -22,12 +24,31 @@ else:
 T = TypeVar("T")
 
 
+class Lazy:
+    """The value of a field that is made when somebody asks for it: once, whoever asks, and from whichever thread."""
+
+    __slots__ = ("_arguments", "_lock", "_make", "_value")
+
+    def __init__(self, make: Callable[..., Any], *arguments: Any) -> None:
+        self._make: Callable[..., Any] | None = make
+        self._arguments = arguments
+        self._lock = RLock()
+
+    def value(self) -> Any:
+        """What `make` returns; what it raises is raised, and the next who asks tries again."""
+        with self._lock:
+            if self._make is not None:
+                self._value = self._make(*self._arguments)
+                self._make, self._arguments = None, ()
+            return self._value
+
+
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen(cls: type[T]) -> type[T]:
     """As `dataclass(frozen=True, slots=True)`, with methods that are not compiled for each class.
 
     They look at the fields as they are stored, so that a fact that could not be read can be compared and printed too:
-    a class may have values of one type kept aside, see hosttune/facts/base.py.
+    a class may have values of some types kept aside (ASIDE), see hosttune/facts/base.py.
     """
     made: Any = dataclass(slots=True, init=False, eq=False, repr=False)(_documented(cls))
     compared = tuple(_getter(made, one.name) for one in fields(made) if one.compare)
@@ -73,14 +94,28 @@ def _refuse(self: object, name: str, *value: object) -> None:
 
 
 def stored(value: object, name: str) -> object:
-    """A field as it is stored, also one that is kept aside. Raises AttributeError if there is none."""
+    """A field as it is stored, also one that is kept aside; a lazy one is made now. Raises AttributeError if there is
+    none.
+    """
     try:
         return object.__getattribute__(value, name)
     except AttributeError:
-        if hasattr(type(value), "ASIDE"):
-            with suppress(AttributeError, KeyError):
-                return _aside(type(value)).__get__(value)[name]
-        raise
+        kept = _kept_aside(value, name)
+        if kept is None:
+            raise
+    if type(kept) is Lazy:
+        kept = kept.value()
+        _setter(type(value), name)(value, kept)
+    return kept
+
+
+def _kept_aside(value: object, name: str) -> object:
+    """None where nothing is."""
+    try:
+        aside: dict[str, object] = _aside(type(value)).__get__(value)
+    except AttributeError:
+        return None
+    return aside.get(name)
 
 
 def _getter(cls: type, name: str) -> Any:
@@ -96,8 +131,8 @@ def _setter(cls: type, name: str) -> Any:
     put = getattr(cls, name).__set__
     if not hasattr(cls, "ASIDE"):
         return put
-    kind = cls.ASIDE
-    return lambda self, value: _put_aside(self, name, value) if type(value) is kind else put(self, value)
+    kinds = cls.ASIDE
+    return lambda self, value: _put_aside(self, name, value) if type(value) in kinds else put(self, value)
 
 
 def _put_aside(self: object, name: str, value: object) -> None:
@@ -114,8 +149,8 @@ def _aside(cls: type) -> Any:
 
 def _initializer(cls: type) -> Any:
     """`__init__` of the fields: positional or by name, with their defaults, storing past `__setattr__`."""
-    kind = getattr(cls, "ASIDE", None)
-    known: dict[str, Any] = {"_MISSING": MISSING, "_ASIDE": kind, "_TYPE": type, "_SET_ASIDE": _put_aside}
+    kinds = getattr(cls, "ASIDE", None)
+    known: dict[str, Any] = {"_MISSING": MISSING, "_ASIDE": kinds, "_TYPE": type, "_SET_ASIDE": _put_aside}
     arguments: list[str] = ["self"]
     body: list[str] = []
     for one in sorted(fields(cls), key=lambda one: bool(one.kw_only)):
@@ -131,8 +166,8 @@ def _initializer(cls: type) -> Any:
         if one.kw_only and "*" not in arguments:
             arguments.append("*")
         arguments.append(value)
-        aside = f"if _TYPE({one.name}) is _ASIDE: _SET_ASIDE(self, {one.name!r}, {one.name})\n    else: "
-        body.append(f"    {aside if kind else ''}_put_{one.name}(self, {one.name})")
+        aside = f"if _TYPE({one.name}) in _ASIDE: _SET_ASIDE(self, {one.name!r}, {one.name})\n    else: "
+        body.append(f"    {aside if kinds else ''}_put_{one.name}(self, {one.name})")
     if hasattr(cls, "__post_init__"):
         body.append("    self.__post_init__()")
     exec(f"def __init__({', '.join(arguments)}):\n" + "\n".join(body or ["    pass"]), known)  # noqa: S102 - our own names

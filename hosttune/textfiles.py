@@ -6,15 +6,16 @@ from __future__ import annotations
 
 import re
 import stat
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from hosttune.errors import HosttuneError
+from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from importlib.abc import ResourceLoader
+    from pathlib import Path
 
-_PROJECT_NAME = re.compile(r'^name\s*=\s*"hosttune"\s*$', re.MULTILINE)
+_PROJECT_NAME = regex(r'^name\s*=\s*"hosttune"\s*$', re.MULTILINE)
 
 
 def own_file(name: str) -> bytes | None:
@@ -27,6 +28,17 @@ def own_file(name: str) -> bytes | None:
         return loader.get_data(f"{__file__.rpartition('/')[0]}/{name}")
     except OSError:
         return None
+
+
+def checkout_text(name: str) -> str | None:
+    """The text of a file of the checkout that the package lies in, by its path there; None where it is installed."""
+    from pathlib import Path
+
+    package = Path(__file__).resolve().parent
+    file = package.parent / name
+    if _why_not_ours(file.parent, package) or not file.is_file():
+        return None
+    return file.read_text(encoding="utf-8")
 
 
 def template_text(name: str) -> str | None:
@@ -48,6 +60,8 @@ def template_root(package: Path | None = None) -> Path:
 
     Raises HosttuneError when there is no templates folder that may be read.
     """
+    from pathlib import Path
+
     package = package or Path(__file__).resolve().parent
     inside = package / "templates"
     if inside.is_dir():

@@ -221,6 +221,7 @@ class Change:
     reason: str = ""
     triggers: tuple[Trigger, ...] = ()
     details: tuple[str, ...] = ()  # lines for people: packages with versions, what apt would remove ...
+    later: tuple[tuple[str, str], ...] = ()  # fields that a later version added: name, JSON; written again as they were
 
 
 @frozen
@@ -260,6 +261,7 @@ class Plan:
     stages: tuple[Stage, ...]
     findings: tuple[Finding, ...]
     complete: bool = True  # False: a fact or an address could not be read, so the plan may lack changes
+    interrupted: tuple[str, ...] = ()  # a sentence for each thing that apply has to finish besides the changes
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -297,6 +299,9 @@ class Receipt:
     verified: bool = True  # every address that was written read back as planned
     reboot_obstacles: tuple[str, ...] = ()  # what has to be solved before that reboot, each a sentence
     stays: tuple[str, ...] = ()  # what packages that were removed or replaced leave on the disk, each a sentence
+    faults: tuple[
+        Finding, ...
+    ] = ()  # that the machine does not do its work, or what blocks a boot, as it is afterwards
 
     @property
     def failed(self) -> tuple[Outcome, ...]:

@@ -1,8 +1,10 @@
 """What all rings share: property tests find the same examples in every run; material that lies outside is said to be missing."""
 
+import gc
 import signal
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("hosttune", derandomize=True, database=None, deadline=None)
@@ -25,3 +27,10 @@ collect_ignore = [name for name, folder in _OF_CORPUS.items() if not folder.is_d
 
 def pytest_report_header() -> list[str]:
     return [f"left out: tests/{name}, for there are no real files at {_OF_CORPUS[name]}" for name in collect_ignore]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What ten thousand collected tests hold stays to the end: the garbage collector need not walk it again and again."""
+    gc.collect()
+    gc.freeze()

@@ -1,6 +1,6 @@
-"""Runs the linters and the test rings for `./run test`: each ring is one pytest call, then a table says how it went.
+"""Runs the linters and the test rings for `./run test`, side by side, then a table says how they went.
 
-A ring is a folder of tests/ and what it needs of the machine. Exit status: 0 all passed, 1 something failed,
+A ring is a folder of tests/ and what it needs of the machine. It is one pytest call, or one for each of its files. Exit status: 0 all passed, 1 something failed,
 2 a ring that was asked for could not run, or a wrong word.
 """
 
@@ -17,7 +17,7 @@ import threading
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
@@ -26,6 +26,7 @@ from typing import IO
 ROOT = Path(__file__).resolve().parent.parent
 PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 GRACE_S = 30  # for fixtures to unmount and to end their guests
+FOLDER_OF_CALL = "HOSTTUNE_TESTS_FOLDER"  # where rings put what others of the same call can use
 
 USAGE = """\
 usage: ./run test                    the linters and every ring this machine carries as it is
@@ -66,13 +67,18 @@ class Ring:
     """`packages` maps a program, or the absolute path of a file, to the Debian package that brings it.
 
     A long ring takes more than a few minutes, so it runs only by name or with `all`. `limit_s` only ends a hang: it is
-    several times what the ring takes on two cores.
+    several times what the longest of its parts takes on two cores.
+
+    A ring that computes is `spread` over the cores by pytest-xdist; one that waits for guests and servers goes `by_file`:
+    its files share nothing but the cache, so each is a pytest call of its own.
     """
 
     name: str
     about: str
     limit_s: int = 900
     is_long: bool = False
+    is_spread: bool = False
+    is_by_file: bool = False
     needs_root: bool = False
     packages: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     checks: tuple[Callable[[], str], ...] = ()
@@ -84,6 +90,12 @@ class Ring:
             if not (Path(needed).exists() if needed.startswith("/") else shutil.which(needed, path=PATH))
         }
         return tuple(sorted(missing))
+
+    def parts(self) -> tuple[str, ...]:
+        """What pytest is called with, below tests/."""
+        if not self.is_by_file:
+            return (self.name,)
+        return tuple(f"{self.name}/{path.name}" for path in sorted((ROOT / "tests" / self.name).glob("test_*.py")))
 
     def why_not(self) -> str:
         """Say why the ring cannot run here and what would let it; nothing when it can."""
@@ -104,7 +116,7 @@ TREE = {
 
 RINGS = (
     Ring("unit", "values in, values out", limit_s=1800),
-    Ring("rules", "every rule on its cases and on every recorded host"),
+    Ring("rules", "every rule on its cases and on every built host", is_spread=True),
     Ring("golden", "exact report text"),
     Ring("rooted", "a temporary tree as the root, with files of root's in it", needs_root=True),
     Ring(
@@ -117,6 +129,7 @@ RINGS = (
         "live",
         "loop devices, real mounts, apt and dpkg in a private tree",
         limit_s=2700,
+        is_long=True,
         needs_root=True,
         packages={
             **TREE,
@@ -138,8 +151,9 @@ RINGS = (
     Ring(
         "vm",
         "Debian guests under qemu: apply, reboot, undo, power cuts",
-        limit_s=3900,
+        limit_s=2400,
         is_long=True,
+        is_by_file=True,
         needs_root=True,
         packages={
             **TREE,
@@ -153,8 +167,9 @@ RINGS = (
     Ring(
         "fleet",
         "servers with sshd in network namespaces, and real ansible-playbook",
-        limit_s=3600,
+        limit_s=2400,
         is_long=True,
+        is_by_file=True,
         needs_root=True,
         packages={
             **TREE,
@@ -173,8 +188,14 @@ LINTERS = (
     ("mypy",),
 )
 NAMES = ("lint", *(ring.name for ring in RINGS))
-LONGEST_FIRST = ("vm", "fleet", "live", "unit", "rules", "install")  # the others last
-LANES = 2  # each with a ring of its own: what one waits for, another computes
+# Parts of rings; the others come last.
+LONGEST_FIRST = (
+    "vm/test_main_job.py", "live", "vm/test_power_cut.py", "vm/test_data_disks.py", "fleet/test_fleet.py",
+    "fleet/test_faults.py", "fleet/test_rollout.py", "vm/test_watch.py", "vm/test_profile.py", "fleet/test_targets.py",
+    "fleet/test_content.py", "vm/test_timer.py", "vm/test_guest.py", "unit", "rules", "install",
+)  # fmt: skip
+CORES = len(os.sched_getaffinity(0))
+LANES = 2  # each with a part of its own: what one waits for, another computes
 
 
 @dataclass(frozen=True)
@@ -213,18 +234,19 @@ def run_limited(argv: Sequence[str], limit_s: int, output: IO[bytes] | None = No
 
 
 @cache
-def bytecode() -> str:
-    """A folder for the bytecode of one call, taken away at its end: the rings start hosttune some thousand times, and
-    compiling it is half of what a start takes. The checkout gets none of it.
-    """
-    folder = tempfile.mkdtemp(prefix="hosttune-bytecode-")
+def folder_of_call() -> Path:
+    """For what the rings of one call share, taken away at its end."""
+    folder = tempfile.mkdtemp(prefix="hosttune-tests-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+    return Path(folder)
 
 
 def environment() -> dict[str, str]:
+    # Byte code: the rings start hosttune some thousand times, and compiling it is half of what a start takes. The
+    # checkout gets none of it.
     kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    return {**kept, "PATH": PATH, "PYTHONPYCACHEPREFIX": bytecode()}
+    own = {"PYTHONPYCACHEPREFIX": str(folder_of_call() / "bytecode"), FOLDER_OF_CALL: str(folder_of_call())}
+    return {**kept, **own, "PATH": PATH}
 
 
 def end_group(child: subprocess.Popen[bytes]) -> None:
@@ -261,15 +283,21 @@ def run_linters(output: IO[bytes] | None = None) -> Outcome:
     )
 
 
-def run_ring(ring: Ring, words: Sequence[str], *, may_skip: bool, output: IO[bytes] | None = None) -> Outcome:
+def run_ring(
+    ring: Ring, words: Sequence[str], *, may_skip: bool, output: IO[bytes] | None = None, part: str = ""
+) -> Outcome:
+    """One pytest call: of a part of the ring, or with words for pytest of all of it."""
+    part = part or ring.name
     if output is None:
-        headline(f"{ring.name}: {ring.about}")
+        headline(f"{part}: {ring.about}")
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="hosttune-rings-") as scratch:
         report = Path(scratch) / "junit.xml"
         # No cache: one that root wrote makes pytest warn when a user comes after, and a warning is an error here.
         options = ["-q", "-p", "no:cacheprovider", "-o", f"faulthandler_timeout={ring.limit_s // 2}"]
-        argv = [sys.executable, "-m", "pytest", *options, f"--junitxml={report}", f"tests/{ring.name}", *words]
+        # More words are from somebody who looks at a few tests, maybe with a debugger.
+        options += ["-n", str(CORES), "--dist", "worksteal"] if ring.is_spread and CORES > 1 and not words else []
+        argv = [sys.executable, "-m", "pytest", *options, f"--junitxml={report}", f"tests/{part}", *words]
         status = run_limited(argv, ring.limit_s, output)
         passed, failed, skipped = counts(report)
     notes = []
@@ -282,7 +310,23 @@ def run_ring(ring: Ring, words: Sequence[str], *, may_skip: bool, output: IO[byt
     if notes or status != 0:
         failed = max(failed, 1)
     result = "failed" if failed else "passed"
-    return Outcome(ring.name, result, passed, failed, skipped, time.monotonic() - begin, "; ".join(notes))
+    return Outcome(part, result, passed, failed, skipped, time.monotonic() - begin, "; ".join(notes))
+
+
+def merged(name: str, parts: Sequence[Outcome]) -> Outcome:
+    """The outcome of a ring from those of its parts; its seconds are those that the lanes spent on it."""
+    if len(parts) == 1:
+        return replace(parts[0], name=name)
+    failed = [one for one in parts if one.result == "failed"]
+    return Outcome(
+        name,
+        "failed" if failed else "passed",
+        passed=sum(one.passed for one in parts),
+        failed=sum(one.failed for one in parts),
+        skipped=sum(one.skipped for one in parts),
+        seconds=sum(one.seconds for one in parts),
+        note="; ".join(f"{one.name.partition('/')[2]}{': ' if one.note else ''}{one.note}" for one in failed),
+    )
 
 
 def counts(report: Path) -> tuple[int, int, int]:
@@ -313,8 +357,8 @@ def install_packages() -> None:
 
 
 def run_rings(names: Sequence[str], words: Sequence[str], *, required: bool, skip_none: bool) -> list[Outcome]:
-    """Run the named rings, side by side in lanes, the longest first; what each prints comes when it ends, that of a
-    single one at once. `required` makes a ring that cannot run a failure, else it only says why.
+    """Run the named rings, side by side in lanes, the longest parts first; what each prints comes when it ends, that of
+    a single one at once. `required` makes a ring that cannot run a failure, else it only says why.
     """
     outcomes: dict[str, Outcome] = {}
     jobs: dict[str, Callable[[IO[bytes] | None], Outcome]] = {"lint": run_linters} if "lint" in names else {}
@@ -325,21 +369,25 @@ def run_rings(names: Sequence[str], words: Sequence[str], *, required: bool, ski
             reason = f"takes longer than a few minutes: ./run test {ring.name}"
         if reason:
             outcomes[ring.name] = Outcome(ring.name, "not run", failed=int(required), note=reason)
-        else:
-            jobs[ring.name] = partial(_run_ring_to, ring, words, may_skip=not skip_none)
-            abouts[ring.name] = ring.about
+            continue
+        for part in (ring.name,) if words else ring.parts():
+            jobs[part] = partial(_run_part, ring, words, part, may_skip=not skip_none)
+            abouts[part] = ring.about
+    ended = {name: Outcome(name, "failed", failed=1, note="broke off: see above") for name in jobs}
     if len(jobs) == 1:
         ((name, job),) = jobs.items()
-        outcomes[name] = job(None)
+        ended[name] = job(None)
     else:
-        outcomes |= run_side_by_side(jobs, abouts)
-    broken = {name: Outcome(name, "failed", failed=1, note="broke off: see above") for name in jobs}
-    outcomes = {**broken, **outcomes}
+        ended |= run_side_by_side(jobs, abouts)
+    for ring_name in {name.partition("/")[0] for name in ended}:
+        outcomes[ring_name] = merged(
+            ring_name, [one for name, one in ended.items() if name.partition("/")[0] == ring_name]
+        )
     return [outcomes[name] for name in NAMES if name in outcomes]
 
 
-def _run_ring_to(ring: Ring, words: Sequence[str], output: IO[bytes] | None, *, may_skip: bool) -> Outcome:
-    return run_ring(ring, words, may_skip=may_skip, output=output)
+def _run_part(ring: Ring, words: Sequence[str], part: str, output: IO[bytes] | None, *, may_skip: bool) -> Outcome:
+    return run_ring(ring, words, may_skip=may_skip, output=output, part=part)
 
 
 def run_side_by_side(

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from hosttune import __version__
 from hosttune.actions.apt_wait import wait_for_apt
-from hosttune.actions.journal import Recorder, Run, StepId, boot_id, is_at
+from hosttune.actions.examine import faults_of
+from hosttune.actions.journal import Recorder, boot_id, is_at, way_out
+from hosttune.actions.journal_lines import Run, StepId
 from hosttune.actions.restarts import restarts_left
 from hosttune.actions.triggers import comes_after, in_order, must_wait, run_trigger
-from hosttune.engine.plan import unannounced
+from hosttune.engine.plan import after_run, standing_faults, unannounced
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts import Facts
 from hosttune.resources import address_kinds
@@ -85,7 +87,7 @@ class Execution:
             told = error.message.splitlines()[:1]  # what the program said may hold a secret: the journal keeps it
             self.log(f"failed: {change.action} {change.address} ({change.rule}): {''.join(told)}")
             self._book_failed(step, change, error, is_undo=undoes is not None)
-            self.outcomes.append(Outcome(change, Phase.FAILED, error.message, error.hint))
+            self.outcomes.append(Outcome(change, Phase.FAILED, error.message, way_out(error, step, undoes)))
             return None
         self.recorder.done(step)
         self.outcomes.append(Outcome(change, Phase.DONE))
@@ -138,25 +140,25 @@ class Execution:
         to the first one that cannot be taken back, for what came before may rest on it.
         """
         steps = self.standing.pop(rule, [])
-        self.on_progress(f"taking back {rule}: {reason}" if steps else reason)
+        goes_back = any(_goes_back(change) for _, change in steps)
+        self.on_progress(f"taking back {rule}: {reason}" if goes_back else reason)
         kept = []
         while steps:
             step, change = steps.pop()
-            inverse = address_kinds()[change.address.kind].invert(change)
-            is_package = change.address.kind == "package-set"  # never taken back without being asked
-            if inverse is None or change.reversible.startswith("no") or is_package:
+            inverse = address_kinds()[change.address.kind].invert(change) if _goes_back(change) else None
+            if inverse is None:
                 kept.append((step, change))
             elif self.make(inverse, step) is None:
                 kept.append((step, change))
                 break
         self.standing[rule] = [*steps, *reversed(kept)]
 
-    def fire(self, triggers: Iterable[Trigger], facts: Facts) -> None:
+    def fire(self, triggers: Iterable[Trigger]) -> None:
         """Run each trigger once, or note why it must wait; the next run finishes what waits."""
         stuck: list[Trigger] = []
         for trigger in in_order(triggers):
             # what runs now, not before a long installation
-            reason = must_wait(trigger, Facts(self.writer, facts.asked)) or comes_after(trigger, stuck)
+            reason = must_wait(trigger, Facts(self.writer)) or comes_after(trigger, stuck)
             if not reason:
                 self.on_progress(f"running {trigger}")
                 try:
@@ -169,6 +171,11 @@ class Execution:
             stuck.append(trigger)
             self.recorder.trigger(trigger, "waiting")
             self.waiting.append(_waits(trigger, reason))
+
+
+def _goes_back(change: Change) -> bool:
+    """Whether it is taken back with a rule that failed: packages never are without being asked."""
+    return change.address.kind != "package-set" and not change.reversible.startswith("no")
 
 
 def _waits(trigger: Trigger, reason: str) -> str:
@@ -202,7 +209,8 @@ def apply(
 ) -> Receipt:
     """Do what the plan says, rule by rule and stage by stage, and verify it. The caller holds the lock.
 
-    A failed change takes its rule back; the other rules go on.
+    A failed change takes its rule back; the other rules go on. Raises Refused where there is something to do and it is
+    not known what is in force.
     """
     pending = session.journal.pending_triggers(boot_id(writer))
     if not plan.changes:
@@ -210,31 +218,35 @@ def apply(
         if all(reasons.values()):  # a run that could do nothing leaves no trace
             waiting = tuple(_waits(*item) for item in reasons.items())
             why = changed_reboots(session.resumed) + reboot_reasons(plan.findings)
-            obstacles = reboot_obstacles(plan.findings)
-            run, outcomes = session.resumed_run, session.resumed
-            return Receipt(run, plan.digest, outcomes, waiting, why, reboot_obstacles=obstacles)
+            run, outcomes, faults = session.resumed_run, session.resumed, standing_faults(plan.findings)
+            obstacles = reboot_obstacles(faults)
+            return Receipt(run, plan.digest, outcomes, waiting, why, reboot_obstacles=obstacles, faults=faults)
+    session.journal.require_known()
     recorder = Recorder.start(writer, new_run(writer, session.journal, "apply", plan.digest))
     execution = Execution(writer, recorder, on_progress)
     execution.log(f"begins: {len(plan.changes)} to make, hosttune {__version__}")
     failed: set[str] = set()
     for number, stage in enumerate(plan.stages):
         triggers = _make_stage(execution, stage.changes, failed)
-        execution.fire([*(pending if number == 0 else ()), *triggers], session.facts)
+        execution.fire([*(pending if number == 0 else ()), *triggers])
     if not plan.stages:
-        execution.fire(pending, session.facts)
+        execution.fire(pending)
     done = (outcome.change for outcome in execution.outcomes if outcome.phase is Phase.DONE)
     verified = execution.is_verified and still_there(done, writer)
     execution.finish()
     outcomes = (*session.resumed, *execution.outcomes)
+    boots = changed_reboots((*session.resumed, *execution.left_standing))
+    faults = faults_of(session, writer) if boots or standing_faults(plan.findings) else ()
     return Receipt(
         recorder.run.id,
         plan.digest,
         outcomes,
         (*execution.waiting, *restarts_left(execution.outcomes, writer)),
-        changed_reboots((*session.resumed, *execution.left_standing)) + reboot_reasons(plan.findings),
+        boots + reboot_reasons(after_run(plan.findings, faults)),
         verified,
-        reboot_obstacles(plan.findings),
+        reboot_obstacles(faults),
         left_by((outcome.change for outcome in outcomes), writer),
+        faults,
     )
 
 

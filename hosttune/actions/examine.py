@@ -5,22 +5,30 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from functools import partial
 from typing import TYPE_CHECKING
 
 from hosttune import __version__
-from hosttune.actions.journal import Journal, boot_id, read_journal
-from hosttune.actions.memory import Memory
+from hosttune.actions.interrupted import interrupted
+from hosttune.actions.journal import Journal, read_journal
 from hosttune.actions.proof import changes_in, clash, holding, proven
 from hosttune.actions.unended import unended
 from hosttune.engine.compare import compare, exposed, worded
 from hosttune.engine.evaluate import Evaluation, evaluate, merge_bounds
 from hosttune.engine.leftovers import orphans, pointed_out
-from hosttune.engine.plan import apply_holds, deferred, digest, merge_findings, once, reboots_last, stage
+from hosttune.engine.plan import (
+    apply_holds,
+    deferred,
+    digest,
+    merge_findings,
+    once,
+    reboots_last,
+    stage,
+    standing_faults,
+)
 from hosttune.engine.rule import choice_module
 from hosttune.errors import HosttuneError
-from hosttune.facts import Asked, Facts
-from hosttune.facts.base import UnknownFact
+from hosttune.facts import SUBJECTS, Asked, Facts
+from hosttune.facts.base import UnknownFact, complete
 from hosttune.host.door import Stat
 from hosttune.resources import address_kinds, wish_kinds
 from hosttune.resources.base import Applied, Context
@@ -33,7 +41,6 @@ if TYPE_CHECKING:
     from hosttune.engine.catalog import Catalog
     from hosttune.engine.policy import Policy
     from hosttune.engine.rule import Rule
-    from hosttune.facts.tracing import Reach
     from hosttune.host.door import Reader
     from hosttune.resources.base import Wish
     from hosttune.values import Address, Outcome, Stage, State, Value
@@ -50,7 +57,6 @@ class Session:
     facts: Facts
     selected: tuple[Rule, ...]
     seconds: dict[str, float] = field(default_factory=dict)
-    memory: Memory = field(default_factory=Memory)
     resumed: tuple[Outcome, ...] = ()  # what became of sets of packages at which earlier runs had stopped half-way
     resumed_run: str = ""  # the last of these runs
 
@@ -58,20 +64,6 @@ class Session:
     def timings(self) -> tuple[tuple[str, float], ...]:
         """Where the time went: (phase or fact, seconds), longest first."""
         return tuple(sorted({**self.facts.seconds, **self.seconds}.items(), key=lambda item: -item[1]))
-
-    @property
-    def interrupted(self) -> tuple[str, ...]:
-        """A sentence for each run that did not end, and for what a run left to be done later."""
-        runs = (
-            f"run {run.id} ({run.command}, {run.started_at}) was interrupted after {len(run.steps)} steps: "
-            "`hosttune apply --yes` or `hosttune undo` finishes it"
-            for run in self.journal.interrupted
-        )
-        waiting = (
-            f"{trigger} still waits from an earlier run: `hosttune apply --yes` runs it as soon as it may"
-            for trigger in self.journal.pending_triggers(boot_id(self.reader))
-        )
-        return (*runs, *waiting)
 
     def plan(self, *, prove: bool = True) -> Plan:
         """The plan for this host; `prove` runs it on an overlay first, which also finds the later stages."""
@@ -93,27 +85,24 @@ class Session:
             stages=stages,
             findings=findings,
             complete=not any(finding.verdict is Verdict.UNKNOWN for finding in findings),
+            interrupted=tuple(interrupted(self.journal, self.reader)),
         )
 
     def look(
         self,
         facts: Facts,
-        reach: Reach | None = None,
         ledger: Mapping[Address, Applied] | None = None,
         held: Mapping[str, Reason] | None = None,
     ) -> tuple[Finding, ...]:
-        """Evaluate every selected rule, read what the wishes name, compare, hold back. `reach`: what a plan that was
-        tried can have changed since the first look; `held`: the rules that failed there.
+        """Evaluate every selected rule, read what the wishes name, compare, hold back. `held`: the rules
+        that failed where the plan was tried.
         """
-        policy, catalog, journal, memory = self.policy, self.catalog, self.journal, self.memory
+        policy, catalog, journal = self.policy, self.catalog, self.journal
         if ledger is None:
             ledger = journal.ledger()
-        evaluations = [
-            memory.evaluated(rule.id, facts, reach, partial(_evaluated, rule, catalog, policy))
-            for rule in self.selected
-        ]
+        evaluations = [_evaluated(rule, catalog, policy, facts) for rule in self.selected]
         wishes, clashes = merge_bounds(tuple(wish for one in evaluations for wish in one.wishes))
-        state, unknown = read_state(wishes, facts, memory, reach)
+        state, unknown = read_state(wishes, facts)
         findings = [finding for one in evaluations for finding in one.findings] + list(unknown)
         blocked = {finding.rule for finding in unknown}
         own_wishes: dict[str, list[Wish]] = {}
@@ -121,7 +110,7 @@ class Session:
             own_wishes.setdefault(wish.rule, []).append(wish)
         for rule in self.selected:
             own = own_wishes.get(rule.id, []) if rule.id not in blocked else []
-            context = Context(facts, state, ledger, rule.risk, rule.disturbs, journal.unreadable)
+            context = Context(facts, state, ledger, rule.risk, rule.disturbs, journal.problem)
             for kind in dict.fromkeys(wish.kind for wish in own):
                 try:
                     findings += worded(compare(kind, tuple(w for w in own if w.kind == kind), context, policy), own)
@@ -133,6 +122,17 @@ class Session:
         merged = once(policy.waive(finding) for finding in merged)
         left = _orphans(ledger, catalog, policy, merged, facts)
         return reboots_last((*pointed_out(merged, left, ledger, catalog), *left))
+
+
+def faults_of(session: Session, reader: Reader) -> tuple[Finding, ...]:
+    """What the selected rules say now, after a run, of faults that no change mends, and of what blocks a boot."""
+    rules = tuple(rule for rule in session.selected if rule.tells_faults)
+    if not rules:
+        return ()
+    facts = Facts(reader, session.facts.asked)
+    policy = replace(session.policy, sole=tuple(rule.id for rule in rules))
+    again = replace(session, reader=reader, policy=policy, journal=read_journal(reader), facts=facts, selected=rules)
+    return standing_faults(again.look(facts))
 
 
 def _evaluated(rule: Rule, catalog: Catalog, policy: Policy, facts: Facts) -> Evaluation:
@@ -160,9 +160,7 @@ def read_address(address: Address, reader: Reader) -> Value:
     return address_kinds()[address.kind].read(reader, address.name)
 
 
-def read_state(
-    wishes: Iterable[Wish], facts: Facts, memory: Memory, reach: Reach | None = None
-) -> tuple[State, tuple[Finding, ...]]:
+def read_state(wishes: Iterable[Wish], facts: Facts) -> tuple[State, tuple[Finding, ...]]:
     """Read every address that the wishes name, once; a wish whose addresses hang on an unread fact is unknown."""
     state: dict[Address, Value] = {}
     unknown = []
@@ -170,7 +168,7 @@ def read_state(
         try:
             for address in wish_kinds()[wish.kind].addresses(wish, facts):
                 if address not in state:
-                    state[address] = memory.value(address, facts, reach, partial(read_address, address))
+                    state[address] = read_address(address, facts.reader)
         except UnknownFact as error:
             unknown.append(Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=error.told))
     return state, tuple(unknown)
@@ -205,7 +203,6 @@ def examine(reader: Reader, catalog: Catalog, policy: Policy, *, collect: bool =
     selected = policy.selected(catalog)
     asked = Asked(
         units=_units(selected),
-        packages=frozenset(name for rule in selected for name in rule.packages),
         pythons=frozenset(str(path) for rule in selected if (path := policy.params_of(rule, catalog).get("python"))),
     )
     facts = Facts(reader, asked)
@@ -253,7 +250,7 @@ def examine_everything(reader: Reader, catalog: Catalog, policy: Policy) -> None
     """Ask a host for all that any rule or fact would ask: every subject, every rule compared. For a record of it."""
     everything = replace(policy, select=tuple(catalog.rules), ignore=(), waivers=())
     session = examine(reader, catalog, everything)
-    for subject in Facts.SUBJECTS:
-        getattr(session.facts, subject)
+    for subject in SUBJECTS:
+        complete(getattr(session.facts, subject))
     session.plan(prove=False)
     examine(reader, catalog, policy).plan(prove=False)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from hosttune.actions.examine import Session
+    from hosttune.engine.catalog import Catalog
     from hosttune.engine.fleet_values import Fleet
     from hosttune.errors import Fault
     from hosttune.values import Change
@@ -69,8 +70,7 @@ def survey(words: Iterable[str], ask: Ask, *, names: int, jobs: int, progress: C
 
     Raises HosttuneError when the policy or the rules that are asked for have faults.
     """
-    _check(ask)
-    fold = Fold(names)
+    fold = Fold(names, frozenset(rule.id for rule in _checked(ask).rules.values() if rule.can_fault))
     paths: list[str] = []
     for path, why in listed(words):
         if why:
@@ -114,8 +114,8 @@ def changes_of(source: str, host: str, ask: Ask) -> tuple[Change, ...]:
         return ()
 
 
-def _check(ask: Ask) -> None:
-    """Raise the faults of what is asked for once, before they are met at every host."""
+def _checked(ask: Ask) -> Catalog:
+    """The rules. Raises the faults of what is asked for once, before they are met at every host."""
     nobody = RecordReader(_NOBODY)
     catalog = load_catalog(nobody, ask.rules)
     policy = Policy()
@@ -123,6 +123,7 @@ def _check(ask: Ask) -> None:
         name, text = read_trusted(nobody, ask.policy, is_local=True, is_required=True)
         policy = build_policy(load_document(text or "", name), catalog, "", "")
     policy.overridden(catalog, profile=ask.profile, select=ask.select, ignore=ask.ignore)
+    return catalog
 
 
 def _looks(ask: Ask, paths: list[str]) -> list[_Look | Unread]:
@@ -180,7 +181,7 @@ def _evaluated(content: bytes, path: str, ask: Ask) -> Seen:
         source=path,
         profile=session.policy.profile,
         inventory=inventory(session.facts),
-        problems=(*session.interrupted, *map(_remark, idle)),
+        problems=(*plan.interrupted, *map(_remark, idle)),
     )
 
 

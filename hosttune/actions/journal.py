@@ -12,62 +12,21 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hosttune.codec import change_from_json, change_to_json
-from hosttune.errors import BadInput, Fault, HosttuneError, Where
-from hosttune.frozen import frozen
+from hosttune.actions.journal_lines import HEADER, Run, Step, StepId, parse_run
+from hosttune.codec import FORMAT_VERSION, change_to_json
+from hosttune.errors import HalfWay, HosttuneError, Refused
 from hosttune.resources import address_kinds
 from hosttune.resources.base import Applied, place
-from hosttune.values import Address, Phase, Trigger, Unreadable
+from hosttune.values import Address, FileValue, Phase, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hosttune.host.door import Reader, Writer
-    from hosttune.values import Change
+    from hosttune.values import Change, Trigger
 
 FOLDER = "/var/lib/hosttune/runs"
 KEEP = 20
-FORMAT_VERSION = 1
-HEADER = ("id", "command", "started_at", "who", "boot_id", "digest", "tool_version")  # the first fields of Run
-
-
-@frozen
-class StepId:
-    """One step of one run."""
-
-    run: str
-    seq: int
-
-
-@frozen
-class Step:
-    """One change of a run. `undoes` names the step that this one takes back."""
-
-    id: StepId
-    change: Change
-    phase: Phase
-    error: str = ""
-    undoes: StepId | None = None
-    superseded: bool = False  # undone on paper: a later run had changed the address again, so nothing was written
-    left: Change | None = None  # of one that raised half-way: the change that it made all the same
-    planned: Change | None = None  # of one that is in force with what it left half-way: what it was to be
-
-
-@frozen
-class Run:
-    """One run of apply or undo, as its file tells it."""
-
-    id: str
-    command: str  # apply | undo
-    started_at: str  # ISO 8601, UTC
-    who: str
-    boot_id: str
-    digest: str
-    tool_version: str
-    steps: tuple[Step, ...] = ()
-    waiting: tuple[Trigger, ...] = ()  # triggers that had to wait
-    ran: tuple[Trigger, ...] = ()  # triggers that ran, its own and those that waited from earlier runs
-    is_finished: bool = False
 
 
 class Journal:
@@ -94,6 +53,23 @@ class Journal:
             if step.undoes is None and step.phase in {Phase.DONE, Phase.INTENT} and step.id not in self.undone
         )
 
+    @property
+    def unended(self) -> Mapping[StepId, Step]:
+        """Of the steps in force those at which a run stopped half-way, each with the step that did: itself, or the one
+        that was to take it back. Whether the host still stands so, only the host tells.
+        """
+        in_force = {step.id for step in self.in_force}
+        last: dict[StepId, Step] = {}
+        for step in (step for run in self.runs for step in run.steps):
+            of = step.undoes or step.id
+            if of in in_force and (step.undoes is None or step.left or step.phase is Phase.INTENT):
+                last[of] = step
+        return {
+            of: step
+            for of, step in last.items()
+            if step.phase is Phase.INTENT or (step.left and (step.undoes or step.planned))
+        }
+
     def after(self, step: Step) -> tuple[Step, ...]:
         """The steps in force that came after this one, oldest first."""
         steps = self.in_force
@@ -104,23 +80,53 @@ class Journal:
         return tuple(reversed(self._steps[: self._steps.index(step)]))
 
     @property
+    def unread(self) -> tuple[Run, ...]:
+        """The runs that this version cannot tell in full. What is in force is not known then, for they may have changed
+        what any other run did.
+        """
+        return tuple(run for run in self.runs if run.unread)
+
+    @property
+    def problem(self) -> str:
+        """Why it is not known what is in force; empty where it is."""
+        return self.unreadable or next((run.unread for run in self.unread), "")
+
+    def require_known(self) -> None:
+        """Raise Refused where it is not known what is in force."""
+        if self.unreadable:
+            raise Refused(f"the journal cannot be read: {self.unreadable}", hint="run it as root")
+        if self.unread:
+            raise Refused(self.problem, hint=self.unread[0].way_out)
+
+    @property
     def interrupted(self) -> tuple[Run, ...]:
-        return tuple(run for run in self.runs if not run.is_finished)
+        """The runs to be finished; none where a newer hosttune has to say which."""
+        return tuple(run for run in self.runs if not run.is_finished and not self.problem)
 
     def ledger(self) -> Mapping[Address, Applied]:
-        """What hosttune last left at each address, and how often in a row it set that very value."""
+        """What hosttune last left at each address, and how often in a row it set that very value; empty where there is
+        a `problem`.
+        """
         ledger: dict[Address, Applied] = {}
-        for step in self.in_force:
+        unended = self.unended
+        for step in () if self.problem else self.in_force:
             change = step.change
             last = ledger.get(change.address)
             times = last.times + 1 if last and last.after == change.after else 1
-            ledger[change.address] = Applied(step.id.run, change.rule, change.after, times)
+            stopped = unended.get(step.id)
+            goes_on = goes_on_with(stopped.id, stopped.undoes) if stopped else ""
+            ledger[change.address] = Applied(step.id.run, change.rule, change.after, times, goes_on)
         return ledger
 
     def status(self, run: Run) -> str:
-        """One of finished, interrupted, undone, partly undone, nothing taken, for a list of runs."""
+        """finished, interrupted, half-way, undone, partly undone, nothing taken or not known, for a list of runs."""
+        if self.problem:
+            return "not known"
         if not run.is_finished:
             return "interrupted"
+        stopped = {step.id for step in self.unended.values()}
+        if any(step.id in stopped or (step.planned and step.id not in self.undone) for step in run.steps):
+            return "half-way"
         taken = [step for step in run.steps if step.undoes is None and step.phase is not Phase.FAILED]
         if run.command == "undo" or not taken:
             return "finished" if run.command == "undo" else "nothing taken"
@@ -141,9 +147,21 @@ class Journal:
         """Triggers that had to wait in this boot and that no later run has run."""
         pending: list[Trigger] = []
         for run in self.runs:
-            if run.boot_id == boot_id:
+            if run.boot_id == boot_id and not self.problem:
                 pending = [trigger for trigger in pending if trigger not in run.ran] + list(run.waiting)
         return tuple(dict.fromkeys(pending))
+
+
+def goes_on_with(step: StepId, undoes: StepId | None) -> str:
+    """What goes on with a step that stopped half-way, a phrase with the command."""
+    if undoes:
+        return f"sudo hosttune undo {undoes.run} --yes goes on with it"
+    return f"sudo hosttune apply --yes goes on with it; to take it back: sudo hosttune undo {step.run} --yes"
+
+
+def way_out(error: HosttuneError, step: StepId, undoes: StepId | None) -> str:
+    """The way out of an error that this step met: of one that left it half-way, first who goes on with it."""
+    return error.way_out(goes_on_with(step, undoes)) if isinstance(error, HalfWay) else error.hint
 
 
 def read_journal(reader: Reader) -> Journal:
@@ -162,63 +180,6 @@ def read_journal(reader: Reader) -> Journal:
     return Journal(tuple(sorted(runs, key=lambda run: (run.started_at, run.id))))
 
 
-def parse_run(data: bytes, path: str) -> Run:
-    """Parse one run's file. A last line cut off by a crash is dropped: its act had not begun."""
-    lines = data.split(b"\n")
-    whole, rest = lines[:-1], lines[-1]
-    run: Run | None = None
-    for number, line in enumerate(whole, 1):
-        try:
-            run = _fold(run, json.loads(line))
-        except (ValueError, KeyError, TypeError, HosttuneError) as error:
-            fault = Fault(
-                Where(path, number), f"not a journal line: {error}", "move the file away; its run cannot be undone then"
-            )
-            raise BadInput([fault]) from error
-    if run is None:
-        fault = Fault(
-            Where(path, 1),
-            f"no complete first line ({len(rest)} bytes)",
-            "nothing was done in this run: remove the file",
-        )
-        raise BadInput([fault])
-    return run
-
-
-def _fold(run: Run | None, entry: dict[str, Any]) -> Run:
-    if run is None:
-        if entry["format_version"] > FORMAT_VERSION:
-            message = f"written by a newer hosttune ({entry['tool_version']})"
-            raise HosttuneError(message)
-        run_id, command, started_at, who, boot_id, digest, version = (str(entry[name]) for name in HEADER)
-        return Run(run_id, command, started_at, who, boot_id, digest, version)
-    if "trigger" in entry:
-        trigger = Trigger(entry["trigger"], entry.get("name", ""))
-        if entry["phase"] == "waiting":
-            return replace(run, waiting=(*run.waiting, trigger))
-        return replace(run, ran=(*run.ran, trigger))
-    if "finished" in entry:
-        return replace(run, is_finished=True)
-    step_id = StepId(run.id, int(entry["seq"]))
-    if entry["phase"] == Phase.INTENT.value:
-        undoes = StepId(entry["undoes"][0], int(entry["undoes"][1])) if entry.get("undoes") else None
-        change = change_from_json(entry["change"])
-        step = Step(step_id, change, Phase.INTENT, undoes=undoes, superseded=bool(entry.get("superseded")))
-        return replace(run, steps=(*run.steps, step))
-    return replace(run, steps=tuple(_booked(step, entry) if step.id == step_id else step for step in run.steps))
-
-
-def _booked(step: Step, entry: dict[str, Any]) -> Step:
-    """The step with what became of it. One of apply that raised half-way is in force with what it left."""
-    left = change_from_json(entry["left"]) if "left" in entry else None
-    phase = Phase(entry["phase"])
-    error = entry.get("error", "")
-    if not left or phase is not Phase.DONE:
-        return replace(step, phase=phase, error=error, left=left)
-    planned = (step.planned or step.change) if error else None  # without an error it was gone on with, to the end
-    return replace(step, phase=phase, error=error, change=left, left=left, planned=planned)
-
-
 class Recorder:
     """Writes one run into the journal. The file appears with the first line; every line is synced before the call
     returns.
@@ -234,6 +195,17 @@ class Recorder:
         recorder = cls(writer, run)
         recorder._append({"format_version": FORMAT_VERSION, **{name: getattr(run, name) for name in HEADER}})
         return recorder
+
+    @classmethod
+    def again(cls, writer: Writer, run: Run) -> Recorder:
+        """For a run that an earlier process wrote. A crash can leave half a line at the end: its act had not begun, and
+        nothing may be appended to it.
+        """
+        path = _path(run)
+        data = writer.read(path)
+        if isinstance(data, bytes) and not data.endswith(b"\n"):
+            writer.replace(path, FileValue(data[: data.rfind(b"\n") + 1], 0o600), expected=data)
+        return cls(writer, run)
 
     def intent(self, change: Change, undoes: StepId | None = None, *, superseded: bool = False) -> StepId:
         self._seq += 1
@@ -267,7 +239,11 @@ class Recorder:
 
     def _append(self, entry: dict[str, Any]) -> None:
         line = json.dumps(entry, sort_keys=False, ensure_ascii=True, separators=(",", ":"))
-        self._writer.append(f"{FOLDER}/{self.run.id}.jsonl", line.encode() + b"\n")
+        self._writer.append(_path(self.run), line.encode() + b"\n")
+
+
+def _path(run: Run) -> str:
+    return f"{FOLDER}/{run.id}.jsonl"
 
 
 def boot_id(reader: Reader) -> str:
@@ -281,7 +257,7 @@ def still_back(journal: Journal, reader: Reader) -> dict[StepId, bool]:
     changed the place: a reboot, or somebody, may have made another value of it.
     """
     at = max((number for number, run in enumerate(journal.runs) if run.command == "undo"), default=None)
-    if at is None:
+    if at is None or journal.problem:
         return {}
     later = {place(step.change.address) for run in journal.runs[at + 1 :] for step in run.steps}
     made = {

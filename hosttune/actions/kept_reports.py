@@ -6,16 +6,16 @@ that are there, not by the clock: one that was set wrong for a while must not th
 
 from __future__ import annotations
 
-import re
 from datetime import date, datetime, timedelta, timezone
 
 from hosttune.errors import HosttuneError
 from hosttune.host import state
+from hosttune.regex import regex
 
 PART = "reports"
 MOST_BYTES = 64 << 20
-_NAME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})\.json")
-_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_NAME = regex(r"([0-9]{4}-[0-9]{2}-[0-9]{2})\.json")
+_DAY = regex(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _BACK = {"today": 0, "yesterday": 1}  # days
 
 

@@ -116,8 +116,7 @@ def _tried(session: Session, changes: tuple[Change, ...], held: Mapping[str, Rea
                     return stages[:-1]  # the plan after this one will say why not
                 raise _Failed(change.rule, change.address, error) from None
             ledger[change.address] = Applied("(this plan)", change.rule, change.after)
-        reach = overlay.reach()
-        left = changes_in(session.look(session.facts.through(overlay, reach), reach, ledger, held))
+        left = changes_in(session.look(session.facts.through(overlay), ledger, held))
         seen = {change.address for one in stages for change in one.changes}
         if again := next((change for change in left if change.address in seen), None):
             message = f"{again.address} still differs after it was set"

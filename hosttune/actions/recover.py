@@ -5,18 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hosttune.actions.apt_wait import wait_for_apt
 from hosttune.actions.journal import FOLDER, KEEP, Recorder, read_journal
+from hosttune.engine.plan import unannounced
+from hosttune.facts import Facts
 from hosttune.resources import address_kinds
-from hosttune.resources.apt_lock import holder
+from hosttune.resources.driver_use import as_of_now
 from hosttune.resources.kept_debs import drop
 from hosttune.resources.package_repair import mend, settle
 from hosttune.resources.package_set import names_of, versions, was_interrupted
-from hosttune.values import ABSENT, FileValue, Phase, Unreadable
+from hosttune.values import ABSENT, Phase, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hosttune.actions.journal import Journal, Run, Step
+    from hosttune.actions.journal import Journal
+    from hosttune.actions.journal_lines import Run, Step
     from hosttune.host.door import Writer
     from hosttune.values import Address
 
@@ -29,8 +33,9 @@ def recover(writer: Writer, *, on_progress: Callable[[str], None] = lambda _: No
     """Bring the journal in line with the host after a crash. The caller holds the lock. Returns the journal as it is
     then.
 
-    Nothing on the host is changed but temp files of ours removed: what the run still had to start waits for the next
-    apply. An open intent took if its address is at the new value, and not if it is at the old one; one that is
+    Nothing on the host is changed but temp files of ours removed, and dpkg let go on where it was stopped: what the run
+    still had to start waits for the next apply. Raises Refused while another package manager is at work on a set whose
+    step is open. An open intent took if its address is at the new value, and not if it is at the old one; one that is
     neither stays open, unless its kind can stop half-way.
     """
     interrupted = read_journal(writer).interrupted
@@ -41,8 +46,7 @@ def recover(writer: Writer, *, on_progress: Callable[[str], None] = lambda _: No
 
 
 def _finish(run: Run, writer: Writer, on_progress: Callable[[str], None]) -> None:
-    _drop_torn_line(run, writer)
-    recorder = Recorder(writer, run)
+    recorder = Recorder.again(writer, run)
     for step in run.steps:
         address = step.change.address
         if address.kind == "file" or address.kind.startswith("fstab"):
@@ -59,10 +63,10 @@ def _close(step: Step, recorder: Recorder, writer: Writer, on_progress: Callable
     """Book what became of an open intent, by what the host holds now."""
     kind = address_kinds().get(step.change.address.kind)
     if step.change.address.kind == "package-set":
-        if who := holder(writer):
-            on_progress(f"waiting for {who}, which is at work on packages")
+        wait_for_apt(writer, on_progress)  # what it does may be the rest of this step
         settle(writer)
-        if was_interrupted(writer):
+        facts = Facts(writer)
+        if was_interrupted(writer) and not unannounced(as_of_now(step.change, facts), facts):
             mend(writer, names_of(step.change.address.name))
     present = kind.read(writer, step.change.address.name) if kind else Unreadable("its kind is not known here")
     left = replace(step.change, after=present)
@@ -78,26 +82,27 @@ def _close(step: Step, recorder: Recorder, writer: Writer, on_progress: Callable
         recorder.done(step.id, "interrupted half-way", left)
 
 
-def _drop_torn_line(run: Run, writer: Writer) -> None:
-    """A power cut can leave half a line at the end: its act had not begun, and nothing may be appended to it."""
-    path = f"{FOLDER}/{run.id}.jsonl"
-    data = writer.read(path)
-    if isinstance(data, bytes) and not data.endswith(b"\n"):
-        writer.replace(path, FileValue(data[: data.rfind(b"\n") + 1], 0o600), expected=data)
-
-
 def prune(writer: Writer, journal: Journal) -> None:
     """Keep the newest runs, and older ones of which something is still in force; without its journal a run cannot be
-    undone, and `history` no longer lists it.
+    undone, and `history` no longer lists it. All are kept where it is not known what is in force.
     """
+    if journal.problem:
+        return
     in_force = journal.in_force
     kept = {run.id for run in journal.runs[-KEEP:]} | {step.id.run for step in in_force}
     # what was taken back on paper knows the value to which a later step in force returns
     held = {step.change.address for step in in_force}
     on_paper = [step for step, undo in journal.undone.items() if undo.superseded and undo.change.address in held]
     kept |= {step.run for step in on_paper}
-    # what took back a step of a run that is kept must stay too, or that step would seem to be in force again
+    # what took back a step of a run that is kept must stay too, or that step would seem to be in force again; and what
+    # stopped on that way, or it would seem to stand where that run had left it
     kept |= {undo.id.run for step, undo in journal.undone.items() if step.run in kept}
+    kept |= {
+        step.id.run
+        for run in journal.runs
+        for step in run.steps
+        if step.undoes and step.undoes.run in kept and step.left
+    }
     for run in journal.runs:
         path = f"{FOLDER}/{run.id}.jsonl"
         data = writer.read(path) if run.id not in kept else ABSENT

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hosttune.actions.examine import Session, open_session
+from hosttune.actions.interrupted import at_first_boot
 from hosttune.actions.journal import read_journal
 from hosttune.actions.recover import prune, recover
-from hosttune.actions.unended import resume
+from hosttune.actions.unended import half_way, resume
 from hosttune.errors import Refused
 from hosttune.host import open_writer
-from hosttune.host.door import Stat
 from hosttune.host.lock import locked
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,10 +28,15 @@ CLOUD_INIT_S = 600.0
 
 @contextmanager
 def changing(
-    options: Mapping[str, Any], on_progress: Callable[[str], None], *, resumes: bool = False
+    options: Mapping[str, Any],
+    on_progress: Callable[[str], None],
+    *,
+    resumes: bool = False,
+    agreed: Callable[[Session], None] = lambda _: None,
 ) -> Iterator[tuple[Session, Writer]]:
     """A session on the host that is about to be changed, and the writer. `options` are those of `open_session`.
-    `resumes`: first go on with the sets of packages at which earlier runs stopped half-way.
+    `resumes`: first go on with the sets of packages at which earlier runs stopped half-way, unless `agreed` raises that
+    this is not what was shown.
 
     Raises Refused when another run is at work, or cloud-init does not end.
     """
@@ -42,7 +47,8 @@ def changing(
         if session.journal.interrupted:
             recover(writer, on_progress=on_progress)
             session = open_session(reader=writer, **options)
-        if resumes:
+        if resumes and half_way(session.journal, writer):
+            agreed(session)
             rules = frozenset(name for rule in session.selected for name in session.catalog.former(rule.id) | {rule.id})
             resumed, run = resume(writer, session.journal, rules, on_progress)
             if resumed:
@@ -53,14 +59,8 @@ def changing(
 
 
 def wait_for_first_boot(reader: Reader, on_progress: Callable[[str], None]) -> None:
-    """While cloud-init is at work on a first boot it writes what we read: wait for it, bounded. Raises Refused when
-    it goes on.
-
-    Its marks are /run/cloud-init/enabled and, at the end, result.json (cloud-init documentation, "Boot stages").
-    """
-    if not isinstance(reader.stat("/run/cloud-init/enabled"), Stat):
-        return
-    if reader.stat("/run/cloud-init/result.json") is not ABSENT:
+    """While cloud-init is at work on a first boot: wait for it, bounded. Raises Refused when it goes on."""
+    if not at_first_boot(reader):
         return
     on_progress("waiting for cloud-init to end its first boot")
     answer = reader.query(("cloud-init", "status", "--wait"), timeout_s=CLOUD_INIT_S)

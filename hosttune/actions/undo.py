@@ -7,8 +7,10 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from hosttune import __version__
-from hosttune.actions.apply import Execution, changed_reboots, new_run, still_there
-from hosttune.actions.journal import Recorder, Step, StepId
+from hosttune.actions.apply import Execution, changed_reboots, new_run, reboot_obstacles, reboot_reasons, still_there
+from hosttune.actions.examine import faults_of
+from hosttune.actions.journal import Recorder
+from hosttune.actions.journal_lines import Step, StepId
 from hosttune.actions.restarts import restarts_left
 from hosttune.engine.plan import digest, guarded
 from hosttune.engine.policy import nearest
@@ -20,7 +22,7 @@ from hosttune.resources.base import action_between, place
 from hosttune.resources.driver_use import as_of_now
 from hosttune.resources.fstab import edit_diff
 from hosttune.resources.fstab_lines import PATH as FSTAB
-from hosttune.resources.package_set import names_of, told, versions
+from hosttune.resources.package_set import is_between, told
 from hosttune.resources.package_stays import left_by
 from hosttune.values import (
     ABSENT,
@@ -72,12 +74,11 @@ class UndoPlan:
 def plan_undo(session: Session, run_id: str | None = None, rule: str | None = None) -> UndoPlan:
     """The plan that takes back one run (by default the last that left something), or all that a rule did.
 
-    It is empty where nothing of them is in force any more. Raises HosttuneError for a run or a rule that nobody knows.
+    It is empty where nothing of them is in force any more. Raises HosttuneError for a run or a rule that nobody knows,
+    and where it is not known what is in force.
     """
     journal = session.journal
-    if journal.unreadable:
-        message = f"the journal cannot be read: {journal.unreadable}"
-        raise HosttuneError(message, hint="run it as root")
+    journal.require_known()
     steps = _chosen(journal, run_id, _names(rule, session) if rule else set())
     overlay = Overlay(session.reader)  # each step is looked at, and tried, as the ones after it leave the host
     stuck = _built_upon(steps, journal)  # rule -> why it is left
@@ -191,11 +192,10 @@ def _is_between(step: Step, present: Value, value: Value, journal: Journal) -> b
     was before that run or was to be after it."""
     steps = tuple(one for run in journal.runs for one in run.steps)
     raw = next(one for one in steps if one.id == step.id)
-    was_half = raw.planned is not None or any(one.undoes == step.id and one.left for one in steps)
+    was_half = step.id in journal.unended or raw.planned is not None
     if step.change.address.kind != "package-set" or not was_half:
         return False
-    now, old, new = versions(present), versions(value), versions((raw.planned or raw.change).after)
-    return all(now.get(name) in (old.get(name), new.get(name)) for name in names_of(step.change.address.name))
+    return is_between(present, value, (raw.planned or raw.change).after, step.change.address.name)
 
 
 def original(step: Step, journal: Journal) -> Value:
@@ -251,12 +251,13 @@ def undo(
             stuck.add(one.change.rule)
         elif not one.on_paper:
             made.append(one.change)
-    execution.fire([trigger for change in made for trigger in change.triggers], session.facts)
+    execution.fire([trigger for change in made for trigger in change.triggers])
     verified = execution.is_verified and still_there(made, writer)
     execution.finish()
     shown = tuple(o for o in execution.outcomes if o.change in made or o.error)
     waiting = (*execution.waiting, *restarts_left(shown, writer))
     stays = left_by((outcome.change for outcome in shown), writer)
-    return Receipt(
-        recorder.run.id, undo_plan.plan.digest, shown, waiting, changed_reboots(shown), verified, stays=stays
-    )
+    boots = changed_reboots(shown)
+    faults = faults_of(session, writer) if boots else ()
+    why, obstacles = boots + reboot_reasons(faults), reboot_obstacles(faults)
+    return Receipt(recorder.run.id, undo_plan.plan.digest, shown, waiting, why, verified, obstacles, stays, faults)

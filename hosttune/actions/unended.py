@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.actions.apt_wait import wait_for_apt
-from hosttune.actions.journal import Recorder
+from hosttune.actions.journal import Recorder, goes_on_with, way_out
 from hosttune.engine.plan import unannounced
 from hosttune.errors import HosttuneError, Refused
 from hosttune.facts import Facts
@@ -18,13 +18,23 @@ from hosttune.facts.base import UnknownFact
 from hosttune.frozen import frozen
 from hosttune.resources.driver_use import as_of_now
 from hosttune.resources.package_repair import mend
-from hosttune.resources.package_set import PackageSetAddress, half_of, names_of, versions, was_interrupted
-from hosttune.values import Finding, Outcome, Phase, Unreadable, Verdict
+from hosttune.resources.package_set import (
+    PackageSetAddress,
+    by_hand,
+    half_of,
+    is_between,
+    names_of,
+    told,
+    versions,
+    was_interrupted,
+)
+from hosttune.values import Action, Finding, Hold, HoldKind, Outcome, Phase, Unreadable, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from hosttune.actions.journal import Journal, Step, StepId
+    from hosttune.actions.journal import Journal
+    from hosttune.actions.journal_lines import Step
     from hosttune.engine.catalog import Catalog
     from hosttune.engine.rule import Rule
     from hosttune.host.door import Reader, Writer
@@ -46,27 +56,22 @@ class Half:
 
 
 def half_way(journal: Journal, reader: Reader) -> tuple[Half, ...]:
-    """The sets that stand as a run left them half-way, oldest first. One that somebody has changed since is theirs,
-    unless dpkg still has packages of it half-way.
+    """The sets that stand between what they were and what a run was to make of them, oldest first. Where somebody has
+    installed another version since, the set is theirs. None where it is not known what is in force.
     """
-    in_force = {step.id for step in journal.in_force}
-    last: dict[StepId, Step] = {}  # by the step in force: itself, or what was to take it back and has not
-    for step in (step for run in journal.runs for step in run.steps):
-        is_of_set = step.change.address.kind == _SET.kind and (step.undoes or step.id) in in_force
-        if is_of_set and (step.undoes is None or step.left or step.phase is Phase.INTENT):
-            last[step.undoes or step.id] = step
+    if journal.problem:
+        return ()
     found = []
-    for step in last.values():
-        is_open = step.phase is Phase.INTENT
-        if not (is_open or step.left) or (step.undoes is None and not is_open and step.planned is None):
-            continue
+    for step in journal.unended.values():
         planned = step.planned or step.change
-        present = _SET.read(reader, planned.address.name)
+        name = planned.address.name
+        if planned.address.kind != _SET.kind:
+            continue
+        present = _SET.read(reader, name)
         if isinstance(present, Unreadable) or _SET.same(present, planned.after):
             continue
-        is_begun = not _SET.same(present, planned.before)
-        is_as_left = is_begun if is_open else _SET.same(present, (step.left or step.change).after)
-        if is_as_left or is_half(planned, reader):
+        is_begun = bool(half_of(present)) or not _SET.same(present, planned.before)
+        if is_begun and is_between(present, planned.before, planned.after, name):
             found.append(Half(step, planned))
     return tuple(found)
 
@@ -91,10 +96,9 @@ def unended(journal: Journal, reader: Reader, catalog: Catalog, selected: Iterab
         done = sum(there.get(name) == wanted.get(name) and name not in unfinished for name in names)
         run, what = half.step.id.run, "the way back" if half.is_undo else "the transaction"
         reason = f"{what} of run {run} stopped half-way: {done} of {len(names)} packages are as planned"
-        todo = "sudo hosttune undo --yes goes on with it" if half.is_undo else (
-            f"sudo hosttune apply --yes goes on with it; or take it back: sudo hosttune undo {run}"
-        )  # fmt: skip
-        found.append(Finding(rule, "packages", Verdict.DIFFERS, reason=reason, todo=todo))
+        hold = Hold(HoldKind.REFUSED, "apply does not go on with a way back") if half.is_undo else Hold()
+        todo = goes_on_with(half.step.id, half.step.undoes)
+        found.append(Finding(rule, "packages", Verdict.DIFFERS, hold, reason, todo=todo))
     return tuple(found)
 
 
@@ -104,38 +108,64 @@ def resume(
     """Go on with every set that an apply left half-way, to where it was to lead; what an undo left is only made whole,
     for the plan that follows decides. Returns what became of them, and the last run that was gone on with.
     """
-    outcomes, last = [], ""
+    outcomes: list[Outcome] = []
+    last = ""
     for half in half_way(journal, writer):
         run = half.step.id.run
-        names = names_of(half.planned.address.name)
-        if half.is_undo or half.planned.rule not in rules:
-            if is_half(half.planned, writer) or was_interrupted(writer):
-                on_progress(f"configuring what run {run} left half-way")
-                mend(writer, names)
+        goes_on = not half.is_undo and half.planned.rule in rules
+        if not goes_on and not is_half(half.planned, writer) and not was_interrupted(writer):
             continue
-        on_progress(f"going on with run {run}, which stopped half-way: {half.planned.address}")
-        outcomes.append(_completed(half, writer, journal, on_progress))
+        doing = f"going on with run {run}, which stopped half-way: {half.planned.address}" if goes_on else (
+            f"configuring what run {run} left half-way"
+        )  # fmt: skip
+        try:
+            _wait_for_work(half.planned, writer, on_progress)
+            on_progress(doing)
+            outcomes.append((_completed if goes_on else _mended)(half, writer, journal))
+        except (HosttuneError, UnknownFact) as error:  # nothing was begun
+            message, hint = (error.message, error.hint) if isinstance(error, HosttuneError) else (str(error), "")
+            outcomes.append(Outcome(half.planned, Phase.FAILED, message, hint))
         last = run
     return tuple(outcomes), last
 
 
-def _completed(half: Half, writer: Writer, journal: Journal, on_progress: Callable[[str], None]) -> Outcome:
+def _wait_for_work(planned: Change, writer: Writer, on_progress: Callable[[str], None]) -> None:
+    """Raises Refused where another package manager does not end, or GPU work would be disturbed that nobody named."""
+    wait_for_apt(writer, on_progress)
+    facts = Facts(writer)
+    if running := unannounced(as_of_now(planned, facts), facts):
+        raise Refused(f"it would disturb what runs now: {'; '.join(running)}", hint="drain the host, then apply again")
+
+
+def _mended(half: Half, writer: Writer, journal: Journal) -> Outcome:
+    """Make whole what is not gone on with, and book where it stands then."""
+    step, name = half.step, half.planned.address.name
+    found = _SET.read(writer, name)
+    said = mend(writer, names_of(name))
+    present = _SET.read(writer, name)
+    recorder = Recorder.again(writer, journal.run(step.id.run))
+    if _SET.same(present, half.planned.after):
+        recorder.done(step.id, "", None if half.is_undo else half.planned)
+    elif not isinstance(present, Unreadable):
+        book = recorder.failed if half.is_undo else recorder.done
+        book(step.id, step.error or "stopped half-way", replace(half.planned, after=present))
+    if is_half(half.planned, writer) or was_interrupted(writer):
+        way_out = f"{goes_on_with(step.id, step.undoes)}; by hand: {by_hand(writer)}"
+        return Outcome(half.planned, Phase.FAILED, said or "dpkg has left it half-way again", way_out)
+    made = replace(half.planned, action=Action.UPDATE, before=found, after=present, details=told(found, present))
+    return Outcome(made, Phase.DONE)
+
+
+def _completed(half: Half, writer: Writer, journal: Journal) -> Outcome:
     step, planned = half.step, half.planned
-    recorder = Recorder(writer, journal.run(step.id.run))
+    recorder = Recorder.again(writer, journal.run(step.id.run))
     try:
-        wait_for_apt(writer, on_progress)
-        facts = Facts(writer)
-        if running := unannounced(as_of_now(planned, facts), facts):
-            raise Refused(
-                f"it would disturb what runs now: {'; '.join(running)}", hint="drain the host, then apply again"
-            )
         _SET.complete(writer, planned)
-    except (HosttuneError, UnknownFact) as error:
-        message, hint = (error.message, error.hint) if isinstance(error, HosttuneError) else (str(error), "")
+    except HosttuneError as error:
         present = _SET.read(writer, planned.address.name)
         if not isinstance(present, Unreadable):
-            recorder.done(step.id, message, replace(planned, after=present))
-        return Outcome(planned, Phase.FAILED, message, hint)
+            recorder.done(step.id, error.message, replace(planned, after=present))
+        return Outcome(planned, Phase.FAILED, error.message, way_out(error, step.id, None))
     recorder.done(step.id, "", planned)
     writer.log(f"run {step.id.run}, which had stopped half-way, was gone on with to the end: {planned.address}")
     return Outcome(planned, Phase.DONE)

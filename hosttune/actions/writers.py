@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.packages import DATABASE
 from hosttune.host.door import Completed, Stat
+from hosttune.regex import regex
 from hosttune.values import HoldKind
 
 if TYPE_CHECKING:
@@ -29,13 +30,13 @@ if TYPE_CHECKING:
 
 # A file of settings, and the line in it: `/etc/sysctl.d/99-x.conf:3`, `/etc/fstab line 3`.
 _SHIPPED = r"(?:usr/)?lib/(?:environment|modprobe|modules-load|sysctl|systemd|tmpfiles|tuned|udev)(?:\.d)?"
-_PLACE = re.compile(rf"(?<![\w.])(/(?:etc|run|{_SHIPPED})/[^\s,;:()'\"]*[^\s,;:()'\".])(?::[0-9]+\b| line [0-9]+\b)?")
+_PLACE = regex(rf"(?<![\w.])(/(?:etc|run|{_SHIPPED})/[^\s,;:()'\"]*[^\s,;:()'\".])(?::[0-9]+\b| line [0-9]+\b)?")
 _OWN = "/60-hosttune-"
 _LARGEST = 1 << 16  # bytes of a file that are looked through for a mark
 _COMMENT = rb"(?im)^[ \t]*(?:[#;]|//).*\b"
 _MADE = rb"(?:generated|written|created|added|managed) by "
 _MARKS = tuple(
-    (re.compile(_COMMENT + rb"(?:" + words + rb")"), name)
+    (regex(_COMMENT + rb"(?:" + words + rb")"), name)
     for words, name in (
         (rb"ansible[_ -]managed", "Ansible"),
         (_MADE + rb"cloud-init\b|information provided by the datasource", "cloud-init"),

@@ -13,15 +13,15 @@ from dataclasses import replace
 from typing import Any
 
 from hosttune.choices.driver_state import before_boot
-from hosttune.choices.driver_states.told import Boot
-from hosttune.choices.drivers.branch import not_driven, stale_note, why_over
+from hosttune.choices.driver_states.gpus import wrong_flavour
+from hosttune.choices.driver_states.told import RUNFILE, Boot, holds
+from hosttune.choices.drivers.branch import not_driven, why_over
 from hosttune.choices.drivers.bringer import guest, guest_way, other_bringer
 from hosttune.choices.drivers.change import NEWEST, switched, updated
 from hosttune.choices.drivers.choice import DriverChoice, kept, module_kind, refuse
 from hosttune.choices.drivers.install import installed
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact, raw
-from hosttune.facts.packages import REPAIR
 
 __all__ = ["DriverChoice", "choose"]
 
@@ -36,22 +36,23 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
     """
     why_not = _not_ours(facts, params)
     if why_not:
-        return DriverChoice("none", (), why_not)
+        return DriverChoice("none", (), (why_not,))
     if half := facts.driver.half_way:
-        return refuse(half, REPAIR, facts.driver.branch, facts.driver.flavour)
+        return refuse(half, way_out=facts.packages.repair, driver=facts.driver)
     pin = str(params["branch"])
     if pin and not re.fullmatch(r"\d{3}", pin):
         return refuse(
-            f'branch: "{pin}" of the policy is no branch', 'name a number in the policy, such as branch: "580"'
+            f'branch: "{pin}" of the policy is no branch',
+            way_out='name a number in the policy, such as branch: "580"',
         )
     if facts.driver.is_present and not (facts.driver.is_gone and not facts.driver.branch):
         return _keep(facts, params)
     bringer = guest(facts) or (other_bringer(facts) if params["bringer"] == "auto" else None)
     if bringer:
-        return refuse(f"no driver is installed for {facts.gpus.summary}, and {bringer.reason}", bringer.way_out)
+        return refuse(f"no driver for {facts.gpus.summary}", bringer.reason, way_out=bringer.way_out)
     if not facts.os.is_ubuntu:
         system = facts.os.name or facts.os.id
-        return DriverChoice("none", (), f"the package names of this rule are Ubuntu's, and this is {system}")
+        return DriverChoice("none", (), (f"the package names of this rule are Ubuntu's, and this is {system}",))
     return installed(facts, params)
 
 
@@ -76,14 +77,13 @@ def _keep(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
     driver = facts.driver
     present = driver.name or driver.loaded_version or "from NVIDIA's own installer"
     if not driver.branch:
-        origin = "NVIDIA's own installer (runfile)" if driver.runfile else "something other than packages"
-        return DriverChoice("keep", (), f"a driver is here by {origin} ({present}); it is left alone")
+        origin = RUNFILE if driver.runfile else "something other than packages put a driver here"
+        return DriverChoice("keep", (), (origin, f"what no package brought is left alone ({present})"))
     if _is_guest(facts):
-        return DriverChoice(
-            "none", (), f"a vGPU guest takes the licensed driver that its hypervisor names: {guest_way(facts)}"
-        )
+        told = "a vGPU guest takes the licensed driver that its hypervisor names"
+        return DriverChoice("none", (), (told, guest_way(facts)))
     if driver.runfile:
-        return kept(facts, f"NVIDIA's own installer (runfile) was here beside the packages of {present}: left alone")
+        return kept(facts, RUNFILE, f"beside the packages of {present}, so both are left alone")
     why = _why_switch(facts, params)
     if why and params["switch_branch"]:
         return switched(facts, params, why, is_needed=not _drives(facts))
@@ -92,14 +92,13 @@ def _keep(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
         return refuse(
             f"the policy pins branch {pin}, and {driver.branch} is installed: a branch is switched only with "
             "switch_branch: true",
-            f'switch_branch: true for gpu-driver, at a maintenance, or branch: "{driver.branch}"',
-            driver.branch,
-            driver.flavour,
+            way_out=f'switch_branch: true for gpu-driver, at a maintenance, or branch: "{driver.branch}"',
+            driver=driver,
         )
     if params["update"] and (newer := updated(facts, params)):
         return newer
-    choice = kept(facts, f"driver {present} is installed, and keeps its branch" + (f"; {why}" if why else ""))
-    is_tried = getattr(facts.reader, "has_tried_packages", False)  # on the overlay: no module came with its package
+    choice = kept(facts, f"driver {present} is installed, and keeps its branch", *([why] if why else []))
+    is_tried = facts.reader.has_tried_packages  # no module came with its package
     state = None if driver.is_in_use or is_tried else before_boot(facts)
     if state is None or state.boot is Boot.MENDS:
         return choice
@@ -130,9 +129,11 @@ def _why_switch(facts: Facts, params: Mapping[str, Any]) -> str:
         return f"branch {driver.branch} does not drive {', '.join(left)}"
     kind = module_kind(facts)
     if kind in ("open", "closed") and not _has_kind(facts, kind):
+        if holds(wrong_flavour, facts) and (told := wrong_flavour(facts)):
+            return told[0]
         return f"{facts.gpus.summary} needs the {kind} kernel module"
     if not pin and (over := why_over(facts, int(driver.branch))):
-        return "; ".join(part for part in (over, stale_note(facts)) if part)
+        return over
     if params["track"] == "newest" and not pin and params["switch_branch"]:
         return NEWEST
     return ""

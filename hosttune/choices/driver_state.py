@@ -36,13 +36,10 @@ _LAST = "update offered"
 
 @frozen
 class DriverStates(Fact):
-    """All that hold, the one to solve first leading; `current` alone where there is nothing to do."""
+    """All that hold, faults before the others, of each the one to solve first leading; `current` alone where there is
+    nothing to do."""
 
     states: tuple[DriverState, ...]
-
-    @property
-    def leading(self) -> DriverState:
-        return self.states[0]
 
 
 _ELSEWHERE = {
@@ -71,7 +68,8 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:  # noqa: AR
             found.append(_state(name, told, facts))
     for reason, names in unknown.items():  # after what is known: one reason, one line
         found.append(DriverState(f"whether: {', '.join(names)}", unread(reason), f"not known: {reason}", ""))
-    return DriverStates(_boots_last(found) or (elsewhere or _current(facts),))
+    ranked = tuple(sorted(_boots_last(found), key=lambda state: not state.is_dead))  # in the order of STATES otherwise
+    return DriverStates(ranked or (elsewhere or _current(facts),))
 
 
 def before_boot(facts: Facts) -> DriverState | None:
@@ -103,17 +101,25 @@ def _state(name: str, told: Told, facts: Facts) -> DriverState:
 
 
 def _boots_last(found: list[DriverState]) -> tuple[DriverState, ...]:
-    """The states; a boot that mends one of them comes after what it leaves as it is, or would make worse, and an update
-    after all of these."""
-    return tuple(_after(one, found) for one in found)
+    """The states; what a boot mends comes after what it leaves as it is, or would make worse, what else goes through a
+    boot after what that would make worse, and an update after all of these."""
+    told = [_after(one, found) for one in found]
+    waits = [one.boot is Boot.NOTHING and one is not before for one, before in zip(told, found, strict=True)]
+    return tuple(one for one, _ in sorted(zip(told, waits, strict=True), key=lambda pair: pair[1]))
 
 
 def _after(state: DriverState, found: list[DriverState]) -> DriverState:
-    if state.boot is not Boot.MENDS and state.name != _LAST:
-        return state
-    before = (Boot.USELESS, Boot.HARMS) if state.boot is Boot.MENDS else (Boot.MENDS, Boot.USELESS, Boot.HARMS)
+    before: tuple[Boot, ...] = ()
+    if state.name == _LAST:
+        before = (Boot.MENDS, Boot.USELESS, Boot.HARMS)
+    elif state.boot is Boot.MENDS:
+        before = (Boot.USELESS, Boot.HARMS)
+    elif state.boot is Boot.NOTHING and "reboot" in state.way_out:
+        before = (Boot.HARMS,)
     first = next((one.name for one in found if one.boot in before), "")
-    return replace(state, way_out=f"after `{first}` is solved: {state.way_out}") if first else state
+    if first:
+        return replace(state, way_out=f"after `{first}` is solved: {state.way_out}")
+    return replace(state, waits_for_reboot=True) if state.boot is Boot.MENDS else state
 
 
 def _elsewhere(facts: Facts) -> DriverState | None:
@@ -195,10 +201,10 @@ STATES: Mapping[str, Look] = {
     _LAST: packages.update,
 }
 # Whether not every GPU computes now, or will after the next boot: such a state is a fault of the machine, the others
-# are advice. A build that failed is said by the module that is missing for it, or stale.
+# are advice.
 DEAD: Mapping[str, bool | Callable[[Any], bool]] = {
     "broken packages": True, "in part": True, "GPU lost": True, "vGPU guest": True, "runfile": False,
-    "mixed sources": False, "foreign archive": False, "DKMS failed": False, "Secure Boot refuses": True,
+    "mixed sources": False, "foreign archive": False, "DKMS failed": modules.leaves_none, "Secure Boot refuses": True,
     "unsupported GPU": True, "wrong flavour": gpus.is_mute, "GPU without a driver": True, "module missing": True,
     "libraries missing": True, "stale module": True,
     "module missing for the next kernel": True, "mismatch": True, "other module loaded": gpus.is_undriven_until_boot,

@@ -6,7 +6,6 @@ Manager starts only beside a driver of exactly its own version (NVIDIA, Fabric M
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,8 +16,9 @@ from hosttune.facts import Facts
 from hosttune.facts.base import Fact
 from hosttune.facts.versions import upstream_of
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 
-_PACKAGE = re.compile(r"nvidia-fabricmanager(?:-\d+)?")
+_PACKAGE = regex(r"nvidia-fabricmanager(?:-\d+)?")
 
 
 @frozen

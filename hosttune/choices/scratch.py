@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,8 +10,9 @@ from hosttune.facts.base import Fact
 from hosttune.facts.mounts import NETWORK_TYPES
 from hosttune.facts.places import mount_of
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 
-_PATH = re.compile(r"(/[\w.-]+)+")  # it goes into a shell script that every session reads
+_PATH = regex(r"(/[\w.-]+)+")  # it goes into a shell script that every session reads
 _MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
 
 

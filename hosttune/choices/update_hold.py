@@ -9,6 +9,7 @@ from typing import Any
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 
 # Driver, CUDA, fabric. The container toolkit is no part of a driver, and has had holes: its fixes still come. So does
 # the key of NVIDIA's archive.
@@ -22,8 +23,8 @@ DRIVER = (
     "^libnvsdm",
     "^nvlsm",
 )
-_PREBUILT = re.compile(r"linux-modules-nvidia-\d+(?:-server)?(?:-open)?-(.+)")
-_IMAGE = re.compile(r"linux-image-([a-z].*)")
+_PREBUILT = regex(r"linux-modules-nvidia-\d+(?:-server)?(?:-open)?-(.+)")
+_IMAGE = regex(r"linux-image-([a-z].*)")
 _NAMED = 8  # packages that a report lists by name
 
 

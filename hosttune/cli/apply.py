@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option
-
-from hosttune.cli.options import LookOnly, Show, command
+from hosttune.cli.options import Argument, LookOnly, Option, Show
 
 if TYPE_CHECKING:
+    from hosttune.actions.examine import Session
     from hosttune.values import Plan
 
 
-@command
 def apply(
     look: LookOnly,
     show: Show,
@@ -53,9 +52,7 @@ def apply(
             page = common.open_page(session.reader, look, show)
             told = replace(plan, findings=named(plan.findings, session.reader))
             quotes = measured(look)
-            common.say(
-                plan_text(told, page, chosen=profile_text(session), interrupted=session.interrupted, measured=quotes)
-            )
+            common.say(plan_text(told, page, chosen=profile_text(session), measured=quotes))
         if prove:
             page = common.open_page(session.reader, look, show)
             proving.intend(plan, session.reader, page, is_json=show.is_json)
@@ -66,7 +63,8 @@ def apply(
 
     words = ["apply", *([file] if file else []), "--yes", *common.expecting(expect), *(["--prove"] if prove else [])]
     common.require_rights(look, show, words)
-    with changing(common.session_options(look), common.progress, resumes=True) as (session, writer):
+    agreed = partial(_check_plan, expect=expect, saved=saved)
+    with changing(common.session_options(look), common.progress, resumes=True, agreed=agreed) as (session, writer):
         plan = session.plan()
         common.tell_idle(session, plan, everything=show.verbose)
         check_shown(plan, expect, saved)
@@ -81,6 +79,11 @@ def apply(
     elif proven:
         common.say(proving.text(proven, page))
     return applied_status(plan, receipt)
+
+
+def _check_plan(session: Session, expect: str | None, saved: Plan | None) -> None:
+    if expect is not None or saved is not None:
+        check_shown(session.plan(), expect, saved)
 
 
 def check_shown(plan: Plan, digest: str | None, saved: Plan | None = None) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
-from typer import Argument, Option, Typer
+from typer import Typer
 
 from hosttune.cli.bench_read import read
 from hosttune.cli.measuring import kept, measured, page_of, seed_of, warn_of_dropping
-from hosttune.cli.options import Show, command
+from hosttune.cli.options import Argument, Option, Show
+from hosttune.cli.words import command
 
 if TYPE_CHECKING:
     from hosttune.measure.bench.results import Result
@@ -80,7 +81,7 @@ def tmp(
     return _answer(show, lambda tell: bench_tmp(seed_of(seed), options, tell), tmp_text)
 
 
-app.command("read")(read)
+app.command("read")(command(read))
 
 
 @app.command("list")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from typer import Argument, Option
-
-from hosttune.cli.options import Show, command
+from hosttune.cli.options import Argument, Option, Show
 from hosttune.errors import HosttuneError
 
 MOST_LEVEL = 64
 
 
-@command
 def read(
     show: Show,
     path: Annotated[str, Argument(metavar="PATH", help="The folder of a data set.")],

@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Option
-
-from hosttune.cli.options import CheckFormat, LookOnly, ShowCheck, command
+from hosttune.cli.options import CheckFormat, LookOnly, Option, ShowCheck
 
 if TYPE_CHECKING:
     from hosttune.views.checked import Checked
 
 
-@command
 def check(
     look: LookOnly,
     show: ShowCheck,
@@ -25,10 +22,11 @@ def check(
 ) -> int:
     """Say what holds this host back, worst first. Changes nothing.
 
-    Exit status: 0 as it should be, 1 something differs, is unknown or waits, 2 trouble.
+    Exit status: 0 as it should be, 1 something differs, is unknown or waits, 2 trouble, also with one of several hosts.
     """
     from hosttune.actions.kept_reports import keep as keep_report
     from hosttune.cli.common import tell
+    from hosttune.cli.ending import told
     from hosttune.cli.measured import measured
     from hosttune.cli.reports import checked, deliver
     from hosttune.errors import HosttuneError
@@ -44,23 +42,30 @@ def check(
     is_streamed = show.format is CheckFormat.TEXT and show.output is None
     names: list[str | None] = [*dict.fromkeys(look.host)] if look.host else [None]
     hosts: list[Checked] = []
+    failed: list[HosttuneError] = []
     status = 0
     for number, host in enumerate(names):
-        one = checked(look, show, host)
+        try:
+            one = checked(look, show, host)
+        except HosttuneError as error:  # a record of another version, say: the others are looked at all the same
+            failed.append(error)
+            continue
         status = max(status, exit_status(one.plan, strict=strict))
         if is_streamed:
             said = measured(look) if show.verbose else ()
-            deliver(("\n\n" if number else "") + check_text((one,), said), None)
+            deliver(("\n\n" if number > len(failed) else "") + check_text((one,), said), None)
         else:
             hosts.append(one)
         if timings and not show.is_json:
             tell(timings_text(one.timings))
+    if len(failed) == len(names):
+        raise failed[0]
     if not is_streamed:
         text = _rendered(show.format, tuple(hosts), strict=strict, timings=timings)
         deliver(text, show.output)
         if keep:
             keep_report(text, hosts[0].plan.created_at, hosts[0].keep_reports)
-    return status
+    return max(status, *map(told, failed)) if failed else status
 
 
 def _rendered(form: CheckFormat, hosts: tuple[Checked, ...], *, strict: bool, timings: bool) -> str:

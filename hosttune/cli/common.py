@@ -11,6 +11,8 @@ from hosttune.views.page import Page, shown
 from hosttune.views.terminal import Screen
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hosttune.actions.examine import Session
     from hosttune.cli.options import Display, Look
     from hosttune.engine.catalog import Catalog
@@ -133,13 +135,15 @@ def open_page(reader: Reader, look: Look | None, show: Display) -> Page:
     from hosttune.engine.policy_file import PATH
     from hosttune.engine.trusted import path_on
 
-    words = program()
+    words, chosen = program(), dict(vars(look)) if look else {}
+    only = chosen.pop("only", None)
     return Page(
         host=reader.name,
         screen=open_screen(show),
         program=words,
         sudo="" if reader.is_privileged else "sudo ",
-        options=_repeated(look) if look else "",
+        options=_repeated(chosen),
+        only=_repeated({"only": only}),
         can_apply=reader.kind in {"live", "root"},
         is_verbose=show.verbose,
         policy=(look.policy if look else None) or path_on(reader, PATH),
@@ -152,10 +156,10 @@ def open_screen(show: Display) -> Screen:
     return Screen(surface.columns, surface.has_colour and not show.no_color)
 
 
-def _repeated(look: Look) -> str:
+def _repeated(chosen: Mapping[str, Any]) -> str:
     """The options of this command that the next one needs to mean the same, as a shell takes them."""
     words: list[str] = []
-    for name, value in vars(look).items():
+    for name, value in chosen.items():
         option = "--" + name.replace("_", "-")
         for item in value if isinstance(value, list) else [value] if value is not None else []:
             words += [option, str(item)]

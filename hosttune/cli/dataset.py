@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from typer import Argument, Option
-
-from hosttune.cli.options import Show, command
+from hosttune.cli.options import Argument, Option, Show
 
 
-@command
 def dataset(
     show: Show,
     path: Annotated[str, Argument(metavar="PATH", help="A folder of data, or one file.")],
@@ -19,6 +16,14 @@ def dataset(
         Option("--budget", metavar="SECONDS", min=0.1, help="End after so long, with what was seen until then."),
     ] = None,
     headers: Annotated[bool, Option("--headers/--no-headers", help="Read some headers for the decoded size.")] = True,
+    python: Annotated[
+        str | None,
+        Option(
+            "--python",
+            metavar="PATH",
+            help="The Python whose libraries are asked about HDF5, Parquet, Arrow, TFRecord.",
+        ),
+    ] = None,
     follow: Annotated[
         bool, Option("--follow", help="Also other file systems below PATH, and folders behind symbolic links.")
     ] = False,
@@ -34,8 +39,8 @@ def dataset(
     import signal
     from contextlib import closing
 
-    from hosttune.cli.app import INTERRUPTED
     from hosttune.cli.common import open_page, say, write_json
+    from hosttune.cli.ending import INTERRUPTED
     from hosttune.cli.live_line import LiveLine
     from hosttune.facts import Facts
     from hosttune.host.live import LiveReader
@@ -55,7 +60,7 @@ def dataset(
         try:
             found = look(
                 path, Facts(reader), patience, is_exact=exact, with_headers=headers, follow=follow,
-                gpu_processes=gpu_processes, tell=line.tell,
+                gpu_processes=gpu_processes, python=python, tell=line.tell,
             )  # fmt: skip
         finally:
             signal.signal(signal.SIGINT, before)

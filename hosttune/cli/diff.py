@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
-
-from hosttune.cli.options import Choose, Look, ShowDiff, command
+from hosttune.cli.options import Argument, Choose, Look, Option, ShowDiff
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +17,6 @@ _WHAT = "a record, a file of `check --format json`, live (this host), or a day o
 _TWO = "hosttune diff yesterday live, hosttune diff A.json B.json, hosttune diff --since 2026-11-01"
 
 
-@command
 def diff(
     choose: Choose,
     show: ShowDiff,
@@ -136,13 +133,14 @@ def _parsed(content: bytes) -> dict[str, Any] | None:
 
 def _saved(data: dict[str, Any], path: str) -> Side:
     """The one host of a saved check. Raises HosttuneError, and BadInput with every fault."""
-    from hosttune.codec import FORMAT_VERSION, decoded
+    from hosttune.codec import decoded, other_format
     from hosttune.errors import HosttuneError
     from hosttune.views.comparison import Side
 
     hosts = data["hosts"]
-    if data.get("format_version") != FORMAT_VERSION:
-        raise HosttuneError(f"{path}: written by another version of hosttune", hint="check again with this one")
+    told = next((one for one in hosts if isinstance(one, dict)), {})  # each host says which hosttune it was
+    if wrong := other_format({"tool_version": told.get("tool_version"), "format_version": data.get("format_version")}):
+        raise HosttuneError(f"{path}: format_version: {wrong[0]}", hint=wrong[1])
     if len(hosts) != 1 or not isinstance(hosts[0], dict):
         raise HosttuneError(f"{path}: holds {len(hosts)} hosts", hint="diff takes one on each side: check them singly")
     body = {field.name: hosts[0][field.name] for field in fields(Side) if field.name in hosts[0]}

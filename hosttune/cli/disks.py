@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from hosttune.cli.options import Look, Show, command
+from hosttune.cli.options import Look, Show
 
 
-@command
 def disks(look: Look, show: Show) -> int:
     """Show disks, file systems, mounts, free space and fstab in one picture."""
     from hosttune.cli.common import one_host, open_page, say, write_json

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from hosttune.cli.options import Look, Show, command
+from hosttune.cli.options import Look, Show
 
 RULE = "gpu-driver"
 
 
-@command
 def driver(look: Look, show: Show) -> int:
     """Say what state the driver is in and what to type, then per GPU what is installed, loaded, offered and chosen.
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument
-
-from hosttune.cli.options import Look, Show, command
+from hosttune.cli.options import Argument, Look, Option, Show
 
 if TYPE_CHECKING:
     from hosttune.engine.catalog import Catalog
     from hosttune.engine.rule import Rule
 
 
-@command
 def explain(
-    look: Look, show: Show, rule: Annotated[str, Argument(metavar="RULE", help="Its id (see: hosttune rules).")]
+    look: Look,
+    show: Show,
+    rule: Annotated[str, Argument(metavar="RULE", help="Its id (see: hosttune rules).")],
+    source: Annotated[bool, Option("--source", help="Its file instead, in a checkout with its cases.")] = False,
 ) -> int:
     """Explain a rule: why, gain, risk, sources, what it reads, how by hand, how to switch it off, what it does here."""
     from hosttune.actions.examine import examine
@@ -24,11 +24,19 @@ def explain(
     from hosttune.cli.common import load_choice, open_page, say, tell_idle, write_json
     from hosttune.cli.measured import measured
     from hosttune.cli.reports import profile_text
+    from hosttune.cli.rule_files import source_of
+    from hosttune.errors import HosttuneError
     from hosttune.views.explain import explain_json, explain_text, explained
     from hosttune.views.measured import of_rule
 
     reader, catalog, policy = load_choice(look)
-    session = examine(reader, catalog, policy.only(_named(rule, catalog).id))
+    asked = _named(rule, catalog)
+    if source:
+        if show.is_json:
+            raise HosttuneError("--source shows a file as it is, and no JSON", hint="leave --format out")
+        say(source_of(asked, reader))
+        return 0
+    session = examine(reader, catalog, policy.only(asked.id))
     said = of_rule(measured(look), session.selected[0].id)
     plan = session.plan()
     tell_idle(session, plan, everything=True)

@@ -4,46 +4,50 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from typer import Argument
+from hosttune.cli.options import Argument, Look, Show
 
-from hosttune.cli.options import Look, Show, command
+EVERYTHING = "all"
 
 
-@command
 def facts(
     look: Look,
     show: Show,
     subjects: Annotated[
-        list[str] | None, Argument(metavar="[SUBJECT]...", help="Only these: memory, mounts, gpus ... and all of them.")
+        list[str] | None,
+        Argument(metavar="[SUBJECT]...", help="memory, mounts, gpus ... or all: their fields."),
     ] = None,
 ) -> int:
-    """Show the facts that rules decide with; what could not be read says why."""
+    """List the subjects of the facts that rules decide with; of those that are named every field that an expression
+    can ask, with its type, its value here, and what it means. What could not be read says why.
+    """
     from hosttune.cli.common import one_host, open_page, say, write_json
     from hosttune.codec import to_json
     from hosttune.engine.catalog import builtin_catalog
+    from hosttune.engine.lint import fact_types
     from hosttune.engine.policy import nearest
     from hosttune.errors import HosttuneError
-    from hosttune.facts import Asked, Facts
+    from hosttune.facts import SUBJECTS, Asked, Facts
     from hosttune.host import open_reader
-    from hosttune.views.facts import facts_json, facts_text
+    from hosttune.views.facts import asked_of, facts_json, facts_text, subjects_text
     from hosttune.views.masking import masked
 
     for name in subjects or ():
-        if name not in Facts.SUBJECTS:
-            hint = nearest(name, Facts.SUBJECTS) or f"there is: {', '.join(Facts.SUBJECTS)}"
+        if name not in (*SUBJECTS, EVERYTHING):
+            hint = nearest(name, SUBJECTS) or f"there is: {', '.join(SUBJECTS)}"
             raise HosttuneError(f"no fact is called {name}", hint=hint)
     reader = open_reader(root=look.root, host=one_host(look), hardware=look.hardware)
-    rules = builtin_catalog().rules.values()
-    asked = Asked(
-        units=frozenset(name for rule in rules for name in rule.units),
-        packages=frozenset(name for rule in rules for name in rule.packages),
-    )
-    collected = Facts(reader, asked)
-    wanted = list(dict.fromkeys(subjects or Facts.SUBJECTS))
+    if not subjects and not show.is_json:
+        say(subjects_text(SUBJECTS, open_page(reader, look, show)))
+        return 0
+    units = frozenset(name for rule in builtin_catalog().rules.values() for name in rule.units)
+    collected = Facts(reader, Asked(units))
+    is_everything = not subjects or EVERYTHING in subjects
+    wanted = list(SUBJECTS if is_everything else dict.fromkeys(subjects or ()))
     collected.prefetch(wanted)
-    data = {name: masked(to_json(getattr(collected, name))) for name in wanted}
     if show.is_json:
-        write_json(facts_json(data))
+        write_json(facts_json({name: masked(to_json(getattr(collected, name))) for name in wanted}))
     else:
-        say(facts_text(data, open_page(reader, look, show), is_short=not subjects))
+        kinds = {name: fact_types()[name] for name in wanted}
+        data = {name: masked(asked_of(getattr(collected, name), kind)) for name, kind in kinds.items()}
+        say(facts_text(data, kinds, open_page(reader, look, show), is_short=is_everything))
     return 0

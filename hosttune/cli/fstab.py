@@ -5,15 +5,12 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option
-
-from hosttune.cli.options import Show, command
+from hosttune.cli.options import Argument, Option, Show
 
 if TYPE_CHECKING:
     from hosttune.resources.fstab_plan import Tuning
 
 
-@command
 def fstab(
     show: Show,
     file: Annotated[str, Argument(metavar="[FILE]", help="Any fstab; - is standard input.")] = "/etc/fstab",

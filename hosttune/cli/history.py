@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from hosttune.cli.options import Look, Show, command
+from hosttune.cli.options import Look, Show
 
 
-@command
 def history(look: Look, show: Show) -> int:
     """List the runs of apply and undo, newest first; --verbose with every change."""
     from hosttune.actions.journal import read_journal, still_back

@@ -1,21 +1,38 @@
-"""The options that commands share, each written down once, and the decorator that hands them over as one value."""
+"""How a command says what it is asked, and the options that commands share, each written down once.
+
+Without typer: what words of a command line become of it stands in `words.py`, what a request becomes in `served.py`.
+"""
 
 from __future__ import annotations
 
-import inspect
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
-from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
-
-from typer import Exit, Option
-from typer.models import ArgumentInfo, OptionInfo
+from typing import Annotated, Any, TypeAlias
 
 from hosttune.errors import HosttuneError
 from hosttune.values import Disturbs, Risk
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+
+class Described:
+    """What a parameter of a command is called and how it is explained, as typer takes it."""
+
+    def __init__(self, *names: str, **more: Any) -> None:
+        self.names = names
+        self.more = more
+
+    @property
+    def shown(self) -> str:
+        """As whoever types it knows it: `--policy`, `RUN`; empty where it has no name of its own."""
+        spelled = next((name for name in self.names if name.startswith("--")), "")
+        return spelled or str(self.more.get("metavar") or "").strip("[].")
+
+
+class Option(Described):
+    """A parameter with a name before it."""
+
+
+class Argument(Described):
+    """A parameter that is known by its place."""
 
 
 class _Format(str, Enum):
@@ -164,62 +181,7 @@ class Interrupted(Exception):
     """Ctrl-C, or a signal that ends a bench as it does."""
 
 
-def command(function: Callable[..., int]) -> Callable[..., None]:
-    """Make a typer command of a function that returns its exit status.
-
-    A parameter annotated with one of GROUPS becomes an option for each field of that dataclass. No option and no
-    argument may be empty.
-    """
-    # Not get_type_hints: that of Python 3.10 puts an Optional around what has None as its default, and typer then sees
-    # neither Argument nor Option.
-    hints = inspect.get_annotations(function, eval_str=True)
-    taken = {name: hints[name] for name in inspect.signature(function).parameters if hints[name] in GROUPS}
-
-    @wraps(function)
-    def run(**given: Any) -> None:
-        _refuse_empty(given, {parameter.name: parameter.annotation for parameter in parameters})
-        groups = {
-            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
-            for name, group in taken.items()
-        }
-        try:
-            status = function(**given, **groups)
-        except KeyboardInterrupt as error:  # typer would end with 130 and no word
-            raise Interrupted from error
-        raise Exit(status)
-
-    parameters = []
-    for name, parameter in inspect.signature(function).parameters.items():
-        if name in taken:
-            parameters += _parameters(taken[name])
-        else:
-            parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run
-
-
-def _refuse_empty(given: dict[str, Any], hints: dict[str, Any]) -> None:
-    """Refuse "": a variable of a script that was never set, which would choose the running host, or drop a guard.
-
-    The words behind `--` belong to another program.
-    """
-    for name, value in given.items():
-        described: OptionInfo | ArgumentInfo = hints[name].__metadata__[0]
-        shown = (described.metavar or "").strip("[].") or name
-        if isinstance(described, OptionInfo):
-            spelled = (described.default, *(described.param_decls or ()))  # typer keeps the first one as the default
-            shown = next(str(word) for word in spelled if str(word).startswith("--"))
-        values = value if isinstance(value, list) else [value]
-        if "" in values and not shown.startswith("-- "):
-            raise HosttuneError(f"{shown}: the value is empty", hint="name one, or leave it out")
-
-
-def _parameters(group: type[Any]) -> list[inspect.Parameter]:
-    hints = get_type_hints(group, include_extras=True)
-    return [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
-        )
-        for field in fields(group)
-    ]  # fmt: skip
+def refuse_empty(shown: str, value: Any) -> None:
+    """Refuse "": a variable of a script that was never set, which would choose the running host, or drop a guard."""
+    if "" in (value if isinstance(value, list) else [value]):
+        raise HosttuneError(f"{shown}: the value is empty", hint="name one, or leave it out")

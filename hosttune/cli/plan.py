@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Option
-
-from hosttune.cli.options import LookOnly, PlanFormat, ShowPlan, command
+from hosttune.cli.options import LookOnly, Option, PlanFormat, ShowPlan
 
 if TYPE_CHECKING:
     from hosttune.views.checked import Checked
 
 
-@command
 def plan(
     look: LookOnly,
     show: ShowPlan,
@@ -59,4 +56,4 @@ def _rendered(form: PlanFormat, one: Checked, look: LookOnly) -> str:
     from hosttune.cli.measured import measured
     from hosttune.views.plan import plan_text
 
-    return plan_text(one.plan, one.page, chosen=one.chosen, interrupted=one.interrupted, measured=measured(look))
+    return plan_text(one.plan, one.page, chosen=one.chosen, measured=measured(look))

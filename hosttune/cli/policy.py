@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from typer import Argument, Option
-
-from hosttune.cli.options import RulesFolder, Show, command
+from hosttune.cli.options import Argument, Option, RulesFolder, Show
 
 
-@command
 def policy(
     show: Show,
     file: Annotated[

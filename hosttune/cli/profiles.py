@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from hosttune.cli.options import Look, Show, command
+from hosttune.cli.options import Look, Show
 
 
-@command
 def profiles(look: Look, show: Show) -> int:
     """List the profiles: for which hosts, and what each adds to the one that it extends."""
     from hosttune.cli.common import load_choice, open_page, say, write_json

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from typer import Argument, Option
-
-from hosttune.cli.options import Look, Show, command
+from hosttune.cli.options import Argument, Look, Option, Show
 
 
-@command
 def record(
     look: Look,
     show: Show,

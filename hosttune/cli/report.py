@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option
-
-from hosttune.cli.options import Choose, PlanFormat, ShowPlan, command
+from hosttune.cli.options import Argument, Choose, Option, PlanFormat, ShowPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
 _STEP = 100  # files from one line of progress to the next
 
 
-@command
 def report(
     choose: Choose,
     show: ShowPlan,

@@ -36,7 +36,6 @@ def checked(look: Look, show: ShowCheck | ShowPlan, host: str | None = None) -> 
         policy_file=session.policy.source,
         policy_sections=tuple(one.pattern for one in session.policy.sections if one.fits),
         proposal=proposal_text(session),
-        interrupted=session.interrupted,
         about=about_rules(session.selected),
         timings=session.timings,
         keep_reports=session.policy.keep_reports,

@@ -1,13 +1,14 @@
-"""`hosttune rules`: list, lint, new, diff, doc."""
+"""`hosttune rules`: list, lint, new, parts, diff, doc."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Annotated
 
-from typer import Argument, Context, Option, Typer
+from typer import Context, Typer
 
-from hosttune.cli.options import Look, Show, command
+from hosttune.cli.options import Argument, Look, Option, Show
+from hosttune.cli.words import command
 
 app = Typer(help="List the rules; check or begin a rule file.", rich_markup_mode=None, invoke_without_command=True)
 
@@ -64,18 +65,37 @@ def new(
     folder: Annotated[
         str | None, Option("--dir", metavar="DIR", help="Write both files into the checkout at DIR, over nothing.")
     ] = None,
+    wish: Annotated[
+        str, Option("--wish", metavar="KIND", help="What it wants: sysctl, unit, ... (see: hosttune rules parts).")
+    ] = "sysctl",
+    advice: Annotated[bool, Option("--advice", help="It wants nothing: it advises, from facts.")] = False,
 ) -> int:
-    """Begin a rule: its file and its cases, complete and valid, to be filled in."""
+    """Begin a rule: its file and its cases, with FILL IN where something is to be written; lint finds what is left."""
     del show
     from hosttune.cli.common import say, tell
     from hosttune.cli.rule_files import new_rule, new_rule_text, write_new
 
-    files = new_rule(rule)
+    files = new_rule(rule, None if advice else wish)
     if folder is None:
         say(new_rule_text(files))
     else:
         for path in write_new(folder, files):
             tell(f"hosttune: wrote {path}")
+    return 0
+
+
+@app.command("parts")
+@command
+def parts(look: Look, show: Show) -> int:
+    """List what a rule is made of: domains, conditions that several rules have, kinds of wishes."""
+    from hosttune.cli.common import load_choice, open_page, say, write_json
+    from hosttune.views.parts import parts_json, parts_text
+
+    reader, catalog, _ = load_choice(look)
+    if show.is_json:
+        write_json(parts_json(catalog))
+    else:
+        say(parts_text(catalog, open_page(reader, look, show)))
     return 0
 
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option
-
-from hosttune.cli.options import Look, Show, command
+from hosttune.cli.options import Argument, Look, Option, Show
 
 if TYPE_CHECKING:
     from hosttune.actions.examine import Session
     from hosttune.actions.undo import UndoPlan
 
 
-@command
 def undo(
     look: Look,
     show: Show,

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
-
-from hosttune.cli.options import Output, Show, command
+from hosttune.cli.options import Argument, Option, Output, Show
 
 if TYPE_CHECKING:
     from hosttune.measure.watch.session import Seen, Wish
@@ -15,7 +13,6 @@ if TYPE_CHECKING:
 CONTEXT = {"allow_interspersed_args": False}
 
 
-@command
 def watch(
     show: Show,
     words: Annotated[list[str] | None, Argument(metavar="-- CMD...", help="The command to run and watch.")] = None,

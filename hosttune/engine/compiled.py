@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hosttune.engine.document import Document
 from hosttune.textfiles import own_file
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 FORMAT_VERSION = 1
-PACKAGE = Path(__file__).resolve().parent.parent
 FOLDERS = ("rules", "profiles")
 
 
@@ -27,7 +29,9 @@ def builtin_documents() -> tuple[Document, ...]:
     if compiled is not None:
         entries = json.loads(compiled)["documents"]
         return tuple(Document(entry["data"], entry["lines"], entry["name"], entry.get("asks")) for entry in entries)
-    return tuple(_documents_from_yaml(PACKAGE))
+    from pathlib import Path
+
+    return tuple(_documents_from_yaml(Path(__file__).resolve().parent.parent))
 
 
 def _documents_from_yaml(package: Path) -> list[Document]:
@@ -53,5 +57,5 @@ def _asks(document: Document) -> dict[str, dict[str, list[str]]]:
     from hosttune.engine.rule import build_rule
 
     rule = build_rule(document, is_builtin=True)
-    asks = {"subjects": rule.subjects, "units": rule.units, "packages": rule.packages}
+    asks = {"subjects": rule.subjects, "units": rule.units}
     return {"asks": {name: sorted(names) for name, names in asks.items()}}

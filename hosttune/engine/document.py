@@ -19,7 +19,7 @@ class Document:
     data: Any
     lines: Mapping[str, int]
     name: str
-    asks: Mapping[str, tuple[str, ...]] | None = None  # of a compiled rule: the subjects, units and packages it uses
+    asks: Mapping[str, tuple[str, ...]] | None = None  # of a compiled rule: the subjects and units it uses
 
     def where(self, path: str = "") -> Where:
         """The place of a field; of a missing one, the line of what it is missing from."""

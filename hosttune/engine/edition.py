@@ -4,7 +4,7 @@ An edition fixes which rules the profiles run and what the defaults of their par
 which one brought it, a parameter with `was:` what its default used to be, an entry of a profile with `from:` and
 `until:` in which editions it counts. Whoever changes anything else about a rule that changes plans gives it a new
 parameter, or makes a new rule and lets the old one end (`until:` in its profiles): the digests of every edition over
-all recorded hosts are held by a test.
+all built hosts are held by a test.
 """
 
 from __future__ import annotations

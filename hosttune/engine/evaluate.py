@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.engine.policy import NOTHING, Declared
 from hosttune.errors import HosttuneError
+from hosttune.facts import SUBJECTS
 from hosttune.facts.base import UnknownFact
 from hosttune.frozen import frozen
 from hosttune.resources.base import NUMERIC, Bound, Operator, Wish
-from hosttune.values import Finding, Verdict
+from hosttune.values import Activation, Finding, Hold, HoldKind, Verdict
 
 if TYPE_CHECKING:
     from hosttune.engine.rule import Rule, WishSpec
@@ -41,15 +42,15 @@ class Names(Mapping[str, Any]):
             self.own[name] = self.choose()
         if name in self.own:
             return self.own[name]
-        if name in self.facts.SUBJECTS:
+        if name in SUBJECTS:
             return getattr(self.facts, name)
         raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter((*self.own, *self.facts.SUBJECTS))
+        return iter((*self.own, *SUBJECTS))
 
     def __len__(self) -> int:
-        return len(self.own) + len(self.facts.SUBJECTS)
+        return len(self.own) + len(SUBJECTS)
 
     def with_(self, **own: Any) -> Names:
         return Names(self.facts, {**self.own, **own}, self.choose)
@@ -109,15 +110,13 @@ def _advice(rule: Rule, subject: str, names: Names) -> list[Finding]:
             if not expectation.condition.evaluate(names):
                 message = str(expectation.message.evaluate(names))
                 todo = str(expectation.todo.evaluate(names)) if expectation.todo else ""
-                is_fault, blocks = (
-                    bool(one and one.evaluate(names)) for one in (expectation.fault, expectation.blocks_reboot)
+                is_fault, blocks, waits = (
+                    bool(one and one.evaluate(names))
+                    for one in (expectation.fault, expectation.blocks_reboot, expectation.waits_for_reboot)
                 )
                 verdict = Verdict.DIFFERS if is_fault else Verdict.ADVICE
-                failed.append(
-                    Finding(
-                        rule.id, subject, verdict, reason=message, todo=todo, is_fault=is_fault, blocks_reboot=blocks
-                    )
-                )
+                hold = Hold(HoldKind.WAITING, str(Activation.REBOOT)) if is_fault and waits else Hold()
+                failed.append(Finding(rule.id, subject, verdict, hold, message, (), (), todo, False, is_fault, blocks))
         except UnknownFact as problem:
             unknown = unknown or problem
     if unknown:

@@ -236,28 +236,35 @@ def words(hint: Any) -> str:
     return {int: "int", float: "float", str: "str", bool: "bool"}.get(hint) or str(getattr(hint, "__name__", hint))
 
 
-def describe(scope: Mapping[str, Any]) -> dict[str, str]:
-    """Every name an expression may write in this scope, with its type in words: `memory.total_bytes` -> `int`.
+def describe(scope: Mapping[str, Any]) -> dict[str, tuple[str, type | None]]:
+    """Every name an expression may write in this scope, with its type in words and the class whose field it is, if of
+    one: `memory.total_bytes` -> `int`, Memory.
 
     Items of a list are written `disks.all[].name`, those of a mapping `mounts.at["..."].target`.
     """
-    found: dict[str, str] = {}
+    found: dict[str, tuple[str, type | None]] = {}
     for name in scope:
         _describe(name, plain(scope[name], name), found, ())
     return found
 
 
-def _describe(path: str, hint: Any, found: dict[str, str], inside: tuple[Any, ...]) -> None:
+def _describe(
+    path: str,
+    hint: Any,
+    found: dict[str, tuple[str, type | None]],
+    inside: tuple[Any, ...],
+    owner: type | None = None,
+) -> None:
     fields = fields_of(without_none(hint))
     value = value_of(without_none(hint))
     item = item_of(without_none(hint))
     if not fields:
-        found[path] = words(hint)
+        found[path] = words(hint), owner
     if hint in inside:
         return
     inside = (*inside, hint)
     for name, kind in fields.items():
-        _describe(f"{path}.{name}", kind, found, inside)
+        _describe(f"{path}.{name}", kind, found, inside, without_none(hint))
     if value is not None and value is not Any and fields_of(without_none(value)):
         _describe(f'{path}["..."]', value, found, inside)
     elif item is not None and item is not Any and fields_of(without_none(item)):

@@ -30,6 +30,7 @@ from hosttune.engine.expression_helpers import CONSTANTS, HELPERS, text_of
 from hosttune.engine.expression_values import ERRORS, Run
 from hosttune.errors import BadInput, Fault, HosttuneError, Where
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 
 __all__ = [
     "CONSTANTS",
@@ -44,7 +45,7 @@ __all__ = [
 
 MAX_SOURCE = 4000
 
-_BRACES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+_BRACES = regex(r"\{\{(.*?)\}\}", re.DOTALL)
 
 
 @frozen
@@ -53,7 +54,6 @@ class Made:
 
     subjects: frozenset[str]
     units: frozenset[str]
-    packages: frozenset[str]
     sysctls: frozenset[str]
     run: Run
     slots: int
@@ -63,7 +63,7 @@ class Expression:
     """An expression of a rule, ready to evaluate.
 
     `type` is a typing object (`bool`, `tuple[str, ...]`), Any where types were not checked. `subjects` are the
-    top-level names it uses (facts, params, item ...); `units` and `packages` what it asks for by `units["x"]`.
+    top-level names it uses (facts, params, item ...); `units` what it asks for by `units["x"]`.
     One that was checked before is made when it is needed: of all rules, a run evaluates a part.
     """
 
@@ -89,10 +89,6 @@ class Expression:
     @property
     def units(self) -> frozenset[str]:
         return self.made().units
-
-    @property
-    def packages(self) -> frozenset[str]:
-        return self.made().packages
 
     def evaluate(self, names: Mapping[str, object]) -> Any:
         """The value. Raises UnknownFact, or HosttuneError when it cannot be worked out (1 / 0, a missing key)."""
@@ -128,10 +124,6 @@ class Text:
     @property
     def units(self) -> frozenset[str]:
         return frozenset().union(*(part.units for part in self.expressions))
-
-    @property
-    def packages(self) -> frozenset[str]:
-        return frozenset().union(*(part.packages for part in self.expressions))
 
     def evaluate(self, names: Mapping[str, object]) -> Any:
         """The text, or the value where the whole text is one expression. Raises as Expression.evaluate does."""
@@ -258,7 +250,6 @@ def _finished(where: Where, shape: Shape, run: Run, faults: list[tuple[str, str]
     return Made(
         subjects=frozenset(shape.subjects),
         units=frozenset(asked["units"]),
-        packages=frozenset(asked["packages"]),
         sysctls=frozenset(asked["sysctl"]),
         run=run,
         slots=shape.slots,

@@ -121,10 +121,13 @@ def _ranked_tally(values: Iterable[Valued], others: Named) -> Tally:
 
 
 class Fold:
-    """Adds looks, each at another host, and makes the report. `names` bounds each list of names."""
+    """Adds looks, each at another host, and makes the report. `names` bounds each list of names; `grave` are the rules
+    that find faults: what they say comes before what others say as loudly.
+    """
 
-    def __init__(self, names: int = NAMES) -> None:
+    def __init__(self, names: int = NAMES, grave: frozenset[str] = frozenset()) -> None:
         self.bound = names
+        self.grave = grave
         self.hosts = 0
         self.span: tuple[str, str] = ("", "")
         self.states, self.versions, self.profiles, self.policies = (_Values(names) for _ in range(4))
@@ -235,7 +238,7 @@ class Fold:
             versions=self.versions.result,
             profiles=self.profiles.result,
             policies=self.policies.result,
-            rules=tuple(sorted((self._rule(rule) for rule in self.rules), key=_worst_first)),
+            rules=tuple(sorted((self._rule(rule) for rule in self.rules), key=self._dearest_first)),
             siblings=tuple(sorted(siblings, key=lambda one: (-one.hosts.count, one.title))),
             alone=self.unplaced + sum(count for count, _ in groups if count < LEAST_SIBLINGS),
             reboots=self.reboots.result,
@@ -257,11 +260,11 @@ class Fold:
         named = tuple(Valued(one, outcomes[one].result) for one in OUTCOMES if one in outcomes)
         return RuleRow(rule, named, values.result)
 
+    def _dearest_first(self, row: RuleRow) -> tuple[object, ...]:
+        """By what it costs: the worst that the rule says of a host, whether it finds faults, and of how many hosts."""
+        worst = min(OUTCOMES.index(one.value) for one in row.outcomes)
+        return worst, row.rule not in self.grave, *(-row.count(one) for one in OUTCOMES[:-2]), row.rule
+
 
 def _ranked(tally: Tally, order: tuple[str, ...]) -> tuple[Valued, ...]:
     return tuple(sorted(tally.values, key=lambda one: order.index(one.value)))
-
-
-def _worst_first(row: RuleRow) -> tuple[object, ...]:
-    """By what most hosts suffer from: differences, then unknowns, then the rest in its order."""
-    return (*(-row.count(outcome) for outcome in OUTCOMES[:-2]), row.rule)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from hosttune.codec import FORMAT_VERSION
+from hosttune.codec import other_format
 from hosttune.engine.fleet_seen import Seen, Unread, pairs, seen_of
 from hosttune.errors import Where
 from hosttune.values import Finding, Hold, HoldKind, Verdict
@@ -103,14 +103,10 @@ def _unread(error: _Wrong, source: str) -> Unread:
 
 
 def _check_version(data: Mapping[str, Any]) -> None:
-    version = data.get("format_version")
-    if version == FORMAT_VERSION and not isinstance(version, bool):
-        return
-    if isinstance(version, int) and version > FORMAT_VERSION:
-        raise _Wrong("format_version", f"is {version}: a newer hosttune wrote it; report with that one")
-    if version is None:
+    if data.get("format_version") is None:
         raise _Wrong("format_version", "is missing: not written by hosttune")
-    raise _Wrong("format_version", f"is {json.dumps(version)[:40]}, and this hosttune reads {FORMAT_VERSION}")
+    if wrong := other_format(data):
+        raise _Wrong("format_version", "; ".join(wrong))
 
 
 def _missing(data: Mapping[str, Any], source: str) -> Seen:

@@ -15,7 +15,7 @@ from hosttune.engine.schema import check, nearest
 from hosttune.engine.shapes import edition_faults, rule_shape
 from hosttune.engine.yamlio import load_document
 from hosttune.errors import BadInput, Fault
-from hosttune.facts import Facts
+from hosttune.facts import SUBJECTS
 from hosttune.resources import wish_kinds
 from hosttune.resources.base import NUMERIC
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 # A rule is named for the tunable or the concern, so that its name still fits when the advice changes.
 VERBS = ("set", "enable", "disable", "use", "fix", "optimize", "optimise", "tune", "check", "install")
+PLACEHOLDER = "FILL IN"  # begins what a frame leaves to be written
 PARAM_TYPES: dict[str, Any] = {"int": int, "float": float, "str": str, "bool": bool, "list": tuple[str, ...]}
 
 
@@ -51,6 +52,26 @@ def rule_faults(document: Document) -> list[Fault]:
     if isinstance(data, dict) and not any(fault.where.field == "" for fault in faults):
         faults += _expression_faults(document, data)
     return sorted(dict.fromkeys(faults), key=lambda fault: (fault.where.line, fault.where.field))
+
+
+def lint_faults(document: Document) -> list[Fault]:
+    """What `rules lint` tells: every fault, and what stops no command but is not finished either."""
+    return rule_faults(document) or [*key_faults(document), *placeholder_faults(document.data, document)]
+
+
+def placeholder_faults(data: Any, document: Document, path: str = "") -> list[Fault]:
+    """A fault for each text that still stands as `rules new` framed it."""
+    if isinstance(data, str):
+        found = Fault(document.where(path), f"is not written yet: {data.strip()[:60]!r}", "write it, or take it out")
+        return [found] if PLACEHOLDER in data else []
+    entries = (
+        [(f"{path}.{key}" if path else str(key), value) for key, value in data.items()]
+        if isinstance(data, dict)
+        else [(f"{path}[{number}]", value) for number, value in enumerate(data)]
+        if isinstance(data, list)
+        else []
+    )
+    return [fault for at, value in entries for fault in placeholder_faults(value, document, at)]
 
 
 def key_faults(document: Document) -> list[Fault]:
@@ -124,7 +145,7 @@ def _life_faults(document: Document, data: dict[str, Any]) -> list[Fault]:
 def fact_types() -> dict[str, Any]:
     """The type of each fact subject, as expressions see it."""
     hints = {}
-    for subject in Facts.SUBJECTS:
+    for subject in SUBJECTS:
         module = import_module(f"hosttune.facts.{subject}")
         hints[subject] = getattr(module, subject.capitalize())
     return hints
@@ -165,6 +186,7 @@ def _check_expressions(checker: _Checker, data: dict[str, Any]) -> None:
         checker.text(f"expect[{i}].do", entry.get("do"), scope)
         checker.boolean(f"expect[{i}].fault", entry.get("fault"), scope)
         checker.boolean(f"expect[{i}].blocks_reboot", entry.get("blocks_reboot"), scope)
+        checker.boolean(f"expect[{i}].waits_for_reboot", entry.get("waits_for_reboot"), scope)
     for i, entry in enumerate(_list(data.get("want"))):
         kind = wish_kinds().get(next(iter(entry), ""))
         for key, value in entry.items():

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.codec import canonical
 from hosttune.facts.base import UnknownFact
+from hosttune.regex import regex
 from hosttune.values import Disturbs, Finding, Hold, HoldKind, OnlyRunning, Stage, Verdict
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 REVERTED_TWICE = 2
 BREAKS = "breaks: "  # begins a line of a change that names what runs
 
-_REBOOT = re.compile(r"\breboots?\b")
+_REBOOT = regex(r"\breboots?\b")
 _SEVERITY = (Verdict.UNKNOWN, Verdict.DIFFERS, Verdict.ADVICE, Verdict.OK, Verdict.NOT_APPLICABLE)
 
 
@@ -62,7 +62,9 @@ def _merge(group: list[Finding]) -> Finding:
     is_deferred = worst.verdict is Verdict.UNKNOWN and all(
         one.hold.kind is HoldKind.DEFERRED for one in group if one.verdict is Verdict.UNKNOWN
     )
+    troubles = [f for f in group if f.verdict is Verdict.DIFFERS]
     waiting = next((f for f in group if f.hold.kind is HoldKind.WAITING), None)
+    waiting = waiting if all(f.hold or f.changes for f in troubles) else None  # what just differs does not wait
     changes = tuple(change for finding in group for change in finding.changes)
     if worst.verdict is Verdict.UNKNOWN or obstacle:
         changes = ()
@@ -80,6 +82,18 @@ def _merge(group: list[Finding]) -> Finding:
         is_fault=any(finding.is_fault for finding in group),
         blocks_reboot=any(finding.blocks_reboot for finding in group),
     )
+
+
+def standing_faults(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The faults that no change mends, and what blocks a boot."""
+    return tuple(one for one in findings if (one.is_fault or one.blocks_reboot) and not one.changes)
+
+
+def after_run(findings: Iterable[Finding], faults: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """The findings before a run, with the faults as they are after it."""
+    listed = tuple(findings)
+    before = standing_faults(listed)
+    return (*(one for one in listed if one not in before), *faults)
 
 
 def reboot_blockers(findings: Iterable[Finding]) -> tuple[str, ...]:

@@ -86,7 +86,6 @@ class Literal:
     value: Any
     subjects: frozenset[str] = frozenset()
     units: frozenset[str] = frozenset()
-    packages: frozenset[str] = frozenset()
 
     def evaluate(self, names: Mapping[str, object]) -> Any:  # noqa: ARG002 - evaluates like a Text
         return self.value
@@ -105,10 +104,6 @@ class Record:
     @property
     def units(self) -> frozenset[str]:
         return frozenset[str]().union(*(value.units for value in self.values.values()))
-
-    @property
-    def packages(self) -> frozenset[str]:
-        return frozenset[str]().union(*(value.packages for value in self.values.values()))
 
     def evaluate(self, names: Mapping[str, object]) -> dict[str, Any]:
         return {key: value.evaluate(names) for key, value in self.values.items()}
@@ -129,10 +124,6 @@ class Listing:
         return frozenset[str]().union(*(value.units for value in self.values))
 
     @property
-    def packages(self) -> frozenset[str]:
-        return frozenset[str]().union(*(value.packages for value in self.values))
-
-    @property
     def source(self) -> str:
         return " ".join(str(getattr(value, "source", getattr(value, "value", ""))) for value in self.values)
 
@@ -149,11 +140,12 @@ class Expectation:
     todo: Text | None = None
     fault: Expression | Literal | None = None  # whether the machine does not do its work then; else it is advice
     blocks_reboot: Expression | Literal | None = None  # whether a boot before it is solved makes it worse
+    waits_for_reboot: Expression | Literal | None = None  # whether it is a fault that the next boot mends
 
     @property
     def parts(self) -> tuple[Any, ...]:
         """Everything that may hold an expression."""
-        every = (self.condition, self.message, self.todo, self.fault, self.blocks_reboot)
+        every = (self.condition, self.message, self.todo, self.fault, self.blocks_reboot, self.waits_for_reboot)
         return tuple(part for part in every if part)
 
 
@@ -189,15 +181,24 @@ class Rule:
     renamed_from: tuple[str, ...] = ()
     subjects: frozenset[str] = field(default_factory=frozenset)
     units: frozenset[str] = field(default_factory=frozenset)
-    packages: frozenset[str] = field(default_factory=frozenset)
 
     @property
     def domain(self) -> str:
         return self.id.partition("-")[0]
 
     @property
+    def tells_faults(self) -> bool:
+        """Whether it may say that the machine does not do its work, or must not be booted."""
+        return any(one.fault or one.blocks_reboot for one in self.expect) or any(one.fault for one in self.want)
+
+    @property
     def defaults(self) -> dict[str, Any]:
         return {name: param.default for name, param in self.params.items()}
+
+    @property
+    def can_fault(self) -> bool:
+        """Whether what it finds can mean that the machine does not do its work."""
+        return any(wish.fault for wish in self.want) or any(one.fault for one in self.expect)
 
     def is_in(self, edition: str) -> bool:
         """Whether it was there in an edition."""
@@ -252,6 +253,7 @@ def build_rule(document: Document, *, is_builtin: bool) -> Rule:
             text(f"expect[{i}].do", entry["do"]) if "do" in entry else None,
             question(f"expect[{i}].fault", entry.get("fault")),
             question(f"expect[{i}].blocks_reboot", entry.get("blocks_reboot")),
+            question(f"expect[{i}].waits_for_reboot", entry.get("waits_for_reboot")),
         )
         for i, entry in enumerate(data.get("expect", []))
     )
@@ -290,18 +292,16 @@ def build_rule(document: Document, *, is_builtin: bool) -> Rule:
         renamed_from=tuple(data.get("renamed_from", ())),
         subjects=frozenset(asks["subjects"]),
         units=frozenset(asks["units"]),
-        packages=frozenset(asks["packages"]),
     )
 
 
 def _asks(parts: list[Any], want: tuple[WishSpec, ...]) -> Mapping[str, Iterable[str]]:
-    """The fact subjects, units and packages that these parts of a rule use."""
+    """The fact subjects and units that these parts of a rule use."""
     return {
         "subjects": frozenset[str]().union(*(part.subjects for part in parts)) - {"params", "policy", "item", "choice"},
         "units": frozenset[str]().union(
             *(part.units for part in parts), {spec.name.source for spec in want if spec.kind == "unit"}
         ),
-        "packages": frozenset[str]().union(*(part.packages for part in parts)),
     }
 
 

@@ -175,6 +175,7 @@ def rule_shape() -> Table:
                         "do": String(help="What a person should do"),
                         "fault": AnyOf((expression, Boolean(help=_FAULT))),
                         "blocks_reboot": AnyOf((expression, Boolean(help="A boot before it is solved makes it worse"))),
+                        "waits_for_reboot": AnyOf((expression, Boolean(help="It is a fault that the next boot mends"))),
                     },
                     required=("if", "else"),
                 ),

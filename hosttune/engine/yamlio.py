@@ -7,23 +7,23 @@ tags, anchors, aliases, merge keys and tabs are faults, each with its line.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from hosttune.engine.document import Document
 from hosttune.errors import BadInput, Fault, Where
+from hosttune.regex import regex
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 32
 MAX_DIGITS = 38  # 2**126 has 38: beyond any number of bytes
 
-_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z")
-_FRACTION = re.compile(r"[-+]?(?:0|[1-9][0-9]*)\.[0-9]+(?:[eE][-+]?[0-9]+)?\Z")
+_INTEGER = regex(r"[-+]?(?:0|[1-9][0-9]*)\Z")
+_FRACTION = regex(r"[-+]?(?:0|[1-9][0-9]*)\.[0-9]+(?:[eE][-+]?[0-9]+)?\Z")
 _WORDS: Mapping[str, Any] = {"": None, "null": None, "true": True, "false": False}
 # What YAML calls not printable, and its line breaks that no editor shows as one.
-_FORBIDDEN = re.compile("[^\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+_FORBIDDEN = regex("[^\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 
 
 def load_document(text: str, name: str) -> Document:

@@ -1,8 +1,9 @@
 """Facts: what the host is, how it is set up and what goes on there. One module per subject.
 
 A module `facts/<subject>.py` holds the fact's dataclasses and `collect(reader, facts)`, which reads through the door
-and parses purely. To add a subject, write the module and add its line to `Facts`: the line is the registry, and the
-expressions of rules are typed against it.
+and parses purely: each field when it is first touched (`lazy`), where it is not read along with the others. To add a
+subject, write the module and add its line to `Facts`: the lines are the registry. The expressions of rules are typed
+against the class of its name.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ from dataclasses import field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, UnknownFact, raw, unread
-from hosttune.facts.tracing import TRACED, Noting, Trace
+from hosttune.facts.base import Fact, UnknownFact, complete, raw, unread
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -87,7 +87,6 @@ if TYPE_CHECKING:
     from hosttune.facts.sysctl import Sysctl
     from hosttune.facts.sysfs import Sysfs
     from hosttune.facts.tmp import Tmp
-    from hosttune.facts.tracing import Reach
     from hosttune.facts.units import Units
     from hosttune.facts.upgrades import Upgrades
     from hosttune.facts.userns import Userns
@@ -96,15 +95,14 @@ if TYPE_CHECKING:
     from hosttune.facts.writeback import Writeback
     from hosttune.host.door import Reader
 
-__all__ = ["Asked", "Fact", "Facts", "UnknownFact", "raw", "unread"]
+__all__ = ["SUBJECTS", "Asked", "Fact", "Facts", "UnknownFact", "raw", "unread"]
 
 
 @frozen
 class Asked:
-    """The names that the selected rules ask for by name: `units["fstrim.timer"]`, `packages["tuned"]`."""
+    """What the selected rules ask for by name and is not read as a whole: `units["fstrim.timer"]`."""
 
     units: frozenset[str] = field(default_factory=frozenset)
-    packages: frozenset[str] = field(default_factory=frozenset)
     pythons: frozenset[str] = field(default_factory=frozenset)  # absolute paths: the parameter `python` of rules
 
 
@@ -114,137 +112,104 @@ class Facts:
     Facts must not change while a plan is made, so one Facts object belongs to one look at the host.
     """
 
-    if TYPE_CHECKING:
-        acs: Acs
-        activity: Activity
-        affinity: Affinity
-        ageing: Ageing
-        archives: Archives
-        boot: Boot
-        branches: Branches
-        candidates: Candidates
-        clock: Clock
-        cmdline: Cmdline
-        commands: Commands
-        components: Components
-        containers: Containers
-        cpu: Cpu
-        cpufreq: Cpufreq
-        desktop: Desktop
-        disks: Disks
-        docker: Docker
-        driver: Driver
-        environment: Environment
-        etc: Etc
-        filesystems: Filesystems
-        filling: Filling
-        framework: Framework
-        fstab: Fstab
-        gpus: Gpus
-        health: Health
-        host: Host
-        hugepages: Hugepages
-        idle: Idle
-        iommu: Iommu
-        irq: Irq
-        jobs: Jobs
-        kernel: Kernel
-        limits: Limits
-        managers: Managers
-        memory: Memory
-        mounts: Mounts
-        namespaces: Namespaces
-        nccl: Nccl
-        network: Network
-        nfs: Nfs
-        numa: Numa
-        nvidia: Nvidia
-        offers: Offers
-        oomd: Oomd
-        os: Os
-        packages: Packages
-        packaging: Packaging
-        parameters: Parameters
-        pcie: Pcie
-        peermem: Peermem
-        places: Places
-        pressure: Pressure
-        queues: Queues
-        rdma: Rdma
-        reclaim: Reclaim
-        role: Role
-        shm: Shm
-        spare: Spare
-        spills: Spills
-        stopped: Stopped
-        stores: Stores
-        sysctl: Sysctl
-        sysfs: Sysfs
-        tmp: Tmp
-        units: Units
-        upgrades: Upgrades
-        userns: Userns
-        vulnerabilities: Vulnerabilities
-        work: Work
-        writeback: Writeback
-
-    SUBJECTS = (
-        "acs", "activity", "affinity", "ageing", "archives", "boot", "branches", "candidates", "clock",
-        "cmdline", "commands", "components", "containers", "cpu", "cpufreq", "desktop", "disks", "docker",
-        "driver", "environment", "etc", "filesystems", "filling", "framework", "fstab", "gpus", "health",
-        "host", "hugepages", "idle", "iommu", "irq", "jobs", "kernel", "limits", "managers", "memory",
-        "mounts", "namespaces", "nccl", "network", "nfs", "numa", "nvidia", "offers", "oomd", "os",
-        "packages", "packaging", "parameters", "pcie", "peermem", "places", "pressure", "queues", "rdma",
-        "reclaim", "role", "shm", "spare", "spills", "stopped", "stores", "sysctl", "sysfs", "tmp", "units", "upgrades",
-        "userns", "vulnerabilities", "work", "writeback",
-    )  # fmt: skip
+    acs: Acs
+    activity: Activity
+    affinity: Affinity
+    ageing: Ageing
+    archives: Archives
+    boot: Boot
+    branches: Branches
+    candidates: Candidates
+    clock: Clock
+    cmdline: Cmdline
+    commands: Commands
+    components: Components
+    containers: Containers
+    cpu: Cpu
+    cpufreq: Cpufreq
+    desktop: Desktop
+    disks: Disks
+    docker: Docker
+    driver: Driver
+    environment: Environment
+    etc: Etc
+    filesystems: Filesystems
+    filling: Filling
+    framework: Framework
+    fstab: Fstab
+    gpus: Gpus
+    health: Health
+    host: Host
+    hugepages: Hugepages
+    idle: Idle
+    iommu: Iommu
+    irq: Irq
+    jobs: Jobs
+    kernel: Kernel
+    limits: Limits
+    managers: Managers
+    memory: Memory
+    mounts: Mounts
+    namespaces: Namespaces
+    nccl: Nccl
+    network: Network
+    nfs: Nfs
+    numa: Numa
+    nvidia: Nvidia
+    offers: Offers
+    oomd: Oomd
+    os: Os
+    packages: Packages
+    packaging: Packaging
+    parameters: Parameters
+    pcie: Pcie
+    peermem: Peermem
+    places: Places
+    pressure: Pressure
+    queues: Queues
+    rdma: Rdma
+    reclaim: Reclaim
+    role: Role
+    shm: Shm
+    spare: Spare
+    spills: Spills
+    stopped: Stopped
+    stores: Stores
+    sysctl: Sysctl
+    sysfs: Sysfs
+    tmp: Tmp
+    units: Units
+    upgrades: Upgrades
+    userns: Userns
+    vulnerabilities: Vulnerabilities
+    work: Work
+    writeback: Writeback
 
     def __init__(self, reader: Reader, asked: Asked | None = None) -> None:
         self.reader = reader
         self.asked = asked or Asked()
-        self.traces: dict[str, Trace] = {}  # what each collected subject hung on, where that is followed
-        self._first: tuple[Facts, Reach] | None = None  # the look before a plan was tried, and what it reaches
-        self.seconds: dict[str, float] = {}  # subject -> wall time, with what it collected on the way
+        self.seconds: dict[
+            str, float
+        ] = {}  # subject -> wall time of collecting it; lazy fields count where they are asked
         self._locks: dict[str, threading.RLock] = {}
 
     def __getattr__(self, name: str) -> Any:
-        if name not in self.SUBJECTS:
+        if name not in SUBJECTS:
             message = f"no fact is called {name!r}"
             raise AttributeError(message)
         with self._locks.setdefault(name, threading.RLock()):  # one step, so all threads meet at one lock
             if name not in self.__dict__:
                 started = time.perf_counter()
-                self.__dict__[name] = self._kept(name) or self._collected(name)
+                self.__dict__[name] = import_module(f"hosttune.facts.{name}").collect(self.reader, self)
                 self.seconds[name] = time.perf_counter() - started
             return self.__dict__[name]
 
-    def _collected(self, name: str) -> Any:
-        collect = import_module(f"hosttune.facts.{name}").collect
-        if self.reader.kind not in TRACED:
-            fact = collect(self.reader, self)
-        else:
-            trace = Trace()
-            noting: Any = Noting(self, trace)
-            fact = collect(noting.reader, noting)
-            self.traces[name] = trace
-        before = self._first[0].__dict__.get(name) if self._first else None
-        return before if before is not None and before == fact else fact
-
-    def _kept(self, name: str) -> Any:
-        """The fact of the first look, where the plan that was tried cannot have changed it."""
-        if self._first is None:
-            return None
-        first, reach = self._first
-        trace = first.traces.get(name)
-        return first.__dict__[name] if trace and trace.stands(self, reach) else None
-
-    def through(self, reader: Reader, reach: Reach | None = None) -> Facts:
+    def through(self, reader: Reader) -> Facts:
         """The facts of the same host through another door, behind which a plan was tried: what was collected of the
-        hardware stays, and what hangs on nothing within `reach`.
+        hardware stays.
         """
         facts = Facts(reader, self.asked)
         facts.__dict__.update({name: self.__dict__[name] for name in HARDWARE if name in self.__dict__})
-        facts._first = (self, reach) if reach is not None else None
         return facts
 
     def prefetch(self, subjects: Iterable[str]) -> None:
@@ -256,9 +221,13 @@ class Facts:
             threading.Thread(target=self._touch, args=(name,), daemon=True).start()
 
     def _touch(self, name: str) -> None:
+        started = time.perf_counter()
         with suppress(Exception):  # whoever touches the fact next meets the same error where it can be told
-            getattr(self, name)
+            complete(getattr(self, name))
+            self.seconds[name] = time.perf_counter() - started
 
+
+SUBJECTS = tuple(Facts.__annotations__)
 
 # Subjects whose collection waits for other programs (apt-cache, nvidia-smi, systemctl, ubuntu-drivers).
 SLOW = frozenset({

@@ -13,6 +13,7 @@ from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.facts.gpus import DEVICES
 from hosttune.facts.reading import derived, line, number_list, text
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from hosttune.facts.work import GpuProcess
     from hosttune.host.door import Reader
 
-_MINOR = re.compile(r"^Device Minor:\s*(\d+)", re.MULTILINE)
-_ALLOWED = re.compile(r"^Cpus_allowed_list:\s*(\S+)", re.MULTILINE)
+_MINOR = regex(r"^Device Minor:\s*(\d+)", re.MULTILINE)
+_ALLOWED = regex(r"^Cpus_allowed_list:\s*(\S+)", re.MULTILINE)
 
 
 @frozen

@@ -31,6 +31,7 @@ from hosttune.facts.reading import drop_ins
 from hosttune.facts.slurm_conf import SLURM_CONF, slurm_files
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
+from hosttune.regex import regex
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ _HOMES = "/home"
 _LINGER = "/var/lib/systemd/linger"  # a file for each user whose units run without a session (loginctl(1))
 _USER_UNITS = (".config/systemd/user", ".local/share/systemd/user")
 _MOST_SCRIPTS = 64  # of one file that a user wrote; of names that may lie in /usr/local as many again, eight times
-_UNIT = re.compile(r"^\s*Unit\s*=\s*(\S+)", re.MULTILINE)
+_UNIT = regex(r"^\s*Unit\s*=\s*(\S+)", re.MULTILINE)
 
 
 @frozen

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_FIELD = re.compile(r'"((?:[^"\\]|\\.)*)"|\'([^\']*)\'|(\S+)')
+_FIELD = regex(r'"((?:[^"\\]|\\.)*)"|\'([^\']*)\'|(\S+)')
 _AGEING = frozenset("dDevqQC")  # x and X have an age, too, but keep files
 # Types of which only one line may decide about a path; r, R, a, t, h, z, m and their likes add to it.
 _DECIDING = frozenset("fFdDevqQpLcbCxXw")
@@ -24,12 +25,12 @@ _DECIDING = frozenset("fFdDevqQpLcbCxXw")
 _SPECIFIERS = {
     "%t": "/run", "%S": "/var/lib", "%C": "/var/cache", "%L": "/var/log", "%T": "/tmp", "%V": "/var/tmp", "%h": "/root",
 }  # fmt: skip
-_SPECIFIER = re.compile(r"%.")
-_OPEN = re.compile(r"[*?\[%{$`~]")
-_ASSIGNMENT = re.compile(r"^\s*(?:export\s+)?(\w+)=(?:'([^']*)'|\"([^\"]*)\"|(\S*))", re.MULTILINE)
-_CULLED = re.compile(r"^\s*dir\s+(\S+)", re.MULTILINE)
-_POLICY = re.compile(r"^[^#\n]*\blast_access\b", re.MULTILINE)
-_FS_PATH = re.compile(r"^[^#\n]*\bfs_path\s*=\s*[\"']?([^\s\"';]+)", re.MULTILINE)
+_SPECIFIER = regex(r"%.")
+_OPEN = regex(r"[*?\[%{$`~]")
+_ASSIGNMENT = regex(r"^\s*(?:export\s+)?(\w+)=(?:'([^']*)'|\"([^\"]*)\"|(\S*))", re.MULTILINE)
+_CULLED = regex(r"^\s*dir\s+(\S+)", re.MULTILINE)
+_POLICY = regex(r"^[^#\n]*\blast_access\b", re.MULTILINE)
+_FS_PATH = regex(r"^[^#\n]*\bfs_path\s*=\s*[\"']?([^\s\"';]+)", re.MULTILINE)
 
 
 @frozen

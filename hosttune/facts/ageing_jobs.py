@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.ageing_files import AgeRule, plain, tree_of
 from hosttune.facts.ageing_rows import LONGEST, commands_of, is_find, told_of
 from hosttune.facts.ageing_shell import USE, Shell
+from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
     from hosttune.facts.ageing_rows import Command, Row
 
 _CLEANERS = frozenset({"tmpreaper", "tmpwatch", "stmpclean"})
-_PERIOD = re.compile(r"\d+[smhdw]?$")
-_BY_ACCESS = re.compile(r"-(?:a(?:time|min|newer)|used|newera[aBcmt])\b")
-_SAID = re.compile(r"(?<![\w*.-])" + _BY_ACCESS.pattern)
-_PRINTS_ACCESS = re.compile(r"%[-0-9.]*(?:A[\w@+]|a)")
-_OPTION = re.compile(r"-[HLPEXdsx]+|-O\d?|-D")
+_PERIOD = regex(r"\d+[smhdw]?$")
+_ACCESS = r"-(?:a(?:time|min|newer)|used|newera[aBcmt])\b"
+_BY_ACCESS = regex(_ACCESS)
+_SAID = regex(r"(?<![\w*.-])" + _ACCESS)
+_PRINTS_ACCESS = regex(r"%[-0-9.]*(?:A[\w@+]|a)")
+_OPTION = regex(r"-[HLPEXdsx]+|-O\d?|-D")
 # Of other programs and languages. Every repetition is bounded: anybody's crontab is looked through.
-_MENTION = re.compile(
+_MENTION = regex(
     r"\b(?:st|stx)_atime?|\bST_ATIME\b|\bgetatime\b|\blast_?[aA]ccess(?:ed|_?[tT]ime)\b|\.atime(?:_?ns|Ms)?\b|\.Atim\b|"
     r"\(stat\b[^\n]{0,200}\)\s{0,9}\[8\]|\bos\.l?stat\([^\n]{0,200}\)\s{0,9}\[7\]|"
     r"\bstat\s[^|;\n]{0,200}%[-+ #0-9.]{0,9}[xX]|\bls\s+(?:-\S{1,40}\s+){0,9}-[a-zA-Z]{0,20}u|"
@@ -41,22 +43,22 @@ _MENTION = re.compile(
     r"(?:\((?=[./^])|(?<![\w)\]])\*\()[./@=*%^NDLF-]{0,9}a[Mwhms]?[-+]\d"
 )
 # A word of every command that is followed, once its quotes are gone.
-_TELLS = re.compile(r"-a(?:time|min|newer)|-used|-newera|printf|lfs|tmpreaper|tmpwatch|stmpclean|systemd-tmpfiles")
+_TELLS = regex(r"-a(?:time|min|newer)|-used|-newera|printf|lfs|tmpreaper|tmpwatch|stmpclean|systemd-tmpfiles")
 _QUOTES = str.maketrans("", "", "\"'\\")
 # What stands before a program: the fields of a crontab, variables, options, and programs that start others.
-_BEFORE = re.compile(
+_BEFORE = regex(
     r"[\d*,/-]+|@\w+|\w+=.*|-.*|\d+[smhd]?|[!{]|(?:/\S+/)?(?:sudo|nice|ionice|chrt|timeout|flock|env|nohup|setsid|exec|command|"
     r"time|chronic|run-parts|xargs|if|while|then|do|else|elif|until|(?:ba|da|z|k)?sh|python[\d.]*|perl|ruby)",
     re.DOTALL,
 )
-_NAME = re.compile(r"[\w.+-]+")
-_SLURM = re.compile(
+_NAME = regex(r"[\w.+-]+")
+_SLURM = regex(
     r"^\s*(?:(?:Task|Srun)?(?:Prolog|Epilog)(?:Slurmctld)?|HealthCheckProgram)\s*=\s*([^\s#,]+)",
     re.IGNORECASE | re.MULTILINE,
 )
-_SCRIPT = re.compile(r"\.(?:sh|bash|zsh|ksh|py|pl|rb)$")
+_SCRIPT = regex(r"\.(?:sh|bash|zsh|ksh|py|pl|rb)$")
 # Programs of the distribution lie here; they are no scripts of a site, unless their name says so.
-_PROGRAMS = re.compile(r"/(?:usr/)?(?:bin|sbin|lib|lib64|libexec|share|games)/|/(?:proc|sys|dev|run)/")
+_PROGRAMS = regex(r"/(?:usr/)?(?:bin|sbin|lib|lib64|libexec|share|games)/|/(?:proc|sys|dev|run)/")
 _SAYS = frozenset({"echo", "printf", "logger", "man", ":"})  # programs that only say their words
 PROCESS_A_ROW = frozenset({"crontab", "table", "anacrontab", "unit"})  # kinds of which each row is a process of its own
 _DEEPEST = 4  # of lines quoted in lines

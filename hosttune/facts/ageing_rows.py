@@ -9,22 +9,23 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LONGEST = 16 << 10  # of a line; what is longer is not looked through
-IN_UNIT = re.compile(r"\s*(?:Exec\w+|Environment)\s*=")
-_USER = re.compile(r"^\s*(?:@\w+|(?:[\d*,/a-zA-Z-]+\s+){4}[\d*,/a-zA-Z-]+)\s+\S+\s+")
-_WHEN = re.compile(r"^\s*(?:@\w+|(?:[\d*,/-]\S*\s+){4}[\d*,/a-zA-Z-]+)\s+")
-_ANACRON = re.compile(r"^\s*(?:\d+|@\w+)\s+\d+\s+\S+\s+")
+IN_UNIT = regex(r"\s*(?:Exec\w+|Environment)\s*=")
+_USER = regex(r"^\s*(?:@\w+|(?:[\d*,/a-zA-Z-]+\s+){4}[\d*,/a-zA-Z-]+)\s+\S+\s+")
+_WHEN = regex(r"^\s*(?:@\w+|(?:[\d*,/-]\S*\s+){4}[\d*,/a-zA-Z-]+)\s+")
+_ANACRON = regex(r"^\s*(?:\d+|@\w+)\s+\d+\s+\S+\s+")
 _FIELDS = {"table": _USER, "crontab": _WHEN, "anacrontab": _ANACRON}
-_TOKEN = re.compile(
+_TOKEN = regex(
     r"(?P<blank>\s+)|(?P<op>\|\||&&|[;|&()`])|(?P<word>(?:\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"|[^\s;|&()`'\"\\]|['\"\\])+)",
     re.DOTALL,
 )
-_PIECE = re.compile(r"'([^']*)'|\"((?:\\.|[^\"\\])*)\"|\\(.)", re.DOTALL)
-_IN_DOUBLE = re.compile(r"\\([\"\\$`])")
+_PIECE = regex(r"'([^']*)'|\"((?:\\.|[^\"\\])*)\"|\\(.)", re.DOTALL)
+_IN_DOUBLE = regex(r"\\([\"\\$`])")
 _FINDS = frozenset({"find", "bfs"})
 
 

@@ -11,14 +11,16 @@ import re
 from itertools import product
 from typing import TYPE_CHECKING
 
+from hosttune.regex import regex
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from hosttune.facts.ageing_rows import Command, Row
 
-USE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
-_ASSIGNMENT = re.compile(r"(\w+)=(/[^$`]*)", re.DOTALL)
-_TARGET = re.compile(
+USE = regex(r"\$(?:(\w+)|\{(\w+)\})")
+_ASSIGNMENT = regex(r"(\w+)=(/[^$`]*)", re.DOTALL)
+_TARGET = regex(
     r"(?<![\w$.-])(\w+)(?:\[[^\]\n]{0,80}\])?\+?=|\$\{(\w+):?=|\bfor\s+(\w+)\s|"
     r"\b(?:read|mapfile|readarray|unset|local|declare|typeset|getopts|printf\s+-v)\s+([^;|&\n]{1,200})"
 )

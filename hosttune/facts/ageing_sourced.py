@@ -11,18 +11,19 @@ from hosttune.facts.ageing_jobs import PROCESS_A_ROW, may_be_script, read_in
 from hosttune.facts.ageing_rows import LONGEST, Row, commands_of, told_of
 from hosttune.facts.ageing_shell import Shell
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ENVIRONMENT_FILE = re.compile(r"^[ \t]*EnvironmentFile[ \t]*=[ \t]*-?[ \t]*(/\S+)", re.MULTILINE)
-_OWN = re.compile(r"\s*Environment\s*=")
-_VALUE = re.compile(r"^[ \t]*(?:export[ \t]+)?(\w+)=[\"']?(/[^\s\"'$`*?]+)", re.MULTILINE)
-_HOME = re.compile(r"^(?:\$HOME|\$\{HOME\}|~)(?=/)")
-_OWN_FOLDER = re.compile(
+ENVIRONMENT_FILE = regex(r"^[ \t]*EnvironmentFile[ \t]*=[ \t]*-?[ \t]*(/\S+)", re.MULTILINE)
+_OWN = regex(r"\s*Environment\s*=")
+_VALUE = regex(r"^[ \t]*(?:export[ \t]+)?(\w+)=[\"']?(/[^\s\"'$`*?]+)", re.MULTILINE)
+_HOME = regex(r"^(?:\$HOME|\$\{HOME\}|~)(?=/)")
+_OWN_FOLDER = regex(
     r"^(?:\$\((?:/usr)?(?:/bin/)?dirname\s+(?:--\s+)?(?:\$0|\$\{?BASH_SOURCE(?:\[0\])?\}?)\)|\$\{(?:0|BASH_SOURCE(?:\[0\])?)%/\*\})(?=/)"
 )
-_OPEN = re.compile(r"[$`<~]|[*?\[].*/")
+_OPEN = regex(r"[$`<~]|[*?\[].*/")
 
 
 @frozen

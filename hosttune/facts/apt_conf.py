@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from hosttune.regex import regex
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 FOLDER = "/etc/apt/apt.conf.d"
 LAST = "/etc/apt/apt.conf"
 CLEAR = "#clear"
-_NAME = re.compile(r"[\w-]+|[\w.-]*[\w-]\.conf")
-_PART = re.compile(r'//[^\n]*|/\*.*?\*/|#clear\b|#[^\n]*|"(?:\\.|[^"\\\n])*"|[{};]|[^\s{};"]+', re.DOTALL)
+_NAME = regex(r"[\w-]+|[\w.-]*[\w-]\.conf")
+_PART = regex(r'//[^\n]*|/\*.*?\*/|#clear\b|#[^\n]*|"(?:\\.|[^"\\\n])*"|[{};]|[^\s{};"]+', re.DOTALL)
 
 
 def files(reader: Reader) -> tuple[str, ...] | Unreadable:

@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.facts.versions import compare_versions
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
+from hosttune.regex import regex
 from hosttune.values import Absent, Unreadable
 
 if TYPE_CHECKING:
@@ -27,15 +27,15 @@ POLICY = ("apt-cache", "policy")
 _TIMEOUT_S = 60.0  # apt reads all of its lists for it, without the cache file that it would write
 _NONE = "(none)"
 _STATUS = "/var/lib/dpkg/status"  # dpkg's own list of what is installed: no archive
-_ARCHIVE = re.compile(r"^ *(-?\d+) (\S.*?)\s*$")
-_RELEASE = re.compile(r"^ {5,}release (.*)$")
-_COMPONENT = re.compile(r"(?:^|,)c=([^,]*)")
-_ORIGIN = re.compile(r"(?:^|,)o=([^,]*)")
-_SITE = re.compile(r"^ {5,}origin (\S+)$")
-_VERSION = re.compile(r"^ (?:\*\*\*|   ) (\S+) -?\d+(?: .*)?$")
-_SOURCE = re.compile(r"^ {8,}-?\d+ (\S.*?)\s*$")
-_PASSWORD = re.compile(r"//[^/@\s]*@")
-_BESIDE = re.compile(
+_ARCHIVE = regex(r"^ *(-?\d+) (\S.*?)\s*$")
+_RELEASE = regex(r"^ {5,}release (.*)$")
+_COMPONENT = regex(r"(?:^|,)c=([^,]*)")
+_ORIGIN = regex(r"(?:^|,)o=([^,]*)")
+_SITE = regex(r"^ {5,}origin (\S+)$")
+_VERSION = regex(r"^ (?:\*\*\*|   ) (\S+) -?\d+(?: .*)?$")
+_SOURCE = regex(r"^ {8,}-?\d+ (\S.*?)\s*$")
+_PASSWORD = regex(r"//[^/@\s]*@")
+_BESIDE = regex(
     r"nvidia-(?:fabricmanager|imex|modprobe|settings|xconfig|persistenced|powerd)(?:-\d+)?|libnvidia-nscq(?:-\d+)?|nvlsm"
 )
 _NVIDIA_SITES = ("developer.download.nvidia.com", "developer.download.nvidia.cn")
@@ -114,6 +114,8 @@ def components_in(output: str) -> tuple[str, ...]:
 
 def word_for(origin: str, site: str, archive: str) -> str:
     """Ubuntu, NVIDIA, or what the archive calls itself; its address for one that does not."""
+    from urllib.parse import urlsplit
+
     if origin == "NVIDIA" or site in _NVIDIA_SITES or urlsplit(archive.partition(" ")[0]).hostname in _NVIDIA_SITES:
         return "NVIDIA"
     if origin == "Ubuntu" or re.fullmatch(r"UbuntuESM\w*", origin):

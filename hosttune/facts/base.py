@@ -1,11 +1,15 @@
-"""What every fact has in common: a fact that could not be read raises when it is touched."""
+"""What every fact has in common: a field is read when it is touched, and one that could not be read raises then."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, TypeVar
 
-from hosttune.frozen import stored
+from hosttune.frozen import Lazy, stored
 from hosttune.values import Unreadable, behind
+
+T = TypeVar("T")
 
 
 class UnknownFact(Exception):
@@ -23,7 +27,8 @@ class UnknownFact(Exception):
 
 
 class Fact:
-    """Base of all fact dataclasses (frozen, slots). A field holding `unread(reason)` raises UnknownFact on access.
+    """Base of all fact dataclasses (frozen, slots). A field holding `unread(reason)` raises UnknownFact on access; one
+    holding `lazy(...)` is made by it.
 
     Such a value is kept aside and the field's own place stays empty. Only there does Python come to `__getattr__`: a
     field that was read costs nothing more than any other, and expressions touch thousands of them.
@@ -31,7 +36,7 @@ class Fact:
 
     __slots__ = ("_unread",)
 
-    ASIDE = Unreadable  # frozen.py keeps values of this type in `_unread`: name -> Unreadable
+    ASIDE = frozenset({Unreadable, Lazy})  # frozen.py keeps values of these types in `_unread`: name -> value
 
     def __getattr__(self, name: str) -> Any:
         value = stored(self, name)  # raises AttributeError where there is no such field
@@ -43,6 +48,48 @@ class Fact:
 def unread(reason: str) -> Any:
     """The value of a fact field that could not be read (typed Any: it stands in for any field type)."""
     return Unreadable(reason)
+
+
+def lazy(make: Callable[..., Any], *arguments: Any) -> Any:
+    """The value of a fact field that is made when the field is first touched (typed Any, as `unread`): what `make`
+    returns, or unread for the reason for which a fact that `make` touches is.
+    """
+    return Lazy(_made, make, arguments)
+
+
+def _made(make: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    try:
+        return make(*arguments)
+    except UnknownFact as unknown:
+        return unread(unknown.reason)
+
+
+def shared(make: Callable[..., T | Unreadable], *arguments: Any) -> Callable[[], T]:
+    """What several lazy fields are made of: it is made once, by the first that asks. Asking raises UnknownFact where it
+    could not be read.
+    """
+    kept = Lazy(_made, make, arguments)
+
+    def ask() -> T:
+        value = kept.value()
+        if isinstance(value, Unreadable):
+            raise UnknownFact(make.__name__, value.reason)
+        return value  # type: ignore[no-any-return]
+
+    return ask
+
+
+def complete(value: object) -> None:
+    """Read what nobody has asked for yet of a fact, and of the facts in it."""
+    if isinstance(value, Fact):
+        for field in fields(value):  # type: ignore[arg-type]
+            complete(stored(value, field.name))
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            complete(item)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            complete(item)
 
 
 def raw(fact: object, name: str) -> object:

@@ -6,32 +6,32 @@ update-notifier, Debian policy of reboot-notifier), Secure Boot as facts/host.py
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared, unread
 from hosttune.facts.grub import environment_of, kernel_at, parse_menu, settings_of
 from hosttune.facts.host import VARIABLES
 from hosttune.facts.reading import text
 from hosttune.facts.versions import sorted_versions
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
+from hosttune.regex import regex
 from hosttune.values import Answer, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
-_IMAGE = re.compile(r"vmlinu[xz]-(\d\S*)")
+_IMAGE = regex(r"vmlinu[xz]-(\d\S*)")
 # What package tools leave beside a kernel; grub-mkconfig passes over the same names.
-_NO_KERNEL = re.compile(r"\.(?:dpkg-\w+|rpm(?:save|new|orig)|old|bak|efi\.signed|sig)$|~$|-rescue-")
+_NO_KERNEL = regex(r"\.(?:dpkg-\w+|rpm(?:save|new|orig)|old|bak|efi\.signed|sig)$|~$|-rescue-")
 _CONFIG = "/boot/grub/grub.cfg"
 _ENVIRONMENT = "/boot/grub/grubenv"
 _DEFAULTS = "/etc/default/grub"
 _REQUIRED = "/run/reboot-required"
 # Where DKMS keeps the certificate of its key: Ubuntu's shim-signed, DKMS itself.
 _OWN_KEYS = ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub")
-_MOK = re.compile(r"MokListRT\d*-[0-9a-f-]{36}").fullmatch
+_MOK = regex(r"MokListRT\d*-[0-9a-f-]{36}")
 
 
 @frozen
@@ -58,16 +58,14 @@ def packages_of(required: str) -> tuple[str, ...]:
 
 
 def collect(reader: Reader, facts: Facts) -> Boot:
-    kernels = _kernels(reader)
-    required, packages = _required(reader)
-    secure = _secure_boot(facts)
+    required = shared(_required, reader)
     return Boot(
-        kernels=kernels,
-        next_kernel=_next(reader, facts, kernels),
-        secure_boot=secure,
-        takes_own_modules=_has_enrolled_key(reader) if secure is True else not secure if secure is False else secure,
-        reboot_required=required,
-        reboot_packages=packages,
+        kernels=lazy(_kernels, reader),
+        next_kernel=lazy(lambda: _next(reader, facts, facts.boot.kernels)),
+        secure_boot=lazy(lambda: facts.host.secure_boot is True),
+        takes_own_modules=lazy(lambda: _has_enrolled_key(reader) if facts.boot.secure_boot else True),
+        reboot_required=lazy(lambda: required()[0]),
+        reboot_packages=lazy(lambda: required()[1]),
     )
 
 
@@ -78,21 +76,14 @@ def _kernels(reader: Reader) -> Any:
     return kernels_in(names if isinstance(names, tuple) else ())
 
 
-def _required(reader: Reader) -> tuple[Any, Any]:
+def _required(reader: Reader) -> tuple[bool, Any] | Unreadable:
     mark = reader.stat(_REQUIRED)
     if isinstance(mark, Unreadable):
-        return mark, mark
+        return mark
     if not isinstance(mark, Stat):
         return False, ()
     names = text(reader, f"{_REQUIRED}.pkgs")
     return True, names if isinstance(names, Unreadable) else packages_of(names if isinstance(names, str) else "")
-
-
-def _secure_boot(facts: Facts) -> Any:
-    try:
-        return facts.host.secure_boot is True
-    except UnknownFact as unknown:
-        return unread(unknown.reason)
 
 
 def _has_enrolled_key(reader: Reader) -> Any:
@@ -102,15 +93,17 @@ def _has_enrolled_key(reader: Reader) -> Any:
     if not own:
         return next((key for key in keys if isinstance(key, Unreadable)), False)
     names = reader.list(VARIABLES)
-    lists = [reader.read(f"{VARIABLES}/{name}") for name in (names if isinstance(names, tuple) else ()) if _MOK(name)]
+    lists = [
+        reader.read(f"{VARIABLES}/{name}")
+        for name in (names if isinstance(names, tuple) else ())
+        if _MOK.fullmatch(name)
+    ]
     if any(key in enrolled for enrolled in lists if isinstance(enrolled, bytes) for key in own):
         return True
     return next((one for one in (names, *lists) if isinstance(one, Unreadable)), False)
 
 
-def _next(reader: Reader, facts: Facts, kernels: Any) -> Any:
-    if isinstance(kernels, Unreadable):
-        return kernels
+def _next(reader: Reader, facts: Facts, kernels: tuple[str, ...]) -> Any:
     if not kernels or _is_container(facts):
         return ""
     if len(kernels) == 1:

@@ -5,22 +5,30 @@ rows go before it. What apt's lists say goes before both (facts/packaging.py).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
+from json import loads
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from hosttune.errors import BadInput
 from hosttune.facts.base import Fact, unread
 from hosttune.facts.branch_table import Branch, own_table, parse_rows
-from hosttune.facts.trusted import link_stranger
+from hosttune.facts.trusted import of_root
 from hosttune.frozen import frozen
-from hosttune.values import ABSENT, Unreadable
+from hosttune.regex import regex
+from hosttune.values import Absent, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 SITE: Final = "/etc/hosttune/driver-branches.tsv"
+# Where a maker of machines names the branch for a GPU that Ubuntu's packages do not name yet: {"chips": [{"devid":
+# "0x25BA", "branch": "580"}]} (ubuntu-drivers-common, UbuntuDrivers/detect.py, package_get_nv_allowing_driver).
+GIVEN: Final = "/etc/custom_supported_gpus.json"
 _LARGEST = 64 << 10  # bytes of the site's table
+_DEVICE = regex(r"0x[0-9a-f]{4}")
+_BRANCH = regex(r"([1-9]\d{2})(?:\.|$)")
 
 
 @frozen
@@ -32,6 +40,7 @@ class Branches(Fact):
     as_of: str  # the day of NVIDIA's support matrix
     good_until: str  # the month until which the table can be expected to be whole
     newest: int  # the newest branch that the package's own table has
+    given: Mapping[str, int] = field(default_factory=dict)  # PCI device (0x25ba) -> branch, as GIVEN says
 
     def branch(self, number: int) -> Branch:
         """The row. A branch without one is gone where the package's table has newer ones: NVIDIA's matrix, which names
@@ -52,23 +61,30 @@ def collect(reader: Reader, facts: Facts) -> Branches:  # noqa: ARG001 - the int
     rows, as_of, good_until = own_table()
     site = _site_rows(reader)
     both: Any = unread(site.reason) if isinstance(site, Unreadable) else MappingProxyType({**rows, **site})
-    return Branches(both, as_of, good_until, max(rows))
+    content = of_root(reader, GIVEN, _LARGEST)
+    given: Any = unread(content.reason) if isinstance(content, Unreadable) else given_in(content)
+    return Branches(both, as_of, good_until, max(rows), given)
+
+
+def given_in(content: bytes | Absent) -> Mapping[str, int]:
+    """The branch for each device. What is not written so counts for nothing, as for ubuntu-drivers; the first of a
+    device counts."""
+    found: dict[str, int] = {}
+    try:
+        chips = loads(content)["chips"] if isinstance(content, bytes) else ()
+        for chip in chips:
+            device, branch = str(chip["devid"]).lower(), _BRANCH.match(str(chip["branch"]))
+            if _DEVICE.fullmatch(device) and branch:
+                found.setdefault(device, int(branch[1]))
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return MappingProxyType(found)
+    return MappingProxyType(found)
 
 
 def _site_rows(reader: Reader) -> Mapping[int, Branch] | Unreadable:
-    place = reader.resolve(SITE)
-    if place is ABSENT or (isinstance(place, Unreadable) and place.reason.startswith("not in this record")):
-        return {}
-    if not isinstance(place, str):
-        return Unreadable(f"{SITE} cannot be read: {place.reason if isinstance(place, Unreadable) else 'no answer'}")
-    if who := link_stranger(reader, SITE):
-        return Unreadable(f"{SITE} is not followed, because {who}: sudo install -m 644 -o root -g root FILE {SITE}")
-    content = reader.read(place)
+    content = of_root(reader, SITE, _LARGEST)
     if not isinstance(content, bytes):
-        why = content.reason if isinstance(content, Unreadable) else "it leads nowhere"
-        return Unreadable(f"{SITE} cannot be read: {why}")
-    if len(content) > _LARGEST:
-        return Unreadable(f"{SITE} has {len(content)} bytes, more than {_LARGEST}: take out what is no row")
+        return content if isinstance(content, Unreadable) else {}
     try:
         return parse_rows(content.decode("utf-8"), SITE)
     except UnicodeDecodeError as error:

@@ -7,7 +7,6 @@ GPUs nor what fits which of them are taken from here. It exits 0 whatever happen
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.facts.components import turn_on
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
+from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent, Answer, Unreadable, behind
 
 if TYPE_CHECKING:
@@ -28,15 +28,15 @@ OLD_LIST = ("ubuntu-drivers", "list", "--gpgpu")  # before --include-dkms, which
 # 1.4 s as a rule, but minutes where apt keeps its lists compressed, as container images do.
 TIMEOUT_S = 600.0
 
-_NAME = re.compile(r"nvidia-(?:driver-)?(\d{3})(-server)?(-open)?")
-_DEVICE = re.compile(r"d0000([0-9A-F]{4})sv")
-_SECTION = re.compile(r"== (\S.*) ==\s*")
-_FIELD = re.compile(r"([a-z_]+)\s*: ?(.*)")
-_DRIVER = re.compile(r"(\S+) - (distro|third-party) (free|non-free)(.*)")
-_LISTED = re.compile(r"(\S+?),? +\(kernel modules provided by ([a-z0-9][a-z0-9.+-]*[a-z0-9])\)|(\S+)")
+_NAME = regex(r"nvidia-(?:driver-)?(\d{3})(-server)?(-open)?")
+_DEVICE = regex(r"d0000([0-9A-F]{4})sv")
+_SECTION = regex(r"== (\S.*) ==\s*")
+_FIELD = regex(r"([a-z_]+)\s*: ?(.*)")
+_DRIVER = regex(r"(\S+) - (distro|third-party) (free|non-free)(.*)")
+_LISTED = regex(r"(\S+?),? +\(kernel modules provided by ([a-z0-9][a-z0-9.+-]*[a-z0-9])\)|(\S+)")
 
 # Printed beside good answers too: by plugins, by a deprecated call of udevadm (24.04), by packages with an odd header.
-_NOISE = re.compile(r"(?:ERROR|WARNING):root:|udevadm hwdb is deprecated")
+_NOISE = regex(r"(?:ERROR|WARNING):root:|udevadm hwdb is deprecated")
 
 
 @frozen

@@ -8,13 +8,13 @@ formatstorage); kernel: drivers/nvme/target/configfs.c (device_path), drivers/ta
 
 from __future__ import annotations
 
-import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.reading import text
 from hosttune.facts.unit_files import UnitFiles
+from hosttune.regex import regex
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ _FILES = (
     "/sys/kernel/config/target/core/iblock_*/*/udev_path",
 )  # fmt: skip
 _UNITS = (".mount", ".swap")
-_COMMENT = re.compile(r"(?m)^\s*[#;].*$")
-_WORD = re.compile(r"(?m)^What=.+$|(?:/dev/|\b(?:UUID|LABEL|PARTUUID|PARTLABEL|ID)=)[^\s<>,;|]+")
-_OCTAL = re.compile(r"\\([0-3][0-7]{2})")  # how fstab(5) writes a blank
-_AUTOFS_MAP = re.compile(r"(?m)^\s*[/+]\S*\s+(?:file[,:]\S*?|program:)?(/\S+)")
+_COMMENT = regex(r"(?m)^\s*[#;].*$")
+_WORD = regex(r"(?m)^What=.+$|(?:/dev/|\b(?:UUID|LABEL|PARTUUID|PARTLABEL|ID)=)[^\s<>,;|]+")
+_OCTAL = regex(r"\\([0-3][0-7]{2})")  # how fstab(5) writes a blank
+_AUTOFS_MAP = regex(r"(?m)^\s*[/+]\S*\s+(?:file[,:]\S*?|program:)?(/\S+)")
 
 
 def claimed(reader: Reader, facts: Facts) -> frozenset[str]:

@@ -14,6 +14,7 @@ from hosttune.facts.base import Fact, raw, unread
 from hosttune.facts.kernel import split_command_line
 from hosttune.facts.reading import integer, text
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ _HARMFUL: Mapping[str, str] = {
     "maxcpus": "leaves the other CPUs off",
     "mem": "hides the memory above from the kernel",
 }  # fmt: skip
-_KERNEL_LINE = re.compile(r"^\s*linux(?:efi|16)?\s+(\S*/vmlinu[xz]-(\S+))[ \t]*(.*)$", re.MULTILINE)
-_OWN = re.compile(r"BOOT_IMAGE=|initrd=|recovery$|single$|nomodeset$|dis_ucode_ldr$")
+_KERNEL_LINE = regex(r"^\s*linux(?:efi|16)?\s+(\S*/vmlinu[xz]-(\S+))[ \t]*(.*)$", re.MULTILINE)
+_OWN = regex(r"BOOT_IMAGE=|initrd=|recovery$|single$|nomodeset$|dis_ucode_ldr$")
 
 
 @frozen

@@ -10,15 +10,15 @@ cpufrequtils.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, unread
+from hosttune.facts.base import Fact, lazy
 from hosttune.facts.reading import text
 from hosttune.facts.systemd_config import parse as section_of
-from hosttune.facts.unit_files import UnitFiles, enabled_names
+from hosttune.facts.unit_files import UnitFiles
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
-from hosttune.values import Unreadable
+from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 RC_LOCAL = "/etc/rc.local"
 CPUFREQUTILS = "/etc/default/cpufrequtils"
 _GOVERNOR = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
-_EXEC = re.compile(r"^\s*Exec(?:StartPre|StartPost|Start)\s*=\s*[-@:+!]*(.*)$")
-_SCRIPT = re.compile(r"(?:^|[\s\"'])(/(?:etc|opt|usr|root|lib|srv|var)/[\w./@+-]+)")
-_SYSCTL = re.compile(r"\bsysctl\s+(?:-\w+\s+|--\w+\s+)*[\"']?([a-z][\w./-]*)\s*=\s*[\"']?([^\s\"';|&]+)")
-_ECHO = re.compile(
+_EXEC = regex(r"^\s*Exec(?:StartPre|StartPost|Start)\s*=\s*[-@:+!]*(.*)$")
+_SCRIPT = regex(r"(?:^|[\s\"'])(/(?:etc|opt|usr|root|lib|srv|var)/[\w./@+-]+)")
+_SYSCTL = regex(r"\bsysctl\s+(?:-\w+\s+|--\w+\s+)*[\"']?([a-z][\w./-]*)\s*=\s*[\"']?([^\s\"';|&]+)")
+_ECHO = regex(
     r"\becho\s+(?:-n\s+)?[\"']?([^\s\"';|&>]+)[\"']?\s*(?:>|\|\s*(?:sudo\s+)?tee(?:\s+-a)?)\s*[\"']?(/(?:proc/)?sys/[^\s\"';|&]+)"
 )
-_LOOP = re.compile(r"\bfor\s+(\w+)\s+in\s+(/sys/\S+?)\s*;?\s+do\b(.*?)\bdone\b", re.DOTALL)
+_LOOP = regex(r"\bfor\s+(\w+)\s+in\s+(/sys/\S+?)\s*;?\s+do\b(.*?)\bdone\b", re.DOTALL)
 _INTO = r"\becho\s+(?:-n\s+)?[\"']?([^\s\"';|&>]+)[\"']?\s*(?:>|\|\s*tee)\s*[\"']?\$\{{?{name}\}}?"
-_CPUPOWER = re.compile(r"\b(?:cpupower\b.*?\bfrequency-set|cpufreq-set)\b[^;|&\n]*?(?:-g|--governor)[\s=]*(\w+)")
+_CPUPOWER = regex(r"\b(?:cpupower\b.*?\bfrequency-set|cpufreq-set)\b[^;|&\n]*?(?:-g|--governor)[\s=]*(\w+)")
 _LONGEST = 64 << 10  # bytes of a script that are looked through
 
 
@@ -75,11 +75,12 @@ def values_in(content: str) -> Iterator[tuple[int, str, str]]:
         yield line(found.start()), _GOVERNOR, found[1]
 
 
-def collect(reader: Reader, facts: Facts) -> Commands:  # noqa: ARG001 - the interface of all subjects
-    names = enabled_names(reader)
-    if isinstance(names, Unreadable):
-        gone: Any = unread(names.reason)
-        return Commands(gone)
+def collect(reader: Reader, facts: Facts) -> Commands:
+    return Commands(lazy(_values, reader, facts))
+
+
+def _values(reader: Reader, facts: Facts) -> tuple[BootValue, ...]:
+    names = facts.units.enabled
     files = UnitFiles(reader)
     found: list[BootValue] = []
     for name in sorted(names):
@@ -90,7 +91,7 @@ def collect(reader: Reader, facts: Facts) -> Commands:  # noqa: ARG001 - the int
     governor = section_of("[_]\n" + _content(reader, CPUFREQUTILS), "_").get("GOVERNOR", "").strip("\"'")
     if governor and isinstance(reader.stat("/etc/init.d/cpufrequtils"), Stat):
         found.append(BootValue(_GOVERNOR, governor, CPUFREQUTILS))
-    return Commands(tuple(found))
+    return tuple(found)
 
 
 def _content(reader: Reader, path: str) -> str:

@@ -13,6 +13,7 @@ from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.facts.reading import text
 from hosttune.facts.versions import upstream_of
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.values import ABSENT, Answer, Unreadable
 
 if TYPE_CHECKING:
@@ -26,9 +27,9 @@ RUNTIME = "/etc/nvidia-container-runtime/config.toml"
 CDI = ("/etc/cdi", "/var/run/cdi")
 _ENGINES = ("docker-ce", "docker.io", "moby-engine", "containerd.io", "containerd", "podman")
 _NVIDIA_MAJOR = 195  # of /dev/nvidia0 and its like (kernel: admin-guide/devices.txt)
-_LIBRARY = re.compile(r"lib(?:cuda|nvidia-ml)\.so\.(\d+\.\d+(?:\.\d+)?)")
-_TOP_ROOT = re.compile(r"^\s*root\s*=\s*[\"']([^\"']+)", re.MULTILINE)
-_MODE = re.compile(r"^\s*mode\s*=\s*[\"']([^\"']+)", re.MULTILINE)
+_LIBRARY = regex(r"lib(?:cuda|nvidia-ml)\.so\.(\d+\.\d+(?:\.\d+)?)")
+_TOP_ROOT = regex(r"^\s*root\s*=\s*[\"']([^\"']+)", re.MULTILINE)
+_MODE = regex(r"^\s*mode\s*=\s*[\"']([^\"']+)", re.MULTILINE)
 
 
 @frozen

@@ -8,9 +8,10 @@ carries its marks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from hosttune.facts.base import Fact, lazy
+from hosttune.facts.lookups import Lookup
 from hosttune.facts.reading import known, line, text
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
@@ -48,8 +49,8 @@ _CGROUPS = (
 
 
 @frozen
-class Look:
-    """What was seen."""
+class Look(Fact):
+    """What there is to see."""
 
     namespaces: Mapping[str, Answer[str]]  # name -> the text of /proc/self/ns/NAME
     shares_init_mounts: bool | None = None  # None: not known
@@ -58,19 +59,30 @@ class Look:
 
 
 @frozen
-class Found:
-    """The decision; fields are `unread` values where it cannot be made."""
+class Found(Fact):
+    """The decision."""
 
-    is_container: Any
-    name: Any
-    evidence: tuple[str, ...] = field(default=())
+    is_container: bool
+    name: str
+    evidence: tuple[str, ...]
 
 
 def look(reader: Reader) -> Look:
-    """Read the namespaces of this process and the marks that container managers leave."""
-    namespaces = {name: reader.link(f"/proc/self/ns/{name}") for name in INITIAL}
+    """The namespaces of this process and the marks that container managers leave."""
+    return Look(
+        namespaces=Lookup(lambda name: reader.link(f"/proc/self/ns/{name}")),
+        shares_init_mounts=lazy(_shares_init_mounts, reader),
+        marks=lazy(_marks, reader),
+        is_wsl=lazy(_is_wsl, reader),
+    )
+
+
+def _shares_init_mounts(reader: Reader) -> bool | None:
     mine, init = reader.link("/proc/self/ns/mnt"), reader.link("/proc/1/ns/mnt")
-    shares = mine == init if isinstance(mine, str) and isinstance(init, str) else None
+    return mine == init if isinstance(mine, str) and isinstance(init, str) else None
+
+
+def _marks(reader: Reader) -> tuple[tuple[str, str], ...]:
     marks: list[tuple[str, str]] = []
     for path, name in _MARKS:
         if isinstance(reader.stat(path), Stat):
@@ -79,8 +91,12 @@ def look(reader: Reader) -> Look:
     groups = text(reader, "/proc/1/cgroup")
     if isinstance(groups, str):
         marks.extend((f"/proc/1/cgroup ({word})", name) for word, name in _CGROUPS if word in groups)
+    return tuple(marks)
+
+
+def _is_wsl(reader: Reader) -> bool:
     release = line(reader, "/proc/sys/kernel/osrelease")
-    return Look(namespaces, shares, tuple(marks), isinstance(release, str) and "microsoft" in release.lower())
+    return isinstance(release, str) and "microsoft" in release.lower()
 
 
 def decide(seen: Look) -> Found:
@@ -92,14 +108,18 @@ def decide(seen: Look) -> Found:
             return Found(gone, gone, gone)
     own = [name for name in ("pid", "user") if seen.namespaces[name] != INITIAL[name]]
     if not own and not _shares_only_processes(seen):
-        return Found(False, "", (_host_sentence(seen), *_overruled(seen)))
-    name = "wsl" if seen.is_wsl and not seen.marks else next((name for _, name in seen.marks), "other")
+        return Found(False, "", lazy(lambda: (_host_sentence(seen), *_overruled(seen))))
     if own:
         reason = " and ".join(f"the {name} namespace ({seen.namespaces[name]})" for name in own)
         sentence = f"{reason} is not the host's first one ({', '.join(INITIAL[name] for name in own)}): a container"
     else:
         sentence = "mounts and host name are a container's own, though it shares the host's processes"
-    return Found(True, name, (sentence, *(f"{mark} says {manager}" for mark, manager in seen.marks)))
+    said = lazy(lambda: (sentence, *(f"{mark} says {manager}" for mark, manager in seen.marks)))
+    return Found(True, lazy(_manager, seen), said)
+
+
+def _manager(seen: Look) -> str:
+    return "wsl" if seen.is_wsl and not seen.marks else next((name for _, name in seen.marks), "other")
 
 
 def _shares_only_processes(seen: Look) -> bool:
@@ -107,7 +127,7 @@ def _shares_only_processes(seen: Look) -> bool:
     mark. Services with a private /tmp or host name have no mark; `unshare -m` keeps host name and IPC."""
     names = seen.namespaces["uts"], seen.namespaces["ipc"]
     others = all(isinstance(name, str) and name not in INITIAL.values() for name in names)
-    return bool(seen.marks) and seen.shares_init_mounts is False and others
+    return others and seen.shares_init_mounts is False and bool(seen.marks)
 
 
 def _host_sentence(seen: Look) -> str:

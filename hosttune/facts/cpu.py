@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, unread
+from hosttune.facts.base import Fact, lazy, shared
 from hosttune.facts.reading import derived, integer, known, line, number_list, text
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT, Answer, Unreadable
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
+_CPUINFO = "/proc/cpuinfo"
 _CPUS = "/sys/devices/system/cpu"
 _ARM_MAKERS = {
     "0x41": "ARM", "0x48": "HiSilicon", "0x4e": "NVIDIA", "0x51": "Qualcomm", "0x61": "Apple", "0xc0": "Ampere",
@@ -96,23 +97,24 @@ def usable_of(allowed: int, quota: Quota | None) -> tuple[int, str]:
     return max(1, min(allowed, int(quota.cpus))), f"{sentence}, {quota.path} limits to {quota.cpus:g}"
 
 
+def flags_of(values: Mapping[str, str]) -> tuple[str, ...]:
+    """What the processor can do; Arm calls them features."""
+    return tuple((values.get("flags") or values.get("Features", "")).split())
+
+
 def collect(reader: Reader, facts: Facts) -> Cpu:  # noqa: ARG001 - the interface of all subjects
-    cpuinfo = text(reader, "/proc/cpuinfo")
-    values = parse_cpuinfo(cpuinfo) if isinstance(cpuinfo, str) else {}
-    model, vendor = model_of(values) if isinstance(cpuinfo, str) else (known(cpuinfo, "/proc/cpuinfo"),) * 2
-    flags = tuple((values.get("flags") or values.get("Features", "")).split())
-    online = _numbers(reader, f"{_CPUS}/online")
-    topology: Any = (online,) * 3 if isinstance(online, Unreadable) else _topology(reader, online)
-    usable, evidence = _usable(reader)
+    cpuinfo = shared(lambda: derived(text(reader, _CPUINFO), _CPUINFO, parse_cpuinfo))
+    online = shared(_numbers, reader, f"{_CPUS}/online")
+    usable = shared(_usable, reader)
     return Cpu(
-        model=model,
-        vendor=vendor,
-        flags=flags if isinstance(cpuinfo, str) else known(cpuinfo, "/proc/cpuinfo"),
-        sockets=topology[0],
-        cores=topology[1],
-        threads=topology[2],
-        usable=usable,
-        usable_evidence=evidence,
+        model=lazy(lambda: model_of(cpuinfo())[0]),
+        vendor=lazy(lambda: model_of(cpuinfo())[1]),
+        flags=lazy(lambda: flags_of(cpuinfo())),
+        sockets=lazy(lambda: _count(reader, online(), "package_cpus_list")),
+        cores=lazy(lambda: _cores(reader, online())),
+        threads=lazy(lambda: len(online())),
+        usable=lazy(lambda: usable()[0]),
+        usable_evidence=lazy(lambda: usable()[1]),
     )
 
 
@@ -121,14 +123,12 @@ def _numbers(reader: Reader, path: str) -> Unreadable | tuple[int, ...]:
     return numbers
 
 
-def _topology(reader: Reader, online: tuple[int, ...]) -> tuple[Any, Any, int]:
-    """(sockets, cores, threads). One file lists all CPUs of a socket or core, so few are read even with 256 CPUs."""
-    smt = line(reader, f"{_CPUS}/smt/active")
-    cores = len(online) if smt == "0" else _count(reader, online, "core_cpus_list")
-    return _count(reader, online, "package_cpus_list"), cores, len(online)
+def _cores(reader: Reader, online: tuple[int, ...]) -> Any:
+    return len(online) if line(reader, f"{_CPUS}/smt/active") == "0" else _count(reader, online, "core_cpus_list")
 
 
 def _count(reader: Reader, online: tuple[int, ...], name: str) -> Any:
+    """How many sockets or cores. One file lists all CPUs of each, so few are read even with 256 CPUs."""
     left = set(online)
     groups = 0
     for cpu in online:
@@ -141,20 +141,16 @@ def _count(reader: Reader, online: tuple[int, ...], name: str) -> Any:
     return groups
 
 
-def _usable(reader: Reader) -> tuple[Any, Any]:
+def _usable(reader: Reader) -> tuple[int, str] | Unreadable:
     status = text(reader, "/proc/self/status")
     if not isinstance(status, str):
-        gone = known(status, "/proc/self/status")
-        return gone, gone
+        return known(status, "/proc/self/status")  # type: ignore[no-any-return]
     rows = (row.partition(":") for row in status.splitlines())
     allowed = next((rest for key, _, rest in rows if key == "Cpus_allowed_list"), "")
     if not allowed:
-        gone = unread("/proc/self/status has no Cpus_allowed_list")
-        return gone, gone
+        return Unreadable("/proc/self/status has no Cpus_allowed_list")
     quota = _quota(reader)
-    if isinstance(quota, Unreadable):
-        return quota, quota
-    return usable_of(len(number_list(allowed)), quota)
+    return quota if isinstance(quota, Unreadable) else usable_of(len(number_list(allowed)), quota)
 
 
 def _quota(reader: Reader) -> Quota | Unreadable | None:

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, raw
+from hosttune.facts.base import Fact, lazy, raw, shared
 from hosttune.facts.reading import derived, integer, known, line
-from hosttune.frozen import frozen
-from hosttune.values import Unreadable
+from hosttune.frozen import Lazy, frozen
+from hosttune.regex import regex
+from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
@@ -32,18 +36,18 @@ _KINDS = (
 )
 # In the device path, closest to the disk first: a SATA disk behind a SAS expander is reached by SAS.
 _TRANSPORTS = (
-    (re.compile(r"/usb\d+/"), "usb"),
-    (re.compile(r"/virtio\d+/"), "virtio"),
-    (re.compile(r"/(?:end_device|expander|sas_\w+)-"), "sas"),
-    (re.compile(r"/ata\d+/"), "sata"),
-    (re.compile(r"/mmc_host/"), "mmc"),
-    (re.compile(r"/target\d+:"), "scsi"),
+    (regex(r"/usb\d+/"), "usb"),
+    (regex(r"/virtio\d+/"), "virtio"),
+    (regex(r"/(?:end_device|expander|sas_\w+)-"), "sas"),
+    (regex(r"/ata\d+/"), "sata"),
+    (regex(r"/mmc_host/"), "mmc"),
+    (regex(r"/target\d+:"), "scsi"),
 )
 # Amazon EC2 (SSD instance store volumes), Azure (temporary NVMe disks), Google Cloud (Local SSD, NVMe and SCSI). Amazon
 # EBS, Azure's remote disks (MSFT NVMe Accelerator) and Google's (nvme_card-pd) keep what is on them.
-_EPHEMERAL = re.compile(r"Amazon EC2 NVMe Instance Storage|Microsoft NVMe Direct Disk.*|nvme_card\d*|EphemeralDisk")
+_EPHEMERAL = regex(r"Amazon EC2 NVMe Instance Storage|Microsoft NVMe Direct Disk.*|nvme_card\d*|EphemeralDisk")
 # A unit of a storage array, reached over iSCSI or Fibre Channel (kernel: scsi_transport_iscsi.c, scsi_transport_fc.c).
-_ARRAY = re.compile(r"/session\d+/|/rport-")
+_ARRAY = regex(r"/session\d+/|/rport-")
 
 
 @frozen
@@ -140,86 +144,115 @@ def end_on(name: str, parents: Mapping[str, object], physical: frozenset[str]) -
 
 
 def collect(reader: Reader, facts: Facts) -> Disks:
+    return Disks(lazy(_all, reader, facts))
+
+
+def _all(reader: Reader, facts: Facts) -> Any:
     names = reader.list(_BLOCK)
     if not isinstance(names, tuple):
-        return Disks(known(names, _BLOCK))
-    is_vm = raw(facts.host, "is_vm")
-    found: list[Disk] = []
+        return known(names, _BLOCK)
+    found = _Devices(reader, facts)
     for name in names:
         size = integer(reader, f"{_BLOCK}/{name}/size")
         # Size 0: a loop device without a file, a reader without a card. Hidden: one path of a multipath namespace.
         if size != 0 and line(reader, f"{_BLOCK}/{name}/hidden") != "1":
-            whole = _whole(reader, name, size, is_vm)
-            found.extend((whole, *_partitions(reader, whole)))
-    parents = {disk.name: raw(disk, "parents") for disk in found}
-    physical = frozenset(disk.name for disk in found if disk.kind == "disk")
-    ended = [_with(disk, disks=end_on(disk.name, parents, physical)) for disk in found]
-    arrays = {disk.name for disk in found if raw(disk, "is_virtual") is True}
-    return Disks(tuple(sorted((_on(disk, arrays) for disk in ended), key=lambda disk: disk.name)))
+            found.add(name, size)
+    return tuple(found.all[name] for name in sorted(found.all))
 
 
-def _on(disk: Disk, arrays: set[str]) -> Disk:
-    """What lies on a virtual disk is virtual."""
-    below = raw(disk, "disks")
-    return _with(disk, is_virtual=True) if isinstance(below, tuple) and arrays & set(below) else disk
+class _Devices:
+    """The devices of a machine, each with what lies below it."""
+
+    def __init__(self, reader: Reader, facts: Facts) -> None:
+        self.reader = reader
+        self.facts = facts
+        self.all: dict[str, Disk] = {}
+        self.physical: dict[str, Callable[[], Any]] = {}  # name -> whether that one, by itself, is virtual
+        self.parents = shared(lambda: {name: raw(disk, "parents") for name, disk in self.all.items()})
+
+    def add(self, name: str, size: Any) -> None:
+        """A whole device and its partitions, which have no queue of their own: rotation and discard are the disk's."""
+        reader, folder, kind = self.reader, f"{_BLOCK}/{name}", kind_of(name)
+        place = Lazy(reader.resolve, folder)
+
+        def is_virtual() -> Any:
+            where = place.value()
+            return True if isinstance(where, str) and _ARRAY.search(where) else raw(self.facts.host, "is_vm")
+
+        discard = f"{folder}/queue/discard_max_bytes"
+        is_drive = kind in {"disk", "cdrom"}
+        whole: dict[str, Any] = {
+            "path": lazy(_path, reader, name, kind),
+            "kind": kind,
+            "size_bytes": derived(size, f"{folder}/size", lambda sectors: sectors * _SECTOR),
+            "is_rotational": lazy(_flag, reader, f"{folder}/queue/rotational"),
+            "transport": lazy(lambda: derived(place.value(), folder, partial(transport_of, name))) if is_drive else "",
+            "model": lazy(_model, reader, folder) if is_drive else "",
+            "is_removable": lazy(_flag, reader, f"{folder}/removable"),
+            "can_discard": lazy(lambda: derived(integer(reader, discard), discard, lambda limit: limit > 0)),
+            "parents": lazy(_slaves, reader, folder) if kind in {"dm", "md"} else (),
+            "device": lazy(_number, reader, folder),
+            "is_read_only": lazy(_flag, reader, f"{folder}/ro"),
+        }
+        if kind == "disk":
+            self.physical[name] = is_virtual
+        self._put(name, is_virtual, whole)
+        for part in _partitions(reader, name) if kind in {"disk", "md", "loop"} else ():
+            own = f"{folder}/{part}"
+            self._put(part, is_virtual, whole | {
+                "path": f"/dev/{part.replace('!', '/')}",
+                "kind": "partition",
+                "size_bytes": lazy(_size, reader, own),
+                "parents": (name,),
+                "device": lazy(_number, reader, own),
+                "is_read_only": lazy(_flag, reader, f"{own}/ro"),
+            })  # fmt: skip
+
+    def _put(self, name: str, is_virtual: Callable[[], Any], values: Mapping[str, Any]) -> None:
+        virtual = lazy(self._is_virtual, name, is_virtual)
+        self.all[name] = Disk(name=name, disks=lazy(self._below, name), is_virtual=virtual, **values)
+
+    def _below(self, name: str) -> Any:
+        return end_on(name, self.parents(), frozenset(self.physical))
+
+    def _is_virtual(self, name: str, is_virtual: Callable[[], Any]) -> Any:
+        """What lies on a virtual disk is virtual."""
+        below = self._below(name)
+        if isinstance(below, tuple) and any(self.physical[one]() is True for one in below):
+            return True
+        return is_virtual()
 
 
-def _with(disk: Disk, **values: Any) -> Disk:
-    """A copy with other values; `dataclasses.replace` would touch the fields that could not be read."""
-    slots: Any = Disk.__slots__
-    return Disk(**{name: raw(disk, name) for name in slots} | values)
+def _path(reader: Reader, name: str, kind: str) -> str:
+    mapped = line(reader, f"{_BLOCK}/{name}/dm/name") if kind == "dm" else ""
+    # sysfs cannot hold a slash: cciss!c0d0
+    return f"/dev/mapper/{mapped}" if isinstance(mapped, str) and mapped else f"/dev/{name.replace('!', '/')}"
 
 
-def _whole(reader: Reader, name: str, size: Any, is_vm: Any) -> Disk:
-    folder = f"{_BLOCK}/{name}"
-    kind = kind_of(name)
-    place = reader.resolve(folder)
-    path = f"/dev/{name.replace('!', '/')}"  # sysfs cannot hold a slash: cciss!c0d0
-    if kind == "dm":
-        mapped = line(reader, f"{folder}/dm/name")
-        path = f"/dev/mapper/{mapped}" if isinstance(mapped, str) and mapped else path
-    slaves = reader.list(f"{folder}/slaves") if kind in {"dm", "md"} else ()
-    discard = f"{folder}/queue/discard_max_bytes"
-    model = line(reader, f"{folder}/device/model") if kind in {"disk", "cdrom"} else ""
-    return Disk(
-        name=name,
-        path=path,
-        kind=kind,
-        size_bytes=derived(size, f"{folder}/size", lambda sectors: sectors * _SECTOR),
-        is_rotational=_flag(reader, f"{folder}/queue/rotational"),
-        transport=derived(place, folder, lambda where: transport_of(name, where) if kind in {"disk", "cdrom"} else ""),
-        model=model if isinstance(model, (str, Unreadable)) else "",  # type: ignore[arg-type]
-        is_removable=_flag(reader, f"{folder}/removable"),
-        can_discard=derived(integer(reader, discard), discard, lambda limit: limit > 0),
-        parents=slaves if isinstance(slaves, (tuple, Unreadable)) else (),  # type: ignore[arg-type]
-        disks=(),
-        device=known(line(reader, f"{folder}/dev"), f"{folder}/dev"),
-        is_read_only=_flag(reader, f"{folder}/ro"),
-        is_virtual=True if isinstance(place, str) and _ARRAY.search(place) else is_vm,
-    )
+def _model(reader: Reader, folder: str) -> Any:
+    model = line(reader, f"{folder}/device/model")
+    return "" if model is ABSENT else model
+
+
+def _slaves(reader: Reader, folder: str) -> Any:
+    slaves = reader.list(f"{folder}/slaves")
+    return () if slaves is ABSENT else slaves
+
+
+def _number(reader: Reader, folder: str) -> Any:
+    return known(line(reader, f"{folder}/dev"), f"{folder}/dev")
+
+
+def _size(reader: Reader, folder: str) -> Any:
+    return derived(integer(reader, f"{folder}/size"), folder, lambda sectors: sectors * _SECTOR)
 
 
 def _flag(reader: Reader, path: str) -> Any:
     return derived(line(reader, path), path, lambda word: word == "1")
 
 
-def _partitions(reader: Reader, whole: Disk) -> tuple[Disk, ...]:
-    names = reader.list(f"{_BLOCK}/{whole.name}") if whole.kind in {"disk", "md", "loop"} else ()
-    prefix = whole.name + ("p" if whole.name[-1].isdigit() else "")
-    folders = (name for name in (names if isinstance(names, tuple) else ()) if name.startswith(prefix))
-    return tuple(_partition(reader, whole, name) for name in folders if name.removeprefix(prefix).isdecimal())
-
-
-def _partition(reader: Reader, whole: Disk, name: str) -> Disk:
-    """A partition has no queue of its own: rotation and discard are the disk's."""
-    folder = f"{_BLOCK}/{whole.name}/{name}"
-    return _with(
-        whole,
-        name=name,
-        path=f"/dev/{name.replace('!', '/')}",
-        kind="partition",
-        size_bytes=derived(integer(reader, f"{folder}/size"), folder, lambda sectors: sectors * _SECTOR),
-        parents=(whole.name,),
-        device=known(line(reader, f"{folder}/dev"), f"{folder}/dev"),
-        is_read_only=_flag(reader, f"{folder}/ro"),
-    )
+def _partitions(reader: Reader, whole: str) -> tuple[str, ...]:
+    names = reader.list(f"{_BLOCK}/{whole}")
+    prefix = whole + ("p" if whole[-1].isdigit() else "")
+    parts = (name for name in (names if isinstance(names, tuple) else ()) if name.startswith(prefix))
+    return tuple(name for name in parts if name.removeprefix(prefix).isdecimal())

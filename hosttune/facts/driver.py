@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, UnknownFact, raw, unread
+from hosttune.facts.base import Fact, UnknownFact, lazy, raw, shared, unread
 from hosttune.facts.driver_modules import (
     DkmsBuild,
     DriverModule,
@@ -25,6 +25,7 @@ from hosttune.facts.reading import line, text
 from hosttune.facts.versions import sorted_versions, upstream_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
+from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -39,19 +40,19 @@ __all__ = [
 ]  # fmt: skip
 
 _VERSION = r"(\d{2,}\.\d+(?:\.\d+)*)"
-_LOADED = re.compile(rf"^NVRM version:.*?\bKernel Module\b(?: for \S+)?\s+{_VERSION}(?:\s|$)", re.MULTILINE)
-_LIBRARY = re.compile(rf"/lib(?:nvidia-ml|cuda)\.so\.{_VERSION}$")
-_PACKAGE = re.compile(
+_LOADED = regex(rf"^NVRM version:.*?\bKernel Module\b(?: for \S+)?\s+{_VERSION}(?:\s|$)", re.MULTILINE)
+_LIBRARY = regex(rf"/lib(?:nvidia-ml|cuda)\.so\.{_VERSION}$")
+_PACKAGE = regex(
     r"(?:lib)?nvidia-|linux-(?:modules|objects|signatures)-nvidia-|xserver-xorg-video-nvidia|cuda-drivers|nvlsm"
 )
 # Container tools, CUDA's libraries, GPUDirect Storage and the like are called nvidia too, and are no part of a driver.
-_NOT_DRIVER = re.compile(
+_NOT_DRIVER = regex(
     r"(?:lib)?nvidia-(?:container|docker|cuda-|cudnn|profiler|visual-profiler|prime|egl-|fs\b|gds\b|dcgm|nsight|nvshmem|"
     r"openjdk|opencl-dev|ml-dev|vaapi|texture-tools|cg-|mlnx|peermem|mig-manager|system-|driver-pinning)|"
     r"linux-modules-nvidia-fs-"
 )
 # Ubuntu names the branch in these, and they are never empty steps to another one, as nvidia-driver-570 became.
-_REAL = re.compile(r"nvidia-(?:kernel-common|utils|compute-utils|dkms|headless-no-dkms)-(\d+)(-server)?(?:-open)?")
+_REAL = regex(r"nvidia-(?:kernel-common|utils|compute-utils|dkms|headless-no-dkms)-(\d+)(-server)?(?:-open)?")
 _METAPACKAGES = "(?:driver|headless|headless-no-dkms|dkms|kernel-source)"  # these differ between open and closed
 # Debian's own names, and those of NVIDIA's archive from 590 on: the branch shows in the version only.
 _UNNUMBERED = (
@@ -59,18 +60,18 @@ _UNNUMBERED = (
     "nvidia-dkms-open", "nvidia-driver",
 )  # fmt: skip
 _UNNUMBERED_OPEN = ("nvidia-open-kernel-dkms", "nvidia-kernel-open-dkms", "nvidia-dkms-open")
-_NUMBERED = re.compile(
+_NUMBERED = regex(
     r"nvidia-(?:driver|headless|headless-no-dkms|dkms|kernel-source|kernel-common|utils|compute-utils)-(\d{3})(?:-.*)?"
 )
-_MODULES = re.compile(r"linux-modules-nvidia-(\d{3})(?:-server)?(?:-open)?-[a-z].*")
-_FABRIC = re.compile(r"nvidia-fabricmanager(?:-\d+)?")
-_PERSISTENCED = re.compile(r"nvidia-(?:compute-utils-\d+.*|persistenced)")
+_MODULES = regex(r"linux-modules-nvidia-(\d{3})(?:-server)?(?:-open)?-[a-z].*")
+_FABRIC = regex(r"nvidia-fabricmanager(?:-\d+)?")
+_PERSISTENCED = regex(r"nvidia-(?:compute-utils-\d+.*|persistenced)")
 _LIBRARIES = ("libnvidia-ml.so.1", "libcuda.so.1")
 _LIBRARY_FOLDERS = (
     "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib/x86_64-linux-gnu/nvidia/current",
     "/usr/lib/aarch64-linux-gnu/nvidia/current", "/usr/lib64", "/usr/lib",
 )  # fmt: skip
-_BRINGS_MODULES = re.compile(
+_BRINGS_MODULES = regex(
     r"linux-(?:modules|objects)-nvidia-|nvidia-(?:kernel-|open-kernel-|kernel-open-)?(?:dkms|source)"
 )
 _TRIGGERED = ("initramfs-tools", "dracut", "libc-bin")
@@ -242,34 +243,39 @@ def _by_number(groups: tuple[str | None, ...]) -> tuple[int, bool]:
 
 
 def collect(reader: Reader, facts: Facts) -> Driver:
-    loaded, is_open = _loaded(reader)
-    packages = _packages(facts)
-    folder = ModuleFolder(reader)
-    modules = unread(folder.problem) if folder.problem else modules_of(reader, folder, kernels_of_interest(facts))
-    if isinstance(packages, Unreadable):
-        branch = flavour = unread(packages.reason)
-    else:
-        there = [(one.name, one.version) for one in packages]
-        branch, flavour = branch_and_flavour(there, _built_open(modules, loaded, is_open))
+    loaded, packages, folder = shared(_loaded, reader), shared(_packages, facts), shared(ModuleFolder, reader)
+    named = shared(_named, facts)
     return Driver(
-        loaded_version=loaded,
-        is_open=is_open,
-        userspace_version=_userspace(reader),
-        packages=unread(packages.reason) if isinstance(packages, Unreadable) else packages,
-        branch=branch,
-        flavour=flavour,
-        has_module_for_running_kernel=_has_running(folder, facts),
-        kernels_with_module=folder.with_module,
-        nouveau_bound=_nouveau(facts),
-        runfile=_runfile(reader),
-        modules=modules,
-        has_module_for_next_kernel=has_module_for_next(facts, folder),
-        dkms=dkms_builds(reader, folder),
-        half_way=unread(packages.reason) if isinstance(packages, Unreadable) else _half_way(packages, facts),
+        loaded_version=lazy(lambda: loaded()[0]),
+        is_open=lazy(lambda: loaded()[1]),
+        userspace_version=lazy(_userspace, reader),
+        packages=lazy(packages),
+        branch=lazy(lambda: named()[0]),
+        flavour=lazy(lambda: named()[1]),
+        has_module_for_running_kernel=lazy(lambda: _has_running(folder(), facts)),
+        kernels_with_module=lazy(lambda: folder().with_module),
+        nouveau_bound=lazy(lambda: "nouveau" in facts.gpus.drivers),
+        runfile=lazy(_runfile, reader),
+        modules=lazy(lambda: _modules(reader, folder(), facts)),
+        has_module_for_next_kernel=lazy(lambda: has_module_for_next(facts, folder())),
+        dkms=lazy(lambda: dkms_builds(reader, folder())),
+        half_way=lazy(lambda: _half_way(packages(), facts)),
     )
 
 
-def _loaded(reader: Reader) -> tuple[str, bool]:
+def _named(facts: Facts) -> tuple[str, str]:
+    """(branch, flavour)."""
+    there = [(one.name, one.version) for one in facts.driver.packages]
+    return branch_and_flavour(
+        there, _built_open(*(raw(facts.driver, name) for name in ("modules", "loaded_version", "is_open")))
+    )
+
+
+def _modules(reader: Reader, folder: ModuleFolder, facts: Facts) -> Any:
+    return unread(folder.problem) if folder.problem else modules_of(reader, folder, kernels_of_interest(facts))
+
+
+def _loaded(reader: Reader) -> tuple[str, bool] | Unreadable:
     """Version and openness of the loaded module. A proprietary one taints the kernel, and itself says P."""
     content = text(reader, "/proc/driver/nvidia/version")
     if isinstance(content, str) and (found := parse_loaded(content))[0]:
@@ -281,7 +287,7 @@ def _loaded(reader: Reader) -> tuple[str, bool]:
     reason = next((one.reason for one in (content, version) if isinstance(one, Unreadable)), "")
     if not reason and reader.stat("/sys/module") is ABSENT:
         reason = "/sys is not mounted"
-    return (unread(reason), unread(reason)) if reason else ("", False)
+    return Unreadable(reason) if reason else ("", False)
 
 
 def _built_open(modules: Any, loaded: object, is_open: object) -> object:
@@ -302,12 +308,9 @@ def _userspace(reader: Reader) -> str:
     return ""
 
 
-def _packages(facts: Facts) -> tuple[DriverPackage, ...] | Unreadable:
-    try:
-        names = [name for name in facts.packages.entries if is_driver_package(name)]
-        known = [facts.packages[name] for name in sorted(names)]
-    except UnknownFact as unknown:
-        return Unreadable(unknown.reason)
+def _packages(facts: Facts) -> tuple[DriverPackage, ...]:
+    names = [name for name in facts.packages.entries if is_driver_package(name)]
+    known = [facts.packages[name] for name in sorted(names)]
     return tuple(DriverPackage(p.name, p.version, p.is_held, p.status) for p in known if p.status != "config-files")
 
 
@@ -334,14 +337,4 @@ def _runfile(reader: Reader) -> bool:
 def _has_running(folder: ModuleFolder, facts: Facts) -> bool:
     if folder.problem:
         return unread(folder.problem)  # type: ignore[no-any-return]
-    try:
-        return folder.has(facts.kernel.release)  # type: ignore[no-any-return]
-    except UnknownFact as unknown:
-        return unread(unknown.reason)  # type: ignore[no-any-return]
-
-
-def _nouveau(facts: Facts) -> bool:
-    try:
-        return "nouveau" in facts.gpus.drivers
-    except UnknownFact as unknown:
-        return unread(unknown.reason)  # type: ignore[no-any-return]
+    return folder.has(facts.kernel.release)  # type: ignore[no-any-return]

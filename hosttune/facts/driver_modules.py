@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, UnknownFact, raw, unread
+from hosttune.facts.base import Fact, raw, unread
 from hosttune.facts.reading import text
 from hosttune.facts.versions import sorted_versions
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
+from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent, Answer, Unreadable
 
 if TYPE_CHECKING:
@@ -21,15 +22,13 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 _NAMES = r"nvidia(?:-current(?:-open)?|-tesla(?:-\d+)?|-legacy-\d+xx)?"
-_MODULE = re.compile(rf"^((?:[^:\n]*/)?({_NAMES})\.ko(?:\.[a-z0-9]+)?):", re.MULTILINE)
-_BUILT = re.compile(rf"{_NAMES}\.ko(?:\.[a-z0-9]+)?")
-_FIELD = re.compile(r"^(\w+):[ \t]*(.*)$", re.MULTILINE)
+_MODULE = regex(rf"^((?:[^:\n]*/)?({_NAMES})\.ko(?:\.[a-z0-9]+)?):", re.MULTILINE)
+_BUILT = regex(rf"{_NAMES}\.ko(?:\.[a-z0-9]+)?")
+_FIELD = regex(r"^(\w+):[ \t]*(.*)$", re.MULTILINE)
 _DKMS = "/var/lib/dkms"
 # nvidia-fs (GPUDirect Storage), nvidia-peermem and others are built by DKMS too, and are no driver.
-_DKMS_NAMES = re.compile(
-    rf"{_NAMES}(?:-open)?|nvidia-(?:srv|open|srv-open|server|server-open|kernel)(?:-\d+)?|nvidia-\d+"
-)
-_LOG = re.compile(r"make\.log for \S.*? for kernel (\S+)")
+_DKMS_NAMES = regex(rf"{_NAMES}(?:-open)?|nvidia-(?:srv|open|srv-open|server|server-open|kernel)(?:-\d+)?|nvidia-\d+")
+_LOG = regex(r"make\.log for \S.*? for kernel (\S+)")
 _TIMEOUT_S = 20.0
 
 
@@ -168,10 +167,7 @@ def kernels_of_interest(facts: Facts) -> tuple[str, ...]:
 
 
 def has_module_for_next(facts: Facts, folder: ModuleFolder) -> Any:
-    try:
-        kernel = facts.boot.next_kernel
-    except UnknownFact as unknown:
-        return unread(unknown.reason)
+    kernel = facts.boot.next_kernel
     return folder.has(kernel) if kernel else unread("no kernel in /boot starts next")
 
 

@@ -7,12 +7,12 @@ set is not looked at. Variables of other names are not kept: such files hold sec
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact
 from hosttune.facts.reading import text
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
@@ -37,10 +37,10 @@ COMPILED = frozenset({
     "TMPDIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "CUDA_CACHE_PATH",
     "NUMBA_CACHE_DIR", "APPTAINER_TMPDIR", "SINGULARITY_TMPDIR",
 })  # fmt: skip
-_KEPT = re.compile(r"NCCL_\w+|CUDA_\w+|TORCH_\w+|OMP_NUM_THREADS|LD_LIBRARY_PATH")
-_SHELL = re.compile(r"""^\s*(?:export\s+)?([A-Za-z_]\w*)=("[^"]*"|'[^']*'|[^\s;#]*)""")
-_SYSTEMD = re.compile(r"""^\s*(?:Default)?Environment\s*=(.*)$""")
-_WORD = re.compile(r""""([^"]*)"|'([^']*)'|(\S+)""")
+_KEPT = regex(r"NCCL_\w+|CUDA_\w+|TORCH_\w+|OMP_NUM_THREADS|LD_LIBRARY_PATH")
+_SHELL = regex(r"""^\s*(?:export\s+)?([A-Za-z_]\w*)=("[^"]*"|'[^']*'|[^\s;#]*)""")
+_SYSTEMD = regex(r"""^\s*(?:Default)?Environment\s*=(.*)$""")
+_WORD = regex(r""""([^"]*)"|'([^']*)'|(\S+)""")
 
 
 @frozen

@@ -7,16 +7,19 @@ Kernel: Documentation/ABI/testing/sysfs-bus-pci; classes from the PCI Code and I
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, raw, unread
+from hosttune.facts.base import Fact, lazy, raw, shared, unread
 from hosttune.facts.gpu_boards import board_of
 from hosttune.facts.nvidia_tables import FIRST_NVSWITCH, GRACE, generation_of
 from hosttune.facts.reading import line, text
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
@@ -24,7 +27,7 @@ DEVICES = "/sys/bus/pci/devices"
 _NVIDIA = "0x10de"
 _GPU_CLASSES = ("0x0300", "0x0302")
 _SWITCH_CLASS = "0x0680"
-_OPTIONAL_ECC = re.compile(r"GeForce|RTX|Quadro|TITAN|NVS", re.IGNORECASE)
+_OPTIONAL_ECC = regex(r"GeForce|RTX|Quadro|TITAN|NVS", re.IGNORECASE)
 _NAME_LISTS = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 
 
@@ -166,54 +169,73 @@ def model_in(information: str) -> str:
 
 
 def collect(reader: Reader, facts: Facts) -> Gpus:  # noqa: ARG001 - the interface of all subjects
+    functions = shared(_functions, reader)
+    return Gpus(
+        devices=lazy(lambda: _gpus(reader, functions())),
+        nvswitches=lazy(lambda: sum(_is_switch(reader, slot, kind) for slot, kind in functions().items())),
+    )
+
+
+def _functions(reader: Reader) -> Any:
+    """The class of each PCI function of NVIDIA's, by slot; none on a machine without PCI."""
     slots = reader.list(DEVICES)
-    if slots is ABSENT:
-        if reader.stat("/sys/bus") is ABSENT:
-            gone = unread("/sys is not mounted")
-            return Gpus(gone, gone)
-        return Gpus((), 0)  # a machine without PCI
     if isinstance(slots, Unreadable):
-        return Gpus(unread(slots.reason), unread(slots.reason))
-    ours = [slot for slot in slots if line(reader, f"{DEVICES}/{slot}/vendor") == _NVIDIA]
-    classes = {slot: line(reader, f"{DEVICES}/{slot}/class") for slot in ours}
-    gpus = [
+        return slots
+    if slots is ABSENT:
+        return unread("/sys is not mounted") if reader.stat("/sys/bus") is ABSENT else {}
+    ours = (slot for slot in slots if line(reader, f"{DEVICES}/{slot}/vendor") == _NVIDIA)
+    return {slot: str(line(reader, f"{DEVICES}/{slot}/class")) for slot in ours}
+
+
+def _is_switch(reader: Reader, slot: str, kind: str) -> bool:
+    return kind.startswith(_SWITCH_CLASS) and _number(_read(reader, slot, "device")) >= FIRST_NVSWITCH
+
+
+def _gpus(reader: Reader, functions: dict[str, str]) -> tuple[Gpu, ...]:
+    slots = [
         slot
-        for slot in ours
-        if str(classes[slot]).startswith(_GPU_CLASSES) and not isinstance(reader.link(f"{DEVICES}/{slot}/physfn"), str)
+        for slot, kind in functions.items()
+        if kind.startswith(_GPU_CLASSES) and not isinstance(reader.link(f"{DEVICES}/{slot}/physfn"), str)
     ]  # a virtual function is a part of a GPU that this host lends (vGPU): nvidia-smi does not list it
-    switches = [
-        slot
-        for slot in ours
-        if str(classes[slot]).startswith(_SWITCH_CLASS) and _number(_read(reader, slot, "device")) >= FIRST_NVSWITCH
-    ]
-    names = _names(reader, gpus)
-    devices = tuple(_gpu(reader, slot, str(classes[slot]), names[slot]) for slot in gpus)
-    return Gpus(devices, len(switches))
+    names = shared(_names, reader, slots)
+    return tuple(_gpu(reader, slot, functions[slot], names) for slot in slots)
 
 
-def _gpu(reader: Reader, slot: str, class_id: str, name: str) -> Gpu:
-    device = _read(reader, slot, "device")
-    vendor, board = (_read(reader, slot, f"subsystem_{part}").removeprefix("0x") for part in ("vendor", "device"))
-    subsystem = f"{vendor}:{board}" if vendor and board else ""
-    known = board_of(device, subsystem)
-    link = reader.link(f"{DEVICES}/{slot}/driver")
-    node = _read(reader, slot, "numa_node")
+def _gpu(reader: Reader, slot: str, class_id: str, names: Callable[[], dict[str, str]]) -> Gpu:
+    device, subsystem = shared(_read, reader, slot, "device"), shared(_subsystem, reader, slot)
+    board = shared(lambda: board_of(device(), subsystem()))
     return Gpu(
         slot=slot,
-        device_id=device,
-        subsystem=subsystem,
+        device_id=lazy(device),
+        subsystem=lazy(subsystem),
         class_id=class_id,
-        generation=generation_of(_number(device)),
-        name=name or known.name,
-        driver=link.rsplit("/", 1)[-1] if isinstance(link, str) else unread(link.reason) if link is not ABSENT else "",
-        numa_node=int(node) if re.fullmatch(r"-?\d+", node) else -1,
-        link_width=_width(_read(reader, slot, "current_link_width")),
-        max_link_width=_width(_read(reader, slot, "max_link_width")),
-        link_speed=_speed(_read(reader, slot, "current_link_speed")),
-        max_link_speed=_speed(_read(reader, slot, "max_link_speed")),
-        is_vgpu=known.is_vgpu,
-        is_listed=known.is_listed,
+        generation=lazy(lambda: generation_of(_number(device()))),
+        name=lazy(lambda: names()[slot] or board().name),
+        driver=lazy(driver_of, reader, slot),
+        numa_node=lazy(_node, reader, slot),
+        link_width=lazy(lambda: _width(_read(reader, slot, "current_link_width"))),
+        max_link_width=lazy(lambda: _width(_read(reader, slot, "max_link_width"))),
+        link_speed=lazy(lambda: _speed(_read(reader, slot, "current_link_speed"))),
+        max_link_speed=lazy(lambda: _speed(_read(reader, slot, "max_link_speed"))),
+        is_vgpu=lazy(lambda: board().is_vgpu),
+        is_listed=lazy(lambda: board().is_listed),
     )
+
+
+def _subsystem(reader: Reader, slot: str) -> str:
+    vendor, board = (_read(reader, slot, f"subsystem_{part}").removeprefix("0x") for part in ("vendor", "device"))
+    return f"{vendor}:{board}" if vendor and board else ""
+
+
+def driver_of(reader: Reader, slot: str) -> Any:
+    """The kernel driver that has a PCI function; empty for none."""
+    link = reader.link(f"{DEVICES}/{slot}/driver")
+    return "" if link is ABSENT else link.rsplit("/", 1)[-1] if isinstance(link, str) else link
+
+
+def _node(reader: Reader, slot: str) -> int:
+    node = _read(reader, slot, "numa_node")
+    return int(node) if re.fullmatch(r"-?\d+", node) else -1
 
 
 def _names(reader: Reader, slots: list[str]) -> dict[str, str]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.values import Unreadable
 
-_SETTING = re.compile(r"^[ \t]*(?:export[ \t]+)?(GRUB_\w+)=(?:\"([^\"\n]*)\"|'([^'\n]*)'|([^\s;#]*))", re.MULTILINE)
-_OPENS = re.compile(r"(menuentry|submenu)\s+(.*)\{$")
-_WORD = re.compile(r"'((?:[^']|'\\'')*)'|\"((?:[^\"\\]|\\.)*)\"|(\S+)")
-_KERNEL = re.compile(r"linux(?:efi|16)?\s+\S*/vmlinu[xz]-(\S+)")
+_SETTING = regex(r"^[ \t]*(?:export[ \t]+)?(GRUB_\w+)=(?:\"([^\"\n]*)\"|'([^'\n]*)'|([^\s;#]*))", re.MULTILINE)
+_OPENS = regex(r"(menuentry|submenu)\s+(.*)\{$")
+_WORD = regex(r"'((?:[^']|'\\'')*)'|\"((?:[^\"\\]|\\.)*)\"|(\S+)")
+_KERNEL = regex(r"linux(?:efi|16)?\s+\S*/vmlinu[xz]-(\S+)")
 _ID_OPTIONS = ("$menuentry_id_option", "--id")
 
 

@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
@@ -23,13 +24,13 @@ FOLDER = "/etc/default/grub.d"
 MENU = "/boot/grub/grub.cfg"
 DEFAULT = "GRUB_CMDLINE_LINUX_DEFAULT"
 EVERY = "GRUB_CMDLINE_LINUX"
-_ASSIGNMENT = re.compile(rf"\s*(?:export\s+)?({DEFAULT}|{EVERY})=(.*)")
-_VALUE = re.compile(r"""((?:"(?:[^"\\`]|\\.)*"|'[^']*'|[^\s"'\\;#&|`()<>]|\\.)*)\s*(?:[;#].*)?""")
-_PIECE = re.compile(r"""'([^']*)'|"((?:[^"\\]|\\.)*)"|((?:[^'"\\]|\\.)+)""")
-_LINUX = re.compile(r"\s*linux(?:efi|16)?\s+\S*/vmlinu[xz]\S*(.*)")
-_SECTION = re.compile(r"### (BEGIN|END) /etc/grub\.d/(\S+) ###")
+_ASSIGNMENT = regex(rf"\s*(?:export\s+)?({DEFAULT}|{EVERY})=(.*)")
+_VALUE = regex(r"""((?:"(?:[^"\\`]|\\.)*"|'[^']*'|[^\s"'\\;#&|`()<>]|\\.)*)\s*(?:[;#].*)?""")
+_PIECE = regex(r"""'([^']*)'|"((?:[^"\\]|\\.)*)"|((?:[^'"\\]|\\.)+)""")
+_LINUX = regex(r"\s*linux(?:efi|16)?\s+\S*/vmlinu[xz]\S*(.*)")
+_SECTION = regex(r"### (BEGIN|END) /etc/grub\.d/(\S+) ###")
 _RECOVERY = frozenset({"recovery", "single"})  # words of 10_linux on Ubuntu and Debian: it leaves the default out there
-_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+_VARIABLE = regex(r"\$(?:\{(\w+)\}|(\w+))")
 
 
 @frozen

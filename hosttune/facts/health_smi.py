@@ -15,6 +15,7 @@ from typing import Any
 from hosttune.facts.base import unread
 from hosttune.facts.gpu_errors import slot_of
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 
 COMMON = (
     "pci.bus_id", "temperature.gpu", "utilization.gpu", "memory.used", "power.draw", "power.limit",
@@ -46,9 +47,9 @@ def _remapped_of(fields: tuple[str, ...]) -> tuple[str, ...]:
 
 REMAPPED, OLD_REMAPPED = map(_remapped_of, (REMAPPED_FIELDS, OLD_REMAPPED_FIELDS))
 
-_BUS_ID = re.compile(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
-_UNKNOWN_FIELD = re.compile(r'Field "([\w.]+)" is not a valid field')
-_REFUSED = re.compile(r"is not a valid (?:field to query|query)|Unrecognized|Invalid combination", re.IGNORECASE)
+_BUS_ID = regex(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
+_UNKNOWN_FIELD = regex(r'Field "([\w.]+)" is not a valid field')
+_REFUSED = regex(r"is not a valid (?:field to query|query)|Unrecognized|Invalid combination", re.IGNORECASE)
 _NOT_THERE = frozenset({"n/a", "not supported", "requested functionality has been deprecated"})
 # nvmlClocksEventReasons; those that mean that the GPU is slower than its power limit and its work make it.
 SLOWDOWNS: Mapping[int, str] = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, unread
+from hosttune.facts.base import Fact, lazy, raw, shared, unread
 from hosttune.facts.containment import FIRST_MOUNTS, Found, decide, look
 from hosttune.facts.reading import derived, known, line
 from hosttune.facts.virtualization import Dmi, cloud_of, hypervisor_of, read_dmi
@@ -72,35 +72,34 @@ def secure_boot_of(secure_boot: Answer[bytes], shim_state: Answer[bytes]) -> boo
 
 
 def collect(reader: Reader, facts: Facts) -> Host:
-    found = decide(look(reader))
-    if reader.persistent_only and not isinstance(found.is_container, bool):
-        found = Found(False, "", ("files below a root, with no kernel: taken for the image of a host",))
-    dmi = read_dmi(reader)
-    hypervisor = hypervisor_of(reader, facts, dmi)
-    release = line(reader, OSRELEASE)
-    boot_id = line(reader, "/proc/sys/kernel/random/boot_id")
-    init = line(reader, "/proc/1/comm")
-    uefi = _is_folder(reader, "/sys/firmware/efi")
+    found, dmi = shared(_containment, reader), shared(read_dmi, reader)
     return Host(
-        hostname=_hostname(reader),
-        machine_id_hash=_machine_id(reader),
-        boot_id=known(boot_id, "the boot id"),
-        is_container=found.is_container,
-        container=found.name,
-        container_evidence=found.evidence,
-        is_vm=bool(hypervisor) if isinstance(hypervisor, str) else hypervisor,
-        hypervisor=hypervisor,
-        is_wsl=_is_wsl_image(reader) if _has_no_kernel(reader, release) else derived(release, OSRELEASE, _is_wsl),
-        has_systemd=_has_systemd(reader),
-        init=known(init, "/proc/1/comm"),
-        boot_loader=_boot_loader(reader),
-        is_uefi=uefi,
-        secure_boot=_secure_boot(reader) if uefi is True else (None if uefi is False else uefi),
-        cloud=cloud_of(reader, dmi),
-        product=_product(reader, dmi),
-        shares_init_mounts=_shares_init_mounts(reader),
-        is_image=_has_no_kernel(reader, release),
+        hostname=lazy(_hostname, reader),
+        machine_id_hash=lazy(_machine_id, reader),
+        boot_id=lazy(lambda: known(line(reader, "/proc/sys/kernel/random/boot_id"), "the boot id")),
+        is_container=lazy(lambda: found().is_container),
+        container=lazy(lambda: found().name),
+        container_evidence=lazy(lambda: found().evidence),
+        is_vm=lazy(lambda: bool(facts.host.hypervisor)),
+        hypervisor=lazy(lambda: hypervisor_of(reader, facts, dmi())),
+        is_wsl=lazy(_is_wsl, reader, facts),
+        has_systemd=lazy(_has_systemd, reader),
+        init=lazy(lambda: known(line(reader, "/proc/1/comm"), "/proc/1/comm")),
+        boot_loader=lazy(_boot_loader, reader, facts),
+        is_uefi=lazy(_is_folder, reader, "/sys/firmware/efi"),
+        secure_boot=lazy(lambda: _secure_boot(reader) if facts.host.is_uefi else None),
+        cloud=lazy(lambda: cloud_of(reader, dmi())),
+        product=lazy(lambda: _product(reader, dmi())),
+        shares_init_mounts=lazy(_shares_init_mounts, reader),
+        is_image=lazy(lambda: reader.persistent_only and isinstance(line(reader, OSRELEASE), Unreadable)),
     )
+
+
+def _containment(reader: Reader) -> Found:
+    found = decide(look(reader))
+    if reader.persistent_only and not isinstance(raw(found, "is_container"), bool):
+        return Found(False, "", ("files below a root, with no kernel: taken for the image of a host",))
+    return found
 
 
 def _hostname(reader: Reader) -> Any:
@@ -122,16 +121,14 @@ def _machine_id(reader: Reader) -> Any:
     return machine_id_hash(content) if isinstance(content, str) else content
 
 
-def _has_no_kernel(reader: Reader, release: object) -> bool:
-    return reader.persistent_only and isinstance(release, Unreadable)
+def _is_wsl(reader: Reader, facts: Facts) -> Any:
+    """Of files below a root the configuration file of WSL says that they are for it (Microsoft: wsl.conf)."""
+    if facts.host.is_image:
+        return hasattr(reader.stat("/etc/wsl.conf"), "type")
+    return derived(line(reader, OSRELEASE), OSRELEASE, is_of_wsl)
 
 
-def _is_wsl_image(reader: Reader) -> bool:
-    """Files below a root: the configuration file of WSL says that they are for it (Microsoft: wsl.conf)."""
-    return hasattr(reader.stat("/etc/wsl.conf"), "type")
-
-
-def _is_wsl(release: str) -> bool:
+def is_of_wsl(release: str) -> bool:
     """WSL kernels say so in their release (5.15.153.1-microsoft-standard-WSL2); Azure's (6.8.0-1015-azure) do not."""
     return "microsoft" in release.lower() or "WSL" in release
 
@@ -150,7 +147,7 @@ def _has_systemd(reader: Reader) -> Any:
     return init.endswith("/systemd") if isinstance(init, str) else (False if init is ABSENT else init)
 
 
-def _boot_loader(reader: Reader) -> Any:
+def _boot_loader(reader: Reader, facts: Facts) -> Any:
     """What booted says so itself where the firmware is UEFI; else the files that the boot loaders read."""
     said = reader.read(f"{VARIABLES}/LoaderInfo-{_LOADER}")
     if isinstance(said, bytes):
@@ -170,7 +167,7 @@ def _boot_loader(reader: Reader) -> Any:
         return hidden
     # No kernel of its own either: it comes from outside (container, microVM, direct kernel boot).
     has_kernel = any(name.startswith(("vmlinu", "Image")) for name in names)
-    return "unknown" if has_kernel or _is_folder(reader, "/sys/firmware/efi") is True else "none"
+    return "unknown" if has_kernel or raw(facts.host, "is_uefi") is True else "none"
 
 
 def _secure_boot(reader: Reader) -> Any:

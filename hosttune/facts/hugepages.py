@@ -12,6 +12,7 @@ from hosttune.facts.base import Fact
 from hosttune.facts.memory import parse_meminfo
 from hosttune.facts.reading import integer, known, line, text
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.values import ABSENT, Answer, Unreadable
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 _THP = "/sys/kernel/mm/transparent_hugepage"
 _POOLS = "/sys/kernel/mm/hugepages"
-_SIZE = re.compile(r"hugepages-(\d+)kB")
+_SIZE = regex(r"hugepages-(\d+)kB")
 
 
 @frozen

@@ -6,12 +6,12 @@ Documentation/ABI/testing/sysfs-devices-power. The first processor stands for al
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact
 from hosttune.facts.reading import integer, known, line
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 _CPU = "/sys/devices/system/cpu"
-_STATE = re.compile(r"state\d+")
+_STATE = regex(r"state\d+")
 LIMIT = "power/pm_qos_resume_latency_us"
 
 

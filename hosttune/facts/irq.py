@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, unread
+from hosttune.facts.base import Fact, lazy
 from hosttune.facts.reading import text
-from hosttune.facts.unit_files import enabled_names, template_of
+from hosttune.facts.unit_files import template_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
+from hosttune.regex import regex
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 _UNIT = "irqbalance.service"
 _UNITS = "/etc/systemd/system"
-_PINS = re.compile(r"set[_-]irq[_-]affinity\w*|mlnx_affinity|mlnx_tune|smp_affinity(?:_list)?")
-_BANS = re.compile(
+_PINS = regex(r"set[_-]irq[_-]affinity\w*|mlnx_affinity|mlnx_tune|smp_affinity(?:_list)?")
+_BANS = regex(
     r"^\s*(?:export\s+)?(?:IRQBALANCE_BANNED_CPU(?:S|LIST)=[\"']?[^\"'\s]|(?:IRQBALANCE_ARGS|OPTIONS)=.*"
     r"--(?:banirq|banmod|policyscript))", re.MULTILINE
 )  # fmt: skip
@@ -38,30 +39,27 @@ class Irq(Fact):
     pinned_by: tuple[str, ...]  # files that pin interrupts at boot: units of an administrator, /etc/rc.local
 
 
-def collect(reader: Reader, facts: Facts) -> Irq:  # noqa: ARG001 - the interface of all subjects
-    enabled = enabled_names(reader)
-    if isinstance(enabled, Unreadable):
-        gone = unread(enabled.reason)
-        return Irq(gone, gone, gone)
-    settings = text(reader, "/etc/default/irqbalance")
+def collect(reader: Reader, facts: Facts) -> Irq:
     return Irq(
-        balancer=_balancer(reader, enabled),
-        has_bans=settings if isinstance(settings, Unreadable) else _has_bans(settings),  # type: ignore[arg-type]
-        pinned_by=_pinned_by(reader, enabled),
+        balancer=lazy(_balancer, reader, facts),
+        has_bans=lazy(_has_bans, reader),
+        pinned_by=lazy(_pinned_by, reader, facts),
     )
 
 
-def _has_bans(settings: object) -> bool:
-    return isinstance(settings, str) and bool(_BANS.search(settings))
+def _has_bans(reader: Reader) -> Any:
+    settings = text(reader, "/etc/default/irqbalance")
+    return settings if isinstance(settings, Unreadable) else isinstance(settings, str) and bool(_BANS.search(settings))
 
 
-def _balancer(reader: Reader, enabled: frozenset[str]) -> str:
+def _balancer(reader: Reader, facts: Facts) -> str:
     """A service that runs has a control group; systemd makes it at the start."""
     group = reader.stat(f"/sys/fs/cgroup/system.slice/{_UNIT}")
-    return "running" if isinstance(group, Stat) else "enabled" if _UNIT in enabled else ""
+    return "running" if isinstance(group, Stat) else "enabled" if _UNIT in facts.units.enabled else ""
 
 
-def _pinned_by(reader: Reader, enabled: frozenset[str]) -> Any:
+def _pinned_by(reader: Reader, facts: Facts) -> Any:
+    enabled = facts.units.enabled
     found = []
     names = reader.list(_UNITS)
     mine = {*enabled, *map(template_of, enabled)}

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared, unread
 from hosttune.facts.reading import derived, known, line
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
+from hosttune.regex import regex
 from hosttune.values import Answer, Unreadable
 
 if TYPE_CHECKING:
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 
 # Ubuntu: 6.8.0-1010-nvidia-64k (ABI number, flavour). Debian: 6.1.0-28-cloud-amd64, 6.12.48+deb13-amd64.
 _RELEASE = "/proc/sys/kernel/osrelease"
-_FLAVOUR = re.compile(r"\d+\.[\d.]+(?:-\d+|\+(?:deb|bpo)[\w.]*)-([a-z][\w.-]*)")
-_VERSION = re.compile(r"(\d+)\.(\d+)")
-_ARGUMENT = re.compile(r'(?:[^\s"]|"[^"]*"?)+')
+_FLAVOUR = regex(r"\d+\.[\d.]+(?:-\d+|\+(?:deb|bpo)[\w.]*)-([a-z][\w.-]*)")
+_VERSION = regex(r"(\d+)\.(\d+)")
+_ARGUMENT = regex(r'(?:[^\s"]|"[^"]*"?)+')
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "i386": "i686", "armhf": "armv7l", "ppc64el": "ppc64le"}
 _LOADERS = {"/lib64/ld-linux-x86-64.so.2": "x86_64", "/lib/ld-linux-aarch64.so.1": "aarch64"}
 
@@ -61,13 +62,13 @@ def split_command_line(text: str) -> tuple[str, ...]:
 
 
 def collect(reader: Reader, facts: Facts) -> Kernel:
-    release = line(reader, _RELEASE)
+    release = shared(lambda: known(line(reader, _RELEASE), _RELEASE))
     return Kernel(
-        release=known(release, _RELEASE),
-        version=derived(release, _RELEASE, version_of),
-        flavour=derived(release, _RELEASE, flavour_of),
-        architecture=known(_architecture(reader, facts), "the architecture"),
-        command_line=derived(line(reader, "/proc/cmdline"), "/proc/cmdline", split_command_line),
+        release=lazy(release),
+        version=lazy(lambda: version_of(release())),
+        flavour=lazy(lambda: flavour_of(release())),
+        architecture=lazy(lambda: known(_architecture(reader, facts), "the architecture")),
+        command_line=lazy(lambda: derived(line(reader, "/proc/cmdline"), "/proc/cmdline", split_command_line)),
     )
 
 

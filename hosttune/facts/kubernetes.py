@@ -7,7 +7,7 @@ rke2 (data-dir leaves the kubelet at /var/lib/kubelet); Canonical's snaps microk
 
 from __future__ import annotations
 
-import re
+from hosttune.regex import regex
 
 # Of control groups and links of systemd: INSTALL_K3S_NAME and the like give units names of their own.
 UNIT_PATTERNS = (
@@ -34,7 +34,7 @@ ROOTS = ("/var/lib/kubelet", "/var/lib/k0s/kubelet", "/var/snap/microk8s/common/
 # What a node fills, and what may outlive it.
 FOLDERS = ("/var/lib/kubelet/pods", *ROOTS[1:], "/var/lib/rancher/k3s/agent", "/var/lib/rancher/rke2/agent")
 # Below any --root-dir. A UID is an UUID; of a static pod the digest of its manifest.
-_IN_ROOT = re.compile(
+_IN_ROOT = regex(
     r"/pods/[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}/(?:volumes|volume-subpaths|plugins|containers)/"
     r"|/plugins/kubernetes\.io/"
 )

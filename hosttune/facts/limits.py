@@ -13,6 +13,7 @@ from hosttune.facts.base import Fact
 from hosttune.facts.kubernetes import DAEMONS
 from hosttune.facts.reading import derived, integer, known, line, text
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _SERVICES = (
     ("slurmd.service", "slurmd"), ("docker.service", "dockerd"), ("containerd.service", "containerd"),
     *DAEMONS.items(), ("ssh.service", "sshd"),
 )  # fmt: skip
-_ROW = re.compile(r"^(Max [a-z ]+?) {2,}(\S+) +(\S+)", re.MULTILINE)
+_ROW = regex(r"^(Max [a-z ]+?) {2,}(\S+) +(\S+)", re.MULTILINE)
 _INOTIFY = "/proc/sys/fs/inotify"
 
 

@@ -23,9 +23,7 @@ LONGEST = 4096  # bytes of a kernel value: a page, as sysfs gives it (Documentat
 
 
 class Lookup(dict[str, T]):
-    """What was asked for so far. Two of them are never equal: the other one may stand before another door."""
-
-    __hash__ = object.__hash__  # type: ignore[assignment]
+    """What was asked for so far."""
 
     def __init__(self, look: Callable[[str], T]) -> None:
         super().__init__()
@@ -34,12 +32,6 @@ class Lookup(dict[str, T]):
     def __missing__(self, name: str) -> T:
         found = self[name] = self._look(name)
         return found
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def __ne__(self, other: object) -> bool:
-        return self is not other
 
 
 @frozen

@@ -7,17 +7,17 @@ is installed and switched off owns nothing and is not present.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts import kubernetes
-from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.lookups import Lookup
 from hosttune.facts.reading import text
 from hosttune.facts.tuned import active_profile, settings_of
-from hosttune.facts.unit_files import enabled_names
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
+from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -27,39 +27,38 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 # manager -> services, or patterns of them, any of which makes it present.
-_SERVICES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("tuned", ("tuned.service",)),
-    ("power-profiles-daemon", ("power-profiles-daemon.service",)),
-    ("tlp", ("tlp.service",)),
-    ("thermald", ("thermald.service",)),
-    ("laptop-mode", ("laptop-mode.service",)),
-    ("auto-cpufreq", ("auto-cpufreq.service", "snap.auto-cpufreq.service.service")),
-    ("kubelet", kubernetes.UNIT_PATTERNS),
-    ("slurm", ("slurmd.service",)),
-    ("lsf", ("lsfd.service",)),
-    ("pbs", ("pbs.service", "pbs_mom.service")),
-    ("gridengine", ("gridengine-exec.service", "sge_execd.service", "sgeexecd.service")),
-    ("htcondor", ("condor.service",)),
-    ("spark", ("spark.service", "spark-worker.service")),
-    ("ray", ("ray.service", "ray-head.service", "ray-worker.service")),
-    ("azure-agent", ("walinuxagent.service", "waagent.service")),
-    ("google-guest-agent", ("google-guest-agent.service", "google-guest-agent-manager.service")),
-    ("amazon-ssm-agent", ("amazon-ssm-agent.service", "snap.amazon-ssm-agent.amazon-ssm-agent.service")),
-)  # fmt: skip
+_SERVICES: Mapping[str, tuple[str, ...]] = {
+    "tuned": ("tuned.service",),
+    "power-profiles-daemon": ("power-profiles-daemon.service",),
+    "tlp": ("tlp.service",),
+    "thermald": ("thermald.service",),
+    "laptop-mode": ("laptop-mode.service",),
+    "auto-cpufreq": ("auto-cpufreq.service", "snap.auto-cpufreq.service.service"),
+    "kubelet": kubernetes.UNIT_PATTERNS,
+    "slurm": ("slurmd.service",),
+    "lsf": ("lsfd.service",),
+    "pbs": ("pbs.service", "pbs_mom.service"),
+    "gridengine": ("gridengine-exec.service", "sge_execd.service", "sgeexecd.service"),
+    "htcondor": ("condor.service",),
+    "spark": ("spark.service", "spark-worker.service"),
+    "ray": ("ray.service", "ray-head.service", "ray-worker.service"),
+    "azure-agent": ("walinuxagent.service", "waagent.service"),
+    "google-guest-agent": ("google-guest-agent.service", "google-guest-agent-manager.service"),
+    "amazon-ssm-agent": ("amazon-ssm-agent.service", "snap.amazon-ssm-agent.amazon-ssm-agent.service"),
+}  # fmt: skip
 # manager -> paths that exist only where it works: state of the running system, or of a node agent.
-_TRACES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("gpu-operator", ("/run/nvidia/driver", "/run/nvidia/validations")),
-    ("network-operator", ("/run/mellanox/drivers",)),
-    ("skyhook", ("/etc/skyhook/history", "/etc/skyhook/flags", "/var/lib/skyhook")),
-    ("kubelet", ("/var/lib/kubelet/config.yaml",)),
-)
+_TRACES: Mapping[str, tuple[str, ...]] = {
+    "gpu-operator": ("/run/nvidia/driver", "/run/nvidia/validations"),
+    "network-operator": ("/run/mellanox/drivers",),
+    "skyhook": ("/etc/skyhook/history", "/etc/skyhook/flags", "/var/lib/skyhook"),
+    "kubelet": ("/var/lib/kubelet/config.yaml",),
+}
+# Of version 2 of control groups, and systemd's own hierarchy where there is version 1 (cgroups(7)).
 _CGROUP_ROOTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd")
 # The kubelet makes them while it runs (its cgroupsPerQOS).
 _PODS = frozenset({"kubepods", "kubepods.slice"})
 # NVIDIA's names for the configuration packages of DGX OS (DGX configuration package decoder).
-_DGX_PATTERNS = ("dgx-*", "nv-*", "nvidia-*-disable")
-_DGX_OTHERS = ("nv-codec-headers*",)
-_CGROUPS = ("/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/systemd/system.slice")
+_OF_DGX = regex(r"dgx-.*|nv-(?!codec-headers).*|nvidia-.*-disable")
 
 
 @frozen
@@ -75,6 +74,12 @@ class Managers(Fact):
     """All that are present, by name, and what TuneD's active profile sets (empty where TuneD is not present)."""
 
     present: tuple[Manager, ...]
+    tuned: bool  # TuneD is enabled or runs
+    cloud_init: bool  # cloud-init configures this machine when it boots
+    dgx: bool  # configuration packages of DGX OS are installed
+    gpu_operator: bool  # the NVIDIA GPU Operator manages driver or toolkit of this node
+    kubelet: bool  # the machine is a Kubernetes node
+    slurm: bool  # the machine is a Slurm compute node
     tuned_profile: str
     tuned_sysctl_values: Mapping[str, str]  # by keys as sysctl(8) prints them, in TuneD's words (`>4096`)
     tuned_sysfs_values: Mapping[str, str]  # by patterns of files below /sys
@@ -83,7 +88,7 @@ class Managers(Fact):
     @property
     def names(self) -> tuple[str, ...]:
         """The names of those that are present, sorted."""
-        return tuple(sorted({manager.name for manager in self.present}))
+        return tuple(manager.name for manager in self.present)
 
     @property
     def tuned_sysctls(self) -> tuple[str, ...]:
@@ -95,74 +100,74 @@ class Managers(Fact):
         """The patterns of files below /sys that TuneD sets, sorted."""
         return tuple(sorted(self.tuned_sysfs_values))
 
-    @property
-    def tuned(self) -> bool:
-        """TuneD is enabled or runs."""
-        return "tuned" in self.names
 
-    @property
-    def cloud_init(self) -> bool:
-        """cloud-init configures this machine when it boots."""
-        return "cloud-init" in self.names
-
-    @property
-    def dgx(self) -> bool:
-        """Configuration packages of DGX OS are installed."""
-        return "dgx" in self.names
-
-    @property
-    def gpu_operator(self) -> bool:
-        """The NVIDIA GPU Operator manages driver or toolkit of this node."""
-        return "gpu-operator" in self.names
-
-    @property
-    def kubelet(self) -> bool:
-        """The machine is a Kubernetes node."""
-        return "kubelet" in self.names
-
-    @property
-    def slurm(self) -> bool:
-        """The machine is a Slurm compute node."""
-        return "slurm" in self.names
-
-
-@dataclass(slots=True)
 class _Search:
-    """What was found on the way, and the first thing that could not be looked at."""
+    """What says that a manager is present. Raises UnknownFact where that could not be looked at."""
 
-    reader: Reader
-    found: dict[str, str] = field(default_factory=dict)
-    problem: Unreadable | None = None
-    enabled: frozenset[str] = frozenset()
+    def __init__(self, reader: Reader, facts: Facts) -> None:
+        self.reader = reader
+        self.facts = facts
+        self.running = shared(_running, reader)
+        self.evidence: Mapping[str, str] = Lookup(self._evidence)  # by manager; empty for one that is not present
+
+    def _evidence(self, name: str) -> str:
+        return self._of_services(name) or self._of_traces(name) or _OF_ITS_OWN.get(name, _nothing)(self)
+
+    def _of_services(self, name: str) -> str:
+        for pattern in _SERVICES.get(name, ()):
+            enabled = self.facts.units.enabled
+            # systemd makes a control group for a service when it starts it: cheaper than asking systemctl.
+            if service := _first(self.running(), pattern):
+                return f"{service} runs"
+            if service := _first(enabled, pattern):
+                return f"{service} is enabled"
+        return ""
+
+    def _of_traces(self, name: str) -> str:
+        return next((f"{path} exists" for path in _TRACES.get(name, ()) if self.exists(path)), "")
 
     def exists(self, path: str) -> bool:
         stat = self.reader.stat(path)
+        # of an image, the running state is nobody's
         if isinstance(stat, Unreadable) and not self.reader.persistent_only:
-            self.problem = self.problem or stat  # of an image, the running state is nobody's
+            raise UnknownFact(path, stat.reason)
         return isinstance(stat, Stat)
 
-    def add(self, name: str, evidence: str) -> None:
-        self.found.setdefault(name, evidence)
+    def names(self) -> tuple[str, ...]:
+        """All that are present."""
+        return tuple(name for name in sorted({*_SERVICES, *_TRACES, *_OF_ITS_OWN}) if self.evidence[name])
+
+
+def _nothing(_search: _Search) -> str:
+    return ""
+
+
+def _running(reader: Reader) -> frozenset[str]:
+    """The services that have a control group; only one of the two hierarchies has system.slice."""
+    found = (reader.list(f"{root}/system.slice") for root in _CGROUP_ROOTS)
+    return frozenset(next((groups for groups in found if isinstance(groups, tuple)), ()))
 
 
 def collect(reader: Reader, facts: Facts) -> Managers:
-    search = _Search(reader)
-    _look_for_services(search)
-    for name, paths in _TRACES:
-        for path in paths:
-            if search.exists(path):
-                search.add(name, f"{path} exists")
-    _look_for_pods(search)
-    _look_for_cloud_init(search, facts)
-    _look_for_dgx(search, facts)
-    present = tuple(Manager(name, search.found[name]) for name in sorted(search.found))
-    is_tuned = "tuned" in search.found
-    profile, sysctls, sysfs = _tuned(reader) if is_tuned else ("", {}, {})
-    at_boot = is_tuned and "tuned.service" in search.enabled
-    if search.problem is None:
-        return Managers(present, profile, sysctls, sysfs, at_boot)
-    gone = unread(search.problem.reason)
-    return Managers(gone, profile, sysctls, sysfs, at_boot) if is_tuned else Managers(gone, gone, gone, gone, gone)
+    search = _Search(reader, facts)
+
+    def is_present(name: str) -> Any:
+        return lazy(lambda: bool(search.evidence[name]))
+
+    tuned = shared(lambda: _tuned(reader) if search.evidence["tuned"] else ("", {}, {}))
+    return Managers(
+        present=lazy(lambda: tuple(Manager(name, search.evidence[name]) for name in search.names())),
+        tuned=is_present("tuned"),
+        cloud_init=is_present("cloud-init"),
+        dgx=is_present("dgx"),
+        gpu_operator=is_present("gpu-operator"),
+        kubelet=is_present("kubelet"),
+        slurm=is_present("slurm"),
+        tuned_profile=lazy(lambda: tuned()[0]),
+        tuned_sysctl_values=lazy(lambda: tuned()[1]),
+        tuned_sysfs_values=lazy(lambda: tuned()[2]),
+        tuned_at_boot=lazy(lambda: bool(search.evidence["tuned"]) and "tuned.service" in facts.units.enabled),
+    )
 
 
 def _tuned(reader: Reader) -> tuple[Any, Any, Any]:
@@ -174,82 +179,48 @@ def _tuned(reader: Reader) -> tuple[Any, Any, Any]:
     return (profile, settings, settings) if isinstance(settings, Unreadable) else (profile, *settings)
 
 
-def _look_for_services(search: _Search) -> None:
-    enabled = enabled_names(search.reader)
-    if isinstance(enabled, Unreadable):
-        search.problem = enabled
-        return
-    search.enabled = enabled
-    # systemd makes a control group for a service when it starts it: cheaper than asking systemctl.
-    running: set[str] = set()
-    for folder in _CGROUPS:
-        groups = search.reader.list(folder)
-        running.update(groups if isinstance(groups, tuple) else ())
-    for name, patterns in _SERVICES:
-        for pattern in patterns:
-            if service := _first(running, pattern):
-                search.add(name, f"{service} runs")
-            elif service := _first(enabled, pattern):
-                search.add(name, f"{service} is enabled")
-
-
 def _first(units: Collection[str], pattern: str) -> str:
     return min((unit for unit in units if fnmatchcase(unit, pattern)), default="")
 
 
-def _look_for_pods(search: _Search) -> None:
+def _pods(search: _Search) -> str:
     """A kubelet that no known unit starts. Its folders alone are leftovers where the control groups show no pods."""
-    groups: set[str] = set()
+    groups: tuple[str, ...] = ()
     for root in () if search.reader.persistent_only else _CGROUP_ROOTS:
         names = search.reader.list(root)
-        for name in sorted(_PODS.intersection(names)) if isinstance(names, tuple) else ():
-            search.add("kubelet", f"{root}/{name} exists: pods run")
-        groups.update(names if isinstance(names, tuple) else ())
-    if groups:
-        return
-    for folder in kubernetes.FOLDERS:
+        groups += names if isinstance(names, tuple) else ()
+        if pods := sorted(_PODS.intersection(groups)):
+            return f"{root}/{pods[0]} exists: pods run"
+        if isinstance(names, tuple) and "systemd" not in names:
+            break
+    for folder in () if groups else kubernetes.FOLDERS:
         names = search.reader.list(folder)
         if isinstance(names, Unreadable):
-            search.problem = search.problem or names
-        elif isinstance(names, tuple) and names:
-            search.add("kubelet", f"{folder} is not empty")
+            raise UnknownFact(folder, names.reason)
+        if isinstance(names, tuple) and names:
+            return f"{folder} is not empty"
+    return ""
 
 
-def _look_for_cloud_init(search: _Search, facts: Facts) -> None:
+def _cloud_init(search: _Search) -> str:
     """cloud-init's own generator decides at boot and leaves its decision in /run; of an image the package tells."""
     if not search.reader.persistent_only:
-        if search.exists("/run/cloud-init/disabled") or not search.exists("/run/cloud-init"):
-            return
-        search.add("cloud-init", "/run/cloud-init exists: it ran in this boot")
-        return
-    if _installed(search, facts, "cloud-init") and not search.exists("/etc/cloud/cloud-init.disabled"):
-        search.add("cloud-init", "the package is installed, and /etc/cloud/cloud-init.disabled does not exist")
+        is_off = search.exists("/run/cloud-init/disabled") or not search.exists("/run/cloud-init")
+        return "" if is_off else "/run/cloud-init exists: it ran in this boot"
+    if "cloud-init" in search.facts.packages.names and not search.exists("/etc/cloud/cloud-init.disabled"):
+        return "the package is installed, and /etc/cloud/cloud-init.disabled does not exist"
+    return ""
 
 
-def _look_for_dgx(search: _Search, facts: Facts) -> None:
+def _dgx(search: _Search) -> str:
     if search.exists("/etc/dgx-release"):
         release = text(search.reader, "/etc/dgx-release")
         rows = release.splitlines() if isinstance(release, str) else []
         version = next((row for row in rows if "VERSION" in row), "")
-        search.add("dgx", f"/etc/dgx-release exists ({version})" if version else "/etc/dgx-release exists")
-    if names := _names(search, facts, _is_dgx):
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        search.add("dgx", f"{', '.join(names[:3])}{more} installed")
+        return f"/etc/dgx-release exists ({version})" if version else "/etc/dgx-release exists"
+    names = [name for name in search.facts.packages.names if _OF_DGX.fullmatch(name)]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{more} installed" if names else ""
 
 
-def _is_dgx(name: str) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in _DGX_PATTERNS) and not any(
-        fnmatchcase(name, pattern) for pattern in _DGX_OTHERS
-    )
-
-
-def _installed(search: _Search, facts: Facts, name: str) -> bool:
-    return bool(_names(search, facts, lambda installed: installed == name))
-
-
-def _names(search: _Search, facts: Facts, chosen: Callable[[str], bool]) -> tuple[str, ...]:
-    try:
-        return tuple(name for name in facts.packages.names if chosen(name))
-    except UnknownFact as unknown:
-        search.problem = search.problem or Unreadable(unknown.reason)
-        return ()
+_OF_ITS_OWN: Mapping[str, Callable[[_Search], str]] = {"kubelet": _pods, "cloud-init": _cloud_init, "dgx": _dgx}

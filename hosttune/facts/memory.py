@@ -6,20 +6,21 @@ the totals of /proc/meminfo count it (NVIDIA Grace Performance Tuning Guide; ker
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, UnknownFact, unread
-from hosttune.facts.reading import derived, known, text
+from hosttune.facts.base import Fact, UnknownFact, lazy, raw, shared
+from hosttune.facts.reading import derived, text
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
+    from hosttune.facts.numa import NumaNode
     from hosttune.host.door import Reader
 
-_OCTAL = re.compile(r"\\([0-7]{3})")
+_OCTAL = regex(r"\\([0-7]{3})")
 
 
 @frozen
@@ -102,40 +103,44 @@ def parse_swaps(content: str) -> tuple[Swap, ...]:
 
 
 def collect(reader: Reader, facts: Facts) -> Memory:
-    meminfo = text(reader, "/proc/meminfo")
-    if not isinstance(meminfo, str):
-        gone = known(meminfo, "/proc/meminfo")
-        return Memory(gone, gone, gone, gone, gone, gone, gone)
-    values = parse_meminfo(meminfo)
+    meminfo = shared(_meminfo, reader)
+    of_gpus = shared(_of_gpus, facts)
 
-    def value(name: str) -> Any:
-        return values[name] if name in values else unread(f"/proc/meminfo has no {name}")
+    def value(name: str) -> int:
+        if name not in meminfo():
+            raise UnknownFact(name, f"/proc/meminfo has no {name}")
+        return meminfo()[name]
 
-    total, available = value("MemTotal"), value("MemAvailable")
-    of_gpus, free_on_gpus = _of_gpus(facts) if isinstance(total, int) else (0, 0)
-    if isinstance(of_gpus, Unreadable):
-        total = available = of_gpus
-    elif isinstance(available, int):
-        total, available = total - of_gpus, max(0, available - free_on_gpus)
-    swaps = text(reader, "/proc/swaps")
-    # A kernel without CONFIG_SWAP has no /proc/swaps; a kernel without hugetlbfs has no HugePages_ lines.
+    # A kernel without hugetlbfs has no HugePages_ lines.
     return Memory(
-        total_bytes=total,
-        gpu_bytes=of_gpus,
-        available_bytes=available,
-        swap_total_bytes=value("SwapTotal"),
-        swap_free_bytes=value("SwapFree"),
-        swaps=() if swaps is ABSENT else derived(swaps, "/proc/swaps", parse_swaps),
-        huge_pages_total=values.get("HugePages_Total", 0),
+        total_bytes=lazy(lambda: value("MemTotal") - sum(node.memory_bytes for node in of_gpus())),
+        gpu_bytes=lazy(lambda: sum(node.memory_bytes for node in of_gpus())),
+        available_bytes=lazy(lambda: max(0, value("MemAvailable") - sum(node.free_bytes for node in of_gpus()))),
+        swap_total_bytes=lazy(value, "SwapTotal"),
+        swap_free_bytes=lazy(value, "SwapFree"),
+        swaps=lazy(_swaps, reader, meminfo),
+        huge_pages_total=lazy(lambda: meminfo().get("HugePages_Total", 0)),
     )
 
 
-def _of_gpus(facts: Facts) -> tuple[Any, int]:
-    """(bytes, free bytes) of the memory of GPUs that the kernel uses as its own."""
-    try:
-        nodes = facts.numa.without_cpus
-        if not nodes or facts.kernel.architecture != "aarch64" or not facts.gpus.has_gpu:
-            return 0, 0  # a memory expander is RAM
-        return sum(node.memory_bytes for node in nodes), sum(node.free_bytes for node in nodes)
-    except UnknownFact as unknown:
-        return unread(unknown.reason), 0
+def _meminfo(reader: Reader) -> Mapping[str, int] | Unreadable:
+    values: Mapping[str, int] | Unreadable = derived(text(reader, "/proc/meminfo"), "/proc/meminfo", parse_meminfo)
+    return values
+
+
+def _swaps(reader: Reader, meminfo: Callable[[], Mapping[str, int]]) -> Any:
+    """A kernel without CONFIG_SWAP has no /proc/swaps; nor has anybody where /proc is not there at all."""
+    swaps = text(reader, "/proc/swaps")
+    if swaps is ABSENT:
+        meminfo()
+        return ()
+    return derived(swaps, "/proc/swaps", parse_swaps)
+
+
+def _of_gpus(facts: Facts) -> tuple[NumaNode, ...]:
+    """The nodes of memory of GPUs that the kernel uses as its own."""
+    if raw(facts.kernel, "architecture") == "x86_64" or not (nodes := facts.numa.without_cpus):
+        return ()
+    if facts.kernel.architecture != "aarch64" or not facts.gpus.has_gpu:
+        return ()  # a memory expander is RAM
+    return nodes

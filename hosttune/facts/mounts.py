@@ -5,11 +5,11 @@ Under a root without a kernel (`--root`) they are what the next boot will mount:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, UnknownFact, raw, unread
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared, unread
 from hosttune.facts.kubernetes import is_of_pods
 from hosttune.frozen import frozen
 from hosttune.host.mountinfo import MountLine, parse, visible
@@ -33,6 +33,7 @@ NETWORK_TYPES = frozenset({
     "fuse.geesefs", "fuse.httpdirfs", "fuse.ipfs", "fuse.vmhgfs-fuse", "vboxsf", "vmhgfs", "prl_fs", "sshfs",
     "moosefs", "quobyte",
 })  # fmt: skip
+_UNASKED: Any = unread("space is asked of visible local mounts only")
 _SPACE = ("total_bytes", "available_bytes", "total_inodes", "available_inodes")
 # statvfs(3) on any other type says nothing a rule needs, and on a dead network mount it hangs.
 _MEASURED_TYPES = LOCAL_TYPES | {"tmpfs", "overlay", "zfs", "vfat", "ntfs3", "exfat", "reiserfs", "erofs"}
@@ -128,20 +129,22 @@ def is_system(target: str) -> bool:
 
 
 def collect(reader: Reader, facts: Facts) -> Mounts:
-    if reader.persistent_only:
-        entries = raw(facts.fstab, "entries")
-        if isinstance(entries, Unreadable):
-            return Mounts(unread(entries.reason))
-        return Mounts(planned(entry for entry in facts.fstab.entries if not entry.is_swap))
+    return Mounts(lazy(_planned if reader.persistent_only else _mounted, reader, facts))
+
+
+def _planned(_reader: Reader, facts: Facts) -> tuple[Mount, ...]:
+    return planned(entry for entry in facts.fstab.entries if not entry.is_swap)
+
+
+def _mounted(reader: Reader, facts: Facts) -> Any:
     data = reader.read(MOUNTINFO)
     if not isinstance(data, bytes):
-        return Mounts(unread(data.reason if isinstance(data, Unreadable) else f"there is no {MOUNTINFO}"))
+        return data if isinstance(data, Unreadable) else unread(f"there is no {MOUNTINFO}")
     lines = parse(data)
     reachable = visible(lines)
     binds = binds_of(lines)
     devices = _Devices(reader, facts)
-    listed = _in_fstab(facts)
-    return Mounts(tuple(_mount(line, line.id in reachable, line.id in binds, devices, listed) for line in lines))
+    return tuple(_mount(line, line.id in reachable, line.id in binds, devices) for line in lines)
 
 
 def _in_fstab(facts: Facts) -> frozenset[str]:
@@ -196,23 +199,21 @@ def planned(entries: Iterable[FstabEntry]) -> tuple[Mount, ...]:
     )  # fmt: skip
 
 
-def _mount(line: MountLine, is_topmost: bool, is_bind: bool, devices: _Devices, listed: frozenset[str]) -> Mount:  # noqa: FBT001 - as in the dataclass
+def _mount(line: MountLine, is_topmost: bool, is_bind: bool, devices: _Devices) -> Mount:  # noqa: FBT001 - as in the dataclass
     network = is_network(line.fstype, line.source)
-    disks, rotational = devices.disks(line)
-    space = devices.space(line) if is_topmost and not network else unread("space is asked of visible local mounts only")
-    by_unit = is_topmost and line.fstype in LOCAL_TYPES and line.target not in listed
+    space = shared(devices.space, line) if is_topmost and not network else None
     return Mount(
         id=line.id, parent=line.parent, device=line.device, root=line.root, target=line.target, source=line.source,
         fstype=line.fstype, options=line.options, super_options=line.super_options, atime=line.atime,
         is_read_only=line.is_read_only, is_topmost=is_topmost, is_bind=is_bind,
-        disks=disks, is_rotational=rotational, is_network=network,
-        **_sizes(space),
-        unit=devices.unit(line.target) if by_unit else "",
+        disks=lazy(devices.disks, line), is_rotational=lazy(devices.rotates, line), is_network=network,
+        **{name: lazy(_size, space, name) if space else _UNASKED for name in _SPACE},
+        unit=lazy(devices.unit, line.target) if is_topmost and line.fstype in LOCAL_TYPES else "",
     )  # fmt: skip
 
 
-def _sizes(space: Space | Unreadable) -> dict[str, Any]:
-    return {name: space if isinstance(space, Unreadable) else getattr(space, name) for name in _SPACE}
+def _size(space: Callable[[], Space], name: str) -> Any:
+    return getattr(space(), name)
 
 
 class _Devices:
@@ -220,36 +221,28 @@ class _Devices:
 
     def __init__(self, reader: Reader, facts: Facts) -> None:
         self.reader = reader
-        self.problem = ""
-        self.by_device: Mapping[str, Disk] = {}
-        try:
-            self.by_device = facts.disks.by_device
-        except UnknownFact as unknown:
-            self.problem = unknown.reason
-        self.by_name = {disk.name: disk for disk in self.by_device.values()}
+        self.by_device = shared(lambda: facts.disks.by_device)
+        self.by_name = shared(lambda: {disk.name: disk for disk in self.by_device().values()})
+        self.listed = shared(_in_fstab, facts)
 
-    def disks(self, line: MountLine) -> tuple[Any, Any]:
-        """Names of the physical disks, and whether one of them rotates."""
-        if self.problem:
-            return unread(self.problem), unread(self.problem)
-        found = {disk.name: disk for disk in self._below(line)}
-        names = {name for disk in found.values() for name in disk.disks or (disk.name,)}
-        try:
-            rotates: Any = any(disk.rotates for disk in found.values())
-        except UnknownFact as unknown:  # which disks they are is known all the same
-            rotates = unread(unknown.reason)
-        return tuple(sorted(names)), rotates
+    def disks(self, line: MountLine) -> tuple[str, ...]:
+        """Names of the physical disks."""
+        return tuple(sorted({name for disk in self._below(line) for name in disk.disks or (disk.name,)}))
+
+    def rotates(self, line: MountLine) -> bool:
+        """Whether one of them does."""
+        return any(disk.rotates for disk in self._below(line))
 
     def _below(self, line: MountLine) -> list[Disk]:
-        if line.device in self.by_device:
-            return [self.by_device[line.device]]
+        if line.device in self.by_device():
+            return [self.by_device()[line.device]]
         # btrfs, bcachefs and zfs have anonymous devices: go by the source, of btrfs by all its members
         if not line.source.startswith("/dev/"):
             return []
         path = self.reader.resolve(line.source)
         name = (path if isinstance(path, str) else line.source).removeprefix("/dev/").replace("/", "!")
         names = self._btrfs_members(name) if line.fstype == "btrfs" else (name,)
-        return [self.by_name[one] for one in names if one in self.by_name]
+        return [self.by_name()[one] for one in names if one in self.by_name()]
 
     def _btrfs_members(self, name: str) -> tuple[str, ...]:
         pools = self.reader.list("/sys/fs/btrfs")
@@ -267,6 +260,8 @@ class _Devices:
 
     def unit(self, target: str) -> str:
         """The unit file that mounts `target`, or nothing. Names as systemd-escape(1) makes them."""
+        if target in self.listed():
+            return ""
         name = unit_name(target)
         for folder in _UNIT_FOLDERS:
             if hasattr(self.reader.stat(f"{folder}/{name}"), "type"):

@@ -7,13 +7,13 @@ c128e575514c); before, it was 15 times rsize.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.facts.kubernetes import is_of_pods
 from hosttune.facts.reading import integer, known, text
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.resources.sysfs_boot import udev_writes
 from hosttune.values import Unreadable
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 _TYPES = frozenset({"nfs", "nfs4"})
 _UDEV = "/etc/udev/rules.d"
 _OURS = "60-hosttune-"
-_RSIZE = re.compile(r"rsize=(\d+)")
-_SECTION = re.compile(r"\s*\[\s*([^\]\s]+)[^\]]*\]")
+_RSIZE = regex(r"rsize=(\d+)")
+_SECTION = regex(r"\s*\[\s*([^\]\s]+)[^\]]*\]")
 
 
 @frozen

@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, unread
-from hosttune.facts.reading import derived, known, line, number_list, text
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.reading import derived, line, number_list, text
 from hosttune.frozen import frozen
-from hosttune.values import ABSENT
+from hosttune.regex import regex
+from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 _NODES = "/sys/devices/system/node"
-_ENTRY = re.compile(r"^Node \d+ (\w+):\s+(\d+) kB", re.MULTILINE)
+_ENTRY = regex(r"^Node \d+ (\w+):\s+(\d+) kB", re.MULTILINE)
 
 
 @frozen
@@ -51,29 +52,34 @@ def parse_memory(meminfo: str) -> dict[str, int]:
 
 
 def collect(reader: Reader, facts: Facts) -> Numa:  # noqa: ARG001 - the interface of all subjects
+    return Numa(lazy(_nodes, reader))
+
+
+def _nodes(reader: Reader) -> Any:
     names = reader.list(_NODES)
-    if names is ABSENT:
-        return Numa(())
     if not isinstance(names, tuple):
-        return Numa(known(names, _NODES))
+        return () if names is ABSENT else names
     ids = sorted(int(name[4:]) for name in names if name.startswith("node") and name[4:].isdecimal())
-    return Numa(tuple(_node(reader, number) for number in ids))
+    return tuple(_node(reader, number) for number in ids)
 
 
 def _node(reader: Reader, number: int) -> NumaNode:
-    cpus = line(reader, f"{_NODES}/node{number}/cpulist")
+    cpus, meminfo = (f"{_NODES}/node{number}/{name}" for name in ("cpulist", "meminfo"))
+    sizes = shared(_sizes, reader, meminfo)
+
+    def total() -> int:
+        if "MemTotal" not in sizes():
+            raise UnknownFact(meminfo, f"{meminfo} has no MemTotal")
+        return sizes()["MemTotal"]
+
     return NumaNode(
         id=number,
-        cpus=derived(cpus, f"{_NODES}/node{number}/cpulist", number_list),
-        memory_bytes=_memory(reader, number, "MemTotal"),
-        free_bytes=_memory(reader, number, "MemFree", 0),
+        cpus=lazy(lambda: derived(line(reader, cpus), cpus, number_list)),
+        memory_bytes=lazy(total),
+        free_bytes=lazy(lambda: sizes().get("MemFree", 0)),
     )
 
 
-def _memory(reader: Reader, number: int, name: str, otherwise: int | None = None) -> Any:
-    path = f"{_NODES}/node{number}/meminfo"
-    content = text(reader, path)
-    if not isinstance(content, str):
-        return known(content, path)
-    size = parse_memory(content).get(name, otherwise)
-    return unread(f"{path} has no {name}") if size is None else size
+def _sizes(reader: Reader, path: str) -> dict[str, int] | Unreadable:
+    sizes: dict[str, int] | Unreadable = derived(text(reader, path), path, parse_memory)
+    return sizes

@@ -30,6 +30,7 @@ from hosttune.facts.nvidia_smi import (
 from hosttune.facts.reading import text
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed, Stat
+from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -53,13 +54,13 @@ _SMI_TIMEOUT_S = 30.0
 _LOG_TIMEOUT_S = 20.0
 _NOT_ASKED = "nvidia-smi is not asked"  # begins the reason of a live host, where it would load or make something
 _HANGS = "nvidia-smi did not end within"  # host/process.py of a program that ran into its time limit
-_MAY_NOT = re.compile(r"not seeing messages|insufficient permissions|Permission denied|Operation not permitted")
-_JOB = re.compile(r"/slurm\S*/job_\d+")  # cgroup of a job, which may have a part of the devices (ConstrainDevices)
+_MAY_NOT = regex(r"not seeing messages|insufficient permissions|Permission denied|Operation not permitted")
+_JOB = regex(r"/slurm\S*/job_\d+")  # cgroup of a job, which may have a part of the devices (ConstrainDevices)
 _GRIDD = (
     "/usr/bin/nvidia-gridd", "/usr/lib/systemd/system/nvidia-gridd.service",
     "/lib/systemd/system/nvidia-gridd.service",
 )  # fmt: skip
-_GRID_PACKAGE = re.compile(r"nvidia-(?:linux-grid|gridd|vgpu-guest).*")
+_GRID_PACKAGE = regex(r"nvidia-(?:linux-grid|gridd|vgpu-guest).*")
 
 
 @frozen

@@ -7,7 +7,6 @@ names the GPU (NVIDIA/NVSentinel issue 155); a module probes before it says that
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -15,12 +14,13 @@ from hosttune.facts.base import Fact
 from hosttune.facts.gpu_errors import is_load, slot_of, stamped, xid_of
 from hosttune.facts.nvidia_smi import Said
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 
 _BUS = r"(?:PCI:)?([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?"
-_SENTENCE = re.compile(rf"NVRM: *GPU (?:at )?{_BUS}:? .*?(fallen off the bus|(?:RmInitA|rm_init_a)dapter failed.*)")
-_BEGINS = re.compile(rf"NVRM: *The NVIDIA GPU {_BUS}(?![0-9A-Fa-f])(.*)")
+_SENTENCE = regex(rf"NVRM: *GPU (?:at )?{_BUS}:? .*?(fallen off the bus|(?:RmInitA|rm_init_a)dapter failed.*)")
+_BEGINS = regex(rf"NVRM: *The NVIDIA GPU {_BUS}(?![0-9A-Fa-f])(.*)")
 # How what begins so may end: fallen off the bus, or a GPU that this driver does not take.
-_ENDS = re.compile(r"(fallen off the bus)|requires use of the|not supported by|supported through|will ignore")
+_ENDS = regex(r"(fallen off the bus)|requires use of the|not supported by|supported through|will ignore")
 _XID = 79
 _GONE = "has fallen off the bus, as the kernel log says"
 

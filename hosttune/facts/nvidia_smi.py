@@ -16,6 +16,7 @@ from hosttune.facts.base import Fact, unread
 from hosttune.facts.gpu_errors import STAMP, kind_of, slot_of, stamped
 from hosttune.frozen import frozen
 from hosttune.host.secrets import MASK, mask_text
+from hosttune.regex import regex
 
 QUERY = (
     "nvidia-smi", "--query-gpu=pci.bus_id,driver_version,persistence_mode,name", "--format=csv,noheader",
@@ -24,14 +25,14 @@ MAX_MESSAGES = 200
 
 _BUS_ID = r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?"
 # The name stands last: it is the only field that may hold a comma.
-_ROW = re.compile(rf"{_BUS_ID}, ([^,]*), ([^,]*), (.*\S)\s*")
-_VERSION = re.compile(r"\d+\.\d[\d.]*")
+_ROW = regex(rf"{_BUS_ID}, ([^,]*), ([^,]*), (.*\S)\s*")
+_VERSION = regex(r"\d+\.\d[\d.]*")
 # Unable to determine the device handle for GPU1: 0000:34:00.0: Unknown Error; branches differ in what is before it.
-_HANDLE = re.compile(rf"device handle for GPU ?\d*:? ?{_BUS_ID}:?(.*)", re.IGNORECASE)
-_LOST = re.compile(rf"GPU ?\d*:? ?{_BUS_ID}:? .*?((?:GPU is lost|Unknown Error|fallen off the bus).*)", re.IGNORECASE)
-_DENIED = re.compile(r"\[?insufficient permissions\]?", re.IGNORECASE)
+_HANDLE = regex(rf"device handle for GPU ?\d*:? ?{_BUS_ID}:?(.*)", re.IGNORECASE)
+_LOST = regex(rf"GPU ?\d*:? ?{_BUS_ID}:? .*?((?:GPU is lost|Unknown Error|fallen off the bus).*)", re.IGNORECASE)
+_DENIED = regex(r"\[?insufficient permissions\]?", re.IGNORECASE)
 _LONGEST = 300  # of a sentence: what is printed where an answer should be may be anything
-_NO_SENTENCE = re.compile(r"\s*$|\$ |modprobe: |[-+|=]+$|[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]{8}")
+_NO_SENTENCE = regex(r"\s*$|\$ |modprobe: |[-+|=]+$|[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]{8}")
 # NVML's return codes, as far as they are states of a host.
 _STATUSES = {
     4: "no permission", 6: "no devices", 9: "not loaded", 12: "no library", 15: "gpu lost", 18: "mismatch",
@@ -46,23 +47,23 @@ _WORDS = (
     ("no permission", "insufficient permissions"),
 )
 
-_MESSAGE = re.compile(r"NVRM|\bS?Xid\b|\bnouveau\b|nvidia-nvswitch\d*: Probing")
+_MESSAGE = regex(r"NVRM|\bS?Xid\b|\bnouveau\b|nvidia-nvswitch\d*: Probing")
 # The kernel's own sentences do not always name the module that it refused.
-_REJECTED = re.compile(
+_REJECTED = regex(
     r"Key was rejected by service|"
     r"Loading of (?:unsigned module|module with (?:unavailable|unsupported)[\w ]*) is rejected|"
     r"PKCS#7 signature not signed with a trusted key|unsigned module loading is restricted"
 )
-_SERIAL = re.compile(r"(serial number is )\S+", re.IGNORECASE)
-_PREFIX = re.compile(STAMP + "NVRM: *")
-_SINCE_BOOT = re.compile(r"^\[ *(\d+\.\d+)\] ?(?:\[ *[TC]\d+\] )?", re.MULTILINE)  # some kernels name thread or CPU
-_KERNEL = re.compile(r"^(\d{9,}\.\d+) kernel: ")  # journalctl -o short-unix --no-hostname
-_LEGACY = re.compile(r"supported through the NVIDIA (\d{3})\.[x\d]+ Legacy", re.IGNORECASE)
-_OPEN_ONLY = re.compile(r"requires use of the NVIDIA open kernel modules", re.IGNORECASE)
-_NOT_FOR_OPEN = re.compile(r"not supported by open nvidia\.ko", re.IGNORECASE)
-_NOT_IN_RELEASE = re.compile(r"not supported by the NVIDIA \d[\d.]* driver release", re.IGNORECASE)
+_SERIAL = regex(r"(serial number is )\S+", re.IGNORECASE)
+_PREFIX = regex(STAMP + "NVRM: *")
+_SINCE_BOOT = regex(r"^\[ *(\d+\.\d+)\] ?(?:\[ *[TC]\d+\] )?", re.MULTILINE)  # some kernels name thread or CPU
+_KERNEL = regex(r"^(\d{9,}\.\d+) kernel: ")  # journalctl -o short-unix --no-hostname
+_LEGACY = regex(r"supported through the NVIDIA (\d{3})\.[x\d]+ Legacy", re.IGNORECASE)
+_OPEN_ONLY = regex(r"requires use of the NVIDIA open kernel modules", re.IGNORECASE)
+_NOT_FOR_OPEN = regex(r"not supported by open nvidia\.ko", re.IGNORECASE)
+_NOT_IN_RELEASE = regex(r"not supported by the NVIDIA \d[\d.]* driver release", re.IGNORECASE)
 # GRID T4-16Q, NVIDIA A100-4-20C: the profile, with what it is for (A, B, C, Q), stands at the end.
-_VGPU_NAME = re.compile(r"(?:GRID|NVIDIA) .*-\d+[ABCQ]")
+_VGPU_NAME = regex(r"(?:GRID|NVIDIA) .*-\d+[ABCQ]")
 
 
 @frozen

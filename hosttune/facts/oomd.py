@@ -7,13 +7,13 @@ such a unit, with all that is in it; ManagedOOMPreference=avoid or omit, of a gr
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
+from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ SERVICE = "systemd-oomd.service"
 SLICES = ("-.slice", "machine.slice", "system.slice", "user.slice")
 _GROUPS = "/sys/fs/cgroup"
 _PROPERTIES = ("Id", "ManagedOOMSwap", "ManagedOOMMemoryPressure", "ManagedOOMPreference")
-_UNIT = re.compile(r"[^/]+\.(?:slice|service|scope)")
+_UNIT = regex(r"[^/]+\.(?:slice|service|scope)")
 _TIMEOUT_S = 10.0
 
 

@@ -76,6 +76,19 @@ class Packages(Fact):
         return tuple(self[name] for name in sorted(left))
 
     @property
+    def to_reinstall(self) -> tuple[Package, ...]:
+        """Those whose files dpkg does not vouch for any more (reinst-required), sorted."""
+        return tuple(one for one in self.unfinished if one.status.endswith(_REINSTALL))
+
+    @property
+    def repair(self) -> str:
+        """What a person types to make all of them whole. For one that is to be reinstalled `-f` alone can fail over and
+        over: it configures what depends on it first.
+        """
+        again = [one.name for one in self.to_reinstall]
+        return "; ".join([REPAIR, *([f"sudo apt-get install --reinstall {' '.join(again)}"] if again else [])])
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The installed packages, sorted."""
         return tuple(sorted(name for name, (_, status) in self.entries.items() if status.split(" ")[2] in _INSTALLED))

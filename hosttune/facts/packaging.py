@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
+from hosttune.regex import regex
 from hosttune.values import Absent, Unreadable
 
 if TYPE_CHECKING:
@@ -28,11 +29,11 @@ if TYPE_CHECKING:
 QUERY: Final = ("apt-cache", "--no-all-versions", "show", "nvidia-driver-*", "nvidia-fabricmanager-*")
 _TIMEOUT_S = 60.0  # apt reads all of its lists for it
 _LONGEST = 256  # characters of one alias: a modalias has some 60
-_DRIVER = re.compile(r"nvidia-driver-(\d{3})(-server)?(-open)?")
-_FABRIC = re.compile(r"nvidia-fabricmanager-(\d{3})")
+_DRIVER = regex(r"nvidia-driver-(\d{3})(-server)?(-open)?")
+_FABRIC = regex(r"nvidia-fabricmanager-(\d{3})")
 _SUPPORTS = ("LTSB", "PB", "NFB", "Legacy")
 _COMPONENTS = ("restricted", "universe", "multiverse")
-_WILD = re.compile(r"[*?\[]")
+_WILD = regex(r"[*?\[]")
 
 
 @frozen

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.facts.base import Fact, unread
 from hosttune.facts.reading import drop_ins, text
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 FOLDERS = ("/etc/modprobe.d", "/run/modprobe.d", "/usr/local/lib/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d")
 _LIVE = "/proc/driver/nvidia/params"
 _ALIASES = {"NVreg_RestrictProfilingToAdminUsers": "RmProfilingAdminOnly"}
-_OURS = re.compile(r"nvidia(?:[-_](?:uvm|drm|modeset|peermem))?")
+_OURS = regex(r"nvidia(?:[-_](?:uvm|drm|modeset|peermem))?")
 
 
 @frozen

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, raw, unread
-from hosttune.facts.gpus import DEVICES
+from hosttune.facts.base import Fact, lazy, raw
+from hosttune.facts.gpus import DEVICES, driver_of
 from hosttune.facts.reading import line, text
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
-_SLOT = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_SLOT = regex(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 # PCI class codes of what moves data to and from GPUs: Ethernet and InfiniBand controllers, NVMe.
 _KINDS = {"0x0200": "network", "0x0207": "network", "0x0108": "nvme"}
 _USER_SPACE = ("vfio", "uio_", "igb_uio")  # kernel drivers that hand a device to a program (DPDK, Linux drivers guide)
 _ALL_ONES = ("63", "255")  # six bits of the link status register; older kernels show eight
-_TOTAL = re.compile(r"^TOTAL_ERR_(?:COR|FATAL|NONFATAL) (\d+)$", re.MULTILINE)
+_TOTAL = regex(r"^TOTAL_ERR_(?:COR|FATAL|NONFATAL) (\d+)$", re.MULTILINE)
 
 
 @frozen
@@ -115,23 +116,30 @@ def width_of(spelled: str) -> int:
 
 
 def collect(reader: Reader, facts: Facts) -> Pcie:
+    return Pcie(devices=lazy(_devices, reader, facts), links=lazy(_links, reader, facts))
+
+
+def _devices(reader: Reader, facts: Facts) -> Any:
     slots = reader.list(DEVICES)
-    gpus = raw(facts.gpus, "devices")
-    if isinstance(slots, Unreadable) or not isinstance(gpus, tuple):
-        reason = slots.reason if isinstance(slots, Unreadable) else getattr(gpus, "reason", "unknown")
-        return Pcie(unread(reason), unread(reason))
-    ours = {gpu.slot for gpu in gpus}
+    if isinstance(slots, Unreadable):
+        return slots
+    ours = {gpu.slot for gpu in facts.gpus.devices}
     found = [(slot, _kind(reader, slot, ours)) for slot in (slots if isinstance(slots, tuple) else ())]
-    devices = tuple(_device(reader, slot, kind) for slot, kind in found if kind)
+    return tuple(_device(reader, slot, kind) for slot, kind in found if kind)
+
+
+def _links(reader: Reader, facts: Facts) -> tuple[PcieLink, ...]:
+    devices, gpus = facts.pcie.devices, facts.gpus.devices
     ports = {device.slot: device.ports[-1] if device.ports else "" for device in devices}
     working = _working(facts)
     widest: dict[str, int] = {}
     for gpu in gpus:
         width = width_of(_read(reader, gpu.slot, "current_link_width"))
         widest[gpu.device_id] = max(width, widest.get(gpu.device_id, 0))
-    beside = {device.slot: _beside(reader, device, devices) for device in devices}
-    links = [_link(reader, gpu.slot, ports[gpu.slot], widest[gpu.device_id], working, beside[gpu.slot]) for gpu in gpus]
-    return Pcie(devices, tuple(links))
+    beside = {device.slot: _beside(reader, device, devices) for device in devices if device.kind == "gpu"}
+    return tuple(
+        _link(reader, gpu.slot, ports[gpu.slot], widest[gpu.device_id], working, beside[gpu.slot]) for gpu in gpus
+    )
 
 
 def _kind(reader: Reader, slot: str, gpus: set[str]) -> str:
@@ -139,16 +147,23 @@ def _kind(reader: Reader, slot: str, gpus: set[str]) -> str:
 
 
 def _device(reader: Reader, slot: str, kind: str) -> PcieDevice:
-    link = reader.link(f"{DEVICES}/{slot}/driver")
-    place = reader.resolve(f"{DEVICES}/{slot}")
-    functions = _read(reader, slot, "sriov_numvfs")
     return PcieDevice(
         slot=slot,
         kind=kind,
-        driver=link.rsplit("/", 1)[-1] if isinstance(link, str) else "" if link is ABSENT else unread(link.reason),
-        ports=ports_of(place) if isinstance(place, str) else (),
-        virtual_functions=int(functions) if functions.isdecimal() else 0,
+        driver=lazy(driver_of, reader, slot),
+        ports=lazy(_ports, reader, slot),
+        virtual_functions=lazy(_virtual_functions, reader, slot),
     )
+
+
+def _ports(reader: Reader, slot: str) -> tuple[str, ...]:
+    place = reader.resolve(f"{DEVICES}/{slot}")
+    return ports_of(place) if isinstance(place, str) else ()
+
+
+def _virtual_functions(reader: Reader, slot: str) -> int:
+    functions = _read(reader, slot, "sriov_numvfs")
+    return int(functions) if functions.isdecimal() else 0
 
 
 def _beside(reader: Reader, one: PcieDevice, devices: Sequence[PcieDevice]) -> tuple[str, ...]:

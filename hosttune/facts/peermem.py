@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.facts.base import Fact, UnknownFact, raw, unread
 from hosttune.facts.reading import text
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _FOLDERS = (
     "/etc/modules-load.d", "/run/modules-load.d", "/usr/local/lib/modules-load.d", "/usr/lib/modules-load.d",
     "/lib/modules-load.d",
 )  # fmt: skip
-_NAME = re.compile(r"nvidia[-_]peermem|nv_peer_mem")
+_NAME = regex(r"nvidia[-_]peermem|nv_peer_mem")
 _FIRST_DMABUF = (5, 12)
 
 

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 from hosttune.facts.base import Fact, unread
 from hosttune.facts.reading import integer, known, text
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.values import ABSENT, Answer, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
-_LINE = re.compile(r"(some|full) avg10=([\d.]+) avg60=([\d.]+) avg300=([\d.]+) total=(\d+)")
+_LINE = regex(r"(some|full) avg10=([\d.]+) avg60=([\d.]+) avg300=([\d.]+) total=(\d+)")
 _GROUPS = "/sys/fs/cgroup"
 HUGE_PAGE = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size"
 _OFF = Unreadable("the kernel does not measure stalls: no /proc/pressure (psi=1 on its command line switches it on)")

@@ -6,7 +6,6 @@ Sources: kernel, Documentation/ABI/stable/sysfs-block (queue/scheduler, queue/re
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from hosttune.facts.base import Fact, UnknownFact, raw, unread
 from hosttune.facts.disks import Disk
 from hosttune.facts.reading import derived, integer, known, line
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _KINDS = frozenset({"disk", "dm", "md"})
 # Unlike ENV{ID_*} there before any udev rule has run. A virtio disk has `serial` alone (drivers/block/virtio_blk.c).
 _IDENTITIES = ("device/wwid", "wwid", "dm/uuid", "md/uuid", "serial")
-_PLAIN = re.compile(r"[\w.:-](?:[\w.: -]*[\w.:-])?")  # no wildcard and no quote
-_CHOSEN = re.compile(r"\[([\w-]+)\]")
+_PLAIN = regex(r"[\w.:-](?:[\w.: -]*[\w.:-])?")  # no wildcard and no quote
+_CHOSEN = regex(r"\[([\w-]+)\]")
 
 
 @frozen

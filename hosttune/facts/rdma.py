@@ -9,7 +9,6 @@ no rails, and their firmware refuses counters: each read writes `mlx5_cmd_out_er
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, raw, unread
@@ -18,6 +17,7 @@ from hosttune.facts.nvidia_tables import is_switched
 from hosttune.facts.pcie import ports_of
 from hosttune.facts.reading import derived, integer, line
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 _CLASS = "/sys/class/infiniband"
-_RATE = re.compile(r"([\d.]+) Gb/sec")
+_RATE = regex(r"([\d.]+) Gb/sec")
 
 
 @frozen

@@ -5,7 +5,6 @@ Sources: shm_overview(7), tmpfs(5); PyTorch's MapAllocator (torch_PID_...), NCCL
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, raw, unread
@@ -13,6 +12,7 @@ from hosttune.facts.reading import text
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.host.mountinfo import parse, topmost_at
+from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 SHM = "/dev/shm"
-_LEFT = re.compile(r"nccl-[A-Za-z0-9]{6,}|torch_\d+_.*")
-_SIZE = re.compile(r"size=(\d+)([kmg]?)")
+_LEFT = regex(r"nccl-[A-Za-z0-9]{6,}|torch_\d+_.*")
+_SIZE = regex(r"size=(\d+)([kmg]?)")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _MOST_FILES, _MOST_PROCESSES = 2000, 64
 

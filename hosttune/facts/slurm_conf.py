@@ -6,6 +6,8 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
+from hosttune.regex import regex
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -13,7 +15,7 @@ SLURM_CONF = (
     "/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/usr/local/etc/slurm.conf", "/opt/slurm/etc/slurm.conf",
     "/var/spool/slurmd/conf-cache/slurm.conf", "/run/slurm/conf/slurm.conf",
 )  # fmt: skip
-_SETTING = re.compile(r"(?<!\w)(TmpFS|TmpDisk|Include)(?:\s*=\s*|\s+)(\S+)", re.IGNORECASE)
+_SETTING = regex(r"(?<!\w)(TmpFS|TmpDisk|Include)(?:\s*=\s*|\s+)(\S+)", re.IGNORECASE)
 
 
 def slurm_settings(content: str) -> Iterator[tuple[int, str, str]]:

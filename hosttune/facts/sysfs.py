@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, unread
 from hosttune.facts.lookups import Attribute, Lookup, attribute
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
-_OTHERS = re.compile(r"/sys/(?:kernel/(?:debug|tracing|config)|fs/(?:bpf|pstore|selinux)|firmware/efi/efivars)(?:/|$)")
+_OTHERS = regex(r"/sys/(?:kernel/(?:debug|tracing|config)|fs/(?:bpf|pstore|selinux)|firmware/efi/efivars)(?:/|$)")
 
 
 @frozen

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.reading import line, text
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.values import Answer, Unreadable
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # 2.23 moved the profiles into folders of their own; an administrator's come first.
 _FOLDERS = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
-_SEPARATORS = re.compile(r"[\s,;]+")
+_SEPARATORS = regex(r"[\s,;]+")
 # plugin -> option -> the files below /sys that it sets, as a pattern (TuneD's plugins cpu, disk and vm)
 _CPUFREQ = "/sys/devices/system/cpu/cpu*/cpufreq"
 _LATENCY = "/sys/devices/system/cpu/cpu*/power/pm_qos_resume_latency_us"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import posixpath
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hosttune.facts.reading import text
@@ -28,13 +29,17 @@ class UnitFiles:
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
-        runtime = () if reader.persistent_only else (_RUNTIME,)
-        # Before /usr was merged, /lib was a folder of its own; now it is a link.
-        split = () if isinstance(reader.link("/lib"), str) else ("/lib/systemd/system",)
-        self.folders = (_ADMIN, *runtime, *_VENDOR, *split)
         self._lists: dict[str, tuple[str, ...]] = {}
         self._presets: tuple[Preset, ...] | None = None
         self.problem: Unreadable | None = None  # the first folder or file that could not be read: nothing here is sure
+
+    @cached_property
+    def folders(self) -> tuple[str, ...]:
+        """Where units lie, the first that counts first."""
+        runtime = () if self.reader.persistent_only else (_RUNTIME,)
+        # Before /usr was merged, /lib was a folder of its own; now it is a link.
+        split = () if isinstance(self.reader.link("/lib"), str) else ("/lib/systemd/system",)
+        return (_ADMIN, *runtime, *_VENDOR, *split)
 
     def names(self, folder: str) -> tuple[str, ...]:
         if folder not in self._lists:

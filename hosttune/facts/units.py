@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact
-from hosttune.facts.reading import known
-from hosttune.facts.unit_files import UnitFiles
+from hosttune.facts.base import Fact, UnknownFact, lazy
+from hosttune.facts.unit_files import UnitFiles, enabled_names
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed, Stat
 from hosttune.values import ABSENT, Unreadable
@@ -56,9 +55,10 @@ class Unit(Fact):
 
 @frozen
 class Units(Fact):
-    """`units["fstrim.timer"]`, for the names that were asked for."""
+    """`units["fstrim.timer"]`, for the names that were asked for, and which of all units start at boot."""
 
     entries: Mapping[str, Unit]
+    enabled: frozenset[str]  # by an administrator or a package for good, as the links below /etc/systemd/system say
 
     def __getitem__(self, name: str) -> Unit:
         entries = self.entries
@@ -99,18 +99,18 @@ def _shown(name: str, values: Mapping[str, str]) -> Unit:
     )
 
 
-def read_units(reader: Reader, names: Iterable[str]) -> Units | Unreadable:
+def read_units(reader: Reader, names: Iterable[str]) -> Mapping[str, Unit] | Unreadable:
     """The units of these names, now. Unreadable when systemd runs and does not answer."""
     wanted = tuple(sorted(set(names)))
     if not wanted:
-        return Units(MappingProxyType({}))
+        return MappingProxyType({})
     running = ABSENT if reader.persistent_only else reader.stat("/run/systemd/system")  # sd_booted(3)
     if isinstance(running, Unreadable):
         return running
     if not isinstance(running, Stat):
         files = UnitFiles(reader)
         units = MappingProxyType({name: _from_files(files, name) for name in wanted})
-        return files.problem or Units(units)
+        return files.problem or units
     answer = reader.query(show_command(wanted), timeout_s=_TIMEOUT_S)
     if not isinstance(answer, Completed):
         return Unreadable("systemctl is not installed") if answer is ABSENT else answer
@@ -118,7 +118,7 @@ def read_units(reader: Reader, names: Iterable[str]) -> Units | Unreadable:
     if not shown:
         said = answer.errors.strip().splitlines() or ["it printed nothing"]
         return Unreadable(f"systemctl show failed: {said[0]}")
-    return Units(MappingProxyType(shown))
+    return MappingProxyType(shown)
 
 
 def _from_files(files: UnitFiles, name: str) -> Unit:
@@ -138,5 +138,4 @@ def _from_files(files: UnitFiles, name: str) -> Unit:
 
 
 def collect(reader: Reader, facts: Facts) -> Units:
-    units = read_units(reader, facts.asked.units)
-    return units if isinstance(units, Units) else Units(known(units, "systemd"))
+    return Units(entries=lazy(read_units, reader, facts.asked.units), enabled=lazy(enabled_names, reader))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.facts.reading import integer, text
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.values import ABSENT, Answer, Unreadable
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _PROGRAMS = {
     "apptainer": "/usr/bin/apptainer", "singularity-ce": "/usr/bin/singularity",
     "singularity-container": "/usr/bin/singularity", "enroot": "/usr/bin/enroot",
 }  # fmt: skip
-_LETS = re.compile(r"^\s*(?:allow\s+)?userns\b|flags\s*=\s*\([^)]*unconfined", re.MULTILINE)
+_LETS = regex(r"^\s*(?:allow\s+)?userns\b|flags\s*=\s*\([^)]*unconfined", re.MULTILINE)
 
 
 @frozen

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from functools import cmp_to_key
 from itertools import zip_longest
 
-_PARTS = re.compile(r"([^0-9]*)([0-9]*)")
-_UPSTREAM = re.compile(r"(?:\d+:)?(\d+(?:\.\d+)+)")
+from hosttune.regex import regex
+
+_PARTS = regex(r"([^0-9]*)([0-9]*)")
+_UPSTREAM = regex(r"(?:\d+:)?(\d+(?:\.\d+)+)")
 
 
 def compare_versions(one: str, other: str) -> int:

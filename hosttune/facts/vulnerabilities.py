@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.facts.reading import known, line
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 _FOLDER = "/sys/devices/system/cpu/vulnerabilities"
 _SMT = "/sys/devices/system/cpu/smt/active"
-_OFF = re.compile(
+_OFF = regex(
     r"mitigations=off(,.*)?|nopti|pti=off|nospectre_v[12]|nospectre_bhb|nospec_store_bypass_disable"
     r"|(spectre_v2|spectre_v2_user|spectre_bhi|spec_store_bypass_disable|spec_rstack_overflow|retbleed|l1tf|mds|srbds"
     r"|tsx_async_abort|mmio_stale_data|gather_data_sampling|reg_file_data_sampling|indirect_target_selection|tsa|vmscape"

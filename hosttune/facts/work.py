@@ -14,14 +14,15 @@ from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.facts.gates import ask_gates
 from hosttune.facts.reading import known
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Process, Reader
 
-_GPU = re.compile(r"nvidia\d+")
-_WORK_DEVICE = re.compile(r"/dev/nvidia(?:\d+|-uvm)$")
+_GPU = regex(r"nvidia\d+")
+_WORK_DEVICE = regex(r"/dev/nvidia(?:\d+|-uvm)$")
 # Names as in /proc/PID/comm, which the kernel cuts at 15 bytes (proc_pid_comm(5)).
 _NOT_WORK = frozenset(
     name[:15]
@@ -35,13 +36,13 @@ _NOT_WORK = frozenset(
         "sway", "weston",
     )
 )  # fmt: skip
-_CONTAINER = re.compile(
+_CONTAINER = regex(
     r"(docker|cri-containerd|crio|libpod|nerdctl)[-/]([0-9a-f]{12,64})|/(lxc)(?:\.payload)?[./]([\w.-]+)"
     r"|/(kubepods)[^ ]*/([0-9a-f]{64})$|machine\.slice/(systemd-nspawn)@([^/]+)\.service"
 )
-_SLURM = re.compile(r"/slurm[^/]*(?:/[^/]+)*?/job_(\d+)")
-_SLURM_STEP = re.compile(r"slurmstepd: \[(\d+)")
-_PBS = re.compile(r"/pbs(?:pro|_jobs)?\.(?:service|slice)/jobid/([^/]+)")
+_SLURM = regex(r"/slurm[^/]*(?:/[^/]+)*?/job_(\d+)")
+_SLURM_STEP = regex(r"slurmstepd: \[(\d+)")
+_PBS = regex(r"/pbs(?:pro|_jobs)?\.(?:service|slice)/jobid/([^/]+)")
 # Device nodes that only a privileged container sees; it sees every GPU of the host whether it uses one or not.
 _PRIVILEGED = frozenset({"kmsg", "mem"})
 

@@ -9,13 +9,13 @@ of the exported file system: what makes out the same export after the next boot.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.facts.kubernetes import is_of_pods
 from hosttune.facts.reading import text
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _NFS = frozenset({"nfs", "nfs4"})
 _SMB = frozenset({"cifs", "smb3"})
 _VOLUMES = "/proc/fs/nfsfs/volumes"
-_VOLUME = re.compile(r"(?m)^v\d+ ([0-9a-f]+) +[0-9a-f]+ +(\d+:\d+) +([0-9a-f]+:[0-9a-f]+) ")
+_VOLUME = regex(r"(?m)^v\d+ ([0-9a-f]+) +[0-9a-f]+ +(\d+:\d+) +([0-9a-f]+:[0-9a-f]+) ")
 _IS_EXPORT = "PROGRAM==\"/bin/grep -qE '^v[0-9]+ {0} +[0-9a-f]+ +$kernel +{1} ' /proc/fs/nfsfs/volumes\""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -78,6 +77,8 @@ def save(path: str, content: bytes, mode: int = 0o600) -> None:
     if os.path.lexists(target) and (os.path.islink(target) or not os.path.isfile(target)):
         raise HosttuneError(f"{path}: is there already, and is no regular file", hint="name another file")
     try:
+        import tempfile
+
         descriptor, name = tempfile.mkstemp(prefix=".hosttune-", dir=os.path.dirname(target))
         try:
             with os.fdopen(descriptor, "wb") as file:

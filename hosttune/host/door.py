@@ -139,6 +139,11 @@ class Reader(Protocol):
         """True when reads and changes are done with root's rights."""
         ...
 
+    @property
+    def has_tried_packages(self) -> bool:
+        """True where packages were entered in dpkg's list to try a plan, and nothing of what they bring is there."""
+        ...
+
     def read(self, path: str) -> Answer[bytes]:
         """The whole content of a regular or kernel file (at most 64 MiB)."""
         ...
@@ -276,6 +281,10 @@ class BeforeReader:
     @property
     def is_privileged(self) -> bool:
         return self.base.is_privileged
+
+    @property
+    def has_tried_packages(self) -> bool:
+        return self.base.has_tried_packages
 
     def usage(self, path: str) -> Answer[Usage]:
         return self.base.usage(path)

@@ -166,9 +166,12 @@ def finished(argv: Sequence[str], answer: Completed | Absent | Ended) -> Complet
 
 
 def _write_once(path: str, text: bytes) -> None:
-    """The kernel takes a value in one write(2); what a second one would mean differs from file to file."""
+    """The kernel takes a value in one write(2); what a second one would mean differs from file to file. It is opened as
+    sysctl(8) and the shell open it: O_TRUNC is nothing to the kernel, and of a plain file that stands for a value
+    nothing stays behind a shorter one.
+    """
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         raise Refused(f"{path} cannot be set: {error.strerror}") from None
     try:

@@ -7,16 +7,16 @@ backslash as three octal digits (fs/proc_namespace.c), in the source `#` too.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 
 ATIME_WORDS: Final = ("noatime", "relatime", "strictatime")
-_OCTAL = re.compile(rb"\\([0-7]{3})")
-_ESCAPED = re.compile(r"[ \t\n\\]")
+_OCTAL = regex(rb"\\([0-7]{3})")
+_ESCAPED = regex(r"[ \t\n\\]")
 
 
 @frozen

@@ -14,7 +14,7 @@ from dataclasses import replace as with_
 from hosttune.errors import Conflict, Refused
 from hosttune.host.door import BeforeReader, Completed, Process, Reader, ReaderKind, Space, Stat
 from hosttune.host.mountinfo import MountLine, holding, parse, topmost_at, with_atime, with_mount, without_mount
-from hosttune.host.simulate import APT_CONF
+from hosttune.host.simulate import DPKG_STATUS
 from hosttune.host.twins import TWIN_PATHS
 from hosttune.values import ABSENT, Absent, Answer, FileValue, Unreadable
 
@@ -38,6 +38,10 @@ class Overlay(BeforeReader):
         )  # unmounted here: what the disk shows there is gone, the folder itself is empty
         self.units: dict[tuple[str, str], str] = {}  # (unit, property of `systemctl show`) -> value
         self._canonical: dict[str, str] = {}  # what the base makes of a path
+
+    @property
+    def has_tried_packages(self) -> bool:
+        return DPKG_STATUS in self.written_ns or self.base.has_tried_packages
 
     def now(self) -> float:
         return self.base.now()
@@ -109,8 +113,12 @@ class Overlay(BeforeReader):
     def _has_below(self, folder: str) -> bool:
         if self.folders.get(folder):
             return True
-        entries = {**self.files, **self.links}.items()
-        return any(place.startswith(folder + "/") and not isinstance(value, Absent) for place, value in entries)
+        start = folder + "/"
+        for entries in (self.files, self.links):
+            for place in entries:
+                if place.startswith(start) and not isinstance(entries[place], Absent):
+                    return True
+        return False
 
     def resolve(self, path: str) -> Answer[str]:
         place = self._place(path)
@@ -213,11 +221,6 @@ class Overlay(BeforeReader):
         self.files[MOUNTINFO] = FileValue(table)
         self.uncovered.discard(self._place(target))
 
-    @property
-    def has_tried_packages(self) -> bool:
-        """Packages were entered in dpkg's list here, and nothing of what they bring."""
-        return "/var/lib/dpkg/status" in self.written_ns
-
     def unmount(self, target: str) -> None:
         data, mount = self._mounted(target)
         self.files[MOUNTINFO] = FileValue(without_mount(data, mount.id))
@@ -266,10 +269,6 @@ class Overlay(BeforeReader):
             self._canonical[clean] = place
         return place
 
-    def reach(self) -> OverlayReach:
-        """What the writes so far can have changed."""
-        return OverlayReach(self)
-
     def _walked(self, path: str) -> str:
         """As `_place`, with the links that lie here alone."""
         todo, done, links = path.split("/")[:0:-1], "/", 0
@@ -287,43 +286,6 @@ class Overlay(BeforeReader):
             else:
                 done = entry
         return done
-
-
-class OverlayReach:
-    """What may be answered otherwise through an overlay than below it: what lies at or below a changed path, the
-    folders above it, and programs whose answers are modelled.
-    """
-
-    def __init__(self, overlay: Overlay) -> None:
-        self._canonical = overlay.canonical
-        self._links = frozenset(overlay.links)
-        changed = {*overlay.files, *overlay.links, *overlay.folders, *overlay.uncovered}
-        self._places = set(changed)
-        for place in changed:
-            folder = posixpath.dirname(place)
-            while folder not in self._places:
-                self._places.add(folder)
-                folder = posixpath.dirname(folder)
-        self._below = tuple(f"{place.rstrip('/')}/" for place in {*overlay.links, *overlay.folders, *overlay.uncovered})
-        self._models_units = bool(overlay.units)
-        self._models_apt = any(path.startswith(APT_CONF) for path in overlay.files)
-
-    def holds_path(self, path: str) -> bool:
-        clean = _clean(path)
-        if clean in self._places or clean.startswith(self._below):
-            return True
-        if clean.startswith("/proc/"):
-            return False
-        place = self._canonical(clean)
-        if place in self._places or place.startswith(self._below):
-            return True
-        if not self._links:
-            return False
-        folder, name = posixpath.split(clean)
-        return posixpath.join(self._canonical(folder), name) in self._links
-
-    def holds_query(self, argv: tuple[str, ...]) -> bool:
-        return (self._models_units and argv[:1] == ("systemctl",)) or (self._models_apt and argv[:1] == ("apt-config",))
 
 
 def _clean(path: str) -> str:

@@ -5,11 +5,12 @@ Source: PCI Express Base Specification, 7.6.3 (extended capability header) and 7
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
+from hosttune.regex import regex
+
 STANDARD = 256  # the space of plain PCI; extended capabilities begin behind it
-_FILE = re.compile(r"/sys/(?:bus/pci/)?devices/.*/config")
+_FILE = regex(r"/sys/(?:bus/pci/)?devices/.*/config")
 _SERIAL = 0x0003
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 
 from hosttune.host.door import Process
 from hosttune.host.proc_fields import process_fields
 from hosttune.host.secrets import mask_command
+from hosttune.regex import regex
 
 # All that is ever taken from the environment of a process: names that say how it runs, and no secret.
 VARIABLES = frozenset({
@@ -15,7 +15,7 @@ VARIABLES = frozenset({
     "CUDA_LAUNCH_BLOCKING", "NCCL_DEBUG", "NSIGHT_CUDA_DEBUGGER", "OMP_NUM_THREADS", "PYTORCH_USE_CUDA_DSA",
     "TORCH_DISTRIBUTED_DEBUG", "TORCH_SHOW_CPP_STACKTRACES",
 })  # fmt: skip
-_PLAIN = re.compile(r"[A-Za-z0-9_,.-]{0,24}")
+_PLAIN = regex(r"[A-Za-z0-9_,.-]{0,24}")
 
 
 def processes() -> tuple[Process, ...]:

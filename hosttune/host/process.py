@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from hosttune.frozen import frozen
 from hosttune.host.console import talk
 from hosttune.host.door import Completed
+from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ SEARCH: Final = ("/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/
 OUTPUT_LIMIT: Final = 32 << 20  # bytes kept of each of stdout and stderr
 _GRACE_S = 3.0  # between SIGTERM and SIGKILL, and again after it
 _MOST_LINES, _LONGEST = 15, 300
-_CONSEQUENCES = re.compile(
+_CONSEQUENCES = regex(
     r"^dpkg: dependency problems prevent \S+ of .*?^ dependency problems - leaving (?:un\S+|\S+ unprocessed)\n|"
     r"^Errors were encountered while processing:\n(?: [^\n]*\n)*",
     re.MULTILINE | re.DOTALL,

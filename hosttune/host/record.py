@@ -22,12 +22,13 @@ from __future__ import annotations
 import base64
 import json
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Final, TypeVar
 
 from hosttune.errors import BadInput, Fault, Where
 from hosttune.host.door import BeforeReader, Completed, Process, Reader, ReaderKind, Rehearsal, Space, Stat, Usage
+from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent, Answer, Unreadable
 
 FORMAT_VERSION: Final = 1
@@ -36,9 +37,10 @@ LIMIT: Final = 128 << 20  # bytes of a record file
 NOT_RECORDED: Final = Unreadable("not in this record")
 _TABLES: Final = ("files", "links", "listings", "stats", "lstats", "paths", "spaces", "usages")
 _MAX_LINKS = 40
-_OF_A_PROCESS = re.compile(r"/proc$|/proc/(?!1/)[0-9]+(?:/(?!(?:comm|limits)$)|$)")
-_ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # as JSON writes it
-_SURROGATE = re.compile(rb"\xed[\xa0-\xbf]")  # as UTF-8 would
+_OF_A_PROCESS = regex(r"/proc$|/proc/(?!1/)[0-9]+(?:/(?!(?:comm|limits)$)|$)")
+_ESCAPED_SURROGATE = regex(rb"\\u[dD][89a-fA-F]")  # as JSON writes it
+_SURROGATE = regex(rb"\xed[\xa0-\xbf]")  # as UTF-8 would
+_OF_PROCESS: Final = frozenset(one.name for one in fields(Process))
 T = TypeVar("T")
 
 
@@ -105,6 +107,7 @@ class RecordReader:
     """Answers from a record. What it does not hold is Unreadable, but ABSENT where a recorded listing proves it."""
 
     kind: ReaderKind = "record"
+    has_tried_packages = False
 
     def __init__(self, data: Mapping[str, Any], file: str = "") -> None:
         from hosttune.host.record_check import check_record
@@ -286,7 +289,7 @@ def _decode_completed(entry: Any) -> Completed:
 
 def _decode_process(entry: Any) -> Process:
     lists = {key: tuple(entry.get(key, ())) for key in ("command", "devices", "variables")}
-    return Process(**{**entry, **lists})
+    return Process(**{key: value for key, value in entry.items() if key in _OF_PROCESS} | lists)
 
 
 def encode_bytes(content: bytes) -> Any:

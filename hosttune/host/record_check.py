@@ -1,4 +1,6 @@
-"""Whether a record has the shape that its reader relies on: every type is looked at, nothing is trusted. Pure."""
+"""Whether a record has the shape that its reader relies on: every type is looked at, nothing is trusted. What a later
+version added to it is passed over. Pure.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import binascii
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from hosttune.codec import other_format
 from hosttune.errors import Fault, Where
 from hosttune.host.record_bulk import PATH_MAX, STAT_TYPES, are_sound
 
@@ -41,7 +44,7 @@ def _is_bool(value: Any) -> bool:
 def _is_content(value: Any) -> bool:
     if isinstance(value, str):
         return True
-    if not (isinstance(value, dict) and set(value) == {"base64"} and isinstance(value["base64"], str)):
+    if not (isinstance(value, dict) and isinstance(value.get("base64"), str)):
         return False
     try:
         base64.b64decode(value["base64"], validate=True)
@@ -105,7 +108,7 @@ def _is_process(value: Any) -> bool:
     later: Mapping[str, Callable[[Any], bool]] = {"parent": _is_int, "cpus": _is_int, "variables": _is_texts}
     return (
         isinstance(value, dict)
-        and set(shape) <= set(value) <= {*shape, *later}
+        and set(shape) <= set(value)
         and all(test(value[key]) for key, test in {**shape, **later}.items() if key in value)
     )
 
@@ -149,12 +152,11 @@ def check_record(data: Mapping[str, Any], file: str) -> tuple[Fault, ...]:
 
 
 def _faults(data: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    version = data.get("format_version")
-    if data.get("kind") != "hosttune record" or not _is_int(version):
+    if data.get("kind") != "hosttune record" or not _is_int(data.get("format_version")):
         yield "kind", 'is not "hosttune record"', "a record is made by: sudo hosttune record FILE"
         return
-    if version != 1:
-        yield "format_version", f"is {version!r}; it must be 1", "use the hosttune that made it, or a newer one"
+    if wrong := other_format(data):
+        yield "format_version", *wrong
         return
     for key, (test, meaning) in _HEAD.items():
         if not test(data.get(key)):
@@ -182,7 +184,7 @@ def _other_faults(data: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     for index, entry in enumerate(queries):
         if not (isinstance(entry, dict) and _is_texts(entry.get("argv")) and entry["argv"]):
             yield f"queries[{index}].argv", "must be a list of text", ""
-        elif not (_is_refusal({key: entry[key] for key in entry if key != "argv"}) or _is_completed(entry)):
+        elif not (_is_refusal(entry) or _is_completed(entry)):
             yield f"queries[{index}]", "must have status, stdout and stderr", ""
     for key, test in (("processes", _is_processes), ("os_release", _is_words)):
         if key in data and not (_is_refusal(data[key]) or test(data[key])):
@@ -190,6 +192,4 @@ def _other_faults(data: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def _is_refusal(entry: Any) -> bool:
-    return isinstance(entry, dict) and (
-        entry == {"absent": True} or (set(entry) == {"unreadable"} and isinstance(entry["unreadable"], str))
-    )
+    return isinstance(entry, dict) and (entry.get("absent") is True or isinstance(entry.get("unreadable"), str))

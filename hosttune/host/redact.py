@@ -11,6 +11,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from hosttune.host.secrets import is_serial_file, mask_text
+from hosttune.regex import regex
 
 # Names that many machines have say nothing of one, and stand for other things in configuration (`vm.swappiness`).
 _GENERIC: Final = frozenset(
@@ -20,21 +21,21 @@ _GENERIC: Final = frozenset(
         "system",
     }
 )  # fmt: skip
-_BLANK_SERIAL = re.compile(r"(?i)[0. _-]*|none|n/a|default string|not specified|unknown|to be filled.*|system serial.*")
-_WORLD_WIDE = re.compile(r"^(?:eui|naa|nvme|t10|uuid)\.")
-_MAC = re.compile(
+_BLANK_SERIAL = regex(r"(?i)[0. _-]*|none|n/a|default string|not specified|unknown|to be filled.*|system serial.*")
+_WORLD_WIDE = regex(r"^(?:eui|naa|nvme|t10|uuid)\.")
+_MAC = regex(
     r"(?<![\w:.-])[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5,19}(?![\w:.-])|(?<=enx)[0-9a-f]{12}\b|(?<=wlx)[0-9a-f]{12}\b",
     re.IGNORECASE,  # 20 bytes: InfiniBand
 )
 # Versions have letters around them, a revision behind (1.2.3.4-1) or an epoch before them (1:2.3.4.5).
-_IPV4 = re.compile(
+_IPV4 = regex(
     r"(?<![\w.~+-])(?<![^\d.]\d:)(?<!^\d:)(?:\d{1,3}\.){3}\d{1,3}(?:-(?:\d{1,3}\.){3}\d{1,3})?(?![\w~+-]|\.\w)",
     re.MULTILINE,
 )
-_IPV6 = re.compile(r"(?<![\w:.-])(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?![\w:.-])", re.IGNORECASE)
-_URL_HOST = re.compile(r"(?:(?<=://)|(?<=\(masked\)@))[a-z](?:[\w.-]*\w)?", re.IGNORECASE)
+_IPV6 = regex(r"(?<![\w:.-])(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?![\w:.-])", re.IGNORECASE)
+_URL_HOST = regex(r"(?:(?<=://)|(?<=\(masked\)@))[a-z](?:[\w.-]*\w)?", re.IGNORECASE)
 # `host:/path` and `//host/share` of network file systems
-_SERVER = re.compile(
+_SERVER = regex(
     r"(?<![\w./:@-])[a-z][\w.-]*(?=:/(?!/))|(?:(?<=^//)|(?<=[\s\"'=,]//))[a-z][\w.-]*(?=/)",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -46,7 +47,7 @@ _PUBLIC: Final = (
     ".mozilla.org", ".apache.org", ".redhat.com",
 )  # fmt: skip
 # What stands before `:/` and is no server, besides what was replaced already.
-_NO_SERVER = re.compile(r"localhost|file|unix|systemd|host|serial\d+", re.IGNORECASE)
+_NO_SERVER = regex(r"localhost|file|unix|systemd|host|serial\d+", re.IGNORECASE)
 
 
 class Redactor:

@@ -22,13 +22,14 @@ from hosttune.host.attributes import copy_attributes, refuse_flags, refuse_mount
 from hosttune.host.folders import Place, opened_place, remove_folder
 from hosttune.host.paths import close
 from hosttune.host.tree import read_all
+from hosttune.regex import regex
 from hosttune.values import Absent, FileValue
 
 MAX_BYTES: Final = 64 << 20
 _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAKE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _RENAME_NOREPLACE = 1
-_UNIT_DROPINS = re.compile(r"/systemd/system/[^/]+\.(?:mount|service|timer|socket|slice|target|scope|swap|path)\.d$")
+_UNIT_DROPINS = regex(r"/systemd/system/[^/]+\.(?:mount|service|timer|socket|slice|target|scope|swap|path)\.d$")
 _AGAIN = "look at it, then run the plan again"
 
 

@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from hosttune.regex import regex
+
 MASK: Final = "(masked)"
 
 # How the name of a secret ends.
@@ -17,25 +19,25 @@ _WORDS = (
     r"(?:api|access|auth|private|secret|session|license|encryption|signing|account|consumer|shared|wep|fastopen)[_-]?key|"
     r"access[_-]?key[_-]?id|(?<!\w)auth(?=[\"']?\s*[=:]))"
 )
-_HINT = re.compile(_WORDS, re.IGNORECASE)
+_HINT = regex(_WORDS, re.IGNORECASE)
 # A word that is no secret, or the start of an object or a list of JSON.
 _HARMLESS = r"(?:(?:yes|no|true|false|none|null|on|off|\(masked\))(?=[\s,;&\"'}\])]|$)|[{\[]\s*(?:[\"'{}\[\]]|$))"
 # NAME=value, NAME: value, "NAME": "value". What `credentials=` names is a file, not a secret.
-_ASSIGNMENT = re.compile(
+_ASSIGNMENT = regex(
     rf"""(?P<name>(?<![\w.-])[\w.-]*{_WORDS}\d?["']?\s*(?:=|:(?!/))[ \t]*(?<!credentials=)["']?)(?!{_HARMLESS})
     (?:(?<=")(?:\\.|[^"\\\n])+|(?<=')(?:\\.|[^'\\\n])+|[^\s,;&"'}}\])]+)""",
     re.IGNORECASE | re.VERBOSE,
 )
 # The value of a line of its own goes on to its end, that of a variable of the environment to the next blank.
-_LINE = re.compile(
+_LINE = regex(
     rf"(?P<name>^\s*(?:export\s+)?[\w.-]*{_WORDS}\d?[ \t]*(?:=|:(?=[ \t]))[ \t]*)(?<!credentials=)"
     rf"(?![\s\"']|{_HARMLESS}).+",
     re.IGNORECASE,
 )
-_VARIABLE = re.compile(rf"(?P<name>(?<![\w.-])\w*{_WORDS}\d?=)(?![\"']|{_HARMLESS})[^\s\"']+", re.IGNORECASE)
-_ARGUMENT = re.compile(rf"(?P<name>[\w.-]*{_WORDS}\d?=)(?<!credentials=)(?!{_HARMLESS}).+", re.IGNORECASE | re.DOTALL)
-_OPTION_VALUE = re.compile(rf"(?P<name>(?<!\S)--?[\w.-]*{_WORDS}[ \t]+)(?!-|\(masked\))\S+", re.IGNORECASE)
-_OPTION = re.compile(rf"--?[\w.-]*{_WORDS}", re.IGNORECASE)
+_VARIABLE = regex(rf"(?P<name>(?<![\w.-])\w*{_WORDS}\d?=)(?![\"']|{_HARMLESS})[^\s\"']+", re.IGNORECASE)
+_ARGUMENT = regex(rf"(?P<name>[\w.-]*{_WORDS}\d?=)(?<!credentials=)(?!{_HARMLESS}).+", re.IGNORECASE | re.DOTALL)
+_OPTION_VALUE = regex(rf"(?P<name>(?<!\S)--?[\w.-]*{_WORDS}[ \t]+)(?!-|\(masked\))\S+", re.IGNORECASE)
+_OPTION = regex(rf"--?[\w.-]*{_WORDS}", re.IGNORECASE)
 # Options of programs whose name says nothing: `mysql -pSECRET`, `curl -u user:SECRET`.
 _CURL: Final = ("-u", "-U", "--user=", "--proxy-user=")
 _OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -44,26 +46,26 @@ _OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "mysql": ("-p",), "mysqldump": ("-p",), "mysqladmin": ("-p",), "mariadb": ("-p",),
 }  # fmt: skip
 
-_URL_USER = re.compile(r"://[^\s/\"<>]+@")
-_URL_PARAMETER = re.compile(r"(?P<name>[?&](?:x-(?:amz|goog)-)?(?:sig|signature|key)=)[^\s&\"'#]+", re.IGNORECASE)
-_HEADER = re.compile(
+_URL_USER = regex(r"://[^\s/\"<>]+@")
+_URL_PARAMETER = regex(r"(?P<name>[?&](?:x-(?:amz|goog)-)?(?:sig|signature|key)=)[^\s&\"'#]+", re.IGNORECASE)
+_HEADER = regex(
     r"(?P<name>\b(?:authorization|cookie)[\"']?[ \t]*[:=][ \t]*[\"']?)(?![ \t]|\(masked\))[^\n\"']+", re.IGNORECASE
 )
-_BLOCK = re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY[A-Z ]*)-----.*?(?:-----END \1-----|\Z)", re.DOTALL)
+_BLOCK = regex(r"-----BEGIN ([A-Z ]*PRIVATE KEY[A-Z ]*)-----.*?(?:-----END \1-----|\Z)", re.DOTALL)
 # Secrets that are known by their own shape.
-_SHAPES = re.compile(
+_SHAPES = regex(
     r"\$(?:1|2[abxy]|5|6|7|y|gy|argon2\w*)\$[^\s:\"']{8,}|"  # crypt(5)
     r"\b(?:grub\.pbkdf2\.\w+\.\d+\.[\w.]+|(?:AKIA|ASIA)[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|"
     r"glpat-[\w-]{20,}|hf_[A-Za-z0-9]{20,}|xox[abprs]-[\w-]{10,}|sk-[A-Za-z0-9_-]{20,}|nvapi-[\w-]{20,}|"
     r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|hooks\.slack\.com/services/[\w/]+)"
 )
-_GPU = re.compile(r"\b(?:GPU|MIG)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE)
-_SERIAL = re.compile(
+_GPU = regex(r"\b(?:GPU|MIG)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE)
+_SERIAL = regex(
     r"(?P<name>\b(?:serial(?: ?number)?|board part number|guid|uuid serial)\s*[:=]\s*)(?!N/A)\S[^\n]*", re.IGNORECASE
 )
 
 # Files whose whole content identifies a machine or opens one.
-_SECRET_FILES = re.compile(
+_SECRET_FILES = regex(
     r"""^/sys/.*/(?:\w*serial\w*|\w*uuid|\w*asset_tag|wwid|nguid|eui|vpd_pg80|vpd_pg83|unique_id|address|cid)$
     |^/proc/sys/net/.*(?:tcp_fastopen_key|stable_secret)$
     |^/proc/(?:sys/kernel/random/uuid|keys|[^/]+/environ|driver/nvidia/.*registry)$
@@ -76,7 +78,7 @@ _SECRET_FILES = re.compile(
     |\.(?:key|pem|p12|pfx|kdb|keytab)$""",
     re.VERBOSE,
 )
-_SERIAL_FILES = re.compile(r"^/sys/(?!.*/net/).*/(?:\w*serial|\w*uuid|\w*asset_tag|wwid|nguid|eui|unique_id|cid)$")
+_SERIAL_FILES = regex(r"^/sys/(?!.*/net/).*/(?:\w*serial|\w*uuid|\w*asset_tag|wwid|nguid|eui|unique_id|cid)$")
 
 
 def mask_text(text: str) -> str:

@@ -7,16 +7,16 @@ root alone could have written, its folders included; a user only what is his own
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from hosttune.errors import HosttuneError, Refused
 from hosttune.host.folders import Place, opened_place
+from hosttune.regex import regex
 
 LIMIT = 4 << 20  # bytes of one file
-_DRAFT = re.compile(r"\..+\.json\.[0-9a-f]{16}")  # what a `save` leaves that a power cut ended
+_DRAFT = regex(r"\..+\.json\.[0-9a-f]{16}")  # what a `save` leaves that a power cut ended
 _OLD_S = 3600.0  # a draft as old as this is nobody's any more
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

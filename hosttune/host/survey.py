@@ -12,6 +12,7 @@ from hosttune.host.door import Reader, Stat
 from hosttune.host.record import Recorder
 from hosttune.host.record_encode import DPKG_STATUS, encode_record
 from hosttune.host.secrets import is_secret_file
+from hosttune.regex import regex
 
 # Whole trees of small files: kernel values and configuration.
 TREES = (
@@ -35,15 +36,15 @@ FILES = (
 )  # fmt: skip
 # (folder, entries, files of each): what devices say of themselves. Serial numbers are asked for to be masked elsewhere.
 DEVICES = (
-    ("/sys/block", re.compile(r"(?!loop|ram|zram)"), (
+    ("/sys/block", regex(r"(?!loop|ram|zram)"), (
         "size", "removable", "queue/rotational", "queue/scheduler", "queue/nr_requests", "queue/read_ahead_kb",
         "queue/rq_affinity", "queue/write_cache", "queue/discard_max_bytes", "queue/max_sectors_kb", "device/model",
         "device/serial", "device/wwid", "serial", "wwid", "uuid", "nguid", "eui",
     )),
-    ("/sys/bus/pci/devices", re.compile(""), ("class", "vendor", "device")),
-    ("/sys/class/net", re.compile(r"(?!lo$|veth|cali|br-)"), ("mtu", "speed", "operstate", "device/numa_node")),
-    ("/sys/devices/system/node", re.compile(r"node\d+$"), ("cpulist", "meminfo", "distance")),
-    ("/sys/class/dmi", re.compile(r"id$"), (
+    ("/sys/bus/pci/devices", regex(""), ("class", "vendor", "device")),
+    ("/sys/class/net", regex(r"(?!lo$|veth|cali|br-)"), ("mtu", "speed", "operstate", "device/numa_node")),
+    ("/sys/devices/system/node", regex(r"node\d+$"), ("cpulist", "meminfo", "distance")),
+    ("/sys/class/dmi", regex(r"id$"), (
         "sys_vendor", "product_name", "board_name", "bios_version", "bios_date", "product_serial", "product_uuid",
         "board_serial", "chassis_serial", "chassis_asset_tag", "chassis_type",
     )),
@@ -61,9 +62,10 @@ UNITS = (
     "unattended-upgrades.service", "power-profiles-daemon.service", "apt-daily-upgrade.timer", "thermald.service",
     "systemd-oomd.service", "cloud-init.service", "multipathd.service", "snapd.service", "nvidia-dcgm.service",
 )  # fmt: skip
+NAMESPACES = ("cgroup", "ipc", "mnt", "pid", "time", "user", "uts")  # namespaces(7)
 _MAX_DEPTH = 6
 _MAX_ENTRIES = 4000  # a folder larger than this is not configuration
-_SKIPPED = re.compile(
+_SKIPPED = regex(
     r"^/proc/sys/(?:net/ipv[46]/route/flush|vm/(?:compact_memory|drop_caches|stat_refresh)|kernel/random/uuid)$|"
     # a bit for every page of memory, 32 MiB of them for each TiB
     r"^/sys/kernel/mm/page_idle/|"
@@ -86,8 +88,10 @@ def _survey(recorder: Recorder) -> None:
         recorder.stat(path)
     for tree in TREES:
         _walk(recorder, tree)
-    for folder in ("/", "/etc", "/etc/systemd", "/boot"):
+    for folder in ("/", "/etc", "/etc/systemd", "/boot", "/sys/fs/cgroup", "/sys/fs/cgroup/systemd"):
         recorder.list(folder)
+    for name in NAMESPACES:
+        recorder.link(f"/proc/self/ns/{name}")
     for folder, wanted, files in DEVICES:
         _devices(recorder, folder, wanted, files)
     recorder.os_release()

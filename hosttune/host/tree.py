@@ -68,6 +68,8 @@ def _stranger(path: str, info: os.stat_result) -> str:
 class FileTree:
     """The file methods of a Reader below `root`. Nothing here opens anything for writing."""
 
+    has_tried_packages = False
+
     def __init__(self, root: str) -> None:
         self.root = root
         self._is_live = root == "/"  # the kernel's own walk is right, and faster

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Final
 
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 
 LOCK_WAIT_S: Final = 120  # another apt may work; unattended-upgrades is done in a minute or two
 INSTALL_TIMEOUT_S: Final = 3600.0  # a driver is some 400 MB, and its initramfs takes minutes on a slow disk
@@ -20,17 +20,17 @@ DPKG_STATUS: Final = "/var/lib/dpkg/status"
 
 _COMMON = ("-y", "-q", "--no-install-recommends")
 _CONFFILES = ("--force-confdef", "--force-confold")
-_INSTALL = re.compile(r"Inst (\S+)(?: \[([^\]]+)\])? \((\S+)(?: ([^\[)]*?))?(?: \[[^\]]*\])?\)")
-_REMOVE = re.compile(r"(?:Remv|Purg) (\S+)(?: \[([^\]]+)\])?")
-_URI = re.compile(r"'[^']*' \S+ (\d+)(?: \S*)?")
-_VERSION_LINE = re.compile(r"(?: {5}| \*\*\* )(\S+)")
-_SOURCE_LINE = re.compile(r" {6,}-?\d+ (\S.*)")
+_INSTALL = regex(r"Inst (\S+)(?: \[([^\]]+)\])? \((\S+)(?: ([^\[)]*?))?(?: \[[^\]]*\])?\)")
+_REMOVE = regex(r"(?:Remv|Purg) (\S+)(?: \[([^\]]+)\])?")
+_URI = regex(r"'[^']*' \S+ (\d+)(?: \S*)?")
+_VERSION_LINE = regex(r"(?: {5}| \*\*\* )(\S+)")
+_SOURCE_LINE = regex(r" {6,}-?\d+ (\S.*)")
 _DOWNLOAD = "Download "
 _AUTO = "Auto "
 _KEPT = "Kept "
 _DOWN = "Down "
 _DOWNGRADED = "The following packages will be DOWNGRADED:"
-_UNKNOWN_NAME = re.compile(r"Unable to locate package|has no installation candidate|Couldn't find any package")
+_UNKNOWN_NAME = regex(r"Unable to locate package|has no installation candidate|Couldn't find any package")
 
 
 @frozen
@@ -104,15 +104,22 @@ def configuration() -> tuple[str, ...]:
     return ("dpkg", *_CONFFILES, "--configure", "-a")
 
 
-def repair(*, simulate: bool = False) -> tuple[str, ...]:
-    """Installs, replaces or removes what is left in pieces: apt-get(8), option -f."""
+def repair(again: Sequence[str] = (), *, simulate: bool = False) -> tuple[str, ...]:
+    """Installs, replaces or removes what is left in pieces: apt-get(8), option -f. Or installs these once more, for
+    `-f` configures what depends on one that is to be reinstalled (dpkg(1), reinst-required) before it, and fails.
+    """
     how = ("-s", *_COMMON) if simulate else (*_COMMON, *_options())
-    return ("apt-get", *how, "-f", "install")
+    return ("apt-get", *how, *(("--reinstall", "install", *again) if again else ("-f", "install")))
 
 
 def check() -> tuple[str, ...]:
     """Waits until no other package manager is at work, and says what is broken; nothing is changed."""
     return ("apt-get", "-q", "-o", f"DPkg::Lock::Timeout={LOCK_WAIT_S}", "check")
+
+
+def is_locked(said: str) -> bool:
+    """Whether apt-get gave up because another package manager held a lock for all of LOCK_WAIT_S."""
+    return "Could not get lock" in said
 
 
 def policy(names: Iterable[str]) -> tuple[str, ...]:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from hosttune.facts.reading import text
 from hosttune.host.door import Stat
+from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from hosttune.host.door import Process, Reader
 
 LOCKS: Final = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/cache/apt/archives/lock")
-_HELD = re.compile(r"^\d+: POSIX +\S+ +WRITE (\d+) ([0-9a-f]+):([0-9a-f]+):(\d+) ", re.MULTILINE)
-_UNIT = re.compile(r"/([^/]+\.(?:service|scope))(?:/|$)")
+_HELD = regex(r"^\d+: POSIX +\S+ +WRITE (\d+) ([0-9a-f]+):([0-9a-f]+):(\d+) ", re.MULTILINE)
+_UNIT = regex(r"/([^/]+\.(?:service|scope))(?:/|$)")
 _LONGEST = 80  # characters of a command
 
 

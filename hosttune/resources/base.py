@@ -5,7 +5,8 @@ purely. An *address kind* is one place that holds a value (`sysctl:vm.swappiness
 with a Reader and writes with a Writer. One wish often spans two addresses, the live value and the one that the next
 boot sets.
 
-A module `resources/<name>.py` exports `WISHES` and `ADDRESSES`, tuples of instances; the folder is the registry.
+A module `resources/<name>.py` exports `WISHES` and `ADDRESSES`, tuples of instances; the tables of these names in
+`resources/__init__.py` say which module brings which kind.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ class Applied:
     rule: str
     after: Value
     times: int = 1  # how often in a row, none undone, this address was set to this value
+    goes_on: str = ""  # of one at which a run stopped half-way: what goes on with it, a phrase with the command
 
 
 @frozen

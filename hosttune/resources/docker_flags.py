@@ -6,11 +6,11 @@ that dockerd merges.
 
 from __future__ import annotations
 
-import re
 import shlex
 from typing import TYPE_CHECKING
 
 from hosttune.facts.unit_files import UnitFiles
+from hosttune.regex import regex
 from hosttune.resources.read_only import ReadOnly
 from hosttune.resources.unit_dropin import effective, settings_of
 from hosttune.values import ABSENT, Unreadable
@@ -32,7 +32,7 @@ _KEYS = {
     "insecure-registry": "insecure-registries", "label": "labels", "log-opt": "log-opts",
     "registry-mirror": "registry-mirrors", "storage-opt": "storage-opts",
 }  # fmt: skip
-_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+_VARIABLE = regex(r"\$(?:\{(\w+)\}|(\w+))")
 
 
 def flags(words: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -40,7 +40,7 @@ def _circle(document: Document, start: Line) -> tuple[Line, ...]:
     seen = {start.number}
     for way in ways:  # it grows while it is gone through
         for line in _before(document, way[-1]):
-            if line.number == start.number and len(way) > 1:
+            if line.number == start.number:
                 return way
             if line.number not in seen:
                 seen.add(line.number)

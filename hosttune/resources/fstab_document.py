@@ -7,12 +7,12 @@ way out.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
 from hosttune.errors import Refused
+from hosttune.regex import regex
 from hosttune.resources.fstab_lines import (
     LONGEST_LINE,
     PATH,
@@ -28,13 +28,14 @@ from hosttune.resources.fstab_lines import (
 )
 from hosttune.resources.fstab_options import encode, items
 from hosttune.resources.fstab_readers import STALE, decode_getmntent, decode_libmount, options_span
+from hosttune.resources.line_ends import line_end
 
 __all__ = [
     "LONGEST_LINE", "PATH", "Document", "Edit", "Kind", "Line", "Problem", "clean_path", "edit_lines", "edit_options",
     "edited", "entry_text", "insert_line", "line_problem", "options_of", "parse", "remove_line", "separator_of",
     "spliced",
 ]  # fmt: skip
-_UNFIT = re.compile(rb"[ \t\n\r\0]")
+_UNFIT = regex(rb"[ \t\n\r\0]")
 _ESCAPES = {" ": "\\040", "\t": "\\011", "\n": "\\012", "\\": "\\134"}  # all that both readers decode
 
 
@@ -169,8 +170,7 @@ def insert_line(document: Document, line: str) -> bytes:
     if document.problems:
         raise document.problems[0].refusal()
     text = encode(line)
-    endings = [other.ending for other in document.lines if other.ending]
-    ending = endings[-1] if endings else b"\n"
+    ending = line_end(document.data)
     if document.lines and not document.lines[-1].ending:
         new = document.data + _joint(document, ending) + text
     else:

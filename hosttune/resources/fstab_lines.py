@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from hosttune.errors import Refused, Where
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.resources.fstab_options import decode, items
 from hosttune.resources.fstab_readers import (
     BLANKS,
@@ -43,7 +44,7 @@ _BLOCKS = (  # an owner that rewrites what stands between two comments
 )
 _BOUNDS = tuple(mark for begin, end, _ in _BLOCKS for mark in (begin, end))
 _new = tuple.__new__  # half the time of calling the class
-_UNCLEAN = re.compile(r"//|/\.\.?(?:/|\Z)|./\Z")
+_UNCLEAN = regex(r"//|/\.\.?(?:/|\Z)|./\Z")
 
 
 class Kind(str, Enum):

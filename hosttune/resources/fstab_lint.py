@@ -5,11 +5,11 @@ Nothing is asked of a host, so a file of any machine can be looked at on any oth
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from hosttune.errors import Refused
 from hosttune.facts.mounts import LOCAL_TYPES, NETWORK_TYPES, is_network, is_system
+from hosttune.regex import regex
 from hosttune.resources.fstab_cycles import circles
 from hosttune.resources.fstab_lines import LONGEST_LINE, Document, Kind, Line, others_of
 from hosttune.resources.fstab_lint_fields import field_faults
@@ -28,13 +28,13 @@ from hosttune.resources.fstab_types import (
 )
 
 __all__ = ["Level", "Remark", "lint"]
-_TAG = re.compile(r'([A-Za-z]+)=("?)([^"]*)\2')
+_TAG = regex(r'([A-Za-z]+)=("?)([^"]*)\2')
 _TAGS = ("UUID", "LABEL", "PARTUUID", "PARTLABEL", "ID")
-_PLAIN_UUID = re.compile(rb"UUID=[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
-_PLAIN_NFS = re.compile(rb"[A-Za-z0-9.-]+:/[A-Za-z0-9./_-]*")
+_PLAIN_UUID = regex(rb"UUID=[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
+_PLAIN_NFS = regex(rb"[A-Za-z0-9.-]+:/[A-Za-z0-9./_-]*")
 _PLAIN_SOURCES = {**dict.fromkeys(LOCAL_TYPES, _PLAIN_UUID), "nfs": _PLAIN_NFS, "nfs4": _PLAIN_NFS}
-_KERNEL_NAME = re.compile(rb"/dev/(?:sd[a-z]+|hd[a-z]+|nvme[0-9]+n[0-9]+)(?:p?[0-9]+)?")
-_ODD = re.compile(rb"[\v\f\x80-\xff]|\\\Z")
+_KERNEL_NAME = regex(rb"/dev/(?:sd[a-z]+|hd[a-z]+|nvme[0-9]+n[0-9]+)(?:p?[0-9]+)?")
+_ODD = regex(rb"[\v\f\x80-\xff]|\\\Z")
 _NUMBERED = (b"/dev/sd", b"/dev/hd", b"/dev/nvme")
 _DEVICES = (b"/dev/", b"UUID=", b"LABEL=", b"PARTUUID=", b"PARTLABEL=")
 _REMOVABLE = ("/media/", "/run/media/")
@@ -278,7 +278,7 @@ def _network_remarks(number: int, fstype: str, options: _Options) -> Iterator[Re
     words = frozenset(options.words)
     if fstype == "drvfs" or "delay_connect" in words:
         return  # WSL mounts it, or it connects when it is looked at
-    if is_remote_to_systemd(fstype if options.fstype != "fuse" else "fuse", words):
+    if is_remote_to_systemd(options.fstype, words):
         if options.is_required:
             why = "without nofail a boot waits for its server, 90 seconds or more"
             yield Remark(number, Level.NOTE, "no-nofail", why, "add nofail, or x-systemd.automount")

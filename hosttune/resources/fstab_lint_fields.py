@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from hosttune.facts.mounts import LOCAL_TYPES
+from hosttune.regex import regex
 from hosttune.resources.fstab_types import KNOWN, MOVES, NO_TYPE, ON_DISK, PROPAGATION, is_known
 from hosttune.resources.fstab_typing import ESCAPED, blank_in_name, typographic
 from hosttune.resources.fstab_words import GENERIC
@@ -26,12 +27,12 @@ _SHAPES = {  # the UUIDs that blkid(8) shows of a type
 }
 _ANY_UUID = (f"{_LONG}|{_SHORT}|{_NTFS}|[0-9a-f]{{16}}|{_DISC}", "8-4-4-4-12 digits, or XXXX-XXXX of a FAT")
 _PARTUUID = (f"{_LONG}|[0-9a-f]{{8}}-[0-9a-f]{{2,}}", "8-4-4-4-12 digits, or 8-2 of an MBR")
-_TAG = re.compile(r'(UUID|PARTUUID)="?([^"]*)"?|/dev/disk/by-(uuid|partuuid)/(.+)')
-_NOT_TAG = re.compile(r"(UUID|LABEL|PARTUUID|PARTLABEL)[:;,._ -]+=?(.+)", re.IGNORECASE)
-_DEVICE = re.compile(
+_TAG = regex(r'(UUID|PARTUUID)="?([^"]*)"?|/dev/disk/by-(uuid|partuuid)/(.+)')
+_NOT_TAG = regex(r"(UUID|LABEL|PARTUUID|PARTLABEL)[:;,._ -]+=?(.+)", re.IGNORECASE)
+_DEVICE = regex(
     r"(?:[shv]d[a-z]+|xvd[a-z]+|ubd[a-z]+)[0-9]*|nvme[0-9]+n[0-9]+(?:p[0-9]+)?|(?:mmcblk|nbd|pmem)[0-9]+(?:p[0-9]+)?"
 )
-_MISTYPED = re.compile(r"(?:[shv]d[0-9a-z]|xvd[a-z]|nvme|mmcblk)[0-9A-Za-z]*", re.IGNORECASE)
+_MISTYPED = regex(r"(?:[shv]d[0-9a-z]|xvd[a-z]|nvme|mmcblk)[0-9A-Za-z]*", re.IGNORECASE)
 _LOOKALIKE = str.maketrans("OoQlI", "00011")
 _USUAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "vfat", "ntfs", "nfs", "nfs4", "cifs", "tmpfs", "swap"})
 
@@ -158,7 +159,7 @@ def _source_faults(source: str, fstype: str) -> Iterator[Fault]:
         yield Fault("no-tag", f"`{source}` names nothing", "write the label behind the =")
     elif source.startswith("/dev/"):
         yield from _device_faults(source)
-    elif fstype in ON_DISK - {"fuseblk"} and not source.startswith(("/", "/dev/")) and "=" not in source:
+    elif fstype in ON_DISK - {"fuseblk"} and not source.startswith("/") and "=" not in source:
         yield from _relative_source(source, fstype)
     elif fstype in ("nfs", "nfs4") and ":" not in source:
         yield Fault("no-server", f"`{source}` is no source of {fstype}: a colon parts server and folder",

@@ -11,19 +11,20 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import NamedTuple
 
+from hosttune.regex import regex
 from hosttune.resources.fstab_options import ATIME_WORDS, has_secret
 from hosttune.resources.fstab_tables import Answer, combination, names, reply
 from hosttune.resources.fstab_types import is_remote_to_systemd
 from hosttune.resources.fstab_typing import typographic
 from hosttune.resources.fstab_words import GENERIC, OPPOSITES, SYSTEMD, UPSTART, USER_WORDS
 
-_SIZE = re.compile(r"[0-9]+[kmgtpe%]?", re.IGNORECASE)
-_COUNT = re.compile(r"[0-9]+[kmgtpe]?", re.IGNORECASE)
-_UNIT = re.compile(r"([0-9]+)\s*([kmgtpe])i?b", re.IGNORECASE)
-_OCTAL = re.compile(r"[0-7]{1,5}")
+_SIZE = regex(r"[0-9]+[kmgtpe%]?", re.IGNORECASE)
+_COUNT = regex(r"[0-9]+[kmgtpe]?", re.IGNORECASE)
+_UNIT = regex(r"([0-9]+)\s*([kmgtpe])i?b", re.IGNORECASE)
+_OCTAL = regex(r"[0-7]{1,5}")
 _QUIET = GENERIC - UPSTART | {""}
-_SEPARATOR = re.compile(r"[;:.|+&]")
-_ROOT_DATA = re.compile(r"data=(?:journal|writeback)")  # what no remount of ext4 can change
+_SEPARATOR = regex(r"[;:.|+&]")
+_ROOT_DATA = regex(r"data=(?:journal|writeback)")  # what no remount of ext4 can change
 # Their values are names of somebody's own, in which any character may stand.
 _NAMES = frozenset({
     "subvol", "lowerdir", "upperdir", "workdir", "user", "username", "domain", "credentials", "password", "comment",

@@ -9,19 +9,20 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Refused
+from hosttune.regex import regex
 from hosttune.resources.fstab_readers import split_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 ATIME_WORDS = ("atime", "relatime", "norelatime", "strictatime", "nostrictatime", "noatime")
-_SECRETS = re.compile(
+_SECRETS = regex(
     r"(^|,)((?:pass|passwd|password|password2|pwd|secret|key|token)=)(\"[^\"]*\"|(?:\\,|[^,])*)", re.IGNORECASE
 )
-_USER_SECRET = re.compile(r"(^|,)((?:user|username)=[^,%]*%)((?:\\,|[^,])*)", re.IGNORECASE)
-_URL_SECRET = re.compile(r"(//[^/\s:@]+:)[^@\s]+(@)")
-_MAYBE_SECRET = re.compile(r"pass|pwd|secret|key|token|user|//", re.IGNORECASE)
-_SIZE = re.compile(r"([0-9]+)([kmgtpe%]?)", re.IGNORECASE)
+_USER_SECRET = regex(r"(^|,)((?:user|username)=[^,%]*%)((?:\\,|[^,])*)", re.IGNORECASE)
+_URL_SECRET = regex(r"(//[^/\s:@]+:)[^@\s]+(@)")
+_MAYBE_SECRET = regex(r"pass|pwd|secret|key|token|user|//", re.IGNORECASE)
+_SIZE = regex(r"([0-9]+)([kmgtpe%]?)", re.IGNORECASE)
 
 
 def items(options: str) -> tuple[str, ...]:

@@ -10,19 +10,21 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from hosttune.regex import regex
+
 BLANKS = b" \t"  # the only separators: NBSP, form feed and vertical tab are data
 STALE = -1 << 31  # in place of a number that getmntent(3) leaves as it found it
 _C_SPACE = b" \t\n\v\f\r"
 GETMNTENT_LIMIT = 4096  # glibc's line buffer; the rest of a longer line is lost
-_WORD = re.compile(rb"[^ \t]+")
-_OPTIONS = re.compile(rb"[ \t]*[^ \t]+[ \t]+[^ \t]+[ \t]+[^ \t]+[ \t]+([^ \t]+)")
-_LIBMOUNT_ESCAPE = re.compile(rb"\\([0-7]{3})")
-_GETMNTENT_ESCAPE = re.compile(rb"\\(040|011|012|134|\\)")
-_STRTOL = re.compile(rb"[ \t\n\v\f\r]*([+-]?[0-9]+)")
-_SCANF = re.compile(rb"\s*([+-]?[0-9]+)")
+_WORD = regex(rb"[^ \t]+")
+_OPTIONS = regex(rb"[ \t]*[^ \t]+[ \t]+[^ \t]+[ \t]+[^ \t]+[ \t]+([^ \t]+)")
+_LIBMOUNT_ESCAPE = regex(rb"\\([0-7]{3})")
+_GETMNTENT_ESCAPE = regex(rb"\\(040|011|012|134|\\)")
+_STRTOL = regex(rb"[ \t\n\v\f\r]*([+-]?[0-9]+)")
+_SCANF = regex(rb"\s*([+-]?[0-9]+)")
 _FIELD = rb"[^ \t\\\r\n\0]"
 # Each line, as the groups of `scan`: four to six fields in which nothing can be read in two ways, or all the rest.
-_SCAN = re.compile(
+_SCAN = regex(
     rb"([ \t]*((?!#)" + _FIELD + rb"+)[ \t]+(" + _FIELD + rb"+)[ \t]+(" + _FIELD + rb"+)[ \t]+((?!=)" + _FIELD + rb"+)"
     rb"(?:[ \t]+([0-9]{1,9})(?:[ \t]+([0-9]{1,9})(?:[ \t][^\r\n\0]*)?)?)?[ \t]*)(\r?)\n|([^\n]*)\n"
 )
@@ -124,7 +126,7 @@ def read_libmount(text: bytes) -> Fields | None:
             return None
         numbers.append(_as_c(match[1]))
         rest = rest[match.end() :].lstrip(BLANKS)
-    return Fields(*found, *([b""] if len(found) == 3 else []), *numbers)  # type: ignore[arg-type]
+    return Fields(*found, *numbers)  # type: ignore[arg-type]
 
 
 def read_getmntent(text: bytes, *, is_ended: bool = True) -> Fields | None:

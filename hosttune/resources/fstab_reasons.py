@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
+from hosttune.regex import regex
 from hosttune.resources.fstab_options import decode
 from hosttune.resources.fstab_readers import GETMNTENT_LIMIT, STALE, Fields, split_options, words
 from hosttune.resources.fstab_typing import ESCAPED, blank_in_name
 
-_NUMBER = re.compile(rb"[+-]?[0-9]+")
-_ESCAPE = re.compile(rb"\\(?:[0-7]{3}|\\)")
+_NUMBER = regex(rb"[+-]?[0-9]+")
+_ESCAPE = regex(rb"\\(?:[0-7]{3}|\\)")
 _WRITTEN = frozenset({b"\\040", b"\\011", b"\\012", b"\\134"})
 # What looks like a blank and is none: vertical tab, form feed, NEL, no-break and other spaces, zero width, BOM.
-_FALSE_BLANK = re.compile(
+_FALSE_BLANK = regex(
     rb"[\v\f]|\xc2[\x85\xa0]|\xe2\x80[\x80-\x8f\xa8\xa9\xaf]|\xe2\x81[\x9f\xa0]|\xe3\x80\x80|\xef\xbb\xbf"
 )
 

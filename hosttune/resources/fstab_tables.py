@@ -15,6 +15,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple
 
+from hosttune.regex import regex
 from hosttune.resources.fstab_words import GENERIC
 
 OLDEST = (5, 15)  # of the kernels that are still about: Ubuntu 22.04
@@ -131,24 +132,24 @@ _OF_LIBMOUNT = frozenset({
 _LENIENT = frozenset({"ro", "rw", "sync", "async", "dirsync", "mand", "nomand", "lazytime", "nolazytime"})
 _PREFIXES = ("x-", "X-", "verity.")
 _PATTERNS = {
-    "u": re.compile(r"(?:0[xX][0-9a-fA-F]+|[0-9]+)"),
-    "i": re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|[0-9]+)"),
-    "o": re.compile(r"0?[0-7]{1,6}"),
-    "b": re.compile(r"0|1|yes|no|true|false|on|off|y|n", re.IGNORECASE),
-    "c": re.compile(r"(?:zlib|lzo|zstd)(?:[:0-9-].*)?|no|none"),
-    "p": re.compile(r"([0-9]+)([kmgt]?)", re.IGNORECASE),
-    "l": re.compile(r"0|(?:16|32|64|128|256)k|16384|32768|65536|131072|262144", re.IGNORECASE),
-    "r": re.compile(
+    "u": regex(r"(?:0[xX][0-9a-fA-F]+|[0-9]+)"),
+    "i": regex(r"[+-]?(?:0[xX][0-9a-fA-F]+|[0-9]+)"),
+    "o": regex(r"0?[0-7]{1,6}"),
+    "b": regex(r"0|1|yes|no|true|false|on|off|y|n", re.IGNORECASE),
+    "c": regex(r"(?:zlib|lzo|zstd)(?:[:0-9-].*)?|no|none"),
+    "p": regex(r"([0-9]+)([kmgt]?)", re.IGNORECASE),
+    "l": regex(r"0|(?:16|32|64|128|256)k|16384|32768|65536|131072|262144", re.IGNORECASE),
+    "r": regex(
         r"(?:(?:usebackuproot|nologreplay|ignore(?:badroots|datacsums|metacsums|superflags)|all|"
         r"ibadroots|i(?:data|meta)csums|isuperflags)(?::|\Z))+"
     ),
-    "s": re.compile(r".+", re.DOTALL),
-    "*": re.compile(r".*", re.DOTALL),
+    "s": regex(r".+", re.DOTALL),
+    "*": regex(r".*", re.DOTALL),
 }
 _MEANING = {"u": "a number", "i": "a number", "o": "an octal number", "b": "yes or no", "s": "a value",
             "c": "zlib, lzo, zstd or no", "p": "a multiple of 4k, as in 64m", "l": "16k, 32k, 64k, 128k or 256k",
             "r": "what to rescue (man 5 btrfs)"}  # fmt: skip
-_WORD = re.compile(
+_WORD = regex(
     r"(?P<no>\[no\])?(?P<name>[^=?<>]+?)(?:(?P<may>\?)?=(?P<kind>\{[^}]*\}|.))?"
     r"(?:>(?P<since>[0-9.]+))?(?:<(?P<until>[0-9.]+))?"
 )

@@ -10,10 +10,10 @@ Debian, a module that the image holds is loaded without its options (dracut 106,
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from hosttune.host.door import Stat
+from hosttune.regex import regex
 from hosttune.resources.read_only import ReadOnly
 from hosttune.values import ABSENT, Unreadable
 
@@ -26,8 +26,8 @@ TOOLS = "initramfs-tools"
 _HOOKS = ("/etc/kernel/postinst.d", "/usr/share/kernel/postinst.d")
 _PROGRAMS = {DRACUT: ("/usr/bin/dracut", "/usr/sbin/dracut"), TOOLS: ("/usr/sbin/update-initramfs",)}
 _IMAGE = "initrd.img-"
-_HOST_ONLY = re.compile(r"\s*hostonly\s*=\s*[\"']?(\w*)")
-_DRIVERS = re.compile(r"\s*(add|force|omit)_drivers\s*\+?=\s*[\"']?([^\"'#]*)")
+_HOST_ONLY = regex(r"\s*hostonly\s*=\s*[\"']?(\w*)")
+_DRIVERS = regex(r"\s*(add|force|omit)_drivers\s*\+?=\s*[\"']?([^\"'#]*)")
 
 
 def images(reader: Reader) -> tuple[str, ...] | Unreadable:

@@ -9,6 +9,7 @@ from json import JSONDecodeError, JSONDecoder, dumps
 from typing import TYPE_CHECKING, Any
 
 from hosttune.frozen import frozen
+from hosttune.resources.line_ends import line_end
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,8 +123,10 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
     something else than an object.
     """
     node = parse(text)
+    end = line_end(text.encode("utf-8", "surrogatepass")).decode()
     if not text.strip(_BLANKS):
-        text, node = "{}\n", parse("{}\n")
+        text = f"{{}}{end}"
+        node = parse(text)
     unit = _unit(text, node)
     for depth, key in enumerate(path):
         if node.members is None:
@@ -131,7 +134,8 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
             raise ValueError(message)
         member = node.find(key)
         if member is None:
-            return _inserted(text, node, path[depth:], value, unit)
+            start, old, new = _inserted(text, node, path[depth:], value, unit)
+            return text[:start] + new.replace("\n", end) + text[old:]
         node = member.value
     return text[: node.start] + dumps(value, ensure_ascii=False) + text[node.end :]
 
@@ -147,7 +151,8 @@ def _indent(text: str, at: int) -> str:
     return before if not before.strip(_BLANKS) else ""
 
 
-def _inserted(text: str, node: Node, path: Sequence[str], value: Any, unit: str) -> str:
+def _inserted(text: str, node: Node, path: Sequence[str], value: Any, unit: str) -> tuple[int, int, str]:
+    """What goes into an object in the place of the text between two places; its lines end in LF."""
     members = node.members or ()
     line = text[text.rfind("\n", 0, node.start) + 1 : node.start]
     outer = line[: len(line) - len(line.lstrip(_BLANKS))]
@@ -157,11 +162,11 @@ def _inserted(text: str, node: Node, path: Sequence[str], value: Any, unit: str)
         indent = _indent(text, last.start) or _indent(text, members[0].start)
         end = last.value.end
         if is_own_line:
-            return f"{text[:end]},\n{indent}{_rendered(path, value, indent, unit)}{text[end:]}"
-        return f"{text[:end]}, {_rendered(path, value)}{text[end:]}"
+            return end, end, f",\n{indent}{_rendered(path, value, indent, unit)}"
+        return end, end, f", {_rendered(path, value)}"
     indent = outer + unit
     body = _rendered(path, value, indent, unit)
-    return f"{text[: node.start]}{{\n{indent}{body}\n{outer}}}{text[node.end :]}"
+    return node.start, node.end, f"{{\n{indent}{body}\n{outer}}}"
 
 
 def _rendered(path: Sequence[str], value: Any, indent: str | None = None, unit: str = "") -> str:

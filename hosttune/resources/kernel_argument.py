@@ -8,13 +8,13 @@ through GRUB, this is advice.
 from __future__ import annotations
 
 import posixpath
-import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from hosttune.facts import grub_arguments as grub
 from hosttune.facts.kernel import split_command_line
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.resources.base import FieldSpec, in_general
 from hosttune.resources.comparison import Comparison
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hosttune.values import Change, Value
 
 OURS = f"{grub.FOLDER}/60-hosttune-"
-_ARGUMENT = re.compile(r"[A-Za-z][\w.-]*(?:=[\w.,:/@%+=*-]+)?")
+_ARGUMENT = regex(r"[A-Za-z][\w.-]*(?:=[\w.,:/@%+=*-]+)?")
 # Their values are lists of things that stand side by side: pci=realloc=off,noaer.
 _LISTS = frozenset({"pci", "module_blacklist", "modprobe.blacklist", "rd.driver.blacklist"})
 # They may stand there several times, each with a meaning of its own.

@@ -8,11 +8,11 @@ fs.nr_open is refused: the kernel refuses it, and pam_limits then refuses every 
 from __future__ import annotations
 
 import math
-import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.resources.base import FieldSpec, in_general
 from hosttune.resources.bounds import number
 from hosttune.resources.comparison import Comparison
@@ -31,7 +31,7 @@ KINDS = ("soft", "hard")
 NR_OPEN = "fs.nr_open"
 KERNEL_NR_OPEN = 1048576  # fs/file_table.c: sysctl_nr_open, where nobody sets it
 _OF_SERVICES = ("nofile", "memlock")  # what is known of services (facts/limits.py)
-_DOMAIN = re.compile(r"\*|@?[A-Za-z_][\w.-]*")
+_DOMAIN = regex(r"\*|@?[A-Za-z_][\w.-]*")
 
 
 class LimitWish:

@@ -8,13 +8,13 @@ built in reads no file at all.
 
 from __future__ import annotations
 
-import re
 import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.facts.reading import drop_ins
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.resources.base import FieldSpec, Operator, in_general
 from hosttune.resources.comparison import Comparison
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 FOLDER = "/etc/modprobe.d"
 FOLDERS = (FOLDER, "/run/modprobe.d", "/usr/local/lib/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d")
 _DISTRIBUTION = ("/usr/lib/", "/lib/")
-_NAME = re.compile(r"([\w-]+)\.(\w+)")
-_VALUE = re.compile(r"[\w.,:;=/+-]+")
+_NAME = regex(r"([\w-]+)\.(\w+)")
+_VALUE = regex(r"[\w.,:;=/+-]+")
 _STARTED = Address("started", "kernel")
 
 

@@ -174,7 +174,7 @@ def _owner(view: View) -> tuple[Hold, str]:
     if decided:
         todo = f"if nobody needs it, take it out of {view.path}; else ignore the rule for {view.target}"
         return Hold(HoldKind.OWNED, f"an explicit `{decided[0]}` in {view.place}"), todo
-    if view.live == "strictatime" and atime_of(entry.options) != "strictatime":
+    if view.live == "strictatime":
         todo = f"ask who did it; to go back: sudo {remount(view.target, 'relatime')}"
         return Hold(HoldKind.OWNED, f"somebody who mounted {view.target} strictatime by hand"), todo
     return Hold(), ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from hosttune.regex import regex
 from hosttune.rendering import render
 from hosttune.resources.base import FieldSpec, in_general
 from hosttune.resources.file import compare_dropin, dropin_path
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 MAIN = "/etc/needrestart/needrestart.conf"
 FOLDER = "/etc/needrestart/conf.d"
 _SETTINGS = Address("needrestart", "settings")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]*")  # systemd.unit(5), without the backslash of escaped names
+_NAME = regex(r"[A-Za-z0-9][A-Za-z0-9_.:@-]*")  # systemd.unit(5), without the backslash of escaped names
 
 
 class NeedrestartAddress(ReadOnly):

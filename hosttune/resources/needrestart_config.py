@@ -12,16 +12,17 @@ import re
 from collections.abc import Iterable, Iterator
 
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 
-_HEAD = re.compile(r"\$nrconf\{\s*['\"]?([\w-]+)['\"]?\s*\}")
+_HEAD = regex(r"\$nrconf\{\s*['\"]?([\w-]+)['\"]?\s*\}")
 _PATTERN = (
     r"qr\s*(?:\(((?:[^()\\]|\\.|\((?:[^()\\]|\\.)*\))*)\)|\{((?:[^{}\\]|\\.)*)\}|([/#!|,])((?:(?!\3)[^\\]|\\.)*)\3)"
     r"([a-z]*)"
 )
-_KEY = re.compile(rf"(?:->)?\s*\{{\s*{_PATTERN}\s*\}}\s*=\s*['\"]?(\d)['\"]?\s*(?:;|$)")
-_PAIR = re.compile(rf"{_PATTERN}\s*(?:=>|,)\s*['\"]?(\d)['\"]?")
-_MODE = re.compile(r"\s*=\s*['\"]([a-z])['\"]")
-_COMMENT = re.compile(r"^\s*#.*$|(?<=[;,{}])\s*#.*$", re.MULTILINE)
+_KEY = regex(rf"(?:->)?\s*\{{\s*{_PATTERN}\s*\}}\s*=\s*['\"]?(\d)['\"]?\s*(?:;|$)")
+_PAIR = regex(rf"{_PATTERN}\s*(?:=>|,)\s*['\"]?(\d)['\"]?")
+_MODE = regex(r"\s*=\s*['\"]([a-z])['\"]")
+_COMMENT = regex(r"^\s*#.*$|(?<=[;,{}])\s*#.*$", re.MULTILINE)
 
 
 @frozen

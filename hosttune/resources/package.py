@@ -5,14 +5,14 @@ Where the set lies, and how it is brought about: package_set.py.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.components import turn_on
-from hosttune.facts.packages import INTERRUPTED, REPAIR
+from hosttune.facts.packages import INTERRUPTED
 from hosttune.host.door import Completed
+from hosttune.regex import regex
 from hosttune.resources import apt
 from hosttune.resources.base import FieldSpec, action_between, in_general
 from hosttune.resources.driver_use import disturbance
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 SET = PackageSetAddress.kind
 _NOT_WHOLE = "a package of it is not whole"
-_BUILDS = re.compile(r"(?:^|-)(?<!no-)dkms(?:$|-)")  # dkms, nvidia-dkms-580; not nvidia-headless-no-dkms-580
+_BUILDS = regex(r"(?:^|-)(?<!no-)dkms(?:$|-)")  # dkms, nvidia-dkms-580; not nvidia-headless-no-dkms-580
 _UPDATE = "sudo apt-get update, then run it again"
 
 
@@ -161,7 +161,7 @@ def _compare(wish: Wish, context: Context) -> Finding:
     refused = str(wish.fields.get("refused", ""))
     if refused:
         reason, todo = "the packages to install cannot be chosen", str(wish.fields.get("todo", ""))
-        if todo == REPAIR:
+        if todo == context.facts.packages.repair:
             reason, todo = _NOT_WHOLE, _repair(context)
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(HoldKind.REFUSED, refused), reason, todo=todo)
     if not (wish.name.split() or _removed(wish)):
@@ -227,8 +227,8 @@ def _half_way(wish: Wish, operands: tuple[str, ...], context: Context) -> str:
     packages = context.facts.packages
     own = {*wish.name.split(), *_removed(wish)}
     for address, applied in context.ledger.items():
-        if address.kind == SET and applied.rule == wish.rule:
-            own |= set(names_of(address.name))
+        if applied.rule == wish.rule:
+            own |= set(_names(address))
     left = [one for one in packages.unfinished if one.name in own or (operands and one.is_half)]
     if left:
         return f"dpkg stopped half-way with {', '.join(f'{one.name} ({one.status})' for one in left)}"
@@ -236,11 +236,15 @@ def _half_way(wish: Wish, operands: tuple[str, ...], context: Context) -> str:
 
 
 def _repair(context: Context) -> str:
-    """Who repairs it: the next apply, where a run of ours was stopped; else a person."""
-    half = {one.name for one in context.facts.packages.unfinished}
-    sets = [(set(names_of(address.name)), one) for address, one in context.ledger.items() if address.kind == SET]
-    run = next((one.run_id for names, one in sets if names & half), "")
-    return f"sudo hosttune apply --yes goes on with run {run}; by hand: {REPAIR}" if run else REPAIR
+    """Who repairs it: hosttune itself, where a run of ours was stopped; else a person."""
+    packages = context.facts.packages
+    half = {one.name for one in packages.unfinished}
+    ours = (one.goes_on for address, one in context.ledger.items() if half & set(_names(address)))
+    return "; by hand: ".join([*list(filter(None, ours))[-1:], packages.repair])
+
+
+def _names(address: Address) -> tuple[str, ...]:
+    return names_of(address.name) if address.kind == SET else ()
 
 
 def _reason(operands: tuple[str, ...], present: Mapping[str, str]) -> str:

@@ -7,18 +7,18 @@ transaction took is read from dpkg afterwards; the exit status of apt-get alone 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.errors import Conflict, HosttuneError, Refused
+from hosttune.errors import Conflict, HalfWay, Refused
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.packages import DATABASE, REPAIR
+from hosttune.regex import regex
 from hosttune.resources import apt
 from hosttune.resources.base import inverted
 from hosttune.resources.kept_debs import operand
-from hosttune.resources.package_repair import mend, settle
+from hosttune.resources.package_repair import mend, settle, tried
 from hosttune.values import ABSENT, Absent, Change, FileValue, Unreadable
 
 if TYPE_CHECKING:
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 AUTOMATIC = " (auto)"  # behind a version to which a package returns: it had come along with others (apt-mark(8))
 # Of apt-get itself, of its dpkg, of a maintainer script: nobody says that it would fail again.
-_STOPPED = re.compile(r"by signal|exited unexpectedly|received a segmentation fault")
-_GO_ON, _BACK = "sudo hosttune apply --yes goes on with it", "to take it back: sudo hosttune undo"
+_STOPPED = regex(r"by signal|exited unexpectedly|received a segmentation fault")
 _ROOM = "make room (df -h / /boot /var), then"
 
 
@@ -73,6 +72,21 @@ def was_interrupted(reader: Reader) -> bool:
         return bool(Facts(reader).packages.is_interrupted)
     except UnknownFact:
         return False
+
+
+def is_between(present: Value, one: Value, other: Value, name: str) -> bool:
+    """Whether each package of the set `name` stands as in one of two values: a transaction that stopped, and what a
+    repair by hand makes of it, bring no third version."""
+    now, old, new = versions(present), versions(one), versions(other)
+    return all(now.get(each) in ("", old.get(each), new.get(each)) for each in names_of(name))
+
+
+def by_hand(reader: Reader) -> str:
+    """What a person types to repair what dpkg left half-way, as far as its database can be read."""
+    try:
+        return Facts(reader).packages.repair
+    except UnknownFact:
+        return REPAIR
 
 
 def stand(changes: Iterable[Change], reader: Reader) -> bool:
@@ -136,7 +150,7 @@ class PackageSetAddress:
                 error = mend(writer, names_of(change.address.name))  # for that, apt may take a package away
                 continue
             try:
-                error = _transact(writer, *_settled(writer, change, versions(present), versions(change.after)))
+                error = _transact(writer, change, versions(present))
             except Refused as refused:
                 if error:  # what apt-get did before has left something
                     return f"{error}\n{refused.message}"
@@ -198,15 +212,16 @@ def _marked(value: Value) -> tuple[str, ...]:
     return tuple(one.partition("=")[0] for one in entries if one.endswith(AUTOMATIC))
 
 
-def _transact(writer: Writer, operands: tuple[str, ...], would: apt.Transaction) -> str:
-    """Let apt-get do it; returns what went wrong."""
-    try:
-        writer.run(apt.installation(operands, would), timeout_s=apt.INSTALL_TIMEOUT_S)
-    except HosttuneError as error:
-        if "did not end" not in error.message:
-            return error.message
-        return "\n".join(filter(None, (error.message, settle(writer))))
-    return ""
+def _transact(writer: Writer, change: Change, before: Mapping[str, str]) -> str:
+    """Let apt-get do it; returns what went wrong. Raises Refused and Conflict, as `_settled`."""
+    after = versions(change.after)
+    operands, would = _settled(writer, change, before, after)
+    error = tried(writer, apt.installation(operands, would), apt.INSTALL_TIMEOUT_S)
+    said = [error, settle(writer) if "did not end" in error else ""]
+    new = {name: after[name] for name in split_set(change.address.name)[1] if name in after and name not in before}
+    if named := [name for name in new if {*_exact(writer, (name,), new)} & {*operands}]:
+        said.append(tried(writer, apt.mark_automatic(named), apt.LOOK_TIMEOUT_S))
+    return "\n".join(filter(None, said))
 
 
 def _refusal(reader: Reader, error: str, left: Value, change: Change) -> Refused:
@@ -220,9 +235,14 @@ def _refusal(reader: Reader, error: str, left: Value, change: Change) -> Refused
     lines += [f"half-way: {', '.join(half)}"] * bool(half)
     missing = _differing(versions(change.after), versions(whole))
     lines += [f"not as planned: {', '.join(missing)}"] * bool(missing)
-    return Refused(
-        "\n  ".join(lines), hint=_way_out(reader, error, half, is_unchanged=versions(left) == versions(change.before))
-    )
+    told = "\n  ".join(lines)
+    room = f"{_ROOM}: " if _is_full(error) else ""
+    is_stuck = bool(half) or "dpkg was interrupted" in error or was_interrupted(reader)
+    if not PackageSetAddress().same(left, change.before):
+        return HalfWay(told, first=room, by_hand=by_hand(reader) if is_stuck else "")
+    if is_stuck:
+        return Refused(told, hint=f"{room}{by_hand(reader)}; then run it again")
+    return Refused(told, hint=_unchanged(error))
 
 
 def _differing(planned: Mapping[str, str], present: Mapping[str, str]) -> tuple[str, ...]:
@@ -230,16 +250,15 @@ def _differing(planned: Mapping[str, str], present: Mapping[str, str]) -> tuple[
     return (*wrong, *(f"{name} {version} is still there" for name, version in present.items() if name not in planned))
 
 
-def _way_out(reader: Reader, error: str, half: tuple[str, ...], *, is_unchanged: bool) -> str:
-    """The exact commands after a transaction that failed."""
-    room = f"{_ROOM}: " if "No space left" in error or "enough free space" in error else ""
-    if half or "dpkg was interrupted" in error or was_interrupted(reader):
-        return f"{room}{_GO_ON}; by hand: {REPAIR}; {_BACK}"
-    if not is_unchanged:
-        return f"{room}{_GO_ON}; {_BACK}"
-    if room:
+def _is_full(error: str) -> bool:
+    return "No space left" in error or "enough free space" in error
+
+
+def _unchanged(error: str) -> str:
+    """What to do after a transaction that failed and has left all as it was."""
+    if _is_full(error):
         return f"{_ROOM} run it again; no package has changed"
-    if "Could not get lock" in error:
+    if apt.is_locked(error):
         return "wait until the other package manager has ended, then run it again"
     return "no package has changed; sudo apt-get update, then run it again"
 
@@ -251,23 +270,32 @@ def _settled(
     would do something else.
 
     A package that is named becomes marked as wanted by hand (apt-mark(8)), so what only comes along is named in a
-    second try alone: an older version does not come by itself.
+    second try alone: an older version does not come by itself. Nor does what is new, once the package is there that
+    brings it and does not depend on it: where an earlier run stopped after a part, the third try names that too.
     """
     asked, along, removed = split_set(change.address.name)
     gone = tuple(f"{name}-" for name in (*asked, *along, *removed) if name in before and name not in after)
     wanted = _changed(before, after), _changed(after, before)
-    tries = dict.fromkeys((
-        (*_exact(writer, (*asked, *removed), wanted[1]), *gone),
-        (*_exact(writer, (*asked, *(name for name in along if name in before), *removed), wanted[1]), *gone),
-    ))  # fmt: skip
+    named = [(), tuple(name for name in along if name in before)]
+    named += [along] * (before != versions(change.before))
+    tries = dict.fromkeys((*_exact(writer, (*asked, *some, *removed), wanted[1]), *gone) for some in named)
     would = apt.Transaction(())
     for operands in filter(None, tries):
         would = _ask(writer, operands)
         if not would.error and (would.before, would.after) == wanted:
             return operands, would
     if would.error:
-        raise Refused(f"apt-get: {would.error}", hint=f"if dpkg was interrupted: {REPAIR}")
+        raise Refused(f"apt-get: {would.error}", hint=_way_in(writer, would.error))
     raise Conflict(f"apt would now do something else: {_difference(would, after)}", hint="run the plan again")
+
+
+def _way_in(reader: Reader, error: str) -> str:
+    """What to do where apt-get says that it would not begin."""
+    if "Held packages" in error:
+        return "a hold of an administrator is in the way: apt-mark showhold; when it has served, sudo apt-mark unhold"
+    if "dpkg was interrupted" in error or "Unmet dependencies" in error:
+        return f"{by_hand(reader)}; then run it again"
+    return "sudo apt-get update, then run it again"
 
 
 def _exact(reader: Reader, names: tuple[str, ...], wanted: Mapping[str, str]) -> tuple[str, ...]:

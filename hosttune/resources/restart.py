@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
+
+from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from hosttune.values import Address
 
-_DROPIN = re.compile(r"/etc/systemd/(?:system/(?P<unit>[^/]+)|(?P<program>[^/]+)\.conf)\.d/[^/]+")
+_DROPIN = regex(r"/etc/systemd/(?:system/(?P<unit>[^/]+)|(?P<program>[^/]+)\.conf)\.d/[^/]+")
 
 
 def unit_of(address: Address) -> str:

@@ -6,6 +6,7 @@ import re
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from hosttune.regex import regex
 from hosttune.resources.read_only import ReadOnly
 from hosttune.values import ABSENT, Unreadable
 
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
     from hosttune.resources.base import Applied
     from hosttune.values import Value
 
-_RUN = re.compile(r"(\d{8}-\d{6})-\w+")
-_BOOT = re.compile(rb"^btime (\d+)$", re.MULTILINE)
+_RUN = regex(r"(\d{8}-\d{6})-\w+")
+_BOOT = regex(rb"^btime (\d+)$", re.MULTILINE)
 
 
 def applied_since(applied: Applied | None, epoch: float) -> bool:

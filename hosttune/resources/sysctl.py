@@ -18,6 +18,7 @@ from hosttune.facts.reading import drop_ins
 from hosttune.facts.sysctl import proc_path
 from hosttune.frozen import frozen
 from hosttune.host.twins import TWINS
+from hosttune.regex import regex
 from hosttune.resources.base import OLD, FieldSpec, Operator, action_between, in_general, inverted
 from hosttune.resources.bounds import nearest, satisfies, wants
 from hosttune.resources.elsewhere import by_commands, by_tuned
@@ -53,8 +54,8 @@ _WORDS = {
     ("kernel.numa_balancing", "numa_balancing=disable"): "0",
     ("kernel.numa_balancing", "numa_balancing=enable"): "1",
 }
-_ASSIGNMENT = re.compile(rb"\s*-?\s*([^=\s#;]+)\s*=\s*(.*?)\s*")
-_EXCLUSION = re.compile(rb"\s*-\s*([^=\s#;]+)\s*")
+_ASSIGNMENT = regex(rb"\s*-?\s*([^=\s#;]+)\s*=\s*(.*?)\s*")
+_EXCLUSION = regex(rb"\s*-\s*([^=\s#;]+)\s*")
 
 
 def normal_key(key: str) -> str:

@@ -7,10 +7,10 @@ change gets it from a udev rule. A file that lists its choices, one in brackets,
 from __future__ import annotations
 
 import posixpath
-import re
 from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.resources.base import OLD, FieldSpec, Operator, action_between, in_general
 from hosttune.resources.bounds import nearest, satisfies, wants
 from hosttune.resources.elsewhere import by_commands, by_tuned
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from hosttune.values import Value
 
 FOLDERS = {"tmpfiles": ("/etc/tmpfiles.d", ".conf"), "udev": ("/etc/udev/rules.d", ".rules")}
-_NAME = re.compile(r"/sys(?:/(?!\.\.?/)[^\s\"'\\%/{}]+)+")
-_VALUE = re.compile(r"[\w.,:+/ -]+")
-_SUBSTITUTION = re.compile(r"[%$](?![%$])")  # udev(7): `%c` is what a PROGRAM printed
-_MATCH = re.compile(r'(?:^|,\s*)[\w{}/.-]+(?:==|!=)"[^"\\\n]*"(?=,|$)')
+_NAME = regex(r"/sys(?:/(?!\.\.?/)[^\s\"'\\%/{}]+)+")
+_VALUE = regex(r"[\w.,:+/ -]+")
+_SUBSTITUTION = regex(r"[%$](?![%$])")  # udev(7): `%c` is what a PROGRAM printed
+_MATCH = regex(r'(?:^|,\s*)[\w{}/.-]+(?:==|!=)"[^"\\\n]*"(?=,|$)')
 
 
 class SysfsWish:

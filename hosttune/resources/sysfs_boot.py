@@ -7,12 +7,12 @@ spell the same path the first counts alone), udev(7), kernel-parameters.txt, Deb
 
 from __future__ import annotations
 
-import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from hosttune.facts.reading import drop_ins
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.resources.read_only import ReadOnly
 from hosttune.values import ABSENT, Unreadable
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 SOURCES = ("command-line", "udev", "tmpfiles", "sysfsutils")  # in the order in which they act
 _DISTRIBUTION = ("/usr/lib/", "/lib/")
-_WORD = re.compile(r'"((?:[^"\\]|\\.)*)"|\'([^\']*)\'|(\S+)')
-_PART = re.compile(r'\s*([\w]+(?:\{[^}]*\})?)\s*(==|!=|:=|\+=|-=|=)\s*e?"((?:[^"\\]|\\.)*)"\s*,?')
-_BRACES = re.compile(r"\{([^{}]*)\}")
+_WORD = regex(r'"((?:[^"\\]|\\.)*)"|\'([^\']*)\'|(\S+)')
+_PART = regex(r'\s*([\w]+(?:\{[^}]*\})?)\s*(==|!=|:=|\+=|-=|=)\s*e?"((?:[^"\\]|\\.)*)"\s*,?')
+_BRACES = regex(r"\{([^{}]*)\}")
 _DEVICE = (
-    re.compile(r"/sys/(?:class/)?(?P<subsystem>block)/(?P<device>[^/]+)/(?P<attribute>.+)"),
-    re.compile(r"/sys/class/(?P<subsystem>[^/]+)/(?P<device>[^/]+)/(?P<attribute>.+)"),
-    re.compile(r"/sys/bus/(?P<subsystem>[^/]+)/devices/(?P<device>[^/]+)/(?P<attribute>.+)"),
-    re.compile(r"/sys/devices/system/(?P<subsystem>cpu)/(?P<device>cpu(?!freq|idle)[^/]+)/(?P<attribute>.+)"),
+    regex(r"/sys/(?:class/)?(?P<subsystem>block)/(?P<device>[^/]+)/(?P<attribute>.+)"),
+    regex(r"/sys/class/(?P<subsystem>[^/]+)/(?P<device>[^/]+)/(?P<attribute>.+)"),
+    regex(r"/sys/bus/(?P<subsystem>[^/]+)/devices/(?P<device>[^/]+)/(?P<attribute>.+)"),
+    regex(r"/sys/devices/system/(?P<subsystem>cpu)/(?P<device>cpu(?!freq|idle)[^/]+)/(?P<attribute>.+)"),
 )
-_PARAMETER = re.compile(r"/sys/module/([^/]+)/parameters/([^/]+)")
+_PARAMETER = regex(r"/sys/module/([^/]+)/parameters/([^/]+)")
 _ARGUMENTS = {
     "/sys/kernel/mm/transparent_hugepage/enabled": "transparent_hugepage",
     "/sys/kernel/mm/transparent_hugepage/shmem_enabled": "transparent_hugepage_shmem",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict
+from hosttune.regex import regex
 from hosttune.resources.base import inverted
 from hosttune.resources.read_only import ReadOnly
 from hosttune.resources.sysfs_boot import fits
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader, Writer
     from hosttune.values import Change, Value
 
-_WILD = re.compile(r"[*?\[]")
+_WILD = regex(r"[*?\[]")
 _BESIDE = {
     "scaling_governor": "scaling_available_governors",
     "energy_performance_preference": "energy_performance_available_preferences",

@@ -19,6 +19,7 @@ from hosttune.facts.limits import UNLIMITED
 from hosttune.facts.systemd_config import files_of
 from hosttune.facts.unit_files import UnitFiles
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.resources.base import Operator, in_general
 from hosttune.resources.comparison import Comparison
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from hosttune.values import Change, Value
 
 _PACKAGED = ("/usr/lib/systemd/", "/lib/systemd/", "/usr/local/lib/systemd/")
-_NAME = re.compile(r"[\w@:.\\-]+\.(?:service|socket|slice|timer|conf)/[A-Z][A-Za-z]*/[A-Z][A-Za-z]*")
+_NAME = regex(r"[\w@:.\\-]+\.(?:service|socket|slice|timer|conf)/[A-Z][A-Za-z]*/[A-Z][A-Za-z]*")
 _TRUTH = {"1": "yes", "true": "yes", "on": "yes", "0": "no", "false": "no", "off": "no"}
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _LIVE = {"LimitMEMLOCK": "memlock", "LimitNOFILE": "nofile"}  # keys whose value a running service shows

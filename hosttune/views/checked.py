@@ -37,7 +37,6 @@ class Checked:
     policy_file: str = ""  # empty: there is none
     policy_sections: tuple[str, ...] = ()  # patterns of its sections for hosts that fit this one
     proposal: str = ""  # the profile that fits better, and why
-    interrupted: tuple[str, ...] = ()  # a sentence for each earlier run that did not end
     about: Mapping[str, About] = field(default_factory=dict)
     timings: tuple[tuple[str, float], ...] = ()
     keep_reports: int = 0  # days of which the policy wants a report to be kept

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.values import Finding, HoldKind, Risk, Verdict
 from hosttune.views.summary import standing, worst
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # What a difference costs, the dearest first: an unknown may turn out to be nothing.
 _COSTS = ("fault", "differs", "advice", "unknown", "deferred", "orphaned", "waived", "ok", "not applicable")
 _SETS = (HoldKind.OWNED, HoldKind.EDITED, HoldKind.REVERTED)
-_PLACE = re.compile(r"(/(?:boot|etc|lib|run|usr|var/lib)/[^\s,;:()'\"]+)(?::([0-9]+)\b| line ([0-9]+)\b)?")
+_PLACE = regex(r"(/(?:boot|etc|lib|run|usr|var/lib)/[^\s,;:()'\"]+)(?::([0-9]+)\b| line ([0-9]+)\b)?")
 
 
 class Kind(str, Enum):

@@ -36,7 +36,7 @@ or a list is compared. What could not be read makes the answer unknown, unless i
 """
 _NAMED = """\
 What is asked for by name. Of units and packages the name stands in quotes; the others take any text, also one that is
-put together. All other facts are shown by `hosttune facts`, with their values on a host.
+put together. All other facts are listed by `hosttune facts`; `hosttune facts SUBJECT` tells the fields of one.
 """
 
 

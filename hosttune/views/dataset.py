@@ -13,6 +13,7 @@ from hosttune.views.terminal import counted, listed, wrapped
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hosttune.measure.dataset.containers import Asked
     from hosttune.measure.dataset.found import Advice, Dataset
     from hosttune.measure.dataset.room import Fit
     from hosttune.measure.underneath import Underneath
@@ -165,6 +166,22 @@ def _decoded(dataset: Dataset) -> Iterator[tuple[str, str]]:
         yield "in workers", f"{how}: up to {size_text(dataset.copies_bytes)} with {workers}"
 
 
+def _asked(asked: Asked) -> Iterator[str]:
+    """Who told what containers hold, or why nobody did and what to type."""
+    who = shown(asked.python)
+    if asked.libraries:
+        yield f"{listed([shown(name) for name in asked.libraries])} of {who} told what containers hold"
+    for kind, why in asked.missing.items():
+        name = why.partition("No module named ")[2].strip("'\"").partition(".")[0]
+        if name:
+            yield f"{kind}: {who} has no {shown(name)}, so nothing is told: name the Python that trains (--python PATH)"
+        else:
+            yield f"{kind}: nothing is told: {shown(why)}"
+    if asked.reason:
+        about = f"{who} was asked: " if who else ""
+        yield f"containers: {about}{shown(asked.reason)}; name the Python that trains (--python PATH)"
+
+
 def _fit(fit: Fit, dataset: Dataset) -> str:
     room = f"{_percent(fit.share)} of {size_text(dataset.room.bytes)} {dataset.room.reason}"
     if fit.answer == "unknown":
@@ -207,6 +224,8 @@ def _notes(dataset: Dataset) -> Iterator[str]:
         yield f"{counted(names.dangling_links, 'symbolic link')} lead{'s' * (names.dangling_links == 1)} to nothing"
     if names.special_files:
         yield f"{counted(names.special_files, 'socket, pipe or device', 'sockets, pipes or devices')} left out"
+    if dataset.asked:
+        yield from _asked(dataset.asked)
     for by_name, by_header, count in look.odd_formats:
         is_what = f"{'is' if count == 1 else 'are'} {shown(by_header)} by the header"
         yield f"{counted(count, 'file')} of the sample named as {shown(by_name)} {is_what}"

@@ -56,7 +56,7 @@ class DriverTable:
     rows: tuple[Row, ...]
     action: str  # of the choice: keep, install, update, switch, none, refuse; empty where it is not known
     packages: tuple[str, ...]
-    reason: str
+    told: tuple[str, ...]  # why, in clauses
     way_out: str  # of a refusal: what a person does about it
     states: tuple[State, ...]
     unknown: tuple[str, ...]
@@ -86,7 +86,7 @@ def driver_table(facts: Facts, params: Mapping[str, Any]) -> DriverTable:
             if teller.unknown
             else (State("no GPU", is_fault=False, evidence="no NVIDIA GPU is on the PCI bus", way_out=""),)
         )
-        return DriverTable((), "none", (), "", "", none, tuple(teller.unknown))
+        return DriverTable((), "none", (), (), "", none, tuple(teller.unknown))
     choice: DriverChoice | None = teller.ask(lambda: driver_choice.choose(facts, params), None)
     groups: dict[tuple[str, str], list[Gpu]] = {}
     for gpu in devices:
@@ -96,7 +96,7 @@ def driver_table(facts: Facts, params: Mapping[str, Any]) -> DriverTable:
         rows,
         choice.action if choice else "",
         choice.packages if choice else (),
-        choice.reason if choice else "",
+        choice.told if choice else (),
         choice.way_out if choice else "",
         _states(facts, teller),
         tuple(dict.fromkeys(teller.unknown)),
@@ -196,7 +196,7 @@ def driver_json(table: DriverTable) -> dict[str, Any]:
         "gpus": [{name: _plain(getattr(row, name)) for name in names} for row in table.rows],
         "action": table.action,
         "packages": list(table.packages),
-        "reason": table.reason,
+        "reason": "; ".join(table.told),
         "way_out": table.way_out,
         "states": [
             {
@@ -221,25 +221,27 @@ _CHANGES = {"install", "update", "switch"}
 
 def driver_text(table: DriverTable, page: Page) -> str:
     """The verdict and what to type first, then the other states, the GPUs, and why this driver."""
-    leading, others = _ranked(table)
+    leading = table.states[0] if table.states else None
     lines = _verdict(table, leading, page)
-    for state in others:
+    for state in table.states[1:]:
         lines += ["", *_paragraph(_sentence(state), page, "yellow"), *_way_out(state.way_out, page)]
     for row in table.rows:
         lines += ["", *_row_lines(row, page)]
-    if table.reason and table.reason != (leading.evidence if leading else ""):
-        lines += ["", *_paragraph(f"Why: {table.reason}", page)]
-        told = {state.way_out for state in table.states} | ({table.way_out} if _is_refused_install(table) else set())
-        lines += _way_out(table.way_out, page) if table.way_out not in told else []
+    above = _above(table)
+    if why := [clause for clause in table.told if clause not in above]:
+        lines += ["", *_paragraph(f"Why: {'; '.join(why)}", page)]
+    if table.way_out.removeprefix("first: ") not in above:
+        lines += [*([] if why else [""]), *_way_out(table.way_out, page)]
     if table.unknown:
         lines += ["", *(line for text in table.unknown for line in _paragraph(f"not known: {text}", page))]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _ranked(table: DriverTable) -> tuple[State | None, list[State]]:
-    """The state that is said first, a fault before all others, and the rest in their order."""
-    ranked = sorted(table.states, key=lambda state: not state.is_dead)
-    return (ranked[0], ranked[1:]) if ranked else (None, [])
+def _above(table: DriverTable) -> str:
+    """What states and rows say, which "Why" does not say again."""
+    said = [text for state in table.states for text in (state.evidence, state.way_out)]
+    said += [text for row in table.rows for text in (row.installed, row.available)]
+    return "\n".join([*said, table.way_out if _is_refused_install(table) else ""])
 
 
 def _verdict(table: DriverTable, leading: State | None, page: Page) -> list[str]:

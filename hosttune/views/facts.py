@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hosttune.codec import FORMAT_VERSION
+from hosttune.codec import FORMAT_VERSION, to_json
+from hosttune.engine.expression_hints import fields_of
+from hosttune.facts.base import UnknownFact
+from hosttune.values import Unreadable
+from hosttune.views.fact_words import about, field_words
 from hosttune.views.page import shown
-from hosttune.views.terminal import columned
+from hosttune.views.terminal import columned, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from hosttune.views.page import Page
 
@@ -23,17 +27,47 @@ def facts_json(subjects: Mapping[str, Any]) -> dict[str, Any]:
     return {"format_version": FORMAT_VERSION, "facts": dict(subjects)}
 
 
-def facts_text(subjects: Mapping[str, Any], page: Page, *, is_short: bool = True) -> str:
-    """The same data for people; `is_short` leaves out the tail of long lists."""
+def subjects_text(subjects: Iterable[str], page: Page) -> str:
+    """Every subject and what it is about."""
+    rows: list[tuple[str, ...]] = [(subject, about(subject)) for subject in sorted(subjects)]
+    return "\n".join([*columned(rows, page.screen), "", f"The fields of one, here: {page.look('facts memory')}"]) + "\n"
+
+
+def asked_of(fact: Any, kind: Any) -> Any:
+    """What an expression can ask of a fact, as JSON data: its fields and its properties."""
+    values = to_json(fact)
+    if not isinstance(values, dict):
+        return values
+    for name in fields_of(kind):
+        if name not in values:
+            try:
+                values[name] = to_json(getattr(fact, name))
+            except UnknownFact as unknown:
+                values[name] = to_json(Unreadable(unknown.reason))
+    return values
+
+
+def facts_text(subjects: Mapping[str, Any], kinds: Mapping[str, Any], page: Page, *, is_short: bool = True) -> str:
+    """The same data for people, each field with its type and what it means. `is_short` leaves out the tail of long
+    lists; `kinds` are the types of the subjects (hosttune.engine.lint.fact_types).
+    """
     blocks = []
     for subject, fields in subjects.items():
+        words = field_words(subject, kinds[subject])
         rows: list[tuple[str, ...]] = []
         for name, value in fields.items() if isinstance(fields, dict) else [("", fields)]:
             own = _rows(name, value)
-            rows += own[:SHORT] if is_short else own
-            if is_short and len(own) > SHORT:
-                rows.append(("", f"and {len(own) - SHORT} more: name the subject to see all"))
-        blocks.append("\n".join([page.screen.paint(subject, "bold"), *columned(rows, page.screen, indent=2)]))
+            more = [("", f"and {len(own) - SHORT} more: name the subject to see all")] if len(own) > SHORT else []
+            own = [*own[:SHORT], *more] if is_short else own
+            kind, meaning = words.pop(name, ("", ""))
+            rows += [(label, kind if number == 0 else "", text) for number, (label, text) in enumerate(own)]
+            rows += [("", "", f"({meaning})")] if meaning else []
+            inside = [one for one in words if one.startswith((f"{name}[", f"{name}."))]
+            rows += [(f"  {one.removeprefix(name)}", *words.pop(one)) for one in inside]
+        rows += [(name, kind, meaning) for name, (kind, meaning) in words.items()]
+        head = wrapped(f"{subject}: {about(subject)}", page.screen.columns, rest="  ")
+        head[0] = page.screen.paint(subject, "bold") + head[0].removeprefix(subject)
+        blocks.append("\n".join([*head, *columned(rows, page.screen, indent=2)]))
     return "\n\n".join(blocks) + "\n"
 
 

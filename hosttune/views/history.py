@@ -12,7 +12,8 @@ from hosttune.views.terminal import columned, counted, wrapped
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hosttune.actions.journal import Journal, Run, StepId
+    from hosttune.actions.journal import Journal
+    from hosttune.actions.journal_lines import Run, StepId
     from hosttune.views.page import Page
 
 
@@ -30,7 +31,13 @@ def history_text(journal: Journal, page: Page) -> str:
     if page.is_verbose:
         for run in runs:
             lines += ["", page.screen.paint(shown(run.id), "bold"), *_steps(run, page)]
-    last = next((run for run in runs if run.command == "apply" and journal.status(run) != "undone"), None)
+    for run in journal.unread:
+        lines += ["", *wrapped(f"{shown(run.unread)}: {shown(run.way_out)}.", page.screen.columns)]
+    last = (
+        None
+        if journal.unread
+        else next((run for run in runs if run.command == "apply" and journal.status(run) != "undone"), None)
+    )
     if last:
         lines += ["", "To look at the way back:", f"  {page.act(f'undo {shown(last.id)}')}"]
     return "\n".join(lines) + "\n"
@@ -51,6 +58,7 @@ def history_json(journal: Journal, still: Mapping[StepId, bool]) -> dict[str, An
                 "boot_id": run.boot_id,
                 "digest": run.digest,
                 "tool_version": run.tool_version,
+                "unread": f"{run.unread}: {run.way_out}" if run.unread else "",
                 "steps": [
                     {
                         "address": str(step.change.address),
@@ -73,7 +81,7 @@ def history_json(journal: Journal, still: Mapping[StepId, bool]) -> dict[str, An
 def _row(run: Run, journal: Journal) -> tuple[str, ...]:
     done = sum(step.phase is Phase.DONE for step in run.steps)
     failed = sum(step.phase is Phase.FAILED for step in run.steps)
-    number = f"{done}, {failed} failed" if failed else str(done)
+    number = "?" if run.unread else f"{done}, {failed} failed" if failed else str(done)
     return (shown(run.id), shown(run.command), journal.status(run), number, shown(run.who))
 
 

@@ -75,7 +75,7 @@ def _host(one: Checked, number: int) -> dict[str, Any]:
         "machine": one.machine_text,
         "decision": decision_text(one.plan),
         "proposal": shown(one.proposal),
-        "warnings": warning_texts(one.page, one.interrupted),
+        "warnings": warning_texts(one.plan, one.page),
         "steps": next_steps(one.plan, one.page),
         "version": one.plan.tool_version,
         "profile": shown(one.profile),

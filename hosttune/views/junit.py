@@ -45,7 +45,7 @@ def _suite(one: Checked, number: int, *, strict: bool) -> Element:
         SubElement(properties, "property", name=name, value=shown(value))
     for finding in sorted(plan.findings, key=lambda one: not is_fault(one)):  # the worst first
         suite.append(_case(finding, told(finding, one.page), strict=strict))
-    if warnings := warning_texts(one.page, one.interrupted):
+    if warnings := warning_texts(one.plan, one.page):
         SubElement(suite, "system-out").text = "\n".join(warnings)
     _count(suite)
     return suite

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from hosttune.regex import regex
 from hosttune.views.change import body_lines, note_of, title_line
 from hosttune.views.findings import ALL, FAULTS, HELD, LISTED, SHOWN_EVIDENCE, UNKNOWN, grouped, told
 from hosttune.views.page import shown
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
     from hosttune.views.findings import Section
     from hosttune.views.page import Page
 
-_SPECIAL = re.compile(r"[\\`*\[\]<>|~]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)")
+_SPECIAL = regex(r"[\\`*\[\]<>|~]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)")
 # a command that stands in backticks already; @somebody and #123, which a forge makes a call or a link of
-_CODE = re.compile(r"`([^`]+)`|((?<![\w/.])[@#]\w[\w/-]*)")
+_CODE = regex(r"`([^`]+)`|((?<![\w/.])[@#]\w[\w/-]*)")
 
 
 def check_markdown(hosts: tuple[Checked, ...]) -> str:
@@ -87,7 +88,7 @@ def _longest_run(text: str) -> int:
 def _head(one: Checked) -> list[str]:
     lines = [plain(one.machine_text), ""] if one.machine else []
     lines += [decision_text(one.plan), ""]
-    warnings = [plain(text) for text in warning_texts(one.page, one.interrupted)]
+    warnings = [plain(text) for text in warning_texts(one.plan, one.page)]
     return [*lines, *(f"> {text}  " for text in warnings), *([""] if warnings else [])]
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
+
+from hosttune.regex import regex
 
 MASK = "********"
 
 _KEYS = r"pass(?:wd|word|phrase|code)?2?|pwd|secret|token|(?:api|access|private|auth|secret)[_-]?key"
 # A file of such a name, as in `/etc/passwd: Not a directory`, is followed by a reason, not by a secret.
-_OPTION = re.compile(
-    rf"(?i)((?:\b|_)(?:{_KEYS})\s*=\s*|(?:(?<!/)\b|_)(?:{_KEYS})\s*:\s*)(\"[^\"]*\"|'[^']*'|[^\s,;\"']+)"
-)
-_LOGIN = re.compile(r"((?:://)?[^\s/:@,=]*:)([^\s/@]+)(?=@)")  # user:password@, as in URLs and the sources of mounts
+_OPTION = regex(rf"(?i)((?:\b|_)(?:{_KEYS})\s*=\s*|(?:(?<!/)\b|_)(?:{_KEYS})\s*:\s*)(\"[^\"]*\"|'[^']*'|[^\s,;\"']+)")
+_LOGIN = regex(r"((?:://)?[^\s/:@,=]*:)([^\s/@]+)(?=@)")  # user:password@, as in URLs and the sources of mounts
 
 
 def mask(text: str) -> str:

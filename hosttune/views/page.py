@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import field
 
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 from hosttune.views.masking import mask
 from hosttune.views.terminal import Screen, safe
 
-_OWN_COMMAND = re.compile(r"(?<![\w/.-])(?:sudo )?hosttune (?=(?:check|plan|apply|undo|history|explain|rules)\b)")
+_OWN_COMMAND = regex(r"(?<![\w/.-])(?:sudo )?hosttune (?=(?:check|plan|apply|undo|history|explain|rules)\b)")
 
 
 @frozen
@@ -18,7 +18,8 @@ class Page:
 
     `program` is how a shell finds hosttune (`/opt/hosttune/bin/hosttune`), `sudo` what a change needs in front of it
     (`sudo ` or nothing), `options` what the next command has to repeat to mean the same host and policy
-    (` --policy p.yaml`). `can_apply` is False where there is nothing to change: a record.
+    (` --policy p.yaml`), `only` what it repeats to mean the same rules alone, as undo does not. `can_apply` is False
+    where there is nothing to change: a record.
     """
 
     host: str = "this host"
@@ -26,17 +27,19 @@ class Page:
     program: str = "hosttune"
     sudo: str = ""
     options: str = ""
+    only: str = ""
     can_apply: bool = True
     is_verbose: bool = False
     policy: str = "/etc/hosttune/policy.yaml"  # as somebody on this machine names it
 
     def look(self, words: str) -> str:
         """A command that only looks."""
-        return f"{self.program} {words}{self.options}"
+        return f"{self.program} {words}{self.options}{self.only}"
 
     def act(self, words: str) -> str:
         """A command that changes, with sudo where it is needed."""
-        return f"{self.sudo}{self.program} {words}{self.options}"
+        only = "" if words.startswith("undo ") else self.only
+        return f"{self.sudo}{self.program} {words}{self.options}{only}"
 
     def todo(self, text: str) -> str:
         """Advice from a rule or a resource, with the commands in it as they have to be typed here."""

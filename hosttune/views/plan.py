@@ -30,13 +30,12 @@ def plan_text(
     page: Page,
     *,
     chosen: str = "",
-    interrupted: tuple[str, ...] = (),
     measured: tuple[Quote, ...] = (),
 ) -> str:
     """The plan of `plan` and of `apply` without --yes; `chosen` says which profile it is of, `measured` is what benches
     found on this host.
     """
-    lines = decision(plan, page) + chosen_lines(chosen, page) + warnings(page, interrupted)
+    lines = decision(plan, page) + chosen_lines(chosen, page) + warnings(plan, page)
     lines += sections_lines((FAULTS,), plan.findings, page)
     lines += _stages(plan, page, measured=measured)
     lines += sections_lines((UNKNOWN, *HELD), plan.findings, page)

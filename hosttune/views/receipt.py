@@ -28,19 +28,20 @@ def receipt_text(
     left: tuple[Finding, ...] = (),
 ) -> str:
     """What a run did. `chosen`: which profile it was of; `is_undo`: it took something back; `ignore`: the rules that
-    the next apply would redo; `left`: the findings of its plan, of which those that were held or unknown still stand.
+    the next apply would redo; `left`: the findings of its plan, of which those that were held or unknown still stand;
+    the faults are those that the receipt found afterwards.
     """
     back = _taken_back(receipt)
     done = [o for o in receipt.outcomes if o.phase is Phase.DONE and o not in back]
     standing = [o for o in done if o.change.address not in {one.change.address for one in back}]
-    lines = _verdict(receipt, page, "taken back" if is_undo else "made", len(standing), left)
+    lines = _verdict(receipt, page, "taken back" if is_undo else "made", len(standing))
     lines += chosen_lines(chosen, page) + _failed(receipt, page)
     lines += _list("Done", standing, page)
     lines += _list("Taken back, because another change of the rule failed", back, page)
     lines += _sentences("Waits", receipt.waiting, page)
     lines += _sentences("Needs a reboot", receipt.reboot_reasons, page)
     lines += _sentences("No reboot before this is solved", receipt.reboot_obstacles, page, "red")
-    lines += sections_lines((FAULTS,), [one for one in left if not one.changes], page)
+    lines += sections_lines((FAULTS,), receipt.faults, page)
     lines += _sentences("Stays", receipt.stays, page)
     lines += sections_lines((UNKNOWN, *HELD), left, page)
     lines += _way_back(receipt, standing, page) if not is_undo else []
@@ -73,7 +74,7 @@ def _taken_back(receipt: Receipt) -> list[Outcome]:
     return back
 
 
-def _verdict(receipt: Receipt, page: Page, made: str, done: int, left: tuple[Finding, ...]) -> list[str]:
+def _verdict(receipt: Receipt, page: Page, made: str, done: int) -> list[str]:
     total = len({outcome.change.address for outcome in receipt.outcomes})
     if not total:
         words, style = "nothing to do, nothing touched.", "green"
@@ -84,7 +85,7 @@ def _verdict(receipt: Receipt, page: Page, made: str, done: int, left: tuple[Fin
         words, style = f"{every} {made} and read back.", "green"
     else:
         words, style = f"{counted(total, 'change')} {made}, but not all read back as planned.", "red"
-    if still := faults_text(one for one in left if not one.changes):
+    if still := faults_text(receipt.faults):
         words, style = f"{still}; {words}", "red"
     run = [f"Run {shown(receipt.run_id)}"] if total else []
     return [f"{page.screen.paint(shown(page.host), 'bold')}: {page.screen.paint(words, style)}", *run]

@@ -11,7 +11,7 @@ from hosttune.views.findings import ADVICE, ALL, LISTED, WAIVED, sections_lines
 from hosttune.views.masking import masked
 from hosttune.views.measured import section_lines
 from hosttune.views.page import shown
-from hosttune.views.summary import exit_status, is_fault, rules_in, summarize
+from hosttune.views.summary import exit_status, is_fault, rules_in, summarize, waits_for_reboot
 from hosttune.views.terminal import columned, counted, listed, wrapped
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ def check_text(hosts: tuple[Checked, ...], measured: tuple[Quote, ...] = ()) -> 
             one.plan,
             one.page,
             machine=one.machine_text,
-            interrupted=one.interrupted,
             proposal=one.proposal,
             chosen=one.chosen,
             measured=measured,
@@ -48,20 +47,19 @@ def check_report(
     page: Page,
     *,
     machine: str = "",
-    interrupted: tuple[str, ...] = (),
     proposal: str = "",
     chosen: str = "",
     measured: tuple[Quote, ...] = (),
 ) -> str:
-    """The report of one host; `machine` says what it is, `interrupted` which earlier runs did not end, `proposal` which
-    profile fits better, `chosen` (for --verbose) which profile, file and sections are in force, and that as well.
+    """The report of one host; `machine` says what it is, `proposal` which profile fits better, `chosen` (for --verbose)
+    which profile, file and sections are in force, and that as well.
 
     What is as it should be, or does not apply, is counted. Where nothing differs, what is waived and advice are, too,
     as far as they go beyond one screen.
     """
     folded = 0
     head = wrapped(machine, page.screen.columns, rest="  ") if machine else []
-    head += decision(plan, page) + warnings(page, interrupted)
+    head += decision(plan, page) + warnings(plan, page)
     aside = section_lines(measured, page) if page.is_verbose else []
     told = (chosen if page.is_verbose else "") or proposal
     aside += ["", *wrapped(shown(told), page.screen.columns, rest="  ")] if told else []
@@ -103,7 +101,7 @@ def check_json(one: Checked, *, timings: bool = False) -> dict[str, Any]:
         "is_complete": plan.complete,
         "summary": to_json(summarize(plan)),
         "findings": to_json(plan.findings),
-        "interrupted": list(one.interrupted),
+        "interrupted": list(plan.interrupted),
     }
     if one.inventory is not None:
         body["inventory"] = to_json(one.inventory)
@@ -155,25 +153,31 @@ def decision_text(plan: Plan) -> str:
 
 
 def faults_text(findings: Iterable[Finding]) -> str:
-    """`2 faults (gpu-driver-health and gpu-errors)`, or nothing."""
-    rules = dict.fromkeys(shown(finding.rule) for finding in findings if is_fault(finding))
-    return f"{counted(len(rules), 'fault')} ({listed(list(rules))})" if rules else ""
+    """`2 faults (gpu-errors, and gpu-driver-health waiting for reboot)`, or nothing."""
+    rules: dict[str, list[Finding]] = {}
+    for finding in filter(is_fault, findings):
+        rules.setdefault(shown(finding.rule), []).append(finding)
+    if not rules:
+        return ""
+    waiting = [rule for rule, own in rules.items() if all(map(waits_for_reboot, own))]
+    others = listed([rule for rule in rules if rule not in waiting])
+    waits = f"{listed(waiting)} waiting for reboot" if waiting else ""
+    return f"{counted(len(rules), 'fault')} ({', and '.join(filter(None, (others, waits)))})"
 
 
 def _numbers(*numbers: tuple[int, str]) -> list[str]:
     return [f"{number} {words}" for number, words in numbers if number]
 
 
-def warnings(page: Page, interrupted: Iterable[str]) -> list[str]:
+def warnings(plan: Plan, page: Page) -> list[str]:
     """The warnings of a text report."""
-    texts = warning_texts(page, interrupted)
-    lines = [line for text in texts for line in wrapped(text, page.screen.columns, rest="  ")]
+    lines = [line for text in warning_texts(plan, page) for line in wrapped(text, page.screen.columns, rest="  ")]
     return ["", *(page.screen.paint(line, "red") for line in lines)] if lines else []
 
 
-def warning_texts(page: Page, interrupted: Iterable[str]) -> list[str]:
+def warning_texts(plan: Plan, page: Page) -> list[str]:
     """What the reader must know before the rest: interrupted runs."""
-    return [f"Attention: {page.todo(text)}" for text in interrupted]
+    return [f"Attention: {page.todo(text)}" for text in plan.interrupted]
 
 
 def quiet_text(summary: Summary, waived: int = 0) -> str:

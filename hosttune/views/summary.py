@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hosttune.engine.plan import after_run
 from hosttune.frozen import frozen
 from hosttune.values import Activation, HoldKind, Verdict
 
@@ -51,7 +52,7 @@ def rules_in(findings: Iterable[Finding]) -> int:
 def summarize(plan: Plan) -> Summary:
     held = [finding for finding in plan.findings if finding.hold]
     owned = [finding for finding in held if finding.hold.kind in OWNED]
-    waiting = [finding for finding in held if finding.hold.kind is HoldKind.WAITING]
+    waiting = [finding for finding in held if finding.hold.kind is HoldKind.WAITING and not is_fault(finding)]
     for_reboot = [finding for finding in waiting if waits_for_reboot(finding)]
     free = [finding for finding in plan.findings if not finding.hold]
     return Summary(
@@ -133,7 +134,7 @@ def applied_status(plan: Plan, receipt: Receipt) -> int:
     """Of `apply --yes`: 0 all done and verified, 1 something failed, or a difference stays that does not just wait."""
     if receipt.failed or not receipt.verified:
         return 1
-    return int(any(is_left_after(finding, plan) for finding in plan.findings))
+    return int(any(is_left_after(finding, plan) for finding in after_run(plan.findings, receipt.faults)))
 
 
 def is_left_after(finding: Finding, plan: Plan) -> bool:

@@ -66,6 +66,8 @@ def evidence(verdict: Verdict, account: Account) -> tuple[str, ...]:
     """What was seen, a sentence each."""
     lines = [_times(verdict)]
     lines += [_gpu(gpu, account) for gpu in sorted(account.gpus.values(), key=lambda one: one.last.index)]
+    if account.watched.gpu_source == "nvml" and account.watched.gpu_reason:  # it is the best source: not all answer
+        lines.append(f"GPUs: {account.watched.gpu_reason} (hosttune driver says which)")
     if account.last is not None and account.last.gpus is None:
         lines.append(f"GPU: not visible ({account.watched.gpu_reason or 'no source'})")
     elif account.last is not None and not account.last.gpus:

@@ -8,7 +8,6 @@ parameters decide is computed.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from hosttune.engine.expressions import Expression
 from hosttune.errors import HosttuneError
 from hosttune.facts.base import UnknownFact
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from hosttune.engine.expressions import Text
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _TRANSPARENT = frozenset({"str", "join", "gib_text", "sorted"})  # functions that only shape what they are given
 _NUMBER = "N"
 _LONG = 60  # characters of a text that is a sentence of its own
-_PLACEHOLDER = re.compile("[A-Z_]+")
+_PLACEHOLDER = regex("[A-Z_]+")
 
 
 @frozen

@@ -1,4 +1,4 @@
-"""Builds the release tarball of the Ansible collection: `python playbooks/packaging/collection.py [FOLDER]`.
+"""Builds the release tarball of the Ansible collection: `./run collection [FOLDER]`.
 
 It is what `ansible-galaxy collection build` makes of the collection with hosttune itself laid into it, so that an
 installed collection needs nothing else. FOLDER is dist by default; ansible-galaxy is looked for on PATH.
@@ -12,6 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # python -I leaves it out
 import bundle
 import deb
 import pyz

@@ -1,8 +1,8 @@
 """The `__main__` of the self-contained file: runs hosttune from where it lies, and unpacks nothing.
 
 The file is a zip archive, and Python imports from it (importing.py); so nothing is written anywhere.
-`--serve FOLDER` answers several command lines in one process, for the Ansible modules: each line of standard input is a
-JSON list of words, each line of standard output an object with `status`, `stdout` and `stderr`. Started by root it
+`--serve FOLDER` answers several requests in one process, for the Ansible modules: each line of standard input is one
+(hosttune.cli.served), each line of standard output an object with `status`, `stdout` and `stderr`. Started by root it
 keeps its byte code in FOLDER for the next one. Written so that any Python 3 can say that it is too old.
 """
 
@@ -36,12 +36,15 @@ def main() -> None:
 
 
 def serve() -> int:
-    """Answer command lines until standard input ends. Programs that hosttune starts get neither of the two pipes."""
+    """Answer requests until standard input ends. Programs that hosttune starts get neither of the two pipes."""
     import contextlib
     import io
     import json
 
-    from hosttune.cli.app import run
+    from hosttune.cli.ending import collect_seldom
+    from hosttune.cli.served import answer
+
+    collect_seldom()
 
     asked = os.fdopen(os.dup(0), encoding="utf-8")
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -51,7 +54,7 @@ def serve() -> int:
     for line in asked:
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            status = run(json.loads(line))
+            status = answer(json.loads(line))
         json.dump({"status": status, "stdout": out.getvalue(), "stderr": err.getvalue()}, answers)
         answers.write("\n")
         answers.flush()

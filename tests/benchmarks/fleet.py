@@ -1,5 +1,6 @@
 """The whole catalogue as one `tune` task against playbooks of plain tasks that set the same values: `python
-tests/benchmarks/fleet.py [HOSTS...] [--rounds N] [--site] [--before CHECKOUT]`, as root. A benchmark, not a test.
+tests/benchmarks/fleet.py [HOSTS...] [--rounds N] [--site] [--before CHECKOUT] [--forms WORD...]`, as root. A benchmark,
+not a test.
 
 Plain tasks come in two forms: `write` sets the values and looks at nothing else; `full` first reads what an audit reads,
 as far as Ansible has modules for it (setup, package_facts, service_facts, mounts, fstab). With --site all set thirty-four
@@ -9,7 +10,9 @@ and without (Ansible's default). --before adds the `tune` of another checkout of
 The hosts are those of the fleet ring: sshd in network namespaces of this machine, so hosts and controller share its
 cores. Each round boots new hosts for each form, in turn; each runs twice, so that the second run finds nothing to do.
 Told are the seconds on the clock, and the processor's: of the controller (ansible-playbook and its ssh) and of the hosts
-(sshd and all that runs below it). The best of the rounds counts. After each form hosttune says what it would change.
+(sshd and all that runs below it); `main` is what of the controller's is in the one process that goes from host to host,
+which no core more makes faster (see rollout.py). The best of the rounds counts. After each form hosttune says what it
+would change.
 """
 
 from __future__ import annotations
@@ -34,13 +37,24 @@ sys.path.insert(0, str(ROOT))
 from tests.fleet import tree  # noqa: E402 - of this checkout
 from tests.fleet.controller import Controller, core_for, environment, pythons  # noqa: E402
 from tests.fleet.hosts import POLICY, Fleet, Kind, processes  # noqa: E402
-from tests.vm.image import cache_folder  # noqa: E402
 
 COMMUNITY = "ansible>=14,<15"  # brings ansible.posix
 FORKS = 20
 LIMIT_S = 3600
 SETTLE_S = 2
 RUNS = ("changes", "nothing to change")
+# Ansible's own process, at the end of the play; its children are not in it.
+MAIN = """
+import os, resource
+from ansible.plugins.callback import CallbackBase
+class CallbackModule(CallbackBase):
+    CALLBACK_VERSION, CALLBACK_TYPE, CALLBACK_NAME = 2.0, "aggregate", "main_process"
+    CALLBACK_NEEDS_ENABLED = False
+    def v2_playbook_on_stats(self, stats):
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        with open(os.environ["HOSTTUNE_BENCHMARK_MAIN"], "w") as file:
+            file.write(f"{used.ru_utime + used.ru_stime} {used.ru_maxrss / 1024}")
+"""
 # What hosttune finds to do on these hosts with POLICY, and the two things of the catalogue that are done there already.
 SYSCTLS = {
     "vm.max_map_count": 1048576,
@@ -120,11 +134,13 @@ READING: list[dict[str, Any]] = [
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds."""
+    """Seconds, as far as nothing else is said."""
 
     clock: float
     controller: float
+    main: float
     hosts: float
+    memory: float  # MiB of the main process at most
 
     @property
     def processor(self) -> float:
@@ -133,7 +149,8 @@ class Cost:
     def told(self, count: int) -> str:
         return (
             f"{self.clock:6.1f} s, processor {self.processor:6.2f} s: controller {self.controller:6.2f} s"
-            f" ({1000 * self.controller / count:5.0f} ms a host), hosts {1000 * self.hosts / count:5.0f} ms each"
+            f" ({1000 * self.controller / count:5.0f} ms a host, main {1000 * self.main / count:4.0f} ms,"
+            f" {self.memory:.0f} MiB), hosts {1000 * self.hosts / count:5.0f} ms each"
         )
 
 
@@ -146,8 +163,8 @@ class Side:
     is_pipelined: bool
     checkout: Path = ROOT
 
-    def cost(self, controller: Controller, fleet: Fleet, folder: Path) -> Cost:
-        hosts, started, before = _of_hosts(fleet), time.perf_counter(), _of_children()
+    def cost(self, controller: Controller, group: Group, folder: Path) -> Cost:
+        hosts, started, before = group.used(), time.perf_counter(), _of_children()
         play = {"hosts": "all", "gather_facts": False, "become": True, "tasks": self.tasks}
         play["environment"] = {"SYSTEMD_OFFLINE": "1"}  # systemd's programs are there, but none runs
         path = folder / "play.json"
@@ -155,15 +172,20 @@ class Side:
         env = {
             "ANSIBLE_COLLECTIONS_PATH": str(self.checkout / "playbooks/collections"),
             "ANSIBLE_PIPELINING": str(int(self.is_pipelined)),
+            "ANSIBLE_CALLBACK_PLUGINS": str(folder / "callbacks"),
+            "HOSTTUNE_BENCHMARK_MAIN": str(folder / "main"),
         }
+        (folder / "callbacks").mkdir(exist_ok=True)
+        (folder / "callbacks/main_process.py").write_text(MAIN)
         words = ("-i", str(folder / "inventory.yml"), str(path), "--forks", str(FORKS))
         done = controller.run("ansible-playbook", *words, env=env)
         clock = time.perf_counter() - started
         if done.returncode != 0:
             sys.exit(f"{self.name}: {done.stdout}{done.stderr}")
         mine = _of_children() - before + _end_masters(folder)
-        time.sleep(SETTLE_S)  # until each sshd has reaped its session, whose seconds it has then
-        return Cost(clock, mine, _of_hosts(fleet) - hosts)
+        time.sleep(SETTLE_S)  # until each sshd has ended its session
+        main, memory = map(float, (folder / "main").read_text().split())
+        return Cost(clock, mine, main, group.used() - hosts, memory)
 
 
 def _of_children() -> float:
@@ -171,9 +193,30 @@ def _of_children() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _of_hosts(fleet: Fleet) -> float:
-    """Of what runs on the hosts and of what it has waited for; sshd waits for its sessions."""
-    return sum(_of_process(pid) for host in fleet.hosts for pid in processes(host.namespace))
+class Group:
+    """A control group that the hosts run in: it knows the processor's seconds of all that ever ran there. What processes
+    tell of their children lacks what nobody waits for, as sudo does not for the one that holds its terminal.
+    """
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="hosttune-benchmark-", dir=_control_groups()))
+        for host in fleet.hosts:
+            for pid in processes(host.namespace):
+                (self.folder / "cgroup.procs").write_text(str(pid))
+
+    def used(self) -> float:
+        told = dict(line.split() for line in (self.folder / "cpu.stat").read_text().splitlines())
+        return int(told["usage_usec"]) / 1_000_000
+
+    def close(self) -> None:
+        """Once nothing runs there any more."""
+        self.folder.rmdir()
+
+
+def _control_groups() -> str:
+    """Where the second version of control groups is mounted (cgroups(7))."""
+    rows = (line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines())
+    return next(row[4] for row in rows if row[row.index("-") + 1] == "cgroup2")
 
 
 def _of_process(pid: int) -> float:
@@ -199,18 +242,20 @@ def _end_masters(folder: Path) -> float:
 
 def measure(side: Side, count: int, programs: Path, bundle: Path) -> tuple[dict[str, Cost], str]:
     """The first run and the second on new hosts, and what hosttune would still change afterwards on the first host."""
-    files = tree.get(cache_folder(), "bookworm", "systemd", "python3-apt", "dbus")
+    files = tree.get("bookworm", "systemd", "python3-apt", "dbus")
     fleet = Fleet([Kind(files)] * count)
+    group = Group(fleet)
     try:
         with tempfile.TemporaryDirectory(prefix="htb-") as scratch:  # short: ssh's sockets lie below it
             folder = Path(scratch)
             (folder / "inventory.yml").write_text(fleet.inventory())
             controller = Controller(programs, folder / "inventory.yml", bundle, folder, LIMIT_S)
-            runs = {name: side.cost(controller, fleet, folder) for name in RUNS}
+            runs = {name: side.cost(controller, group, folder) for name in RUNS}
             left = controller.ask("gpu01", "tune", "--check", policy=POLICY)["changes"]
             _end_masters(folder)
     finally:
         fleet.close()
+        group.close()
     return runs, ", ".join(one["address"] for one in left) or "nothing"
 
 
@@ -219,6 +264,10 @@ def built(checkout: Path, out: Path) -> Path:
     if done.returncode != 0:
         sys.exit(f"{checkout}: no bundle")
     return out
+
+
+def chosen(sides: list[Side], words: list[str]) -> list[Side]:
+    return [side for side in sides if not words or side.name in words]
 
 
 def forms(given: argparse.Namespace, scratch: Path) -> list[Side]:
@@ -246,11 +295,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--site", action="store_true")
     parser.add_argument("--before", type=Path, metavar="CHECKOUT")
+    parser.add_argument("--forms", nargs="+", default=[], metavar="FORM", help='as they are printed: "tune, pipelined"')
     given = parser.parse_args()
     python = pythons()[0]
-    programs = environment(cache_folder(), python, core_for(python), COMMUNITY)
+    programs = environment(python, core_for(python), COMMUNITY)
     with tempfile.TemporaryDirectory(prefix="hosttune-benchmark-") as scratch:
-        sides = forms(given, Path(scratch))
+        sides = chosen(forms(given, Path(scratch)), given.forms)
         print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, --forks {FORKS}, {given.rounds} rounds")
         for count in given.hosts:
             best: dict[tuple[str, str], Cost] = {}

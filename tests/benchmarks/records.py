@@ -1,7 +1,7 @@
-"""How many recorded hosts one core checks in a second, and how memory grows: `python tests/benchmarks/records.py
+"""How many records of hosts one core checks in a second, and how memory grows: `python tests/benchmarks/records.py
 [--hosts N]`. A benchmark, not a test.
 
-The records of tests/hosts are checked one after the other, over and over, as `check --host FILE ...` does it: read,
+The built hosts of tests/hosts are checked one after the other, over and over, as `check --host FILE ...` does it: read,
 evaluate every rule of the profile, compare, prove the plan on an overlay. Prints hosts per second, by the clock and by
 this process' own processor time, and the peak of resident memory after each thousand.
 """
@@ -22,8 +22,8 @@ from hosttune.actions.examine import examine  # noqa: E402 - of this checkout
 from hosttune.engine.catalog import builtin_catalog  # noqa: E402
 from hosttune.engine.policy import Policy  # noqa: E402
 from hosttune.host.record import read_record  # noqa: E402
+from tests.hosts.built import BUILT  # noqa: E402
 
-RECORDS = sorted((ROOT / "tests" / "hosts").glob("*.json"))
 STEP = 1000
 
 
@@ -34,11 +34,11 @@ def main() -> None:
     catalog = builtin_catalog()
     policy = Policy(today=time.strftime("%Y-%m-%d"))
     print(
-        f"{len(policy.selected(catalog))} rules, {len(RECORDS)} records, {sum(p.stat().st_size for p in RECORDS):,} bytes"
+        f"{len(policy.selected(catalog))} rules, {len(BUILT)} records, {sum(p.stat().st_size for p in BUILT):,} bytes"
     )
     for what, prove in (("check", True), ("check without the proof of the plan", False)):
         print(what)
-        records = itertools.cycle(RECORDS)
+        records = itertools.cycle(BUILT)
         for done in range(0, hosts, STEP):
             count = min(STEP, hosts - done)
             started, used = time.perf_counter(), time.process_time()

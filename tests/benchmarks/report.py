@@ -3,7 +3,7 @@
 Makes fleets of 1,000, 3,000 and 10,000 hosts in a temporary folder and runs `hosttune report FOLDER --jobs N` on each
 as a process of its own. Prints the wall time, the CPU time and the peak of resident memory of the largest process.
 
-Results are what `check --format json` says of the recorded hosts in tests/hosts, under another name and machine id for
+Results are what `check --format json` says of the built hosts of tests/hosts, under another name and machine id for
 each host, some of them with other values. `--records`: records, of which each differs from its twins in its name, its
 machine id, a sysctl and a line of its fstab; one in seven has a file of tens of kilobytes that no other has.
 """
@@ -20,8 +20,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.hosts.built import BUILT
+
 ROOT = Path(__file__).resolve().parents[2]
-RECORDS = sorted((ROOT / "tests" / "hosts").glob("*.json"))
 SIZES = (1000, 3000, 10_000)
 DAY_S = 86400
 
@@ -59,7 +60,7 @@ def run(folder: str, jobs: int) -> tuple[float, float, float]:
 def make_results(folder: Path, first: int, last: int) -> int:
     """Results of check for the hosts from `first` to `last`; the bytes of all files so far."""
     argv = [sys.executable, "-m", "hosttune", "check", "--format", "json"]
-    argv += [word for path in RECORDS for word in ("--host", str(path))]
+    argv += [word for path in BUILT for word in ("--host", str(path))]
     done = subprocess.run(argv, cwd=ROOT, stdout=subprocess.PIPE, check=False, text=True)
     hosts = json.loads(done.stdout)["hosts"]
     for number in range(first, last):
@@ -80,7 +81,7 @@ def make_results(folder: Path, first: int, last: int) -> int:
 
 def make_records(folder: Path, first: int, last: int) -> int:
     """Records for the hosts from `first` to `last`; the bytes of all files so far."""
-    texts = [path.read_text(encoding="utf-8") for path in RECORDS]
+    texts = [path.read_text(encoding="utf-8") for path in BUILT]
     for number in range(first, last):
         dice = random.Random(number)  # noqa: S311 - the same fleet every time
         data = json.loads(texts[number % len(texts)])

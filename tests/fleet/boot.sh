@@ -29,7 +29,8 @@ mknod -m 660 "$root/dev/vdb" b $(stat -c '%Hr %Lr' "$device")
 ln -s pts/ptmx "$root/dev/ptmx"
 ln -s /proc/self/fd "$root/dev/fd"
 
-# The sysctls of this machine are not theirs: each boot gets a copy in plain files, which check no value.
+# The sysctls of this machine are not theirs: each boot gets a copy in plain files. They check no value, and whoever
+# writes one opens it with O_TRUNC, or the end of a longer value stays.
 mount -t tmpfs -o mode=755,size=16m sysctl "$folder/sysctl"
 cp -a "$folder/../sysctl-seed/." "$folder/sysctl/"
 cat /proc/sys/kernel/random/uuid >"$folder/sysctl/kernel/random/boot_id"

@@ -12,7 +12,6 @@ import pytest
 from tests.fleet import tree
 from tests.fleet.controller import ROOT, Controller, core_for, environment, pythons
 from tests.fleet.hosts import RELEASES, Fleet, Kind
-from tests.vm.image import cache_folder
 
 
 @pytest.fixture(scope="session")
@@ -29,14 +28,14 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def programs() -> Path:
     """ansible-core, the newest that the newest Python here takes."""
     python = pythons()[0]
-    return environment(cache_folder(), python, core_for(python))
+    return environment(python, core_for(python))
 
 
 @pytest.fixture
-def fleet() -> Iterator[Fleet]:
-    """Four new hosts, which say to be of the three releases."""
-    files = tree.get(cache_folder())
-    fleet = Fleet([Kind(files, release) for release in (*RELEASES, "24.04")])
+def fleet(request: pytest.FixtureRequest) -> Iterator[Fleet]:
+    """Four new hosts, which say to be of the three releases. The parameter, where a test has one: sysctls to start with."""
+    files = tree.get()
+    fleet = Fleet([Kind(files, release) for release in (*RELEASES, "24.04")], getattr(request, "param", {}))
     try:
         yield fleet
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -13,6 +12,8 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tests.cache import locked, named
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAYBOOKS = ROOT / "playbooks"
@@ -42,16 +43,19 @@ def pythons() -> list[str]:
     return [python for version, python in sorted(found.items(), reverse=True) if version >= OLDEST]
 
 
-def environment(cache: Path, python: str, *packages: str) -> Path:
-    """The folder of programs of an environment with these packages, made now where the cache lacks it."""
-    asked = "\n".join((python, *packages))
-    target = cache / f"ansible-{hashlib.sha256(asked.encode()).hexdigest()[:16]}"
-    if not (target / "complete").exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(target, ignore_errors=True)
-        _call(python, "-I", "-m", "venv", target)
-        _call(target / "bin/python", "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages)
-        (target / "complete").touch()
+def environment(python: str, *packages: str) -> Path:
+    """The folder of programs of an environment with these packages, made now where the cache lacks it. It is made in
+    place, because its programs name where they lie.
+    """
+    with locked(named("ansible", python, *packages)) as target:
+        if not (target / "complete").exists():
+            shutil.rmtree(target, ignore_errors=True)
+            _call(python, "-I", "-m", "venv", target)
+            _call(
+                target / "bin/python", "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages
+            )
+            (target / "complete").touch()
+        os.utime(target)
     return target / "bin"
 
 

@@ -19,9 +19,10 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.fleet.tree import USER, call
 
@@ -222,9 +223,11 @@ class Host:
 
 
 class Fleet:
-    """Hosts on one bridge, gone at `close`."""
+    """Hosts on one bridge, gone at `close`. `sysctls` are values that they start with, by the path below /proc/sys; the
+    others are those of this machine.
+    """
 
-    def __init__(self, kinds: Sequence[Kind]) -> None:
+    def __init__(self, kinds: Sequence[Kind], sysctls: Mapping[str, str] = MappingProxyType({})) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="hosttune-fleet-"))
         self.prefix = f"htf{os.getpid()}"
         self.bridge = f"{self.prefix}b"
@@ -232,7 +235,7 @@ class Fleet:
         self.hosts: list[Host] = []
         _clear_dead()
         try:
-            _seed_sysctls(self.folder / "sysctl-seed")
+            _seed_sysctls(self.folder / "sysctl-seed", sysctls)
             call("ip", "link", "add", self.bridge, "type", "bridge")
             call("ip", "addr", "add", f"{self.network}.1/24", "dev", self.bridge)
             call("ip", "link", "set", self.bridge, "up")
@@ -275,18 +278,20 @@ class Fleet:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _seed_sysctls(folder: Path) -> None:
-    """A copy of this machine's sysctls, what can be read of them."""
+def _seed_sysctls(folder: Path, values: Mapping[str, str]) -> None:
+    """A copy of this machine's sysctls, what can be read of them, with these `values` in their place. What vanishes
+    meanwhile, as the values of an interface do, is passed over.
+    """
     for top in SEEDED:
-        for path in (Path("/proc/sys") / top).rglob("*"):
-            target = folder / path.relative_to("/proc/sys")
-            if path.is_dir():
-                target.mkdir(parents=True, exist_ok=True)
-                continue
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.suppress(OSError):
-                target.write_bytes(path.read_bytes())
-                target.chmod(path.stat().st_mode | stat.S_IWUSR)
+        for above, _, names in os.walk(f"/proc/sys/{top}"):
+            target = folder / os.path.relpath(above, "/proc/sys")
+            target.mkdir(parents=True, exist_ok=True)
+            for name in names:
+                with contextlib.suppress(OSError):
+                    (target / name).write_bytes(Path(above, name).read_bytes())
+                    (target / name).chmod(Path(above, name).stat().st_mode | stat.S_IWUSR)
+    for name, value in values.items():
+        (folder / name).write_text(f"{value}\n")
 
 
 def _free_network() -> str:

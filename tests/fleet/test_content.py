@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import hosttune
 from tests.fleet.controller import COLLECTION, LINT, PLAYBOOKS, ROOT, core_for, environment, pythons
-from tests.vm.image import cache_folder
+from tests.fleet.hosts import Fleet
 
 pytestmark = pytest.mark.fleet
+
+NOBODY = 65534
 
 # ansible-test makes environments without pip and fetches a script that puts it in; this one needs no network address.
 GET_PIP = """\
@@ -42,7 +46,7 @@ def run(*argv: object, cwd: Path, **env: str) -> str:
 def lint() -> Path:
     """The programs of an environment with ansible-lint. It wants Python 3.10 or newer, as its ansible-core does."""
     python = pythons()[0]
-    return environment(cache_folder(), python, core_for(python), LINT)
+    return environment(python, core_for(python), LINT)
 
 
 def test_lint_production_profile_finds_nothing(lint: Path, tmp_path: Path):
@@ -136,12 +140,18 @@ def test_two_builds_are_equal_to_the_byte_wherever_the_packages_come_from(tmp_pa
         assert (tmp_path / name).read_bytes() == (tmp_path / "again" / name).read_bytes(), name
 
 
-def test_release_tarball_holds_the_tool_and_bears_its_version(programs: Path, tmp_path: Path):
+@pytest.fixture(scope="module")
+def tarball(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `./run collection` builds."""
+    folder = tmp_path_factory.mktemp("dist")
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
-    built = run(sys.executable, ROOT / "playbooks/packaging/collection.py", tmp_path, cwd=tmp_path, PATH=path).strip()
-    with tarfile.open(built) as archive:
+    return Path(run("sh", ROOT / "run", "collection", folder, cwd=folder, PATH=path).strip())
+
+
+def test_release_tarball_holds_the_tool_and_bears_its_version(tarball: Path):
+    with tarfile.open(tarball) as archive:
         names = set(archive.getnames())
-    assert Path(built).name == f"hosttune-hosttune-{hosttune.__version__}.tar.gz"
+    assert tarball.name == f"hosttune-hosttune-{hosttune.__version__}.tar.gz"
     assert {
         "files/hosttune.pyz",
         "files/hosttune.deb",
@@ -150,3 +160,53 @@ def test_release_tarball_holds_the_tool_and_bears_its_version(programs: Path, tm
         "playbooks/check.yml",
     } <= names
     assert not [name for name in names if "__pycache__" in name]
+
+
+@pytest.fixture
+def plain_home() -> Iterator[Path]:
+    """The home of a plain user, where access(2) finds it too: that asks without capabilities."""
+    folder = Path(tempfile.mkdtemp(prefix="hosttune-home-"))
+    os.chown(folder, NOBODY, NOBODY)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def plain(programs: Path, plain_home: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs a program of Ansible as a user who may read this machine's files, which lie below root's home, and write
+    nothing but his own home.
+    """
+    reading = ("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
+    user = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *reading)
+    own = {"PATH": os.environ["PATH"], "HOME": str(plain_home), "LC_ALL": "C.UTF-8", "ANSIBLE_NOCOLOR": "1"}
+    own |= {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+
+    def run_plain(name: str, *words: object, **env: str) -> subprocess.CompletedProcess[str]:
+        argv = [*user, str(programs / name), *map(str, words)]
+        return subprocess.run(
+            argv, check=False, capture_output=True, text=True, timeout=300, cwd=plain_home, stdin=subprocess.DEVNULL, env=own | env
+        )  # fmt: skip
+
+    return run_plain
+
+
+def test_plain_user_installs_the_tarball_and_plays_it(plain, plain_home: Path, tarball: Path, fleet: Fleet):
+    (plain_home / "inventory.yml").write_text(fleet.inventory())
+    done = plain("ansible-galaxy", "collection", "install", tarball, "-p", "installed")
+    assert done.returncode == 0, done.stdout + done.stderr
+    words = ("-i", plain_home / "inventory.yml", "hosttune.hosttune.check")
+    seen = plain("ansible-playbook", *words, ANSIBLE_COLLECTIONS_PATH=str(plain_home / "installed"))
+    assert seen.returncode == 2, seen.stdout + seen.stderr  # the hosts are not as they should be
+    assert re.search(r"^4 hosts: \d+ changes to make$", seen.stdout, re.MULTILINE), seen.stdout
+    assert not (plain_home / ".cache").exists()
+
+
+def test_plain_user_plays_from_a_checkout_of_somebody_else(plain, plain_home: Path, fleet: Fleet):
+    (plain_home / "inventory.yml").write_text(fleet.inventory())
+    before = {path: path.stat().st_mtime_ns for path in (ROOT, *ROOT.glob("build/*"))}
+    seen = plain("ansible-playbook", "-i", plain_home / "inventory.yml", PLAYBOOKS / "check.yml")
+    assert seen.returncode == 2, seen.stdout + seen.stderr
+    assert re.search(r"^4 hosts: \d+ changes to make$", seen.stdout, re.MULTILINE), seen.stdout
+    (built,) = (plain_home / ".cache/hosttune").glob("checkouts/*/hosttune.pyz")
+    assert built.stat().st_uid == NOBODY
+    assert {path: path.stat().st_mtime_ns for path in before} == before

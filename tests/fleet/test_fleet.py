@@ -22,6 +22,19 @@ def all_files(fleet: Fleet) -> dict[str, dict[str, str]]:
     return {host.name: host.files() for host in fleet.hosts}
 
 
+# Kernel values that the plans of these hosts change, as far as they are too low: from those of this machine, from low
+# ones, and from some that are above what is asked for.
+VALUES = ("vm/max_map_count", "fs/inotify/max_user_watches", "fs/inotify/max_user_instances")
+LOW = dict(zip(VALUES, ("1024", "8192", "128"), strict=True))
+UNEVEN = dict(zip(VALUES, ("2000000", "99999", "100000"), strict=True))
+elsewhere = pytest.mark.parametrize("fleet", [{}, LOW, UNEVEN], ids=["here", "low", "uneven"], indirect=True)
+
+
+def all_values(fleet: Fleet) -> dict[str, list[str]]:
+    """What each host's kernel is set to."""
+    return {host.name: [host.read(f"/proc/sys/{name}").removesuffix("\n") for name in VALUES] for host in fleet.hosts}
+
+
 def test_check_bare_hosts_shows_the_plan_once_and_writes_nothing(controller: Controller, fleet: Fleet, bundle: Path):
     before = all_files(fleet)
     seen = controller.play("check.yml")
@@ -54,6 +67,7 @@ def run_there(host: Host, bundle: Path, *words: str) -> str:
     return host.run("sh", "-c", script, "sh", *words)
 
 
+@elsewhere
 def test_apply_makes_the_plan_and_the_second_run_touches_nothing(controller: Controller, fleet: Fleet):
     first = controller.play("apply.yml", hosttune_serial=["100%"])
     assert first.status == 0, first.output
@@ -61,15 +75,17 @@ def test_apply_makes_the_plan_and_the_second_run_touches_nothing(controller: Con
     for host in fleet.hosts:
         assert "defaults,noatime" in host.read("/etc/fstab")
         assert "noatime" in data_flags(host)
-    before = all_files(fleet)
+    before, values = all_files(fleet), all_values(fleet)
+    assert all(value.isdecimal() for of_host in values.values() for value in of_host)
     second = controller.play("apply.yml", hosttune_serial=["100%"])
     assert second.status == 0, second.output
     assert second.changed() == set()
-    assert all_files(fleet) == before
+    assert (all_files(fleet), all_values(fleet)) == (before, values)
 
 
+@elsewhere
 def test_undo_by_digest_gives_every_host_its_files_back(controller: Controller, fleet: Fleet):
-    before = all_files(fleet)
+    before, values = all_files(fleet), all_values(fleet)
     made = controller.play("apply.yml", hosttune_serial=["100%"])
     digest = re.search(r"digest ([0-9a-f]{64})", made.output)[1]
     undone = controller.play("undo.yml", digest=digest, hosttune_serial=["100%"])
@@ -79,6 +95,7 @@ def test_undo_by_digest_gives_every_host_its_files_back(controller: Controller, 
         left = {path: seen for path, seen in host.files().items() if not path.startswith("/var/lib/hosttune/")}
         assert contents(left) == contents(before[host.name])
         assert "relatime" in data_flags(host)
+    assert all_values(fleet) == values
     again = controller.play("undo.yml", digest=digest, hosttune_serial=["100%"])
     assert again.status == 0, again.output
     assert again.changed() == set()

@@ -10,7 +10,6 @@ import pytest
 
 from tests.fleet.controller import FOR_OLDER, Controller, Played, environment, pythons
 from tests.fleet.hosts import ALL, FAULTS, POLICY, Fleet
-from tests.vm.image import cache_folder
 
 pytestmark = pytest.mark.fleet
 
@@ -23,7 +22,7 @@ def either(request: pytest.FixtureRequest, fleet: Fleet, programs: Path, bundle:
     """A controller with the newest ansible-core that is supported, and one with the oldest."""
     inventory = tmp_path / "inventory.yml"
     inventory.write_text(fleet.inventory())
-    own = programs if request.param == "newest" else environment(cache_folder(), pythons()[-1], FOR_OLDER)
+    own = programs if request.param == "newest" else environment(pythons()[-1], FOR_OLDER)
     return Controller(own, inventory, bundle, tmp_path)
 
 

@@ -15,7 +15,6 @@ import pytest
 from tests.fleet import tree
 from tests.fleet.controller import COLLECTION, FOR_OLDER, ROOT, Controller, environment, pythons
 from tests.fleet.hosts import Fleet, Kind
-from tests.vm.image import cache_folder
 
 pytestmark = pytest.mark.fleet
 
@@ -37,12 +36,11 @@ def mixed() -> Iterator[Fleet]:
     """One host with each Python: Debian 12, 13 (with systemd's programs, none of which runs) and testing, and those of
     the pyenv.
     """
-    cache = cache_folder()
     kinds = [
-        Kind(tree.get(cache)),
-        Kind(tree.get(cache, "trixie", "systemd")),
-        Kind(tree.get(cache, "testing"), "26.04"),
-        *(Kind(tree.get(cache), release, str(folder)) for release, folder in foreign_pythons().items()),
+        Kind(tree.get()),
+        Kind(tree.get("trixie", "systemd")),
+        Kind(tree.get("testing"), "26.04"),
+        *(Kind(tree.get(), release, str(folder)) for release, folder in foreign_pythons().items()),
     ]
     fleet = Fleet(kinds)
     try:
@@ -86,7 +84,7 @@ def test_every_python_makes_the_same_plan_applies_it_and_takes_it_back(
 
 
 def test_oldest_controller_applies_and_takes_a_rule_back(fleet: Fleet, bundle: Path, tmp_path: Path):
-    controller = controlled(fleet, environment(cache_folder(), pythons()[-1], FOR_OLDER), bundle, tmp_path)
+    controller = controlled(fleet, environment(pythons()[-1], FOR_OLDER), bundle, tmp_path)
     assert "core 2.19" in controller.run("ansible", "--version").stdout
     made = controller.play("apply.yml", **AT_ONCE)
     assert made.status == 0, made.output

@@ -1,17 +1,16 @@
 """The files that hosts of the fleet start from: a small Debian with python3, sshd and sudo, built once, kept.
 
 What is installed here is what "a bare server" means, Python without pip, venv or a module of
-ours. The folder is named after the digest of its recipe, so a changed recipe builds anew.
+ours.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
-import shutil
 import subprocess
-import tempfile
 from pathlib import Path
+
+from tests import debian
+from tests.cache import kept, named
 
 # The releases, each with the version of its python3.
 PYTHONS = {"bookworm": "3.11", "trixie": "3.13", "testing": "3.14"}
@@ -51,33 +50,17 @@ case " $* " in *" -c "*) exit 0 ;; esac
 """
 
 
-def get(cache: Path, suite: str = "bookworm", *more: str) -> Path:
+def get(suite: str = "bookworm", *more: str) -> Path:
     """The folder of a release with some packages more: `root` (the files), `key` (the login key). Built now where the
-    cache lacks it, in about half a minute.
+    cache lacks it.
     """
-    recipe = Path(__file__).read_bytes() + repr((suite, more)).encode()
-    target = cache / f"fleet-{hashlib.sha256(recipe).hexdigest()[:16]}"
-    if not target.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(dir=cache, prefix="build-"))
-        try:
-            _build(work, suite, more)
-            work.chmod(0o755)
-            work.rename(target)
-        except BaseException:
-            shutil.rmtree(work)
-            raise
-    os.utime(target)
-    return target
+    name = named("fleet", Path(__file__).read_bytes(), debian.MMDEBSTRAP, suite, more)
+    return kept(name, lambda work: _build(work, suite, more))
 
 
 def _build(work: Path, suite: str, more: tuple[str, ...]) -> None:
     root = work / "root"
-    options = ("--quiet", "--mode=root", "--variant=minbase", "--format=directory")
-    slim = ("--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/locale/*")
-    # A mirror may lag behind the two weeks for which testing's Release file counts.
-    late = ('--aptopt=Acquire::Check-Valid-Until "false"', '--aptopt=APT::Install-Recommends "false"')
-    call("mmdebstrap", *options, *slim, *late, f"--include={','.join((*PACKAGES, *more))}", suite, root)
+    debian.fill(root, suite, *PACKAGES, *more)
     call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "hosttune-fleet", "-f", work / "key")
     call("chroot", root, "useradd", "--create-home", "--shell", "/bin/bash", USER)
     call("chroot", root, "install", "-d", "-m", "700", "-o", USER, "-g", USER, f"/home/{USER}/.ssh")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from pathlib import Path
@@ -21,6 +20,8 @@ from hosttune.resources.read_only import ReadOnly
 from hosttune.views.by_hand import has_way
 from hosttune.views.custom_doc import BEGIN, END, custom_rules_reference
 from hosttune.views.rules_doc import rules_markdown
+from tests.generated import hold
+from tests.hosts.built import HOSTS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -31,21 +32,12 @@ LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
 
 
 def test_document_of_the_rules_is_fresh():
-    path, text = DOCS / "rules.md", rules_markdown(builtin_catalog())
-    if os.environ.get("UPDATE_GOLDEN"):
-        path.write_text(text, encoding="utf-8")
-    assert path.read_text(encoding="utf-8") == text, "./run rules doc > docs/rules.md"
+    hold(DOCS / "rules.md", rules_markdown(builtin_catalog()))
 
 
 def test_reference_of_custom_rules_is_fresh():
     """Functions, kinds of wishes, their keys, facts by name: as the lint knows them."""
-    path = DOCS / "custom-rules.md"
-    head, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
-    shown, _, tail = rest.partition(END)
-    if os.environ.get("UPDATE_GOLDEN"):
-        path.write_text(f"{head}{BEGIN}{custom_rules_reference()}{END}{tail}", encoding="utf-8")
-        return
-    assert shown == custom_rules_reference(), "UPDATE_GOLDEN=1 pytest tests/golden/test_docs.py"
+    hold(DOCS / "custom-rules.md", custom_rules_reference(), between=(BEGIN, END))
 
 
 def test_reference_names_every_function_kind_and_key(capsys):
@@ -88,7 +80,7 @@ def test_example_prints_what_the_document_shows(command, expected, tmp_path, mon
     for name, text in EXAMPLES.items():
         (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")
     words = [str(tmp_path) if word == "rules.d" else word for word in shlex.split(command)]
-    words = [str(ROOT / "tests/hosts" / word) if word.endswith(".json") else word for word in words]
+    words = [str(HOSTS / word) if word.endswith(".json") else word for word in words]
     assert app.run(words) == 1
     printed = capsys.readouterr().out.splitlines()
     for line in expected.splitlines():

@@ -1,9 +1,8 @@
-"""The exact texts that people see, 80 columns wide. `UPDATE_GOLDEN=1 pytest tests/golden` writes them anew.
+"""The exact texts that people see, 80 columns wide. `./run generate` writes them anew.
 
 A file is called `<scenario>.<exit>.txt`: the exit status belongs to what is seen.
 """
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from hosttune.views.receipt import receipt_text
 from hosttune.views.report import ONE_SCREEN, check_report
 from hosttune.views.summary import applied_status, exit_status
 from hosttune.views.terminal import Screen
+from tests.generated import hold, is_writing
 from tests.golden import scenarios as made
 
 FOLDER = Path(__file__).resolve().parent
@@ -28,8 +28,8 @@ RECORD = replace(PAGE, host="gpu-017.json", options=" --host gpu-017.json", can_
 INTERRUPTED = (
     "run 20261008-220143-9c1e (apply) was interrupted: `hosttune apply --yes` or `hosttune undo` finishes it",
 )
-ONE = Checked(made.PLAN, PAGE, profile="base", interrupted=INTERRUPTED, machine=made.MACHINE)
-TWIN = replace(ONE, plan=made.CLEAN, page=replace(PAGE, host="gpu-018"), interrupted=())
+ONE = Checked(replace(made.PLAN, interrupted=INTERRUPTED), PAGE, profile="base", machine=made.MACHINE)
+TWIN = replace(ONE, plan=made.CLEAN, page=replace(PAGE, host="gpu-018"))
 
 
 def sixty_rules():
@@ -74,7 +74,7 @@ SCENARIOS = {
     "check-clean": lambda: checked(made.CLEAN, ROOT),
     "check-record": lambda: checked(made.SMALL, RECORD),
     "check-narrow": lambda: checked(made.PLAN, replace(PAGE, screen=Screen(48))),
-    "check-interrupted": lambda: checked(made.SMALL, PAGE, interrupted=INTERRUPTED),
+    "check-interrupted": lambda: checked(replace(made.SMALL, interrupted=INTERRUPTED), PAGE),
     "check-healthy": lambda: checked(sixty_rules(), ROOT),
     "check-reboot": lambda: checked(made.AFTER_APPLY, ROOT),
     "plan": lambda: planned(made.PLAN),
@@ -102,12 +102,7 @@ DOCUMENTS = {
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_document_is_what_was_written(name):
-    path = FOLDER / name
-    text = DOCUMENTS[name]()
-    if os.environ.get("UPDATE_GOLDEN"):
-        path.write_text(text, encoding="utf-8")
-    assert path.is_file(), f"no {name}: UPDATE_GOLDEN=1 pytest tests/golden"
-    assert text == path.read_text(encoding="utf-8")
+    hold(FOLDER / name, DOCUMENTS[name]())
 
 
 @pytest.mark.parametrize("name", ["check-healthy", "check-clean", "check-reboot"])
@@ -137,13 +132,9 @@ def test_report_of_a_host_that_differs_folds_no_advice():
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_text_is_what_people_were_shown(name):
     text, status = SCENARIOS[name]()
-    path = FOLDER / f"{name}.{status}.txt"
-    if os.environ.get("UPDATE_GOLDEN"):
-        for old in FOLDER.glob(f"{name}.[0-9].txt"):
-            old.unlink()
-        path.write_text(text, encoding="utf-8")
-    assert path.is_file(), f"no {path.name}: UPDATE_GOLDEN=1 pytest tests/golden"
-    assert text == path.read_text(encoding="utf-8")
+    for old in FOLDER.glob(f"{name}.[0-9].txt") if is_writing() else ():
+        old.unlink()
+    hold(FOLDER / f"{name}.{status}.txt", text)
 
 
 def test_no_text_is_left_over():

@@ -1,6 +1,5 @@
-"""The exact texts of a report on many hosts. `UPDATE_GOLDEN=1 pytest tests/golden` writes them anew."""
+"""The exact texts of a report on many hosts. `./run generate` writes them anew."""
 
-import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from hosttune.views.fleet_markdown import fleet_markdown
 from hosttune.views.fleet_text import fleet_text
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
+from tests.generated import hold
 from tests.golden.fleet import PLANS, fleet
 from tests.unit.schemas import faults
 
@@ -30,12 +30,7 @@ DOCUMENTS = {
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_report_is_what_people_were_shown(name):
-    path = FOLDER / name
-    text = DOCUMENTS[name]()
-    if os.environ.get("UPDATE_GOLDEN"):
-        path.write_text(text, encoding="utf-8")
-    assert path.is_file(), f"no {name}: UPDATE_GOLDEN=1 pytest tests/golden"
-    assert text == path.read_text(encoding="utf-8")
+    hold(FOLDER / name, DOCUMENTS[name]())
 
 
 def test_what_costs_most_stands_on_top():

@@ -2,8 +2,10 @@
 them as JSON: `python nvml_child.py LOOKS [SECONDS_BETWEEN]`."""
 
 import json
+import os
 import sys
 import time
+from pathlib import Path
 
 from hosttune.codec import to_json
 from hosttune.measure.gpu.nvml import NoNvml, NvmlSampler
@@ -11,7 +13,7 @@ from hosttune.measure.gpu.nvml import NoNvml, NvmlSampler
 looks = int(sys.argv[1])
 pause = float(sys.argv[2]) if len(sys.argv) > 2 else 0.0
 try:
-    sampler = NvmlSampler(opening_s=2.0, look_s=0.5)
+    sampler = NvmlSampler(2.0, 0.5, Path(os.environ.get("FAKE_GPUS", "/proc/driver/nvidia/gpus")))
 except NoNvml as error:
     print(json.dumps({"none": str(error), "is_final": error.is_final}))
     sys.exit()
@@ -22,4 +24,8 @@ for _ in range(looks):
     seconds.append(time.monotonic() - start)
     time.sleep(pause)
 sampler.close()
-print(json.dumps({"looks": seen, "seconds": seconds, "bindings": sys.modules["pynvml"].__file__}))
+print(
+    json.dumps(
+        {"reason": sampler.reason, "looks": seen, "seconds": seconds, "bindings": sys.modules["pynvml"].__file__}
+    )
+)

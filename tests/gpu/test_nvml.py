@@ -170,3 +170,15 @@ def test_nvml_bindings_that_are_not_installed_are_missed(child, tmp_path):
         "import sys\nsys.path[:] = [x for x in sys.path if 'site-packages' not in x]\n"
     )
     assert child(H100 + BUSY, path=tmp_path)["none"] == "nvidia-ml-py is not installed"
+
+
+@pytest.mark.parametrize(
+    ("held", "reason"), [(2, ""), (3, ""), (8, "NVML shows 3 of the 8 GPUs that the driver holds: ")]
+)
+def test_nvml_says_how_many_gpus_do_not_answer(child, tmp_path, held, reason):
+    for slot in range(held):
+        (tmp_path / "gpus" / f"0000:{slot:02x}:00.0").mkdir(parents=True)
+    told = child(TWO + BUSY, FAKE_GPUS=str(tmp_path / "gpus"))
+    assert len(told["looks"][0]) == 3
+    assert told["reason"].startswith(reason)
+    assert bool(told["reason"]) is bool(reason)

@@ -1,6 +1,6 @@
 """Builds the files that a described machine would show under /proc, /sys and /etc, and dumps them as a record.
 
-The records beside this file are made from the descriptions in `make.py`; they are data of the project, written from documented
+The records are made from the descriptions in `make.py` and `kinds/`; they are data of the project, written from documented
 formats (proc(5), sysfs ABI, systemd, NVIDIA's driver), not copies of anybody's machine.
 """
 
@@ -36,6 +36,11 @@ NAMESPACES = {
 }
 TMPFILES = "q /tmp 1777 root root 10d\nq /var/tmp 1777 root root 30d\n"
 MADE_AT = 1_780_000_000.0
+# What the kernel has where nothing sets it, on every built host; `sysctls` of a machine goes before it.
+SYSCTLS = {
+    "vm.swappiness": "60",
+    "vm.max_map_count": "65530",
+}
 SERVICES = ("nvidia-fabricmanager.service", "nvidia-persistenced.service")  # those that rules ask about
 
 
@@ -343,11 +348,8 @@ class Machine:
         files["/etc/fstab"] = self.fstab
         files["/usr/lib/tmpfiles.d/tmp.conf"] = TMPFILES
         folders.add("/usr/lib/sysctl.d")
-        defaults = {
-            "vm.swappiness": "60",
-            "vm.max_map_count": "1048576" if self.os_version in {"24.04", "26.04"} else "65530",
-        }
-        for key, value in {**defaults, **self.sysctls}.items():
+        own = {"vm.max_map_count": "1048576"} if self.os_version in {"24.04", "26.04"} else {}
+        for key, value in {**SYSCTLS, **own, **self.sysctls}.items():
             files["/proc/sys/" + key.replace(".", "/")] = f"{value}\n"
         if self.os_version in {"24.04", "26.04"}:
             files["/usr/lib/sysctl.d/10-map-count.conf"] = "vm.max_map_count=1048576\n"

@@ -1,7 +1,11 @@
-"""The recorded hosts of the tests: `python -m tests.hosts.make` writes them anew; a test compares."""
+"""The built hosts: descriptions of machines, from which `built.py` makes records whenever tests start.
+
+`./run hosts` lists them, `./run hosts FOLDER` writes them there.
+"""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,9 +13,8 @@ from hosttune.facts.candidates import LIST
 from hosttune.resources.apt import downloads, simulation
 from tests.hosts.container_files import RUNTIME_PACKAGES, SITE_LIMITS, runtime_files
 from tests.hosts.driver import loaded, not_loaded
-from tests.hosts.machine import DiskSpec, GpuSpec, Machine, MountSpec
+from tests.hosts.machine import DiskSpec, GpuSpec, Machine, MountSpec, write
 
-FOLDER = Path(__file__).resolve().parent
 NVME = DiskSpec("nvme0n1", 1788, partitions=(1, 2), model="SAMSUNG MZ1L21T9HCLS")
 ROOT = MountSpec("/", "/dev/nvme0n1p2", "ext4", "259:2")
 KERNEL_MOUNTS = (
@@ -279,12 +282,20 @@ MICROVM = Machine(
 MACHINES = (H100, A100_VM, WORKSTATION, GH200, NO_GPU, CONTAINER, MICROVM)
 
 
-def main() -> None:
-    from tests.hosts.machine import write
-
+def main(folders: list[str]) -> None:
+    """List them, or write them into a folder."""
     for machine in MACHINES:
-        write(machine, FOLDER)
+        gpus = sum(gpu.pci_class.startswith("0x03") for gpu in machine.gpus)
+        print(
+            f"{machine.name:20} {machine.os_id} {machine.os_version}, kernel {machine.kernel}, {machine.cpus} CPUs, "
+            f"{machine.mem_gib} GiB, {len(machine.disks)} disks, {gpus} GPUs"
+        )
+    for folder in folders[:1]:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        for machine in MACHINES:
+            write(machine, Path(folder))
+        print(f"written: {folder}/NAME.json (try: ./run check --host {folder}/{MACHINES[0].name}.json)")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.hosts.built import HOSTS
+
 pytestmark = pytest.mark.install
 
 ROOT = Path(__file__).resolve().parents[2]
 TREE = ("hosttune", "templates", "playbooks/packaging")
-RECORD = ROOT / "tests/hosts/h100-8x-2socket.json"
+RECORD = HOSTS / "h100-8x-2socket.json"
 
 
 def built(root: Path, out: Path) -> Path:
@@ -98,11 +100,19 @@ def test_pyz_looks_at_the_live_host_without_psutil(pyz):
 
 
 def test_pyz_served_answers_line_by_line(pyz):
-    done = start(pyz, "--serve", "/nowhere", asked='["--version"]\n["no-such-command"]\n')
+    done = start(pyz, "--serve", "/nowhere", asked=HISTORY + '{"command": "no-such"}\n')
     first, second = map(json.loads, done.stdout.splitlines())
-    assert first["stdout"].startswith("hosttune ")
+    assert json.loads(first["stdout"])["runs"] == []
     assert (first["status"], second["status"]) == (0, 2)
-    assert "no-such-command" in second["stderr"]
+    assert "no-such" in second["stderr"]
+
+
+def test_pyz_served_imports_nothing_that_parses_words_or_yaml(pyz):
+    done = start(pyz, "--serve", "/nowhere", asked=PLAN, options=("-I", "-S", "-X", "importtime"))
+    imported = {line.rpartition("|")[2].strip().split(".")[0] for line in done.stderr.splitlines() if "|" in line}
+    assert json.loads(done.stdout)["status"] == 1
+    assert "hosttune" in imported
+    assert imported & {"typer", "click", "rich", "yaml", "shellingham"} == set()
 
 
 # Of each start: how often Python compiled a module of the archive.
@@ -165,8 +175,8 @@ except ImportError:
     assert [pair for pair in names.values() if pair[0] != pair[1]] == []
 
 
-PLAN = json.dumps(["plan", "--host", str(RECORD), "--format", "json"]) + "\n"
-VERSION = '["--version"]\n'
+PLAN = json.dumps({"command": "plan", "look": {"host": [str(RECORD)]}}) + "\n"
+HISTORY = json.dumps({"command": "history", "look": {"host": [str(RECORD)]}}) + "\n"
 
 
 @pytest.fixture
@@ -195,7 +205,7 @@ def test_pyz_served_to_root_compiles_nothing_the_second_time_and_answers_the_sam
     "spoil", ["file open to others", "folder open to others", "link", "torn", "empty", "changed", "another's"]
 )
 def test_pyz_takes_no_byte_code_that_root_did_not_keep_for_this_very_file(pyz, private, spoil):
-    start(pyz, "--serve", str(private), asked=VERSION)
+    start(pyz, "--serve", str(private), asked=HISTORY)
     file = private / "code.bin"
     if os.geteuid() == 0:
         content = file.read_bytes()
@@ -211,13 +221,13 @@ def test_pyz_takes_no_byte_code_that_root_did_not_keep_for_this_very_file(pyz, p
         else:
             spoilt = {"torn": content[: len(content) // 2], "empty": b"", "changed": content[:-1] + b"\0"}
             file.write_bytes(spoilt[spoil])
-    assert len(compiled(pyz, "--serve", str(private), asked=VERSION)) > 20
+    assert len(compiled(pyz, "--serve", str(private), asked=HISTORY)) > 20
 
 
 def test_pyz_of_another_content_compiles_for_itself(pyz, private, tmp_path):
-    start(pyz, "--serve", str(private), asked=VERSION)
+    start(pyz, "--serve", str(private), asked=HISTORY)
     other = tmp_path / "hosttune.pyz"
     shutil.copy(pyz, other)
     with zipfile.ZipFile(other, "a") as packed:
         packed.writestr("note", "another file")
-    assert len(compiled(other, "--serve", str(private), asked=VERSION)) > 20
+    assert len(compiled(other, "--serve", str(private), asked=HISTORY)) > 20

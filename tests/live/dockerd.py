@@ -6,14 +6,13 @@ import subprocess
 from pathlib import Path
 
 from tests.vm.archive import packages
-from tests.vm.image import cache_folder
 
 MEMBERS = ("./usr/sbin/dockerd", "./usr/sbin/docker-proxy", "./usr/lib/systemd/system/docker.service")
 
 
 def unpacked(folder: Path) -> Path:
     """The folder, with what is needed of the package docker.io."""
-    (package,) = packages(cache_folder(), "trixie", "docker.io")
+    (package,) = packages("trixie", "docker.io")
     with subprocess.Popen(("dpkg-deb", "--fsys-tarfile", package), stdout=subprocess.PIPE) as archive:
         subprocess.run(("tar", "-x", "-C", folder, *MEMBERS), stdin=archive.stdout, check=True, timeout=120)
     return folder

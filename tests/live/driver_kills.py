@@ -8,7 +8,9 @@ Nothing waits for a clock. After it:
 - where dpkg is not whole, or the set is neither as before nor as planned, `check` ends with status 1 and names it;
 - the same command again, with --yes, ends with 0 and the set is as planned, and once more changes nothing;
 - what `check` names for a person to type makes dpkg and apt whole, and the command again ends with 0;
-- an undo brings back what was there before.
+- an undo brings back what was there before;
+- `history` calls no run finished that stopped half-way, and between a repair by hand and the next run `check` still says
+  what is left.
 """
 
 from __future__ import annotations
@@ -28,7 +30,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from hosttune.engine.compiled import compile_catalog
-from hosttune.facts.packages import REPAIR
 from tests.live.driver_server import put, server_tree
 from tests.live.test_live_packages import inside
 
@@ -137,6 +138,7 @@ class Operation:
     verb: tuple[str, ...]
     goal: str
     events: tuple[str, ...]  # of maintainer scripts
+    before: str = ""  # the state to which an undo leads, where the start is none
 
 
 def _events(scripts: tuple[str, ...], branch: str) -> tuple[str, ...]:
@@ -156,6 +158,8 @@ OPERATIONS = {
         Operation("undo-install", "installed", UNDO, "fresh", _events(WENT, OLD)),
         Operation("undo-update", "updated", UNDO, "installed", _events(REPLACED, OLD)),
         Operation("undo-switch", "switched", UNDO, "updated", (*_events(WENT, NEW), *_events(CAME, OLD))),
+        Operation("go-on", "half-switched", APPLY, "switched", _events(CAME, NEW)[3:], before="updated"),
+        Operation("go-on-back", "half-back", UNDO, "updated", _events(CAME, OLD)[3:]),
     )
 }
 SCRIPT_TARGETS = ("dpkg", "all", "script", "apt", "hosttune", "fail")
@@ -186,7 +190,8 @@ def points() -> tuple[Point, ...]:
             found.append(Point(operation.name, f"rename-{call}", str(number)))
         for hook, target in (("pre-invoke", "all"), ("pre-install-pkgs", "apt"), ("post-invoke", "all")):
             found.append(Point(operation.name, hook, target))
-        for line, how in ((1, "torn"), (2, "before"), (2, "torn"), (3, "before"), (3, "torn"), (4, "after")):
+        last = 3 if operation.name == "go-on" else 4  # what went before it is booked, then the rest
+        for line, how in ((1, "torn"), (2, "before"), (2, "torn"), (3, "before"), (3, "torn"), (last, "after")):
             found.append(Point(operation.name, f"journal-{line}", how))
     return tuple(found)
 
@@ -237,7 +242,11 @@ class Range:
         self._reach("updated", "offered", "apply", "--yes", *ONLY)
         self._boot("updated", "updated", "580.142", SWITCH)
         self._reach("switched", "updated", "apply", "--yes", *ONLY)
-        for name in ("fresh", "installed", "updated", "switched"):
+        self._stop("half-switched", "updated", f"libnvidia-compute-{NEW}-preinst-install all", *APPLY)
+        self.runs["half-back"] = self.runs["switched"]
+        back = (*UNDO, self.runs["switched"])
+        self._stop("half-back", "switched", f"libnvidia-compute-{OLD}-preinst-install all", *back)
+        for name in ("fresh", "installed", "updated", "switched", "half-switched", "half-back"):
             self.goals[name] = self.run(self.layers[name], "look")["state"]["packages"]
         self.goals["offered"] = self.goals["installed"]
 
@@ -247,6 +256,15 @@ class Range:
         assert told["status"] == 0, told
         self.layers[name] = (upper, *self.layers[start])
         self.runs[name] = next(line.split()[1] for line in told["out"].splitlines() if line.startswith("Run "))
+
+    def _stop(self, name: str, start: str, plan: str, *words: str) -> None:
+        """A run that is killed on the way: to be gone on with."""
+        upper = self.upper()
+        put(upper / "upper/opt/kill/plan", f"{plan}\n")
+        told = self.run(self.layers[start], "hosttune", *words, upper=upper)
+        assert "plan" not in told, told
+        assert not _is_whole(told["state"]), told
+        self.layers[name] = (upper, *self.layers[start])
 
     def _boot(self, name: str, start: str, version: str, text: str, *, later: bool = False) -> None:
         """What a boot leaves behind (the module is loaded and has the GPUs), and another policy."""
@@ -319,6 +337,9 @@ def tried(place: Range, point: Point) -> Ending:
     if not whole or where == "half-way":
         _expect(ending, looked["status"] == 1 and named, f"check does not name it: {looked['out']}")
         _expect(ending, first["status"] != 0, f"it ended with 0: {first['out']}{first['err']}")
+        told = json.loads(place.run(layers, "hosttune", "history", "--format", "json")["out"])["runs"]
+        said = next(run["status"] for run in told if run["command"] == operation.verb[0])
+        _expect(ending, said in ("half-way", "interrupted"), f"history calls it {said}")
     if point.target == "fail" and "plan" in first:
         second = place.run(layers, "hosttune", *place.words(operation))
         _expect(ending, second["status"] == 1, f"the second run over a failing script ended with {second['status']}")
@@ -338,10 +359,13 @@ def tried(place: Range, point: Point) -> Ending:
         same = once_more["state"]["packages"] == goal
         _expect(ending, once_more["status"] == 0 and same, f"once more: {once_more}")
     if not whole:
-        by_hand = place.run(
-            layers, "typed", REPAIR.replace("sudo ", "").replace("-f install", "-y -f install"), upper=typed
-        )
+        todo = looked["out"].partition("do: sudo dpkg ")[2].partition("\n")[0]
+        command = f"dpkg {todo}".replace("sudo ", "").replace("apt-get ", "apt-get -y ")
+        by_hand = place.run(layers, "typed", command, upper=typed)
         _expect(ending, _is_whole(by_hand["state"]), f"typed: {by_hand}")
+        if by_hand["state"]["packages"] not in (start, goal):
+            between = place.run((typed, *layers), "hosttune", "check", *RULES)
+            _expect(ending, between["status"] == 1, f"nothing is left after the repair by hand: {between}")
         then = place.run((typed, *layers), "hosttune", *place.words(operation))
         done = then["status"] == 0 and _is_whole(then["state"]) and then["state"]["packages"] == goal
         ending.typed = f"{'whole' if _is_whole(by_hand['state']) else _short(by_hand['state'])}, then {then['status']}"
@@ -349,9 +373,9 @@ def tried(place: Range, point: Point) -> Ending:
     if operation.verb == APPLY and where != "as before":
         undone = place.run(layers, "hosttune", "undo", "--yes", "--rule", "gpu-driver", upper=back)
         told = undone["state"]["packages"]
-        first_state = place.goals["fresh"]
-        ending.undone = f"{undone['status']} {'as before' if told in (start, first_state) else _short(undone['state'])}"
-        _expect(ending, undone["status"] == 0 and told in (start, first_state), f"undo: {undone}")
+        before = (place.goals[operation.before or operation.start], place.goals["fresh"])
+        ending.undone = f"{undone['status']} {'as before' if told in before else _short(undone['state'])}"
+        _expect(ending, undone["status"] == 0 and told in before, f"undo: {undone}")
     place.drop(killed, fixed, again, typed, back)
     return ending
 

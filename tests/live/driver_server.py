@@ -13,7 +13,7 @@ import shutil
 from email.utils import formatdate
 from pathlib import Path
 
-from tests.live.debian import copied
+from tests.debian import copied
 from tests.live.test_live_packages import build, inside
 
 ROOT = Path(__file__).resolve().parents[2]

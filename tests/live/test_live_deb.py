@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.debian import copied
+from tests.debian import copied
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILDER = ROOT / "playbooks/packaging/deb.py"

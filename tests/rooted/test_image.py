@@ -21,10 +21,11 @@ from hosttune.host import open_reader, open_writer
 from hosttune.host.door import Completed, FstabReading, Rehearsal
 from hosttune.values import Finding, HoldKind, OnlyRunning, Plan, Verdict
 from hosttune.views.summary import exit_status, rules_in, summarize
+from tests.hosts.built import HOSTS
 
 CATALOG = builtin_catalog()
 POLICY = Policy(today="2026-01-01")
-HARDWARE = str(Path(__file__).resolve().parents[1] / "hosts" / "h100-8x-2socket.json")
+HARDWARE = str(HOSTS / "h100-8x-2socket.json")
 FSTAB = b"# image\nUUID=0a / ext4 errors=remount-ro 0 1\nUUID=b7\t/data\text4\tdefaults\t0\t2\n"
 
 

@@ -67,6 +67,12 @@ def test_file_that_is_gone_is_a_conflict(tmp_path):
         replace("/", str(tmp_path / "gone"), NEW, expected=b"old\n")
 
 
+def test_file_whose_folder_is_gone_is_a_conflict_and_the_folder_is_not_made_again(tmp_path):
+    with pytest.raises(Conflict, match="is not there any more"):
+        replace("/", str(tmp_path / "gone" / "file.conf"), NEW, expected=b"old\n")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_second_hard_link_is_refused(file, tmp_path):
     os.link(file, tmp_path / "other")
     with pytest.raises(Refused, match="hard links"):
@@ -93,11 +99,37 @@ def test_failure_at_any_step_leaves_the_old_file_and_no_temp_file(file, monkeypa
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(module.os, call, fail)
-    with pytest.raises(Refused):
+    with pytest.raises(Refused, match="cannot be replaced: No space left on device") as refused:
         replace("/", str(file), NEW, expected=b"old\n")
     monkeypatch.undo()
+    assert refused.value.hint == "the disk is full: make room, then run it again"
     assert file.read_bytes() == b"old\n"
     assert os.listdir(file.parent) == ["file.conf"]
+
+
+def test_file_that_cannot_be_removed_stays_and_the_reason_is_told(file, monkeypatch):
+    def fail(*_args, **_kwargs):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(module.os, "unlink", fail)
+    with pytest.raises(Refused, match="cannot be removed: Read-only file system") as refused:
+        remove("/", str(file), expected=b"old\n")
+    assert refused.value.hint == "the file system is read-only"
+    assert file.read_bytes() == b"old\n"
+
+
+def test_file_that_cannot_be_read_again_is_replaced_and_that_is_told(file, monkeypatch):
+    real = module.read_all
+
+    def broken(fd, most):
+        if file.read_bytes() == NEW.content:
+            raise OSError(5, "Input/output error")
+        return real(fd, most)
+
+    monkeypatch.setattr(module, "read_all", broken)
+    with pytest.raises(HosttuneError, match="was replaced, but it cannot be read again: Input/output error") as told:
+        replace("/", str(file), NEW, expected=b"old\n")
+    assert "dmesg" in told.value.hint
 
 
 def test_short_write_is_completed(file, monkeypatch):

@@ -1,4 +1,4 @@
-"""What `explain` teaches to do by hand is what hosttune would do: a person does it, step by step, on every recorded
+"""What `explain` teaches to do by hand is what hosttune would do: a person does it, step by step, on every built
 host and in every case of a rule, and the next look finds nothing to change; then takes it back the same way.
 """
 
@@ -15,7 +15,6 @@ from hosttune.actions.examine import examine
 from hosttune.facts.filesystems import look
 from hosttune.facts.packages import DATABASE
 from hosttune.host.overlay import Overlay
-from hosttune.host.record import read_record
 from hosttune.resources import WISHES, address_kinds
 from hosttune.resources.base import inverted
 from hosttune.resources.docker_file import PATH as DAEMON_JSON
@@ -25,15 +24,16 @@ from hosttune.resources.sysctl import proc_path
 from hosttune.resources.sysfs_values import expand
 from hosttune.values import ABSENT, FileValue
 from hosttune.views.by_hand import ways
-from tests.rules.test_cases import CASES, CATALOG, host_of, policy_of
-from tests.rules.test_properties import RECORDS, only
+from tests.hosts.built import BUILT
+from tests.rules.test_cases import CASES, CATALOG
+from tests.rules.tried import policy_at, reader_of
 
 # What only makes effective what was written.
 EFFECTS = ("systemctl daemon-reload", "update-grub", "update-initramfs ", "dockerd --validate", "when nobody needs it: ",
            "log in anew", "reboot when nothing runs")  # fmt: skip
 NOW = {"enable": "start", "disable": "stop"}
 TRIED = [(f"{rule}-{case['name']}", rule, case) for rule, case in CASES if case["expect"].get("changes")]
-TRIED += [(f"{path.stem}-{rule}", rule, path) for path in RECORDS for rule, kind in CATALOG.rules.items() if kind.want]
+TRIED += [(f"{path.stem}-{rule}", rule, path) for path in BUILT for rule, kind in CATALOG.rules.items() if kind.want]
 
 
 def do(door: Overlay, step: str) -> None:
@@ -161,13 +161,12 @@ def merged(one, other):
 
 
 def looked(door, rule, where):
-    policy = only(rule) if not isinstance(where, dict) else policy_of(rule, where)
-    return examine(door, CATALOG, policy).plan()
+    return examine(door, CATALOG, policy_at(where, rule)).plan()
 
 
 @pytest.mark.parametrize(("name", "rule", "where"), TRIED, ids=[name for name, _, _ in TRIED])
 def test_what_is_taught_is_what_hosttune_does(name, rule, where):
-    door = host_of(where) if isinstance(where, dict) else Overlay(read_record(str(where)))
+    door = Overlay(reader_of(where))
     changes = looked(door, rule, where).stages[0].changes if looked(door, rule, where).stages else ()
     does, undoes = ways(changes)
     assert [step for step in (*does, *undoes) if not step or "OLD_VALUE" in step] == []

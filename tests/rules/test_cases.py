@@ -2,7 +2,7 @@
 there.
 
 - name: swap and enough RAM        # what the case shows
-host: h100-8x-2socket            # a record of tests/hosts
+host: h100-8x-2socket            # a built host: ./run hosts
 files: {/proc/swaps: null}       # what is different there; null removes the file
 smi: {"0000:1b:00.0": {ecc_mode_current: Disabled}}  # what nvidia-smi says otherwise of a GPU (_ for each dot);
                                    # null: it leaves it out; a text stands in the place of every value
@@ -32,24 +32,24 @@ import yaml
 
 from hosttune.actions.examine import examine
 from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.lint import PLACEHOLDER
 from hosttune.engine.policy import DataMount, Declared, Policy
 from hosttune.facts.packages import DATABASE
 from hosttune.host.overlay import Overlay
-from hosttune.host.record import read_record
 from hosttune.values import ABSENT, Disturbs, FileValue, Risk
+from tests.hosts.built import HOSTS, reader
 from tests.hosts.driver import saying
 from tests.hosts.told import telling
 from tests.rules.proof import failing
 
 FOLDER = Path(__file__).resolve().parent
-HOSTS = FOLDER.parent / "hosts"
 CATALOG = builtin_catalog()
 FILES = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.yaml"))}
 CASES = [(rule, case) for rule, cases in FILES.items() for case in cases]
 
 
 def host_of(case) -> Overlay:
-    record = read_record(str(HOSTS / f"{case['host']}.json"))
+    record = reader(HOSTS / f"{case['host']}.json")
     said = saying(record, case.get("smi", {}), case.get("log", ()))
     overlay = Overlay(
         telling(said, case.get("processes", ()), case.get("answers", {}), case.get("spaces"), case.get("usages"))
@@ -111,6 +111,11 @@ def test_rule_has_a_case_where_it_applies_and_one_where_it_does_not(rule):
     verdicts = {case["expect"]["verdict"] for case in FILES.get(rule, ())}
     assert "not applicable" in verdicts, f"write tests/rules/{rule}.yaml: a host where it does not apply"
     assert verdicts & {"ok", "differs", "advice"}, f"write tests/rules/{rule}.yaml: a host where it applies"
+
+
+@pytest.mark.parametrize("rule", sorted(FILES))
+def test_cases_are_written_to_the_end(rule):
+    assert PLACEHOLDER not in (FOLDER / f"{rule}.yaml").read_text(encoding="utf-8")
 
 
 def test_every_case_file_names_a_rule():

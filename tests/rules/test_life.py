@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -16,12 +15,12 @@ from hosttune.engine.lint import checked_rule
 from hosttune.engine.policy import Policy
 from hosttune.engine.waiver import Waiver
 from hosttune.host.overlay import Overlay
-from hosttune.host.record import read_record
 from hosttune.resources.base import Applied
 from hosttune.values import ABSENT, Address, FileValue, Finding, HoldKind, Risk, Verdict
+from tests.hosts.built import HOSTS, reader
 from tests.rules.proof import failing
 
-H100 = Path(__file__).resolve().parent.parent / "hosts" / "h100-8x-2socket.json"
+H100 = HOSTS / "h100-8x-2socket.json"
 CATALOG = builtin_catalog()
 OLD = "/etc/sysctl.d/60-hosttune-memory-swappiness.conf"
 ONLY = Policy(today="2026-01-01", ignore=tuple({*CATALOG.profiles["base"].rules} - {"memory-swappiness"}))
@@ -45,7 +44,7 @@ def with_rule(text: str, name: str = "site-swappiness") -> Catalog:
 
 
 def applied() -> Overlay:
-    host = Overlay(read_record(str(H100)))
+    host = Overlay(reader(H100))
     session = examine(host, CATALOG, ONLY)
     apply(session, host, session.plan())
     assert host.read("/proc/sys/vm/swappiness") == b"10\n"
@@ -141,7 +140,7 @@ def test_renamed_rule_that_wants_another_value_says_what_clears_its_old_file():
 
 
 def test_waived_rule_that_differs_is_held_with_the_reason_and_changes_nothing():
-    host = Overlay(read_record(str(H100)))
+    host = Overlay(reader(H100))
     plan = examine(host, CATALOG, WAIVED).plan()
     (found,) = [f for f in plan.findings if f.rule == "memory-swappiness"]
     assert (found.verdict, found.hold.kind, found.hold.detail) == (
@@ -167,7 +166,7 @@ def test_subject_that_is_waived_is_not_written_and_the_others_are(subject):
         ignore=CATALOG.profiles["base"].rules,
         waivers=(Waiver("site-swappiness", "so", subject=subject),),
     )
-    host = Overlay(read_record(str(H100)))
+    host = Overlay(reader(H100))
     session = examine(host, catalog, policy)
     plan = session.plan()
     assert failing(plan) == []
@@ -186,9 +185,9 @@ def test_subject_that_is_waived_is_not_written_and_the_others_are(subject):
 def test_rule_that_exposes_security_waits_for_leave_and_says_so_before_the_yes():
     catalog = with_rule(SITE.replace("risk: low", "risk: high") + "exposes: security\n")
     policy = Policy(select=("site-swappiness",), ignore=CATALOG.profiles["base"].rules)
-    held = examine(read_record(str(H100)), catalog, policy).plan()
+    held = examine(reader(H100), catalog, policy).plan()
     assert [f.hold.kind for f in held.findings] == [HoldKind.ABOVE_MAX_RISK]
-    plan = examine(read_record(str(H100)), catalog, replace(policy, max_risk=Risk.HIGH)).plan()
+    plan = examine(reader(H100), catalog, replace(policy, max_risk=Risk.HIGH)).plan()
     assert {change.reason.partition(";")[0] for change in plan.changes} == {"exposes security"}
 
 

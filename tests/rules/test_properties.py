@@ -1,4 +1,4 @@
-"""What must hold for every rule on every recorded host, whatever the rule says."""
+"""What must hold for every rule on every built host and on a recorded one, whatever the rule says."""
 
 from __future__ import annotations
 
@@ -16,48 +16,51 @@ from hosttune.actions.journal import read_journal
 from hosttune.actions.recover import recover
 from hosttune.actions.undo import plan_undo, undo
 from hosttune.codec import plan_from_json, plan_to_json
-from hosttune.engine.catalog import Catalog, builtin_catalog
+from hosttune.engine.catalog import Catalog
 from hosttune.engine.evaluate import evaluate
 from hosttune.engine.lint import checked_rule
 from hosttune.engine.policy import DataMount, Declared, Policy
 from hosttune.errors import Refused
 from hosttune.host.overlay import Overlay
-from hosttune.host.record import read_record
 from hosttune.resources import address_kinds
 from hosttune.resources.base import NUMERIC, Bound, Operator, Wish
 from hosttune.resources.sysctl import proc_path
-from hosttune.values import ABSENT, Disturbs, FileValue, HoldKind, Phase, Risk, Verdict
-from tests.hosts.make import MACHINES
+from hosttune.values import ABSENT, FileValue, HoldKind, Phase, Verdict
+from tests.hosts.built import HOSTS, reader
 from tests.rules.proof import failing
+from tests.rules.tried import (
+    ALL,
+    CATALOG,
+    DECLARED,
+    PLACE_IDS,
+    PLACES,
+    RECORDS,
+    Place,
+    only,
+    policy_at,
+    reader_of,
+    why_untried,
+)  # fmt: skip
 
-HOSTS = Path(__file__).resolve().parent.parent / "hosts"
-RECORDS = sorted(HOSTS.glob("*.json"))
-CATALOG = builtin_catalog()
-DECLARED = Declared((DataMount("UUID=d2-7e", "/mnt/scratch"),))
-# every rule, whatever its risk and whom it disturbs
-ALL = Policy(
-    declared=DECLARED, select=tuple(CATALOG.rules), max_risk=Risk.HIGH, disturb=Disturbs.GPU_WORK, today="2026-01-01"
-)
 BUILTIN_TEXTS = {
     path.stem: path.read_text(encoding="utf-8")
     for path in (Path(__file__).resolve().parents[2] / "hosttune" / "rules").glob("*/*.yaml")
 }
-CASES = [(path, rule) for path in RECORDS for rule in CATALOG.rules]
-IDS = [f"{path.stem}-{rule}" for path, rule in CASES]
-
-
-def only(rule: str) -> Policy:
-    profile = CATALOG.profiles["base"].rules
-    return replace(ALL, select=(rule,), ignore=tuple({*profile} - {rule}))
 
 
 def session_on(door, policy: Policy, catalog: Catalog = CATALOG):
     return examine(door, catalog, policy)
 
 
-def applied(path: Path, policy: Policy):
+@pytest.mark.parametrize("rule", sorted(CATALOG.rules))
+def test_rule_that_wants_something_is_tried_where_something_is_applied(rule):
+    if why := why_untried(rule):
+        pytest.fail(why, pytrace=False)
+
+
+def applied(place: Place, policy: Policy):
     """The host after apply: the overlay, its plan and the receipt."""
-    overlay = Overlay(read_record(str(path)))
+    overlay = Overlay(reader_of(place))
     session = session_on(overlay, policy)
     plan = session.plan()
     assert failing(plan) == []
@@ -65,20 +68,12 @@ def applied(path: Path, policy: Policy):
     return overlay, plan, receipt
 
 
-def test_records_are_what_the_descriptions_make():
-    for machine in MACHINES:
-        text = (HOSTS / f"{machine.name}.json").read_text(encoding="utf-8")
-        assert json.loads(text) == json.loads(json.dumps(machine.record())), (
-            f"python -m tests.hosts.make  ({machine.name})"
-        )
-
-
-@pytest.mark.parametrize(("path", "rule"), CASES, ids=IDS)
-def test_apply_then_plan_is_empty(path, rule):
-    overlay, plan, receipt = applied(path, only(rule))
+@pytest.mark.parametrize(("place", "rule"), PLACES, ids=PLACE_IDS)
+def test_apply_then_plan_is_empty(place, rule):
+    overlay, plan, receipt = applied(place, policy_at(place, rule))
     assert receipt.failed == ()
     assert receipt.verified
-    again = session_on(overlay, only(rule)).plan()
+    again = session_on(overlay, policy_at(place, rule)).plan()
     assert again.changes == ()
     assert [f for f in again.findings if f.verdict is Verdict.DIFFERS and f.hold.kind not in held(plan)] == []
 
@@ -88,12 +83,12 @@ def held(plan):
     return {finding.hold.kind for finding in plan.findings if finding.hold} | {HoldKind.WAITING}
 
 
-@pytest.mark.parametrize(("path", "rule"), CASES, ids=IDS)
-def test_undo_gives_the_old_values(path, rule):
-    overlay, plan, receipt = applied(path, only(rule))
-    base = read_record(str(path))
+@pytest.mark.parametrize(("place", "rule"), PLACES, ids=PLACE_IDS)
+def test_undo_gives_the_old_values(place, rule):
+    overlay, plan, receipt = applied(place, policy_at(place, rule))
+    base = reader_of(place)
     if plan.changes:
-        session = session_on(overlay, only(rule))
+        session = session_on(overlay, policy_at(place, rule))
         back = plan_undo(session, receipt.run_id)
         assert [finding for finding in back.plan.findings if finding.hold] == []
         assert undo(session, overlay, back).failed == ()
@@ -108,7 +103,7 @@ def test_undo_in_order_restores_every_byte(path):
     if receipt.run_id:
         session = session_on(overlay, ALL)
         undo(session, overlay, plan_undo(session, receipt.run_id))
-    assert_every_byte_is_as_it_was({*overlay.files}, overlay, read_record(str(path)))
+    assert_every_byte_is_as_it_was({*overlay.files}, overlay, reader(path))
 
 
 def assert_every_byte_is_as_it_was(names: set[str], host: Overlay, base) -> None:
@@ -118,9 +113,9 @@ def assert_every_byte_is_as_it_was(names: set[str], host: Overlay, base) -> None
             assert (now == before) or (now.split() == before.split() and name.startswith("/proc/")), name
 
 
-@pytest.mark.parametrize(("path", "rule"), CASES, ids=IDS)
-def test_check_fails_when_one_address_is_disturbed(path, rule):
-    overlay, plan, _ = applied(path, only(rule))
+@pytest.mark.parametrize(("place", "rule"), PLACES, ids=PLACE_IDS)
+def test_check_fails_when_one_address_is_disturbed(place, rule):
+    overlay, plan, _ = applied(place, policy_at(place, rule))
     for change in plan.changes:
         kind = address_kinds()[change.address.kind]
         inverse = kind.invert(change)
@@ -131,7 +126,7 @@ def test_check_fails_when_one_address_is_disturbed(path, rule):
             kind.write(broken, inverse)
         except Refused:  # nobody can disturb it so: a folder that is not empty
             continue
-        findings = session_on(broken, only(rule)).plan(prove=False).findings
+        findings = session_on(broken, policy_at(place, rule)).plan(prove=False).findings
         assert any(f.rule == rule and f.verdict is not Verdict.OK for f in findings), change.address
 
 
@@ -146,17 +141,17 @@ class Later(Overlay):
         return super().now() + self.days * 86_400
 
 
-@pytest.mark.parametrize(("path", "rule"), CASES, ids=IDS)
-def test_digest_is_a_function_of_host_and_policy_and_not_of_the_day(path, rule):
+@pytest.mark.parametrize(("place", "rule"), PLACES, ids=PLACE_IDS)
+def test_digest_is_a_function_of_host_and_policy_and_not_of_the_day(place, rule):
     """What was approved yesterday is the same plan today; what was made is not made again because time went by."""
-    base = read_record(str(path))
+    base = reader_of(place)
     made = Overlay(base)
-    plan = session_on(made, only(rule)).plan()
-    apply(session_on(made, only(rule)), made, plan)
-    nothing = session_on(made, only(rule)).plan(prove=False).digest
+    plan = session_on(made, policy_at(place, rule)).plan()
+    apply(session_on(made, policy_at(place, rule)), made, plan)
+    nothing = session_on(made, policy_at(place, rule)).plan(prove=False).digest
     for days in (1, 30, 400):
-        assert session_on(Later(base, days), only(rule)).plan(prove=False).digest == plan.digest
-        assert session_on(Later(made, days), only(rule)).plan(prove=False).digest == nothing
+        assert session_on(Later(base, days), policy_at(place, rule)).plan(prove=False).digest == plan.digest
+        assert session_on(Later(made, days), policy_at(place, rule)).plan(prove=False).digest == nothing
 
 
 @pytest.mark.parametrize("days", [1, 30, 400])
@@ -166,29 +161,29 @@ def test_digest_of_all_rules_is_that_of_a_record_made_later(path, days, tmp_path
     data["made_at"] += days * 86_400
     later = tmp_path / "later.json"
     later.write_text(json.dumps(data), encoding="utf-8")
-    plans = [session_on(read_record(str(one)), ALL).plan() for one in (path, later)]
+    plans = [session_on(reader(one), ALL).plan() for one in (path, later)]
     assert plans[0].created_at != plans[1].created_at
     assert plans[0].digest == plans[1].digest
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
 def test_plan_survives_json(path):
-    plan = session_on(read_record(str(path)), ALL).plan()
+    plan = session_on(reader(path), ALL).plan()
     assert plan_from_json(json.loads(json.dumps(plan_to_json(plan)))) == plan
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
 def test_order_of_the_rules_does_not_matter(path):
     shuffled = Catalog(dict(reversed(CATALOG.rules.items())), CATALOG.profiles)
-    one = session_on(read_record(str(path)), ALL).plan()
-    other = session_on(read_record(str(path)), replace(ALL, select=tuple(reversed(ALL.select))), shuffled).plan()
+    one = session_on(reader(path), ALL).plan()
+    other = session_on(reader(path), replace(ALL, select=tuple(reversed(ALL.select))), shuffled).plan()
     assert one.digest == other.digest
     assert one.findings == other.findings
 
 
-@pytest.mark.parametrize(("path", "rule"), CASES, ids=IDS)
-def test_changes_are_no_worse_than_the_rule_declares(path, rule):
-    plan = session_on(read_record(str(path)), only(rule)).plan(prove=False)
+@pytest.mark.parametrize(("place", "rule"), PLACES, ids=PLACE_IDS)
+def test_changes_are_no_worse_than_the_rule_declares(place, rule):
+    plan = session_on(reader_of(place), policy_at(place, rule)).plan(prove=False)
     declared = CATALOG.rules[rule]
     for change in plan.changes:
         assert change.risk <= declared.risk
@@ -197,7 +192,7 @@ def test_changes_are_no_worse_than_the_rule_declares(path, rule):
 
 def bounded(path: Path) -> list[tuple[Wish, Bound]]:
     """What any rule wants of this host with at_least or at_most."""
-    facts = session_on(read_record(str(path)), ALL).facts
+    facts = session_on(reader(path), ALL).facts
     wishes = [
         wish
         for rule in CATALOG.rules.values()
@@ -213,7 +208,7 @@ def is_worse(bound: Bound, before: str, after: str) -> bool:
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
 def test_no_better_value_is_lowered(path):
     bounds = {(wish.kind, wish.name): bound for wish, bound in bounded(path)}
-    for change in session_on(read_record(str(path)), ALL).plan(prove=False).changes:
+    for change in session_on(reader(path), ALL).plan(prove=False).changes:
         before, after = str(change.before).split(), str(change.after).split()
         bound = bounds.get((change.address.kind, change.address.name))
         if bound and before[0].isdecimal():
@@ -224,7 +219,7 @@ def test_no_better_value_is_lowered(path):
 
 def made_better(path: Path) -> tuple[Overlay, dict[str, tuple[Bound, str]]]:
     """The host with twice or half of what rules ask for, where they give a bound: no file says so, only the kernel."""
-    overlay = Overlay(read_record(str(path)))
+    overlay = Overlay(reader(path))
     better: dict[str, tuple[Bound, str]] = {}
     for wish, bound in bounded(path):
         if wish.kind in {"sysctl", "sysfs"}:
@@ -259,9 +254,9 @@ def test_records_reach_every_rule_that_has_a_bound_but_the_one_for_rails():
 
 def test_read_only_root_refuses_every_rule_that_would_write_there_and_says_why():
     path = HOSTS / "h100-8x-2socket.json"
-    before = session_on(read_record(str(path)), ALL).plan()
+    before = session_on(reader(path), ALL).plan()
     writing = {change.rule for change in before.changes if change.address.kind != "mount"}
-    overlay = Overlay(read_record(str(path)))
+    overlay = Overlay(reader(path))
     table = overlay.read("/proc/self/mountinfo").replace(b" / / rw,", b" / / ro,", 1)
     overlay.files["/proc/self/mountinfo"] = FileValue(table)
     plan = session_on(overlay, ALL).plan()
@@ -273,8 +268,8 @@ def test_read_only_root_refuses_every_rule_that_would_write_there_and_says_why()
 
 def test_file_that_is_a_read_only_mount_by_itself_is_left_to_apply_which_tells_the_fault():
     path = HOSTS / "h100-8x-2socket.json"
-    before = session_on(read_record(str(path)), ALL).plan()
-    overlay = Overlay(read_record(str(path)))
+    before = session_on(reader(path), ALL).plan()
+    overlay = Overlay(reader(path))
     table = overlay.read("/proc/self/mountinfo") + b"999 1 259:9 /etc/fstab /etc/fstab ro,relatime - ext4 /dev/x rw\n"
     overlay.files["/proc/self/mountinfo"] = FileValue(table)
     assert session_on(overlay, ALL).plan().digest == before.digest
@@ -283,7 +278,7 @@ def test_file_that_is_a_read_only_mount_by_itself_is_left_to_apply_which_tells_t
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
 def test_a_check_of_a_record_writes_nothing_and_needs_no_program(path, monkeypatch):
     monkeypatch.setattr("subprocess.Popen.__init__", None)
-    assert session_on(read_record(str(path)), ALL).plan().findings
+    assert session_on(reader(path), ALL).plan().findings
 
 
 class Crashing(Overlay):
@@ -323,7 +318,7 @@ class Crashing(Overlay):
 
 def left_by_crashes(path: Path, policy: Policy = ALL) -> list[Overlay]:
     """The host of a record as a crash leaves it, by the number of writes that it had made."""
-    door = Crashing(read_record(str(path)))
+    door = Crashing(reader(path))
     session = session_on(door, policy)
     apply(session, door, session.plan())
     return door.left
@@ -337,7 +332,7 @@ def varied(path: Path) -> Policy:
     seen: set[tuple[str, object]] = set()
     chosen = []
     for rule in CATALOG.rules:
-        changes = session_on(read_record(str(path)), only(rule)).plan(prove=False).changes
+        changes = session_on(reader(path), only(rule)).plan(prove=False).changes
         sorts = {(change.address.kind, change.action) for change in changes}
         if not sorts <= seen:
             chosen.append(rule)
@@ -374,7 +369,7 @@ def test_failed_change_takes_its_rule_back_and_the_others_go_on():
         def set_atime(self, target, mode):
             raise Refused("the kernel says no")
 
-    door = Failing(read_record(str(path)))
+    door = Failing(reader(path))
     session = session_on(door, ALL)
     receipt = apply(session, door, session.plan())
     assert {outcome.change.rule for outcome in receipt.failed} == {"storage-noatime"}
@@ -437,7 +432,7 @@ def test_orphan_stays_and_is_reported():
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_two_runs_undone_in_any_order_give_the_old_value(order):
     path = HOSTS / "h100-8x-2socket.json"
-    overlay = Overlay(read_record(str(path)))
+    overlay = Overlay(reader(path))
     runs = []
     for value in (20, 5):
         policy = replace(only("memory-swappiness"), params={"memory-swappiness": {"value": value}})
@@ -464,7 +459,7 @@ def test_refusal_in_a_later_stage_ends_the_plan_there():
             return super().rehearse_fstab(before, after, tmpfs_options)
 
     mounts = Declared((DataMount("UUID=d2-7e", "/mnt/scratch", options=("defaults",)),))
-    door = Refusing(read_record(str(HOSTS / "h100-8x-2socket.json")))
+    door = Refusing(reader(HOSTS / "h100-8x-2socket.json"))
     plan = session_on(door, replace(ALL, declared=mounts)).plan()
     assert len(plan.stages) == 1
     assert failing(plan) == []
@@ -477,7 +472,7 @@ def test_rule_that_cannot_be_computed_is_unknown_and_the_others_go_on():
     )
     rules = {**CATALOG.rules, "memory-broken": checked_rule(text, "memory-broken.yaml")}
     policy = replace(ALL, select=(*ALL.select, "memory-broken"))
-    plan = session_on(read_record(str(HOSTS / "h100-8x-2socket.json")), policy, Catalog(rules, CATALOG.profiles)).plan()
+    plan = session_on(reader(HOSTS / "h100-8x-2socket.json"), policy, Catalog(rules, CATALOG.profiles)).plan()
     assert {f.verdict for f in plan.findings if f.rule == "memory-broken"} == {Verdict.UNKNOWN}
     assert plan.changes
 
@@ -491,7 +486,7 @@ def test_step_that_cannot_be_undone_keeps_what_rests_on_it():
                 raise Refused(f"{target} is busy")
             super().unmount(target)
 
-    door = Busy(read_record(str(HOSTS / "h100-8x-2socket.json")))
+    door = Busy(reader(HOSTS / "h100-8x-2socket.json"))
     policy = only("storage-data-mounts")
     session = session_on(door, policy)
     apply(session, door, session.plan())
@@ -527,13 +522,13 @@ def test_line_torn_by_a_power_cut_is_dropped_and_the_run_goes_on(cut):
 
 
 def test_journal_without_a_whole_line_is_no_run():
-    overlay = Overlay(read_record(str(HOSTS / "h100-8x-2socket.json")))
+    overlay = Overlay(reader(HOSTS / "h100-8x-2socket.json"))
     overlay.append("/var/lib/hosttune/runs/20260101-000000-aaaa.jsonl", b'{"format_version":1,"id"')
     assert read_journal(overlay).runs == ()
 
 
 def test_undo_leaves_what_a_step_that_somebody_edited_rests_on():
-    door = Overlay(read_record(str(HOSTS / "h100-8x-2socket.json")))
+    door = Overlay(reader(HOSTS / "h100-8x-2socket.json"))
     policy = only("storage-data-mounts")
     session = session_on(door, policy)
     apply(session, door, session.plan())
@@ -561,7 +556,7 @@ def test_two_rules_on_one_value_are_applied_together_and_undone(bound):
     rules = {**CATALOG.rules, "memory-site": checked_rule(text, "memory-site.yaml")}
     catalog = Catalog(rules, CATALOG.profiles)
     policy = replace(ALL, select=(*ALL.select, "memory-site"))
-    door = Overlay(read_record(str(HOSTS / "a100-cloud-vm.json")))
+    door = Overlay(reader(HOSTS / "a100-cloud-vm.json"))
     before = door.read("/proc/sys/vm/max_map_count")
     plan = session_on(door, policy, catalog).plan()
     assert failing(plan) == []
@@ -578,7 +573,7 @@ def test_two_rules_on_one_value_are_applied_together_and_undone(bound):
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
 def test_proof_does_not_hang_on_facts_that_are_kept(path, monkeypatch):
-    kept = session_on(read_record(str(path)), ALL).plan()
+    kept = session_on(reader(path), ALL).plan()
     monkeypatch.setattr("hosttune.facts.HARDWARE", frozenset())
-    anew = session_on(read_record(str(path)), ALL).plan()
+    anew = session_on(reader(path), ALL).plan()
     assert (kept.digest, failing(kept), len(kept.stages)) == (anew.digest, failing(anew), len(anew.stages))

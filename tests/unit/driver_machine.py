@@ -128,7 +128,7 @@ def machine(
             runfile=runfile,
             modules=tuple(modules),
         ),
-        reader=SimpleNamespace(now=lambda: now),
+        reader=SimpleNamespace(now=lambda: now, has_tried_packages=False),
         archives=SimpleNamespace(updates=tuple(updates), origins=("Ubuntu",)),
         nvidia=SimpleNamespace(
             is_vgpu=is_vgpu,

@@ -62,6 +62,7 @@ class FakeReader:
         self.name = name
         self.persistent_only = persistent_only
         self.is_privileged = is_privileged
+        self.has_tried_packages = False
         self.asked: list[tuple[str, ...]] = []
         self.seen: list[str] = []
         self._folders = {self._clean(path) for path in folders} | {"/"}
@@ -134,6 +135,7 @@ class FakeReader:
         return count_by_questions(self, path)
 
     def query(self, argv: Sequence[str], *, timeout_s: float = 10.0) -> Answer[Completed]:
+        assert timeout_s > 0  # no command without a bound
         self.asked.append(tuple(argv))
         answer = self.queries.get(tuple(argv), ABSENT)
         return Completed(0, answer.encode(), b"") if isinstance(answer, str) else answer

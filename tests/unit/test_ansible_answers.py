@@ -9,17 +9,22 @@ from pathlib import Path
 import pytest
 
 from hosttune.cli.app import run
+from tests.hosts.built import HOSTS
 
 PLUGINS = Path(__file__).resolve().parents[2] / "playbooks/collections/ansible_collections/hosttune/hosttune/plugins"
 answer = runpy.run_path(str(PLUGINS / "module_utils/answer.py"))
 classes = runpy.run_path(str(PLUGINS / "plugin_utils/classes.py"))
-RECORD = Path(__file__).resolve().parents[1] / "hosts/h100-8x-2socket.json"
+RECORD = HOSTS / "h100-8x-2socket.json"
 
 
-def test_rules_of_a_task_are_words_of_the_command():
-    look_words = runpy.run_path(str(PLUGINS / "module_utils/client.py"))["look_words"]
-    params = {"profile": "base", "select": ["a"], "ignore": [], "only": ["b", "c"], "max_risk": None}
-    assert look_words(params) == ["--profile", "base", "--select", "a", "--only", "b", "--only", "c"]
+def test_request_of_a_task_is_words_for_an_installed_hosttune():
+    client = runpy.run_path(str(PLUGINS / "module_utils/client.py"))
+    look = client["look_of"]({"profile": "base", "select": ["a"], "ignore": [], "only": ["b", "c"], "max_risk": None})
+    assert look == {"profile": "base", "select": ["a"], "only": ["b", "c"]}
+    chosen = ["--profile", "base", "--select", "a", "--only", "b", "--only", "c"]
+    words = client["words_of"]("undo", run="r1", rule="memory-x", look=look, yes=True)
+    assert words == ["undo", "r1", *chosen, "--rule", "memory-x", "--yes", "--format", "json"]
+    assert client["words_of"]("record", file="/x") == ["record", "/x", "--format", "json"]
 
 
 @pytest.fixture

@@ -120,6 +120,26 @@ def test_host_that_dropped_out_after_its_answer_is_no_success(folding, capsys):
     assert result["ends"]
 
 
+def test_host_that_says_itself_why_nothing_was_begun_may_not_be_made_in_part(folding, capsys):
+    refused = {"failed": True, "changed": False, "msg": "no rule is called TYPO", "reboot_reasons": []}
+    folding({"a": refused}, act="undo", max_fail_percentage=0)
+    printed = capsys.readouterr().out
+    assert "a: no rule is called TYPO" in printed
+    assert "made in part" not in printed
+
+
+def test_address_that_was_made_and_taken_back_is_named_once(folding, capsys):
+    changes = [CHANGE | {"phase": "done"}, CHANGE | {"phase": "failed", "address": "x:y"}, CHANGE | {"phase": "done"}]
+    folding({"a": made("r1") | {"changes": changes, "msg": "no"}}, act="apply")
+    assert f"  memory-swappiness: {CHANGE['address']}, x:y\n" in capsys.readouterr().out
+
+
+def test_what_is_to_know_of_earlier_runs_stands_in_the_summary(folding, capsys):
+    told = {"digest": "", "changes": [], "plan": {"findings": [], "interrupted": ["run r1 was interrupted"]}}
+    folding({"a": told, "b": told | {"plan": {"findings": []}}})
+    assert "1 host: to know of earlier runs\n  a: run r1 was interrupted\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("most", "ends"), [(None, False), (0, True), (49, True), (50, False)])
 def test_rollout_ends_where_more_of_a_batch_failed_than_may(most, ends, folding, capsys):
     earlier = {"c": made("r0"), "later": None}
@@ -260,9 +280,9 @@ def test_rule_files_of_one_name_are_refused(bundle, tmp_path):
 
 FAULTY = """\
 #!/bin/sh
-echo "hosttune: $4:1: profle: is no key" >&2
+echo "hosttune: $3:1: profle: is no key" >&2
 echo "    hint: did you mean profile?" >&2
-echo "  $4:2: max_risk: is none of low, medium, high" >&2
+echo "  $3:2: max_risk: is none of low, medium, high" >&2
 exit 2
 """
 
@@ -273,10 +293,10 @@ def test_where_the_folder_in_memory_cannot_be_used_another_private_one_is(tmp_pa
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "disk"))
     (tmp_path / "disk").mkdir()
     names["MEMORY"] = str(tmp_path / "gone")
-    with client["Client"]("/bin/true", policy="x: 1\n", words=["--profile", "base"]) as asked:
+    with client["Client"]("/bin/true", policy="x: 1\n", look={"profile": "base"}) as asked:
         assert asked.folder.startswith(str(tmp_path / "disk"))
         assert Path(asked.folder).stat().st_mode & 0o777 == 0o700
-        assert asked.look == ["--profile", "base", "--policy", f"{asked.folder}/policy.yaml"]
+        assert asked.look == {"profile": "base", "policy": f"{asked.folder}/policy.yaml"}
     assert list((tmp_path / "disk").iterdir()) == []
     (tmp_path / "disk").rmdir()
     with pytest.raises(client["Trouble"], match="hosttune cannot be laid down: No such file or directory"):
@@ -290,7 +310,7 @@ def test_fault_of_a_policy_names_the_file_of_the_controller_and_each_fault_in_a_
     program.chmod(0o755)
     made = client["Client"](str(program), policy="profle: base\n", policy_name="site/gpu.yaml")
     with made as asked, pytest.raises(client["Trouble"]) as raised:
-        asked.ask("plan", "x", *asked.look)
+        asked.ask("plan", look=asked.look)
     assert str(raised.value).splitlines() == [
         "site/gpu.yaml:1: profle: is no key",
         "  hint: did you mean profile?",

@@ -1,11 +1,12 @@
 """What apply books, runs and says: of a change that failed, of what waits, of what a reboot brings."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from hosttune.actions import apply as module
-from hosttune.actions.apply import apply, reboot_reasons, what_differs
+from hosttune.actions.apply import apply, check_expected, reboot_reasons, what_differs
 from hosttune.actions.journal import read_journal
 from hosttune.errors import Refused
 from hosttune.facts import Facts
@@ -64,7 +65,9 @@ def plan_of(*stages, findings=()):
 
 
 def applied(host, *stages, findings=(), said=None):
-    session = SimpleNamespace(reader=host, journal=read_journal(host), facts=Facts(host), resumed=(), resumed_run="")
+    session = SimpleNamespace(
+        reader=host, journal=read_journal(host), facts=Facts(host), selected=(), resumed=(), resumed_run=""
+    )
     more = {} if said is None else {"on_progress": said.append}
     return apply(session, host, plan_of(*stages, findings=findings), **more)
 
@@ -82,6 +85,23 @@ def test_plan_that_changed_is_told_place_by_place():
         what_differs(plan_of([change(A)]), plan_of([change(A), change(B), change(C)]))
         == "new: sysctl:vm.b, sysctl:vm.c"
     )
+
+
+def test_plan_that_is_not_the_expected_one_is_refused_with_both_digests_and_the_way_on():
+    check_expected(plan_of(), "d" * 12)
+    for digest in ("d" * 11, "e" * 64):
+        with pytest.raises(Refused, match=f"expected {digest[:12]}, now {'d' * 12}$") as refused:
+            check_expected(plan_of(), digest)
+        assert "hosttune plan" in refused.value.hint
+
+
+def test_log_keeps_what_a_program_said_to_itself():
+    host, logged = Host(), []
+    host.log = logged.append
+    host.set_value = lambda path, text: (_ for _ in ()).throw(Refused("it ended with status 1\n  password=hunter2"))
+    applied(host, [change()])
+    assert any("failed" in line and line.endswith("it ended with status 1") for line in logged)
+    assert not any("hunter2" in line for line in logged)
 
 
 def test_change_that_failed_is_booked_with_its_error():
@@ -107,7 +127,26 @@ def test_change_that_says_that_there_is_no_way_back_is_not_taken_back_with_its_r
     applied(host, [change(reversible="no: the old value is lost"), change(B)], said=said)
     assert host.read("/proc/sys/vm/a") == b"2\n"
     assert [str(step.change.address) for step in read_journal(host).in_force] == ["sysctl:vm.a"]
-    assert "taking back some-rule: sysctl:vm.b failed" in said
+    assert said[-1] == "sysctl:vm.b failed"
+
+
+def test_change_that_could_not_be_taken_back_still_takes_effect_at_the_next_boot():
+    host = Host()
+    host.refused = {"/proc/sys/vm/b"}
+
+    class Said(list):
+        def append(self, line):
+            if line.startswith("taking back"):
+                host.refused.add("/proc/sys/vm/a")
+
+    receipt = applied(host, [change(activation=Activation.REBOOT), change(B)], said=Said())
+    assert receipt.reboot_reasons == ("sysctl:vm.a takes effect at the next boot",)
+
+
+def test_trigger_of_a_stage_is_not_run_again_after_the_next_one():
+    host = Host()
+    applied(host, [change(triggers=(RELOAD,))], [change(B)])
+    assert host.ran == [("systemctl", "daemon-reload")]
 
 
 def test_progress_names_each_change_and_trigger_and_takes_nothing_back_where_nothing_stands():
@@ -166,6 +205,15 @@ def test_reboot_is_named_only_for_what_waits_for_one():
     assert reboot_reasons(found) == ("a: /data", "b: host")
 
 
+def test_what_has_to_be_solved_before_a_boot_is_told_unless_it_is_changed_now(monkeypatch):
+    blocks = Finding("storage-fstab", "", Verdict.DIFFERS, reason="a line is broken", blocks_reboot=True)
+    mended, plain = replace(blocks, rule="other", changes=(change(B),)), replace(blocks, blocks_reboot=False)
+    monkeypatch.setattr(module, "faults_of", lambda *_: (blocks,))
+    for stages in ((), ([change()],)):
+        receipt = applied(Host(), *stages, findings=(mended, plain, blocks))
+        assert receipt.reboot_obstacles == ("storage-fstab: a line is broken",)
+
+
 def test_change_in_effect_after_a_reboot_is_told_and_one_of_now_is_not():
     receipt = applied(Host(), [change(activation=Activation.REBOOT), change(B)])
     assert receipt.digest == "d" * 64
@@ -192,7 +240,7 @@ def test_old_packages_are_kept_before_a_set_is_changed_and_not_on_the_way_back(m
     applied(host, [one])
     assert asked == kept
     step = read_journal(host).runs[0].steps[0].id
-    session = SimpleNamespace(reader=host, journal=read_journal(host), facts=Facts(host), resumed=())
+    session = SimpleNamespace(reader=host, journal=read_journal(host), facts=Facts(host), selected=(), resumed=())
     recorder = module.Recorder.start(host, module.new_run(host, session.journal, "undo", "d"))
     module.Execution(host, recorder, lambda _: None).make(one, step)
     assert asked == kept

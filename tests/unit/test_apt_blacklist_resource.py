@@ -86,6 +86,14 @@ def test_file_whose_time_cannot_be_read_is_unknown():
     assert compare(written(), reviewed=Unreadable("needs root")).verdict is Verdict.UNKNOWN
 
 
+@pytest.mark.parametrize(
+    ("merged", "why"), [(Unreadable("needs root"), "needs root"), (ABSENT, "apt-config gave no answer")]
+)
+def test_list_that_apt_does_not_tell_is_unknown_with_the_reason(merged, why):
+    finding = compare(written(), merged=merged)
+    assert (finding.verdict, finding.reason) == (Verdict.UNKNOWN, f"what apt makes of it: {why}")
+
+
 def test_other_patterns_are_planned_whenever_it_is():
     plans = [
         compare(written(), today, patterns=(*PATTERNS, "^nvlsm"), merged=()) for today in ("2026-02-01", "2027-02-01")

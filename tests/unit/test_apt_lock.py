@@ -64,11 +64,14 @@ def test_wait_tells_at_once_whom_it_waits_for_and_goes_on_when_the_lock_is_free(
 
 
 def test_wait_gives_signs_of_life_and_ends(monkeypatch):
-    monkeypatch.setattr(apt_wait.time, "sleep", lambda _: None)
-    said = []
+    slept, said = [], []
+    monkeypatch.setattr(apt_wait.time, "sleep", slept.append)
     with pytest.raises(Refused, match=r"process 812 .*apt-daily-upgrade.service") as error:
         wait_for_apt(host(ROW.format(812, 1311)), said.append)
+    assert sum(slept) == apt.LOCK_WAIT_S
     assert len(said) == apt.LOCK_WAIT_S // 15
+    assert said[0].endswith(f"{apt.LOCK_WAIT_S} s at most")
+    assert said[-1].endswith(" 15 s at most")
     assert "no package has changed" in error.value.hint
 
 

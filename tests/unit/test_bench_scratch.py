@@ -102,7 +102,7 @@ def test_signal_while_scratch_is_made_or_removed_waits_until_that_is_done(places
     original = getattr(module, step)
 
     def disturbed(*arguments):
-        os.kill(os.getpid(), signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)  # to this thread, and so at once, whatever other threads there are
         return original(*arguments)
 
     monkeypatch.setattr(module, step, disturbed)

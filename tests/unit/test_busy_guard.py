@@ -87,7 +87,9 @@ def test_planned_without_disturbing_anybody_looks_at_no_process():
 
 def session_on(writer, policy):
     journal, facts = read_journal(writer), Facts(writer)
-    return SimpleNamespace(reader=writer, journal=journal, facts=facts, policy=policy, resumed=(), resumed_run="")
+    return SimpleNamespace(
+        reader=writer, journal=journal, facts=facts, policy=policy, selected=(), resumed=(), resumed_run=""
+    )
 
 
 def applied(writer, change=CHANGE):

@@ -145,6 +145,21 @@ def faults_of(text: str) -> list[str]:
     return [str(fault) for fault in caught.value.faults]
 
 
+@pytest.mark.parametrize(
+    ("condition", "says"),
+    [
+        ("memory.sold_bytes", "is not a yes-or-no question"),
+        ("'a'", "is not a yes-or-no question"),
+        ("starts_with(params.value, '1')", "starts_with does not take int"),  # by the type that the rule gives it
+        ("params.valeu > 1", "valeu"),
+    ],
+)
+def test_condition_that_cannot_be_answered_is_a_fault_before_the_rule_runs(condition, says):
+    (fault,) = faults_of(GOOD + f'applies_when:\n  - {{if: "{condition}", else: no}}\n')
+    assert says in fault
+    checked_rule(GOOD + "applies_when:\n  - {if: params.value > 1, else: no}\n", "memory-example.yaml")
+
+
 def test_rule_good_builds():
     rule = checked_rule(GOOD, "memory-example.yaml")
     assert (rule.id, rule.domain, rule.defaults) == ("memory-example", "memory", {"value": 10})

@@ -9,11 +9,11 @@ import pytest
 
 from hosttune.cli import app
 from hosttune.engine.catalog import load_catalog
+from tests.hosts.built import HOSTS
 from tests.unit.fake_reader import FakeReader
 from tests.unit.schemas import faults
 from tests.unit.test_custom_rules import RULE
 
-HOSTS = Path(__file__).resolve().parents[1] / "hosts"
 H100 = str(HOSTS / "h100-8x-2socket.json")
 CLOUD = str(HOSTS / "a100-cloud-vm.json")
 DESKTOP = str(HOSTS / "workstation-rtx4090.json")

@@ -6,17 +6,16 @@ import json
 import os
 import random
 import shutil
-from pathlib import Path
 
 import pytest
 
 from hosttune.actions import fleet as action
 from hosttune.cli import app
 from hosttune.host.gathered import listed, paired
+from tests.hosts.built import HOSTS
 from tests.unit.fleet_looks import document, entry, finding
 from tests.unit.schemas import faults
 
-HOSTS = Path(__file__).resolve().parents[1] / "hosts"
 H100 = HOSTS / "h100-8x-2socket.json"
 VM = HOSTS / "a100-cloud-vm.json"
 OK = [finding(verdict="ok", now="10")]
@@ -45,6 +44,18 @@ def put(tmp_path):
 def flat(text):
     """Text as it was before it was wrapped."""
     return " ".join(text.split())
+
+
+def test_rules_stand_in_the_order_of_what_they_cost(run, put):
+    """A driver that differs on one host comes before a sysctl of many, and a fault on one host before both."""
+    many = [finding("memory-max-map-count"), finding("memory-swappiness", "unknown")]
+    one = [finding("gpu-driver"), finding("gpu-modes", "unknown"), finding("storage-stopped", is_fault=True)]
+    paths = [put(f"{name}.json", document(entry(name, many + one * (name == "c")))) for name in "abc"]
+    _, data = as_json(run, *paths)
+    ordered = ["storage-stopped", "gpu-driver", "memory-max-map-count", "gpu-modes", "memory-swappiness"]
+    assert [row["rule"] for row in data["rules"]] == ordered
+    _, out, _ = run(*paths)
+    assert out.index("First these") < out.index("Faults\n") < out.index("Differs\n") < out.index("Unknown\n")
 
 
 def as_json(run, *argv):

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from hosttune.cli import app
+from tests.hosts.built import HOSTS
 
 ROOT = Path(__file__).resolve().parents[2]
-H100 = str(ROOT / "tests/hosts/h100-8x-2socket.json")
+H100 = str(HOSTS / "h100-8x-2socket.json")
 NEEDED = {
     "explain": ["memory-swappiness"], "record": ["-"], "diff": [H100, H100], "dataset": ["/etc"], "report": [H100],
     "bench": ["list"], "watch": ["--replay", "{tick}"], "fstab": ["/dev/null"], "facts": ["os"], "policy": ["{policy}"],

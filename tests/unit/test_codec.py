@@ -122,7 +122,6 @@ def wrong(path, value):
     [
         ("digest", 7, "digest: expected text, found a number"),
         ("complete", 1, "complete: expected true or false, found a number"),
-        ("surprise", 1, "surprise: no such field"),
         ("stages", {}, "stages: expected a list, found an object"),
         ("stages.0", None, "stages[0]: expected an object, found nothing"),
         ("stages.0.changes.0.action", "destroy", "stages[0].changes[0].action: expected one of create, update, delete"),
@@ -161,7 +160,24 @@ def test_plan_that_an_earlier_version_saved_is_read(problems):
     assert plan_from_json(through_text(plan_to_json(made.SMALL)) | {"problems": problems}) == made.SMALL
 
 
-@pytest.mark.parametrize("version", [None, 2, "1", True, 1.5])
+@pytest.mark.parametrize("path", ["surprise", "stages.0.surprise", "findings.0.changes.0.surprise"])
+def test_field_of_a_later_version_is_passed_over_and_a_change_carries_it(path):
+    read = plan_from_json(wrong(path, {"a": [1]}))
+    assert replace(read, findings=made.SMALL.findings) == made.SMALL
+    carried = [change.later for finding in read.findings for change in finding.changes if change.later]
+    assert carried == ([(("surprise", '{"a": [1]}'),)] if "changes" in path else [])
+
+
+@pytest.mark.parametrize("version", [2, 17])
+def test_document_of_a_newer_version_names_that_version(version):
+    data = plan_to_json(made.SMALL) | {"format_version": version}
+    with pytest.raises(BadInput, match=f"format_version: is {version}: a newer hosttune wrote it"):
+        plan_from_json(data)
+    with pytest.raises(BadInput, match=r"hint: use hosttune 9\.1\.0 for it"):
+        plan_from_json(data | {"tool_version": "9.1.0"})
+
+
+@pytest.mark.parametrize("version", [None, 0, "1", True, 1.5])
 def test_document_of_another_version_is_refused_with_the_way_out(version):
     data = plan_to_json(made.SMALL)
     data["format_version"] = version

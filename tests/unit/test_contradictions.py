@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from hosttune.actions.apply import apply
@@ -17,9 +15,10 @@ from hosttune.host.record import read_record
 from hosttune.resources import address_kinds
 from hosttune.values import FileValue, HoldKind, Verdict
 from hosttune.views.summary import exit_status
+from tests.hosts.built import HOSTS
 from tests.rules.proof import failing
 
-H100 = str(Path(__file__).resolve().parents[1] / "hosts/h100-8x-2socket.json")
+H100 = str(HOSTS / "h100-8x-2socket.json")
 RULE = """\
 id: {id}
 title: What the site wants

@@ -8,7 +8,7 @@ import pytest
 from hosttune.errors import Conflict, Refused
 from hosttune.facts.filesystems import LSBLK, UDEV
 from hosttune.resources.base import Wish
-from hosttune.values import ABSENT, FileValue, HoldKind, Verdict
+from hosttune.values import ABSENT, FileValue, HoldKind, Trigger, Verdict
 from tests.unit.storage_host import ROOT, StorageHost
 
 ROOT_LINE = "UUID=0a / ext4 defaults 0 1\n"
@@ -72,6 +72,7 @@ def test_disk_is_mounted_by_folder_line_and_mount():
         ("fstab-line:/data", ABSENT, LINE),
         ("data-mount:/data", ABSENT, f"xfs UUID=b7-1f {OPTIONS}"),
     ]
+    assert [one.triggers for one in finding.changes] == [(), (Trigger("daemon-reload"),), ()]
     machine.apply(finding.changes)
     assert machine.fstab == ROOT_LINE + LINE + "\n"
     again = machine.look(wish())

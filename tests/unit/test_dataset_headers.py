@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hosttune.measure.dataset.header import MOST_BYTES, Header, Source, read_header
-from hosttune.measure.dataset.header_tfrecord import masked_crc
 
 
 def look(content: bytes, size: int | None = None) -> Header | None:
@@ -109,11 +108,6 @@ def shard(*members):
     return out.getvalue()
 
 
-def tfrecord(payload=b"x" * 100):
-    length = struct.pack("<Q", len(payload))
-    return length + struct.pack("<I", masked_crc(length)) + payload + struct.pack("<I", masked_crc(payload))
-
-
 WEBP_LOSSY = b"RIFF\0\0\0\0WEBPVP8 \0\0\0\0\0\0\0\x9d\x01\x2a" + struct.pack("<HH", 500, 375)
 WEBP_LOSSLESS = b"RIFF\0\0\0\0WEBPVP8L\0\0\0\0\x2f" + struct.pack("<I", 499 | 374 << 14 | 1 << 28)
 WEBP_EXTENDED = b"RIFF\0\0\0\0WEBPVP8X\x0a\0\0\0\x10\0\0\0" + (499).to_bytes(3, "little") + (374).to_bytes(3, "little")
@@ -171,14 +165,14 @@ def test_header_of_arrays_is_what_the_file_holds():
 
 @pytest.mark.parametrize(
     ("content", "form"),
-    [(b"\x89HDF\r\n\x1a\n" + bytes(90), "HDF5"), (b"PAR1" + bytes(90) + b"PAR1", "Parquet"), (tfrecord(), "TFRecord")],
+    [
+        (b"\x89HDF\r\n\x1a\n" + bytes(90), "HDF5"),
+        (b"PAR1" + bytes(90) + b"PAR1", "Parquet"),
+        (b"ARROW1\0\0" + bytes(90), "Arrow"),
+    ],
 )
 def test_header_of_containers_is_recognized(content, form):
     assert look(content) == Header(form)
-
-
-def test_checksum_of_tfrecord_is_castagnoli():
-    assert masked_crc(b"123456789") == ((0xE3069283 >> 15 | 0xE3069283 << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def test_header_of_shard_is_the_ratio_of_its_members():
@@ -229,7 +223,7 @@ class Counting:
 
 STARTS = [
     *(case[0] for case in CASES.values()), sound(), npy(), npz("a.npy"), shard(("a.jpg", jpeg(500, 375)), ("b.png", png(5, 5))),
-    shard(("a.tar", shard(("b.tar", shard(("c.jpg", jpeg(500, 375))))))), tfrecord(), tiff([(9, 9, 8, 3)] * 4), b"\x89HDF\r\n\x1a\n",
+    shard(("a.tar", shard(("b.tar", shard(("c.jpg", jpeg(500, 375))))))), tiff([(9, 9, 8, 3)] * 4), b"\x89HDF\r\n\x1a\n",
 ]  # fmt: skip
 
 

@@ -100,7 +100,7 @@ def host(archive, gpus, month, *, installed="", tells=True, working=True, files=
     machine = Machine(
         name="later", kernel=KERNEL, disks=(DiskSpec("nvme0n1", 900),), gpus=specs,
         mounts=(MountSpec("/", "/dev/nvme0n1", "ext4", "259:0"), *KERNEL_MOUNTS, shm(256)),
-        packages={"linux-image-generic": "6.8.0.60.63", **(dict.fromkeys(names, f"{version}-0ubuntu1") if installed else {})},
+        packages={"dpkg": "1.22.6", "linux-image-generic": "6.8.0.60.63", **(dict.fromkeys(names, f"{version}-0ubuntu1") if installed else {})},
         files={**(there if installed else {}), **(files or {})},
         links={"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1": f"libnvidia-ml.so.{version}"} if installed else {},
         queries={**told, **listed(archive, gpus, tells)},
@@ -112,11 +112,11 @@ def host(archive, gpus, month, *, installed="", tells=True, working=True, files=
     ("archive", "month", "gpus", "track", "name", "says"),
     [
         (AUTUMN_2026, "2026-11", [H100], "lts", "580-server-open", "supported until 2028-06"),
-        (NOVEMBER_2027, "2027-11", [H100], "lts", "640-server-open", "long-term branch offered, Ubuntu's archive calls it so"),
+        (NOVEMBER_2027, "2027-11", [H100], "lts", "640-server-open", "long-term branch offered; Ubuntu's archive calls it so"),
         (NOVEMBER_2027, "2027-11", [H100], "production", "640-server-open", "no production branch is offered: the newest long"),
         (NOVEMBER_2027, "2027-11", [V100], "lts", "580-server", "supported until 2028-06"),
         (AUGUST_2028, "2028-08", [H100, A100], "lts", "640-server-open", "newest long-term"),
-        (AUGUST_2028, "2028-08", [H100], "production", "655-server-open", "newest production branch offered, Ubuntu's archive"),
+        (AUGUST_2028, "2028-08", [H100], "production", "655-server-open", "newest production branch offered; Ubuntu's archive"),
         (AUGUST_2028, "2028-08", [H100], "newest", "655-server-open", "the newest that Ubuntu offers"),
         (AUGUST_2028, "2028-08", [V100], "lts", "580-server", "support of every branch offered for these GPUs has ended"),
         (AUGUST_2028, "2028-08", [V100, H100], "newest", "580-server", "the newest that Ubuntu offers for these GPUs"),
@@ -170,7 +170,7 @@ def test_installed_580_is_fine_in_2027_and_over_in_2028():
     choice = choose(later, PARAMS | {"switch_branch": True})
     assert (choice.action, choice.name) == ("switch", "640-server-open")
     assert choice.reason.startswith(
-        "NVIDIA's support of branch 580 has ended (in 2028-06): from 580-server-open to 640"
+        "NVIDIA's support of branch 580 has ended (in 2028-06); switch from 580-server-open to 640"
     )
     assert driver_table(later, PARAMS).rows[0].installed == "580-server-open, 580.50.01 (long-term, ended 2028-06)"
 
@@ -195,7 +195,7 @@ def test_branch_that_ubuntu_calls_legacy_is_over_where_no_table_has_it():
 def test_driver_page_names_the_ends_and_marks_ended_ones():
     facts = host(A580 | A595 | A615 | A640, [H100], "2027-11")
     table = driver_table(facts, PARAMS)
-    assert "branches 580 (long-term, until 2028-06), 595 (production, ended 2027-03), 615 (new-feature, end not known), 640 (long-term, end not known)" in table.rows[0].available  # fmt: skip
+    assert "branches 580 (long-term, supported until 2028-06), 595 (production, ended 2027-03), 615 (new-feature, end not known), 640 (long-term, end not known)" in table.rows[0].available  # fmt: skip
     assert "(production, ended 2027-03)" in " ".join(driver_text(table, Page(screen=Screen(80))).split())
     rubin = driver_table(host(AUGUST_2028, [A100, RUBIN], "2028-08"), PARAMS)
     assert [row.available for row in rubin.rows] == [
@@ -211,6 +211,49 @@ def test_row_of_the_site_is_named_as_the_source():
     bad = host(NOVEMBER_2027, [H100], "2027-11", files={"/etc/hosttune/driver-branches.tsv": "branch 640 LTS - - -\n"})
     with pytest.raises(UnknownFact, match=r"driver-branches.tsv:1: kind: 'LTS' is no kind of branch \(one of lts"):
         choose(bad, PARAMS)
+
+
+def given(text, archive=A580, installed=""):
+    files = {"/etc/custom_supported_gpus.json": text}
+    return host(archive, [A100, RUBIN], "2026-11", files=files, installed=installed, working=False)
+
+
+CHIPS = '{"chips": [{"devid": "0x3400", "name": "a board", "branch": "580.95", "features": ["runtimepm"]}]}'
+
+
+def test_branch_that_the_maker_gives_a_gpu_drives_it_though_no_package_names_it():
+    """As ubuntu-drivers takes it: the plain package of that branch, and of no other."""
+    choice = choose(given(CHIPS), PARAMS)
+    assert (choice.action, choice.name) == ("install", "580"), choice.reason
+    assert "/etc/custom_supported_gpus.json gives it to this GPU" in choice.told
+    assert choose(given(CHIPS.replace("580.95", "595")), PARAMS).action == "refuse"
+    there = given(CHIPS, installed="580")
+    assert "unsupported GPU" not in names(there)
+    assert "unsupported GPU" in names(given("{}", installed="580"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"chips": 1}',
+        '{"chips": [{"devid": "0x3400"}]}',
+        '{"chips": [{"devida": "0x3400", "branch": "580"}]}',
+    ],
+)
+def test_what_ubuntu_drivers_passes_over_gives_nothing(text):
+    assert choose(given(text), PARAMS).action == "refuse"
+
+
+def test_file_of_the_maker_that_others_may_write_is_not_followed():
+    facts = given(CHIPS)
+    path, stats = "/etc/custom_supported_gpus.json", facts.reader._tables["stats"]
+    kind, _, *rest = stats[path]
+    facts.reader._tables = {**facts.reader._tables, "stats": {**stats, path: [kind, 0o666, *rest]}}
+    with pytest.raises(UnknownFact, match="is not followed, because others than root can write"):
+        choose(facts, PARAMS)
 
 
 # What nvidia-smi shows as working works, in every branch that no table of ours has.

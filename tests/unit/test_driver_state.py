@@ -81,7 +81,7 @@ def host(
         driver=Driver(**plain | driver),
         gpus=SimpleNamespace(
             generations=generations,
-            ours=tuple(SimpleNamespace(generation=one, slot="", title=one) for one in generations),
+            ours=tuple(SimpleNamespace(generation=one, slot="", title=one, device_id="") for one in generations),
             nvswitches=nvswitches,
             undriven=undriven,
             devices=(),
@@ -102,14 +102,17 @@ def host(
         ),
         managers=SimpleNamespace(gpu_operator="operator" in here, kubelet="kubelet" in here),
         role=SimpleNamespace(vendor_image="DGX OS" if "dgx" in here else ""),
-        packages=SimpleNamespace(names=names or ("linux-modules-nvidia-580-server-open-generic",)),
+        packages=SimpleNamespace(
+            names=names or ("linux-modules-nvidia-580-server-open-generic",),
+            repair="sudo dpkg --configure -a; sudo apt-get -f install",
+        ),
         kernel=SimpleNamespace(release=KERNEL, architecture="x86_64"),
         units={SERVICE: SimpleNamespace(is_active=fabric == "active", active_state=fabric)},
         os=SimpleNamespace(is_ubuntu=ubuntu),
         boot=SimpleNamespace(**files | (boot or {})),
         archives=SimpleNamespace(**{"origins": ("Ubuntu",), "updates": ()} | (archives or {})),
         nvidia=SimpleNamespace(**quiet | (nvidia or {})),
-        reader=SimpleNamespace(now=lambda: now),
+        reader=SimpleNamespace(now=lambda: now, has_tried_packages=False),
     )
 
 

@@ -1,10 +1,21 @@
 """Findings of one subject made one, changes of several rules made once, holds at their very bounds."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from hosttune.engine.plan import apply_holds, deferred, guarded, merge_findings, once, running_work, stage, unannounced
+from hosttune.engine.plan import (
+    apply_holds,
+    deferred,
+    guarded,
+    merge_findings,
+    once,
+    reboots_last,
+    running_work,
+    stage,
+    unannounced,
+)
 from hosttune.engine.policy import Policy
 from hosttune.facts.base import UnknownFact
 from hosttune.resources.base import Applied
@@ -63,6 +74,32 @@ def test_parts_of_one_subject_say_each_thing_once_and_all_of_it():
     ]
     (merged,) = merge_findings(parts)
     assert (merged.reason, merged.evidence, merged.todo) == ("one; two", ("x", "y", "z"), "do this")
+
+
+@pytest.mark.parametrize("mark", ["is_fault", "blocks_reboot"])
+def test_mark_of_one_part_is_one_of_the_subject(mark):
+    plain, marked = finding(Verdict.DIFFERS), finding(Verdict.ADVICE, **{mark: True})
+    for parts in ((plain, marked), (marked, plain), (marked, marked), (plain, plain)):
+        (merged,) = merge_findings(parts)
+        marks = {"is_fault": False, "blocks_reboot": False, mark: marked in parts}
+        assert {name: getattr(merged, name) for name in marks} == marks
+
+
+def test_fault_is_said_before_the_other_parts():
+    plain, fault = finding(Verdict.DIFFERS, reason="plain"), finding(Verdict.ADVICE, reason="fault", is_fault=True)
+    for parts in ((plain, fault), (fault, plain)):
+        (merged,) = merge_findings(parts)
+        assert merged.reason == "fault; plain"
+
+
+def test_who_tells_to_reboot_says_what_comes_before_it():
+    reboots = Finding("kernel-cmdline", "", Verdict.DIFFERS, todo="reboot")
+    other = Finding("memory-swappiness", "", Verdict.DIFFERS, todo="look at rebooting.conf")
+    assert reboots_last((reboots, other)) == (reboots, other)
+    fstab = Finding("storage-fstab", "/data", Verdict.ADVICE, todo="mend it, then reboot", blocks_reboot=True)
+    driver = Finding("gpu-driver", "", Verdict.DIFFERS, todo="mend it", blocks_reboot=True)
+    noted = replace(reboots, todo="reboot (no reboot before storage-fstab and gpu-driver is solved)")
+    assert reboots_last((fstab, reboots, other, fstab, driver)) == (fstab, noted, other, fstab, driver)
 
 
 def test_findings_of_other_subjects_stay_apart():

@@ -147,16 +147,39 @@ def test_stores_lie_on_the_mount_above_them():
     ]  # fmt: skip
 
 
+def test_stores_behind_a_link_lie_where_it_leads_and_say_how_much_there_is():
+    files = {
+        STATUS: packages(docker_ce="5:28.0.1-1"),
+        "/proc/self/mountinfo": f"{ROOT}\n30 20 8:17 / /data rw - xfs /dev/sdb1 rw\n",
+    }
+    reader = FakeReader(
+        files,
+        links={"/var/lib/docker": "/data/docker"},
+        folders=("/data/docker",),
+        spaces={"/data": Space(1000, 70, 9, 9)},
+    )
+    (store,) = make_facts(reader).stores.all
+    assert (store.path, store.mount, store.fstype, store.available_bytes, store.is_rotational, store.better) == (
+        "/data/docker", "/data", "xfs", 70, True, "",
+    )  # fmt: skip
+
+
+def test_stores_of_mounts_that_cannot_be_read_are_unknown_with_the_reason():
+    files = {STATUS: packages(docker_ce="5:28.0.1-1")}
+    with pytest.raises(UnknownFact, match="no mounts for you"):
+        assert facts(files, unreadable={"/proc/self/mountinfo": "no mounts for you"}).stores.all
+
+
 def test_stores_docker_28_keeps_images_itself():
     files = {STATUS: packages(docker_ce="5:28.0.1-1", containerd_P_io="2.1.4-1"), "/proc/self/mountinfo": MOUNTS}
     assert [one.name for one in facts(files).stores.all] == ["docker"]
 
 
-def better_than_root(*, free=201, is_slower=False, target="/data", more=(), files=None, cloud=""):
+def better_than_root(*, free=201, is_slower=False, target="/data", more=(), files=None, cloud="", root=ROOT):
     """Where the images on / had better lie, beside one data disk."""
-    mounts = f"{ROOT}\n30 20 8:17 / {target} rw - ext4 /dev/sdb1 rw\n"
+    mounts = f"{root}\n30 20 8:17 / {target} rw - ext4 /dev/sdb1 rw\n"
     content = {STATUS: packages(docker_ce="5:28.0.1-1"), "/proc/self/mountinfo": mounts, **(files or {})}
-    spaces = {"/": Space(1000, 100, 9, 9), target: Space(1000, free, 9, 9)}
+    spaces = {"/": Space(1000, 100, 9, 9), "/var": Space(1000, 100, 9, 9), target: Space(1000, free, 9, 9)}
     disks = (
         disk("sda", "8:0"), disk("sda2", "8:2"), disk("sdb", "8:16", ("sdb",)),
         disk("sdb1", "8:17", ("sdb",), is_rotational=is_slower), *more,
@@ -168,6 +191,10 @@ def better_than_root(*, free=201, is_slower=False, target="/data", more=(), file
 @pytest.mark.parametrize(("free", "is_slower", "better"), [(200, False, ""), (201, False, "/data"), (201, True, "")])
 def test_better_is_a_data_disk_no_slower_with_more_than_twice_the_space(free, is_slower, better):
     assert better_than_root(free=free, is_slower=is_slower) == better
+
+
+def test_better_than_the_disk_of_var_is_a_data_disk_too():
+    assert better_than_root(root=f"{ROOT}\n21 20 8:2 / /var rw - ext4 /dev/sda2 rw") == "/data"
 
 
 def changed(one, **values):

@@ -32,8 +32,9 @@ def test_managers_none_on_a_plain_host():
     assert not any(flags)
 
 
-def test_managers_services_count_when_enabled_or_running():
-    folders = (f"{SLICE}/kubelet.service", "/sys/fs/cgroup/systemd/system.slice/slurmd.service")
+@pytest.mark.parametrize("slices", [SLICE, "/sys/fs/cgroup/systemd/system.slice"])
+def test_managers_services_count_when_enabled_or_running(slices):
+    folders = (f"{slices}/kubelet.service", f"{slices}/slurmd.service")
     seen = managers(links=enabled("tlp.service", "walinuxagent.service"), folders=folders)
     assert seen.names == ("azure-agent", "kubelet", "slurm", "tlp")
     assert {manager.name: manager.evidence for manager in seen.present} == {
@@ -150,8 +151,9 @@ def test_managers_unreadable_trace_is_unknown_never_absent():
     seen = managers(unreadable={"/run": "not in this record"})
     with pytest.raises(UnknownFact, match="not in this record"):
         _ = seen.gpu_operator
-    with pytest.raises(UnknownFact):
-        _ = seen.tuned_sysctls
+    with pytest.raises(UnknownFact, match="not in this record"):
+        _ = seen.present
+    assert not seen.tuned  # of TuneD nothing there could tell
 
 
 def test_managers_unreadable_trace_keeps_what_tuned_sets():

@@ -160,3 +160,13 @@ def test_packages_are_interrupted_while_dpkg_has_its_own_journal():
     assert not Facts(FakeReader(files)).packages.is_interrupted
     files["/var/lib/dpkg/updates/0001"] = "Package: dpkg\nStatus: install ok installed\nVersion: 1.22.6ubuntu6\n"
     assert Facts(FakeReader(files)).packages.is_interrupted
+
+
+def test_repair_names_what_has_to_be_reinstalled():
+    by_hand = "sudo dpkg --configure -a; sudo apt-get -f install"
+    row = "Package: {}\nStatus: {}\nArchitecture: all\nVersion: 1\n\n"
+    half = row.format("b", "install ok unpacked")
+    lost = "".join(row.format(name, "install reinstreq half-installed") for name in ("c", "a"))
+    assert Facts(FakeReader({"/var/lib/dpkg/status": half})).packages.repair == by_hand
+    reinstalled = Facts(FakeReader({"/var/lib/dpkg/status": half + lost})).packages.repair
+    assert reinstalled == f"{by_hand}; sudo apt-get install --reinstall a c"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -20,10 +19,10 @@ from hosttune.host.overlay import Overlay
 from hosttune.host.pci_config import extended_capabilities, is_pci_config, without_serial
 from hosttune.host.record import read_record
 from hosttune.values import FileValue, Verdict
+from tests.hosts.built import HOSTS
 from tests.hosts.machine import express_port
 from tests.unit.fake_reader import FakeReader
 
-HOSTS = Path(__file__).resolve().parent.parent / "hosts"
 PCI = "/sys/bus/pci/devices"
 PORT = "/sys/devices/pci0000:15/0000:15:01.0"
 GPU = f"{PORT}/0000:16:00.0"

@@ -6,17 +6,33 @@ from dataclasses import replace
 
 import pytest
 
-from hosttune.actions.apply import reboot_obstacles
+from hosttune.actions.apply import apply, reboot_obstacles
 from hosttune.actions.examine import examine
+from hosttune.actions.undo import plan_undo, undo
 from hosttune.engine.catalog import load_catalog
 from hosttune.engine.fleet_reading import _finding as read_finding
 from hosttune.engine.plan import merge_findings, reboots_last
 from hosttune.engine.policy import Policy
 from hosttune.engine.waiver import Waiver
-from hosttune.values import Finding, Hold, HoldKind, Receipt, Verdict
+from hosttune.host.overlay import Overlay
+from hosttune.host.simulate import DPKG_STATUS
+from hosttune.values import (
+    Action,
+    Activation,
+    Address,
+    Change,
+    FileValue,
+    Finding,
+    Hold,
+    HoldKind,
+    Plan,
+    Receipt,
+    Stage,
+    Verdict,
+)
 from hosttune.views.page import Page
 from hosttune.views.receipt import receipt_text
-from hosttune.views.summary import counts, standing
+from hosttune.views.summary import applied_status, counts, exit_status, standing, waits_for_reboot
 from tests.unit.fake_reader import FakeReader
 
 RULE = """\
@@ -84,8 +100,8 @@ def test_whoever_says_reboot_says_what_comes_before():
 
 def test_receipt_says_what_stays_and_what_must_come_before_the_reboot():
     obstacles = reboot_obstacles((FAULT,))
-    receipt = Receipt("", "0" * 64, (), reboot_reasons=("b-waits: host",), reboot_obstacles=obstacles)
-    text = receipt_text(receipt, Page(), left=(FAULT,))
+    receipt = Receipt("", "0" * 64, (), reboot_reasons=("b-waits: host",), reboot_obstacles=obstacles, faults=(FAULT,))
+    text = receipt_text(receipt, Page())
     assert text.startswith("this host: 1 fault (a-fault); nothing to do, nothing touched.")
     assert "No reboot before this is solved\n  a-fault: no GPU computes" in text
 
@@ -95,3 +111,107 @@ def test_report_on_a_fleet_reads_the_flags_of_a_result_and_refuses_others():
     assert read_finding(data, "x").is_fault
     with pytest.raises(Exception, match="must be true or false"):
         read_finding(data | {"blocks_reboot": "no"}, "x")
+
+
+WORKS = """\
+id: site-works
+title: What the site runs finds its setting
+risk: low
+disturbs: nothing
+since: "0.1"
+gain: none
+why: it starts with the old value otherwise
+sources: [site handbook, chapter 4]
+expect:
+  - if: IF
+    else: it cannot work
+    fault: true
+    blocks_reboot: BLOCKS
+    waits_for_reboot: WAITS
+"""
+SETS = """\
+id: site-sets
+title: The setting of the site
+risk: low
+disturbs: nothing
+since: "0.1"
+gain: none
+why: it needs it
+sources: [site handbook, chapter 4]
+want:
+  - sysctl: vm.swappiness
+    exactly: 10
+"""
+SET = "sysctl['vm.swappiness'].number == 10"
+
+
+def session_on(writer, rules=("site-sets", "site-works")):
+    return examine(writer, load_catalog(writer), Policy(today="2026-11-01", sole=rules, select=rules))
+
+
+def host(condition="1 > 2", blocks="false", waits="false"):
+    rule = WORKS.replace("IF", condition).replace("BLOCKS", blocks).replace("WAITS", waits)
+    files = {"/etc/hosttune/rules.d/site-works.yaml": rule, "/etc/hosttune/rules.d/site-sets.yaml": SETS}
+    kernel = {"/proc/sys/vm/swappiness": "60\n", "/proc/sys/kernel/random/boot_id": "boot\n"}
+    return Overlay(FakeReader({**files, **kernel, DPKG_STATUS: ""}, folders=("/etc/sysctl.d",)))
+
+
+@pytest.mark.parametrize(
+    ("writer", "status", "first"),
+    [
+        (host(), 1, "1 fault (site-works); "),
+        (host(condition=SET), 0, ""),
+        (host(waits=SET), 0, "1 fault (site-works waiting for reboot); "),
+    ],
+    ids=["stays", "is mended at once", "is mended by the next boot"],
+)
+def test_apply_judges_a_fault_by_what_it_left(writer, status, first):
+    """A fault that the run mends, now or at the next boot, keeps no pipeline from the reboot."""
+    session = session_on(writer)
+    plan = session.plan()
+    assert [one.rule for one in plan.findings if one.is_fault and not waits_for_reboot(one)] == ["site-works"]
+    receipt = apply(session, writer, plan)
+    assert (len(receipt.outcomes) > 0, receipt.failed) == (True, ())
+    assert applied_status(plan, receipt) == status
+    text = receipt_text(receipt, Page(), left=plan.findings)
+    assert text.startswith((f"this host: {first}all ", f"this host: {first}both "))
+    waits = first.endswith("reboot); ")
+    assert ("site-works: host" in receipt.reboot_reasons) is waits
+    left = session_on(writer).plan()
+    assert exit_status(left, strict=False) == int(bool(first))  # a check before the reboot says that it is dead
+    again = apply(session_on(writer), writer, left)
+    assert (applied_status(left, again), bool(again.faults)) == (status, bool(first))
+
+
+def test_undo_says_what_comes_before_the_reboot_as_apply_does():
+    writer = host(blocks=SET.replace("10", "60"))
+    change = Change(
+        Address("sysctl", "vm.swappiness"), Action.UPDATE, "60", "10", "site-sets", activation=Activation.REBOOT
+    )
+    made = apply(session_on(writer), writer, Plan("d" * 64, "0", "", "", "", (Stage((change,), ()),), ()))
+    assert (made.reboot_obstacles, [one.reason for one in made.faults]) == ((), ["it cannot work"])
+    session = session_on(writer)
+    receipt = undo(session, writer, plan_undo(session))
+    assert receipt.reboot_obstacles == ("site-works: it cannot work",)
+    text = receipt_text(receipt, Page(), is_undo=True)
+    assert "No reboot before this is solved\n  site-works: it cannot work" in text
+    assert text.startswith("this host: 1 fault (site-works); the change is taken back")
+
+
+def test_what_waits_does_not_hide_what_just_differs():
+    waits = Finding("a-fault", "", Verdict.DIFFERS, Hold(HoldKind.WAITING, "reboot"), is_fault=True)
+    (merged,) = merge_findings((waits, FAULT))
+    assert not merged.hold
+
+
+def test_fault_of_a_wish_that_nothing_may_be_done_about_stays_after_a_run_that_did_something_else():
+    writer = host()
+    rule = SETS.replace("site-sets", "site-works").replace("vm.swappiness", "vm.laptop_mode") + "    fault: true\n"
+    writer.files["/etc/hosttune/rules.d/site-works.yaml"] = FileValue(rule.replace("risk: low", "risk: high").encode())
+    writer.files["/proc/sys/vm/laptop_mode"] = FileValue(b"0\n")
+    session = session_on(writer)
+    plan = session.plan()
+    assert {change.rule for change in plan.changes} == {"site-sets"}
+    receipt = apply(session, writer, plan)
+    assert [one.rule for one in receipt.faults] == ["site-works"]
+    assert applied_status(plan, receipt) == 1

@@ -55,6 +55,21 @@ def test_value_that_only_the_next_boot_spoils_is_no_value_of_a_host_that_is_fine
     assert one.says == (("memory-swappiness", verdict, value),)
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "why"),
+    [
+        ("rule", 7, "must be text"), ("rule", "", "must be text"), ("rule", None, "must be text"),
+        ("subject", 7, "must be text"), ("reason", ["x"], "must be text"), ("evidence", "x", "is no list"),
+        ("evidence", [7], "is no list"), ("changes", {}, "is no list"), ("verdict", 7, "is none of"),
+        ("verdict", "fine", "is none of"), ("is_fault", "yes", "true or false"), ("blocks_reboot", 1, "true or false"),
+    ],
+)  # fmt: skip
+def test_finding_of_a_stranger_is_taken_by_its_types_alone(field, value, why):
+    (one,) = read(document(entry("a", [{**finding(), field: value}])))
+    assert isinstance(one, Unread)
+    assert why in one.reason
+
+
 def test_rule_with_several_subjects_is_told_by_the_worst():
     parts = [finding(verdict="ok", subject="/a", now="noatime"), finding(subject="/b", now="relatime")]
     (one,) = read(document(entry("a", parts)))
@@ -109,7 +124,7 @@ def test_note_of_the_playbook_is_a_host_without_an_answer():
     ("data", "place", "reason"),
     [
         ({"format_version": 2, "hosts": []}, "r.json: format_version", "is 2: a newer hosttune wrote it"),
-        ({"format_version": 0, "hosts": []}, "r.json: format_version", "is 0, and this hosttune reads 1"),
+        ({"format_version": 0, "hosts": []}, "r.json: format_version", "expected 1, found 0"),
         ({"hosts": []}, "r.json: format_version", "is missing"),
         ({"format_version": 1}, "r.json", "is no record, no plan and no result"),
         ({"format_version": 1, "hosts": []}, "r.json: hosts", "names no host"),

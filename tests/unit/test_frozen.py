@@ -2,12 +2,13 @@
 
 import copy
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError, field, fields, replace
 
 import pytest
 
 from hosttune.codec import document, to_json
-from hosttune.facts.base import Fact, UnknownFact, raw, unread
+from hosttune.facts.base import Fact, UnknownFact, complete, lazy, raw, shared, unread
 from hosttune.frozen import frozen
 from hosttune.values import Unreadable
 
@@ -99,6 +100,99 @@ def test_fact_raises_where_a_field_was_not_read_and_nowhere_else():
         True,
     )
     assert document(one) == {"format_version": 1, "type": "a", "aside": to_json(unread("no permission"))}
+
+
+def counted(value):
+    """A function that gives `value`, or raises it, and the list of its calls."""
+    calls = []
+
+    def make(*arguments):
+        calls.append(arguments)
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    return make, calls
+
+
+def test_lazy_field_is_made_when_it_is_touched_and_once():
+    make, calls = counted("found")
+    one, other = Named(lazy(make, 1, 2), lazy(make)), Named("x", lazy(make))
+    assert calls == []
+    assert (one.type, one.type, raw(one, "type")) == ("found", "found", "found")
+    assert calls == [(1, 2)]
+    assert other.type == "x"
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("value", [None, 0, "", False])
+def test_lazy_field_may_hold_nothing(value):
+    make, calls = counted(value)
+    one = Named(lazy(make))
+    assert (one.type, one.type, calls) == (value, value, [()])
+
+
+@pytest.mark.parametrize("found", [unread("no permission"), UnknownFact("Other.field", "no permission")])
+def test_lazy_field_that_cannot_be_read_raises_as_any_other(found):
+    make, calls = counted(found)
+    one = Named("a", lazy(make))
+    for _ in range(2):
+        with pytest.raises(UnknownFact, match=r"Named\.aside: no permission"):
+            _ = one.half
+    assert raw(one, "aside") == Unreadable("no permission")
+    assert calls == [()]
+
+
+def test_lazy_field_whose_making_fails_is_tried_again():
+    make, calls = counted(ValueError("a fault of ours"))
+    one = Named(lazy(make))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="a fault of ours"):
+            _ = one.type
+    assert len(calls) == 2
+
+
+def test_facts_are_compared_printed_and_sent_with_their_lazy_fields():
+    one = Named(lazy(lambda: "a"), lazy(unread, "no permission"))
+    same = Named("a", unread("no permission"))
+    assert one == same
+    for again in (Named(lazy(lambda: "a"), lazy(unread, "no permission")) for _ in range(3)):
+        assert repr(again) == repr(same)
+        assert to_json(again) == to_json(same)
+        assert pickle.loads(pickle.dumps(again)) == same  # noqa: S301 - our own
+
+
+def test_lazy_field_is_made_once_for_all_threads():
+    calls = []
+
+    def slow():
+        calls.append(1)
+        for _ in range(100000):
+            pass
+        return "a"
+
+    one = Named(lazy(slow))
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(lambda _: one.type, range(64))) == {"a"}
+    assert calls == [1]
+
+
+def test_what_fields_share_is_made_once_and_its_problem_is_theirs():
+    make, calls = counted((1, 2))
+    pair = shared(make, "x")
+    one = Named(lazy(lambda: pair()[0]), lazy(lambda: pair()[1]))
+    assert calls == []
+    assert (one.type, one.aside, calls) == (1, 2, [("x",)])
+    gone = shared(unread, "no permission")
+    with pytest.raises(UnknownFact, match=r"Named\.type: no permission"):
+        _ = Named(lazy(lambda: gone()[0])).type
+
+
+def test_complete_reads_what_is_left_in_a_fact_and_in_the_facts_in_it():
+    make, calls = counted("a")
+    inner = Named(lazy(make, "list")), {"key": Named(lazy(make, "table"))}
+    complete(Named("x", lazy(lambda: inner)))
+    assert calls == [("list",), ("table",)]
 
 
 def test_field_that_was_read_is_not_asked_for_in_python():

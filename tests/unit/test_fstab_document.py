@@ -20,7 +20,7 @@ from hosttune.resources.fstab_document import (
     spliced,
 )
 from hosttune.resources.fstab_options import set_atime
-from hosttune.resources.fstab_readers import Fields, read_getmntent, read_libmount
+from hosttune.resources.fstab_readers import STALE, Fields, read_getmntent, read_libmount, split_options
 
 TMP_LINE = "tmpfs /tmp tmpfs mode=1777,nosuid,nodev,size=8G,nofail,x-systemd.before=local-fs.target 0 0"
 
@@ -179,6 +179,53 @@ def test_added_line_is_read_by_both_and_its_removal_gives_the_old_bytes(name):
 )
 def test_libmount_rule_on_a_line_gives_its_entry(text, expected):
     assert read_libmount(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("digits", "number"),
+    [
+        ("007", 7), ("-1", -1), ("2147483648", -(1 << 31)), ("4294967297", 1), ("9223372036854775807", -1),
+        ("99999999999999999999", -1), ("-99999999999999999999", 0), ("0000000000000000000000000000001", 1),
+    ],
+)  # fmt: skip
+def test_number_of_a_line_is_what_c_makes_of_it(digits, number):
+    assert read_libmount(f"a /b ext4 rw {digits}".encode()).freq == number
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"a /b autofs ignore \r", None),
+        (b"a /b autofs rw,ignore \r", None),
+        (b"a /b ext4 ignore \r", Fields(b"a", b"/b", b"ext4", b"ignore", STALE, STALE)),
+        (b"a /b autofs rw \r", Fields(b"a", b"/b", b"autofs", b"rw", STALE, STALE)),
+    ],
+)
+def test_getmntent_rule_hides_what_autofs_is_to_ignore_and_nothing_else(text, expected):
+    assert read_getmntent(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "is_written", "items", "is_balanced"),
+    [
+        (b"a,b", False, (b"a", b"b"), True),
+        (b"a\\,b,c", False, (b"a\\,b", b"c"), True),
+        (b"a\\,b,c", True, (b"a\\,b", b"c"), True),
+        (b"a\\134,b", False, (b"a\\134", b"b"), True),
+        (b"a\\134,b", True, (b"a\\134,b",), True),
+        (b'x="a,b",c', False, (b'x="a,b"', b"c"), True),
+        (b'x="a,b', False, (b'x="a,b',), False),
+        (b'x=\\"a,b', False, (b'x=\\"a', b"b"), True),
+    ],
+)
+def test_options_are_parted_by_commas_that_nothing_hides(options, is_written, items, is_balanced):
+    assert split_options(options, is_written=is_written) == (items, is_balanced)
+
+
+def test_comment_behind_blanks_is_one_to_both_readers():
+    lines = parse(b" # /dev/x /data ext4 rw 0 0\n\t#y\r\n \t\n#z").lines
+    assert [line.kind for line in lines] == [Kind.COMMENT, Kind.COMMENT, Kind.BLANK, Kind.COMMENT]
+    assert {(line.libmount, line.getmntent) for line in lines} == {(None, None)}
 
 
 def test_getmntent_rule_on_a_line_past_its_buffer_loses_the_rest():

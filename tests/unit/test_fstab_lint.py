@@ -6,6 +6,7 @@ import pytest
 
 from hosttune.resources.fstab_lines import parse
 from hosttune.resources.fstab_lint import Level, lint
+from hosttune.resources.fstab_types import effective, needs_network
 from tests.unit.test_fstab_document import SAMPLES
 
 GOOD = b"""\
@@ -83,6 +84,7 @@ LINES = [  # code, level, line, words of the message, words of the way out
     ("misspelt", "warning", "/dev/x / ext4 erors=remount-ro 0 1", "`erors`", "`errors`"),
     ("misspelt", "warning", "/dev/x /data xfs defualts,nofail 0 2", "`defualts`", "`defaults`"),
     ("tmpfs-size", "error", "tmpfs /scratch tmpfs size=64MB 0 0", "the kernel rejects `size=64MB`", "size=64M"),
+    ("tmpfs-size", "error", "tmpfs /scratch tmpfs nodev,size=64MB 0 0", "the kernel rejects `size=64MB`", "size=64M"),
     ("tmpfs-size", "warning", "tmpfs /scratch tmpfs size=8GiB,nofail 0 0", "the mount fails", "size=8G"),
     ("tmpfs-size", "error", "tmpfs /scratch tmpfs size=50%% 0 0", "size=50%%", "size=50%: the sign is doubled"),
     ("tmpfs-size", "error", "tmpfs /scratch tmpfs size= 0 0", "rejects `size=`", "size=16G"),
@@ -93,6 +95,7 @@ LINES = [  # code, level, line, words of the message, words of the way out
     ("tmpfs-limit", "warning", "tmpfs /scratch tmpfs size=200% 0 0", "more than all of the memory", "name a size"),
     ("passno", "warning", "tmpfs /tmp tmpfs rw 0 2", "no fsck of tmpfs", "write 0"),
     ("passno", "warning", "tank/x /zfs zfs rw,nofail 0 2", "no fsck of zfs", "write 0"),
+    ("passno", "warning", "/a:/b /l fuse.mergerfs nofail 0 2", "no fsck of fuse.mergerfs", "write 0"),
     ("passno", "warning", "/data/x /srv none bind 0 2", "no fsck of a bind mount", "write 0"),
     ("systemd-word", "warning", "/dev/x /data ext4 nofail,X-systemd.automount 0 2", "ignores", "x-systemd.automount"),
     ("systemd-word", "warning", "/dev/x /data ext4 nofail,x-systemd.devicetimeout=5 0 2", "has no", "device-timeout"),
@@ -103,6 +106,7 @@ LINES = [  # code, level, line, words of the message, words of the way out
     ("no-nofail", "note", "nas:/x /nfs nfs4 rw,_netdev 0 0", "waits for its server", "automount"),
     ("no-nofail", "warning", "UUID=1 /media/stick ext4 rw 0 0", "removable", "add nofail"),
     ("no-nofail", "note", "UUID=1 /data ext4 nofail,fail 0 2", "emergency shell", "add nofail"),
+    ("no-nofail", "note", "UUID=1 /data ext4 noauto,auto 0 2", "emergency shell", "add nofail"),
     ("managed-line", "note", "/dev/x /data auto defaults,nofail,comment=cloudconfig 0 2", "cloud-init rewrites", "cloud-init"),
     ("false-blank", "warning", "LABEL=a /my\u2003data ext4 nofail 0 2", "U+2003 is no blank", "anew"),
     ("continuation", "warning", "UUID=1 /data ext4 rw,nofail 0 2 \\", "continues nothing", "one line"),
@@ -117,6 +121,7 @@ LINES = [  # code, level, line, words of the message, words of the way out
     ("swapped", "error", "/dev/x /data defaults ext4 0 2", "`defaults` is no type", "write `ext4 defaults`"),
     ("swapped", "error", "/data UUID=1 ext4 defaults 0 2", "`UUID=1` is a device", "first, then /data"),
     ("shifted", "error", "/dev/x /data defaults 0 2", "stands where the type belongs", "the type in front"),
+    ("shifted", "error", "UUID=1 /a /b defaults 0 2", "`/b` is a path", "SOURCE TARGET TYPE"),
     ("shifted", "error", "/dev/x /data 0 0", "`0` stands where the type belongs", "in front of it"),
     ("no-options", "error", "/dev/x /data ext4 0 2", "`0` stands where the options belong", "ext4 defaults 0"),
     ("no-options", "error", "tmpfs /data tmpfs 0 0", "tmpfs has no such option", "tmpfs defaults 0"),
@@ -132,6 +137,8 @@ LINES = [  # code, level, line, words of the message, words of the way out
     ("separator", "warning", "/dev/x /data ext4 noatime.commit=5,nofail 0 2", "`noatime.commit=5`", "noatime,commit=5"),
     ("typography", "error", "/dev/x /data ext4 errors=remount\u2013ro 0 2", "U+2013, en dash", "errors=remount-ro"),
     ("typography", "error", "UUID=\u201c0a3407de\u201d /data ext4 rw 0 2", "U+201C", 'write UUID="0a3407de"'),
+    ("typography", "error", "/dev/disk/by\u2013uuid/0a /data ext4 rw 0 2", "U+2013", "/dev/disk/by-uuid/0a"),
+    ("typography", "error", "LABEL=\u2018data\u2019 /data ext4 rw 0 2", "U+2018", "LABEL='data'"),
     ("refused-option", "error", "/dev/x /data ext4 commit= 0 2", "ext4 refuses `commit=`", "with a number"),
     ("refused-option", "error", "/dev/x /data ext4 inode64 0 2", "an option of xfs, tmpfs; ext4 refuses it", "take `inode64` out"),
     ("refused-option", "error", "/dev/x /data ext4 umask=077 0 2", "an option of vfat", "out"),
@@ -162,6 +169,8 @@ LINES = [  # code, level, line, words of the message, words of the way out
     ("no-device", "error", "/dev/sd1b /data ext4 rw 0 2", "no kernel names a disk", "is /dev/sdb1 meant?"),
     ("no-device", "error", "/dev/nvme0p1 /data ext4 rw 0 2", "the controller", "lsblk"),
     ("no-device", "error", "sdb1 /data ext4 rw 0 2", "is no device", "write /dev/sdb1"),
+    ("no-device", "error", "0a3407de-014b-458b-b5c1-848e92a327a3 /data ext4 rw 0 2", "names no disk", "write UUID=0a3407de"),
+    ("no-device", "error", "none /data ext4 rw 0 2", "names no disk", "lsblk"),
     ("no-server", "error", "nas /data nfs rw 0 0", "a colon parts server and folder", "SERVER:/FOLDER"),
     ("no-server", "error", "nas/x /data cifs rw 0 0", "no source of cifs", "//SERVER/SHARE"),
     ("relative-target", "error", "UUID=1 none ext4 rw 0 0", "systemd skips the target `none`", "name the folder"),
@@ -188,6 +197,8 @@ NOT_SAID = [  # code, line
     ("no-nofail", "nas:/x /data nfs4 fg,bg 0 0"),
     ("no-nofail", "tmpfs /media/x tmpfs size=1G 0 0"),
     ("no-nofail", "UUID=1 none ext4 rw 0 0"),
+    ("no-nofail", "UUID=1 /data ext4 auto,noauto 0 2"),
+    ("no-options", "UUID=1 none swap 0 0"),
     ("no-netdev", "sshfs#u@h:/x /data fuse delay_connect 0 0"),
     ("no-netdev", "h:/x /data lustre rw 0 0"),
     ("no-netdev", "h:/x /data fuse.glusterfs rw 0 0"),
@@ -221,6 +232,14 @@ FILES = [  # code, level, lines, file
     ("circle", "error", [1, 2], b"/x /y none bind 0 0\n/y/a /x none bind 0 0\n"),
     ("circle", "error", [1, 2, 3], b"/c/x /a none bind 0 0\n/a/x /b none bind 0 0\n/b/x /c none rbind 0 0\n"),
     ("circle", "error", [1, 2], b"/b/i /a ext4 loop 0 0\n/a /b none bind,x-systemd.requires-mounts-for=/a/z 0 0\n"),
+    ("circle", "error", [1, 2], b"/x /y none bind 0 0\n/y/a /x none bind 0 0\n/x/q /z none bind 0 0\n"),
+    ("circle", "error", [1, 2], b"/a/b/x /a none bind 0 0\n/q /a/b none bind 0 0\n"),
+    (
+        "circle",
+        "error",
+        [1, 2, 3, 4],
+        b"/x /y none bind 0 0\n/y/a /x none bind 0 0\n/v /w none bind 0 0\n/w/a /v none bind 0 0\n",
+    ),
     ("order", "warning", [1], b"UUID=1 /data/a/b ext4 nofail 0 0\nUUID=2 /data ext4 nofail 0 0\n"),
 ]
 
@@ -262,10 +281,32 @@ def test_lint_of_a_line_that_is_right_does_not_say_so(code, line):
         b"/data/a /data none bind 0 0\n",
         b"/a /b none bind 0 0\n/b /c none bind 0 0\n/c/x /d none bind 0 0\n",
         b"/a/x /b none bind 0 0\nUUID=1 /a ext4 rw 0 2\n",
+        b"//b/x /a cifs _netdev 0 0\n/a/y /b none bind 0 0\n",
+        b"/dev/sdb1 /a ext4 loop 0 0\n/a /dev none bind 0 0\n",
+        b"/x /y none bind 0 0\n/y/a /x none bind # c\n/q /r none bind 0 0\n",
     ],
 )
 def test_bind_mounts_that_wait_in_a_row_are_no_circle(data):
     assert remarks(data, "circle") == []
+
+
+@pytest.mark.parametrize(
+    ("fstype", "source", "expected"),
+    [
+        ("fuse", "sshfs#u@h:/x", "fuse.sshfs"), ("fuse", "s3fs#a#b", "fuse.s3fs"), ("fuse", "/dev/a#b", "fuse"),
+        ("fuse", "b", "fuse"), ("fuse", "#b", "fuse"), ("ext4", "a#b", "ext4"),
+    ],
+)  # fmt: skip
+def test_type_of_a_line_of_fuse_is_the_program_that_serves_it(fstype, source, expected):
+    assert effective(fstype, source) == expected
+
+
+@pytest.mark.parametrize(
+    ("fstype", "is_remote"),
+    [("nfs", True), ("beegfs", True), ("gcsfuse", True), ("fuse.gcsfuse", True), ("gfs2", True), ("ext4", False)],
+)
+def test_type_that_needs_a_network_is_known_by_each_of_its_names(fstype, is_remote):
+    assert needs_network(fstype) is is_remote
 
 
 def test_lint_of_a_line_with_a_carriage_return_among_blanks_says_what_is_wrong():

@@ -56,6 +56,15 @@ POLICY = [  # type, options, outcome, words of the reason
 ]  # fmt: skip
 
 
+def test_line_of_another_owner_is_left_although_one_like_it_was_changed():
+    data = b"UUID=1 /a ext4 rw 0 2\n#VAGRANT-BEGIN\nUUID=2 /b ext4 rw 0 2\n#VAGRANT-END\nUUID=3 /c ext4 rw 0 2\n"
+    plan = tune(parse(data))
+    assert [(step.target, step.outcome) for step in plan.steps] == [
+        ("/a", Outcome.CHANGED), ("/b", Outcome.LEFT), ("/c", Outcome.CHANGED),
+    ]  # fmt: skip
+    assert plan.data == data.replace(b"/a ext4 rw", b"/a ext4 rw,noatime").replace(b"/c ext4 rw", b"/c ext4 rw,noatime")
+
+
 @pytest.mark.parametrize(("fstype", "options", "outcome", "reason"), POLICY)
 def test_policy_for_a_type_decides_what_becomes_of_its_line(fstype, options, outcome, reason):
     document = parse(f"UUID=1\t/data\t{fstype}\t{options}\t0 0\n".encode())

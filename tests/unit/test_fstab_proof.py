@@ -96,6 +96,12 @@ def test_new_device_may_bring_its_time_out():
     )
 
 
+def test_device_of_a_label_with_an_equals_sign_may_bring_its_time_out():
+    new = insert_line(parse(OLD), 'LABEL="a=b" /mnt xfs nofail,x-systemd.device-timeout=30s 0 0')
+    made = {"mnt.mount": "[Mount]\n", "dev-disk-by\\x2dlabel-a\\x3db.device.d/50-device-timeout.conf": "[Unit]\n"}
+    assert said(after=reading(units={**UNITS, **made}), new=new, target="/mnt") == ""
+
+
 def test_carriage_return_in_a_unit_is_a_change():
     after = reading(units={**UNITS, "-.mount": "[Mount]\r\n"})
     assert said(after=after) == "systemd would change -.mount as well"
@@ -138,7 +144,7 @@ def test_trial_mount_that_fails_is_said():
     ],
 )  # fmt: skip
 def test_trial_mount_of_another_size_is_said(shown, is_right):
-    line = f"40 20 0:50 / /tmp/trial rw,relatime - tmpfs tmpfs rw,size={shown}\n"
+    line = f"40 20 0:50 / /tmp/trial\udce9 rw,relatime - tmpfs tmpfs rw,size={shown}\n"  # a byte that is no UTF-8
     trial = Trial("size=2G", Completed(0, b"", b""), line)
     assert (said(trials=[trial]) == "") is is_right
 

@@ -11,7 +11,7 @@ TAKEN = [
     ("ext4", "errors=remount-ro"), ("ext4", "barrier"), ("ext4", "barrier=1"), ("ext4", "usrjquota="),
     ("ext4", "commit=0x5"), ("ext4", "noatime"), ("ext4", "x-foo=1"), ("ext4", "X-mount.mkdir"), ("ext4", "user=bob"),
     ("ext4", "loop=/dev/loop3"), ("ext4", "mb_optimize_scan=-1"), ("ext4", ""), ("ext4", "resuid=root"),
-    ("xfs", "logbsize=256k"), ("xfs", "allocsize=64m"), ("xfs", "allocsize=3m"), ("xfs", "attr2"), ("xfs", "dax=inode"), ("xfs", "uquota"),
+    ("xfs", "logbsize=256k"), ("xfs", "allocsize=64m"), ("xfs", "allocsize=3m"), ("xfs", "allocsize=1g"), ("xfs", "allocsize=4k"), ("xfs", "attr2"), ("xfs", "dax=inode"), ("xfs", "uquota"),
     ("btrfs", "compress=zstd:15"), ("btrfs", "compress"), ("btrfs", "nossd"), ("btrfs", "discard=async"),
     ("btrfs", "rescue=usebackuproot:nologreplay"), ("btrfs", "subvol=@/x"), ("vfat", "utf8=1"), ("vfat", "umask=0077"),
     ("msdos", "umask=0077"), ("nfs4", "vers=4.2"), ("nfs", "nordirplus"), ("tmpfs", "huge=advise"),
@@ -20,7 +20,7 @@ TAKEN = [
 REFUSED = [
     ("ext4", "commit"), ("ext4", "commit="), ("ext4", "commit=5s"), ("ext4", "errors=foo"), ("ext4", "inode64"),
     ("ext4", "user_xattr=1"), ("ext4", "umask=077"), ("ext4", "nofail=1"), ("ext2", "commit=5"), ("ext3", "delalloc"),
-    ("xfs", "nobarrier"), ("xfs", "logbufs=9"), ("xfs", "logbsize=100k"), ("xfs", "allocsize=5"), ("xfs", "allocsize=2k"), ("xfs", "discard=async"),
+    ("xfs", "nobarrier"), ("xfs", "logbufs=9"), ("xfs", "logbsize=100k"), ("xfs", "allocsize=5"), ("xfs", "allocsize=2k"), ("xfs", "allocsize=6k"), ("xfs", "allocsize=2g"), ("xfs", "discard=async"),
     ("btrfs", "compress=lz4"), ("btrfs", "rescue=x"), ("btrfs", "grpid"), ("btrfs", "commit=-1"), ("btrfs", "subvol="),
     ("vfat", "umask=9"), ("vfat", "user_xattr"), ("nfs", "rsize=1M"), ("nfs4", "vers=5"), ("tmpfs", "discard"),
     ("overlay", "index=1"), ("ext4", "context="),
@@ -62,7 +62,9 @@ def test_word_of_some_versions_or_of_none_that_is_known_is_no_refusal(fstype, wo
     ],
 )  # fmt: skip
 def test_words_that_need_each_other_are_told(fstype, options, is_fine):
-    assert (combination(fstype, tuple(options.split(","))).answer is Answer.TAKEN) is is_fine
+    said = combination(fstype, tuple(options.split(",")))
+    assert said.answer is (Answer.TAKEN if is_fine else Answer.REFUSED)
+    assert is_fine or (said.why and said.todo)
 
 
 @pytest.mark.parametrize("fstype", _TABLES)

@@ -8,6 +8,7 @@ from hosttune.errors import Conflict, Refused
 from hosttune.host.door import Stat
 from hosttune.host.mountinfo import parse, topmost_at
 from hosttune.host.overlay import Overlay
+from hosttune.host.simulate import DPKG_STATUS
 from hosttune.values import ABSENT, FileValue
 from tests.unit.fake_reader import FakeReader
 
@@ -100,6 +101,15 @@ def test_apt_get_is_modelled_in_the_dpkg_status(base):
     assert status.count("Package: old") == 1
     overlay.run(("apt-get", "purge", "new"), timeout_s=1)
     assert "Package: new" not in overlay.read("/var/lib/dpkg/status").decode()
+
+
+def test_whether_packages_were_tried_is_told_through_a_reader_before_it(base):
+    overlay = Overlay(base)
+    above = Overlay(overlay)
+    assert not above.has_tried_packages
+    status = overlay.read(DPKG_STATUS)
+    overlay.replace(DPKG_STATUS, FileValue(status + b"\n"), expected=status)
+    assert above.has_tried_packages
 
 
 def test_enabled_unit_gets_its_link(base):

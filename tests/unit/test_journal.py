@@ -3,8 +3,9 @@
 import pytest
 
 from hosttune.actions.apply import new_run
-from hosttune.actions.journal import FOLDER, Journal, Recorder, boot_id, parse_run, read_journal
-from hosttune.errors import BadInput, HosttuneError
+from hosttune.actions.journal import FOLDER, Journal, Recorder, boot_id, read_journal
+from hosttune.actions.journal_lines import parse_run
+from hosttune.errors import HosttuneError
 from hosttune.host.overlay import Overlay
 from hosttune.values import ABSENT, Action, Address, Change, FileValue, Phase, Trigger, Unreadable
 from tests.unit.fake_reader import FakeReader
@@ -99,13 +100,19 @@ def test_line_of_the_journal_is_ascii_and_says_when_it_was_written():
     assert lines[0].startswith('{"format_version":1,"id":')
 
 
-def test_broken_line_is_named_with_file_and_number():
-    with pytest.raises(BadInput) as caught:
-        parse_run(b'{"format_version":1}\n', "/x/run.jsonl")
-    assert (caught.value.faults[0].where.path, caught.value.faults[0].where.line) == ("/x/run.jsonl", 1)
-    with pytest.raises(BadInput, match="no complete first line") as caught:
-        parse_run(b'{"format', "/x/run.jsonl")
-    assert caught.value.faults[0].where.path == "/x/run.jsonl"
+@pytest.mark.parametrize(
+    ("data", "line"),
+    [
+        (b'{"format_version":1}\n', "line 1"),
+        (b'{"format_version":0}\n', "line 1"),
+        (b"[]\n", "line 1"),
+        (b"\xff\n", "line 1"),
+        (b"\0\0\n\n", "line 1; line 2"),
+    ],
+)
+def test_broken_line_is_named_with_file_and_number(data, line):
+    run = parse_run(data, "/x/run.jsonl")
+    assert (run.id, run.unread) == ("run", f"/x/run.jsonl is damaged ({line})")
 
 
 def test_journal_that_may_not_be_read_is_empty_and_says_why():

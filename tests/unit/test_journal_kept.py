@@ -1,6 +1,9 @@
 """Which runs the journal keeps: the newest, and all that still counts."""
 
-from hosttune.actions.journal import FOLDER, KEEP, Recorder, Run, StepId, read_journal
+from dataclasses import replace
+
+from hosttune.actions.journal import FOLDER, KEEP, Recorder, read_journal
+from hosttune.actions.journal_lines import Run, StepId
 from hosttune.actions.recover import prune
 from hosttune.actions.undo import original
 from hosttune.host.overlay import Overlay
@@ -64,6 +67,19 @@ def test_prune_keeps_the_undo_of_a_step_whose_run_is_kept():
     empty_runs(writer, 2, KEEP)
     assert kept(writer)[:2] == ["run-000", "run-001"]
     assert [step.id for step in read_journal(writer).in_force] == [StepId("run-000", 2)]
+
+
+def test_prune_keeps_the_undo_that_stopped_half_way_of_a_step_in_force():
+    writer = Overlay(FakeReader())
+    step = record(writer, 0)
+    run = Run("run-001", "undo", "2026-01-01T00:00:01", "me", "b", "d", "0")
+    recorder = Recorder.start(writer, run)
+    back = Change(Address("sysctl", "vm.x0"), Action.UPDATE, "10", "60", "rule")
+    recorder.failed(recorder.intent(back, step), "stopped", replace(back, after="33"))
+    recorder.finish()
+    empty_runs(writer, 2, KEEP)
+    assert kept(writer)[:2] == ["run-000", "run-001"]
+    assert [step.change.after for step in read_journal(writer).in_force] == ["33"]
 
 
 def test_run_files_lie_where_the_journal_looks():

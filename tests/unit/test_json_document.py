@@ -134,3 +134,16 @@ def test_what_was_put_is_there_and_goes_without_a_trace(data, indent, path, valu
     assert member is not None
     assert member.value.data == value
     assert drop(after, path) == text
+
+
+DOS = '{\r\n    "runtimes": {\r\n        "nvidia": {"path": "nvidia-container-runtime"}\r\n    },\r\n    "debug": false\r\n}\r\n'
+
+
+@pytest.mark.parametrize("text", [DOS, "{}\r\n", '{"a": {}}\r\n', "\r\n", "{\r\n}", "{}"])
+@pytest.mark.parametrize("path", [("log-driver",), ("log-opts", "max-size"), ("runtimes", "other", "path")])
+def test_what_is_added_ends_its_lines_as_the_file_does(text, path):
+    new = put(text, path, "x")
+    ends = {"\r\n"} if "\r\n" in text else {"\n"}
+    assert {"\r\n" if line.endswith("\r\n") else "\n" for line in new.splitlines(keepends=True)[:-1]} <= ends
+    assert get(parse(new), path).value.data == "x"
+    assert text != DOS or drop(new, path) == text

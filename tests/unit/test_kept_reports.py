@@ -15,9 +15,10 @@ from hosttune.engine import policy_file
 from hosttune.errors import HosttuneError
 from hosttune.host import state
 from hosttune.host.record import read_record
+from tests.hosts.built import HOSTS
 
 NOON = 1_795_348_800.0  # 2026-11-22 12:00 UTC
-H100 = Path(__file__).resolve().parents[1] / "hosts" / "h100-8x-2socket.json"
+H100 = HOSTS / "h100-8x-2socket.json"
 
 
 @pytest.fixture
@@ -148,7 +149,7 @@ def run(capsys, monkeypatch):
 
 
 def saved(run, day, where, **more):
-    """The report of a recorded host, kept as that of a day."""
+    """The report of a built host, kept as that of a day."""
     data = json.loads(run("check", "--host", H100, "--format", "json")[1])
     data["hosts"][0] |= {"created_at": f"{day}T00:30:00+00:00", **more}
     keep(json.dumps(data), f"{day}T00:30:00+00:00", 9, where)

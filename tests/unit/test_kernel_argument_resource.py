@@ -115,6 +115,30 @@ def test_image_gets_the_file_and_update_grub_waits():
     assert str(one.finding().hold) == "waiting for update-grub"
 
 
+GRUB = "/boot/grub/grub.cfg"
+WITH_IT = APPEND.format("iommu=pt")
+
+
+@pytest.mark.parametrize(
+    ("files", "unreadable", "says"),
+    [
+        ({}, {}, ""),
+        ({OURS: WITH_IT, GRUB: MENU.replace("quiet", "quiet iommu=pt")}, {}, ""),
+        ({OURS: WITH_IT, GRUB: MENU.replace("quiet", "quiet iommu=pt", 1)}, {}, f"line 8 of {GRUB} lacks iommu=pt ({OURS}:1)"),
+        ({"/etc/default/grub.d/50-theirs.cfg": WITH_IT}, {}, ""),
+        ({OURS: WITH_IT}, {GRUB: "needs root"}, f"{GRUB} cannot be compared with its settings: needs root"),
+        ({OURS: WITH_IT}, {"/etc/default/grub": "i/o error"}, f"{GRUB} cannot be compared with its settings: /etc/default/grub: i/o error"),
+    ],
+)  # fmt: skip
+def test_menu_is_proven_by_each_normal_entry_and_our_own_settings_alone(files, unreadable, says):
+    assert unproven(machine(files, unreadable=unreadable)) == says
+
+
+def test_menu_that_is_not_there_proves_nothing():
+    door = host({OURS: WITH_IT, **SETTINGS})
+    assert unproven(door) == f"{GRUB} cannot be compared with its settings: it is not there"
+
+
 def test_menu_that_did_not_take_the_argument_is_no_success():
     from hosttune.actions.boot_triggers import update_grub
 

@@ -4,7 +4,7 @@ import pytest
 
 from hosttune.resources import address_kinds
 from hosttune.resources.limits_files import amount, lines
-from hosttune.values import Activation, HoldKind, Unreadable, Verdict
+from hosttune.values import ABSENT, Activation, HoldKind, Unreadable, Verdict
 from tests.unit.fake_reader import FakeReader
 from tests.unit.wish_host import RULE, One, host
 
@@ -93,6 +93,13 @@ def test_limit_of_open_files_may_be_as_high_as_the_kernel_lets_it(nr_open, hold)
     assert One(machine({"/proc/sys/fs/nr_open": nr_open}), NOFILE).finding().hold.kind is hold
 
 
+@pytest.mark.parametrize(("set_to", "verdict"), [(65535, Verdict.OK), (65534, Verdict.DIFFERS), (65536, Verdict.OK)])
+def test_limit_that_is_nearly_what_would_be_written_may_be_enough(set_to, verdict):
+    files = {"/etc/security/limits.conf": f"* - nofile {set_to}\nroot - nofile {set_to}\n"}
+    wish = '- limit: nofile\n  soft: "65536"\n  hard: "65536"\n  enough: "65535"'
+    assert One(machine(files), wish).finding().verdict is verdict
+
+
 def test_group_with_a_limit_of_its_own_is_mentioned():
     finding = One(machine({"/etc/security/limits.conf": "@hpc - memlock 64\n"}), MEMLOCK).finding()
     assert "@hpc has its own (/etc/security/limits.conf:1)" in finding.evidence
@@ -127,6 +134,27 @@ def test_files_are_read_in_the_order_of_pam_limits():
     }
     rows = address_kinds()["limits-files"].read(FakeReader(files), "nofile")
     assert [row.split("\t")[2] for row in rows] == ["1", "2", "3"]
+
+
+def test_dropin_of_ours_that_somebody_edited_in_latin_1_is_held():
+    finding = One(machine({OURS: b"# d\xe9faut\n* soft memlock 64\n"}), MEMLOCK).finding()
+    assert finding.hold.kind is HoldKind.EDITED
+
+
+def test_line_is_read_beside_a_comment_that_is_no_utf_8():
+    files = {"/etc/security/limits.conf": b"# d\xe9faut\n* soft nofile 1\n"}
+    assert address_kinds()["limits-files"].read(FakeReader(files), "nofile") == (
+        "*\tsoft\t1\t/etc/security/limits.conf:2",
+    )
+
+
+@pytest.mark.parametrize(
+    ("item", "value"),
+    [("memlock", ("8192", "unlimited")), ("nofile", ("1024", "1048576")), ("stack", ABSENT), ("unheard-of", ABSENT)],
+)
+def test_limit_of_the_session_is_in_the_unit_of_the_files(item, value):
+    told = SESSION.replace("8388608              8388608 ", "8388608              unlimited")
+    assert address_kinds()["session-limits"].read(FakeReader({"/proc/self/limits": told}), item) == value
 
 
 def test_lines_are_read_as_pam_limits_reads_them():

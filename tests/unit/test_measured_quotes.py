@@ -22,6 +22,7 @@ from hosttune.views.measured import RULES, of_rule, quotes
 from hosttune.views.page import Page
 from hosttune.views.plan import plan_text
 from hosttune.views.report import check_report
+from tests.hosts.built import HOSTS
 from tests.unit.fake_reader import FakeReader
 
 NOW = 1_795_000_000.0  # 2026-11-18T11:06:40Z
@@ -196,7 +197,7 @@ def test_check_without_verbose_loads_nothing_of_the_benches():
     )
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
-        [sys.executable, "-c", code, str(root / "tests/hosts/microvm-debian12.json")],
+        [sys.executable, "-c", code, str(HOSTS / "microvm-debian12.json")],
         capture_output=True, text=True, timeout=60, cwd=root, check=True,
     )  # fmt: skip
     assert done.stderr.split() == []

@@ -3,7 +3,8 @@
 import pytest
 
 from hosttune.actions.boot_triggers import rebuild_initramfs
-from hosttune.resources.base import Applied
+from hosttune.resources import wish_kinds
+from hosttune.resources.base import Applied, Bound, Operator, Wish
 from hosttune.resources.initramfs import generator, why_in
 from hosttune.resources.modprobe_option import options, same
 from hosttune.resources.since import applied_since
@@ -208,6 +209,21 @@ def test_rebuild_is_announced_and_can_be_ruled_out():
     assert one.apply().waiting == ()
     (change,) = One(machine(INITRD), f"{HMM}\n  early: false").plan().changes
     assert (change.triggers, change.details) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("early", "triggers"),
+    [({}, (Trigger("rebuild-initramfs"),)), ({"early": True}, (Trigger("rebuild-initramfs"),)), ({"early": False}, ())],
+)
+def test_file_that_is_written_is_carried_into_the_initial_ram_disk_unless_the_rule_rules_it_out(early, triggers):
+    bounds = (Bound(Operator.EXACTLY, "1"),)
+    wish = Wish("modprobe-option", "nvidia-uvm.uvm_disable_hmm", RULE, "", early, bounds)
+    (change,) = wish_kinds()["modprobe-option"].writes((wish,))
+    assert (change.address.name, change.triggers, change.activation) == (OURS, triggers, Activation.REBOOT)
+
+
+def test_comment_behind_an_option_is_no_option():
+    assert list(options("options a b=1 # c=2\n# options d e=3\n")) == [(1, "a", "b", "1")]
 
 
 def test_lines_are_read_as_modprobe_reads_them():

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from hosttune.errors import Conflict
 from hosttune.resources import address_kinds
+from hosttune.resources.mount_policy import View, elsewhere
 from hosttune.values import Action, Activation, Address, Change, HoldKind, Trigger, Unreadable, Verdict
 from tests.unit.storage_host import ROOT, StorageHost, mount_wish
 
@@ -101,6 +104,7 @@ def test_relatime_is_what_a_line_without_a_word_means(fstab, verdict):
         (LINE.replace("ext4", "xfs"), LIVE, HoldKind.REFUSED, "names xfs, but ext4"),
         ("/dev/sdb1 /data ext4 ro 0 2\n", LIVE, HoldKind.REFUSED, "read-only"),
         ("/srv /data none bind 0 0\n", live("ext4 /dev/sda2", "8:2 /srv"), HoldKind.REFUSED, "bind mount"),
+        ("/srv /data none move 0 0\n", "", HoldKind.REFUSED, "bind mount"),
         ("nas:/x /data nfs4 rw 0 0\n", live("nfs4 nas:/x"), HoldKind.REFUSED, "nfs(5)"),
         ("p/d /data zfs rw 0 0\n", live("zfs p/d"), HoldKind.REFUSED, "zfs set"),
         ("x /data lustre rw 0 0\n", live("lustre x"), HoldKind.REFUSED, "server"),
@@ -118,6 +122,40 @@ def test_what_somebody_else_decided_is_held_with_its_reason(fstab, mount, kind, 
 
     assert (finding.verdict, finding.hold.kind, finding.changes) == (Verdict.DIFFERS, kind, ())
     assert words in finding.hold.detail
+    assert finding.todo or kind is HoldKind.REFUSED
+
+
+def test_mode_that_somebody_set_by_hand_comes_with_the_command_that_goes_back():
+    todo = host(LINE, STRICT).look(mount_wish("/data")).todo
+    assert todo.startswith("ask who did it; to go back: sudo mount ")
+    assert todo.endswith(',relatime" /data')
+
+
+@pytest.mark.parametrize(
+    ("word", "now"), [("noatime", STRICT), ("relatime", LIVE.replace("relatime", "noatime")), ("noatime", LIVE)]
+)
+def test_mount_whose_mode_is_not_that_of_its_line_was_changed_since(word, now):
+    finding = host(f"/dev/sdb1 /data ext4 {word} 0 2\n", now).look(mount_wish("/data"))
+    assert any("changed since it was mounted" in line for line in finding.evidence)
+
+
+def test_other_places_of_the_same_folder_are_named_with_who_keeps_them():
+    def mount(**more):
+        return SimpleNamespace(**{"id": 30, "device": "8:17", "root": "/", "target": "/data", **more})
+
+    def said(*holders, visible=()):
+        others = tuple(mount(holder=one, atime="relatime") for one in holders)
+        facts = SimpleNamespace(
+            mounts=SimpleNamespace(visible=(mount(), *visible)), namespaces=SimpleNamespace(mounts=others)
+        )
+        return elsewhere(View("/data", "noatime", None, mount(), None, "relatime", True), facts)
+
+    kept = "keep relatime until restarted, in a mount namespace of their own"
+    assert said() == ()
+    assert said("a", "b", "a", "c") == (f"a, b, c: {kept}",)
+    assert said("a", "b", "c", "d", "e") == (f"a, b, c and 2 more: {kept}",)
+    other, unlike = mount(id=31, target="/srv"), mount(id=32, root="/x", target="/x")
+    assert said(visible=(other, unlike)) == ("also mounted at /srv, with a flag of its own",)
 
 
 def test_mount_of_a_unit_names_the_unit_and_the_way_out():

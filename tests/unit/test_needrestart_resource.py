@@ -114,6 +114,12 @@ def test_last_mode_counts():
     assert finding.changes
 
 
+def test_table_that_a_later_file_starts_anew_is_theirs_and_the_way_out_is_told():
+    (finding,) = compare({f"{FOLDER}/99-z.conf": "$nrconf{override_rc} = { qr(^a) => 0 };"})
+    assert (finding.hold.kind, finding.hold.detail) == (HoldKind.OWNED, f"{FOLDER}/99-z.conf")
+    assert "one by one" in finding.todo
+
+
 def test_service_that_somebody_wants_restarted_is_theirs_and_the_others_are_written():
     ours, contested = compare({f"{FOLDER}/50-a.conf": "$nrconf{override_rc}{qr(^slurm)} = 1;"}, ("slurmd", "kubelet"))
     assert b"slurmd" not in ours.changes[0].after.content

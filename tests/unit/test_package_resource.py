@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from hosttune.errors import Conflict, Refused
+from hosttune.errors import Conflict, HalfWay, Refused
 from hosttune.facts import Facts
 from hosttune.facts.archives import POLICY as ARCHIVES
+from hosttune.facts.packages import REPAIR
 from hosttune.host.door import Completed
 from hosttune.host.overlay import Overlay
 from hosttune.resources import apt
-from hosttune.resources.base import Context, Wish
+from hosttune.resources.base import Applied, Context, Wish
 from hosttune.resources.package import PackagesWish, SimulationAddress
 from hosttune.resources.package_set import PackageSetAddress, set_name, split_set
-from hosttune.values import ABSENT, Action, Activation, Address, Disturbs, HoldKind, Risk, Unreadable, Verdict
+from hosttune.values import (
+    ABSENT,
+    Action,
+    Activation,
+    Address,
+    Change,
+    Disturbs,
+    Hold,
+    HoldKind,
+    Risk,
+    Unreadable,
+    Verdict,
+)
 from tests.unit.fake_reader import FakeReader
 
 WISH = PackagesWish("packages")
@@ -68,12 +83,12 @@ class FakeWriter(FakeReader):
         return Completed(0, b"", b"")
 
 
-def compare(host, names="a", **fields):
+def compare(host, names="a", ledger=None, **fields):
     facts = Facts(host)
     wish = Wish("packages", names, "some-rule", "", {"state": "installed"} | fields)
     kinds = {"package-set": SET, "apt-simulation": SimulationAddress()}
     state = {address: kinds[address.kind].read(host, address.name) for address in WISH.addresses(wish, facts)}
-    (finding,) = WISH.compare((wish,), Context(facts, state, {}, Risk.MEDIUM, Disturbs.NOTHING))
+    (finding,) = WISH.compare((wish,), Context(facts, state, ledger or {}, Risk.MEDIUM, Disturbs.NOTHING))
     return finding
 
 
@@ -282,6 +297,112 @@ def test_compare_installed_and_not_in_use_waits():
     assert compare(reader(status(a="1")), in_use=True, activation="reboot").verdict is Verdict.OK
 
 
+def stopped(name):
+    return f"Package: {name}\nStatus: install ok half-configured\nArchitecture: all\nVersion: 2\n\n"
+
+
+OURS = {Address("package-set", "a + b-helper"): Applied("run-7", "some-rule", ("a=1",), goes_on="run-7 goes on")}
+GOES_ON = f"run-7 goes on; by hand: {REPAIR}"
+TO_INSTALL = "not installed: a"
+SAYS = {  # what is there, what apt would do, the ledger, the fields -> verdict, hold, reason, evidence, way out
+    "refused by the rule": (
+        "", NEW, {}, {"refused": "no driver fits", "todo": "look"}, Verdict.DIFFERS,
+        Hold(HoldKind.REFUSED, "no driver fits"), "the packages to install cannot be chosen", (), "look",
+    ),
+    "refused by the rule, with no way out": (
+        "", NEW, {}, {"refused": "no driver fits"}, Verdict.DIFFERS,
+        Hold(HoldKind.REFUSED, "no driver fits"), "the packages to install cannot be chosen", (), "",
+    ),
+    "refused for what is not whole": (
+        stopped("x"), NEW, {}, {"refused": "x is not whole", "todo": REPAIR}, Verdict.DIFFERS,
+        Hold(HoldKind.REFUSED, "x is not whole"), "a package of it is not whole", (), REPAIR,
+    ),
+    "refused for what a run of ours left": (
+        stopped("b-helper"), NEW, OURS, {"refused": "x is not whole", "todo": REPAIR}, Verdict.DIFFERS,
+        Hold(HoldKind.REFUSED, "x is not whole"), "a package of it is not whole", (), GOES_ON,
+    ),
+    "installed, and waits": (
+        status(a="1"), None, {}, {"in_use": False}, Verdict.DIFFERS,
+        Hold(HoldKind.WAITING, "reboot"), "it is installed and not in use yet", ("a 1 is installed",), "",
+    ),
+    "installed, and waits for its activation": (
+        status(a="1"), None, {}, {"in_use": False, "activation": "session"}, Verdict.DIFFERS,
+        Hold(HoldKind.WAITING, "session"), "it is installed and not in use yet", ("a 1 is installed",), "",
+    ),
+    "installed, and waiting does not help": (
+        status(a="1"), None, {}, {"in_use": False, "unused": "it is blacklisted", "todo": "take it off"},
+        Verdict.DIFFERS, Hold(HoldKind.REFUSED, "it is blacklisted"), "it is installed and not in use",
+        ("a 1 is installed",), "take it off",
+    ),
+    "what is half-way came with it": (
+        status(a="1") + stopped("b-helper"), None, OURS, {}, Verdict.DIFFERS,
+        Hold(HoldKind.REFUSED, "dpkg stopped half-way with b-helper (half-configured)"), "a package of it is not whole",
+        ("a 1 is installed",), GOES_ON,
+    ),
+    "what is half-way is nothing to it": (
+        status(a="1") + stopped("b-helper"), None, {}, {}, Verdict.OK, Hold(), "", ("a 1 is installed",), "",
+    ),
+    "what is half-way came with another rule": (
+        status(a="1") + stopped("b-helper"), None,
+        {address: replace(one, rule="another-rule") for address, one in OURS.items()}, {}, Verdict.OK, Hold(), "",
+        ("a 1 is installed",), "",
+    ),
+    "no such package": (
+        "", Completed(100, b"", b"E: Unable to locate package a\n"), {}, {}, Verdict.UNKNOWN, Hold(),
+        "not installed: a; apt: Unable to locate package a", (), "sudo apt-get update, then run it again",
+    ),
+    "no answer": (
+        "", Unreadable("not in this record"), {}, {}, Verdict.UNKNOWN, Hold(),
+        "not installed: a; what apt would do is unknown: not in this record", (), "",
+    ),
+    "apt would fail": (
+        "", Completed(100, b"", b"E: held broken packages\n"), {}, {}, Verdict.DIFFERS,
+        Hold(HoldKind.REFUSED, "apt-get would fail: held broken packages"), TO_INSTALL, (), "",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("there", "would", "ledger", "fields", "verdict", "hold", "reason", "evidence", "todo"), SAYS.values(), ids=SAYS
+)
+def test_compare_that_changes_nothing_says_why_and_the_way_out(
+    there, would, ledger, fields, verdict, hold, reason, evidence, todo
+):  # fmt: skip
+    finding = compare(reader(there, would), ledger=ledger, **fields)
+    assert (finding.rule, finding.subject, finding.verdict) == ("some-rule", "", verdict)
+    assert (finding.hold, finding.reason, finding.evidence, finding.todo) == (hold, reason, evidence, todo)
+    assert finding.changes == ()
+
+
+def test_compare_that_apt_objects_to_shows_what_apt_would_do():
+    finding = compare(reader(simulated="Remv editor [3]\n" + NEW))
+    assert (finding.subject, finding.reason, finding.hold.detail) == ("", TO_INSTALL, "apt would remove editor")
+    assert any("editor" in line for line in finding.evidence)
+
+
+def test_change_of_a_set_says_whose_and_why():
+    assert (change_of().rule, change_of().reason) == ("some-rule", "apt-get installs a")
+    assert compare(reader(simulated=NEW)).subject == ""
+    assert change_of(why="the branch of this GPU").reason == "the branch of this GPU"
+    host = reader(status(a="1", x="3"), "Remv x [3]\n", names=("x-",))
+    (change,) = compare(host, remove=["x"]).changes
+    assert (change.rule, change.reason) == ("some-rule", "apt-get removes x")
+
+
+def test_set_that_a_wish_writes_is_the_one_that_it_asks_for():
+    def wish(names, **fields):
+        return Wish("packages", names, "some-rule", "", {"state": "installed"} | fields)
+
+    both = wish("a b", versions=["a=2"], remove=["c"], activation="reboot")
+    gone = wish("", remove=["c"])
+    made = WISH.writes((both, gone, wish(""), wish("d", refused="no")))
+    assert [(one.address.name, one.before, one.after, one.activation, one.rule) for one in made] == [
+        ("a b - c", ("c=VERSION",), ("a=2", "b="), Activation.REBOOT, "some-rule"),
+        ("- c", ("c=VERSION",), ABSENT, Activation.NOW, "some-rule"),
+    ]
+    assert PackagesWish("package").kind == "package"
+
+
 def test_compare_size_is_left_out_where_it_is_unknown():
     host = reader(simulated=NEW, uris=Completed(100, b"", b""))
     assert not any("download" in line for line in compare(host).changes[0].details)
@@ -317,6 +438,23 @@ def test_write_stops_when_apt_would_do_something_else_now(simulated, conflict):
     assert made.ran == ()
 
 
+REFUSALS = {
+    "held": ("E: Held packages were changed and -y was used without --allow-change-held-packages.", "apt-mark unhold"),
+    "interrupted": ("E: dpkg was interrupted, you must manually run ...", "sudo dpkg --configure -a; sudo apt-get -f"),
+    "in pieces": ("E: Unmet dependencies. Try 'apt --fix-broken install' ...", "sudo dpkg --configure -a"),
+    "gone": ("E: Version '1.5-1' for 'a' was not found", "sudo apt-get update, then run it again"),
+}
+
+
+@pytest.mark.parametrize(("said", "hint"), REFUSALS.values(), ids=REFUSALS.keys())
+def test_write_that_apt_would_not_begin_says_what_is_in_the_way(said, hint):
+    made = writer(Completed(100, b"", said.encode()))
+    with pytest.raises(Refused, match="apt-get: ") as error:
+        SET.write(made, change_of())
+    assert hint in error.value.hint
+    assert made.ran == ()
+
+
 def test_write_stops_when_the_packages_changed_meanwhile():
     made = writer(NEW, status(b_helper="1"))
     with pytest.raises(Conflict, match="b-helper=1"):
@@ -326,13 +464,15 @@ def test_write_stops_when_the_packages_changed_meanwhile():
 HALF = status(b_helper="2") + "Package: a\nStatus: install ok half-configured\nVersion: 1.5-1\n\n"
 FAILURES = {
     "postinst": ("E: Sub-process /usr/bin/dpkg returned an error code (1)", HALF, "half-way: a=1.5-1 (half-configured)",
-                 "by hand: sudo dpkg --configure -a; sudo apt-get -f install"),
-    "in part": ("E: something", status(b_helper="2"), "not as planned: a 1.5-1", "sudo hosttune undo"),
+                 "goes on; by hand: sudo dpkg --configure -a; sudo apt-get -f install"),
+    "in part": ("E: something", status(b_helper="2"), "not as planned: a 1.5-1", "goes on"),
     "disk full": ("dpkg: ... No space left on device", "", "none of them is installed", "make room"),
-    "disk full, half": ("No space left on device", HALF, "now installed of the set: b-helper=2", "make room"),
+    "disk full, half": ("No space left on device", HALF, "now installed of the set: b-helper=2",
+                        "make room (df -h / /boot /var), then: goes on; by hand: sudo dpkg --configure -a"),
     "lock": ("E: Could not get lock /var/lib/dpkg/lock-frontend", "", "none of them", "wait until the other package"),
     "download": ("E: Failed to fetch http://x", "", "none of them", "no package has changed; sudo apt-get update"),
-    "interrupted": ("E: dpkg was interrupted, you must ...", "", "none of them", "sudo dpkg --configure -a"),
+    "interrupted": ("E: dpkg was interrupted, you must ...", "", "none of them",
+                    "sudo dpkg --configure -a; sudo apt-get -f install; then run it again"),
 }  # fmt: skip
 
 
@@ -344,7 +484,71 @@ def test_write_failure_says_what_is_installed_and_the_way_out(said, left, words,
         SET.write(made, change_of())
     assert said in error.value.message
     assert words in error.value.message
-    assert hint in error.value.hint
+    told = error.value.way_out("goes on") if isinstance(error.value, HalfWay) else error.value.hint
+    assert hint in told
+    assert told.count("goes on") == isinstance(error.value, HalfWay)
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (Unreadable("timed out"), "apt-get: timed out"),
+        (ABSENT, "apt-get is not installed"),
+        (Completed(100, NEW.encode(), b"E: held broken packages\n"), "apt-get: held broken packages"),
+        (Completed(-9, NEW.encode(), b""), "apt-get: "),
+    ],
+)
+def test_write_acts_on_no_simulation_that_failed(answer, says):
+    made = writer(answer)
+    with pytest.raises(Refused) as refused:
+        SET.write(made, change_of())
+    assert refused.value.message.startswith(says)
+    assert made.ran == ()
+
+
+def test_failure_names_what_is_missing_and_not_what_is_there():
+    made = writer(NEW, outcome=Refused("apt-get ended with status 100"))
+    made.left = status(b_helper="2")
+    with pytest.raises(Refused) as refused:
+        SET.write(made, change_of())
+    assert refused.value.message.splitlines()[1:] == [
+        "  now installed of the set: b-helper=2",
+        "  not as planned: a 1.5-1",
+    ]
+
+
+def test_write_that_did_not_end_waits_for_dpkg_and_says_both():
+    made = writer(NEW, outcome=Refused("apt-get did not end within 3600 s"))
+    with pytest.raises(Refused, match="did not end within 3600 s\\n"):
+        SET.write(made, change_of())
+    assert made.ran[1] == apt.check()
+
+
+def test_write_after_which_nobody_can_tell_what_is_installed_says_so():
+    made = writer(NEW, outcome=Refused("apt-get ended with status 100"))
+    plain = made.run
+
+    def run(argv, *, timeout_s):
+        try:
+            return plain(argv, timeout_s=timeout_s)
+        finally:
+            made.files["/var/lib/dpkg/status"] = Unreadable("input/output error")
+
+    made.run = run
+    with pytest.raises(Refused, match="what is installed now cannot be read: input/output error") as refused:
+        SET.write(made, change_of())
+    assert refused.value.hint == REPAIR
+
+
+def test_update_that_failed_and_changed_nothing_needs_no_repair():
+    database = status(a="1", b_helper="1")
+    simulated = NEW.replace("Inst b-helper (", "Inst b-helper [1] (").replace("Inst a (", "Inst a [1] (")
+    change = replace(change_of(), action=Action.UPDATE, before=("a=1", "b-helper=1"))
+    made = writer(simulated, database, Refused("E: Failed to fetch http://x"))
+    made.left = database
+    with pytest.raises(Refused, match=r"not as planned: a 1\.5-1, b-helper 2$") as refused:
+        SET.write(made, change)
+    assert refused.value.hint == "no package has changed; sudo apt-get update, then run it again"
 
 
 def test_write_that_reports_success_and_installs_nothing_fails():
@@ -358,6 +562,55 @@ def test_write_waits_for_dpkg_after_apt_was_killed():
     with pytest.raises(Refused):
         SET.write(made, change_of())
     assert made.ran[1] == apt.check()
+
+
+HELPER, OTHER = "Inst b-helper (2 site:1/stable [all])\n", "Inst c (1 site:1/stable [all])\n"
+
+
+def stopped_with(there, answers, whole):
+    """A host where a run stopped with the packages `there`; apt-get answers by operands, and leaves all `whole`."""
+    made = reader(status(**there), kind=FakeWriter)
+    made.queries = {apt.simulation(operands): answer for operands, answer in answers.items()}
+
+    def run(argv, *, timeout_s):
+        made.ran = (*made.ran, tuple(argv))
+        if argv[-1:] == ("b-helper=2",):
+            made.files["/var/lib/dpkg/status"] = status(dpkg="1.22", **whole)
+        return Completed(0, b"", b"")
+
+    made.run = run
+    return made
+
+
+@pytest.mark.parametrize(
+    ("names", "answers", "installs"),
+    [
+        (("a",), {("b-helper=2",): HELPER}, ("b-helper=2",)),
+        (("a", "c"), {("c=1",): OTHER, ("c=1", "b-helper=2"): OTHER + HELPER}, ("c=1", "b-helper=2")),
+    ],
+    ids=("all that is asked for is there", "a part of it"),
+)
+def test_going_on_names_what_came_along_where_nothing_brings_it_any_more_and_marks_it_automatic(
+    names, answers, installs
+):  # fmt: skip
+    """What `a` recommends or suggests does not come by itself once `a` is there."""
+    whole = {"a": "1.5-1", "b_helper": "2"} | ({"c": "1"} if "c" in names else {})
+    made = stopped_with({"a": "1.5-1"}, answers, whole)
+    after = tuple(sorted(f"{name.replace('_', '-')}={version}" for name, version in whole.items()))
+    SET.complete(
+        made, replace(change_of(), address=Address("package-set", set_name(names, ("b-helper",))), after=after)
+    )
+    done, marked = made.ran[-2:]
+    assert done[done.index("install") + 1 :] == installs
+    assert "--no-remove" in done
+    assert marked == apt.mark_automatic(["b-helper"])
+
+
+def test_going_on_stops_where_apt_would_do_more_than_what_is_missing():
+    made = stopped_with({"a": "1.5-1"}, {("b-helper=2",): HELPER + "Remv editor [3]\n"}, {})
+    with pytest.raises(Conflict, match="apt would now do something else: remove editor 3"):
+        SET.complete(made, change_of())
+    assert not any("install" in argv for argv in made.ran)
 
 
 def test_read_shows_what_is_half_way_and_the_same_once_it_is_repaired():
@@ -375,6 +628,18 @@ def test_compare_beside_a_package_that_dpkg_left_half_way_is_refused():
     assert (finding.hold.kind, finding.changes) == (HoldKind.REFUSED, ())
     assert "foreign (half-configured)" in finding.hold.detail
     assert "dpkg --configure -a" in finding.todo
+
+
+def test_of_the_runs_that_made_a_set_the_one_that_stopped_half_way_is_named():
+    ledger = {
+        Address("package-set", "a"): Applied("run-1", "some-rule", ("a=1",)),
+        Address("package-set", "a b-helper"): Applied("run-2", "some-rule", ("a=2",), goes_on="hosttune goes on"),
+        Address("package-set", "other"): Applied("run-3", "some-rule", ("other=2",), goes_on="with another"),
+    }
+    by_hand = "sudo dpkg --configure -a; sudo apt-get -f install"
+    assert compare(reader(HALF, simulated=NEW), ledger=ledger).todo == f"hosttune goes on; by hand: {by_hand}"
+    ended = {address: replace(one, goes_on="") for address, one in ledger.items()}
+    assert compare(reader(HALF, simulated=NEW), ledger=ended).todo == by_hand
 
 
 def test_write_does_not_name_what_apt_upgrades_by_itself():
@@ -426,6 +691,37 @@ def test_overlay_proves_the_set_and_its_way_back():
     SET.write(overlay, SET.invert(change))
     assert SET.read(overlay, change.address.name) is ABSENT
     assert Facts(overlay).packages["dpkg"].version == "1.22"
+
+
+def test_overlay_leaves_the_same_package_of_another_architecture():
+    def paragraph(name, architecture, version):
+        return f"Package: {name}\nStatus: install ok installed\nArchitecture: {architecture}\nVersion: {version}\n\n"
+
+    rows = (
+        paragraph("dpkg", "amd64", "1.22"),
+        paragraph("a", "amd64", "1"),
+        paragraph("a", "i386", "1"),
+        paragraph("c", "all", "1"),
+    )
+    described = "Package: b\nStatus: install ok installed\nVersion: 1\nDescription: caf\xe9: it\n\n"
+    overlay = Overlay(FakeReader({"/var/lib/dpkg/status": "".join(rows).encode() + described.encode("latin-1")}))
+    change = Change(Address("package-set", "a b c"), Action.DELETE, ("a=1", "b=1", "c=1"), ABSENT, "rule")
+    SET.write(overlay, change)
+    packages = Facts(overlay).packages
+    assert [packages[name].is_installed for name in ("a", "b", "c", "a:i386", "dpkg")] == [
+        False,
+        False,
+        False,
+        True,
+        True,
+    ]
+
+
+def test_overlay_of_a_host_whose_packages_cannot_be_read_is_refused(monkeypatch):
+    overlay = Overlay(FakeReader({}))
+    monkeypatch.setattr(SET, "read", lambda reader, name: ABSENT)
+    with pytest.raises(Refused, match=r"/var/lib/dpkg/status cannot be read"):
+        SET.write(overlay, change_of())
 
 
 def test_simulation_cannot_be_written():

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from hosttune.actions.journal import Journal, Run, Step, StepId
+from hosttune.actions.journal import Journal
+from hosttune.actions.journal_lines import Run, Step, StepId
 from hosttune.actions.recover import prune
 from hosttune.actions.restarts import restarts_left
 from hosttune.errors import Conflict, Refused

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 
 import pytest
 
@@ -17,9 +16,9 @@ from hosttune.engine.policy_file import build_policy
 from hosttune.engine.yamlio import load_document
 from hosttune.host.record import read_record
 from hosttune.values import HoldKind
+from tests.hosts.built import HOSTS
 from tests.unit.schemas import faults
 
-HOSTS = Path(__file__).resolve().parents[1] / "hosts"
 H100, GH200 = str(HOSTS / "h100-8x-2socket.json"), str(HOSTS / "gh200-arm64.json")
 CATALOG = builtin_catalog()
 
@@ -97,6 +96,7 @@ def test_what_harms_nobody_is_said_on_wish_only_and_other_rules_are_left_out_wit
     assert len(said(text)) == 2
     assert len(said(text, everything=False)) == 1
     assert said(text, sole=("memory-max-map-count",)) == []
+    assert len(said(text, sole=("storage-noatime",))) == 1
 
 
 @pytest.mark.parametrize(
@@ -150,6 +150,11 @@ def test_policy_command_keeps_silent_about_what_works_on_one_of_the_hosts(run, p
     file = policy("ignore:\n  - {rule: storage-noatime, subject: /data, reason: r}\n")
     status, out, _ = run("policy", file, "--host", H100, "--host", GH200)
     assert (status, "Nothing comes of" in out) == (0, False)
+
+
+def test_policy_command_tells_what_is_said_for_nothing_too(run, policy):
+    _, out, _ = run("policy", policy("select: [memory-swappiness]\n"), "--host", H100)
+    assert "memory-swappiness is in profile base already" in out
 
 
 def test_policy_command_tells_every_fault_and_that_there_is_no_policy(run, policy):

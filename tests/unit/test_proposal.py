@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from hosttune.engine.catalog import builtin_catalog
@@ -14,9 +12,9 @@ from hosttune.facts.role import CHASSIS, DLAMI, RDMA, SEAT
 from hosttune.host.overlay import Overlay
 from hosttune.host.record import read_record
 from hosttune.values import ABSENT, Answer, FileValue, Unreadable
+from tests.hosts.built import HOSTS
 from tests.unit.fake_reader import FakeReader
 
-HOSTS = Path(__file__).resolve().parents[1] / "hosts"
 MANAGER = "/etc/systemd/system/display-manager.service"
 
 

@@ -16,7 +16,7 @@ from hosttune.values import ABSENT, Action, Activation, Address, Change, Outcome
 from hosttune.views.page import Page
 from hosttune.views.prove import intent_text, proven_json, proven_text
 from tests.unit.schemas import SCHEMAS, faults
-from tests.unit.test_cli import changed, run, surroundings
+from tests.unit.test_cli import run, surroundings
 
 FLAG = Change(Address("mount", "/data"), Action.UPDATE, "relatime", "noatime", "storage-noatime")
 LINE = Change(Address("fstab", "/data"), Action.UPDATE, "defaults", "defaults,noatime", "storage-noatime")
@@ -29,7 +29,7 @@ SWAP = Change(Address("sysctl", "vm.swappiness"), Action.UPDATE, "60", "10", "me
 NOATIME = Proof("storage-noatime", "atime", "/data")
 
 
-__all__ = ["changed", "run", "surroundings"]  # fixtures: commands that see an overlay of a recorded host
+__all__ = ["run", "surroundings"]  # fixtures: commands that see an overlay of a built host
 
 
 def plan_of(*changes):

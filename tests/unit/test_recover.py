@@ -1,6 +1,7 @@
 """What recovery books of a run that was interrupted, and what it leaves alone."""
 
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
@@ -129,3 +130,26 @@ def test_nothing_is_looked_at_for_a_change_before_the_first_boot_has_ended(monke
     monkeypatch.setattr(running, "open_session", lambda **_: pytest.fail("looked at a host that changes"))
     with pytest.raises(Refused, match="cloud-init"), running.changing({}, lambda _: None):
         pass
+
+
+@pytest.mark.parametrize("agrees", [True, False])
+def test_nothing_is_gone_on_with_that_was_not_shown(monkeypatch, agrees):
+    host, went_on = Overlay(FakeReader(FILES)), []
+    catalog = SimpleNamespace(former=lambda _: set())
+    session = SimpleNamespace(journal=read_journal(host), selected=(), catalog=catalog)
+    monkeypatch.setattr(running, "open_writer", lambda **_: host)
+    monkeypatch.setattr(running, "locked", nullcontext)
+    monkeypatch.setattr(running, "open_session", lambda **_: session)
+    monkeypatch.setattr(running, "half_way", lambda *_: ("a set",))
+    monkeypatch.setattr(running, "resume", lambda *_: (went_on.append(1), ((), ""))[1])
+
+    def agreed(_):
+        if not agrees:
+            raise Refused("the plan has changed since it was shown")
+
+    with (
+        nullcontext() if agrees else pytest.raises(Refused),
+        running.changing({}, lambda _: None, resumes=True, agreed=agreed),
+    ):
+        pass
+    assert went_on == [1] * agrees

@@ -2,16 +2,14 @@
 
 import json
 import os
-from pathlib import Path
 
 import pytest
 
 from hosttune.cli import app
 from hosttune.errors import HosttuneError
 from hosttune.host.console import save
+from tests.hosts.built import BUILT, HOSTS
 
-HOSTS = Path(__file__).resolve().parents[1] / "hosts"
-RECORDS = sorted(HOSTS.glob("*.json"))
 H100 = str(HOSTS / "h100-8x-2socket.json")
 MICRO = str(HOSTS / "microvm-debian12.json")
 BEGINS = {"text": "", "json": "{", "markdown": "#", "html": "<!DOCTYPE html>", "junit": "<?xml", "prometheus": "# HELP"}
@@ -28,18 +26,18 @@ def run(capsys):
 
 @pytest.mark.parametrize("form", BEGINS)
 def test_all_records_in_one_check(run, form):
-    words = [word for record in RECORDS for word in ("--host", record)]
+    words = [word for record in BUILT for word in ("--host", record)]
     status, out, err = run("check", *words, "--format", form)
     assert (status, err) == (1, "")
     assert out.startswith(BEGINS[form])
     if form != "prometheus":
-        assert out.index(RECORDS[0].name) < out.index(RECORDS[-1].name)
+        assert out.index(BUILT[0].name) < out.index(BUILT[-1].name)
     if form == "junit":
-        assert out.count("<testsuite ") == len(RECORDS)
+        assert out.count("<testsuite ") == len(BUILT)
 
 
 @pytest.mark.parametrize("form", ["text", "json", "markdown", "html"])
-@pytest.mark.parametrize("record", RECORDS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("record", BUILT, ids=lambda path: path.stem)
 def test_plan_of_every_record(run, form, record):
     status, out, err = run("plan", "--host", record, "--format", form)
     assert status in {0, 1}

@@ -103,12 +103,12 @@ def lanes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Rings that only note their names, in one lane."""
     begun: list[str] = []
 
-    def run_ring(ring, words, *, may_skip, output):
-        begun.append(ring.name)
+    def run_ring(ring, words, *, may_skip, output, part):
+        begun.append(part)
         if ring.name == "gpu":
             raise OSError("no space left")
         output.write(b"said\n")
-        return Outcome(ring.name, "passed", passed=1)
+        return Outcome(part, "passed", passed=1, seconds=2)
 
     monkeypatch.setattr(rings, "LANES", 1)
     monkeypatch.setattr(rings, "run_ring", run_ring)
@@ -116,12 +116,49 @@ def lanes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return begun
 
 
-def test_longest_ring_begins_first_so_that_no_lane_waits_for_it(lanes: list[str]):
-    names = ["unit", "golden", "fleet", "vm"]
-    outcomes = rings.run_rings(names, [], required=True, skip_none=True)
-    assert lanes == ["vm", "fleet", "unit", "golden"]
-    assert [one.name for one in outcomes] == [*names[:2], "vm", "fleet"]
-    assert {*rings.LONGEST_FIRST} <= {*rings.NAMES}
+def test_longest_part_begins_first_so_that_no_lane_waits_for_it(
+    lanes: list[str], tree: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tree.parent / "vm").mkdir()
+    for name in ("test_boot", "test_main_job"):
+        (tree.parent / "vm" / f"{name}.py").touch()
+    monkeypatch.setattr(rings, "RINGS", (Ring("golden", ""), Ring("live", ""), Ring("vm", "", is_by_file=True)))
+    golden, live, vm = rings.run_rings(["golden", "live", "vm"], [], required=True, skip_none=True)
+    assert lanes == ["vm/test_main_job.py", "live", "golden", "vm/test_boot.py"]
+    assert (golden.name, live.name) == ("golden", "live")
+    assert vm == Outcome("vm", "passed", passed=2, seconds=4)
+
+
+def test_order_of_parts_names_none_that_is_gone():
+    assert {*rings.LONGEST_FIRST} <= {part for ring in rings.RINGS for part in ring.parts()}
+
+
+def test_words_for_pytest_go_to_one_call_of_the_whole_ring(lanes: list[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rings, "RINGS", (Ring("live", ""), Ring("vm", "", is_by_file=True)))
+    rings.run_rings(["live", "vm"], ["-k", "boot"], required=True, skip_none=False)
+    assert lanes == ["live", "vm"]
+
+
+def test_ring_fails_with_one_of_its_parts_and_names_it():
+    parts = [
+        Outcome("vm/test_a.py", "passed", passed=3, seconds=1.5),
+        Outcome("vm/test_b.py", "failed", passed=1, failed=2, seconds=2.5, note="stopped after 40 minutes"),
+        Outcome("vm/test_c.py", "failed", failed=1),
+    ]
+    note = "test_b.py: stopped after 40 minutes; test_c.py"
+    assert rings.merged("vm", parts) == Outcome("vm", "failed", passed=4, failed=3, seconds=4.0, note=note)
+    assert rings.merged("unit", [Outcome("unit", "failed", note="no test ran")]).note == "no test ran"
+
+
+def test_spread_ring_runs_in_as_many_processes_as_there_are_cores(tree: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rings, "CORES", 2)
+    (tree / "test_one.py").write_text(
+        "def test_a(worker_id, testrun_uid): assert worker_id in ('gw0', 'gw1')\n"
+        "def test_b(worker_id): assert worker_id != 'master'\n"
+    )
+    assert rings.run_ring(Ring("unit", "", is_spread=True), [], may_skip=False).passed == 2
+    assert rings.run_ring(Ring("unit", ""), [], may_skip=False).failed == 2
+    assert rings.run_ring(Ring("unit", "", is_spread=True), ["-v"], may_skip=False).failed == 2
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -130,14 +167,16 @@ def test_ring_that_cannot_be_run_at_all_is_a_failure(lanes: list[str]):
     assert [(one.name, one.result, one.failed) for one in outcomes] == [("unit", "passed", 0), ("gpu", "failed", 1)]
 
 
-def test_rings_share_bytecode_that_lies_outside_of_the_checkout(tree: Path, monkeypatch: pytest.MonkeyPatch):
+def test_rings_share_a_folder_and_bytecode_in_it_outside_of_the_checkout(tree: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    folder = rings.folder_of_call()
     (tree / "test_one.py").write_text(
-        f"import sys\ndef test_a(): assert (sys.pycache_prefix, sys.dont_write_bytecode) == ({rings.bytecode()!r}, False)\n"
+        f"import os, sys\ndef test_a():\n    assert os.environ[{rings.FOLDER_OF_CALL!r}] == {str(folder)!r}\n"
+        f"    assert (sys.pycache_prefix, sys.dont_write_bytecode) == ({str(folder / 'bytecode')!r}, False)\n"
     )
     assert rings.run_ring(Ring("unit", ""), [], may_skip=False).passed == 1
-    assert os.stat(rings.bytecode()).st_mode & 0o777 == 0o700
-    assert rings.ROOT not in Path(rings.bytecode()).parents
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert rings.ROOT not in folder.parents
     assert list(tree.rglob("*.pyc")) == []
 
 

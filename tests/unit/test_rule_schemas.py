@@ -10,6 +10,7 @@ import pytest
 
 from hosttune.engine.compiled import builtin_documents
 from hosttune.engine.shapes import schemas
+from tests.generated import hold
 
 FOLDER = Path(__file__).resolve().parents[2] / "hosttune" / "schemas"
 SCHEMAS = schemas()
@@ -23,8 +24,7 @@ def test_schema_is_one(name):
 
 @pytest.mark.parametrize("name", sorted(SCHEMAS))
 def test_schema_file_is_what_the_shapes_make(name):
-    stored = json.loads((FOLDER / name).read_text(encoding="utf-8"))
-    assert stored == json.loads(json.dumps(SCHEMAS[name])), "rewrite it: python -m tests.unit.test_rule_schemas"
+    hold(FOLDER / name, json.dumps(SCHEMAS[name], indent=2) + "\n")
 
 
 @pytest.mark.parametrize(
@@ -48,12 +48,3 @@ def test_policies_of_the_readme_fit_the_schema():
 def test_policy_with_an_unknown_key_does_not_fit():
     with pytest.raises(jsonschema.ValidationError):
         POLICY.validate({"profil": "base"})
-
-
-def main() -> None:
-    for name, schema in schemas().items():
-        (FOLDER / name).write_text(json.dumps(schema, indent=2) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

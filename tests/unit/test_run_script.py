@@ -168,10 +168,18 @@ def test_run_test_words_go_to_the_rings(ready: Checkout):
     assert ready.calls("-m pip install")[0].endswith(f"--editable {ready.root}[test]")
 
 
-@pytest.mark.parametrize("what", ["pyz", "deb"])
+@pytest.mark.parametrize("what", ["pyz", "deb", "collection"])
 def test_run_builds_what_is_carried_to_other_machines(what: str, ready: Checkout):
     done = ready.run(what, "a b")
     assert done.stdout.splitlines()[0] == f"<-I><{ready.root}/playbooks/packaging/{what}.py><a b>"
+
+
+@pytest.mark.parametrize(("word", "module"), [("generate", "tests.generated"), ("hosts", "tests.hosts.make")])
+def test_run_programs_of_the_checkout_get_their_words_and_where_it_lies(word: str, module: str, ready: Checkout):
+    done = ready.run(word, "a b")
+    *_, last = done.stdout.splitlines()[:-1]
+    assert last.endswith(f"<{ready.root}><{module}><a b>")
+    assert bool(ready.calls("-m pip install")) == (word == "generate")  # what it needs of the tests
 
 
 def test_run_warm_start_calls_python_once_and_says_nothing(ready: Checkout):

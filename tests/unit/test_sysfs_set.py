@@ -42,6 +42,13 @@ def test_set_of_no_file_is_absent_and_an_unreadable_one_unknown():
     assert KIND.read(door({0: "a", 1: Unreadable("denied")}), PATTERN) == Unreadable("denied")
 
 
+def test_set_whose_files_cannot_be_listed_is_not_written():
+    blind = Overlay(FakeReader({}, unreadable={"/sys/devices/system/cpu": "denied"}))
+    assert KIND.read(blind, PATTERN) == Unreadable("denied")
+    with pytest.raises(Conflict, match="is no longer a"):
+        KIND.write(blind, change("a", "b"))
+
+
 @pytest.mark.parametrize("values", [MIXED, {0: "x"}, {5: "n/a", 6: "0"}, dict.fromkeys(range(99), "a b")])
 def test_spelled_set_reads_back(values):
     assert dict(unspelled(spelled(values), values)) == values

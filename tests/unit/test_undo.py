@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.actions.apply import apply
-from hosttune.actions.journal import read_journal
+from hosttune.actions.journal import Journal, read_journal
 from hosttune.actions.undo import plan_undo, undo
 from hosttune.errors import HosttuneError, Refused
 from hosttune.facts import Facts
@@ -46,14 +46,19 @@ def session_on(writer):
         reader=writer,
         journal=read_journal(writer),
         facts=Facts(writer),
+        selected=(),
         resumed=(),
         policy=SimpleNamespace(break_work=False),
         catalog=SimpleNamespace(current=lambda rule: rule, former=lambda rule: (), rules={"some-rule": None}),
     )
 
 
+def plan_of(*changes):
+    return Plan("d" * 64, "0", "", "", "", (Stage(changes, ()),), ())
+
+
 def applied(writer, *changes):
-    receipt = apply(session_on(writer), writer, Plan("d" * 64, "0", "", "", "", (Stage(changes, ()),), ()))
+    receipt = apply(session_on(writer), writer, plan_of(*changes))
     assert not receipt.failed
     return receipt
 
@@ -104,6 +109,25 @@ def test_way_back_that_the_place_refuses_is_left_with_its_words(monkeypatch):
     monkeypatch.setattr(address_kinds()["sysctl"], "write", refuse)
     finding = left(plan_undo(session_on(writer)))
     assert (finding.hold.kind, finding.hold.detail) == (HoldKind.REFUSED, "the proof fails")
+
+
+def test_way_back_that_fails_half_way_is_booked_with_its_error_and_the_value_that_it_left(monkeypatch):
+    writer = host()
+    applied(writer, change())
+    session = session_on(writer)
+    planned = plan_undo(session)
+    plain = writer.set_value
+
+    def half(path, text):
+        plain(path, "33\n")
+        raise Refused("half of it")
+
+    monkeypatch.setattr(writer, "set_value", half)
+    receipt = undo(session, writer, planned)
+    assert [one.error for one in receipt.failed] == ["half of it"]
+    journal = read_journal(writer)
+    assert journal.runs[-1].steps[0].error == "half of it"
+    assert [step.change.after for step in journal.in_force] == ["33"]
 
 
 def test_kind_that_is_not_known_here_is_left(monkeypatch):
@@ -158,6 +182,42 @@ def test_rule_that_nobody_knows_is_refused():
         plan_undo(session_on(host()), rule="of-none")
 
 
+def test_rule_is_known_by_the_names_that_it_had_and_one_that_was_mistyped_gets_the_nearest():
+    writer = host()
+    applied(writer, change(rule="old-name"), change(B, "1", "2", "some-rule"))
+    session = session_on(writer)
+    former = {"some-rule": ("old-name",)}
+    session.catalog.current = lambda rule: {"old-name": "some-rule"}.get(rule, rule)
+    session.catalog.former = lambda rule: former.get(rule, ())
+    for name in ("old-name", "some-rule"):
+        planned = plan_undo(session, rule=name)
+        assert {str(one.address) for one in planned.plan.changes} == {"sysctl:vm.a", "sysctl:vm.b"}
+        assert planned.rules == ("old-name", "some-rule")
+    with pytest.raises(HosttuneError) as unknown:
+        plan_undo(session, rule="some-rul")
+    assert "some-rule" in unknown.value.hint
+    with pytest.raises(HosttuneError) as unknown:
+        plan_undo(session, rule="xyz")
+    assert unknown.value.hint.endswith("hosttune history -v")
+
+
+def test_journal_that_cannot_be_read_needs_root():
+    session = session_on(host())
+    session.journal = Journal((), "permission denied")
+    with pytest.raises(HosttuneError, match="permission denied") as refused:
+        plan_undo(session)
+    assert refused.value.hint == "run it as root"
+
+
+def test_file_that_was_taken_away_comes_back_by_a_change_that_says_so():
+    writer = host()
+    old = FileValue(b"x\n")
+    writer.replace(FILE.name, old, expected=ABSENT)
+    applied(writer, Change(FILE, Action.DELETE, old, ABSENT, "some-rule"))
+    (back,) = plan_undo(session_on(writer)).plan.changes
+    assert (back.action, back.before, back.after.content) == (Action.CREATE, ABSENT, b"x\n")
+
+
 def test_way_back_runs_its_triggers_and_tells_what_waits_for_a_reboot():
     writer = host()
     applied(writer, change(triggers=(RELOAD,), activation=Activation.REBOOT), change(B, "1", "2"))
@@ -171,7 +231,7 @@ def test_way_back_runs_its_triggers_and_tells_what_waits_for_a_reboot():
     assert receipt.digest == planned.plan.digest
     assert receipt.reboot_reasons == ("sysctl:vm.a takes effect at the next boot",)
     assert [outcome.phase for outcome in receipt.outcomes] == [Phase.DONE, Phase.DONE]
-    assert receipt.verified
+    assert (receipt.verified, receipt.waiting) == (True, ())
 
 
 def test_file_of_ours_is_taken_away_by_a_change_that_says_so():
@@ -188,6 +248,27 @@ def test_undo_of_nothing_leaves_no_trace_and_an_empty_receipt():
     receipt = undo(session, writer, planned)
     assert (receipt.run_id, receipt.digest, receipt.outcomes) == ("", planned.plan.digest, ())
     assert read_journal(writer).runs == ()
+
+
+def test_return_to_the_first_value_passes_other_places_and_what_failed_in_between(monkeypatch):
+    writer = host()
+    applied(writer, change())
+    applied(writer, change(B, "1", "2"))
+    plain = writer.set_value
+
+    def refuse(path, text):
+        raise Refused("not now")
+
+    monkeypatch.setattr(writer, "set_value", refuse)
+    assert apply(session_on(writer), writer, plan_of(change(before="10", after="6"))).failed
+    monkeypatch.setattr(writer, "set_value", plain)
+    applied(writer, change(before="10", after="5"))
+    session = session_on(writer)
+    first, *_, last = session.journal.runs
+    assert undo(session, writer, plan_undo(session, first.id)).failed == ()  # on paper: a later run holds it
+    session = session_on(writer)
+    assert undo(session, writer, plan_undo(session, last.id)).failed == ()
+    assert writer.read("/proc/sys/vm/a") == b"60\n"
 
 
 def test_return_to_the_first_value_passes_what_was_undone_for_good_in_between():

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -13,10 +12,9 @@ from hosttune.views.comparison import Kind, Side, Written, compare, set_by
 from hosttune.views.diff import diff_json, diff_text
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
+from tests.hosts.built import BUILT, HOSTS
 from tests.unit.schemas import faults
 
-HOSTS = Path(__file__).resolve().parents[1] / "hosts"
-RECORDS = sorted(HOSTS.glob("*.json"))
 H100 = HOSTS / "h100-8x-2socket.json"
 RTX = HOSTS / "workstation-rtx4090.json"
 ABOUT = {f"a-{risk.value}": About("title", risk, f"gain of {risk.value}") for risk in Risk}
@@ -192,7 +190,7 @@ def run(capsys):
     return run
 
 
-@pytest.mark.parametrize("record", RECORDS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("record", BUILT, ids=lambda path: path.stem)
 def test_record_against_its_own_saved_check_is_the_same(run, tmp_path, record):
     saved = tmp_path / "last-week.json"
     run("check", "--host", record, "--format", "json", "--output", saved)
@@ -203,7 +201,7 @@ def test_record_against_its_own_saved_check_is_the_same(run, tmp_path, record):
     assert (status, err, json.loads(out)["is_same"]) == (0, "", True)
 
 
-@pytest.mark.parametrize("record", RECORDS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("record", BUILT, ids=lambda path: path.stem)
 def test_record_against_another_is_told(run, record):
     other = RTX if record != RTX else H100
     status, out, _ = run("diff", record, other, "--format", "json")
@@ -246,7 +244,7 @@ def test_live_is_this_host(run, monkeypatch):
     [
         ("", "not a record"),
         ("{}", ""),
-        ('{"format_version": 2, "hosts": []}', "another version"),
+        ('{"format_version": 2, "hosts": []}', "a newer hosttune wrote it"),
         ('{"format_version": 1, "hosts": []}', "holds 0 hosts"),
         ('{"format_version": 1, "hosts": [1]}', "holds 1 hosts"),
         ('{"format_version": 1, "hosts": [{}]}', "is missing"),

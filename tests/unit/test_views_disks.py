@@ -1,7 +1,6 @@
 """`hosttune disks`: one picture of devices, file systems, mounts, free space and fstab."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -12,9 +11,8 @@ from hosttune.host.record import read_record
 from hosttune.values import ABSENT, FileValue
 from hosttune.views.disks import disks_json, disks_of, disks_text, size_text
 from hosttune.views.page import Page
+from tests.hosts.built import BUILT, HOSTS
 from tests.unit.schemas import faults
-
-HOSTS = Path(__file__).resolve().parents[1] / "hosts"
 
 
 def of(name, **files):
@@ -78,7 +76,7 @@ def test_space_of_a_full_btrfs_has_no_inodes():
     assert "0 B free of 100 GiB (100 % used); inodes as needed" in text
 
 
-@pytest.mark.parametrize("path", sorted(HOSTS.glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", BUILT, ids=lambda path: path.stem)
 def test_json_is_what_the_schema_says(path):
     data = disks_json(disks_of(Facts(read_record(str(path)))))
     assert faults(json.loads(json.dumps(data)), "disks") == []

@@ -1,7 +1,6 @@
 """`hosttune driver`: one table of what is installed, loaded, offered, recommended and chosen."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -15,9 +14,10 @@ from hosttune.values import ABSENT, FileValue
 from hosttune.views.driver import driver_json, driver_table, driver_text
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
+from tests.hosts.built import BUILT, HOSTS
 from tests.unit.schemas import faults
+from tests.unit.test_driver_forward import AUGUST_2028, H100, NOVEMBER_2027, host
 
-HOSTS = Path(__file__).resolve().parents[1] / "hosts"
 PARAMS = builtin_catalog().rules["gpu-driver"].defaults
 
 
@@ -38,12 +38,13 @@ def test_new_server_shows_what_would_be_installed_and_why():
         "1 x NVIDIA A100 80GB PCIe (ampere)\n"
         "  installed    nothing\n"
         "  loaded       nothing\n"
-        "  available    branches 580 (long-term, until 2028-06), 595 (production, until\n"
-        "               2027-03)\n"
+        "  available    branches 580 (long-term, supported until 2028-06), 595\n"
+        "               (production, supported until 2027-03)\n"
         "  recommended  595-server-open (by ubuntu-drivers, for the whole machine)\n"
         "  chosen       580-server-open, to install\n"
         "\n"
         "Why: driver 580-server-open for 1 x NVIDIA A100 80GB PCIe: the newest long-term\n"
+        "  branch offered; open kernel module, prebuilt and signed\n"
     )
     assert text.count("no driver for") == 1
 
@@ -75,7 +76,7 @@ def test_healthy_server_is_current():
     (row,) = table.rows
     assert (row.title, len(row.slots)) == ("8 x NVIDIA H100 80GB HBM3", 8)
     assert (row.installed, row.loaded) == (
-        "580-server-open, 580.126.20 (long-term, until 2028-06)",
+        "580-server-open, 580.126.20 (long-term, supported until 2028-06)",
         "580.126.20, open module",
     )
     assert (row.chosen, table.action) == ("580-server-open, as it is", "keep")
@@ -110,7 +111,7 @@ def test_machine_without_a_gpu_says_so():
     assert driver_text(table_of("no-gpu-debian12"), Page()) == "no GPU: no NVIDIA GPU is on the PCI bus\n"
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in HOSTS.glob("*.json")))
+@pytest.mark.parametrize("name", [path.stem for path in BUILT])
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_every_record_fits_the_width_and_the_schema(name, width):
     table = table_of(name)
@@ -120,3 +121,28 @@ def test_every_record_fits_the_width_and_the_schema(name, width):
     assert "  \n" not in text
     words = [word for line in text.splitlines() if len(line) > width for word in line.split() if len(word) > 20]
     assert bool(words) == any(len(line) > width for line in text.splitlines())
+
+
+@pytest.mark.parametrize(("installed", "month"), [("580-server-open", "2028-08"), ("580-server", "2028-08")])
+def test_why_repeats_neither_the_end_of_a_branch_nor_what_lacks(installed, month):
+    """The end of support stands in the state and in the rows, in one of each alone."""
+    page = Page(screen=Screen(10_000))
+    for switch in (False, True):
+        table = driver_table(host(AUGUST_2028, [H100], month, installed=installed), PARAMS | {"switch_branch": switch})
+        why = driver_text(table, page).partition("Why: ")[2]
+        assert why
+        assert "has ended" in "".join(table.told)
+        assert "ended" not in why
+    text = driver_text(driver_table(host(NOVEMBER_2027, [H100], "2027-11"), PARAMS | {"branch": "580"}), page)
+    assert "supported until" not in text.partition("Why: ")[2]
+    assert "(long-term, supported until 2028-06)" in text
+
+
+def test_why_repeats_no_reason_of_a_driver_that_is_absent():
+    device = "/sys/bus/pci/devices/0001:00:00.0"
+    guest = {f"{device}/device": "0x2236\n", f"{device}/subsystem_device": "0x14bb\n"}
+    table = table_of("a100-cloud-vm", guest)
+    assert (table.action, [state.name for state in table.states]) == ("refuse", ["absent"])
+    text = " ".join(driver_text(table, Page()).split())
+    assert "Why" not in text
+    assert text.count("a hypervisor lends it") == text.count(table.way_out) == 1

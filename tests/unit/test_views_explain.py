@@ -20,8 +20,8 @@ from hosttune.views.page import Page
 from hosttune.views.rule_words import todo_texts, told_wishes, ways_of
 from hosttune.views.terminal import Screen
 from hosttune.views.wording import Wording, in_words
+from tests.hosts.built import BUILT
 
-HOSTS = sorted((Path(__file__).resolve().parents[1] / "hosts").glob("*.json"))
 CATALOG = builtin_catalog()
 POLICY = Policy(max_risk=Risk.HIGH, disturb=Disturbs.GPU_WORK, today="2026-01-01")
 
@@ -33,11 +33,11 @@ def explanation(rule, host):
 
 
 def by_hand(rule, host):
-    does, undoes = explanation(rule, next(path for path in HOSTS if path.stem == host)).ways
+    does, undoes = explanation(rule, next(path for path in BUILT if path.stem == host)).ways
     return " | ".join(does), " | ".join(undoes)
 
 
-@pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("host", BUILT, ids=lambda path: path.stem)
 def test_explain_leaves_no_template_raw_and_names_the_files_of_ours_to_remove(host):
     for rule in CATALOG.rules:
         one = explanation(rule, host)
@@ -106,7 +106,7 @@ def ways_in_general(rule):
 
 
 def test_commands_stand_whole_and_sentences_are_wrapped():
-    one = explanation("storage-noatime", next(path for path in HOSTS if path.stem == "h100-8x-2socket"))
+    one = explanation("storage-noatime", next(path for path in BUILT if path.stem == "h100-8x-2socket"))
     lines = explain_text(one, Page(host="h", screen=Screen(60))).splitlines()
     does = one.ways[0]
     assert f"  - {next(step for step in does if step.startswith('mount '))}" in lines

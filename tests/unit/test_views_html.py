@@ -50,7 +50,7 @@ class Page(HTMLParser):
 
 
 def documents():
-    broken = replace(ONE, interrupted=("run 1 was interrupted",))
+    broken = replace(ONE, plan=replace(ONE.plan, interrupted=("run 1 was interrupted",)))
     return {
         "check": check_html((ONE,)),
         "hosts": check_html((ONE, replace(ONE, plan=made.CLEAN), broken)),

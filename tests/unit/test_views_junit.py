@@ -46,7 +46,7 @@ def outcome(finding, *, strict=False):
 
 @pytest.mark.parametrize("plan", [made.PLAN, made.CLEAN, made.SMALL, replace(made.CLEAN, findings=())])
 def test_document_has_the_shape_of_the_schema(plan):
-    one = replace(ONE, plan=plan, interrupted=("run 1 was interrupted",))
+    one = replace(ONE, plan=replace(plan, interrupted=("run 1 was interrupted",)))
     root = parsed(check_junit((one, ONE)))
     assert root.tag == "testsuites"
     for element in root.iter():

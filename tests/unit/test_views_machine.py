@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -21,15 +20,15 @@ from hosttune.views.findings import ALL
 from hosttune.views.page import Page
 from hosttune.views.report import check_report, decision_text, quiet_text
 from hosttune.views.summary import summarize
+from tests.hosts.built import BUILT
 from tests.unit.fake_reader import FakeReader
 
-HOSTS = sorted((Path(__file__).resolve().parents[1] / "hosts").glob("*.json"))
 CATALOG = builtin_catalog()
 POLICY = Policy(select=tuple(CATALOG.rules), max_risk=Risk.LOW, disturb=Disturbs.NOTHING, today="2026-01-01")
 
 
 def record(name):
-    return read_record(str(next(path for path in HOSTS if path.stem == name)))
+    return read_record(str(next(path for path in BUILT if path.stem == name)))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +53,7 @@ def test_what_cannot_be_read_of_the_machine_is_unknown():
     assert "GPUs unknown" in Checked(None, Page(), machine=words).machine_text
 
 
-@pytest.mark.parametrize("path", HOSTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", BUILT, ids=lambda path: path.stem)
 def test_numbers_of_a_report_are_those_of_its_headings(path):
     plan = examine(read_record(str(path)), CATALOG, POLICY).plan(prove=False)
     text = check_report(plan, Page(is_verbose=True))
@@ -67,7 +66,7 @@ def test_numbers_of_a_report_are_those_of_its_headings(path):
     assert int(unknown[1] if unknown else 0) == headings["Unknown"]
 
 
-@pytest.mark.parametrize("path", HOSTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", BUILT, ids=lambda path: path.stem)
 def test_writer_of_a_file_is_named_once(path):
     session = examine(Overlay(read_record(str(path))), CATALOG, POLICY)
     findings = named(session.plan(prove=False).findings, session.reader)

@@ -56,7 +56,7 @@ TICK = '{"at_s":1,"seconds":1}\n'
         ("hello\n", ":1: no JSON"),
         ("[]\n", ":1: expected an object"),
         ('{"format_version":1,"kind":"plan","pid":1}\n', ":1: kind: expected 'hosttune watch'"),
-        ('{"format_version":2,"kind":"hosttune watch","pid":1}\n', ":1: format_version: expected 1, found 2"),
+        ('{"format_version":2,"kind":"hosttune watch","pid":1}\n', ":1: format_version: is 2: a newer hosttune wrote it"),
         ('{"format_version":1,"kind":"hosttune watch","pid":"x"}\n', ":1: pid: expected a number, found text"),
         (HEAD + TICK + "\n", ":3: the line is empty"),
         (HEAD + '{"at_s":1}\n', ":2: seconds: is missing"),

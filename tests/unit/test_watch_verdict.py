@@ -210,3 +210,14 @@ def test_text_with_verbose_tells_more(is_verbose):
     account = judged(jittered(GPU, 30, seed=1), WATCHED)[1]
     text = watch_text(Seen(account, 0, "the command has ended"), Page(is_verbose=is_verbose))
     assert ("states: GPU 100 %" in text) is is_verbose
+
+
+@pytest.mark.parametrize(("source", "is_said"), [("nvml", True), ("nvidia-smi", False)])
+def test_gpus_that_do_not_answer_are_said_whatever_the_verdict(source, is_said):
+    """Of nvidia-smi the reason is why NVML is not asked."""
+    reason = "NVML shows 7 of the 8 GPUs that the driver holds: the others do not answer"
+    verdict, account = judged(
+        at(jittered(GPU, 60, seed=1), 0.0), replace(WATCHED, gpu_source=source, gpu_reason=reason)
+    )
+    assert verdict.is_confident
+    assert (f"GPUs: {reason} (hosttune driver says which)" in evidence(verdict, account)) is is_said

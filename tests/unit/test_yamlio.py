@@ -17,6 +17,13 @@ def faults_of(text):
     return [str(fault).split("\n")[0] for fault in caught.value.faults]
 
 
+def test_file_that_is_too_large_is_not_looked_into(monkeypatch):
+    for name in ("CSafeLoader", "SafeLoader"):
+        monkeypatch.setattr(yaml, name, None, raising=False)
+    (fault,) = faults_of("a: " + "x" * (1 << 20))
+    assert "larger than 1 MiB" in fault
+
+
 @pytest.fixture(params=["with libyaml", "without libyaml"])
 def loader(request, monkeypatch):
     if request.param == "without libyaml":

@@ -1,4 +1,6 @@
-"""One guest for the whole ring: its tests are the steps of a story and run in the order in which they stand."""
+"""Each file has a guest of its own, so that files run in any order and side by side; its tests are the steps of a story
+and run in the order in which they stand.
+"""
 
 import contextlib
 import tempfile
@@ -7,43 +9,46 @@ from pathlib import Path
 
 import pytest
 
-from tests.vm import image as images
+from tests.vm import image, installed
 from tests.vm.guest import Guest
-from tests.vm.transcript import Transcript, transcript_path
+from tests.vm.image import Recipe
+from tests.vm.transcript import Transcript, transcript_folder
 
-TRANSCRIPT = pytest.StashKey[Path]()
 FAILED_STEP = pytest.StashKey[str]()
 
 
-@pytest.fixture(scope="session")
-def transcript(pytestconfig: pytest.Config) -> Iterator[Transcript]:
-    path = transcript_path(images.cache_folder())
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pytestconfig.stash[TRANSCRIPT] = path
-    with path.open("w", encoding="utf-8") as file:
+@pytest.fixture(scope="module")
+def transcript(request: pytest.FixtureRequest) -> Iterator[Transcript]:
+    """What is typed in this file's guests."""
+    folder = transcript_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{request.path.stem}.txt").open("w", encoding="utf-8") as file:
         yield Transcript(file)
 
 
-@pytest.fixture(scope="session")
-def guest(transcript: Transcript) -> Iterator[Guest]:
-    """A booted guest, switched off and deleted at the end, also when a test fails."""
-    image = images.get(images.cache_folder())
+@contextlib.contextmanager
+def booted(recipe: Recipe, transcript: Transcript) -> Iterator[Guest]:
+    """A guest with hosttune installed, switched off and deleted at the end, also when a test fails."""
+    disks = installed.get(recipe)
     with tempfile.TemporaryDirectory(prefix="hosttune-vm-") as folder:
-        guest = Guest(image, Path(folder), transcript)
+        guest = Guest(disks, Path(folder), transcript)
         with contextlib.closing(guest):
             guest.boot()
             yield guest
 
 
 @pytest.fixture(scope="module")
+def guest(transcript: Transcript) -> Iterator[Guest]:
+    """A Debian 12."""
+    with booted(image.BOOKWORM, transcript) as guest:
+        yield guest
+
+
+@pytest.fixture(scope="module")
 def trixie(transcript: Transcript) -> Iterator[Guest]:
-    """A Debian 13 that boots through GRUB and has a disk that nothing mounts, for the tests of one module."""
-    recipe = images.get(images.cache_folder(), images.TRIXIE)
-    with tempfile.TemporaryDirectory(prefix="hosttune-vm-") as folder:
-        guest = Guest(recipe, Path(folder), transcript)
-        with contextlib.closing(guest):
-            guest.boot()
-            yield guest
+    """A Debian 13 that boots through GRUB and has a disk that nothing mounts."""
+    with booted(image.TRIXIE, transcript) as guest:
+        yield guest
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +72,5 @@ def pytest_runtest_makereport(
     return report
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    path = config.stash.get(TRANSCRIPT, None)
-    if path is not None:
-        terminalreporter.write_line(f"vm ring: every command and its output: {path}")
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    terminalreporter.write_line(f"vm ring: every command and its output: {transcript_folder()}")

@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 from tests.vm.image import Image
 from tests.vm.transcript import Transcript
 
-BOOT_TIMEOUT_S = 300
-COMMAND_TIMEOUT_S = 120
+# They only end a hang: beside other work an emulated machine takes minutes for what it does in seconds.
+BOOT_TIMEOUT_S = 600
+COMMAND_TIMEOUT_S = 600
 CHANNEL_GRACE_S = 30
 CONSOLE_TAIL_BYTES = 6000
 
@@ -109,7 +110,7 @@ class Guest:
         """Reboot as an operator does, and wait for a boot with another id; the new boot id."""
         before = self.boot_id
         self._transcript.note(f"reboot (boot id was {before})")
-        self._ask(["systemctl", "reboot"], COMMAND_TIMEOUT_S, b"")
+        self._send(["systemctl", "reboot"], COMMAND_TIMEOUT_S, b"")
         after = self._await_boot(timeout)
         if after == before:
             raise self._failure("the guest answers, but it never rebooted")
@@ -118,7 +119,7 @@ class Guest:
     def poweroff(self, timeout: float = COMMAND_TIMEOUT_S) -> None:
         """Shut down cleanly and wait for qemu's end."""
         self._transcript.note("power off")
-        self._ask(["systemctl", "poweroff"], COMMAND_TIMEOUT_S, b"")
+        self._send(["systemctl", "poweroff"], COMMAND_TIMEOUT_S, b"")
         assert self._process is not None
         try:
             self._process.wait(timeout)
@@ -175,21 +176,14 @@ class Guest:
         self.boot_id = str(hello["hello"])
         # The agent is one of the units that a boot starts: wait for the others too.
         state = self._ask(["systemctl", "is-system-running", "--wait"], max(1.0, deadline - time.monotonic()), b"")
+        # The rest of what udev has to say of the devices; it touches /dev.
+        self._ask(["udevadm", "settle"], max(1.0, deadline - time.monotonic()), b"")
         self._transcript.note(f"up: {state.stdout.strip()}, boot id {self.boot_id}")
         return self.boot_id
 
     def _ask(self, argv: list[str], timeout: float, stdin: bytes) -> Answer:
-        if self._channel is None:
-            raise GuestError(f"{argv}: the guest is switched off")
-        self._last_id += 1
-        request = {"id": self._last_id, "argv": argv, "timeout": timeout}
-        request["stdin"] = base64.b64encode(stdin).decode("ascii")
         deadline = time.monotonic() + timeout + CHANNEL_GRACE_S
-        self._channel.settimeout(timeout + CHANNEL_GRACE_S)
-        try:
-            self._channel.sendall(json.dumps(request).encode() + b"\n")
-        except OSError as error:
-            raise self._failure(f"{argv}: cannot be sent: {error}") from error
+        self._send(argv, timeout, stdin)
         reply = self._receive("id", deadline, f"{argv}: no answer")
         if reply["id"] != self._last_id:
             raise self._failure(f"{argv}: answer number {reply['id']} instead of {self._last_id}")
@@ -197,6 +191,19 @@ class Guest:
         if reply["timed_out"]:
             raise self._failure(f"{argv}: still running after {timeout:.0f} s; output so far: {answer}")
         return answer
+
+    def _send(self, argv: list[str], timeout: float, stdin: bytes) -> None:
+        """Hand a command to the agent. What ends this boot ends the agent too, often before it has answered."""
+        if self._channel is None:
+            raise GuestError(f"{argv}: the guest is switched off")
+        self._last_id += 1
+        request = {"id": self._last_id, "argv": argv, "timeout": timeout}
+        request["stdin"] = base64.b64encode(stdin).decode("ascii")
+        self._channel.settimeout(timeout + CHANNEL_GRACE_S)
+        try:
+            self._channel.sendall(json.dumps(request).encode() + b"\n")
+        except OSError as error:
+            raise self._failure(f"{argv}: cannot be sent: {error}") from error
 
     def _receive(self, key: str, deadline: float, what: str) -> dict[str, Any]:
         """The next message that has `key`; half lines and answers that a reboot cut off are dropped."""

@@ -1,20 +1,18 @@
 """The guests' disks: Debian with systemd, a data disk and a little swap, built once and kept in a cache.
 
-The cache folder is named after the digest of this recipe, so a changed recipe builds anew and nothing else does.
-Everything is built in a temporary folder and renamed into place: a killed build leaves no half image behind.
 No loop device and no mount is needed: mke2fs fills a file system from a folder, and GRUB's parts are put where they
 belong byte by byte.
 """
 
-import contextlib
 import hashlib
 import os
 import shutil
 import subprocess
-import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests import debian
+from tests.cache import kept, named
 
 PROGRAMS = ("mmdebstrap", "mke2fs", "mkfs.xfs", "mkswap", "sfdisk", "qemu-img", "qemu-system-x86_64", "setpriv")
 APT_LINE = (
@@ -35,7 +33,6 @@ PACKAGES = (
     "zstd",
 )
 BUILD_TIMEOUT_S = 600
-UNUSED_S = 7 * 24 * 3600
 VENV = "/opt/hosttune"
 # They take seconds of every boot or, at a moment of their own, rewrite files that the tests watch. systemd-binfmt:
 # without it /proc/sys/fs/binfmt_misc is an automount that nobody has touched yet, as on most servers; a tool that
@@ -118,12 +115,6 @@ class Image:
         return tuple(self.folder / f"{name}.img" for name in names)
 
 
-def cache_folder() -> Path:
-    """Where images and wheels are kept; may be deleted whenever no test runs."""
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "hosttune-tests"
-
-
 def require_tools() -> None:
     """Raise MissingToolsError when a program is absent."""
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
@@ -133,55 +124,23 @@ def require_tools() -> None:
         raise MissingToolsError("building the guest's image needs root: mmdebstrap keeps file owners")
 
 
-def get(cache: Path, recipe: Recipe = BOOKWORM) -> Image:
+def get(recipe: Recipe = BOOKWORM) -> Image:
     """The image of a recipe, built now when the cache lacks it (about a minute)."""
     require_tools()
     here = Path(__file__)
-    text = here.read_bytes() + here.with_name("agent.py").read_bytes() + repr(recipe).encode()
-    target = cache / f"image-{hashlib.sha256(text).hexdigest()[:16]}"
-    if not target.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(dir=cache, prefix="build-"))
-        try:
-            _build(work, recipe)
-            _settle(work / "image", target)
-        finally:
-            shutil.rmtree(work)
-    target.touch()
-    _prune(cache)
-    return Image(target, recipe)
+    name = named("image", here.read_bytes(), here.with_name("agent.py").read_bytes(), debian.MMDEBSTRAP, recipe)
+    return Image(kept(name, lambda work: _build(work, recipe)), recipe)
 
 
-def _prune(cache: Path) -> None:
-    """Remove what no run has used for a week: images of older recipes, and what a killed build left."""
-    for folder in (*cache.glob("image-*"), *cache.glob("wheels-*"), *cache.glob("build-*")):
-        # A build of somebody else may be renamed or gone between two lines.
-        with contextlib.suppress(FileNotFoundError):
-            if time.time() - folder.stat().st_mtime > UNUSED_S:
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def _settle(built: Path, target: Path) -> None:
-    try:
-        built.rename(target)
-    except OSError:
-        # Somebody else built the same image meanwhile; theirs is as good.
-        if not target.exists():
-            raise
-
-
-def _build(work: Path, recipe: Recipe) -> None:
-    tree, extra, image = work / "tree", work / "extra", work / "image"
-    image.mkdir()
+def _build(image: Path, recipe: Recipe) -> None:
+    work = image / "work"
+    tree, extra = work / "tree", work / "extra"
     _write_extra(extra, recipe)
-    command = ["mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", "--format=directory"]
-    command += ['--aptopt=APT::Install-Recommends "false"', "--dpkgopt=force-confold"]
-    command += [f"--include={','.join(recipe.packages)}"]
-    # Before the kernel is installed, so that its initrd is made small at once.
-    command += [f"--essential-hook=sync-in {extra} /"]
-    # A minute's work under emulation, two seconds here.
-    command += [f'--customize-hook=chroot "$1" python3 -m venv {VENV}', recipe.suite, str(tree)]
-    _call(command)
+    # Before the kernel is installed, so that its initrd is made small at once. The venv is a minute's work under
+    # emulation, two seconds here.
+    venv = f'--customize-hook=chroot "$1" python3 -m venv {VENV}'
+    options = ("--dpkgopt=force-confold", venv)
+    debian.fill(tree, recipe.suite, *recipe.packages, options=options, files=extra)
     (tree / "data").mkdir()
     if recipe.boots_itself:
         _make_bootable_disk(image / "root.img", tree)
@@ -202,6 +161,7 @@ def _build(work: Path, recipe: Recipe) -> None:
         fresh.touch()
         os.truncate(fresh, 320 << 20)
         _call(["mkfs.xfs", "-q", "-L", "fresh", "-m", f"uuid={FRESH_UUID}", str(fresh)])
+    shutil.rmtree(work)
 
 
 def _kernel_part(tree: Path, name: str) -> Path:

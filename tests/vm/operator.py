@@ -3,35 +3,22 @@
 import json
 from typing import Any
 
-from tests.vm import image, wheels
 from tests.vm.guest import Guest
 
-HOSTTUNE = "/usr/local/bin/hosttune"
 POLICY = "/etc/hosttune/policy.yaml"
 RUNS = "/var/lib/hosttune/runs"
 
 
-def install(guest: Guest, suite: str) -> None:
-    """Install hosttune as a user would: into a virtual environment, with a link in the path of root."""
-    guest.ask(["mkdir", "/root/wheels"])
-    guest.ask(["tar", "x", "-C", "/root/wheels"], stdin=wheels.bundle(image.cache_folder(), wheels.PYTHONS[suite]))
-    pip = [f"{image.VENV}/bin/pip", "install", "--quiet", "--no-index", "--find-links", "/root/wheels", "hosttune"]
-    assert guest.run(pip, timeout=400).rc == 0
-    assert guest.run(["ln", "-s", f"{image.VENV}/bin/hosttune", HOSTTUNE]).rc == 0
-    rc, text = hosttune(guest, "--version")
-    assert (rc, text.split()[0]) == (0, "hosttune")
-
-
 def hosttune(guest: Guest, *words: str) -> tuple[int, str]:
     """Exit status and report of one command, typed as an operator does; it must not end in a traceback."""
-    rc, stdout, stderr = guest.run(["hosttune", *words], timeout=300)
+    rc, stdout, stderr = guest.run(["hosttune", *words])
     assert "Traceback" not in stderr, stderr
     return rc, stdout
 
 
 def findings(guest: Guest) -> dict[str, set[str]]:
     """The verdicts of each rule, from the JSON of `check`."""
-    report = json.loads(guest.ask_any(["hosttune", "check", "--format", "json"], timeout=300).stdout)
+    report = json.loads(guest.ask_any(["hosttune", "check", "--format", "json"]).stdout)
     verdicts: dict[str, set[str]] = {}
     for finding in report["hosts"][0]["findings"]:
         verdicts.setdefault(finding["rule"], set()).add(finding["verdict"])
@@ -39,7 +26,7 @@ def findings(guest: Guest) -> dict[str, set[str]]:
 
 
 def plan(guest: Guest) -> dict[str, Any]:
-    document = json.loads(guest.ask_any(["hosttune", "plan", "--format", "json"], timeout=300).stdout)
+    document = json.loads(guest.ask_any(["hosttune", "plan", "--format", "json"]).stdout)
     assert isinstance(document, dict)
     return document
 

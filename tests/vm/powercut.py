@@ -59,7 +59,7 @@ def check(recording: Recording, start: int, stop: int, limit: int | None = None)
 
 def _observe(recording: Recording, part: Sequence[State]) -> list[dict[str, Any]]:
     done = subprocess.run(
-        disk_program("observe", recording.disk, recording.log_path, recording.begin),
+        disk_program(recording.disk, recording.log_path, recording.begin),
         input="".join(json.dumps([state.first, state.kept]) + "\n" for state in part),
         check=True,
         cwd=PROJECT,
@@ -133,17 +133,17 @@ def _clean_up(guest: Guest, recording: Recording, one: Judged, word: str) -> lis
     if failed := guest.run(["systemctl", "list-units", "--failed", "--no-legend", "--plain"]).stdout:
         wrong.append(f"failed units: {failed}")
     run = next(flight.run.id for flight in recording.flights if flight.run.command == one.verdict.situation.command)
-    lines = guest.run(["hosttune", "history"], timeout=300).stdout.splitlines()
+    lines = guest.run(["hosttune", "history"]).stdout.splitlines()
     if not any(run in line and "interrupted" in line for line in lines):
         wrong.append(f"history does not name the interrupted run {run}: {lines}")
-    if "interrupted" not in guest.run(["hosttune", "check"], timeout=300).stdout:
+    if "interrupted" not in guest.run(["hosttune", "check"]).stdout:
         wrong.append("check does not say that a run was interrupted")
-    rc, stdout, stderr = guest.run(["hosttune", word, "--yes"], timeout=300)
+    rc, stdout, stderr = guest.run(["hosttune", word, "--yes"])
     if rc != 0:
         wrong.append(f"{word} --yes: exit status {rc}: {stdout}{stderr}")
     if etc_digest(guest) != recording.etc["before" if word == "undo" else "after"]:
         wrong.append(f"/etc is not what {word} should leave")
-    if "interrupted" in guest.run(["hosttune", "history"], timeout=300).stdout:
+    if "interrupted" in guest.run(["hosttune", "history"]).stdout:
         wrong.append("a run is still called interrupted")
     return wrong
 

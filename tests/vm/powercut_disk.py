@@ -2,8 +2,7 @@
 
 A program, to be run in a mount namespace of its own:
 
-    unshare --mount python -m tests.vm.powercut_disk install DISK WHEELS POLICY VENV
-    unshare --mount python -m tests.vm.powercut_disk observe DISK LOG BEGIN < STATES > OBSERVATIONS
+    unshare --mount python -m tests.vm.powercut_disk DISK LOG BEGIN < STATES > OBSERVATIONS
 
 The disk lies on an XFS in memory, because XFS clones a file in a millisecond: every state is a clone of its own, is
 mounted read-write so that ext4 replays its journal as a boot would, and is thrown away. Mounts and loop devices end
@@ -17,7 +16,6 @@ import fcntl
 import io
 import json
 import os
-import shutil
 import struct
 import subprocess
 import sys
@@ -77,21 +75,6 @@ def _attached(backing: int) -> io.FileIO:
                 device.close()
                 if error.errno != errno.EBUSY:  # somebody else took this one meanwhile: there are more
                     raise
-
-
-def install(disk: Path, wheels: Path, policy: Path, venv: str) -> None:
-    """Install hosttune into the disk's own virtual environment, as a user does, and give it a policy."""
-    with tempfile.TemporaryDirectory(prefix="hosttune-disk-") as folder:
-        root = Path(folder)
-        with mounted(disk, root, "ext4", flags=0):
-            (root / "root/wheels").mkdir()
-            _call(["tar", "x", "-C", str(root / "root/wheels"), "-f", str(wheels)])
-            pip = [f"{venv}/bin/pip", "install", "--quiet", "--no-index", "--find-links", "/root/wheels", "hosttune"]
-            _call(["chroot", str(root), *pip])
-            shutil.rmtree(root / "root/wheels")
-            (root / "usr/local/bin/hosttune").symlink_to(f"{venv}/bin/hosttune")
-            (root / "etc/hosttune").mkdir()
-            shutil.copyfile(policy, root / "etc/hosttune/policy.yaml")
 
 
 class Bench:
@@ -195,8 +178,4 @@ def _call(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    word, *rest = sys.argv[1:]
-    if word == "install":
-        install(Path(rest[0]), Path(rest[1]), Path(rest[2]), rest[3])
-    else:
-        observe(Path(rest[0]), Path(rest[1]), int(rest[2]))
+    observe(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))

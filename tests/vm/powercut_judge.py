@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hosttune.actions.journal import Run, parse_run
-from hosttune.errors import HosttuneError
+from hosttune.actions.journal_lines import Run, parse_run
 from hosttune.values import FileValue, Phase
 
 FSTAB = "fstab"
@@ -137,10 +136,11 @@ def _journals(files: Mapping[str, Any], flights: Sequence[Flight]) -> tuple[dict
         elif tuple(entry[:3]) != (0o100600, 0, 0):
             faults.append(f"run {name} has mode, owner and group {entry[0]:o} {entry[1]} {entry[2]}")
         elif b"\n" in data and not temp:
-            try:
-                runs[name.removesuffix(".jsonl")] = parse_run(data, name)
-            except HosttuneError as error:
-                faults.append(f"hosttune cannot read its journal: {error}: {data[-120:]!r}")
+            run = parse_run(data, name)
+            if run.unread:
+                faults.append(f"hosttune cannot read its journal: {run.unread}: {data[-120:]!r}")
+            else:
+                runs[name.removesuffix(".jsonl")] = run
     return runs, is_torn, faults
 
 

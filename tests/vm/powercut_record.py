@@ -5,16 +5,16 @@ logged write by write, and after them an editor that does it wrong.
 import dataclasses
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.vm import blklog, image, wheels
+from tests.vm import blklog, image, installed, operator
 from tests.vm.blklog import Flag, Log
 from tests.vm.guest import Guest
 from tests.vm.image import Image
+from tests.vm.installed import copy_disk
 from tests.vm.operator import RUNS, etc_digest
 from tests.vm.powercut_judge import Flight, FstabTexts, ladder
 from tests.vm.powercut_states import State
@@ -22,7 +22,6 @@ from tests.vm.transcript import Transcript
 
 PROJECT = Path(__file__).resolve().parents[2]
 LOG_BYTES = 4 << 30  # a hole to be written into
-TIMEOUT_S = 300
 # The guest has 2 GiB: what pays only on big machines is told that this is one.
 POLICY = b"""\
 params:
@@ -112,7 +111,7 @@ class LoggedGuest(Guest):
 
 def record(folder: Path, transcript: Transcript, *, is_busy: bool = False) -> Recording:
     """Live through the story once, in `folder`, which the recording needs as long as it lives."""
-    base = prepare(folder / "base")
+    base = installed.get()
     log = folder / "writes.log"
     disks = folder / "disks"
     disks.mkdir()
@@ -122,6 +121,7 @@ def record(folder: Path, transcript: Transcript, *, is_busy: bool = False) -> Re
         guest.boot()
         if is_busy:
             guest.ask(["systemd-run", "--quiet", "--unit=busy", "python3", "-c", BUSY])
+        guest.write(operator.POLICY, POLICY)
         etc = {"before": etc_digest(guest)}
         guest.ask(["sync"])
         begin = blklog.count(log)
@@ -145,31 +145,9 @@ def record(folder: Path, transcript: Transcript, *, is_busy: bool = False) -> Re
     return Recording(base, Log(log), log, begin, applied, undone, clean, end, flights, etc)
 
 
-def prepare(folder: Path) -> Image:
-    """The guest's image with hosttune installed on its root disk, for `folder` alone; the other disks are links."""
-    made = image.get(image.cache_folder())
-    folder.mkdir()
-    for path in made.folder.iterdir():
-        (folder / path.name).symlink_to(path)
-    mine = dataclasses.replace(made, folder=folder)
-    mine.disks[0].unlink()
-    copy_disk(made.disks[0], mine.disks[0])
-    bundle, policy = folder / "wheels.tar", folder / "policy.yaml"
-    bundle.write_bytes(wheels.bundle(image.cache_folder()))
-    policy.write_bytes(POLICY)
-    subprocess.run(
-        disk_program("install", mine.disks[0], bundle, policy, image.VENV), check=True, cwd=PROJECT, timeout=TIMEOUT_S
-    )
-    return mine
-
-
 def disk_program(*words: object) -> list[str]:
     """The argument vector of `powercut_disk`, to be run in the project's folder."""
     return ["unshare", "--mount", sys.executable, "-m", "tests.vm.powercut_disk", *map(str, words)]
-
-
-def copy_disk(source: Path, target: Path) -> None:
-    subprocess.run(["cp", "--sparse=always", "--", str(source), str(target)], check=True, timeout=TIMEOUT_S)
 
 
 def disk_at(recording: Recording, state: State, target: Path) -> None:
@@ -208,6 +186,6 @@ def fstab_texts(new: bytes) -> FstabTexts:
 
 
 def _succeed(guest: Guest, *argv: str) -> None:
-    answer = guest.run(list(argv), timeout=TIMEOUT_S)
+    answer = guest.run(list(argv))
     if answer.rc != 0:
         raise RuntimeError(f"{' '.join(argv)}: exit status {answer.rc}\n{answer.stdout}{answer.stderr}")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.vm import image
 from tests.vm.guest import Guest
-from tests.vm.operator import POLICY, addresses, etc_digest, findings, fstab, hosttune, install, plan, runs
+from tests.vm.operator import POLICY, addresses, etc_digest, findings, fstab, hosttune, plan, runs
 
 pytestmark = pytest.mark.vm
 
@@ -47,7 +47,6 @@ def test_machine_booted_through_grub(trixie: Guest, before: str) -> None:
     assert before
     assert "BOOT_IMAGE=/boot/vmlinuz" in trixie.run(["cat", "/proc/cmdline"]).stdout
     assert_healthy(trixie)
-    install(trixie, "trixie")
 
 
 def test_disks_shows_the_disk_that_nothing_mounts(trixie: Guest) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.vm.archive import packages
-from tests.vm.image import cache_folder
 from tests.vm.transcript import Transcript
 from tests.vm.tree import inside
 
@@ -21,7 +20,7 @@ SCENARIOS = (
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_scenario_in_a_throw_away_debian_passes(name: str, tmp_path: Path, transcript: Transcript) -> None:
-    debs = packages(cache_folder(), "trixie", "dracut", "dracut-core")[0].parent
+    debs = packages("trixie", "dracut", "dracut-core")[0].parent
     done = inside(tmp_path, debs, "python3", "-P", "/src/tests/vm/initramfs_scenarios.py", name)
     transcript.note(f"Debian 13: {name}\n{done.stdout}{done.stderr}[exit {done.returncode}]")
     assert done.returncode == 0, done.stdout + done.stderr

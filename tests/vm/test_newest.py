@@ -3,15 +3,13 @@
 Nothing is booted: the tree is entered with chroot(8) in a private mount namespace, above a throw-away overlay.
 """
 
-import hashlib
-import os
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
 
+from tests import debian
 from tests.vm import image, wheels
 from tests.vm.transcript import Transcript
 
@@ -61,31 +59,14 @@ print("agreed")
 
 @pytest.fixture(scope="module")
 def tree() -> Path:
-    """The tree of Debian testing, kept in the cache for as long as the images are."""
-    image.require_tools()
-    cache = image.cache_folder()
-    target = cache / f"image-testing-{hashlib.sha256(repr(PACKAGES).encode()).hexdigest()[:16]}"
-    if not target.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(dir=cache, prefix="build-"))
-        command = ["mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
-        command += ['--aptopt=APT::Install-Recommends "false"']
-        # A mirror may lag behind the two weeks for which testing's Release file counts.
-        command += ['--aptopt=Acquire::Check-Valid-Until "false"', "testing", str(work / "tree")]
-        try:
-            subprocess.run(command, check=True, stdin=subprocess.DEVNULL, timeout=image.BUILD_TIMEOUT_S)
-            (work / "tree").rename(target)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
-    os.utime(target)
-    return target
+    return debian.tree("testing", *PACKAGES)
 
 
 @pytest.fixture(scope="module")
 def bundle(tree: Path) -> bytes:
     ask = ["chroot", str(tree), "python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
     version = subprocess.run(ask, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
-    return wheels.bundle(image.cache_folder(), version)
+    return wheels.bundle(version)
 
 
 def inside(tree: Path, bundle: bytes, transcript: Transcript, script: str) -> str:

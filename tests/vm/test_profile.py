@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.vm.guest import Guest
-from tests.vm.operator import POLICY, addresses, etc_digest, findings, hosttune, install, plan, runs
+from tests.vm.operator import POLICY, addresses, etc_digest, findings, hosttune, plan, runs
 
 pytestmark = pytest.mark.vm
 
@@ -31,7 +31,6 @@ def state(guest: Guest) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def before(trixie: Guest) -> dict[str, str]:
-    install(trixie, "trixie")
     return state(trixie)
 
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
+from tests.cache import cache_folder
+
 
 class Transcript:
     """Appends to a file, line by line, so that a killed run leaves what it had."""
@@ -35,7 +37,7 @@ class Transcript:
         self._file.flush()
 
 
-def transcript_path(default_folder: Path) -> Path:
-    """$HOSTTUNE_VM_TRANSCRIPT, or `vm-transcript.txt` in the given folder."""
-    named = os.environ.get("HOSTTUNE_VM_TRANSCRIPT")
-    return Path(named) if named else default_folder / "vm-transcript.txt"
+def transcript_folder() -> Path:
+    """$HOSTTUNE_VM_TRANSCRIPTS, or a folder of the cache; one text for each file of tests."""
+    named = os.environ.get("HOSTTUNE_VM_TRANSCRIPTS")
+    return Path(named) if named else cache_folder() / "vm-transcripts"

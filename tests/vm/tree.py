@@ -32,7 +32,7 @@ def inside(work: Path, given: Path, *argv: str) -> subprocess.CompletedProcess[s
     """Run a program as root in the tree, mounted at `work`; the folder `given` is at /given and this checkout at /src.
     The network is a namespace of its own, without a way out.
     """
-    disk = image.get(image.cache_folder(), image.TRIXIE).disks[0]
+    disk = image.get(image.TRIXIE).disks[0]
     environment = {
         "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
         "LC_ALL": "C.UTF-8",

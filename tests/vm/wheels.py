@@ -4,14 +4,14 @@ The dependencies are fetched for the guest's Python, not for the one that runs t
 pyproject.toml changes.
 """
 
-import hashlib
 import io
-import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
 from pathlib import Path
+
+from tests.cache import kept, named
 
 PROJECT = Path(__file__).resolve().parents[2]
 PYTHONS = {"bookworm": "3.11", "trixie": "3.13"}
@@ -19,36 +19,27 @@ PLATFORMS = ("manylinux2014_x86_64", "manylinux_2_28_x86_64")
 TIMEOUT_S = 300
 
 
-def bundle(cache: Path, python: str = PYTHONS["bookworm"]) -> bytes:
+def bundle(python: str = PYTHONS["bookworm"]) -> bytes:
     """A tar of hosttune's wheel, built now, and of its dependencies' wheels for this version of Python."""
     with tempfile.TemporaryDirectory(prefix="hosttune-wheel-") as folder:
         _pip("wheel", "--no-deps", "--wheel-dir", folder, str(PROJECT))
         (own,) = Path(folder).glob("hosttune-*.whl")
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w") as tar:
-            for wheel in (own, *sorted(_dependencies(cache, own, python).glob("*.whl"))):
+            for wheel in (own, *sorted(_dependencies(own, python).glob("*.whl"))):
                 tar.add(wheel, arcname=wheel.name)
     return packed.getvalue()
 
 
-def _dependencies(cache: Path, own: Path, python: str) -> Path:
-    project = (PROJECT / "pyproject.toml").read_bytes() + Path(__file__).read_bytes() + python.encode()
-    target = cache / f"wheels-{hashlib.sha256(project).hexdigest()[:16]}"
-    if target.exists():
-        target.touch()
-        return target
-    cache.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(dir=cache, prefix="build-"))
-    try:
+def _dependencies(own: Path, python: str) -> Path:
+    def download(work: Path) -> None:
         options = ["--only-binary=:all:", "--python-version", python, "--implementation", "cp"]
         options += [word for name in PLATFORMS for word in ("--platform", name)]
         _pip("download", "--dest", str(work), *options, str(own))
         (work / own.name).unlink(missing_ok=True)
-        work.rename(target)
-    except BaseException:
-        shutil.rmtree(work)
-        raise
-    return target
+
+    project = (PROJECT / "pyproject.toml").read_bytes() + Path(__file__).read_bytes()
+    return kept(named("wheels", project, python), download)
 
 
 def _pip(command: str, *words: str) -> None:

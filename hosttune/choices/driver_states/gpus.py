@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.choices.driver_states.modules import mismatch, running_module, stale, will_be_other
+from hosttune.choices.driver_states.modules import mismatch, running_module, stale, swapped, will_be_other
 from hosttune.choices.driver_states.told import Told, holds, said_by_log, switch
 from hosttune.choices.drivers.branch import not_driven
 from hosttune.choices.drivers.bringer import guest_way
@@ -134,6 +134,8 @@ def refused(facts: Facts) -> Told | None:
     if facts.nvidia.refusal == "no permission":
         raise UnknownFact("nvidia.refusal", facts.nvidia.problem)
     if any(holds(look, facts) for look in (lost, unsupported, wrong_flavour, stale, mismatch)):
+        return None
+    if holds(swapped, facts) and is_undriven_until_boot(facts):
         return None
     if facts.nvidia.smi == "hangs":
         said = f"{facts.nvidia.problem}: a GPU or the driver hangs, or it takes that long to wake the GPUs"

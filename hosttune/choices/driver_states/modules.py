@@ -24,17 +24,35 @@ def dkms_failed(facts: Facts) -> Told | None:
     if not failed:
         return None
     kernels = ", ".join(sorted({build.kernel for build in failed if build.kernel})) or "a kernel"
-    return (
-        f"DKMS could not build nvidia {failed[0].version} for {kernels}",
-        f"{_PREBUILT} instead; the log is /var/lib/dkms/nvidia/{failed[0].version}/build/make.log",
-    )
+    said = f"DKMS could not build nvidia {failed[0].version} for {kernels}"
+    log = f"/var/lib/dkms/nvidia/{failed[0].version}/build/make.log"
+    if not leaves_none(facts):
+        return said, f"{_PREBUILT} instead; the log is {log}"
+    is_harm = boot_after_dkms(facts) is Boot.HARMS
+    kernel = failed[0].kernel or facts.kernel.release
+    again = f"mend what {log} names, then sudo dkms autoinstall -k {kernel}; {_INITRAMFS}; or {_PREBUILT} instead"
+    boot = "after a reboot no GPU works" if is_harm else "no reboot brings it"
+    return f"{said}: {boot}", f"do not reboot before: {again}" if is_harm else again
+
+
+def leaves_none(facts: Facts) -> bool:
+    """Whether a build that failed is why the kernel that runs or starts next has no module, or a stale one: the cause
+    of these states."""
+    running = facts.kernel.release
+    following = _next_kernel(facts) or running
+    lacking = {running: (missing_now,), following: (stale, missing_next)} if following != running else {}
+    lacking = lacking or {running: (missing_now, stale)}
+    failed = {build.kernel for build in facts.driver.dkms if build.failed}
+    return any(holds(look, facts) for kernel, looks in lacking.items() if failed & {"", kernel} for look in looks)
 
 
 def boot_after_dkms(facts: Facts) -> Boot:
     """A build that failed for the kernel that runs or starts next is not there after the boot either."""
     wanted = {"", facts.kernel.release, _next_kernel(facts)}
-    is_wanted = any(build.failed and build.kernel in wanted for build in facts.driver.dkms)
-    return Boot.USELESS if is_wanted else Boot.NOTHING
+    if not any(build.failed and build.kernel in wanted for build in facts.driver.dkms):
+        return Boot.NOTHING
+    harms = holds(missing_next, facts) or (holds(stale, facts) and boot_after_stale(facts) is Boot.HARMS)
+    return Boot.HARMS if harms and leaves_none(facts) else Boot.USELESS
 
 
 def rejected(facts: Facts) -> Told | None:
@@ -117,12 +135,11 @@ def next_module(facts: Facts) -> DriverModule | None:
 
 
 def missing_next(facts: Facts) -> Told | None:
-    driver = facts.driver
-    if not driver.is_installed or facts.boot.next_kernel in ("", facts.kernel.release):
+    """Of a driver that is loaded, also where the running kernel starts again and its module is on no disk any more."""
+    driver, kernel = facts.driver, facts.boot.next_kernel
+    is_said = kernel == facts.kernel.release and not driver.is_loaded  # by missing_now
+    if not driver.is_installed or not kernel or is_said or driver.has_module_for_next_kernel:
         return None
-    if driver.has_module_for_next_kernel:
-        return None
-    kernel = facts.boot.next_kernel
     return (
         f"the kernel that boots next, {kernel}, has no nvidia module: after a reboot no GPU works",
         f"do not reboot before: {commands(facts, kernel)}",

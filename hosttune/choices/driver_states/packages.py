@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.choices.driver_states.told import Told, switch
+from hosttune.choices.driver_states.told import RUNFILE, UNHOLD, Told, switch
 from hosttune.choices.drivers.branch import stale_note, why_over
 from hosttune.choices.next_kernel import commands
-from hosttune.facts.packages import REPAIR
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
 
 
 def broken(facts: Facts) -> Told | None:
-    return (facts.driver.half_way, REPAIR) if facts.driver.half_way else None
+    return (facts.driver.half_way, facts.packages.repair) if facts.driver.half_way else None
 
 
 def in_part(facts: Facts) -> Told | None:
@@ -34,7 +33,7 @@ def runfile(facts: Facts) -> Told | None:
     if not facts.driver.runfile:
         return None
     return (
-        "NVIDIA's own installer (runfile) put a driver here, outside of dpkg: upgrades break it",
+        f"{RUNFILE}, outside of dpkg: upgrades break it",
         "at the next maintenance, sudo nvidia-uninstall, then let gpu-driver install packages",
     )
 
@@ -89,7 +88,7 @@ def held(facts: Facts) -> Told | None:
         return None
     return (
         f"held by an administrator (apt-mark), with an update waiting: {', '.join(held)}",
-        "hosttune never unholds; when the hold has served, sudo apt-mark unhold, all of the driver's packages together",
+        f"hosttune never unholds; {UNHOLD}",
     )
 
 

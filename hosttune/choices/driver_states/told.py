@@ -12,6 +12,8 @@ from hosttune.facts.base import Fact, UnknownFact
 from hosttune.frozen import frozen
 
 REBOOT = "drain the host and reboot"
+RUNFILE = "NVIDIA's own installer (runfile) put a driver here"
+UNHOLD = "when the hold has served, sudo apt-mark unhold, all of the driver's packages together"
 Told = tuple[str, str]  # evidence, way out
 Look = Callable[[Any], "Told | None"]  # of the facts: what it says where it holds
 
@@ -39,6 +41,7 @@ class DriverState(Fact):
     rule: str = ""  # the rule that reports it in a check, where that is not gpu-driver-health
     is_dead: bool = False  # not every GPU computes now, or will after the next boot
     boot: Boot = Boot.NOTHING  # what the next boot does about it
+    waits_for_reboot: bool = False  # the next boot mends it, and nothing has to be solved before
 
     @property
     def blocks_reboot(self) -> bool:

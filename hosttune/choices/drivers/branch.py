@@ -64,12 +64,12 @@ def until(facts: Facts, number: int) -> str:
 
 
 def end_words(facts: Facts, number: int) -> str:
-    """The kind and end of a branch in brackets: long-term, until 2028-06; ended."""
+    """The kind and end of a branch in brackets: long-term, supported until 2028-06; or ended 2027-03."""
     row = facts.branches.branch(number)
     kind = WORDS[kind] if (kind := kind_of(facts, number)) else ""
     if is_over(facts, number):
         return ", ".join(part for part in (kind, f"ended {row.ends}".strip()) if part)
-    return ", ".join(part for part in (kind, f"until {row.ends}" if row.ends else "end not known") if part)
+    return ", ".join(part for part in (kind, f"supported until {row.ends}" if row.ends else "end not known") if part)
 
 
 def stale_note(facts: Facts) -> str:
@@ -89,11 +89,18 @@ def works(facts: Facts, gpu: Gpu) -> bool:
 
 
 def drives(facts: Facts, number: int, gpu: Gpu, name: str = "") -> bool | None:
-    """Whether a branch, or one package of it, drives a GPU; None where that is not known."""
+    """Whether a branch, or one package of it, drives a GPU; None where that is not known. The plain package drives
+    what GIVEN gives it, as for ubuntu-drivers."""
+    if is_given(facts, number, gpu) and name in ("", f"nvidia-driver-{number}"):
+        return True
     told = [one for one in facts.packaging.of(number) if name in ("", one.name)]
     if told:
         return any(gpu.slot in one.drives for one in told)
     return facts.branches.branch(number).drives(gpu.generation)
+
+
+def is_given(facts: Facts, number: int, gpu: Gpu) -> bool:
+    return facts.branches.given.get(gpu.device_id) == number
 
 
 def not_driven(facts: Facts) -> tuple[str, ...]:

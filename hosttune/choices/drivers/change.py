@@ -8,10 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hosttune.choices.driver_state import before_boot
-from hosttune.choices.driver_states.told import Boot
+from hosttune.choices.driver_states.packages import held
+from hosttune.choices.driver_states.told import UNHOLD, Boot
 from hosttune.choices.drivers.choice import DriverChoice, kept, refuse
 from hosttune.choices.drivers.install import installed
 from hosttune.facts.versions import upstream_of
+from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from hosttune.choices.driver_states.told import DriverState
@@ -21,13 +23,13 @@ if TYPE_CHECKING:
 
 NEWEST = "the policy follows the newest branch"
 # A package of one branch; some also differ between the open and the closed module.
-_NUMBERED = re.compile(
+_NUMBERED = regex(
     r"(?:(?P<has_kind>nvidia-(?:driver|headless|headless-no-dkms|dkms|kernel-source)-|linux-[a-z]+-nvidia-)|"
     r"(?:lib)?nvidia-[a-z0-9-]+?-|xserver-xorg-video-nvidia-)"
     r"(?P<number>\d{3})(?P<server>-server)?(?P<open>-open)?(?=-|$)"
 )
 # What works beside a driver of its own version alone, and carries the branch in its name.
-_COMPANION = re.compile(r"(nvidia-fabricmanager|libnvidia-nscq|nvidia-imex)-\d{3}")
+_COMPANION = regex(r"(nvidia-fabricmanager|libnvidia-nscq|nvidia-imex)-\d{3}")
 
 
 def switched(facts: Facts, params: Mapping[str, Any], why: str, *, is_needed: bool) -> DriverChoice:
@@ -37,31 +39,31 @@ def switched(facts: Facts, params: Mapping[str, Any], why: str, *, is_needed: bo
     driver = facts.driver
     new = installed(facts, params)
     if new.action != "install":
-        return replace(new, reason=f"{why}; {new.reason}")
+        return replace(new, told=(why, *new.told))
     if new.name == driver.name:
         return kept(facts, f"driver {driver.name} is installed, and is the choice")
     if why == NEWEST and int(new.branch) <= int(driver.branch):
         return kept(facts, f"driver {driver.name} is installed, and no newer branch is offered")
     if "NVIDIA" in facts.archives.origins:
         return refuse(
-            f"{why}, but the driver is from NVIDIA's CUDA archive, which does not mix with Ubuntu's packages",
-            "switch within that archive, or purge the driver's packages by name and run hosttune again",
-            driver.branch,
-            driver.flavour,
+            why,
+            "what comes from NVIDIA's CUDA archive does not mix with Ubuntu's packages",
+            way_out="switch within that archive, or purge the driver's packages by name and run hosttune again",
+            driver=driver,
         )
     new = _with_companions(new, driver.packages)
-    held = [name for name in driver.held if name in _others(driver.packages, new)]
-    if held:
+    kept_back = [name for name in driver.held if name in _others(driver.packages, new)]
+    if kept_back:
         return refuse(
-            f"{why}, but an administrator holds {', '.join(held)}",
-            "when the hold has served, sudo apt-mark unhold, all of the driver's packages together",
-            driver.branch,
-            driver.flavour,
+            why,
+            f"an administrator holds {', '.join(kept_back)}",
+            way_out=UNHOLD,
+            driver=driver,
         )
     if not is_needed and (first := _waits_for_boot(facts)):
-        return _later(f"{why}, and the switch to {new.name}", first, facts)
-    reason = f"{why}: from {driver.name} to {new.reason.removeprefix('driver ')}"
-    return replace(new, action="switch", reason=reason, remove=_others(driver.packages, new))
+        return _later(why, f"the switch to {new.name}", first, facts)
+    switch = f"switch from {driver.name} to {new.told[0].removeprefix('driver ')}"
+    return replace(new, action="switch", told=(why, switch, *new.told[1:]), remove=_others(driver.packages, new))
 
 
 def _waits_for_boot(facts: Facts) -> DriverState | None:
@@ -70,11 +72,10 @@ def _waits_for_boot(facts: Facts) -> DriverState | None:
     return state if state and state.boot is Boot.MENDS else None
 
 
-def _later(what: str, first: DriverState, facts: Facts) -> DriverChoice:
+def _later(why: str, what: str, first: DriverState, facts: Facts) -> DriverChoice:
     """No change is stacked on another one that is not complete."""
-    driver = facts.driver
-    reason = f"{what} comes after what is not complete yet: {first.evidence}"
-    return refuse(reason, f"first: {first.way_out}", driver.branch, driver.flavour)
+    told = f"{what} comes after what is not complete yet: {first.name}"
+    return refuse(why, told, first.evidence, way_out=f"first: {first.way_out}", driver=facts.driver)
 
 
 def _with_companions(new: DriverChoice, packages: Iterable[DriverPackage]) -> DriverChoice:
@@ -110,39 +111,38 @@ def updated(facts: Facts, params: Mapping[str, Any]) -> DriverChoice | None:
     offers = facts.archives.updates
     if not offers:
         return None
-    held = [offer.name for offer in offers if offer.name in driver.held]
-    if held:
-        return kept(facts, f"an update of {driver.name} is offered, and an administrator holds {', '.join(held)}")
+    if kept_back := held(facts):
+        return kept(facts, kept_back[0])
+    offered = f"an update within branch {driver.branch} is offered"
     foreign = [offer for offer in offers if offer.candidate_from != (offer.installed_from or _home(offer, facts))]
     if foreign:
         one = foreign[0]
         return refuse(
             f"the update of {one.name} comes from {one.candidate_from}, and what is installed from "
             f"{one.installed_from or 'no archive that is known'}: a driver of mixed sources breaks",
-            f"decide for one archive: apt-cache policy {one.name} shows both, and a pin (apt_preferences(5)) keeps the "
-            "other away",
-            driver.branch,
-            driver.flavour,
+            way_out=f"decide for one archive: apt-cache policy {one.name} shows both, and a pin (apt_preferences(5)) "
+            "keeps the other away",
+            driver=driver,
         )
     if first := before_boot(facts):
-        return _later(f"an update within branch {driver.branch} is offered, and it", first, facts)
+        return _later(offered, "the update", first, facts)
     if behind := _left_behind(facts):
         return refuse(
-            f"an update within branch {driver.branch} is offered, and the archive has no modules of it yet for the "
-            f"kernel that boots next: {behind} would stay as it is, and after a reboot no GPU would work",
-            "wait for the modules, or boot a kernel for which they are there; then run it again",
-            driver.branch,
-            driver.flavour,
+            offered,
+            "the archive has no modules of it yet for the kernel that boots next: "
+            f"{behind} would stay as it is, and after a reboot no GPU would work",
+            way_out="wait for the modules, or boot a kernel for which they are there; then run it again",
+            driver=driver,
         )
     versions = tuple(f"{offer.name}={offer.candidate}" for offer in offers)
-    reason = f"an update within branch {driver.branch}: {offers[0].name} {offers[0].installed} -> {offers[0].candidate}"
+    told = f"{offered}: {offers[0].name} {offers[0].installed} -> {offers[0].candidate}"
     coupled = [one for one in driver.packages if re.match(r"nvidia-(?:utils|fabricmanager)-|libnvidia-nscq-", one.name)]
     has_manager = any(one.name.startswith("nvidia-fabricmanager-") for one in coupled)
     one_version = tuple(one.name for one in coupled) if has_manager else ()
     needs_dkms = bool(params["allow_dkms"]) and any(re.search(r"-dkms(?:-|$)", one.name) for one in driver.packages)
     names = tuple(dict.fromkeys((*kept(facts, "").packages, *(offer.name for offer in offers))))
     return DriverChoice(
-        "update", names, reason, driver.branch, driver.flavour, needs_dkms, one_version=one_version, versions=versions
+        "update", names, (told,), driver.branch, driver.flavour, needs_dkms, one_version=one_version, versions=versions
     )
 
 

@@ -11,6 +11,7 @@ from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
+    from hosttune.facts.driver import Driver
 
 
 @frozen
@@ -19,7 +20,7 @@ class DriverChoice(Fact):
 
     action: str  # keep | install | update | switch | none (not ours to do) | refuse (not possible as things are)
     packages: tuple[str, ...]  # to have installed: the set to install, or the main packages of the driver that is kept
-    reason: str  # a sentence
+    told: tuple[str, ...]  # why, in clauses, each of which a state of the driver may say, too
     branch: str = ""  # 580
     flavour: str = ""  # open, server, server-open, or empty for the plain closed driver
     needs_dkms: bool = False  # its modules are compiled here
@@ -30,19 +31,26 @@ class DriverChoice(Fact):
     unused: str = ""  # why the driver that is kept is not in use, where no boot brings it into use; else empty
 
     @property
+    def reason(self) -> str:
+        """Why, as one sentence."""
+        return "; ".join(self.told)
+
+    @property
     def name(self) -> str:
         """580-server-open."""
         return "-".join(part for part in (self.branch, self.flavour) if part)
 
 
-def refuse(reason: str, way_out: str, branch: str = "", flavour: str = "") -> DriverChoice:
-    return DriverChoice("refuse", (), reason, branch, flavour, way_out=way_out)
+def refuse(*told: str, way_out: str, driver: Driver | None = None) -> DriverChoice:
+    """`driver`: the one that stays."""
+    branch, flavour = (driver.branch, driver.flavour) if driver else ("", "")
+    return DriverChoice("refuse", (), told, branch, flavour, way_out=way_out)
 
 
-def kept(facts: Facts, reason: str) -> DriverChoice:
+def kept(facts: Facts, *told: str) -> DriverChoice:
     driver = facts.driver
     main = tuple(one.name for one in driver.packages if _is_main(one.name) and one.status == "installed")
-    return DriverChoice("keep", main, reason, driver.branch, driver.flavour)
+    return DriverChoice("keep", main, told, driver.branch, driver.flavour)
 
 
 def _is_main(name: str) -> bool:
@@ -67,7 +75,8 @@ def module_kind(facts: Facts) -> str | DriverChoice:
     if "fermi" in generations:
         return refuse(
             f"Fermi and older GPUs have had no driver for years ({facts.gpus.summary})",
-            "take the card out, or leave it to nouveau, which drives a screen (bringer: external in the policy)",
+            way_out="take the card out, or leave it to nouveau, which drives a screen (bringer: external in the "
+            "policy)",
         )
     old = [one for one in generations if is_older(one, "turing")]
     only_open = open_alone(facts)
@@ -75,12 +84,13 @@ def module_kind(facts: Facts) -> str | DriverChoice:
         return refuse(
             f"no driver drives all GPUs: {', '.join(only_open)} needs the open kernel module, and {', '.join(old)} "
             f"cannot use it ({facts.gpus.summary})",
-            "put them into different machines, or give one kind to virtual machines (vfio-pci)",
+            way_out="put them into different machines, or give one kind to virtual machines (vfio-pci)",
         )
     if old and "unknown" in generations:
         return refuse(
             f"{', '.join(old)} cannot use the open kernel module, and it is not known whether the GPU of unknown "
             f"generation needs it ({facts.gpus.summary})",
-            "install the driver by hand, as the guide of the newer GPU says, and set bringer: external in the policy",
+            way_out="install the driver by hand, as the guide of the newer GPU says, and set bringer: external in the "
+            "policy",
         )
     return "closed" if old else "open" if only_open else "either"

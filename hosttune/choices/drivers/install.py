@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from hosttune.choices.drivers.branch import WORDS, drives, is_over, kind_of, stale_note, until
+from hosttune.choices.drivers.branch import WORDS, drives, is_given, is_over, kind_of, stale_note, until
 from hosttune.choices.drivers.choice import DriverChoice, module_kind, refuse
 from hosttune.choices.drivers.components import unknown_to_apt, where_off
 from hosttune.choices.drivers.switches import has_switches
 from hosttune.facts.base import UnknownFact
+from hosttune.facts.branches import GIVEN
 from hosttune.facts.kernel import metapackages
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def installed(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
         raise UnknownFact("the drivers that Ubuntu offers", facts.candidates.problem)
     usable, why_not, way_out = _usable(offered, facts, kind, params)
     if not usable:
-        return refuse(f"no driver fits {facts.gpus.summary}: {why_not}", way_out)
+        return refuse(f"no driver fits {facts.gpus.summary}: {why_not}", way_out=way_out)
     best, because = _best(usable, facts, params)
     return _set_of(best, because, facts, params)
 
@@ -122,34 +123,33 @@ def _prebuilt_kernel(facts: Facts) -> str:
     return f"Ubuntu's kernel has prebuilt modules: sudo apt-get install linux-{flavour}, and boot it"
 
 
-def _best(usable: tuple[Candidate, ...], facts: Facts, params: Mapping[str, Any]) -> tuple[Candidate, str]:
-    """The branch by the policy's track, then the flavour; with the reason for the branch."""
+def _best(usable: tuple[Candidate, ...], facts: Facts, params: Mapping[str, Any]) -> tuple[Candidate, tuple[str, ...]]:
+    """The branch by the policy's track, then the flavour; with the reason for the branch, in clauses."""
     number, because = _branch([one.branch for one in usable], str(params["track"]), str(params["branch"]), facts)
-    because = "; ".join(part for part in (because, stale_note(facts)) if part)
+    given = f"{GIVEN} gives it to this GPU" if any(is_given(facts, number, gpu) for gpu in facts.gpus.ours) else ""
+    because = (*because, *filter(None, (given, stale_note(facts))))
     of_branch = [candidate for candidate in usable if candidate.branch == number]
     server = not _is_desktop(facts, params)
     best = max(of_branch, key=lambda c: (c.is_open, not c.needs_dkms, c.is_server == server, c.name))
     return best, because
 
 
-def _branch(numbers: list[int], track: str, pin: str, facts: Facts) -> tuple[int, str]:
+def _branch(numbers: list[int], track: str, pin: str, facts: Facts) -> tuple[int, tuple[str, ...]]:
     if pin:
-        return int(pin), "pinned by the policy"
+        return int(pin), ("pinned by the policy",)
     if track == "newest":
-        return max(numbers), "the newest that Ubuntu offers for these GPUs"
+        return max(numbers), ("the newest that Ubuntu offers for these GPUs",)
     supported = [number for number in numbers if not is_over(facts, number)]
     for wanted in (track, "production" if track == "lts" else "lts"):
         of_track = [number for number in supported if kind_of(facts, number) == wanted]
         if of_track:
             number = max(of_track)
             missed = "" if wanted == track else f"no {WORDS[track]} branch is offered: "
-            return number, f"{missed}the newest {WORDS[wanted]} branch offered, {until(facts, number)}"
+            return number, (f"{missed}the newest {WORDS[wanted]} branch offered", until(facts, number))
     if supported:
-        return max(supported), "no long-term or production branch is offered: the newest"
-    as_of = facts.branches.as_of
-    return max(
-        numbers
-    ), f"NVIDIA's support of every branch offered for these GPUs has ended (as of {as_of}): the newest"
+        return max(supported), ("no long-term or production branch is offered: the newest",)
+    ended = f"NVIDIA's support of every branch offered for these GPUs has ended (as of {facts.branches.as_of})"
+    return max(numbers), (f"{ended}: the newest",)
 
 
 def _is_desktop(facts: Facts, params: Mapping[str, Any]) -> bool:
@@ -159,7 +159,7 @@ def _is_desktop(facts: Facts, params: Mapping[str, Any]) -> bool:
     return params["use"] == "desktop" or any(facts.packages[name].is_installed for name in _DESKTOPS)
 
 
-def _set_of(best: Candidate, because: str, facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
+def _set_of(best: Candidate, because: tuple[str, ...], facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
     """The package set: `ubuntu-drivers install --gpgpu` would leave out nvidia-smi (nvidia-utils)."""
     flavour = "-".join(word for word in ("server" if best.is_server else "", "open" if best.is_open else "") if word)
     base = f"{best.branch}{'-server' if best.is_server else ''}"
@@ -171,15 +171,15 @@ def _set_of(best: Candidate, because: str, facts: Facts, params: Mapping[str, An
     if not modules:
         return refuse(
             f"nvidia-driver-{full} fits, but no prebuilt modules are known for this kernel: {_why_none(facts, full)}",
-            f"{_prebuilt_kernel(facts)}; or allow_dkms: true for gpu-driver in the policy compiles them here, with the "
-            f"headers of {facts.kernel.release}",
+            way_out=f"{_prebuilt_kernel(facts)}; or allow_dkms: true for gpu-driver in the policy compiles them here, "
+            f"with the headers of {facts.kernel.release}",
         )
     needs_dkms = modules.startswith("nvidia-dkms")
     if needs_dkms and not facts.boot.takes_own_modules:
         return refuse(
             f"nvidia-driver-{full} fits, and its module would be compiled here (DKMS): Secure Boot is on, and refuses "
             "it until the key that signs it is enrolled",
-            _ENROL,
+            way_out=_ENROL,
         )
     headers = (f"linux-headers-{kernel or facts.kernel.release}",) if needs_dkms else ()
     main = (
@@ -189,16 +189,16 @@ def _set_of(best: Candidate, because: str, facts: Facts, params: Mapping[str, An
     )
     fabric = (f"nvidia-fabricmanager-{best.branch}", f"libnvidia-nscq-{best.branch}") if has_switches(facts) else ()
     if fabric and (way_out := unknown_to_apt(facts, fabric[0])):
-        return refuse(f"driver {full} fits, but apt knows no {fabric[0]}, which NVSwitches need", way_out)
+        return refuse(f"driver {full} fits, but apt knows no {fabric[0]}, which NVSwitches need", way_out=way_out)
     running = () if needs_dkms else _for_running_kernel(modules, f"linux-modules-nvidia-{full}", facts)
     kind = "open" if best.is_open else "closed"
     origin = "compiled here by DKMS" if needs_dkms else "prebuilt and signed"
-    reason = f"driver {full} for {facts.gpus.summary}: {because}; {kind} kernel module, {origin}"
+    told = [f"driver {full} for {facts.gpus.summary}: {because[0]}", *because[1:], f"{kind} kernel module, {origin}"]
     if fabric:
-        reason += f"; with Fabric Manager for {facts.gpus.nvswitches or 'its'} NVSwitches"
+        told.append(f"with Fabric Manager for {facts.gpus.nvswitches or 'its'} NVSwitches")
     one_version = (f"nvidia-utils-{base}", *fabric) if fabric else ()
     packages = (*main, modules, *running, *headers, *fabric)
-    return DriverChoice("install", packages, reason, str(best.branch), flavour, needs_dkms, one_version)
+    return DriverChoice("install", packages, tuple(told), str(best.branch), flavour, needs_dkms, one_version)
 
 
 def _for_running_kernel(metapackage: str, prefix: str, facts: Facts) -> tuple[str, ...]:

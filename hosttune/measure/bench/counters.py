@@ -11,9 +11,10 @@ import re
 import time
 
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 
 SECTOR = 512
-_TOTAL = re.compile(r"some .*?total=(\d+)")
+_TOTAL = regex(r"some .*?total=(\d+)")
 
 
 @frozen

@@ -66,6 +66,7 @@ class Crew:
     ) -> None:
         self._queue, self._feed = os.pipe2(os.O_CLOEXEC)
         self._workers: list[_Worker] = []
+        self._has_containers = False
         settings = {"queue": self._queue, "base": base, "most": most, "memory": memory, "limit_s": FILE_S}
         try:
             for _ in range(count):
@@ -105,8 +106,21 @@ class Crew:
                 return
             yield Probed(
                 _whole(told, "file"), _whole(told, "bytes"), _whole(told, "pixels"),
-                _positive(told, "seconds"), str(told.get("error", ""))[:200],
+                positive(told, "seconds"), str(told.get("error", ""))[:200],
             )  # fmt: skip
+
+    def held(self, number: int, kind: str, *, is_dropped: bool, timeout_s: float) -> Iterator[Mapping[str, Any]]:
+        """What one container holds, as held_program.py tells it: values by their first bytes, then the sums."""
+        worker = self._workers[0]
+        if not self._has_containers:
+            worker.tell({"containers": _program("measure/dataset/held_program.py")})
+            self._has_containers = True
+        worker.tell({"held": [[number, kind, is_dropped]]})
+        while True:
+            told = worker.answer(timeout_s)
+            yield told
+            if "file" in told:
+                return
 
     def run(self, numbers: Sequence[int], workers: int, how: str, timeout_s: float) -> Pass:
         """One pass of the first `workers` workers over these files; `how` is read or decode."""
@@ -119,7 +133,7 @@ class Crew:
         os.write(self._feed, struct.pack(f"<{len(numbers) + workers}I", *numbers, *[END] * workers))
         deadline = started + timeout_s
         told = [worker.answer(max(0.1, deadline - time.monotonic())) for worker in crew]
-        ended = max(_positive(one, "end") for one in told)
+        ended = max(positive(one, "end") for one in told)
         return Pass(
             workers,
             sum(_whole(one, "files") for one in told),
@@ -127,8 +141,8 @@ class Crew:
             sum(_whole(one, "bytes") for one in told),
             sum(_whole(one, "device") for one in told),
             max(ended - started, 1e-6),
-            sum(_positive(one, "cpu") for one in told),
-            sum(_positive(one, "user") for one in told),
+            sum(positive(one, "cpu") for one in told),
+            sum(positive(one, "user") for one in told),
         )
 
     def close(self) -> None:
@@ -150,12 +164,9 @@ class _Worker:
     """One process of the program."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], passed: tuple[int, ...]) -> None:
-        text = own_file("measure/bench/read_program.py")
-        if text is None:
-            raise HosttuneError("read_program.py is missing: install hosttune again")
         try:
             self._process = subprocess.Popen(
-                [*command, "-B", "-c", text.decode("utf-8")],
+                [*command, "-B", "-c", _program("measure/bench/read_program.py")],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                 env=dict(environment), cwd="/", pass_fds=passed, start_new_session=True,
             )  # fmt: skip
@@ -212,6 +223,13 @@ class _Worker:
         return None
 
 
+def _program(path: str) -> str:
+    text = own_file(path)
+    if text is None:
+        raise HosttuneError(f"{path} is missing: install hosttune again")
+    return text.decode("utf-8")
+
+
 def _ending(status: int | None) -> str:
     if status == -signal.SIGALRM:
         return f"a file was not decoded within {FILE_S:.0f} s"
@@ -221,10 +239,10 @@ def _ending(status: int | None) -> str:
 
 
 def _whole(told: Mapping[str, Any], name: str) -> int:
-    return int(_positive(told, name))
+    return int(positive(told, name))
 
 
-def _positive(told: Mapping[str, Any], name: str) -> float:
+def positive(told: Mapping[str, Any], name: str) -> float:
     """A number that a worker told, such as it may be."""
     value = told.get(name)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e15:

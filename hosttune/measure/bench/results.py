@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, fields
 from types import MappingProxyType
 from typing import Any
 
@@ -21,10 +20,11 @@ from hosttune.measure.bench import state
 from hosttune.measure.bench.pairs import Comparison, Pairs
 from hosttune.measure.bench.place import Place
 from hosttune.measure.bench.statistics import Answer, Interval
+from hosttune.regex import regex
 
 FORMAT_VERSION = 1
 COMPARING = ("atime", "tmp")  # kinds that have findings
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
+_UNSAFE = regex(r"[^A-Za-z0-9._-]")
 
 
 @frozen
@@ -67,6 +67,9 @@ class Result:
 
     def finding(self, name: str) -> Finding | None:
         return next((one for one in self.findings if one.name == name), None)
+
+
+_TEXTS = tuple(one.name for one in fields(Result) if one.name not in {"seed", "findings", "figures", "words"})
 
 
 def new_result(
@@ -148,7 +151,7 @@ def from_json(content: bytes | None) -> Result | None:
         if not all(map(math.isfinite, (*figures.values(), *(one.noise_floor for one in findings)))):
             return None
         words = {str(name): str(value) for name, value in data.pop("words").items()}
-        texts = {name: str(value) for name, value in data.items() if name != "seed"}
+        texts = {name: str(data[name]) for name in _TEXTS if name in data}
         return Result(**texts, seed=int(data["seed"]), findings=findings, figures=figures, words=words)
     return None
 

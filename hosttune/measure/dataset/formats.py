@@ -9,11 +9,12 @@ import re
 from typing import Final
 
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 
 NONE: Final = "no suffix"
 OTHER: Final = "other suffixes"
 _LONGEST: Final = 10  # a longer end of a name is part of the name
-_SHARD: Final = re.compile(r"-\d{1,9}-of-\d{1,9}\Z", re.ASCII)
+_SHARD: Final = regex(r"-\d{1,9}-of-\d{1,9}\Z", re.ASCII)
 
 
 @frozen

@@ -21,8 +21,8 @@ MOST_READS: Final = 96
 # No common codec packs better: deflate ends at 1,032 to 1, a silent FLAC or a one-coloured GIF at a few thousand.
 _BEST_RATIO: Final = 5_000
 _SLACK: Final = 64 << 10
-_PIECE: Final = 512  # 95 of them fit beside the start
-_LOOKS: Final = 4_000  # numbers of one container: a loop that costs no read ends, too
+# Containers whose libraries are asked (containers.py): the signatures of HDF5, Parquet and Arrow's file format.
+_MAGICS: Final = {b"\x89HDF\r\n\x1a\n": "HDF5", b"PAR1": "Parquet", b"ARROW1": "Arrow"}
 
 
 @frozen
@@ -86,29 +86,6 @@ class _Inside(Source):
         return self._read(offset, length)
 
 
-class Pieces(Source):
-    """The same file, read a piece at a time and remembered: numbers next to each other cost one read."""
-
-    def __init__(self, source: Source) -> None:
-        self.size, self.head = source.size, source.head
-        self._source = source
-        self._held = [(0, source.head)]
-        self._looks = _LOOKS
-
-    def at(self, offset: int, length: int) -> bytes:
-        self._looks -= 1
-        if self._looks < 0:
-            raise Spent("too many numbers")
-        if offset < 0 or length < 0 or offset + length > self.size:
-            raise ValueError("beyond the end of the file")
-        for start, octets in reversed(self._held):
-            if start <= offset and offset + length <= start + len(octets):
-                return octets[offset - start : offset - start + length]
-        octets = self._source.at(offset, min(max(length, _PIECE), self.size - offset))
-        self._held.append((offset, octets))
-        return octets[:length]
-
-
 def read_header(source: Source) -> Header | None:
     """None for what no parser knows. Never raises because of what a file holds."""
     try:
@@ -124,7 +101,7 @@ def read_member(source: Source, *, with_containers: bool = True) -> Header | Non
     if not parse:
         return None
     try:
-        return _believed(parse(source), source.size)
+        return believed(parse(source), source.size)
     except Spent:
         raise
     except ValueError:
@@ -134,25 +111,29 @@ def read_member(source: Source, *, with_containers: bool = True) -> Header | Non
 def _parser(head: bytes, *, with_containers: bool) -> tuple[str, Parse | None]:
     from hosttune.measure.dataset import (
         header_arrays,
-        header_hdf5,
-        header_parquet,
         header_pictures,
         header_sound,
         header_tar,
-        header_tfrecord,
         header_tiff,
     )
 
     values = (header_pictures, header_sound, header_arrays, header_tiff)
-    containers = (header_hdf5, header_parquet, header_tfrecord, header_tar) if with_containers else ()
-    for module in (*values, *containers):
+    for module in (*values, *((header_tar,) if with_containers else ())):
         for starts, name, parse in module.PARSERS:
             if starts(head):
                 return name, parse
+    for magic, name in _MAGICS.items() if with_containers else ():
+        if head.startswith(magic):
+            return name, _untold
     return "", None
 
 
-def _believed(header: Header, size: int) -> Header:
+def _untold(_: Source) -> Header:
+    raise ValueError("its library tells")
+
+
+def believed(header: Header, size: int) -> Header:
+    """The header without figures that cannot be true of a file of this size in bytes."""
     most = (header.of_bytes or size) * _BEST_RATIO + _SLACK
     told = (header.native_bytes, header.float32_bytes)
     if any(value is None or not 0 <= value <= most * 4 for value in told) or (header.native_bytes or 0) > most:

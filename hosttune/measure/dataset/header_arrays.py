@@ -6,13 +6,13 @@ Sources: the npy format (numpy.lib.format); APPNOTE 6.3 (zip), 4.3.12 and 4.3.16
 from __future__ import annotations
 
 import math
-import re
 from typing import Final
 
 from hosttune.measure.dataset.header import Header, Source, starting
+from hosttune.regex import regex
 
-_DESCR: Final = re.compile(rb"'descr'\s*:\s*'[<>|=]?([biufcSUV?])(\d{1,9})'")
-_SHAPE: Final = re.compile(rb"'shape'\s*:\s*\(([\d,\s]{0,400})\)")
+_DESCR: Final = regex(rb"'descr'\s*:\s*'[<>|=]?([biufcSUV?])(\d{1,9})'")
+_SHAPE: Final = regex(rb"'shape'\s*:\s*\(([\d,\s]{0,400})\)")
 _TAIL: Final = 4096  # where the end record of a zip file is looked for: a comment is rare
 _MEMBERS: Final = 32 << 10  # the longest directory that is read
 _SCALE: Final = {"U": 4}  # bytes of a character

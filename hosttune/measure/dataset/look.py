@@ -15,6 +15,7 @@ from hosttune.errors import HosttuneError
 from hosttune.facts.base import UnknownFact
 from hosttune.measure import page_cache
 from hosttune.measure.cpus import usable_cpus
+from hosttune.measure.dataset.containers import ask
 from hosttune.measure.dataset.decoded import decode, formats_found
 from hosttune.measure.dataset.estimate import bytes_of, estimate
 from hosttune.measure.dataset.exact import Exact
@@ -47,9 +48,11 @@ def look(
     with_headers: bool = True,
     follow: bool = False,
     gpu_processes: int | None = None,
+    python: str | None = None,
     tell: Tell = lambda _: None,
 ) -> Dataset:
-    """`path` is a folder or one file; `tell` gets progress, now and then. Raises HosttuneError where there is nothing
+    """`path` is a folder or one file; `python` is the interpreter that is asked about containers, else the
+    user's own; `tell` gets progress, now and then. Raises HosttuneError where there is nothing
     to look at. Changes nothing; access times are kept where the rights allow it."""
     if not path:
         raise HosttuneError("the path is empty", hint="name a folder of data, or one file")
@@ -71,6 +74,7 @@ def look(
     if exact and names_done:
         sizes, by_format = exact.corrected(sizes), exact.bytes
     look_inside(sample, by_format, phase, with_headers=with_headers, tell=tell)
+    asked = ask(sample, place, python, phase, tell)
     has_room = room()
     inodes = inode_bytes(below.fstype, tally.files, seen.folders)
     decoded = decode(sample.looked, by_format) if sizes else None
@@ -104,6 +108,7 @@ def look(
         page_cache=kept,
         resident=resident(sample, by_format),
         decoded=decoded,
+        asked=asked,
         decoded_fit=native,
         float32_fit=fit(decoded.float32_bytes, has_room) if decoded and decoded.float32_bytes else None,
         workers=replace(workers, limits=limits),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from hosttune.frozen import frozen
 from hosttune.measure import page_cache
 from hosttune.measure.dataset.decoded import Looked
 from hosttune.measure.dataset.estimate import Stratum
@@ -26,7 +27,19 @@ HEADERS: Final = 500
 OPENED: Final = 2_000  # for the page cache
 _LEAST: Final = 8  # of each format
 _BATCH: Final = 1_000
+CONTAINERS: Final = frozenset({"Parquet", "Arrow", "HDF5", "TFRecord"})  # that held_program.py can tell of
 _UNTOLD: Final = frozenset({"text", "packed", "video"})  # kinds of which no header is read
+
+
+@frozen
+class Container:
+    """A file that a library has to be asked about: its place in `looked`, its format, and whether nothing of it was in
+    the page cache."""
+
+    place: int
+    path: str
+    kind: str
+    is_cold: bool
 
 
 @dataclass
@@ -35,6 +48,7 @@ class Sample:
 
     sizes: dict[str, list[tuple[int, Named]]] = field(default_factory=dict)
     looked: list[Looked] = field(default_factory=list)
+    containers: list[Container] = field(default_factory=list)
     resident: dict[str, tuple[int, int]] = field(default_factory=dict)  # format -> (resident, size) of those told
     opened: int = 0
     told: int = 0
@@ -138,6 +152,9 @@ def _probe(sample: Sample, named: Named, *, with_header: bool) -> None:
     sample.opened += 1
     sample.moved += found.has_moved_atime
     if found.was_read:
+        kind = found.header.format if found.header else named.key
+        if kind in CONTAINERS:
+            sample.containers.append(Container(len(sample.looked), named.path, kind, is_cold=found.resident_bytes == 0))
         sample.looked.append(Looked(named.key, found.size, found.header))
     if found.resident_bytes is not None:
         sample.told += 1

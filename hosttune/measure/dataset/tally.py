@@ -6,12 +6,12 @@ One reservoir over all names, and a small one for each format, so that ten shard
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from hosttune.measure.dataset.formats import OTHER, key_of
+from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ OF_EACH: Final = 500
 _KEYS: Final = 100  # formats that are told apart; names made to differ must not take memory
 _SUFFIXES: Final = 5_000  # spellings whose format is remembered
 
-_SUFFIX: Final = re.compile(r"\.([^./]*)/")  # in names joined by what no name holds
+_SUFFIX: Final = regex(r"\.([^./]*)/")  # in names joined by what no name holds
 _FOREVER: Final = 2.0**60
 
 T = TypeVar("T")

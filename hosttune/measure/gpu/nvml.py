@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 from hosttune.measure.gpu.bindings import bindings
@@ -15,6 +16,9 @@ from hosttune.measure.gpu.patience import Patience
 from hosttune.measure.gpu.reasons import words_of
 from hosttune.measure.gpu.sample import GpuSample
 
+# A folder for each GPU that the driver has taken (its README, "/proc interface"); in a container for those given to it.
+# nvmlDeviceGetCount counts those, too, that this process may not open.
+HELD: Final = Path("/proc/driver/nvidia/gpus")
 OPENING_S: Final = 10.0  # without persistence mode the driver wakes each GPU first, some seconds for each
 LOOK_S: Final = 0.5
 _PIDS_EVERY: Final = 5  # looks; which processes hold memory changes slowly
@@ -66,8 +70,9 @@ class NvmlSampler:
 
     source = "nvml"
 
-    def __init__(self, opening_s: float = OPENING_S, look_s: float = LOOK_S) -> None:
+    def __init__(self, opening_s: float = OPENING_S, look_s: float = LOOK_S, held: Path = HELD) -> None:
         self.reason = ""
+        self._held = held
         self._look_s = look_s
         self._looks = 0
         self._is_open = True
@@ -112,6 +117,9 @@ class NvmlSampler:
     def _open(self) -> tuple[GpuSample, ...]:
         self._module.nvmlInit()
         self._devices = tuple(self._found())
+        count, held = self._module.nvmlDeviceGetCount(), _entries(self._held)
+        if count < held:
+            self.reason = f"NVML shows {count} of the {held} GPUs that the driver holds: the others do not answer"
         return tuple(device.known() for device in self._devices)
 
     def _shut(self) -> tuple[GpuSample, ...]:
@@ -237,6 +245,13 @@ _PROCESSES = (
     ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"),
     ("nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v2"),
 )
+
+
+def _entries(folder: Path) -> int:
+    try:
+        return sum(1 for _ in folder.iterdir())
+    except OSError:
+        return 0
 
 
 def _utilization(rates: Any) -> float | None:

@@ -16,6 +16,7 @@ from hosttune.facts.health_smi import OLD_REASONS, REASONS, is_supported
 from hosttune.frozen import frozen
 from hosttune.measure.gpu.reasons import words_of
 from hosttune.measure.gpu.sample import GpuSample
+from hosttune.regex import regex
 
 # The name stands last: it is the only one that may hold a comma.
 FIELDS: Final = (
@@ -27,13 +28,13 @@ _CALLED: Final[Mapping[str, str]] = {
     "clocks.current.sm": "clocks.sm", OLD_REASONS: REASONS, "power.limit": "enforced.power.limit",
     "power.draw.instant": "power.draw",
 }  # fmt: skip
-_UNKNOWN_FIELD = re.compile(r'Field "([\w.]+)" is not a valid field')
-_FALLEN = re.compile(
+_UNKNOWN_FIELD = regex(r'Field "([\w.]+)" is not a valid field')
+_FALLEN = regex(
     r"device handle for GPU ?(?:(\d+)(?![0-9A-Fa-f]*:[0-9A-Fa-f]))?:? ?"
     r"([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])?(?!.*insufficient permissions)",
     re.IGNORECASE,
 )
-_LOST = re.compile(r"\[?GPU (?:is lost|requires reset|requires restart)\]?", re.IGNORECASE)
+_LOST = regex(r"\[?GPU (?:is lost|requires reset|requires restart)\]?", re.IGNORECASE)
 _MIB: Final = 1 << 20
 
 
@@ -166,7 +167,7 @@ def pids_in(output: str) -> dict[str, tuple[int, ...]]:
     return {uuid: tuple(sorted(pids)) for uuid, pids in found.items()}
 
 
-_LISTED = re.compile(r"GPU (\d+): .*|\s+MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[^)]+)\)")
+_LISTED = regex(r"GPU (\d+): .*|\s+MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[^)]+)\)")
 
 
 def instances_in(output: str) -> dict[int, tuple[GpuSample, ...]]:

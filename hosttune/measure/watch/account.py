@@ -29,7 +29,7 @@ class Watched:
     warm_up_s: float | None = None
     cpus_evidence: str = ""
     gpu_source: str = "none"  # nvml, nvidia-smi, replay, none
-    gpu_reason: str = ""  # why there is none, or not the better source
+    gpu_reason: str = ""  # why there is none, not the better source, or not all GPUs
     pressure_reason: str = ""  # why the pressure is not the job's own
 
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from typing import Any, Final
 
-from hosttune.codec import FORMAT_VERSION, decoded, to_json
+from hosttune.codec import FORMAT_VERSION, decoded, other_format, to_json
 from hosttune.errors import BadInput, Fault, HosttuneError, Where
 from hosttune.measure.watch.account import Watched
 from hosttune.measure.watch.tick import Tick
@@ -89,9 +89,8 @@ def replay(path: str) -> tuple[Watched, Iterator[Tick]]:
         head = _object(file.readline(MOST_LINE + 1), path, 1)
         if head.get("kind") != KIND:
             raise _bad(path, 1, "kind", f"expected {KIND!r}: this is no record of hosttune watch")
-        version = head.get("format_version")
-        if version != FORMAT_VERSION:
-            raise _bad(path, 1, "format_version", f"expected {FORMAT_VERSION}, found {json.dumps(version)[:20]}")
+        if wrong := other_format(head):
+            raise BadInput([Fault(Where(path, 1, "format_version"), *wrong)])
         body = {key: value for key, value in head.items() if key not in {"kind", "format_version"}}
         watched = decoded(Watched, body, f"{path}:1")
     except BaseException:

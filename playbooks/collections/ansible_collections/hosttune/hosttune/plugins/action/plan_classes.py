@@ -19,6 +19,7 @@ from ansible_collections.hosttune.hosttune.plugins.plugin_utils import classes
 SAID = "it was not asked, or did not answer"
 FAILURE = "hosttune_failure"  # why the playbook gave this host up
 BATCH = "hosttune_batch"  # what the playbook sets where a batch begins
+TOLD = "reboot_reasons"  # what a task that came to its end tells, also one that failed before it changed anything
 MISSING = "hosttune missing"  # the kind of a document that stands for a host without an answer
 
 
@@ -57,7 +58,8 @@ class ActionModule(ActionBase):
             so_far, _failed = _answers(asked, given["register"], set(), task_vars)
             runs = {host: one["run_id"] for host, one in so_far.items() if one.get("run_id")}
             rest = [host for host in asked if host not in given["hosts"] and BATCH not in _known(host, task_vars)]
-            silent = set(failed) - set(answers) | set(given["lost"] or ())
+            told = [host for host in failed if TOLD in (_known(host, task_vars).get(given["register"]) or {})]
+            silent = set(failed) - {*answers, *told} | set(given["lost"] or ())
             lines += classes.way_on(act, silent, rest, runs, _undo_command())
         for line in lines:
             Display().display(line)

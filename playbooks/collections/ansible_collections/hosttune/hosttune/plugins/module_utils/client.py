@@ -31,7 +31,7 @@ class Trouble(Exception):
 class Client:
     """Asks hosttune. Use it as a context manager."""
 
-    def __init__(self, executable=None, payload=None, policy=None, rules=None, policy_name="", words=()):
+    def __init__(self, executable=None, payload=None, policy=None, rules=None, policy_name="", look=None):
         self._executable = executable
         self._payload = payload
         self._policy = policy
@@ -40,8 +40,8 @@ class Client:
         self.folder = ""
         self._server = None
         self._errors = None
-        self._words = words
-        self.look = []
+        self._given = look or {}
+        self.look = {}
 
     def __enter__(self):
         if not self._executable and sys.version_info < OLDEST_PYTHON:
@@ -61,14 +61,14 @@ class Client:
 
     def _lay_down(self, place):
         """What the task brings into a new folder that only its owner can enter: below `place`, or where TMPDIR says."""
-        self.look, self.folder = list(self._words), ""
+        self.look, self.folder = dict(self._given), ""
         self.folder = tempfile.mkdtemp(prefix="hosttune-task-", dir=place)
         if self._policy is not None:
-            self.look += ["--policy", self._write("policy.yaml", self._policy.encode())]
+            self.look["policy"] = self._write("policy.yaml", self._policy.encode())
         if self._rules:
             for name, text in self._rules.items():
                 self._write(os.path.join("rules.d", os.path.basename(name)), text.encode())
-            self.look += ["--rules", os.path.join(self.folder, "rules.d")]
+            self.look["rules"] = os.path.join(self.folder, "rules.d")
         if not self._executable:
             self._serve()
 
@@ -107,12 +107,12 @@ class Client:
             cwd="/",
         )
 
-    def run(self, *words):
-        """The exit status, standard output and standard error of `hosttune WORDS...`."""
+    def run(self, command, **asked):
+        """The exit status, standard output and standard error of a command; `asked` are its parameters by name."""
         if self._executable:
             try:
                 done = subprocess.run(  # pylint: disable=ansible-bad-function
-                    [self._executable, *list(words)],
+                    [self._executable, *words_of(command, **asked)],
                     stdin=subprocess.DEVNULL,
                     capture_output=True,
                     text=True,
@@ -123,7 +123,7 @@ class Client:
                 raise Trouble(f"{self._executable}: cannot be started: {error.strerror}") from error
             return done.returncode, done.stdout, self._told(done.stderr)
         try:
-            self._server.stdin.write(json.dumps(words) + "\n")
+            self._server.stdin.write(json.dumps(dict(asked, command=command)) + "\n")
             self._server.stdin.flush()
             answer = json.loads(self._server.stdout.readline())
         except (BrokenPipeError, ValueError) as error:
@@ -133,15 +133,15 @@ class Client:
             raise Trouble("hosttune ended without an answer: %s" % (said.strip() or error), said) from error
         return answer["status"], answer["stdout"], self._told(answer["stderr"])
 
-    def ask(self, *words):
+    def ask(self, command, **asked):
         """The document that the command prints, and its exit status. Raises Trouble when there is none."""
-        status, out, said = self.run(*([*list(words), "--format", "json"]))
+        status, out, said = self.run(command, **asked)
         try:
             return json.loads(out), status, said
         except ValueError:
             lines = [line for line in said.splitlines() if line.startswith(("hosttune:", "  ", "Error: "))]
             reason = "\n".join(line[2:] if line.startswith("  ") else line.replace("hosttune: ", "") for line in lines)
-            raise Trouble(reason or f"hosttune {words[0]}: exit status {status}", said) from None
+            raise Trouble(reason or f"hosttune {command}: exit status {status}", said) from None
 
     def _told(self, text):
         """Text with the names that the task gave, without a folder that is gone when somebody reads it."""
@@ -152,16 +152,26 @@ class Client:
         return text.replace(self.folder + os.sep, "")
 
 
-def look_words(params):
-    """The options that choose rules, as hosttune takes them."""
-    words = []
-    for name in ("profile", "max_risk", "disturb"):
-        if params.get(name):
-            words += ["--" + name.replace("_", "-"), params[name]]
-    for name in ("select", "ignore", "only"):
-        for rule in params.get(name) or ():
-            words += ["--" + name, rule]
-    return words
+OPERANDS = ("run", "file")  # what the command line takes without the name of an option
+
+
+def words_of(command, look=None, **asked):
+    """The same as words, for a hosttune that is installed on the host."""
+    words = [command, *[asked[name] for name in OPERANDS if name in asked]]
+    options = {name: value for name, value in asked.items() if name not in OPERANDS}
+    for name, value in dict(look or {}, **options).items():
+        option = "--" + name.replace("_", "-")
+        if value is True:
+            words.append(option)
+        else:
+            words += [word for one in (value if isinstance(value, list) else [value]) for word in (option, one)]
+    return [*words, "--format", "json"]
+
+
+def look_of(params):
+    """What of the parameters of a module chooses rules."""
+    names = ("profile", "max_risk", "disturb", "select", "ignore", "only")
+    return {name: params[name] for name in names if params.get(name)}
 
 
 def client_of(params):
@@ -174,5 +184,5 @@ def client_of(params):
         site.get("policy"),
         site.get("rules"),
         site.get("policy_name"),
-        look_words(params),
+        look_of(params),
     )

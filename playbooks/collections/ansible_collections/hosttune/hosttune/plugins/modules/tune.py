@@ -196,6 +196,8 @@ hosttune_version:
   type: str
 """
 
+import os
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.hosttune.hosttune.plugins.module_utils import answer
 from ansible_collections.hosttune.hosttune.plugins.module_utils.arguments import LOOK, LOOK_EXCLUSIVE
@@ -265,7 +267,9 @@ def apply(module, client, result):
         coming = ["{rule}: {address}".format(**one) for one in changes if one["activation"] == "reboot"]
         result["reboot_reasons"] += [one for one in coming if one not in result["reboot_reasons"]]
         return
-    receipt = carried_out(client, ["apply", "--yes", "--expect", plan["digest"], *client.look], result)
+    if not has_work(plan):
+        return
+    receipt = carried_out(client, result, "apply", expect=plan["digest"], look=client.look)
     done(receipt, result)
     if receipt["run_id"]:
         planned(client, result)
@@ -273,10 +277,20 @@ def apply(module, client, result):
     reasons += [one for one in receipt["reboot_reasons"] if one not in reasons and not reasons]
 
 
+def has_work(plan):
+    """Whether `apply` would do anything, or refuse to: without root's rights it does. An older hosttune, which the
+    task may name as its executable, does not tell what was interrupted.
+    """
+    return bool(answer.changes_of(plan) or plan.get("interrupted", True) or os.geteuid() != 0)
+
+
 def undo(module, client, result):
     """Show the way back; go it unless this is check mode."""
     params = module.params
     history, _status, _said = client.ask("history")
+    untold = [history["unreadable"], *(run.get("unread") for run in history["runs"])]
+    if any(untold):  # what is found there may not be all that is to be taken back
+        raise Trouble(next(filter(None, untold)))
     named = [run["id"] for run in history["runs"] if run["id"] in (params["run_id"] or ())]
     if len(named) > 1:
         raise Trouble("these are runs of one host, to be taken back one after the other: " + ", ".join(named))
@@ -294,30 +308,33 @@ def undo(module, client, result):
         # A run that was taken back before counts as found, not as work.
         result.update(NOTHING, undone_run="".join(named))
         return
-    words = [] if by_rule_alone else [runs[0]["id"]]
-    result["undone_run"] = "".join(words)
-    words += ["--rule", params["rule"]] if params["rule"] else []
-    plan, status, _said = client.ask("undo", *(words + client.look))
+    asked = dict(look=client.look)
+    if not by_rule_alone:
+        asked["run"] = runs[0]["id"]
+    if params["rule"]:
+        asked["rule"] = params["rule"]
+    result["undone_run"] = asked.get("run", "")
+    plan, status, _said = client.ask("undo", **asked)
     left = result["reboot_reasons"]
     described(plan, status, result)
     shown(module, plan, result)
     result["approved"] = True
     result["changed"] = bool(result["changes"])
     if not module.check_mode and result["changes"]:
-        receipt = carried_out(client, ["undo", "--yes", "--expect", plan["digest"], *(words + client.look)], result)
+        receipt = carried_out(client, result, "undo", expect=plan["digest"], **asked)
         done(receipt, result)
         result["reboot_reasons"] = receipt["reboot_reasons"]
     result["reboot_reasons"] += [one for one in left if one not in result["reboot_reasons"]]
     if result["reboot_reasons"]:  # what else is so on this host, the way back does not tell
-        found, _status, _said = client.ask("plan", *client.look)
+        found, _status, _said = client.ask("plan", look=client.look)
         result["reboot_obstacles"] = answer.reboot_obstacles(found["findings"])
 
 
-def carried_out(client, words, result):
+def carried_out(client, result, command, **asked):
     """The receipt. Where there is none, Trouble says whether anything was begun: then the journal has a run of it."""
     before = runs_of(client) if result["changes"] else None
     try:
-        return client.ask(*words)[0]
+        return client.ask(command, yes=True, **asked)[0]
     except Trouble as error:
         after = runs_of(client)
         if before is None or after is None:
@@ -340,7 +357,7 @@ def runs_of(client):
 
 def planned(client, result):
     """The plan for the host as it is now, and what it says of the host."""
-    plan, status, _said = client.ask("plan", *client.look)
+    plan, status, _said = client.ask("plan", look=client.look)
     described(plan, status, result)
     return plan
 

@@ -142,12 +142,12 @@ def main():
 
 
 def check(client, result):
-    document, _status, _said = client.ask("check", *client.look)
+    document, _status, _said = client.ask("check", look=client.look)
     result["check"] = document["hosts"][0]
 
 
 def plan(client, result):
-    document, status, _said = client.ask("plan", *client.look)
+    document, status, _said = client.ask("plan", look=client.look)
     findings = document["findings"]
     reasons, obstacles = answer.reboot_reasons(findings), answer.reboot_obstacles(findings)
     changes = answer.changes_of(document)
@@ -171,7 +171,7 @@ def history(client, result):
 def record(client, result):
     folder = tempfile.mkdtemp(prefix="hosttune-record-", dir=client.folder)
     path = os.path.join(folder, "record.json")
-    status, _out, said = client.run("record", path)
+    status, _out, said = client.run("record", file=path)
     if status != 0:
         raise Trouble(said.strip())
     with open(path, encoding="utf-8") as file:

@@ -8,13 +8,19 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
+import stat
 import subprocess
 
 from ansible.errors import AnsibleError
 
 COLLECTION = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
 PACKAGING = os.path.join("playbooks", "packaging")
+SOURCES = ("hosttune", "templates", PACKAGING)
+ALONE = ("pyproject.toml", "CHANGELOG.md")  # the package holds the second
+HELD = ("lock", "stamp")  # what is written beside the file
 SETUP_S = 900
+CACHE_HINT = "name a folder of yours: XDG_CACHE_HOME=DIR, or a file: -e hosttune_bundle=FILE"
 
 
 def bundle_path(named=None, kind="pyz"):
@@ -30,14 +36,22 @@ def bundle_path(named=None, kind="pyz"):
     if os.path.isfile(os.path.join(checkout, PACKAGING, kind + ".py")):
         return built(checkout, kind)
     raise AnsibleError(
-        f"this collection came without hosttune itself ({shipped}): install its release tarball, or name a file"
-        " (`bundle`, or hosttune_deb for the package), or set `executable` to the hosttune of the hosts"
+        f"this collection came without hosttune itself ({shipped}): install its release tarball, which `./run"
+        " collection` builds in a checkout, or name a file (`bundle`, or hosttune_deb for the package), or set"
+        " `executable` to the hosttune of the hosts"
     )
 
 
 def built(checkout, kind):
-    """The file built from a checkout: kept in its folder `build`, and built anew when a source changes."""
-    folder = os.path.join(checkout, "build")
+    """The file built from a checkout, and built anew when a source changes: kept in its folder `build`, or in the cache
+    of this user where the checkout is read-only or somebody else's.
+    """
+    own = os.path.join(checkout, "build")
+    held = [own if os.path.isdir(own) else checkout, *(os.path.join(own, f"hosttune.{kind}.{end}") for end in HELD)]
+    is_ours = all(os.access(path, os.W_OK) for path in held if os.path.lexists(path))
+    folder = (
+        own if is_ours else private_folder(os.path.join("checkouts", hashlib.sha256(checkout.encode()).hexdigest()))
+    )
     os.makedirs(folder, exist_ok=True)
     target = os.path.join(folder, "hosttune." + kind)
     stamp = target + ".stamp"
@@ -46,23 +60,84 @@ def built(checkout, kind):
         now = fingerprint(checkout)
         if os.path.isfile(target) and _text(stamp) == now:
             return target
-        _run(checkout, ["sh", os.path.join(checkout, "run"), "--version"])  # makes .venv where there is none
-        python = os.path.join(checkout, ".venv", "bin", "python")
-        _run(checkout, [python, "-E", "-s", os.path.join(checkout, PACKAGING, kind + ".py"), target])
+        source = _set_up(checkout, None if is_ours else folder)
+        python = os.path.join(source, ".venv", "bin", "python")
+        _run(source, [python, "-E", "-s", os.path.join(source, PACKAGING, kind + ".py"), target])
         with open(stamp, "w", encoding="utf-8") as file:
             file.write(now)
     return target
 
 
+def _set_up(checkout, folder):
+    """The checkout once it has its .venv. One that cannot be set up by this user is copied into `folder`."""
+    try:
+        _run(checkout, ["sh", os.path.join(checkout, "run"), "--version"])
+    except AnsibleError:
+        if folder is None:
+            raise
+    else:
+        return checkout
+    copy = os.path.join(folder, "source")
+    for name in (*SOURCES, *ALONE, "run", "hatch_build.py", "LICENSE", "README.md", "docs"):
+        shutil.rmtree(os.path.join(copy, name), ignore_errors=True)
+        _copy(os.path.join(checkout, name), os.path.join(copy, name))
+    _run(copy, ["sh", os.path.join(copy, "run"), "--version"])
+    return copy
+
+
+def _copy(path, there):
+    """Contents alone: what is read-only over there could not be replaced here."""
+    if os.path.isdir(path):
+        os.makedirs(there, exist_ok=True)
+        for name in os.listdir(path):
+            if name != "__pycache__":
+                _copy(os.path.join(path, name), os.path.join(there, name))
+    else:
+        os.makedirs(os.path.dirname(there), exist_ok=True)
+        shutil.copyfile(path, there)
+
+
+def private_folder(name):
+    """A folder in the cache of this user (XDG Base Directory Specification). Raises AnsibleError where anybody else
+    could write in it, or exchange it.
+    """
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(base):
+        base = os.path.join(os.path.expanduser("~"), ".cache")
+    top = os.path.join(os.path.realpath(base), "hosttune")
+    folder = os.path.join(top, name)
+    try:
+        _make_private(folder)
+        while folder != os.path.dirname(folder):
+            status = os.lstat(folder)
+            is_inside = folder == top or folder.startswith(top + os.sep)
+            is_open = status.st_mode & (0o077 if is_inside else 0o022)
+            if is_open and not is_inside and status.st_mode & stat.S_ISVTX:
+                is_open = False  # others may write there, and exchange nothing of ours
+            owners = (os.geteuid(),) if is_inside else (0, os.geteuid())
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid not in owners or is_open:
+                raise AnsibleError(f"{folder}: others could write there; {CACHE_HINT}")
+            folder = os.path.dirname(folder)
+    except OSError as error:
+        raise AnsibleError(f"{error.filename or folder}: {error.strerror}; {CACHE_HINT}") from error
+    return os.path.join(top, name)
+
+
+def _make_private(folder):
+    if not os.path.isdir(folder):
+        _make_private(os.path.dirname(folder))
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+
+
 def fingerprint(checkout):
     """A digest over names, sizes and times of the sources."""
     seen = hashlib.sha256()
-    for top in ("hosttune", "templates", PACKAGING):
+    for top in SOURCES:
         for folder, folders, names in os.walk(os.path.join(checkout, top)):
             folders[:] = sorted(name for name in folders if name != "__pycache__")
             for name in sorted(names):
                 _see(seen, os.path.join(folder, name))
-    for name in ("pyproject.toml", "CHANGELOG.md"):  # the package holds the second
+    for name in ALONE:
         _see(seen, os.path.join(checkout, name))
     return seen.hexdigest()
 

@@ -138,6 +138,9 @@ def summary(classes, answers, failed, moved=None):
     lines += _section("not approved", texts)
     lines += _section("not all of it is taken back", left, len({line.partition(":")[0] for line in left}))
     lines += _kept_back(answers)
+    earlier = {host: (one.get("plan") or {}).get("interrupted") or () for host, one in sorted(answers.items())}
+    texts = [f"{host}: {text}" for host, found in earlier.items() for text in found]
+    lines += _section("to know of earlier runs", texts, sum(map(bool, earlier.values())))
     held = {host: one["deferred"] for host, one in answers.items() if one.get("deferred")}
     lines += _section(
         "put off until the GPUs are free",
@@ -220,7 +223,9 @@ def _class_lines(entry):
     lines = ["{}: {} {}".format(count, counted(len(entry["changes"]), "change"), entry["standing"])]
     lines += ["  " + named(entry["hosts"]), "  digest {}".format(entry["digest"])]
     for rule in dict.fromkeys(one["rule"] for one in entry["changes"]):
-        places = [one["address"] for one in entry["changes"] if one["rule"] == rule]
+        places = dict.fromkeys(
+            one["address"] for one in entry["changes"] if one["rule"] == rule
+        )  # made, and taken back
         lines.append("  {}: {}".format(rule, ", ".join(places)))
     lines += [f"  {host}: run {run}" for host, run in sorted(entry["runs"].items())]
     return lines + ["    " + line for part in entry["diff"] for line in diff_lines(part)] + [""]

@@ -1,0 +1,149 @@
+"""One run of the journal as its file tells it, also where this version cannot follow.
+
+No file of the journal stops a look. What a newer hosttune noted is named, with the version that knows it: a higher
+`format_version`, a line of another kind, or a field that a newer version added. The same of a file that is damaged. Of
+such a run nothing is taken back, nor is anything built upon it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hosttune import __version__
+from hosttune.codec import FORMAT_VERSION, change_from_json, written_by
+from hosttune.errors import HosttuneError
+from hosttune.facts.versions import compare_versions
+from hosttune.frozen import frozen
+from hosttune.values import Phase, Trigger
+
+if TYPE_CHECKING:
+    from hosttune.values import Change
+
+HEADER = ("id", "command", "started_at", "who", "boot_id", "digest", "tool_version")  # the first fields of Run
+_STOPPED = "undo, and apply where something is to change,"
+_FIELDS = frozenset({
+    "format_version", *HEADER, "seq", "phase", "at", "undoes", "superseded", "change", "error", "left", "trigger",
+    "name", "finished",
+})  # fmt: skip
+
+
+@frozen
+class StepId:
+    """One step of one run."""
+
+    run: str
+    seq: int
+
+
+@frozen
+class Step:
+    """One change of a run. `undoes` names the step that this one takes back."""
+
+    id: StepId
+    change: Change
+    phase: Phase
+    error: str = ""
+    undoes: StepId | None = None
+    superseded: bool = False  # undone on paper: a later run had changed the address again, so nothing was written
+    left: Change | None = None  # of one that raised half-way: the change that it made all the same
+    planned: Change | None = None  # of one that is in force with what it left half-way: what it was to be
+
+
+@frozen
+class Run:
+    """One run of apply or undo. Of one that is `unread` the fields are what could be read, and may be empty."""
+
+    id: str
+    command: str  # apply | undo
+    started_at: str  # ISO 8601, UTC
+    who: str
+    boot_id: str
+    digest: str
+    tool_version: str
+    steps: tuple[Step, ...] = ()
+    waiting: tuple[Trigger, ...] = ()  # triggers that had to wait
+    ran: tuple[Trigger, ...] = ()  # triggers that ran, its own and those that waited from earlier runs
+    is_finished: bool = False
+    unread: str = ""  # why this version cannot tell all that it did
+    way_out: str = ""  # of one that is unread: what knows it all
+
+
+def parse_run(data: bytes, path: str) -> Run:
+    """Parse one run's file. A last line cut off by a crash is dropped: its act had not begun."""
+    run = Run(path.rpartition("/")[2].removesuffix(".jsonl"), "", "", "", "", "", "")
+    damaged: list[str] = []
+    unknown: list[str] = []
+    for number, line in enumerate(data.split(b"\n")[:-1], 1):
+        here: list[str] = []
+        try:
+            entry = json.loads(line)
+            if number == 1:
+                run = _headed(run, entry)
+                if entry["format_version"] > FORMAT_VERSION:
+                    return _needs_newer(run, f"format {entry['format_version']}")
+                here += entry.keys() - _FIELDS
+            else:
+                here += entry.keys() - _FIELDS
+                run = _folded(run, entry, here)
+        except (KeyError, TypeError, AttributeError, ValueError, RecursionError, HosttuneError) as error:
+            is_json = not isinstance(error, (json.JSONDecodeError, UnicodeDecodeError, RecursionError))
+            (unknown if is_json and number > 1 else damaged).append(f"line {number}")
+        else:
+            # of this version or an older one it is somebody's note: it stays where it is, and says nothing to us
+            if here and _is_newer(run.tool_version):
+                unknown.append(f"line {number}: {', '.join(sorted(here))}")
+    if damaged:
+        way_out = "restore it from a backup; where there is none, remove it, and its run cannot be undone"
+        why = f"{path} is damaged ({'; '.join(damaged)})"
+        return replace(run, unread=why, way_out=f"{_STOPPED} need the whole file: {way_out}")
+    return _needs_newer(run, "; ".join(unknown)) if unknown else run
+
+
+def _needs_newer(run: Run, what: str) -> Run:
+    writer = written_by({"tool_version": run.tool_version if _is_newer(run.tool_version) else None})
+    why = f"{writer} wrote the journal of run {run.id}, and {__version__} cannot read all of it ({what})"
+    return replace(run, unread=why, way_out=f"{_STOPPED} need {writer}")
+
+
+def _is_newer(version: str) -> bool:
+    return compare_versions(version, __version__) > 0
+
+
+def _headed(run: Run, entry: Any) -> Run:
+    """With what the first line tells. One that this version knows tells all of it, else it is damaged."""
+    told = {name: entry[name] for name in HEADER if isinstance(entry.get(name), str)}
+    if entry["format_version"] <= FORMAT_VERSION and len(told) < len(HEADER):
+        raise KeyError(next(name for name in HEADER if name not in told))
+    return replace(run, **told)
+
+
+def _folded(run: Run, entry: dict[str, Any], unknown: list[str]) -> Run:
+    if "trigger" in entry:
+        trigger = Trigger(entry["trigger"], entry.get("name", ""))
+        if entry["phase"] == "waiting":
+            return replace(run, waiting=(*run.waiting, trigger))
+        return replace(run, ran=(*run.ran, trigger))
+    if "finished" in entry:
+        return replace(run, is_finished=True)
+    step_id = StepId(run.id, int(entry["seq"]))
+    if entry["phase"] == Phase.INTENT.value:
+        undoes = StepId(entry["undoes"][0], int(entry["undoes"][1])) if entry.get("undoes") else None
+        change = change_from_json(entry["change"], unknown=unknown)
+        step = Step(step_id, change, Phase.INTENT, undoes=undoes, superseded=bool(entry.get("superseded")))
+        return replace(run, steps=(*run.steps, step))
+    return replace(
+        run, steps=tuple(_booked(step, entry, unknown) if step.id == step_id else step for step in run.steps)
+    )
+
+
+def _booked(step: Step, entry: dict[str, Any], unknown: list[str]) -> Step:
+    """The step with what became of it. One of apply that raised half-way is in force with what it left."""
+    left = change_from_json(entry["left"], unknown=unknown) if "left" in entry else None
+    phase = Phase(entry["phase"])
+    error = entry.get("error", "")
+    if not left or phase is not Phase.DONE:
+        return replace(step, phase=phase, error=error, left=left)
+    planned = (step.planned or step.change) if error else None  # without an error it was gone on with, to the end
+    return replace(step, phase=phase, error=error, change=left, left=left, planned=planned)

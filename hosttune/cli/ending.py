@@ -1,0 +1,72 @@
+"""How a command ends: its exit status, and what becomes of an error.
+
+Exit status as in diff(1): 0 as it should be, 1 not so, 2 trouble.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import sys
+from typing import TYPE_CHECKING
+
+from hosttune.cli.options import Interrupted
+from hosttune.errors import HosttuneError
+from hosttune.host.console import console, discard, talk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TROUBLE = 2
+INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # of an open stream; with a file it is told by its name
+
+
+def collect_seldom() -> None:
+    """A check makes many values that live to its end: looking for waste costs a tenth."""
+    gc.set_threshold(50_000, 20, 20)
+
+
+def ended(act: Callable[[], int], *, debug: bool = False) -> int:
+    """The exit status of a command; an error is told on standard error, without a traceback unless `debug`."""
+    try:
+        return act()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else TROUBLE if end.code else 0
+    except HosttuneError as error:
+        return told(error)
+    except (Interrupted, KeyboardInterrupt):
+        return _trouble("interrupted", "", INTERRUPTED)
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in _NO_ROOM and error.filename is None:
+            discard(sys.stdout)  # else the interpreter tries once more at its end, and says 120
+            return _trouble(f"the output cannot be written: {error.strerror}", "")
+        if debug:
+            raise
+        message = f"this is a fault of hosttune itself: {type(error).__name__}: {error}"
+        return _trouble(message, "please report it with the output of the same command with --debug")
+
+
+def told(error: HosttuneError) -> int:
+    """Tell an error on standard error; the exit status."""
+    return _trouble(error.message, error.hint)
+
+
+def _trouble(message: str, hint: str, status: int = TROUBLE) -> int:
+    for number, line in enumerate(message.splitlines() or [""]):
+        _tell(line, "hosttune: " if number == 0 else "  ")
+    for line in hint.splitlines():
+        _tell(line, "  hint: ")
+    return status
+
+
+def _tell(text: str, head: str) -> None:
+    """A line on standard error, in lines that fit where that is a terminal: a pipe gets it whole."""
+    from hosttune.views.page import shown
+    from hosttune.views.terminal import width_of, wrapped
+
+    surface = console(sys.stderr)
+    line = f"{head}{shown(text)}"
+    if surface.is_terminal and width_of(line) > surface.columns:
+        line = "\n".join(wrapped(shown(text), surface.columns, first=head, rest="    "))
+    talk(line + "\n")

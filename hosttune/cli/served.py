@@ -1,0 +1,44 @@
+"""What a program asks for, as the Ansible modules do: one JSON object for each command, with the values of its
+parameters by their names, in place of words.
+
+    {"command": "plan", "look": {"policy": "FILE", "select": ["RULE"]}}
+
+A command gets them as it gets what typer makes of words, and answers in JSON; so it says and ends the same.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib import import_module
+from typing import Any, get_type_hints
+
+from hosttune.cli.ending import ended
+from hosttune.cli.options import refuse_empty
+from hosttune.codec import decoded
+from hosttune.errors import HosttuneError
+
+COMMANDS = ("check", "plan", "apply", "undo", "history", "record")
+
+
+def answer(request: Any) -> int:
+    """The exit status of this request; its document goes to standard output, and what is wrong to standard error."""
+    return ended(partial(_run, request))
+
+
+def _run(request: Any) -> int:
+    name = request.get("command") if isinstance(request, dict) else None
+    if name not in COMMANDS:
+        raise HosttuneError(f"a request names one of {', '.join(COMMANDS)}, not {name}")
+    function = getattr(import_module(f"hosttune.cli.{name}"), name)
+    hints = get_type_hints(function)
+    asked: dict[str, Any] = {"look": {}, "show": {"format": "json"}} | request
+    del asked["command"]
+    unknown = sorted(asked.keys() - hints.keys())
+    given = {one: decoded(hints[one], value, one, unknown) for one, value in asked.items() if one in hints}
+    if unknown:  # what is not known here may be what holds a run back
+        raise HosttuneError(f"{name} has no parameter {', '.join(unknown)}")
+    for group in (asked, asked["look"]):
+        for parameter, value in group.items():
+            refuse_empty(parameter, value)
+    status: int = function(**given)
+    return status

@@ -1,0 +1,77 @@
+"""From a command to what typer runs: each parameter becomes an option or an argument of the command line."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+
+import typer
+
+from hosttune.cli.options import GROUPS, Argument, Described, Interrupted, Option, refuse_empty
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_AS_TYPER: dict[type[Described], Callable[..., Any]] = {Option: typer.Option, Argument: typer.Argument}
+
+
+def command(function: Callable[..., int]) -> Callable[..., None]:
+    """Make a typer command of a function that returns its exit status.
+
+    A parameter annotated with one of GROUPS becomes an option for each field of that dataclass. No option and no
+    argument may be empty.
+    """
+    # Not get_type_hints: that of Python 3.10 puts an Optional around what has None as its default, and no description
+    # is seen then.
+    hints = inspect.get_annotations(function, eval_str=True)
+    taken = {name: hints[name] for name in inspect.signature(function).parameters if hints[name] in GROUPS}
+
+    @wraps(function)
+    def run(**given: Any) -> None:
+        for name, value in given.items():
+            shown = described[name].shown or name
+            if not shown.startswith("-- "):  # the words behind `--` belong to another program
+                refuse_empty(shown, value)
+        groups = {
+            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
+            for name, group in taken.items()
+        }
+        try:
+            status = function(**given, **groups)
+        except KeyboardInterrupt as error:  # typer would end with 130 and no word
+            raise Interrupted from error
+        raise typer.Exit(status)
+
+    parameters = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name in taken:
+            parameters += _parameters(taken[name])
+        else:
+            parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
+    described = {parameter.name: _described(parameter.annotation) for parameter in parameters}
+    parameters = [parameter.replace(annotation=_as_typer(parameter.annotation)) for parameter in parameters]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def _described(hint: Any) -> Described:
+    found: Described = get_args(hint)[1]
+    return found
+
+
+def _as_typer(hint: Any) -> Any:
+    about = _described(hint)
+    return Annotated[get_args(hint)[0], _AS_TYPER[type(about)](*about.names, **about.more)]
+
+
+def _parameters(group: type[Any]) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+        )
+        for field in fields(group)
+    ]  # fmt: skip

@@ -1,0 +1,52 @@
+"""What facts are about and what their fields mean: docstrings and the comments beside fields, read off the source, so
+that a meaning stands once.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from hosttune.engine.expression_hints import describe
+from hosttune.regex import regex
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_FIELD = regex(r"    (\w+): .*?  # (.+)")
+
+
+def about(subject: str) -> str:
+    """The first paragraph of the docstring of a subject's module."""
+    return _paragraph(import_module(f"hosttune.facts.{subject}").__doc__)
+
+
+def field_words(subject: str, kind: Any) -> dict[str, tuple[str, str]]:
+    """Name -> type and meaning of all that an expression can ask of a subject: `swaps` of memory, `swaps[].path`."""
+    found = {
+        path.removeprefix(subject).removeprefix("."): (type_words, meanings(owner).get(path.rpartition(".")[2], ""))
+        for path, (type_words, owner) in describe({subject: kind}).items()
+        if owner
+    }
+    is_named = any(name.startswith("[") for name in found)  # `units["..."]`: what the table behind it holds is the same
+    return {name: told for name, told in found.items() if not (is_named and re.match(r"\w+\[", name))}
+
+
+@cache
+def meanings(kind: type) -> Mapping[str, str]:
+    """Field -> what it means, of those that say it."""
+    found: dict[str, str] = {}
+    for owner in reversed(kind.__mro__):
+        if not owner.__module__.startswith("hosttune.facts."):
+            continue
+        lines = inspect.getsource(owner).splitlines()
+        found |= {match[1]: match[2] for line in lines if (match := _FIELD.fullmatch(line))}
+        found |= {name: _paragraph(one.__doc__) for name, one in vars(owner).items() if isinstance(one, property)}
+    return {name: text for name, text in found.items() if text}
+
+
+def _paragraph(text: str | None) -> str:
+    return " ".join((text or "").partition("\n\n")[0].split())

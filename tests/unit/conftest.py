@@ -1,0 +1,32 @@
+"""What tests of several commands share."""
+
+from contextlib import contextmanager
+
+import pytest
+
+from hosttune.actions import examine
+from hosttune.host.overlay import Overlay
+from hosttune.host.record import read_record
+
+
+@pytest.fixture
+def changed(monkeypatch):
+    """A host that can be changed: commands see an overlay of the H100 record, which keeps what they do."""
+    from tests.hosts.built import HOSTS  # made at the import
+
+    overlay = Overlay(read_record(str(HOSTS / "h100-8x-2socket.json")))
+    opened = examine.open_session
+
+    def open_session(**options):
+        options |= {"reader": overlay, "root": None, "host": None}
+        return opened(**options)
+
+    @contextmanager
+    def changing(options, on_progress, *, resumes=False, agreed=None):
+        yield open_session(**options), overlay
+
+    monkeypatch.setattr("hosttune.actions.examine.open_session", open_session)
+    monkeypatch.setattr("hosttune.actions.run.changing", changing)
+    monkeypatch.setattr("hosttune.cli.common.require_rights", lambda *_: None)
+    monkeypatch.setattr("hosttune.host.open_reader", lambda **_: overlay)
+    return overlay
