@@ -222,11 +222,13 @@ def _owner(
 
 
 def _beats(other: Setter, own: str, wish: Wish) -> bool:
-    """Whether it acts after a drop-in of ours; of two tmpfiles lines that spell one path the first counts."""
+    """Whether it acts after a drop-in of ours; of two tmpfiles lines that spell one path the first counts, and of two
+    files of one name the one in /etc.
+    """
     if other.source != _persist(wish):
         return SOURCES.index(other.source) > SOURCES.index(_persist(wish))
-    is_later = posixpath.basename(other.file) > posixpath.basename(own)
-    return is_later != (other.source == "tmpfiles" and other.pattern == wish.name)
+    theirs, ours = posixpath.basename(other.file), posixpath.basename(own)
+    return theirs != ours and (theirs > ours) != (other.source == "tmpfiles" and other.pattern == wish.name)
 
 
 def _evidence(

@@ -351,8 +351,9 @@ RUNNING = "linux-modules-nvidia-580-server-open-6.8.0-45-generic"
         ({MODULES: "6.8.0-45.45", RUNNING: "6.8.0-45.45"}, ()),
         ({MODULES: "6.8.0-60.63+1", RUNNING: "6.8.0-45.45"}, (RUNNING,)),
         ({MODULES: "6.8.0-60.63+1"}, ()),
+        ({RUNNING: "6.8.0-45.45"}, ()),
     ],
-    ids=["unknown", "the same kernel", "a newer kernel", "not offered any more"],
+    ids=["unknown", "the same kernel", "a newer kernel", "not offered any more", "without the metapackage"],
 )
 def test_choose_brings_modules_for_the_running_kernel_too(versions, more):
     assert choose(machine(versions=versions), PARAMS).packages == (*compute("580-server-open"), *more)

@@ -130,6 +130,13 @@ def test_plans_are_folded_by_digest_and_named_by_their_first_host():
     ]
 
 
+def test_hosts_with_plans_beyond_the_bound_are_counted_as_such(monkeypatch):
+    monkeypatch.setattr(fleet_module, "MOST_CLASSES", 2)
+    fleet = folded([look(name, digest=f"d{name}", changes=1) for name in "abcdea"], names=2)
+    assert [(one.digest, one.hosts.count) for one in fleet.classes] == [("da", 2), ("db", 1)]
+    assert fleet.other_classes == Named(3, ("c", "d"))
+
+
 def test_host_without_an_answer_is_no_host_that_was_looked_at():
     fleet = folded([look("a", missing="timed out"), look("b")])
     assert (fleet.hosts, fleet.missing_count, fleet.missing[0].host) == (1, 1, "a")

@@ -54,6 +54,9 @@ def test_choice_is_set_now_and_at_boot_and_taken_back():
         # ... and after ours only if it does not
         ({"/usr/lib/tmpfiles.d/99-a.conf": f"w {THP[:-1]}? - - - - always"}, HoldKind.OWNED, "99-a.conf:1"),
         ({"/usr/lib/tmpfiles.d/99-a.conf": f"w {THP} - - - - always"}, HoldKind.NONE, ""),
+        # one of the name of ours is not read any more as soon as ours is there
+        ({OURS.replace("/etc/", "/usr/lib/"): f"w {THP} - - - - always"}, HoldKind.NONE, ""),
+        ({OURS.replace("/etc/", "/usr/lib/"): f"w {THP[:-1]}? - - - - always"}, HoldKind.NONE, ""),
         ({"/etc/sysfs.conf": "kernel/mm/transparent_hugepage/enabled = always"}, HoldKind.OWNED, "/etc/sysfs.conf:1"),
         ({"/etc/tmpfiles.d/10-a.conf": f"#w {THP} - - - - always"}, HoldKind.NONE, ""),
         ({OURS: f"w {THP} - - - - always\n"}, HoldKind.EDITED, OURS),

@@ -41,6 +41,7 @@ VENDOR = "/usr/lib/sysctl.d/50-default.conf"
         (CONFFILE, SHIPPED, "the package procps"),
         (CONFFILE, "vm.max_map_count = 1\n", "the package procps (changed here)"),
         (VENDOR, "x = 1\n", "the distribution"),
+        (VENDOR.removeprefix("/usr"), "x = 1\n", "the distribution"),
         ("/etc/sysctl.d/60-hosttune-memory-swappiness.conf", "# Ansible managed\n", ""),
     ],
 )
