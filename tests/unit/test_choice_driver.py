@@ -421,7 +421,10 @@ def test_choose_switch_of_the_module_alone_keeps_what_stands_beside_it():
 
 def test_choose_update_holds_fabric_manager_to_one_version_where_no_switch_shows():
     facts = machine(offer=None, packages=(*INSTALLED, *COMPANIONS), updates=(offer(LIBRARY),))
-    assert set(COMPANIONS[:2]) <= set(choose(facts, PARAMS | {"update": True}).one_version)
+    coupled = choose(facts, PARAMS | {"update": True}).one_version
+    assert set(coupled) == {"nvidia-utils-580-server", *COMPANIONS[:2]}
+    alone = machine(offer=None, packages=INSTALLED, updates=(offer(LIBRARY),))
+    assert choose(alone, PARAMS | {"update": True}).one_version == ()
 
 
 def test_choose_switch_never_mixes_nvidias_archive_with_ubuntus():

@@ -372,6 +372,12 @@ def test_closed_module_on_grace_hopper_is_the_wrong_one_for_both_rules():
     assert names(host(**closed | {"here": ()})) == ["current"]  # an H100 takes either
 
 
+def test_fabric_manager_beside_a_driver_of_no_known_version_is_asked_for_without_one():
+    (state,) = states(host(nvswitches=4, packages=()))
+    assert state.name == "fabric different"
+    assert state.way_out == "sudo apt-get install nvidia-fabricmanager-580 libnvidia-nscq-580"
+
+
 def test_gpu_that_this_driver_does_not_drive_is_not_called_lost():
     volta = {"generations": ("hopper", "volta"), "undriven": ("0000:43:00.0",)}
     assert names(host(nvidia={"silent": (LEFT_OUT,)}, **volta)) == ["wrong flavour"]
@@ -413,3 +419,24 @@ def test_evidence_that_cannot_be_read_is_unknown_and_the_rest_is_told():
     assert [one.name for one in found] == ["mismatch", "whether: GPU lost, nvidia-smi refuses"]
     with pytest.raises(UnknownFact, match="needs root"):
         assert found[1].is_fault
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_dead"),
+    [
+        ({}, False),
+        ({"nvidia": {"smi": "refused"}}, True),
+        ({"nvidia": {"silent": (LEFT_OUT,)}}, True),
+        ({"undriven": ("0000:43:00.0",)}, True),
+    ],
+)
+def test_wrong_flavour_is_a_fault_of_the_machine_unless_every_gpu_answers(changes, is_dead):
+    found = {one.name: one for one in states(host(generations=("hopper", "volta"), **changes))}
+    assert found["wrong flavour"].is_dead is is_dead
+
+
+def test_wrong_flavour_is_a_fault_of_the_machine_where_it_is_not_known_whether_its_gpus_answer():
+    facts = host(generations=("hopper", "volta"))
+    facts.nvidia = Silent(*[unread("needs root")] * 9)
+    assert states(facts)[0].name == "wrong flavour"
+    assert states(facts)[0].is_dead is True
