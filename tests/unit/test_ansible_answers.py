@@ -214,6 +214,19 @@ def test_host_that_nothing_can_be_changed_on_is_told_with_the_reason(one, headin
     ]  # fmt: skip
 
 
+def test_what_the_reboot_let_show_itself_is_for_the_next_run_and_no_longer_put_off():
+    (after,) = answer["flat"]([finding() | {"changes": [change()], "reason": "60, wanted 10"}])
+    assert ("changes" in after, after["is_planned"]) == (False, True)
+    other = [change("file:/etc/x", rule="another-rule")]
+    made, waited = told("1" * 64, compliant=False, findings=[after], changes=other), told("", compliant=False)
+    answers = {"a": made, "b": waited | {"findings": [after]}}
+    found = classes["folded"](answers, act="apply")
+    text = "\n".join(classes["summary"](found, answers, {}))
+    assert "1 host: 1 change made\n  a\n" in text
+    assert "1 host: more to make by the next run\n  b\n" in text
+    assert text.endswith("2 hosts: more to make by the next run\n  a, b: 60, wanted 10 (a-rule)\n")
+
+
 @pytest.mark.parametrize(
     "one",
     [

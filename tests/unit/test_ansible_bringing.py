@@ -135,9 +135,10 @@ def test_address_that_was_made_and_taken_back_is_named_once(folding, capsys):
 
 
 def test_what_is_to_know_of_earlier_runs_stands_in_the_summary(folding, capsys):
-    told = {"digest": "", "changes": [], "plan": {"findings": [], "interrupted": ["run r1 was interrupted"]}}
-    folding({"a": told, "b": told | {"plan": {"findings": []}}})
-    assert "1 host: to know of earlier runs\n  a: run r1 was interrupted\n" in capsys.readouterr().out
+    told = {"digest": "", "changes": [], "interrupted": ["run r1 was interrupted"]}
+    for act in ("plan", "apply"):
+        folding({"a": told, "b": told | {"interrupted": []}}, act=act)
+        assert "1 host: to know of earlier runs\n  a: run r1 was interrupted\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("most", "ends"), [(None, False), (0, True), (49, True), (50, False)])

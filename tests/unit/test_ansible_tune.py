@@ -66,13 +66,13 @@ def host(monkeypatch):
 def tune(host, monkeypatch, capsys):
     """Play the task: what it returns, and what it asked for."""
 
-    def play(*only, **params):
+    def play(*only, is_check=False, **params):
         client, returned = Client(capsys, {"only": [*only]} if only else {}), {}
 
         class Module:
             def __init__(self, argument_spec, **_more):
                 self.params = {name: one.get("default") for name, one in argument_spec.items()} | params
-                self._diff = self.check_mode = False
+                self._diff, self.check_mode = False, is_check
 
             def warn(self, text):
                 pass
@@ -104,6 +104,7 @@ def tune(host, monkeypatch, capsys):
 RULE = "limits-nofile"
 LOOK = ["plan"]
 RUN = ["plan", "apply"]
+ANEW = [*RUN, "plan"]  # what was interrupted is told as it is afterwards
 
 
 def cut_off(host):
@@ -127,10 +128,24 @@ def test_host_with_nothing_to_do_is_asked_once_and_answers_as_apply_would(tune, 
 
 
 def test_interrupted_run_is_finished_where_the_plan_is_empty(tune, host):
+    run = tune(RULE)[0]["run_id"]
+    cut_off(host)
+    seen, asked = tune(RULE, is_check=True)
+    assert asked == LOOK
+    assert (
+        [text for text in seen["interrupted"] if run in text and "was interrupted" in text] == seen["interrupted"] != []
+    )
+    finished, asked = tune(RULE)
+    assert (finished["interrupted"], asked) == ([], ANEW)
+    assert tune(RULE)[1] == LOOK
+
+
+def test_what_was_interrupted_is_told_where_the_plan_is_not_approved(tune, host):
     tune(RULE)
     cut_off(host)
-    assert tune(RULE)[1] == RUN
-    assert tune(RULE)[1] == LOOK
+    left = [tune(approved=["0" * 64], is_check=is_check)[0] for is_check in (True, False)]
+    assert [one["approved"] for one in left] == [False, False]
+    assert left[0]["interrupted"] == left[1]["interrupted"] != []
 
 
 def test_first_boot_is_waited_for_where_the_plan_is_empty(tune, host, monkeypatch):
@@ -138,7 +153,7 @@ def test_first_boot_is_waited_for_where_the_plan_is_empty(tune, host, monkeypatc
     waited = []
     monkeypatch.setattr("hosttune.actions.run.wait_for_first_boot", lambda *_: waited.append(True))
     host.replace("/run/cloud-init/enabled", FileValue(b"", 0o644), expected=ABSENT)
-    assert tune(RULE)[1] == RUN
+    assert tune(RULE)[1] == ANEW
     assert waited
     host.replace("/run/cloud-init/result.json", FileValue(b"{}", 0o644), expected=ABSENT)
     assert tune(RULE)[1] == LOOK
@@ -147,7 +162,8 @@ def test_first_boot_is_waited_for_where_the_plan_is_empty(tune, host, monkeypatc
 def test_what_waits_is_tried_again_where_the_plan_is_empty(tune):
     assert tune()[0]["waiting"]
     again, asked = tune()
-    assert (again["changes"], asked) == ([], RUN)
+    assert (again["changes"], asked) == ([], ANEW)
+    assert again["interrupted"] == tune(is_check=True)[0]["interrupted"] != []
     assert again["waiting"]
 
 

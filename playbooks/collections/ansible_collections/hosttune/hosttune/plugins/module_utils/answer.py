@@ -12,8 +12,11 @@ def changes_of(plan):
 
 
 def flat(findings):
-    """The findings without their changes, which stand by themselves."""
-    return [{key: value for key, value in finding.items() if key != "changes"} for finding in findings]
+    """The findings without their changes, which stand by themselves; only whether there are any."""
+    return [
+        dict({key: value for key, value in finding.items() if key != "changes"}, is_planned=bool(finding["changes"]))
+        for finding in findings
+    ]
 
 
 def reboot_reasons(findings):

@@ -152,7 +152,8 @@ changes:
       hint: ""
 findings:
   description:
-    - What every rule says of the host after the run, or before it where nothing was done.
+    - What every rule says of the host after the run, or before it where nothing was done. C(is_planned) is whether the
+      next run would change something for it.
     - Where the task failed, without those that are as they should be or do not apply.
   returned: when a plan was made
   type: list
@@ -165,6 +166,7 @@ findings:
       reason: ""
       evidence: []
       todo: ""
+      is_planned: false
 compliant:
   description:
     - Whether every selected rule is as it should be after the run, as the exit status of C(hosttune check) tells it.
@@ -180,6 +182,13 @@ deferred:
 waiting:
   description: Work that follows a change and that the next run finishes.
   returned: when a plan was made
+  type: list
+  elements: str
+interrupted:
+  description:
+    - What earlier runs left to be finished, and runs that only a newer hosttune can tell, each in a sentence.
+    - As it is after the run, or before it where nothing was done.
+  returned: with O(state=applied), when a plan was made
   type: list
   elements: str
 run_id:
@@ -271,7 +280,7 @@ def apply(module, client, result):
         return
     receipt = carried_out(client, result, "apply", expect=plan["digest"], look=client.look)
     done(receipt, result)
-    if receipt["run_id"]:
+    if receipt["run_id"] or result["interrupted"]:
         planned(client, result)
     reasons = result["reboot_reasons"]
     reasons += [one for one in receipt["reboot_reasons"] if one not in reasons and not reasons]
@@ -359,6 +368,7 @@ def planned(client, result):
     """The plan for the host as it is now, and what it says of the host."""
     plan, status, _said = client.ask("plan", look=client.look)
     described(plan, status, result)
+    result["interrupted"] = plan.get("interrupted", [])
     return plan
 
 

@@ -89,6 +89,11 @@ deferred:
   returned: with O(gather=plan)
   type: list
   elements: dict
+interrupted:
+  description: What earlier runs left to be finished, and runs that only a newer hosttune can tell, each in a sentence.
+  returned: with O(gather=plan)
+  type: list
+  elements: str
 reboot_required:
   description:
     - Whether something is configured that runs only after a reboot.
@@ -158,6 +163,7 @@ def plan(client, result):
         changes=changes,
         compliant=status == 0,
         deferred=answer.deferred(findings),
+        interrupted=document.get("interrupted", []),
         reboot_required=bool(reasons) and not obstacles,
         reboot_reasons=reasons,
         reboot_obstacles=obstacles,

@@ -13,8 +13,9 @@ BACK_PLANNED, BACK_DONE = "to take back", "taken back"
 LEFT = "not made, because the plan is not approved"
 NOTHING, BACK_NOTHING = "nothing to change", "nothing to take back"
 STUCK = "nothing that hosttune changes, and not as it should be"
+NEXT = "more to make by the next run"  # what shows itself after a reboot alone, or when GPUs became free meanwhile
 UNJUDGED = "nothing was judged here"
-ORDER = (PLANNED, BACK_PLANNED, PARTLY, UNTRIED, DONE, BACK_DONE, LEFT, STUCK, UNJUDGED, NOTHING, BACK_NOTHING)
+ORDER = (PLANNED, BACK_PLANNED, PARTLY, UNTRIED, DONE, BACK_DONE, LEFT, NEXT, STUCK, UNJUDGED, NOTHING, BACK_NOTHING)
 
 # Why a host is not as it should be, where no change of a plan says it already: what a heading says, by the hold.
 REFUSED, ALONE, BEYOND, WAITS = "refused", "left alone", "beyond what the policy allows", "waiting"
@@ -28,7 +29,7 @@ HELD = {
     "would disturb": BEYOND,
     "waiting for": WAITS,
 }
-REASONS = (FAULT, UNKNOWN, REFUSED, ALONE, BEYOND, DIFFERS, EXPIRED, WAITS)
+REASONS = (FAULT, UNKNOWN, REFUSED, ALONE, BEYOND, DIFFERS, EXPIRED, NEXT, WAITS)
 ASIDE = ("waived", "orphaned", "deferred", "busy")  # nobody's alarm, and what has a section of its own
 RULES_NAMED = 4
 RUNS_NAMED = 50
@@ -83,7 +84,8 @@ def kind_of(finding, in_plan):
     if finding["verdict"] in ("differs", "unknown"):
         if finding["verdict"] == "unknown":
             return HELD.get(hold, UNKNOWN)
-        return HELD.get(hold) or ("" if finding["rule"] in in_plan else DIFFERS)
+        rest = NEXT if finding.get("is_planned") else DIFFERS
+        return HELD.get(hold) or ("" if finding["rule"] in in_plan else rest)
     return EXPIRED if finding.get("is_waiver_over") else ""
 
 
@@ -112,7 +114,7 @@ def _standing(one, act, is_planned):
         if act == "undo":
             return BACK_NOTHING
         if not one.get("compliant", True):
-            return STUCK
+            return NEXT if any(finding.get("is_planned") for finding in findings_of(one)) else STUCK
         return f"{UNJUDGED} ({unjudged(findings_of(one))})" if unjudged(findings_of(one)) else NOTHING
     if not one.get("approved", True):
         return LEFT
@@ -138,7 +140,7 @@ def summary(classes, answers, failed, moved=None):
     lines += _section("not approved", texts)
     lines += _section("not all of it is taken back", left, len({line.partition(":")[0] for line in left}))
     lines += _kept_back(answers)
-    earlier = {host: (one.get("plan") or {}).get("interrupted") or () for host, one in sorted(answers.items())}
+    earlier = {host: one.get("interrupted") or () for host, one in sorted(answers.items())}
     texts = [f"{host}: {text}" for host, found in earlier.items() for text in found]
     lines += _section("to know of earlier runs", texts, sum(map(bool, earlier.values())))
     held = {host: one["deferred"] for host, one in answers.items() if one.get("deferred")}
