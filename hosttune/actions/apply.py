@@ -17,9 +17,9 @@ from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts import Facts
 from hosttune.resources import address_kinds
 from hosttune.resources.base import place
-from hosttune.resources.kept_debs import keep
-from hosttune.resources.package_set import stand, versions
-from hosttune.resources.package_stays import left_by
+from hosttune.resources.packages.kept_debs import keep
+from hosttune.resources.packages.package_set import stand, versions
+from hosttune.resources.packages.package_stays import left_by
 from hosttune.values import Activation, HoldKind, Outcome, Phase, Plan, Receipt, Unreadable
 
 if TYPE_CHECKING:

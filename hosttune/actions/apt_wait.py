@@ -6,8 +6,8 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from hosttune.errors import Refused
-from hosttune.resources import apt
-from hosttune.resources.apt_lock import holder
+from hosttune.resources.packages import apt
+from hosttune.resources.packages.apt_lock import holder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

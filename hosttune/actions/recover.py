@@ -10,10 +10,10 @@ from hosttune.actions.journal import FOLDER, KEEP, Recorder, read_journal
 from hosttune.engine.plan import unannounced
 from hosttune.facts import Facts
 from hosttune.resources import address_kinds
-from hosttune.resources.driver_use import as_of_now
-from hosttune.resources.kept_debs import drop
-from hosttune.resources.package_repair import mend, settle
-from hosttune.resources.package_set import names_of, versions, was_interrupted
+from hosttune.resources.packages.driver_use import as_of_now
+from hosttune.resources.packages.kept_debs import drop
+from hosttune.resources.packages.package_repair import mend, settle
+from hosttune.resources.packages.package_set import names_of, versions, was_interrupted
 from hosttune.values import ABSENT, Phase, Unreadable
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.host.door import Completed
-from hosttune.resources import apt
+from hosttune.resources.packages import apt
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:

@@ -19,11 +19,11 @@ from hosttune.frozen import frozen
 from hosttune.host.overlay import Overlay
 from hosttune.resources import address_kinds
 from hosttune.resources.base import action_between, place
-from hosttune.resources.driver_use import as_of_now
-from hosttune.resources.fstab import edit_diff
-from hosttune.resources.fstab_lines import PATH as FSTAB
-from hosttune.resources.package_set import is_between, told
-from hosttune.resources.package_stays import left_by
+from hosttune.resources.packages.driver_use import as_of_now
+from hosttune.resources.packages.package_set import is_between, told
+from hosttune.resources.packages.package_stays import left_by
+from hosttune.resources.storage.fstab import edit_diff
+from hosttune.resources.storage.fstab_lines import PATH as FSTAB
 from hosttune.values import (
     ABSENT,
     Disturbs,

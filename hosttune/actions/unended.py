@@ -16,9 +16,9 @@ from hosttune.errors import HosttuneError, Refused
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact
 from hosttune.frozen import frozen
-from hosttune.resources.driver_use import as_of_now
-from hosttune.resources.package_repair import mend
-from hosttune.resources.package_set import (
+from hosttune.resources.packages.driver_use import as_of_now
+from hosttune.resources.packages.package_repair import mend
+from hosttune.resources.packages.package_set import (
     PackageSetAddress,
     by_hand,
     half_of,

@@ -8,7 +8,7 @@ from typing import Any
 
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact
-from hosttune.facts.kernel import flavour_of, metapackages
+from hosttune.facts.kernel.kernel import flavour_of, metapackages
 from hosttune.frozen import frozen
 
 

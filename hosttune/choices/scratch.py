@@ -7,8 +7,8 @@ from typing import Any
 
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact
-from hosttune.facts.mounts import NETWORK_TYPES
-from hosttune.facts.places import mount_of
+from hosttune.facts.storage.mounts import NETWORK_TYPES
+from hosttune.facts.storage.places import mount_of
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 

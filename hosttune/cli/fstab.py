@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from hosttune.cli.options import Argument, Option, Show
 
 if TYPE_CHECKING:
-    from hosttune.resources.fstab_plan import Tuning
+    from hosttune.resources.storage.fstab_plan import Tuning
 
 
 def fstab(
@@ -33,9 +33,9 @@ def fstab(
     from hosttune.cli.common import say, say_exactly, tell, write_json
     from hosttune.errors import HosttuneError
     from hosttune.host.console import console, load_bytes
-    from hosttune.resources.fstab_lines import parse
-    from hosttune.resources.fstab_lint import lint as lint_document
-    from hosttune.resources.fstab_plan import tune
+    from hosttune.resources.storage.fstab_lines import parse
+    from hosttune.resources.storage.fstab_lint import lint as lint_document
+    from hosttune.resources.storage.fstab_plan import tune
     from hosttune.views import fstab as view
     from hosttune.views.terminal import Screen
 
@@ -63,7 +63,7 @@ def fstab(
 def _tuned_status(tuning: Tuning, *, is_all: bool, is_json: bool) -> int:
     """1 where there is a diff. Raises HosttuneError for a target that was named and cannot be tuned."""
     from hosttune.errors import HosttuneError
-    from hosttune.resources.fstab_plan import Outcome
+    from hosttune.resources.storage.fstab_plan import Outcome
     from hosttune.views.fstab import reason_of
 
     held = [step for step in tuning.steps if step.outcome in (Outcome.REFUSED, Outcome.LEFT)]

@@ -15,7 +15,7 @@ from hosttune.engine.schema import check, nearest
 from hosttune.engine.shapes import edition_faults, rule_shape
 from hosttune.engine.yamlio import load_document
 from hosttune.errors import BadInput, Fault
-from hosttune.facts import SUBJECTS
+from hosttune.facts import MODULES
 from hosttune.resources import wish_kinds
 from hosttune.resources.base import NUMERIC
 
@@ -78,7 +78,7 @@ def key_faults(document: Document) -> list[Fault]:
     """A fault for each sysctl of a rule that no kernel is known to have. Not among those of `rule_faults`: the list of
     keys may be too short, so lint tells it, and no command stops for it.
     """
-    from hosttune.resources.sysctl_keys import unknown_key
+    from hosttune.resources.kernel.sysctl_keys import unknown_key
 
     data = document.data if isinstance(document.data, dict) else {}
     named = [
@@ -145,8 +145,8 @@ def _life_faults(document: Document, data: dict[str, Any]) -> list[Fault]:
 def fact_types() -> dict[str, Any]:
     """The type of each fact subject, as expressions see it."""
     hints = {}
-    for subject in SUBJECTS:
-        module = import_module(f"hosttune.facts.{subject}")
+    for subject, name in sorted(MODULES.items()):
+        module = import_module(name)
         hints[subject] = getattr(module, subject.capitalize())
     return hints
 

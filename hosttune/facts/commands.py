@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.reading import text
-from hosttune.facts.systemd_config import parse as section_of
-from hosttune.facts.unit_files import UnitFiles
+from hosttune.facts.services.systemd_config import parse as section_of
+from hosttune.facts.services.unit_files import UnitFiles
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.regex import regex

@@ -12,14 +12,14 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.kubernetes import is_of_pods
-from hosttune.facts.memory import as_sold
+from hosttune.facts.containers.kubernetes import is_of_pods
+from hosttune.facts.memory.memory import as_sold
 from hosttune.facts.reading import line
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
-    from hosttune.facts.mounts import Mount
+    from hosttune.facts.storage.mounts import Mount
 
 NO_DRIVER = "none loaded"
 UNKNOWN = "unknown"

@@ -172,7 +172,7 @@ def _is_job(path: str, content: bytes) -> bool:
 
 
 def _short_job(path: str, content: str) -> str:
-    from hosttune.facts.ageing_record import told_lines
+    from hosttune.facts.storage.ageing_record import told_lines
 
     is_unit = path.startswith(_HOMES) and "/systemd/user/" in path
     return told_lines(content, "crontab" if path.startswith(_CRONTABS) else "unit" if is_unit else "script")
@@ -180,6 +180,6 @@ def _short_job(path: str, content: str) -> str:
 
 def _short_log(content: str) -> str:
     """The lines of the kernel log that facts read: the rest is long, and speaks of other things."""
-    from hosttune.facts.nvidia_smi import messages_in
+    from hosttune.facts.gpu.nvidia_smi import messages_in
 
     return "".join(f"{line}\n" for line in messages_in(content))

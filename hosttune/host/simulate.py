@@ -47,7 +47,7 @@ def simulate(overlay: Overlay, argv: tuple[str, ...]) -> Completed:
 
 def _update_grub(overlay: Overlay) -> Completed:
     """The menu of the host below, with the arguments that the settings here add up to."""
-    from hosttune.facts.grub_arguments import MENU, arguments, files, regenerated
+    from hosttune.facts.kernel.grub_arguments import MENU, arguments, files, regenerated
 
     menu = overlay.base.read(MENU)
     texts = (files(overlay.base), files(overlay))

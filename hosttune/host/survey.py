@@ -97,8 +97,8 @@ def _survey(recorder: Recorder) -> None:
     recorder.os_release()
     recorder.processes()
     if isinstance(recorder.stat("/run/systemd/system"), Stat):
-        from hosttune.facts.kubernetes import DAEMONS
-        from hosttune.facts.units import show_command
+        from hosttune.facts.containers.kubernetes import DAEMONS
+        from hosttune.facts.services.units import show_command
 
         recorder.query(show_command((*UNITS, *DAEMONS)))
 

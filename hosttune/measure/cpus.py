@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hosttune.facts.cpu import Quota, parse_cpu_max, parse_groups
+from hosttune.facts.cpu.cpu import Quota, parse_cpu_max, parse_groups
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:

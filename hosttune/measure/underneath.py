@@ -10,16 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hosttune.facts.base import UnknownFact, raw
-from hosttune.facts.places import mount_of
+from hosttune.facts.storage.places import mount_of
 from hosttune.frozen import frozen
-from hosttune.resources.mount_policy import OF_THE_KERNEL
+from hosttune.resources.storage.mount_policy import OF_THE_KERNEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hosttune.facts import Facts
-    from hosttune.facts.disks import Disk
-    from hosttune.facts.mounts import Mount
+    from hosttune.facts.storage.disks import Disk
+    from hosttune.facts.storage.mounts import Mount
 
 MEMORY: Final = frozenset({"tmpfs", "ramfs", "devtmpfs"})
 KERNEL: Final = OF_THE_KERNEL - {"autofs"}  # no data set lies there, and reading such a file may do something

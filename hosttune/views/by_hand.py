@@ -10,14 +10,14 @@ import shlex
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hosttune.resources.base import inverted
-from hosttune.resources.docker_file import PATH as DAEMON_JSON
-from hosttune.resources.docker_file import keys
+from hosttune.resources.containers.docker_file import PATH as DAEMON_JSON
+from hosttune.resources.containers.docker_file import keys
 from hosttune.resources.file import lines_that_count
-from hosttune.resources.fstab_document import PATH as FSTAB
-from hosttune.resources.mount_policy import remount
-from hosttune.resources.package_set import split_set, versions
-from hosttune.resources.restart import unit_of
-from hosttune.resources.unit import verbs
+from hosttune.resources.packages.package_set import split_set, versions
+from hosttune.resources.services.restart import unit_of
+from hosttune.resources.services.unit import verbs
+from hosttune.resources.storage.fstab_document import PATH as FSTAB
+from hosttune.resources.storage.mount_policy import remount
 from hosttune.values import ABSENT, Activation, FileValue
 
 if TYPE_CHECKING:

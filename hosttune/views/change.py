@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.resources.restart import unit_of
+from hosttune.resources.services.restart import unit_of
 from hosttune.values import ABSENT, Action, Activation, FileValue, Unreadable
 from hosttune.views.page import shown
 from hosttune.views.terminal import width_of, wrapped

@@ -9,6 +9,7 @@ from hosttune.engine.expression_helpers import CONSTANTS, HELPERS
 from hosttune.engine.expression_hints import fields_of, value_of, words
 from hosttune.engine.lint import fact_types
 from hosttune.engine.shapes import PARAM, WORDED, rule_shape
+from hosttune.facts import MODULES
 from hosttune.resources import wish_kinds
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ put together. All other facts are listed by `hosttune facts`; `hosttune facts SU
 
 def custom_rules_reference() -> str:
     """The part of the document between its marks."""
-    subjects = ((f"`{name}`", _first(f"hosttune.facts.{name}")) for name in sorted(fact_types()))
+    subjects = ((f"`{name}`", _first(MODULES[name])) for name in sorted(fact_types()))
     return "\n".join([
         _HEAD,
         *_keys("### Keys of a rule", rule_shape()),
@@ -84,7 +85,7 @@ def _named_rows() -> Iterable[tuple[str, str, str]]:
     for name in ("sysctl", "sysfs", "etc", "units", "packages"):
         fields = fields_of(value_of(types[name]))
         listed = ", ".join(f"`{field}` ({words(kind)})" for field, kind in fields.items())
-        yield f'`{name}["..."]`', _first(f"hosttune.facts.{name}"), listed
+        yield f'`{name}["..."]`', _first(MODULES[name]), listed
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:

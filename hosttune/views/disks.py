@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hosttune.facts import Facts
-    from hosttune.facts.disks import Disk
-    from hosttune.facts.filesystems import Filesystem
-    from hosttune.facts.fstab import FstabEntry
-    from hosttune.facts.mounts import Mount
+    from hosttune.facts.storage.disks import Disk
+    from hosttune.facts.storage.filesystems import Filesystem
+    from hosttune.facts.storage.fstab import FstabEntry
+    from hosttune.facts.storage.mounts import Mount
     from hosttune.views.page import Page
 
 _SMALL = frozenset({"loop", "ram", "zram", "cdrom"})  # shown when something on a disk's file system is mounted from it

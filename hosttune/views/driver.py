@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hosttune.choices.driver import DriverChoice
     from hosttune.facts import Facts
-    from hosttune.facts.gpus import Gpu
+    from hosttune.facts.gpu.gpus import Gpu
     from hosttune.views.page import Page
 
 

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hosttune.engine.expression_hints import describe
+from hosttune.facts import MODULES
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _FIELD = regex(r"    (\w+): .*?  # (.+)")
 
 def about(subject: str) -> str:
     """The first paragraph of the docstring of a subject's module."""
-    return _paragraph(import_module(f"hosttune.facts.{subject}").__doc__)
+    return _paragraph(import_module(MODULES[subject]).__doc__)
 
 
 def field_words(subject: str, kind: Any) -> dict[str, tuple[str, str]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.engine.expression_helpers import gib_text
 from hosttune.engine.expressions import Text
 from hosttune.engine.rule import Listing, Literal, Record
+from hosttune.facts import MODULES
 from hosttune.resources import wish_kinds
 from hosttune.resources.base import Bound, Wish
 from hosttune.values import HoldKind
@@ -134,7 +135,7 @@ def finds_texts(rule: Rule, wording: Wording) -> list[str]:
 
 def reads_texts(rule: Rule, wishes: tuple[Wish, ...]) -> list[str]:
     """The facts that the rule looks at, each in the words of its module, and the values that it compares."""
-    subjects = [f"{name}: {_first_paragraph(f'hosttune.facts.{name}')}" for name in sorted(rule.subjects)]
+    subjects = [f"{name}: {_first_paragraph(MODULES[name])}" for name in sorted(rule.subjects)]
     if rule.choice:
         subjects.append(f"the choice {rule.choice}: {_first_paragraph(f'hosttune.choices.{rule.choice}')}")
     kinds = [f"{wish.kind} {wish.name}, as it is now and after the next boot" for wish in wishes if wish.name]

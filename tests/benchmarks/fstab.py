@@ -15,10 +15,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hosttune.resources import fstab_lines
-from hosttune.resources.fstab_lines import parse
-from hosttune.resources.fstab_lint import lint
-from hosttune.resources.fstab_plan import tune
+from hosttune.resources.storage import fstab_lines
+from hosttune.resources.storage.fstab_lines import parse
+from hosttune.resources.storage.fstab_lint import lint
+from hosttune.resources.storage.fstab_plan import tune
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.archives import POLICY
-from hosttune.facts.driver_modules import modinfo
-from hosttune.facts.health_smi import FIELDS, QUERIES, REMAPPED, REMAPPED_FIELDS
-from hosttune.facts.nvidia import DMESG, JOURNAL
-from hosttune.facts.nvidia_smi import QUERY
+from hosttune.facts.gpu.archives import POLICY
+from hosttune.facts.gpu.driver_modules import modinfo
+from hosttune.facts.gpu.health_smi import FIELDS, QUERIES, REMAPPED, REMAPPED_FIELDS
+from hosttune.facts.gpu.nvidia import DMESG, JOURNAL
+from hosttune.facts.gpu.nvidia_smi import QUERY
 from hosttune.host.door import BeforeReader, Completed
 from hosttune.host.record import Recorder, RecordReader
 
@@ -51,7 +51,7 @@ def loaded(
     }  # fmt: skip
 
 
-# What a sound data-centre GPU at rest says of the fields of facts/health_smi.py; what is not here is 0.
+# What a sound data-centre GPU at rest says of the fields of facts/gpu/health_smi.py; what is not here is 0.
 SOUND = {
     "temperature.gpu": "31", "memory.used": "1", "power.draw": "71.52", "power.limit": "700.00",
     "power.default_limit": "700.00", "power.min_limit": "200.00", "power.max_limit": "700.00", "clocks.sm": "345",

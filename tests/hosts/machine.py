@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hosttune.facts.clock import TRACKING
-from hosttune.facts.filesystems import LSBLK
-from hosttune.facts.units import show_command
+from hosttune.facts.services.clock import TRACKING
+from hosttune.facts.services.units import show_command
+from hosttune.facts.storage.filesystems import LSBLK
 from hosttune.host.door import Space
 from hosttune.host.record import encode_bytes
 from tests.hosts.boot_files import boot_files

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.clock import SYNCHRONIZED
+from hosttune.facts.services.clock import SYNCHRONIZED
 
 if TYPE_CHECKING:
     from tests.hosts.machine import Machine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.spare import compared, wipefs
+from hosttune.facts.storage.spare import compared, wipefs
 
 if TYPE_CHECKING:
     from tests.hosts.machine import DiskSpec, Machine

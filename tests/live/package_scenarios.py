@@ -22,10 +22,10 @@ from hosttune.errors import Conflict, Refused
 from hosttune.facts import Facts, gates
 from hosttune.host.live import LiveReader, LiveWriter
 from hosttune.host.overlay import Overlay
-from hosttune.resources import apt
 from hosttune.resources.base import Context, Wish
-from hosttune.resources.package import PackagesWish, SimulationAddress
-from hosttune.resources.package_set import PackageSetAddress
+from hosttune.resources.packages import apt
+from hosttune.resources.packages.package import PackagesWish, SimulationAddress
+from hosttune.resources.packages.package_set import PackageSetAddress
 from hosttune.values import ABSENT, Disturbs, HoldKind, Plan, Risk, Stage, Verdict
 
 SET, SIMULATION, WISH = PackageSetAddress(), SimulationAddress(), PackagesWish("packages")

@@ -185,7 +185,7 @@ def scenario_tmp_line(folder: Path) -> None:
 
 def scenario_util_linux_agrees(folder: Path) -> None:
     """findmnt(8) of this machine reads every sample of the unit tests as our libmount rule does."""
-    from hosttune.resources.fstab_document import Kind, clean_path, parse
+    from hosttune.resources.storage.fstab_document import Kind, clean_path, parse
     from tests.unit.test_fstab_document import SAMPLES
     from tests.unit.test_fstab_oracles import READABLE
 

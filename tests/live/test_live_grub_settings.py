@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from hosttune.facts import grub_arguments as grub
+from hosttune.facts.kernel import grub_arguments as grub
 from tests.unit.fake_reader import FakeReader
 from tests.unit.wish_host import One, host
 

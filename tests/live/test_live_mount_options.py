@@ -171,8 +171,8 @@ def differing(fstype: str, lists: list[str], source: object, place: Path, more: 
     """The option lists that lint and the kernel do not agree on, with whether the kernel took them."""
     import subprocess
 
-    from hosttune.resources.fstab_lines import parse
-    from hosttune.resources.fstab_lint import Level, lint
+    from hosttune.resources.storage.fstab_lines import parse
+    from hosttune.resources.storage.fstab_lint import Level, lint
 
     found = []
     for options in lists:

@@ -10,11 +10,11 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from hosttune.facts.mounts import unit_name
+from hosttune.facts.storage.mounts import unit_name
 from hosttune.host.door import Rehearsal
 from hosttune.host.live import LiveReader
-from hosttune.resources.fstab_document import edit_options, insert_line, parse
-from hosttune.resources.fstab_proof import complaint, trials_of
+from hosttune.resources.storage.fstab_document import edit_options, insert_line, parse
+from hosttune.resources.storage.fstab_proof import complaint, trials_of
 
 pytestmark = pytest.mark.live
 OLD = b"proc /proc proc defaults 0 0\ntmpfs\t/srv\ttmpfs\tdefaults\t0\t0\n"

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from hosttune.resources import address_kinds
-from hosttune.resources.sysfs_boot import setters
+from hosttune.resources.kernel.sysfs_boot import setters
 from tests.unit.fake_reader import FakeReader
 from tests.unit.wish_host import One, host
 

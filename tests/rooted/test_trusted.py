@@ -8,7 +8,7 @@ from hosttune.engine.catalog import builtin_catalog, load_catalog
 from hosttune.engine.policy_file import load_policy
 from hosttune.errors import HosttuneError
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.branches import SITE
+from hosttune.facts.gpu.branches import SITE
 from hosttune.host.rooted import RootReader
 from hosttune.values import Risk
 

@@ -12,16 +12,16 @@ import subprocess
 import pytest
 
 from hosttune.actions.examine import examine
-from hosttune.facts.filesystems import look
 from hosttune.facts.packages import DATABASE
+from hosttune.facts.storage.filesystems import look
 from hosttune.host.overlay import Overlay
 from hosttune.resources import WISHES, address_kinds
 from hosttune.resources.base import inverted
-from hosttune.resources.docker_file import PATH as DAEMON_JSON
+from hosttune.resources.containers.docker_file import PATH as DAEMON_JSON
 from hosttune.resources.file import lines_that_count
-from hosttune.resources.fstab_document import PATH as FSTAB
-from hosttune.resources.sysctl import proc_path
-from hosttune.resources.sysfs_values import expand
+from hosttune.resources.kernel.sysctl import proc_path
+from hosttune.resources.kernel.sysfs_values import expand
+from hosttune.resources.storage.fstab_document import PATH as FSTAB
 from hosttune.values import ABSENT, FileValue
 from hosttune.views.by_hand import ways
 from tests.hosts.built import BUILT

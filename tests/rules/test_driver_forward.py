@@ -14,7 +14,7 @@ from hosttune.engine.policy import Policy
 from hosttune.facts import Facts
 from hosttune.host.door import BeforeReader, Completed
 from hosttune.host.overlay import Overlay
-from hosttune.resources.apt import simulation
+from hosttune.resources.packages.apt import simulation
 from hosttune.values import Disturbs, Risk
 from tests.unit.driver_machine import A100, H100, V100
 from tests.unit.test_driver_forward import AUGUST_2028, NOVEMBER_2027, RUBIN, host

@@ -24,7 +24,7 @@ from hosttune.errors import Refused
 from hosttune.host.overlay import Overlay
 from hosttune.resources import address_kinds
 from hosttune.resources.base import NUMERIC, Bound, Operator, Wish
-from hosttune.resources.sysctl import proc_path
+from hosttune.resources.kernel.sysctl import proc_path
 from hosttune.values import ABSENT, FileValue, HoldKind, Phase, Verdict
 from tests.hosts.built import HOSTS, reader
 from tests.rules.proof import failing

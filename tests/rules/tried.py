@@ -13,7 +13,7 @@ from hosttune.engine.evaluate import evaluate
 from hosttune.engine.policy import DataMount, Declared, Policy
 from hosttune.host.door import Reader
 from hosttune.host.overlay import Overlay
-from hosttune.resources.sysctl import proc_path
+from hosttune.resources.kernel.sysctl import proc_path
 from hosttune.values import ABSENT, Disturbs, Plan, Risk
 from tests.hosts.built import BUILT, RECORDED, reader
 from tests.rules.test_cases import CASES, host_of, policy_of

@@ -1,4 +1,4 @@
-"""Writes hosttune/resources/sysctl_keys.txt, the keys that `rules lint` knows.
+"""Writes hosttune/resources/kernel/sysctl_keys.txt, the keys that `rules lint` knows.
 
     python -m tests.tables.sysctl_keys LINUX-SOURCE... [--live]
 

@@ -7,18 +7,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.facts.archives import Offer
 from hosttune.facts.base import unread
-from hosttune.facts.branch_table import own_table
-from hosttune.facts.branches import Branches
-from hosttune.facts.candidates import Candidate, Candidates
-from hosttune.facts.components import Components
-from hosttune.facts.driver import Driver, DriverPackage, branch_and_flavour, is_driver_package
-from hosttune.facts.gpus import Gpu, Gpus
-from hosttune.facts.nvidia_tables import generation_of
-from hosttune.facts.offers import Offers
+from hosttune.facts.gpu.archives import Offer
+from hosttune.facts.gpu.branch_table import own_table
+from hosttune.facts.gpu.branches import Branches
+from hosttune.facts.gpu.candidates import Candidate, Candidates
+from hosttune.facts.gpu.components import Components
+from hosttune.facts.gpu.driver import Driver, DriverPackage, branch_and_flavour, is_driver_package
+from hosttune.facts.gpu.gpus import Gpu, Gpus
+from hosttune.facts.gpu.nvidia_tables import generation_of
+from hosttune.facts.gpu.offers import Offers
+from hosttune.facts.gpu.packaging import Packaging, parse_show
 from hosttune.facts.packages import Packages
-from hosttune.facts.packaging import Packaging, parse_show
 
 NOW = 1_795_000_000.0  # November 2026
 PARAMS = {

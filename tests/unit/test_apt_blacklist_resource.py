@@ -12,8 +12,8 @@ from hosttune.facts.packages import Packages
 from hosttune.host.door import Completed, Stat
 from hosttune.host.overlay import Overlay
 from hosttune.resources import address_kinds, wish_kinds
-from hosttune.resources.apt_blacklist import KEY, dump_command, values_in
 from hosttune.resources.base import Applied, Context, Wish
+from hosttune.resources.packages.apt_blacklist import KEY, dump_command, values_in
 from hosttune.values import ABSENT, Address, Disturbs, FileValue, HoldKind, Risk, Unreadable, Verdict
 from tests.unit.fake_reader import FakeReader
 

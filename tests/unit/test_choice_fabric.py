@@ -6,10 +6,10 @@ import pytest
 
 from hosttune.choices.drivers.switches import SERVICE
 from hosttune.choices.fabric import choose
-from hosttune.facts.components import Components
-from hosttune.facts.driver import Driver
+from hosttune.facts.gpu.components import Components
+from hosttune.facts.gpu.driver import Driver
+from hosttune.facts.gpu.packaging import Packaging, parse_show
 from hosttune.facts.packages import Packages
-from hosttune.facts.packaging import Packaging, parse_show
 from tests.unit.driver_machine import filled, stanza
 
 H100, B200, B300, RTX5090, GB200 = "0x2330", "0x2901", "0x3182", "0x2b85", "0x2941"

@@ -23,7 +23,7 @@ from hosttune.codec import (
 )
 from hosttune.errors import BadInput
 from hosttune.facts.base import Fact, unread
-from hosttune.facts.memory import Memory
+from hosttune.facts.memory.memory import Memory
 from hosttune.measure.watch.tick import Pressure, Tick
 from hosttune.values import ABSENT, Action, Activation, Address, Change, FileValue, Risk, Trigger, Unreadable
 from tests.golden import scenarios as made

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.errors import Conflict, Refused
-from hosttune.facts.filesystems import LSBLK, UDEV
+from hosttune.facts.storage.filesystems import LSBLK, UDEV
 from hosttune.resources.base import Wish
 from hosttune.values import ABSENT, FileValue, HoldKind, Trigger, Verdict
 from tests.unit.storage_host import ROOT, StorageHost

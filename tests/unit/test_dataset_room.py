@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from hosttune.facts.cpu import Quota
+from hosttune.facts.cpu.cpu import Quota
 from hosttune.measure import page_cache
 from hosttune.measure.cpus import Cpus, limited, quotas, usable_cpus
 from hosttune.measure.dataset.room import Room, fit, inode_bytes, room

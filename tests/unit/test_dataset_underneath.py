@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.facts import Facts, unread
-from hosttune.facts.disks import Disk
+from hosttune.facts.storage.disks import Disk
 from hosttune.measure.underneath import underneath
 from hosttune.views.dataset import place_text
 from tests.unit.fake_reader import FakeReader

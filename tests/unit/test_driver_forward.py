@@ -11,8 +11,8 @@ import pytest
 from hosttune.choices.driver import choose
 from hosttune.choices.driver_state import choose as states
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.candidates import DEVICES, LIST
-from hosttune.facts.packaging import QUERY
+from hosttune.facts.gpu.candidates import DEVICES, LIST
+from hosttune.facts.gpu.packaging import QUERY
 from hosttune.host.record import RecordReader
 from hosttune.views.driver import driver_table, driver_text
 from hosttune.views.page import Page

@@ -11,8 +11,8 @@ from hosttune.choices.drivers.switches import SERVICE
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.facts import UnknownFact, unread
 from hosttune.facts.base import Fact
-from hosttune.facts.nvidia_lost import SilentGpu
-from hosttune.facts.packaging import Packaging
+from hosttune.facts.gpu.nvidia_lost import SilentGpu
+from hosttune.facts.gpu.packaging import Packaging
 from hosttune.frozen import frozen
 from tests.unit.driver_machine import NOW, tables
 

@@ -3,11 +3,11 @@
 import pytest
 
 from hosttune.facts import Facts
-from hosttune.facts.ageing import SPOOL, Hidden
-from hosttune.facts.ageing_files import AgeRule, age_of, parse_tmpfiles, parse_tmpreaper, tree_of
-from hosttune.facts.ageing_jobs import rules_in, scripts_in
-from hosttune.facts.ageing_record import told_lines
-from hosttune.facts.ageing_rows import rows_of
+from hosttune.facts.storage.ageing import SPOOL, Hidden
+from hosttune.facts.storage.ageing_files import AgeRule, age_of, parse_tmpfiles, parse_tmpreaper, tree_of
+from hosttune.facts.storage.ageing_jobs import rules_in, scripts_in
+from hosttune.facts.storage.ageing_record import told_lines
+from hosttune.facts.storage.ageing_rows import rows_of
 from tests.unit.fake_reader import FakeReader
 
 LIB = "/usr/lib/tmpfiles.d"

@@ -2,11 +2,12 @@
 
 import pytest
 
-from hosttune.facts import Facts, ageing_jobs
-from hosttune.facts.ageing import SPOOL
-from hosttune.facts.ageing_jobs import rules_in, scripts_in
-from hosttune.facts.ageing_record import told_lines
-from hosttune.facts.ageing_rows import rows_of
+from hosttune.facts import Facts
+from hosttune.facts.storage import ageing_jobs
+from hosttune.facts.storage.ageing import SPOOL
+from hosttune.facts.storage.ageing_jobs import rules_in, scripts_in
+from hosttune.facts.storage.ageing_record import told_lines
+from hosttune.facts.storage.ageing_rows import rows_of
 from hosttune.host.door import Completed
 from tests.unit.fake_reader import FakeReader
 

@@ -2,12 +2,13 @@
 
 import pytest
 
-from hosttune.facts import Facts, ageing_jobs
-from hosttune.facts.ageing import SPOOL
-from hosttune.facts.ageing_jobs import rules_in
-from hosttune.facts.ageing_reading import OF_ALL_USERS, OF_ONE_USER
-from hosttune.facts.ageing_record import told_lines
-from hosttune.facts.ageing_rows import rows_of
+from hosttune.facts import Facts
+from hosttune.facts.storage import ageing_jobs
+from hosttune.facts.storage.ageing import SPOOL
+from hosttune.facts.storage.ageing_jobs import rules_in
+from hosttune.facts.storage.ageing_reading import OF_ALL_USERS, OF_ONE_USER
+from hosttune.facts.storage.ageing_record import told_lines
+from hosttune.facts.storage.ageing_rows import rows_of
 from hosttune.values import FileValue
 from tests.unit.fake_reader import FakeReader
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.archives import POLICY, Archives, components_in, parse_archives, parse_policy
-from hosttune.facts.candidates import DEVICES, LIST
+from hosttune.facts.gpu.archives import POLICY, Archives, components_in, parse_archives, parse_policy
+from hosttune.facts.gpu.candidates import DEVICES, LIST
 from hosttune.host.door import Completed
 from tests.unit.fake_reader import FakeReader
 from tests.unit.test_facts_candidates import GPU, LISTED, LISTS, UBUNTU

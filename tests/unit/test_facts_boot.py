@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.boot import kernels_in, packages_of
-from hosttune.facts.grub import environment_of, kernel_at, parse_menu, settings_of
+from hosttune.facts.kernel.boot import kernels_in, packages_of
+from hosttune.facts.kernel.grub import environment_of, kernel_at, parse_menu, settings_of
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 

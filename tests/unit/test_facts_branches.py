@@ -6,9 +6,9 @@ import pytest
 
 from hosttune.errors import BadInput
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.branch_table import own_table, parse_rows
-from hosttune.facts.branches import SITE
-from hosttune.facts.nvidia_tables import GENERATIONS
+from hosttune.facts.gpu.branch_table import own_table, parse_rows
+from hosttune.facts.gpu.branches import SITE
+from hosttune.facts.gpu.nvidia_tables import GENERATIONS
 from hosttune.values import FileValue, Unreadable
 from tests.unit.driver_machine import tables
 from tests.unit.fake_reader import FakeReader

@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.candidates import DEVICES, LIST, OLD_LIST, merge, parse_devices, parse_list, parse_sections, refusal
+from hosttune.facts.gpu.candidates import (
+    DEVICES,
+    LIST,
+    OLD_LIST,
+    merge,
+    parse_devices,
+    parse_list,
+    parse_sections,
+    refusal,
+)
 from hosttune.host.door import Completed
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader

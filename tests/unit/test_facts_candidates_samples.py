@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hosttune.facts.candidates import merge, parse_devices, parse_list, parse_sections, refusal
+from hosttune.facts.gpu.candidates import merge, parse_devices, parse_list, parse_sections, refusal
 from hosttune.host.door import Completed
 from tests.unit.test_facts_candidates import GPU, LISTED, NOISE, OLD, PLUGIN, WIFI
 

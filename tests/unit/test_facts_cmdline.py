@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.cmdline import default_of, next_arguments, repeated
-from hosttune.facts.parameters import options_in, parse_params, same_value
+from hosttune.facts.gpu.parameters import options_in, parse_params, same_value
+from hosttune.facts.kernel.cmdline import default_of, next_arguments, repeated
 from tests.unit.fake_reader import FakeReader
 
 MENU = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.archives import POLICY
-from hosttune.facts.candidates import DEVICES, LIST
-from hosttune.facts.components import Components, turn_on
+from hosttune.facts.gpu.archives import POLICY
+from hosttune.facts.gpu.candidates import DEVICES, LIST
+from hosttune.facts.gpu.components import Components, turn_on
 from hosttune.values import ABSENT
 from tests.unit.driver_machine import B200, H100, PARAMS, candidate, machine, stanza
 from tests.unit.fake_reader import FakeReader

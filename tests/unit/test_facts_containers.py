@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.containers import driver_of, mode_of, root_of
-from hosttune.facts.docker import parse_daemon_json, parse_flags
+from hosttune.facts.containers.containers import driver_of, mode_of, root_of
+from hosttune.facts.containers.docker import parse_daemon_json, parse_flags
 from hosttune.host.door import Space
 from tests.hosts.container_files import CDI_SPEC, CONTAINERD_TOML, DOCKER_UNIT, RUNTIME_TOML
 from tests.unit.fake_reader import FakeReader

@@ -5,7 +5,7 @@ import posixpath
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.disks import end_on, kind_of, transport_of
+from hosttune.facts.storage.disks import end_on, kind_of, transport_of
 from tests.unit.fake_reader import FakeReader
 
 PCI = "/sys/devices/pci0000:00/0000:00:1d.0"

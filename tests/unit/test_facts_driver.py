@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.driver import branch_and_flavour, is_driver_package, library_version, parse_loaded, transitional
-from hosttune.facts.driver_modules import modinfo
+from hosttune.facts.gpu.driver import branch_and_flavour, is_driver_package, library_version, parse_loaded, transitional
+from hosttune.facts.gpu.driver_modules import modinfo
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts import UnknownFact
-from hosttune.facts.driver_modules import kernel_of_log, modinfo, module_in, parse_modinfo, source_of
+from hosttune.facts.gpu.driver_modules import kernel_of_log, modinfo, module_in, parse_modinfo, source_of
 from hosttune.host.door import Completed
 from hosttune.values import Unreadable
 from tests.unit.test_facts_driver import RELEASE, SERVER_OPEN, driver_of

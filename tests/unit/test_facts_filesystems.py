@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.filesystems import BLKID, LSBLK, UDEV, parse_blkid, parse_lsblk
+from hosttune.facts.storage.filesystems import BLKID, LSBLK, UDEV, parse_blkid, parse_lsblk
 from hosttune.host.door import Completed
 from hosttune.values import ABSENT, Unreadable
 from tests.unit.fake_reader import FakeReader

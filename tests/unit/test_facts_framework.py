@@ -5,9 +5,9 @@ import json
 import pytest
 
 from hosttune.facts import Asked, Facts, UnknownFact
-from hosttune.facts.activity import ASK
-from hosttune.facts.activity import parse as parse_activity
-from hosttune.facts.framework import parse
+from hosttune.facts.framework.framework import parse
+from hosttune.facts.gpu.activity import ASK
+from hosttune.facts.gpu.activity import parse as parse_activity
 from hosttune.facts.jobs import debug_in, quota_of
 from hosttune.host import proc
 from hosttune.host.door import Completed, Process

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.gpus import Gpu, Gpus, model_in, name_in
-from hosttune.facts.nvidia_tables import generation_of
+from hosttune.facts.gpu.gpus import Gpu, Gpus, model_in, name_in
+from hosttune.facts.gpu.nvidia_tables import generation_of
 from tests.unit.fake_reader import FakeReader
 
 PCI = "/sys/bus/pci/devices"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.health_smi import (
+from hosttune.facts.gpu.health_smi import (
     FIELDS,
     QUERIES,
     REMAPPED,
@@ -17,8 +17,8 @@ from hosttune.facts.health_smi import (
     word,
     yes,
 )
-from hosttune.facts.nvidia import DMESG, JOURNAL, OLD_JOURNAL
-from hosttune.facts.nvidia_smi import QUERY
+from hosttune.facts.gpu.nvidia import DMESG, JOURNAL, OLD_JOURNAL
+from hosttune.facts.gpu.nvidia_smi import QUERY
 from hosttune.host.door import Completed
 from hosttune.values import Unreadable
 from tests.hosts.driver import smi_row

@@ -3,7 +3,7 @@
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.kernel import flavour_of, split_command_line
+from hosttune.facts.kernel.kernel import flavour_of, split_command_line
 from hosttune.values import ABSENT
 from tests.unit.fake_reader import FakeReader
 

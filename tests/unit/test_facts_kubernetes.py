@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from hosttune.facts import Facts
-from hosttune.facts.kubernetes import DAEMONS, FOLDERS, ROOTS, UNIT_PATTERNS, is_of_pods
-from hosttune.facts.mounts import is_system
+from hosttune.facts.containers.kubernetes import DAEMONS, FOLDERS, ROOTS, UNIT_PATTERNS, is_of_pods
+from hosttune.facts.storage.mounts import is_system
 from tests.unit.fake_reader import FakeReader
 
 RULES = Path(__file__).resolve().parents[2] / "hosttune" / "rules"

@@ -3,8 +3,8 @@
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.kubernetes import DAEMONS
-from hosttune.facts.limits import UNLIMITED, parse_limits
+from hosttune.facts.containers.kubernetes import DAEMONS
+from hosttune.facts.limits.limits import UNLIMITED, parse_limits
 from tests.hosts.container_files import limits_text, service_files
 from tests.unit.fake_reader import FakeReader
 

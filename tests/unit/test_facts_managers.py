@@ -3,7 +3,7 @@
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.tuned import dotted, parse_profile
+from hosttune.facts.services.tuned import dotted, parse_profile
 from tests.unit.fake_reader import FakeReader
 
 WANTS = "/etc/systemd/system/multi-user.target.wants"

@@ -3,7 +3,7 @@
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.memory import parse_swaps
+from hosttune.facts.memory.memory import parse_swaps
 from tests.unit.fake_reader import FakeReader
 
 MEMINFO = """MemTotal:       2113408844 kB

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts.base import UnknownFact, raw
-from hosttune.facts.mounts import atime_of, collect, is_network, unit_name
+from hosttune.facts.storage.mounts import atime_of, collect, is_network, unit_name
 from hosttune.host.door import Space
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader

@@ -3,7 +3,7 @@
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.nccl import fits_none, prefixes
+from hosttune.facts.network.nccl import fits_none, prefixes
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 

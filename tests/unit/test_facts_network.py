@@ -3,7 +3,7 @@
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.network import parse_routes
+from hosttune.facts.network.network import parse_routes
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 

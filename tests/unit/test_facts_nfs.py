@@ -3,7 +3,7 @@
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.nfs import read_ahead_lines
+from hosttune.facts.storage.nfs import read_ahead_lines
 from tests.unit.fake_reader import FakeReader
 
 MOUNTS = """\

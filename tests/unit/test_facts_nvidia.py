@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hosttune.facts import Facts, UnknownFact, unread
-from hosttune.facts.gpu_errors import xid_of
-from hosttune.facts.nvidia import DMESG, JOURNAL
-from hosttune.facts.nvidia_lost import silent_gpus, told_by_log
-from hosttune.facts.nvidia_smi import (
+from hosttune.facts.gpu.gpu_errors import xid_of
+from hosttune.facts.gpu.nvidia import DMESG, JOURNAL
+from hosttune.facts.gpu.nvidia_lost import silent_gpus, told_by_log
+from hosttune.facts.gpu.nvidia_smi import (
     MAX_MESSAGES,
     QUERY,
     is_vgpu_name,

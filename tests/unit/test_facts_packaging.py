@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hosttune.facts import Facts
-from hosttune.facts.gpus import DEVICES
-from hosttune.facts.packaging import QUERY, aliases_in, matched, parse_show, stanzas
+from hosttune.facts.gpu.gpus import DEVICES
+from hosttune.facts.gpu.packaging import QUERY, aliases_in, matched, parse_show, stanzas
 from hosttune.host.door import Completed
 from hosttune.host.record import Recorder, RecordReader
 from hosttune.host.record_encode import encode_record

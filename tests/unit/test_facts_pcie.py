@@ -12,9 +12,9 @@ from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.evaluate import evaluate
 from hosttune.engine.policy import Policy
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.acs import acs_control, port_type
-from hosttune.facts.iommu import arguments_of
-from hosttune.facts.pcie import ports_of, speed_of, total_of, width_of
+from hosttune.facts.gpu.pcie import ports_of, speed_of, total_of, width_of
+from hosttune.facts.kernel.acs import acs_control, port_type
+from hosttune.facts.kernel.iommu import arguments_of
 from hosttune.host.overlay import Overlay
 from hosttune.host.pci_config import extended_capabilities, is_pci_config, without_serial
 from hosttune.host.record import read_record

@@ -3,7 +3,7 @@
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.pressure import HUGE_PAGE, parse_stall
+from hosttune.facts.memory.pressure import HUGE_PAGE, parse_stall
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 

@@ -3,7 +3,7 @@
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.queues import chosen_scheduler
+from hosttune.facts.storage.queues import chosen_scheduler
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 

@@ -3,7 +3,7 @@
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.rdma import rate_of, word_of
+from hosttune.facts.network.rdma import rate_of, word_of
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 

@@ -3,9 +3,9 @@
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.clock import SYNCHRONIZED, TRACKING
-from hosttune.facts.oomd import show_command, units_of
-from hosttune.facts.systemd_config import parse, settings
+from hosttune.facts.services.clock import SYNCHRONIZED, TRACKING
+from hosttune.facts.services.oomd import show_command, units_of
+from hosttune.facts.services.systemd_config import parse, settings
 from hosttune.host.door import Completed, Process
 from hosttune.values import ABSENT, Unreadable
 from tests.unit.fake_reader import FakeReader

@@ -4,7 +4,7 @@ import pytest
 
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.containment import INITIAL
-from hosttune.facts.shm import size_of
+from hosttune.facts.limits.shm import size_of
 from hosttune.host.door import Process, Stat
 from tests.unit.fake_reader import FakeReader
 

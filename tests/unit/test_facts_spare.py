@@ -5,8 +5,8 @@ import json
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.filesystems import LSBLK, UDEV
-from hosttune.facts.spare import compared, wipefs
+from hosttune.facts.storage.filesystems import LSBLK, UDEV
+from hosttune.facts.storage.spare import compared, wipefs
 from hosttune.host.door import Completed, Process
 from hosttune.values import ABSENT, Unreadable
 from tests.unit.fake_reader import FakeReader

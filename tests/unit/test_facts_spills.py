@@ -6,7 +6,7 @@ import pytest
 
 from hosttune.facts import Facts
 from hosttune.facts.base import raw
-from hosttune.facts.spills import is_tmp
+from hosttune.facts.storage.spills import is_tmp
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 

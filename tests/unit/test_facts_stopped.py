@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.stopped import word_of
+from hosttune.facts.storage.stopped import word_of
 from hosttune.host.mountinfo import parse
 from tests.unit.fake_reader import FakeReader
 

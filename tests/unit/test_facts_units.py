@@ -3,8 +3,8 @@
 import pytest
 
 from hosttune.facts import Asked, Facts, UnknownFact
-from hosttune.facts.unit_files import drop_in_folders, enabled_names, install_keys, parse_preset, template_of
-from hosttune.facts.units import parse_show, read_units, show_command
+from hosttune.facts.services.unit_files import drop_in_folders, enabled_names, install_keys, parse_preset, template_of
+from hosttune.facts.services.units import parse_show, read_units, show_command
 from hosttune.host.door import Completed
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader

@@ -3,7 +3,7 @@
 import pytest
 
 from hosttune.facts import Facts
-from hosttune.facts.userns import lets
+from hosttune.facts.containers.userns import lets
 from tests.unit.fake_reader import FakeReader
 
 PROFILE = (

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.cli import app
-from hosttune.resources.fstab_lines import parse
-from hosttune.resources.fstab_lint import lint
-from hosttune.resources.fstab_plan import tune
+from hosttune.resources.storage.fstab_lines import parse
+from hosttune.resources.storage.fstab_lint import lint
+from hosttune.resources.storage.fstab_plan import tune
 from hosttune.views.fstab import diff_text, left_text, lint_text
 from hosttune.views.terminal import Screen
 from tests.unit.schemas import faults

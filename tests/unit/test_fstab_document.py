@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hosttune.errors import Refused
-from hosttune.resources.fstab_document import (
+from hosttune.resources.storage.fstab_document import (
     Edit,
     Kind,
     clean_path,
@@ -19,8 +19,8 @@ from hosttune.resources.fstab_document import (
     remove_line,
     spliced,
 )
-from hosttune.resources.fstab_options import set_atime
-from hosttune.resources.fstab_readers import STALE, Fields, read_getmntent, read_libmount, split_options
+from hosttune.resources.storage.fstab_options import set_atime
+from hosttune.resources.storage.fstab_readers import STALE, Fields, read_getmntent, read_libmount, split_options
 
 TMP_LINE = "tmpfs /tmp tmpfs mode=1777,nosuid,nodev,size=8G,nofail,x-systemd.before=local-fs.target 0 0"
 

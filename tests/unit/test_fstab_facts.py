@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.fstab import collect
+from hosttune.facts.storage.fstab import collect
 from tests.unit.fake_reader import FakeReader
 
 

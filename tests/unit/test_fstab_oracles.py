@@ -6,9 +6,9 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from hosttune.resources.fstab_lines import Kind, Line, parse, read_line, split_lines
-from hosttune.resources.fstab_options import ATIME_WORDS
-from hosttune.resources.fstab_plan import Outcome, tune
+from hosttune.resources.storage.fstab_lines import Kind, Line, parse, read_line, split_lines
+from hosttune.resources.storage.fstab_options import ATIME_WORDS
+from hosttune.resources.storage.fstab_plan import Outcome, tune
 from tests.unit.fstab_oracles import (
     assert_only_options_differ,
     assert_read_as_they_are,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hosttune.errors import Refused
-from hosttune.resources.fstab_document import entry_text, separator_of
-from hosttune.resources.fstab_lines import parse
-from hosttune.resources.fstab_plan import Outcome, tune
+from hosttune.resources.storage.fstab_document import entry_text, separator_of
+from hosttune.resources.storage.fstab_lines import parse
+from hosttune.resources.storage.fstab_plan import Outcome, tune
 from tests.unit.test_fstab_document import SAMPLES, assert_one_span
 
 POLICY = [  # type, options, outcome, words of the reason

@@ -5,8 +5,8 @@ import pytest
 from hosttune.errors import Refused
 from hosttune.host.door import Completed, FstabReading, Rehearsal, Trial
 from hosttune.resources import address_kinds
-from hosttune.resources.fstab_document import edit_options, insert_line, parse
-from hosttune.resources.fstab_proof import complaint, trials_of
+from hosttune.resources.storage.fstab_document import edit_options, insert_line, parse
+from hosttune.resources.storage.fstab_proof import complaint, trials_of
 from hosttune.values import ABSENT, Action, Address, Change
 from tests.unit.storage_host import StorageHost, mount_wish
 

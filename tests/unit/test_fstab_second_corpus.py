@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from hosttune.errors import Refused
-from hosttune.resources.fstab_document import insert_line, remove_line
-from hosttune.resources.fstab_lines import Kind, parse
-from hosttune.resources.fstab_lint import Level, lint
-from hosttune.resources.fstab_plan import Outcome, tune
+from hosttune.resources.storage.fstab_document import insert_line, remove_line
+from hosttune.resources.storage.fstab_lines import Kind, parse
+from hosttune.resources.storage.fstab_lint import Level, lint
+from hosttune.resources.storage.fstab_plan import Outcome, tune
 from tests.conftest import SECOND_CORPUS
 from tests.unit.fstab_oracles import assert_only_options_differ, assert_read_as_they_are
 from tests.unit.test_fstab_document import TMP_LINE

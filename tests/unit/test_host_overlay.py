@@ -127,7 +127,7 @@ def test_program_that_is_not_modelled_is_refused(base, argv):
 
 
 def test_enabled_unit_is_enabled_for_the_facts_too(base):
-    from hosttune.facts.units import read_units
+    from hosttune.facts.services.units import read_units
 
     overlay = Overlay(base)
     overlay.run(("systemctl", "enable", "x.timer"), timeout_s=1)

@@ -3,8 +3,8 @@
 import pytest
 
 from hosttune.errors import Refused
-from hosttune.facts import grub_arguments as grub
-from hosttune.resources.kernel_argument import contradicts, has, unproven
+from hosttune.facts.kernel import grub_arguments as grub
+from hosttune.resources.kernel.kernel_argument import contradicts, has, unproven
 from hosttune.values import Activation, HoldKind, Trigger, Unreadable, Verdict
 from tests.hosts.boot_files import grub_cfg
 from tests.unit.fake_reader import FakeReader

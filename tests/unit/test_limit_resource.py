@@ -3,7 +3,7 @@
 import pytest
 
 from hosttune.resources import address_kinds
-from hosttune.resources.limits_files import amount, lines
+from hosttune.resources.limits.limits_files import amount, lines
 from hosttune.values import ABSENT, Activation, HoldKind, Unreadable, Verdict
 from tests.unit.fake_reader import FakeReader
 from tests.unit.wish_host import RULE, One, host

@@ -5,9 +5,9 @@ import pytest
 from hosttune.actions.boot_triggers import rebuild_initramfs
 from hosttune.resources import wish_kinds
 from hosttune.resources.base import Applied, Bound, Operator, Wish
-from hosttune.resources.initramfs import generator, why_in
-from hosttune.resources.modprobe_option import options, same
-from hosttune.resources.since import applied_since
+from hosttune.resources.kernel.initramfs import generator, why_in
+from hosttune.resources.kernel.modprobe_option import options, same
+from hosttune.resources.services.since import applied_since
 from hosttune.values import ABSENT, Activation, HoldKind, Trigger, Unreadable, Verdict
 from tests.unit.fake_reader import FakeReader
 from tests.unit.wish_host import RULE, One, host

@@ -8,7 +8,7 @@ import pytest
 
 from hosttune.errors import Conflict
 from hosttune.resources import address_kinds
-from hosttune.resources.mount_policy import View, elsewhere
+from hosttune.resources.storage.mount_policy import View, elsewhere
 from hosttune.values import Action, Activation, Address, Change, HoldKind, Trigger, Unreadable, Verdict
 from tests.unit.storage_host import ROOT, StorageHost, mount_wish
 

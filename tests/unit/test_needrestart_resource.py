@@ -9,7 +9,7 @@ from hosttune.facts import Facts
 from hosttune.host.overlay import Overlay
 from hosttune.resources import address_kinds, wish_kinds
 from hosttune.resources.base import Context, Wish
-from hosttune.resources.needrestart_config import Setting, entries_for, mode_of, settings_in
+from hosttune.resources.services.needrestart_config import Setting, entries_for, mode_of, settings_in
 from hosttune.values import ABSENT, Address, Disturbs, FileValue, HoldKind, Risk, Unreadable, Verdict
 from tests.hosts.service_files import NEEDRESTART
 from tests.unit.fake_reader import FakeReader

@@ -8,14 +8,14 @@ import pytest
 
 from hosttune.errors import Conflict, HalfWay, Refused
 from hosttune.facts import Facts
-from hosttune.facts.archives import POLICY as ARCHIVES
+from hosttune.facts.gpu.archives import POLICY as ARCHIVES
 from hosttune.facts.packages import REPAIR
 from hosttune.host.door import Completed
 from hosttune.host.overlay import Overlay
-from hosttune.resources import apt
 from hosttune.resources.base import Applied, Context, Wish
-from hosttune.resources.package import PackagesWish, SimulationAddress
-from hosttune.resources.package_set import PackageSetAddress, set_name, split_set
+from hosttune.resources.packages import apt
+from hosttune.resources.packages.package import PackagesWish, SimulationAddress
+from hosttune.resources.packages.package_set import PackageSetAddress, set_name, split_set
 from hosttune.values import (
     ABSENT,
     Action,

@@ -1,7 +1,7 @@
 """What packages leave on the disk is said."""
 
-from hosttune.resources.package_set import told
-from hosttune.resources.package_stays import left_by
+from hosttune.resources.packages.package_set import told
+from hosttune.resources.packages.package_stays import left_by
 from hosttune.values import ABSENT, Action, Address, Change, Unreadable
 from tests.unit.fake_reader import FakeReader
 

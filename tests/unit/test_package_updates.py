@@ -12,11 +12,11 @@ from hosttune.errors import Conflict, Refused
 from hosttune.facts import Facts
 from hosttune.host.door import Completed
 from hosttune.host.overlay import Overlay
-from hosttune.resources import apt, kept_debs
 from hosttune.resources.base import Context, Wish
-from hosttune.resources.driver_use import as_of_now
-from hosttune.resources.package import PackagesWish, SimulationAddress
-from hosttune.resources.package_set import PackageSetAddress
+from hosttune.resources.packages import apt, kept_debs
+from hosttune.resources.packages.driver_use import as_of_now
+from hosttune.resources.packages.package import PackagesWish, SimulationAddress
+from hosttune.resources.packages.package_set import PackageSetAddress
 from hosttune.values import (
     ABSENT,
     Address,

@@ -1,6 +1,6 @@
 """Units in a record answer to whoever asks for them, whatever was asked together when it was made."""
 
-from hosttune.facts.units import read_units, show_command
+from hosttune.facts.services.units import read_units, show_command
 from hosttune.host.record import RecordReader
 from hosttune.host.record_units import assembled
 from hosttune.values import Unreadable

@@ -16,7 +16,7 @@ from hosttune.cli.rule_files import new_rule
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.lint import PLACEHOLDER, checked_rule, fact_types, lint_faults
 from hosttune.engine.yamlio import load_document
-from hosttune.facts.memory import Memory
+from hosttune.facts.memory.memory import Memory
 from hosttune.resources import wish_kinds
 from hosttune.views.fact_words import field_words, meanings
 from tests.hosts.built import HOSTS

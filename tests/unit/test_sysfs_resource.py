@@ -3,7 +3,7 @@
 import pytest
 
 from hosttune.resources import address_kinds
-from hosttune.resources.sysfs_boot import fits, setters, tmpfiles_writes, udev_writes
+from hosttune.resources.kernel.sysfs_boot import fits, setters, tmpfiles_writes, udev_writes
 from hosttune.values import HoldKind, Unreadable, Verdict
 from tests.unit.fake_reader import FakeReader
 from tests.unit.wish_host import RULE, One, host

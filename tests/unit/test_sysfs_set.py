@@ -5,7 +5,7 @@ import pytest
 from hosttune.errors import Conflict
 from hosttune.host.overlay import Overlay
 from hosttune.resources import address_kinds
-from hosttune.resources.sysfs_set import numbers, spelled, unspelled
+from hosttune.resources.kernel.sysfs_set import numbers, spelled, unspelled
 from hosttune.values import ABSENT, Action, Address, Change, Unreadable
 from tests.unit.fake_reader import FakeReader
 

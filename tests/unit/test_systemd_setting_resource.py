@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from hosttune.resources.systemd_setting import amount
+from hosttune.resources.services.systemd_setting import amount
 from hosttune.values import HoldKind, Verdict
 from tests.hosts.container_files import limits_text, service_files
 from tests.unit.wish_host import One, host

@@ -16,9 +16,9 @@ from hosttune.errors import Refused
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact
 from hosttune.host.door import Completed
-from hosttune.resources import apt
-from hosttune.resources.package_repair import mend
-from hosttune.resources.package_set import PackageSetAddress
+from hosttune.resources.packages import apt
+from hosttune.resources.packages.package_repair import mend
+from hosttune.resources.packages.package_set import PackageSetAddress
 from hosttune.values import (
     ABSENT,
     Action,

@@ -7,7 +7,7 @@ import pytest
 from hosttune.errors import Refused
 from hosttune.resources import address_kinds, wish_kinds
 from hosttune.resources.base import Applied, Context, Wish
-from hosttune.resources.unit_dropin import effective, settings_of, without
+from hosttune.resources.services.unit_dropin import effective, settings_of, without
 from hosttune.values import (
     ABSENT,
     Action,

@@ -7,7 +7,7 @@ import pytest
 from hosttune.choices.driver_state import UNITS
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.facts import Asked, Facts
-from hosttune.facts.candidates import models_in
+from hosttune.facts.gpu.candidates import models_in
 from hosttune.host.overlay import Overlay
 from hosttune.host.record import read_record
 from hosttune.values import ABSENT, FileValue

@@ -89,7 +89,7 @@ def test_by_hand_has_the_values_of_the_host(rule, host, do, undo):
 
 
 def test_no_way_reads_fstab_again_in_a_remount():
-    """`mount -o remount,noatime` takes off flags that stand in no line (hosttune/resources/mount_policy.py)."""
+    """`mount -o remount,noatime` takes off flags that stand in no line (hosttune/resources/storage/mount_policy.py)."""
     source = Path(__file__).resolve().parents[2] / "hosttune"
     said = [line for path in source.rglob("*.py") for line in path.read_text(encoding="utf-8").splitlines()]
     said += [step for rule in CATALOG.rules for steps in ways_in_general(rule) for step in steps]

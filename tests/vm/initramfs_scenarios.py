@@ -13,7 +13,7 @@ from hosttune.facts import Facts
 from hosttune.host.live import LiveWriter
 from hosttune.resources import address_kinds
 from hosttune.resources.base import Bound, Context, Operator, Wish
-from hosttune.resources.modprobe_option import ModprobeOptionWish
+from hosttune.resources.kernel.modprobe_option import ModprobeOptionWish
 from hosttune.values import Action, Change, Disturbs, Finding, HoldKind, Risk, Verdict
 
 OPTION = "options virtio_blk num_request_queues=3"

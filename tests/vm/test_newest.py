@@ -35,8 +35,8 @@ export PATH=/opt/hosttune/bin:$PATH
 REHEARSE = """\
 from hosttune.host.door import Rehearsal
 from hosttune.host.live import LiveReader
-from hosttune.resources.fstab_document import edit_options, insert_line, parse
-from hosttune.resources.fstab_proof import complaint, trials_of
+from hosttune.resources.storage.fstab_document import edit_options, insert_line, parse
+from hosttune.resources.storage.fstab_proof import complaint, trials_of
 
 OLD = open("/etc/fstab", "rb").read()
 LINE = "tmpfs /srv tmpfs mode=1777,nosuid,nodev,size={size},nofail,x-systemd.before=local-fs.target 0 0"

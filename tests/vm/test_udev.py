@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hosttune.resources import address_kinds
-from hosttune.resources.sysfs_boot import setters
+from hosttune.resources.kernel.sysfs_boot import setters
 from tests.unit.fake_reader import FakeReader
 from tests.vm.tree import inside
 

@@ -13,8 +13,8 @@ from hosttune.choices.drivers.choice import open_alone
 from hosttune.choices.drivers.components import unknown_to_apt
 from hosttune.choices.drivers.switches import LOG, SERVICE, has_switches
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.gpu_errors import way_of
-from hosttune.facts.nvidia_tables import is_older
+from hosttune.facts.gpu.gpu_errors import way_of
+from hosttune.facts.gpu.nvidia_tables import is_older
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts

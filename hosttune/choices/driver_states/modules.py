@@ -12,7 +12,7 @@ from hosttune.facts.base import UnknownFact
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
-    from hosttune.facts.driver import DriverModule
+    from hosttune.facts.gpu.driver import DriverModule
 
 _PREBUILT = "prebuilt modules (linux-modules-nvidia-...)"
 _SIGNED = f"{_PREBUILT} (they are signed), or enrol the key at the console: mokutil --import"

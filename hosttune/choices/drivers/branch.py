@@ -1,6 +1,6 @@
 """What is known of a driver branch: its kind, its end, and whether it drives the GPUs here.
 
-What nvidia-smi shows as working works. Then Ubuntu's packages have the word (facts/packaging.py), then the
+What nvidia-smi shows as working works. Then Ubuntu's packages have the word (facts/gpu/packaging.py), then the
 tables; what none of them tells is not known, and nobody's driver is called wrong for it.
 """
 
@@ -12,7 +12,7 @@ from hosttune.facts.base import UnknownFact
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
-    from hosttune.facts.gpus import Gpu
+    from hosttune.facts.gpu.gpus import Gpu
 
 _KINDS = {"LTSB": "lts", "PB": "production", "NFB": "new"}
 WORDS = {"lts": "long-term", "production": "production", "new": "new-feature", "": "of a kind that is not known"}

@@ -18,8 +18,8 @@ from hosttune.regex import regex
 if TYPE_CHECKING:
     from hosttune.choices.driver_states.told import DriverState
     from hosttune.facts import Facts
-    from hosttune.facts.archives import Offer
-    from hosttune.facts.driver import DriverPackage
+    from hosttune.facts.gpu.archives import Offer
+    from hosttune.facts.gpu.driver import DriverPackage
 
 NEWEST = "the policy follows the newest branch"
 # A package of one branch; some also differ between the open and the closed module.

@@ -6,12 +6,12 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact
-from hosttune.facts.nvidia_tables import is_older
+from hosttune.facts.gpu.nvidia_tables import is_older
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
-    from hosttune.facts.driver import Driver
+    from hosttune.facts.gpu.driver import Driver
 
 
 @frozen

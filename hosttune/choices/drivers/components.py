@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.components import turn_on
+from hosttune.facts.gpu.components import turn_on
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts

@@ -10,12 +10,12 @@ from hosttune.choices.drivers.choice import DriverChoice, module_kind, refuse
 from hosttune.choices.drivers.components import unknown_to_apt, where_off
 from hosttune.choices.drivers.switches import has_switches
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.branches import GIVEN
-from hosttune.facts.kernel import metapackages
+from hosttune.facts.gpu.branches import GIVEN
+from hosttune.facts.kernel.kernel import metapackages
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
-    from hosttune.facts.candidates import Candidate
+    from hosttune.facts.gpu.candidates import Candidate
 
 _THIRD_PARTY = "only third-party archives offer one"
 _DKMS = "modules are offered only by DKMS, compiled on this host"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.nvidia_tables import is_switched
+from hosttune.facts.gpu.nvidia_tables import is_switched
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from hosttune.errors import HosttuneError
-from hosttune.facts.mounts import NETWORK_TYPES
+from hosttune.facts.storage.mounts import NETWORK_TYPES
 from hosttune.frozen import frozen
 from hosttune.host.attributes import mount_id
 from hosttune.host.mountinfo import MountLine, parse

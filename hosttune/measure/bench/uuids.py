@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from hosttune.errors import HosttuneError
-from hosttune.facts.mounts import NETWORK_TYPES
+from hosttune.facts.storage.mounts import NETWORK_TYPES
 from hosttune.host.mountinfo import parse, topmost_at
 from hosttune.measure.bench.place import look_at
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from hosttune.facts.cpu import parse_groups
-from hosttune.facts.memory import parse_meminfo
+from hosttune.facts.cpu.cpu import parse_groups
+from hosttune.facts.memory.memory import parse_meminfo
 from hosttune.frozen import frozen
 from hosttune.measure.cpus import GROUPS, upwards
 

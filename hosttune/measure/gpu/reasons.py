@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hosttune.facts.health_smi import APPLICATION_CLOCKS, SLOWDOWNS
+from hosttune.facts.gpu.health_smi import APPLICATION_CLOCKS, SLOWDOWNS
 
 REASONS: Mapping[int, str] = {
     0x1: "idle",

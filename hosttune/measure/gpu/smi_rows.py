@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from hosttune.facts.health_smi import OLD_REASONS, REASONS, is_supported
+from hosttune.facts.gpu.health_smi import OLD_REASONS, REASONS, is_supported
 from hosttune.frozen import frozen
 from hosttune.measure.gpu.reasons import words_of
 from hosttune.measure.gpu.sample import GpuSample

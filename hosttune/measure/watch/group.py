@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from hosttune.facts.cpu import parse_groups
+from hosttune.facts.cpu.cpu import parse_groups
 from hosttune.host.mountinfo import parse
 from hosttune.measure.watch.kept import Kept, content_of
 from hosttune.measure.watch.meter import KINDS, Meter

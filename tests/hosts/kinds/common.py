@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hosttune.facts.candidates import LIST
+from hosttune.facts.gpu.candidates import LIST
 from tests.hosts.boot_files import boot_files
 from tests.hosts.driver import loaded
 from tests.hosts.machine import GIB, GpuSpec, MountSpec

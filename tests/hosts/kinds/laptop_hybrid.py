@@ -3,7 +3,7 @@
 Sources: prime-select(1); NVIDIA driver README, "PCI-Express Runtime D3 (RTD3) Power Management"; SMBIOS 3.7, chassis types (10: notebook).
 """
 
-from hosttune.facts.health_smi import FIELDS, REMAPPED_FIELDS
+from hosttune.facts.gpu.health_smi import FIELDS, REMAPPED_FIELDS
 from tests.hosts.driver import QUERIES, REMAPPED, smi_row
 from tests.hosts.kinds.common import KERNEL_MOUNTS, driver_files, driver_links, shm, working
 from tests.hosts.kinds.workstation_btrfs import PLAIN

@@ -1,6 +1,6 @@
 """A desk-side workstation with two RTX 4090 on x8/x8 lanes, btrfs with subvolumes, GNOME, 64 GB."""
 
-from hosttune.facts.health_smi import FIELDS, REMAPPED_FIELDS
+from hosttune.facts.gpu.health_smi import FIELDS, REMAPPED_FIELDS
 from tests.hosts.driver import QUERIES, REMAPPED, smi_row
 from tests.hosts.kinds.common import KERNEL_MOUNTS, driver_files, driver_links, shm, working
 from tests.hosts.machine import DiskSpec, GpuSpec, Machine, MountSpec

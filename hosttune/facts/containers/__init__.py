@@ -1,0 +1,20 @@
+"""Container engines, and what gives containers their GPUs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hosttune.facts.containers.containers import Containers
+    from hosttune.facts.containers.docker import Docker
+    from hosttune.facts.containers.stores import Stores
+    from hosttune.facts.containers.userns import Userns
+
+
+class ContainersFacts:
+    """The subjects in this folder."""
+
+    containers: Containers
+    docker: Docker
+    stores: Stores
+    userns: Userns

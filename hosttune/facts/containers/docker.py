@@ -1,0 +1,200 @@
+"""Docker as its files describe it: the package, daemon.json and the flags of its unit. The daemon is not asked.
+
+Sources: dockerd(8) and docs.docker.com/reference/cli/dockerd: an option that stands both in daemon.json and among the
+flags keeps the daemon from starting.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.reading import text
+from hosttune.facts.versions import upstream_of
+from hosttune.frozen import frozen
+from hosttune.resources.services.unit_dropin import ExecAddress, effective
+from hosttune.values import ABSENT, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+DAEMON_JSON = "/etc/docker/daemon.json"
+PACKAGES = ("docker-ce", "docker.io", "moby-engine")
+_GROUPS = ("/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/systemd/system.slice")
+_SHOWN = frozenset({
+    "data-root", "default-runtime", "default-shm-size", "exec-opts", "live-restore", "log-driver", "storage-driver",
+    "userns-remap",
+})  # fmt: skip
+_SHOWN_TABLES = ("default-ulimits.", "features.", "log-opts.m", "log-opts.compress", "runtimes.")
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_SHORT = {"-H": "--host", "-D": "--debug", "-l": "--log-level", "-g": "--data-root"}
+_PLURAL = {
+    "host": "hosts", "label": "labels", "insecure-registry": "insecure-registries",
+    "registry-mirror": "registry-mirrors", "exec-opt": "exec-opts", "storage-opt": "storage-opts",
+}  # fmt: skip
+_TABLES = {"log-opt": "log-opts", "default-ulimit": "default-ulimits", "add-runtime": "runtimes"}
+
+
+@frozen
+class Docker(Fact):
+    """Docker Engine. Texts are empty where nothing says so."""
+
+    version: str  # of the package, as upstream counts: 28.1.1; empty without one
+    is_running: bool
+    settings: Mapping[str, str]  # of daemon.json: "log-driver", "log-opts.max-size", lists with commas
+    flags: Mapping[str, str]  # what its unit starts it with, under the names of daemon.json
+    runtimes: tuple[str, ...]  # that daemon.json adds
+
+    @property
+    def is_installed(self) -> bool:
+        return self.version != ""
+
+    @property
+    def in_force(self) -> Mapping[str, str]:
+        """What daemon.json and the flags say together."""
+        return {**self.settings, **self.flags}
+
+    @property
+    def data_root(self) -> str:
+        """Where Docker keeps containers and volumes, and images unless containerd does."""
+        return self.in_force.get("data-root", "") or "/var/lib/docker"
+
+    @property
+    def images(self) -> str:
+        """Who keeps the images: containerd | docker; unsaid where daemon.json leaves that to Docker 29 and newer, which
+        ask containerd where they were installed afresh and not where they were upgraded to.
+        """
+        said = self.settings.get("features.containerd-snapshotter", "")
+        if said:
+            return "containerd" if said == "true" else "docker"
+        return "unsaid" if self.version.partition(".")[0] >= "29" else "docker"
+
+    @property
+    def cgroup_driver(self) -> str:
+        """Who makes the control groups: systemd (the default with cgroup v2) | cgroupfs."""
+        words = self.in_force.get("exec-opts", "").split(",")
+        return next((word.partition("=")[2] for word in words if word.startswith("native.cgroupdriver=")), "systemd")
+
+    @property
+    def log_driver(self) -> str:
+        return self.in_force.get("log-driver", "") or "json-file"
+
+    @property
+    def shm_size(self) -> str:
+        """default-shm-size, as it is written; 64M is Docker's default."""
+        return self.in_force.get("default-shm-size", "") or "64M"
+
+    @property
+    def shm_mib(self) -> int:
+        """default-shm-size in MiB; 0 for what is no size."""
+        match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kmgt]?)i?b?", self.shm_size.lower())
+        return int(float(match[1]) * _UNITS[match[2]]) >> 20 if match else 0
+
+    @property
+    def flagged(self) -> tuple[str, ...]:
+        """The options that the flags give: those must not stand in daemon.json."""
+        return tuple(sorted({key.partition(".")[0] for key in self.flags}))
+
+    @property
+    def twice(self) -> tuple[str, ...]:
+        """Options that stand in daemon.json and among the flags: dockerd does not start with them."""
+        both = {key.partition(".")[0] for key in self.settings} & {key.partition(".")[0] for key in self.flags}
+        return tuple(sorted(both - {"runtimes"}))  # the one option that is merged
+
+
+def parse_daemon_json(content: str) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    """(settings with dots between levels, names of the runtimes). Raises ValueError for what dockerd would not take."""
+    data = json.loads(content) if content.strip() else {}
+    if not isinstance(data, dict):
+        message = "no JSON object"
+        raise ValueError(message)  # noqa: TRY004 - a fault of the file
+    runtimes = data.get("runtimes")
+    return shown(_flat(data)), tuple(sorted(runtimes)) if isinstance(runtimes, dict) else ()
+
+
+def _flat(data: Mapping[str, Any], above: str = "") -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key, value in data.items():
+        if isinstance(value, dict):
+            found |= _flat(value, f"{above}{key}.")
+        elif isinstance(value, list):
+            found[f"{above}{key}"] = ",".join(map(str, value))
+        else:
+            found[f"{above}{key}"] = str(value).lower() if isinstance(value, bool) else str(value)
+    return found
+
+
+def shown(settings: Mapping[str, str]) -> Mapping[str, str]:
+    """The settings without what may hold a password (proxies, tokens of log drivers): of those only the names."""
+    return {key: value if key in _SHOWN or key.startswith(_SHOWN_TABLES) else "set" for key, value in settings.items()}
+
+
+def parse_flags(command: str) -> Mapping[str, str]:
+    """The flags of a dockerd command line under their names in daemon.json: --log-opt max-size=1m is
+    log-opts.max-size."""
+    try:
+        words = shlex.split(command)[1:]
+    except ValueError:
+        words = command.split()[1:]
+    found: dict[str, str] = {}
+    words = [_SHORT.get(word, word) for word in words]
+    for number, word in enumerate(words):
+        if not word.startswith("--"):
+            continue
+        name, equals, value = word[2:].partition("=")
+        after = words[number + 1] if number + 1 < len(words) else "-"
+        value = value if equals else "true" if after.startswith("-") else after
+        if name in _PLURAL:
+            key = _PLURAL[name]
+            found[key] = ",".join(filter(None, (found.get(key, ""), value)))
+        elif name in _TABLES:
+            key, _, rest = value.partition("=")
+            found[f"{_TABLES[name]}.{key}"] = rest
+        else:
+            found[name] = value
+    return shown(found)
+
+
+def collect(reader: Reader, facts: Facts) -> Docker:
+    settings, runtimes = _daemon_json(reader)
+    return Docker(_version(facts), _runs(reader), settings, _flags(reader), runtimes)
+
+
+def _version(facts: Facts) -> Any:
+    try:
+        held = (facts.packages[name] for name in PACKAGES)
+        return next((upstream_of(one.version) or "unknown" for one in held if one.is_installed), "")
+    except UnknownFact as unknown:
+        return unread(unknown.reason)
+
+
+def _runs(reader: Reader) -> Any:
+    if reader.persistent_only:
+        return False
+    stats = [reader.stat(f"{folder}/docker.service") for folder in _GROUPS]
+    hidden = next((stat for stat in stats if isinstance(stat, Unreadable)), None)
+    return hidden or any(stat is not ABSENT for stat in stats)
+
+
+def _daemon_json(reader: Reader) -> tuple[Any, Any]:
+    content = text(reader, DAEMON_JSON)
+    if not isinstance(content, str):
+        return ({}, ()) if content is ABSENT else (content, content)
+    try:
+        return parse_daemon_json(content)
+    except ValueError as error:
+        reason = unread(f"{DAEMON_JSON}: {error}")
+        return reason, reason
+
+
+def _flags(reader: Reader) -> Any:
+    rows = ExecAddress().read(reader, "docker.service")
+    if isinstance(rows, Unreadable):
+        return rows
+    standing = effective(rows) if isinstance(rows, tuple) else ()
+    return parse_flags(standing[-1][1]) if standing else {}

@@ -1,0 +1,126 @@
+"""Where container images lie, and on what file system: Docker's data-root and the root of containerd.
+
+A place is better only where it is larger, no slower, and lasts: not on a cloud's own disk of the instance, and not on
+several disks of which each takes all with it (RAID0, as vendors make it of data disks, or stripes of LVM or btrfs).
+Sources: kernel: Documentation/admin-guide/md.rst (md/level); Azure's temporary disk: /dev/disk/azure/resource, which
+cloud-init mounts at /mnt and the Azure agent at /mnt/resource.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, UnknownFact, raw, unread
+from hosttune.facts.reading import line
+from hosttune.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hosttune.facts import Facts
+    from hosttune.facts.storage.mounts import Mount
+    from hosttune.host.door import Reader
+
+_WITH_COPIES = frozenset({"raid1", "raid4", "raid5", "raid6", "raid10"})
+_RESOURCE_TARGETS = frozenset({"/mnt", "/mnt/resource"})
+
+
+@frozen
+class Store(Fact):
+    """A folder that grows with every image and container."""
+
+    name: str  # docker | containerd
+    path: str
+    mount: str  # the target of the mount that it lies on
+    fstype: str
+    is_network: bool
+    is_rotational: bool
+    available_bytes: int
+    better: str  # where it shares the system's disk: a local data disk that lasts, no slower, with twice its space
+
+
+@frozen
+class Stores(Fact):
+    """The stores of the engines that are installed."""
+
+    all: tuple[Store, ...]
+
+
+def mount_of(path: str, mounts: Mapping[str, Mount]) -> Mount | None:
+    """The mount that a path lies on, by names alone."""
+    while path not in mounts:
+        if path in {"/", ""}:
+            return None
+        path = path.rpartition("/")[0] or "/"
+    return mounts[path]
+
+
+def collect(reader: Reader, facts: Facts) -> Stores:
+    try:
+        mounts = facts.mounts.at
+        paths = tuple(_paths(facts))
+    except UnknownFact as unknown:
+        return Stores(unread(unknown.reason))
+    found = []
+    for name, path in paths:
+        real = reader.resolve(path)
+        place = real if isinstance(real, str) else path
+        if mount := mount_of(place, mounts):
+            found.append(_store(name, place, mount, _better(reader, facts, mount)))
+    return Stores(tuple(found))
+
+
+def _paths(facts: Facts) -> Iterable[tuple[str, str]]:
+    docker = facts.docker
+    if docker.is_installed:
+        yield "docker", docker.data_root
+    engines = facts.containers.engines
+    has_containerd = any(name.startswith("containerd") for name in engines)
+    if has_containerd and (not docker.is_installed or docker.images != "docker" or facts.managers.kubelet):
+        yield "containerd", facts.containers.containerd_root
+
+
+def _store(name: str, path: str, mount: Mount, better: Any) -> Store:
+    return Store(
+        name, path, mount.target, mount.fstype, raw(mount, "is_network"), raw(mount, "is_rotational"),  # type: ignore[arg-type]
+        raw(mount, "available_bytes"), better,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def _better(reader: Reader, facts: Facts, mount: Mount) -> Any:
+    if mount.target not in {"/", "/var", "/var/lib"}:
+        return ""
+    try:
+        found = [
+            one
+            for one in facts.mounts.local_data
+            if one.available_bytes > 2 * mount.available_bytes
+            and one.is_rotational <= mount.is_rotational
+            and _lasts(reader, facts, one)
+        ]
+    except UnknownFact as unknown:
+        return unread(unknown.reason)
+    return max(found, key=lambda one: one.available_bytes).target if found else ""
+
+
+def _lasts(reader: Reader, facts: Facts, mount: Mount) -> bool:
+    """Whether what is written there is there after a stop of the machine, and after the loss of one disk of several."""
+    disks = [facts.disks.by_name[name] for name in mount.disks]
+    if any(disk.is_ephemeral for disk in disks) or (facts.host.cloud == "azure" and _is_resource(mount)):
+        return False
+    return len(disks) == 1 or _has_copies(reader, facts, mount)
+
+
+def _is_resource(mount: Mount) -> bool:
+    return mount.target in _RESOURCE_TARGETS
+
+
+def _has_copies(reader: Reader, facts: Facts, mount: Mount) -> bool:
+    """Whether an md device with redundancy lies below it."""
+    waiting = [facts.disks.by_device[mount.device]] if mount.device in facts.disks.by_device else []
+    while waiting:
+        disk = waiting.pop()
+        if disk.kind == "md" and line(reader, f"/sys/block/{disk.name}/md/level") in _WITH_COPIES:
+            return True
+        waiting += [facts.disks.by_name[name] for name in disk.parents if name in facts.disks.by_name]
+    return False

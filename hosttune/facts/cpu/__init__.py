@@ -1,0 +1,24 @@
+"""Processors: clocks, idle states, interrupts, mitigations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hosttune.facts.cpu.affinity import Affinity
+    from hosttune.facts.cpu.cpu import Cpu
+    from hosttune.facts.cpu.cpufreq import Cpufreq
+    from hosttune.facts.cpu.idle import Idle
+    from hosttune.facts.cpu.irq import Irq
+    from hosttune.facts.cpu.vulnerabilities import Vulnerabilities
+
+
+class CpuFacts:
+    """The subjects in this folder."""
+
+    affinity: Affinity
+    cpu: Cpu
+    cpufreq: Cpufreq
+    idle: Idle
+    irq: Irq
+    vulnerabilities: Vulnerabilities

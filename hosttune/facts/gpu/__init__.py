@@ -1,0 +1,40 @@
+"""GPUs: what the bus, the driver, the kernel log and the package sources say of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hosttune.facts.gpu.activity import Activity
+    from hosttune.facts.gpu.archives import Archives
+    from hosttune.facts.gpu.branches import Branches
+    from hosttune.facts.gpu.candidates import Candidates
+    from hosttune.facts.gpu.components import Components
+    from hosttune.facts.gpu.driver import Driver
+    from hosttune.facts.gpu.gpus import Gpus
+    from hosttune.facts.gpu.health import Health
+    from hosttune.facts.gpu.nvidia import Nvidia
+    from hosttune.facts.gpu.offers import Offers
+    from hosttune.facts.gpu.packaging import Packaging
+    from hosttune.facts.gpu.parameters import Parameters
+    from hosttune.facts.gpu.pcie import Pcie
+    from hosttune.facts.gpu.peermem import Peermem
+
+
+class GpuFacts:
+    """The subjects in this folder."""
+
+    activity: Activity
+    archives: Archives
+    branches: Branches
+    candidates: Candidates
+    components: Components
+    driver: Driver
+    gpus: Gpus
+    health: Health
+    nvidia: Nvidia
+    offers: Offers
+    packaging: Packaging
+    parameters: Parameters
+    pcie: Pcie
+    peermem: Peermem

@@ -1,0 +1,96 @@
+"""NVIDIA's driver branches as the tables have them: the package's own, and /etc/hosttune/driver-branches.tsv, whose
+rows go before it. What apt's lists say goes before both (facts/gpu/packaging.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from json import loads
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from hosttune.errors import BadInput
+from hosttune.facts.base import Fact, unread
+from hosttune.facts.gpu.branch_table import Branch, own_table, parse_rows
+from hosttune.facts.trusted import of_root
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+from hosttune.values import Absent, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+SITE: Final = "/etc/hosttune/driver-branches.tsv"
+# Where a maker of machines names the branch for a GPU that Ubuntu's packages do not name yet: {"chips": [{"devid":
+# "0x25BA", "branch": "580"}]} (ubuntu-drivers-common, UbuntuDrivers/detect.py, package_get_nv_allowing_driver).
+GIVEN: Final = "/etc/custom_supported_gpus.json"
+_LARGEST = 64 << 10  # bytes of the site's table
+_DEVICE = regex(r"0x[0-9a-f]{4}")
+_BRANCH = regex(r"([1-9]\d{2})(?:\.|$)")
+
+
+@frozen
+class Branches(Fact):
+    """The rows, and how old the package's own are. A file of the site that cannot be followed leaves none: it may say
+    what nobody else does."""
+
+    rows: Mapping[int, Branch]  # by number
+    as_of: str  # the day of NVIDIA's support matrix
+    good_until: str  # the month until which the table can be expected to be whole
+    newest: int  # the newest branch that the package's own table has
+    given: Mapping[str, int] = field(default_factory=dict)  # PCI device (0x25ba) -> branch, as GIVEN says
+
+    def branch(self, number: int) -> Branch:
+        """The row. A branch without one is gone where the package's table has newer ones: NVIDIA's matrix, which names
+        all that are supported, does not name it. Of a newer one nothing is known.
+        """
+        found = self.rows.get(number)
+        return found or Branch(number, "", "", is_gone=number < self.newest, first="", last="")
+
+    def month(self, now: float) -> str:
+        """The month of a time in seconds since the epoch, UTC: 2026-11; never one of before the matrix, as a clock may
+        be behind."""
+        from datetime import datetime, timezone
+
+        return max(f"{datetime.fromtimestamp(now, timezone.utc):%Y-%m}", self.as_of[:7])
+
+
+def collect(reader: Reader, facts: Facts) -> Branches:  # noqa: ARG001 - the interface of all subjects
+    rows, as_of, good_until = own_table()
+    site = _site_rows(reader)
+    both: Any = unread(site.reason) if isinstance(site, Unreadable) else MappingProxyType({**rows, **site})
+    content = of_root(reader, GIVEN, _LARGEST)
+    given: Any = unread(content.reason) if isinstance(content, Unreadable) else given_in(content)
+    return Branches(both, as_of, good_until, max(rows), given)
+
+
+def given_in(content: bytes | Absent) -> Mapping[str, int]:
+    """The branch for each device. What is not written so counts for nothing, as for ubuntu-drivers; the first of a
+    device counts."""
+    found: dict[str, int] = {}
+    try:
+        chips = loads(content)["chips"] if isinstance(content, bytes) else ()
+        for chip in chips:
+            device, branch = str(chip["devid"]).lower(), _BRANCH.match(str(chip["branch"]))
+            if _DEVICE.fullmatch(device) and branch:
+                found.setdefault(device, int(branch[1]))
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return MappingProxyType(found)
+    return MappingProxyType(found)
+
+
+def _site_rows(reader: Reader) -> Mapping[int, Branch] | Unreadable:
+    content = of_root(reader, SITE, _LARGEST)
+    if not isinstance(content, bytes):
+        return content if isinstance(content, Unreadable) else {}
+    try:
+        return parse_rows(content.decode("utf-8"), SITE)
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        return Unreadable(f"{SITE}:{line}: is not UTF-8 text: write it again as such")
+    except BadInput as bad:
+        told = "; ".join(f"{one.where}: {one.message} ({one.hint})" for one in bad.faults[:3])
+        more = f"; and {len(bad.faults) - 3} more" if len(bad.faults) > 3 else ""
+        return Unreadable(f"{told}{more}")

@@ -1,0 +1,239 @@
+"""Which driver packages Ubuntu offers for the GPUs of this host: the answers of `ubuntu-drivers`, read with care.
+
+Source: github.com/canonical/ubuntu-drivers-common, branches focal to master (0.9.0 to 0.10.10). Its answers are names
+only: it lists identical GPUs once, shows each package under one GPU alone, and never says what is installed; so neither
+GPUs nor what fits which of them are taken from here. It exits 0 whatever happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.gpu.components import turn_on
+from hosttune.frozen import frozen
+from hosttune.host.door import Completed
+from hosttune.regex import regex
+from hosttune.values import ABSENT, Absent, Answer, Unreadable, behind
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+DEVICES = ("ubuntu-drivers", "devices")
+LIST = ("ubuntu-drivers", "list", "--gpgpu", "--include-dkms")
+OLD_LIST = ("ubuntu-drivers", "list", "--gpgpu")  # before --include-dkms, which 20.04 does not know
+# 1.4 s as a rule, but minutes where apt keeps its lists compressed, as container images do.
+TIMEOUT_S = 600.0
+
+_NAME = regex(r"nvidia-(?:driver-)?(\d{3})(-server)?(-open)?")
+_DEVICE = regex(r"d0000([0-9A-F]{4})sv")
+_SECTION = regex(r"== (\S.*) ==\s*")
+_FIELD = regex(r"([a-z_]+)\s*: ?(.*)")
+_DRIVER = regex(r"(\S+) - (distro|third-party) (free|non-free)(.*)")
+_LISTED = regex(r"(\S+?),? +\(kernel modules provided by ([a-z0-9][a-z0-9.+-]*[a-z0-9])\)|(\S+)")
+
+# Printed beside good answers too: by plugins, by a deprecated call of udevadm (24.04), by packages with an odd header.
+_NOISE = regex(r"(?:ERROR|WARNING):root:|udevadm hwdb is deprecated")
+
+
+@frozen
+class Candidate(Fact):
+    """One driver package that Ubuntu offers."""
+
+    name: str  # nvidia-driver-580-server-open
+    branch: int
+    is_server: bool
+    is_open: bool
+    is_third_party: bool  # from an archive whose origin is not Ubuntu
+    is_recommended: bool  # by ubuntu-drivers, which recommends one package per machine
+    modules: str  # the package with its kernel modules: linux-modules-nvidia-..., nvidia-dkms-...; empty where not told
+
+    @property
+    def needs_dkms(self) -> bool:
+        """The modules are compiled here: no prebuilt, signed ones for this kernel."""
+        return self.modules.startswith("nvidia-dkms")
+
+
+@frozen
+class Candidates(Fact):
+    """The offer. `problem` is a sentence where there is none to rely on; `packages` is empty then."""
+
+    source: str  # a sentence: which commands answered
+    packages: tuple[Candidate, ...]
+    problem: str
+    is_manual: bool  # ubuntu-drivers sees an nvidia module that none of its packages brought
+    models: Mapping[str, str]  # PCI device (0x2330) -> what ubuntu-drivers calls it (udev's hardware database)
+
+
+@frozen
+class Section:
+    """One device of `ubuntu-drivers devices`."""
+
+    device: str
+    modalias: str
+    vendor: str
+    model: str
+    drivers: tuple[str, ...]  # each what stands behind `driver   : `
+    is_manual: bool
+
+    @property
+    def is_nvidia(self) -> bool:
+        return "v000010DE" in self.modalias or "nvidia" in self.vendor.lower()
+
+
+def parse_sections(output: str) -> tuple[Section, ...]:
+    """The sections of `ubuntu-drivers devices`, in order; lines of no section (warnings, tracebacks) are left out."""
+    return tuple(_section(head, lines) for head, lines in _chunks(output.splitlines()))
+
+
+def _chunks(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    head, body = "", list[str]()
+    for one in lines:
+        match = _SECTION.fullmatch(one)
+        if match:
+            if head:
+                yield head, body
+            head, body = match[1], []
+        elif head:
+            body.append(one)
+    if head:
+        yield head, body
+
+
+def _section(head: str, lines: list[str]) -> Section:
+    fields = [(match[1], match[2]) for one in lines if (match := _FIELD.fullmatch(one.rstrip()))]
+    first = dict(reversed(fields))
+    return Section(
+        device=head,
+        modalias=first.get("modalias", ""),
+        vendor=first.get("vendor", ""),
+        model=first.get("model", ""),
+        drivers=tuple(value for key, value in fields if key == "driver"),
+        is_manual=first.get("manual_install", "") == "True",
+    )
+
+
+def models_in(output: str) -> Mapping[str, str]:
+    """What the NVIDIA devices of `ubuntu-drivers devices` are called, by PCI device (0x2330)."""
+    found = [(_DEVICE.search(one.modalias), one.model) for one in parse_sections(output) if one.is_nvidia and one.model]
+    return {f"0x{match[1].lower()}": model for match, model in found if match}
+
+
+def parse_devices(output: str) -> tuple[Candidate, ...]:
+    """The NVIDIA packages of all sections together, by name; the modules are not told there."""
+    found: dict[str, Candidate] = {}
+    for section in parse_sections(output):
+        for words in section.drivers:
+            match = _DRIVER.fullmatch(words.strip())
+            candidate = _candidate(match[1]) if match else None
+            if match and candidate:
+                third, best = match[2] == "third-party", "recommended" in match[4].split()
+                known = found.get(candidate.name, candidate)
+                found[candidate.name] = replace(
+                    candidate, is_third_party=third or known.is_third_party, is_recommended=best or known.is_recommended
+                )
+    return tuple(found[name] for name in sorted(found))
+
+
+def _candidate(name: str) -> Candidate | None:
+    match = _NAME.fullmatch(name)
+    return Candidate(name, int(match[1]), bool(match[2]), bool(match[3]), False, False, "") if match else None
+
+
+def parse_list(output: str) -> dict[str, str]:
+    """Package -> package that brings its modules (empty where it is not told), of `ubuntu-drivers list`."""
+    providers = {}
+    for one in output.splitlines(keepends=True):
+        match = _LISTED.fullmatch(one.strip())
+        name = (match[1] or match[3]) if match else ""
+        # a bare name that no line end follows may be the beginning of a longer one
+        if match and _NAME.fullmatch(name) and (match[1] or one.endswith("\n")):
+            providers[name] = match[2] or ""
+    return providers
+
+
+def refusal(answer: Completed) -> str:
+    """What `devices` said instead of sections, as one line; empty where it answered, or said nothing at all."""
+    if parse_sections(answer.text):
+        return ""
+    words = answer.text + ("\n" + answer.errors if answer.status else "")
+    said = [one.strip() for one in words.splitlines() if one.strip() and not _NOISE.match(one)]
+    if not said and answer.status:
+        return f"exit status {answer.status}"
+    return said[-1][:300] if said else ""
+
+
+def merge(offered: Iterable[Candidate], providers: dict[str, str]) -> tuple[Candidate, ...]:
+    """The candidates of `devices` with the module packages of `list`; a name that only `list` has counts too."""
+    by_name = {candidate.name: candidate for candidate in offered}
+    for name in providers:
+        candidate = _candidate(name)
+        if candidate:
+            by_name.setdefault(name, candidate)
+    return tuple(replace(by_name[name], modules=providers.get(name, "")) for name in sorted(by_name))
+
+
+def collect(reader: Reader, facts: Facts) -> Candidates:
+    """Ask `ubuntu-drivers`: slow, so rules touch this fact only where a driver is to be chosen."""
+    answer = reader.query(DEVICES, timeout_s=TIMEOUT_S)
+    if isinstance(answer, Unreadable):
+        gone: Any = unread(behind("ubuntu-drivers devices", type(answer.reason)(f"{answer.reason}{_why_slow(reader)}")))
+        return Candidates(gone, gone, gone, gone, gone)
+    if isinstance(answer, Absent):
+        return _none(_why_missing(facts))
+    said = refusal(answer)
+    if said:
+        rights = "" if reader.is_privileged else " (as root it may: run hosttune with sudo)"
+        return _none(f"`ubuntu-drivers devices` gave no list{rights}: {said}")
+    listed = _listed(reader)
+    providers = parse_list(listed.text) if isinstance(listed, Completed) else {}
+    packages = merge(parse_devices(answer.text), providers)
+    if not packages:
+        return _none(_why_empty(reader, facts))
+    manual = any(section.is_nvidia and section.is_manual for section in parse_sections(answer.text))
+    told = "`ubuntu-drivers devices`" + (
+        " and `list --gpgpu`" if providers else "; its `list` named no module packages"
+    )
+    return Candidates(told, packages, "", manual, models_in(answer.text))
+
+
+def _listed(reader: Reader) -> Answer[Completed]:
+    answer = reader.query(LIST, timeout_s=TIMEOUT_S)
+    if isinstance(answer, Completed) and answer.status == 2:  # usage: the option is unknown
+        return reader.query(OLD_LIST, timeout_s=TIMEOUT_S)
+    return answer
+
+
+def _none(problem: str) -> Candidates:
+    return Candidates("", (), problem, is_manual=False, models={})
+
+
+def _why_missing(facts: Facts) -> str:
+    try:
+        if facts.os.is_ubuntu:
+            return "`ubuntu-drivers` is not installed: sudo apt-get install ubuntu-drivers-common"
+        return f"`ubuntu-drivers` is Ubuntu's own, and this is {facts.os.name or facts.os.id}"
+    except UnknownFact:
+        return "`ubuntu-drivers` is not installed"
+
+
+def _why_empty(reader: Reader, facts: Facts) -> str:
+    lists = reader.list("/var/lib/apt/lists")
+    if lists is ABSENT or (isinstance(lists, tuple) and not any("_Packages" in name for name in lists)):
+        return "apt's package lists are missing: sudo apt-get update"
+    offered = "`ubuntu-drivers` offers no package for the GPUs of this host"
+    try:
+        missing = tuple(one for one in ("restricted", "multiverse") if one in facts.components.off)
+    except UnknownFact:
+        return f"{offered} (is the restricted component enabled?)"
+    return f"{offered}; {turn_on(missing)}" if missing else f"{offered}, and restricted and multiverse are on"
+
+
+def _why_slow(reader: Reader) -> str:
+    lists = reader.list("/var/lib/apt/lists")
+    if isinstance(lists, tuple) and any(name.endswith((".lz4", ".gz", ".xz", ".zst")) for name in lists):
+        return "; apt's package lists are compressed here (Acquire::GzipIndexes), which makes it slow"
+    return ""

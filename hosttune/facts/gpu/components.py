@@ -1,0 +1,45 @@
+"""The components of Ubuntu's archive that apt has lists of.
+
+Source: `apt-cache policy` without names, the `c=` of each Release line. NVIDIA's drivers are in restricted; Fabric
+Manager, and branches that Ubuntu does not support for long, in multiverse.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from hosttune.facts.base import Fact, unread
+from hosttune.facts.gpu.archives import POLICY, ask, components_in
+from hosttune.frozen import frozen
+from hosttune.values import Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+ALL: Final = ("main", "restricted", "universe", "multiverse")
+
+
+@frozen
+class Components(Fact):
+    """Those of Ubuntu's archive alone."""
+
+    enabled: tuple[str, ...]  # sorted; empty where apt has no list of that archive at all
+
+    @property
+    def off(self) -> tuple[str, ...]:
+        """Those that apt has no list of; none where it knows no archive of Ubuntu's."""
+        return tuple(one for one in ALL if one not in self.enabled) if self.enabled else ()
+
+
+def turn_on(names: tuple[str, ...]) -> str:
+    """What a person does so that apt has lists of these components: a sentence with the commands."""
+    each = " && ".join(f"sudo add-apt-repository {name}" for name in names)
+    plural = "s" if len(names) > 1 else ""
+    return f"apt has no list of Ubuntu's component{plural} {' and '.join(names)}: {each} && sudo apt-get update"
+
+
+def collect(reader: Reader, facts: Facts) -> Components:  # noqa: ARG001 - the interface of all subjects
+    answer = ask(reader, POLICY)
+    enabled: Any = unread(answer.reason) if isinstance(answer, Unreadable) else components_in(answer)
+    return Components(enabled)

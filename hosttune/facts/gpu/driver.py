@@ -1,0 +1,340 @@
+"""The NVIDIA driver as it is: loaded module, libraries, packages, module files; all of it readable without root.
+
+Sources: /proc/driver/nvidia/version (NVIDIA's README, chapter on the /proc interface), /sys/module (kernel:
+Documentation/ABI/stable/sysfs-module), modules.dep(5), Ubuntu's packaging
+(github.com/canonical/nvidia-graphics-drivers).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, UnknownFact, lazy, raw, shared, unread
+from hosttune.facts.gpu.driver_modules import (
+    DkmsBuild,
+    DriverModule,
+    ModuleFolder,
+    dkms_builds,
+    has_module_for_next,
+    kernels_of_interest,
+    modules_of,
+)
+from hosttune.facts.packages import INTERRUPTED, is_unfinished
+from hosttune.facts.reading import line, text
+from hosttune.facts.versions import sorted_versions, upstream_of
+from hosttune.frozen import frozen
+from hosttune.host.door import Stat
+from hosttune.regex import regex
+from hosttune.values import ABSENT, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+__all__ = [
+    "DkmsBuild", "Driver", "DriverModule", "DriverPackage", "branch_and_flavour", "collect", "is_driver_package",
+    "library_version", "parse_loaded", "transitional",
+]  # fmt: skip
+
+_VERSION = r"(\d{2,}\.\d+(?:\.\d+)*)"
+_LOADED = regex(rf"^NVRM version:.*?\bKernel Module\b(?: for \S+)?\s+{_VERSION}(?:\s|$)", re.MULTILINE)
+_LIBRARY = regex(rf"/lib(?:nvidia-ml|cuda)\.so\.{_VERSION}$")
+_PACKAGE = regex(
+    r"(?:lib)?nvidia-|linux-(?:modules|objects|signatures)-nvidia-|xserver-xorg-video-nvidia|cuda-drivers|nvlsm"
+)
+# Container tools, CUDA's libraries, GPUDirect Storage and the like are called nvidia too, and are no part of a driver.
+_NOT_DRIVER = regex(
+    r"(?:lib)?nvidia-(?:container|docker|cuda-|cudnn|profiler|visual-profiler|prime|egl-|fs\b|gds\b|dcgm|nsight|nvshmem|"
+    r"openjdk|opencl-dev|ml-dev|vaapi|texture-tools|cg-|mlnx|peermem|mig-manager|system-|driver-pinning)|"
+    r"linux-modules-nvidia-fs-"
+)
+# Ubuntu names the branch in these, and they are never empty steps to another one, as nvidia-driver-570 became.
+_REAL = regex(r"nvidia-(?:kernel-common|utils|compute-utils|dkms|headless-no-dkms)-(\d+)(-server)?(?:-open)?")
+_METAPACKAGES = "(?:driver|headless|headless-no-dkms|dkms|kernel-source)"  # these differ between open and closed
+# Debian's own names, and those of NVIDIA's archive from 590 on: the branch shows in the version only.
+_UNNUMBERED = (
+    "nvidia-kernel-common", "nvidia-kernel-dkms", "nvidia-open-kernel-dkms", "nvidia-kernel-open-dkms", "nvidia-dkms",
+    "nvidia-dkms-open", "nvidia-driver",
+)  # fmt: skip
+_UNNUMBERED_OPEN = ("nvidia-open-kernel-dkms", "nvidia-kernel-open-dkms", "nvidia-dkms-open")
+_NUMBERED = regex(
+    r"nvidia-(?:driver|headless|headless-no-dkms|dkms|kernel-source|kernel-common|utils|compute-utils)-(\d{3})(?:-.*)?"
+)
+_MODULES = regex(r"linux-modules-nvidia-(\d{3})(?:-server)?(?:-open)?-[a-z].*")
+_FABRIC = regex(r"nvidia-fabricmanager(?:-\d+)?")
+_PERSISTENCED = regex(r"nvidia-(?:compute-utils-\d+.*|persistenced)")
+_LIBRARIES = ("libnvidia-ml.so.1", "libcuda.so.1")
+_LIBRARY_FOLDERS = (
+    "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib/x86_64-linux-gnu/nvidia/current",
+    "/usr/lib/aarch64-linux-gnu/nvidia/current", "/usr/lib64", "/usr/lib",
+)  # fmt: skip
+_BRINGS_MODULES = regex(
+    r"linux-(?:modules|objects)-nvidia-|nvidia-(?:kernel-|open-kernel-|kernel-open-)?(?:dkms|source)"
+)
+_TRIGGERED = ("initramfs-tools", "dracut", "libc-bin")
+_RUNFILE = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
+
+
+@frozen
+class DriverPackage(Fact):
+    """One installed package of the driver, or one that dpkg left half-way."""
+
+    name: str
+    version: str
+    is_held: bool
+    status: str  # as Package.status: installed, half-configured ...
+
+
+@frozen
+class Driver(Fact):
+    """What is installed, what is loaded, and whether they agree."""
+
+    loaded_version: str  # of the module in the kernel: 580.95.05; empty when none is loaded
+    is_open: bool  # the loaded module is the open one
+    userspace_version: str  # of libnvidia-ml, or libcuda; empty when there is none
+    packages: tuple[DriverPackage, ...]
+    branch: str  # 580, from the packages that really bring it; empty without packages
+    flavour: str  # of the packages: empty (the plain closed one), open, server, server-open
+    has_module_for_running_kernel: bool  # modprobe finds nvidia.ko for uname -r
+    kernels_with_module: tuple[str, ...]  # the kernels in /lib/modules that have an nvidia.ko
+    nouveau_bound: bool  # nouveau holds a GPU
+    runfile: bool  # NVIDIA's own installer put a driver here, outside of dpkg
+    modules: tuple[DriverModule, ...]  # of the running kernel and of the one that starts next, where they have one
+    has_module_for_next_kernel: bool  # modprobe will find nvidia.ko for boot.next_kernel
+    dkms: tuple[DkmsBuild, ...]  # what DKMS built of the driver, and what it could not
+    half_way: str = ""  # with what of it dpkg stopped half-way, a phrase; empty where all is whole
+
+    @property
+    def is_loaded(self) -> bool:
+        return bool(self.loaded_version)
+
+    @property
+    def is_installed(self) -> bool:
+        return bool(self.branch) or self.runfile
+
+    @property
+    def is_present(self) -> bool:
+        """There is a driver, from wherever: installed, or only loaded (from a container, from an image)."""
+        return self.is_installed or self.is_loaded
+
+    @property
+    def name(self) -> str:
+        """580-server-open; empty without packages."""
+        return "-".join(part for part in (self.branch, self.flavour) if part)
+
+    @property
+    def is_mismatched(self) -> bool:
+        """Loaded module and libraries have different versions: NVML and CUDA refuse to start."""
+        return bool(self.loaded_version and self.userspace_version) and self.loaded_version != self.userspace_version
+
+    @property
+    def is_in_use(self) -> bool:
+        """What is installed is what runs: the module is loaded, in the version of the libraries, and the open one where
+        the module files are of the open one."""
+        if not self.is_loaded or self.is_mismatched:
+            return False
+        try:
+            return not self.modules or any(module.is_open == self.is_open for module in self.modules)
+        except UnknownFact:  # modinfo does not tell
+            return True
+
+    @property
+    def transitional(self) -> tuple[str, ...]:
+        """Empty steps to another branch: nvidia-driver-570 at version 580.x."""
+        return transitional((package.name, package.version) for package in self.packages)
+
+    @property
+    def fabricmanager_version(self) -> str:
+        """Of the installed Fabric Manager, as the driver spells its own: 580.126.20; empty without one."""
+        found = [upstream_of(one.version) for one in self.packages if _FABRIC.fullmatch(one.name)]
+        return sorted_versions(found)[-1] if found else ""
+
+    @property
+    def persistenced(self) -> bool:
+        """A package of the driver brings nvidia-persistenced (Ubuntu: nvidia-compute-utils-N)."""
+        return any(_PERSISTENCED.fullmatch(package.name) for package in self.packages)
+
+    @property
+    def is_gone(self) -> bool:
+        """The module is loaded still, and on no disk: of its packages remains are left, and none that brings it."""
+        if not self.is_loaded or not self.packages or self.runfile or self.kernels_with_module:
+            return False
+        return not any(_BRINGS_MODULES.match(package.name) for package in self.packages)
+
+    def module_for(self, kernel: str) -> DriverModule | None:
+        """The module of the running or the next kernel; None where that kernel has none, or is another one."""
+        return next((module for module in self.modules if module.kernel == kernel), None)
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        return tuple(package.name for package in self.packages if package.is_held)
+
+
+def parse_loaded(version: str) -> tuple[str, bool]:
+    """(version, whether it is the open module) of /proc/driver/nvidia/version; ("", False) where it says neither."""
+    match = _LOADED.search(version)
+    return (match[1], "Open Kernel Module" in match[0]) if match else ("", False)
+
+
+def library_version(path: str) -> str:
+    """The version that a library's own file name carries: libnvidia-ml.so.580.95.05."""
+    match = _LIBRARY.search(path)
+    return match[1] if match else ""
+
+
+def is_driver_package(name: str) -> bool:
+    return _PACKAGE.match(name) is not None and _NOT_DRIVER.match(name) is None
+
+
+def branch_and_flavour(packages: Iterable[tuple[str, str]], is_open: object = None) -> tuple[str, str]:
+    """(branch, flavour) of (name, version) pairs of installed packages; ("", "") where none of them is a driver. Where
+    they are of both kinds `is_open` decides: whether the module that is built or loaded is the open one."""
+    versions = dict(packages)
+    real = sorted({match.groups() for name in versions if (match := _REAL.fullmatch(name))}, key=_by_number)
+    if real:
+        branch, server = real[-1]
+        kinds = _kinds(f"{branch}{server or ''}", versions)
+        opened = bool(kinds) and (kinds == {True} or (len(kinds) > 1 and is_open is True))
+        return branch, "-".join(word for word in ("server" if server else "", "open" if opened else "") if word)
+    for name in _UNNUMBERED:
+        if match := re.match(r"(?:\d+:)?(\d{3,})\.", versions.get(name, "")):
+            return match[1], "open" if any(one in versions for one in _UNNUMBERED_OPEN) else ""
+    return "", ""
+
+
+def _kinds(base: str, names: Iterable[str]) -> set[bool]:
+    """Whether packages of the open or the closed module are among these. A metapackage without -open whose twin with it
+    is there is an empty step to that one: nvidia-driver-615 depends on nvidia-driver-615-open, and of two that bring
+    something each excludes the other. Modules of both kinds can lie side by side."""
+    bringers = re.compile(rf"(nvidia-{_METAPACKAGES}|linux-modules-nvidia)-{base}(-open)?(?!-server)(?:-.+)?")
+    found = [match.groups() for name in names if (match := bringers.fullmatch(name))]
+    opened = {kind for kind, is_open in found if is_open and kind.startswith("nvidia-")}
+    return {bool(is_open) for kind, is_open in found if is_open or kind not in opened}
+
+
+def transitional(packages: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """Of (name, version) pairs of installed packages those whose own number is not the branch that they bring: by
+    their version, or because another branch is there, which would exclude them if they brought something
+    (nvidia-driver-550-server 550.163.01 leads to 570-server); and for a modules metapackage, which is versioned as the
+    kernel, by the modules that came with it."""
+    versions = dict(packages)
+    real, _ = branch_and_flavour(versions.items())
+    found = [
+        name
+        for name, version in versions.items()
+        if (match := _NUMBERED.fullmatch(name))
+        and (number := upstream_of(version).partition(".")[0])
+        and (number != match[1] or (real and real != match[1]))
+    ]
+    for name in versions:
+        match = _MODULES.fullmatch(name)
+        if match and real and match[1] != real:
+            brought = re.compile(rf"linux-modules-nvidia-{match[1]}(?:-server)?(?:-open)?-\d.*")
+            if not any(brought.fullmatch(one) for one in versions):
+                found.append(name)
+    return tuple(sorted(found))
+
+
+def _by_number(groups: tuple[str | None, ...]) -> tuple[int, bool]:
+    return int(groups[0] or 0), bool(groups[1])
+
+
+def collect(reader: Reader, facts: Facts) -> Driver:
+    loaded, packages, folder = shared(_loaded, reader), shared(_packages, facts), shared(ModuleFolder, reader)
+    named = shared(_named, facts)
+    return Driver(
+        loaded_version=lazy(lambda: loaded()[0]),
+        is_open=lazy(lambda: loaded()[1]),
+        userspace_version=lazy(_userspace, reader),
+        packages=lazy(packages),
+        branch=lazy(lambda: named()[0]),
+        flavour=lazy(lambda: named()[1]),
+        has_module_for_running_kernel=lazy(lambda: _has_running(folder(), facts)),
+        kernels_with_module=lazy(lambda: folder().with_module),
+        nouveau_bound=lazy(lambda: "nouveau" in facts.gpus.drivers),
+        runfile=lazy(_runfile, reader),
+        modules=lazy(lambda: _modules(reader, folder(), facts)),
+        has_module_for_next_kernel=lazy(lambda: has_module_for_next(facts, folder())),
+        dkms=lazy(lambda: dkms_builds(reader, folder())),
+        half_way=lazy(lambda: _half_way(packages(), facts)),
+    )
+
+
+def _named(facts: Facts) -> tuple[str, str]:
+    """(branch, flavour)."""
+    there = [(one.name, one.version) for one in facts.driver.packages]
+    return branch_and_flavour(
+        there, _built_open(*(raw(facts.driver, name) for name in ("modules", "loaded_version", "is_open")))
+    )
+
+
+def _modules(reader: Reader, folder: ModuleFolder, facts: Facts) -> Any:
+    return unread(folder.problem) if folder.problem else modules_of(reader, folder, kernels_of_interest(facts))
+
+
+def _loaded(reader: Reader) -> tuple[str, bool] | Unreadable:
+    """Version and openness of the loaded module. A proprietary one taints the kernel, and itself says P."""
+    content = text(reader, "/proc/driver/nvidia/version")
+    if isinstance(content, str) and (found := parse_loaded(content))[0]:
+        return found
+    version = line(reader, "/sys/module/nvidia/version")
+    if isinstance(version, str):
+        taint = line(reader, "/sys/module/nvidia/taint")
+        return version, isinstance(taint, str) and "P" not in taint
+    reason = next((one.reason for one in (content, version) if isinstance(one, Unreadable)), "")
+    if not reason and reader.stat("/sys/module") is ABSENT:
+        reason = "/sys is not mounted"
+    return Unreadable(reason) if reason else ("", False)
+
+
+def _built_open(modules: Any, loaded: object, is_open: object) -> object:
+    """Whether the module that the next boot loads is the open one, or the loaded one where no file tells; None where
+    neither is there."""
+    found = [raw(one, "is_open") for one in modules] if isinstance(modules, tuple) else []
+    return (
+        found[-1] if found and isinstance(found[-1], bool) else is_open if isinstance(loaded, str) and loaded else None
+    )
+
+
+def _userspace(reader: Reader) -> str:
+    for name in _LIBRARIES:
+        for folder in _LIBRARY_FOLDERS:
+            found = reader.resolve(f"{folder}/{name}")
+            if isinstance(found, str) and (version := library_version(found)):
+                return version
+    return ""
+
+
+def _packages(facts: Facts) -> tuple[DriverPackage, ...]:
+    names = [name for name in facts.packages.entries if is_driver_package(name)]
+    known = [facts.packages[name] for name in sorted(names)]
+    return tuple(DriverPackage(p.name, p.version, p.is_held, p.status) for p in known if p.status != "config-files")
+
+
+def _half_way(packages: tuple[DriverPackage, ...], facts: Facts) -> str:
+    """What the driver's packages have triggered belongs to them: without its new initramfs the next boot has the old
+    module.
+    """
+    known = facts.packages
+    triggered = [one for one in known.unfinished if one.name in _TRIGGERED] if packages else []
+    left = [f"{one.name} ({one.status})" for one in (*packages, *triggered) if is_unfinished(one.status)]
+    if left:
+        return f"dpkg stopped half-way with {', '.join(left)}"
+    return INTERRUPTED if known.is_interrupted else ""
+
+
+def _runfile(reader: Reader) -> bool:
+    stats = [reader.stat(path) for path in _RUNFILE]
+    if any(isinstance(stat, Stat) for stat in stats):
+        return True
+    hidden = next((stat for stat in stats if isinstance(stat, Unreadable)), None)
+    return unread(hidden.reason) if hidden else False
+
+
+def _has_running(folder: ModuleFolder, facts: Facts) -> bool:
+    if folder.problem:
+        return unread(folder.problem)  # type: ignore[no-any-return]
+    return folder.has(facts.kernel.release)  # type: ignore[no-any-return]

@@ -1,0 +1,271 @@
+"""NVIDIA GPUs and NVSwitches as the PCI bus shows them in sysfs: no driver is needed, and none is asked.
+
+Kernel: Documentation/ABI/testing/sysfs-bus-pci; classes from the PCI Code and ID Assignment Specification: 0300 VGA,
+0302 3D controller, 0680 other bridge (an NVSwitch).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, lazy, raw, shared, unread
+from hosttune.facts.gpu.gpu_boards import board_of
+from hosttune.facts.gpu.nvidia_tables import FIRST_NVSWITCH, GRACE, generation_of
+from hosttune.facts.reading import line, text
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+from hosttune.values import ABSENT, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+DEVICES = "/sys/bus/pci/devices"
+_NVIDIA = "0x10de"
+_GPU_CLASSES = ("0x0300", "0x0302")
+_SWITCH_CLASS = "0x0680"
+_OPTIONAL_ECC = regex(r"GeForce|RTX|Quadro|TITAN|NVS", re.IGNORECASE)
+_NAME_LISTS = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
+
+
+@frozen
+class Gpu(Fact):
+    """One GPU, as a PCI function. Unknown texts are empty, unknown numbers 0."""
+
+    slot: str  # 0000:4e:00.0
+    device_id: str  # 0x2330
+    subsystem: str  # 10de:16c1, vendor and device of the board
+    class_id: str  # 0x030200
+    generation: str  # fermi kepler maxwell pascal volta turing ampere ada hopper blackwell unknown
+    name: str  # NVIDIA H100 80GB HBM3 from a loaded driver or our table, GH100 [H100 SXM5 80GB] from pci.ids
+    driver: str  # the kernel driver that has it: nvidia, nouveau, vfio-pci ...; empty for none
+    numa_node: int  # -1 where the firmware does not say
+    link_width: int  # lanes in use now; a GPU at rest may use fewer
+    max_link_width: int
+    link_speed: str  # 32.0 GT/s PCIe; a GPU at rest runs slower
+    max_link_speed: str
+    is_vgpu: bool  # a part of a card, lent by a hypervisor: its subsystem id is one of NVIDIA's vGPU profiles
+    is_listed: bool  # False for a board of NVIDIA's own that is of a known GPU and in no list: new, or a new profile
+
+    @property
+    def ships_with_ecc(self) -> bool:
+        """Its model comes with ECC switched on: cards with HBM, and those for servers, by their names. Cards for
+        workstations have it off, where they have it (RTX A6000, RTX PRO 6000, RTX 4090); so had the Tesla M60.
+        """
+        return bool(self.name) and self.generation != "maxwell" and not _OPTIONAL_ECC.search(self.name)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Its memory, where its name tells it (80GB HBM3); else 0. The name of a GH200 counts the memory of its CPU."""
+        match = re.search(r"(\d+) ?GB\b", self.name)
+        return int(match[1]) << 30 if match and "GH200" not in self.name and not self.is_vgpu else 0
+
+    @property
+    def modalias(self) -> str:
+        """What the kernel calls it, and packages name it by: pci:v000010DEd00002330sv000010DEsd000016C1bc03sc02i00."""
+        vendor, _, board = self.subsystem.partition(":")
+        device, one, other = (f"{max(_number(f'0x{part}'), 0):08X}" for part in (self.device_id[2:], vendor, board))
+        kind = self.class_id.removeprefix("0x").upper().rjust(6, "0")
+        return f"pci:v000010DEd{device}sv{one}sd{other}bc{kind[:2]}sc{kind[2:4]}i{kind[4:]}"
+
+    @property
+    def title(self) -> str:
+        """What to call it: its name, else its device id."""
+        title = self.name or f"NVIDIA device {self.device_id} ({self.generation} generation)"
+        return f"vGPU of {title}" if self.is_vgpu and not re.search(r"-\d+[A-Z]", title) else title
+
+
+@frozen
+class Gpus(Fact):
+    """All NVIDIA GPUs, by slot."""
+
+    devices: tuple[Gpu, ...]
+    nvswitches: int  # NVSwitch functions on the PCI bus; the switches of HGX B200 and newer do not show there
+
+    @property
+    def count(self) -> int:
+        return len(self.devices)
+
+    @property
+    def memory_bytes(self) -> int:
+        """The memory of those whose name tells it."""
+        return sum(gpu.memory_bytes for gpu in self.devices)
+
+    @property
+    def has_gpu(self) -> bool:
+        return bool(self.devices)
+
+    @property
+    def is_on_grace(self) -> bool:
+        """A GPU here shares its module with a Grace processor of NVIDIA."""
+        return any(gpu.device_id.lower() in GRACE for gpu in self.devices)
+
+    @property
+    def ours(self) -> tuple[Gpu, ...]:
+        """Those that a driver of this host has to drive, by slot: without the ones that are held for virtual machines,
+        unless all are."""
+        ours = tuple(gpu for gpu in self.devices if not str(raw(gpu, "driver")).startswith("vfio"))
+        return ours or self.devices
+
+    @property
+    def generations(self) -> tuple[str, ...]:
+        """The generations that a driver of this host has to drive, each once, by slot."""
+        return tuple(dict.fromkeys(gpu.generation for gpu in self.ours))
+
+    @property
+    def drivers(self) -> tuple[str, ...]:
+        """The kernel drivers that hold GPUs, each once; empty text for a GPU that none holds."""
+        return tuple(dict.fromkeys(gpu.driver for gpu in self.devices))
+
+    @property
+    def undriven(self) -> tuple[str, ...]:
+        """The slots of GPUs that no kernel driver holds."""
+        return tuple(gpu.slot for gpu in self.devices if raw(gpu, "driver") == "")
+
+    @property
+    def is_passed_through(self) -> bool:
+        """Every GPU is held for virtual machines."""
+        return self.has_gpu and all(driver.startswith("vfio") for driver in self.drivers)
+
+    @property
+    def is_vgpu(self) -> bool:
+        """One of them is a part of a card that a hypervisor lends, as its PCI ids say."""
+        return any(gpu.is_vgpu for gpu in self.devices)
+
+    @property
+    def unlisted(self) -> tuple[str, ...]:
+        """Those of a known GPU whose board is in no list, with their PCI ids."""
+        return tuple(f"{gpu.title} ({gpu.device_id}, {gpu.subsystem})" for gpu in self.devices if not gpu.is_listed)
+
+    @property
+    def summary(self) -> str:
+        """8 x GH100 [H100 SXM5 80GB]; a GPU without a name is called by its device id."""
+        kinds: dict[str, int] = {}
+        for gpu in self.devices:
+            kinds[gpu.title] = kinds.get(gpu.title, 0) + 1
+        return ", ".join(f"{count} x {title}" for title, count in kinds.items())
+
+
+def name_in(pci_ids: bytes, device: str) -> str:
+    """The name of an NVIDIA device ("2330") in the text of pci.ids(5); empty when it is not listed."""
+    start = pci_ids.find(b"\n10de ")
+    if start < 0:
+        return ""
+    end = re.compile(rb"\n[0-9a-fC]").search(pci_ids, start + 1)
+    found = pci_ids.find(b"\n\t" + device.encode() + b"  ", start, end.start() if end else len(pci_ids))
+    if found < 0:
+        return ""
+    stop = pci_ids.find(b"\n", found + 1)
+    return pci_ids[found + 8 : stop if stop >= 0 else None].decode("utf-8", "replace").strip()
+
+
+def model_in(information: str) -> str:
+    """The model in /proc/driver/nvidia/gpus/SLOT/information."""
+    match = re.search(r"^Model:[ \t]*(\S.*?)[ \t]*$", information, re.MULTILINE)
+    return match[1] if match else ""
+
+
+def collect(reader: Reader, facts: Facts) -> Gpus:  # noqa: ARG001 - the interface of all subjects
+    functions = shared(_functions, reader)
+    return Gpus(
+        devices=lazy(lambda: _gpus(reader, functions())),
+        nvswitches=lazy(lambda: sum(_is_switch(reader, slot, kind) for slot, kind in functions().items())),
+    )
+
+
+def _functions(reader: Reader) -> Any:
+    """The class of each PCI function of NVIDIA's, by slot; none on a machine without PCI."""
+    slots = reader.list(DEVICES)
+    if isinstance(slots, Unreadable):
+        return slots
+    if slots is ABSENT:
+        return unread("/sys is not mounted") if reader.stat("/sys/bus") is ABSENT else {}
+    ours = (slot for slot in slots if line(reader, f"{DEVICES}/{slot}/vendor") == _NVIDIA)
+    return {slot: str(line(reader, f"{DEVICES}/{slot}/class")) for slot in ours}
+
+
+def _is_switch(reader: Reader, slot: str, kind: str) -> bool:
+    return kind.startswith(_SWITCH_CLASS) and _number(_read(reader, slot, "device")) >= FIRST_NVSWITCH
+
+
+def _gpus(reader: Reader, functions: dict[str, str]) -> tuple[Gpu, ...]:
+    slots = [
+        slot
+        for slot, kind in functions.items()
+        if kind.startswith(_GPU_CLASSES) and not isinstance(reader.link(f"{DEVICES}/{slot}/physfn"), str)
+    ]  # a virtual function is a part of a GPU that this host lends (vGPU): nvidia-smi does not list it
+    names = shared(_names, reader, slots)
+    return tuple(_gpu(reader, slot, functions[slot], names) for slot in slots)
+
+
+def _gpu(reader: Reader, slot: str, class_id: str, names: Callable[[], dict[str, str]]) -> Gpu:
+    device, subsystem = shared(_read, reader, slot, "device"), shared(_subsystem, reader, slot)
+    board = shared(lambda: board_of(device(), subsystem()))
+    return Gpu(
+        slot=slot,
+        device_id=lazy(device),
+        subsystem=lazy(subsystem),
+        class_id=class_id,
+        generation=lazy(lambda: generation_of(_number(device()))),
+        name=lazy(lambda: names()[slot] or board().name),
+        driver=lazy(driver_of, reader, slot),
+        numa_node=lazy(_node, reader, slot),
+        link_width=lazy(lambda: _width(_read(reader, slot, "current_link_width"))),
+        max_link_width=lazy(lambda: _width(_read(reader, slot, "max_link_width"))),
+        link_speed=lazy(lambda: _speed(_read(reader, slot, "current_link_speed"))),
+        max_link_speed=lazy(lambda: _speed(_read(reader, slot, "max_link_speed"))),
+        is_vgpu=lazy(lambda: board().is_vgpu),
+        is_listed=lazy(lambda: board().is_listed),
+    )
+
+
+def _subsystem(reader: Reader, slot: str) -> str:
+    vendor, board = (_read(reader, slot, f"subsystem_{part}").removeprefix("0x") for part in ("vendor", "device"))
+    return f"{vendor}:{board}" if vendor and board else ""
+
+
+def driver_of(reader: Reader, slot: str) -> Any:
+    """The kernel driver that has a PCI function; empty for none."""
+    link = reader.link(f"{DEVICES}/{slot}/driver")
+    return "" if link is ABSENT else link.rsplit("/", 1)[-1] if isinstance(link, str) else link
+
+
+def _node(reader: Reader, slot: str) -> int:
+    node = _read(reader, slot, "numa_node")
+    return int(node) if re.fullmatch(r"-?\d+", node) else -1
+
+
+def _names(reader: Reader, slots: list[str]) -> dict[str, str]:
+    """Names by slot: from the loaded driver, else from the PCI ID list that is installed (our table knows more)."""
+    names = {}
+    for slot in slots:
+        information = text(reader, f"/proc/driver/nvidia/gpus/{slot}/information")
+        names[slot] = model_in(information) if isinstance(information, str) else ""
+    if all(names.values()):
+        return names
+    lists = (reader.read(path) for path in _NAME_LISTS)
+    known = next((content for content in lists if isinstance(content, bytes)), b"")
+    for slot in slots:
+        names[slot] = names[slot] or name_in(known, _read(reader, slot, "device").removeprefix("0x"))
+    return names
+
+
+def _read(reader: Reader, slot: str, name: str) -> str:
+    content = line(reader, f"{DEVICES}/{slot}/{name}")
+    return content if isinstance(content, str) else ""
+
+
+def _number(spelled: str) -> int:
+    return int(spelled, 16) if re.fullmatch(r"0x[0-9a-fA-F]+", spelled) else -1
+
+
+def _width(spelled: str) -> int:
+    """Lanes; the kernel writes 0, or 63 and 255 read from a dead link, where it does not know."""
+    return int(spelled) if spelled.isdecimal() and int(spelled) <= 32 else 0
+
+
+def _speed(spelled: str) -> str:
+    return spelled if spelled.startswith(tuple("0123456789")) else ""

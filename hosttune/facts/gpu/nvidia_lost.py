@@ -1,0 +1,100 @@
+"""Which GPUs do not answer, and what says so: the kernel log, nvidia-smi, or that it leaves them out; pure.
+
+Sentences of the log: osapi.c and osinit.c in src/nvidia/arch/nvalloc/unix/src of
+github.com/NVIDIA/open-gpu-kernel-modules. At the probe the driver breaks them over three lines, and the first alone
+names the GPU (NVIDIA/NVSentinel issue 155); a module probes before it says that it is loaded (kernel-open/nvidia/nv.c).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from hosttune.facts.base import Fact
+from hosttune.facts.gpu.gpu_errors import is_load, slot_of, stamped, xid_of
+from hosttune.facts.gpu.nvidia_smi import Said
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+
+_BUS = r"(?:PCI:)?([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?"
+_SENTENCE = regex(rf"NVRM: *GPU (?:at )?{_BUS}:? .*?(fallen off the bus|(?:RmInitA|rm_init_a)dapter failed.*)")
+_BEGINS = regex(rf"NVRM: *The NVIDIA GPU {_BUS}(?![0-9A-Fa-f])(.*)")
+# How what begins so may end: fallen off the bus, or a GPU that this driver does not take.
+_ENDS = regex(r"(fallen off the bus)|requires use of the|not supported by|supported through|will ignore")
+_XID = 79
+_GONE = "has fallen off the bus, as the kernel log says"
+
+
+@frozen
+class SilentGpu(Fact):
+    """A GPU that is on the PCI bus, or was in this boot, and does not answer nvidia-smi."""
+
+    slot: str  # 0000:1b:00.0
+    why: str  # what says so, as the rest of a sentence: has fallen off the bus (Xid 79)
+    sign: str  # log (the kernel's), smi (nvidia-smi names it), left out (nvidia-smi shows others), not known (whether)
+
+    @property
+    def action(self) -> str:
+        """What NVIDIA asks for in such a case, as in gpu_errors.WAYS."""
+        return "RESET_GPU" if "requires reset" in self.why else "RESTART_BM"
+
+
+def told_by_log(messages: Iterable[str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """By slot how the log has GPUs as gone from the bus since the driver was loaded last, and as not to be set up."""
+    gone: dict[str, str] = {}
+    failed: dict[str, str] = {}
+    at_probe: set[str] = set()  # gone at the probe of the load that comes next
+    begun: list[str] = []  # GPUs whose sentence has not ended yet; the lines of two may be mixed
+    for message in messages:
+        if is_load(message):
+            gone = dict.fromkeys(at_probe, _GONE)
+            for memory in (failed, begun, at_probe):
+                memory.clear()
+        elif xid := xid_of(message):
+            if xid[1] == _XID:
+                gone[xid[0]] = f"has fallen off the bus (Xid {_XID})"
+        elif (line := stamped(message)[1]).startswith("NVRM:"):
+            if one := _SENTENCE.match(line):
+                if one[5].startswith("fallen"):
+                    gone.setdefault(slot_of(*one.group(1, 2, 3, 4)), _GONE)
+                else:
+                    failed.setdefault(slot_of(*one.group(1, 2, 3, 4)), one[5].strip()[:80])
+            if start := _BEGINS.match(line):
+                begun.append(slot_of(*start.group(1, 2, 3, 4)))
+            if begun and not one and (end := _ENDS.search(line)):
+                slot = begun.pop(0)
+                if end[1]:
+                    gone.setdefault(slot, _GONE)
+                    at_probe.add(slot)
+    return gone, failed
+
+
+def silent_gpus(said: Any, messages: Any, expected: Collection[str], on_bus: Collection[str], narrowed: str) -> Any:
+    """The GPUs that do not answer. One that does is not among them, whatever the log says of before.
+
+    `said` by nvidia-smi and the kernel's `messages` are unread where they could not be asked; `expected` are the slots
+    that the driver holds, `narrowed` is why nvidia-smi may show fewer of them to this process, or empty. Unread where
+    nothing is told of any.
+    """
+    gone, failed = told_by_log(messages) if isinstance(messages, tuple) else ({}, {})
+    answering = {gpu.slot for gpu in said.gpus} if isinstance(said, Said) else set()
+    found = {slot: SilentGpu(slot, why, "log") for slot, why in gone.items() if slot not in answering}
+    for slot, words in said.lost.items() if isinstance(said, Said) else ():
+        if slot not in answering:
+            found.setdefault(slot, SilentGpu(slot, f"does not answer nvidia-smi: {words}", "smi"))
+    if not answering:
+        return tuple(found[slot] for slot in sorted(found)) if found or isinstance(messages, tuple) else messages
+    why_not = (
+        "" if answering <= set(on_bus) else "nvidia-smi calls GPUs otherwise than the PCI bus does, and shows fewer"
+    )
+    if why_not and len(answering) >= len(expected):
+        expected = ()
+    for slot in set(expected) - answering - set(found):
+        denied = f"nvidia-smi may not open the GPU at {slot}" if slot in said.denied else ""
+        if unknown := why_not or denied or narrowed:
+            found[slot] = SilentGpu(slot, unknown, "not known")
+        else:
+            lists = f"nvidia-smi lists {len(answering)} of {len(expected)}"
+            words = f"{lists}; kernel log: {failed[slot]}" if slot in failed else lists
+            found[slot] = SilentGpu(slot, f"is on the PCI bus and does not answer ({words})", "left out")
+    return tuple(found[slot] for slot in sorted(found))

@@ -1,0 +1,205 @@
+"""What nvidia-smi prints, and what the driver writes to the kernel log; pure.
+
+Sources: nvidia-smi(1) (its exit statuses are NVML's return codes; errors go to standard output), NVIDIA's NVML API
+reference (nvmlReturn_t), the list of Xid errors (docs.nvidia.com/deploy/xid-errors), kernel-open/nvidia/nv.c and
+src/nvidia/arch/nvalloc/unix of github.com/NVIDIA/open-gpu-kernel-modules for the sentences of the log, kernel/module
+and certs/ of Linux for the refusal of a signature.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from hosttune.facts.base import Fact, unread
+from hosttune.facts.gpu.gpu_errors import STAMP, kind_of, slot_of, stamped
+from hosttune.frozen import frozen
+from hosttune.host.secrets import MASK, mask_text
+from hosttune.regex import regex
+
+QUERY = (
+    "nvidia-smi", "--query-gpu=pci.bus_id,driver_version,persistence_mode,name", "--format=csv,noheader",
+)  # fmt: skip
+MAX_MESSAGES = 200
+
+_BUS_ID = r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?"
+# The name stands last: it is the only field that may hold a comma.
+_ROW = regex(rf"{_BUS_ID}, ([^,]*), ([^,]*), (.*\S)\s*")
+_VERSION = regex(r"\d+\.\d[\d.]*")
+# Unable to determine the device handle for GPU1: 0000:34:00.0: Unknown Error; branches differ in what is before it.
+_HANDLE = regex(rf"device handle for GPU ?\d*:? ?{_BUS_ID}:?(.*)", re.IGNORECASE)
+_LOST = regex(rf"GPU ?\d*:? ?{_BUS_ID}:? .*?((?:GPU is lost|Unknown Error|fallen off the bus).*)", re.IGNORECASE)
+_DENIED = regex(r"\[?insufficient permissions\]?", re.IGNORECASE)
+_LONGEST = 300  # of a sentence: what is printed where an answer should be may be anything
+_NO_SENTENCE = regex(r"\s*$|\$ |modprobe: |[-+|=]+$|[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]{8}")
+# NVML's return codes, as far as they are states of a host.
+_STATUSES = {
+    4: "no permission", 6: "no devices", 9: "not loaded", 12: "no library", 15: "gpu lost", 18: "mismatch",
+}  # fmt: skip
+_WORDS = (
+    ("mismatch", "version mismatch"),
+    ("not loaded", "couldn't communicate with the nvidia driver"),
+    ("not loaded", "driver not loaded"),
+    ("no library", "couldn't find libnvidia-ml"),
+    ("no devices", "no devices were found"),
+    ("gpu lost", "gpu is lost"),
+    ("no permission", "insufficient permissions"),
+)
+
+_MESSAGE = regex(r"NVRM|\bS?Xid\b|\bnouveau\b|nvidia-nvswitch\d*: Probing")
+# The kernel's own sentences do not always name the module that it refused.
+_REJECTED = regex(
+    r"Key was rejected by service|"
+    r"Loading of (?:unsigned module|module with (?:unavailable|unsupported)[\w ]*) is rejected|"
+    r"PKCS#7 signature not signed with a trusted key|unsigned module loading is restricted"
+)
+_SERIAL = regex(r"(serial number is )\S+", re.IGNORECASE)
+_PREFIX = regex(STAMP + "NVRM: *")
+_SINCE_BOOT = regex(r"^\[ *(\d+\.\d+)\] ?(?:\[ *[TC]\d+\] )?", re.MULTILINE)  # some kernels name thread or CPU
+_KERNEL = regex(r"^(\d{9,}\.\d+) kernel: ")  # journalctl -o short-unix --no-hostname
+_LEGACY = regex(r"supported through the NVIDIA (\d{3})\.[x\d]+ Legacy", re.IGNORECASE)
+_OPEN_ONLY = regex(r"requires use of the NVIDIA open kernel modules", re.IGNORECASE)
+_NOT_FOR_OPEN = regex(r"not supported by open nvidia\.ko", re.IGNORECASE)
+_NOT_IN_RELEASE = regex(r"not supported by the NVIDIA \d[\d.]* driver release", re.IGNORECASE)
+# GRID T4-16Q, NVIDIA A100-4-20C: the profile, with what it is for (A, B, C, Q), stands at the end.
+_VGPU_NAME = regex(r"(?:GRID|NVIDIA) .*-\d+[ABCQ]")
+
+
+@frozen
+class NvidiaGpu(Fact):
+    """A GPU that answers nvidia-smi."""
+
+    slot: str  # as in sysfs: 0000:1b:00.0
+    name: str
+    driver_version: str
+    persistence: bool  # the driver keeps it ready while nobody uses it
+
+
+@frozen
+class Said:
+    """What nvidia-smi printed for `QUERY`."""
+
+    gpus: tuple[NvidiaGpu, ...]
+    lost: Mapping[str, str]  # slots of GPUs that it could not reach, with the words that it has for that
+    denied: tuple[str, ...]  # slots of GPUs that this user may not open
+    sentence: str  # the first line that is no row of the table: an error, or a warning before it
+    refusal: str  # no permission | no devices | not loaded | no library | gpu lost | mismatch | other; empty for none
+
+
+def parse_smi(output: str, status: int) -> Said:
+    """The answer to `QUERY`: rows, and of a GPU that is lost a line, or a row of error words ([GPU is lost], ERR!)."""
+    gpus, sentences = [], []
+    lost: dict[str, str] = {}
+    for line in output.splitlines():
+        row = _ROW.fullmatch(line.strip())
+        if row and _VERSION.fullmatch(row[5].strip()):
+            gpus.append(NvidiaGpu(slot_of(*row.group(1, 2, 3, 4)), row[7], row[5].strip(), _switch(row[6])))
+        elif row:
+            lost[slot_of(*row.group(1, 2, 3, 4))] = printed(row[5])
+        elif not _NO_SENTENCE.match(line):
+            sentences.append(printed(line))
+            if gone := _HANDLE.search(line) or _LOST.search(line):
+                lost[slot_of(*gone.group(1, 2, 3, 4))] = printed(gone[5]) or "no device handle"
+    denied = tuple(slot for slot, words in lost.items() if _DENIED.search(words))
+    refusal = "" if gpus else _refusal(output, status)
+    unreached = {slot: words for slot, words in lost.items() if slot not in denied}
+    return Said(tuple(gpus), unreached, denied, next(iter(sentences), ""), refusal)
+
+
+def printed(line: str) -> str:
+    """A line that is no answer, as it may be shown: without serials and control characters, and not long."""
+    return mask_text("".join(one for one in line[: 10 * _LONGEST] if one.isprintable()).strip())[:_LONGEST]
+
+
+def _refusal(output: str, status: int) -> str:
+    lower = output.lower()
+    said = next((name for name, words in _WORDS if words in lower), "")
+    return said or _STATUSES.get(status) or "other"
+
+
+def _switch(spelled: str) -> Any:
+    known = {"Enabled": True, "On": True, "Disabled": False, "Off": False}
+    return known.get(spelled.strip(), unread(f"nvidia-smi says {spelled.strip()!r} of the persistence mode"))
+
+
+def dated(log: str, booted: float) -> str:
+    """A log of dmesg(1), whose lines begin with seconds since the boot, with the time of each instead."""
+    return _SINCE_BOOT.sub(lambda match: f"{booted + float(match[1]):.6f} ", log)
+
+
+def messages_in(log: str) -> tuple[str, ...]:
+    """The lines of a kernel log that the driver, nouveau, or the kernel about a refused module wrote; the last ones.
+
+    A line begins with its time (seconds since the epoch) where the log tells it. An Xid that comes again before its
+    device is reset is one line, the last, with how often and until when: a job in a loop writes thousands.
+    """
+    lines: list[str] = []
+    places: dict[str, int] = {}  # what an error is counted by -> its line
+    for line in log.splitlines():
+        if not (_MESSAGE.search(line) or _REJECTED.search(line)):
+            continue
+        message = _SERIAL.sub(rf"\1{MASK}", mask_text(_KERNEL.sub(r"\1 ", line.strip())))
+        kind = kind_of(message)
+        if kind == "reset":
+            places.clear()
+        elif kind in places:
+            lines[places[kind]] = _together(lines[places[kind]], message)
+            continue
+        elif kind:
+            places[kind] = len(lines)
+        lines.append(message)
+    spare = len(lines) - MAX_MESSAGES
+    kept = []
+    for line in lines:  # errors go last
+        if spare > 0 and not kind_of(line):
+            spare -= 1
+        else:
+            kept.append(line)
+    return tuple(kept[-MAX_MESSAGES:])
+
+
+def _together(first: str, last: str) -> str:
+    """Two lines of one error as one."""
+    (before, _), (after, text) = stamped(first), stamped(last)
+    one, two = re.match(STAMP, before), re.match(STAMP, after)
+    began, many = (one[1], int(one[2] or 1)) if one else (None, 1)
+    until, more = (two[3] or two[1], int(two[2] or 1)) if two else (None, 1)
+    count = many + more
+    return f"{began} ({count} times until {until}) {text}" if began and until else f"({count} times) {text}"
+
+
+def sentences_of(messages: Iterable[str]) -> str:
+    """The driver's own words in one line: it breaks a sentence over several lines of the log."""
+    return " ".join(_PREFIX.sub("", line).strip() for line in messages if _PREFIX.match(line))
+
+
+def needs_open(sentences: str) -> bool:
+    """A GPU was refused because it works with the open kernel module alone."""
+    return _OPEN_ONLY.search(sentences) is not None
+
+
+def not_for_open(sentences: str) -> bool:
+    """A GPU was refused because the open kernel module cannot drive it."""
+    return _NOT_FOR_OPEN.search(sentences) is not None
+
+
+def legacy_branch(sentences: str) -> str:
+    """The branch that the driver names for a GPU that is too old for it: 580; empty where it names none."""
+    match = _LEGACY.search(sentences)
+    return match[1] if match else ""
+
+
+def not_in_release(sentences: str) -> bool:
+    """A GPU was refused as one that this release does not know: too new, or a vGPU."""
+    return _NOT_IN_RELEASE.search(sentences) is not None
+
+
+def rejected(messages: Sequence[str]) -> bool:
+    """The kernel refused a module for its signature."""
+    return any(map(_REJECTED.search, messages))
+
+
+def is_vgpu_name(name: str) -> bool:
+    """The name of a GPU is that of a vGPU profile."""
+    return _VGPU_NAME.fullmatch(name) is not None

@@ -1,0 +1,63 @@
+"""What apt would install of the driver packages that `ubuntu-drivers` lists: their versions, and whose they are.
+
+A subject of its own, because it waits for `ubuntu-drivers`, and most hosts have no need of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.gpu.archives import Offer, policy_of
+from hosttune.facts.kernel.kernel import metapackages
+from hosttune.frozen import frozen
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.facts.gpu.candidates import Candidate
+    from hosttune.host.door import Reader
+
+
+@frozen
+class Offers(Fact):
+    """The candidates (candidates.packages), the packages with their modules, and those with the modules of the running
+    kernel, by name, as apt knows them."""
+
+    packages: Mapping[str, Offer]
+    untold: Mapping[str, Offer]  # the metapackages of prebuilt modules that nobody told of, and that apt knows
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """The version that apt would install, by package; what apt does not know or cannot install is not in it."""
+        return MappingProxyType({name: offer.candidate for name, offer in self.packages.items() if offer.candidate})
+
+
+def _modules(candidate: str, release: str) -> str:
+    """The package with the prebuilt modules for one kernel, or the metapackage of a flavour of kernels:
+    linux-modules-nvidia-580-server-open-6.8.0-60-generic."""
+    return f"linux-modules-nvidia-{candidate.removeprefix('nvidia-driver-')}-{release}"
+
+
+def collect(reader: Reader, facts: Facts) -> Offers:
+    try:
+        candidates = facts.candidates.packages
+    except UnknownFact as unknown:
+        return Offers(unread(unknown.reason), unread(unknown.reason))
+    names = [name for candidate in candidates for name in (candidate.name, candidate.modules) if name]
+    with suppress(UnknownFact):  # of an image no kernel runs
+        names += [_modules(candidate.name, facts.kernel.release) for candidate in candidates]
+    offers: Any = policy_of(reader, names)
+    untold: Any = policy_of(reader, _untold(candidates, facts))
+    return Offers(offers, untold)
+
+
+def _untold(candidates: Iterable[Candidate], facts: Facts) -> list[str]:
+    """The metapackages of prebuilt modules that candidates would have of which `ubuntu-drivers` tells no modules."""
+    try:
+        kernels = metapackages(facts.packages.names, facts.kernel.flavour)
+    except UnknownFact:
+        return []
+    return [_modules(one.name, kernel) for one in candidates if not one.modules for kernel in kernels]

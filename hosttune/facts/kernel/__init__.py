@@ -1,0 +1,24 @@
+"""The kernel: what runs, how it was started, what the next boot starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hosttune.facts.kernel.acs import Acs
+    from hosttune.facts.kernel.boot import Boot
+    from hosttune.facts.kernel.cmdline import Cmdline
+    from hosttune.facts.kernel.iommu import Iommu
+    from hosttune.facts.kernel.kernel import Kernel
+    from hosttune.facts.kernel.sysctl import Sysctl
+
+
+class KernelFacts:
+    """The subjects in this folder."""
+
+    acs: Acs
+    boot: Boot
+    cmdline: Cmdline
+    iommu: Iommu
+    kernel: Kernel
+    sysctl: Sysctl

@@ -1,0 +1,122 @@
+"""PCIe Access Control Services on the bridges around GPUs, from their configuration space.
+
+With P2P Request Redirect or Completion Redirect a switch sends what one GPU writes to another device below it up to the
+root complex, in place of straight across. Source: PCI Express Base Specification, 6.12 (ACS) and 7.7.8 (the extended
+capability), 7.5.3.2 (device/port type); the kernel's include/uapi/linux/pci_regs.h has the same numbers. Beyond the
+first 64 bytes the file is root's alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, raw, unread
+from hosttune.facts.gpu.gpus import DEVICES
+from hosttune.facts.reading import line
+from hosttune.frozen import frozen
+from hosttune.host.pci_config import STANDARD, extended_capabilities
+from hosttune.values import ABSENT, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_HEADER = 64
+_CAPABILITIES = 0x34
+_EXPRESS = 0x10
+_ACS = 0x000D
+_PORT_TYPES = {4: "root port", 5: "upstream port", 6: "downstream port", 7: "bridge to PCI", 8: "bridge from PCI"}
+REQUEST_REDIRECT, COMPLETION_REDIRECT = 0x4, 0x8
+
+
+@frozen
+class AcsPort(Fact):
+    """One bridge."""
+
+    slot: str
+    model: str  # 10b5:9749, vendor and device
+    port: str  # root port | upstream port | downstream port | bridge to PCI | bridge from PCI; empty for another
+    has_acs: bool
+    control: int  # the ACS control register; 0 without ACS
+
+    @property
+    def redirects(self) -> bool:
+        """It sends transfers between devices below its switch up to the root complex."""
+        return self.port == "downstream port" and bool(self.control & (REQUEST_REDIRECT | COMPLETION_REDIRECT))
+
+
+@frozen
+class Acs(Fact):
+    """The bridges above GPUs, and above cards and disks behind the same switch; each once, by slot."""
+
+    ports: tuple[AcsPort, ...]
+
+    @property
+    def redirecting(self) -> tuple[AcsPort, ...]:
+        return tuple(port for port in self.ports if port.redirects)
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """Those that redirect."""
+        return tuple(port.slot for port in self.redirecting)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Vendor and device of those that redirect, each once."""
+        return tuple(dict.fromkeys(port.model for port in self.redirecting))
+
+    @property
+    def commands(self) -> str:
+        """What clears the two bits until the next boot or reset of the bridge."""
+        return "; ".join(f"setpci -s {slot} ECAP_ACS+0x6.w=0:c" for slot in self.slots)
+
+
+def port_type(config: bytes) -> str:
+    """The kind of port, from the PCI Express capability; empty for what is none."""
+    place = config[_CAPABILITIES] & 0xFC
+    for _ in range(48):  # as many as fit; a damaged list may be a ring
+        if place < _HEADER or place + 4 > min(len(config), STANDARD):
+            return ""
+        if config[place] == _EXPRESS:
+            return _PORT_TYPES.get(config[place + 2] >> 4, "")
+        place = config[place + 1] & 0xFC
+    return ""
+
+
+def acs_control(config: bytes) -> int | None:
+    """The ACS control register; None where there is no such capability."""
+    place = extended_capabilities(config).get(_ACS)
+    return None if place is None else int.from_bytes(config[place + 6 : place + 8], "little")
+
+
+def collect(reader: Reader, facts: Facts) -> Acs:
+    devices = raw(facts.pcie, "devices")
+    if not isinstance(devices, tuple):
+        return Acs(unread(getattr(devices, "reason", "unknown")))
+    above = {port for device in devices if device.kind == "gpu" for port in device.ports}
+    beside = {one.ports[-1] for one in devices if len(one.ports) > 1 and one.ports[-2] in above}
+    return Acs(tuple(_port(reader, slot) for slot in sorted(above | beside)))
+
+
+def _port(reader: Reader, slot: str) -> AcsPort:
+    vendor, device = (line(reader, f"{DEVICES}/{slot}/{name}") for name in ("vendor", "device"))
+    model = f"{vendor[2:]}:{device[2:]}" if isinstance(vendor, str) and isinstance(device, str) else ""
+    config = reader.read(f"{DEVICES}/{slot}/config")
+    if not isinstance(config, bytes) or len(config) <= _HEADER:
+        gone: Any = unread(_why(config, slot, is_privileged=reader.is_privileged))
+        return AcsPort(slot, model, gone, gone, gone)
+    port = port_type(config)
+    if port and len(config) <= STANDARD:
+        unseen = unread(f"this machine does not show the extended configuration space of {slot}")
+        return AcsPort(slot, model, port, unseen, unseen)
+    control = acs_control(config)
+    return AcsPort(slot, model, port, control is not None, control or 0)
+
+
+def _why(config: object, slot: str, *, is_privileged: bool) -> str:
+    if isinstance(config, Unreadable):
+        return config.reason
+    if config is ABSENT:
+        return f"the configuration space of {slot} is not there"
+    needs = "it is cut off" if is_privileged else "needs root"
+    return f"the configuration space of {slot} beyond 64 bytes: {needs}"

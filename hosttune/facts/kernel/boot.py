@@ -1,0 +1,196 @@
+"""What the next boot starts, and whether one is asked for; from files alone, no program is started.
+
+Sources: /boot as Debian's kernel packages fill it, GRUB's files (facts/kernel/grub.py), /run/reboot-required (Ubuntu's
+update-notifier, Debian policy of reboot-notifier), Secure Boot as facts/host.py reads it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared, unread
+from hosttune.facts.host import VARIABLES
+from hosttune.facts.kernel.grub import environment_of, kernel_at, parse_menu, settings_of
+from hosttune.facts.reading import text
+from hosttune.facts.versions import sorted_versions
+from hosttune.frozen import frozen
+from hosttune.host.door import Stat
+from hosttune.regex import regex
+from hosttune.values import Answer, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_IMAGE = regex(r"vmlinu[xz]-(\d\S*)")
+# What package tools leave beside a kernel; grub-mkconfig passes over the same names.
+_NO_KERNEL = regex(r"\.(?:dpkg-\w+|rpm(?:save|new|orig)|old|bak|efi\.signed|sig)$|~$|-rescue-")
+_CONFIG = "/boot/grub/grub.cfg"
+_ENVIRONMENT = "/boot/grub/grubenv"
+_DEFAULTS = "/etc/default/grub"
+_REQUIRED = "/run/reboot-required"
+# Where DKMS keeps the certificate of its key: Ubuntu's shim-signed, DKMS itself.
+_OWN_KEYS = ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub")
+_MOK = regex(r"MokListRT\d*-[0-9a-f-]{36}")
+
+
+@frozen
+class Boot(Fact):
+    """The kernels that can be booted, and what stands for a reboot."""
+
+    kernels: tuple[str, ...]  # releases with a /boot/vmlinuz-RELEASE, oldest first: 6.8.0-9 < 6.8.0-60 < 6.14.0-1
+    next_kernel: str  # what the next boot starts, as far as files tell; empty where no kernel is booted from here
+    secure_boot: bool  # the kernel takes signed modules only; false where the firmware has no Secure Boot
+    takes_own_modules: bool  # modules that DKMS compiles and signs here load: no Secure Boot, or their key is enrolled
+    reboot_required: bool  # a package asked for a reboot in this boot; NVIDIA's packages do not always
+    reboot_packages: tuple[str, ...]  # which, each once
+
+
+def kernels_in(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The releases of the kernel images among the files of /boot, oldest first."""
+    found = (match[1] for name in names if not _NO_KERNEL.search(name) and (match := _IMAGE.fullmatch(name)))
+    return sorted_versions(found)
+
+
+def packages_of(required: str) -> tuple[str, ...]:
+    """The names in reboot-required.pkgs, which gets one line for each time a package asks."""
+    return tuple(dict.fromkeys(line.strip() for line in required.splitlines() if line.strip()))
+
+
+def collect(reader: Reader, facts: Facts) -> Boot:
+    required = shared(_required, reader)
+    return Boot(
+        kernels=lazy(_kernels, reader),
+        next_kernel=lazy(lambda: _next(reader, facts, facts.boot.kernels)),
+        secure_boot=lazy(lambda: facts.host.secure_boot is True),
+        takes_own_modules=lazy(lambda: _has_enrolled_key(reader) if facts.boot.secure_boot else True),
+        reboot_required=lazy(lambda: required()[0]),
+        reboot_packages=lazy(lambda: required()[1]),
+    )
+
+
+def _kernels(reader: Reader) -> Any:
+    names = reader.list("/boot")
+    if isinstance(names, Unreadable):
+        return names
+    return kernels_in(names if isinstance(names, tuple) else ())
+
+
+def _required(reader: Reader) -> tuple[bool, Any] | Unreadable:
+    mark = reader.stat(_REQUIRED)
+    if isinstance(mark, Unreadable):
+        return mark
+    if not isinstance(mark, Stat):
+        return False, ()
+    names = text(reader, f"{_REQUIRED}.pkgs")
+    return True, names if isinstance(names, Unreadable) else packages_of(names if isinstance(names, str) else "")
+
+
+def _has_enrolled_key(reader: Reader) -> Any:
+    """The certificate that DKMS signs with is in shim's list of machine owner keys (mokutil(1), dkms(8))."""
+    keys = [reader.read(path) for path in _OWN_KEYS]
+    own = [key for key in keys if isinstance(key, bytes) and key]
+    if not own:
+        return next((key for key in keys if isinstance(key, Unreadable)), False)
+    names = reader.list(VARIABLES)
+    lists = [
+        reader.read(f"{VARIABLES}/{name}")
+        for name in (names if isinstance(names, tuple) else ())
+        if _MOK.fullmatch(name)
+    ]
+    if any(key in enrolled for enrolled in lists if isinstance(enrolled, bytes) for key in own):
+        return True
+    return next((one for one in (names, *lists) if isinstance(one, Unreadable)), False)
+
+
+def _next(reader: Reader, facts: Facts, kernels: tuple[str, ...]) -> Any:
+    if not kernels or _is_container(facts):
+        return ""
+    if len(kernels) == 1:
+        return kernels[0]
+    if _loader(facts) == "systemd-boot":
+        return unread(f"systemd-boot decides by its own entries which of {len(kernels)} kernels it starts")
+    default = _default(reader)
+    if isinstance(default, Unreadable):
+        return default
+    menu = text(reader, _CONFIG)
+    if default not in {"", "0"}:
+        return _resolved(menu, default, kernels)
+    return _first(reader, menu, kernels)
+
+
+def _is_container(facts: Facts) -> bool:
+    try:
+        return facts.host.is_container
+    except UnknownFact:
+        return False
+
+
+def _loader(facts: Facts) -> str:
+    try:
+        return facts.host.boot_loader
+    except UnknownFact:
+        return ""
+
+
+def _default(reader: Reader) -> str | Unreadable:
+    """The entry that GRUB takes: what grub-reboot left for one boot, else the setting, or what was saved for it."""
+    block = text(reader, _ENVIRONMENT)
+    variables = environment_of(block) if isinstance(block, str) else {}
+    if variables.get("next_entry"):
+        return variables["next_entry"]
+    settings = _settings(reader)
+    if isinstance(settings, Unreadable):
+        return settings
+    default = settings.get("GRUB_DEFAULT", "0")
+    if isinstance(block, Unreadable):
+        return block
+    if default == "saved":
+        return variables.get("saved_entry", "0")
+    if "$" in default or "`" in default:
+        return Unreadable(f"GRUB_DEFAULT is worked out by a shell: {default}")
+    return default
+
+
+def _settings(reader: Reader) -> dict[str, str] | Unreadable:
+    """/etc/default/grub, then grub.d/*.cfg, as grub-mkconfig sources them."""
+    names = reader.list(f"{_DEFAULTS}.d")
+    extra = [f"{_DEFAULTS}.d/{name}" for name in names if name.endswith(".cfg")] if isinstance(names, tuple) else []
+    settings: dict[str, str] = {}
+    for path in (_DEFAULTS, *extra):
+        content = text(reader, path)
+        if isinstance(content, Unreadable):
+            return content
+        settings.update(settings_of(content) if isinstance(content, str) else {})
+    return settings
+
+
+def _resolved(menu: Answer[str], default: str, kernels: tuple[str, ...]) -> Any:
+    if not isinstance(menu, str):
+        reason = menu.reason if isinstance(menu, Unreadable) else f"{_CONFIG} does not exist"
+        return unread(f"GRUB's default is {default!r}, and {reason}")
+    found = kernel_at(parse_menu(menu), default)
+    return found if isinstance(found, Unreadable) else _there(found, kernels)
+
+
+def _first(reader: Reader, menu: Answer[str], kernels: tuple[str, ...]) -> Any:
+    """The first entry: what grub.cfg says where it can be read, else the newest, which grub-mkconfig puts there."""
+    if isinstance(menu, str):
+        entries = parse_menu(menu)
+        if entries and entries[0].kernel and not entries[0].is_conditional:
+            return _there(entries[0].kernel, kernels)
+    settings = _settings(reader)
+    ordered = [name for name in ("GRUB_TOP_LEVEL", "GRUB_FLAVOUR_ORDER") if settings and _is_set(settings, name)]
+    if ordered and not isinstance(menu, str):
+        return unread(f"{ordered[0]} decides which kernel GRUB starts, and {_CONFIG} could not be read")
+    return kernels[-1]
+
+
+def _is_set(settings: dict[str, str] | Unreadable, name: str) -> bool:
+    return not isinstance(settings, Unreadable) and bool(settings.get(name))
+
+
+def _there(kernel: str, kernels: tuple[str, ...]) -> Any:
+    if kernel in kernels:
+        return kernel
+    return unread(f"GRUB's next entry starts kernel {kernel}, which is not in /boot: sudo update-grub")

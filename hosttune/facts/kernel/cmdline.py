@@ -1,0 +1,160 @@
+"""The arguments that the kernel was started with, judged: said twice, without effect, harmful, or changed since.
+
+Kernel: Documentation/admin-guide/kernel-parameters.txt; the parts of the line as in facts/kernel/kernel.py. What the
+kernel was built with stands in /boot/config-RELEASE (Debian and Ubuntu).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, raw, unread
+from hosttune.facts.kernel.kernel import split_command_line
+from hosttune.facts.reading import integer, text
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+from hosttune.values import ABSENT, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+# Every occurrence of these counts, so that several are no mistake; as are all with a dot (module, rd., systemd.).
+_LISTS = frozenset({
+    "acpi_osi", "amd_iommu", "blacklist", "cgroup_disable", "cgroup_enable", "console", "crashkernel", "dyndbg",
+    "earlycon", "earlyprintk", "efi", "hugepages", "hugepagesz", "ima_policy", "initcall_blacklist", "initrd",
+    "intel_iommu", "ip", "kunit", "mce", "md", "memmap", "module_blacklist", "netconsole", "netdev", "nfsroot", "pci",
+    "raid", "rootflags", "trace_event", "video",
+})  # fmt: skip
+# Gone from the kernel, or never in it.
+_DEAD: Mapping[str, str] = {
+    "elevator": "has no effect since Linux 5.0: the scheduler is a value of each disk",
+    "pcie_acs_override": "belongs to a patch that Debian's and Ubuntu's kernels do not have",
+}
+_HARMFUL: Mapping[str, str] = {
+    "isolcpus": "takes these CPUs away from data loaders and everything that is not pinned by hand",
+    "nohz_full": "makes each system call on these CPUs dearer, which data loaders do all the time",
+    "idle=poll": "burns full power in idle CPUs, which GPUs and turbo clocks then lack",
+    "init_on_free=1": "writes every page once more when it is freed",
+    "pcie_aspm=force": "puts PCIe links to sleep that firmware keeps awake",
+    "noapic": "disables interrupt routing that NVMe disks and GPUs need",
+    "maxcpus": "leaves the other CPUs off",
+    "mem": "hides the memory above from the kernel",
+}  # fmt: skip
+_KERNEL_LINE = regex(r"^\s*linux(?:efi|16)?\s+(\S*/vmlinu[xz]-(\S+))[ \t]*(.*)$", re.MULTILINE)
+_OWN = regex(r"BOOT_IMAGE=|initrd=|recovery$|single$|nomodeset$|dis_ucode_ldr$")
+
+
+@frozen
+class Harm(Fact):
+    """An argument that slows jobs down or weakens the host."""
+
+    argument: str
+    sentence: str
+
+
+@frozen
+class Cmdline(Fact):
+    """The kernel command line."""
+
+    contradictions: tuple[str, ...]  # `iommu=off, later iommu=pt`: the last one counts as a rule
+    dead: tuple[str, ...]  # sentences for arguments without effect
+    harmful: tuple[Harm, ...]
+    added: tuple[str, ...]  # what the next boot has and this one has not; empty where GRUB does not tell
+    removed: tuple[str, ...]  # what this boot has and the next one has not
+    zeroes_on_alloc: bool  # the kernel clears every page that it hands out
+    zeroes_on_free: bool
+    crash_bytes: int  # memory kept for a crash kernel
+    nvme_timeout_s: int  # of the NVMe driver; -1 without it
+
+
+def repeated(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """Arguments given with different values where one value counts."""
+    seen: dict[str, list[str]] = {}
+    for one in arguments:
+        name, equals, _ = one.partition("=")
+        if equals and "." not in name and name not in _LISTS and one not in seen.setdefault(name, []):
+            seen[name].append(one)
+    return tuple(", later ".join(values) for values in seen.values() if len(values) > 1)
+
+
+def judged(arguments: tuple[str, ...], table: Mapping[str, str]) -> tuple[Harm, ...]:
+    """The arguments that the table has, by name or as a whole, each with its sentence."""
+    found = ((one, table.get(one) or table.get(one.partition("=")[0])) for one in dict.fromkeys(arguments))
+    return tuple(Harm(one, f"{one} {sentence}") for one, sentence in found if sentence)
+
+
+def next_arguments(grub_cfg: str, kernel: str) -> tuple[str, ...] | None:
+    """The arguments of the first entry of grub.cfg that starts this kernel, without those that GRUB adds; None where
+    there is none, or a variable of GRUB stands in it."""
+    for match in _KERNEL_LINE.finditer(grub_cfg):
+        if match[2] == kernel:
+            words = split_command_line(re.sub(r"\$(?:vt_handoff|\{?[a-z_]+\}?)", "", match[3]).replace("\\", ""))
+            return tuple(word for word in words if not _OWN.match(word))
+    return None
+
+
+def default_of(config: str, option: str) -> bool:
+    """Whether a kernel was built with an option: CONFIG_X=y."""
+    return re.search(rf"^{option}=y$", config, re.MULTILINE) is not None
+
+
+def collect(reader: Reader, facts: Facts) -> Cmdline:
+    answer = raw(facts.kernel, "command_line")
+    alloc_bytes, timeout = integer(reader, "/sys/kernel/kexec_crash_size"), _nvme_timeout(reader)
+    crash = 0 if alloc_bytes is ABSENT else alloc_bytes
+    if not isinstance(answer, tuple):
+        gone: Any = answer
+        return Cmdline(gone, gone, gone, gone, gone, gone, gone, crash, timeout)  # type: ignore[arg-type]
+    arguments = answer[: answer.index("--")] if "--" in answer else answer
+    added, removed = _pending(reader, facts, arguments)
+    return Cmdline(
+        contradictions=repeated(arguments),
+        dead=tuple(one.sentence for one in judged(arguments, _DEAD)),
+        harmful=judged(arguments, _HARMFUL),
+        added=added,
+        removed=removed,
+        zeroes_on_alloc=_zeroes(reader, facts, arguments, "init_on_alloc"),
+        zeroes_on_free=_zeroes(reader, facts, arguments, "init_on_free"),
+        crash_bytes=crash,  # type: ignore[arg-type]
+        nvme_timeout_s=timeout,
+    )
+
+
+def _pending(reader: Reader, facts: Facts, arguments: tuple[str, ...]) -> tuple[Any, Any]:
+    """What the next boot changes; nothing where GRUB's files do not tell which arguments it has."""
+    kernel = raw(facts.boot, "next_kernel")
+    if not isinstance(kernel, str) or not kernel:
+        return (), ()
+    menu = text(reader, "/boot/grub/grub.cfg")
+    if isinstance(menu, Unreadable):
+        return menu, menu
+    later = next_arguments(menu, kernel) if isinstance(menu, str) else None
+    if later is None:
+        return (), ()
+    now = tuple(word for word in arguments if not _OWN.match(word) and not word.startswith("vt.handoff"))
+    return tuple(word for word in later if word not in now), tuple(word for word in now if word not in later)
+
+
+def _zeroes(reader: Reader, facts: Facts, arguments: tuple[str, ...], name: str) -> Any:
+    """As the argument says, else as the kernel was built."""
+    for one in reversed(arguments):
+        if one.startswith(f"{name}="):
+            return one.partition("=")[2].lower() in {"1", "y", "yes", "on", "t", "true"}
+    release = raw(facts.kernel, "release")
+    if not isinstance(release, str):
+        return release
+    for path in (f"/boot/config-{release}", f"/lib/modules/{release}/config"):
+        config = text(reader, path)
+        if isinstance(config, str):
+            return default_of(config, f"CONFIG_{name.upper()}_DEFAULT_ON")
+        if isinstance(config, Unreadable):
+            return config
+    return unread(f"/boot/config-{release} does not exist")
+
+
+def _nvme_timeout(reader: Reader) -> Any:
+    seconds = integer(reader, "/sys/module/nvme_core/parameters/io_timeout")
+    return -1 if seconds is ABSENT else seconds

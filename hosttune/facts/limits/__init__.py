@@ -1,0 +1,16 @@
+"""Limits of sessions, services and shared memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hosttune.facts.limits.limits import Limits
+    from hosttune.facts.limits.shm import Shm
+
+
+class LimitsFacts:
+    """The subjects in this folder."""
+
+    limits: Limits
+    shm: Shm

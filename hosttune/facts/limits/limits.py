@@ -1,0 +1,129 @@
+"""Limits of resources as the services have them that start jobs, and the kernel's bounds for open files and inotify.
+
+Sources: proc_pid_limits(5) and getrlimit(2), sysctl/fs.rst of the kernel (nr_open), inotify(7). Files below
+/etc/security say nothing of services: systemd sets theirs (systemd.exec(5), LimitNOFILE= and its like).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact
+from hosttune.facts.containers.kubernetes import DAEMONS
+from hosttune.facts.reading import derived, integer, known, line, text
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+from hosttune.values import ABSENT, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+UNLIMITED = 1 << 62  # stands for `unlimited`: more than any limit that means something
+_GROUPS = ("/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/systemd/system.slice")
+# unit -> the name of its daemon, as the kernel keeps it (proc_pid_comm(5))
+_SERVICES = (
+    ("slurmd.service", "slurmd"), ("docker.service", "dockerd"), ("containerd.service", "containerd"),
+    *DAEMONS.items(), ("ssh.service", "sshd"),
+)  # fmt: skip
+_ROW = regex(r"^(Max [a-z ]+?) {2,}(\S+) +(\S+)", re.MULTILINE)
+_INOTIFY = "/proc/sys/fs/inotify"
+
+
+@frozen
+class ServiceLimits(Fact):
+    """The limits of a running service (soft, hard); what it starts inherits them. UNLIMITED is above 10^18."""
+
+    unit: str
+    pid: int
+    memlock: int  # bytes of locked memory, the soft limit
+    memlock_hard: int
+    nofile: int  # open files, the soft limit
+    nofile_hard: int
+
+    @property
+    def memlock_text(self) -> str:
+        return "unlimited" if self.memlock >= UNLIMITED else f"{self.memlock // 1024} KiB"
+
+    @property
+    def starts_jobs(self) -> bool:
+        """Whether jobs inherit from it; a login goes through PAM, which sets limits anew."""
+        return self.unit != "ssh.service"
+
+
+@frozen
+class Limits(Fact):
+    """What bounds jobs on this host."""
+
+    services: tuple[ServiceLimits, ...]  # those that run: slurmd, docker, containerd, those of Kubernetes, ssh
+    nr_open: int  # the most open files that any limit may say
+    inotify_instances: int  # of one user
+    inotify_watches: int
+
+    @property
+    def job_services(self) -> tuple[ServiceLimits, ...]:
+        """Those whose limits jobs inherit."""
+        return tuple(service for service in self.services if service.starts_jobs)
+
+
+def parse_limits(content: str) -> Mapping[str, tuple[int, int]]:
+    """`Max open files  1024  524288  files` -> {"Max open files": (1024, 524288)}. Raises ValueError without any."""
+    rows = {name: (_number(soft), _number(hard)) for name, soft, hard in _ROW.findall(content)}
+    if not rows:
+        message = "no limits in it"
+        raise ValueError(message)
+    return rows
+
+
+def _number(word: str) -> int:
+    return UNLIMITED if word == "unlimited" else int(word)
+
+
+def collect(reader: Reader, facts: Facts) -> Limits:  # noqa: ARG001 - the interface of all subjects
+    return Limits(
+        services=() if reader.persistent_only else _services(reader),
+        nr_open=known(integer(reader, "/proc/sys/fs/nr_open"), "/proc/sys/fs/nr_open"),
+        inotify_instances=known(integer(reader, f"{_INOTIFY}/max_user_instances"), f"{_INOTIFY}/max_user_instances"),
+        inotify_watches=known(integer(reader, f"{_INOTIFY}/max_user_watches"), f"{_INOTIFY}/max_user_watches"),
+    )
+
+
+def _services(reader: Reader) -> Any:
+    found = []
+    for unit, name in _SERVICES:
+        pid = _daemon(reader, unit, name)
+        if isinstance(pid, Unreadable):
+            return pid
+        if pid and (service := _service(reader, unit, pid)):
+            found.append(service)
+    return tuple(found)
+
+
+def _daemon(reader: Reader, unit: str, name: str) -> int | Unreadable:
+    """The process of a service that its control group names and that is called so; 0 where it does not run."""
+    for folder in _GROUPS:
+        names = reader.list(folder)  # asked once for all, and what an old record has
+        if isinstance(names, tuple) and unit not in names:
+            continue
+        pids = text(reader, f"{folder}/{unit}/cgroup.procs")
+        if isinstance(pids, Unreadable):
+            return pids
+        for pid in sorted(map(int, filter(str.isdecimal, pids.split()))) if isinstance(pids, str) else ():
+            if line(reader, f"/proc/{pid}/comm") == name:
+                return pid
+    return 0
+
+
+def _service(reader: Reader, unit: str, pid: int) -> ServiceLimits | None:
+    path = f"/proc/{pid}/limits"
+    answer = text(reader, path)
+    if answer is ABSENT:
+        return None  # it ended meanwhile
+    rows = derived(answer, path, parse_limits)
+    if isinstance(rows, Unreadable):
+        return ServiceLimits(unit, pid, *(rows,) * 4)  # type: ignore[arg-type]
+    memlock, nofile = (rows.get(key, (UNLIMITED, UNLIMITED)) for key in ("Max locked memory", "Max open files"))
+    return ServiceLimits(unit, pid, *memlock, *nofile)

@@ -1,0 +1,24 @@
+"""Memory: how much there is, and how the kernel gives and takes it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hosttune.facts.memory.hugepages import Hugepages
+    from hosttune.facts.memory.memory import Memory
+    from hosttune.facts.memory.numa import Numa
+    from hosttune.facts.memory.pressure import Pressure
+    from hosttune.facts.memory.reclaim import Reclaim
+    from hosttune.facts.memory.writeback import Writeback
+
+
+class MemoryFacts:
+    """The subjects in this folder."""
+
+    hugepages: Hugepages
+    memory: Memory
+    numa: Numa
+    pressure: Pressure
+    reclaim: Reclaim
+    writeback: Writeback

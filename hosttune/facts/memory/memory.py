@@ -1,0 +1,146 @@
+"""Memory and swap of the machine (not of a control group), from proc_meminfo(5) and /proc/swaps (proc(5)).
+
+On NVIDIA's Grace superchips the driver gives the memory of the GPU to the kernel as NUMA nodes without processors, and
+the totals of /proc/meminfo count it (NVIDIA Grace Performance Tuning Guide; kernel: mm/memory_hotplug.c). It is no RAM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, UnknownFact, lazy, raw, shared
+from hosttune.facts.reading import derived, text
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+from hosttune.values import ABSENT, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.facts.memory.numa import NumaNode
+    from hosttune.host.door import Reader
+
+_OCTAL = regex(r"\\([0-7]{3})")
+
+
+@frozen
+class Swap(Fact):
+    """One swap area that is in use."""
+
+    path: str
+    type: str  # partition | file
+    size_bytes: int
+    used_bytes: int
+    is_zram: bool
+
+
+@frozen
+class Memory(Fact):
+    """Memory of the machine, without that of its GPUs. `available_bytes` is the kernel's estimate of what new work gets
+    without swapping.
+    """
+
+    total_bytes: int
+    gpu_bytes: int  # memory of GPUs that the kernel uses as its own, and that is not in `total_bytes` (Grace)
+    available_bytes: int
+    swap_total_bytes: int
+    swap_free_bytes: int
+    swaps: tuple[Swap, ...]
+    huge_pages_total: int  # pages of the default huge page size that are set aside
+
+    @property
+    def has_swap(self) -> bool:
+        """Whether there is a swap area, zram included."""
+        return bool(self.swaps)
+
+    @property
+    def has_zram(self) -> bool:
+        """Whether some swap is compressed memory."""
+        return any(swap.is_zram for swap in self.swaps)
+
+    @property
+    def sold_bytes(self) -> int:
+        """What the machine was sold with, to compare with thresholds: one with 256 GiB shows 251.5, because firmware,
+        kernel and crash kernel keep their part.
+        """
+        return as_sold(self.total_bytes, 8)
+
+    @property
+    def total_gib(self) -> float:
+        """Memory in GiB (2**30 bytes)."""
+        return self.total_bytes / 2**30
+
+
+def as_sold(size_bytes: int, parts: int) -> int:
+    """The size of the modules that are built in, as far as it can be told: the next multiple of a part of the power of
+    two below (`parts`: 8 or 16), at least a GiB. 31.3 GiB are 32, 251.5 are 256, 376 are 384.
+    """
+    step = max(1 << 30, (1 << (max(size_bytes, 1).bit_length() - 1)) // parts)
+    return -(-size_bytes // step) * step
+
+
+def parse_meminfo(content: str) -> Mapping[str, int]:
+    """Name -> bytes, or a count where the line has no unit (HugePages_Total). "kB" means 1024 bytes there."""
+    values: dict[str, int] = {}
+    for entry in content.splitlines():
+        name, _, rest = entry.partition(":")
+        number, _, unit = rest.strip().partition(" ")
+        if number.isdecimal():
+            values[name] = int(number) * (1024 if unit == "kB" else 1)
+    return values
+
+
+def parse_swaps(content: str) -> tuple[Swap, ...]:
+    r"""The lines after the head: path (white space as \040), type, size and used in KiB, priority."""
+    swaps = []
+    for entry in content.splitlines()[1:]:
+        fields = entry.split()
+        if len(fields) >= 4:
+            path = _OCTAL.sub(lambda match: chr(int(match[1], 8)), fields[0])
+            kib = int(fields[2]), int(fields[3])
+            swaps.append(Swap(path, fields[1], kib[0] * 1024, kib[1] * 1024, path.startswith("/dev/zram")))
+    return tuple(swaps)
+
+
+def collect(reader: Reader, facts: Facts) -> Memory:
+    meminfo = shared(_meminfo, reader)
+    of_gpus = shared(_of_gpus, facts)
+
+    def value(name: str) -> int:
+        if name not in meminfo():
+            raise UnknownFact(name, f"/proc/meminfo has no {name}")
+        return meminfo()[name]
+
+    # A kernel without hugetlbfs has no HugePages_ lines.
+    return Memory(
+        total_bytes=lazy(lambda: value("MemTotal") - sum(node.memory_bytes for node in of_gpus())),
+        gpu_bytes=lazy(lambda: sum(node.memory_bytes for node in of_gpus())),
+        available_bytes=lazy(lambda: max(0, value("MemAvailable") - sum(node.free_bytes for node in of_gpus()))),
+        swap_total_bytes=lazy(value, "SwapTotal"),
+        swap_free_bytes=lazy(value, "SwapFree"),
+        swaps=lazy(_swaps, reader, meminfo),
+        huge_pages_total=lazy(lambda: meminfo().get("HugePages_Total", 0)),
+    )
+
+
+def _meminfo(reader: Reader) -> Mapping[str, int] | Unreadable:
+    values: Mapping[str, int] | Unreadable = derived(text(reader, "/proc/meminfo"), "/proc/meminfo", parse_meminfo)
+    return values
+
+
+def _swaps(reader: Reader, meminfo: Callable[[], Mapping[str, int]]) -> Any:
+    """A kernel without CONFIG_SWAP has no /proc/swaps; nor has anybody where /proc is not there at all."""
+    swaps = text(reader, "/proc/swaps")
+    if swaps is ABSENT:
+        meminfo()
+        return ()
+    return derived(swaps, "/proc/swaps", parse_swaps)
+
+
+def _of_gpus(facts: Facts) -> tuple[NumaNode, ...]:
+    """The nodes of memory of GPUs that the kernel uses as its own."""
+    if raw(facts.kernel, "architecture") == "x86_64" or not (nodes := facts.numa.without_cpus):
+        return ()
+    if facts.kernel.architecture != "aarch64" or not facts.gpus.has_gpu:
+        return ()  # a memory expander is RAM
+    return nodes

@@ -1,0 +1,18 @@
+"""Network cards, RDMA ports, and what NCCL is told of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hosttune.facts.network.nccl import Nccl
+    from hosttune.facts.network.network import Network
+    from hosttune.facts.network.rdma import Rdma
+
+
+class NetworkFacts:
+    """The subjects in this folder."""
+
+    nccl: Nccl
+    network: Network
+    rdma: Rdma

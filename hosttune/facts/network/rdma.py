@@ -1,0 +1,147 @@
+"""Ports of RDMA devices (InfiniBand, RoCE, EFA): whether they are up, how fast, and how often the link broke.
+
+Source: kernel, Documentation/ABI/stable/sysfs-class-infiniband (state, phys_state, rate, link_layer, counters).
+
+On HGX B200 and newer ConnectX functions stand between host and NVSwitches (NVIDIA, Fabric Manager user guide). They are
+no rails, and their firmware refuses counters: each read writes `mlx5_cmd_out_err ... ACCESS_REG` to the kernel log
+(prometheus/node_exporter issue 3434; leptonai/gpud). So they are known by what is around them, and left alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, raw, unread
+from hosttune.facts.gpu.gpus import DEVICES
+from hosttune.facts.gpu.nvidia_tables import is_switched
+from hosttune.facts.gpu.pcie import ports_of
+from hosttune.facts.reading import derived, integer, line
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+from hosttune.values import ABSENT, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_CLASS = "/sys/class/infiniband"
+_RATE = regex(r"([\d.]+) Gb/sec")
+
+
+@frozen
+class RdmaPort(Fact):
+    """One port. Its siblings are the ports of the same model and link layer, whose state it is compared with."""
+
+    name: str  # mlx5_0/1
+    model: str  # PCI device ID 0x1021; empty where the device has none
+    link_layer: str  # InfiniBand | Ethernet; EFA says Unspecified
+    state: str  # ACTIVE | DOWN | INIT | ARMED ...
+    phys_state: str  # LinkUp | Polling | Disabled ...
+    rate_gbps: float
+    symbol_errors: int  # since the driver was loaded; 0 where the device does not count
+    link_downed: int
+    interfaces: tuple[str, ...]  # the network interfaces of its device: eth2
+    sibling_gbps: float = 0  # the rate of the fastest active sibling, itself included; 0 where none is active
+
+    @property
+    def is_active(self) -> bool:
+        return self.state == "ACTIVE"
+
+
+@frozen
+class Rdma(Fact):
+    """All ports, by device."""
+
+    ports: tuple[RdmaPort, ...]
+    bridges: tuple[str, ...] = ()  # devices between the host and the NVSwitches of HGX B200 and newer, left alone
+
+    @property
+    def has_efa(self) -> bool:
+        """One is an Elastic Fabric Adapter of AWS: PCI device ID 0xefa0 and up (kernel: drivers/infiniband/hw/efa)."""
+        return any(port.model.startswith("0xefa") for port in self.ports)
+
+
+def word_of(content: str) -> str:
+    """`4: ACTIVE` -> ACTIVE."""
+    return content.partition(":")[2].strip() or content
+
+
+def rate_of(content: str) -> float:
+    """`400 Gb/sec (4X NDR)` -> 400. Raises ValueError for anything else."""
+    match = _RATE.match(content)
+    if match is None:
+        message = f"{content[:40]!r} is no rate"
+        raise ValueError(message)
+    return float(match[1])
+
+
+def collect(reader: Reader, facts: Facts) -> Rdma:
+    listed = reader.list(_CLASS)
+    if isinstance(listed, Unreadable):
+        return Rdma(unread(listed.reason), unread(listed.reason))
+    devices = listed if isinstance(listed, tuple) else ()
+    bridges = _bridges(reader, facts, devices)
+    found: list[RdmaPort] = []
+    for device in [one for one in devices if one not in bridges]:
+        ports = reader.list(f"{_CLASS}/{device}/ports")
+        if isinstance(ports, Unreadable):
+            return Rdma(unread(ports.reason), bridges)
+        found += (_port(reader, device, port) for port in (ports if isinstance(ports, tuple) else ()))
+    return Rdma(tuple(_beside(port, found) for port in found), bridges)
+
+
+def _bridges(reader: Reader, facts: Facts, devices: tuple[str, ...]) -> tuple[str, ...]:
+    """mlx5 functions without a network interface that share no switch with a GPU, beside GPUs of such a board."""
+    gpus = raw(facts.gpus, "devices")
+    slots = [gpu.slot for gpu in gpus if is_switched(gpu.device_id)] if isinstance(gpus, tuple) else []
+    if not slots:
+        return ()
+    above = [set(ports_of(place)) for slot in slots if isinstance(place := reader.resolve(f"{DEVICES}/{slot}"), str)]
+    found = []
+    for device in devices:
+        driver = reader.link(f"{_CLASS}/{device}/device/driver")
+        place = reader.resolve(f"{_CLASS}/{device}/device")
+        if not isinstance(driver, str) or not driver.endswith("/mlx5_core") or not isinstance(place, str):
+            continue
+        ports = set(ports_of(place))
+        has_none = reader.list(f"{_CLASS}/{device}/device/net") in (ABSENT, ())
+        if has_none and not any(ports & own for own in above):
+            found.append(device)
+    return tuple(found)
+
+
+def _port(reader: Reader, device: str, port: str) -> RdmaPort:
+    folder = f"{_CLASS}/{device}/ports/{port}"
+    model, names = line(reader, f"{_CLASS}/{device}/device/device"), reader.list(f"{_CLASS}/{device}/device/net")
+
+    def read(name: str, function: Any) -> Any:
+        return derived(line(reader, f"{folder}/{name}"), f"{folder}/{name}", function)
+
+    def count(name: str) -> Any:
+        answer = integer(reader, f"{folder}/counters/{name}")
+        return 0 if answer is ABSENT else answer
+
+    return RdmaPort(
+        name=f"{device}/{port}",
+        model=model if isinstance(model, str) else "",
+        link_layer=read("link_layer", str),
+        state=read("state", word_of),
+        phys_state=read("phys_state", word_of),
+        rate_gbps=read("rate", rate_of),
+        symbol_errors=count("symbol_error"),
+        link_downed=count("link_downed"),
+        interfaces=names if isinstance(names, (tuple, Unreadable)) else (),  # type: ignore[arg-type]
+    )
+
+
+def _beside(port: RdmaPort, ports: list[RdmaPort]) -> RdmaPort:
+    kind = (port.model, raw(port, "link_layer"))
+    rates = [
+        rate
+        for one in ports
+        if (one.model, raw(one, "link_layer")) == kind
+        and raw(one, "state") == "ACTIVE"
+        and isinstance(rate := raw(one, "rate_gbps"), float)
+    ]
+    slots: Any = RdmaPort.__slots__
+    return RdmaPort(**{name: raw(port, name) for name in slots} | {"sibling_gbps": max(rates, default=0.0)})  # type: ignore[arg-type]

@@ -1,0 +1,22 @@
+"""systemd's units, and the daemons that matter to long jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hosttune.facts.services.clock import Clock
+    from hosttune.facts.services.desktop import Desktop
+    from hosttune.facts.services.oomd import Oomd
+    from hosttune.facts.services.units import Units
+    from hosttune.facts.services.upgrades import Upgrades
+
+
+class ServicesFacts:
+    """The subjects in this folder."""
+
+    clock: Clock
+    desktop: Desktop
+    oomd: Oomd
+    units: Units
+    upgrades: Upgrades

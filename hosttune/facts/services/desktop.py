@@ -1,0 +1,89 @@
+"""A graphical session and suspend: what a machine that was installed as a desktop does on its own.
+
+Sources: systemd.special(7) (default.target), systemd-sleep.conf(5), logind.conf(5) (IdleAction); display servers that
+hold a GPU are told by the names of their processes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, unread
+from hosttune.facts.reading import known
+from hosttune.facts.services.systemd_config import settings
+from hosttune.frozen import frozen
+from hosttune.values import ABSENT, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_TARGETS = ("/etc/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
+# Names as in /proc/PID/comm, which the kernel cuts at 15 bytes (proc_pid_comm(5)).
+_SERVERS = frozenset(
+    name[:15]
+    for name in (
+        "Xorg", "Xwayland", "X", "gnome-shell", "gnome-remote-desktop-daemon", "kwin_x11", "kwin_wayland",
+        "plasmashell", "sddm-greeter", "mutter", "cinnamon", "sway", "weston",
+    )
+)  # fmt: skip
+_NEVER = frozenset({"no", "false", "off", "0", "n", "f"})  # systemd.syntax(7), booleans
+_IDLE_ACTIONS = frozenset({"suspend", "hibernate", "hybrid-sleep", "suspend-then-hibernate", "poweroff", "halt"})
+
+
+@frozen
+class Desktop(Fact):
+    """What starts with the machine, and what may stop it."""
+
+    default_target: str  # graphical.target, multi-user.target ...
+    display_servers: tuple[str, ...]  # those that hold an NVIDIA GPU now: "Xorg (1234)"
+    may_suspend: bool  # neither sleep.conf nor a masked unit forbids it
+    idle_action: str  # what logind does when everybody is idle: "suspend (/etc/systemd/logind.conf)"; empty for nothing
+
+
+def collect(reader: Reader, facts: Facts) -> Desktop:  # noqa: ARG001 - the interface of all subjects
+    return Desktop(_default_target(reader), _servers(reader), _may_suspend(reader), _idle_action(reader))
+
+
+def _default_target(reader: Reader) -> Any:
+    for folder in _TARGETS:
+        target = reader.link(f"{folder}/default.target")
+        if isinstance(target, Unreadable):
+            return unread(target.reason)
+        if isinstance(target, str):
+            return target.rpartition("/")[2]
+    return "graphical.target"  # systemd.special(7): what an installation without a link has
+
+
+def _servers(reader: Reader) -> Any:
+    if reader.persistent_only:
+        return ()
+    found = reader.processes()
+    if not isinstance(found, tuple):
+        return known(found, "the list of processes")
+    if not reader.is_privileged:
+        return unread("needs root: the open devices of other users' processes are hidden")
+    return tuple(
+        f"{one.name} ({one.pid})"
+        for one in found
+        if one.name[:15] in _SERVERS and any(device.startswith("/dev/nvidia") for device in one.devices)
+    )
+
+
+def _may_suspend(reader: Reader) -> Any:
+    said = settings(reader, "sleep.conf", "Sleep")
+    if isinstance(said, Unreadable):
+        return unread(said.reason)
+    if said.get("AllowSuspend", ("yes", ""))[0].lower() in _NEVER:
+        return False
+    links = [reader.link(f"{_TARGETS[0]}/{name}") for name in ("sleep.target", "suspend.target")]
+    problem = next((link for link in links if isinstance(link, Unreadable)), None)
+    return problem if problem is not None else "/dev/null" not in [link for link in links if link is not ABSENT]
+
+
+def _idle_action(reader: Reader) -> Any:
+    said = settings(reader, "logind.conf", "Login")
+    if isinstance(said, Unreadable):
+        return unread(said.reason)
+    action, path = said.get("IdleAction", ("ignore", ""))
+    return f"{action} ({path})" if action in _IDLE_ACTIONS else ""

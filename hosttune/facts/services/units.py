@@ -1,0 +1,141 @@
+"""Units of systemd that rules ask for by name: do they start at boot, do they run.
+
+Where systemd runs, `systemctl show` answers for all names at once (systemctl(1), org.freedesktop.systemd1(5)). In an
+image, or on a machine without systemd, the unit files do, as unit_files.py reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, UnknownFact, lazy
+from hosttune.facts.services.unit_files import UnitFiles, enabled_names
+from hosttune.frozen import frozen
+from hosttune.host.door import Completed, Stat
+from hosttune.values import ABSENT, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_PROPERTIES = (
+    "Id", "Names", "LoadState", "ActiveState", "UnitFileState", "UnitFilePreset", "FragmentPath", "DropInPaths",
+    "NeedDaemonReload",
+)  # fmt: skip
+_TIMEOUT_S = 20.0  # a manager that reloads, or starts a machine with thousands of units, takes seconds to answer
+
+
+@frozen
+class Unit(Fact):
+    """One unit, in systemd's words. A masked unit exists; a unit without a file (a live mount) is `not-found` in
+    `enabled_state`."""
+
+    name: str
+    exists: bool
+    load_state: str  # loaded, not-found, masked, bad-setting ...
+    active_state: str  # active, inactive, failed, activating ...
+    enabled_state: str  # enabled, disabled, static, masked, alias, indirect, generated ...; not-found
+    preset: str  # enabled | disabled | unknown: what the distribution wants (systemd.preset(5))
+    fragment: str  # path of the unit file, or empty
+    drop_ins: tuple[str, ...]  # paths of *.conf that change it
+    needs_reload: bool  # the files changed after systemd read them
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it runs, or is in the middle of a reload."""
+        return self.active_state in {"active", "reloading", "refreshing"}
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether somebody enabled it for good (not static, not only until the next boot)."""
+        return self.enabled_state == "enabled"
+
+
+@frozen
+class Units(Fact):
+    """`units["fstrim.timer"]`, for the names that were asked for, and which of all units start at boot."""
+
+    entries: Mapping[str, Unit]
+    enabled: frozenset[str]  # by an administrator or a package for good, as the links below /etc/systemd/system say
+
+    def __getitem__(self, name: str) -> Unit:
+        entries = self.entries
+        if name not in entries:
+            raise UnknownFact(f'units["{name}"]', "systemd was not asked for it")
+        return entries[name]
+
+
+def show_command(names: Iterable[str]) -> tuple[str, ...]:
+    """The one program call that answers for all `names`."""
+    return ("systemctl", "show", "--no-pager", f"--property={','.join(_PROPERTIES)}", "--", *sorted(set(names)))
+
+
+def parse_show(output: str, names: Iterable[str]) -> Mapping[str, Unit]:
+    """What `systemctl show` printed: KEY=VALUE lines, an empty line between units, every unit under all its names."""
+    units: dict[str, Unit] = {}
+    wanted = frozenset(names)
+    for paragraph in output.split("\n\n"):
+        values = dict(row.partition("=")[::2] for row in paragraph.splitlines() if "=" in row)
+        for name in wanted & {values.get("Id", ""), *values.get("Names", "").split()}:
+            units[name] = _shown(name, values)
+    return units
+
+
+def _shown(name: str, values: Mapping[str, str]) -> Unit:
+    load = values.get("LoadState", "")
+    preset = values.get("UnitFilePreset", "")
+    return Unit(
+        name=name,
+        exists=load != "not-found",
+        load_state=load,
+        active_state=values.get("ActiveState", ""),
+        enabled_state=values.get("UnitFileState") or "not-found",
+        preset=preset if preset in {"enabled", "disabled"} else "unknown",
+        fragment=values.get("FragmentPath", ""),
+        drop_ins=tuple(values.get("DropInPaths", "").split()),
+        needs_reload=values.get("NeedDaemonReload") == "yes",
+    )
+
+
+def read_units(reader: Reader, names: Iterable[str]) -> Mapping[str, Unit] | Unreadable:
+    """The units of these names, now. Unreadable when systemd runs and does not answer."""
+    wanted = tuple(sorted(set(names)))
+    if not wanted:
+        return MappingProxyType({})
+    running = ABSENT if reader.persistent_only else reader.stat("/run/systemd/system")  # sd_booted(3)
+    if isinstance(running, Unreadable):
+        return running
+    if not isinstance(running, Stat):
+        files = UnitFiles(reader)
+        units = MappingProxyType({name: _from_files(files, name) for name in wanted})
+        return files.problem or units
+    answer = reader.query(show_command(wanted), timeout_s=_TIMEOUT_S)
+    if not isinstance(answer, Completed):
+        return Unreadable("systemctl is not installed") if answer is ABSENT else answer
+    shown = parse_show(answer.text, wanted)
+    if not shown:
+        said = answer.errors.strip().splitlines() or ["it printed nothing"]
+        return Unreadable(f"systemctl show failed: {said[0]}")
+    return MappingProxyType(shown)
+
+
+def _from_files(files: UnitFiles, name: str) -> Unit:
+    real, fragment, state = files.state(name)
+    load = "not-found" if state == "not-found" else "masked" if state.startswith("masked") else "loaded"
+    return Unit(
+        name=name,
+        exists=load != "not-found",
+        load_state=load,
+        active_state="inactive",
+        enabled_state=state,
+        preset=files.preset(real) if load == "loaded" else "unknown",
+        fragment=fragment,
+        drop_ins=files.drop_ins(real) if load == "loaded" else (),
+        needs_reload=False,
+    )
+
+
+def collect(reader: Reader, facts: Facts) -> Units:
+    return Units(entries=lazy(read_units, reader, facts.asked.units), enabled=lazy(enabled_names, reader))

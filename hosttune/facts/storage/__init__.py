@@ -1,0 +1,40 @@
+"""Disks, file systems, mounts, and what lies on them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hosttune.facts.storage.ageing import Ageing
+    from hosttune.facts.storage.disks import Disks
+    from hosttune.facts.storage.filesystems import Filesystems
+    from hosttune.facts.storage.filling import Filling
+    from hosttune.facts.storage.fstab import Fstab
+    from hosttune.facts.storage.mounts import Mounts
+    from hosttune.facts.storage.namespaces import Namespaces
+    from hosttune.facts.storage.nfs import Nfs
+    from hosttune.facts.storage.places import Places
+    from hosttune.facts.storage.queues import Queues
+    from hosttune.facts.storage.spare import Spare
+    from hosttune.facts.storage.spills import Spills
+    from hosttune.facts.storage.stopped import Stopped
+    from hosttune.facts.storage.tmp import Tmp
+
+
+class StorageFacts:
+    """The subjects in this folder."""
+
+    ageing: Ageing
+    disks: Disks
+    filesystems: Filesystems
+    filling: Filling
+    fstab: Fstab
+    mounts: Mounts
+    namespaces: Namespaces
+    nfs: Nfs
+    places: Places
+    queues: Queues
+    spare: Spare
+    spills: Spills
+    stopped: Stopped
+    tmp: Tmp

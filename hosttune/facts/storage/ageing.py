@@ -1,0 +1,286 @@
+"""What removes files by age: where it goes by access time, access times are read, and noatime is not free.
+
+Looked at: tmpfiles.d, tmpreaper.conf, cachefilesd.conf, robinhood's configuration; and, for commands that ask for
+access times, the crontabs of the system and of users, the scripts of cron, units of systemd, of the system and of users
+below /home and /root, what Slurm starts around jobs, the scripts that those start (one level), and what each of these
+reads in: EnvironmentFile=, `. FILE` (one level). Of scripts, files of the site of at most 1 MiB are read, and of what
+each user wrote a share. Nothing is read or resolved on a network file system, where a dead server would hold the check.
+What is not read is said; but of a home on a network file system only where its user lingers, so that units run there.
+"""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact
+from hosttune.facts.reading import drop_ins
+from hosttune.facts.slurm_conf import SLURM_CONF, slurm_files
+from hosttune.facts.storage.ageing_files import (
+    AgeRule,
+    parse_cachefilesd,
+    parse_robinhood,
+    parse_tmpfiles,
+    parse_tmpreaper,
+    select,
+)
+from hosttune.facts.storage.ageing_jobs import rules_in, scripts_in, slurm_programs, tells
+from hosttune.facts.storage.ageing_reading import Files, Hidden
+from hosttune.facts.storage.ageing_rows import LONGEST, rows_of
+from hosttune.facts.storage.ageing_sourced import (
+    Script,
+    environment_files,
+    environment_of,
+    environment_programs,
+    sourced_in,
+)
+from hosttune.frozen import frozen
+from hosttune.host.door import Stat
+from hosttune.regex import regex
+from hosttune.values import Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from hosttune.facts import Facts
+    from hosttune.facts.storage.ageing_rows import Row
+    from hosttune.host.door import Reader
+
+_TMPFILES = ("/etc/tmpfiles.d", "/run/tmpfiles.d", "/usr/local/lib/tmpfiles.d", "/usr/lib/tmpfiles.d")
+_TABLES = ("/etc/crontab", "/etc/anacrontab")
+_CRON = (
+    "/etc/cron.d", "/etc/cron.hourly", "/etc/cron.daily", "/etc/cron.weekly", "/etc/cron.monthly", "/etc/cron.yearly",
+)  # fmt: skip
+SPOOL = "/var/spool/cron/crontabs"  # of users; only root may look
+_UNITS = ("/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/etc/systemd/user")
+_VENDOR_UNITS = ("/usr/lib/systemd/system", "/lib/systemd/system")
+_SLURM_FOLDERS = ("/etc/slurm/prolog.d", "/etc/slurm/epilog.d")
+_HOMES = "/home"
+_LINGER = "/var/lib/systemd/linger"  # a file for each user whose units run without a session (loginctl(1))
+_USER_UNITS = (".config/systemd/user", ".local/share/systemd/user")
+_MOST_SCRIPTS = 64  # of one file that a user wrote; of names that may lie in /usr/local as many again, eight times
+_UNIT = regex(r"^\s*Unit\s*=\s*(\S+)", re.MULTILINE)
+
+
+@frozen
+class Ageing(Fact):
+    """All rules that remove by age, in the order of the files, and what could not be looked at."""
+
+    rules: tuple[AgeRule, ...]
+    hidden: tuple[Hidden, ...]
+
+
+def collect(reader: Reader, facts: Facts) -> Ageing:
+    look = _Look(reader, facts)
+    for part in (look.tmpfiles, look.named, look.cron, look.units, look.slurm, look.users):
+        part()
+    return Ageing(tuple(dict.fromkeys(look.rules)), tuple(dict.fromkeys(look.hidden)))
+
+
+class _Look(Files):
+    """Reads all the files; a refusal is kept, and the look goes on."""
+
+    def __init__(self, reader: Reader, facts: Facts) -> None:
+        super().__init__(reader, facts)
+        self.rules: list[AgeRule] = []
+        self._real: dict[str, str] = {}
+
+    def _add(self, rules: Iterable[AgeRule]) -> None:
+        """With the place that a link leads to."""
+        for rule in rules:
+            if rule.path not in self._real:
+                path, is_remote = self.way(rule.path)
+                real = path if is_remote else self.reader.resolve(rule.path)
+                outside = "/" if ".." in rule.path.split("/") else rule.path
+                self._real[rule.path] = real if isinstance(real, str) else outside
+            self.rules.append(AgeRule(self._real[rule.path], rule.age, rule.source, rule.uses_atime))
+
+    def tmpfiles(self) -> None:
+        # Before /usr was merged, /lib was a folder of its own; now it is a link.
+        split = () if isinstance(self.reader.link("/lib"), str) else ("/lib/tmpfiles.d",)
+        files = drop_ins(self.reader, (*_TMPFILES, *split))
+        if isinstance(files, Unreadable):
+            self.hide(_TMPFILES[0], files.reason)
+            return
+        self._add(select((path, parse_tmpfiles(self.content(path))) for path in files))
+
+    def named(self) -> None:
+        """Debian's tmpreaper cleans daily as its file says, while its cron script is there."""
+        if isinstance(self.reader.stat("/etc/cron.daily/tmpreaper"), Stat):
+            self._add(parse_tmpreaper(self.content("/etc/tmpreaper.conf"), "/etc/tmpreaper.conf"))
+        self._parsed("/etc/cachefilesd.conf", parse_cachefilesd)
+        for name in self.names("/etc/robinhood.d"):
+            self._parsed(f"/etc/robinhood.d/{name}", parse_robinhood)
+
+    def _parsed(self, path: str, parse: Callable[[str, str], tuple[AgeRule, ...]]) -> None:
+        self._add(parse(self.content(path), path))
+
+    def cron(self) -> None:
+        paths = [*_TABLES]
+        for folder in _CRON:
+            names = (name for name in self.names(folder) if name not in {".placeholder", "tmpreaper"})
+            paths.extend(f"{folder}/{name}" for name in names)
+        for path in paths:
+            is_table = path.startswith(("/etc/crontab", "/etc/cron.d/"))
+            kind = "table" if is_table else "anacrontab" if path == _TABLES[1] else "script"
+            self._job(path, self.content(path), kind)
+        # The smallest first, so that nobody's large one keeps those of others from being read.
+        crontabs = {name: self.content(f"{SPOOL}/{name}") for name in self.names(SPOOL)}
+        for name in sorted(crontabs, key=lambda name: (len(crontabs[name]), name)):
+            self._job(f"{SPOOL}/{name}", crontabs[name], "crontab", name)
+
+    def units(self) -> None:
+        for folder in _UNITS:
+            self._units(self._unit_paths(folder, self.names(folder)))
+        vendor = _VENDOR_UNITS[0] if isinstance(self.reader.link("/lib"), str) else _VENDOR_UNITS[1]
+        folders = tuple(dict.fromkeys((_VENDOR_UNITS[0], vendor)))
+        started = {unit for folder in (*_UNITS, *folders) for unit in self._timed(folder)}
+        for folder in folders:
+            names = self.names(folder)
+            self._units(f"{folder}/{name}" for name in names if any(fnmatchcase(name, unit) for unit in started))
+
+    def _timed(self, folder: str) -> Iterator[str]:
+        """The services that timers start, as patterns: of an instance its template, too; a specifier is anything."""
+        for name in self.names(folder):
+            unit, _, kind = name.removesuffix(".d").rpartition(".")
+            if kind != "timer":
+                continue
+            path = f"{folder}/{name}"
+            files = [f"{path}/{one}" for one in self.names(path)] if name.endswith(".d") else [path]
+            named = [match[1] for one in files if self._is_there(one) for match in _UNIT.finditer(self.content(one))]
+            for service in named or [f"{unit}.service"]:
+                yield re.sub(r"%.", "*", service)
+                yield re.sub(r"@.*\.", "@.", service)
+
+    def _is_there(self, path: str) -> bool:
+        """Not masked."""
+        return self.reader.link(path) != "/dev/null"
+
+    def _units(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            if self._is_there(path):
+                self._job(path, self.content(path), "unit")
+
+    def slurm(self) -> None:
+        paths = [f"{folder}/{name}" for folder in _SLURM_FOLDERS for name in self.names(folder)]
+        for file, content in (one for main in SLURM_CONF for one in slurm_files(main, self.content)):
+            if "%" in file.rpartition("/")[2]:
+                self.hide(file, f"{file}, which slurm.conf includes, is not known by this name")
+            for program in slurm_programs(content):
+                path = program if program.startswith("/") else f"{file.rpartition('/')[0]}/{program}"
+                folder, _, pattern = path.rpartition("/")
+                named = "*" in pattern
+                paths += (
+                    [f"{folder}/{one}" for one in self.names(folder) if fnmatchcase(one, pattern)] if named else [path]
+                )
+        for path in paths:
+            self._job(path, self.script(path, path))
+
+    def users(self) -> None:
+        """Units that users wrote in their home folders."""
+        lingering = set(self.names(_LINGER))
+        far = self.way(_HOMES)[1]
+        homes = {} if far else {name: f"{_HOMES}/{name}" for name in self.names(_HOMES)}
+        homes["root"] = "/root"
+        refused: list[str] = []
+        for name in sorted(lingering - {*homes}):
+            self.hide(
+                f"{_LINGER}/{name}", f"units of {name}, whose home is not a local folder of {_HOMES}, are not read"
+            )
+        for name, home in homes.items():
+            for folder in (f"{home}/{one}" for one in _USER_UNITS):
+                if self.way(folder)[1] and name not in lingering:
+                    continue
+                found = () if self.is_remote(folder) else self.reader.list(folder)
+                refused += [found.reason] if isinstance(found, Unreadable) else []
+                for path in self._unit_paths(folder, found if isinstance(found, tuple) else ()):
+                    self._job(path, self.script(path, path), "unit", name)
+        if refused:
+            more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+            self.hide(_HOMES, f"units of users: {refused[0]}{more}")
+
+    def _unit_paths(self, folder: str, names: Iterable[str]) -> Iterator[str]:
+        for name in names:
+            if name.endswith(".service.d"):
+                yield from (f"{folder}/{name}/{one}" for one in self.names(f"{folder}/{name}") if one.endswith(".conf"))
+            elif name.endswith(".service"):
+                yield f"{folder}/{name}"
+
+    def _job(self, path: str, content: str, kind: str = "script", user: str = "") -> None:
+        """The commands of a file, of the scripts that it starts, and of what these read in."""
+        home = "" if not user else "/root" if user == "root" else f"{_HOMES}/{user}"
+        if kind == "unit" and home:
+            content = content.replace("%h", home)
+        if not content or not self.may_follow(user, len(content), path):
+            return
+        rows = self._rows(content, path, kind)
+        self._add(rules_in(rows, path, kind))
+        scripts = scripts_in(rows, kind)
+        local = sum(script.startswith("/usr/local/") for script in scripts)
+        if user and (len(scripts) - local > _MOST_SCRIPTS or local > 8 * _MOST_SCRIPTS):
+            self.hide(path, f"{path} starts more than {_MOST_SCRIPTS} scripts, which are not all read")
+            return
+        self._read_in(Script(path, rows, kind, home), user)
+        if kind == "unit":
+            scripts |= self._environment(path, content, user)
+        for script, number in scripts.items():
+            for one in self._files(script):
+                text = self.script(one, f"{path}:{number}")
+                cost = len(text) if tells(text) else len(text) // 8
+                if text and self.may_follow(user, cost, one):
+                    rows = self._rows(text, one, "script")
+                    self._add(rules_in(rows, one))
+                    self._read_in(Script(one, rows, "script", home), user)
+
+    def _read_in(self, script: Script, user: str) -> None:
+        """What a script reads in with `.`: it runs as a part of it."""
+        if self.way(script.path)[1]:
+            return
+        for number, path in sourced_in(script):
+            if not path:
+                self.hide(script.path, f"line {number} of {script.path} reads in a file whose name is not known")
+            for one in self._matching(path):
+                self._part(one, f"{script.path}:{number}", user)
+
+    def _environment(self, unit: str, content: str, user: str) -> dict[str, int]:
+        """Files with variables of a unit, which may hold a command's options; (program, line) of those they name."""
+        parts = [(1, environment_of(content))]
+        for number, path in environment_files(content):
+            parts += ((number, self._part(one, f"{unit}:{number}", user)) for one in self._matching(path))
+        named = {program: number for number, text in reversed(parts) for program in environment_programs(text)}
+        if user and len(named) > _MOST_SCRIPTS:
+            self.hide(unit, f"variables of {unit} name more than {_MOST_SCRIPTS} files, which are not all read")
+            return {}
+        return {program: number for program, number in named.items() if self._is_program(program)}
+
+    def _is_program(self, path: str) -> bool:
+        stat = None if self.way(path)[1] else self.reader.stat(path)
+        return isinstance(stat, Stat) and stat.type == "file" and bool(stat.mode & 0o111)
+
+    def _part(self, path: str, source: str, user: str) -> str:
+        text = self.script(path, source)
+        if not text or not self.may_follow(user, len(text) if tells(text) else len(text) // 8, path):
+            return ""
+        self._add(rules_in(self._rows(text, path, "script"), path))
+        return text
+
+    def _matching(self, path: str) -> tuple[str, ...]:
+        """The files that a pattern means now; wildcards in its last part alone."""
+        folder, _, pattern = path.rpartition("/")
+        if not set("*?[") & set(pattern):
+            return (path,) if path else ()
+        return tuple(f"{folder}/{name}" for name in self.names(folder) if fnmatchcase(name, pattern))
+
+    def _rows(self, content: str, path: str, kind: str) -> tuple[Row, ...]:
+        rows = rows_of(content, kind)
+        for row in rows:
+            if len(row.text) > LONGEST:
+                self.hide(path, f"line {row.number} of {path} is longer than 16 KiB and is not read")
+        return rows
+
+    def _files(self, path: str) -> tuple[str, ...]:
+        """What run-parts starts in a folder; else the path itself."""
+        stat = None if self.way(path)[1] else self.reader.stat(path)
+        is_folder = isinstance(stat, Stat) and stat.type == "directory"
+        return tuple(f"{path}/{name}" for name in self.names(path)) if is_folder else (path,)

@@ -1,0 +1,168 @@
+"""Reading what removes by age without being held or misled: nothing on a network file system, nothing that is no plain
+file, and of what users wrote no more than a share for each. Whatever is left out is kept as hidden.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, UnknownFact
+from hosttune.facts.reading import text
+from hosttune.facts.storage.ageing_jobs import may_be_script
+from hosttune.facts.storage.mounts import LOCAL_TYPES
+from hosttune.facts.storage.places import mount_of
+from hosttune.frozen import frozen
+from hosttune.host.door import Completed, Stat
+from hosttune.host.secrets import is_secret_file
+from hosttune.values import Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.facts.storage.mounts import Mount
+    from hosttune.host.door import Reader
+
+LARGEST = 1 << 20  # bytes of a script
+# What users wrote, in characters that are followed word for word; one that tells of no access times costs an eighth.
+OF_ONE_USER = 64 << 10
+OF_ALL_USERS = 256 << 10
+_ELF = b"\x7fELF"
+_DISKS = LOCAL_TYPES | {"zfs", "overlay", "tmpfs", "rootfs", "reiserfs", "vfat", "exfat", "ntfs3", "squashfs", "erofs"}
+_MOST_LINKS = 40
+
+
+@frozen
+class Hidden(Fact):
+    """A file or folder that could not be looked at."""
+
+    path: str
+    reason: str  # a sentence that names it
+
+
+class Files:
+    """Reads files; a refusal is kept in `hidden`, and the look goes on."""
+
+    def __init__(self, reader: Reader, facts: Facts) -> None:
+        self.reader = reader
+        self.facts = facts
+        self.hidden: list[Hidden] = []
+        self._seen: set[str] = set()
+        self._spent: dict[str, int] = {}  # of each user
+
+    def is_nobodys(self, path: str) -> bool:
+        """Of an image /run is made anew when it boots."""
+        return self.reader.persistent_only and path.startswith("/run/")
+
+    def hide(self, path: str, reason: str) -> None:
+        self.hidden.append(Hidden(path, reason))
+
+    def content(self, path: str) -> str:
+        if self.is_nobodys(path) or self.is_remote(path):
+            return ""
+        answer = text(self.reader, path)
+        if isinstance(answer, Unreadable):
+            self.hide(path, answer.reason)
+        return answer if isinstance(answer, str) else ""
+
+    def names(self, folder: str) -> tuple[str, ...]:
+        if self.is_nobodys(f"{folder}/") or self.is_remote(folder):
+            return ()
+        answer = self.reader.list(folder)
+        if isinstance(answer, Unreadable):
+            self.hide(folder, answer.reason)
+        return answer if isinstance(answer, tuple) else ()
+
+    def may_follow(self, user: str, cost: int, path: str) -> bool:
+        """Whether a file is within what is read of a user (empty: the system's own); else it is hidden."""
+        spent = self._spent.get(user, 0)
+        left = min(OF_ONE_USER - spent, OF_ALL_USERS - sum(self._spent.values()))
+        if user and cost > left:
+            whose = f"the jobs of {user}" if cost > OF_ONE_USER - spent else "the jobs of all users together"
+            self.hide(path, f"{path} is more than is read of {whose}, and is not read")
+            return False
+        self._spent[user] = spent + cost if user else 0
+        return True
+
+    def script(self, path: str, source: str) -> str:
+        """The text of a script; empty for what is none, and for one that was read already."""
+        if path in self._seen or self.is_nobodys(path):
+            return ""
+        self._seen.add(path)
+        if self.is_remote(path, source):
+            return ""
+        real = self.reader.resolve(path)
+        if isinstance(real, str) and real != path and not may_be_script(real):
+            return ""
+        if is_secret_file(path) or (isinstance(real, str) and is_secret_file(real)):
+            self.hide(path, f"{path} ({source}) is called as secrets are, and is not read")
+            return ""
+        stat = self.reader.stat(path)
+        if isinstance(stat, Unreadable):
+            self.hide(path, stat.reason)
+        if not isinstance(stat, Stat) or stat.type != "file":
+            return ""
+        mount = self._mount(real if isinstance(real, str) else path)
+        if mount is not None and mount.fstype not in _DISKS:
+            self.hide(path, f"{path} ({source}) lies on {mount.fstype}, which is no disk, and is not read")
+            return ""
+        if stat.size > LARGEST:
+            if not self._is_compiled(path):
+                self.hide(path, f"{path} ({source}) is larger than 1 MiB and is not read")
+            return ""
+        content = self.content(path)
+        return "" if "\0" in content[:4096] else content
+
+    def _is_compiled(self, path: str) -> bool:
+        """Whether a large file begins as compiled programs do (elf(5)), so it is no script; no more of it is read."""
+        start = self.reader.query(("head", "--bytes=4", path))
+        return isinstance(start, Completed) and start.stdout == _ELF
+
+    def is_remote(self, path: str, source: str = "") -> bool:
+        """Whether the way to a path leads to another machine; that is then said."""
+        is_remote = self.way(path)[1]
+        if is_remote:
+            where = f" ({source})" if source else ""
+            self.hide(path, f"{path}{where} lies on a network file system and is not read")
+        return is_remote
+
+    def way(self, path: str) -> tuple[str, bool]:
+        """(path, False), or where a path leads once a link or folder on its way lies on another machine, with True.
+        Only links on this machine are asked: a dead server holds whoever looks at what lies there.
+        """
+        if not self._has_remote:
+            return path, False
+        waiting = [part for part in path.split("/") if part]
+        here, hops = "/", 0
+        while waiting:
+            part = waiting.pop(0)
+            here = posixpath.normpath(posixpath.join(here, part))
+            mount = self._mount(here)
+            if mount is not None and _is_far(mount):
+                return posixpath.normpath(posixpath.join(here, *waiting)), True
+            target = self.reader.link(here)
+            if isinstance(target, str) and hops < _MOST_LINKS:
+                hops += 1
+                here = posixpath.dirname(here)
+                here = "/" if target.startswith("/") else here
+                waiting = [part for part in target.split("/") if part] + waiting
+        return path, False
+
+    @cached_property
+    def _has_remote(self) -> bool:
+        try:
+            return any(map(_is_far, self.facts.mounts.visible))
+        except UnknownFact:
+            return False
+
+    def _mount(self, path: str) -> Mount | None:
+        try:
+            return mount_of(self.facts.mounts.visible, path)
+        except UnknownFact:
+            return None
+
+
+def _is_far(mount: Mount) -> bool:
+    """A host that boots from the network has its / there, or nothing runs; an automount in /proc is the kernel's."""
+    is_network = mount.is_network or mount.fstype == "autofs"
+    return is_network and mount.target != "/" and not mount.target.startswith("/proc/")

@@ -1,0 +1,190 @@
+"""/etc/fstab as both of its readers agree on it (fstab(5)); what they do not agree on is a problem, not an entry.
+
+The byte model and the edits are `resources/storage/fstab_document.py`; here is what rules and comparisons look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from hosttune.errors import Refused, Where
+from hosttune.facts.base import Fact, unread
+from hosttune.facts.storage.mounts import is_network
+from hosttune.frozen import frozen
+from hosttune.resources.storage.fstab_document import separator_of
+from hosttune.resources.storage.fstab_lines import PATH, Document, Kind, Line, line_problem, parse
+from hosttune.resources.storage.fstab_options import decode, items, masked_line
+from hosttune.values import ABSENT, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+
+@frozen
+class FstabEntry(Fact):
+    """One entry, fields decoded, passwords masked."""
+
+    line: int  # from 1
+    source: str
+    target: str  # clean: no doubled slash, none at the end
+    fstype: str
+    options: tuple[str, ...]  # as written, escapes included; empty without a fourth field
+    freq: int
+    passno: int
+    is_swap: bool
+    path: str = ""  # the target with symbolic links resolved, as the kernel will show it
+    owner: str = ""  # who rewrites this line: cloud-init, Vagrant ...; empty: the administrator
+    refusal: str = ""  # why hosttune does not edit this line, as a sentence; empty: it may
+    way_out: str = ""  # what a person can do about the refusal
+    text: str = ""  # the whole line as it stands
+
+
+@frozen
+class Misread(Fact):
+    """A line that is no entry to one of the readers, or a different one."""
+
+    line: int
+    target: str  # as the one that takes it reads it
+    refusal: str
+    way_out: str
+
+
+@frozen
+class Fstab(Fact):
+    """The entries in file order. `problems` are sentences about the file and about lines that a boot may misread."""
+
+    entries: tuple[FstabEntry, ...]
+    problems: tuple[str, ...] = ()
+    manager: str = ""  # the comment in which a tool says that it manages the whole file
+    misread: tuple[Misread, ...] = ()
+    refusal: str = ""  # why hosttune edits nothing in this file, as a sentence; empty: it may
+    way_out: str = ""
+    lines: int = 0
+    exists: bool = True
+    separator: str = " "  # what stands between the fields of a new line, in this file's style
+    untried_by: tuple[str, ...] = ()  # programs that cannot try an edit of it here, each with the reason
+
+    @property
+    def at(self) -> Mapping[str, FstabEntry]:
+        """The first entry of each target; mount(8) takes the first of several."""
+        found: dict[str, FstabEntry] = {}
+        for entry in self.entries:
+            if not entry.is_swap:
+                found.setdefault(entry.target, entry)
+        return MappingProxyType(found)
+
+    @property
+    def by_path(self) -> Mapping[str, FstabEntry]:
+        """The first entry of each target after symbolic links."""
+        found: dict[str, FstabEntry] = {}
+        for entry in self.entries:
+            if not entry.is_swap:
+                found.setdefault(entry.path or entry.target, entry)
+        return MappingProxyType(found)
+
+
+def collect(reader: Reader, facts: Facts) -> Fstab:  # noqa: ARG001 - every subject is collected alike
+    data = reader.read(PATH)
+    if isinstance(data, Unreadable):
+        return Fstab(unread(f"{PATH}: {data.reason}"), unread(f"{PATH}: {data.reason}"))
+    if data is ABSENT:
+        return Fstab((), exists=False)
+    document = parse(data)
+    problem = document.problems[0] if document.problems else None
+    entries = [entry_of(document, line, _path(line, reader)) for line in document.entries]
+    return Fstab(
+        tuple(_distinct(entries)),
+        tuple(_problems(document)),
+        document.manager.comment if document.manager else "",
+        tuple(_misread(document, line) for line in document.lines if line.kind is Kind.BROKEN),
+        str(problem or ""),
+        problem.hint if problem else "",
+        len(document.lines),
+        separator=separator_of(document),
+        untried_by=reader.fstab_untried_by(),
+    )
+
+
+def _misread(document: Document, line: Line) -> Misread:
+    problem = line_problem(document, line)
+    return Misread(line.number, line.target, str(problem or ""), problem.hint if problem else "")
+
+
+def _path(line: Line, reader: Reader) -> str:
+    """Where the target of a line leads, symbolic links resolved; empty where that is not to be asked."""
+    fields = line.fields
+    if fields is None or not fields.target.startswith(b"/") or not line.target:
+        return ""
+    # looking at a target whose server is gone, or that an automount waits on, would hang
+    if is_network(decode(fields.fstype), decode(fields.source)) or b"automount" in fields.options:
+        return ""
+    path = reader.resolve(line.target)
+    return path if isinstance(path, str) else ""
+
+
+def entry_of(document: Document, line: Line, path: str = "") -> FstabEntry:
+    """The entry of a line that is one; `path` is its target with symbolic links resolved, where that is known."""
+    fields = line.fields
+    assert fields is not None  # noqa: S101 - what Kind.ENTRY means
+    problem = line_problem(document, line)
+    is_swap = fields.fstype == b"swap"
+    target = decode(fields.target) if is_swap else line.target
+    text = masked_line(decode(line.text))
+    return FstabEntry(
+        line=line.number,
+        source=decode(fields.source),
+        target=target,
+        fstype=decode(fields.fstype),
+        options=_options(text),
+        freq=fields.freq,
+        passno=fields.passno,
+        is_swap=is_swap,
+        path=path or target,
+        owner=line.owner or (document.manager.name if document.manager else ""),
+        refusal=str(problem) if problem else "",
+        way_out=problem.hint if problem else "",
+        text=text,
+    )
+
+
+def _distinct(entries: list[FstabEntry]) -> list[FstabEntry]:
+    """The entries, those refused that a symbolic link leads to the target of another one."""
+    places: dict[str, dict[str, FstabEntry]] = {}  # by path, then by target
+    for entry in entries:
+        if not entry.is_swap and entry.path.startswith("/"):
+            places.setdefault(entry.path, {}).setdefault(entry.target, entry)
+    found = []
+    for entry in entries:
+        others = [other for target, other in places.get(entry.path, {}).items() if target != entry.target]
+        if others and not entry.refusal and not entry.is_swap:
+            other = others[0]
+            detail = f"{entry.target} and {other.target} (line {other.line}) are one folder, by a symbolic link"
+            where = Where(PATH, entry.line)
+            entry = replace(entry, refusal=f"{where}: {detail}", way_out="leave one line for each folder")  # noqa: PLW2901
+        found.append(entry)
+    return found
+
+
+def _options(text: str) -> tuple[str, ...]:
+    fields = text.replace("\t", " ").split(" ")
+    written = [field for field in fields if field]
+    if len(written) < 4:
+        return ()
+    try:
+        return items(written[3])
+    except Refused:
+        return tuple(written[3].split(","))
+
+
+def _problems(document: Document) -> list[str]:
+    found = dict.fromkeys(str(problem) for problem in document.problems)
+    for line in document.lines:
+        if line.kind in (Kind.ENTRY, Kind.BROKEN):
+            problem = line_problem(document, line)
+            if problem:
+                found.setdefault(str(problem))
+    return list(found)

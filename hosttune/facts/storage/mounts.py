@@ -1,0 +1,286 @@
+"""Mounted file systems, from /proc/self/mountinfo (proc_pid_mountinfo(5)) down to the disks they end on.
+
+Under a root without a kernel (`--root`) they are what the next boot will mount: the lines of its fstab.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared, unread
+from hosttune.facts.containers.kubernetes import is_of_pods
+from hosttune.frozen import frozen
+from hosttune.host.mountinfo import MountLine, parse, visible
+from hosttune.values import ABSENT, OnlyRunning, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.facts.storage.disks import Disk
+    from hosttune.facts.storage.fstab import FstabEntry
+    from hosttune.host.door import Reader, Space
+
+MOUNTINFO = "/proc/self/mountinfo"
+LOCAL_TYPES = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "jfs", "bcachefs"})
+NETWORK_TYPES = frozenset({
+    "nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "coda", "ceph", "lustre", "beegfs", "beegfs_nodev", "gpfs",
+    "wekafs", "glusterfs", "orangefs", "pvfs2", "9p", "virtiofs", "drvfs", "panfs", "davfs", "fuse.sshfs", "fuse.s3fs",
+    "fuse.goofys", "fuse.gcsfuse", "fuse.blobfuse", "fuse.blobfuse2", "fuse.rclone", "fuse.juicefs", "fuse.glusterfs",
+    "fuse.ceph", "fuse.ceph-fuse", "fuse.mount-s3", "fuse.cvmfs2", "fuse.davfs", "fuse.alluxio", "fuse.curlftpfs",
+    "fuse.s3backer", "fuse.s3ql", "fuse.ossfs", "fuse.cosfs", "fuse.obsfs", "fuse.seaweedfs", "fuse.weed",
+    "fuse.lizardfs", "fuse.xtreemfs", "fuse.quobyte", "fuse.objectivefs", "fuse.hdfs", "fuse.fuse_dfs", "fuse.tigrisfs",
+    "fuse.geesefs", "fuse.httpdirfs", "fuse.ipfs", "fuse.vmhgfs-fuse", "vboxsf", "vmhgfs", "prl_fs", "sshfs",
+    "moosefs", "quobyte",
+})  # fmt: skip
+_UNASKED: Any = unread("space is asked of visible local mounts only")
+_SPACE = ("total_bytes", "available_bytes", "total_inodes", "available_inodes")
+# statvfs(3) on any other type says nothing a rule needs, and on a dead network mount it hangs.
+_MEASURED_TYPES = LOCAL_TYPES | {"tmpfs", "overlay", "zfs", "vfat", "ntfs3", "exfat", "reiserfs", "erofs"}
+_SYSTEM = frozenset({"/", "/usr", "/var", "/var/log", "/var/mail", "/var/spool", "/var/spool/mail", "/tmp"})
+_SYSTEM_TREES = (
+    "/boot/", "/snap/", "/var/snap/", "/run/", "/proc/", "/sys/", "/dev/", "/var/lib/snapd/",
+)  # fmt: skip
+_OF_PEOPLE = "/run/media/"  # where udisks mounts what people plug in
+_UNIT_FOLDERS = (
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+)
+
+
+@frozen
+class Mount(Fact):
+    """One mount. Under `--root`, `id` is the line of the fstab, and what only a kernel knows is unread."""
+
+    id: int
+    parent: int
+    device: str  # "major:minor"; anonymous ("0:45") for btrfs, tmpfs, network
+    root: str  # which folder of the file system is mounted
+    target: str
+    source: str
+    fstype: str
+    options: tuple[str, ...]  # of this mount
+    super_options: tuple[str, ...]  # of the file system, shared by all its mounts
+    atime: str  # noatime | relatime | strictatime
+    is_read_only: bool
+    is_topmost: bool  # a path reaches it: not under a later mount
+    is_bind: bool  # a folder, or another place, of a file system that is mounted elsewhere
+    disks: tuple[str, ...]  # names of the physical disks it ends on
+    is_rotational: bool  # a hard disk is below it; of virtual disks that cannot be told
+    is_network: bool
+    total_bytes: int
+    available_bytes: int  # to an ordinary user
+    total_inodes: int  # 0 where the file system makes them as it needs them (btrfs)
+    available_inodes: int
+    unit: str = ""  # the unit file of this mount, where an administrator wrote one
+
+
+@frozen
+class Mounts(Fact):
+    """All mounts, in the kernel's order."""
+
+    all: tuple[Mount, ...]
+
+    @property
+    def visible(self) -> tuple[Mount, ...]:
+        """Those that a path reaches."""
+        return tuple(mount for mount in self.all if mount.is_topmost)
+
+    @property
+    def used_disks(self) -> tuple[str, ...]:
+        """The names of the disks below any mount."""
+        return tuple(sorted({disk for mount in self.all for disk in mount.disks}))
+
+    @property
+    def local_data(self) -> tuple[Mount, ...]:
+        """Writable file systems on local disks that hold data: not those the system itself lives on, no bind mounts."""
+        return tuple(mount for mount in self.visible if _is_local_data(mount))
+
+    @property
+    def root(self) -> Mount:
+        """What is mounted at /. Raises UnknownFact in a chroot, whose mount table shows what lies below it alone."""
+        found = self.at.get("/")
+        if found is None:
+            raise UnknownFact("Mounts.root", f"{MOUNTINFO} shows no /: hosttune runs in a chroot")
+        return found
+
+    @property
+    def at(self) -> Mapping[str, Mount]:
+        """The visible mount of each target."""
+        return MappingProxyType({mount.target: mount for mount in self.visible})
+
+
+def _is_local_data(mount: Mount) -> bool:
+    return (
+        mount.fstype in LOCAL_TYPES
+        and not mount.is_network
+        and not mount.is_bind
+        and not mount.is_read_only
+        and not is_system(mount.target)
+    )
+
+
+def is_system(target: str) -> bool:
+    """Whether the system itself lives there: no place for data, and never tuned as one."""
+    in_tree = f"{target}/".startswith(_SYSTEM_TREES) and not target.startswith(_OF_PEOPLE)
+    return target in _SYSTEM or in_tree or is_of_pods(target)
+
+
+def collect(reader: Reader, facts: Facts) -> Mounts:
+    return Mounts(lazy(_planned if reader.persistent_only else _mounted, reader, facts))
+
+
+def _planned(_reader: Reader, facts: Facts) -> tuple[Mount, ...]:
+    return planned(entry for entry in facts.fstab.entries if not entry.is_swap)
+
+
+def _mounted(reader: Reader, facts: Facts) -> Any:
+    data = reader.read(MOUNTINFO)
+    if not isinstance(data, bytes):
+        return data if isinstance(data, Unreadable) else unread(f"there is no {MOUNTINFO}")
+    lines = parse(data)
+    reachable = visible(lines)
+    binds = binds_of(lines)
+    devices = _Devices(reader, facts)
+    return tuple(_mount(line, line.id in reachable, line.id in binds, devices) for line in lines)
+
+
+def _in_fstab(facts: Facts) -> frozenset[str]:
+    """The paths that fstab mounts; none when it cannot be read."""
+    try:
+        return frozenset(facts.fstab.by_path)
+    except UnknownFact:
+        return frozenset()
+
+
+def binds_of(lines: Iterable[MountLine]) -> frozenset[int]:
+    """The ids of mounts that show a folder, or a second place, of a file system mounted elsewhere.
+
+    A btrfs subvolume has a root other than `/` too, but then the root is what `subvol=` says. Of several mounts of one
+    root the first one listed counts as the file system's own: the kernel appends new mounts (ids are used again).
+    """
+    found = set()
+    own: dict[tuple[str, str], MountLine] = {}
+    for line in lines:
+        subvolume = next((o[7:] for o in line.super_options if line.fstype == "btrfs" and o.startswith("subvol=")), "/")
+        first = own.setdefault((line.device, line.root), line)
+        if line.root != subvolume or first.target != line.target:
+            found.add(line.id)
+    return frozenset(found)
+
+
+def atime_of(options: Iterable[str]) -> str:
+    """The atime mode that fstab options ask for: relatime is the kernel's default (mount(8)), the last word wins."""
+    meaning = {"atime": "relatime", "nostrictatime": "relatime", "norelatime": "relatime"}
+    words = ("noatime", "relatime", "strictatime", *meaning)
+    asked = [option for option in options if option in words]
+    return meaning.get(asked[-1], asked[-1]) if asked else "relatime"
+
+
+def is_network(fstype: str, source: str) -> bool:
+    """Whether other machines serve this file system: by type, or by a `host:/path` or `//host/share` source."""
+    return fstype in NETWORK_TYPES or source.startswith("//") or (":/" in source and not source.startswith("/"))
+
+
+def planned(entries: Iterable[FstabEntry]) -> tuple[Mount, ...]:
+    """The mounts that a boot from this fstab will make."""
+    nobody = unread(OnlyRunning("no kernel runs under this root"))
+    return tuple(
+        Mount(
+            id=entry.line, parent=0, device="", root="/", target=entry.target, source=entry.source, fstype=entry.fstype,
+            options=entry.options, super_options=(), atime=atime_of(entry.options), is_read_only="ro" in entry.options,
+            is_topmost=True, is_bind=bool({"bind", "rbind"} & set(entry.options)), disks=nobody, is_rotational=nobody,
+            is_network=is_network(entry.fstype, entry.source), total_bytes=nobody, available_bytes=nobody,
+            total_inodes=nobody, available_inodes=nobody,
+        )
+        for entry in entries
+    )  # fmt: skip
+
+
+def _mount(line: MountLine, is_topmost: bool, is_bind: bool, devices: _Devices) -> Mount:  # noqa: FBT001 - as in the dataclass
+    network = is_network(line.fstype, line.source)
+    space = shared(devices.space, line) if is_topmost and not network else None
+    return Mount(
+        id=line.id, parent=line.parent, device=line.device, root=line.root, target=line.target, source=line.source,
+        fstype=line.fstype, options=line.options, super_options=line.super_options, atime=line.atime,
+        is_read_only=line.is_read_only, is_topmost=is_topmost, is_bind=is_bind,
+        disks=lazy(devices.disks, line), is_rotational=lazy(devices.rotates, line), is_network=network,
+        **{name: lazy(_size, space, name) if space else _UNASKED for name in _SPACE},
+        unit=lazy(devices.unit, line.target) if is_topmost and line.fstype in LOCAL_TYPES else "",
+    )  # fmt: skip
+
+
+def _size(space: Callable[[], Space], name: str) -> Any:
+    return getattr(space(), name)
+
+
+class _Devices:
+    """From a mount to its disks and its space."""
+
+    def __init__(self, reader: Reader, facts: Facts) -> None:
+        self.reader = reader
+        self.by_device = shared(lambda: facts.disks.by_device)
+        self.by_name = shared(lambda: {disk.name: disk for disk in self.by_device().values()})
+        self.listed = shared(_in_fstab, facts)
+
+    def disks(self, line: MountLine) -> tuple[str, ...]:
+        """Names of the physical disks."""
+        return tuple(sorted({name for disk in self._below(line) for name in disk.disks or (disk.name,)}))
+
+    def rotates(self, line: MountLine) -> bool:
+        """Whether one of them does."""
+        return any(disk.rotates for disk in self._below(line))
+
+    def _below(self, line: MountLine) -> list[Disk]:
+        if line.device in self.by_device():
+            return [self.by_device()[line.device]]
+        # btrfs, bcachefs and zfs have anonymous devices: go by the source, of btrfs by all its members
+        if not line.source.startswith("/dev/"):
+            return []
+        path = self.reader.resolve(line.source)
+        name = (path if isinstance(path, str) else line.source).removeprefix("/dev/").replace("/", "!")
+        names = self._btrfs_members(name) if line.fstype == "btrfs" else (name,)
+        return [self.by_name()[one] for one in names if one in self.by_name()]
+
+    def _btrfs_members(self, name: str) -> tuple[str, ...]:
+        pools = self.reader.list("/sys/fs/btrfs")
+        for pool in pools if isinstance(pools, tuple) else ():
+            members = self.reader.list(f"/sys/fs/btrfs/{pool}/devices")
+            if isinstance(members, tuple) and name in members:
+                return members
+        return (name,)
+
+    def space(self, line: MountLine) -> Space | Unreadable:
+        if line.fstype not in _MEASURED_TYPES:
+            return Unreadable(f"the space of {line.fstype} is not asked for")
+        answer = self.reader.space(line.target)
+        return Unreadable(f"{line.target} is gone") if answer is ABSENT else answer
+
+    def unit(self, target: str) -> str:
+        """The unit file that mounts `target`, or nothing. Names as systemd-escape(1) makes them."""
+        if target in self.listed():
+            return ""
+        name = unit_name(target)
+        for folder in _UNIT_FOLDERS:
+            if hasattr(self.reader.stat(f"{folder}/{name}"), "type"):
+                return f"{folder}/{name}"
+        return ""
+
+
+def unit_name(target: str) -> str:
+    r"""`/data/my-set` -> `data-my\x2dset.mount` (systemd.unit(5), "string escaping")."""
+    path = target.strip("/") or "/"
+    if path == "/":
+        return "-.mount"
+    escaped = []
+    for index, byte in enumerate(path.encode("utf-8", "surrogateescape")):
+        character = chr(byte)
+        if character == "/":
+            escaped.append("-")
+        elif (character.isascii() and character.isalnum()) or character in "_:" or (character == "." and index):
+            escaped.append(character)
+        else:
+            escaped.append(f"\\x{byte:02x}")
+    return "".join(escaped) + ".mount"

@@ -1,0 +1,118 @@
+"""File systems that this machine mounts from NFS servers, and how far ahead the kernel reads in them.
+
+Sources: proc_pid_mountinfo(5), nfs(5) (rsize), kernel: Documentation/ABI/testing/sysfs-class-bdi (read_ahead_kb);
+nfsrahead(5) and nfs.conf(5) of nfs-utils. Since Linux 5.4 the client starts with 128 KiB whatever rsize is (commit
+c128e575514c); before, it was 15 times rsize.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.containers.kubernetes import is_of_pods
+from hosttune.facts.reading import integer, known, text
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+from hosttune.resources.kernel.sysfs_boot import udev_writes
+from hosttune.values import Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hosttune.facts import Facts
+    from hosttune.facts.storage.mounts import Mount
+    from hosttune.host.door import Reader
+
+_TYPES = frozenset({"nfs", "nfs4"})
+_UDEV = "/etc/udev/rules.d"
+_OURS = "60-hosttune-"
+_RSIZE = regex(r"rsize=(\d+)")
+_SECTION = regex(r"\s*\[\s*([^\]\s]+)[^\]]*\]")
+
+
+@frozen
+class NfsMount(Fact):
+    """One mounted export. Mounts that share its superblock share the read-ahead, and are not listed again."""
+
+    target: str
+    source: str
+    device: str  # "0:50"
+    rsize_bytes: int  # how much one READ asks for at most; 0 where the mount does not say
+    read_ahead_kib: int
+
+    @property
+    def is_of_pods(self) -> bool:
+        """Whether the kubelet mounted it for a pod: its CSI driver decides."""
+        return is_of_pods(self.target)
+
+
+@frozen
+class Nfs(Fact):
+    """What is mounted now, and what else sets its read-ahead."""
+
+    mounts: tuple[NfsMount, ...]
+    settings: tuple[str, ...]  # `/etc/nfs.conf:12 (nfs4 = 16000)`: lines of an administrator, not ours
+
+
+def read_ahead_lines(content: str) -> Iterator[tuple[int, str, str]]:
+    """(line, name, value) of the section [nfsrahead] of an nfs.conf."""
+    section = ""
+    for number, row in enumerate(content.splitlines(), 1):
+        if match := _SECTION.match(row):
+            section = match[1].lower()
+        name, equals, value = (part.strip() for part in row.partition("="))
+        if section == "nfsrahead" and equals and not name.startswith(("#", ";")):
+            yield number, name, value.partition("#")[0].strip()
+
+
+def collect(reader: Reader, facts: Facts) -> Nfs:
+    try:
+        mounts = _mounts(reader, facts)
+    except UnknownFact as unknown:
+        mounts = unread(unknown.reason)
+    return Nfs(mounts, _settings(reader))
+
+
+def _mounts(reader: Reader, facts: Facts) -> Any:
+    if reader.persistent_only:
+        return ()
+    found: dict[str, Mount] = {}
+    for mount in facts.mounts.visible:
+        if mount.fstype in _TYPES:
+            found.setdefault(mount.device, mount)
+    return tuple(_mount(reader, mount) for mount in found.values())
+
+
+def _mount(reader: Reader, mount: Mount) -> NfsMount:
+    sizes = (match[1] for option in mount.super_options if (match := _RSIZE.fullmatch(option)))
+    path = f"/sys/class/bdi/{mount.device}/read_ahead_kb"
+    return NfsMount(
+        mount.target, mount.source, mount.device, int(next(sizes, 0)), known(integer(reader, path), path)
+    )  # fmt: skip
+
+
+def _settings(reader: Reader) -> Any:
+    """Lines of a section [nfsrahead], and udev rules for read-ahead of what has no disk of its own."""
+    found: list[str] = []
+    for path in ("/etc/nfs.conf", *_names(reader, "/etc/nfs.conf.d", ".conf"), *_names(reader, _UDEV, ".rules")):
+        content = text(reader, path)
+        if isinstance(content, Unreadable):
+            return content
+        if isinstance(content, str):
+            lines = _udev_lines(content) if path.startswith(_UDEV) else read_ahead_lines(content)
+            found += (f"{path}:{line} ({name} = {value})" for line, name, value in lines)
+    return tuple(found)
+
+
+def _names(reader: Reader, folder: str, suffix: str) -> Iterator[str]:
+    names = reader.list(folder)
+    for name in names if isinstance(names, tuple) else ():
+        if name.endswith(suffix) and not name.startswith(_OURS):
+            yield f"{folder}/{name}"
+
+
+def _udev_lines(content: str) -> Iterator[tuple[int, str, str]]:
+    for line, matches, attribute, value in udev_writes(content):
+        if matches.get("SUBSYSTEM") == "bdi" and attribute == "read_ahead_kb":
+            yield line, attribute, value

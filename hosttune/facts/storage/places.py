@@ -1,0 +1,125 @@
+"""Places that fill up: the file systems that hold the system, its logs, temporary files, container images and data.
+
+Sources: statvfs(3), by way of the mounts; hier(7). Network file systems are not measured: a dead server would hold
+whoever asks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, UnknownFact, raw, unread
+from hosttune.facts.environment import COMPILED
+from hosttune.frozen import frozen
+from hosttune.values import Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.facts.storage.mounts import Mount
+    from hosttune.host.door import Reader
+
+# What lives there, in the words of the report; only those that exist are looked at.
+_PATHS = (
+    "/", "/var", "/var/log", "/tmp", "/var/tmp", "/home", "/dev/shm", "/var/lib/docker", "/var/lib/containerd",
+    "/var/lib/enroot", "/var/spool/slurmd",
+)  # fmt: skip
+_MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
+_SIZES = ("total_bytes", "available_bytes", "total_inodes", "available_inodes")
+
+
+@frozen
+class Place(Fact):
+    """One local file system, and what of the above lies on it."""
+
+    target: str
+    holds: tuple[str, ...]  # /var/lib/docker, /tmp ...
+    total_bytes: int
+    available_bytes: int  # to an ordinary user
+    total_inodes: int  # 0 where the file system makes them as it needs them
+    available_inodes: int
+    is_memory: bool
+
+    @property
+    def free_percent(self) -> float:
+        return round(100 * self.available_bytes / self.total_bytes, 1) if self.total_bytes else 100.0
+
+    @property
+    def free_inodes_percent(self) -> float:
+        return round(100 * self.available_inodes / self.total_inodes, 1) if self.total_inodes else 100.0
+
+
+@frozen
+class CacheHome(Fact):
+    """A folder for caches or temporary files that a file of the system names."""
+
+    name: str  # TRITON_CACHE_DIR
+    path: str
+    place: str  # the file and line that say so
+    exists: bool
+    is_network: bool
+    is_memory: bool
+
+    @property
+    def holds_compiled(self) -> bool:
+        """Whether it holds compiled code or temporary files, which are locked, renamed and mapped."""
+        return self.name in COMPILED
+
+
+@frozen
+class Places(Fact):
+    """What can be full, and where caches go."""
+
+    all: tuple[Place, ...]
+    caches: tuple[CacheHome, ...]
+
+
+def collect(reader: Reader, facts: Facts) -> Places:
+    try:
+        visible = facts.mounts.visible
+        data = {mount.target for mount in facts.mounts.local_data}
+    except UnknownFact as unknown:
+        return Places(unread(unknown.reason), unread(unknown.reason))
+    there = [path for path in _PATHS if hasattr(reader.stat(path), "type")]
+    held: dict[str, list[str]] = {target: [] for target in data}
+    for path in there:
+        if mount := mount_of(visible, path):
+            held.setdefault(mount.target, []).extend([path] if path != mount.target else [])
+    found = [_place(mount, tuple(held[mount.target])) for mount in visible if mount.target in held]
+    return Places(tuple(one for one in found if one is not None), _caches(reader, facts, visible))
+
+
+def mount_of(visible: tuple[Mount, ...], path: str) -> Mount | None:
+    """The mount that a path lies on."""
+    above = [mount for mount in visible if f"{path}/".startswith(f"{mount.target.rstrip('/')}/")]
+    return max(above, key=lambda mount: len(mount.target), default=None)
+
+
+def _place(mount: Mount, holds: tuple[str, ...]) -> Place | None:
+    """None for what is not measured (network, read-only images, unknown types)."""
+    sizes: list[Any] = [raw(mount, name) for name in _SIZES]
+    if any(isinstance(size, Unreadable) for size in sizes) or mount.is_read_only:
+        return None
+    total, available, inodes, free_inodes = sizes
+    is_memory = mount.fstype in _MEMORY
+    return Place(mount.target, holds, total, available, inodes, free_inodes, is_memory)
+
+
+def _caches(reader: Reader, facts: Facts, visible: tuple[Mount, ...]) -> Any:
+    try:
+        variables = facts.environment.caches
+    except UnknownFact as unknown:
+        return unread(unknown.reason)
+    found = []
+    for one in variables:
+        if "$" in one.value:
+            continue  # of each user
+        mount = mount_of(visible, one.value)
+        is_network = mount is not None and mount.is_network
+        found.append(
+            CacheHome(
+                one.name, one.value, one.place,
+                exists=is_network or hasattr(reader.stat(one.value), "type"),  # a dead server holds whoever asks
+                is_network=is_network, is_memory=mount is not None and mount.fstype in _MEMORY,
+            )
+        )  # fmt: skip
+    return tuple(found)

@@ -1,0 +1,143 @@
+"""Request queues of disks: who orders requests, and how far ahead of a reader the kernel reads.
+
+Sources: kernel, Documentation/ABI/stable/sysfs-block (queue/scheduler, queue/read_ahead_kb) and block/elevator.c
+(elevator_get_default: mq-deadline for a disk with one hardware queue, else none); dm-multipath's uuid (`mpath-`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, UnknownFact, raw, unread
+from hosttune.facts.reading import derived, integer, known, line
+from hosttune.facts.storage.disks import Disk
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+from hosttune.values import Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_KINDS = frozenset({"disk", "dm", "md"})
+# Unlike ENV{ID_*} there before any udev rule has run. A virtio disk has `serial` alone (drivers/block/virtio_blk.c).
+_IDENTITIES = ("device/wwid", "wwid", "dm/uuid", "md/uuid", "serial")
+_PLAIN = regex(r"[\w.:-](?:[\w.: -]*[\w.:-])?")  # no wildcard and no quote
+_CHOSEN = regex(r"\[([\w-]+)\]")
+
+
+@frozen
+class Queue(Fact):
+    """The queue of a whole disk, or of a device that is made of disks. Its partitions share it."""
+
+    name: str  # sda, dm-0, md127
+    kind: str  # disk | dm | md
+    transport: str  # as of Disk
+    is_rotational: bool  # what the kernel says: virtual disks often say true on any medium
+    is_path: bool  # one of several ways to the same disk, below dm-multipath
+    scheduler: str  # none, mq-deadline ...
+    hardware_queues: int  # 0 for a device that has no queue of requests (dm, md)
+    read_ahead_kib: int
+    targets: tuple[str, ...]  # where its own file systems with data are mounted
+    match: str  # a udev match on this very device: by what stays when its name changes, else by that name
+
+    @property
+    def medium(self) -> str:
+        """How its requests are best ordered: nvme, hdd, ssd."""
+        return "nvme" if self.transport == "nvme" else "hdd" if self.is_rotational else "ssd"
+
+    @property
+    def kernel_scheduler(self) -> str:
+        """What the kernel chooses by itself."""
+        return "none" if self.hardware_queues > 1 else "mq-deadline"
+
+
+@frozen
+class Queues(Fact):
+    """Queues by name."""
+
+    all: tuple[Queue, ...]
+
+    @property
+    def attached(self) -> tuple[Queue, ...]:
+        """Those of disks that a controller of this machine holds, each reached one way; no USB sticks, no cards."""
+        kinds = ("nvme", "sata", "sas", "scsi")
+        return tuple(queue for queue in self.all if queue.transport in kinds and not queue.is_path)
+
+
+def chosen_scheduler(content: str) -> str:
+    """`mq-deadline kyber [none]` -> none; a device without a choice shows the word alone."""
+    match = _CHOSEN.search(content)
+    return match[1] if match else content
+
+
+def collect(reader: Reader, facts: Facts) -> Queues:
+    try:
+        disks = [disk for disk in facts.disks.all if disk.kind in _KINDS]
+    except UnknownFact as unknown:
+        return Queues(unread(unknown.reason))
+    said = {disk.name: _match(reader, disk.name) for disk in disks}
+    times = Counter(said.values())
+    matches = {disk.name: one if (one := said[disk.name]) and times[one] == 1 else _by_name(disk) for disk in disks}
+    paths = {
+        parent
+        for disk in disks
+        if disk.kind == "dm" and _is_multipath(reader, disk) and isinstance(raw(disk, "parents"), tuple)
+        for parent in disk.parents
+    }
+    return Queues(
+        tuple(_queue(reader, disk, disk.name in paths, _targets(facts, disk), matches[disk.name]) for disk in disks)
+    )
+
+
+def _is_multipath(reader: Reader, disk: Disk) -> bool:
+    uuid = line(reader, f"/sys/block/{disk.name}/dm/uuid")
+    return isinstance(uuid, str) and uuid.startswith("mpath-")
+
+
+def _targets(facts: Facts, disk: Disk) -> Any:
+    """The data mounts of this device and of its partitions."""
+    try:
+        own = {one.device for one in facts.disks.all if one.name == disk.name or _is_part(one, disk)}
+        return tuple(mount.target for mount in facts.mounts.local_data if mount.device in own)
+    except UnknownFact as unknown:
+        return unread(unknown.reason)
+
+
+def _is_part(one: Disk, whole: Disk) -> bool:
+    return one.kind == "partition" and raw(one, "parents") == (whole.name,)
+
+
+def _queue(reader: Reader, disk: Disk, is_path: bool, targets: Any, match: str) -> Queue:  # noqa: FBT001 - as in the dataclass
+    folder = f"/sys/block/{disk.name}"
+    hardware = reader.list(f"{folder}/mq")
+    return Queue(
+        name=disk.name,
+        kind=disk.kind,
+        transport=raw(disk, "transport"),  # type: ignore[arg-type]
+        is_rotational=raw(disk, "is_rotational"),  # type: ignore[arg-type]
+        is_path=is_path,
+        scheduler=derived(line(reader, f"{folder}/queue/scheduler"), f"{folder}/queue/scheduler", chosen_scheduler),
+        hardware_queues=unread(hardware.reason)
+        if isinstance(hardware, Unreadable)
+        else len(hardware)
+        if isinstance(hardware, tuple)
+        else 0,
+        read_ahead_kib=known(integer(reader, f"{folder}/queue/read_ahead_kb"), f"{folder}/queue/read_ahead_kb"),
+        targets=targets,
+        match=match,
+    )
+
+
+def _match(reader: Reader, name: str) -> str:
+    """What a device says of itself; empty where that is nothing that udev could match."""
+    for attribute in _IDENTITIES:
+        identity = line(reader, f"/sys/block/{name}/{attribute}")
+        if isinstance(identity, str) and _PLAIN.fullmatch(identity):
+            return f'ATTR{{{attribute}}}=="{identity}"'
+    return ""
+
+
+def _by_name(disk: Disk) -> str:
+    return f'KERNEL=="{disk.name}"'

@@ -1,0 +1,1 @@
+"""Docker's daemon and its file."""

@@ -1,0 +1,1 @@
+"""Kernel arguments, module options, sysctls, and attributes below /sys."""

@@ -1,0 +1,259 @@
+"""Arguments of the kernel: the running one's, those of GRUB's settings, and those in the menu that GRUB reads.
+
+A drop-in of ours in /etc/default/grub.d adds to GRUB_CMDLINE_LINUX_DEFAULT and never assigns it afresh; update-grub
+then writes the menu, which is read back; the kernel has the argument after the next boot. Where the host does not boot
+through GRUB, this is advice.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from hosttune.facts.kernel import grub_arguments as grub
+from hosttune.facts.kernel.kernel import split_command_line
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+from hosttune.resources.base import FieldSpec, in_general
+from hosttune.resources.comparison import Comparison
+from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text
+from hosttune.resources.read_only import ReadOnly
+from hosttune.values import ABSENT, Activation, Address, Finding, HoldKind, Trigger, Unreadable, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+    from hosttune.resources.base import Context, Operator, Wish
+    from hosttune.values import Change, Value
+
+OURS = f"{grub.FOLDER}/60-hosttune-"
+_ARGUMENT = regex(r"[A-Za-z][\w.-]*(?:=[\w.,:/@%+=*-]+)?")
+# Their values are lists of things that stand side by side: pci=realloc=off,noaer.
+_LISTS = frozenset({"pci", "module_blacklist", "modprobe.blacklist", "rd.driver.blacklist"})
+# They may stand there several times, each with a meaning of its own.
+_REPEATED = frozenset({"console", "earlycon", "hugepagesz", "hugepages", "video", "memmap", "ip", "acpi_osi", "dyndbg"})
+_PLACES = ("running", "settings", "menu")
+_TRIGGERS = (Trigger("update-grub"),)
+
+
+def split(argument: str) -> tuple[str, tuple[str, ...]]:
+    """(key, parts of the value): in keys - and _ are one (kernel: lib/cmdline.c, parameq)."""
+    key, _, value = argument.partition("=")
+    return key.replace("-", "_"), tuple(value.split(","))
+
+
+def has(arguments: Iterable[str], wanted: str) -> bool:
+    """Whether one of these arguments is the wanted one, perhaps with more in its list."""
+    key, parts = split(wanted)
+    return any(its == key and set(parts) <= set(others) for its, others in map(split, arguments))
+
+
+def contradicts(argument: str, wanted: str, patterns: Iterable[str] = ()) -> bool:
+    """Whether an argument says otherwise: another value of the same key, or one that the rule names by a pattern."""
+    if any(fnmatchcase(argument, pattern) for pattern in patterns):
+        return True
+    (key, parts), (its, others) = split(wanted), split(argument)
+    if key != its or key in _REPEATED or set(parts) <= set(others):
+        return False
+    if key not in _LISTS:
+        return True
+    named = {part.partition("=")[0] for part in parts}
+    return any(other.partition("=")[0] in named for other in others if other not in parts)
+
+
+def unproven(reader: Reader) -> str:
+    """Which argument of our drop-ins a normal entry of the menu lacks, as a phrase; empty when all are there."""
+    texts = grub.files(reader)
+    settings = texts if isinstance(texts, Unreadable) else grub.arguments(texts)
+    menu = reader.read(grub.MENU)
+    if isinstance(settings, Unreadable) or not isinstance(menu, bytes):
+        problem = next((one.reason for one in (settings, menu) if isinstance(one, Unreadable)), "it is not there")
+        return f"{grub.MENU} cannot be compared with its settings: {problem}"
+    ours = [one for one in settings.all if one.place.startswith(OURS)]
+    lacking = [
+        f"line {entry.number} of {grub.MENU} lacks {one.text} ({one.place})"
+        for entry in grub.entries(menu.decode("utf-8", "replace"))
+        for one in ours
+        if not has(entry.arguments, one.text)
+    ]
+    return lacking[0] if lacking else ""
+
+
+class KernelArgumentsAddress(ReadOnly):
+    """`kernel-arguments:running|settings|menu`: the arguments of the running kernel; those of GRUB's settings as
+    "default|every<tab>ARGUMENT<tab>FILE:LINE", and "afresh<tab><tab>FILE:LINE"; those of each normal entry of the menu
+    as "LINE<tab>ARGUMENTS".
+    """
+
+    kind = "kernel-arguments"
+
+    def read(self, reader: Reader, name: str) -> Value:
+        return {"running": _running, "settings": _settings, "menu": _menu}[name](reader)
+
+
+def _running(reader: Reader) -> Value:
+    if reader.persistent_only:
+        return ABSENT
+    line = reader.read("/proc/cmdline")
+    return split_command_line(line.decode("utf-8", "replace")) if isinstance(line, bytes) else line
+
+
+def _settings(reader: Reader) -> Value:
+    texts = grub.files(reader)
+    found = texts if isinstance(texts, Unreadable) else grub.arguments(texts)
+    if isinstance(found, Unreadable):
+        return found
+    rows = [(kind, one.text, one.place) for kind in ("every", "default") for one in getattr(found, kind)]
+    return tuple("\t".join(row) for row in (*rows, *(("afresh", "", place) for place in found.afresh)))
+
+
+def _menu(reader: Reader) -> Value:
+    text = reader.read(grub.MENU)
+    if not isinstance(text, bytes):
+        return text
+    return tuple(f"{one.number}\t{' '.join(one.arguments)}" for one in grub.entries(text.decode("utf-8", "replace")))
+
+
+class KernelArgumentWish:
+    """`- kernel-argument: iommu=pt`; `contradicts` names, with wildcards, what must not stand beside it."""
+
+    kind = "kernel-argument"
+    fields: Mapping[str, FieldSpec] = {
+        "contradicts": FieldSpec(list, help="Arguments that must not stand beside it, such as intel_iommu=off"),
+    }
+    operators: tuple[Operator, ...] = ()
+    activations = (Activation.REBOOT,)
+
+    def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:  # noqa: ARG002 - the interface of all kinds
+        return (*(Address("kernel-arguments", place) for place in _PLACES), _file(wish))
+
+    def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
+        looks = [_Look(wish, context) for wish in wishes]
+        answers = [look.stands() for look in looks]
+        needed = [look for look, answer in zip(looks, answers, strict=True) if answer is None]
+        dropin = _compare_dropin(needed, looks, context) if needed else Dropin()
+        change = dropin.change  # one for all wishes of the rule, carried by the first that needs it
+        findings = []
+        for look, answer in zip(looks, answers, strict=True):
+            findings.append(answer or look.missing(dropin, (change,) if change else ()))
+            change = change if answer else None
+        return tuple(findings)
+
+    def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
+        text = _text(wishes[0].rule, (wish.name for wish in wishes))
+        return (in_general(wishes[0], _file(wishes[0]), text, activation=Activation.REBOOT, triggers=_TRIGGERS),)
+
+
+def _file(wish: Wish) -> Address:
+    return Address("file", dropin_path(grub.FOLDER, wish.rule, ".cfg"))
+
+
+def _compare_dropin(needed: list[_Look], looks: list[_Look], context: Context) -> Dropin:
+    """Our drop-in holds what nobody else sets, of those wishes that nothing holds back."""
+    rule = needed[0].wish.rule
+    names = [look.wish.name for look in looks if look in needed or (look.is_set and not look.is_set_by_others)]
+    path = _file(needed[0].wish).name
+    return compare_dropin(path, _text(rule, names), rule, context, Activation.REBOOT, _TRIGGERS)
+
+
+def _text(rule: str, names: Iterable[str]) -> bytes:
+    return dropin_text(rule, (f'{grub.DEFAULT}="${grub.DEFAULT} {" ".join(dict.fromkeys(names))}"',))
+
+
+@frozen
+class _Look(Comparison):
+    """One wish against the running kernel, the settings and the menu."""
+
+    wish: Wish
+    context: Context
+
+    def _state(self, name: str) -> Value:
+        return self.context.state[Address("kernel-arguments", name)]
+
+    def _rows(self, *kinds: str) -> tuple[tuple[str, str], ...]:
+        """(argument, place) of the settings of these kinds."""
+        settings = self._state("settings")
+        rows = (row.split("\t") for row in settings) if isinstance(settings, tuple) else ()
+        return tuple((text, place) for kind, text, place in rows if kind in kinds)
+
+    @property
+    def is_running(self) -> bool:
+        running = self._state("running")
+        return isinstance(running, tuple) and has(running, self.wish.name)
+
+    @property
+    def is_set(self) -> bool:
+        return has((text for text, _ in self._rows("every", "default")), self.wish.name)
+
+    @property
+    def is_set_by_others(self) -> bool:
+        others = (text for text, place in self._rows("every", "default") if not place.startswith(_file(self.wish).name))
+        return has(others, self.wish.name)
+
+    def stands(self) -> Finding | None:
+        """The answer, unless a drop-in is needed."""
+        name = self.wish.name
+        running, settings, menu = (self._state(place) for place in _PLACES)
+        if not _ARGUMENT.fullmatch(name):
+            return self._held(HoldKind.REFUSED, f"{name!r} is no plain argument of the kernel")
+        if problem := next((one.reason for one in (running, menu) if isinstance(one, Unreadable)), ""):
+            return self._says(Verdict.UNKNOWN, problem)
+        lines = [row.partition("\t") for row in menu] if isinstance(menu, tuple) else []
+        if not lines or self.context.facts.host.boot_loader == "systemd-boot":
+            return self._without_grub()
+        if isinstance(settings, Unreadable):
+            return self._says(Verdict.UNKNOWN, settings.reason)
+        patterns = [str(pattern) for pattern in self.wish.fields.get("contradicts") or ()]
+        for text, place in self._rows("every", "default"):
+            if contradicts(text, name, patterns):
+                todo = f"take {text} out of {place}, then: sudo update-grub"
+                return self._held(HoldKind.REFUSED, f"{text} in {place} contradicts {name}", todo)
+        return self._in_force([(number, words.split()) for number, _, words in lines]) if self.is_set else self._lost()
+
+    def _in_force(self, lines: list[tuple[str, list[str]]]) -> Finding:
+        """The settings have it: whether the menu has it, and the running kernel."""
+        name = self.wish.name
+        lacking = [number for number, words in lines if not has(words, name)]
+        place = next(place for text, place in self._rows("every", "default") if has((text,), name))
+        if lacking:
+            reason = f"{place} sets it, and line {lacking[0]} of {grub.MENU} lacks it"
+            return self._held(HoldKind.WAITING, "update-grub", "sudo update-grub", (reason,))
+        evidence = (f"{place} sets it, and all {len(lines)} entries of {grub.MENU} have it",)
+        if self._state("running") is not ABSENT and not self.is_running:
+            return self._held(HoldKind.WAITING, "a reboot", "reboot when nothing runs", evidence)
+        now = ("the running kernel has it",) if self.is_running else ()
+        return self._says(Verdict.OK, evidence=(*evidence, *now))
+
+    def _lost(self) -> Finding | None:
+        """Who assigns the arguments afresh in a file behind ours, so that ours would be lost."""
+        own = posixpath.basename(_file(self.wish).name)
+        for _, place in self._rows("afresh"):
+            path = place.rpartition(":")[0]
+            if path.startswith(f"{grub.FOLDER}/") and posixpath.basename(path) > own:
+                detail = f"{place}, which assigns {grub.DEFAULT} afresh"
+                return self._held(HoldKind.OWNED, detail, f"add {self.wish.name} there, then: sudo update-grub")
+        return None
+
+    def _without_grub(self) -> Finding:
+        if self.is_running:
+            return self._says(Verdict.OK, evidence=("the running kernel has it", "no menu of GRUB starts this host"))
+        todo = (
+            f"add {self.wish.name} to the kernel command line where this host keeps it (systemd-boot and unified "
+            "kernel images: /etc/kernel/cmdline, then: sudo kernel-install add-all), and reboot"
+        )
+        return self._says(Verdict.ADVICE, f"{self._wants}; this host does not boot through GRUB", todo=todo)
+
+    @property
+    def _there(self) -> tuple[str, ...]:
+        return ("the running kernel has it, and no file sets it for the next boot",) if self.is_running else ()
+
+    @property
+    def _wants(self) -> str:
+        return f"the kernel should be started with {self.wish.name}"
+
+
+WISHES = (KernelArgumentWish(),)
+ADDRESSES = (KernelArgumentsAddress(),)

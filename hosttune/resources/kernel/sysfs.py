@@ -1,0 +1,331 @@
+"""Kernel values below /sys: the live one, and the drop-in that sets it at the next boot.
+
+tmpfiles.d(5) brings a value back at boot (`w` lines, which take wildcards); a device that comes later or whose name may
+change gets it from a udev rule. A file that lists its choices, one in brackets, reads as the chosen word.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from typing import TYPE_CHECKING
+
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+from hosttune.resources.base import OLD, FieldSpec, Operator, action_between, in_general
+from hosttune.resources.bounds import nearest, satisfies, wants
+from hosttune.resources.elsewhere import by_commands, by_tuned
+from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text, hand_edit
+from hosttune.resources.kernel.sysfs_boot import SOURCES, device_of, fits, setters
+from hosttune.resources.kernel.sysfs_set import MANY, numbers, spelled
+from hosttune.resources.kernel.sysfs_values import SysfsNamesAddress
+from hosttune.values import ABSENT, Activation, Address, Change, Finding, Hold, HoldKind, Unreadable, Verdict, behind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hosttune.facts import Facts
+    from hosttune.resources.base import Context, Wish
+    from hosttune.resources.elsewhere import Elsewhere
+    from hosttune.resources.kernel.sysfs_boot import Setter
+    from hosttune.values import Value
+
+FOLDERS = {"tmpfiles": ("/etc/tmpfiles.d", ".conf"), "udev": ("/etc/udev/rules.d", ".rules")}
+_NAME = regex(r"/sys(?:/(?!\.\.?/)[^\s\"'\\%/{}]+)+")
+_VALUE = regex(r"[\w.,:+/ -]+")
+_SUBSTITUTION = regex(r"[%$](?![%$])")  # udev(7): `%c` is what a PROGRAM printed
+_MATCH = regex(r'(?:^|,\s*)[\w{}/.-]+(?:==|!=)"[^"\\\n]*"(?=,|$)')
+
+
+class SysfsWish:
+    """`- sysfs: /sys/...` with exactly, at_least or at_most: live now, and by a drop-in of the rule at every boot."""
+
+    kind = "sysfs"
+    fields: Mapping[str, FieldSpec] = {
+        "persist": FieldSpec(str, choices=tuple(FOLDERS), help="What sets it at boot: tmpfiles.d unless given"),
+        "match": FieldSpec(str, help='Matches of the udev rule instead of the device\'s name: KEY=="value", ...'),
+        "kernel_default": FieldSpec(bool, help="The kernel chooses such a value by itself: no file has to set it"),
+    }
+    operators = (Operator.EXACTLY, Operator.AT_LEAST, Operator.AT_MOST)
+    activations = (Activation.NOW,)
+
+    def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:
+        names = SysfsNamesAddress().read(facts.reader, wish.name) if _NAME.fullmatch(wish.name) else ()
+        files = names if isinstance(names, tuple) else ()
+        live = (Address(kind, path) for path in files for kind in ("sysfs", "sysfs-choices"))
+        boot = (Address("sysfs-boot", source) for source in SOURCES)
+        return (Address("sysfs-names", wish.name), *live, *boot, Address("file", _dropin(wish)))
+
+    def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
+        looks = [_examine(wish, context) for wish in wishes]
+        settings = [look for look in looks if isinstance(look, _Setting)]
+        dropins = {path: _compare_dropin(path, settings, context) for path in {_dropin(wish) for wish in wishes}}
+        findings = []
+        for look in looks:
+            if isinstance(look, Finding):
+                findings.append(look)
+                continue
+            path = _dropin(look.wish)
+            findings.append(_finding(look, dropins[path], context))
+            if findings[-1].changes:  # the drop-in is one change, carried by the first wish that needs it
+                dropins[path] = Dropin() if look.is_missing_at_boot else dropins[path]
+        return tuple(findings)
+
+    def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
+        changes = [in_general(one, Address(self.kind, one.name), nearest("", one), before=OLD) for one in wishes]
+        for path in dict.fromkeys(map(_dropin, wishes)):
+            kept = [_Setting(one, {}, {}, True, ()) for one in wishes if _dropin(one) == path]
+            changes.append(in_general(kept[0].wish, Address("file", path), _text(kept)))
+        return tuple(changes)
+
+
+def _persist(wish: Wish) -> str:
+    return str(wish.fields.get("persist") or "tmpfiles")
+
+
+def _dropin(wish: Wish) -> str:
+    folder, suffix = FOLDERS[_persist(wish)]
+    return dropin_path(folder, wish.rule, suffix)
+
+
+@frozen
+class _Setting:
+    """One wish: what its files hold now, and what they should."""
+
+    wish: Wish
+    live: Mapping[str, str]  # path -> present value
+    wanted: Mapping[str, str]  # path -> the value that satisfies the wish and is nearest to the present one
+    is_missing_at_boot: bool  # nothing that satisfies the wish sets some of them at boot
+    evidence: tuple[str, ...]
+    hold: Hold = Hold()
+    todo: str = ""
+    is_elsewhere: bool = False  # TuneD or a command sets it at boot, so that no line of ours has to
+
+    @property
+    def off(self) -> tuple[str, ...]:
+        return tuple(path for path, value in self.live.items() if not satisfies(value, self.wish))
+
+
+def _examine(wish: Wish, context: Context) -> _Setting | Finding:
+    state, is_image = context.state, context.facts.reader.persistent_only
+    if refusal := _why_not(wish):
+        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(HoldKind.REFUSED, refusal), wants(wish))
+    names = state[Address("sysfs-names", wish.name)]
+    values = {path: state[Address("sysfs", path)] for path in names} if isinstance(names, tuple) else {}
+    boot = {source: state[Address("sysfs-boot", source)] for source in SOURCES}
+    for value in (names, *values.values(), *boot.values()):
+        if isinstance(value, Unreadable):
+            return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=behind(wish.name, value.reason))
+    live = {path: str(value) for path, value in values.items() if value is not ABSENT}
+    wanted = {path: nearest(value, wish) for path, value in live.items()}
+    offers = {path: _words(state[Address("sysfs-choices", path)]) for path in live}
+    unable = [
+        path for path, words in offers.items() if isinstance(words, tuple) and words and wanted[path] not in words
+    ]
+    if not is_image and len(unable) == len(live):
+        none = f"this kernel has no {wish.name}"
+        taken = f"{unable[0]} does not take {wanted[unable[0]]}: {', '.join(offers[unable[0]])}" if unable else none
+        return Finding(wish.rule, wish.subject, Verdict.NOT_APPLICABLE, reason=taken)
+    for path in unable:
+        del live[path], wanted[path]
+    rows = {source: value for source, value in boot.items() if isinstance(value, tuple)}
+    own = _dropin(wish)
+    setting = {
+        path: tuple(one for one in setters(path, rows) if one.file != own or _is_of(one, wish))
+        for path in (live or (wish.name,))
+    }
+    missing = [path for path, found in setting.items() if not _is_set(found, wish, own)]
+    elsewhere = {path: one for path in missing if (one := _elsewhere(path, live.get(path, ""), wish, context))}
+    evidence = _evidence(live, setting, elsewhere, own)
+    missing = [path for path in missing if path not in elsewhere or not elsewhere[path].is_enough]
+    hold, todo = Hold(), ""
+    if missing or any(not satisfies(value, wish) for value in live.values()):
+        hold, todo = _owner(wish, setting, elsewhere, own, context)
+    is_elsewhere = bool(elsewhere) and not missing
+    return _Setting(wish, live, wanted, bool(missing), evidence, hold, todo, is_elsewhere)
+
+
+def _elsewhere(path: str, live: str, wish: Wish, context: Context) -> Elsewhere | None:
+    """Who sets a file that nothing in tmpfiles.d and the like sets: TuneD, or a command."""
+    facts = context.facts
+    words = [value for pattern, value in facts.managers.tuned_sysfs_values.items() if fits(path, pattern)]
+    found = by_tuned(words[-1] if words else None, wish, live, facts)
+    return found or by_commands(lambda pattern: fits(path, pattern), wish, facts)
+
+
+def _words(value: Value) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else ()
+
+
+def _why_not(wish: Wish) -> str:
+    """Why this wish cannot be made true at all: its words would not survive in a drop-in."""
+    if not _NAME.fullmatch(wish.name):
+        return f"{wish.name} is no file below /sys"
+    if bad := next((bound.value for bound in wish.bounds if not _VALUE.fullmatch(str(bound.value))), None):
+        return f"{bad!r} cannot be written into a drop-in"
+    match = str(wish.fields.get("match") or "")
+    if match and (_persist(wish) != "udev" or "".join(found[0] for found in _MATCH.finditer(match)) != match):
+        return f'match belongs to `persist: udev`, and reads KEY=="value", KEY=="value"; it is {match!r}'
+    if _persist(wish) == "udev" and device_of(wish.name) is None:
+        return f"udev knows no device for {wish.name}"
+    return ""
+
+
+def _is_default(wish: Wish) -> bool:
+    return bool(wish.fields.get("kernel_default"))
+
+
+def _is_of(one: Setter, wish: Wish) -> bool:
+    """Whether a line of our own file is about exactly this wish's devices: not those of another wish of the rule, nor
+    more than these, as an earlier version may have written it.
+    """
+    wanted = _matches(str(wish.fields.get("match") or ""))
+    if not wanted:
+        return not one.condition
+    names = {f'KERNEL=="{one.pattern}"'} if one.pattern not in {"", "*"} else set()
+    return _matches(one.condition) | names == wanted
+
+
+def _matches(text: str) -> set[str]:
+    return {found[0].lstrip(", ") for found in _MATCH.finditer(text)}
+
+
+def _is_set(found: tuple[Setter, ...], wish: Wish, own: str) -> bool:
+    """Whether what acts last at boot satisfies the wish; a udev rule that may not apply counts only when it is ours."""
+    certain = [one for one in found if not one.is_conditional or one.file == own]
+    return satisfies(certain[-1].value, wish) if certain else _is_default(wish)
+
+
+def _owner(
+    wish: Wish,
+    setting: Mapping[str, tuple[Setter, ...]],
+    elsewhere: Mapping[str, Elsewhere],
+    own: str,
+    context: Context,
+) -> tuple[Hold, str]:
+    managers = context.facts.managers
+    for path, found in setting.items():
+        if any(fits(path, pattern) for pattern in managers.tuned_sysfs):
+            owner = f"TuneD profile {managers.tuned_profile}"
+            return Hold(HoldKind.OWNED, owner), f"set {path} in a child profile of TuneD, or ignore {wish.rule}"
+        if path in elsewhere and not elsewhere[path].is_enough:
+            other = elsewhere[path]
+            owner = f"{other.place} ({path} = {other.value})"
+            return Hold(HoldKind.OWNED, owner), f"change {other.place}, or ignore {wish.rule}"
+        others = [one for one in found if one.file != own]
+        explicit = [one for one in others if not one.is_distribution]
+        stronger = [one for one in others if not one.is_conditional and _beats(one, own, wish)]
+        for one in (*explicit[-1:], *stronger[-1:]):
+            if not satisfies(one.value, wish):
+                owner = one.place if one.source == "command-line" else f"{one.place} ({path} = {one.value})"
+                return Hold(HoldKind.OWNED, owner), f"change {one.place}, or ignore {wish.rule}"
+    return Hold(), ""
+
+
+def _beats(other: Setter, own: str, wish: Wish) -> bool:
+    """Whether it acts after a drop-in of ours; of two tmpfiles lines that spell one path the first counts, and of two
+    files of one name the one in /etc.
+    """
+    if other.source != _persist(wish):
+        return SOURCES.index(other.source) > SOURCES.index(_persist(wish))
+    theirs, ours = posixpath.basename(other.file), posixpath.basename(own)
+    return theirs != ours and (theirs > ours) != (other.source == "tmpfiles" and other.pattern == wish.name)
+
+
+def _evidence(
+    live: Mapping[str, str], setting: Mapping[str, tuple[Setter, ...]], elsewhere: Mapping[str, Elsewhere], own: str
+) -> tuple[str, ...]:
+    present: dict[str, int] = {}
+    for value in live.values():
+        present[value] = present.get(value, 0) + 1
+    lines = [f"now {value}" + (f" ({count} files)" if len(live) > 1 else "") for value, count in present.items()]
+    for one in sorted({found[-1] for found in setting.values() if found}, key=lambda one: one.place):
+        is_sure = one.file == own or not one.is_conditional
+        value = "a value that is worked out then" if _SUBSTITUTION.search(one.value) else one.value
+        lines.append(f"next boot {value} ({one.place}){'' if is_sure else ', perhaps'}")
+    lines += dict.fromkeys(one.words for one in elsewhere.values())
+    if any(not found and path not in elsewhere for path, found in setting.items()):
+        lines.append("no file sets it at boot")
+    return tuple(lines)
+
+
+def _compare_dropin(path: str, settings: list[_Setting], context: Context) -> Dropin:
+    """How our drop-in stands: one for all the wishes of a rule that are kept the same way."""
+    ours = [one for one in settings if _dropin(one.wish) == path and not one.hold]
+    if any(one.is_missing_at_boot for one in ours):
+        rule = ours[0].wish.rule
+        kept = [one for one in ours if one.is_missing_at_boot or not (_is_default(one.wish) or one.is_elsewhere)]
+        return compare_dropin(path, _text(kept), rule, context, Activation.NOW)
+    note = hand_edit(Address("file", path), context)
+    if note and any(one.off for one in ours):
+        todo = f"keep it and ignore {ours[0].wish.rule}, or remove {path}"
+        return Dropin(hold=Hold(HoldKind.EDITED, path), evidence=(note,), todo=todo)
+    return Dropin()
+
+
+def _text(settings: list[_Setting]) -> bytes:
+    lines: list[str] = []
+    for one in settings:
+        write = _udev_rule if _persist(one.wish) == "udev" else _tmpfiles_line
+        values = set(one.wanted.values())
+        # a `match` means other devices as well, so the better value of this one does not belong there
+        common = values.pop() if len(values) == 1 and not one.wish.fields.get("match") else nearest("", one.wish)
+        lines.append(write(one.wish, one.wish.name, common))
+        better = ((path, value) for path, value in sorted(one.wanted.items()) if value != common)
+        lines += [write(one.wish, path, value) for path, value in better if path != one.wish.name]
+    return dropin_text(settings[0].wish.rule, dict.fromkeys(lines))  # wishes with one `match` share a line
+
+
+def _tmpfiles_line(wish: Wish, path: str, value: str) -> str:  # noqa: ARG001 - beside _udev_rule
+    return f"w {path} - - - - {value}"
+
+
+def _udev_rule(wish: Wish, path: str, value: str) -> str:
+    device = device_of(path)
+    if device is None:  # _why_not has refused it
+        return ""
+    match = str(wish.fields.get("match") or "")
+    names = match if match and path == wish.name else f'KERNEL=="{device.device}"'
+    kind = ', ENV{DEVTYPE}=="disk"' if device.subsystem == "block" else ""
+    return f'ACTION=="add|change", SUBSYSTEM=="{device.subsystem}"{kind}, {names}, ATTR{{{device.attribute}}}="{value}"'
+
+
+def _live_changes(setting: _Setting, context: Context) -> list[Change]:
+    """A change for each file; numbered files are one change from some number on, so that a person can read the plan."""
+    name, live, wanted = setting.wish.name, setting.live, setting.wanted
+    values: list[tuple[Address, Value, Value]] = [
+        (Address("sysfs", one), live[one], wanted[one]) for one in setting.off
+    ]
+    names = context.state[Address("sysfs-names", name)]
+    numbered = numbers(name, live) if names == tuple(live) else None
+    if numbered and len(numbered) > MANY and values:
+        now, then = (spelled({number: held[path] for number, path in numbered.items()}) for held in (live, wanted))
+        values = [(Address("sysfs-set", name), now, then)]
+    return [
+        Change(address, action_between(before, after), before, after, setting.wish.rule, context.risk, context.disturbs)
+        for address, before, after in values
+    ]
+
+
+def _finding(setting: _Setting, dropin: Dropin, context: Context) -> Finding:
+    wish = setting.wish
+    if not setting.off and not setting.is_missing_at_boot:
+        return Finding(wish.rule, wish.subject, Verdict.OK, evidence=setting.evidence)
+    if dropin.unknown:
+        return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=dropin.unknown)
+    if hold := setting.hold or dropin.hold:
+        evidence, todo = setting.evidence + dropin.evidence, setting.todo or dropin.todo
+        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, _reason(setting, context), evidence, todo=todo)
+    changes = _live_changes(setting, context)
+    if dropin.change is not None and setting.is_missing_at_boot:
+        changes.append(dropin.change)
+    reason = _reason(setting, context)
+    return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(), reason, setting.evidence, tuple(changes))
+
+
+def _reason(setting: _Setting, context: Context) -> str:
+    is_right_now = not setting.off and not context.facts.reader.persistent_only
+    return wants(setting.wish) + (" after a reboot, too" if is_right_now else "")
+
+
+WISHES = (SysfsWish(),)
+ADDRESSES = ()

@@ -1,0 +1,103 @@
+"""One value for many files below /sys, as one change: the governor of 224 processors is one line of a plan.
+
+`sysfs-set:/sys/.../cpu*/...` holds the value of all files that the pattern means; where they differ, a row for each
+value with what the star stands for there: `0-3,8: performance`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.errors import Conflict
+from hosttune.facts.reading import number_list
+from hosttune.resources.base import inverted
+from hosttune.resources.kernel.sysfs_values import SysfsAddress, expand
+from hosttune.values import ABSENT, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hosttune.host.door import Reader, Writer
+    from hosttune.values import Change, Value
+
+MANY = 8  # up to so many files are changes of their own
+_ONE = SysfsAddress()
+
+
+def numbers(pattern: str, paths: Iterable[str]) -> Mapping[int, str] | None:
+    """Number -> path, where the pattern has one star, which stands for a whole number everywhere; else None."""
+    before, star, after = pattern.partition("*")
+    found = {}
+    for path in paths:
+        middle = path[len(before) : len(path) - len(after)]
+        if not (path.startswith(before) and path.endswith(after) and middle.isdecimal()):
+            return None
+        found[int(middle)] = path
+    return found if star and not set("*?[{") & set(after) | set("?[{") & set(before) else None
+
+
+def spelled(values: Mapping[int, str]) -> Value:
+    """The value that all hold, or a row for each."""
+    if len(set(values.values())) == 1:
+        return next(iter(values.values()))
+    holders: dict[str, list[int]] = {}
+    for number in sorted(values):
+        holders.setdefault(values[number], []).append(number)
+    return tuple(f"{_ranges(found)}: {value}" for value, found in holders.items())
+
+
+def unspelled(value: Value, found: Iterable[int]) -> Mapping[int, str]:
+    """Number -> value. Numbers of which a row speaks and that are gone stay in it."""
+    if isinstance(value, str):
+        return dict.fromkeys(found, value)
+    rows = [row.partition(": ") for row in value] if isinstance(value, tuple) else []
+    return {number: text for listed, _, text in rows for number in number_list(listed)}
+
+
+def _ranges(found: list[int]) -> str:
+    parts: list[list[int]] = []
+    for number in found:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1][1:] = [number]
+        else:
+            parts.append([number])
+    return ",".join("-".join(map(str, part)) for part in parts)
+
+
+class SysfsSetAddress:
+    """`sysfs-set:PATTERN`: what all the files hold."""
+
+    kind = "sysfs-set"
+
+    def read(self, reader: Reader, name: str) -> Value:
+        paths = expand(reader, name)
+        found = paths if isinstance(paths, Unreadable) else numbers(name, paths)
+        if found is None or isinstance(found, Unreadable):
+            return found or Unreadable(f"{name} does not mean numbered files")
+        values = {number: _ONE.read(reader, path) for number, path in found.items()}
+        problem = next((value for value in values.values() if isinstance(value, Unreadable)), None)
+        there = {number: str(value) for number, value in values.items() if value is not ABSENT}
+        return problem or (spelled(there) if there else ABSENT)
+
+    def write(self, writer: Writer, change: Change) -> None:
+        name = change.address.name
+        present = self.read(writer, name)
+        paths = expand(writer, name)
+        found = None if isinstance(paths, Unreadable) else numbers(name, paths)
+        if not self.same(present, change.before) or found is None:
+            message = f"{name} is no longer {change.before}"
+            raise Conflict(message, hint="run the plan again")
+        now, wanted = unspelled(present, found), unspelled(change.after, found)
+        for number, value in sorted(wanted.items()):
+            if number in found and now.get(number) != value:
+                writer.set_value(found[number], f"{value}\n")
+
+    def same(self, one: Value, other: Value) -> bool:
+        return one == other
+
+    def invert(self, change: Change) -> Change | None:
+        return inverted(change)
+
+
+WISHES = ()
+ADDRESSES = (SysfsSetAddress(),)

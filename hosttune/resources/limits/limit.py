@@ -1,0 +1,246 @@
+"""Limits of login sessions by a drop-in in limits.d; services take theirs from systemd (unit drop-ins), and so do the
+jobs that slurmd starts, which is said where it is set up.
+
+A limit that is higher already stays, in whatever file or by the session's own default. A number of open files above
+fs.nr_open is refused: the kernel refuses it, and pam_limits then refuses every login.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import UnknownFact
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+from hosttune.resources.base import FieldSpec, in_general
+from hosttune.resources.bounds import number
+from hosttune.resources.comparison import Comparison
+from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text
+from hosttune.resources.limits.limits_files import FOLDER, ITEMS, amount, lines
+from hosttune.values import Activation, Address, FileValue, Finding, Hold, HoldKind, Unreadable, Verdict, behind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hosttune.facts import Facts
+    from hosttune.resources.base import Context, Operator, Wish
+    from hosttune.values import Change, Value
+
+KINDS = ("soft", "hard")
+NR_OPEN = "fs.nr_open"
+KERNEL_NR_OPEN = 1048576  # fs/file_table.c: sysctl_nr_open, where nobody sets it
+_OF_SERVICES = ("nofile", "memlock")  # what is known of services (facts/limits/limits.py)
+_DOMAIN = regex(r"\*|@?[A-Za-z_][\w.-]*")
+
+
+class LimitWish:
+    """`- limit: memlock` with `soft`, `hard` (at least; a number in the unit of limits.conf(5), or unlimited)."""
+
+    kind = "limit"
+    fields: Mapping[str, FieldSpec] = {
+        "soft": FieldSpec(str, help="The least soft limit: a number in the unit of limits.conf(5), or unlimited"),
+        "hard": FieldSpec(str, help="The least hard limit: a number in the unit of limits.conf(5), or unlimited"),
+        "enough": FieldSpec(str, help="What is enough of both where it is so already; what is written unless given"),
+        "domains": FieldSpec(list, help='Whose: "*" and root unless given; "*" is not for root'),
+    }
+    operators: tuple[Operator, ...] = ()
+    activations = (Activation.SESSION,)
+
+    def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:
+        live = () if facts.reader.persistent_only else (Address("sysctl", NR_OPEN),)
+        nr_open = (*live, Address("sysctl-files", NR_OPEN)) if wish.name == "nofile" else ()
+        return (Address("limits-files", wish.name), Address("session-limits", wish.name), *nr_open, _file(wish))
+
+    def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
+        looks = [_look(wish, context) for wish in wishes]
+        answers = [look.stands() for look in looks]
+        needed = [look for look, answer in zip(looks, answers, strict=True) if answer is None]
+        kept = [look for look in looks if look in needed or look.is_ours]
+        dropin = _compare_dropin(kept, context) if needed else Dropin()
+        change = dropin.change  # one for all wishes of the rule, carried by the first that needs it
+        findings = []
+        for look, answer in zip(looks, answers, strict=True):
+            findings.append(answer or look.missing(dropin, (change,) if change else ()))
+            change = change if answer else None
+        return tuple(findings)
+
+    def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
+        rows = [(domain, kind, wish.name, value) for wish in wishes for domain, kind, value in _wanted(wish)]
+        text = _text(wishes[0].rule, rows)
+        return (in_general(wishes[0], _file(wishes[0]), text, activation=Activation.SESSION),)
+
+
+def _file(wish: Wish) -> Address:
+    return Address("file", dropin_path(FOLDER, wish.rule))
+
+
+def _wanted(wish: Wish) -> tuple[tuple[str, str, str], ...]:
+    """(domain, soft|hard, least value) of all that a wish names."""
+    domains = [str(one) for one in wish.fields.get("domains") or ("*", "root")]
+    return tuple((domain, kind, str(wish.fields[kind])) for domain in domains for kind in KINDS if kind in wish.fields)
+
+
+def _compare_dropin(kept: list[_Look], context: Context) -> Dropin:
+    wish = kept[0].wish
+    rows = [
+        (one.domain, one.kind, look.wish.name, one.wanted)
+        for look in kept
+        for one in look.limits
+        if not _reaches(one.other, one.enough)
+    ]
+    return compare_dropin(_file(wish).name, _text(wish.rule, rows), wish.rule, context, Activation.SESSION)
+
+
+def _text(rule: str, rows: Iterable[tuple[str, str, str, str]]) -> bytes:
+    return dropin_text(rule, (" ".join(row) for row in rows))
+
+
+@frozen
+class _Limit:
+    """One limit of one domain: what is wanted, and what others set."""
+
+    domain: str
+    kind: str  # soft | hard
+    wanted: str  # what is written
+    enough: str  # what is left as it is: at most `wanted`
+    now: str  # the value that counts at the next login; empty where no file sets it
+    place: str
+    other: str  # the value that counts without our drop-in, or that of this session; empty where neither is known
+    other_place: str
+
+    @property
+    def is_met(self) -> bool:
+        return _reaches(self.now or ("" if self.place else self.other), self.enough)
+
+
+def _reaches(value: str, wanted: str) -> bool:
+    present, least = amount(value), amount(wanted)
+    return present is not None and least is not None and present >= least
+
+
+@frozen
+class _Look(Comparison):
+    """One wish against the files."""
+
+    wish: Wish
+    context: Context
+    rows: tuple[tuple[str, ...], ...]  # of the files: domain, soft|hard, value, place
+    limits: tuple[_Limit, ...]
+
+    @property
+    def is_ours(self) -> bool:
+        return any(row[3].startswith(_file(self.wish).name) for row in self.rows)
+
+    def stands(self) -> Finding | None:
+        """The answer, unless a drop-in is needed."""
+        if refusal := self._why_not():
+            return self._held(HoldKind.REFUSED, refusal)
+        values = self.context.state[Address("limits-files", self.wish.name)], self._nr_open()
+        if problem := next((one.reason for one in values if isinstance(one, Unreadable)), ""):
+            return self._says(Verdict.UNKNOWN, problem)
+        if refusal := self._too_many():
+            return self._held(HoldKind.REFUSED, refusal, f"raise {NR_OPEN} first")
+        if all(one.is_met for one in self.limits):
+            return self._says(Verdict.OK, evidence=self._there)
+        for one in self.limits:
+            if one.other_place != "this session" and not _reaches(one.other, one.enough):
+                detail = f"{one.other_place} ({one.domain} {one.kind} {self.wish.name} {one.other})"
+                return self._held(HoldKind.OWNED, detail, f"change {one.other_place}, or ignore {self.wish.rule}")
+        return None
+
+    def _why_not(self) -> str:
+        if self.wish.name not in ITEMS:
+            return f"{self.wish.name} is no limit that can be compared; those are {', '.join(ITEMS)}"
+        if bad := next((one.domain for one in self.limits if not _DOMAIN.fullmatch(one.domain)), ""):
+            return f"{bad!r} is no domain of limits.conf(5)"
+        values = (value for one in self.limits for value in (one.wanted, one.enough))
+        if bad := next((value for value in values if amount(value) is None), ""):
+            return f"{bad!r} is no limit"
+        soft, hard = (amount(str(self.wish.fields.get(kind, "unlimited"))) for kind in KINDS)
+        if not self.limits or ("soft" in self.wish.fields and (soft or 0) > (hard or 0)):
+            return "a wish for a limit needs soft or hard, and a soft one is not above the hard one"
+        return ""
+
+    def _nr_open(self) -> int | Unreadable:
+        """The least that fs.nr_open is now and will be after the next boot."""
+        if self.wish.name != "nofile":
+            return 0
+        live: Value = self.context.state.get(Address("sysctl", NR_OPEN), "")
+        files = self.context.state[Address("sysctl-files", NR_OPEN)]
+        for value in (live, files):
+            if isinstance(value, Unreadable):
+                return Unreadable(behind(NR_OPEN, value.reason))
+        boot = files[-1].partition("\t")[0] if isinstance(files, tuple) and files else ""
+        known = [found for text in (live, boot) if (found := number(text)) is not None]
+        return min(known, default=KERNEL_NR_OPEN)
+
+    def _too_many(self) -> str:
+        most = self._nr_open()
+        asked = max((amount(one.wanted) or 0 for one in self.limits), default=0)
+        if self.wish.name != "nofile" or isinstance(most, Unreadable) or asked <= most:
+            return ""
+        shown = "unlimited" if asked == math.inf else str(int(asked))
+        return f"nofile {shown} is above {NR_OPEN} ({most}): every login would be refused"
+
+    @property
+    def _there(self) -> tuple[str, ...]:
+        found = []
+        for one in sorted(self.limits, key=lambda one: one.is_met):  # a short report shows the first of them
+            value, place = (one.now, one.place) if one.place else (one.other, one.other_place)
+            found.append(f"{one.domain} {one.kind} {value} ({place})" if value else f"{one.domain} {one.kind}: no file")
+        domains = {one.domain for one in self.limits}
+        own = sorted({f"{row[0]} has its own ({row[3]})" for row in self.rows if row[0] not in domains})
+        return (*found, *own, *_of_slurm(self.wish.name, self.context.facts))
+
+    @property
+    def _wants(self) -> str:
+        wanted = " and ".join(f"{kind} {self.wish.fields[kind]}" for kind in KINDS if kind in self.wish.fields)
+        return f"{self.wish.name} should be at least {wanted} in new sessions"
+
+    def _held(self, kind: HoldKind, detail: str, todo: str = "", evidence: tuple[str, ...] = ()) -> Finding:
+        return self._says(Verdict.DIFFERS, self._wants, Hold(kind, detail), evidence or self._there, todo)
+
+
+def _look(wish: Wish, context: Context) -> _Look:
+    listed = context.state[Address("limits-files", wish.name)]
+    rows = tuple(tuple(row.split("\t")) for row in listed) if isinstance(listed, tuple) else ()
+    own, applied = _file(wish).name, _applied(wish, context)
+    session = context.state[Address("session-limits", wish.name)]
+
+    def limit(domain: str, kind: str, least: str) -> _Limit:
+        found = [(value, place) for its, other, value, place in rows if (its, other) == (domain, kind)]
+        others = [row for row in found if not row[1].startswith(own)]
+        # what this session has by our drop-in says nothing of the next one without it
+        is_own = (domain, kind, wish.name) in applied
+        default = session[KINDS.index(kind)] if isinstance(session, tuple) and not is_own else ""
+        now, place = found[-1] if found else ("", "")
+        other, other_place = others[-1] if others else (default, "this session")
+        enough = str(wish.fields.get("enough", least))
+        return _Limit(domain, kind, least, least if _reaches(enough, least) else enough, now, place, other, other_place)
+
+    return _Look(wish, context, rows, tuple(limit(*least) for least in _wanted(wish)))
+
+
+def _of_slurm(item: str, facts: Facts) -> tuple[str, ...]:
+    """Where slurmd runs: that its jobs get none of this, and what they get (PropagateResourceLimits, slurm.conf(5))."""
+    try:
+        if item not in _OF_SERVICES or not facts.managers.slurm:
+            return ()
+        daemons = [one for one in facts.limits.services if one.unit == "slurmd.service"]
+        now = "".join(f", now {one.nofile if item == 'nofile' else one.memlock_text}" for one in daemons)
+    except UnknownFact:
+        now = ""
+    what = f"Limit{item.upper()}= of slurmd.service{now}"
+    return (f"jobs of Slurm get none of this: they take the limit of the login they were sent from, within {what}",)
+
+
+def _applied(wish: Wish, context: Context) -> frozenset[tuple[str, str, str]]:
+    """(domain, soft|hard, item) of the lines that a run has left in our drop-in."""
+    applied = context.ledger.get(_file(wish))
+    content = applied.after.content if applied and isinstance(applied.after, FileValue) else b""
+    return frozenset(row[1:4] for row in lines(content.decode("utf-8", "replace")))
+
+
+WISHES = (LimitWish(),)
+ADDRESSES = ()

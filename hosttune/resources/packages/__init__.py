@@ -1,0 +1,1 @@
+"""Debian packages, and what apt and unattended-upgrades do with them."""

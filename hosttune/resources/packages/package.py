@@ -1,0 +1,329 @@
+"""Debian packages, wanted as one set: what apt-get would do is simulated before it is shown, and again before the act.
+
+Where the set lies, and how it is brought about: package_set.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.gpu.components import turn_on
+from hosttune.facts.packages import INTERRUPTED
+from hosttune.host.door import Completed
+from hosttune.regex import regex
+from hosttune.resources.base import FieldSpec, action_between, in_general
+from hosttune.resources.packages import apt
+from hosttune.resources.packages.driver_use import disturbance
+from hosttune.resources.packages.kept_debs import FOLDER, foreign
+from hosttune.resources.packages.package_set import PackageSetAddress, names_of, set_name, value_of, versions
+from hosttune.resources.read_only import ReadOnly
+from hosttune.values import (
+    ABSENT,
+    Activation,
+    Address,
+    Change,
+    Disturbs,
+    Finding,
+    Hold,
+    HoldKind,
+    Unreadable,
+    Verdict,
+    behind,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+    from hosttune.resources.base import Context, Operator, Wish
+    from hosttune.values import Value
+
+SET = PackageSetAddress.kind
+_NOT_WHOLE = "a package of it is not whole"
+_BUILDS = regex(r"(?:^|-)(?<!no-)dkms(?:$|-)")  # dkms, nvidia-dkms-580; not nvidia-headless-no-dkms-580
+_UPDATE = "sudo apt-get update, then run it again"
+
+
+class SimulationAddress(ReadOnly):
+    """`apt-simulation:OPERANDS`: what `apt-get install OPERANDS` would do, as the lines that `apt.parse` reads; only to
+    be read.
+    """
+
+    kind = "apt-simulation"
+
+    def read(self, reader: Reader, name: str) -> Value:
+        operands = name.split()
+        answer = reader.query(apt.simulation(operands), timeout_s=apt.LOOK_TIMEOUT_S)
+        if not isinstance(answer, Completed):
+            return answer if isinstance(answer, Unreadable) else Unreadable("apt-get is not installed")
+        if answer.status != 0:
+            return apt.errors(answer.errors, answer.status)
+        lines = apt.relevant(answer.text)
+        sizes = _said(reader, apt.downloads(operands)) if lines else None
+        size = (apt.download_line(sizes),) if sizes is not None else ()
+        return (*lines, *_old(reader, apt.parse(lines).before), *size)
+
+
+def _said(reader: Reader, argv: Sequence[str]) -> str | None:
+    answer = reader.query(argv, timeout_s=apt.LOOK_TIMEOUT_S)
+    return answer.text if isinstance(answer, Completed) and answer.status == 0 else None
+
+
+def _old(reader: Reader, before: Mapping[str, str]) -> tuple[str, ...]:
+    """Where the versions that would go can be had; nothing where apt does not say."""
+    policies = _said(reader, apt.policy(before)) if before else None
+    if policies is None:
+        return ()
+    cached = reader.list(apt.CACHE)
+    marks = _said(reader, apt.automatic(before)) or ""
+    return apt.old_lines(policies, cached if isinstance(cached, tuple) else (), before, marks, foreign(reader))
+
+
+class PackagesWish:
+    """`- packages: LIST` or `- package: NAME` with `state: installed`: installed in any version, or in the one that
+    `versions` names; what `remove` names is gone after the same transaction.
+    """
+
+    fields: Mapping[str, FieldSpec] = {
+        "state": FieldSpec(str, required=True, choices=("installed",), help="The state that they should have"),
+        "versions": FieldSpec(list, help="Versions that they should have, each NAME=VERSION; others may have any"),
+        "remove": FieldSpec(list, help="Packages that go in the same transaction, by their exact names"),
+        "activation": FieldSpec(str, choices=tuple(str(word) for word in Activation), help="When it takes effect"),
+        "disturbs": FieldSpec(
+            str,
+            choices=tuple(str(word) for word in Disturbs),
+            help="Whom it disturbs, the rule's own word by default; replacing a driver in use disturbs GPU work anyway",
+        ),
+        "in_use": FieldSpec(bool, help="False where they are installed and take effect later: the rule waits for it"),
+        "why": FieldSpec(str, help="Why these packages, for who reads the plan; empty: what apt-get does"),
+        "unused": FieldSpec(str, help="Why they are not in use, where waiting does not help; empty where it does"),
+        "refused": FieldSpec(str, help="Why this cannot be done as things are; empty where it can"),
+        "todo": FieldSpec(str, help="What a person should do then"),
+        "allow_dkms": FieldSpec(bool, help="Kernel modules may be compiled on this host"),
+        "may_remove": FieldSpec(list, help="Beginnings of package names that apt may remove for it"),
+        "one_version": FieldSpec(list, help="Packages that must come in the same upstream version"),
+    }
+    operators: tuple[Operator, ...] = ()
+    activations = tuple(Activation)
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:
+        if not (wish.name.split() or _removed(wish)) or wish.fields.get("refused"):
+            return ()
+        operands = _operands(wish, {name: facts.packages[name].version for name in _present(wish, facts)})
+        return (_set(wish), Address("apt-simulation", " ".join(operands))) if operands else (_set(wish),)
+
+    def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
+        return tuple(_compare(wish, context) for wish in wishes)
+
+    def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
+        return tuple(change for wish in wishes if not wish.fields.get("refused") for change in _writes(wish))
+
+
+def _writes(wish: Wish) -> tuple[Change, ...]:
+    """The set as it is asked for, in the versions that the wish names; nothing where it names no package."""
+    pinned = versions(tuple(wish.fields.get("versions", ())))
+    after = value_of({name: pinned.get(name, "") for name in wish.name.split()})
+    before = value_of(dict.fromkeys(_removed(wish), "VERSION"))
+    if after is ABSENT and before is ABSENT:
+        return ()
+    activation = Activation(wish.fields.get("activation", "now"))
+    return (in_general(wish, _set(wish), after, before=before, activation=activation),)
+
+
+def _set(wish: Wish) -> Address:
+    return Address("package-set", set_name(tuple(wish.name.split()), (), _removed(wish)))
+
+
+def _removed(wish: Wish) -> tuple[str, ...]:
+    return tuple(wish.fields.get("remove", ()))
+
+
+def _present(wish: Wish, facts: Facts) -> tuple[str, ...]:
+    return tuple(name for name in (*wish.name.split(), *_removed(wish)) if facts.packages[name].is_installed)
+
+
+def _operands(wish: Wish, present: Mapping[str, str]) -> tuple[str, ...]:
+    """What apt-get is to be told, as NAME, NAME=VERSION and NAME-; nothing where all is as it should be."""
+    wanted = versions(tuple(wish.fields.get("versions", ())))
+    names = wish.name.split()
+    missing = [name for name in names if name not in present or wanted.get(name, present[name]) != present[name]]
+    gone = [f"{name}-" for name in _removed(wish) if name in present]
+    return (*(f"{name}={wanted[name]}" if name in wanted else name for name in missing), *gone)
+
+
+def _compare(wish: Wish, context: Context) -> Finding:
+    refused = str(wish.fields.get("refused", ""))
+    if refused:
+        reason, todo = "the packages to install cannot be chosen", str(wish.fields.get("todo", ""))
+        if todo == context.facts.packages.repair:
+            reason, todo = _NOT_WHOLE, _repair(context)
+        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(HoldKind.REFUSED, refused), reason, todo=todo)
+    if not (wish.name.split() or _removed(wish)):
+        return Finding(wish.rule, wish.subject, Verdict.OK)
+    value = context.state[_set(wish)]
+    if isinstance(value, Unreadable):
+        return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=value.reason)
+    there = versions(value)
+    present = {name: there[name] for name in _present(wish, context.facts)}
+    evidence = tuple(f"{name} {version} is installed" for name, version in present.items())
+    operands = _operands(wish, present)
+    if half := _half_way(wish, operands, context):
+        hold = Hold(HoldKind.REFUSED, half)
+        reason = _reason(operands, present) if operands else _NOT_WHOLE
+        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, evidence, todo=_repair(context))
+    if operands:
+        return _differs(wish, operands, present, evidence, context)
+    if unused := str(wish.fields.get("unused", "")):
+        hold, todo = Hold(HoldKind.REFUSED, unused), str(wish.fields.get("todo", ""))
+        reason = "it is installed and not in use"
+        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, evidence, todo=todo)
+    if not wish.fields.get("in_use", True):
+        hold = Hold(HoldKind.WAITING, str(wish.fields.get("activation", "reboot")))
+        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, "it is installed and not in use yet", evidence)
+    return Finding(wish.rule, wish.subject, Verdict.OK, evidence=evidence)
+
+
+def _differs(
+    wish: Wish, operands: tuple[str, ...], present: Mapping[str, str], evidence: tuple[str, ...], context: Context
+) -> Finding:  # fmt: skip
+    reason = _reason(operands, present)
+    lines = context.state[Address("apt-simulation", " ".join(operands))]
+    if not isinstance(lines, tuple):
+        why = lines.reason if isinstance(lines, Unreadable) else "apt-get gave no answer"
+        unknown = behind(f"{reason}; what apt would do is unknown", why)
+        return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=unknown)
+    would = apt.parse(lines)
+    if would.knows_no_such_package:
+        said = f"{reason}; apt: {would.error}"
+        return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=said, todo=_known_by(context.facts))
+    objection = _objection(wish, operands, would, context.facts)
+    if objection:
+        hold = Hold(HoldKind.REFUSED, objection)
+        details = (*evidence, *apt.describe(would))
+        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, details)
+    change = _change(wish, operands, would, context)
+    return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(), reason, evidence, (change,))
+
+
+def _known_by(facts: Facts) -> str:
+    """What makes apt know a package that it does not."""
+    try:
+        missing = facts.components.off
+    except UnknownFact:
+        missing = ()
+    return f"{turn_on(missing)}; then run it again" if missing else _UPDATE
+
+
+def _half_way(wish: Wish, operands: tuple[str, ...], context: Context) -> str:
+    """With what dpkg stopped half-way that is of these packages, or came with them; before a transaction, with what at
+    all: apt would go on with that first. Empty where all is whole.
+    """
+    packages = context.facts.packages
+    own = {*wish.name.split(), *_removed(wish)}
+    for address, applied in context.ledger.items():
+        if applied.rule == wish.rule:
+            own |= set(_names(address))
+    left = [one for one in packages.unfinished if one.name in own or (operands and one.is_half)]
+    if left:
+        return f"dpkg stopped half-way with {', '.join(f'{one.name} ({one.status})' for one in left)}"
+    return INTERRUPTED if operands and packages.is_interrupted else ""
+
+
+def _repair(context: Context) -> str:
+    """Who repairs it: hosttune itself, where a run of ours was stopped; else a person."""
+    packages = context.facts.packages
+    half = {one.name for one in packages.unfinished}
+    ours = (one.goes_on for address, one in context.ledger.items() if half & set(_names(address)))
+    return "; by hand: ".join([*list(filter(None, ours))[-1:], packages.repair])
+
+
+def _names(address: Address) -> tuple[str, ...]:
+    return names_of(address.name) if address.kind == SET else ()
+
+
+def _reason(operands: tuple[str, ...], present: Mapping[str, str]) -> str:
+    """What is not as it should be, as a phrase."""
+    wanted = versions(operands)
+    missing = [name for name in wanted if name not in present and not name.endswith("-")]
+    other = [f"{name} is {present[name]}, not {version}" for name, version in wanted.items() if name in present]
+    gone = [name[:-1] for name in operands if name.endswith("-")]
+    parts = [f"not installed: {', '.join(missing)}"] * bool(missing) + other
+    return "; ".join([*parts, *[f"still installed: {', '.join(gone)}"] * bool(gone)])
+
+
+def _objection(wish: Wish, operands: tuple[str, ...], would: apt.Transaction, facts: Facts) -> str:
+    """Why apt must not do what it would do; empty where it may."""
+    if would.error:
+        return f"apt-get would fail: {would.error}"
+    asked = tuple(name for name in versions(operands) if not name.endswith("-"))
+    kept = [name for name in asked if name not in would.after]
+    if kept:
+        return f"apt would not install {', '.join(kept)}"
+    if would.downgraded:
+        return f"apt would put back an older version of {', '.join(would.downgraded)}"
+    allowed = tuple(wish.fields.get("may_remove", ()))
+    foreign = [one.name for one in would.removed if one.name not in _removed(wish) and not one.name.startswith(allowed)]
+    if foreign:
+        return f"apt would remove {', '.join(foreign)}"
+    dkms = [step.name for step in would.steps if _BUILDS.search(step.name) and step.after]
+    if dkms and not wish.fields.get("allow_dkms", False):
+        return f"it would compile kernel modules on this host ({', '.join(dkms)}), which is not allowed"
+    then = {name: would.after.get(name) or facts.packages[name].version for name in wish.fields.get("one_version", ())}
+    coupled = {name: version for name, version in then.items() if version}
+    if len({apt.upstream(version) for version in coupled.values()}) > 1:
+        found = ", ".join(f"{name} {version}" for name, version in coupled.items())
+        return f"these must have one version, and the archive has {found}"
+    return ""
+
+
+def _change(wish: Wish, operands: tuple[str, ...], would: apt.Transaction, context: Context) -> Change:
+    asked = tuple(name for name in versions(operands) if not name.endswith("-"))
+    along = tuple(name for name in would.after if name not in asked)
+    removed = tuple(step.name for step in would.removed)
+    before, after = value_of(would.before, would.automatic), value_of(would.after, would.automatic)
+    told = disturbance(would.before, would.after, context.facts)
+    kept = sum(place != "nowhere" for place in would.old.values())
+    notes = (f"keeps {kept} old .deb files in {FOLDER} until it is undone",) if kept else ()
+    return Change(
+        Address("package-set", set_name(asked, along, removed)),
+        action_between(before, after),
+        before,
+        after,
+        wish.rule,
+        context.risk,
+        Disturbs.GPU_WORK if told else Disturbs(wish.fields.get("disturbs", context.disturbs)),
+        Activation(wish.fields.get("activation", "now")),
+        _reversible(would),
+        str(wish.fields.get("why", ""))
+        or (f"apt-get installs {', '.join(asked)}" if asked else f"apt-get removes {', '.join(removed)}"),
+        details=(*apt.describe(would), *notes, *told),
+    )
+
+
+def _reversible(would: apt.Transaction) -> str:
+    """How far an undo will get, as it can be told now."""
+    new = [name for name in would.after if name not in would.before]
+    removes = f"removes exactly these {len(new)} packages again, and their configuration files stay"
+    if not would.before:
+        return f"yes: {removes}"
+    lost = [f"{name} {would.before[name]}" for name, place in would.old.items() if place == "nowhere"]
+    if lost:
+        known = len(would.before)
+        return (
+            f"no: only {known - len(lost)} of {known} old versions can be kept, and a set goes back as a whole: "
+            f"the archive no longer has {', '.join(lost)}"
+        )
+    also = f"; {removes}" if new else ""
+    if len(would.old) < len(would.before):
+        return f"yes, as far as an archive still has the old version of {', '.join(would.before)}{also}"
+    return f"yes, from kept .deb files: puts back the {len(would.before)} old versions{also}"
+
+
+WISHES = (PackagesWish("packages"), PackagesWish("package"))
+ADDRESSES = (PackageSetAddress(), SimulationAddress())

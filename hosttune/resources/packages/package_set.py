@@ -1,0 +1,352 @@
+"""The address `package-set:NAMES`: what dpkg has of a set of packages, and how apt-get brings it elsewhere.
+
+A set is one address, so that it is installed, verified and undone as a whole. Its name says which packages are asked
+for, which come along, and which have to go: `package-set:tuned + python3-perf - power-profiles-daemon`. Whether a
+transaction took is read from dpkg afterwards; the exit status of apt-get alone proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from hosttune.errors import Conflict, HalfWay, Refused
+from hosttune.facts import Facts
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.packages import DATABASE, REPAIR
+from hosttune.regex import regex
+from hosttune.resources.base import inverted
+from hosttune.resources.packages import apt
+from hosttune.resources.packages.kept_debs import operand
+from hosttune.resources.packages.package_repair import mend, settle, tried
+from hosttune.values import ABSENT, Absent, Change, FileValue, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts.packages import Package
+    from hosttune.host.door import Reader, Writer
+    from hosttune.values import Value
+
+AUTOMATIC = " (auto)"  # behind a version to which a package returns: it had come along with others (apt-mark(8))
+# Of apt-get itself, of its dpkg, of a maintainer script: nobody says that it would fail again.
+_STOPPED = regex(r"by signal|exited unexpectedly|received a segmentation fault")
+_ROOM = "make room (df -h / /boot /var), then"
+
+
+def set_name(asked: tuple[str, ...], along: tuple[str, ...] = (), removed: tuple[str, ...] = ()) -> str:
+    """The name of a package-set address."""
+    return " ".join((*asked, *(("+", *along) if along else ()), *(("-", *removed) if removed else ())))
+
+
+def split_set(name: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """The packages of a package-set address: asked for, coming along, removed."""
+    parts: dict[str, list[str]] = {"": [], "+": [], "-": []}
+    part = ""
+    for word in name.split():
+        if word in parts:
+            part = word
+        else:
+            parts[part].append(word)
+    return tuple(parts[""]), tuple(parts["+"]), tuple(parts["-"])
+
+
+def names_of(name: str) -> tuple[str, ...]:
+    """All packages of a package-set address."""
+    return tuple(one for part in split_set(name) for one in part)
+
+
+def versions(value: Value) -> dict[str, str]:
+    """Versions by name, of the value of a set; what stands in brackets behind a version is left out."""
+    pairs = (one.partition("=") for one in value) if isinstance(value, tuple) else ()
+    return {name: version.partition(" ")[0] for name, _, version in pairs}
+
+
+def value_of(known: Mapping[str, str], automatic: frozenset[str] = frozenset()) -> Value:
+    """The value of a set: name -> version, and which of these had come along."""
+    entries = (f"{name}={version}{AUTOMATIC if name in automatic else ''}" for name, version in known.items())
+    return tuple(sorted(entries)) or ABSENT
+
+
+def was_interrupted(reader: Reader) -> bool:
+    """Whether dpkg has not written its own journal off; not where its database cannot be read, and no set either."""
+    try:
+        return bool(Facts(reader).packages.is_interrupted)
+    except UnknownFact:
+        return False
+
+
+def is_between(present: Value, one: Value, other: Value, name: str) -> bool:
+    """Whether each package of the set `name` stands as in one of two values: a transaction that stopped, and what a
+    repair by hand makes of it, bring no third version."""
+    now, old, new = versions(present), versions(one), versions(other)
+    return all(now.get(each) in ("", old.get(each), new.get(each)) for each in names_of(name))
+
+
+def by_hand(reader: Reader) -> str:
+    """What a person types to repair what dpkg left half-way, as far as its database can be read."""
+    try:
+        return Facts(reader).packages.repair
+    except UnknownFact:
+        return REPAIR
+
+
+def stand(changes: Iterable[Change], reader: Reader) -> bool:
+    """Whether each package of these sets is, whole, in the version that the last of the changes gave it."""
+    wanted: dict[str, str] = {}
+    for change in changes:
+        after = versions(change.after)
+        wanted |= {name: after.get(name, "") for name in names_of(change.address.name)}
+    try:
+        facts = Facts(reader)
+        there = [(facts.packages[name], version) for name, version in wanted.items()]
+    except UnknownFact:
+        return False
+    return all((one.version if one.is_installed else "") == version and not one.is_unfinished for one, version in there)
+
+
+class PackageSetAddress:
+    """`package-set:NAMES`: a tuple of "name=version" of those of them that are there, or ABSENT for none.
+
+    One that dpkg left half-way has its state behind it: "name=version (half-configured)".
+    """
+
+    kind = "package-set"
+
+    def read(self, reader: Reader, name: str) -> Value:
+        packages = Facts(reader).packages
+        try:
+            known = [packages[one] for one in names_of(name)]
+        except UnknownFact as unknown:
+            return Unreadable(unknown.reason)
+        return tuple(sorted(_entry(one) for one in known if one.is_installed or one.is_unfinished)) or ABSENT
+
+    def write(self, writer: Writer, change: Change) -> None:
+        name = change.address.name
+        present = self.read(writer, name)
+        if not self.same(present, change.before):
+            raise Conflict(f"the packages are no longer as planned: {words(present)}", hint="run the plan again")
+        before, after = versions(change.before), versions(change.after)
+        if writer.kind == "overlay":
+            _enter(writer, before, after)
+            return
+        self._finish(writer, change, self._brought(writer, change))
+
+    def complete(self, writer: Writer, change: Change) -> None:
+        """Go on with a change at which an earlier run stopped half-way. Raises Refused and Conflict, as `write`."""
+        error = mend(writer, names_of(change.address.name))
+        if not self.same(self.read(writer, change.address.name), change.after):
+            error = self._brought(writer, change)
+        self._finish(writer, change, error)
+
+    def _brought(self, writer: Writer, change: Change) -> str:
+        """Let apt-get bring the set to where the change leads; returns what went wrong. Where it was stopped in the
+        middle, or the set was half-way before, that is mended, and it is asked once more.
+        """
+        error = ""
+        for is_last in (False, True):
+            present = self.read(writer, change.address.name)
+            if versions(present) == versions(change.after):
+                if is_last or not _is_half(present):
+                    return error if _is_half(present) else ""
+                error = mend(writer, names_of(change.address.name))  # for that, apt may take a package away
+                continue
+            try:
+                error = _transact(writer, change, versions(present))
+            except Refused as refused:
+                if error:  # what apt-get did before has left something
+                    return f"{error}\n{refused.message}"
+                if is_last or not _is_half(change.before):
+                    raise
+            else:
+                if is_last or not (error and (_is_half(change.before) or _STOPPED.search(error))):
+                    return error
+            mend(writer, names_of(change.address.name))
+        return error
+
+    def _finish(self, writer: Writer, change: Change, error: str) -> None:
+        """Raise Refused unless the set is where the change leads, whole."""
+        left = self.read(writer, change.address.name)
+        if not self.same(left, change.after) or was_interrupted(writer):
+            raise _refusal(writer, error or "apt-get reported no error", left, change)
+        if came_along := _marked(change.after):
+            writer.run(apt.mark_automatic(came_along), timeout_s=apt.LOOK_TIMEOUT_S)
+
+    def same(self, one: Value, other: Value) -> bool:
+        """Whether `one`, as it is, is `other`, as it was planned or left: the same versions, and nothing half-way that
+        was not so then. What was half-way may be repaired meanwhile, and is still the one that came.
+        """
+        if isinstance(one, tuple) and isinstance(other, tuple):
+            return versions(one) == versions(other) and half_of(one) <= half_of(other)
+        return one == other
+
+    def invert(self, change: Change) -> Change | None:
+        return inverted(change)
+
+
+def told(before: Value, after: Value) -> tuple[str, ...]:
+    """What becomes of each package, a line each, and what stays of those that go."""
+    old, new = versions(before), versions(after)
+    lines = [f"install {name} {version}" for name, version in new.items() if name not in old]
+    lines += [f"put back {name} {old[name]} -> {new[name]}" for name in old if new.get(name, old[name]) != old[name]]
+    lines += [f"configure {name} {old[name]}" for name in sorted(half_of(before) - half_of(after)) if name in new]
+    gone = [name for name in old if name not in new]
+    lines += [f"remove {name} {old[name]}" for name in gone]
+    return (*lines, *([f"their configuration files stay: sudo apt-get purge {' '.join(gone)}"] * bool(gone)))
+
+
+def _entry(package: Package) -> str:
+    return f"{package.name}={package.version}" + (f" ({package.status})" if package.is_unfinished else "")
+
+
+def half_of(value: Value) -> set[str]:
+    """The packages of a value that are half-way."""
+    entries = value if isinstance(value, tuple) else ()
+    return {one.partition("=")[0] for one in entries if one.endswith(")") and not one.endswith(AUTOMATIC)}
+
+
+def _is_half(value: Value) -> bool:
+    return bool(half_of(value))
+
+
+def _marked(value: Value) -> tuple[str, ...]:
+    entries = value if isinstance(value, tuple) else ()
+    return tuple(one.partition("=")[0] for one in entries if one.endswith(AUTOMATIC))
+
+
+def _transact(writer: Writer, change: Change, before: Mapping[str, str]) -> str:
+    """Let apt-get do it; returns what went wrong. Raises Refused and Conflict, as `_settled`."""
+    after = versions(change.after)
+    operands, would = _settled(writer, change, before, after)
+    error = tried(writer, apt.installation(operands, would), apt.INSTALL_TIMEOUT_S)
+    said = [error, settle(writer) if "did not end" in error else ""]
+    new = {name: after[name] for name in split_set(change.address.name)[1] if name in after and name not in before}
+    if named := [name for name in new if {*_exact(writer, (name,), new)} & {*operands}]:
+        said.append(tried(writer, apt.mark_automatic(named), apt.LOOK_TIMEOUT_S))
+    return "\n".join(filter(None, said))
+
+
+def _refusal(reader: Reader, error: str, left: Value, change: Change) -> Refused:
+    """What became of the set, and the commands that lead out."""
+    if isinstance(left, Unreadable):
+        return Refused(f"{error}\n  what is installed now cannot be read: {left.reason}", hint=REPAIR)
+    entries = left if isinstance(left, tuple) else ()
+    whole = tuple(one for one in entries if not _is_half((one,)))
+    half = tuple(one for one in entries if _is_half((one,)))
+    lines = [error, f"now installed of the set: {words(whole or ABSENT)}"]
+    lines += [f"half-way: {', '.join(half)}"] * bool(half)
+    missing = _differing(versions(change.after), versions(whole))
+    lines += [f"not as planned: {', '.join(missing)}"] * bool(missing)
+    told = "\n  ".join(lines)
+    room = f"{_ROOM}: " if _is_full(error) else ""
+    is_stuck = bool(half) or "dpkg was interrupted" in error or was_interrupted(reader)
+    if not PackageSetAddress().same(left, change.before):
+        return HalfWay(told, first=room, by_hand=by_hand(reader) if is_stuck else "")
+    if is_stuck:
+        return Refused(told, hint=f"{room}{by_hand(reader)}; then run it again")
+    return Refused(told, hint=_unchanged(error))
+
+
+def _differing(planned: Mapping[str, str], present: Mapping[str, str]) -> tuple[str, ...]:
+    wrong = [f"{name} {version}" for name, version in planned.items() if present.get(name) != version]
+    return (*wrong, *(f"{name} {version} is still there" for name, version in present.items() if name not in planned))
+
+
+def _is_full(error: str) -> bool:
+    return "No space left" in error or "enough free space" in error
+
+
+def _unchanged(error: str) -> str:
+    """What to do after a transaction that failed and has left all as it was."""
+    if _is_full(error):
+        return f"{_ROOM} run it again; no package has changed"
+    if apt.is_locked(error):
+        return "wait until the other package manager has ended, then run it again"
+    return "no package has changed; sudo apt-get update, then run it again"
+
+
+def _settled(
+    writer: Writer, change: Change, before: Mapping[str, str], after: Mapping[str, str]
+) -> tuple[tuple[str, ...], apt.Transaction]:
+    """The operands with which apt-get does exactly this change now, and what it says of them. Raises Conflict where it
+    would do something else.
+
+    A package that is named becomes marked as wanted by hand (apt-mark(8)), so what only comes along is named in a
+    second try alone: an older version does not come by itself. Nor does what is new, once the package is there that
+    brings it and does not depend on it: where an earlier run stopped after a part, the third try names that too.
+    """
+    asked, along, removed = split_set(change.address.name)
+    gone = tuple(f"{name}-" for name in (*asked, *along, *removed) if name in before and name not in after)
+    wanted = _changed(before, after), _changed(after, before)
+    named = [(), tuple(name for name in along if name in before)]
+    named += [along] * (before != versions(change.before))
+    tries = dict.fromkeys((*_exact(writer, (*asked, *some, *removed), wanted[1]), *gone) for some in named)
+    would = apt.Transaction(())
+    for operands in filter(None, tries):
+        would = _ask(writer, operands)
+        if not would.error and (would.before, would.after) == wanted:
+            return operands, would
+    if would.error:
+        raise Refused(f"apt-get: {would.error}", hint=_way_in(writer, would.error))
+    raise Conflict(f"apt would now do something else: {_difference(would, after)}", hint="run the plan again")
+
+
+def _way_in(reader: Reader, error: str) -> str:
+    """What to do where apt-get says that it would not begin."""
+    if "Held packages" in error:
+        return "a hold of an administrator is in the way: apt-mark showhold; when it has served, sudo apt-mark unhold"
+    if "dpkg was interrupted" in error or "Unmet dependencies" in error:
+        return f"{by_hand(reader)}; then run it again"
+    return "sudo apt-get update, then run it again"
+
+
+def _exact(reader: Reader, names: tuple[str, ...], wanted: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(operand(reader, name, wanted[name]) for name in names if name in wanted)
+
+
+def _ask(reader: Reader, operands: tuple[str, ...]) -> apt.Transaction:
+    answer = reader.query(apt.simulation(operands), timeout_s=apt.LOOK_TIMEOUT_S)
+    if isinstance(answer, Unreadable):
+        raise Refused(f"apt-get: {answer.reason}")
+    if isinstance(answer, Absent):
+        raise Refused("apt-get is not installed")
+    return apt.parse(apt.relevant(answer.text) if answer.status == 0 else apt.errors(answer.errors, answer.status))
+
+
+def _enter(writer: Writer, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """No dpkg works on an overlay: enter in its database what dpkg would enter."""
+    database = writer.read(DATABASE)
+    if not isinstance(database, bytes):
+        raise Refused(f"{DATABASE} cannot be read")
+    paragraphs = database.strip(b"\n").split(b"\n\n")
+    native = next((_named(one)[1] for one in paragraphs if _named(one)[0] == "dpkg"), "")
+    kept = []
+    for one in paragraphs:
+        name, architecture = _named(one)
+        key = name if architecture in {native, "all", ""} else f"{name}:{architecture}"
+        if key not in before and key not in after:
+            kept.append(one)
+    new = [f"Package: {n}\nStatus: install ok installed\nVersion: {version}".encode() for n, version in after.items()]
+    writer.replace(DATABASE, FileValue(b"\n\n".join((*kept, *new)) + b"\n"), expected=database)
+
+
+def _named(paragraph: bytes) -> tuple[str, str]:
+    """(name, architecture) of a paragraph of dpkg's database."""
+    rows = dict(row.partition(b": ")[::2] for row in paragraph.split(b"\n"))
+    return rows.get(b"Package", b"").decode("utf-8", "replace"), rows.get(b"Architecture", b"").decode(
+        "utf-8", "replace"
+    )
+
+
+def _changed(known: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]:
+    return {name: version for name, version in known.items() if other.get(name) != version}
+
+
+def _difference(would: apt.Transaction, after: Mapping[str, str]) -> str:
+    lines = apt.describe(would)
+    return "; ".join(line for line in lines if line.split()[1] not in after) or "; ".join(lines) or "nothing"
+
+
+def words(value: Value) -> str:
+    """The value of a set for people."""
+    if isinstance(value, Unreadable):
+        return value.reason
+    return ", ".join(value) if isinstance(value, tuple) else "none of them is installed"

@@ -1,0 +1,56 @@
+"""What packages leave on the disk when they go, or another version takes their place (deb-conffiles(5), dpkg(1))."""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from hosttune.facts import Facts
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.packages import DATABASE
+from hosttune.host.door import Stat
+from hosttune.resources.packages.package_set import names_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hosttune.host.door import Reader
+    from hosttune.values import Change
+
+_BESIDE = (".dpkg-dist", ".dpkg-old", ".dpkg-new", ".ucf-dist", ".ucf-old")
+
+
+def left_by(changes: Iterable[Change], reader: Reader) -> tuple[str, ...]:
+    """A sentence on the configuration of packages that are gone, and one on the versions of changed configuration files
+    that dpkg has put beside them."""
+    names = {
+        name for change in changes if change.address.kind == "package-set" for name in names_of(change.address.name)
+    }
+    if not names:
+        return ()
+    try:
+        packages = Facts(reader).packages
+        gone = [name for name in sorted(names) if packages[name].status == "config-files"]
+    except UnknownFact:
+        return ()
+    beside = [
+        f"{path}{end}"
+        for name in sorted(names)
+        for path in _configuration(reader, name)
+        for end in _BESIDE
+        if isinstance(reader.stat(f"{path}{end}"), Stat)
+    ]
+    said = [f"the configuration files of {', '.join(gone)}: sudo apt-get purge {' '.join(gone)}"] * bool(gone)
+    said += [f"{', '.join(beside)}: versions of changed configuration files, to compare"] * bool(beside)
+    return tuple(said)
+
+
+def _configuration(reader: Reader, name: str) -> tuple[str, ...]:
+    """The configuration files that a package brought; of one that is gone, too, until it is purged."""
+    database = reader.read(DATABASE)
+    found: list[str] = []
+    for paragraph in database.split(b"\n\n") if isinstance(database, bytes) else ():
+        if paragraph.lstrip(b"\n").startswith(b"Package: %b\n" % name.partition(":")[0].encode()):
+            _, _, rows = paragraph.decode("utf-8", "replace").partition("\nConffiles:\n")
+            found += [row.split()[0] for row in takewhile(lambda row: row.startswith(" /"), rows.splitlines())]
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,1 @@
+"""Units of systemd, their settings and restarts."""

@@ -1,0 +1,139 @@
+"""Services that needrestart does not restart by itself, as entries of our own in /etc/needrestart/conf.d."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from hosttune.regex import regex
+from hosttune.rendering import render
+from hosttune.resources.base import FieldSpec, in_general
+from hosttune.resources.file import compare_dropin, dropin_path
+from hosttune.resources.read_only import ReadOnly
+from hosttune.resources.services.needrestart_config import Setting, entries_for, mode_of, settings_in
+from hosttune.values import ABSENT, Activation, Address, Finding, Hold, HoldKind, Unreadable, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+    from hosttune.resources.base import Context, Operator, Wish
+    from hosttune.values import Change, Value
+
+MAIN = "/etc/needrestart/needrestart.conf"
+FOLDER = "/etc/needrestart/conf.d"
+_SETTINGS = Address("needrestart", "settings")
+_NAME = regex(r"[A-Za-z0-9][A-Za-z0-9_.:@-]*")  # systemd.unit(5), without the backslash of escaped names
+
+
+class NeedrestartAddress(ReadOnly):
+    """`needrestart:settings`: what its files say of restarts, in their order (needrestart_config.Setting)."""
+
+    kind = "needrestart"
+
+    def read(self, reader: Reader, name: str) -> Value:  # noqa: ARG002 - the interface of all kinds
+        names = reader.list(FOLDER)
+        if isinstance(names, Unreadable):
+            return names
+        listed = sorted(names) if isinstance(names, tuple) else []
+        found: list[str] = []
+        for path in (MAIN, *(f"{FOLDER}/{one}" for one in listed if one.endswith(".conf"))):
+            content = reader.read(path)
+            if isinstance(content, Unreadable):
+                return content
+            text = content.decode("utf-8", "replace") if isinstance(content, bytes) else ""
+            found += [one.spelled() for one in settings_in(text, path)]
+        return tuple(found)
+
+
+class NeedrestartWish:
+    """`- needrestart: SERVICES`: their names without .service."""
+
+    kind = "needrestart"
+    fields: Mapping[str, FieldSpec] = {}
+    operators: tuple[Operator, ...] = ()
+    activations = (Activation.NOW,)
+
+    def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:  # noqa: ARG002 - the interface of all kinds
+        return (_file(wish), _SETTINGS)
+
+    def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
+        return tuple(finding for wish in wishes for finding in _compare(wish, context))
+
+    def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
+        return tuple(in_general(wish, _file(wish), _text(wish, tuple(wish.name.split()))) for wish in wishes)
+
+
+def _file(wish: Wish) -> Address:
+    return Address("file", dropin_path(FOLDER, wish.rule))
+
+
+def _compare(wish: Wish, context: Context) -> tuple[Finding, ...]:
+    path = _file(wish).name
+    said = context.state[_SETTINGS]
+    if not isinstance(said, tuple):
+        return (_unknown(wish, said.reason if isinstance(said, Unreadable) else "its settings have no list"),)
+    settings = tuple(map(Setting.parse, said))
+    others = tuple(one for one in settings if one.file != path)
+    if unclear := next((one for one in others if one.what == "unclear"), None):
+        return (_unknown(wish, f"{unclear.file}: what it says of override_rc is more than a value: {unclear.pattern}"),)
+    services = tuple(wish.name.split())
+    if bad := next((one for one in services if not _NAME.fullmatch(one)), None):
+        return (_unknown(wish, f"{bad!r} is no name of a service"),)
+    mode = mode_of(others)
+    if mode and mode.value == "l" and context.state[_file(wish)] is ABSENT:
+        sentence = f'{mode.file} sets $nrconf{{restart}} = "l": nothing is restarted, what waits is listed'
+        return (Finding(wish.rule, wish.subject, Verdict.OK, evidence=(sentence,)),)
+    contested = {one: found for one in services if (found := _restarted(others, one))}
+    if later := next((one for one in others if one.what == "clear" and one.file > path and one.file != MAIN), None):
+        hold = Hold(HoldKind.OWNED, later.file)
+        reason = f"{later.file} comes later and starts the table of exceptions anew"
+        todo = "let it add its entries one by one: $nrconf{override_rc}{qr(^name)} = 0;"
+        return (Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, todo=todo),)
+    wanted = tuple(one for one in services if one not in contested and not entries_for(others, one))
+    ours = _ours(wish, wanted, others, services, context)
+    return (*(ours,), *(_contested(wish, service, found) for service, found in contested.items()))
+
+
+def _restarted(settings: tuple[Setting, ...], service: str) -> Setting | None:
+    """Somebody else's entry that wants a service restarted."""
+    return next((one for one in entries_for(settings, service) if one.value != "0"), None)
+
+
+def _contested(wish: Wish, service: str, found: Setting) -> Finding:
+    reason = f"{service} is restarted when a library of it was upgraded"
+    todo = f"if nobody wants that, take {found.pattern} out of {found.file}"
+    return Finding(wish.rule, service, Verdict.DIFFERS, Hold(HoldKind.OWNED, found.file), reason, todo=todo)
+
+
+def _ours(
+    wish: Wish, wanted: tuple[str, ...], others: tuple[Setting, ...], services: tuple[str, ...], context: Context
+) -> Finding:
+    """Our file, with the services that nobody else excepts."""
+    kept = sorted({f"{one.pattern} ({one.file})" for name in services for one in entries_for(others, name)})
+    evidence = (f"excepted already: {', '.join(kept)}",) if kept else ()
+    if not wanted and context.state[_file(wish)] is ABSENT:
+        return Finding(wish.rule, wish.subject, Verdict.OK, evidence=evidence)
+    dropin = compare_dropin(_file(wish).name, _text(wish, wanted), wish.rule, context, Activation.NOW)
+    evidence = (*dropin.evidence, *evidence)
+    if dropin.unknown:
+        return _unknown(wish, dropin.unknown)
+    if dropin.hold or dropin.change is None:
+        verdict = Verdict.DIFFERS if dropin.hold else Verdict.OK
+        return Finding(wish.rule, wish.subject, verdict, dropin.hold, evidence=evidence, todo=dropin.todo)
+    reason = f"after an upgrade needrestart may restart {', '.join(wanted)}" if wanted else "others except all of them"
+    return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(), reason, evidence, (dropin.change,))
+
+
+def _text(wish: Wish, services: tuple[str, ...]) -> bytes:
+    patterns = tuple(rf"^{re.sub(r'[^A-Za-z0-9_]', lambda one: chr(92) + one[0], name)}\.service$" for name in services)
+    return render("needrestart.conf.j2", rule=wish.rule, services=patterns).encode()
+
+
+def _unknown(wish: Wish, reason: str) -> Finding:
+    return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=reason)
+
+
+WISHES = (NeedrestartWish(),)
+ADDRESSES = (NeedrestartAddress(),)

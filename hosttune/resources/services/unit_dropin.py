@@ -1,0 +1,261 @@
+"""A drop-in for a packaged service that starts it without one option of its command line, derived from the packaged
+line: it changes when that line does, and goes when the line no longer has the option (systemd.service(5)).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from hosttune.facts.services.unit_files import UnitFiles
+from hosttune.frozen import frozen
+from hosttune.host.door import Completed
+from hosttune.rendering import render
+from hosttune.resources.base import FieldSpec, in_general
+from hosttune.resources.comparison import Comparison
+from hosttune.resources.file import compare_dropin, dropin_path, hand_edit
+from hosttune.resources.read_only import ReadOnly
+from hosttune.values import (
+    ABSENT,
+    Action,
+    Activation,
+    Address,
+    Change,
+    FileValue,
+    Finding,
+    Hold,
+    HoldKind,
+    Trigger,
+    Unreadable,
+    Verdict,
+    behind,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+    from hosttune.resources.base import Context, Operator, Wish
+    from hosttune.values import Value
+
+_PACKAGED = ("/usr/lib/systemd/", "/lib/systemd/")
+_NAME_LENGTH = 15  # of a process, as the kernel keeps it (proc_pid_comm(5))
+
+
+def settings_of(content: str, section: str, key: str) -> tuple[str, ...]:
+    """The values that a unit file gives a key, in order, an empty one for a reset."""
+    return tuple(value for _, value in numbered_settings(content, section, key))
+
+
+def numbered_settings(content: str, section: str, key: str) -> tuple[tuple[int, str], ...]:
+    """The values that a unit file gives a key, in order, each with its line from 1 (systemd.syntax(7)): a backslash at
+    the end of a line continues it, and comments stand on lines of their own.
+    """
+    found: list[tuple[int, str]] = []
+    here = ""
+    rows = enumerate(content.splitlines(), 1)
+    for number, row in rows:
+        if row.lstrip().startswith(("#", ";")):
+            continue
+        whole = row
+        while whole.endswith("\\"):
+            following = next((one for _, one in rows if not one.lstrip().startswith(("#", ";"))), "")
+            whole = f"{whole[:-1].rstrip()} {following.strip()}"
+        stripped = whole.strip()
+        if stripped.startswith("["):
+            here = stripped.strip("[]")
+        elif here == section and stripped.partition("=")[0].strip() == key:
+            found.append((number, stripped.partition("=")[2].strip()))
+    return tuple(found)
+
+
+def without(line: str, option: str) -> str:
+    """A command line without one option."""
+    return re.sub(rf"\s+{re.escape(option)}(?=\s|$)", "", line)
+
+
+def effective(rows: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """(path, command) of what stands of the rows of `unit-exec` after every reset."""
+    standing: list[tuple[str, str]] = []
+    for row in rows:
+        path, _, command = row.partition("\t")
+        if command:
+            standing.append((path, command))
+        else:
+            standing.clear()
+    return tuple(standing)
+
+
+class ExecAddress(ReadOnly):
+    """`unit-exec:NAME`: every ExecStart= of a service and its drop-ins in the order in which systemd reads them, as
+    "PATH<tab>COMMAND" with an empty command for a reset; ABSENT without unit file.
+    """
+
+    kind = "unit-exec"
+
+    def read(self, reader: Reader, name: str) -> Value:
+        files = UnitFiles(reader)
+        real, fragment, _ = files.state(name)
+        places = (fragment, *files.drop_ins(real)) if fragment else ()
+        rows = [
+            f"{place}\t{command}"
+            for place in places
+            for command in settings_of(files.content(place), "Service", "ExecStart")
+        ]
+        return files.problem or (tuple(rows) if fragment else ABSENT)
+
+
+class ProcessAddress(ReadOnly):
+    """`process:NAME`: the command lines with which the processes of this name run (ps(1)); ABSENT where none does."""
+
+    kind = "process"
+
+    def read(self, reader: Reader, name: str) -> Value:
+        if reader.persistent_only:
+            return ABSENT
+        answer = reader.query(("ps", "-C", name[:_NAME_LENGTH], "-o", "args="))
+        if not isinstance(answer, Completed):
+            return answer if isinstance(answer, Unreadable) else Unreadable("ps is not installed")
+        if answer.errors.strip():
+            return Unreadable(f"ps: {answer.errors.strip().splitlines()[0]}")
+        return tuple(row.strip() for row in answer.text.splitlines() if row.strip()) or ABSENT
+
+
+class UnitDropinWish:
+    """`- unit-dropin: NAME.service` with `without: --option`, and the daemon's `process` where its name is another."""
+
+    kind = "unit-dropin"
+    fields: Mapping[str, FieldSpec] = {
+        "without": FieldSpec(str, required=True, help="The option of its command line to leave out"),
+        "process": FieldSpec(str, help="The name of its process; that of the unit unless given"),
+        "needed": FieldSpec(bool, help="It should run now: where it does not, that differs"),
+    }
+    operators: tuple[Operator, ...] = ()
+    activations = (Activation.RESTART,)
+
+    def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:  # noqa: ARG002 - the interface of all kinds
+        return (_file(wish), Address("unit-exec", wish.name), _process(wish))
+
+    def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
+        return tuple(_Look(wish, context).finding() for wish in wishes)
+
+    def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
+        return tuple(
+            in_general(
+                wish, _file(wish), _text(wish, "its unit file", "COMMAND"), activation=Activation.RESTART,
+                triggers=_triggers(wish),
+                reason=f"COMMAND: that of `systemctl cat {wish.name}`, without {wish.fields['without']}",
+            )
+            for wish in wishes
+        )  # fmt: skip
+
+
+def _file(wish: Wish) -> Address:
+    return Address("file", dropin_path(f"/etc/systemd/system/{wish.name}.d", wish.rule))
+
+
+def _process(wish: Wish) -> Address:
+    return Address("process", str(wish.fields.get("process") or wish.name.rpartition(".")[0]))
+
+
+def _text(wish: Wish, origin: str, command: str) -> bytes:
+    option = str(wish.fields["without"])
+    text = render(
+        "unit-exec.conf.j2", rule=wish.rule, unit=wish.name, origin=origin, option=option,
+        command=without(command, option),
+    )  # fmt: skip
+    return text.encode()
+
+
+def _triggers(wish: Wish) -> tuple[Trigger, ...]:
+    return (Trigger("daemon-reload"), Trigger("restart", wish.name))
+
+
+@frozen
+class _Look(Comparison):
+    wish: Wish
+    context: Context
+
+    @property
+    def option(self) -> str:
+        return str(self.wish.fields["without"])
+
+    @property
+    def path(self) -> str:
+        return _file(self.wish).name
+
+    def finding(self) -> Finding:
+        name = self.wish.name
+        rows = self.context.state[Address("unit-exec", name)]
+        if isinstance(rows, Unreadable):
+            return self._says(Verdict.UNKNOWN, behind(f"how {name} is started", rows.reason))
+        if not isinstance(rows, tuple):
+            return self._says(Verdict.NOT_APPLICABLE, f"{name} is not installed")
+        standing = effective(row for row in rows if not row.startswith(f"{self.path}\t"))
+        if len(standing) != 1:
+            return self._says(Verdict.UNKNOWN, f"{name} has {len(standing)} commands in ExecStart=, where one is known")
+        origin, command = standing[0]
+        if self.option not in command.split():
+            return self._needless(origin)
+        if not origin.startswith(_PACKAGED):
+            reason = f"{origin} starts it with {self.option}"
+            todo = f"if that was not meant, take the option out of {origin}, then: sudo systemctl daemon-reload"
+            return self._says(Verdict.ADVICE, reason, Hold(HoldKind.OWNED, f"whoever wrote {origin}"), todo=todo)
+        return self._wanted(origin, command)
+
+    def _needless(self, origin: str) -> Finding:
+        """Nothing of ours is needed; what we left for an older line goes."""
+        here = f"{origin} starts it without {self.option}"
+        present = self.context.state[_file(self.wish)]
+        if not isinstance(present, FileValue):
+            return self._running((here,))
+        if edited := hand_edit(_file(self.wish), self.context):
+            hold = Hold(HoldKind.EDITED, self.path)
+            return self._says(Verdict.DIFFERS, here, hold, (edited,), f"remove {self.path}; it overrides the package")
+        change = Change(
+            _file(self.wish), Action.DELETE, present, ABSENT, self.wish.rule, self.context.risk, self.context.disturbs,
+            Activation.RESTART, triggers=_triggers(self.wish),
+        )  # fmt: skip
+        return self._says(Verdict.DIFFERS, f"{here}, so that {self.path} is not needed any more", changes=(change,))
+
+    def _wanted(self, origin: str, command: str) -> Finding:
+        wish, context = self.wish, self.context
+        text = _text(wish, origin, command)
+        dropin = compare_dropin(self.path, text, wish.rule, context, Activation.RESTART, _triggers(wish))
+        if dropin.unknown:
+            return self._says(Verdict.UNKNOWN, dropin.unknown)
+        reason = f"{origin} starts it with {self.option}"
+        if dropin.hold:
+            return self._says(Verdict.DIFFERS, reason, dropin.hold, dropin.evidence, dropin.todo)
+        if dropin.change is None:
+            return self._running(dropin.evidence)
+        if dropin.change.action is Action.UPDATE:
+            reason = f"{self.path} is not derived from the present line of {origin}"
+        return self._says(Verdict.DIFFERS, reason, changes=(dropin.change,))
+
+    def _running(self, evidence: tuple[str, ...]) -> Finding:
+        """The files are right; whether the daemon runs with them is another matter."""
+        name = self.wish.name
+        running = self.context.state[_process(self.wish)]
+        if isinstance(running, Unreadable):
+            return self._says(
+                Verdict.UNKNOWN, behind(f"how {name} was started is not known", running.reason), Hold(), evidence
+            )
+        commands = running if isinstance(running, tuple) else ()
+        if any(self.option in command.split() for command in commands):
+            reason = f"{name} still runs with {self.option}"
+            todo = f"when no GPU work runs: sudo systemctl daemon-reload && sudo systemctl restart {name}"
+            return self._says(Verdict.DIFFERS, reason, self._waits_for("a restart"), evidence, todo)
+        if not commands and self.wish.fields.get("needed"):
+            todo = f"sudo systemctl start {name}; where it ends again: journalctl -b -u {name}"
+            return self._says(Verdict.DIFFERS, f"{name} does not run", self._waits_for("a start"), evidence, todo)
+        now = f"it runs as: {commands[0]}" if commands else "it does not run now"
+        return self._says(Verdict.OK, "", evidence=(*evidence, now))
+
+    def _waits_for(self, what: str) -> Hold:
+        return Hold(HoldKind.WAITING, f"{what} of {self.wish.name}")
+
+
+WISHES = (UnitDropinWish(),)
+ADDRESSES = (ExecAddress(), ProcessAddress())

@@ -1,0 +1,1 @@
+"""fstab, mounts, data disks and /tmp."""

@@ -1,0 +1,173 @@
+"""Places in /etc/fstab: the options of a target's line, and a whole line of ours.
+
+Each edit replaces one span or adds one line of somebody else's file (fstab_document.py proves it), under
+compare-and-swap.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.errors import Conflict, Refused
+from hosttune.host.door import Rehearsal
+from hosttune.resources.base import inverted
+from hosttune.resources.storage.fstab_document import (
+    PATH,
+    Document,
+    edit_options,
+    insert_line,
+    line_problem,
+    options_of,
+    parse,
+    remove_line,
+)
+from hosttune.resources.storage.fstab_options import decode, encode, masked_line
+from hosttune.resources.storage.fstab_proof import complaint, trials_of
+from hosttune.values import ABSENT, FileValue, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts.storage.fstab import Fstab, FstabEntry
+    from hosttune.host.door import Reader, Writer
+    from hosttune.values import Absent, Change, Value
+
+
+class FstabAddress:
+    """`fstab:TARGET`: the options of the target's one line, as written (str); empty without a fourth field.
+
+    ABSENT without a line. A line that cannot be edited safely (duplicate, misread by one of the readers ...) is
+    Unreadable, with the reason.
+    """
+
+    kind = "fstab"
+
+    def read(self, reader: Reader, name: str) -> Value:
+        document = _read(reader)
+        if not isinstance(document, Document):
+            return document
+        try:
+            options = options_of(document, name)
+        except Refused as refused:
+            return Unreadable(refused.message)
+        return ABSENT if options is None else options
+
+    def write(self, writer: Writer, change: Change) -> None:
+        target = change.address.name
+        document = _opened(writer)
+        if options_of(document, target) != change.before or not isinstance(change.after, str):
+            raise Conflict(f"{PATH}: the options of {target} are no longer {change.before}", hint="run the plan again")
+        after = change.after
+        _replace(writer, document, edit_options(document, target, lambda _: after), target)
+
+    def same(self, one: Value, other: Value) -> bool:
+        return one == other
+
+    def invert(self, change: Change) -> Change | None:
+        return inverted(change)
+
+
+class FstabLineAddress:
+    """`fstab-line:TARGET`: the whole text of the target's line (str, without line end), or ABSENT."""
+
+    kind = "fstab-line"
+
+    def read(self, reader: Reader, name: str) -> Value:
+        document = _read(reader)
+        if not isinstance(document, Document):
+            return document
+        lines = document.at(name)
+        if len(lines) > 1:
+            problem = line_problem(document, lines[0])
+            return Unreadable(str(problem))
+        return decode(lines[0].text) if lines else ABSENT
+
+    def write(self, writer: Writer, change: Change) -> None:
+        target = change.address.name
+        document = _opened(writer)
+        present = self.read(writer, target)
+        if present != change.before:
+            raise Conflict(f"{PATH}: the line of {target} is no longer the one in the plan", hint="run the plan again")
+        if isinstance(present, str) and change.after is ABSENT:
+            _replace(writer, document, remove_line(document, present), target)
+        elif present is ABSENT and isinstance(change.after, str):
+            _replace(writer, document, insert_line(document, change.after), target)
+        else:
+            raise Refused(
+                f"{PATH}: a whole line is added or removed, never replaced", hint="change its options instead"
+            )
+
+    def same(self, one: Value, other: Value) -> bool:
+        return one == other
+
+    def invert(self, change: Change) -> Change | None:
+        return inverted(change)
+
+
+def _read(reader: Reader) -> Document | Absent | Unreadable:
+    data = reader.read(PATH)
+    return parse(data) if isinstance(data, bytes) else data
+
+
+def _opened(writer: Writer) -> Document:
+    document = _read(writer)
+    if isinstance(document, Document):
+        return document
+    reason = document.reason if isinstance(document, Unreadable) else "it does not exist"
+    raise Refused(f"{PATH} cannot be edited: {reason}")
+
+
+def _replace(writer: Writer, document: Document, new: bytes, target: str) -> None:
+    """Put the edited file in place, once the programs of a boot have read it as it is meant."""
+    if new == document.data:
+        return
+    after = parse(new)
+    rehearsal = writer.rehearse_fstab(document.data, new, trials_of(after, target))
+    problem = complaint(rehearsal, document, after, target) if isinstance(rehearsal, Rehearsal) else ""
+    if isinstance(rehearsal, Unreadable):
+        writer.log(f"{PATH}: the edit for {target} was tried by hosttune's own two readers alone: {rehearsal.reason}")
+    if problem:
+        hint = f"{PATH} is as it was; look at the line of {target}, and at: findmnt --verify"
+        raise Refused(f"{PATH} was not changed, because {problem}", hint=hint)
+    writer.replace(PATH, FileValue(new), expected=document.data)
+
+
+def options_diff(fstab: Fstab, entry: FstabEntry, options: str) -> tuple[str, ...]:
+    """A unified diff of the edit of one line, without context, passwords masked, and what cannot try it here. Raises
+    Refused as the edit would.
+    """
+    new = edit_options(parse(encode(entry.text)), entry.target, lambda _: options)
+    hunk = f"@@ -{entry.line} +{entry.line} @@"
+    return (f"--- {PATH}", f"+++ {PATH}", hunk, f"-{entry.text}", f"+{masked_line(decode(new))}", *_untried(fstab))
+
+
+def addition_diff(fstab: Fstab, text: str) -> tuple[str, ...]:
+    """A unified diff of a line added at the end, and what cannot try it here."""
+    hunk = f"@@ -{fstab.lines},0 +{fstab.lines + 1} @@"
+    return (f"--- {PATH}", f"+++ {PATH}", hunk, f"+{text}", *_untried(fstab))
+
+
+def edit_diff(before: object, after: object) -> tuple[str, ...]:
+    """A unified diff of one edit of the file, without context, passwords masked; nothing where it is not text."""
+    if not isinstance(before, bytes) or not isinstance(after, bytes) or before == after:
+        return ()
+    old, new = (decode(data).splitlines() for data in (before, after))
+    first = next((at for at, (one, other) in enumerate(zip(old, new)) if one != other), min(len(old), len(new)))  # noqa: B905
+    rest = min(len(old), len(new)) - first
+    same = next((at for at in range(rest) if old[-1 - at] != new[-1 - at]), rest)
+    gone, come = old[first : len(old) - same], new[first : len(new) - same]
+    hunk = f"@@ -{_span(first, gone)} +{_span(first, come)} @@"
+    lines = (f"{sign}{masked_line(line)}" for sign, some in (("-", gone), ("+", come)) for line in some)
+    return (f"--- {PATH}", f"+++ {PATH}", hunk, *lines)
+
+
+def _span(first: int, lines: list[str]) -> str:
+    """Where lines stand, as diff -u says it: of none the line before them."""
+    return f"{first + 1}" if len(lines) == 1 else f"{first + 1 if lines else first},{len(lines)}"
+
+
+def _untried(fstab: Fstab) -> tuple[str, ...]:
+    """What to say where not all that reads an fstab can be asked before it is put in place."""
+    return tuple(f"not tried by {what}; hosttune's own two readers try it" for what in fstab.untried_by)
+
+
+WISHES = ()
+ADDRESSES = (FstabAddress(), FstabLineAddress())

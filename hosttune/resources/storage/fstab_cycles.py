@@ -1,0 +1,70 @@
+"""Bind mounts that wait for each other. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.resources.storage.fstab_lines import clean_path
+from hosttune.resources.storage.fstab_options import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hosttune.resources.storage.fstab_lines import Document, Line
+
+_BINDS = (b"bind", b"rbind")
+_NEEDS = b"x-systemd.requires-mounts-for="
+
+
+def circles(document: Document) -> tuple[tuple[Line, ...], ...]:
+    """The lines that wait for each other, each circle once, the first line of the file first.
+
+    systemd starts a mount after those that hold its target and, of a bind mount, its source (systemd.mount(5),
+    RequiresMountsFor=). Where that is a circle, it takes one of them out of the boot.
+    """
+    starts = [line for line in document.entries if _sources(line)]
+    if len(starts) < 2:
+        return ()
+    found: dict[frozenset[int], tuple[Line, ...]] = {}
+    for start in starts:
+        circle = _circle(document, start)
+        if circle:
+            lines = tuple(sorted(circle, key=lambda line: line.number))
+            found.setdefault(frozenset(line.number for line in lines), lines)
+    return tuple(found.values())
+
+
+def _circle(document: Document, start: Line) -> tuple[Line, ...]:
+    """The shortest way from a line to itself; nothing where there is none."""
+    ways: list[tuple[Line, ...]] = [(start,)]
+    seen = {start.number}
+    for way in ways:  # it grows while it is gone through
+        for line in _before(document, way[-1]):
+            if line.number == start.number:
+                return way
+            if line.number not in seen:
+                seen.add(line.number)
+                ways.append((*way, line))
+    return ()
+
+
+def _before(document: Document, line: Line) -> Iterator[Line]:
+    """The lines that systemd mounts before this one."""
+    paths = [line.target.rpartition("/")[0], *_sources(line)]
+    for path in paths:
+        above = path
+        while above:
+            yield from (other for other in document.index.get(above, ())[:1] if other.number != line.number)
+            above = above.rpartition("/")[0]
+
+
+def _sources(line: Line) -> tuple[str, ...]:
+    """The paths that have to be there before this line can be mounted, its own target aside."""
+    fields = line.fields
+    if fields is None or not line.target.startswith("/"):
+        return ()
+    words = fields.options.split(b",")
+    found = [decode(word[len(_NEEDS) :]) for word in words if word.startswith(_NEEDS)]
+    if any(word in _BINDS for word in words) or (b"loop" in words and not fields.source.startswith(b"/dev/")):
+        found.append(decode(fields.source))
+    return tuple(clean_path(path) for path in found if path.startswith("/"))

@@ -1,0 +1,296 @@
+"""What is wrong, or will be one day, with an fstab: line by line, with the reason and the way out. Pure, and offline.
+
+Nothing is asked of a host, so a file of any machine can be looked at on any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hosttune.errors import Refused
+from hosttune.facts.storage.mounts import LOCAL_TYPES, NETWORK_TYPES, is_network, is_system
+from hosttune.regex import regex
+from hosttune.resources.storage.fstab_cycles import circles
+from hosttune.resources.storage.fstab_lines import LONGEST_LINE, Document, Kind, Line, others_of
+from hosttune.resources.storage.fstab_lint_fields import field_faults
+from hosttune.resources.storage.fstab_lint_options import Level, Remark, failing, is_required, option_remarks
+from hosttune.resources.storage.fstab_options import decode, items
+from hosttune.resources.storage.fstab_readers import GETMNTENT_LIMIT, Fields
+from hosttune.resources.storage.fstab_reasons import disagreement, false_blank
+from hosttune.resources.storage.fstab_types import (
+    LATELY_REMOTE,
+    OF_HYPERVISORS,
+    ON_DISK,
+    effective,
+    is_known,
+    is_remote_to_systemd,
+    needs_network,
+)
+
+__all__ = ["Level", "Remark", "lint"]
+_TAG = regex(r'([A-Za-z]+)=("?)([^"]*)\2')
+_TAGS = ("UUID", "LABEL", "PARTUUID", "PARTLABEL", "ID")
+_PLAIN_UUID = regex(rb"UUID=[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
+_PLAIN_NFS = regex(rb"[A-Za-z0-9.-]+:/[A-Za-z0-9./_-]*")
+_PLAIN_SOURCES = {**dict.fromkeys(LOCAL_TYPES, _PLAIN_UUID), "nfs": _PLAIN_NFS, "nfs4": _PLAIN_NFS}
+_KERNEL_NAME = regex(rb"/dev/(?:sd[a-z]+|hd[a-z]+|nvme[0-9]+n[0-9]+)(?:p?[0-9]+)?")
+_ODD = regex(rb"[\v\f\x80-\xff]|\\\Z")
+_NUMBERED = (b"/dev/sd", b"/dev/hd", b"/dev/nvme")
+_DEVICES = (b"/dev/", b"UUID=", b"LABEL=", b"PARTUUID=", b"PARTLABEL=")
+_REMOVABLE = ("/media/", "/run/media/")
+_BIND = frozenset({"bind", "rbind", "move"})
+_ON_DISK = ON_DISK | {"swap", "auto"}
+_UNCHECKED = NETWORK_TYPES | {
+    "tmpfs", "ramfs", "overlay", "zfs", "swap", "squashfs", "erofs", "iso9660", "udf", "proc", "sysfs", "devpts",
+    "devtmpfs", "cgroup", "cgroup2", "debugfs", "tracefs", "hugetlbfs", "securityfs", "configfs", "efivarfs",
+}  # fmt: skip
+_GONE = {"reiserfs": "6.13", "usbfs": "3.5", "devfs": "2.6.18"}  # the Linux that no longer has it
+_SHIFTED = frozenset({"late-comment", "blank-in-name", "shifted", "swapped"})
+_NOTHING = Fields(b"", b"", b"")
+_ORDER = {Level.ERROR: 0, Level.WARNING: 1, Level.NOTE: 2}
+
+
+def lint(document: Document) -> tuple[Remark, ...]:
+    """All remarks, the worst first, then by line."""
+    found = [*_file_remarks(document), *_ending_remarks(document)]
+    seen: dict[tuple[bytes, bytes, bool], _Options] = {}
+    for line in document.lines:
+        if line.kind is Kind.ENTRY:
+            found += _entry_remarks(document, line, seen)
+        elif line.kind is Kind.BROKEN:
+            found += _broken_remarks(line)
+    found += _circle_remarks(document)
+    return tuple(sorted(found, key=lambda one: (_ORDER[one.level], one.line)))
+
+
+def _file_remarks(document: Document) -> Iterator[Remark]:
+    for problem in document.problems:
+        level = Level.ERROR if problem.line else Level.WARNING
+        code = next(code for word, code in _FILE_CODES.items() if word in problem.message)
+        yield Remark(problem.line, level, code, problem.message, problem.hint)
+    if document.manager:
+        why = f"{document.manager.name} says that it manages this file, so edits by others are overwritten"
+        yield Remark(document.manager.line, Level.NOTE, "managed", why, "change it where that tool takes it from")
+
+
+_FILE_CODES = {"byte order mark": "byte-order-mark", "NUL": "nul", "carriage return": "lone-cr", "larger": "too-large"}
+
+
+def _ending_remarks(document: Document) -> Iterator[Remark]:
+    dos = [line for line in document.lines if line.ending == b"\r\n"]
+    if dos:
+        where = dos[0].number
+        todo = "give the file plain line ends (sed -i 's/\\r$//')"
+        empty = next((line for line in dos if line.kind is Kind.BLANK and line.getmntent), None)
+        many = "1 line ends" if len(dos) == 1 else f"{len(dos)} lines end"
+        if empty:
+            why = f"{many} in CR LF; systemd before 259 takes a blank one for an entry of nothing"
+            yield Remark(empty.number, Level.WARNING, "cr-lf", why, todo, is_misread=True)
+        else:
+            why = f"{many} in CR LF, harmless as long as two numbers end each entry"
+            yield Remark(where, Level.NOTE, "cr-lf", why, todo)
+    last = document.lines[-1] if document.lines else None
+    if last and not last.ending:
+        why = "the last line has no line end: what somebody appends with >> is glued to it"
+        yield Remark(last.number, Level.NOTE, "no-final-newline", why, "end it with a line feed")
+
+
+class _Options:
+    """What the checks of a line ask of its options; made once for all lines that have the same."""
+
+    def __init__(self, fstype: str, options: bytes, *, is_root: bool) -> None:
+        self.fstype = fstype
+        self.problem: Refused | None = None
+        try:
+            self.words = items(decode(options))
+        except Refused as refused:
+            self.problem = refused
+            self.words = ()
+        self.is_required = is_required(self.words, fstype)
+        self.is_on_disk = fstype in _ON_DISK
+        self.has_no_fsck = fstype in _UNCHECKED or fstype.startswith("fuse")
+        self.is_bind = not _BIND.isdisjoint(self.words)
+        is_usual = not options.isdigit() and not self.is_bind
+        self.plain_source = _PLAIN_SOURCES.get(fstype) if is_usual else None
+        self.is_odd = self.problem is not None or fstype in _GONE
+        self.remarks = option_remarks(fstype, self.words, is_root=is_root)
+
+
+def _entry_remarks(document: Document, line: Line, seen: dict[tuple[bytes, bytes, bool], _Options]) -> list[Remark]:
+    fields = line.libmount
+    assert fields is not None  # noqa: S101 - what Kind.ENTRY means
+    target = line.target
+    key = (fields.fstype, fields.options, target == "/")
+    options = seen.get(key)
+    if options is None:
+        options = seen[key] = _Options(decode(fields.fstype), fields.options, is_root=target == "/")
+    number = line.number
+    found = [remark._replace(line=number) for remark in options.remarks] if options.remarks else []
+    plain = options.plain_source
+    if not (plain and plain.fullmatch(fields.source) and target.startswith("/")):
+        found += _source_remarks(number, fields, options)
+        found += _field_remarks(number, fields, target, options)
+    if fields.passno and (options.has_no_fsck or options.is_bind):
+        found.append(_passno_remark(number, fields, options))
+    if target:
+        if len(document.index[target]) > 1:
+            found.append(_duplicate_remark(document, line))
+        if target[0] != "/" and not any(one.code in _SHIFTED for one in found):
+            found.append(_relative_remark(number, target))
+        found += _order_remarks(document, line)
+        if not options.is_bind and not is_system(target) and target[0] == "/":
+            found += _boot_remarks(number, fields, target, options)
+    if options.is_odd or line.owner or len(line.text) > LONGEST_LINE or _ODD.search(line.text):
+        found += _odd_remarks(line, options)
+    return found
+
+
+def _odd_remarks(line: Line, options: _Options) -> Iterator[Remark]:
+    """What few lines have."""
+    number = line.number
+    if options.problem:
+        yield Remark(number, Level.ERROR, "open-quote", options.problem.message, options.problem.hint)
+    if len(line.text) > LONGEST_LINE:
+        why = f"the line has {len(line.text)} bytes; systemd before 259 loses what is beyond {GETMNTENT_LIMIT - 1}"
+        yield Remark(number, Level.WARNING, "long-line", why, "shorten it")
+    if line.owner:
+        why = f"{line.owner} rewrites this line, so edits by others are lost"
+        yield Remark(number, Level.NOTE, "managed-line", why, f"change it where {line.owner} takes it from")
+    if options.fstype in _GONE:
+        why = f"Linux {_GONE[options.fstype]} and later have no {options.fstype}"
+        todo = "move to another file system before an upgrade" if options.fstype == "reiserfs" else "take the line out"
+        yield Remark(number, Level.WARNING, "type-gone", why, todo)
+    blank = false_blank(line.text)
+    if blank:
+        why = f"{blank} is no blank: it is part of the field that it stands in"
+        yield Remark(number, Level.WARNING, "false-blank", why, "type the blanks of this line anew")
+    if line.text[-1:] == b"\\":
+        why = "a backslash at the end of a line continues nothing"
+        yield Remark(number, Level.WARNING, "continuation", why, "write the entry on one line")
+
+
+def _broken_remarks(line: Line) -> Iterator[Remark]:
+    message, hint = disagreement(line.text, line.libmount, line.getmntent, has_cr=line.ending == b"\r\n")
+    level = Level.NOTE if line.getmntent is None and line.libmount else Level.ERROR
+    yield Remark(line.number, level, "misread", message, hint, is_misread=True)
+
+
+def _circle_remarks(document: Document) -> Iterator[Remark]:
+    for circle in circles(document):
+        numbers = [str(line.number) for line in circle]
+        for line in circle:
+            others = ", ".join(number for number in numbers if number != str(line.number))
+            why = f"this line and line {others} wait for each other: systemd mounts none of them, or not all"
+            yield Remark(line.number, Level.ERROR, "circle", why, "bind from a folder that none of them mounts")
+
+
+def _relative_remark(number: int, target: str) -> Remark:
+    if target in ("none", "-"):
+        why = f"nothing mounts this line: systemd skips the target `{target}`, and mount(8) finds no such folder"
+        return Remark(number, Level.ERROR, "relative-target", why, "name the folder, or take the line out")
+    why = f"`{target}` is no absolute path: systemd skips the line, or starts the path from another folder"
+    return Remark(number, Level.ERROR, "relative-target", why, "write the whole path")
+
+
+def _field_remarks(number: int, fields: Fields, target: str, options: _Options) -> Iterator[Remark]:
+    """What is mistyped in the first three fields, and what comes of it."""
+    source, where = decode(fields.source), decode(fields.target)
+    level, consequence = failing(options.fstype, options.words, is_root=target == "/")
+    for fault in field_faults(source, where, options.fstype, decode(fields.options), options.words):
+        worst = level if fault.is_sure and target != "/" else Level.WARNING
+        if options.fstype == "swap":
+            worst, consequence = Level.WARNING, "it is not used, and a boot waits for it"
+        yield Remark(number, worst, fault.code, f"{fault.message}: {consequence}", fault.todo)
+
+
+def _source_remarks(number: int, fields: Fields, options: _Options) -> Iterator[Remark]:
+    source = decode(fields.source)
+    tag = _TAG.fullmatch(source) if options.fstype in _ON_DISK and not options.is_bind else None
+    level = Level.ERROR if options.is_required else Level.WARNING
+    if tag and tag[1] == "ID":
+        why = "systemd does not resolve ID= and waits for a device of that name"
+        yield Remark(number, level, "id-tag", why, "name it by UUID=, or by its path in /dev/disk/by-id")
+    elif tag and tag[1] not in _TAGS:
+        meant = tag[1].upper() if tag[1].upper() in _TAGS else ""
+        todo = f"write it as {meant}=" if meant else f"name it by one of {', '.join(_TAGS[:4])}"
+        yield Remark(number, level, "unknown-tag", f"no program resolves {tag[1]}=", todo)
+    elif _KERNEL_NAME.fullmatch(fields.source) and not options.is_bind:
+        why = f"{source} can be another disk after the next boot: the kernel numbers disks as it finds them"
+        yield Remark(number, Level.WARNING, "kernel-name", why, f"name it by UUID: blkid -s UUID {source}")
+
+
+def _passno_remark(number: int, fields: Fields, options: _Options) -> Remark:
+    what = "a bind mount" if options.is_bind else options.fstype
+    why = f"the sixth field is {fields.passno}, but there is no fsck of {what}: some systems wait or complain"
+    return Remark(number, Level.WARNING, "passno", why, "write 0")
+
+
+def _duplicate_remark(document: Document, line: Line) -> Remark:
+    same = document.index[line.target]
+    places = others_of(line, same)
+    active = [other for other in same[:99] if b"noauto" not in (other.libmount or other.getmntent or _NOTHING).options]
+    if len(active) < 2:
+        why = f"{line.target} stands in line {places} too; `mount {line.target}` takes the first of them"
+        return Remark(line.number, Level.NOTE, "duplicate", why, "nothing, if that is meant")
+    why = f"{line.target} stands in line {places} too: systemd mounts the first, `mount -a` may mount them all"
+    return Remark(line.number, Level.ERROR, "duplicate", why, "leave one line for each target")
+
+
+def _order_remarks(document: Document, line: Line) -> tuple[Remark, ...]:
+    above = line.target.rpartition("/")[0]
+    while above:
+        lines = document.index.get(above)
+        if lines and lines[-1].number > line.number:
+            why = f"{above} is mounted by a later line (line {lines[-1].number}): `mount -a` then hides {line.target}"
+            return (Remark(line.number, Level.WARNING, "order", why, "move this line below that one"),)
+        above = above.rpartition("/")[0]
+    return ()
+
+
+def _boot_remarks(number: int, fields: Fields, target: str, options: _Options) -> Iterator[Remark]:
+    """What a boot does where the mount fails."""
+    source = decode(fields.source)
+    fstype = effective(options.fstype, source)
+    if needs_network(fstype) or is_network(fstype, source):
+        yield from _network_remarks(number, fstype, options)
+    elif not options.is_required:
+        return
+    elif (target.startswith(_REMOVABLE) and _is_disk(fields, options)) or b"/by-id/usb-" in fields.source:
+        why = "a removable disk without nofail: a boot without it ends in the emergency shell"
+        yield Remark(number, Level.WARNING, "no-nofail", why, "add nofail")
+    elif fstype.startswith("fuse") and not _is_disk(fields, options):
+        program = fstype.partition(".")[2] or "its program"
+        why = f"without nofail a boot on which {program} fails ends in the emergency shell"
+        yield Remark(number, Level.NOTE, "no-nofail", why, "add nofail, if the host is of use without it")
+    elif _is_disk(fields, options):
+        why = "without nofail a boot that does not find this disk ends in the emergency shell"
+        yield Remark(number, Level.NOTE, "no-nofail", why, "add nofail, if the host is of use without it")
+
+
+def _is_disk(fields: Fields, options: _Options) -> bool:
+    _, mark, source = fields.source.partition(b"#")
+    is_device = (source if mark and options.fstype == "fuse" else fields.source).startswith(_DEVICES)
+    return options.is_on_disk or (is_device and (options.fstype.startswith("fuse") or not is_known(options.fstype)))
+
+
+def _network_remarks(number: int, fstype: str, options: _Options) -> Iterator[Remark]:
+    """Systemd knows only some types of the network: others it mounts with the disks, before there is a network."""
+    words = frozenset(options.words)
+    if fstype == "drvfs" or "delay_connect" in words:
+        return  # WSL mounts it, or it connects when it is looked at
+    if is_remote_to_systemd(options.fstype, words):
+        if options.is_required:
+            why = "without nofail a boot waits for its server, 90 seconds or more"
+            yield Remark(number, Level.NOTE, "no-nofail", why, "add nofail, or x-systemd.automount")
+        if fstype.removeprefix("fuse.") in LATELY_REMOTE and "_netdev" not in words:
+            why = f"systemd before 252 may take {fstype} for a disk and mount it before there is a network"
+            yield Remark(number, Level.NOTE, "no-netdev", why, "add _netdev")
+    elif options.is_required and fstype in OF_HYPERVISORS:
+        why = f"systemd counts {fstype} among the disks: a boot that does not get it ends in the emergency shell"
+        yield Remark(number, Level.WARNING, "no-netdev", why, "add nofail; and _netdev, where a network serves it")
+    elif options.is_required:
+        why = f"systemd takes {fstype} for a disk and mounts it before there is a network: when that fails, the boot"
+        yield Remark(number, Level.ERROR, "no-netdev", f"{why} ends in the emergency shell", "add _netdev")
+    elif words.isdisjoint(("noauto", "x-systemd.automount")) and fstype not in OF_HYPERVISORS:
+        why = f"systemd takes {fstype} for a disk and mounts it before there is a network: a boot may go on without it"
+        yield Remark(number, Level.NOTE, "no-netdev", why, "add _netdev")

@@ -1,0 +1,252 @@
+"""What is wrong with the options of an fstab line, by its type and its target. Pure.
+
+Every word that a file system does not know fails its mount; on a line that a boot needs, that is the emergency shell,
+and on `/` a root that stays read-only. `findmnt --verify` does not look at options (util-linux/util-linux#4438).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import NamedTuple
+
+from hosttune.regex import regex
+from hosttune.resources.storage.fstab_options import ATIME_WORDS, has_secret
+from hosttune.resources.storage.fstab_tables import Answer, combination, names, reply
+from hosttune.resources.storage.fstab_types import is_remote_to_systemd
+from hosttune.resources.storage.fstab_typing import typographic
+from hosttune.resources.storage.fstab_words import GENERIC, OPPOSITES, SYSTEMD, UPSTART, USER_WORDS
+
+_SIZE = regex(r"[0-9]+[kmgtpe%]?", re.IGNORECASE)
+_COUNT = regex(r"[0-9]+[kmgtpe]?", re.IGNORECASE)
+_UNIT = regex(r"([0-9]+)\s*([kmgtpe])i?b", re.IGNORECASE)
+_OCTAL = regex(r"[0-7]{1,5}")
+_QUIET = GENERIC - UPSTART | {""}
+_SEPARATOR = regex(r"[;:.|+&]")
+_ROOT_DATA = regex(r"data=(?:journal|writeback)")  # what no remount of ext4 can change
+# Their values are names of somebody's own, in which any character may stand.
+_NAMES = frozenset({
+    "subvol", "lowerdir", "upperdir", "workdir", "user", "username", "domain", "credentials", "password", "comment",
+})  # fmt: skip
+_ATIME = frozenset(ATIME_WORDS)
+_EXT = frozenset({"ext3", "ext4"})
+_HALVES = frozenset(one for one, _ in OPPOSITES)  # without one of these no two words can contradict each other
+_LIKE = 0.8  # of difflib's ratio: `noatim`, `erors` and `defualts` are above it, other real words below
+_BELT = frozenset({"noauto", "nofail", "x-systemd.automount"})
+
+
+class Level(str, Enum):
+    """How bad it is."""
+
+    ERROR = "error"  # it is misread, or the mount or the boot fails
+    WARNING = "warning"  # it does something else than it seems to, or it will fail one day
+    NOTE = "note"  # good to know
+
+
+class Remark(NamedTuple):
+    """One thing about one line: what it is and why it matters, and what a person should do. Line 0 is the file."""
+
+    line: int
+    level: Level
+    code: str  # stable, for programs
+    message: str
+    todo: str
+    is_misread: bool = False  # the readings of the line belong to it
+
+
+def is_required(words: Iterable[str], fstype: str = "") -> bool:
+    """Whether a boot waits for the mount and fails without it (systemd.mount(5)); of `nofail,fail` the last counts.
+
+    Of NFS `bg` is `nofail` to systemd (systemd.mount(5), add_mount() of its fstab generator).
+    """
+    last = {}
+    is_nfs = fstype in ("nfs", "nfs4")
+    for word in words:
+        if word in ("nofail", "fail"):
+            last["fail"] = word == "fail"
+        elif word in ("noauto", "auto"):
+            last["auto"] = word == "auto"
+        elif word in ("bg", "fg") and is_nfs:
+            last["bg"] = word == "fg"
+        elif word in ("x-systemd.automount", "comment=systemd.automount"):
+            return False
+    return last.get("fail", last.get("bg", True)) and last.get("auto", True)
+
+
+def option_remarks(fstype: str, words: tuple[str, ...], *, is_root: bool) -> list[Remark]:
+    """The remarks about these options, on line 0: they are the same for every line that has them."""
+    if fstype not in ("tmpfs", "overlay") and not is_root and _is_unsuspicious(words):
+        return []
+    return [
+        Remark(0, level, code, message, todo)
+        for check in (_fatal, _of_tables, _of_root, _contradictions, _of_tmpfs, _ignored, _of_people)
+        for level, code, message, todo in check(fstype, words, is_root)
+    ]
+
+
+def _is_unsuspicious(words: tuple[str, ...]) -> bool:
+    """Whether none of the checks can find anything, which is so for most lines."""
+    given = frozenset(words)
+    return given <= _QUIET and len(given & _ATIME) < 2 and given.isdisjoint(_HALVES)
+
+
+_Found = Iterator[tuple[Level, str, str, str]]
+
+
+def failing(fstype: str, words: tuple[str, ...], is_root: bool) -> tuple[Level, str]:  # noqa: FBT001 - as its callers
+    """How bad it is that the mount fails, and what comes of it."""
+    if is_root:
+        return Level.ERROR, "the root file system stays read-only"
+    if not is_required(words, fstype):
+        return Level.WARNING, "the mount fails"
+    if is_remote_to_systemd(fstype, frozenset(words)):
+        return Level.ERROR, "the mount fails"
+    return Level.ERROR, "the mount fails, and the boot ends in the emergency shell"
+
+
+def _fatal(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # noqa: FBT001 - one of several alike
+    """Words that no file system takes at all, whatever its type."""
+    level, consequence = failing(fstype, words, is_root)
+    for word in words:
+        name, equals, _ = word.partition("=")
+        small = name.lower()
+        odd, plain = typographic(word)
+        if name in UPSTART:
+            why = f"`{name}` was a word of Upstart, and no file system knows it: {consequence}"
+            todo = "write nofail instead" if name == "nobootwait" else "take it out"
+            yield level, "upstart-word", why, todo
+        elif name != small and small in GENERIC:
+            yield (
+                level,
+                "upper-case",
+                f"options are case-sensitive, and `{name}` is none: {consequence}",
+                f"write it as `{small}{equals}`",
+            )
+        elif odd and not name.startswith(("x-", "X-", "comment")) and name not in _NAMES:
+            why = f"`{word}` holds {odd}, which no option does: {consequence}"
+            yield level, "typography", why, f"type it anew: {plain}"
+        elif parts := _parted(fstype, word):
+            yield level, "separator", f"only a comma parts options, so `{word}` is one: {consequence}", f"write {parts}"
+
+
+def _parted(fstype: str, word: str) -> str:
+    """The same with commas, where all that stands between other separators is an option of this type."""
+    parts = [part for part in _SEPARATOR.split(word) if part]
+    known = names(fstype)
+    if len(parts) < 2 or word.partition("=")[0] in known or word.startswith(("x-", "X-", "verity.")):
+        return ""
+    return ",".join(parts) if all(part.partition("=")[0] in known for part in parts) else ""
+
+
+def _of_tables(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # noqa: FBT001 - one of several alike
+    """What the kernel's own list of this type says."""
+    level, consequence = failing(fstype, words, is_root)
+    if len(words) == 1 and words[0].isdigit():
+        return  # told as options that are missing
+    for word in words:
+        name = word.partition("=")[0]
+        said = reply(fstype, word)
+        if said.answer is Answer.TAKEN or name in UPSTART or not word.isascii() or _parted(fstype, word):
+            continue
+        if name != name.lower() and name.lower() in GENERIC:
+            continue
+        if said.answer is Answer.UNKNOWN:
+            meant = _nearest(name, names(fstype))
+            todo = f"is `{meant}` meant?" if meant else f"look it up: man 5 {fstype}, or take it out"
+            why = f"{said.why}; where yours has none either, {consequence}"
+            yield Level.WARNING, "misspelt" if meant else "unknown-option", why, todo
+        elif said.answer is Answer.REFUSED:
+            yield level, "refused-option", f"{said.why}: {consequence}", said.todo
+        else:
+            yield Level.WARNING, "option-by-version", f"{said.why}; on others {consequence}", said.todo
+    said = combination(fstype, words)
+    if said.answer is Answer.REFUSED:
+        yield level, "refused-option", f"{said.why}: {consequence}", said.todo
+
+
+def _of_root(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # noqa: FBT001 - one of several alike
+    """What the first mount of / would take from the kernel's command line, and the remount by fstab cannot set."""
+    fixed = next((word for word in words if _ROOT_DATA.match(word)), "") if is_root and fstype in _EXT else ""
+    if fixed:
+        why = f"no remount can set `{fixed}`: unless / has it from the start, the root file system stays read-only"
+        yield Level.WARNING, "root-remount", why, f"set it by rootflags={fixed} on the kernel's command line as well"
+
+
+def _nearest(name: str, known: frozenset[str]) -> str:
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, sorted(known), 1, _LIKE)), "")
+
+
+def _contradictions(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # noqa: ARG001, FBT001 - one of several alike
+    atime = tuple(dict.fromkeys(word for word in words if word in ATIME_WORDS))
+    if len(atime) > 1:
+        why = f"`{','.join(atime)}`: which one counts depends on how mount(8) was built"
+        yield Level.WARNING, "atime-contradiction", why, "leave one of them"
+    given = frozenset(words)
+    for one, other in OPPOSITES:
+        if one in given and other in given:
+            last = next(word for word in reversed(words) if word in (one, other))
+            why = f"`{one}` and `{other}` contradict each other; the last one counts: {last}"
+            yield Level.WARNING, "contradiction", why, "leave one of them"
+
+
+def _of_tmpfs(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # noqa: FBT001 - one of several alike
+    if fstype != "tmpfs":
+        return
+    level, consequence = failing(fstype, words, is_root)
+    for word in words:
+        name, equals, value = word.partition("=")
+        pattern = {"size": _SIZE, "nr_blocks": _COUNT, "nr_inodes": _COUNT, "mode": _OCTAL}.get(name)
+        if pattern is None or not equals:
+            continue
+        if not pattern.fullmatch(value):
+            yield level, f"tmpfs-{name}", f"the kernel rejects `{word}`: {consequence}", _repaired(name, value)
+        elif name == "mode" and int(value, 8) & 0o1002 == 0o002:
+            why = f"with `{word}` everybody can rename and remove everybody's files: the sticky bit is missing"
+            yield Level.WARNING, "tmpfs-sticky", why, "write mode=1777"
+        elif name == "size" and (value.strip("0") == "" or (value[-1] == "%" and int(value[:-1]) > 100)):
+            limit = "no limit" if value.strip("0") == "" else "more than all of the memory"
+            yield Level.WARNING, "tmpfs-limit", f"`{word}` is {limit}: files there can use up the host", "name a size"
+
+
+def _repaired(name: str, value: str) -> str:
+    if name == "mode":
+        return "write it in octal: mode=1777"
+    if re.fullmatch(r"[0-9]+%%+", value) and name == "size":
+        return f"write {name}={value.rstrip('%')}%: the sign is doubled in unit files alone"
+    unit = _UNIT.fullmatch(value)
+    return f"write {name}={unit[1]}{unit[2].upper()}" if unit else f"write it as {name}=16G"
+
+
+def _ignored(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # noqa: ARG001, FBT001 - one of several alike
+    for word in words:
+        name = word.partition("=")[0]
+        if name.startswith("X-systemd."):
+            yield Level.WARNING, "systemd-word", f"systemd ignores `{name}`", f"write it as `{name.lower()}`"
+        elif name.startswith("x-systemd.") and name not in SYSTEMD:
+            meant = _nearest_of_systemd(name)
+            todo = f"is `{meant}` meant?" if meant else "look it up: man systemd.mount"
+            yield Level.WARNING, "systemd-word", f"systemd.mount(5) has no `{name}`, and others ignore it", todo
+    dropped = [word for word in words if word in _BELT] if is_root else []
+    if dropped:
+        names = ", ".join(f"`{word}`" for word in dropped)
+        yield Level.NOTE, "root-word", f"for / systemd ignores {names}", "nothing; or take it out"
+
+
+def _nearest_of_systemd(name: str) -> str:
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, SYSTEMD, 1, _LIKE)), "")
+
+
+def _of_people(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # noqa: ARG001, FBT001 - one of several alike
+    if has_secret(",".join(words)):
+        why = "a password in a file that everybody on this host may read"
+        yield Level.WARNING, "password", why, "put it into a file of mode 0600, and name that in credentials="
+    for place, word in enumerate(words):
+        taken = [other for other in USER_WORDS.get(word, ()) if other in words[:place]]
+        if taken:
+            why = f"`{word}` after `{taken[0]}` means no{taken[0]} again"
+            yield Level.WARNING, "user-order", why, f"write `{word}` before `{taken[0]}`"

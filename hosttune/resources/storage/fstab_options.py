@@ -1,0 +1,124 @@
+"""Words in the option list of an fstab line: replace one, keep every other byte. Pure.
+
+Options are text as it stands in the line (UTF-8, other bytes as surrogate escapes), never decoded.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from hosttune.errors import Refused
+from hosttune.regex import regex
+from hosttune.resources.storage.fstab_readers import split_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ATIME_WORDS = ("atime", "relatime", "norelatime", "strictatime", "nostrictatime", "noatime")
+_SECRETS = regex(
+    r"(^|,)((?:pass|passwd|password|password2|pwd|secret|key|token)=)(\"[^\"]*\"|(?:\\,|[^,])*)", re.IGNORECASE
+)
+_USER_SECRET = regex(r"(^|,)((?:user|username)=[^,%]*%)((?:\\,|[^,])*)", re.IGNORECASE)
+_URL_SECRET = regex(r"(//[^/\s:@]+:)[^@\s]+(@)")
+_MAYBE_SECRET = regex(r"pass|pwd|secret|key|token|user|//", re.IGNORECASE)
+_SIZE = regex(r"([0-9]+)([kmgtpe%]?)", re.IGNORECASE)
+
+
+def items(options: str) -> tuple[str, ...]:
+    """The items of an option list, quotes and protected commas respected. Raises Refused for an open quote."""
+    if '"' not in options and "\\" not in options:
+        return tuple(options.split(","))
+    found, balanced = split_options(encode(options), is_written=True)
+    if not balanced:
+        raise Refused(
+            "the options have an open quote, which swallows all that follows", hint="close it by hand, then run again"
+        )
+    return tuple(decode(item) for item in found)
+
+
+def encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def decode(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def replace_words(options: str, is_one: Callable[[str], bool], new: str) -> str:
+    """Put `new` in place of the first item that `is_one`, drop the others, or append it where there is none.
+
+    Raises Refused where the result would read differently than meant.
+    """
+    old = items(options)
+    places = [index for index, item in enumerate(old) if is_one(item)]
+    first = places[0] if places else -1
+    kept = [new if index == first else item for index, item in enumerate(old) if index == first or index not in places]
+    if not places:
+        kept = [*kept[:-1], new] if not kept[-1] else [*kept, new]
+    text = ",".join(kept)
+    if items(text) != tuple(kept):
+        raise Refused(f"after {kept[-2]!r} a comma does not separate options", hint="put the option in by hand")
+    return text
+
+
+def set_atime(options: str, word: str) -> str:
+    """The options with `word` as their only atime word.
+
+    Contradicting words mean different things to different builds: `noatime,relatime` is noatime through mount(2) and
+    relatime through the fd-based API (the last word wins). `nodiratime`, `lazytime`, `defaults` and all else stay.
+    Raises Refused for a word that is one but for its case: with it the file system cannot be mounted at all.
+    """
+    if atime_words(options) == (word,):
+        return options
+    wrong = next((item for item in items(options) if item not in ATIME_WORDS and item.lower() in ATIME_WORDS), "")
+    if wrong:
+        raise Refused(f"mount options are case-sensitive: `{wrong}` fails the mount", hint=f"write `{wrong.lower()}`")
+    return replace_words(options, lambda item: item in ATIME_WORDS, word)
+
+
+def atime_words(options: str) -> tuple[str, ...]:
+    """The atime words of an option list, in order, duplicates included."""
+    return tuple(item for item in items(options) if item in ATIME_WORDS)
+
+
+def set_size(options: str, size: str) -> str:
+    """The options of a tmpfs line with `size=` as given; of several the last wins, so one is left."""
+    return replace_words(options, lambda item: item.startswith("size="), f"size={size}")
+
+
+def size_bytes(options: str, ram_bytes: int) -> int | None:
+    """The size that a tmpfs with these options gets, in bytes; 0 is no limit; None where the kernel rejects the value.
+
+    Without `size=` it is half of RAM; `%` counts RAM; suffixes are those of memparse (mm/shmem.c): k m g t p e.
+    """
+    found = [item[5:] for item in items(options) if item.startswith("size=")]
+    if not found:
+        return ram_bytes // 2
+    match = _SIZE.fullmatch(found[-1])
+    if match is None:
+        return None
+    number, suffix = int(match[1]), match[2].lower()
+    if suffix == "%":
+        return ram_bytes * number // 100
+    return int(number << 10 * " kmgtpe".index(suffix or " "))
+
+
+def masked(text: str) -> str:
+    """A line or an option list for people: passwords are stars, the names of credential files stay."""
+    if not _MAYBE_SECRET.search(text):
+        return text
+    for pattern in (_SECRETS, _USER_SECRET):
+        text = pattern.sub(lambda match: f"{match[1]}{match[2]}***", text)
+    return _URL_SECRET.sub(r"\1***\2", text)
+
+
+def masked_line(text: str) -> str:
+    """A whole line for people: each blank-separated field masked, blanks kept."""
+    if not _MAYBE_SECRET.search(text):
+        return text
+    return "".join(part if part.isspace() else masked(part) for part in re.split(r"([ \t]+)", text))
+
+
+def has_secret(options: str) -> bool:
+    return masked(options) != options

@@ -1,0 +1,132 @@
+"""Whether other programs see in an edited fstab what was meant, and nothing else. Pure.
+
+Each is compared before against after, never taken as an absolute: findmnt --verify also complains about harmless lines,
+does not look at options at all, and the one of util-linux 2.41 crashes on a line that it cannot parse
+(util-linux/util-linux#4130). A program that crashed or is missing gives no answer, and then its proof is left out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from hosttune.facts.storage.mounts import unit_name
+from hosttune.host.mountinfo import parse as parse_mounts
+from hosttune.resources.storage.fstab_options import decode, size_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hosttune.host.door import Completed, FstabReading, Rehearsal, Trial
+    from hosttune.resources.storage.fstab_document import Document, Line
+
+_LARGEST_PAGE = 1 << 16  # the kernel rounds a size up to whole pages
+
+
+def trials_of(document: Document, target: str) -> tuple[str, ...]:
+    """The tmpfs options to mount for trial: those of the target's line, where it is one."""
+    lines = [line for line in document.at(target) if line.fields and line.fields.fstype == b"tmpfs"]
+    return tuple(line.options for line in lines if line.options)
+
+
+def complaint(rehearsal: Rehearsal, before: Document, after: Document, target: str) -> str:
+    """What speaks against the edit of the one line of `target`, with the program that said it; empty for nothing."""
+    return (
+        _verify(rehearsal.before, rehearsal.after, target)
+        or _generator(rehearsal.before, rehearsal.after, before, after, target)
+        or next((problem for one in rehearsal.trials if (problem := _trial(one))), "")
+    )
+
+
+def _verify(before: FstabReading, after: FstabReading, target: str) -> str:
+    if not _answered(before.verify) or not _answered(after.verify):
+        return ""
+    new = _errors(after.verify, target) - _errors(before.verify, target)
+    return f"findmnt --verify says: {next(iter(new))}" if new else ""
+
+
+def _answered(done: Completed | None) -> bool:
+    return done is not None and 0 <= done.status < 128
+
+
+def _errors(done: Completed | None, target: str) -> Counter[str]:
+    """Its errors, with the target that each stands below; lines have moved, so their numbers do not count."""
+    found: Counter[str] = Counter()
+    heading = ""
+    for line in done.text.splitlines() if done else ():
+        word = line.strip()
+        if not line.startswith(" "):
+            heading = word
+        # whether the device and the folder of our own line are there is looked at where the line is made
+        elif word.startswith("[E]") and not (heading == target and "unreachable" in word):
+            found[f"{heading}: {word[3:].strip()}"] += 1
+    found["a line that it cannot parse"] = (
+        sum("parse error at line" in line for line in done.errors.splitlines()) if done else 0
+    )
+    return found
+
+
+def _generator(before: FstabReading, after: FstabReading, old: Document, new: Document, target: str) -> str:
+    if not _answered(before.generator) or not _answered(after.generator):
+        return ""
+    said = Counter(_words(after.generator)) - Counter(_words(before.generator))
+    if said:
+        return f"systemd's fstab generator says: {next(iter(said))}"
+    units, now = dict(before.units), dict(after.units)
+    own = _own_names(old, target) | _own_names(new, target)
+    if unit_name(target) not in {**units, **now}:
+        own |= _behind_links({**units, **now}, (*old.at(target), *new.at(target)))
+    other = [name for name in sorted({*units, *now}) if units.get(name) != now.get(name) and not _is_own(name, own)]
+    if other:
+        return f"systemd would change {other[0]} as well"
+    unit = unit_name(target)
+    if unit in units and new.at(target) and unit not in now:
+        return f"systemd would no longer mount {target}"
+    return ""
+
+
+def _words(done: Completed | None) -> list[str]:
+    return [line.strip() for line in done.errors.splitlines() if line.strip()] if done else []
+
+
+def _own_names(document: Document, target: str) -> set[str]:
+    """The beginnings of the names of the units that a line of `target` makes: the mount, the device's time-out."""
+    names = {unit_name(target).removesuffix(".mount") + "."}
+    for line in document.at(target):
+        if line.fields:
+            names.add(unit_name(_device(line.fields.source)).removesuffix(".mount") + ".device")
+    return names
+
+
+def _device(source: bytes) -> str:
+    """Where systemd looks for a source."""
+    key, equals, value = decode(source).partition("=")
+    value = value.strip('"')
+    return f"/dev/disk/by-{key.lower()}/{value}" if equals else key
+
+
+def _behind_links(units: Mapping[str, str], lines: Iterable[Line]) -> set[str]:
+    """As `_own_names` where the target is a symbolic link, for which the generator names the unit by where it leads:
+    the mounts of the same device.
+    """
+    devices = {f"What={_device(line.fields.source)}" for line in lines if line.fields}
+    mounts = {name: text for name, text in units.items() if name.endswith(".mount")}
+    return {f"{name[:-5]}" for name, text in mounts.items() if not devices.isdisjoint(text.splitlines())}
+
+
+def _is_own(name: str, own: set[str]) -> bool:
+    return any(part.startswith(tuple(own)) for part in name.split("/"))
+
+
+def _trial(trial: Trial) -> str:
+    if trial.mount is None:
+        return ""
+    if trial.mount.status != 0:
+        said = trial.mount.errors.strip().splitlines()
+        return f"a trial mount of a tmpfs with {trial.options} fails: {said[0] if said else trial.mount.status}"
+    mounts = parse_mounts(trial.mountinfo.encode("utf-8", "surrogateescape"))
+    shown = next((word for mount in mounts for word in mount.super_options if word.startswith("size=")), "")
+    wanted, got = size_bytes(trial.options, 0), size_bytes(shown, 0)
+    if shown and wanted and got is not None and not wanted <= got < wanted + _LARGEST_PAGE:
+        return f"a trial mount of a tmpfs with {trial.options} is {got} bytes large, not {wanted}"
+    return ""
