@@ -30,3 +30,9 @@ def changed(monkeypatch):
     monkeypatch.setattr("hosttune.cli.common.require_rights", lambda *_: None)
     monkeypatch.setattr("hosttune.host.open_reader", lambda **_: overlay)
     return overlay
+
+
+@pytest.fixture(autouse=True)
+def no_width(monkeypatch):
+    """pytest-xdist tells its workers how wide its terminal is; what is tested says its width itself."""
+    monkeypatch.delenv("COLUMNS", raising=False)

@@ -15,7 +15,7 @@ SLOT = "0000:1b:00.0"
 NOW = 1_790_000_000.0
 VERSION = "580.126.20"
 LOADING = "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.126.20"
-TEXT = (Path(hosttune.facts.gpu.gpu_errors.__file__).parents[1] / TABLE).read_text(encoding="utf-8")
+TEXT = (Path(hosttune.facts.gpu.gpu_errors.__file__).parents[2] / TABLE).read_text(encoding="utf-8")
 ROWS = [line.split("\t") for line in TEXT.splitlines() if not line.startswith("#")]
 
 

@@ -13,8 +13,8 @@ from hosttune import resources
 @pytest.mark.parametrize(("export", "table"), [("WISHES", resources.WISHES), ("ADDRESSES", resources.ADDRESSES)])
 def test_table_is_what_the_modules_export(export, table):
     exported = {
-        kind.kind: name
-        for _, name, _ in pkgutil.iter_modules(resources.__path__)
-        for kind in getattr(import_module(f"hosttune.resources.{name}"), export, ())
+        kind.kind: name.removeprefix("hosttune.resources.")
+        for _, name, _ in pkgutil.walk_packages(resources.__path__, "hosttune.resources.")
+        for kind in getattr(import_module(name), export, ())
     }
     assert table == exported
