@@ -116,10 +116,15 @@ def _after(state: DriverState, found: list[DriverState]) -> DriverState:
         before = (Boot.USELESS, Boot.HARMS)
     elif state.boot is Boot.NOTHING and "reboot" in state.way_out:
         before = (Boot.HARMS,)
-    first = next((one.name for one in found if one.boot in before), "")
+    first = next((one.name for one in found if one.boot in before or _is_before_update(state, one)), "")
     if first:
         return replace(state, way_out=f"after `{first}` is solved: {state.way_out}")
     return replace(state, waits_for_reboot=True) if state.boot is Boot.MENDS else state
+
+
+def _is_before_update(state: DriverState, other: DriverState) -> bool:
+    """Fabric Manager in the version of the driver that runs needs no reboot; unless the update brings that version."""
+    return state.name == _LAST and other.name == "fabric different" and "update: true" not in other.way_out
 
 
 def _elsewhere(facts: Facts) -> DriverState | None:

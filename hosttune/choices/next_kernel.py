@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hosttune.facts import Facts
-from hosttune.facts.base import Fact
+from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.kernel.kernel import flavour_of, metapackages
 from hosttune.frozen import frozen
+
+if TYPE_CHECKING:
+    from hosttune.facts.gpu.driver_modules import DkmsBuild, DriverModule
 
 
 @frozen
@@ -29,25 +32,98 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> NextKernel:  # noqa: ARG0
 
 
 def commands(facts: Facts, kernel: str) -> str:
-    """The metapackage where its kernel is installed, so that the modules of later kernels come, too; and the package of
-    this one kernel, which the metapackage names only once the archive has it.
+    """What brings the module to a kernel that has none, or an old one. Where it is compiled here and a build of it
+    failed, the prebuilt one goes first: the same build fails again.
     """
     driver = facts.driver
-    if _is_compiled(facts):
-        return f"sudo apt-get install linux-headers-{kernel} && sudo dkms autoinstall -k {kernel}"
     if driver.runfile and not driver.branch:
         again = f"run the installer that brought the driver again, with --dkms --kernel-name={kernel}"
         return f"{again}, or boot another kernel"
-    flavour = flavour_of(kernel)
-    if not driver.branch or not flavour:
-        return f"install a driver that builds its module for {kernel}, or boot another kernel"
+    if not driver.branch:
+        return f"bring the module for {kernel} in the way this driver came, or boot another kernel"
+    ready = prebuilt_instead(facts, kernel) if driver.module_for(kernel) else prebuilt(facts, kernel)
+    if not is_compiled(facts):
+        return ready or f"install a driver that builds its module for {kernel}, or boot another kernel"
+    if _dkms_package(facts):
+        build = f"sudo apt-get install linux-headers-{kernel} && sudo dkms autoinstall -k {kernel}"
+    else:
+        build = f"sudo apt-get install linux-headers-{kernel} {_dkms_of_nvidia(facts)}"
+    log = _failed_log(facts, kernel)
+    mend = f"mend what {log} names, then {build}" if log else build
+    return f"{ready} (where apt has none: {mend})" if log and ready else mend
+
+
+def prebuilt(facts: Facts, kernel: str) -> str:
+    """What installs Ubuntu's prebuilt, signed module: the package of this one kernel, and the metapackage where its
+    kernel is installed, which brings the modules of later kernels, and names this one only once the archive has it.
+    Empty where there is none: for a kernel that is not Ubuntu's, or a driver of another archive.
+    """
+    driver, flavour = facts.driver, flavour_of(kernel)
+    if not driver.branch or not flavour or not facts.os.is_ubuntu or "NVIDIA" in _origins(facts):
+        return ""
     names = [f"linux-modules-nvidia-{driver.name}-{kernel}"]
     names += [f"linux-modules-nvidia-{driver.name}-{one}" for one in metapackages(facts.packages.names, flavour)]
     return f"sudo apt-get update && sudo apt-get install {' '.join(names)}"
 
 
-def _is_compiled(facts: Facts) -> bool:
-    """The driver's modules are compiled here: by a DKMS package, and none is prebuilt."""
+def prebuilt_instead(facts: Facts, kernel: str) -> str:
+    """As `prebuilt`, in the place of what DKMS compiles here: depmod.d(5) puts updates/dkms before it."""
+    install, dkms = prebuilt(facts, kernel), _dkms_package(facts)
+    return f"{install} {dkms}-" if install and dkms else install
+
+
+def again(facts: Facts, module: DriverModule) -> str:
+    """What puts the module of the installed packages in the place of this one, which is another version or kind."""
+    kernel, path = module.kernel, f"/lib/modules/{module.kernel}/{module.path}"
+    if not facts.driver.branch or _failed_log(facts, kernel):
+        return commands(facts, kernel)
+    if is_compiled(facts):
+        dkms = _dkms_package(facts)
+        is_same = module.version == facts.driver.userspace_version  # DKMS takes it for built
+        return f"sudo apt-get install --reinstall {dkms}" if is_same and dkms else f"sudo dkms autoinstall -k {kernel}"
+    install = f"sudo apt-get install --reinstall linux-modules-nvidia-{facts.driver.name}-{kernel}"
+    if module.source == "prebuilt":
+        return install
+    built = [one for one in _builds(facts) if module.source == "dkms" and one.is_installed and one.kernel == kernel]
+    if built:
+        return f"sudo dkms remove {built[0].name}/{built[0].version} -k {kernel}; {install}"
+    return f"move {path} away, which is of no package of this driver; {install}; sudo depmod {kernel}"
+
+
+def is_compiled(facts: Facts) -> bool:
+    """The driver's modules are compiled here: by a DKMS package, or as NVIDIA's archive has no others; and none is
+    prebuilt."""
     names = facts.packages.names
-    prebuilt = any(name.startswith(("linux-modules-nvidia-", "linux-objects-nvidia-")) for name in names)
-    return not prebuilt and any(re.match(r"nvidia-(?!fs-)(?:[a-z0-9-]+-)?dkms", name) for name in names)
+    if any(name.startswith(("linux-modules-nvidia-", "linux-objects-nvidia-")) for name in names):
+        return False
+    return bool(_dkms_package(facts)) or _origins(facts) == ("NVIDIA",)
+
+
+def _dkms_package(facts: Facts) -> str:
+    """nvidia-dkms-580-open, nvidia-kernel-dkms; empty where none is installed."""
+    found = (name for name in facts.packages.names if re.match(r"nvidia-(?!fs-)(?:[a-z0-9-]+-)?dkms", name))
+    return next(found, "")
+
+
+def _dkms_of_nvidia(facts: Facts) -> str:
+    """As NVIDIA's own archive calls it, which leaves the branch out from 590 on."""
+    branch, kind = facts.driver.branch, "-open" if "open" in facts.driver.flavour else ""
+    return f"nvidia-dkms{kind}" if int(branch) >= 590 else f"nvidia-dkms-{branch}{kind}"
+
+
+def _origins(facts: Facts) -> tuple[str, ...]:
+    try:
+        return facts.archives.origins
+    except UnknownFact:
+        return ()
+
+
+def _builds(facts: Facts) -> tuple[DkmsBuild, ...]:
+    try:
+        return facts.driver.dkms
+    except UnknownFact:
+        return ()
+
+
+def _failed_log(facts: Facts, kernel: str) -> str:
+    return next((one.log for one in _builds(facts) if one.failed and one.kernel in ("", kernel)), "")

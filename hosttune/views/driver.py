@@ -10,7 +10,7 @@ from hosttune.choices import driver as driver_choice
 from hosttune.choices import driver_state
 from hosttune.choices.drivers.branch import drives, end_words
 from hosttune.codec import FORMAT_VERSION
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import UnknownFact, raw
 from hosttune.frozen import frozen
 from hosttune.views.page import shown
 from hosttune.views.terminal import columned, wrapped
@@ -90,7 +90,7 @@ def driver_table(facts: Facts, params: Mapping[str, Any]) -> DriverTable:
     choice: DriverChoice | None = teller.ask(lambda: driver_choice.choose(facts, params), None)
     groups: dict[tuple[str, str], list[Gpu]] = {}
     for gpu in devices:
-        groups.setdefault((gpu.name or gpu.device_id, gpu.driver), []).append(gpu)
+        groups.setdefault((gpu.name or gpu.device_id, str(raw(gpu, "driver"))), []).append(gpu)
     rows = tuple(_row(group, facts, choice, teller) for group in groups.values())
     return DriverTable(
         rows,
@@ -141,6 +141,8 @@ def _installed(facts: Facts) -> str:
 def _loaded(gpu: Gpu, facts: Facts) -> str:
     if gpu.driver != "nvidia":
         return f"{gpu.driver} holds it" if gpu.driver else "nothing"
+    if not facts.driver.is_loaded:
+        return "nvidia holds it, in a version that is not known"
     kind = "open" if facts.driver.is_open else "closed"
     return f"{facts.driver.loaded_version}, {kind} module"
 

@@ -22,10 +22,12 @@ from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.fleet_seen import seen_of
 from hosttune.engine.policy import Policy
 from hosttune.facts import Asked, Facts
+from hosttune.facts.gpu.archives import parse_policy
 from hosttune.facts.packages import DATABASE
-from hosttune.host.door import BeforeReader, Completed
+from hosttune.host.door import Completed
 from hosttune.host.overlay import Overlay
 from hosttune.host.record import RecordReader
+from hosttune.resources.packages.apt import simulation
 from hosttune.values import ABSENT, Disturbs, FileValue, Risk
 from hosttune.views.checked import Checked
 from hosttune.views.driver import driver_table, driver_text
@@ -40,6 +42,8 @@ from hosttune.views.terminal import Screen
 from tests.generated import hold
 from tests.hosts import built
 from tests.hosts.built import reader
+from tests.hosts.driver import ARCHIVE as UBUNTU
+from tests.hosts.driver import Apt
 
 FOLDER = Path(__file__).resolve().parent / "driver_states"
 RECORD = built.HOSTS / "h100-8x-2socket.json"
@@ -50,8 +54,8 @@ SAYS = FOLDER / "says.txt"
 CATALOG = builtin_catalog()
 RULES = ("gpu-driver", "gpu-driver-health", "gpu-next-kernel-modules", "gpu-fabric", "gpu-errors")
 ONE_LINE = Page(screen=Screen(10_000))
-UBUNTU = "http://archive.ubuntu.com/ubuntu noble-updates/restricted amd64 Packages"
 NVIDIA = "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64  Packages"
+ASKS = simulation(())
 BOOT = re.compile(r"\breboot\b")
 NEGATED = re.compile(
     r"no reboot|not reboot|after `[^`]+` is solved|then drain the host and reboot|after a reboot|reboot mends that"
@@ -61,30 +65,54 @@ NEGATED = re.compile(
 def merged(one):
     """The parts of a host as one: files, packages, answers and the rest."""
     parts = [GIVEN["parts"][name] for name in one["with"]] + [one]
-    keys = ("files", "packages", "answers", "dpkg")
+    keys = ("files", "links", "packages", "answers", "dpkg", "offers")
     found = {key: {name: value for part in parts for name, value in part.get(key, {}).items()} for key in keys}
     found["origin"] = [name for part in parts for name in part.get("origin", ())]
     found["log"] = [line for part in parts for line in part.get("log", ())]
     return found | {
-        key: next((part[key] for part in parts if key in part), "")
-        for key in ("gpus", "bound", "update", "simulated", "gone")
+        key: next((part[key] for part in reversed(parts) if key in part), "")
+        for key in ("gpus", "bound", "update", "gone")
     }
 
 
-class Simulating(BeforeReader):
-    """A record in front of which apt-get says what it would do."""
+class Archive(Apt):
+    """A record in front of which apt-cache and apt-get say what the archives have, of any packages."""
 
-    def __init__(self, record, said):
-        super().__init__(record)
-        self.said = said
-
-    def __getattr__(self, name):
-        return getattr(self.base, name)
+    def __init__(self, record, versions, foreign):
+        super().__init__(record, versions)
+        self.foreign = foreign  # names, or their beginnings, of what NVIDIA's archive has
 
     def query(self, argv, *, timeout_s=10.0):
-        if argv[0] == "apt-get" and self.said:
-            return Completed(0, self.said.encode() if "-s" in argv else b"", b"")
-        return self.base.query(argv, timeout_s=timeout_s)
+        words = tuple(argv)
+        if words[0] == "apt-get":
+            lines = [self._line(one) for one in words[len(ASKS) :]] if words[: len(ASKS)] == ASKS else []
+            return Completed(0, "".join(lines).encode(), b"")
+        return super().query(argv, timeout_s=timeout_s)
+
+    def _policy(self, name):
+        text = super()._policy(name)
+        return text.replace(UBUNTU, NVIDIA) if name.startswith(tuple(self.foreign)) else text
+
+    def _line(self, word):
+        name, _, version = word.removesuffix("-").partition("=")
+        installed, candidate = self.versions.get(name, ("", ""))
+        if word.endswith("-"):
+            return f"Remv {name} [{installed}]\n" if installed else ""
+        wanted = version or ("" if installed else candidate)
+        return f"Inst {name} ({wanted} Ubuntu:24.04 [amd64])\n" if wanted not in ("", installed) else ""
+
+
+def archive_of(record, database, given):
+    """What apt has: what the record tells, the installed versions, and what the parts offer."""
+    said = [one["stdout"] for one in record.data["queries"] if one["argv"][:2] == ["apt-cache", "policy"]]
+    offers = {name: one.candidate for text in said for name, one in parse_policy(text, {}).items()}
+    rows = [dict(line.partition(": ")[::2] for line in row.splitlines()) for row in database.split("\n\n")]
+    there = {row["Package"]: row["Version"] for row in rows if "Version" in row}
+    offers = there | offers | given["offers"]
+    if given["update"]:
+        offers |= {name: given["update"] for name, one in there.items() if one.startswith("580.126.20")}
+    versions = {name: (there.get(name, ""), candidate) for name, candidate in offers.items()}
+    return Archive(record, versions, given["origin"])
 
 
 def reader_of(one):
@@ -96,24 +124,28 @@ def reader_of(one):
         if "*" not in command and tuple(command.split()) not in known:
             queries.append({"argv": command.split(), "status": 0, "stdout": text, "stderr": ""})
     data = {**record.data, "queries": queries}
+    database = dpkg(record.read(DATABASE).decode(), given)
+    overlay = Overlay(archive_of(RecordReader(data, record.file), database, given))
+    overlay.links.update(given["links"])
     if given["bound"]:
-        links = {
-            path: target.replace("drivers/nvidia", f"drivers/{given['bound']}")
-            for path, target in data["links"].items()
-        }
-        data["links"] = links
-    overlay = Overlay(Simulating(RecordReader(data, record.file), given["simulated"]))
+        bound = [path for path, target in record.data["links"].items() if target.endswith("drivers/nvidia")]
+        overlay.links |= dict.fromkeys(bound, ABSENT if given["bound"] == "nothing" else "../../drivers/nouveau")
     for path, text in given["files"].items():
         overlay.files[path] = ABSENT if text is None else FileValue(text.encode("latin-1"))
     if given["gpus"]:
         for gpu in Facts(overlay).gpus.devices:
             overlay.files[f"/sys/bus/pci/devices/{gpu.slot}/device"] = FileValue(f"{given['gpus']}\n".encode())
-    overlay.files[DATABASE] = FileValue(dpkg(overlay.read(DATABASE).decode(), given).encode())
+    overlay.files[DATABASE] = FileValue(database.encode())
     return overlay
 
 
 def dpkg(database, given):
-    rows = []
+    new = set(given["packages"]) - set(re.findall(r"(?m)^Package: (.*)$", database))
+    rows = [
+        f"Package: {name}\nStatus: install ok installed\nArchitecture: amd64\nVersion: {given['packages'][name]}"
+        for name in sorted(new)
+        if given["packages"][name]
+    ]
     for row in database.split("\n\n"):
         name = row.partition("\n")[0].removeprefix("Package: ")
         version = given["packages"].get(name, "as it is")
@@ -135,14 +167,6 @@ def answered(query, given):
         return {**query, "stdout": "".join(row for row in rows if given["gone"] not in row)}
     if given["log"] and program in ("dmesg", "journalctl"):
         return {**query, "stdout": query["stdout"] + "".join(f"{line}\n" for line in given["log"])}
-    if query["argv"][:2] == ["apt-cache", "policy"] and len(query["argv"]) > 2:
-        text = query["stdout"]
-        for name in given["origin"]:
-            text = re.sub(rf"(?ms)^{name}[\w-]*:\n.*?(?=^\S|\Z)", lambda block: block[0].replace(UBUNTU, NVIDIA), text)
-        if given["update"]:
-            text = re.sub(r"Candidate: 580\.126\.20\S*", f"Candidate: {given['update']}", text)
-            text = re.sub(r"(?m)^( \*\*\* 580\.126)", rf"     {given['update']} 500\n        500 {UBUNTU}\n\1", text)
-        return {**query, "stdout": text}
     return query
 
 
@@ -177,7 +201,7 @@ def first_of(text):
 
 def way_of(text):
     """What the first paragraph says is to be done."""
-    return " ".join(text.split("\n\n")[0].partition("->")[2].split()) or "nothing"
+    return " ".join(text.split("\n\n")[0].partition("\n  ->")[2].split()) or "nothing"
 
 
 def why_of(text):
@@ -285,18 +309,55 @@ def test_update_is_not_stacked_on_a_change_that_is_not_complete(name):
 
 
 def test_failed_build_leads_what_it_leaves_without_a_module():
-    """It is the cause: no reboot brings a module that was never built, and building it again fails again."""
+    """It is the cause: no reboot brings a module that was never built, and building it again fails again. Both say one
+    way out of it."""
     for name, left in (
         ("upgraded and DKMS failed", "stale module"),
         ("DKMS failed for the running kernel", "module missing"),
         ("DKMS failed for the next kernel", "module missing for the next kernel"),
+        ("the CUDA archive and DKMS failed for the next kernel", "module missing for the next kernel"),
     ):
         first, *others = table_of(name).states
         assert (first.name, first.is_dead) == ("DKMS failed", True)
-        assert left in [one.name for one in others]
+        assert [one.way_out for one in others if one.name == left] == [first.way_out]
         assert "make.log names" in first.way_out
+        assert ("linux-modules-nvidia-" in first.way_out) is ("CUDA" not in name)
     other = table_of("a build of DKMS failed and another one is there").states[0]
     assert (other.name, other.is_dead) == ("DKMS failed", False)
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_rules_of_the_module_and_of_the_fabric_say_the_way_out_of_the_state(name):
+    ways = {one.name: one.way_out for one in table_of(name).states}
+    todo = {one.rule: one.todo for one in plan_of(name).findings if one.is_fault}
+    for rule, state in (
+        ("gpu-next-kernel-modules", "module missing for the next kernel"),
+        ("gpu-fabric", "fabric different"),
+    ):
+        if rule in todo and state in ways:
+            assert todo[rule] == ways[state]
+        if state in ways:
+            assert rule in todo
+
+
+def test_page_says_no_version_of_a_module_that_is_not_loaded():
+    for name in HOSTS:
+        for row in table_of(name).rows:
+            assert re.fullmatch(r"nothing|nouveau holds it|\d[\d.]+, (open|closed) module", row.loaded), (
+                name,
+                row.loaded,
+            )
+    held = reader_of(HOSTS["a healthy server"])
+    held.files |= dict.fromkeys(("/proc/driver/nvidia/version", "/sys/module/nvidia/version"), ABSENT)
+    (row,) = driver_table(Facts(held, Asked(units=frozenset(UNITS))), CATALOG.rules["gpu-driver"].defaults).rows
+    assert row.loaded == "nvidia holds it, in a version that is not known"
+
+
+def test_update_of_the_fabric_manager_alone_is_not_offered_beside_its_own_command():
+    assert [one.name for one in table_of("Fabric Manager of another version").states] == ["fabric different"]
+    both = table_of("no Fabric Manager and an update is offered").states
+    assert [one.name for one in both] == ["fabric different", "update offered"]
+    assert both[1].way_out.startswith("after `fabric different` is solved: ")
 
 
 def test_five_reasons_not_to_stack_an_update():

@@ -4,16 +4,30 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.choices.next_kernel import choose
+from hosttune.choices.next_kernel import again, choose, prebuilt_instead
+from hosttune.facts.gpu.driver_modules import DkmsBuild, DriverModule
 from hosttune.facts.packages import Packages
 
 
-def host(next_kernel, packages, kernels=(), with_module=(), branch="580", runfile=False):
+def host(
+    next_kernel,
+    packages,
+    kernels=(),
+    with_module=(),
+    branch="580",
+    runfile=False,
+    origins=(),
+    dkms=(),
+    modules=(),
+    ubuntu=True,
+):
     return SimpleNamespace(
         driver=SimpleNamespace(
             has_module_for_next_kernel=next_kernel in with_module, kernels_with_module=with_module, branch=branch,
-            name="580-server-open" if branch else "", runfile=runfile,
+            name="580-server-open" if branch else "", runfile=runfile, dkms=dkms, flavour="server-open",
+            module_for=lambda kernel: next((one for one in modules if one.kernel == kernel), None), userspace_version="580.126.20",
         ),
+        archives=SimpleNamespace(origins=origins), os=SimpleNamespace(is_ubuntu=ubuntu),
         boot=SimpleNamespace(next_kernel=next_kernel, kernels=(next_kernel, *kernels)),
         packages=Packages(dict.fromkeys(packages, ("1", "install ok installed"))),
     )  # fmt: skip
@@ -58,3 +72,51 @@ def test_kernels_that_would_do_are_those_that_can_be_booted():
 
 def test_module_that_is_there_needs_nothing():
     assert choose(host("6.8.0-62-generic", (), with_module=("6.8.0-62-generic",)), {}).commands == ""
+
+
+NEXT = "6.8.0-62-generic"
+BUILD = f"sudo apt-get install linux-headers-{NEXT} && sudo dkms autoinstall -k {NEXT}"
+FAILED = DkmsBuild("nvidia-srv-open", "580.126.20", NEXT, is_installed=False, failed=True)
+MEND = f"mend what {FAILED.log} names, then {BUILD}"
+
+
+@pytest.mark.parametrize(
+    ("more", "commands"),
+    [
+        ({"packages": ("nvidia-dkms-580-open",), "origins": ("NVIDIA",)}, BUILD),
+        ({"packages": (), "origins": ("NVIDIA",)}, f"sudo apt-get install linux-headers-{NEXT} nvidia-dkms-580-open"),
+        ({"packages": (), "origins": ("NVIDIA",), "branch": "595"}, f"sudo apt-get install linux-headers-{NEXT} nvidia-dkms-open"),
+        ({"packages": ("nvidia-dkms-580-open",), "origins": ("NVIDIA",), "dkms": (FAILED,)}, MEND),
+        ({"packages": ("nvidia-kernel-dkms",), "ubuntu": False, "dkms": (FAILED,)}, MEND),
+        ({"packages": ("nvidia-dkms-580-server-open", "linux-image-generic"), "dkms": (FAILED,)},
+         f"sudo apt-get update && sudo apt-get install {MODULES}-{NEXT} {MODULES}-generic (where apt has none: {MEND})"),
+        ({"packages": (f"{MODULES}-x",), "dkms": (FAILED,)}, f"sudo apt-get update && sudo apt-get install {MODULES}-{NEXT}"),
+    ],
+    ids=["NVIDIA's archive", "its packages in part", "its names from 590 on", "its build failed", "Debian's failed", "Ubuntu's failed", "a leftover of DKMS"],
+)  # fmt: skip
+def test_what_is_compiled_here_is_compiled_again_unless_that_failed_and_ubuntu_has_it_ready(more, commands):
+    assert choose(host(NEXT, **more), {}).commands == commands
+
+
+@pytest.mark.parametrize(
+    ("path", "version", "more", "way"),
+    [
+        ("kernel/nvidia-580srv-open/nvidia.ko", "580.95.05", {"packages": (f"{MODULES}-x",)}, f"sudo apt-get install --reinstall {MODULES}-{NEXT}"),
+        ("updates/dkms/nvidia.ko", "580.95.05", {"packages": ("nvidia-dkms-580-open",)}, f"sudo dkms autoinstall -k {NEXT}"),
+        ("updates/dkms/nvidia.ko", "580.126.20", {"packages": ("nvidia-dkms-580-open",)}, "sudo apt-get install --reinstall nvidia-dkms-580-open"),
+        ("updates/dkms/nvidia.ko", "580.95.05", {"packages": (f"{MODULES}-x",), "dkms": (DkmsBuild("nvidia", "580.95.05", NEXT, is_installed=True, failed=False),)},
+         f"sudo dkms remove nvidia/580.95.05 -k {NEXT}; sudo apt-get install --reinstall {MODULES}-{NEXT}"),
+        ("updates/nvidia.ko", "580.95.05", {"packages": (f"{MODULES}-x",)},
+         f"move /lib/modules/{NEXT}/updates/nvidia.ko away, which is of no package of this driver; sudo apt-get install --reinstall {MODULES}-{NEXT}; sudo depmod {NEXT}"),
+    ],
+    ids=["prebuilt", "compiled in an old version", "compiled of the other kind", "left by DKMS before the prebuilt one", "nobody's"],
+)  # fmt: skip
+def test_module_of_another_version_or_kind_gives_way_to_that_of_the_packages(path, version, more, way):
+    source = "dkms" if "dkms" in path else "prebuilt" if "580srv" in path else "other"
+    assert again(host(NEXT, **more), DriverModule(NEXT, path, source, version, is_open=True)) == way
+
+
+def test_prebuilt_module_comes_into_use_where_the_compiled_one_goes():
+    found = prebuilt_instead(host(NEXT, ("nvidia-dkms-580-server-open",)), NEXT)
+    assert found == f"sudo apt-get update && sudo apt-get install {MODULES}-{NEXT} nvidia-dkms-580-server-open-"
+    assert prebuilt_instead(host(NEXT, ("nvidia-dkms-580-open",), origins=("NVIDIA",)), NEXT) == ""

@@ -11,8 +11,10 @@ from hosttune.choices.drivers.switches import SERVICE
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.facts import UnknownFact, unread
 from hosttune.facts.base import Fact
+from hosttune.facts.gpu.driver_modules import DkmsBuild
 from hosttune.facts.gpu.nvidia_lost import SilentGpu
 from hosttune.facts.gpu.packaging import Packaging
+from hosttune.facts.packages import Packages
 from hosttune.frozen import frozen
 from tests.unit.driver_machine import NOW, tables
 
@@ -45,6 +47,10 @@ class Driver(SimpleNamespace):
         return self.is_installed or self.is_loaded
 
     @property
+    def is_on_disk(self):
+        return self.is_installed or (self.is_loaded and bool(self.kernels_with_module))
+
+    @property
     def is_mismatched(self):
         return bool(self.loaded_version and self.userspace_version) and self.loaded_version != self.userspace_version
 
@@ -62,6 +68,7 @@ def host(
     nvidia=None,
     here=(),
     names=(),
+    manager="",
     **driver,
 ):
     """A healthy host with an H100, changed as the words say."""
@@ -70,12 +77,14 @@ def host(
         "flavour": "server-open", "name": "580-server-open", "packages": (SimpleNamespace(name="nvidia-utils-580-server", version=PACKAGE),),
         "held": (), "half_way": "", "is_gone": False, "runfile": False, "nouveau_bound": False, "has_module_for_running_kernel": True,
         "has_module_for_next_kernel": True, "kernels_with_module": (KERNEL,), "modules": (module(),), "dkms": (),
-        "transitional": (), "fabricmanager_version": "",
+        "transitional": (),
     }  # fmt: skip
     quiet = {
         "silent": (), "lost": (), "is_vgpu": False, "needs_open": False, "not_for_open": False, "legacy_branch": "",
         "rejected_key": False, "smi": "answers", "refusal": "", "problem": "", "gpus": (),
     }  # fmt: skip
+    here_too = dict.fromkeys(names or ("linux-modules-nvidia-580-server-open-generic",), PACKAGE)
+    here_too |= {"nvidia-fabricmanager-580": manager} if manager else {}
     files = {"next_kernel": KERNEL, "secure_boot": False, "reboot_required": False, "reboot_packages": ()}
     return SimpleNamespace(
         driver=Driver(**plain | driver),
@@ -102,10 +111,7 @@ def host(
         ),
         managers=SimpleNamespace(gpu_operator="operator" in here, kubelet="kubelet" in here),
         role=SimpleNamespace(vendor_image="DGX OS" if "dgx" in here else ""),
-        packages=SimpleNamespace(
-            names=names or ("linux-modules-nvidia-580-server-open-generic",),
-            repair="sudo dpkg --configure -a; sudo apt-get -f install",
-        ),
+        packages=Packages({name: (version, "install ok installed") for name, version in here_too.items()}),
         kernel=SimpleNamespace(release=KERNEL, architecture="x86_64"),
         units={SERVICE: SimpleNamespace(is_active=fabric == "active", active_state=fabric)},
         os=SimpleNamespace(is_ubuntu=ubuntu),
@@ -146,7 +152,7 @@ TABLE = {
     "mixed sources": ({"archives": {"origins": ("NVIDIA", "Ubuntu")}}, "NVIDIA and Ubuntu", "decide"),
     "foreign archive": ({"archives": {"origins": ("NVIDIA",)}}, "CUDA archive", "keep to that archive"),
     "DKMS failed": (
-        {"dkms": (SimpleNamespace(version="580.1", kernel=NEXT, is_installed=False, failed=True),)}, NEXT, "make.log",
+        {"dkms": (DkmsBuild("nvidia", "580.1", NEXT, is_installed=False, failed=True),)}, "/var/lib/dkms/nvidia/580.1/build/make.log", "sudo dkms remove nvidia/580.1 --all",
     ),
     "Secure Boot refuses": (
         NOT_LOADED | {"boot": {"secure_boot": True}, "modules": (module(source="dkms"),)}, "Secure Boot is on", "mokutil",
@@ -161,7 +167,7 @@ TABLE = {
         {"userspace_version": "", "nvidia": {"smi": "absent"}}, "no program can use a GPU", "nvidia-headless-no-dkms-580-server-open nvidia-utils-580-server",
     ),
     "other module loaded": ({"is_open": False}, "the loaded module is the closed one", "reboot"),
-    "stale module": ({"modules": (module(version="580.95.05", source="dkms"),), "loaded_version": "580.95.05"}, "no reboot mends that", "dkms autoinstall"),
+    "stale module": ({"modules": (module(version="580.95.05", source="dkms"),), "loaded_version": "580.95.05", "names": ("nvidia-dkms-580-server-open",)}, "no reboot mends that", "dkms autoinstall"),
     "module missing for the next kernel": (
         {"boot": {"next_kernel": NEXT}, "has_module_for_next_kernel": False}, NEXT, "do not reboot before",
     ),
@@ -169,8 +175,8 @@ TABLE = {
     "nouveau": (NOT_LOADED | {"nouveau_bound": True}, "nouveau holds", "reboot"),
     "not loaded": (NOT_LOADED, "is not loaded", "modprobe"),
     "nvidia-smi refuses": ({"nvidia": {"smi": "refused", "refusal": "no devices", "problem": "nvidia-smi: No devices were found"}}, "No devices", "NVRM"),
-    "fabric different": ({"nvswitches": 4, "fabricmanager_version": "580.95.05"}, "580.95.05", f"nvidia-fabricmanager-580={PACKAGE}"),
-    "fabric down": ({"nvswitches": 4, "fabricmanager_version": VERSION, "fabric": "failed"}, f"{SERVICE} is failed", "fabricmanager.log"),
+    "fabric different": ({"nvswitches": 4, "manager": "580.95.05-1"}, "580.95.05", "sudo apt-get install 'nvidia-fabricmanager-580=580.126.20*' 'libnvidia-nscq-580=580.126.20*'"),
+    "fabric down": ({"nvswitches": 4, "manager": PACKAGE, "fabric": "failed"}, f"{SERVICE} is failed", "fabricmanager.log"),
     "reboot pending": ({"boot": {"reboot_required": True, "reboot_packages": ("linux-image-6.8.0-71-generic",)}}, "linux-image", "reboot"),
     "outdated branch": ({"branch": "535", "name": "535-server"}, "support of branch 535 has ended", "switch_branch"),
     "held": ({"held": ("libnvidia-compute-580-server",), "archives": {"updates": (offer(),)}}, "libnvidia-compute", "never unholds"),
@@ -373,9 +379,9 @@ def test_closed_module_on_grace_hopper_is_the_wrong_one_for_both_rules():
 
 
 def test_fabric_manager_beside_a_driver_of_no_known_version_is_asked_for_without_one():
-    (state,) = states(host(nvswitches=4, packages=()))
-    assert state.name == "fabric different"
-    assert state.way_out == "sudo apt-get install nvidia-fabricmanager-580 libnvidia-nscq-580"
+    found = states(host(nvswitches=4, userspace_version="", loaded_version=""))
+    (state,) = (one for one in found if one.name == "fabric different")
+    assert state.way_out == "sudo apt-get install 'nvidia-fabricmanager-580' 'libnvidia-nscq-580'"
 
 
 def test_gpu_that_this_driver_does_not_drive_is_not_called_lost():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.modules import mismatch, running_module, stale, swapped, will_be_other
@@ -10,7 +9,7 @@ from hosttune.choices.driver_states.told import Told, holds, said_by_log, switch
 from hosttune.choices.drivers.branch import not_driven
 from hosttune.choices.drivers.bringer import guest_way
 from hosttune.choices.drivers.choice import open_alone
-from hosttune.choices.drivers.components import unknown_to_apt
+from hosttune.choices.drivers.components import fabric_packages
 from hosttune.choices.drivers.switches import LOG, SERVICE, has_switches
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.gpu_errors import way_of
@@ -147,19 +146,11 @@ def refused(facts: Facts) -> Told | None:
 
 
 def fabric(facts: Facts) -> Told | None:
-    """Only the package: whether its service runs is gpu-fabric's."""
-    if not facts.gpus.nvswitches or not facts.driver.branch:
+    """Only the packages: whether the service runs is gpu-fabric's."""
+    if not facts.driver.branch or not has_switches(facts) or not (found := fabric_packages(facts)):
         return None
-    driver = facts.driver
-    manager, wanted = driver.fabricmanager_version, driver.userspace_version
-    if manager and (not wanted or manager == wanted):
-        return None
-    have = f"Fabric Manager is {manager}, the driver {wanted}" if manager else "Fabric Manager is not installed"
-    version = next((f"={one.version}" for one in driver.packages if re.match(r"nvidia-utils-\d", one.name)), "")
-    names = " ".join(f"{name}-{driver.branch}{version}" for name in ("nvidia-fabricmanager", "libnvidia-nscq"))
-    said = f"{have}: with {facts.gpus.nvswitches} NVSwitches CUDA does not start (error 802)"
-    first = unknown_to_apt(facts, f"nvidia-fabricmanager-{driver.branch}")
-    return said, "; then ".join(part for part in (first, f"sudo apt-get install {names}") if part)
+    switches = f"{facts.gpus.nvswitches} NVSwitches" if facts.gpus.nvswitches else "NVSwitches"
+    return f"{found[0]}; with {switches} CUDA does not start (error 802)", found[1]
 
 
 def fabric_down(facts: Facts) -> Told | None:

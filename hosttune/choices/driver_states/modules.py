@@ -7,15 +7,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.told import REBOOT, Boot, Told, holds, said_by_log
-from hosttune.choices.next_kernel import commands
+from hosttune.choices.next_kernel import again, commands, is_compiled, prebuilt_instead
 from hosttune.facts.base import UnknownFact
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.facts.gpu.driver import DriverModule
 
-_PREBUILT = "prebuilt modules (linux-modules-nvidia-...)"
-_SIGNED = f"{_PREBUILT} (they are signed), or enrol the key at the console: mokutil --import"
+_ENROL = "enrol the key: sudo mokutil --import /var/lib/shim-signed/mok/MOK.der, and confirm it at the console"
 _INITRAMFS = "sudo update-initramfs -u -k all"
 
 
@@ -25,25 +24,31 @@ def dkms_failed(facts: Facts) -> Told | None:
         return None
     kernels = ", ".join(sorted({build.kernel for build in failed if build.kernel})) or "a kernel"
     said = f"DKMS could not build nvidia {failed[0].version} for {kernels}"
-    log = f"/var/lib/dkms/nvidia/{failed[0].version}/build/make.log"
-    if not leaves_none(facts):
-        return said, f"{_PREBUILT} instead; the log is {log}"
-    is_harm = boot_after_dkms(facts) is Boot.HARMS
-    kernel = failed[0].kernel or facts.kernel.release
-    again = f"mend what {log} names, then sudo dkms autoinstall -k {kernel}; {_INITRAMFS}; or {_PREBUILT} instead"
-    boot = "after a reboot no GPU works" if is_harm else "no reboot brings it"
-    return f"{said}: {boot}", f"do not reboot before: {again}" if is_harm else again
+    left = _left_by_dkms(facts)
+    if not left:
+        if is_compiled(facts):
+            return f"{said} ({failed[0].log})", commands(facts, failed[0].kernel or facts.kernel.release)
+        idle = f"sudo dkms remove {failed[0].name}/{failed[0].version} --all, as prebuilt modules are installed"
+        return f"{said} ({failed[0].log})", idle
+    boot = "after a reboot no GPU works" if boot_after_dkms(facts) is Boot.HARMS else "no reboot brings it"
+    return f"{said}: {boot}", left[1]
 
 
 def leaves_none(facts: Facts) -> bool:
-    """Whether a build that failed is why the kernel that runs or starts next has no module, or a stale one: the cause
-    of these states."""
+    """Whether a build that failed is why a kernel has no module, or a stale one."""
+    return _left_by_dkms(facts) is not None
+
+
+def _left_by_dkms(facts: Facts) -> Told | None:
+    """What the state says that a build that failed is the cause of: the kernel that runs or starts next has no module,
+    or a stale one."""
     running = facts.kernel.release
     following = _next_kernel(facts) or running
     lacking = {running: (missing_now,), following: (stale, missing_next)} if following != running else {}
     lacking = lacking or {running: (missing_now, stale)}
     failed = {build.kernel for build in facts.driver.dkms if build.failed}
-    return any(holds(look, facts) for kernel, looks in lacking.items() if failed & {"", kernel} for look in looks)
+    looks = [look for kernel, looks in lacking.items() if failed & {"", kernel} for look in looks if holds(look, facts)]
+    return looks[-1](facts) if looks else None  # what the next boot meets before what is now
 
 
 def boot_after_dkms(facts: Facts) -> Boot:
@@ -59,14 +64,19 @@ def rejected(facts: Facts) -> Told | None:
     if facts.driver.is_loaded or not facts.driver.is_installed:
         return None
     if said_by_log(facts, "rejected_key"):
-        return "the kernel refused the nvidia module for its signature (kernel log)", _SIGNED
+        return "the kernel refused the nvidia module for its signature (kernel log)", _signed(facts)
     module = running_module(facts)
     if module is None or module.source == "prebuilt" or not facts.boot.secure_boot:
         return None
     return (
         f"Secure Boot is on, and {module.path} was compiled here: only modules signed with a known key load",
-        _SIGNED,
+        _signed(facts),
     )
+
+
+def _signed(facts: Facts) -> str:
+    ready = prebuilt_instead(facts, facts.kernel.release)
+    return f"{ready} (signed ones); or {_ENROL}" if ready else _ENROL
 
 
 def missing_now(facts: Facts) -> Told | None:
@@ -112,12 +122,7 @@ def stale(facts: Facts) -> Told | None:
     wanted = facts.driver.userspace_version
     if module is None or not wanted or module.version in ("", wanted):
         return None
-    package = f"linux-modules-nvidia-{facts.driver.name}-{module.kernel}"
-    how = (
-        f"sudo apt-get install --reinstall {package}"
-        if module.source == "prebuilt"
-        else f"sudo dkms autoinstall -k {module.kernel}"
-    )
+    how = again(facts, module)
     said = f"the module on the disk is {module.version} ({module.path}), the libraries are {wanted}"
     if boot_after_stale(facts) is Boot.HARMS:
         return f"{said} like the loaded one: after a reboot no GPU works", f"do not reboot before: {how}; {_INITRAMFS}"
@@ -138,7 +143,7 @@ def missing_next(facts: Facts) -> Told | None:
     """Of a driver that is loaded, also where the running kernel starts again and its module is on no disk any more."""
     driver, kernel = facts.driver, facts.boot.next_kernel
     is_said = kernel == facts.kernel.release and not driver.is_loaded  # by missing_now
-    if not driver.is_installed or not kernel or is_said or driver.has_module_for_next_kernel:
+    if not driver.is_on_disk or not kernel or is_said or driver.has_module_for_next_kernel:
         return None
     return (
         f"the kernel that boots next, {kernel}, has no nvidia module: after a reboot no GPU works",

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.told import RUNFILE, UNHOLD, Told, switch
 from hosttune.choices.drivers.branch import stale_note, why_over
+from hosttune.choices.drivers.components import fabric_packages, managers
+from hosttune.choices.drivers.switches import has_switches
 from hosttune.choices.next_kernel import commands
 
 if TYPE_CHECKING:
@@ -93,7 +95,9 @@ def held(facts: Facts) -> Told | None:
 
 
 def update(facts: Facts) -> Told | None:
-    updates = [offer for offer in facts.archives.updates if offer.name not in facts.driver.held]
+    own = managers(facts) if has_switches(facts) and fabric_packages(facts) else ()  # said by `fabric different`
+    known = {*facts.driver.held, *own}
+    updates = [offer for offer in facts.archives.updates if offer.name not in known]
     if not facts.driver.branch or not updates:
         return None
     shown = ", ".join(f"{offer.name} {offer.installed} -> {offer.candidate}" for offer in updates[:3])

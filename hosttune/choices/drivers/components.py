@@ -1,4 +1,6 @@
-"""Packages of NVIDIA's that apt cannot see because a component of Ubuntu's archive is off."""
+"""Packages beside the driver: Fabric Manager in the driver's own version, and what apt cannot see because a component
+of Ubuntu's archive is off.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,15 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.components import turn_on
+from hosttune.facts.versions import upstream_of
+from hosttune.regex import regex
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hosttune.facts import Facts
 
+_MANAGER = regex(r"nvidia-fabricmanager(?:-\d+)?")
 _OF_DRIVERS = ("restricted", "multiverse")
 
 
@@ -29,3 +36,54 @@ def unknown_to_apt(facts: Facts, name: str) -> str:
     if told.problem or name in told.packages:
         return ""
     return where_off(facts) or "sudo apt-get update, and look again"
+
+
+def managers(facts: Facts) -> Mapping[str, str]:
+    """The installed Fabric Managers: package -> version."""
+    return {name: facts.packages[name].version for name in facts.packages.names if _MANAGER.fullmatch(name)}
+
+
+def fabric_packages(facts: Facts) -> tuple[str, str] | None:
+    """What of the packages keeps Fabric Manager from running beside this driver, and the command: another version than
+    the driver's, or none, or no subnet manager; None where all is there, or the driver did not come in packages.
+    """
+    driver = facts.driver
+    if not driver.branch:
+        return None
+    wanted = driver.userspace_version or driver.loaded_version
+    installed = managers(facts)
+    if not installed or (wanted and all(upstream_of(version) != wanted for version in installed.values())):
+        package = f"nvidia-fabricmanager{_branch_in_name(facts)}"
+        told = ", ".join(f"{name} is {upstream_of(version)}" for name, version in installed.items())
+        told = told or f"{package} is not installed"
+        return f"{told}, and the driver is {wanted}: they must be one version" if wanted else told, _in_version(
+            facts, package, wanted
+        )
+    if not facts.gpus.nvswitches and not facts.packages["nvlsm"].is_installed:
+        return (
+            "the NVLink Subnet Manager (nvlsm) is not installed, which HGX B200 and newer need",
+            "sudo apt-get install nvlsm (from NVIDIA's archive where yours has none)",
+        )
+    return None
+
+
+def _in_version(facts: Facts, package: str, wanted: str) -> str:
+    """Installs Fabric Manager and its library in the driver's version. Archives keep the newest versions: where apt
+    offers another one, the driver may have to go first."""
+    library, which = package.replace("nvidia-fabricmanager", "libnvidia-nscq"), f"={wanted}*" if wanted else ""
+    first = unknown_to_apt(facts, package) if package != "nvidia-fabricmanager" else ""
+    command = f"sudo apt-get install '{package}{which}' '{library}{which}'"
+    offered = facts.packaging.packages.get(package)
+    if wanted and offered and upstream_of(offered.version) != wanted:
+        command += (
+            f"; where apt has that version no more (it offers {upstream_of(offered.version)}), update: true for "
+            "gpu-driver in the policy first"
+        )
+    return "; then ".join(part for part in (first, command) if part)
+
+
+def _branch_in_name(facts: Facts) -> str:
+    """-580; empty for NVIDIA's own archive, which leaves the branch out of the names from 590 on."""
+    names = ("nvidia-fabricmanager", "nvidia-driver", "nvidia-driver-cuda", "nvidia-open")
+    branch = facts.driver.branch
+    return "" if int(branch) >= 590 and any(facts.packages[one].is_installed for one in names) else f"-{branch}"

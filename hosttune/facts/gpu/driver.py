@@ -121,6 +121,11 @@ class Driver(Fact):
         return self.is_installed or self.is_loaded
 
     @property
+    def is_on_disk(self) -> bool:
+        """It is installed; or it is loaded, and its module lies in /lib/modules, though nobody knows who brought it."""
+        return self.is_installed or (self.is_loaded and bool(self.kernels_with_module))
+
+    @property
     def name(self) -> str:
         """580-server-open; empty without packages."""
         return "-".join(part for part in (self.branch, self.flavour) if part)

@@ -47,10 +47,16 @@ class DriverModule(Fact):
 class DkmsBuild(Fact):
     """What DKMS has made of one version of the driver for one kernel."""
 
+    name: str  # as DKMS calls the module: nvidia, nvidia-srv-open
     version: str  # of the driver
     kernel: str  # empty where a failed build does not tell its kernel
     is_installed: bool  # its module is in /lib/modules
     failed: bool  # the last build ended with an error, and there is no module
+
+    @property
+    def log(self) -> str:
+        """Where DKMS keeps what the compiler said of the last build."""
+        return f"{_DKMS}/{self.name}/{self.version}/build/make.log"
 
 
 def module_in(modules_dep: str) -> tuple[str, str]:
@@ -193,18 +199,18 @@ def dkms_builds(reader: Reader, folder: ModuleFolder) -> Any:
 def _builds_of(reader: Reader, place: str, version: str) -> list[DkmsBuild]:
     """VERSION/KERNEL/ARCH/module holds what was built, and the link kernel-KERNEL-ARCH says that it is installed; a
     build that ended with an error leaves its make.log in VERSION/build."""
+    name, builds = place.rpartition("/")[2], list[DkmsBuild]()
     log = text(reader, f"{place}/{version}/build/make.log")
     broken = kernel_of_log(log) if isinstance(log, str) else ABSENT
-    builds = []
-    for kernel in sorted_versions(name for name in _names(reader, f"{place}/{version}") if name[:1].isdecimal()):
+    for kernel in sorted_versions(one for one in _names(reader, f"{place}/{version}") if one[:1].isdecimal()):
         machines = _names(reader, f"{place}/{version}/{kernel}")
         modules = [_names(reader, f"{place}/{version}/{kernel}/{machine}/module") for machine in machines]
         is_built = any(_BUILT.fullmatch(file) for files in modules for file in files)
         links = [reader.link(f"{place}/kernel-{kernel}-{machine}") for machine in machines]
         is_linked = any(isinstance(link, str) and version in link.split("/") for link in links)
-        builds.append(DkmsBuild(version, kernel, is_built and is_linked, not is_built and broken in ("", kernel)))
+        builds.append(DkmsBuild(name, version, kernel, is_built and is_linked, not is_built and broken in ("", kernel)))
     if isinstance(broken, str) and all(build.kernel != broken for build in builds):
-        builds.append(DkmsBuild(version, broken, is_installed=False, failed=True))
+        builds.append(DkmsBuild(name, version, broken, is_installed=False, failed=True))
     return builds
 
 
