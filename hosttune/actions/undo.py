@@ -15,6 +15,7 @@ from hosttune.actions.restarts import restarts_left
 from hosttune.engine.plan import digest, guarded
 from hosttune.engine.policy import nearest
 from hosttune.errors import HosttuneError
+from hosttune.facts.storage.fstab_lines import PATH as FSTAB
 from hosttune.frozen import frozen
 from hosttune.host.overlay import Overlay
 from hosttune.resources import address_kinds
@@ -23,7 +24,6 @@ from hosttune.resources.packages.driver_use import as_of_now
 from hosttune.resources.packages.package_set import is_between, told
 from hosttune.resources.packages.package_stays import left_by
 from hosttune.resources.storage.fstab import edit_diff
-from hosttune.resources.storage.fstab_lines import PATH as FSTAB
 from hosttune.values import (
     ABSENT,
     Disturbs,

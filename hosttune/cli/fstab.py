@@ -32,8 +32,8 @@ def fstab(
     """
     from hosttune.cli.common import say, say_exactly, tell, write_json
     from hosttune.errors import HosttuneError
+    from hosttune.facts.storage.fstab_lines import parse
     from hosttune.host.console import console, load_bytes
-    from hosttune.resources.storage.fstab_lines import parse
     from hosttune.resources.storage.fstab_lint import lint as lint_document
     from hosttune.resources.storage.fstab_plan import tune
     from hosttune.views import fstab as view

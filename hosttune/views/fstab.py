@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION
+from hosttune.facts.storage.fstab_options import decode, masked_line
+from hosttune.facts.storage.fstab_readers import STALE
 from hosttune.resources.storage.fstab_lint import Level
-from hosttune.resources.storage.fstab_options import decode, masked_line
 from hosttune.resources.storage.fstab_plan import Outcome
-from hosttune.resources.storage.fstab_readers import STALE
 from hosttune.views.terminal import columned, counted, listed, safe, width_of, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hosttune.resources.storage.fstab_lines import Document, Line
+    from hosttune.facts.storage.fstab_lines import Document, Line
+    from hosttune.facts.storage.fstab_readers import Fields
     from hosttune.resources.storage.fstab_lint import Remark
     from hosttune.resources.storage.fstab_plan import Step, Tuning
-    from hosttune.resources.storage.fstab_readers import Fields
     from hosttune.views.terminal import Screen
 
 CONTEXT = 3  # lines around a change

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from hosttune.resources.storage.fstab_lines import parse
+from hosttune.facts.storage.fstab_lines import parse
+from hosttune.facts.storage.fstab_types import KNOWN, LATELY_REMOTE, NO_TYPE, is_remote_to_systemd
 from hosttune.resources.storage.fstab_lint import Level, lint
-from hosttune.resources.storage.fstab_types import KNOWN, LATELY_REMOTE, NO_TYPE, is_remote_to_systemd
 from tests.live.namespace import loop_disk, passes
 
 pytestmark = pytest.mark.live

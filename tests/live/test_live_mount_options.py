@@ -171,7 +171,7 @@ def differing(fstype: str, lists: list[str], source: object, place: Path, more: 
     """The option lists that lint and the kernel do not agree on, with whether the kernel took them."""
     import subprocess
 
-    from hosttune.resources.storage.fstab_lines import parse
+    from hosttune.facts.storage.fstab_lines import parse
     from hosttune.resources.storage.fstab_lint import Level, lint
 
     found = []

@@ -7,9 +7,9 @@ import json
 import subprocess
 from pathlib import Path
 
-from hosttune.resources.storage.fstab_lines import clean_path, parse
-from hosttune.resources.storage.fstab_options import ATIME_WORDS
-from hosttune.resources.storage.fstab_readers import STALE, Fields
+from hosttune.facts.storage.fstab_lines import clean_path, parse
+from hosttune.facts.storage.fstab_options import ATIME_WORDS
+from hosttune.facts.storage.fstab_readers import STALE, Fields
 
 COLUMNS = "SOURCE,TARGET,FSTYPE,OPTIONS,FREQ,PASSNO"
 

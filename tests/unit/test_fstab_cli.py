@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.cli import app
-from hosttune.resources.storage.fstab_lines import parse
+from hosttune.facts.storage.fstab_lines import parse
 from hosttune.resources.storage.fstab_lint import lint
 from hosttune.resources.storage.fstab_plan import tune
 from hosttune.views.fstab import diff_text, left_text, lint_text

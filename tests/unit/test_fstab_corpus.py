@@ -6,12 +6,12 @@ import json
 
 import pytest
 
+from hosttune.facts.storage.fstab_lines import Kind, parse
+from hosttune.facts.storage.fstab_readers import STALE, Fields
 from hosttune.facts.storage.mounts import LOCAL_TYPES, is_system
 from hosttune.resources.storage.fstab_document import edit_options, insert_line, remove_line
-from hosttune.resources.storage.fstab_lines import Kind, parse
 from hosttune.resources.storage.fstab_lint import lint
 from hosttune.resources.storage.fstab_plan import Outcome, tune
-from hosttune.resources.storage.fstab_readers import STALE, Fields
 from tests.conftest import CORPUS
 from tests.unit.fstab_oracles import assert_only_options_differ, assert_read_as_they_are
 from tests.unit.test_fstab_document import TMP_LINE, assert_one_span

@@ -7,6 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hosttune.errors import Refused
+from hosttune.facts.storage.fstab_options import set_atime
+from hosttune.facts.storage.fstab_readers import STALE, Fields, read_getmntent, read_libmount, split_options
 from hosttune.resources.storage.fstab_document import (
     Edit,
     Kind,
@@ -19,8 +21,6 @@ from hosttune.resources.storage.fstab_document import (
     remove_line,
     spliced,
 )
-from hosttune.resources.storage.fstab_options import set_atime
-from hosttune.resources.storage.fstab_readers import STALE, Fields, read_getmntent, read_libmount, split_options
 
 TMP_LINE = "tmpfs /tmp tmpfs mode=1777,nosuid,nodev,size=8G,nofail,x-systemd.before=local-fs.target 0 0"
 

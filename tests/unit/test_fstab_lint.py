@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hosttune.resources.storage.fstab_lines import parse
+from hosttune.facts.storage.fstab_lines import parse
+from hosttune.facts.storage.fstab_types import effective, needs_network
 from hosttune.resources.storage.fstab_lint import Level, lint
-from hosttune.resources.storage.fstab_types import effective, needs_network
 from tests.unit.test_fstab_document import SAMPLES
 
 GOOD = b"""\

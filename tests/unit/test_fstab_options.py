@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hosttune.errors import Refused
-from hosttune.resources.storage.fstab_options import (
+from hosttune.facts.storage.fstab_options import (
     ATIME_WORDS,
     has_secret,
     items,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from hosttune.resources.storage.fstab_lines import Kind, Line, parse, read_line, split_lines
-from hosttune.resources.storage.fstab_options import ATIME_WORDS
+from hosttune.facts.storage.fstab_lines import Kind, Line, parse, read_line, split_lines
+from hosttune.facts.storage.fstab_options import ATIME_WORDS
 from hosttune.resources.storage.fstab_plan import Outcome, tune
 from tests.unit.fstab_oracles import (
     assert_only_options_differ,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hosttune.errors import Refused
-from hosttune.resources.storage.fstab_document import entry_text, separator_of
-from hosttune.resources.storage.fstab_lines import parse
+from hosttune.facts.storage.fstab_lines import parse, separator_of
+from hosttune.resources.storage.fstab_document import entry_text
 from hosttune.resources.storage.fstab_plan import Outcome, tune
 from tests.unit.test_fstab_document import SAMPLES, assert_one_span
 

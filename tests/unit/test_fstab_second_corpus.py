@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from hosttune.errors import Refused
+from hosttune.facts.storage.fstab_lines import Kind, parse
 from hosttune.resources.storage.fstab_document import insert_line, remove_line
-from hosttune.resources.storage.fstab_lines import Kind, parse
 from hosttune.resources.storage.fstab_lint import Level, lint
 from hosttune.resources.storage.fstab_plan import Outcome, tune
 from tests.conftest import SECOND_CORPUS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hosttune.facts.storage.fstab_words import GENERIC
 from hosttune.resources.storage.fstab_tables import _TABLES, Answer, combination, names, reply, table
-from hosttune.resources.storage.fstab_words import GENERIC
 
 TAKEN = [
     ("ext4", "errors=remount-ro"), ("ext4", "barrier"), ("ext4", "barrier=1"), ("ext4", "usrjquota="),

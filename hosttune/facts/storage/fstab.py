@@ -1,6 +1,7 @@
 """/etc/fstab as both of its readers agree on it (fstab(5)); what they do not agree on is a problem, not an entry.
 
-The byte model and the edits are `resources/storage/fstab_document.py`; here is what rules and comparisons look at.
+The byte model is `fstab_lines.py`, the edits `resources/storage/fstab_document.py`; here is what rules and comparisons
+look at.
 """
 
 from __future__ import annotations
@@ -12,11 +13,10 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Refused, Where
 from hosttune.facts.base import Fact, unread
+from hosttune.facts.storage.fstab_lines import PATH, Document, Kind, Line, line_problem, parse, separator_of
+from hosttune.facts.storage.fstab_options import decode, items, masked_line
 from hosttune.facts.storage.mounts import is_network
 from hosttune.frozen import frozen
-from hosttune.resources.storage.fstab_document import separator_of
-from hosttune.resources.storage.fstab_lines import PATH, Document, Kind, Line, line_problem, parse
-from hosttune.resources.storage.fstab_options import decode, items, masked_line
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:

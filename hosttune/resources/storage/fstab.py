@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict, Refused
+from hosttune.facts.storage.fstab_options import decode, encode, masked_line
 from hosttune.host.door import Rehearsal
 from hosttune.resources.base import inverted
 from hosttune.resources.storage.fstab_document import (
@@ -21,7 +22,6 @@ from hosttune.resources.storage.fstab_document import (
     parse,
     remove_line,
 )
-from hosttune.resources.storage.fstab_options import decode, encode, masked_line
 from hosttune.resources.storage.fstab_proof import complaint, trials_of
 from hosttune.values import ABSENT, FileValue, Unreadable
 

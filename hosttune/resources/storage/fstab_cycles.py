@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.resources.storage.fstab_lines import clean_path
-from hosttune.resources.storage.fstab_options import decode
+from hosttune.facts.storage.fstab_lines import clean_path
+from hosttune.facts.storage.fstab_options import decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hosttune.resources.storage.fstab_lines import Document, Line
+    from hosttune.facts.storage.fstab_lines import Document, Line
 
 _BINDS = (b"bind", b"rbind")
 _NEEDS = b"x-systemd.requires-mounts-for="

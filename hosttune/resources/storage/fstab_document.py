@@ -8,13 +8,10 @@ way out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import pairwise
 from typing import NamedTuple
 
 from hosttune.errors import Refused
-from hosttune.regex import regex
-from hosttune.resources.line_ends import line_end
-from hosttune.resources.storage.fstab_lines import (
+from hosttune.facts.storage.fstab_lines import (
     LONGEST_LINE,
     PATH,
     Document,
@@ -27,13 +24,14 @@ from hosttune.resources.storage.fstab_lines import (
     read_line,
     split_lines,
 )
-from hosttune.resources.storage.fstab_options import encode, items
-from hosttune.resources.storage.fstab_readers import STALE, decode_getmntent, decode_libmount, options_span
+from hosttune.facts.storage.fstab_options import encode, items
+from hosttune.facts.storage.fstab_readers import STALE, decode_getmntent, decode_libmount, options_span
+from hosttune.regex import regex
+from hosttune.resources.line_ends import line_end
 
 __all__ = [
     "LONGEST_LINE", "PATH", "Document", "Edit", "Kind", "Line", "Problem", "clean_path", "edit_lines", "edit_options",
-    "edited", "entry_text", "insert_line", "line_problem", "options_of", "parse", "remove_line", "separator_of",
-    "spliced",
+    "edited", "entry_text", "insert_line", "line_problem", "options_of", "parse", "remove_line", "spliced",
 ]  # fmt: skip
 _UNFIT = regex(rb"[ \t\n\r\0]")
 _ESCAPES = {" ": "\\040", "\t": "\\011", "\n": "\\012", "\\": "\\134"}  # all that both readers decode
@@ -141,16 +139,6 @@ def _is_as_meant(before: Line, edit: Edit, now: Line) -> bool:
     if now.libmount != (*old[:3], decode_libmount(edit.options), *old[4:]) or _has_open_quote(now):
         return False
     return now.getmntent == (*also_old[:3], decode_getmntent(edit.options), *also_old[4:])
-
-
-def separator_of(document: Document) -> str:
-    """What stands between the fields of a new line: a tab where the entry before it has nothing else, or a blank."""
-    for line in reversed(document.lines):
-        if line.kind is Kind.ENTRY:
-            spans = line.spans[:6]
-            between = {line.text[one[1] : two[0]] for one, two in pairwise(spans)}
-            return "\t" if all(set(blanks) == set(b"\t") for blanks in between) else " "
-    return " "
 
 
 def entry_text(source: str, target: str, fstype: str, options: str, *, separator: str = " ") -> str:

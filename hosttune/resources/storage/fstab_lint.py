@@ -8,16 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hosttune.errors import Refused
-from hosttune.facts.storage.mounts import LOCAL_TYPES, NETWORK_TYPES, is_network, is_system
-from hosttune.regex import regex
-from hosttune.resources.storage.fstab_cycles import circles
-from hosttune.resources.storage.fstab_lines import LONGEST_LINE, Document, Kind, Line, others_of
-from hosttune.resources.storage.fstab_lint_fields import field_faults
-from hosttune.resources.storage.fstab_lint_options import Level, Remark, failing, is_required, option_remarks
-from hosttune.resources.storage.fstab_options import decode, items
-from hosttune.resources.storage.fstab_readers import GETMNTENT_LIMIT, Fields
-from hosttune.resources.storage.fstab_reasons import disagreement, false_blank
-from hosttune.resources.storage.fstab_types import (
+from hosttune.facts.storage.fstab_lines import LONGEST_LINE, Document, Kind, Line, others_of
+from hosttune.facts.storage.fstab_options import decode, items
+from hosttune.facts.storage.fstab_readers import GETMNTENT_LIMIT, Fields
+from hosttune.facts.storage.fstab_reasons import disagreement, false_blank
+from hosttune.facts.storage.fstab_types import (
     LATELY_REMOTE,
     OF_HYPERVISORS,
     ON_DISK,
@@ -26,6 +21,11 @@ from hosttune.resources.storage.fstab_types import (
     is_remote_to_systemd,
     needs_network,
 )
+from hosttune.facts.storage.mounts import LOCAL_TYPES, NETWORK_TYPES, is_network, is_system
+from hosttune.regex import regex
+from hosttune.resources.storage.fstab_cycles import circles
+from hosttune.resources.storage.fstab_lint_fields import field_faults
+from hosttune.resources.storage.fstab_lint_options import Level, Remark, failing, is_required, option_remarks
 
 __all__ = ["Level", "Remark", "lint"]
 _TAG = regex(r'([A-Za-z]+)=("?)([^"]*)\2')

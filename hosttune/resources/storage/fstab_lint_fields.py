@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from hosttune.facts.storage.fstab_types import KNOWN, MOVES, NO_TYPE, ON_DISK, PROPAGATION, is_known
+from hosttune.facts.storage.fstab_typing import ESCAPED, blank_in_name, typographic
+from hosttune.facts.storage.fstab_words import GENERIC
 from hosttune.facts.storage.mounts import LOCAL_TYPES
 from hosttune.regex import regex
-from hosttune.resources.storage.fstab_types import KNOWN, MOVES, NO_TYPE, ON_DISK, PROPAGATION, is_known
-from hosttune.resources.storage.fstab_typing import ESCAPED, blank_in_name, typographic
-from hosttune.resources.storage.fstab_words import GENERIC
 
 _LONG = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _SHORT = r"[0-9A-F]{4}-[0-9A-F]{4}"

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import NamedTuple
 
+from hosttune.facts.storage.fstab_options import ATIME_WORDS, has_secret
+from hosttune.facts.storage.fstab_types import is_remote_to_systemd
+from hosttune.facts.storage.fstab_typing import typographic
+from hosttune.facts.storage.fstab_words import GENERIC, OPPOSITES, SYSTEMD, UPSTART, USER_WORDS
 from hosttune.regex import regex
-from hosttune.resources.storage.fstab_options import ATIME_WORDS, has_secret
 from hosttune.resources.storage.fstab_tables import Answer, combination, names, reply
-from hosttune.resources.storage.fstab_types import is_remote_to_systemd
-from hosttune.resources.storage.fstab_typing import typographic
-from hosttune.resources.storage.fstab_words import GENERIC, OPPOSITES, SYSTEMD, UPSTART, USER_WORDS
 
 _SIZE = regex(r"[0-9]+[kmgtpe%]?", re.IGNORECASE)
 _COUNT = regex(r"[0-9]+[kmgtpe]?", re.IGNORECASE)

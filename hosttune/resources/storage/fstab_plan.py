@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hosttune.errors import Refused
 from hosttune.facts.storage.fstab import entry_of
+from hosttune.facts.storage.fstab_lines import Document, Kind, Line, line_problem
+from hosttune.facts.storage.fstab_options import atime_words, decode, set_atime
 from hosttune.facts.storage.mounts import LOCAL_TYPES, is_system
 from hosttune.frozen import frozen
 from hosttune.resources.storage.fstab_document import Edit, edited, spliced
-from hosttune.resources.storage.fstab_lines import Document, Kind, Line, line_problem
-from hosttune.resources.storage.fstab_options import atime_words, decode, set_atime
 from hosttune.resources.storage.mount_policy import OF_THE_KERNEL, View, written_obstacle
 from hosttune.values import ABSENT, HoldKind
 

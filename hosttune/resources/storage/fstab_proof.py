@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from hosttune.facts.storage.fstab_options import decode, size_bytes
 from hosttune.facts.storage.mounts import unit_name
 from hosttune.host.mountinfo import parse as parse_mounts
-from hosttune.resources.storage.fstab_options import decode, size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -15,8 +15,8 @@ from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple
 
+from hosttune.facts.storage.fstab_words import GENERIC
 from hosttune.regex import regex
-from hosttune.resources.storage.fstab_words import GENERIC
 
 OLDEST = (5, 15)  # of the kernels that are still about: Ubuntu 22.04
 _QUOTA = "quota noquota usrquota grpquota prjquota"

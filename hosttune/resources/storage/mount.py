@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts.base import UnknownFact
+from hosttune.facts.storage.fstab_options import set_atime
 from hosttune.facts.storage.mounts import MOUNTINFO
 from hosttune.host.mountinfo import parse, topmost_at
 from hosttune.resources.base import OLD, FieldSpec, action_between, in_general, inverted
 from hosttune.resources.storage.fstab import options_diff
 from hosttune.resources.storage.fstab_document import PATH, clean_path
-from hosttune.resources.storage.fstab_options import set_atime
 from hosttune.resources.storage.mount_policy import View, aged, elsewhere, evidence, obstacle
 from hosttune.values import (
     ABSENT,

@@ -6,10 +6,10 @@ import shlex
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
+from hosttune.facts.storage.fstab_options import ATIME_WORDS, has_secret
 from hosttune.facts.storage.mounts import LOCAL_TYPES, NETWORK_TYPES, atime_of
 from hosttune.frozen import frozen
 from hosttune.resources.storage.fstab_document import PATH, clean_path
-from hosttune.resources.storage.fstab_options import ATIME_WORDS, has_secret
 from hosttune.values import ABSENT, Hold, HoldKind
 
 if TYPE_CHECKING:

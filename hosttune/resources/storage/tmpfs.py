@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Refused
 from hosttune.facts.base import UnknownFact
+from hosttune.facts.storage.fstab_options import set_size, size_bytes
 from hosttune.host.mountinfo import parse, topmost_at
 from hosttune.rendering import render
 from hosttune.resources.base import FieldSpec, Operator, in_general
@@ -18,7 +19,6 @@ from hosttune.resources.file import compare_dropin, dropin_path
 from hosttune.resources.read_only import ReadOnly
 from hosttune.resources.storage.fstab import addition_diff, options_diff
 from hosttune.resources.storage.fstab_document import PATH, entry_text
-from hosttune.resources.storage.fstab_options import set_size, size_bytes
 from hosttune.values import (
     ABSENT,
     Action,

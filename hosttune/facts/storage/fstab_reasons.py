@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from hosttune.facts.storage.fstab_options import decode
+from hosttune.facts.storage.fstab_readers import GETMNTENT_LIMIT, STALE, Fields, split_options, words
+from hosttune.facts.storage.fstab_typing import ESCAPED, blank_in_name
 from hosttune.regex import regex
-from hosttune.resources.storage.fstab_options import decode
-from hosttune.resources.storage.fstab_readers import GETMNTENT_LIMIT, STALE, Fields, split_options, words
-from hosttune.resources.storage.fstab_typing import ESCAPED, blank_in_name
 
 _NUMBER = regex(rb"[+-]?[0-9]+")
 _ESCAPE = regex(rb"\\(?:[0-7]{3}|\\)")

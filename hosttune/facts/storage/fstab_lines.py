@@ -1,7 +1,7 @@
 """The model of an fstab: any bytes become lines, and the lines are the same bytes again. Pure.
 
 Nothing is normalised. Each line knows its own ending and how both readers (`fstab_readers`) take it; what forbids an
-edit is told with the line and the way out. The edits themselves are `fstab_document`.
+edit is told with the line and the way out. `resources/storage/fstab_document.py` makes the edits.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from enum import Enum
+from itertools import pairwise
 from typing import NamedTuple
 
 from hosttune.errors import Refused, Where
-from hosttune.frozen import frozen
-from hosttune.regex import regex
-from hosttune.resources.storage.fstab_options import decode, items
-from hosttune.resources.storage.fstab_readers import (
+from hosttune.facts.storage.fstab_options import decode, items
+from hosttune.facts.storage.fstab_readers import (
     BLANKS,
     GETMNTENT_LIMIT,
     Fields,
@@ -27,6 +26,8 @@ from hosttune.resources.storage.fstab_readers import (
     scan,
     words,
 )
+from hosttune.frozen import frozen
+from hosttune.regex import regex
 
 PATH = "/etc/fstab"
 LONGEST_LINE = 4000  # bytes; getmntent(3) loses what is beyond 4095
@@ -258,7 +259,7 @@ def line_problem(document: Document, line: Line) -> Problem | None:
     if len(line.text) > LONGEST_LINE:
         return document.problem(line.number, f"the line is longer than {LONGEST_LINE} bytes", "shorten it")
     if line.kind is Kind.BROKEN:
-        from hosttune.resources.storage.fstab_reasons import disagreement
+        from hosttune.facts.storage.fstab_reasons import disagreement
 
         message, hint = disagreement(line.text, line.libmount, line.getmntent, has_cr=line.ending == b"\r\n")
         return document.problem(line.number, message, hint)
@@ -280,3 +281,13 @@ def others_of(line: Line, same: Sequence[Line]) -> str:
     others = [str(other.number) for other in same[:4] if other.number != line.number][:3]
     more = len(same) - 1 - len(others)
     return ", ".join(others) + (f" and {more} more" if more else "")
+
+
+def separator_of(document: Document) -> str:
+    """What stands between the fields of a new line: a tab where the entry before it has nothing else, or a blank."""
+    for line in reversed(document.lines):
+        if line.kind is Kind.ENTRY:
+            spans = line.spans[:6]
+            between = {line.text[one[1] : two[0]] for one, two in pairwise(spans)}
+            return "\t" if all(set(blanks) == set(b"\t") for blanks in between) else " "
+    return " "

@@ -9,8 +9,8 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Refused
+from hosttune.facts.storage.fstab_readers import split_options
 from hosttune.regex import regex
-from hosttune.resources.storage.fstab_readers import split_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable

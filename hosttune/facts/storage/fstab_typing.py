@@ -5,8 +5,8 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 
-from hosttune.resources.storage.fstab_types import is_known
-from hosttune.resources.storage.fstab_words import GENERIC
+from hosttune.facts.storage.fstab_types import is_known
+from hosttune.facts.storage.fstab_words import GENERIC
 
 ESCAPED = "\\040"  # a blank, as both readers decode it
 _VAGUE = frozenset({"none", "auto", "mount", "systemd", "crypt", "swap", "fuse"})  # words of people, too
