@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from hosttune.values import Finding
 
 _ALIKE = 0.5  # of SequenceMatcher.ratio: `h1OO-` and `h100-` have 0.6
-# What a person meant to have an effect on this host, and what is only said for nothing.
-_MATTERS = frozenset({"hosts", "waiver", "params"})
+_DOES = {"select": "selects", "waiver": "waives", "params": "sets"}
 
 
 def without_effect(
@@ -42,9 +41,14 @@ def without_effect(
             continue
         own = subjects.get(one.rule, set()) if one.rule not in silent else set()
         message, hint = _of(one, policy, catalog, selected, own)
-        if message and (everything or one.key in _MATTERS):
+        if message and (everything or not _is_idle(one, policy)):
             found.append(Fault(one.where, message, hint))
     return tuple(sorted(found, key=lambda fault: fault.where.line))
+
+
+def _is_idle(one: Said, policy: Policy) -> bool:
+    """Whether it harms nobody that nothing comes of it: what was meant is so anyway."""
+    return one.key == "ignore" or (one.key == "select" and one.rule not in policy.ignore)
 
 
 def _of(
@@ -54,13 +58,17 @@ def _of(
     of_profile = catalog.profiles[policy.profile].rules
     wanted = {*of_profile, *policy.select}
     missing = f"{one.rule} does not run here: profile {policy.profile} does not have it, and nothing selects it"
-    if one.key == "select":
-        return (f"{one.rule} is in profile {policy.profile} already", "") if one.rule in of_profile else ("", "")
     if one.key == "ignore":
         return ("", "") if one.rule in wanted else (f"switches nothing off: {missing}", "")
+    if one.rule in policy.ignore:
+        return (
+            f"{_DOES[one.key]} nothing: {one.rule} is off by ignore",
+            f"take {one.rule} out of `ignore` to let it run",
+        )
+    if one.key == "select":
+        return (f"{one.rule} is in profile {policy.profile} already", "") if one.rule in of_profile else ("", "")
     if one.rule not in selected:
-        why = f"{one.rule} is off by ignore" if one.rule in policy.ignore else missing
-        return f"{'waives' if one.key == 'waiver' else 'sets'} nothing: {why}", f"select: [{one.rule}] lets it run"
+        return f"{_DOES[one.key]} nothing: {missing}", f"select: [{one.rule}] lets it run"
     if one.key == "waiver" and one.subject and subjects and not any(map(one.covers, subjects)):
         names = sorted(subjects - {""})
         looks = f"looks at {', '.join(names)}" if names else "has no subjects here"

@@ -31,6 +31,7 @@ import pytest
 import yaml
 
 from hosttune.actions.examine import examine
+from hosttune.codec import plan_from_json, plan_to_json
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.lint import PLACEHOLDER
 from hosttune.engine.policy import DataMount, Declared, Policy
@@ -104,6 +105,7 @@ def test_case(rule, case):
     changes = [f"{change.address} {shown(change.before)} -> {shown(change.after)}" for change in plan.changes]
     assert changes == expected.get("changes", []), changes
     assert failing(plan) == []
+    assert plan_from_json(plan_to_json(plan)) == plan
 
 
 @pytest.mark.parametrize("rule", sorted(CATALOG.rules))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+from hosttune.codec import finding_from_json, finding_to_json
 from hosttune.facts import Facts
 from hosttune.host.door import Space
 from hosttune.host.overlay import Overlay
@@ -86,6 +87,7 @@ class StorageHost:
         kind = wish_kinds()[wish.kind]
         state = {one: address_kinds()[one.kind].read(self.writer, one.name) for one in kind.addresses(wish, facts)}
         (finding,) = kind.compare((wish,), Context(facts, state, self.ledger, rule_risk, Disturbs.NOTHING))
+        assert finding_from_json(finding_to_json(finding)) == finding  # every field is of its type
         return finding
 
     def apply(self, changes) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.compiled import builtin_documents
-from hosttune.engine.evaluate import evaluate
+from hosttune.engine.evaluate import evaluate, subject_of
 from hosttune.engine.lint import checked_rule, rule_faults
 from hosttune.engine.profile import build_profile, resolved
 from hosttune.engine.rule import Status, build_rule
@@ -217,6 +217,21 @@ def test_rule_sees_the_data_mounts_of_the_policy():
     rule = checked_rule(text, "memory-example.yaml")
     assert rule.subjects == frozenset()
     assert "targett" in faults_of(text.replace("{{ params.value }}", "{{ item.targett }}"))[0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "called"),
+    [
+        (("path", "name", "slot", "target"), "the target"),
+        (("path", "name", "slot"), "the slot"),
+        (("path", "name"), "the name"),
+        (("path",), "the path"),
+    ],
+)
+def test_item_is_called_by_its_target_slot_name_or_path(fields, called):
+    item = type("Item", (), {name: f"the {name}" for name in fields})()
+    assert subject_of(item) == called
+    assert subject_of("a key") == "a key"
 
 
 def test_round_does_not_compute_with_millions_of_digits():

@@ -81,7 +81,9 @@ def test_choose_third_party_only_by_consent():
     allowed = PARAMS | {"track": "newest", "allow_third_party": True}
     assert choose(machine((RTX4090,), offer=offer), allowed).branch == "600"
     alone = choose(machine((RTX4090,), offer=offer[:1]), PARAMS)
-    assert (alone.action, "allow_third_party: true" in alone.way_out) == ("refuse", True)
+    assert (alone.action, alone.way_out) == ("refuse", "allow_third_party: true for gpu-driver in the policy takes it")
+    off = choose(machine((RTX4090,), offer=offer[:1], components=("main",)), PARAMS)
+    assert off.way_out == alone.way_out  # no component of Ubuntu's is what is missing
 
 
 def test_choose_blackwell_without_open_is_refused():

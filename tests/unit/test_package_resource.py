@@ -75,6 +75,7 @@ class FakeWriter(FakeReader):
     ran: tuple[tuple[str, ...], ...] = ()
 
     def run(self, argv, *, timeout_s):
+        assert timeout_s > 0  # no command without a bound
         self.ran = (*self.ran, tuple(argv))
         if isinstance(self.outcome, Exception):
             self.files["/var/lib/dpkg/status"] = status(dpkg="1.22") + self.left

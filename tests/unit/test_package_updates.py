@@ -317,6 +317,7 @@ def test_undo_installs_the_kept_file_and_marks_it_as_it_was():
     ran = []
 
     def run(argv, *, timeout_s):
+        assert timeout_s > 0
         ran.append(tuple(argv))
         reader.files["/var/lib/dpkg/status"] = status(libx="1")
 

@@ -131,6 +131,31 @@ def test_wildcard_is_every_file_and_one_line():
     assert one.kept() == {}
 
 
+@pytest.mark.parametrize(("cpus_there", "is_one"), [(8, False), (9, True)])
+def test_more_than_eight_numbered_files_are_one_change(cpus_there, is_one):
+    one = One(cpus(*["powersave"] * cpus_there), f"- sysfs: {GOVERNOR.format('*')}\n  exactly: performance")
+    live = [change for change in one.changes() if change.startswith("sysfs")]
+    assert live == (
+        [f"sysfs-set:{GOVERNOR.format('*')} powersave -> performance"]
+        if is_one
+        else [f"sysfs:{GOVERNOR.format(number)} powersave -> performance" for number in range(8)]
+    )
+
+
+def test_numbered_files_of_which_one_cannot_take_the_value_are_changes_of_their_own():
+    door = cpus(*["powersave"] * 10)
+    offers = GOVERNOR.format(3).replace("scaling_governor", "scaling_available_governors")
+    door.base.files[offers] = b"powersave\n"
+    one = One(door, f"- sysfs: {GOVERNOR.format('*')}\n  exactly: performance")
+    live = [change for change in one.changes() if change.startswith("sysfs")]
+    assert live == [f"sysfs:{GOVERNOR.format(number)} powersave -> performance" for number in range(10) if number != 3]
+
+
+def test_numbered_files_that_are_right_now_are_no_change_beside_the_file_for_the_boot():
+    one = One(cpus(*["performance"] * 9), f"- sysfs: {GOVERNOR.format('*')}\n  exactly: performance")
+    assert one.changes() == [f"file:{OURS} ABSENT -> w {GOVERNOR.format('*')} - - - - performance"]
+
+
 def test_governor_that_the_driver_does_not_have_is_not_applicable():
     finding = One(cpus("powersave"), f"- sysfs: {GOVERNOR.format('*')}\n  exactly: schedutil").finding()
     assert finding.verdict is Verdict.NOT_APPLICABLE

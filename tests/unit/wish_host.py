@@ -5,6 +5,7 @@ from __future__ import annotations
 from hosttune.actions.apply import apply
 from hosttune.actions.examine import examine
 from hosttune.actions.undo import plan_undo, undo
+from hosttune.codec import plan_from_json, plan_to_json
 from hosttune.engine.catalog import Catalog, builtin_catalog
 from hosttune.engine.lint import checked_rule
 from hosttune.engine.policy import Policy
@@ -43,7 +44,9 @@ class One:
         return session
 
     def plan(self):
-        return self.session().plan()
+        plan = self.session().plan()
+        assert plan_from_json(plan_to_json(plan)) == plan  # every field is of its type
+        return plan
 
     def finding(self):
         (found,) = (finding for finding in self.plan().findings if finding.rule == RULE)
