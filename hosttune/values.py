@@ -239,6 +239,7 @@ class Finding:
     is_waiver_over: bool = False  # somebody accepted it for a time, which has passed; so advice counts, too
     is_fault: bool = False  # this machine does not do its work, or will not after the next boot; never mere advice
     blocks_reboot: bool = False  # a boot before it is solved makes it worse
+    impairs: bool = False  # this machine does its work, but slower, or not for long: `hosttune health` counts it
 
 
 @frozen

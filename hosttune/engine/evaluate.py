@@ -110,13 +110,23 @@ def _advice(rule: Rule, subject: str, names: Names) -> list[Finding]:
             if not expectation.condition.evaluate(names):
                 message = str(expectation.message.evaluate(names))
                 todo = str(expectation.todo.evaluate(names)) if expectation.todo else ""
-                is_fault, blocks, waits = (
+                is_fault, blocks, waits, impairs = (
                     bool(one and one.evaluate(names))
-                    for one in (expectation.fault, expectation.blocks_reboot, expectation.waits_for_reboot)
+                    for one in (
+                        expectation.fault,
+                        expectation.blocks_reboot,
+                        expectation.waits_for_reboot,
+                        expectation.impairs,
+                    )
                 )
                 verdict = Verdict.DIFFERS if is_fault else Verdict.ADVICE
                 hold = Hold(HoldKind.WAITING, str(Activation.REBOOT)) if is_fault and waits else Hold()
-                failed.append(Finding(rule.id, subject, verdict, hold, message, (), (), todo, False, is_fault, blocks))
+                failed.append(
+                    Finding(
+                        rule.id, subject, verdict, hold, message, todo=todo,
+                        is_fault=is_fault, blocks_reboot=blocks, impairs=impairs and not is_fault,
+                    )
+                )  # fmt: skip
         except UnknownFact as problem:
             unknown = unknown or problem
     if unknown:

@@ -160,7 +160,7 @@ def _finding(data: Any, where: str) -> Finding:
         raise _Wrong(where, "rule, subject and reason must be text")
     if not (isinstance(evidence, list) and all(isinstance(line, str) for line in evidence)):
         raise _Wrong(f"{where}.evidence", "is no list of text")
-    flags = {name: data.get(name, False) for name in ("is_fault", "blocks_reboot")}
+    flags = {name: data.get(name, False) for name in ("is_fault", "blocks_reboot", "impairs")}
     if not all(isinstance(flag, bool) for flag in flags.values()):
         raise _Wrong(where, f"{' and '.join(flags)} must be true or false")
     return Finding(rule, subject, verdict, _hold(data.get("hold"), where), reason, tuple(evidence), **flags)

@@ -187,6 +187,7 @@ def _check_expressions(checker: _Checker, data: dict[str, Any]) -> None:
         checker.boolean(f"expect[{i}].fault", entry.get("fault"), scope)
         checker.boolean(f"expect[{i}].blocks_reboot", entry.get("blocks_reboot"), scope)
         checker.boolean(f"expect[{i}].waits_for_reboot", entry.get("waits_for_reboot"), scope)
+        checker.boolean(f"expect[{i}].impairs", entry.get("impairs"), scope)
     for i, entry in enumerate(_list(data.get("want"))):
         kind = wish_kinds().get(next(iter(entry), ""))
         for key, value in entry.items():

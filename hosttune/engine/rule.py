@@ -141,11 +141,13 @@ class Expectation:
     fault: Expression | Literal | None = None  # whether the machine does not do its work then; else it is advice
     blocks_reboot: Expression | Literal | None = None  # whether a boot before it is solved makes it worse
     waits_for_reboot: Expression | Literal | None = None  # whether it is a fault that the next boot mends
+    impairs: Expression | Literal | None = None  # whether the machine works, but slower, or not for long
 
     @property
     def parts(self) -> tuple[Any, ...]:
         """Everything that may hold an expression."""
-        every = (self.condition, self.message, self.todo, self.fault, self.blocks_reboot, self.waits_for_reboot)
+        questions = (self.fault, self.blocks_reboot, self.waits_for_reboot, self.impairs)
+        every = (self.condition, self.message, self.todo, *questions)
         return tuple(part for part in every if part)
 
 
@@ -190,6 +192,11 @@ class Rule:
     def tells_faults(self) -> bool:
         """Whether it may say that the machine does not do its work, or must not be booted."""
         return any(one.fault or one.blocks_reboot for one in self.expect) or any(one.fault for one in self.want)
+
+    @property
+    def tells_health(self) -> bool:
+        """Whether it may say that the machine does not do its work, or does it badly: `hosttune health` asks it."""
+        return self.can_fault or any(one.impairs for one in self.expect)
 
     @property
     def defaults(self) -> dict[str, Any]:
@@ -254,6 +261,7 @@ def build_rule(document: Document, *, is_builtin: bool) -> Rule:
             question(f"expect[{i}].fault", entry.get("fault")),
             question(f"expect[{i}].blocks_reboot", entry.get("blocks_reboot")),
             question(f"expect[{i}].waits_for_reboot", entry.get("waits_for_reboot")),
+            question(f"expect[{i}].impairs", entry.get("impairs")),
         )
         for i, entry in enumerate(data.get("expect", []))
     )

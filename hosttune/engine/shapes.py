@@ -127,6 +127,7 @@ PARAM = Table(
 
 
 _FAULT = "This machine does not do its work then, or will not after the next boot: it counts, and stands first"
+_IMPAIRS = "This machine does its work then, but slower, or not for long: `hosttune health` says impaired"
 WORDED: dict[str, Spec] = {
     "message": String(help="What a report says where it differs, in words of your own"),
     "do": String(help="What a person should do where it differs"),
@@ -176,6 +177,7 @@ def rule_shape() -> Table:
                         "fault": AnyOf((expression, Boolean(help=_FAULT))),
                         "blocks_reboot": AnyOf((expression, Boolean(help="A boot before it is solved makes it worse"))),
                         "waits_for_reboot": AnyOf((expression, Boolean(help="It is a fault that the next boot mends"))),
+                        "impairs": AnyOf((expression, Boolean(help=_IMPAIRS))),
                     },
                     required=("if", "else"),
                 ),
