@@ -5,6 +5,7 @@ Exit status as in diff(1): 0 as it should be, 1 not so, 2 trouble.
 
 from __future__ import annotations
 
+import atexit
 import errno
 import gc
 import sys
@@ -23,8 +24,9 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # of an open st
 
 
 def collect_seldom() -> None:
-    """A check makes many values that live to its end: looking for waste costs a tenth."""
+    """A check makes many values that live to its end: looking for waste costs a tenth, and at the end a twentieth."""
     gc.set_threshold(50_000, 20, 20)
+    atexit.register(gc.freeze)
 
 
 def ended(act: Callable[[], int], *, debug: bool = False) -> int:
