@@ -202,7 +202,8 @@ class Group:
         self.folder = Path(tempfile.mkdtemp(prefix="hosttune-benchmark-", dir=_control_groups()))
         for host in fleet.hosts:
             for pid in processes(host.namespace):
-                (self.folder / "cgroup.procs").write_text(str(pid))
+                with contextlib.suppress(ProcessLookupError):  # a program of its boot that has just ended
+                    (self.folder / "cgroup.procs").write_text(str(pid))
 
     def used(self) -> float:
         told = dict(line.split() for line in (self.folder / "cpu.stat").read_text().splitlines())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -214,6 +215,26 @@ def test_apply_busy_gpus_put_a_change_off_and_the_next_run_makes_it(
     assert second.changed() == {"gpu02"}
     assert "put off" not in second.output
     assert fleet["gpu02"].read("/proc/sys/net/core/somaxconn").strip() == "65535"
+
+
+def test_what_the_reboot_makes_possible_is_for_the_next_run(controller: Controller, fleet: Fleet, tmp_path: Path):
+    """The reboot ends the work that a change was put off for."""
+    (tmp_path / "site-somaxconn.yaml").write_text(GPU_RULE)
+    policy = POLICY | {"select": ["site-somaxconn"], "disturb": "running GPU work"}
+    options = {"hosttune_rules_files": [str(tmp_path / "site-somaxconn.yaml")], "hosttune_policy": policy}
+    work = fleet["gpu01"].work_on_gpu()
+    try:
+        seen = controller.play("apply.yml", "--limit", "gpu01", hosttune_reboot=True, **options)
+    finally:
+        work.kill()
+        work.wait()
+    assert seen.status == 2, seen.output
+    assert fleet["gpu01"].boots == 2
+    assert "host: put off" not in seen.output
+    (told,) = re.findall(r"^1 host: more to make by the next run\n  (gpu01: .*)$", seen.output, re.MULTILINE)
+    assert told.endswith("(site-somaxconn)")
+    again = controller.play("apply.yml", "--limit", "gpu01", **options)
+    assert again.status == 0, again.output
 
 
 def test_host_that_nothing_can_be_changed_on_is_never_nothing_to_change(controller: Controller, fleet: Fleet):

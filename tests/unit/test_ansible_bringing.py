@@ -128,6 +128,14 @@ def test_host_that_says_itself_why_nothing_was_begun_may_not_be_made_in_part(fol
     assert "made in part" not in printed
 
 
+def test_host_that_was_never_asked_may_not_be_made_in_part(folding, capsys):
+    """It failed at a wrong word of the role."""
+    folding({"a": None}, act="apply", max_fail_percentage=0)
+    printed = capsys.readouterr().out
+    assert "It ends here" in printed
+    assert "made in part" not in printed
+
+
 def test_address_that_was_made_and_taken_back_is_named_once(folding, capsys):
     changes = [CHANGE | {"phase": "done"}, CHANGE | {"phase": "failed", "address": "x:y"}, CHANGE | {"phase": "done"}]
     folding({"a": made("r1") | {"changes": changes, "msg": "no"}}, act="apply")
@@ -144,7 +152,8 @@ def test_what_is_to_know_of_earlier_runs_stands_in_the_summary(folding, capsys):
 @pytest.mark.parametrize(("most", "ends"), [(None, False), (0, True), (49, True), (50, False)])
 def test_rollout_ends_where_more_of_a_batch_failed_than_may(most, ends, folding, capsys):
     earlier = {"c": made("r0"), "later": None}
-    result = folding({"a": made("r1"), "b": None}, earlier=earlier, act="apply", max_fail_percentage=most)
+    lost = {"unreachable": True, "msg": "Failed to connect to the host via ssh"}
+    result = folding({"a": made("r1"), "b": lost}, earlier=earlier, act="apply", max_fail_percentage=most)
     assert result["ends"] is ends
     printed = capsys.readouterr().out
     ended = "It ends here; of later batches, nothing is touched: later.\nNext\n  b: see `hosttune history` there"

@@ -58,8 +58,9 @@ class ActionModule(ActionBase):
             so_far, _failed = _answers(asked, given["register"], set(), task_vars)
             runs = {host: one["run_id"] for host, one in so_far.items() if one.get("run_id")}
             rest = [host for host in asked if host not in given["hosts"] and BATCH not in _known(host, task_vars)]
-            told = [host for host in failed if TOLD in (_known(host, task_vars).get(given["register"]) or {})]
-            silent = set(failed) - {*answers, *told} | set(given["lost"] or ())
+            asked_for = {host: _known(host, task_vars).get(given["register"]) for host in failed}
+            silent = {host for host, one in asked_for.items() if one and host not in answers and TOLD not in one}
+            silent |= set(given["lost"] or ())
             lines += classes.way_on(act, silent, rest, runs, _undo_command())
         for line in lines:
             Display().display(line)
