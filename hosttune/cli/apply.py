@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-from hosttune.cli.options import Argument, LookOnly, Option, Show
+from hosttune.cli.options import Argument, Format, LookOnly, Option, ShowChange
 
 if TYPE_CHECKING:
     from hosttune.actions.examine import Session
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 def apply(
     look: LookOnly,
-    show: Show,
+    show: ShowChange,
     file: Annotated[str | None, Argument(metavar="[PLAN]", help="Only if the plan is still this saved one.")] = None,
     expect: Annotated[
         str | None, Option("--expect", metavar="DIGEST", help="Only if the plan still has this digest, or is done.")
@@ -30,16 +29,18 @@ def apply(
     Exit status: 0 all done (what waits for a reboot included), 1 something failed, is unknown or still differs,
     2 trouble.
     """
-    from hosttune.actions.writers import named
     from hosttune.cli import common, proving
     from hosttune.cli.measured import measured
-    from hosttune.cli.reports import profile_text
+    from hosttune.cli.reports import of_session, profile_text
     from hosttune.codec import plan_to_json, receipt_to_json
+    from hosttune.errors import HosttuneError
     from hosttune.views.masking import masked
-    from hosttune.views.plan import plan_text
-    from hosttune.views.receipt import receipt_text
+    from hosttune.views.plan import plan_report
+    from hosttune.views.receipt import receipt_report
     from hosttune.views.summary import applied_status, exit_status
 
+    if prove and show.format.value not in set(Format):
+        raise HosttuneError("--prove tells what it measures as text, or in the JSON", hint="leave out --format")
     saved = common.load_plan(file) if file else None
     if not yes:
         session = common.open_session(look)
@@ -49,10 +50,7 @@ def apply(
         if show.is_json:
             common.write_json(masked(plan_to_json(plan)))
         else:
-            page = common.open_page(session.reader, look, show)
-            told = replace(plan, findings=named(plan.findings, session.reader))
-            quotes = measured(look)
-            common.say(plan_text(told, page, chosen=profile_text(session), measured=quotes))
+            common.say(plan_report(of_session(session, plan, look, show), measured(look)))
         if prove:
             page = common.open_page(session.reader, look, show)
             proving.intend(plan, session.reader, page, is_json=show.is_json)
@@ -72,7 +70,7 @@ def apply(
         receipt = carry_out(session, writer, plan, on_progress=common.progress)
     page = common.open_page(session.reader, look, show)
     if not show.is_json:
-        common.say(receipt_text(receipt, page, chosen=profile_text(session), left=plan.findings))
+        common.say(receipt_report(receipt, page, chosen=profile_text(session), left=plan.findings))
     proven = prover.after(receipt) if prover else None
     if show.is_json:
         common.write_json(masked(receipt_to_json(receipt)) | proving.as_json(proven))

@@ -30,7 +30,7 @@ def check(
     from hosttune.cli.measured import measured
     from hosttune.cli.reports import checked, deliver
     from hosttune.errors import HosttuneError
-    from hosttune.views.report import check_text, timings_text
+    from hosttune.views.report import check_report, timings_text
     from hosttune.views.summary import exit_status
 
     if keep and (show.format is not CheckFormat.JSON or look.host or look.root):
@@ -53,7 +53,7 @@ def check(
         status = max(status, exit_status(one.plan, strict=strict))
         if is_streamed:
             said = measured(look) if show.verbose else ()
-            deliver(("\n\n" if number > len(failed) else "") + check_text((one,), said), None)
+            deliver(("\n\n" if number > len(failed) else "") + check_report((one,), said), None)
         else:
             hosts.append(one)
         if timings and not show.is_json:
@@ -75,14 +75,6 @@ def _rendered(form: CheckFormat, hosts: tuple[Checked, ...], *, strict: bool, ti
         from hosttune.views.report import check_json
 
         return dumps({"format_version": 1, "hosts": [check_json(one, timings=timings) for one in hosts]})
-    if form is CheckFormat.MARKDOWN:
-        from hosttune.views.markdown import check_markdown
-
-        return check_markdown(hosts)
-    if form is CheckFormat.HTML:
-        from hosttune.views.html import check_html
-
-        return check_html(hosts)
     if form is CheckFormat.JUNIT:
         from hosttune.views.junit import check_junit
 
@@ -91,6 +83,6 @@ def _rendered(form: CheckFormat, hosts: tuple[Checked, ...], *, strict: bool, ti
         from hosttune.views.prometheus import check_prometheus
 
         return check_prometheus(hosts)
-    from hosttune.views.report import check_text
+    from hosttune.views.report import check_report
 
-    return check_text(hosts)
+    return check_report(hosts)

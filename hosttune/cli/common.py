@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.errors import HosttuneError
 from hosttune.host.console import console, discard, program, talk
+from hosttune.views.document import Medium
 from hosttune.views.page import Page, shown
 from hosttune.views.terminal import Screen
 
@@ -147,11 +148,19 @@ def open_page(reader: Reader, look: Look | None, show: Display) -> Page:
         can_apply=reader.kind in {"live", "root"},
         is_verbose=show.verbose,
         policy=(look.policy if look else None) or path_on(reader, PATH),
+        medium=medium_of(show),
     )
 
 
+def medium_of(show: Display) -> Medium:
+    """What a document is made for; what is no document (JSON) has none of its own."""
+    return next((one for one in Medium if one.value == show.format.value), Medium.TEXT)
+
+
 def open_screen(show: Display) -> Screen:
-    """Standard output, as wide and as colourful as it is."""
+    """Standard output, as wide and as colourful as it is; in a file, no line is broken."""
+    if getattr(show, "output", None) is not None:
+        return Screen(width=0)
     surface = console(sys.stdout)
     return Screen(surface.columns, surface.has_colour and not show.no_color)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hosttune.cli.options import Argument, Choose, Look, Option, ShowDiff
+from hosttune.cli.options import Argument, Choose, Look, Option, ShowReport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,7 @@ _TWO = "hosttune diff yesterday live, hosttune diff A.json B.json, hosttune diff
 
 def diff(
     choose: Choose,
-    show: ShowDiff,
+    show: ShowReport,
     a: Annotated[str | None, Argument(metavar="A", help=f"The one side: {_WHAT}.")] = None,
     b: Annotated[str | None, Argument(metavar="B", help="The other side.")] = None,
     since: Annotated[
@@ -33,13 +33,12 @@ def diff(
 
     Exit status: 0 no difference, 1 differences, 2 trouble.
     """
-    from hosttune.cli.common import open_screen
+    from hosttune.cli.common import medium_of, open_screen
     from hosttune.cli.reports import deliver
     from hosttune.codec import dumps
     from hosttune.views.comparison import compare
-    from hosttune.views.diff import diff_json, diff_text
+    from hosttune.views.diff import diff_json, diff_report
     from hosttune.views.page import Page
-    from hosttune.views.terminal import Screen
 
     first, second = _words(a, b, since)
     (one, known), (other, known_too) = _side(first, choose), _side(second, choose)
@@ -47,8 +46,8 @@ def diff(
     if show.is_json:
         deliver(dumps(diff_json(comparison)), show.output)
     else:
-        screen = open_screen(show) if show.output is None else Screen(width=0)
-        deliver(diff_text(comparison, Page(screen=screen, is_verbose=show.verbose)), show.output)
+        page = Page(screen=open_screen(show), is_verbose=show.verbose, medium=medium_of(show))
+        deliver(diff_report(comparison, page), show.output)
     return int(bool(comparison.differences))
 
 

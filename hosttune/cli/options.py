@@ -46,8 +46,8 @@ class Format(_Format):
     JSON = "json"
 
 
-class PlanFormat(_Format):
-    """Formats of a plan."""
+class ReportFormat(_Format):
+    """Formats of a report."""
 
     TEXT = "text"
     JSON = "json"
@@ -148,19 +148,18 @@ Output: TypeAlias = Annotated[
 
 
 @dataclass(frozen=True)
-class ShowDiff(Show):
-    """How a comparison is shown."""
+class ShowChange(Display):
+    """How what is changed is shown."""
 
-    output: Output = None
+    format: Annotated[ReportFormat, Option("--format", help="markdown: for a pull request or a ticket.")] = (
+        ReportFormat.TEXT
+    )
 
 
 @dataclass(frozen=True)
-class ShowPlan(Display):
-    """How a plan is shown."""
+class ShowReport(ShowChange):
+    """How a report is shown."""
 
-    format: Annotated[PlanFormat, Option("--format", help="markdown: for a pull request or a ticket.")] = (
-        PlanFormat.TEXT
-    )
     output: Output = None
 
 
@@ -174,7 +173,7 @@ class ShowCheck(Display):
     output: Output = None
 
 
-GROUPS: tuple[type[Any], ...] = (Look, LookOnly, Choose, Show, ShowDiff, ShowPlan, ShowCheck)
+GROUPS: tuple[type[Any], ...] = (Look, LookOnly, Choose, Show, ShowChange, ShowReport, ShowCheck)
 
 
 class Interrupted(Exception):

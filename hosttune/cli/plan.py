@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from hosttune.cli.options import LookOnly, Option, PlanFormat, ShowPlan
+from hosttune.cli.options import LookOnly, Option, ReportFormat, ShowReport
 
 if TYPE_CHECKING:
     from hosttune.views.checked import Checked
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def plan(
     look: LookOnly,
-    show: ShowPlan,
+    show: ShowReport,
     out: Annotated[
         str | None, Option("--out", metavar="FILE", help="Save the plan for `apply FILE --yes`, readable by you alone.")
     ] = None,
@@ -38,22 +38,14 @@ def plan(
     return exit_status(one.plan, strict=False)
 
 
-def _rendered(form: PlanFormat, one: Checked, look: LookOnly) -> str:
-    """The plan as a document. A format is imported when it is asked for."""
-    if form is PlanFormat.JSON:
+def _rendered(form: ReportFormat, one: Checked, look: LookOnly) -> str:
+    """The plan in its format."""
+    if form is ReportFormat.JSON:
         from hosttune.codec import dumps, plan_to_json
         from hosttune.views.masking import masked
 
         return dumps(masked(plan_to_json(one.plan)))
-    if form is PlanFormat.MARKDOWN:
-        from hosttune.views.markdown import plan_markdown
-
-        return plan_markdown(one)
-    if form is PlanFormat.HTML:
-        from hosttune.views.html import plan_html
-
-        return plan_html(one)
     from hosttune.cli.measured import measured
-    from hosttune.views.plan import plan_text
+    from hosttune.views.plan import plan_report
 
-    return plan_text(one.plan, one.page, chosen=one.chosen, measured=measured(look))
+    return plan_report(one, measured(look))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from hosttune.cli.options import Argument, Choose, Option, PlanFormat, ShowPlan
+from hosttune.cli.options import Argument, Choose, Option, ShowReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ _STEP = 100  # files from one line of progress to the next
 
 def report(
     choose: Choose,
-    show: ShowPlan,
+    show: ShowReport,
     files: Annotated[
         list[str],
         Argument(
@@ -56,30 +56,21 @@ def report(
     return int(not is_fine)
 
 
-def _rendered(fleet: Fleet, plans: Mapping[str, tuple[Change, ...]], show: ShowPlan) -> str:
-    """The report in its format, which is imported when it is asked for."""
-    if show.format is PlanFormat.JSON:
+def _rendered(fleet: Fleet, plans: Mapping[str, tuple[Change, ...]], show: ShowReport) -> str:
+    """The report in its format."""
+    if show.is_json:
         from hosttune.codec import dumps
         from hosttune.views.fleet_json import fleet_json
 
         return dumps(fleet_json(fleet, plans))
-    if show.format is PlanFormat.MARKDOWN:
-        from hosttune.views.fleet_markdown import fleet_markdown
-
-        return fleet_markdown(fleet, plans)
-    if show.format is PlanFormat.HTML:
-        from hosttune.engine.catalog import builtin_catalog
-        from hosttune.views.checked import about_rules
-        from hosttune.views.fleet_html import fleet_html
-
-        return fleet_html(fleet, plans, about_rules(builtin_catalog().rules.values()))
-    from hosttune.cli.common import open_screen
-    from hosttune.views.fleet_text import fleet_text
+    from hosttune.cli.common import medium_of, open_screen
+    from hosttune.engine.catalog import builtin_catalog
+    from hosttune.views.checked import about_rules
+    from hosttune.views.fleet import fleet_report
     from hosttune.views.page import Page
-    from hosttune.views.terminal import Screen
 
-    screen = open_screen(show) if show.output is None else Screen(width=0)
-    return fleet_text(fleet, plans, Page(screen=screen, is_verbose=show.verbose))
+    page = Page(screen=open_screen(show), is_verbose=show.verbose, medium=medium_of(show))
+    return fleet_report(fleet, plans, page, about_rules(builtin_catalog().rules.values()) if page.folds else {})
 
 
 def _progress() -> Callable[[int, int], None]:

@@ -7,30 +7,34 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hosttune.actions.examine import Session
-    from hosttune.cli.options import Look, ShowCheck, ShowPlan
+    from hosttune.cli.options import Display, Look
+    from hosttune.values import Plan
     from hosttune.views.checked import Checked
 
 WORLD_READABLE = 0o644
 
 
-def checked(look: Look, show: ShowCheck | ShowPlan, host: str | None = None) -> Checked:
+def checked(look: Look, show: Display, host: str | None = None) -> Checked:
     """Look at the host of the options, or at the record `host`, and make the plan."""
+    from hosttune.cli.common import open_session, tell_idle
+
+    session = open_session(look, host)
+    plan = session.plan()
+    tell_idle(session, plan, everything=show.verbose)
+    return of_session(session, plan, replace(look, host=[host]) if host else look, show)
+
+
+def of_session(session: Session, plan: Plan, look: Look, show: Display) -> Checked:
+    """The plan of a host that was looked at, and what stands around it."""
     from hosttune.actions.writers import named
-    from hosttune.cli.common import open_page, open_session, tell_idle
+    from hosttune.cli.common import open_page
     from hosttune.cli.options import ShowCheck as OfCheck
     from hosttune.facts.inventory import inventory, machine
     from hosttune.views.checked import Checked, about_rules
-    from hosttune.views.terminal import Screen
 
-    session = open_session(look, host)
-    page = open_page(session.reader, replace(look, host=[host]) if host else look, show)
-    if show.output is not None:
-        page = replace(page, screen=Screen(width=0))
-    plan = session.plan()
-    tell_idle(session, plan, everything=show.verbose)
     return Checked(
         plan=plan if show.is_json else replace(plan, findings=named(plan.findings, session.reader)),
-        page=page,
+        page=open_page(session.reader, look, show),
         profile=session.policy.profile,
         chosen=profile_text(session),
         policy_file=session.policy.source,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from hosttune.cli.options import Argument, Look, Option, Show
+from hosttune.cli.options import Argument, Look, Option, ShowChange
 
 if TYPE_CHECKING:
     from hosttune.actions.examine import Session
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def undo(
     look: Look,
-    show: Show,
+    show: ShowChange,
     run: Annotated[str | None, Argument(metavar="[RUN]", help="The run to take back; the last one by default.")] = None,
     rule: Annotated[str | None, Option("--rule", metavar="RULE", help="All that this rule did.")] = None,
     expect: Annotated[
@@ -30,8 +30,8 @@ def undo(
     from hosttune.cli.apply import check_shown
     from hosttune.codec import plan_to_json, receipt_to_json
     from hosttune.views.masking import masked
-    from hosttune.views.plan import undo_text
-    from hosttune.views.receipt import receipt_text
+    from hosttune.views.plan import undo_report
+    from hosttune.views.receipt import receipt_report
 
     words = ["undo", *([run] if run else []), *(["--rule", rule] if rule else [])]
     if not yes:
@@ -44,7 +44,7 @@ def undo(
             page = common.open_page(session.reader, look, show)
             gone = sum(one.on_paper for one in planned.returns)
             redone = _redone(planned, session)
-            common.say(undo_text(planned.plan, page, words=common.shell(words), ignore=redone, on_paper=gone))
+            common.say(undo_report(planned.plan, page, words=common.shell(words), ignore=redone, on_paper=gone))
         return int(bool(planned.plan.findings))
 
     from hosttune.actions.run import changing
@@ -60,7 +60,7 @@ def undo(
     else:
         page = common.open_page(session.reader, look, show)
         redone, left = _redone(planned, session), planned.plan.findings
-        common.say(receipt_text(receipt, page, is_undo=True, ignore=redone, left=left))
+        common.say(receipt_report(receipt, page, is_undo=True, ignore=redone, left=left))
     return int(bool(receipt.failed or planned.plan.findings or not receipt.verified))
 
 

@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING
 
 from hosttune.resources.services.restart import unit_of
 from hosttune.values import ABSENT, Action, Activation, FileValue, Unreadable
+from hosttune.views.document import Diff
 from hosttune.views.page import shown
-from hosttune.views.terminal import width_of, wrapped
+from hosttune.views.text import diff_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hosttune.values import Address, Change, Value
     from hosttune.views.terminal import Screen
-
-_COLOURS = {"+": "green", "-": "red", "~": "yellow", "@": "cyan"}
 
 _WHEN = {
     Activation.NOW: "",
@@ -27,15 +26,25 @@ _WHEN = {
 }
 
 
+def diff_of(change: Change, *, is_short: bool = False) -> Diff:
+    """The change as a block of a document; `is_short`: its title alone."""
+    is_told = _is_file(change) or _is_told(change)
+    before, after = ("", "") if is_told else (value_text(change.before), value_text(change.after))
+    return Diff(
+        change.action.symbol,
+        address_text(change.address),
+        "" if change.action is Action.CREATE else before,
+        "" if change.action is Action.DELETE else after,
+        "" if is_short else note_of(change),
+        () if is_short else tuple(body_lines(change)),
+        is_prose=change.address.kind.endswith("-set"),
+        reason="" if is_short else shown(change.reason),
+    )
+
+
 def change_lines(change: Change, screen: Screen, *, indent: int = 2) -> list[str]:
-    """The change as it is shown before the yes: nothing of it is left out."""
-    inner = " " * (indent + 4)
-    lines = [" " * indent + line for line in _headline(change, screen, indent)]
-    for line in body_lines(change):
-        is_prose = change.address.kind.endswith("-set")  # other lines are diffs, which stay as they are
-        parts = wrapped(line, screen.columns, first=inner, rest=f"{inner}  ") if is_prose else [inner + line]
-        lines += [inner + _painted(part.removeprefix(inner), screen) for part in parts]
-    return lines + wrapped(shown(change.reason), screen.columns, first=inner, rest=inner)
+    """The change in a text."""
+    return diff_lines(diff_of(change), screen, " " * indent)
 
 
 def body_lines(change: Change) -> list[str]:
@@ -57,8 +66,7 @@ def _when(change: Change) -> str:
 
 def title_line(change: Change) -> str:
     """The change on one line, for a receipt."""
-    values = "" if _is_file(change) or _is_told(change) else f"  {_values(change)}"
-    return f"{change.action.symbol} {address_text(change.address)}{values}"
+    return diff_of(change, is_short=True).title
 
 
 def address_text(address: Address) -> str:
@@ -67,36 +75,6 @@ def address_text(address: Address) -> str:
     if address.kind.endswith("-set") and len(names) > 1:
         return shown(f"{address.kind}:{names[0]} and {len(names) - 1} more")
     return shown(str(address))
-
-
-def _headline(change: Change, screen: Screen, indent: int) -> list[str]:
-    symbol = screen.paint(change.action.symbol, "bold", _COLOURS[change.action.symbol])
-    address = address_text(change.address)
-    note = f"  ({note_of(change)})" if note_of(change) else ""
-    first = f"{symbol} {address}"
-    if _is_file(change):
-        fits = indent + width_of(f"x {address}{note}") <= screen.columns
-        return [first + note] if fits else [first, f"  {note}"]
-    if _is_told(change):
-        fits = not note or indent + width_of(f"x {address}{note}") <= screen.columns
-        return [first + note] if fits else [first, f"  {note}"]
-    values = _values(change)
-    room = screen.columns - indent - width_of(f"x {address}  {values}")
-    if room >= width_of(note):
-        return [f"{first}  {values}{note}"]
-    if room >= 0:
-        return [f"{first}  {values}", f"  {note}"]
-    if change.action is Action.UPDATE and indent + 4 + width_of(values) > screen.columns:
-        both = (f"- {value_text(change.before)}", f"+ {value_text(change.after)}")
-        return [first + note, *(f"    {_painted(line, screen)}" for line in both)]
-    return [first + note, f"    {values}"]
-
-
-def _values(change: Change) -> str:
-    before, after = value_text(change.before), value_text(change.after)
-    if change.action is Action.CREATE:
-        return after
-    return f"(was {before})" if change.action is Action.DELETE else f"{before} -> {after}"
 
 
 def value_text(value: Value) -> str:
@@ -167,8 +145,3 @@ def _is_told(change: Change) -> bool:
     """Whether the details tell the values already: line by line (fstab), or one by one (a set of packages)."""
     is_diff = any(line.startswith(("-", "+")) for line in change.details)
     return is_diff or (bool(change.details) and change.address.kind.endswith("-set"))
-
-
-def _painted(line: str, screen: Screen) -> str:
-    colour = _COLOURS.get(line[:1])
-    return screen.paint(line, colour) if colour else line

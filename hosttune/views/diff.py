@@ -1,22 +1,25 @@
-"""Two checks compared, as text and as JSON."""
+"""Two checks compared, for people and as JSON."""
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import to_json
 from hosttune.views.comparison import Kind, files_of, set_by
-from hosttune.views.findings import SHOWN_EVIDENCE, told
+from hosttune.views.document import Document, Item, Items, Say, Section, rendered
+from hosttune.views.findings import told
 from hosttune.views.masking import masked
 from hosttune.views.page import shown
 from hosttune.views.summary import standing
-from hosttune.views.terminal import columned, counted, width_of, wrapped
+from hosttune.views.terminal import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hosttune.values import Finding
     from hosttune.views.comparison import Comparison, Difference, Side
+    from hosttune.views.document import Block
     from hosttune.views.page import Page
 
 _TITLES = {
@@ -30,27 +33,22 @@ _TITLES = {
     "ok": "As it should be, by other values",
 }
 _STYLES = {"fault": "red", "differs": "yellow", "unknown": "red", "ok": "green"}
-_SIGN_STYLES = {"-": "red", "+": "green"}
 
 
-def diff_text(comparison: Comparison, page: Page) -> str:
+def diff_report(comparison: Comparison, page: Page) -> str:
     """What tells two checks apart, the dearest first: `-` is the first of them, `+` the second."""
-    lines = [_side_line("-", comparison.a, page), _side_line("+", comparison.b, page)]
-    lines += wrapped(" ".join([_decision(comparison), *map(shown, comparison.notes)]), page.screen.columns)
-    label = max((width_of(shown(one.rule)) for one in comparison.differences), default=0)
-    title = ""
-    for one in comparison.differences:
-        if _title(one) != title:
-            title = _title(one)
-            lines += ["", page.screen.paint(title, "bold", _STYLES.get(one.cost, "cyan"))]
-        rows: list[tuple[str, ...]] = [
-            (shown(one.rule) if number == 0 else "", text) for number, text in enumerate(_texts(one, comparison, page))
-        ]
-        lines += columned(rows, page.screen, indent=2, first=label)
-    if comparison.unknown and page.is_verbose:
-        lines += ["", page.screen.paint("Unknown on both sides", "bold", "red")]
-        lines += [f"  {shown(rule)}" for rule in comparison.unknown]
-    return "\n".join(lines) + "\n"
+    blocks: list[Block] = []
+    for title, group in groupby(comparison.differences, key=_title):
+        found = tuple(group)
+        items = tuple(_item(one, comparison, page) for one in found)
+        blocks.append(Section(title, (Items(items, is_aligned=True),), _STYLES.get(found[0].cost, "cyan")))
+    if comparison.unknown and page.is_whole:
+        names = Items(tuple(Item(text=shown(rule)) for rule in comparison.unknown))
+        blocks.append(Section("Unknown on both sides", (names,), "red"))
+    told = Say(" ".join([_decision(comparison), *map(shown, comparison.notes)]), "decision")
+    head = (Items((_side("-", comparison.a), _side("+", comparison.b)), is_aligned=True), told)
+    name = f"{shown(comparison.a.host)} and {shown(comparison.b.host)}"
+    return rendered("hosttune diff", [Document(name, name, head, tuple(blocks))], page)
 
 
 def diff_json(comparison: Comparison) -> dict[str, Any]:
@@ -92,9 +90,9 @@ def _decision(comparison: Comparison) -> str:
     return f"{', '.join([*parts, *rest])}."
 
 
-def _side_line(sign: str, side: Side, page: Page) -> str:
+def _side(sign: str, side: Side) -> Item:
     when = side.created_at.replace("T", " ").removesuffix("+00:00")
-    return page.screen.paint(f"{sign} {shown(side.host)}", _SIGN_STYLES[sign]) + f"  {shown(when)} UTC"
+    return Item(f"{sign} {shown(side.host)}", f"{shown(when)} UTC", look="code")
 
 
 def _title(one: Difference) -> str:
@@ -103,31 +101,33 @@ def _title(one: Difference) -> str:
     return "Selected on one only" if one.kind is Kind.SELECTED else _TITLES[one.cost]
 
 
-def _texts(one: Difference, comparison: Comparison, page: Page) -> Iterator[str]:
-    """The verdicts and the risk, what each side says, who set it and when; with --verbose what the rule brings."""
+def _item(one: Difference, comparison: Comparison, page: Page) -> Item:
+    """The verdicts and the risk, what each side says, who set it and when; with all told what the rule brings."""
     words = [f"{shown(one.subject)}:"] if one.subject else []
     sides = (standing(one.a) if one.a else "absent", standing(one.b) if one.b else "absent")
     words.append(sides[0] if sides[0] == sides[1] else f"{sides[0]} -> {sides[1]}")
-    yield " ".join(words) + (f" (risk {one.risk})" if one.risk else "")
+    points = []
     a, b = _written(one.a, comparison.a), _written(one.b, comparison.b)
     for sign, finding, own, other in (("-", one.a, a, b), ("+", one.b, b, a)):
         if finding:
-            yield from _side_texts(sign, finding, page)
-            yield from (f"{sign} written: {text}" for text in own if text not in other)
-    if one.gain and page.is_verbose:
-        yield f"gain: {shown(one.gain)}"
+            texts = [*_side_texts(finding, page), *(f"written: {text}" for text in own if text not in other)]
+            points += [Item(sign, text, joint=" ", look="code") for text in texts]
+    if one.gain and page.is_whole:
+        points.append(Item("gain", shown(one.gain)))
+    risk = f" (risk {one.risk})" if one.risk else ""
+    return Item(shown(one.rule), f"{' '.join(words)}{risk}", tuple(points), look="strong")
 
 
-def _side_texts(sign: str, finding: Finding, page: Page) -> Iterator[str]:
+def _side_texts(finding: Finding, page: Page) -> Iterator[str]:
     said = told(finding, page)
-    sentence = said.sentence(None if page.is_verbose else SHOWN_EVIDENCE)
-    yield f"{sign} {sentence or finding.verdict}"
+    sentence = Item(text=said.reason, evidence=said.evidence[: page.evidence]).sentence
+    yield sentence or str(finding.verdict)
     if said.why_not:
-        yield f"{sign} why not: {said.why_not}"
+        yield f"why not: {said.why_not}"
     others = [shown(who) for who in set_by(finding)]
     seen = f"{sentence} {said.why_not}".replace(" line ", ":")
     if not all(who in seen for who in others):
-        yield f"{sign} set by: {', '.join(others)}"
+        yield f"set by: {', '.join(others)}"
 
 
 def _written(finding: Finding | None, side: Side) -> tuple[str, ...]:

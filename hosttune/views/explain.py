@@ -10,7 +10,7 @@ from hosttune.engine.evaluate import evaluate, names_of
 from hosttune.frozen import frozen
 from hosttune.views.by_hand import few, is_copied
 from hosttune.views.change import change_lines
-from hosttune.views.findings import ALL, sections_lines
+from hosttune.views.findings import ALL, sections
 from hosttune.views.masking import masked
 from hosttune.views.page import shown
 from hosttune.views.rule_words import (
@@ -29,6 +29,7 @@ from hosttune.views.rule_words import (
     wish_text,
 )
 from hosttune.views.terminal import columned, wrapped
+from hosttune.views.text import block_lines
 from hosttune.views.wording import Wording
 
 if TYPE_CHECKING:
@@ -168,7 +169,8 @@ def _params(rule: Rule, params: Mapping[str, Any], page: Page) -> list[str]:
 
 def _here(findings: tuple[Finding, ...], page: Page) -> list[str]:
     """What the rule says here with all evidence: which file and line sets the value now, and which wins at boot."""
-    lines = sections_lines(ALL, findings, replace(page, is_verbose=True))
+    found = sections(ALL, findings, replace(page, is_verbose=True))
+    lines = [line for block in found for line in ["", *block_lines(block, page.screen)]]
     for finding in findings:
         for change in finding.changes:
             lines += change_lines(change, page.screen)

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
 from hosttune.values import HoldKind, Verdict
+from hosttune.views.change import diff_of
+from hosttune.views.checked import group_of
+from hosttune.views.document import Fold, Item, Items, Say, Section
 from hosttune.views.page import shown
 from hosttune.views.summary import OWNED, WAITS, is_fault, rules_in
-from hosttune.views.terminal import columned, listed, width_of, wrapped
+from hosttune.views.terminal import counted, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from hosttune.values import Finding, Hold
+    from hosttune.views.checked import About
+    from hosttune.views.document import Block
     from hosttune.views.page import Page
 
 LATER = "only the machine that runs these files can tell (--hardware RECORD answers for its hardware)"
-SHOWN_EVIDENCE = 2  # lines of a finding's evidence without --verbose
+NOTHING: Mapping[str, About] = {}
 
 
 @frozen
-class Section:
-    """One group of findings under one heading."""
+class Group:
+    """The findings that stand under one heading."""
 
     title: str
     style: str
@@ -45,11 +51,6 @@ class Told:
     why_not: str
     todo: str
 
-    def sentence(self, most: int | None = None) -> str:
-        """The reason and at most so many lines of the evidence."""
-        proof = ", ".join(self.evidence[:most])
-        return f"{self.reason} ({proof})" if self.reason and proof else self.reason or proof
-
 
 def _is(verdict: Verdict) -> Callable[[Finding], bool]:
     return lambda finding: not finding.hold and finding.verdict is verdict and not is_fault(finding)
@@ -59,32 +60,25 @@ def _held(*kinds: HoldKind) -> Callable[[Finding], bool]:
     return lambda finding: finding.hold.kind in kinds and not is_fault(finding)
 
 
-FAULTS = Section("Faults", "red", is_fault)
-DIFFERS = Section("Differs", "yellow", _is(Verdict.DIFFERS))
-UNKNOWN = Section("Unknown", "red", _is(Verdict.UNKNOWN))
-WAITING = Section("Waits", "yellow", _held(*WAITS))
-LEFT_ALONE = Section(
+FAULTS = Group("Faults", "red", is_fault)
+DIFFERS = Group("Differs", "yellow", _is(Verdict.DIFFERS))
+UNKNOWN = Group("Unknown", "red", _is(Verdict.UNKNOWN))
+WAITING = Group("Waits", "yellow", _held(*WAITS))
+LEFT_ALONE = Group(
     "Left alone", "cyan", _held(*OWNED, HoldKind.REFUSED, HoldKind.ABOVE_MAX_RISK, HoldKind.DISTURBS)
 )  # fmt: skip
-ORPHANED = Section("Left from earlier runs", "cyan", _held(HoldKind.ORPHANED))
-DEFERRED = Section("Deferred", "dim", _held(HoldKind.DEFERRED))
-ADVICE = Section("Advice", "cyan", _is(Verdict.ADVICE))
-WAIVED = Section("Waived by the policy", "dim", _held(HoldKind.WAIVED))
-OK = Section("As it should be", "green", _is(Verdict.OK))
-NOT_APPLICABLE = Section("Does not apply", "dim", _is(Verdict.NOT_APPLICABLE))
+ORPHANED = Group("Left from earlier runs", "cyan", _held(HoldKind.ORPHANED))
+DEFERRED = Group("Deferred", "dim", _held(HoldKind.DEFERRED))
+ADVICE = Group("Advice", "cyan", _is(Verdict.ADVICE))
+WAIVED = Group("Waived by the policy", "dim", _held(HoldKind.WAIVED))
+OK = Group("As it should be", "green", _is(Verdict.OK))
+NOT_APPLICABLE = Group("Does not apply", "dim", _is(Verdict.NOT_APPLICABLE))
 
 HELD = (WAITING, LEFT_ALONE, ORPHANED, DEFERRED)
 WORST_FIRST = (FAULTS, DIFFERS, UNKNOWN, *HELD, ADVICE)
 LISTED = (*WORST_FIRST, WAIVED)  # without --verbose; the others are only counted
 QUIET = (WAIVED, OK, NOT_APPLICABLE)
 ALL = (*WORST_FIRST, *QUIET)
-
-
-def grouped(sections: Iterable[Section], findings: Iterable[Finding]) -> list[tuple[Section, list[Finding]]]:
-    """The sections to which a finding belongs, with their findings."""
-    listed = tuple(findings)
-    found = [(section, [finding for finding in listed if section.holds(finding)]) for section in sections]
-    return [(section, own) for section, own in found if own]
 
 
 def told(finding: Finding, page: Page) -> Told:
@@ -103,40 +97,55 @@ def told(finding: Finding, page: Page) -> Told:
     )
 
 
-def sections_lines(sections: Iterable[Section], findings: Iterable[Finding], page: Page) -> list[str]:
-    """The sections to which a finding belongs, each with its heading, all aligned alike."""
-    found = grouped(sections, findings)
-    label = max((width_of(shown(f.rule)) for _, own in found for f in own), default=0)
-    return [line for section, own in found for line in _section_lines(section, own, label, page)]
+def sections(
+    groups: Iterable[Group], findings: Iterable[Finding], page: Page, about: Mapping[str, About] = NOTHING
+) -> list[Section]:
+    """A section for each group to which a finding belongs; `about` are the rules, for pages."""
+    every = tuple(findings)
+    found = [(group, [finding for finding in every if group.holds(finding)]) for group in groups]
+    return [_section(group, own, page, about) for group, own in found if own]
 
 
-def _section_lines(section: Section, findings: list[Finding], label: int, page: Page) -> list[str]:
-    heading = [f"{page.screen.paint(section.title, 'bold', section.style)} ({rules_in(findings)})"]
-    if section is DEFERRED and not page.is_verbose:  # the reason is the same for all
+def _section(group: Group, findings: list[Finding], page: Page, about: Mapping[str, About]) -> Section:
+    block: Block = Items(tuple(_item(finding, page, about.get(finding.rule)) for finding in findings), is_aligned=True)
+    if group is DEFERRED and page.is_terse:  # the reason is the same for all
         names = listed([shown(rule) for rule in dict.fromkeys(finding.rule for finding in findings)])
-        return ["", *heading, *wrapped(f"{names}: {LATER}", page.screen.columns, first="  ", rest="  ")]
-    rows: list[tuple[str, ...]] = []
-    last = ""
-    for finding in findings:
-        first, *rest = _texts(finding, page)
-        rows += [(shown(finding.rule) if finding.rule != last else "", first), *(("", text) for text in rest)]
-        last = finding.rule
-    return ["", *heading, *columned(rows, page.screen, indent=2, first=label)]
+        block = Say(f"{names}: {LATER}")
+    count = str(rules_in(findings))
+    return Section(group.title, (block,), group.style, count, group.key, is_quiet=group in QUIET)
 
 
-def _texts(finding: Finding, page: Page) -> Iterator[str]:
-    """The finding line by line, of a waived one who accepts it and why; all of the evidence with --verbose."""
+def _item(finding: Finding, page: Page, about: About | None) -> Item:
+    """The finding: what is wrong, the evidence, why it is not acted on, what to do. Of a waived one who accepts it and
+    why is enough for one screen.
+    """
     one = told(finding, page)
-    if finding.hold.kind is HoldKind.WAIVED and not page.is_verbose:
-        yield f"{one.subject}: {shown(finding.hold.detail)}" if one.subject else shown(finding.hold.detail)
-        return
-    sentence = one.sentence(None if page.is_verbose else SHOWN_EVIDENCE)
-    if sentence or not finding.hold:
-        yield sentence or str(finding.verdict)
-    if one.why_not:
-        yield f"why not: {one.why_not}"
-    if one.todo:
-        yield f"do: {one.todo}"
+    if finding.hold.kind is HoldKind.WAIVED and page.is_terse:
+        detail = shown(finding.hold.detail)
+        return Item(one.rule, f"{one.subject}: {detail}" if one.subject else detail)
+    points = [Item(head, text, look="label") for head, text in (("why not", one.why_not), ("do", one.todo)) if text]
+    is_said = one.reason or one.evidence or finding.hold
+    return Item(
+        one.rule,
+        one.reason if is_said else str(finding.verdict),
+        tuple(points),
+        look="strong",
+        group=shown(group_of(finding.rule)),
+        about=shown(about.title) if about else "",
+        evidence=one.evidence[: page.evidence],
+        folded=_folded(finding, about) if page.folds else (),
+    )
+
+
+def _folded(finding: Finding, about: About | None) -> tuple[Block, ...]:
+    """What a finding would change, at which risk, and what that brings."""
+    gain = shown(about.gain) if about else ""
+    if not finding.changes and not gain:
+        return ()
+    risk = f", risk {about.risk}" if about else ""
+    title = f"{counted(len(finding.changes), 'change')}{risk}" if finding.changes else "What it brings"
+    points = (Items((Item("gain", gain, look="label"),)),) if gain else ()
+    return (Fold(title, (*points, *map(diff_of, finding.changes))),)
 
 
 def _hold(hold: Hold) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.engine.fleet_seen import FAULT, NOT_APPLICABLE, OK, OUTCOMES, WAIVED
+from hosttune.views.document import Item
 from hosttune.views.page import shown
 from hosttune.views.terminal import counted, listed
 
 if TYPE_CHECKING:
     from hosttune.engine.fleet_values import Fleet, Named, RuleRow, Tally, Valued
+    from hosttune.views.page import Page
 
 MOST_TOLD = 5  # values of one rule or setting in a text
 _OUTCOMES = {
@@ -136,19 +138,17 @@ def outcomes(row: RuleRow) -> str:
     return ", ".join(f"{number(one.hosts.count)} {_OUTCOMES[one.value][one.hosts.count > 1]}" for one in row.outcomes)
 
 
-def outcome_lines(
-    row: RuleRow, *, names: int = 0, is_whole: bool = False, but: frozenset[str] = frozenset()
-) -> list[str]:
+def outcome_items(row: RuleRow, page: Page, *, is_whole: bool, but: frozenset[str] = frozenset()) -> tuple[Item, ...]:
     """Which hosts have which outcome: all of it `but` these, or what equal values do not tell."""
     if not is_whole and (len(row.outcomes) < 2 or not row.values.is_common):
-        return []
+        return ()
     most = max(row.outcomes, key=lambda one: one.hosts.count)
     told = row.outcomes if is_whole else [one for one in row.outcomes if one is not most]
-    return [
-        f"{_OUTCOMES[one.value][one.hosts.count > 1]} ({number(one.hosts.count)}): {named(one.hosts, names)}"
+    return tuple(
+        _hosts(f"{_OUTCOMES[one.value][one.hosts.count > 1]} ({number(one.hosts.count)})", one.hosts, page)
         for one in told
         if (one.value not in but if is_whole else one.value != NOT_APPLICABLE)
-    ]
+    )
 
 
 def worst(row: RuleRow) -> str:
@@ -162,28 +162,35 @@ def rules_told(fleet: Fleet) -> tuple[list[RuleRow], list[RuleRow]]:
     return loud, [row for row in fleet.rules if worst(row) in QUIET]
 
 
-def value_lines(tally: Tally, *, names: int = 0, most: int = MOST_TOLD, is_whole: bool = False) -> list[str]:
-    """The majority, without names unless `is_whole`, then each other value with the hosts that have it."""
+def value_items(tally: Tally, page: Page) -> tuple[Item, ...]:
+    """The majority, without names unless all is told, then each other value with the hosts that have it."""
     majority = tally.majority
-    lines = []
     if tally.is_common and tally.values:
-        return [f"everywhere {shown(tally.values[0].value)}"]
+        return (Item(text=f"everywhere {shown(tally.values[0].value)}"),)
+    items = []
     if majority:
-        lines.append(f"mostly {_value_line(majority, names) if is_whole else _counted(majority)}")
+        head = f"mostly {_counted(majority)}"
+        items.append(_hosts(head, majority.hosts, page) if page.is_verbose else Item(text=head))
     elif len(tally.values) > 1:
-        lines.append("no value is that of more than half:")
+        items.append(Item(text="no value is that of more than half:"))
     others = [one for one in tally.values if one is not majority]
-    lines += [_value_line(one, names) for one in others[:most]]
-    rest = sum(one.hosts.count for one in others[most:]) + tally.others.count
-    if rest:
-        more = len(others) - most
+    told = others if page.folds else others[:MOST_TOLD]
+    items += [_hosts(_counted(one), one.hosts, page) for one in told]
+    if rest := sum(one.hosts.count for one in others[len(told) :]) + tally.others.count:
+        more = len(others) - len(told)
         what = counted(more, "other value") if more > 0 and not tally.others.count else "other values"
-        lines.append(f"{what} ({number(rest)})")
-    return lines
+        items.append(Item(text=f"{what} ({number(rest)})"))
+    return tuple(items)
 
 
-def _value_line(one: Valued, names: int) -> str:
-    return f"{_counted(one)}: {named(one.hosts, names)}"
+def _hosts(head: str, hosts: Named, page: Page) -> Item:
+    """Whose that is; where a list is long a page folds the whole of it away."""
+    return Item(head, named(hosts, page.names), more=folded(hosts, page))
+
+
+def folded(hosts: Named, page: Page) -> str:
+    """The names that a page folds away, where it has more than it shows."""
+    return named(hosts) if page.folds and len(hosts.names) > page.names else ""
 
 
 def _counted(one: Valued) -> str:

@@ -6,41 +6,39 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION
 from hosttune.values import Phase
+from hosttune.views.document import Card, Command, Document, Item, Items, Say, Steps, Table, rendered
 from hosttune.views.page import shown
-from hosttune.views.terminal import columned, counted, wrapped
+from hosttune.views.terminal import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hosttune.actions.journal import Journal
     from hosttune.actions.journal_lines import Run, StepId
+    from hosttune.views.document import Block
     from hosttune.views.page import Page
 
 
-def history_text(journal: Journal, page: Page) -> str:
+def history_report(journal: Journal, page: Page) -> str:
     """A table of runs; with --verbose each with its changes."""
-    if journal.unreadable:
-        why = f"{shown(page.host)}: the journal cannot be read: {shown(journal.unreadable)}"
-        return "\n".join([*wrapped(why, page.screen.columns), "", "Next", f"  {page.act('history')}"]) + "\n"
-    if not journal.runs:
-        return f"{shown(page.host)}: hosttune has changed nothing here.\n"
+    host = shown(page.host)
+    head: list[Say] = []
+    blocks: list[Block] = []
     runs = journal.runs[::-1]
-    rows = [_row(run, journal) for run in runs]
-    lines = columned([("run", "what", "status", "changes", "who"), *rows], page.screen)
-    lines[0] = page.screen.paint(lines[0], "dim")
-    if page.is_verbose:
-        for run in runs:
-            lines += ["", page.screen.paint(shown(run.id), "bold"), *_steps(run, page)]
-    for run in journal.unread:
-        lines += ["", *wrapped(f"{shown(run.unread)}: {shown(run.way_out)}.", page.screen.columns)]
-    last = (
-        None
-        if journal.unread
-        else next((run for run in runs if run.command == "apply" and journal.status(run) != "undone"), None)
-    )
-    if last:
-        lines += ["", "To look at the way back:", f"  {page.act(f'undo {shown(last.id)}')}"]
-    return "\n".join(lines) + "\n"
+    if journal.unreadable:
+        head.append(Say(f"the journal cannot be read: {shown(journal.unreadable)}", "decision", host))
+        blocks.append(Steps("Next", ((page.act("history"), ""),)))
+    elif not runs:
+        head.append(Say("hosttune has changed nothing here.", "decision", host))
+    else:
+        rows = tuple(_row(run, journal) for run in runs)
+        blocks.append(Table(("run", "what", "status", "changes", "who"), rows))
+        blocks += [Card(shown(run.id), (_steps(run),)) for run in runs if page.is_whole]
+        blocks += [Say(f"{shown(run.unread)}: {shown(run.way_out)}.") for run in journal.unread]
+        applied = (run for run in runs if run.command == "apply" and journal.status(run) != "undone")
+        if (last := next(applied, None)) and not journal.unread:
+            blocks.append(Command("To look at the way back:", page.act(f"undo {shown(last.id)}")))
+    return rendered("hosttune history", [Document(host, f"Runs on {host}", tuple(head), tuple(blocks))], page)
 
 
 def history_json(journal: Journal, still: Mapping[StepId, bool]) -> dict[str, Any]:
@@ -85,9 +83,13 @@ def _row(run: Run, journal: Journal) -> tuple[str, ...]:
     return (shown(run.id), shown(run.command), journal.status(run), number, shown(run.who))
 
 
-def _steps(run: Run, page: Page) -> list[str]:
-    rows: list[tuple[str, ...]] = [
-        (f"{step.change.action.symbol} {shown(str(step.change.address))}", f"{step.phase} {shown(step.error)}".strip())
+def _steps(run: Run) -> Block:
+    items = tuple(
+        Item(
+            f"{step.change.action.symbol} {shown(str(step.change.address))}",
+            f"{step.phase} {shown(step.error)}".strip(),
+            look="code",
+        )
         for step in run.steps
-    ]
-    return columned(rows, page.screen, indent=2) or [f"  {counted(0, 'change')}"]
+    )
+    return Items(items, is_aligned=True) if items else Say(counted(0, "change"))

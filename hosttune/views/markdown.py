@@ -1,4 +1,4 @@
-"""Reports as Markdown (CommonMark with GitHub's fences), to paste into a pull request or a ticket.
+"""A document as Markdown (CommonMark with GitHub's fences and tables), to paste into a pull request or a ticket.
 
 Text from outside cannot format anything, link, or call a person: it is escaped, commands and values stand as code.
 """
@@ -6,56 +6,46 @@ Text from outside cannot format anything, link, or call a person: it is escaped,
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from hosttune.regex import regex
-from hosttune.views.change import body_lines, note_of, title_line
-from hosttune.views.findings import ALL, FAULTS, HELD, LISTED, SHOWN_EVIDENCE, UNKNOWN, grouped, told
-from hosttune.views.page import shown
-from hosttune.views.plan import by_rule, closing, price, stage_title, the_yes, triggers_text
-from hosttune.views.report import decision_text, next_steps, quiet_text, warning_texts
-from hosttune.views.summary import rules_in, summarize
+from hosttune.views.document import (
+    Block,
+    Card,
+    Command,
+    Diff,
+    Heading,
+    Item,
+    Items,
+    Lines,
+    Say,
+    Section,
+    Steps,
+    Table,
+    Warnings,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from hosttune.values import Change, Finding, Plan
-    from hosttune.views.checked import Checked
-    from hosttune.views.findings import Section
-    from hosttune.views.page import Page
+    from hosttune.views.document import Document
 
 _SPECIAL = regex(r"[\\`*\[\]<>|~]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)")
+_BEGINS = regex(r"(\d*)(?:[.)]|[-+=#]+)(?:\s|$)")  # what would begin a list or a heading at the beginning of a line
 # a command that stands in backticks already; @somebody and #123, which a forge makes a call or a link of
 _CODE = regex(r"`([^`]+)`|((?<![\w/.])[@#]\w[\w/-]*)")
 
 
-def check_markdown(hosts: tuple[Checked, ...]) -> str:
-    """The report of `check`, a section for each host."""
-    lines = ["# hosttune check", ""] if len(hosts) > 1 else []
-    for one in hosts:
-        lines += [f"## {plain(shown(one.page.host))}", "", *_head(one)]
-        lines += _sections(ALL if one.page.is_verbose else LISTED, one.plan.findings, one.page)
-        if not one.page.is_verbose and (quiet := quiet_text(summarize(one.plan))):
-            lines += [f"{quiet}.", ""]
-        lines += [plain(shown(one.proposal)), ""] if one.proposal else []
-        lines += _steps(next_steps(one.plan, one.page))
-        lines += [_made(one), ""]
-    return "\n".join(lines[:-1]) + "\n"
-
-
-def plan_markdown(one: Checked) -> str:
-    """The plan of one host: what each rule would change, why the rest does not happen, how to say yes."""
-    plan, page = one.plan, one.page
-    lines = [f"## Plan for {plain(shown(page.host))}", "", *_head(one)]
-    lines += [plain(shown(one.chosen)), ""] if one.chosen else []
-    lines += _sections((FAULTS,), plan.findings, page)
-    lines += _stages(plan)
-    lines += _sections((UNKNOWN, *HELD), plan.findings, page)
-    if plan.changes:
-        lines += ["### In all", "", *(f"- {plain(text)}" for text in closing(plan)), f"- Digest `{plan.digest}`", ""]
-    if yes := the_yes(plan, page):
-        lines += ["To make exactly these changes:", "", *fenced([yes], "sh"), ""]
-    return "\n".join([*lines, _made(one)]) + "\n"
+def markdown(report: str, documents: Sequence[Document]) -> str:
+    """The documents one below the other, each under its title; of several, or of one without, the report is named."""
+    parts = [] if len(documents) == 1 and documents[0].title else [[f"# {report}"]]
+    for one in documents:
+        level = 2 if one.title else 1
+        parts += [[f"## {plain(one.title)}"]] if one.title else []
+        parts += [_block(block, level + 1) for block in (*one.head, *one.blocks)]
+        parts += [[f"*{plain(one.made)}*"]] if one.made else []
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
 def plain(text: str) -> str:
@@ -85,54 +75,76 @@ def _longest_run(text: str) -> int:
     return max((len(run) for run in re.findall("`+", text)), default=0)
 
 
-def _head(one: Checked) -> list[str]:
-    lines = [plain(one.machine_text), ""] if one.machine else []
-    lines += [decision_text(one.plan), ""]
-    warnings = [plain(text) for text in warning_texts(one.plan, one.page)]
-    return [*lines, *(f"> {text}  " for text in warnings), *([""] if warnings else [])]
+def _block(block: Block, level: int) -> list[str]:
+    """A block without the blank lines around it; headings are of this level. What only a page can fold away is left
+    out.
+    """
+    return _LINES[type(block)](block, "#" * level) if type(block) in _LINES else []
 
 
-def _sections(sections: Iterable[Section], findings: Iterable[Finding], page: Page) -> list[str]:
-    lines: list[str] = []
-    for section, own in grouped(sections, findings):
-        lines += [f"### {section.title} ({rules_in(own)})", ""]
-        for finding in own:
-            one = told(finding, page)
-            sentence = one.sentence(None if page.is_verbose else SHOWN_EVIDENCE)
-            lines.append(f"- **{plain(one.rule)}**: {plain(sentence) or finding.verdict}")
-            lines += [f"  - why not: {plain(one.why_not)}"] if one.why_not else []
-            lines += [f"  - do: {plain(one.todo)}"] if one.todo else []
-        lines.append("")
+def _inside(heading: list[str], blocks: Iterable[Block], level: int) -> list[str]:
+    """A heading and the blocks below it; changes are one list."""
+    lines, is_list = list(heading), False
+    for block in blocks:
+        lines += [*([] if is_list and isinstance(block, Diff) else [""]), *_block(block, level)]
+        is_list = isinstance(block, Diff)
     return lines
 
 
-def _stages(plan: Plan) -> list[str]:
-    lines: list[str] = []
-    for number, stage in enumerate(plan.stages, 1):
-        title, when = stage_title(plan, number)
-        lines += [f"### {title} ({when})", ""] if title else []
-        for rule, changes in by_rule(stage):
-            lines += [f"#### {plain(shown(rule))}", "", f"{price(changes)}", ""]
-            lines += [line for change in changes for line in _change(change)]
-            lines.append("")
-        if text := triggers_text(stage):
-            lines += [plain(text), ""]
-    return lines
+def _section(section: Section, mark: str) -> list[str]:
+    count = f" ({section.count})" if section.count else ""
+    return _inside([f"{mark} {plain(section.title)}{count}"], section.blocks, len(mark))
 
 
-def _change(change: Change) -> list[str]:
-    note = f" ({note_of(change)})" if note_of(change) else ""
-    lines = [f"- {code(title_line(change))}{note}"]
-    if body := body_lines(change):
-        lines += fenced(body, "diff", indent="  ")
-    return [*lines, *([f"  {plain(shown(change.reason))}"] if change.reason else [])]
+def _card(card: Card, mark: str) -> list[str]:
+    note = ["", plain(card.note)] if card.note else []
+    return _inside([f"{mark}# {plain(card.title)}", *note], card.blocks, len(mark) + 1)
 
 
-def _steps(steps: list[tuple[str, str]]) -> list[str]:
-    lines = [f"- {code(command)} {why}" if command else f"- {why}" for command, why in steps]
-    return ["### Next", "", *lines, ""] if lines else []
+def _steps(block: Steps, mark: str) -> list[str]:
+    steps = (" ".join(filter(None, (code(command) if command else "", plain(why)))) for command, why in block.steps)
+    return [f"{mark} {plain(block.title)}", "", *(f"- {step}" for step in steps)]
 
 
-def _made(one: Checked) -> str:
-    profile = f", profile {plain(shown(one.profile))}" if one.profile else ""
-    return f"*hosttune {one.plan.tool_version}, {one.plan.created_at}{profile}*"
+def _table(table: Table) -> list[str]:
+    rows = (table.header, ("---",) * len(table.header), *table.rows)
+    return [f"| {' | '.join(map(plain, row))} |" for row in rows]
+
+
+def _said(say: Say) -> str:
+    return f"{_begun(say.text)} {code(say.code)}" if say.code else _begun(say.text)
+
+
+def _begun(text: str) -> str:
+    """Text at the beginning of a line."""
+    begins = _BEGINS.match(text)
+    return f"{begins[1]}\\{plain(text[len(begins[1]) :])}" if begins else plain(text)
+
+
+def _item(item: Item, indent: str) -> list[str]:
+    head = plain(item.head)
+    head = code(item.head) if item.look == "code" else f"**{head}**" if item.look == "strong" else _begun(item.head)
+    text = plain(item.sentence) if item.head else _begun(item.sentence)
+    words = f"{head}{item.joint}{text}" if item.head and text else head or text
+    return [f"{indent}- {words}", *(line for one in item.items for line in _item(one, f"{indent}  "))]
+
+
+def _diff(diff: Diff) -> list[str]:
+    lines = [f"- {code(diff.title)}{f' ({diff.note})' if diff.note else ''}"]
+    lines += fenced(diff.lines, "diff", indent="  ") if diff.lines else []
+    return [*lines, *([f"  {plain(diff.reason)}"] if diff.reason else [])]
+
+
+_LINES: dict[type[Block], Callable[[Any, str], list[str]]] = {
+    Say: lambda say, _: [_said(say)],
+    Lines: lambda block, mark: [f"{mark} {plain(block.title)}", "", *(f"- {_said(say)}" for say in block.says)],
+    Warnings: lambda block, _: [f"> {plain(text)}  " for text in block.texts],
+    Items: lambda block, _: [line for item in block.items for line in _item(item, "")],
+    Diff: lambda diff, _: _diff(diff),
+    Command: lambda block, _: [plain(block.why), "", *fenced([block.text], block.language)],
+    Steps: _steps,
+    Table: lambda table, _: _table(table),
+    Heading: lambda block, mark: [f"{mark} {plain(block.title)} ({plain(block.note)})"],
+    Card: _card,
+    Section: _section,
+}

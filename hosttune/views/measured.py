@@ -6,15 +6,15 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
+from hosttune.views.document import Item, Items, Section
 from hosttune.views.page import shown
-from hosttune.views.terminal import columned, counted, wrapped
+from hosttune.views.terminal import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from hosttune.measure.bench.results import Result
     from hosttune.values import Change
-    from hosttune.views.page import Page
 
 # The rule that a kind of bench speaks for. A rule about mounts is quoted for its own mount alone.
 RULES = {"atime": "storage-noatime", "tmp": "storage-tmp-tmpfs", "read": "framework-input-pipeline"}
@@ -74,15 +74,7 @@ def of_rule(found: Sequence[Quote], rule: str, changes: Sequence[Change] | None 
     )
 
 
-def quote_lines(texts: Iterable[str], page: Page) -> list[str]:
-    """Quotes below the heading of a rule."""
-    return [line for text in texts for line in wrapped(text, page.screen.columns, first="  ", rest="    ")]
-
-
-def section_lines(found: Sequence[Quote], page: Page) -> list[str]:
+def measured_section(found: Sequence[Quote]) -> list[Section]:
     """A section of its own, for a report."""
-    if not found:
-        return []
-    rows: list[tuple[str, ...]] = [(one.rule, one.text) for one in found]
-    heading = page.screen.paint("Measured", "bold", "cyan")
-    return ["", f"{heading} ({len(found)})", *columned(rows, page.screen, indent=2)]
+    items = tuple(Item(one.rule, one.text, look="strong") for one in found)
+    return [Section("Measured", (Items(items, is_aligned=True),), "cyan", str(len(found)))] if found else []

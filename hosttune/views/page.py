@@ -1,4 +1,4 @@
-"""What every text report shares: whose it is, where it goes, and how to call the next command."""
+"""What every report shares: whose it is, where it goes, and how to call the next command."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import field
 
 from hosttune.frozen import frozen
 from hosttune.regex import regex
+from hosttune.views.document import Medium
 from hosttune.views.masking import mask
 from hosttune.views.terminal import Screen, safe
 
@@ -31,6 +32,32 @@ class Page:
     can_apply: bool = True
     is_verbose: bool = False
     policy: str = "/etc/hosttune/policy.yaml"  # as somebody on this machine names it
+    medium: Medium = Medium.TEXT
+
+    @property
+    def is_terse(self) -> bool:
+        """Whether it is one screen of a terminal: what can be said in a line is, and --verbose tells the rest."""
+        return self.medium is Medium.TEXT and not self.is_verbose
+
+    @property
+    def folds(self) -> bool:
+        """Whether what is not for everybody can be folded away, so that nothing has to be left out."""
+        return self.medium is Medium.HTML
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all is told."""
+        return self.is_verbose or self.folds
+
+    @property
+    def evidence(self) -> int | None:
+        """The most lines of a finding's evidence."""
+        return None if self.is_whole else 2
+
+    @property
+    def names(self) -> int:
+        """The most names in a list before the rest is counted or folded away; 0: all."""
+        return 8 if self.medium is not Medium.TEXT else 0 if self.is_verbose else 6
 
     def look(self, words: str) -> str:
         """A command that only looks."""

@@ -1,4 +1,4 @@
-"""The plan as text: by stage and rule the exact diff, then what does not happen, then how to say yes."""
+"""The plan: by stage and rule the exact diff, then what does not happen, then how to say yes."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from hosttune.values import Disturbs
-from hosttune.views.change import address_text, change_lines
-from hosttune.views.findings import FAULTS, HELD, UNKNOWN, sections_lines
-from hosttune.views.measured import of_rule, quote_lines
+from hosttune.views.change import address_text, diff_of
+from hosttune.views.document import Card, Command, Document, Heading, Lines, Say, rendered
+from hosttune.views.findings import FAULTS, HELD, NOTHING, UNKNOWN, sections
+from hosttune.views.measured import of_rule
 from hosttune.views.page import shown
-from hosttune.views.report import chosen_lines, decision, warnings
+from hosttune.views.report import head, made_text, warnings
 from hosttune.views.summary import is_irreversible
-from hosttune.views.terminal import counted, listed, padded, width_of, wrapped
+from hosttune.views.terminal import counted, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from hosttune.values import Change, Plan, Stage
+    from hosttune.views.checked import About, Checked
+    from hosttune.views.document import Block
     from hosttune.views.measured import Quote
     from hosttune.views.page import Page
 
@@ -25,64 +28,48 @@ if TYPE_CHECKING:
 SHOWN_DIGITS = 16  # of the digest in a command to copy; apply takes twelve or more
 
 
-def plan_text(
-    plan: Plan,
-    page: Page,
-    *,
-    chosen: str = "",
-    measured: tuple[Quote, ...] = (),
-) -> str:
-    """The plan of `plan` and of `apply` without --yes; `chosen` says which profile it is of, `measured` is what benches
-    found on this host.
-    """
-    lines = decision(plan, page) + chosen_lines(chosen, page) + warnings(plan, page)
-    lines += sections_lines((FAULTS,), plan.findings, page)
-    lines += _stages(plan, page, measured=measured)
-    lines += sections_lines((UNKNOWN, *HELD), plan.findings, page)
+def plan_report(one: Checked, measured: tuple[Quote, ...] = ()) -> str:
+    """The plan of `plan` and of `apply` without --yes; `measured` is what benches found on this host."""
+    return rendered("hosttune plan", [plan_outline(one, measured)], one.page)
+
+
+def plan_outline(one: Checked, measured: tuple[Quote, ...] = ()) -> Document:
+    """What each rule would change, why the rest does not happen, how to say yes."""
+    plan, page = one.plan, one.page
+    blocks: list[Block] = [*warnings(plan, page), *sections((FAULTS,), plan.findings, page, one.about)]
+    blocks += _stages(plan, about=one.about, measured=measured)
+    blocks += sections((UNKNOWN, *HELD), plan.findings, page, one.about)
     if plan.changes:
-        lines += ["", *_tail(plan, page)]
-        if yes := the_yes(plan, page):
-            lines += ["", "To make exactly these changes:", f"  {yes}"]
-    return "\n".join(lines) + "\n"
+        says = [Say(text, is_hanging=True) for text in closing(plan)]
+        blocks.append(Lines("In all", (*says, Say("Digest", code=plan.digest))))
+    if plan.changes and page.can_apply:
+        yes = page.act(f"apply --yes --expect {plan.digest[:SHOWN_DIGITS]}")
+        blocks.append(Command("To make exactly these changes:", yes))
+    host = shown(page.host)
+    return Document(host, f"Plan for {host}", head(one, chosen=one.chosen), tuple(blocks), made_text(one))
 
 
-def undo_text(plan: Plan, page: Page, *, words: str, ignore: tuple[str, ...] = (), on_paper: int = 0) -> str:
+def undo_report(plan: Plan, page: Page, *, words: str, ignore: tuple[str, ...] = (), on_paper: int = 0) -> str:
     """The plan of `undo`. `words` name it again (`undo RUN`), `ignore` are the rules that the next apply would redo;
     `on_paper` counts the changes that are gone already, so that only the journal has to be told."""
-    first = f": {counted(len(plan.changes), 'change')} to take back." if plan.changes else ": nothing to take back."
+    said = f"{counted(len(plan.changes), 'change')} to take back." if plan.changes else "nothing to take back."
     if on_paper:
-        first += f" {on_paper} {'is' if on_paper == 1 else 'are'} gone already; the journal will say so."
-    lines = [page.screen.paint(shown(page.host), "bold") + first]
-    lines += _stages(plan, page, is_undo=True)
-    lines += sections_lines((UNKNOWN, *HELD), plan.findings, page)
+        said += f" {on_paper} {'is' if on_paper == 1 else 'are'} gone already; the journal will say so."
+    host = shown(page.host)
+    blocks: list[Block] = [*_stages(plan, is_undo=True), *sections((UNKNOWN, *HELD), plan.findings, page)]
     if plan.changes or on_paper:
-        lines += [
-            "",
-            "To take back exactly this:",
-            f"  {page.act(f'{words} --yes --expect {plan.digest[:SHOWN_DIGITS]}')}",
-        ]
-    return "\n".join([*lines, *ignore_lines(ignore, page)]) + "\n"
+        yes = page.act(f"{words} --yes --expect {plan.digest[:SHOWN_DIGITS]}")
+        blocks.append(Command("To take back exactly this:", yes))
+    blocks += ignoring(ignore, page)
+    head = (Say(said, "decision", name=host),)
+    return rendered("hosttune undo", [Document(host, f"The way back for {host}", head, tuple(blocks))], page)
 
 
-def ignore_lines(rules: Iterable[str], page: Page) -> list[str]:
+def ignoring(rules: Iterable[str], page: Page) -> list[Command]:
     """The line of the policy that keeps the next run from doing again what was undone."""
     names = [shown(rule) for rule in rules]
-    if not names:
-        return []
     why = f"The next apply makes these changes again, unless {shown(page.policy)} says:"
-    return ["", *wrapped(why, page.screen.columns), f"  ignore: [{', '.join(names)}]"]
-
-
-def stage_title(plan: Plan, number: int) -> tuple[str, str]:
-    """The heading of stage `number` (from 1) and when it comes; nothing where there is one stage only."""
-    if len(plan.stages) == 1:
-        return "", ""
-    return f"Stage {number}", "now" if number == 1 else f"possible only after stage {number - 1}"
-
-
-def by_rule(stage: Stage) -> list[tuple[str, tuple[Change, ...]]]:
-    """The changes of a stage, rule by rule."""
-    return [(rule, tuple(changes)) for rule, changes in groupby(stage.changes, key=lambda change: change.rule)]
+    return [Command(why, f"ignore: [{', '.join(names)}]", "yaml")] if names else []
 
 
 def price(changes: tuple[Change, ...]) -> str:
@@ -122,39 +109,24 @@ def closing(plan: Plan) -> list[str]:
     return lines
 
 
-def the_yes(plan: Plan, page: Page) -> str:
-    """The command that makes exactly these changes; nothing where it would be refused."""
-    if not plan.changes or not page.can_apply:
-        return ""
-    return page.act(f"apply --yes --expect {plan.digest[:SHOWN_DIGITS]}")
-
-
-def _stages(plan: Plan, page: Page, *, is_undo: bool = False, measured: tuple[Quote, ...] = ()) -> list[str]:
-    lines: list[str] = []
+def _stages(
+    plan: Plan, *, about: Mapping[str, About] = NOTHING, is_undo: bool = False, measured: tuple[Quote, ...] = ()
+) -> list[Block]:
+    """The stages, and in each a card for a rule."""
+    blocks: list[Block] = []
     for number, stage in enumerate(plan.stages, 1):
-        title, when = stage_title(plan, number)
-        lines += ["", page.screen.paint(title, "bold") + f" ({when})"] if title else []
-        for rule, changes in by_rule(stage):
-            lines += ["", page.screen.paint(shown(rule), "bold") if is_undo else _heading(rule, changes, page)]
-            lines += quote_lines(of_rule(measured, rule, changes), page)
-            lines += [line for change in changes for line in change_lines(change, page.screen)]
+        if len(plan.stages) > 1:
+            when = "now" if number == 1 else f"possible only after stage {number - 1}"
+            blocks.append(Heading(f"Stage {number}", when))
+        for rule, group in groupby(stage.changes, key=lambda change: change.rule):
+            changes = tuple(group)
+            quotes = (Say(text, "note", is_hanging=True) for text in of_rule(measured, rule, changes))
+            inside = (*quotes, *map(diff_of, changes))
+            title = shown(about[rule].title) if rule in about else ""
+            blocks.append(Card(shown(rule), inside, "" if is_undo else price(changes), title))
         if text := triggers_text(stage):
-            lines += ["", *wrapped(text, page.screen.columns, rest="  ")]
-    return lines
-
-
-def _heading(rule: str, changes: tuple[Change, ...], page: Page) -> str:
-    """The rule, and to its right what it may cost."""
-    name, note = shown(rule), price(changes)
-    gap = page.screen.edge - width_of(name) - width_of(note)
-    if gap < 2:
-        return page.screen.paint(name, "bold") + f"\n  {note}"
-    return page.screen.paint(name, "bold") + padded("", gap) + page.screen.paint(note, "dim")
-
-
-def _tail(plan: Plan, page: Page) -> list[str]:
-    lines = [line for text in closing(plan) for line in wrapped(text, page.screen.columns, rest="  ")]
-    return [*lines, f"Digest {plan.digest}"]
+            blocks.append(Say(text, is_hanging=True))
+    return blocks
 
 
 def more_of(change: Change) -> str:

@@ -1,7 +1,8 @@
 """A check as metrics for the textfile collector of Prometheus' node_exporter.
 
-By the text exposition format, version 0.0.4 (prometheus.io/docs/instrumenting/exposition_formats): samples of one
-metric stand together under their HELP and TYPE; in a label's value backslash, quote and newline are escaped.
+It has nothing of an outline (views/document.py): samples that are counted, so it is made of the findings. By the text
+exposition format, version 0.0.4 (prometheus.io/docs/instrumenting/exposition_formats): samples of one metric stand
+together under their HELP and TYPE; in a label's value backslash, quote and newline are escaped.
 """
 
 from __future__ import annotations

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.values import Phase
-from hosttune.views.change import address_text, title_line
-from hosttune.views.findings import FAULTS, HELD, UNKNOWN, sections_lines
+from hosttune.views.change import address_text, diff_of
+from hosttune.views.document import Command, Document, Item, Items, Lines, Say, Section, rendered
+from hosttune.views.findings import FAULTS, HELD, UNKNOWN, sections
 from hosttune.views.page import shown
-from hosttune.views.plan import ignore_lines, more_of
-from hosttune.views.report import chosen_lines, faults_text
+from hosttune.views.plan import ignoring, more_of
+from hosttune.views.report import faults_text
 from hosttune.views.summary import is_irreversible
-from hosttune.views.terminal import counted, wrapped
+from hosttune.views.terminal import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hosttune.values import Address, Finding, Outcome, Receipt
+    from hosttune.views.document import Block
     from hosttune.views.page import Page
 
 
-def receipt_text(
+def receipt_report(
     receipt: Receipt,
     page: Page,
     *,
@@ -34,31 +39,38 @@ def receipt_text(
     back = _taken_back(receipt)
     done = [o for o in receipt.outcomes if o.phase is Phase.DONE and o not in back]
     standing = [o for o in done if o.change.address not in {one.change.address for one in back}]
-    lines = _verdict(receipt, page, "taken back" if is_undo else "made", len(standing))
-    lines += chosen_lines(chosen, page) + _failed(receipt, page)
-    lines += _list("Done", standing, page)
-    lines += _list("Taken back, because another change of the rule failed", back, page)
-    lines += _sentences("Waits", receipt.waiting, page)
-    lines += _sentences("Needs a reboot", receipt.reboot_reasons, page)
-    lines += _sentences("No reboot before this is solved", receipt.reboot_obstacles, page, "red")
-    lines += sections_lines((FAULTS,), receipt.faults, page)
-    lines += _sentences("Stays", receipt.stays, page)
-    lines += sections_lines((UNKNOWN, *HELD), left, page)
-    lines += _way_back(receipt, standing, page) if not is_undo else []
-    return "\n".join([*lines, *ignore_lines(ignore, page)]) + "\n"
+    host = shown(page.host)
+    head = [_verdict(receipt, host, "taken back" if is_undo else "made", len(standing))]
+    head += [Say(f"Run {shown(receipt.run_id)}")] if receipt.outcomes else []
+    head += [Say(shown(chosen))] if chosen else []
+    blocks: list[Block] = [
+        *_list("Failed", (_failure(outcome, page) for outcome in receipt.failed), "red"),
+        *_list("Done", map(_title, standing)),
+        *_list("Taken back, because another change of the rule failed", map(_title, back)),
+        *_list("Waits", map(_sentence, receipt.waiting), "yellow"),
+        *_list("Needs a reboot", map(_sentence, receipt.reboot_reasons), "yellow"),
+        *_list("No reboot before this is solved", map(_sentence, receipt.reboot_obstacles), "red"),
+        *sections((FAULTS,), receipt.faults, page),
+        *_list("Stays", map(_sentence, receipt.stays), "yellow"),
+        *sections((UNKNOWN, *HELD), left, page),
+        *([] if is_undo else _way_back(receipt, standing, page)),
+        *ignoring(ignore, page),
+    ]
+    command = "undo" if is_undo else "apply"
+    document = Document(host, f"Receipt of {command} on {host}", tuple(head), tuple(blocks))
+    return rendered(f"hosttune {command}", [document], page)
 
 
-def _way_back(receipt: Receipt, standing: list[Outcome], page: Page) -> list[str]:
+def _way_back(receipt: Receipt, standing: list[Outcome], page: Page) -> list[Block]:
     """How to take back what can be, and what cannot be."""
     lost = [outcome.change for outcome in standing if is_irreversible(outcome.change)]
-    lines = [""] if lost else []
-    for change in lost:
-        text = f"Cannot be taken back: {address_text(change.address)} ({more_of(change) or 'there is no way back'})"
-        lines += wrapped(text, page.screen.columns, rest="  ")
+    texts = (f"{address_text(change.address)} ({more_of(change) or 'there is no way back'})" for change in lost)
+    says = tuple(Say(f"Cannot be taken back: {text}", is_hanging=True) for text in texts)
+    blocks: list[Block] = [Lines("No way back", says)] if says else []
     if len(lost) == len(standing):
-        return lines
+        return blocks
     title = "To take back the rest:" if lost else "To take it back:"
-    return [*lines, "", title, f"  {page.act(f'undo {shown(receipt.run_id)}')}"]
+    return [*blocks, Command(title, page.act(f"undo {shown(receipt.run_id)}"))]
 
 
 def _taken_back(receipt: Receipt) -> list[Outcome]:
@@ -74,7 +86,7 @@ def _taken_back(receipt: Receipt) -> list[Outcome]:
     return back
 
 
-def _verdict(receipt: Receipt, page: Page, made: str, done: int) -> list[str]:
+def _verdict(receipt: Receipt, host: str, made: str, done: int) -> Say:
     total = len({outcome.change.address for outcome in receipt.outcomes})
     if not total:
         words, style = "nothing to do, nothing touched.", "green"
@@ -87,27 +99,23 @@ def _verdict(receipt: Receipt, page: Page, made: str, done: int) -> list[str]:
         words, style = f"{counted(total, 'change')} {made}, but not all read back as planned.", "red"
     if still := faults_text(receipt.faults):
         words, style = f"{still}; {words}", "red"
-    run = [f"Run {shown(receipt.run_id)}"] if total else []
-    return [f"{page.screen.paint(shown(page.host), 'bold')}: {page.screen.paint(words, style)}", *run]
+    return Say(words, "decision", host, style)
 
 
-def _failed(receipt: Receipt, page: Page) -> list[str]:
-    lines: list[str] = []
-    for outcome in receipt.failed:
-        lines.append(f"  {title_line(outcome.change)}")
-        error = outcome.error or "no reason given"
-        for line in error.splitlines():
-            lines += wrapped(shown(line), page.screen.columns, first="      ", rest="      ")
-        if outcome.hint:
-            lines += wrapped(f"do: {page.todo(outcome.hint)}", page.screen.columns, first="      ", rest="          ")
-    return ["", page.screen.paint("Failed", "bold", "red"), *lines] if lines else []
+def _list(title: str, items: Iterable[Item], style: str = "") -> list[Section]:
+    found = tuple(items)
+    return [Section(title, (Items(found),), style)] if found else []
 
 
-def _list(title: str, outcomes: list[Outcome], page: Page) -> list[str]:
-    lines = [f"  {title_line(outcome.change)}" for outcome in outcomes]
-    return ["", page.screen.paint(title, "bold"), *lines] if lines else []
+def _title(outcome: Outcome) -> Item:
+    return Item(diff_of(outcome.change, is_short=True).title, look="code")
 
 
-def _sentences(title: str, texts: tuple[str, ...], page: Page, style: str = "yellow") -> list[str]:
-    lines = [line for text in texts for line in wrapped(shown(text), page.screen.columns, first="  ", rest="    ")]
-    return ["", page.screen.paint(title, "bold", style), *lines] if lines else []
+def _failure(outcome: Outcome, page: Page) -> Item:
+    errors = [Item(text=shown(line)) for line in (outcome.error or "no reason given").splitlines()]
+    todo = [Item("do", page.todo(outcome.hint), look="label")] if outcome.hint else []
+    return replace(_title(outcome), items=(*errors, *todo))
+
+
+def _sentence(text: str) -> Item:
+    return Item(text=shown(text))

@@ -7,18 +7,21 @@ from typing import TYPE_CHECKING, Any
 from hosttune.codec import to_json
 from hosttune.engine.plan import reboot_blockers
 from hosttune.values import Activation
-from hosttune.views.findings import ADVICE, ALL, LISTED, WAIVED, sections_lines
+from hosttune.views.document import Document, Say, Steps, Warnings, rendered
+from hosttune.views.findings import ADVICE, ALL, LISTED, WAIVED, sections
 from hosttune.views.masking import masked
-from hosttune.views.measured import section_lines
+from hosttune.views.measured import measured_section
 from hosttune.views.page import shown
 from hosttune.views.summary import exit_status, is_fault, rules_in, summarize, waits_for_reboot
-from hosttune.views.terminal import columned, counted, listed, wrapped
+from hosttune.views.terminal import counted, listed
+from hosttune.views.text import text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hosttune.values import Finding, Plan
     from hosttune.views.checked import Checked
+    from hosttune.views.document import Block
     from hosttune.views.measured import Quote
     from hosttune.views.page import Page
     from hosttune.views.summary import Summary
@@ -27,61 +30,40 @@ _REBOOT = "reboot when it suits you, then check again."
 ONE_SCREEN = 24  # lines of a terminal that nobody enlarged
 
 
-def check_text(hosts: tuple[Checked, ...], measured: tuple[Quote, ...] = ()) -> str:
-    """The reports of these hosts, one below the other; `measured` is what benches found on the one that this is."""
-    return "\n\n".join(
-        check_report(
-            one.plan,
-            one.page,
-            machine=one.machine_text,
-            proposal=one.proposal,
-            chosen=one.chosen,
-            measured=measured,
-        )
-        for one in hosts
-    )
+def check_report(hosts: tuple[Checked, ...], measured: tuple[Quote, ...] = ()) -> str:
+    """The reports of these hosts in the medium of their page; `measured` is what benches found on the one that this is.
 
-
-def check_report(
-    plan: Plan,
-    page: Page,
-    *,
-    machine: str = "",
-    proposal: str = "",
-    chosen: str = "",
-    measured: tuple[Quote, ...] = (),
-) -> str:
-    """The report of one host; `machine` says what it is, `proposal` which profile fits better, `chosen` (for --verbose)
-    which profile, file and sections are in force, and that as well.
-
-    What is as it should be, or does not apply, is counted. Where nothing differs, what is waived and advice are, too,
-    as far as they go beyond one screen.
+    What is as it should be, or does not apply, is counted where it cannot be folded away. Where nothing differs, a
+    screen counts what is waived and advice, too, as far as they go beyond it.
     """
-    folded = 0
-    head = wrapped(machine, page.screen.columns, rest="  ") if machine else []
-    head += decision(plan, page) + warnings(plan, page)
-    aside = section_lines(measured, page) if page.is_verbose else []
-    told = (chosen if page.is_verbose else "") or proposal
-    aside += ["", *wrapped(shown(told), page.screen.columns, rest="  ")] if told else []
-    lines = head + _report_lines(plan, page, aside, folded)
-    most = sum(ADVICE.holds(finding) or WAIVED.holds(finding) for finding in plan.findings)
-    if not page.is_verbose and not exit_status(plan, strict=False):
-        while len(lines) > ONE_SCREEN and folded < most:
+    documents = [check_outline(one, measured) for one in hosts]
+    for number, one in enumerate(hosts):
+        folded, most = 0, 0
+        if one.page.is_terse and not exit_status(one.plan, strict=False):
+            most = sum(ADVICE.holds(finding) or WAIVED.holds(finding) for finding in one.plan.findings)
+        while folded < most and text(documents[number], one.page.screen).count("\n") > ONE_SCREEN:
             folded += 1
-            lines = head + _report_lines(plan, page, aside, folded)
-    return "\n".join(lines) + "\n"
+            documents[number] = check_outline(one, measured, folded)
+    return rendered("hosttune check", documents, hosts[0].page, is_filtered=True)
 
 
-def _report_lines(plan: Plan, page: Page, aside: list[str], folded: int) -> list[str]:
-    """The lines below the head with `folded` findings only counted, of what is waived and of advice, from the end;
-    `aside` stands before the next steps.
-    """
-    least = [finding for section in (ADVICE, WAIVED) for finding in plan.findings if section.holds(finding)]
+def check_outline(one: Checked, measured: tuple[Quote, ...] = (), folded: int = 0) -> Document:
+    """The report of one host, with `folded` findings only counted, of what is waived and of advice, from the end."""
+    plan, page = one.plan, one.page
+    least = [finding for group in (ADVICE, WAIVED) for finding in plan.findings if group.holds(finding)]
     hidden = {id(finding) for finding in least[len(least) - folded :]}
     told = [finding for finding in plan.findings if id(finding) not in hidden]
-    lines = sections_lines(ALL if page.is_verbose else LISTED, told, page)
-    lines += [] if page.is_verbose else _collapsed(plan, page, hidden)
-    return lines + aside + _next(plan, page)
+    blocks: list[Block] = [*warnings(plan, page)]
+    blocks += sections(ALL if page.is_whole else LISTED, told, page, one.about)
+    if not page.is_whole and (quiet := _counted(plan, page, hidden)):
+        blocks.append(Say(quiet))
+    blocks += measured_section(measured) if page.is_verbose else []
+    if chosen := (one.chosen if page.is_verbose else "") or one.proposal:
+        blocks.append(Say(shown(chosen), is_hanging=True))
+    if steps := next_steps(plan, page):
+        blocks.append(Steps("Next", tuple(steps)))
+    host = shown(page.host)
+    return Document(host, host, head(one), tuple(blocks), made_text(one))
 
 
 def check_json(one: Checked, *, timings: bool = False) -> dict[str, Any]:
@@ -116,17 +98,19 @@ def timings_text(timings: tuple[tuple[str, float], ...]) -> str:
     return "\n".join(f"{seconds * 1000:8.1f} ms  {name}" for name, seconds in timings)
 
 
-def decision(plan: Plan, page: Page) -> list[str]:
-    """What would happen now and later, what cannot be undone, and how much is somebody else's to decide."""
-    host = shown(page.host)
-    lines = wrapped(f"{host}: {decision_text(plan)}", page.screen.columns)
-    lines[0] = lines[0].replace(host, page.screen.paint(host, "bold"), 1)
-    return lines
+def head(one: Checked, *, chosen: str = "") -> tuple[Say, ...]:
+    """What the host is, and what would happen now and later, what cannot be undone, and how much is somebody else's to
+    decide; `chosen` says which profile that is of.
+    """
+    machine = (Say(one.machine_text, "machine", is_hanging=True),) if one.machine else ()
+    decision = Say(decision_text(one.plan), "decision", name=shown(one.page.host))
+    return (*machine, decision, *((Say(shown(chosen)),) if chosen else ()))
 
 
-def chosen_lines(chosen: str, page: Page) -> list[str]:
-    """Which profile was used, below the decision."""
-    return wrapped(shown(chosen), page.screen.columns) if chosen else []
+def made_text(one: Checked) -> str:
+    """By what and when the report was made."""
+    profile = f", profile {shown(one.profile)}" if one.profile else ""
+    return f"hosttune {one.plan.tool_version}, {one.plan.created_at}{profile}"
 
 
 def decision_text(plan: Plan) -> str:
@@ -169,10 +153,10 @@ def _numbers(*numbers: tuple[int, str]) -> list[str]:
     return [f"{number} {words}" for number, words in numbers if number]
 
 
-def warnings(plan: Plan, page: Page) -> list[str]:
-    """The warnings of a text report."""
-    lines = [line for text in warning_texts(plan, page) for line in wrapped(text, page.screen.columns, rest="  ")]
-    return ["", *(page.screen.paint(line, "red") for line in lines)] if lines else []
+def warnings(plan: Plan, page: Page) -> list[Warnings]:
+    """The warnings, where there are any."""
+    texts = warning_texts(plan, page)
+    return [Warnings(tuple(texts))] if texts else []
 
 
 def warning_texts(plan: Plan, page: Page) -> list[str]:
@@ -187,14 +171,13 @@ def quiet_text(summary: Summary, waived: int = 0) -> str:
     )
 
 
-def _collapsed(plan: Plan, page: Page, hidden: set[int]) -> list[str]:
+def _counted(plan: Plan, page: Page, hidden: set[int]) -> str:
     """What is only counted: the `hidden` findings by their ids, and all that is well."""
     folded = [finding for finding in plan.findings if id(finding) in hidden]
-    advice, waived = (rules_in(filter(section.holds, folded)) for section in (ADVICE, WAIVED))
+    advice, waived = (rules_in(filter(group.holds, folded)) for group in (ADVICE, WAIVED))
     parts = [f"Advice of {counted(advice, 'more rule')}"] if advice else []
     parts += [quiet] if (quiet := quiet_text(summarize(plan), waived)) else []
-    text = f"{'; '.join(parts)} (--verbose lists them)."
-    return ["", *wrapped(text, page.screen.columns)] if parts else []
+    return f"{'; '.join(parts)}{' (--verbose lists them)' if page.is_terse else ''}." if parts else ""
 
 
 def next_steps(plan: Plan, page: Page) -> list[tuple[str, str]]:
@@ -212,15 +195,3 @@ def next_steps(plan: Plan, page: Page) -> list[tuple[str, str]]:
         words = f"solve what {before} says; no reboot before that." if before else _REBOOT
         steps.append(("", words))
     return steps
-
-
-def _next(plan: Plan, page: Page) -> list[str]:
-    rows: list[tuple[str, ...]] = [*next_steps(plan, page)]
-    if not rows:
-        return []
-    if not rows[0][0]:
-        return ["", f"Next: {rows[0][1]}"]
-    if max(len(command) + len(why) for command, why in rows) + 4 <= page.screen.columns:
-        return ["", "Next", *columned(rows, page.screen, indent=2)]
-    # commands stay whole, so that they can be copied
-    return ["", "Next", *(line for command, why in rows for line in (f"  {command}", f"      {why}"))]

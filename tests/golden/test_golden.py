@@ -10,11 +10,11 @@ import pytest
 
 from hosttune.values import Finding, Hold, HoldKind, Verdict
 from hosttune.views.checked import Checked
+from hosttune.views.document import Medium
 from hosttune.views.junit import check_junit
-from hosttune.views.markdown import check_markdown, plan_markdown
-from hosttune.views.plan import plan_text, undo_text
+from hosttune.views.plan import plan_report, undo_report
 from hosttune.views.prometheus import check_prometheus
-from hosttune.views.receipt import receipt_text
+from hosttune.views.receipt import receipt_report
 from hosttune.views.report import ONE_SCREEN, check_report
 from hosttune.views.summary import applied_status, exit_status
 from hosttune.views.terminal import Screen
@@ -55,16 +55,20 @@ def sixty_rules():
     return replace(made.CLEAN, findings=tuple(findings))
 
 
-def checked(plan, page=PAGE, **more):
-    return check_report(plan, page, machine=ONE.machine_text, **more), exit_status(plan, strict=False)
+def pasted(*hosts):
+    return tuple(replace(one, page=replace(one.page, medium=Medium.MARKDOWN)) for one in hosts)
 
 
-def planned(plan, page=PAGE, **more):
-    return plan_text(plan, page, **more), exit_status(plan, strict=False)
+def checked(plan, page=PAGE):
+    return check_report((Checked(plan, page, machine=made.MACHINE),)), exit_status(plan, strict=False)
+
+
+def planned(plan, page=PAGE):
+    return plan_report(Checked(plan, page)), exit_status(plan, strict=False)
 
 
 def applied(receipt, plan, **more):
-    return receipt_text(receipt, ROOT, **more), applied_status(plan, receipt)
+    return receipt_report(receipt, ROOT, **more), applied_status(plan, receipt)
 
 
 SCENARIOS = {
@@ -83,17 +87,17 @@ SCENARIOS = {
     "apply-done": lambda: applied(made.DONE, made.APPLIED),
     "apply-failed": lambda: applied(made.FAILED, made.SMALL),
     "apply-nothing": lambda: applied(made.NOTHING, made.CLEAN),
-    "undo": lambda: (undo_text(made.BACK, PAGE, words=f"undo {made.RUN}", ignore=("memory-swappiness",)), 1),
-    "undo-gone": lambda: (undo_text(made.GONE, ROOT, words="undo --rule memory-swappiness", on_paper=2), 0),
+    "undo": lambda: (undo_report(made.BACK, PAGE, words=f"undo {made.RUN}", ignore=("memory-swappiness",)), 1),
+    "undo-gone": lambda: (undo_report(made.GONE, ROOT, words="undo --rule memory-swappiness", on_paper=2), 0),
     "undo-done": lambda: (
-        receipt_text(made.TAKEN_BACK, ROOT, is_undo=True, ignore=("memory-swappiness",)),
+        receipt_report(made.TAKEN_BACK, ROOT, is_undo=True, ignore=("memory-swappiness",)),
         applied_status(made.CLEAN, made.TAKEN_BACK),
     ),
 }
 DOCUMENTS = {
-    "check.md": lambda: check_markdown((ONE,)),
-    "check-hosts.md": lambda: check_markdown((ONE, TWIN)),
-    "plan.md": lambda: plan_markdown(ONE),
+    "check.md": lambda: check_report(pasted(ONE)),
+    "check-hosts.md": lambda: check_report(pasted(ONE, TWIN)),
+    "plan.md": lambda: plan_report(*pasted(ONE)),
     "check-junit.xml": lambda: check_junit((ONE, TWIN)),
     "check.prom": lambda: check_prometheus((ONE,)),
     "check-hosts.prom": lambda: check_prometheus((ONE, TWIN)),
@@ -158,8 +162,8 @@ def test_colour_adds_nothing_but_colour(name, monkeypatch):
     coloured = replace(PAGE, screen=Screen(80, colour=True))
     monkeypatch.setitem(globals(), "ROOT", replace(coloured, program="hosttune", sudo=""))
     texts = {
-        "check": lambda: check_report(made.PLAN, coloured, machine=ONE.machine_text),
-        "plan": lambda: plan_text(made.PLAN, coloured),
+        "check": lambda: check_report((Checked(made.PLAN, coloured, machine=made.MACHINE),)),
+        "plan": lambda: plan_report(Checked(made.PLAN, coloured)),
         "apply-failed": lambda: SCENARIOS[name]()[0],
     }
     painted = texts[name]()

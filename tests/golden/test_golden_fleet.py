@@ -9,10 +9,9 @@ import pytest
 from hosttune.engine.fleet_values import Named, RuleRow, Tally, Valued
 from hosttune.values import Risk
 from hosttune.views.checked import About
-from hosttune.views.fleet_html import fleet_html
+from hosttune.views.document import Medium
+from hosttune.views.fleet import fleet_report
 from hosttune.views.fleet_json import fleet_json
-from hosttune.views.fleet_markdown import fleet_markdown
-from hosttune.views.fleet_text import fleet_text
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
 from tests.generated import hold
@@ -21,10 +20,12 @@ from tests.unit.schemas import faults
 
 FOLDER = Path(__file__).resolve().parent / "fleet_texts"
 PAGE = Page(screen=Screen(80))
+PASTED = Page(medium=Medium.MARKDOWN)
+FOLDING = Page(medium=Medium.HTML)
 DOCUMENTS = {
-    "fleet.txt": lambda: fleet_text(fleet(), PLANS, PAGE),
-    "fleet-verbose.txt": lambda: fleet_text(fleet(), PLANS, replace(PAGE, is_verbose=True)),
-    "fleet.md": lambda: fleet_markdown(fleet(), PLANS),
+    "fleet.txt": lambda: fleet_report(fleet(), PLANS, PAGE),
+    "fleet-verbose.txt": lambda: fleet_report(fleet(), PLANS, replace(PAGE, is_verbose=True)),
+    "fleet.md": lambda: fleet_report(fleet(), PLANS, PASTED),
 }
 
 
@@ -37,19 +38,19 @@ def test_what_costs_most_stands_on_top():
     """A GPU that is lost, then what does not do its work, before anything that only differs."""
     fault = RuleRow("gpu-errors", (Valued("fault", Named(2, ("gpu-002", "gpu-003"))),), Tally())
     told = replace(fleet(), rules=(*fleet().rules, fault))
-    text = fleet_text(told, PLANS, PAGE)
+    text = fleet_report(told, PLANS, PAGE)
     lines = (
         "First these\n  gpu-007: 7 of the 8 GPUs that the siblings have\n  gpu-002, gpu-003: gpu-errors\n  1 host gave"
     )
     assert lines in text
     assert text.index("First these") < text.index("memory-swappiness")
     fine = replace(told, siblings=(), rules=(), missing=(), missing_count=0)
-    assert "First these" not in fleet_text(fine, {}, PAGE)
-    assert "gpu-007: 7 of the 8 GPUs that the siblings have" in fleet_html(told, {}, {})
+    assert "First these" not in fleet_report(fine, {}, PAGE)
+    assert "gpu-007: 7 of the 8 GPUs that the siblings have" in fleet_report(told, {}, FOLDING)
 
 
 def test_lines_of_the_text_fit_the_screen():
-    for line in fleet_text(fleet(), PLANS, PAGE).splitlines():
+    for line in fleet_report(fleet(), PLANS, PAGE).splitlines():
         assert len(line) <= 80 or " " not in line.strip()
 
 
@@ -59,7 +60,7 @@ def test_document_has_the_shape_that_is_written_down():
 
 
 def test_page_filters_by_what_its_rules_say_and_shows_all_without_a_script():
-    text = fleet_html(fleet(), PLANS, {"memory-swappiness": About("keep <memory>", Risk.LOW, "")})
+    text = fleet_report(fleet(), PLANS, FOLDING, {"memory-swappiness": About("keep <memory>", Risk.LOW, "")})
     outcomes = set(re.findall(r'data-outcome="([a-z-]+)"', text))
     assert (
         outcomes

@@ -30,13 +30,13 @@ from hosttune.host.record import RecordReader
 from hosttune.resources.packages.apt import simulation
 from hosttune.values import ABSENT, Disturbs, FileValue, Risk
 from hosttune.views.checked import Checked
+from hosttune.views.document import Medium
 from hosttune.views.driver import driver_table, driver_text
 from hosttune.views.junit import check_junit
-from hosttune.views.markdown import check_markdown
 from hosttune.views.page import Page
-from hosttune.views.plan import plan_text
+from hosttune.views.plan import plan_report
 from hosttune.views.prometheus import check_prometheus
-from hosttune.views.report import check_text
+from hosttune.views.report import check_report
 from hosttune.views.summary import exit_status, is_left_after, waits_for_reboot
 from hosttune.views.terminal import Screen
 from tests.generated import hold
@@ -212,7 +212,7 @@ def why_of(text):
 
 def told(name):
     plan = plan_of(name)
-    first = first_of(check_text((Checked(plan, ONE_LINE),)))
+    first = first_of(check_report((Checked(plan, ONE_LINE),)))
     changes = ", ".join(f"{change.action} {change.address}"[:100] for change in plan.changes) or "nothing"
     (driver,) = (one for one in plan.findings if one.rule == "gpu-driver")
     rule = " ".join(filter(None, (f"{driver.verdict}", str(driver.hold) if driver.hold else "", driver.reason)))
@@ -240,9 +240,10 @@ def test_dead_gpu_is_a_fault_in_every_format(name):
     plan = plan_of(name)
     one = Checked(plan, ONE_LINE)
     assert exit_status(plan, strict=False) == 1
-    assert re.match(r"this host: [1-9] faults? \(", check_text((one,)))
-    assert re.match(r"this host: [1-9] faults? \(", plan_text(plan, ONE_LINE))
-    sections = [line for line in check_markdown((one,)).splitlines() if line.startswith("### ")]
+    assert re.match(r"this host: [1-9] faults? \(", check_report((one,)))
+    assert re.match(r"this host: [1-9] faults? \(", plan_report(Checked(plan, ONE_LINE)))
+    pasted = replace(one, page=replace(ONE_LINE, medium=Medium.MARKDOWN))
+    sections = [line for line in check_report((pasted,)).splitlines() if line.startswith("### ")]
     assert sections[0].startswith("### Faults")
     assert not re.search(r'hosttune_findings\{verdict="fault"\} 0', check_prometheus((one,)))
     assert 'type="fault"' in check_junit((one,))
@@ -262,7 +263,7 @@ def test_fault_waits_for_the_reboot_where_gpu_driver_does(name):
     if not waits:
         return
     assert HOSTS[name]["reboot"] == "yes"
-    assert "waiting for reboot)" in first_of(check_text((Checked(plan, ONE_LINE),)))
+    assert "waiting for reboot)" in first_of(check_report((Checked(plan, ONE_LINE),)))
     metrics = check_prometheus((Checked(plan, ONE_LINE),))
     assert "hosttune_reboot_required 1" in metrics
     assert 'hosttune_rule_status{rule="gpu-driver-health",verdict="fault"} 1' in metrics
@@ -286,7 +287,7 @@ def test_nobody_sends_a_host_into_a_reboot_that_does_not_help(name):
     for text in texts:
         if BOOT.search(text):
             assert NEGATED.search(text) or "switch_branch" in text, text
-    assert "reboot when it suits you" not in check_text((Checked(plan, ONE_LINE),))
+    assert "reboot when it suits you" not in check_report((Checked(plan, ONE_LINE),))
     if is_harmful:
         assert "hosttune_reboot_blocked 1" in check_prometheus((Checked(plan, ONE_LINE),))
 
@@ -368,7 +369,7 @@ def test_five_reasons_not_to_stack_an_update():
 @pytest.mark.parametrize("name", HOSTS)
 def test_pages_fit_the_terminal(name, columns):
     page = Page(screen=Screen(columns))
-    for text in (driver_of(name, columns), check_text((Checked(plan_of(name), page),))):
+    for text in (driver_of(name, columns), check_report((Checked(plan_of(name), page),))):
         wide = [line for line in text.splitlines() if len(line) > columns]
         assert not [line for line in wide if len(line.split()) > 1], wide  # a name of a package stays whole
 

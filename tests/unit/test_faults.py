@@ -31,7 +31,7 @@ from hosttune.values import (
     Verdict,
 )
 from hosttune.views.page import Page
-from hosttune.views.receipt import receipt_text
+from hosttune.views.receipt import receipt_report
 from hosttune.views.summary import applied_status, counts, exit_status, standing, waits_for_reboot
 from tests.unit.fake_reader import FakeReader
 
@@ -101,7 +101,7 @@ def test_whoever_says_reboot_says_what_comes_before():
 def test_receipt_says_what_stays_and_what_must_come_before_the_reboot():
     obstacles = reboot_obstacles((FAULT,))
     receipt = Receipt("", "0" * 64, (), reboot_reasons=("b-waits: host",), reboot_obstacles=obstacles, faults=(FAULT,))
-    text = receipt_text(receipt, Page())
+    text = receipt_report(receipt, Page())
     assert text.startswith("this host: 1 fault (a-fault); nothing to do, nothing touched.")
     assert "No reboot before this is solved\n  a-fault: no GPU computes" in text
 
@@ -184,7 +184,7 @@ def test_apply_judges_a_fault_by_what_it_left(writer, status, first):
     receipt = apply(session, writer, plan)
     assert (len(receipt.outcomes) > 0, receipt.failed) == (True, ())
     assert applied_status(plan, receipt) == status
-    text = receipt_text(receipt, Page(), left=plan.findings)
+    text = receipt_report(receipt, Page(), left=plan.findings)
     assert text.startswith((f"this host: {first}all ", f"this host: {first}both "))
     waits = first.endswith("reboot); ")
     assert ("site-works: host" in receipt.reboot_reasons) is waits
@@ -204,7 +204,7 @@ def test_undo_says_what_comes_before_the_reboot_as_apply_does():
     session = session_on(writer)
     receipt = undo(session, writer, plan_undo(session))
     assert receipt.reboot_obstacles == ("site-works: it cannot work",)
-    text = receipt_text(receipt, Page(), is_undo=True)
+    text = receipt_report(receipt, Page(), is_undo=True)
     assert "No reboot before this is solved\n  site-works: it cannot work" in text
     assert text.startswith("this host: 1 fault (site-works); the change is taken back")
 

@@ -18,9 +18,10 @@ from hosttune.measure.bench.results import Finding, Result
 from hosttune.measure.bench.statistics import Answer, Interval
 from hosttune.measure.bench.uuids import uuids_at
 from hosttune.values import Action, Address, Change, Plan, Stage
+from hosttune.views.checked import Checked
 from hosttune.views.measured import RULES, of_rule, quotes
 from hosttune.views.page import Page
-from hosttune.views.plan import plan_text
+from hosttune.views.plan import plan_report
 from hosttune.views.report import check_report
 from tests.hosts.built import HOSTS
 from tests.unit.fake_reader import FakeReader
@@ -113,24 +114,26 @@ def plan_of(*targets, rule="storage-noatime"):
 
 def test_plan_quotes_below_the_rule_for_the_mounts_that_it_touches():
     found = quotes([atime(), atime(target="/", uuid="uuid-root", path="/")], KERNEL, UUIDS, NOW)
-    text = " ".join(plan_text(plan_of("/data"), Page(), measured=found).split())
+    text = " ".join(plan_report(Checked(plan_of("/data"), Page()), found).split())
     assert text.count("measured here") == 1
     assert text.index("storage-noatime") < text.index("(bench atime /data/set)") < text.index("mount:/data")
 
 
 @pytest.mark.parametrize("plan", [plan_of("/srv"), plan_of("/data", rule="storage-readahead")])
 def test_plan_does_not_quote_for_other_mounts_or_rules(plan):
-    assert "measured here" not in plan_text(plan, Page(), measured=quotes([atime()], KERNEL, UUIDS, NOW))
+    assert "measured here" not in plan_report(Checked(plan, Page()), quotes([atime()], KERNEL, UUIDS, NOW))
 
 
 def test_plan_without_results_is_the_same_text():
-    assert plan_text(plan_of("/data"), Page(), measured=()) == plan_text(plan_of("/data"), Page())
+    one = Checked(plan_of("/data"), Page())
+    assert plan_report(one, ()) == plan_report(one)
 
 
 @pytest.mark.parametrize(("is_verbose", "number"), [(True, 1), (False, 0)])
 def test_check_quotes_with_verbose_alone(is_verbose, number):
     found = quotes([atime()], KERNEL, UUIDS, NOW)
-    assert check_report(plan_of("/data"), Page(is_verbose=is_verbose), measured=found).count("measured here") == number
+    one = Checked(plan_of("/data"), Page(is_verbose=is_verbose))
+    assert check_report((one,), found).count("measured here") == number
 
 
 def test_of_rule_without_changes_tells_all_mounts():

@@ -23,7 +23,8 @@ from hosttune.values import (
     Verdict,
 )
 from hosttune.views.change import change_lines, file_diff, title_line, value_text
-from hosttune.views.plan import plan_text
+from hosttune.views.checked import Checked
+from hosttune.views.plan import plan_report
 from hosttune.views.summary import applied_status, exit_status, summarize
 from hosttune.views.terminal import Screen
 from tests.golden import scenarios as made
@@ -201,7 +202,9 @@ def test_summary_counts_each_finding_once():
 def test_plan_of_hostile_names_cannot_steer_the_terminal():
     name = "evil\x1b]0;owned\x07\u202e"
     change = Change(Address("file", f"/etc/{name}"), Action.CREATE, ABSENT, FileValue(f"{name}\n".encode()), name)
-    text = plan_text(plan_of(replace(finding(Verdict.UNKNOWN), reason=name, rule=name), changes=[change]), made.PAGE)
+    text = plan_report(
+        Checked(plan_of(replace(finding(Verdict.UNKNOWN), reason=name, rule=name), changes=[change]), made.PAGE)
+    )
     assert "evil\\x1b]0;owned\\x07\\u202e" in text
     assert all(line.isprintable() for line in text.splitlines())
 
@@ -217,5 +220,5 @@ def test_set_of_packages_is_told_by_its_details():
 
 
 def test_hold_without_a_sentence_of_its_own_stands_first():
-    text = plan_text(plan_of(finding(Verdict.DIFFERS, HoldKind.REFUSED, "no such kernel")), made.PAGE)
+    text = plan_report(Checked(plan_of(finding(Verdict.DIFFERS, HoldKind.REFUSED, "no such kernel")), made.PAGE))
     assert "  a-rule  why not: refused: no such kernel" in text

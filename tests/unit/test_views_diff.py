@@ -9,7 +9,7 @@ from hosttune.cli import app
 from hosttune.values import Finding, Hold, HoldKind, Risk, Verdict
 from hosttune.views.checked import About
 from hosttune.views.comparison import Kind, Side, Written, compare, set_by
-from hosttune.views.diff import diff_json, diff_text
+from hosttune.views.diff import diff_json, diff_report
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
 from tests.hosts.built import BUILT, HOSTS
@@ -67,8 +67,8 @@ def test_compare_keeps_what_a_rule_knows(a, b, kind):
 def test_what_is_unknown_on_both_sides_is_not_alike(findings):
     comparison = compared([*findings, finding(Verdict.OK, "b")], [*findings, finding(Verdict.OK, "b")])
     assert (comparison.differences, comparison.alike, comparison.unknown) == ((), 1, ("a-low",))
-    assert "No rule tells them apart (1 alike, 1 unknown on both sides)." in diff_text(comparison, Page())
-    assert "Unknown on both sides\n  a-low" in diff_text(comparison, Page(is_verbose=True))
+    assert "No rule tells them apart (1 alike, 1 unknown on both sides)." in diff_report(comparison, Page())
+    assert "Unknown on both sides\n  a-low" in diff_report(comparison, Page(is_verbose=True))
     document = diff_json(comparison)
     assert (document["rules_alike"], document["rules_unknown"]) == (1, ["a-low"])
     assert faults(document, "diff") == []
@@ -117,7 +117,7 @@ def test_when_and_by_whom_a_file_was_written_is_told_where_the_sides_differ():
     vendor = {"/etc/y.conf": Written("the package y", "2026-01-01 00:00")}
     a, b = side(before, files=vendor), side(now, files={**vendor, "/etc/x.conf": Written("", "2026-10-08 11:00")})
     comparison = compare(a, b, ABOUT)
-    text = diff_text(comparison, Page())
+    text = diff_report(comparison, Page())
     assert text.count("written: ") == 1
     assert "+ written: /etc/x.conf 2026-10-08 11:00 UTC\n" in text
     assert str(Written("Ansible", "2026-01-01 00:00")) == "2026-01-01 00:00 UTC, by Ansible"
@@ -157,7 +157,7 @@ def test_text_shows_both_sides_and_escapes_them():
     before = finding(Verdict.OK, "a-high", evidence=("now 1",))
     evidence = ("now 2\x1b[2J", "password=geheim", "next boot 2 (/etc/x.conf:9)")
     after = finding(Verdict.DIFFERS, "a-high", reason="should be 1", evidence=evidence)
-    text = diff_text(compared([before], [after]), Page(screen=Screen(100)))
+    text = diff_report(compared([before], [after]), Page(screen=Screen(100)))
     assert text == (
         "- host  2026-10-09 03:15:02 UTC\n"
         "+ host  2026-10-09 03:15:02 UTC\n"
@@ -168,7 +168,7 @@ def test_text_shows_both_sides_and_escapes_them():
         "          + should be 1 (now 2\\x1b[2J, password=********)\n"
         "          + set by: /etc/x.conf:9\n"
     )
-    assert "gain: gain of high" in diff_text(compared([before], [after]), Page(is_verbose=True))
+    assert "gain: gain of high" in diff_report(compared([before], [after]), Page(is_verbose=True))
 
 
 def test_document_fits_its_schema_and_is_masked():

@@ -10,11 +10,13 @@ import pytest
 
 from hosttune.values import Finding, Risk, Verdict
 from hosttune.views.checked import About, Checked
-from hosttune.views.html import check_html, plan_html
+from hosttune.views.document import Medium
+from hosttune.views.plan import plan_report
+from hosttune.views.report import check_report
 from tests.golden import scenarios as made
 
 ABOUT = {"memory-swappiness": About("keep <memory>", Risk.LOW, "a little & more")}
-ONE = Checked(made.PLAN, made.PAGE, profile="base", about=ABOUT)
+ONE = Checked(made.PLAN, replace(made.PAGE, medium=Medium.HTML), profile="base", about=ABOUT)
 EVIL = Finding(
     "storage-x\"'><script>alert(1)</script>",
     "</style><script>",
@@ -52,12 +54,12 @@ class Page(HTMLParser):
 def documents():
     broken = replace(ONE, plan=replace(ONE.plan, interrupted=("run 1 was interrupted",)))
     return {
-        "check": check_html((ONE,)),
-        "hosts": check_html((ONE, replace(ONE, plan=made.CLEAN), broken)),
-        "clean": check_html((replace(ONE, plan=made.CLEAN),)),
-        "plan": plan_html(ONE),
-        "plan-clean": plan_html(replace(ONE, plan=made.CLEAN)),
-        "evil": check_html((replace(ONE, plan=replace(made.CLEAN, findings=(EVIL,)), profile="<b>"),)),
+        "check": check_report((ONE,)),
+        "hosts": check_report((ONE, replace(ONE, plan=made.CLEAN), broken)),
+        "clean": check_report((replace(ONE, plan=made.CLEAN),)),
+        "plan": plan_report(ONE),
+        "plan-clean": plan_report(replace(ONE, plan=made.CLEAN)),
+        "evil": check_report((replace(ONE, plan=replace(made.CLEAN, findings=(EVIL,)), profile="<b>"),)),
     }
 
 
@@ -118,7 +120,7 @@ def test_what_a_rule_is_about_stands_with_its_findings():
 
 
 def test_profile_that_fits_better_is_proposed():
-    assert "The profile <k8s> fits." in Page(check_html((replace(ONE, proposal="The profile <k8s> fits."),))).text
+    assert "The profile <k8s> fits." in Page(check_report((replace(ONE, proposal="The profile <k8s> fits."),))).text
 
 
 def test_several_hosts_have_an_overview_that_leads_to_them():
@@ -139,8 +141,8 @@ def test_page_says_first_what_machine_this_is_and_nothing_in_its_name_is_markup(
     one = replace(
         ONE, machine={"product": "<b>X1</b>\x1b[2J", "GPUs": "8 x H100", "driver": "none loaded", "kernel": "unknown"}
     )
-    page = Page(check_html((one,)))
+    page = Page(check_report((one,)))
     told = "<b>X1</b>\\x1b[2J: 8 x H100, no driver loaded, kernel unknown"
     assert told in page.text
     assert page.text.index(told) < page.text.index("changes now")
-    assert Page(check_html((one, one))).text.count(told) == 4  # in the overview, and in the section of each
+    assert Page(check_report((one, one))).text.count(told) == 4  # in the overview, and in the section of each

@@ -56,7 +56,7 @@ def test_what_cannot_be_read_of_the_machine_is_unknown():
 @pytest.mark.parametrize("path", BUILT, ids=lambda path: path.stem)
 def test_numbers_of_a_report_are_those_of_its_headings(path):
     plan = examine(read_record(str(path)), CATALOG, POLICY).plan(prove=False)
-    text = check_report(plan, Page(is_verbose=True))
+    text = check_report((Checked(plan, Page(is_verbose=True)),))
     headings = {section.title: 0 for section in ALL}
     headings |= {title: int(number) for title, number in re.findall(r"^(\S.*) \((\d+)\)$", text, re.MULTILINE)}
     quiet = quiet_text(summarize(plan))

@@ -6,10 +6,14 @@ import pytest
 
 from hosttune.values import Finding, Verdict
 from hosttune.views.checked import Checked
-from hosttune.views.markdown import check_markdown, code, fenced, plain, plan_markdown
+from hosttune.views.document import Medium
+from hosttune.views.markdown import code, fenced, plain
+from hosttune.views.plan import plan_report
+from hosttune.views.report import check_report
 from tests.golden import scenarios as made
 
-ONE = Checked(made.PLAN, made.PAGE, profile="base")
+PAGE = replace(made.PAGE, medium=Medium.MARKDOWN)
+ONE = Checked(made.PLAN, PAGE, profile="base")
 
 
 @pytest.mark.parametrize(
@@ -40,27 +44,27 @@ def test_fence_is_longer_than_any_in_it():
 
 def test_text_from_the_host_opens_nothing():
     evil = Finding("storage-x", "/a\n# b", Verdict.ADVICE, reason="<script>\x1b[2J ```", todo="@all [x](y)")
-    text = check_markdown((replace(ONE, plan=replace(made.CLEAN, findings=(evil,))),))
+    text = check_report((replace(ONE, plan=replace(made.CLEAN, findings=(evil,))),))
     assert r"\<script\>\\x1b\[2J \`\`\`" in text
     assert "/a\\\\n# b" in text
     assert r"do: `@all` \[x\](y)" in text
 
 
 def test_profile_that_fits_better_is_proposed():
-    assert "The profile k8s\\_ fits." in check_markdown((replace(ONE, proposal="The profile k8s_ fits."),))
+    assert "The profile k8s\\_ fits." in check_report((replace(ONE, proposal="The profile k8s_ fits."),))
 
 
 def test_several_hosts_have_a_section_each():
-    text = check_markdown((ONE, replace(ONE, page=replace(made.PAGE, host="gpu-018"))))
+    text = check_report((ONE, replace(ONE, page=replace(PAGE, host="gpu-018"))))
     assert [line for line in text.splitlines() if line.startswith("## ")] == ["## gpu-017", "## gpu-018"]
 
 
 def test_plan_that_cannot_be_applied_has_no_command():
-    assert "apply --yes" in plan_markdown(ONE)
-    assert "apply --yes" not in plan_markdown(Checked(made.PLAN, replace(made.PAGE, can_apply=False)))
+    assert "apply --yes" in plan_report(ONE)
+    assert "apply --yes" not in plan_report(Checked(made.PLAN, replace(PAGE, can_apply=False)))
 
 
 def test_password_in_a_diff_is_masked():
     change = replace(made.NOATIME[1], details=("-//nas/x /x cifs password=geheim 0 0",))
     plan = replace(made.SMALL, stages=(replace(made.SMALL.stages[0], changes=(change,)),))
-    assert "geheim" not in plan_markdown(Checked(plan, made.PAGE))
+    assert "geheim" not in plan_report(Checked(plan, PAGE))

@@ -1,0 +1,213 @@
+"""A report as a document: what it says and in which order, told once, in whatever format it is shown.
+
+One function per report builds it of the values (`check_outline`, `plan_outline`, ...); `text`, `markdown` and `html`
+show it, and know nothing of rules. Every text in it is escaped for a terminal and masked already (`page.shown`); what
+means something in its own format, a renderer escapes.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from hosttune.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hosttune.views.page import Page
+
+
+class Medium(str, Enum):
+    """Where a document goes. A terminal is short, a page folds away what is not for everybody."""
+
+    TEXT = "text"
+    MARKDOWN = "markdown"
+    HTML = "html"
+
+
+class Block:
+    """A part of a document."""
+
+    __slots__ = ()
+
+    @property
+    def kind(self) -> str:
+        """What it is, as the template of a page asks."""
+        return type(self).__name__
+
+
+@frozen
+class Say(Block):
+    """A paragraph. `name` is whom it is of, which a text puts before it, and others in a heading."""
+
+    text: str
+    role: str = ""  # machine, decision, or note: how a page dresses it
+    name: str = ""
+    style: str = ""
+    is_hanging: bool = False  # its second line further in
+    code: str = ""  # behind the text, as it has to be copied
+    more: str = ""  # the text in full, where a page folds it away
+
+
+@frozen
+class Lines(Block):
+    """Sentences that stand together; their title is left out where they are the end of a text."""
+
+    title: str
+    says: tuple[Say, ...]
+
+
+@frozen
+class Warnings(Block):
+    """What has to be known before the rest."""
+
+    texts: tuple[str, ...]
+
+
+@frozen
+class Item:
+    """One point of a list: what it is about, what is said of it, and points of its own."""
+
+    head: str = ""
+    text: str = ""
+    items: tuple[Item, ...] = ()
+    joint: str = ": "
+    look: str = ""  # of the head: strong, code, or label
+    more: str = ""  # the text in full, where a page folds it away
+    group: str = ""  # by which a page filters
+    about: str = ""  # what the head means, where there is room
+    evidence: tuple[str, ...] = ()  # behind the text in parentheses; a page lists it
+    folded: tuple[Block, ...] = ()  # what a page folds away
+
+    @property
+    def sentence(self) -> str:
+        """The text with its evidence."""
+        proof = ", ".join(self.evidence)
+        return f"{self.text} ({proof})" if self.text and proof else self.text or proof
+
+
+@frozen
+class Items(Block):
+    """A list; `is_aligned`: with its heads as a column."""
+
+    items: tuple[Item, ...]
+    is_aligned: bool = False
+
+
+@frozen
+class Diff(Block):
+    """One change: what it is done to, what was and what comes, line by line where that has lines."""
+
+    symbol: str  # + ~ -
+    name: str
+    before: str  # what is there, empty where the lines tell it
+    after: str
+    note: str  # what stands beside the title
+    lines: tuple[str, ...] = ()
+    is_prose: bool = False  # the lines are sentences, not a diff
+    reason: str = ""
+
+    @property
+    def values(self) -> str:
+        """`60 -> 10`, `(was 10)` or `10`."""
+        if not self.after:
+            return f"(was {self.before})" if self.before else ""
+        return f"{self.before} -> {self.after}" if self.before else self.after
+
+    @property
+    def title(self) -> str:
+        """The change on one line."""
+        return f"{self.symbol} {self.name}{'  ' if self.values else ''}{self.values}"
+
+
+@frozen
+class Command(Block):
+    """Something to copy, so it is never broken, and what for."""
+
+    why: str
+    text: str
+    language: str = "sh"
+
+
+@frozen
+class Steps(Block):
+    """Commands and what each does; a step without one is a sentence."""
+
+    title: str
+    steps: tuple[tuple[str, str], ...]
+
+
+@frozen
+class Table(Block):
+    """Rows below a header."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@frozen
+class Heading(Block):
+    """The beginning of what follows: a stage."""
+
+    title: str
+    note: str
+
+
+@frozen
+class Card(Block):
+    """One thing and what belongs to it: a rule of a plan, a run."""
+
+    title: str
+    blocks: tuple[Block, ...]
+    note: str = ""  # at its right
+    about: str = ""
+
+
+@frozen
+class Section(Block):
+    """A part under a heading; `key` is what a page filters it by."""
+
+    title: str
+    blocks: tuple[Block, ...]
+    style: str = ""
+    count: str = ""
+    key: str = ""
+    is_alarm: bool = False  # it belongs to the head of a page
+    is_quiet: bool = False  # a page folds it away
+
+
+@frozen
+class Fold(Block):
+    """What a page shows when it is asked to; no other medium is given any."""
+
+    title: str
+    blocks: tuple[Block, ...]
+
+
+@frozen
+class Document:
+    """A report. `title` is what a heading calls it where it is one of several, or not of one host alone: then empty."""
+
+    name: str  # whose it is
+    title: str
+    head: tuple[Block, ...]  # stand together
+    blocks: tuple[Block, ...]
+    made: str = ""  # by what and when
+
+
+def rendered(report: str, documents: Sequence[Document], page: Page, *, is_filtered: bool = False) -> str:
+    """The documents in the medium of the page, which is imported when it is asked for; `report` is what they are called
+    together (`hosttune check`), `is_filtered` offers to show a page in part.
+    """
+    if page.medium is Medium.MARKDOWN:
+        from hosttune.views.markdown import markdown
+
+        return markdown(report, documents)
+    if page.medium is Medium.HTML:
+        from hosttune.views.html import html
+
+        return html(report, documents, is_filtered=is_filtered)
+    from hosttune.views.text import text
+
+    return "\n\n".join(text(one, page.screen) for one in documents)

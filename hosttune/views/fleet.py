@@ -1,0 +1,170 @@
+"""A report on many hosts: what costs most, who is not in it, rule by rule, siblings that differ, plans."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from hosttune.views.change import diff_of
+from hosttune.views.checked import group_of
+from hosttune.views.document import Card, Document, Fold, Item, Items, Say, Section, rendered
+from hosttune.views.findings import NOTHING
+from hosttune.views.fleet_words import (
+    FINE,
+    HEADINGS,
+    MOST_TOLD,
+    QUIET,
+    STYLES,
+    first_these,
+    folded,
+    headline,
+    hosts_word,
+    named,
+    notes,
+    number,
+    outcome_items,
+    outcomes,
+    rules_told,
+    span,
+    value_items,
+    worst,
+)
+from hosttune.views.page import shown
+from hosttune.views.terminal import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hosttune.engine.fleet_values import Fleet, PlanClass, RuleRow, Siblings, Tally
+    from hosttune.values import Change
+    from hosttune.views.checked import About
+    from hosttune.views.document import Block
+    from hosttune.views.page import Page
+
+
+def fleet_report(
+    fleet: Fleet, plans: Mapping[str, tuple[Change, ...]], page: Page, about: Mapping[str, About] = NOTHING
+) -> str:
+    """The report. `plans` are the changes of the plan classes by digest, of those that are shown; `about` are the
+    rules that this version knows, for pages.
+    """
+    return rendered("hosttune report", [fleet_outline(fleet, plans, page, about)], page, is_filtered=True)
+
+
+def fleet_outline(
+    fleet: Fleet, plans: Mapping[str, tuple[Change, ...]], page: Page, about: Mapping[str, About] = NOTHING
+) -> Document:
+    """What the report says, the dearest first."""
+    head = [Say(headline(fleet), "decision", style="bold")]
+    head += [Say(text, "note", is_hanging=True) for text in (span(fleet), *notes(fleet)) if text]
+    first = [Item(text=text) for text in first_these(fleet, page.names)]
+    missing = (
+        Item(shown(one.host), f"{shown(one.missing)} ({shown(one.at[:16].replace('T', ' '))})", look="strong")
+        for one in fleet.missing
+    )
+    unread = (Item(shown(one.place), shown(one.reason), look="code") for one in fleet.unread)
+    blocks = [
+        *_section("First these", first, "red", is_alarm=True),
+        *_section("Gave no answer", missing, "red", fleet.missing_count, is_alarm=True, is_aligned=True),
+        *_section("Could not be read", unread, "red", fleet.unread_count, is_alarm=True),
+        *_rules(fleet, page, about),
+        *_siblings(fleet, page),
+        *_tally("Pending reboots", "yellow", fleet.reboots, page),
+        *_tally("Expired waivers", "yellow", fleet.expired, page),
+        *_tally("Left from earlier runs", "cyan", fleet.orphaned, page),
+        *_tally("Attention", "red", fleet.problems, page),
+        *_plans(fleet, plans, page),
+    ]
+    return Document(hosts_word(fleet.hosts), "", tuple(head), tuple(blocks))
+
+
+def _section(
+    title: str, items: Iterable[Item], style: str, count: int = 0, *, is_alarm: bool = False, is_aligned: bool = False
+) -> list[Block]:
+    """A list, and how many of `count` it does not name."""
+    told = tuple(items)
+    if not told:
+        return []
+    blocks: list[Block] = [Items(told, is_aligned=is_aligned)]
+    if count > len(told):
+        blocks.append(Items((Item(text=f"and {number(count - len(told))} more"),)))
+    return [Section(title, tuple(blocks), style, number(count) if count else "", is_alarm=is_alarm)]
+
+
+def _rules(fleet: Fleet, page: Page, about: Mapping[str, About]) -> list[Block]:
+    loud, quiet = rules_told(fleet)
+    blocks: list[Block] = []
+    for outcome, rows in groupby(fleet.rules if page.is_whole else loud, key=worst):
+        items = tuple(_rule(row, page, about) for row in rows)
+        key = outcome.replace(" ", "-")
+        count = str(len(items)) if page.folds else ""
+        blocks.append(
+            Section(HEADINGS[outcome], (Items(items),), STYLES[outcome], count, key, is_quiet=outcome in QUIET)
+        )
+    if quiet and not page.is_whole:
+        rules = f"{counted(len(quiet), 'more rule')} {'has' if len(quiet) == 1 else 'have'}"
+        told = " (--verbose lists them)" if page.is_terse else ""
+        blocks.append(Say(f"{rules} nothing to say of any host{told}."))
+    return blocks
+
+
+def _rule(row: RuleRow, page: Page, about: Mapping[str, About]) -> Item:
+    known = about.get(row.rule)
+    whole = (Fold("Hosts by outcome", (Items(outcome_items(row, page, is_whole=True)),)),)
+    points = () if page.folds else outcome_items(row, page, is_whole=page.is_verbose, but=FINE)
+    return Item(
+        shown(row.rule),
+        outcomes(row),
+        (*points, *value_items(row.values, page)),
+        look="strong",
+        group=shown(group_of(row.rule)),
+        about=shown(known.title) if known else "",
+        folded=whole if page.folds else (),
+    )
+
+
+def _siblings(fleet: Fleet, page: Page) -> list[Block]:
+    if not fleet.siblings:
+        return []
+    differing = [one for one in fleet.siblings if one.settings]
+    blocks: list[Block] = [Items(tuple(_sibling(one, page) for one in differing))]
+    if alike := len(fleet.siblings) - len(differing):
+        what = counted(alike, "group") + (" is alike" if alike == 1 else " are alike")
+        blocks.append(Say(f"{what} in every setting."))
+    if fleet.alone:
+        blocks.append(Say(f"{hosts_word(fleet.alone)} without a sibling, or of unknown hardware."))
+    return [Section("Siblings: the same GPUs, processors and board", tuple(blocks), "cyan")]
+
+
+def _sibling(one: Siblings, page: Page) -> Item:
+    settings = tuple(Item(shown(it.name), items=value_items(it.values, page)) for it in one.settings)
+    return Item(shown(one.title), f"({hosts_word(one.hosts.count)})", settings, joint=" ", look="strong")
+
+
+def _tally(title: str, style: str, tally: Tally, page: Page) -> list[Block]:
+    """What to know of some hosts, the most common first."""
+    told = tally.values if page.is_whole else tally.values[:MOST_TOLD]
+    items = [Item(shown(one.value), named(one.hosts, page.names), more=folded(one.hosts, page)) for one in told]
+    if more := len(tally.values) - len(told):
+        items.append(Item(text=f"and {number(more)} more"))
+    return [Section(title, (Items(tuple(items)),), style, number(tally.total))] if items else []
+
+
+def _plans(fleet: Fleet, plans: Mapping[str, tuple[Change, ...]], page: Page) -> list[Block]:
+    if not any(one.changes for one in fleet.classes):
+        return []
+    told = [one for one in fleet.classes if one.digest in plans or not one.digest]
+    blocks: list[Block] = [_plan(one, plans.get(one.digest, ()), page) for one in told]
+    if rest := sum(one.hosts.count for one in fleet.classes if one not in told) + fleet.other_classes.count:
+        blocks.append(Say(f"Other plans: {hosts_word(rest)} (--plans shows more)."))
+    return [Section("Plans", tuple(blocks), "cyan")]
+
+
+def _plan(one: PlanClass, changes: Iterable[Change], page: Page) -> Card:
+    what = counted(one.changes, "change") if one.changes else "nothing to change"
+    names = named(one.hosts, page.names if page.is_terse or page.folds else 0)
+    blocks: list[Block] = [Say(names, more=folded(one.hosts, page))]
+    blocks += [Say("Digest", code=one.digest)] if one.digest else []
+    diffs = tuple(diff_of(change, is_short=page.is_terse) for change in changes)
+    blocks += [Fold("The changes", diffs)] if diffs and page.folds else diffs
+    return Card(f"{hosts_word(one.hosts.count)}: {what}", tuple(blocks))

@@ -1,0 +1,197 @@
+"""A document for a terminal: wrapped to its width, and nothing that is to be copied is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from hosttune.views.document import (
+    Block,
+    Card,
+    Command,
+    Diff,
+    Heading,
+    Item,
+    Items,
+    Lines,
+    Say,
+    Section,
+    Steps,
+    Table,
+    Warnings,
+)
+from hosttune.views.terminal import Screen, columned, padded, width_of, wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from hosttune.views.document import Document
+
+_COLOURS = {"+": "green", "-": "red", "~": "yellow", "@": "cyan"}
+_IN = "  "
+
+
+def text(document: Document, screen: Screen) -> str:
+    """The whole document."""
+    lines = [line for block in document.head for line in block_lines(block, screen)]
+    for _, blocks in groupby(document.blocks, lambda block: isinstance(block, Section)):
+        run = tuple(blocks)
+        label = _label(run)
+        for block in run:
+            lines += [*([""] if lines else []), *block_lines(block, screen, "", label)]
+    return "\n".join(lines) + "\n"
+
+
+def block_lines(block: Block, screen: Screen, indent: str = "", label: int = 0) -> list[str]:
+    """A block that begins `indent`; heads that are a column take `label` columns at least. What only a page can fold
+    away has no lines.
+    """
+    return _LINES[type(block)](block, screen, indent, label) if type(block) in _LINES else []
+
+
+def diff_lines(diff: Diff, screen: Screen, indent: str = _IN) -> list[str]:
+    """The change as it is shown before the yes: nothing of it is left out."""
+    inner = f"{indent}    "
+    lines = [indent + line for line in _headline(diff, screen, len(indent))]
+    for line in diff.lines:  # a diff stays as it is
+        parts = wrapped(line, screen.columns, first=inner, rest=f"{inner}  ") if diff.is_prose else [inner + line]
+        lines += [inner + _painted(part.removeprefix(inner), screen) for part in parts]
+    return lines + wrapped(diff.reason, screen.columns, first=inner, rest=inner)
+
+
+def _inside(title: list[str], blocks: tuple[Block, ...], screen: Screen, indent: str, label: int) -> list[str]:
+    """A section or a card: its title and what stands in it; between cards is room."""
+    lines = list(title)
+    for number, block in enumerate(blocks):
+        lines += [""] if number and isinstance(block, Card) else []
+        lines += block_lines(block, screen, indent + _IN, label)
+    return lines
+
+
+def _say(say: Say, screen: Screen, indent: str) -> list[str]:
+    if say.code:
+        return [f"{indent}{say.text} {say.code}"]
+    words = f"{say.name}: {say.text}" if say.name else say.text
+    lines = wrapped(words, screen.columns, first=indent, rest=indent + (_IN if say.is_hanging else ""))
+    if say.style:
+        name, rest = (lines[0][: len(say.name)], lines[0][len(say.name) :]) if say.name else ("", lines[0])
+        lines = [screen.paint(name, "bold") + screen.paint(rest, say.style)] + [
+            screen.paint(line, say.style) for line in lines[1:]
+        ]
+    elif say.name:
+        lines[0] = lines[0].replace(say.name, screen.paint(say.name, "bold"), 1)
+    return lines
+
+
+def _rows(items: Iterable[Item]) -> Iterator[tuple[str, ...]]:
+    """Each head once beside all that is said of it."""
+    last = None
+    for item in items:
+        texts = [text for text in (item.sentence, *map(_told, item.items)) if text]
+        for number, text in enumerate(texts):
+            yield item.head if not number and item.head != last else "", text
+        last = item.head
+
+
+def _told(item: Item) -> str:
+    return f"{item.head}{item.joint}{item.sentence}" if item.head and item.sentence else item.head or item.sentence
+
+
+def _item(item: Item, screen: Screen, indent: str) -> list[str]:
+    """A point and those below it. One without words of its own begins with the first below."""
+    below = item.items
+    if item.head and not item.sentence and below and not item.look:
+        item, below = Item(item.head, _told(below[0])), below[1:]
+    lines = [f"{indent}{item.head}"]
+    if item.sentence or not item.look:
+        lines = wrapped(_told(item), screen.columns, first=indent, rest=f"{indent}    ")
+    if item.look == "strong":
+        lines[0] = lines[0].replace(item.head, screen.paint(item.head, "bold"), 1)
+    inner = indent + (_IN if item.look == "strong" else "    ")
+    return lines + [line for one in below for line in _item(one, screen, inner)]
+
+
+def _items(block: Items, screen: Screen, indent: str, label: int) -> list[str]:
+    if block.is_aligned:
+        return columned(list(_rows(block.items)), screen, indent=len(indent), first=label)
+    return [line for item in block.items for line in _item(item, screen, indent)]
+
+
+def _warnings(block: Warnings, screen: Screen) -> list[str]:
+    return [screen.paint(line, "red") for text in block.texts for line in wrapped(text, screen.columns, rest=_IN)]
+
+
+def _table(block: Table, screen: Screen, indent: str) -> list[str]:
+    first, *rest = columned([block.header, *block.rows], screen, indent=len(indent))
+    return [screen.paint(first, "dim"), *rest]
+
+
+def _steps(block: Steps, screen: Screen) -> list[str]:
+    if not block.steps[0][0]:
+        return wrapped(f"{block.title}: {block.steps[0][1]}", screen.columns, rest=_IN)
+    if max(len(command) + len(why) for command, why in block.steps) + 4 <= screen.columns:
+        return [block.title, *columned([*block.steps], screen, indent=2)]
+    return [block.title, *(line for command, why in block.steps for line in (f"  {command}", f"      {why}"))]
+
+
+def _heading(section: Section, screen: Screen) -> list[str]:
+    style = [section.style] if section.style else []
+    return [screen.paint(section.title, "bold", *style) + (f" ({section.count})" if section.count else "")]
+
+
+def _title(card: Card, screen: Screen, indent: str) -> list[str]:
+    """What a card is about, and at the right edge its note."""
+    title = indent + screen.paint(card.title, "bold")
+    gap = screen.edge - len(indent) - width_of(card.title) - width_of(card.note)
+    if gap < 2 and card.note:
+        return [title, f"{indent}{_IN}{card.note}"]
+    return [title + padded("", gap) + screen.paint(card.note, "dim") if card.note else title]
+
+
+def _headline(diff: Diff, screen: Screen, indent: int) -> list[str]:
+    note = f"  ({diff.note})" if diff.note else ""
+    first = f"{screen.paint(diff.symbol, 'bold', _COLOURS[diff.symbol])} {diff.name}"
+    room = screen.columns - indent - width_of(diff.title)
+    if not diff.values:
+        return [first + note] if not note or room >= width_of(note) else [first, f"  {note}"]
+    if room >= width_of(note):
+        return [f"{first}  {diff.values}{note}"]
+    if room >= 0:
+        return [f"{first}  {diff.values}", f"  {note}"]
+    if diff.before and diff.after and indent + 4 + width_of(diff.values) > screen.columns:
+        return [first + note, *(f"    {_painted(line, screen)}" for line in (f"- {diff.before}", f"+ {diff.after}"))]
+    return [first + note, f"    {diff.values}"]
+
+
+def _painted(line: str, screen: Screen) -> str:
+    colour = _COLOURS.get(line[:1])
+    return screen.paint(line, colour) if colour else line
+
+
+def _label(blocks: Iterable[Block]) -> int:
+    """The width of the widest head that is a column: one for sections that follow each other."""
+    widths = [0]
+    for block in blocks:
+        if isinstance(block, (Section, Card)):
+            widths.append(_label(block.blocks))
+        elif isinstance(block, Items) and block.is_aligned:
+            widths += [width_of(item.head) for item in block.items]
+    return max(widths)
+
+
+_LINES: dict[type[Block], Callable[[Any, Screen, str, int], list[str]]] = {
+    Say: lambda say, screen, indent, _: _say(say, screen, indent),
+    Lines: lambda block, screen, indent, _: [line for say in block.says for line in _say(say, screen, indent)],
+    Warnings: lambda block, screen, *_: _warnings(block, screen),
+    Items: _items,
+    Diff: lambda diff, screen, indent, _: diff_lines(diff, screen, indent),
+    Command: lambda block, screen, *_: [*wrapped(block.why, screen.columns), f"{_IN}{block.text}"],
+    Steps: lambda block, screen, *_: _steps(block, screen),
+    Table: lambda block, screen, indent, _: _table(block, screen, indent),
+    Heading: lambda block, screen, *_: [screen.paint(block.title, "bold") + f" ({block.note})"],
+    Card: lambda card, screen, indent, label: _inside(_title(card, screen, indent), card.blocks, screen, indent, label),
+    Section: lambda section, screen, indent, label: _inside(
+        _heading(section, screen), section.blocks, screen, indent, label
+    ),
+}
