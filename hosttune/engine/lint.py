@@ -147,7 +147,7 @@ def fact_types() -> dict[str, Any]:
     hints = {}
     for subject, name in sorted(MODULES.items()):
         module = import_module(name)
-        hints[subject] = getattr(module, subject.capitalize())
+        hints[subject] = getattr(module, subject.title().replace("_", ""))
     return hints
 
 

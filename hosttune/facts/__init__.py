@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from hosttune.facts.managers import Managers
     from hosttune.facts.os import Os
     from hosttune.facts.packages import Packages
+    from hosttune.facts.processes import Processes
     from hosttune.facts.role import Role
     from hosttune.facts.sysfs import Sysfs
     from hosttune.facts.work import Work
@@ -73,6 +74,7 @@ class Facts(
     managers: Managers
     os: Os
     packages: Packages
+    processes: Processes
     role: Role
     sysfs: Sysfs
     work: Work

@@ -41,7 +41,6 @@ ADDRESSES = {
     "data-mount": "storage.data_mount",
     "docker-config": "containers.docker_file",
     "docker-daemon": "containers.docker_file",
-    "docker-flags": "containers.docker_flags",
     "file": "file",
     "folder": "storage.data_mount",
     "fstab": "storage.fstab",
@@ -56,9 +55,7 @@ ADDRESSES = {
     "mounted": "storage.tmpfs",
     "needrestart": "services.needrestart",
     "package-set": "packages.package",
-    "process": "services.unit_dropin",
     "session-limits": "limits.limits_files",
-    "started": "services.since",
     "sysctl": "kernel.sysctl",
     "sysctl-files": "kernel.sysctl",
     "sysfs": "kernel.sysfs_values",
@@ -66,9 +63,7 @@ ADDRESSES = {
     "sysfs-choices": "kernel.sysfs_values",
     "sysfs-names": "kernel.sysfs_values",
     "sysfs-set": "kernel.sysfs_set",
-    "systemd-setting": "services.systemd_setting",
     "unit": "services.unit",
-    "unit-exec": "services.unit_dropin",
     "written": "packages.apt_blacklist",
 }
 

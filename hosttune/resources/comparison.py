@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, TypeVar
 
-from hosttune.values import Finding, Hold, Verdict
+from hosttune.facts.base import UnknownFact
+from hosttune.values import Finding, Hold, Verdict, behind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hosttune.resources.base import Wish
     from hosttune.resources.file import Dropin
     from hosttune.values import Change, HoldKind
+
+C = TypeVar("C", bound="Comparison")
+T = TypeVar("T")
+
+
+def or_unknown(stands: Callable[[C], T]) -> Callable[[C], T | Finding]:
+    """A method that compares: its answer, or that it is unknown, where it touches a fact that could not be read."""
+
+    @wraps(stands)
+    def answer(self: C) -> T | Finding:
+        try:
+            return stands(self)
+        except UnknownFact as unknown:
+            return self._says(Verdict.UNKNOWN, behind(self.wish.name, unknown.reason))
+
+    return answer
+
+
+def known(look: Callable[[], T], otherwise: T) -> T:
+    """What `look` gives, or `otherwise` where it touches a fact that could not be read."""
+    try:
+        return look()
+    except UnknownFact:
+        return otherwise
 
 
 class Comparison:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hosttune.facts import Facts
 from hosttune.rendering import render
 from hosttune.resources import address_kinds
 from tests.live.namespace import run
@@ -47,9 +48,8 @@ def written(folder: Path, files: dict[str, str]) -> Path:
 )  # fmt: skip
 def test_systemd_reads_the_files_in_the_order_that_is_foretold(files, tmp_path):
     told = run("systemd-analyze", f"--root={written(tmp_path, files)}", "cat-config", "systemd/logind.conf")
-    rows = address_kinds()["systemd-setting"].read(FakeReader(files), "logind.conf/Login/RemoveIPC")
-    assert isinstance(rows, tuple)
-    assert [row.partition("\t")[0] for row in rows] == re.findall(r"^RemoveIPC=(\w+)", told, re.MULTILINE)
+    values = Facts(FakeReader(files)).unit_settings["logind.conf/Login/RemoveIPC"].values
+    assert [one.value for one in values] == re.findall(r"^RemoveIPC=(\w+)", told, re.MULTILINE)
 
 
 def test_systemd_accepts_a_unit_with_the_dropin_of_ours(tmp_path):

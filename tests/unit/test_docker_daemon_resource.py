@@ -3,10 +3,10 @@
 import pytest
 
 from hosttune.errors import Refused
+from hosttune.facts.containers.docker_flags import expanded, flags
 from hosttune.host.door import Completed, Process
 from hosttune.host.overlay import Overlay
 from hosttune.resources.containers.docker_file import keys, name_of
-from hosttune.resources.containers.docker_flags import expanded, flags
 from hosttune.values import Activation, FileValue, HoldKind, Verdict
 from tests.unit.wish_host import One, host
 

@@ -6,7 +6,7 @@ import pytest
 
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.containers.containers import driver_of, mode_of, root_of
-from hosttune.facts.containers.docker import parse_daemon_json, parse_flags
+from hosttune.facts.containers.docker import parse_daemon_json
 from hosttune.host.door import Space
 from tests.hosts.container_files import CDI_SPEC, CONTAINERD_TOML, DOCKER_UNIT, RUNTIME_TOML
 from tests.unit.fake_reader import FakeReader
@@ -45,12 +45,15 @@ def test_daemon_json_that_dockerd_would_not_take_is_refused(content):
 
 
 def test_flags_have_the_names_of_daemon_json():
-    command = (
-        "/usr/bin/dockerd -H fd:// --log-opt max-size=1m --exec-opt native.cgroupdriver=cgroupfs --exec-opt x=1"
-        " --live-restore --default-ulimit memlock=-1 --data-root /data"
+    unit = DOCKER_UNIT.replace(
+        "-H fd://",
+        "-H fd:// --log-opt max-size=1m --exec-opt native.cgroupdriver=cgroupfs --exec-opt x=1"
+        " --live-restore --default-ulimit memlock=-1 --data-root /data --log-opt splunk-token=t",
     )
-    assert parse_flags(command) == {
-        "hosts": "set", "log-opts.max-size": "1m", "exec-opts": "native.cgroupdriver=cgroupfs,x=1",
+    seen = facts({"/usr/lib/systemd/system/docker.service": unit}).docker
+    assert {one.path for one in seen.given} == {"/usr/lib/systemd/system/docker.service"}
+    assert seen.flags == {
+        "log-opts.splunk-token": "set", "containerd": "set", "hosts": "set", "log-opts.max-size": "1m", "exec-opts": "native.cgroupdriver=cgroupfs,x=1",
         "live-restore": "true", "default-ulimits.memlock": "-1", "data-root": "/data",
     }  # fmt: skip
 

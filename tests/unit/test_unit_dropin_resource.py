@@ -4,15 +4,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.errors import Refused
-from hosttune.resources import address_kinds, wish_kinds
+from hosttune.facts.placed import Placed
+from hosttune.facts.processes import Named
+from hosttune.facts.services.unit_settings import UnitSetting
+from hosttune.resources import wish_kinds
 from hosttune.resources.base import Applied, Context, Wish
-from hosttune.resources.services.unit_dropin import effective, settings_of, without
+from hosttune.resources.services.unit_dropin import without
 from hosttune.values import (
     ABSENT,
     Action,
     Address,
-    Change,
     Disturbs,
     FileValue,
     HoldKind,
@@ -21,26 +22,30 @@ from hosttune.values import (
     Unreadable,
     Verdict,
 )
-from tests.unit.fake_reader import FakeReader
 
 NAME = "nvidia-persistenced.service"
 OPTION = "--no-persistence-mode"
 PACKAGED = f"/usr/lib/systemd/system/{NAME}"
 OURS = f"/etc/systemd/system/{NAME}.d/60-hosttune-gpu-persistence.conf"
 LINE = f"/usr/bin/nvidia-persistenced --user nvpd {OPTION} --verbose"
-FILE, EXEC, PROCESS = Address("file", OURS), Address("unit-exec", NAME), Address("process", "nvidia-persistenced")
+FILE = Address("file", OURS)
 
 
-def compare(rows, present=ABSENT, running=ABSENT, ledger=None, problem=""):
-    state = {EXEC: rows, FILE: present, PROCESS: running}
+def compare(rows, present=ABSENT, running=(), ledger=None, problem=""):
+    """`rows`: the values of ExecStart=, None without a unit; either they or `running` may be Unreadable."""
+    values = rows if isinstance(rows, Unreadable) else tuple(rows or ())
+    facts = SimpleNamespace(
+        unit_settings={f"{NAME}/Service/ExecStart": UnitSetting(rows is not None, is_masked=False, values=values)},
+        processes={"nvidia-persistenced": Named(running, started_at=0)},
+    )
     wish = Wish("unit-dropin", NAME, "gpu-persistence", NAME, {"without": OPTION})
-    context = Context(SimpleNamespace(), state, ledger or {}, Risk.LOW, Disturbs.NOTHING, problem)
+    context = Context(facts, {FILE: present}, ledger or {}, Risk.LOW, Disturbs.NOTHING, problem)
     (finding,) = wish_kinds()["unit-dropin"].compare((wish,), context)
     return finding
 
 
 def row(command, path=PACKAGED):
-    return f"{path}\t{command}"
+    return Placed(command, path, 2)
 
 
 def written(line=LINE):
@@ -99,7 +104,7 @@ def test_drop_in_without_a_readable_journal_is_unknown():
     [
         ((f"/usr/bin/nvidia-persistenced {OPTION}",), Verdict.DIFFERS, HoldKind.WAITING),
         (("/usr/bin/nvidia-persistenced --verbose",), Verdict.OK, HoldKind.NONE),
-        (ABSENT, Verdict.OK, HoldKind.NONE),
+        ((), Verdict.OK, HoldKind.NONE),
         (Unreadable("not in this record"), Verdict.UNKNOWN, HoldKind.NONE),
     ],
 )
@@ -121,24 +126,7 @@ def test_unit_that_cannot_be_judged_is_unknown(rows):
 
 
 def test_unit_that_is_not_there_is_not_applicable():
-    assert compare(ABSENT).verdict is Verdict.NOT_APPLICABLE
-
-
-@pytest.mark.parametrize(
-    ("content", "found"),
-    [
-        ("[Service]\nExecStart=/bin/a -x\n", ("/bin/a -x",)),
-        ("[Service]\nExecStart=\nExecStart = /bin/a\n", ("", "/bin/a")),
-        ("[Service]\n#ExecStart=/bin/a\n;ExecStart=/bin/b\n", ()),
-        ("[Unit]\nExecStart=/bin/a\n[Service]\n[Install]\nExecStart=/bin/b\n", ()),
-        ("[Service]\nExecStart=/bin/a \\\n# a comment\n  --long \\\n  --more\nExecStartPre=/bin/b\n",
-         ("/bin/a --long --more",)),
-        ("[Service]\nExecStart=/bin/a \\", ("/bin/a",)),
-        ("", ()),
-    ],
-)  # fmt: skip
-def test_settings_of_a_unit_file_are_read_as_systemd_does(content, found):
-    assert settings_of(content, "Service", "ExecStart") == found
+    assert compare(None).verdict is Verdict.NOT_APPLICABLE
 
 
 @pytest.mark.parametrize(
@@ -152,40 +140,3 @@ def test_settings_of_a_unit_file_are_read_as_systemd_does(content, found):
 )
 def test_only_the_option_itself_is_taken_out(line, left):
     assert without(line, "--no-x") == left
-
-
-def test_reset_clears_what_came_before():
-    assert effective((row("/bin/a"), row("", "/etc/b"), row("/bin/b", "/etc/b"))) == (("/etc/b", "/bin/b"),)
-
-
-def test_exec_address_reads_unit_and_drop_ins_in_systemds_order():
-    files = {
-        PACKAGED: "[Service]\nExecStart=/bin/a\n",
-        f"/etc/systemd/system/{NAME}.d/90-late.conf": "[Service]\nExecStart=\nExecStart=/bin/c\n",
-        f"/usr/lib/systemd/system/{NAME}.d/10-early.conf": "[Service]\nExecStart=/bin/b\n",
-    }
-    value = address_kinds()["unit-exec"].read(FakeReader(files), NAME)
-    late = f"/etc/systemd/system/{NAME}.d/90-late.conf"
-    assert value == (
-        row("/bin/a"), row("/bin/b", f"/usr/lib/systemd/system/{NAME}.d/10-early.conf"), row("", late), row("/bin/c", late),
-    )  # fmt: skip
-    assert address_kinds()["unit-exec"].read(FakeReader(files), "other.service") is ABSENT
-
-
-def test_process_address_asks_for_the_name_that_the_kernel_keeps():
-    asked = ("ps", "-C", "nvidia-persiste", "-o", "args=")
-    reader = FakeReader(queries={asked: f"{LINE}\n"})
-    kind = address_kinds()["process"]
-    assert kind.read(reader, "nvidia-persistenced") == (LINE,)
-    assert kind.read(FakeReader(queries={asked: ""}), "nvidia-persistenced") is ABSENT
-    assert kind.read(FakeReader(queries={asked: ABSENT}), "nvidia-persistenced") == Unreadable("ps is not installed")
-    assert kind.read(FakeReader(persistent_only=True), "nvidia-persistenced") is ABSENT
-
-
-@pytest.mark.parametrize("kind", ["unit-exec", "process", "apt-config", "clock"])
-def test_address_that_is_only_read_refuses_to_be_written(kind):
-    change = Change(Address(kind, "x"), Action.UPDATE, "a", "b", "some-rule")
-    with pytest.raises(Refused, match="can only be read"):
-        address_kinds()[kind].write(FakeReader(), change)
-    assert address_kinds()[kind].invert(change) is None
-    assert address_kinds()[kind].same("a", "a")

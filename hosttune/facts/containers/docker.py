@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.base import Fact, UnknownFact, lazy, unread
+from hosttune.facts.containers.docker_flags import UNIT, given_by_unit
 from hosttune.facts.reading import text
 from hosttune.facts.versions import upstream_of
 from hosttune.frozen import frozen
-from hosttune.resources.services.unit_dropin import ExecAddress, effective
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -27,17 +26,22 @@ DAEMON_JSON = "/etc/docker/daemon.json"
 PACKAGES = ("docker-ce", "docker.io", "moby-engine")
 _GROUPS = ("/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/systemd/system.slice")
 _SHOWN = frozenset({
-    "data-root", "default-runtime", "default-shm-size", "exec-opts", "live-restore", "log-driver", "storage-driver",
-    "userns-remap",
+    "config-file", "data-root", "default-runtime", "default-shm-size", "exec-opts", "live-restore", "log-driver",
+    "storage-driver", "userns-remap",
 })  # fmt: skip
 _SHOWN_TABLES = ("default-ulimits.", "features.", "log-opts.m", "log-opts.compress", "runtimes.")
+_LISTS = frozenset({"exec-opts", "hosts", "insecure-registries", "labels", "registry-mirrors", "storage-opts"})
+_HIDDEN = "set"
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_SHORT = {"-H": "--host", "-D": "--debug", "-l": "--log-level", "-g": "--data-root"}
-_PLURAL = {
-    "host": "hosts", "label": "labels", "insecure-registry": "insecure-registries",
-    "registry-mirror": "registry-mirrors", "exec-opt": "exec-opts", "storage-opt": "storage-opts",
-}  # fmt: skip
-_TABLES = {"log-opt": "log-opts", "default-ulimit": "default-ulimits", "add-runtime": "runtimes"}
+
+
+@frozen
+class Flag(Fact):
+    """One option on the command line of dockerd, under the name of daemon.json, a dot between levels."""
+
+    key: str  # log-driver, log-opts.max-size
+    value: str  # `true` for one without; what may hold a password is `set`
+    path: str  # the unit file or drop-in that gives it
 
 
 @frozen
@@ -47,8 +51,18 @@ class Docker(Fact):
     version: str  # of the package, as upstream counts: 28.1.1; empty without one
     is_running: bool
     settings: Mapping[str, str]  # of daemon.json: "log-driver", "log-opts.max-size", lists with commas
-    flags: Mapping[str, str]  # what its unit starts it with, under the names of daemon.json
+    given: tuple[Flag, ...]  # the options with which its unit starts it
     runtimes: tuple[str, ...]  # that daemon.json adds
+    has_unit: bool  # docker.service is there
+
+    @property
+    def flags(self) -> Mapping[str, str]:
+        """What its unit starts it with, under the names of daemon.json."""
+        found: dict[str, str] = {}
+        for one in self.given:
+            is_more = one.key in _LISTS and one.key in found and found[one.key] != _HIDDEN
+            found[one.key] = f"{found[one.key]},{one.value}" if is_more else one.value
+        return found
 
     @property
     def is_installed(self) -> bool:
@@ -131,38 +145,20 @@ def _flat(data: Mapping[str, Any], above: str = "") -> dict[str, str]:
 
 def shown(settings: Mapping[str, str]) -> Mapping[str, str]:
     """The settings without what may hold a password (proxies, tokens of log drivers): of those only the names."""
-    return {key: value if key in _SHOWN or key.startswith(_SHOWN_TABLES) else "set" for key, value in settings.items()}
+    return {key: value if _is_shown(key) else _HIDDEN for key, value in settings.items()}
 
 
-def parse_flags(command: str) -> Mapping[str, str]:
-    """The flags of a dockerd command line under their names in daemon.json: --log-opt max-size=1m is
-    log-opts.max-size."""
-    try:
-        words = shlex.split(command)[1:]
-    except ValueError:
-        words = command.split()[1:]
-    found: dict[str, str] = {}
-    words = [_SHORT.get(word, word) for word in words]
-    for number, word in enumerate(words):
-        if not word.startswith("--"):
-            continue
-        name, equals, value = word[2:].partition("=")
-        after = words[number + 1] if number + 1 < len(words) else "-"
-        value = value if equals else "true" if after.startswith("-") else after
-        if name in _PLURAL:
-            key = _PLURAL[name]
-            found[key] = ",".join(filter(None, (found.get(key, ""), value)))
-        elif name in _TABLES:
-            key, _, rest = value.partition("=")
-            found[f"{_TABLES[name]}.{key}"] = rest
-        else:
-            found[name] = value
-    return shown(found)
+def _is_shown(key: str) -> bool:
+    return key in _SHOWN or key.startswith(_SHOWN_TABLES)
 
 
 def collect(reader: Reader, facts: Facts) -> Docker:
     settings, runtimes = _daemon_json(reader)
-    return Docker(_version(facts), _runs(reader), settings, _flags(reader), runtimes)
+    return Docker(_version(facts), _runs(reader), settings, _flags(reader, facts), runtimes, lazy(_has_unit, facts))
+
+
+def _has_unit(facts: Facts) -> bool:
+    return facts.unit_settings[f"{UNIT}/Service/ExecStart"].exists
 
 
 def _version(facts: Facts) -> Any:
@@ -192,9 +188,11 @@ def _daemon_json(reader: Reader) -> tuple[Any, Any]:
         return reason, reason
 
 
-def _flags(reader: Reader) -> Any:
-    rows = ExecAddress().read(reader, "docker.service")
-    if isinstance(rows, Unreadable):
-        return rows
-    standing = effective(rows) if isinstance(rows, tuple) else ()
-    return parse_flags(standing[-1][1]) if standing else {}
+def _flags(reader: Reader, facts: Facts) -> Any:
+    try:
+        given = given_by_unit(reader, facts)
+    except UnknownFact as unknown:
+        return unread(unknown.reason)
+    if isinstance(given, Unreadable):
+        return given
+    return tuple(Flag(key, value if _is_shown(key) else _HIDDEN, path) for key, value, path in given)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared, unread
-from hosttune.facts.reading import derived, known, line
+from hosttune.facts.reading import derived, known, line, text
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.regex import regex
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _RELEASE = "/proc/sys/kernel/osrelease"
 _FLAVOUR = regex(r"\d+\.[\d.]+(?:-\d+|\+(?:deb|bpo)[\w.]*)-([a-z][\w.-]*)")
 _VERSION = regex(r"(\d+)\.(\d+)")
+_BOOT = regex(r"^btime (\d+)$", re.MULTILINE)
 _ARGUMENT = regex(r'(?:[^\s"]|"[^"]*"?)+')
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "i386": "i686", "armhf": "armv7l", "ppc64el": "ppc64le"}
 _LOADERS = {"/lib64/ld-linux-x86-64.so.2": "x86_64", "/lib/ld-linux-aarch64.so.1": "aarch64"}
@@ -35,6 +36,7 @@ class Kernel(Fact):
     flavour: str  # generic, aws, nvidia-64k, cloud-amd64; empty where the release follows no known pattern
     architecture: str  # as uname -m: x86_64, aarch64
     command_line: tuple[str, ...]  # /proc/cmdline, one argument each
+    booted_at: int  # in seconds since the epoch; 0 of an image
 
 
 def flavour_of(release: str) -> str:
@@ -69,7 +71,17 @@ def collect(reader: Reader, facts: Facts) -> Kernel:
         flavour=lazy(lambda: flavour_of(release())),
         architecture=lazy(lambda: known(_architecture(reader, facts), "the architecture")),
         command_line=lazy(lambda: derived(line(reader, "/proc/cmdline"), "/proc/cmdline", split_command_line)),
+        booted_at=0 if reader.persistent_only else lazy(_booted_at, reader),
     )
+
+
+def _booted_at(reader: Reader) -> int | Unreadable:
+    """The line btime of /proc/stat (proc_stat(5))."""
+    stat = text(reader, "/proc/stat")
+    match = _BOOT.search(stat) if isinstance(stat, str) else None
+    if match:
+        return int(match[1])
+    return stat if isinstance(stat, Unreadable) else Unreadable("/proc/stat does not say when the host booted")
 
 
 def _architecture(reader: Reader, facts: Facts) -> Answer[str]:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from hosttune.facts.services.clock import Clock
     from hosttune.facts.services.desktop import Desktop
     from hosttune.facts.services.oomd import Oomd
+    from hosttune.facts.services.unit_settings import UnitSettings
     from hosttune.facts.services.units import Units
     from hosttune.facts.services.upgrades import Upgrades
 
@@ -18,5 +19,6 @@ class ServicesFacts:
     clock: Clock
     desktop: Desktop
     oomd: Oomd
+    unit_settings: UnitSettings
     units: Units
     upgrades: Upgrades

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.reading import text
+from hosttune.facts.services.unit_files import assignments
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
@@ -21,17 +22,8 @@ _ROOTS = ("/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/usr/lib/sy
 
 
 def parse(content: str, section: str) -> Mapping[str, str]:
-    """KEY=VALUE of one section; the last of several counts. Comments start with # or ;."""
-    found: dict[str, str] = {}
-    here = ""
-    for row in map(str.strip, content.splitlines()):
-        if row.startswith("[") and row.endswith("]"):
-            here = row[1:-1]
-        elif here == section and row and row[0] not in "#;":
-            key, equals, value = row.partition("=")
-            if equals:
-                found[key.strip()] = value.strip()
-    return found
+    """KEY=VALUE of one section; the last of several counts."""
+    return {key: value for _, its, key, value in assignments(content) if its == section}
 
 
 def settings(reader: Reader, name: str, section: str) -> Mapping[str, tuple[str, str]] | Unreadable:

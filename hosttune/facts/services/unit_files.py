@@ -15,6 +15,8 @@ from hosttune.host.door import Stat
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hosttune.host.door import Reader
 
 _ADMIN = "/etc/systemd/system"
@@ -157,18 +159,31 @@ def template_of(name: str) -> str:
     return f"{prefix}@{dot}{suffix}" if at and instance else ""
 
 
+def assignments(content: str) -> Iterator[tuple[int, str, str, str]]:
+    """(line from 1, section, key, value) of every assignment in a file of systemd, be it a unit or a configuration, an
+    empty value for a reset (systemd.syntax(7)): a backslash at the end of a line continues it, and comments stand on
+    lines of their own.
+    """
+    section = ""
+    rows = enumerate(content.splitlines(), 1)
+    for number, row in rows:
+        if row.lstrip().startswith(("#", ";")):
+            continue
+        whole = row
+        while whole.endswith("\\"):
+            following = next((one for _, one in rows if not one.lstrip().startswith(("#", ";"))), "")
+            whole = f"{whole[:-1].rstrip()} {following.strip()}"
+        stripped = whole.strip()
+        key, equals, value = stripped.partition("=")
+        if stripped.startswith("["):
+            section = stripped.strip("[]")
+        elif equals:
+            yield number, section, key.strip(), value.strip()
+
+
 def install_keys(content: str) -> tuple[str, ...]:
     """The keys of the [Install] section that have a value."""
-    keys: list[str] = []
-    section = ""
-    for row in map(str.strip, content.splitlines()):
-        if row.startswith("["):
-            section = row
-        elif section == "[Install]" and not row.startswith(("#", ";")):
-            key, _, value = row.partition("=")
-            if value.strip():
-                keys.append(key.strip())
-    return tuple(keys)
+    return tuple(key for _, section, key, value in assignments(content) if section == "Install" and value)
 
 
 def drop_in_folders(name: str) -> tuple[str, ...]:

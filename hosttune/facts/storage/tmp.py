@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, raw, unread
+from hosttune.facts.reading import text
+from hosttune.facts.services.unit_files import assignments
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT, Unreadable
 
@@ -156,13 +158,11 @@ def _settings(reader: Reader, fragment: str, drop_ins: tuple[str, ...]) -> dict[
     """What the unit and its drop-ins set, the last value of each key, percent signs as mount(8) gets them."""
     found: dict[str, str] = {}
     for path in (fragment, *drop_ins):
-        content = reader.read(path) if path else ABSENT
+        content = text(reader, path) if path else ABSENT
         if isinstance(content, Unreadable):
             return content
-        for line in content.decode("utf-8", "replace").split("\n") if isinstance(content, bytes) else ():
-            key, equals, value = line.partition("=")
-            if equals:
-                found[key.strip()] = value.strip().replace("%%", "%")
+        if isinstance(content, str):
+            found |= {key: value.replace("%%", "%") for _, _, key, value in assignments(content)}
     return found
 
 

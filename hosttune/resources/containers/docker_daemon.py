@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.frozen import frozen
 from hosttune.resources.base import FieldSpec, Operator, action_between, in_general
-from hosttune.resources.comparison import Comparison
+from hosttune.resources.comparison import Comparison, or_unknown
 from hosttune.resources.containers.docker_file import PATH, PRESENT, document, keys, name_of, spelled
 from hosttune.resources.json_document import Node, get, line_of
 from hosttune.resources.services.since import applied_since
@@ -37,7 +37,6 @@ UNIT = "docker.service"
 _MERGED = "runtimes"  # the one key that may stand in both places
 _ROTATING = frozenset({"json-file", "local"})  # the log drivers whose options are max-size and max-file
 _FILE, _CONFIG = Address("file", PATH), Address("docker-config", PATH)
-_FLAGS, _STARTED = Address("docker-flags", UNIT), Address("started", "dockerd")
 
 
 def leaves(wish: Wish) -> tuple[tuple[tuple[str, ...], Any], ...]:
@@ -59,7 +58,7 @@ class DockerDaemonWish:
     activations = (Activation.RESTART,)
 
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:  # noqa: ARG002 - the interface of all kinds
-        return (*(_address(path) for path, _ in leaves(wish)), _FILE, _CONFIG, _FLAGS, _STARTED)
+        return (*(_address(path) for path, _ in leaves(wish)), _FILE, _CONFIG)
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         planned = {path: value for wish in wishes for path, value in leaves(wish)}
@@ -102,20 +101,14 @@ class _Look(Comparison):
     context: Context
     planned: Mapping[tuple[str, ...], Any]  # of all wishes of the rule
 
-    @property
-    def flags(self) -> list[list[str]]:
-        rows = self.context.state[_FLAGS]
-        return [row.split("\t") for row in rows] if isinstance(rows, tuple) else []
-
+    @or_unknown
     def finding(self) -> Finding:
-        state = self.context.state
-        content = state[_FILE]
+        content = self.context.state[_FILE]
         root = document(content.content) if isinstance(content, FileValue) else content
-        if state[_FLAGS] is ABSENT:
+        if not self.context.facts.docker.has_unit:
             return self._says(Verdict.NOT_APPLICABLE, f"{UNIT} is not installed")
-        for value in (state[_FLAGS], state[_STARTED], root):
-            if isinstance(value, Unreadable):
-                return self._says(Verdict.UNKNOWN, value.reason)
+        if isinstance(root, Unreadable):
+            return self._says(Verdict.UNKNOWN, root.reason)
         node = root if isinstance(root, Node) else Node(0, 0, {}, ())
         if refusal := self._why_not(node):
             return self._held(HoldKind.REFUSED, refusal)
@@ -126,11 +119,12 @@ class _Look(Comparison):
         """Why this cannot be put into the file; empty when it can."""
         if not leaves(self.wish):
             return f"{self.wish.name} has neither exactly nor object"
-        for key, value, place in self.flags:
+        for flag in self.context.facts.docker.given:
+            key = flag.key.partition(".")[0]
             if key == keys(self.wish.name)[0] and key != _MERGED:
-                return f"{place} gives {key} on the command line, and dockerd does not start with both"
-            if key == "config-file" and value != PATH:
-                return f"{place} lets dockerd read {value}"
+                return f"{flag.path} gives {key} on the command line, and dockerd does not start with both"
+            if key == "config-file" and flag.value != PATH:
+                return f"{flag.path} lets dockerd read {flag.value}"
         if keys(self.wish.name)[0] == "log-opts":
             words = [value for path, value in leaves(self.wish) if not isinstance(value, str)]
             if words:
@@ -142,7 +136,7 @@ class _Look(Comparison):
 
     def _driver(self, root: Node) -> str:
         """The log driver that will be in force."""
-        flag = next((value for key, value, _ in self.flags if key == "log-driver"), "")
+        flag = self.context.facts.docker.flags.get("log-driver", "")
         member = root.find("log-driver")
         present = str(member.value.data) if member else ""
         return flag or present or str(self.planned.get(("log-driver",), "json-file"))
@@ -161,8 +155,9 @@ class _Look(Comparison):
             present, place = spelled(member.value.data), f"{PATH}:{line_of(text, member.start)}"
             evidence.append(f"{'.'.join(path)} is {present} ({place})")
             if present == spelled(value):
-                started = self.context.state[_STARTED]
-                is_new = is_new or (isinstance(started, int) and applied_since(applied, started))
+                is_new = is_new or (
+                    applied is not None and applied_since(applied, self.context.facts.processes["dockerd"].started_at)
+                )
             elif applied is None or applied.after != present:
                 return self._owned(place, path, present)
             else:

@@ -36,7 +36,6 @@ FOLDERS = (FOLDER, "/run/modprobe.d", "/usr/local/lib/modprobe.d", "/usr/lib/mod
 _DISTRIBUTION = ("/usr/lib/", "/lib/")
 _NAME = regex(r"([\w-]+)\.(\w+)")
 _VALUE = regex(r"[\w.,:;=/+-]+")
-_STARTED = Address("started", "kernel")
 
 
 def options(text: str) -> Iterator[tuple[int, str, str, str]]:
@@ -105,7 +104,7 @@ class ModprobeOptionWish:
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:  # noqa: ARG002 - the interface of all kinds
         module = wish.name.partition(".")[0]
         kinds = ("modprobe-options", "module-parameter")
-        return (*(Address(kind, wish.name) for kind in kinds), Address("initramfs", module), _STARTED, _file(wish))
+        return (*(Address(kind, wish.name) for kind in kinds), Address("initramfs", module), _file(wish))
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         looks = [_Look(wish, context) for wish in wishes]
@@ -225,9 +224,8 @@ class _Look(Comparison):
         evidence = (f"{self.entries[-1][1]} sets it",)
         if not isinstance(live, tuple):
             return self._says(Verdict.OK, evidence=(*evidence, "the module is not loaded now"))
-        started = self.context.state[_STARTED]
         applied = self.context.ledger.get(_file(self.wish)) if self.is_ours else None
-        is_new = isinstance(started, int) and applied_since(applied, started)
+        is_new = applied is not None and applied_since(applied, self.context.facts.kernel.booted_at)
         if len(live) > 1 and same(live[1], self.wanted):
             return self._says(Verdict.OK, evidence=(*evidence, "the loaded module has it"))
         if len(live) > 1 or is_new:

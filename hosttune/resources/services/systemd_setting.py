@@ -13,32 +13,26 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import UnknownFact
 from hosttune.facts.containers.kubernetes import DAEMONS
 from hosttune.facts.limits.limits import UNLIMITED
-from hosttune.facts.services.systemd_config import files_of
-from hosttune.facts.services.unit_files import UnitFiles
+from hosttune.facts.services.unit_settings import UnitSettings
 from hosttune.frozen import frozen
-from hosttune.regex import regex
 from hosttune.resources.base import Operator, in_general
-from hosttune.resources.comparison import Comparison
+from hosttune.resources.comparison import Comparison, known, or_unknown
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text
-from hosttune.resources.read_only import ReadOnly
 from hosttune.resources.services.restart import unit_of
 from hosttune.resources.services.since import applied_since
-from hosttune.resources.services.unit_dropin import numbered_settings
-from hosttune.values import ABSENT, Activation, Address, Finding, Hold, HoldKind, Trigger, Unreadable, Verdict
+from hosttune.values import Activation, Address, Finding, Hold, HoldKind, Trigger, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hosttune.facts import Facts
-    from hosttune.host.door import Reader
+    from hosttune.facts.placed import Placed
     from hosttune.resources.base import Context, FieldSpec, Wish
-    from hosttune.values import Change, Value
+    from hosttune.values import Change
 
 _PACKAGED = ("/usr/lib/systemd/", "/lib/systemd/", "/usr/local/lib/systemd/")
-_NAME = regex(r"[\w@:.\\-]+\.(?:service|socket|slice|timer|conf)/[A-Z][A-Za-z]*/[A-Z][A-Za-z]*")
 _TRUTH = {"1": "yes", "true": "yes", "on": "yes", "0": "no", "false": "no", "off": "no"}
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _LIVE = {"LimitMEMLOCK": "memlock", "LimitNOFILE": "nofile"}  # keys whose value a running service shows
@@ -71,35 +65,6 @@ def satisfies(word: str, wish: Wish) -> bool:
     return True
 
 
-class SystemdSettingAddress(ReadOnly):
-    """`systemd-setting:FILE/SECTION/KEY`: every value that a file gives the key, in the order in which systemd reads
-    them, as "VALUE<tab>FILE:LINE"; ABSENT for a unit that is not installed.
-    """
-
-    kind = "systemd-setting"
-
-    def read(self, reader: Reader, name: str) -> Value:
-        file, section, key = name.split("/")
-        if file.endswith(".conf"):
-            paths = files_of(reader, file)
-            if isinstance(paths, Unreadable):
-                return paths
-        else:
-            files = UnitFiles(reader)
-            real, fragment, state = files.state(file)
-            if files.problem or not fragment or state.startswith("masked"):
-                return files.problem or ABSENT
-            paths = (fragment, *files.drop_ins(real))
-        rows: list[str] = []
-        for path in paths:
-            content = reader.read(path)
-            if isinstance(content, Unreadable):
-                return content
-            text = content.decode("utf-8", "replace") if isinstance(content, bytes) else ""
-            rows += [f"{value}\t{path}:{line}" for line, value in numbered_settings(text, section, key)]
-        return tuple(rows)
-
-
 class SystemdSettingWish:
     """`- systemd-setting: UNIT/SECTION/KEY` (or NAME.conf/SECTION/KEY) with exactly or at_least."""
 
@@ -109,7 +74,7 @@ class SystemdSettingWish:
     activations = (Activation.RESTART,)
 
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:  # noqa: ARG002 - the interface of all kinds
-        return (Address(self.kind, wish.name), _file(wish), _started(wish)) if _NAME.fullmatch(wish.name) else ()
+        return () if UnitSettings.name_fault(wish.name) else (_file(wish),)
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         looks = [_Look(wish, context) for wish in wishes]
@@ -137,11 +102,6 @@ class SystemdSettingWish:
         return tuple(changes)
 
 
-def _path_of(place: str) -> str:
-    """The file of FILE:LINE."""
-    return place.rpartition(":")[0]
-
-
 def _file(wish: Wish) -> Address:
     return Address("file", dropin_path(f"/etc/systemd/{_folder(wish)}.d", wish.rule))
 
@@ -151,10 +111,10 @@ def _folder(wish: Wish) -> str:
     return file if file.endswith(".conf") else f"system/{file}"
 
 
-def _started(wish: Wish) -> Address:
+def _process(wish: Wish) -> str:
     file = wish.name.partition("/")[0]
     stem = file.rpartition(".")[0]
-    return Address("started", DAEMONS.get(file) or _PROCESSES.get(stem, stem))
+    return DAEMONS.get(file) or _PROCESSES.get(stem, stem)
 
 
 def _dropin(path: str, looks: list[_Look]) -> Dropin:
@@ -195,7 +155,7 @@ class _Look(Comparison):
     @property
     def is_ours(self) -> bool:
         """Whether our drop-in sets the key now."""
-        return any(_path_of(place) == self.path for _, place in self.rows)
+        return known(lambda: any(one.path == self.path for one in self.values), otherwise=False)
 
     @property
     def section(self) -> str:
@@ -206,56 +166,49 @@ class _Look(Comparison):
         return self.wish.name.rpartition("/")[2]
 
     @property
-    def rows(self) -> list[tuple[str, str]]:
-        value = self.context.state.get(Address("systemd-setting", self.wish.name), ())
-        pairs = (row.partition("\t") for row in value) if isinstance(value, tuple) else ()
-        return [(word, place) for word, _, place in pairs]
+    def values(self) -> tuple[Placed, ...]:
+        return self.context.facts.unit_settings[self.wish.name].values
 
+    @or_unknown
     def stands(self) -> Finding | None:
         """The answer, unless a drop-in is needed."""
-        if not _NAME.fullmatch(self.wish.name) or not self.wish.bounds:
-            return self._held(HoldKind.REFUSED, f"{self.wish.name} is no FILE/SECTION/KEY with exactly or at_least")
-        value = self.context.state[Address("systemd-setting", self.wish.name)]
-        if isinstance(value, Unreadable):
-            return self._says(Verdict.UNKNOWN, value.reason)
-        if value is ABSENT:
+        if UnitSettings.name_fault(self.wish.name) or not self.wish.bounds:
+            detail = f"{self.wish.name} is no FILE/SECTION/KEY with exactly or at_least"
+            return self._says(Verdict.DIFFERS, self._wants, Hold(HoldKind.REFUSED, detail))
+        setting = self.context.facts.unit_settings[self.wish.name]
+        if not setting.exists or setting.is_masked:
             return self._says(Verdict.NOT_APPLICABLE, f"{self.file} is not installed")
         live = self._live()
-        if isinstance(live, Unreadable):
-            return self._says(Verdict.UNKNOWN, live.reason)
-        if self.rows and satisfies(self.rows[-1][0], self.wish):
+        if self.values and satisfies(self.values[-1].value, self.wish):
             return self._in_place(live)
-        if not self.rows and live and satisfies(live, self.wish):
+        if not self.values and live and satisfies(live, self.wish):
             return self._says(Verdict.OK, evidence=(f"{self.file} runs with {live}", *self._there))
-        for word, place in reversed(self.rows):
-            path = _path_of(place)
-            if path != self.path and not satisfies(word, self.wish) and self._is_in_the_way(path):
-                detail = f"{place} ({self.key}={word})"
-                return self._held(HoldKind.OWNED, detail, f"change {place}, or ignore {self.wish.rule}")
+        for one in reversed(self.values):
+            if one.path != self.path and not satisfies(one.value, self.wish) and self._is_in_the_way(one):
+                detail = f"{one.place} ({self.key}={one.value})"
+                return self._held(HoldKind.OWNED, detail, f"change {one.place}, or ignore {self.wish.rule}")
         return None
 
-    def _is_in_the_way(self, path: str) -> bool:
+    def _is_in_the_way(self, one: Placed) -> bool:
         """Whether somebody decided there, or it is read after our drop-in."""
-        is_later = posixpath.dirname(path).endswith(".d") and posixpath.basename(path) > posixpath.basename(self.path)
-        return is_later or not path.startswith(_PACKAGED)
+        is_later = posixpath.dirname(one.path).endswith(".d") and one.file_name > posixpath.basename(self.path)
+        return is_later or not one.path.startswith(_PACKAGED)
 
-    def _live(self) -> str | Unreadable:
+    def _live(self) -> str:
         """What the service runs with, in systemd's words; empty where it does not run, or where that does not show."""
         if self.key not in _LIVE:
             return ""
-        try:
-            services = [one for one in self.context.facts.limits.services if one.unit == self.file]
-            values: list[int] = [getattr(one, _LIVE[self.key]) for one in services]
-        except UnknownFact as unknown:
-            return Unreadable(unknown.reason)
+        services = [one for one in self.context.facts.limits.services if one.unit == self.file]
+        values: list[int] = [getattr(one, _LIVE[self.key]) for one in services]
         return next(("infinity" if value >= UNLIMITED else str(value) for value in values), "")
 
     def _in_place(self, live: str) -> Finding:
         """The files are right; whether the program has read them is another matter."""
         unit = unit_of(_file(self.wish))
-        started, applied = self.context.state[_started(self.wish)], self.context.ledger.get(_file(self.wish))
-        is_own = _path_of(self.rows[-1][1]) == self.path
-        is_new = is_own and isinstance(started, int) and applied_since(applied, started)
+        applied = self.context.ledger.get(_file(self.wish)) if self.values[-1].path == self.path else None
+        is_new = applied is not None and applied_since(
+            applied, self.context.facts.processes[_process(self.wish)].started_at
+        )
         if (live and not satisfies(live, self.wish)) or (not live and is_new):
             now = f", which runs with {live}" if live else ""
             todo = f"in a quiet moment: sudo systemctl restart {unit}"
@@ -264,7 +217,8 @@ class _Look(Comparison):
 
     @property
     def _there(self) -> tuple[str, ...]:
-        return (f"{self.key}={self.rows[-1][0]} ({self.rows[-1][1]})",) if self.rows else (f"no file sets {self.key}",)
+        last = self.values[-1:]
+        return tuple(f"{self.key}={one.value} ({one.place})" for one in last) or (f"no file sets {self.key}",)
 
     @property
     def _wants(self) -> str:
@@ -277,4 +231,4 @@ class _Look(Comparison):
 
 
 WISHES = (SystemdSettingWish(),)
-ADDRESSES = (SystemdSettingAddress(),)
+ADDRESSES = ()

@@ -7,14 +7,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.services.unit_files import UnitFiles
+from hosttune.facts.base import UnknownFact
 from hosttune.frozen import frozen
-from hosttune.host.door import Completed
 from hosttune.rendering import render
 from hosttune.resources.base import FieldSpec, in_general
-from hosttune.resources.comparison import Comparison
+from hosttune.resources.comparison import Comparison, or_unknown
 from hosttune.resources.file import compare_dropin, dropin_path, hand_edit
-from hosttune.resources.read_only import ReadOnly
 from hosttune.values import (
     ABSENT,
     Action,
@@ -26,100 +24,22 @@ from hosttune.values import (
     Hold,
     HoldKind,
     Trigger,
-    Unreadable,
     Verdict,
     behind,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from hosttune.facts import Facts
-    from hosttune.host.door import Reader
     from hosttune.resources.base import Context, Operator, Wish
-    from hosttune.values import Value
 
 _PACKAGED = ("/usr/lib/systemd/", "/lib/systemd/")
-_NAME_LENGTH = 15  # of a process, as the kernel keeps it (proc_pid_comm(5))
-
-
-def settings_of(content: str, section: str, key: str) -> tuple[str, ...]:
-    """The values that a unit file gives a key, in order, an empty one for a reset."""
-    return tuple(value for _, value in numbered_settings(content, section, key))
-
-
-def numbered_settings(content: str, section: str, key: str) -> tuple[tuple[int, str], ...]:
-    """The values that a unit file gives a key, in order, each with its line from 1 (systemd.syntax(7)): a backslash at
-    the end of a line continues it, and comments stand on lines of their own.
-    """
-    found: list[tuple[int, str]] = []
-    here = ""
-    rows = enumerate(content.splitlines(), 1)
-    for number, row in rows:
-        if row.lstrip().startswith(("#", ";")):
-            continue
-        whole = row
-        while whole.endswith("\\"):
-            following = next((one for _, one in rows if not one.lstrip().startswith(("#", ";"))), "")
-            whole = f"{whole[:-1].rstrip()} {following.strip()}"
-        stripped = whole.strip()
-        if stripped.startswith("["):
-            here = stripped.strip("[]")
-        elif here == section and stripped.partition("=")[0].strip() == key:
-            found.append((number, stripped.partition("=")[2].strip()))
-    return tuple(found)
 
 
 def without(line: str, option: str) -> str:
     """A command line without one option."""
     return re.sub(rf"\s+{re.escape(option)}(?=\s|$)", "", line)
-
-
-def effective(rows: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """(path, command) of what stands of the rows of `unit-exec` after every reset."""
-    standing: list[tuple[str, str]] = []
-    for row in rows:
-        path, _, command = row.partition("\t")
-        if command:
-            standing.append((path, command))
-        else:
-            standing.clear()
-    return tuple(standing)
-
-
-class ExecAddress(ReadOnly):
-    """`unit-exec:NAME`: every ExecStart= of a service and its drop-ins in the order in which systemd reads them, as
-    "PATH<tab>COMMAND" with an empty command for a reset; ABSENT without unit file.
-    """
-
-    kind = "unit-exec"
-
-    def read(self, reader: Reader, name: str) -> Value:
-        files = UnitFiles(reader)
-        real, fragment, _ = files.state(name)
-        places = (fragment, *files.drop_ins(real)) if fragment else ()
-        rows = [
-            f"{place}\t{command}"
-            for place in places
-            for command in settings_of(files.content(place), "Service", "ExecStart")
-        ]
-        return files.problem or (tuple(rows) if fragment else ABSENT)
-
-
-class ProcessAddress(ReadOnly):
-    """`process:NAME`: the command lines with which the processes of this name run (ps(1)); ABSENT where none does."""
-
-    kind = "process"
-
-    def read(self, reader: Reader, name: str) -> Value:
-        if reader.persistent_only:
-            return ABSENT
-        answer = reader.query(("ps", "-C", name[:_NAME_LENGTH], "-o", "args="))
-        if not isinstance(answer, Completed):
-            return answer if isinstance(answer, Unreadable) else Unreadable("ps is not installed")
-        if answer.errors.strip():
-            return Unreadable(f"ps: {answer.errors.strip().splitlines()[0]}")
-        return tuple(row.strip() for row in answer.text.splitlines() if row.strip()) or ABSENT
 
 
 class UnitDropinWish:
@@ -135,7 +55,7 @@ class UnitDropinWish:
     activations = (Activation.RESTART,)
 
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:  # noqa: ARG002 - the interface of all kinds
-        return (_file(wish), Address("unit-exec", wish.name), _process(wish))
+        return (_file(wish),)
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         return tuple(_Look(wish, context).finding() for wish in wishes)
@@ -155,8 +75,8 @@ def _file(wish: Wish) -> Address:
     return Address("file", dropin_path(f"/etc/systemd/system/{wish.name}.d", wish.rule))
 
 
-def _process(wish: Wish) -> Address:
-    return Address("process", str(wish.fields.get("process") or wish.name.rpartition(".")[0]))
+def _process(wish: Wish) -> str:
+    return str(wish.fields.get("process") or wish.name.rpartition(".")[0])
 
 
 def _text(wish: Wish, origin: str, command: str) -> bytes:
@@ -185,17 +105,16 @@ class _Look(Comparison):
     def path(self) -> str:
         return _file(self.wish).name
 
+    @or_unknown
     def finding(self) -> Finding:
         name = self.wish.name
-        rows = self.context.state[Address("unit-exec", name)]
-        if isinstance(rows, Unreadable):
-            return self._says(Verdict.UNKNOWN, behind(f"how {name} is started", rows.reason))
-        if not isinstance(rows, tuple):
+        started_by = self.context.facts.unit_settings[f"{name}/Service/ExecStart"]
+        if not started_by.exists:
             return self._says(Verdict.NOT_APPLICABLE, f"{name} is not installed")
-        standing = effective(row for row in rows if not row.startswith(f"{self.path}\t"))
+        standing = started_by.standing_without(self.path)
         if len(standing) != 1:
             return self._says(Verdict.UNKNOWN, f"{name} has {len(standing)} commands in ExecStart=, where one is known")
-        origin, command = standing[0]
+        origin, command = standing[0].path, standing[0].value
         if self.option not in command.split():
             return self._needless(origin)
         if not origin.startswith(_PACKAGED):
@@ -237,12 +156,11 @@ class _Look(Comparison):
     def _running(self, evidence: tuple[str, ...]) -> Finding:
         """The files are right; whether the daemon runs with them is another matter."""
         name = self.wish.name
-        running = self.context.state[_process(self.wish)]
-        if isinstance(running, Unreadable):
-            return self._says(
-                Verdict.UNKNOWN, behind(f"how {name} was started is not known", running.reason), Hold(), evidence
-            )
-        commands = running if isinstance(running, tuple) else ()
+        try:
+            commands = self.context.facts.processes[_process(self.wish)].commands
+        except UnknownFact as unknown:
+            reason = behind(f"how {name} was started is not known", unknown.reason)
+            return self._says(Verdict.UNKNOWN, reason, evidence=evidence)
         if any(self.option in command.split() for command in commands):
             reason = f"{name} still runs with {self.option}"
             todo = f"when no GPU work runs: sudo systemctl daemon-reload && sudo systemctl restart {name}"
@@ -258,4 +176,4 @@ class _Look(Comparison):
 
 
 WISHES = (UnitDropinWish(),)
-ADDRESSES = (ExecAddress(), ProcessAddress())
+ADDRESSES = ()

@@ -9,18 +9,17 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from hosttune.facts.services.unit_files import UnitFiles
+from hosttune.facts.reading import text
 from hosttune.regex import regex
-from hosttune.resources.read_only import ReadOnly
-from hosttune.resources.services.unit_dropin import effective, settings_of
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from hosttune.facts import Facts
     from hosttune.host.door import Reader
-    from hosttune.values import Value
 
+UNIT = "docker.service"
 _SHORT = {
     "-D": "debug", "-G": "group", "-H": "hosts", "-b": "bridge", "-g": "data-root", "-l": "log-level", "-p": "pidfile",
     "-s": "storage-driver",
@@ -32,6 +31,7 @@ _KEYS = {
     "insecure-registry": "insecure-registries", "label": "labels", "log-opt": "log-opts",
     "registry-mirror": "registry-mirrors", "storage-opt": "storage-opts",
 }  # fmt: skip
+_TABLES = frozenset({"log-opts", "default-ulimits", "runtimes"})
 _VARIABLE = regex(r"\$(?:\{(\w+)\}|(\w+))")
 
 
@@ -57,38 +57,41 @@ def expanded(words: Iterable[str], variables: Mapping[str, str]) -> Iterator[str
             yield _VARIABLE.sub(lambda found: variables.get(found[1] or found[2], ""), word)
 
 
-class DockerFlagsAddress(ReadOnly):
-    """`docker-flags:NAME.service`: "KEY<tab>VALUE<tab>FILE" of each option that its command line gives; ABSENT without
-    unit file.
+def given_by_unit(reader: Reader, facts: Facts) -> tuple[tuple[str, str, str], ...] | Unreadable:
+    """(key with dots, value, path) of each option on the command line of docker.service, as it is started; empty
+    without such a unit. Raises UnknownFact where its files cannot be read.
     """
+    standing = facts.unit_settings[f"{UNIT}/Service/ExecStart"].standing
+    variables = _variables(reader, facts) if any("$" in one.value for one in standing) else {}
+    if isinstance(variables, Unreadable):
+        return variables
+    return tuple(
+        (*member(key, value), command.path)
+        for command in standing
+        for key, value in flags(expanded(_split(command.value)[1:], variables))
+    )
 
-    kind = "docker-flags"
 
-    def read(self, reader: Reader, name: str) -> Value:
-        units = UnitFiles(reader)
-        real, fragment, _ = units.state(name)
-        if not fragment:
-            return units.problem or ABSENT
-        places = (fragment, *units.drop_ins(real))
-        rows = [
-            f"{place}\t{line}" for place in places for line in settings_of(units.content(place), "Service", "ExecStart")
-        ]
-        variables: dict[str, str] = {}
-        for place in places:
-            for line in settings_of(units.content(place), "Service", "Environment"):
-                variables.update(_assignments(_split(line)))
-            for line in settings_of(units.content(place), "Service", "EnvironmentFile"):
-                content = reader.read(line.removeprefix("-"))
-                if isinstance(content, Unreadable):
-                    return content
-                text = content.decode("utf-8", "replace") if isinstance(content, bytes) else ""
-                variables.update(_assignments(word for row in text.splitlines() for word in _split(row)))
-        found = (
-            f"{key}\t{value}\t{place}"
-            for place, command in effective(rows)
-            for key, value in flags(expanded(_split(command)[1:], variables))
-        )
-        return units.problem or tuple(found)
+def _variables(reader: Reader, facts: Facts) -> dict[str, str] | Unreadable:
+    """What the unit sets; a file overrides Environment= (systemd.exec(5))."""
+    found: dict[str, str] = {}
+    for setting in facts.unit_settings[f"{UNIT}/Service/Environment"].standing:
+        found.update(_assignments(_split(setting.value)))
+    for setting in facts.unit_settings[f"{UNIT}/Service/EnvironmentFile"].standing:
+        content = text(reader, setting.value.removeprefix("-"))
+        if isinstance(content, Unreadable):
+            return content
+        rows = content.splitlines() if isinstance(content, str) else []
+        found.update(_assignments(word for row in rows for word in _split(row)))
+    return found
+
+
+def member(key: str, value: str) -> tuple[str, str]:
+    """(key with a dot between levels, value) of an option: log-opts, `max-size=1m` is log-opts.max-size, 1m."""
+    if key not in _TABLES:
+        return key, value or "true"
+    name, _, rest = value.partition("=")
+    return f"{key}.{name}", rest
 
 
 def _split(line: str) -> list[str]:
@@ -100,7 +103,3 @@ def _split(line: str) -> list[str]:
 
 def _assignments(words: Iterable[str]) -> Iterator[tuple[str, str]]:
     return ((name, value) for name, equals, value in (word.partition("=") for word in words) if equals)
-
-
-WISHES = ()
-ADDRESSES = (DockerFlagsAddress(),)

@@ -1,0 +1,34 @@
+"""A value of a setting with the place that gives it."""
+
+from __future__ import annotations
+
+import posixpath
+
+from hosttune.facts.base import Fact
+from hosttune.frozen import frozen
+
+_DISTRIBUTION = ("/usr/lib/", "/lib/")
+
+
+@frozen
+class Placed(Fact):
+    """A value, and who gives it."""
+
+    value: str
+    path: str  # the file; where it is none, in words what gives it: the kernel command line: WORD
+    line: int = 0  # from 1; 0 where it is no file
+
+    @property
+    def place(self) -> str:
+        """FILE:LINE, or the words."""
+        return f"{self.path}:{self.line}" if self.line else self.path
+
+    @property
+    def file_name(self) -> str:
+        """By which the files of several folders are sorted."""
+        return posixpath.basename(self.path)
+
+    @property
+    def is_of_distribution(self) -> bool:
+        """Whether it came with a package: nobody decided it for this host."""
+        return self.path.startswith(_DISTRIBUTION)

@@ -1,0 +1,65 @@
+"""The processes of a name, as far as all users may see them: `processes["dockerd"].started_at`.
+
+What they run with is asked of ps(1); when they were started stands in /proc (proc_pid_stat(5)). Names have at most 15
+characters, as the kernel keeps them (proc_pid_comm(5)). In an image none runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, lazy
+from hosttune.facts.lookups import Lookup
+from hosttune.frozen import frozen
+from hosttune.host.door import Completed
+from hosttune.values import ABSENT, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_NAME_LENGTH = 15
+
+
+@frozen
+class Named(Fact):
+    """All processes of one name."""
+
+    commands: tuple[str, ...]  # their command lines; empty where none runs
+    started_at: int  # when the first of them was started, in whole seconds since the epoch; 0 where none runs
+
+
+@frozen
+class Processes(Fact):
+    """`processes["NAME"]`, for every name; only what was asked for is kept."""
+
+    entries: Mapping[str, Named]
+
+    def __getitem__(self, name: str) -> Named:
+        return self.entries[name]
+
+
+def collect(reader: Reader, facts: Facts) -> Processes:  # noqa: ARG001 - the interface of all subjects
+    return Processes(Lookup(lambda name: Named(lazy(_commands, reader, name), lazy(_started, reader, name))))
+
+
+def _commands(reader: Reader, name: str) -> tuple[str, ...] | Unreadable:
+    if reader.persistent_only:
+        return ()
+    answer = reader.query(("ps", "-C", name[:_NAME_LENGTH], "-o", "args="))
+    if not isinstance(answer, Completed):
+        return Unreadable("ps is not installed") if answer is ABSENT else answer
+    if answer.errors.strip():
+        return Unreadable(f"ps: {answer.errors.strip().splitlines()[0]}")
+    return tuple(row.strip() for row in answer.text.splitlines() if row.strip())
+
+
+def _started(reader: Reader, name: str) -> int | Unreadable:
+    if reader.persistent_only:
+        return 0
+    processes = reader.processes()
+    if isinstance(processes, Unreadable):
+        return processes
+    listed = processes if isinstance(processes, tuple) else ()
+    return min((int(one.started_at) for one in listed if one.name == name), default=0)

@@ -1,0 +1,112 @@
+"""What unit files, and the files of systemd's own programs, say for one key:
+`unit_settings["slurmd.service/Service/LimitMEMLOCK"]`, `unit_settings["logind.conf/Login/RemoveIPC"]`.
+
+The drop-ins of all folders are read by name, after the main file, and the last value counts (systemd.unit(5),
+logind.conf(5)); of a list, such as ExecStart=, all since the last empty one do (systemd.service(5)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, unread
+from hosttune.facts.lookups import Lookup
+from hosttune.facts.placed import Placed
+from hosttune.facts.reading import text
+from hosttune.facts.services.systemd_config import files_of
+from hosttune.facts.services.unit_files import UnitFiles, assignments
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+from hosttune.values import Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_NAME = regex(r"[\w@:.\\-]+\.(?:service|socket|slice|timer|conf)/[A-Z][A-Za-z]*/[A-Z][A-Za-z]*")
+
+
+@frozen
+class UnitSetting(Fact):
+    """One key of a unit, or of a configuration file."""
+
+    exists: bool  # the unit is installed, be it masked; a file such as logind.conf always is
+    is_masked: bool
+    values: tuple[Placed, ...]  # in the order in which systemd reads them; an empty one empties a list
+
+    @property
+    def standing(self) -> tuple[Placed, ...]:
+        """Of a list what stands after every reset."""
+        return self.standing_without("")
+
+    def standing_without(self, path: str) -> tuple[Placed, ...]:
+        """Of a list what would stand without one of the files."""
+        others = [one for one in self.values if one.path != path]
+        resets = (number for number, one in enumerate(others, 1) if not one.value)
+        return tuple(others[max(resets, default=0) :])
+
+
+@frozen
+class UnitSettings(Fact):
+    """`unit_settings["UNIT/SECTION/KEY"]`, for every key; only what was asked for is kept."""
+
+    entries: Mapping[str, UnitSetting]
+
+    def __getitem__(self, name: str) -> UnitSetting:
+        return self.entries[name]
+
+    @staticmethod
+    def name_fault(name: str) -> tuple[str, str] | None:
+        """What is wrong with a name as a rule writes it, and the way out."""
+        if _NAME.fullmatch(name):
+            return None
+        return f"{name!r} is no UNIT/SECTION/KEY", 'write it as unit_settings["slurmd.service/Service/LimitMEMLOCK"]'
+
+
+@frozen
+class _Files:
+    """The files of one unit or program, read."""
+
+    exists: bool
+    is_masked: bool
+    texts: tuple[tuple[str, str], ...]  # (path, text)
+
+
+def collect(reader: Reader, facts: Facts) -> UnitSettings:  # noqa: ARG001 - the interface of all subjects
+    files = Lookup(lambda name: _conf(reader, name) if name.endswith(".conf") else _unit(reader, name))
+
+    def look(name: str) -> UnitSetting:
+        if fault := UnitSettings.name_fault(name):
+            return UnitSetting(*(unread(fault[0]),) * 3)
+        file, section, key = name.split("/")
+        found = files[file]
+        if isinstance(found, Unreadable):
+            return UnitSetting(*(found,) * 3)  # type: ignore[arg-type]
+        values = (
+            Placed(value, path, line)
+            for path, content in found.texts
+            for line, its, other, value in assignments(content)
+            if (its, other) == (section, key)
+        )
+        return UnitSetting(found.exists, found.is_masked, tuple(values))
+
+    return UnitSettings(Lookup(look))
+
+
+def _unit(reader: Reader, name: str) -> _Files | Unreadable:
+    files = UnitFiles(reader)
+    real, fragment, state = files.state(name)
+    paths = (fragment, *files.drop_ins(real)) if fragment else ()
+    texts = tuple((path, files.content(path)) for path in paths)
+    return files.problem or _Files(bool(fragment), state.startswith("masked"), texts)
+
+
+def _conf(reader: Reader, name: str) -> _Files | Unreadable:
+    paths = files_of(reader, name)
+    if isinstance(paths, Unreadable):
+        return paths
+    texts = [(path, text(reader, path)) for path in paths]
+    problem = next((content for _, content in texts if isinstance(content, Unreadable)), None)
+    there = tuple((path, content) for path, content in texts if isinstance(content, str))
+    return problem or _Files(exists=True, is_masked=False, texts=there)
