@@ -7,13 +7,14 @@ archives. A trouble whose evidence cannot be read is itself said, as unknown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from hosttune.choices.driver_states import gpus, modules, packages
 from hosttune.choices.driver_states.told import (
     Boot,
+    ByPolicy,
     DriverState,
     Look,
     Told,
@@ -23,6 +24,8 @@ from hosttune.choices.driver_states.told import (
     vendor_of,
 )
 from hosttune.choices.drivers.bringer import guest, other_bringer
+from hosttune.choices.drivers.choice import CHANGES, DEFAULTS
+from hosttune.choices.drivers.decision import decide
 from hosttune.choices.drivers.switches import SERVICE
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact, unread
@@ -49,13 +52,15 @@ _ELSEWHERE = {
 }
 
 
-def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:  # noqa: ARG001 - the interface of all choices
-    """Every state that holds. A GPU is taken for granted: the rule asks for one."""
+def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:
+    """Every state that holds. A GPU is taken for granted: the rule asks for one. `params`: those of gpu-driver that the
+    policy says, where they are known."""
+    params = {**DEFAULTS, **params}
     elsewhere = _elsewhere(facts)
     if elsewhere and not (elsewhere.name == _CONTAINED and facts.driver.is_loaded):
         return DriverStates((elsewhere,))
     if not facts.driver.is_present:
-        return DriverStates((_absent(facts),))
+        return DriverStates((_absent(facts, params),))
     found: list[DriverState] = []
     unknown: dict[str, list[str]] = {}
     for name, look in (_CONTAINED_STATES if elsewhere else _own_states(facts)).items():
@@ -65,7 +70,7 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:  # noqa: AR
             unknown.setdefault(missing.reason, []).append(name)
             continue
         if told:
-            found.append(_state(name, told, facts))
+            found.append(_state(name, told, facts, params, found))
     for reason, names in unknown.items():  # after what is known: one reason, one line
         found.append(DriverState(f"whether: {', '.join(names)}", unread(reason), f"not known: {reason}", ""))
     ranked = tuple(sorted(_boots_last(found), key=lambda state: not state.is_dead))  # in the order of STATES otherwise
@@ -82,22 +87,41 @@ def before_boot(facts: Facts) -> DriverState | None:
     looks = _own_states(facts)
     for name in (name for name in looks if name in _BOOT):
         if holds(looks[name], facts) and (told := looks[name](facts)):
-            state = _state(name, told, facts)
+            state = _state(name, told, facts, DEFAULTS, ())
             if state.boot is not Boot.NOTHING:
                 return state
     return None
 
 
-def _state(name: str, told: Told, facts: Facts) -> DriverState:
+def _state(name: str, told: Told, facts: Facts, params: Mapping[str, Any], found: Iterable[DriverState]) -> DriverState:
     boot, dead = _BOOT.get(name, Boot.NOTHING), DEAD[name]
     return DriverState(
         name,
         True,
-        *told,
+        told[0],
+        _led_to(told[1], facts, params, found),
         _ELSEWHERE.get(name, ""),
         dead(facts) if callable(dead) else dead,
         boot if isinstance(boot, Boot) else boot(facts),
     )
+
+
+def _led_to(way: str | ByPolicy, facts: Facts, params: Mapping[str, Any], found: Iterable[DriverState]) -> str:
+    """The way out with what a parameter of the policy would bring, or what is to be done before it brings anything.
+    `found`: the states that lead this one."""
+    if isinstance(way, str):
+        return way
+    try:
+        then = decide(facts, {**params, **way.params}, lambda: None)  # what a boot mends is said by `_after`
+    except UnknownFact as missing:
+        return f"{way} (what it would bring is not known: {missing})"
+    if then.action in CHANGES:
+        return f"{way.how} makes it {then.name}: {way.after}" if then.action == "switch" else str(way)
+    if first := next((one.name for one in found if then.way_out and then.way_out in one.way_out), ""):
+        return f"after `{first}` is solved: {way}"
+    if then.way_out:
+        return f"{then.way_out} (until then {way.how} is refused: {then.obstacle})"
+    return f"sudo apt-get update, and look again: nothing else is offered now ({then.reason})"
 
 
 def _boots_last(found: list[DriverState]) -> tuple[DriverState, ...]:
@@ -117,6 +141,8 @@ def _after(state: DriverState, found: list[DriverState]) -> DriverState:
     elif state.boot is Boot.NOTHING and "reboot" in state.way_out:
         before = (Boot.HARMS,)
     first = next((one.name for one in found if one.boot in before or _is_before_update(state, one)), "")
+    if state.way_out.startswith("after `"):
+        return state
     if first:
         return replace(state, way_out=f"after `{first}` is solved: {state.way_out}")
     return replace(state, waits_for_reboot=True) if state.boot is Boot.MENDS else state
@@ -153,7 +179,10 @@ def _own_states(facts: Facts) -> Mapping[str, Look]:
     return {name: look for name, look in STATES.items() if name not in theirs}
 
 
-def _absent(facts: Facts) -> DriverState:
+def _absent(facts: Facts, params: Mapping[str, Any]) -> DriverState:
+    if params["bringer"] == "external":
+        said = f"no driver for {facts.gpus.summary}: the policy says that somebody else brings it (bringer: external)"
+        return DriverState("absent", is_fault=False, evidence=said, way_out="")
     held = " (nouveau holds it, which computes nothing)" if facts.driver.nouveau_bound else ""
     way_out = "see: hosttune explain gpu-driver"
     if bringer := guest(facts) or other_bringer(facts):

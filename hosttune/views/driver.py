@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.choices import driver as driver_choice
 from hosttune.choices import driver_state
 from hosttune.choices.drivers.branch import drives, end_words
+from hosttune.choices.drivers.choice import CHANGES
 from hosttune.codec import FORMAT_VERSION
 from hosttune.facts.base import UnknownFact, raw
 from hosttune.frozen import frozen
@@ -98,7 +99,7 @@ def driver_table(facts: Facts, params: Mapping[str, Any]) -> DriverTable:
         choice.packages if choice else (),
         choice.told if choice else (),
         choice.way_out if choice else "",
-        _states(facts, teller),
+        _states(facts, params, teller),
         tuple(dict.fromkeys(teller.unknown)),
     )
 
@@ -180,8 +181,8 @@ def _chosen(choice: DriverChoice | None) -> str:
     return "nothing" if choice.action == "none" else "nothing: refused"
 
 
-def _states(facts: Facts, teller: _Teller) -> tuple[State, ...]:
-    found = teller.ask(lambda: driver_state.choose(facts, {}).states, ())
+def _states(facts: Facts, params: Mapping[str, Any], teller: _Teller) -> tuple[State, ...]:
+    found = teller.ask(lambda: driver_state.choose(facts, params).states, ())
     told = []
     for one in found:
         try:
@@ -218,9 +219,6 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-_CHANGES = {"install", "update", "switch"}
-
-
 def driver_text(table: DriverTable, page: Page) -> str:
     """The verdict and what to type first, then the other states, the GPUs, and why this driver."""
     leading = table.states[0] if table.states else None
@@ -253,7 +251,7 @@ def _verdict(table: DriverTable, leading: State | None, page: Page) -> list[str]
     else:
         style = "red" if leading.is_dead else "green" if leading.is_fault is False else "yellow"
         lines = _paragraph(_sentence(leading), page, style)
-    if table.action in _CHANGES:
+    if table.action in CHANGES:
         text = f"{page.look('plan --only gpu-driver')} shows what would be changed"
         lines += _way_out(text, page)
         if page.can_apply:

@@ -67,20 +67,22 @@ def merged(one):
     parts = [GIVEN["parts"][name] for name in one["with"]] + [one]
     keys = ("files", "links", "packages", "answers", "dpkg", "offers")
     found = {key: {name: value for part in parts for name, value in part.get(key, {}).items()} for key in keys}
+    found["held"] = [name for part in parts for name in part.get("held", ())]
     found["origin"] = [name for part in parts for name in part.get("origin", ())]
     found["log"] = [line for part in parts for line in part.get("log", ())]
     return found | {
         key: next((part[key] for part in reversed(parts) if key in part), "")
-        for key in ("gpus", "bound", "update", "gone")
+        for key in ("gpus", "bound", "update", "update_from", "gone")
     }
 
 
 class Archive(Apt):
     """A record in front of which apt-cache and apt-get say what the archives have, of any packages."""
 
-    def __init__(self, record, versions, foreign):
+    def __init__(self, record, versions, foreign, update_from):
         super().__init__(record, versions)
         self.foreign = foreign  # names, or their beginnings, of what NVIDIA's archive has
+        self.is_newer_there = update_from == "NVIDIA"
 
     def query(self, argv, *, timeout_s=10.0):
         words = tuple(argv)
@@ -91,6 +93,8 @@ class Archive(Apt):
 
     def _policy(self, name):
         text = super()._policy(name)
+        if self.is_newer_there and len(set(self.versions.get(name, ""))) > 1:
+            return text.replace(UBUNTU, NVIDIA, 1)  # the newer version stands first
         return text.replace(UBUNTU, NVIDIA) if name.startswith(tuple(self.foreign)) else text
 
     def _line(self, word):
@@ -98,8 +102,8 @@ class Archive(Apt):
         installed, candidate = self.versions.get(name, ("", ""))
         if word.endswith("-"):
             return f"Remv {name} [{installed}]\n" if installed else ""
-        wanted = version or ("" if installed else candidate)
-        return f"Inst {name} ({wanted} Ubuntu:24.04 [amd64])\n" if wanted not in ("", installed) else ""
+        wanted, old = version or ("" if installed else candidate), f" [{installed}]" if installed else ""
+        return f"Inst {name}{old} ({wanted} Ubuntu:24.04 [amd64])\n" if wanted not in ("", installed) else ""
 
 
 def archive_of(record, database, given):
@@ -108,11 +112,11 @@ def archive_of(record, database, given):
     offers = {name: one.candidate for text in said for name, one in parse_policy(text, {}).items()}
     rows = [dict(line.partition(": ")[::2] for line in row.splitlines()) for row in database.split("\n\n")]
     there = {row["Package"]: row["Version"] for row in rows if "Version" in row}
-    offers = there | offers | given["offers"]
+    offers = there | offers | {name: one for name, one in given["packages"].items() if one} | given["offers"]
     if given["update"]:
         offers |= {name: given["update"] for name, one in there.items() if one.startswith("580.126.20")}
     versions = {name: (there.get(name, ""), candidate) for name, candidate in offers.items()}
-    return Archive(record, versions, given["origin"])
+    return Archive(record, versions, given["origin"], given["update_from"])
 
 
 def reader_of(one):
@@ -140,17 +144,18 @@ def reader_of(one):
 
 
 def dpkg(database, given):
-    new = set(given["packages"]) - set(re.findall(r"(?m)^Package: (.*)$", database))
+    there = re.findall(r"(?m)^Package: (.*)$", database)
+    new = {"dpkg": "1.22"} | {name: one for name, one in given["packages"].items() if one and name not in there}
     rows = [
-        f"Package: {name}\nStatus: install ok installed\nArchitecture: amd64\nVersion: {given['packages'][name]}"
-        for name in sorted(new)
-        if given["packages"][name]
+        f"Package: {name}\nStatus: install ok installed\nArchitecture: amd64\nVersion: {one}"
+        for name, one in sorted(new.items())
     ]
     for row in database.split("\n\n"):
         name = row.partition("\n")[0].removeprefix("Package: ")
         version = given["packages"].get(name, "as it is")
         if version is not None:
             text = row.replace("install ok installed", f"install ok {given['dpkg'].get(name, 'installed')}")
+            text = text.replace("install ok", "hold ok") if name in given["held"] else text
             rows.append(text if version == "as it is" else re.sub(r"(?m)^Version: .*$", f"Version: {version}", text))
     return "\n\n".join(rows)
 
@@ -171,10 +176,10 @@ def answered(query, given):
 
 
 @cache
-def plan_of(name, update=False):
-    params = {"gpu-driver": {"update": True}} if update else {}
+def plan_of(name, **params):
     policy = replace(
-        Policy(max_risk=Risk.HIGH, disturb=Disturbs.GPU_WORK, today="2026-11-01", params=params), sole=RULES
+        Policy(max_risk=Risk.HIGH, disturb=Disturbs.GPU_WORK, today="2026-11-01", params={"gpu-driver": params}),
+        sole=RULES,
     )
     return examine(reader_of(HOSTS[name]), CATALOG, policy).plan()
 
@@ -188,6 +193,7 @@ def driver_of(name, columns=10_000):
     )
 
 
+@cache
 def table_of(name):
     return driver_table(
         Facts(reader_of(HOSTS[name]), Asked(units=frozenset(UNITS))), CATALOG.rules["gpu-driver"].defaults
@@ -359,6 +365,67 @@ def test_update_of_the_fabric_manager_alone_is_not_offered_beside_its_own_comman
     both = table_of("no Fabric Manager and an update is offered").states
     assert [one.name for one in both] == ["fabric different", "update offered"]
     assert both[1].way_out.startswith("after `fabric different` is solved: ")
+
+
+ADVISED = re.compile(r'(?:branch: "(\d+)" and )?\b(\w+): true for gpu-driver')
+
+
+def advised():
+    """(host, state or rule, parameters, the words): every advice of a parameter of gpu-driver, where several are joined
+    by `and then` all of them."""
+    for name in HOSTS:
+        table = table_of(name)
+        ways = [(state.name, state.way_out) for state in table.states] + [("gpu-driver", table.way_out)]
+        for what, way in ways:
+            found = list(ADVISED.finditer(way))
+            params = {one[2]: True for one in found} | dict([("branch", one[1]) for one in found if one[1]][:1])
+            if "bringer: host" in way:
+                params["bringer"] = "host"
+            if params:
+                yield name, what, params, way
+
+
+@pytest.mark.parametrize(("name", "what", "params", "way"), list(advised()), ids=lambda one: str(one)[:40])
+def test_parameter_that_is_advised_plans_something_or_what_stands_before_it_is_said_with_it(name, what, params, way):
+    plan = plan_of(name, **params)
+    (found,) = [finding for finding in plan.findings if finding.rule == "gpu-driver"]
+    if any(change.rule == "gpu-driver" for change in plan.changes):
+        return
+    if not found.hold.detail:  # kept as it is
+        assert way.startswith(("after `held` is solved: ", "after `runfile` is solved: ")), found
+        return
+    assert str(found.hold.kind) == "refused", found
+    before = re.search(r"comes after what is not complete yet: ([^;]+)", found.hold.detail)
+    if before:
+        assert way.startswith(f"after `{before[1]}` is solved: ")
+        return
+    solved = re.match(r"after `([^`]+)` is solved: ", way)
+    ways = [state.way_out for state in table_of(name).states if solved and state.name == solved[1]]
+    assert found.todo.partition(" (no reboot before")[0] in (*ways, way) or found.todo in way
+
+
+def test_every_parameter_that_leads_to_another_driver_is_advised_on_a_host():
+    assert {name for _, _, params, _ in advised() for name in params} == {
+        "allow_dkms", "allow_third_party", "bringer", "switch_branch", "update",
+    }  # fmt: skip
+    assert {what for _, what, _, _ in advised()} >= {
+        "wrong flavour",
+        "unsupported GPU",
+        "outdated branch",
+        "update offered",
+    }
+
+
+@pytest.mark.parametrize("name", [name for name in HOSTS if "no driver" in name])
+def test_host_without_a_driver_is_judged_the_same_on_the_page_and_in_the_check(name):
+    """A fault of the machine in both, whatever is known of what is offered; unless somebody else brings it."""
+    (found,) = [finding for finding in plan_of(name).findings if finding.rule == "gpu-driver"]
+    assert (found.is_fault, table_of(name).states[0].is_dead) == (True, True)
+    external = plan_of(name, bringer="external")
+    assert not any(finding.is_fault for finding in external.findings)
+    params = CATALOG.rules["gpu-driver"].defaults | {"bringer": "external"}
+    table = driver_table(Facts(reader_of(HOSTS[name]), Asked(units=frozenset(UNITS))), params)
+    assert [(state.name, state.is_fault, state.is_dead) for state in table.states] == [("absent", False, False)]
 
 
 def test_five_reasons_not_to_stack_an_update():

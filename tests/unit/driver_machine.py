@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from hosttune.choices.drivers.choice import DEFAULTS
 from hosttune.facts.base import unread
 from hosttune.facts.gpu.archives import Offer
 from hosttune.facts.gpu.branch_table import own_table
@@ -21,10 +22,7 @@ from hosttune.facts.gpu.packaging import Packaging, parse_show
 from hosttune.facts.packages import Packages
 
 NOW = 1_795_000_000.0  # November 2026
-PARAMS = {
-    "track": "lts", "branch": "", "bringer": "auto", "use": "auto", "update": False, "switch_branch": False,
-    "allow_third_party": False, "allow_dkms": False,
-}  # fmt: skip
+PARAMS = dict(DEFAULTS)
 V100, A100, H100, GTX1080, RTX4090, RTX5090, B200, K80, GH200, NEW, FERMI = (
     "0x1db4", "0x20b2", "0x2330", "0x1b80", "0x2684", "0x2b85", "0x2901", "0x102d", "0x2342", "0x9999", "0x06d1",
 )  # fmt: skip

@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.choices.driver import choose
+from hosttune.choices.drivers.choice import DEFAULTS
+from hosttune.engine.catalog import builtin_catalog
 from hosttune.facts import UnknownFact
 from hosttune.facts.packages import Packages
 from tests.unit.driver_machine import (
@@ -23,9 +25,11 @@ from tests.unit.driver_machine import (
     RTX4090,
     RTX5090,
     V100,
+    archive,
     candidate,
     compute,
     machine,
+    stanza,
 )  # fmt: skip
 
 
@@ -209,9 +213,14 @@ def test_choose_pin_of_another_branch_does_not_switch():
     assert choose(facts, PARAMS | {"branch": "580"}).action == "keep"
 
 
-def test_choose_without_an_offer_is_unknown_with_the_problem():
+def test_host_without_a_driver_is_refused_one_with_the_problem_of_the_offer():
+    """That it has none is known, whatever is offered; a switch of one that is there hangs on the offer."""
+    problem = "apt's package lists are missing: sudo apt-get update"
+    choice = choose(machine(problem=problem), PARAMS)
+    assert (choice.action, choice.told[0]) == ("refuse", "no driver for 1 x NVIDIA device 0x2330 (hopper generation)")
+    assert problem in choice.told[1]
     with pytest.raises(UnknownFact, match="sudo apt-get update"):
-        choose(machine(problem="apt's package lists are missing: sudo apt-get update"), PARAMS)
+        choose(machine([V100], problem=problem, packages=compute("580-server-open")), PARAMS | {"switch_branch": True})
 
 
 INSTALLED = (*compute("580-server-open"), "nvidia-kernel-common-580-server", "libnvidia-compute-580-server")
@@ -489,3 +498,59 @@ def test_choose_installs_where_only_remains_of_a_loaded_driver_are_left():
     choice = choose(machine(packages=[LIBRARY], loaded="580.95.05"), PARAMS)
     assert choice.action == "install"
     assert choose(machine(offer=None, loaded="580.95.05"), PARAMS).action == "keep"  # from whoever brought it
+
+
+def test_defaults_of_the_choice_are_those_of_the_rule():
+    assert builtin_catalog().rules["gpu-driver"].defaults == DEFAULTS
+
+
+def test_gpu_that_is_older_than_all_that_is_offered_is_not_called_newer():
+    for offer in (archive_of("580", "595"), ()):
+        choice = choose(machine([K80], offer=offer, problem="" if offer else "nothing is offered"), PARAMS)
+        assert choice.action == "refuse"
+        assert choice.way_out.startswith(
+            "branch 470 was the last that drives kepler; NVIDIA's support of branch 470 has"
+        )
+        assert "newer" not in choice.way_out
+    newer = choose(machine([RTX5090], offer=archive_of("470", "535"), components=("main", "restricted")), PARAMS)
+    assert "a GPU that is newer than these branches" in newer.way_out
+    assert "multiverse" in newer.way_out
+
+
+def archive_of(*branches):
+    return tuple(one for one in archive() if str(one.branch) in branches)
+
+
+def test_component_without_closed_modules_is_not_named_where_one_is_wanted():
+    offer = tuple(one for one in archive_of("580") if one.is_open)
+    choice = choose(machine([V100], offer=offer, components=("main", "restricted")), PARAMS)
+    assert "they need the closed kernel module, and none is offered" in choice.reason
+    assert "multiverse" not in choice.way_out
+
+
+def test_parameter_that_another_one_must_follow_is_named_with_it():
+    offer = [candidate("nvidia-driver-580-server-open", "nvidia-dkms-580-server-open", is_third_party=True)]
+    choice = choose(machine(offer=offer), PARAMS)
+    assert choice.asks == "allow_third_party"
+    assert "allow_third_party: true" in choice.way_out
+    assert choice.way_out.endswith("allow_dkms: true for gpu-driver in the policy compiles them here")
+    locked = choose(machine(offer=offer, own_modules=False), PARAMS)
+    assert "sudo mokutil --import" in locked.way_out
+    assert choose(machine(offer=offer), PARAMS | {"allow_third_party": True, "allow_dkms": True}).action == "install"
+
+
+def test_kernel_log_that_asks_for_the_other_module_lets_the_switch_go_on():
+    """A GPU whose generation no table has: its driver alone knows that it needs the other kind."""
+    for name, kind, other in (
+        ("needs_open", "580-server", "580-server-open"),
+        ("not_for_open", "580-server-open", "580-server"),
+    ):
+        facts = machine([NEW], packages=compute(kind), shown=SHOWN_FOR_NEW)
+        setattr(facts.nvidia, name, True)
+        choice = choose(facts, PARAMS | {"switch_branch": True})
+        assert (choice.action, choice.name) == ("switch", other)
+
+
+SHOWN_FOR_NEW = "".join(
+    stanza(f"nvidia-driver-580-server{kind}", "580.95.05-0ubuntu1", (NEW,)) for kind in ("", "-open")
+)

@@ -11,6 +11,7 @@ from hosttune.choices.drivers.switches import SERVICE
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.facts import UnknownFact, unread
 from hosttune.facts.base import Fact
+from hosttune.facts.gpu.driver import DriverPackage
 from hosttune.facts.gpu.driver_modules import DkmsBuild
 from hosttune.facts.gpu.nvidia_lost import SilentGpu
 from hosttune.facts.gpu.packaging import Packaging
@@ -74,7 +75,7 @@ def host(
     """A healthy host with an H100, changed as the words say."""
     plain = {
         "loaded_version": VERSION, "is_open": True, "userspace_version": VERSION, "branch": "580",
-        "flavour": "server-open", "name": "580-server-open", "packages": (SimpleNamespace(name="nvidia-utils-580-server", version=PACKAGE),),
+        "flavour": "server-open", "name": "580-server-open", "packages": (DriverPackage("nvidia-utils-580-server", PACKAGE, False, "installed"),),
         "held": (), "half_way": "", "is_gone": False, "runfile": False, "nouveau_bound": False, "has_module_for_running_kernel": True,
         "has_module_for_next_kernel": True, "kernels_with_module": (KERNEL,), "modules": (module(),), "dkms": (),
         "transitional": (),
@@ -97,11 +98,13 @@ def host(
             is_on_grace="grace" in here,
             drivers=("nvidia", "") if undriven else ("nvidia",),
             summary="1 x H100",
+            has_gpu=True,
             is_passed_through="vfio" in here,
             is_vgpu="profile" in here,
             unlisted=(),
         ),
         branches=tables(),
+        candidates=SimpleNamespace(packages=(), problem="`ubuntu-drivers` is not installed"),
         packaging=Packaging({}, "not in this record"),
         host=SimpleNamespace(
             is_container="container" in here,
@@ -158,7 +161,7 @@ TABLE = {
         NOT_LOADED | {"boot": {"secure_boot": True}, "modules": (module(source="dkms"),)}, "Secure Boot is on", "mokutil",
     ),
     "unsupported GPU": ({"generations": ("volta",), "branch": "595", "is_open": False, "modules": (module(is_open=False),)}, "does not drive volta", "switch_branch"),
-    "wrong flavour": ({"generations": ("volta",)}, "does not drive volta", "closed module"),
+    "wrong flavour": ({"generations": ("volta",)}, "does not drive volta", "the closed kernel module: switch_branch: true"),
     "GPU without a driver": ({"undriven": ("0000:43:00.0",)}, "no driver holds the GPU at 0000:43:00.0", "NVRM"),
     "module missing": (
         NOT_LOADED | {"has_module_for_running_kernel": False, "modules": (), "kernels_with_module": ()}, "these have: none", f"linux-modules-nvidia-580-server-open-{KERNEL}",
@@ -238,7 +241,7 @@ def test_kernel_log_adds_what_the_table_does_not_know():
     (state,) = states(host(**NOT_LOADED, nvidia={"rejected_key": True}))
     assert (state.name, "mokutil" in state.way_out) == ("Secure Boot refuses", True)
     (state,) = states(host(nvidia={"legacy_branch": "470"}))
-    assert (state.name, '"470"' in state.way_out) == ("unsupported GPU", True)
+    assert (state.name, 'branch: "470" and switch_branch: true' in state.way_out) == ("unsupported GPU", True)
 
 
 @pytest.mark.parametrize("ubuntu", [True, False])

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.choices.driver_states.modules import mismatch, running_module, stale, swapped, will_be_other
-from hosttune.choices.driver_states.told import Told, holds, said_by_log, switch
+from hosttune.choices.driver_states.modules import (
+    INITRAMFS,
+    mismatch,
+    next_module,
+    running_module,
+    stale,
+    swapped,
+    will_be_other,
+)
+from hosttune.choices.driver_states.told import REBOOT, UNINSTALL, ByPolicy, Told, holds, said_by_log, switch
 from hosttune.choices.drivers.branch import not_driven
 from hosttune.choices.drivers.bringer import guest_way
-from hosttune.choices.drivers.choice import open_alone
+from hosttune.choices.drivers.choice import closed_alone, open_alone
 from hosttune.choices.drivers.components import fabric_packages
 from hosttune.choices.drivers.switches import LOG, SERVICE, has_switches
+from hosttune.choices.next_kernel import again, commands
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.gpu_errors import way_of
-from hosttune.facts.gpu.nvidia_tables import is_older
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
 
 _HARDWARE = "it is hardware, power or cooling"
-_OPEN, _CLOSED = "the open module of the same branch", "the closed module of the same branch"
 
 
 def lost(facts: Facts) -> Told | None:
@@ -63,7 +70,7 @@ def unsupported(facts: Facts) -> Told | None:
     legacy = said_by_log(facts, "legacy_branch")
     if legacy:
         said = f"the kernel log says that a GPU here needs branch {legacy}"
-        return said, switch(facts, f'a driver of that branch (branch: "{legacy}")')
+        return said, switch(facts, "a driver of that branch", branch=legacy)
     left = not_driven(facts)
     if not left:
         return None
@@ -75,26 +82,33 @@ def unsupported(facts: Facts) -> Told | None:
 
 def wrong_flavour(facts: Facts) -> Told | None:
     module = _module_in_use(facts)
-    if module is None or will_be_other(facts):
+    if module is None or will_be_other(facts) or holds(unsupported, facts):
         return None
-    generations = facts.gpus.generations
-    old = [one for one in generations if is_older(one, "turing")]
-    if module[1] and (old or said_by_log(facts, "not_for_open")):
-        what = ", ".join(old) or "a GPU here"
-        return f"{module[0]} is the open kernel module, and it does not drive {what}", switch(facts, _CLOSED)
-    only_open = open_alone(facts)
-    if not module[1] and (only_open or said_by_log(facts, "needs_open")):
-        what = " and ".join(only_open) or "a GPU here"
-        return f"{module[0]} is the closed kernel module, and {what} needs the open one", switch(facts, _OPEN)
+    name, is_open = module
+    if is_open and (old := closed_alone(facts)):
+        said = f"{name} is the open kernel module, and it does not drive {', '.join(old)}"
+        return said, _other_kind(facts, "closed")
+    if not is_open and (only_open := open_alone(facts)):
+        said = f"{name} is the closed kernel module, and {' and '.join(only_open)} needs the open one"
+        return said, _other_kind(facts, "open")
     return None
+
+
+def _other_kind(facts: Facts, kind: str) -> str | ByPolicy:
+    """The packages are of this kind already where another module lies before theirs."""
+    driver = facts.driver
+    if not driver.branch:
+        return UNINSTALL if driver.runfile else f"bring a driver with the {kind} kernel module in the way this one came"
+    if (kind == "open") != ("open" in driver.flavour):
+        return switch(facts, f"the {kind} kernel module")
+    module = next_module(facts)
+    how = again(facts, module) if module else commands(facts, facts.kernel.release)
+    return f"the packages are those of the {kind} one: {how}; {INITRAMFS}; then {REBOOT}"
 
 
 def is_undriven_until_boot(facts: Facts) -> bool:
     """Whether a GPU needs the other kind of module than the loaded one, which the next boot loads."""
-    old = any(is_older(one, "turing") for one in facts.gpus.generations)
-    if facts.driver.is_open:
-        return bool(old or said_by_log(facts, "not_for_open"))
-    return bool(open_alone(facts) or said_by_log(facts, "needs_open"))
+    return bool(closed_alone(facts) if facts.driver.is_open else open_alone(facts))
 
 
 def is_mute(facts: Facts) -> bool:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hosttune.facts.gpu.driver import DriverModule
 
 _ENROL = "enrol the key: sudo mokutil --import /var/lib/shim-signed/mok/MOK.der, and confirm it at the console"
-_INITRAMFS = "sudo update-initramfs -u -k all"
+INITRAMFS = "sudo update-initramfs -u -k all"
 
 
 def dkms_failed(facts: Facts) -> Told | None:
@@ -125,8 +125,8 @@ def stale(facts: Facts) -> Told | None:
     how = again(facts, module)
     said = f"the module on the disk is {module.version} ({module.path}), the libraries are {wanted}"
     if boot_after_stale(facts) is Boot.HARMS:
-        return f"{said} like the loaded one: after a reboot no GPU works", f"do not reboot before: {how}; {_INITRAMFS}"
-    return f"{said}: no reboot mends that", f"{how}; {_INITRAMFS}; then {REBOOT}"
+        return f"{said} like the loaded one: after a reboot no GPU works", f"do not reboot before: {how}; {INITRAMFS}"
+    return f"{said}: no reboot mends that", f"{how}; {INITRAMFS}; then {REBOOT}"
 
 
 def boot_after_stale(facts: Facts) -> Boot:
@@ -158,7 +158,7 @@ def mismatch(facts: Facts) -> Told | None:
     versions = f"the loaded module is {driver.loaded_version} and the libraries are {driver.userspace_version}"
     return (
         f"{versions}: CUDA and nvidia-smi refuse to start",
-        f"{REBOOT}; if it is still so afterwards, an old module is in the initramfs: {_INITRAMFS}",
+        f"{REBOOT}; if it is still so afterwards, an old module is in the initramfs: {INITRAMFS}",
     )
 
 
@@ -167,7 +167,7 @@ def nouveau(facts: Facts) -> Told | None:
         return None
     return (
         "nouveau holds a GPU, so that the installed NVIDIA driver cannot have it",
-        f"reboot; if it is still so afterwards, {_INITRAMFS} and reboot again",
+        f"reboot; if it is still so afterwards, {INITRAMFS} and reboot again",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.choices.driver_states.told import RUNFILE, UNHOLD, Told, switch
+from hosttune.choices.driver_states.told import RUNFILE, UNHOLD, UNINSTALL, ByPolicy, Told, switch
 from hosttune.choices.drivers.branch import stale_note, why_over
 from hosttune.choices.drivers.components import fabric_packages, managers
 from hosttune.choices.drivers.switches import has_switches
@@ -36,7 +36,7 @@ def runfile(facts: Facts) -> Told | None:
         return None
     return (
         f"{RUNFILE}, outside of dpkg: upgrades break it",
-        "at the next maintenance, sudo nvidia-uninstall, then let gpu-driver install packages",
+        UNINSTALL,
     )
 
 
@@ -80,7 +80,7 @@ def outdated(facts: Facts) -> Told | None:
         real = " ".join(re.sub(r"-\d{3}(?=-|$)", f"-{driver.branch}", one, count=1) for one in driver.transitional)
         gone = " ".join(driver.transitional)
         return said, f"name the branch: sudo apt-get install {real} && sudo apt-get remove {gone}"
-    return said, switch(facts, "a supported branch, at a maintenance")
+    return said, switch(facts, "a supported branch", when="at a maintenance")
 
 
 def held(facts: Facts) -> Told | None:
@@ -104,5 +104,10 @@ def update(facts: Facts) -> Told | None:
     more = f" and {len(updates) - 3} more" if len(updates) > 3 else ""
     return (
         f"an update within branch {facts.driver.branch} is offered: {shown}{more}",
-        "update: true for gpu-driver in the policy, at a maintenance: it needs a reboot",
+        ByPolicy(
+            "",
+            "update: true for gpu-driver in the policy",
+            "at a maintenance: it needs a reboot",
+            {"update": True},
+        ),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
@@ -13,8 +13,24 @@ from hosttune.frozen import frozen
 
 REBOOT = "drain the host and reboot"
 RUNFILE = "NVIDIA's own installer (runfile) put a driver here"
+UNINSTALL = "at the next maintenance, sudo nvidia-uninstall, then let gpu-driver install packages"
 UNHOLD = "when the hold has served, sudo apt-mark unhold, all of the driver's packages together"
-Told = tuple[str, str]  # evidence, way out
+
+
+@frozen
+class ByPolicy:
+    """A way out that is a parameter of gpu-driver. What it would bring, or stands in its way, `driver_state` asks."""
+
+    what: str  # is wanted; empty where it goes without saying
+    how: str  # the parameters, as words
+    after: str  # what is to be done then
+    params: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.how}, {self.after}" if self.what else f"{self.how}, {self.after}"
+
+
+Told = tuple[str, "str | ByPolicy"]  # evidence, way out
 Look = Callable[[Any], "Told | None"]  # of the facts: what it says where it holds
 
 
@@ -79,11 +95,16 @@ def is_node(facts: Facts) -> bool:
         return False
 
 
-def switch(facts: Facts, what: str) -> str:
+def switch(facts: Facts, what: str, *, when: str = "", **params: str) -> str | ByPolicy:
+    """`what` is wanted instead of the driver that is there, `when`; `params` of gpu-driver say more of it."""
+    wanted = f"{what}, {when}" if when else what
     if vendor := vendor_of(facts):
-        return f"{what}, in the way of {vendor}: {VENDORS[vendor][1]}"
+        return f"{wanted}, in the way of {vendor}: {VENDORS[vendor][1]}"
     if is_node(facts):
-        return f"{what}: by whoever brings the driver of this Kubernetes node, its image or the GPU Operator"
+        return f"{wanted}: by whoever brings the driver of this Kubernetes node, its image or the GPU Operator"
     if not facts.os.is_ubuntu:  # where gpu-driver installs nothing
-        return f"{what}: from your distribution, its backports, or NVIDIA's archive; then reboot"
-    return f"{what}: switch_branch: true for gpu-driver in the policy, then reboot"
+        return f"{wanted}: from your distribution, its backports, or NVIDIA's archive; then reboot"
+    names = " and ".join([*(f'{name}: "{value}"' for name, value in params.items()), "switch_branch: true"])
+    apply = f"apply {when}" if when else "apply"
+    how = f"{names} for gpu-driver in the policy"
+    return ByPolicy(what, how, f"{apply}, then reboot", {**params, "switch_branch": True})

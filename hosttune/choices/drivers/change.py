@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hosttune.choices.driver_state import before_boot
 from hosttune.choices.driver_states.packages import held
-from hosttune.choices.driver_states.told import UNHOLD, Boot
+from hosttune.choices.driver_states.told import UNHOLD, Boot, DriverState
 from hosttune.choices.drivers.choice import DriverChoice, kept, refuse
 from hosttune.choices.drivers.install import installed
 from hosttune.facts.versions import upstream_of
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from hosttune.choices.driver_states.told import DriverState
     from hosttune.facts import Facts
     from hosttune.facts.gpu.archives import Offer
     from hosttune.facts.gpu.driver import DriverPackage
 
+# What has to be solved before another change of the driver; None where nothing has.
+First = Callable[[], "DriverState | None"]
 NEWEST = "the policy follows the newest branch"
 # A package of one branch; some also differ between the open and the closed module.
 _NUMBERED = regex(
@@ -32,10 +32,8 @@ _NUMBERED = regex(
 _COMPANION = regex(r"(nvidia-fabricmanager|libnvidia-nscq|nvidia-imex)-\d{3}")
 
 
-def switched(facts: Facts, params: Mapping[str, Any], why: str, *, is_needed: bool) -> DriverChoice:
-    """The choice for a host without a driver, and what of the old one goes; or the old one, where that is it.
-    `is_needed`: the old one does not drive the GPUs, so that no boot into it has to come first.
-    """
+def switched(facts: Facts, params: Mapping[str, Any], why: str, before: First) -> DriverChoice:
+    """The choice for a host without a driver, and what of the old one goes; or the old one, where that is it."""
     driver = facts.driver
     new = installed(facts, params)
     if new.action != "install":
@@ -60,16 +58,11 @@ def switched(facts: Facts, params: Mapping[str, Any], why: str, *, is_needed: bo
             way_out=UNHOLD,
             driver=driver,
         )
-    if not is_needed and (first := _waits_for_boot(facts)):
+    first = before()
+    if first and first.boot is Boot.MENDS:  # an earlier change of the driver, that the next boot completes
         return _later(why, f"the switch to {new.name}", first, facts)
     switch = f"switch from {driver.name} to {new.told[0].removeprefix('driver ')}"
     return replace(new, action="switch", told=(why, switch, *new.told[1:]), remove=_others(driver.packages, new))
-
-
-def _waits_for_boot(facts: Facts) -> DriverState | None:
-    """An earlier change of the driver that the next boot completes."""
-    state = before_boot(facts)
-    return state if state and state.boot is Boot.MENDS else None
 
 
 def _later(why: str, what: str, first: DriverState, facts: Facts) -> DriverChoice:
@@ -105,14 +98,14 @@ def _others(packages: Iterable[DriverPackage], new: DriverChoice) -> tuple[str, 
     return tuple(sorted(found))
 
 
-def updated(facts: Facts, params: Mapping[str, Any]) -> DriverChoice | None:
+def updated(facts: Facts, params: Mapping[str, Any], before: First) -> DriverChoice | None:
     """The newer versions that apt offers of the packages that are there; None where there are none."""
     driver = facts.driver
     offers = facts.archives.updates
     if not offers:
         return None
     if kept_back := held(facts):
-        return kept(facts, kept_back[0])
+        return replace(kept(facts, kept_back[0]), way_out=UNHOLD)
     offered = f"an update within branch {driver.branch} is offered"
     foreign = [offer for offer in offers if offer.candidate_from != (offer.installed_from or _home(offer, facts))]
     if foreign:
@@ -124,7 +117,7 @@ def updated(facts: Facts, params: Mapping[str, Any]) -> DriverChoice | None:
             "keeps the other away",
             driver=driver,
         )
-    if first := before_boot(facts):
+    if first := before():
         return _later(offered, "the update", first, facts)
     if behind := _left_behind(facts):
         return refuse(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
+from hosttune.choices.driver_states.told import said_by_log
 from hosttune.facts.base import Fact
 from hosttune.facts.gpu.nvidia_tables import is_older
 from hosttune.frozen import frozen
@@ -12,6 +14,14 @@ from hosttune.frozen import frozen
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.facts.gpu.driver import Driver
+
+
+# Of gpu-driver's parameters, for who asks without a policy.
+DEFAULTS: Mapping[str, Any] = {
+    "track": "lts", "branch": "", "bringer": "auto", "use": "auto", "update": False, "switch_branch": False,
+    "allow_third_party": False, "allow_dkms": False,
+}  # fmt: skip
+CHANGES = frozenset({"install", "update", "switch"})
 
 
 @frozen
@@ -27,7 +37,8 @@ class DriverChoice(Fact):
     one_version: tuple[str, ...] = ()  # packages that must have the same version (the driver and its fabric manager)
     versions: tuple[str, ...] = ()  # of an update: "name=version", what apt offers within the branch
     remove: tuple[str, ...] = ()  # of a switch: the packages of the old branch or flavour
-    way_out: str = ""  # of a refusal, or of what keeps it from use: what a person does about it
+    way_out: str = ""  # of a refusal, or of what keeps it from use or from an update: what a person does about it
+    asks: str = ""  # of a refusal: the parameter of gpu-driver that would let it go on
     unused: str = ""  # why the driver that is kept is not in use, where no boot brings it into use; else empty
 
     @property
@@ -36,15 +47,20 @@ class DriverChoice(Fact):
         return "; ".join(self.told)
 
     @property
+    def obstacle(self) -> str:
+        """Of a refusal: the clause that says what stands in the way, without the GPUs that are named with it."""
+        return re.sub(r"^no driver fits .*?: ", "", self.told[-1])
+
+    @property
     def name(self) -> str:
         """580-server-open."""
         return "-".join(part for part in (self.branch, self.flavour) if part)
 
 
-def refuse(*told: str, way_out: str, driver: Driver | None = None) -> DriverChoice:
-    """`driver`: the one that stays."""
+def refuse(*told: str, way_out: str, driver: Driver | None = None, asks: str = "") -> DriverChoice:
+    """`driver`: the one that stays; `asks`: as in DriverChoice."""
     branch, flavour = (driver.branch, driver.flavour) if driver else ("", "")
-    return DriverChoice("refuse", (), told, branch, flavour, way_out=way_out)
+    return DriverChoice("refuse", (), told, branch, flavour, way_out=way_out, asks=asks)
 
 
 def kept(facts: Facts, *told: str) -> DriverChoice:
@@ -59,9 +75,21 @@ def _is_main(name: str) -> bool:
 
 
 def open_alone(facts: Facts) -> tuple[str, ...]:
-    """What here works with the open kernel module alone: Blackwell and Grace Hopper have no closed one."""
+    """What here works with the open kernel module alone: Blackwell and Grace Hopper have no closed one; and what the
+    kernel log of the driver that is there says so of."""
     grace = "hopper" in facts.gpus.generations and facts.gpus.is_on_grace
-    return (*(("Grace Hopper",) if grace else ()), *(("Blackwell",) if "blackwell" in facts.gpus.generations else ()))
+    known = (*(("Grace Hopper",) if grace else ()), *(("Blackwell",) if "blackwell" in facts.gpus.generations else ()))
+    return known or _by_log(facts, "needs_open")
+
+
+def closed_alone(facts: Facts) -> tuple[str, ...]:
+    """As `open_alone`, of the closed kernel module: what is older than Turing."""
+    old = tuple(one for one in facts.gpus.generations if is_older(one, "turing"))
+    return old or _by_log(facts, "not_for_open")
+
+
+def _by_log(facts: Facts, name: str) -> tuple[str, ...]:
+    return ("a GPU here",) if facts.driver.is_present and said_by_log(facts, name) else ()
 
 
 def module_kind(facts: Facts) -> str | DriverChoice:
@@ -78,15 +106,14 @@ def module_kind(facts: Facts) -> str | DriverChoice:
             way_out="take the card out, or leave it to nouveau, which drives a screen (bringer: external in the "
             "policy)",
         )
-    old = [one for one in generations if is_older(one, "turing")]
-    only_open = open_alone(facts)
+    old, only_open = closed_alone(facts), open_alone(facts)
     if old and only_open:
         return refuse(
             f"no driver drives all GPUs: {', '.join(only_open)} needs the open kernel module, and {', '.join(old)} "
             f"cannot use it ({facts.gpus.summary})",
             way_out="put them into different machines, or give one kind to virtual machines (vfio-pci)",
         )
-    if old and "unknown" in generations:
+    if any(is_older(one, "turing") for one in generations) and "unknown" in generations:
         return refuse(
             f"{', '.join(old)} cannot use the open kernel module, and it is not known whether the GPU of unknown "
             f"generation needs it ({facts.gpus.summary})",

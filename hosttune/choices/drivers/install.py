@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hosttune.choices.drivers.branch import WORDS, drives, is_given, is_over, kind_of, stale_note, until
+from hosttune.choices.drivers.branch import WORDS, drives, is_given, is_over, kind_of, stale_note, until, why_over
 from hosttune.choices.drivers.choice import DriverChoice, module_kind, refuse
 from hosttune.choices.drivers.components import unknown_to_apt, where_off
 from hosttune.choices.drivers.switches import has_switches
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
 _THIRD_PARTY = "only third-party archives offer one"
 _DKMS = "modules are offered only by DKMS, compiled on this host"
-_COMPONENTS = {_DKMS: ("restricted",)}  # where what is missing can be, for a step that not every component helps
+_CLOSED = "they need the closed kernel module, and none is offered"
+_NEWER = "sudo apt-get update, and look again; a GPU that is newer than these branches needs NVIDIA's archive"
+_ASKS = {_THIRD_PARTY: "allow_third_party", _DKMS: "allow_dkms"}
 _DESKTOPS = ("xserver-xorg-core", "gdm3", "lightdm", "sddm", "ubuntu-desktop", "ubuntu-desktop-minimal")
 
 _ENROL = (
@@ -29,15 +32,31 @@ _ENROL = (
 
 
 def installed(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
+    """Where a parameter would let it go on and something else would not, the way out says both."""
+    choice = _installed(facts, params)
+    if not choice.asks:
+        return choice
+    try:
+        then = installed(facts, {**params, choice.asks: True})
+    except UnknownFact:
+        return choice
+    if then.action != "refuse":
+        return choice
+    return replace(choice, way_out=f"{choice.way_out}; and then, as {then.obstacle}: {then.way_out}")
+
+
+def _installed(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
     kind = module_kind(facts)
     if isinstance(kind, DriverChoice):
         return kind
     offered = facts.candidates.packages
-    if facts.candidates.problem:
-        raise UnknownFact("the drivers that Ubuntu offers", facts.candidates.problem)
-    usable, why_not, way_out = _usable(offered, facts, kind, params)
+    if problem := facts.candidates.problem:
+        if old := _too_old((), facts):
+            return refuse(f"no driver fits {facts.gpus.summary}: {problem}", way_out=old)
+        raise UnknownFact("the drivers that Ubuntu offers", problem)
+    usable, why_not, way_out, asks = _usable(offered, facts, kind, params)
     if not usable:
-        return refuse(f"no driver fits {facts.gpus.summary}: {why_not}", way_out=way_out)
+        return refuse(f"no driver fits {facts.gpus.summary}: {why_not}", way_out=way_out, asks=asks)
     best, because = _best(usable, facts, params)
     return _set_of(best, because, facts, params)
 
@@ -47,11 +66,13 @@ def _usable(
     facts: Facts,
     kind: str,
     params: Mapping[str, Any],
-) -> tuple[tuple[Candidate, ...], str, str]:
-    """What fits every GPU and the policy; or nothing, the reason of the step that left nothing, and the way out."""
+) -> tuple[tuple[Candidate, ...], str, str, str]:
+    """What fits every GPU and the policy; or nothing, the reason of the step that left nothing, the way out, and the
+    parameter that would let it go on."""
     left = tuple(offered)
     pin = str(params["branch"])
     driving = _driving(left, facts)
+    old = _too_old(left, facts)
     steps: tuple[tuple[str, str, Callable[[Candidate], bool]], ...] = (
         (
             f"branch {pin} is not offered",
@@ -60,7 +81,7 @@ def _usable(
         ),
         (
             "no branch drives all of them",
-            "sudo apt-get update, and look again; a GPU that is newer than these branches needs NVIDIA's archive",
+            old or _NEWER,
             lambda c: c in driving,
         ),
         (
@@ -69,7 +90,7 @@ def _usable(
             lambda c: kind != "open" or c.is_open,
         ),
         (
-            "they need the closed kernel module, and none is offered",
+            _CLOSED,
             "sudo apt-get update, and look again; a branch of before 590 has it",
             lambda c: kind != "closed" or not c.is_open,
         ),
@@ -80,7 +101,7 @@ def _usable(
         ),
         (
             _DKMS,
-            f"{_prebuilt_kernel(facts)}; or allow_dkms: true for gpu-driver in the policy",
+            _compile(facts),
             lambda c: params["allow_dkms"] or not c.needs_dkms,
         ),
         (
@@ -93,10 +114,28 @@ def _usable(
         remaining = tuple(candidate for candidate in left if test(candidate))
         if not remaining:
             names = ", ".join(candidate.name for candidate in left)
-            lists = where_off(facts, *_COMPONENTS.get(why_not, ())) if why_not != _THIRD_PARTY else ""
-            return (), f"{why_not} (offered: {names})", "; or ".join(part for part in (lists, way_out) if part)
+            narrow = ("restricted",) if why_not in (_DKMS, _CLOSED) or way_out == old else ()  # multiverse has none
+            lists = where_off(facts, *narrow) if why_not != _THIRD_PARTY else ""
+            ways = "; or ".join(part for part in (lists, way_out) if part)
+            return (), f"{why_not} (offered: {names})", ways, _ASKS.get(why_not, "")
         left = remaining
-    return left, "", ""
+    return left, "", "", ""
+
+
+def _too_old(offered: Iterable[Candidate], facts: Facts) -> str:
+    """What to do where a GPU here is older than all that is offered, or than all that is supported where nothing is;
+    empty where none is, as far as the tables know."""
+    oldest = min((one.branch for one in offered), default=0)
+    for generation in facts.gpus.generations:
+        known = [number for number, row in facts.branches.rows.items() if row.drives(generation)]
+        if known and (max(known) < oldest or (not oldest and all(is_over(facts, one) for one in known))):
+            last = max(known)
+            over = f"; {over}" if (over := why_over(facts, last)) else ""
+            return (
+                f"branch {last} was the last that drives {generation}{over}: take it from NVIDIA, compiled here "
+                "(nvidia.com/drivers; bringer: external for gpu-driver in the policy), or take the card out"
+            )
+    return ""
 
 
 def _driving(offered: tuple[Candidate, ...], facts: Facts) -> tuple[Candidate, ...]:
@@ -115,6 +154,12 @@ def _driving(offered: tuple[Candidate, ...], facts: Facts) -> tuple[Candidate, .
         why = facts.packaging.problem or "Ubuntu's packages do not name their GPUs"
         raise UnknownFact("which branch drives all GPUs", f"of {names} nobody tells ({why}): sudo apt-get update")
     return sure
+
+
+def _compile(facts: Facts) -> str:
+    """The way to modules that are offered by DKMS alone: a kernel of Ubuntu's has no others."""
+    allow = "allow_dkms: true for gpu-driver in the policy"
+    return f"{allow} compiles them here" if facts.kernel.flavour else f"{_prebuilt_kernel(facts)}; or {allow}"
 
 
 def _prebuilt_kernel(facts: Facts) -> str:
@@ -173,6 +218,7 @@ def _set_of(best: Candidate, because: tuple[str, ...], facts: Facts, params: Map
             f"nvidia-driver-{full} fits, but no prebuilt modules are known for this kernel: {_why_none(facts, full)}",
             way_out=f"{_prebuilt_kernel(facts)}; or allow_dkms: true for gpu-driver in the policy compiles them here, "
             f"with the headers of {facts.kernel.release}",
+            asks="allow_dkms",
         )
     needs_dkms = modules.startswith("nvidia-dkms")
     if needs_dkms and not facts.boot.takes_own_modules:

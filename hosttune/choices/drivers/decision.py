@@ -1,0 +1,155 @@
+"""The decision about the driver, without a look at what the next boot does: so a state of the driver can ask, too, what
+a parameter of the policy would lead to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hosttune.choices.driver_states.gpus import wrong_flavour
+from hosttune.choices.driver_states.told import RUNFILE, UNINSTALL, Boot, holds
+from hosttune.choices.drivers.branch import not_driven, why_over
+from hosttune.choices.drivers.bringer import guest, guest_way, other_bringer
+from hosttune.choices.drivers.change import NEWEST, switched, updated
+from hosttune.choices.drivers.choice import DriverChoice, kept, module_kind, refuse
+from hosttune.choices.drivers.install import installed
+from hosttune.facts import Facts
+from hosttune.facts.base import UnknownFact, raw
+
+if TYPE_CHECKING:
+    from hosttune.choices.drivers.change import First
+
+
+def decide(facts: Facts, params: Mapping[str, Any], first: First) -> DriverChoice:
+    """As `choices.driver.choose`; `first` says what has to be solved before another change."""
+    why_not = _not_ours(facts, params)
+    if why_not:
+        return DriverChoice("none", (), (why_not,))
+    if half := facts.driver.half_way:
+        return refuse(half, way_out=facts.packages.repair, driver=facts.driver)
+    pin = str(params["branch"])
+    if pin and not re.fullmatch(r"\d{3}", pin):
+        return refuse(
+            f'branch: "{pin}" of the policy is no branch',
+            way_out='name a number in the policy, such as branch: "580"',
+        )
+    if facts.driver.is_present and not (facts.driver.is_gone and not facts.driver.branch):
+        return _keep(facts, params, first)
+    bringer = guest(facts) or (other_bringer(facts) if params["bringer"] == "auto" else None)
+    if bringer:
+        return refuse(f"no driver for {facts.gpus.summary}", bringer.reason, way_out=bringer.way_out)
+    if not facts.os.is_ubuntu:
+        system = facts.os.name or facts.os.id
+        return DriverChoice("none", (), (f"the package names of this rule are Ubuntu's, and this is {system}",))
+    try:
+        return installed(facts, params)
+    except UnknownFact as missing:
+        if facts.driver.is_present:
+            raise
+        return refuse(
+            f"no driver for {facts.gpus.summary}",
+            f"what to install is not known: {missing}",
+            way_out="see what sudo ubuntu-drivers devices says, and run it again",
+        )
+
+
+def _not_ours(facts: Facts, params: Mapping[str, Any]) -> str:
+    """Why the driver of this machine is not installed by us at all; empty where it may be."""
+    if not facts.gpus.has_gpu:
+        return "there is no NVIDIA GPU on the PCI bus"
+    if facts.host.is_container:
+        return "in a container the driver belongs to the host"
+    if facts.host.is_wsl:
+        return "under WSL the driver is the one of Windows"
+    if facts.gpus.is_passed_through:
+        return "every GPU is held by vfio-pci for virtual machines"
+    if params["bringer"] == "external":
+        return "the policy says that somebody else brings the driver (bringer: external)"
+    if facts.managers.gpu_operator and not facts.driver.is_installed:
+        return "the GPU Operator brings the driver in a container"
+    return ""
+
+
+def _keep(facts: Facts, params: Mapping[str, Any], first: First) -> DriverChoice:
+    driver = facts.driver
+    present = driver.name or driver.loaded_version or "from NVIDIA's own installer"
+    if not driver.branch:
+        origin = RUNFILE if driver.runfile else "something other than packages put a driver here"
+        return DriverChoice("keep", (), (origin, f"what no package brought is left alone ({present})"))
+    if _is_guest(facts):
+        told = "a vGPU guest takes the licensed driver that its hypervisor names"
+        return DriverChoice("none", (), (told, guest_way(facts)))
+    if driver.runfile:
+        both = kept(facts, RUNFILE, f"beside the packages of {present}, so both are left alone")
+        return replace(both, way_out=UNINSTALL)
+    why = _why_switch(facts, params)
+    if why and params["switch_branch"]:
+        return switched(facts, params, why, first if _drives(facts) else _nothing)
+    pin = str(params["branch"])
+    if pin and pin != driver.branch:
+        return refuse(
+            f"the policy pins branch {pin}, and {driver.branch} is installed: a branch is switched only with "
+            "switch_branch: true",
+            way_out=f'switch_branch: true for gpu-driver, at a maintenance, or branch: "{driver.branch}"',
+            driver=driver,
+        )
+    if params["update"] and (newer := updated(facts, params, first)):
+        return newer
+    choice = kept(facts, f"driver {present} is installed, and keeps its branch", *([why] if why else []))
+    is_tried = facts.reader.has_tried_packages  # no module came with its package
+    state = None if driver.is_in_use or is_tried else first()
+    if state is None or state.boot is Boot.MENDS:
+        return choice
+    word = "no reboot before it is solved" if state.blocks_reboot else "no reboot brings it into use"
+    return replace(choice, unused=f"{word}: {state.name}", way_out=state.way_out)
+
+
+def _nothing() -> None:
+    """No boot into a driver that does not drive the GPUs has to come first."""
+
+
+def _is_guest(facts: Facts) -> bool:
+    try:
+        return bool(facts.nvidia.is_vgpu)
+    except UnknownFact:  # its log and nvidia-smi may not be readable; then nothing speaks for it
+        return False
+
+
+def _drives(facts: Facts) -> bool:
+    """Whether the installed branch and flavour drive the GPUs at all."""
+    kind = module_kind(facts)
+    return not not_driven(facts) and (not isinstance(kind, str) or kind == "either" or _has_kind(facts, kind))
+
+
+def _why_switch(facts: Facts, params: Mapping[str, Any]) -> str:
+    """Why the installed branch or flavour is not the one to have; empty where it may stay."""
+    driver = facts.driver
+    pin = str(params["branch"])
+    if pin and pin != driver.branch:
+        return f"the policy pins branch {pin}"
+    if left := not_driven(facts):
+        return f"branch {driver.branch} does not drive {', '.join(left)}"
+    kind = module_kind(facts)
+    if kind in ("open", "closed") and not _has_kind(facts, kind):
+        if holds(wrong_flavour, facts) and (told := wrong_flavour(facts)):
+            return told[0]
+        return f"{facts.gpus.summary} needs the {kind} kernel module"
+    if not pin and (over := why_over(facts, int(driver.branch))):
+        return over
+    if params["track"] == "newest" and not pin and params["switch_branch"]:
+        return NEWEST
+    return ""
+
+
+def _has_kind(facts: Facts, kind: str) -> bool:
+    """The packages, or the modules that they brought, are of this kind."""
+    if (kind == "open") == ("open" in facts.driver.flavour):
+        return True
+    try:
+        modules = facts.driver.modules
+    except UnknownFact:
+        return False
+    return bool(modules) and all(raw(one, "is_open") is (kind == "open") for one in modules)
