@@ -29,14 +29,16 @@ _WHEN = {
 def diff_of(change: Change, *, is_short: bool = False) -> Diff:
     """The change as a block of a document; `is_short`: its title alone."""
     is_told = _is_file(change) or _is_told(change)
+    diff = file_diff(change.before, change.after) if _is_file(change) else ()
+    notes = (_mode(change) if _is_file(change) else "", _when(change))
     before, after = ("", "") if is_told else (value_text(change.before), value_text(change.after))
     return Diff(
         change.action.symbol,
         address_text(change.address),
         "" if change.action is Action.CREATE else before,
         "" if change.action is Action.DELETE else after,
-        "" if is_short else note_of(change),
-        () if is_short else tuple(body_lines(change)),
+        "" if is_short else ", ".join(filter(None, notes)),
+        () if is_short else (*diff, *map(shown, _details(change.details))),
         is_prose=change.address.kind.endswith("-set"),
         reason="" if is_short else shown(change.reason),
     )
@@ -47,26 +49,9 @@ def change_lines(change: Change, screen: Screen, *, indent: int = 2) -> list[str
     return diff_lines(diff_of(change), screen, " " * indent)
 
 
-def body_lines(change: Change) -> list[str]:
-    """What stands under the title, line by line: the diff of a file, the details."""
-    diff = file_diff(change.before, change.after) if _is_file(change) else ()
-    return [*diff, *(shown(line) for line in _details(change.details))]
-
-
-def note_of(change: Change) -> str:
-    """What stands beside the title: the rights of a new file, when the change takes effect."""
-    mode = _mode(change) if _is_file(change) else ""
-    return ", ".join(note for note in (mode, _when(change)) if note)
-
-
 def _when(change: Change) -> str:
     unit = unit_of(change.address) if change.activation is Activation.RESTART else ""
     return f"in effect after a restart of {unit}" if unit else _WHEN[change.activation]
-
-
-def title_line(change: Change) -> str:
-    """The change on one line, for a receipt."""
-    return diff_of(change, is_short=True).title
 
 
 def address_text(address: Address) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.codec import to_json
 from hosttune.views.comparison import Kind, files_of, set_by
 from hosttune.views.document import Document, Item, Items, Say, Section, rendered
-from hosttune.views.findings import told
+from hosttune.views.findings import BY_OUTCOME, told
 from hosttune.views.masking import masked
 from hosttune.views.page import shown
 from hosttune.views.summary import standing
@@ -22,18 +22,6 @@ if TYPE_CHECKING:
     from hosttune.views.document import Block
     from hosttune.views.page import Page
 
-_TITLES = {
-    "fault": "Faults",
-    "differs": "Differs",
-    "advice": "Advice",
-    "unknown": "Unknown",
-    "deferred": "Deferred",
-    "orphaned": "Left from earlier runs",
-    "waived": "Waived by the policy",
-    "ok": "As it should be, by other values",
-}
-_STYLES = {"fault": "red", "differs": "yellow", "unknown": "red", "ok": "green"}
-
 
 def diff_report(comparison: Comparison, page: Page) -> str:
     """What tells two checks apart, the dearest first: `-` is the first of them, `+` the second."""
@@ -41,7 +29,7 @@ def diff_report(comparison: Comparison, page: Page) -> str:
     for title, group in groupby(comparison.differences, key=_title):
         found = tuple(group)
         items = tuple(_item(one, comparison, page) for one in found)
-        blocks.append(Section(title, (Items(items, is_aligned=True),), _STYLES.get(found[0].cost, "cyan")))
+        blocks.append(Section(title, (Items(items, is_aligned=True),), BY_OUTCOME[found[0].cost].style))
     if comparison.unknown and page.is_whole:
         names = Items(tuple(Item(text=shown(rule)) for rule in comparison.unknown))
         blocks.append(Section("Unknown on both sides", (names,), "red"))
@@ -98,7 +86,9 @@ def _side(sign: str, side: Side) -> Item:
 def _title(one: Difference) -> str:
     if one.kind is Kind.APPLIES:
         return "Applies on one only"
-    return "Selected on one only" if one.kind is Kind.SELECTED else _TITLES[one.cost]
+    if one.kind is Kind.SELECTED:
+        return "Selected on one only"
+    return f"{BY_OUTCOME[one.cost].title}{', by other values' if one.cost == 'ok' else ''}"
 
 
 def _item(one: Difference, comparison: Comparison, page: Page) -> Item:

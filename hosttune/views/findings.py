@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
@@ -38,6 +39,11 @@ class Group:
     def key(self) -> str:
         """The title as a word of a program: `left-alone`."""
         return self.title.lower().replace(" ", "-")
+
+    def section(self, items: Iterable[Item], count: int, *, is_aligned: bool = False) -> Section:
+        """The findings as points of a list; `count` is not told where it is 0."""
+        told = Items(tuple(items), is_aligned=is_aligned)
+        return Section(self.title, (told,), self.style, str(count) if count else "", self.key, is_quiet=self in QUIET)
 
 
 @frozen
@@ -79,6 +85,12 @@ WORST_FIRST = (FAULTS, DIFFERS, UNKNOWN, *HELD, ADVICE)
 LISTED = (*WORST_FIRST, WAIVED)  # without --verbose; the others are only counted
 QUIET = (WAIVED, OK, NOT_APPLICABLE)
 ALL = (*WORST_FIRST, *QUIET)
+# what a fleet and a comparison call the same outcomes
+BY_OUTCOME = {
+    "fault": FAULTS, "differs": DIFFERS, "unknown": UNKNOWN, "waits": WAITING, "left alone": LEFT_ALONE,
+    "advice": ADVICE, "deferred": DEFERRED, "orphaned": ORPHANED, "waived": WAIVED, "ok": OK,
+    "not applicable": NOT_APPLICABLE,
+}  # fmt: skip
 
 
 def told(finding: Finding, page: Page) -> Told:
@@ -107,12 +119,12 @@ def sections(
 
 
 def _section(group: Group, findings: list[Finding], page: Page, about: Mapping[str, About]) -> Section:
-    block: Block = Items(tuple(_item(finding, page, about.get(finding.rule)) for finding in findings), is_aligned=True)
+    items = (_item(finding, page, about.get(finding.rule)) for finding in findings)
+    section = group.section(items, rules_in(findings), is_aligned=True)
     if group is DEFERRED and page.is_terse:  # the reason is the same for all
         names = listed([shown(rule) for rule in dict.fromkeys(finding.rule for finding in findings)])
-        block = Say(f"{names}: {LATER}")
-    count = str(rules_in(findings))
-    return Section(group.title, (block,), group.style, count, group.key, is_quiet=group in QUIET)
+        return replace(section, blocks=(Say(f"{names}: {LATER}"),))
+    return section
 
 
 def _item(finding: Finding, page: Page, about: About | None) -> Item:

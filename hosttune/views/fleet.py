@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING
 from hosttune.views.change import diff_of
 from hosttune.views.checked import group_of
 from hosttune.views.document import Card, Document, Fold, Item, Items, Say, Section, rendered
-from hosttune.views.findings import NOTHING
+from hosttune.views.findings import BY_OUTCOME, NOTHING
 from hosttune.views.fleet_words import (
     FINE,
-    HEADINGS,
     MOST_TOLD,
-    QUIET,
-    STYLES,
     first_these,
     folded,
     headline,
@@ -95,12 +92,8 @@ def _rules(fleet: Fleet, page: Page, about: Mapping[str, About]) -> list[Block]:
     loud, quiet = rules_told(fleet)
     blocks: list[Block] = []
     for outcome, rows in groupby(fleet.rules if page.is_whole else loud, key=worst):
-        items = tuple(_rule(row, page, about) for row in rows)
-        key = outcome.replace(" ", "-")
-        count = str(len(items)) if page.folds else ""
-        blocks.append(
-            Section(HEADINGS[outcome], (Items(items),), STYLES[outcome], count, key, is_quiet=outcome in QUIET)
-        )
+        items = [_rule(row, page, about) for row in rows]
+        blocks.append(BY_OUTCOME[outcome].section(items, len(items) if page.folds else 0))
     if quiet and not page.is_whole:
         rules = f"{counted(len(quiet), 'more rule')} {'has' if len(quiet) == 1 else 'have'}"
         told = " (--verbose lists them)" if page.is_terse else ""

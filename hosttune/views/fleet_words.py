@@ -27,24 +27,6 @@ _OUTCOMES = {
     "ok": ("as it should be", "as they should be"),
     "not applicable": ("does not apply", "do not apply"),
 }
-# How a section is coloured, by the worst outcome of its rules.
-STYLES = {
-    "fault": "red", "differs": "yellow", "unknown": "red", "waits": "yellow", "left alone": "cyan", "advice": "cyan",
-    "deferred": "dim", "orphaned": "cyan", "waived": "dim", "ok": "green", "not applicable": "dim",
-}  # fmt: skip
-HEADINGS = {
-    "fault": "Faults",
-    "differs": "Differs",
-    "unknown": "Unknown",
-    "waits": "Waits",
-    "left alone": "Left alone",
-    "advice": "Advice",
-    "deferred": "Deferred",
-    "orphaned": "Left from earlier runs",
-    "waived": "Waived by the policy",
-    "ok": "As it should be",
-    "not applicable": "Does not apply",
-}
 FINE = frozenset({OK, NOT_APPLICABLE})
 QUIET = FINE | {WAIVED}
 

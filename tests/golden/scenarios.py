@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from hosttune.actions.journal import Journal
+from hosttune.actions.journal_lines import Run, Step, StepId
 from hosttune.values import (
     ABSENT,
     Action,
@@ -22,6 +24,7 @@ from hosttune.values import (
     Trigger,
     Verdict,
 )
+from hosttune.views.comparison import Side, compare
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
 
@@ -283,3 +286,28 @@ BACK = replace(
 )
 GONE = replace(CLEAN, findings=())
 TAKEN_BACK = Receipt(RUN, DIGEST, tuple(Outcome(change, Phase.DONE) for change in BACK_CHANGES))
+
+
+def run_of(receipt, command, at, who, undoes=""):
+    """The run that left this receipt, as the journal tells it; of an undo which run it took back."""
+    steps = tuple(
+        Step(
+            StepId(receipt.run_id, number), one.change, one.phase, one.error or "",
+            StepId(undoes, number) if undoes else None,
+        )
+        for number, one in enumerate(receipt.outcomes)
+    )  # fmt: skip
+    return Run(receipt.run_id, command, at, who, "boot-1", DIGEST, "0.1.0", steps, is_finished=True)
+
+
+OLDER = replace(DONE, run_id="20261001T020000Z-00aa11bb")
+JOURNAL = Journal((
+    run_of(OLDER, "apply", "2026-10-01T02:00:00+00:00", "root"),
+    run_of(FAILED, "apply", "2026-10-09T03:15:02+00:00", "lena (sudo)"),
+))  # fmt: skip
+TUNED = replace(FINDINGS[0], verdict=Verdict.OK, reason="", evidence=("now 10, set by /etc/sysctl.d/90-site.conf:2",))
+TWINS = compare(
+    Side("gpu-017", "m1", "2026-10-08T03:15:02+00:00", "0.1.0", "", (TUNED, *FINDINGS[1:])),
+    Side("gpu-018", "m2", "2026-10-09T03:15:02+00:00", "0.1.0", "", FINDINGS),
+    {},
+)

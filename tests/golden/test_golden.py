@@ -10,7 +10,9 @@ import pytest
 
 from hosttune.values import Finding, Hold, HoldKind, Verdict
 from hosttune.views.checked import Checked
+from hosttune.views.diff import diff_report
 from hosttune.views.document import Medium
+from hosttune.views.history import history_report
 from hosttune.views.junit import check_junit
 from hosttune.views.plan import plan_report, undo_report
 from hosttune.views.prometheus import check_prometheus
@@ -23,6 +25,7 @@ from tests.golden import scenarios as made
 
 FOLDER = Path(__file__).resolve().parent
 PAGE = made.PAGE
+PASTED = replace(PAGE, medium=Medium.MARKDOWN)
 ROOT = replace(PAGE, program="hosttune", sudo="")
 RECORD = replace(PAGE, host="gpu-017.json", options=" --host gpu-017.json", can_apply=False)
 INTERRUPTED = (
@@ -89,6 +92,9 @@ SCENARIOS = {
     "apply-nothing": lambda: applied(made.NOTHING, made.CLEAN),
     "undo": lambda: (undo_report(made.BACK, PAGE, words=f"undo {made.RUN}", ignore=("memory-swappiness",)), 1),
     "undo-gone": lambda: (undo_report(made.GONE, ROOT, words="undo --rule memory-swappiness", on_paper=2), 0),
+    "history": lambda: (history_report(made.JOURNAL, PAGE), 0),
+    "history-verbose": lambda: (history_report(made.JOURNAL, replace(PAGE, is_verbose=True)), 0),
+    "diff": lambda: (diff_report(made.TWINS, PAGE), 1),
     "undo-done": lambda: (
         receipt_report(made.TAKEN_BACK, ROOT, is_undo=True, ignore=("memory-swappiness",)),
         applied_status(made.CLEAN, made.TAKEN_BACK),
@@ -98,6 +104,11 @@ DOCUMENTS = {
     "check.md": lambda: check_report(pasted(ONE)),
     "check-hosts.md": lambda: check_report(pasted(ONE, TWIN)),
     "plan.md": lambda: plan_report(*pasted(ONE)),
+    "apply-done.md": lambda: receipt_report(made.DONE, PASTED),
+    "apply-failed.md": lambda: receipt_report(made.FAILED, PASTED),
+    "undo.md": lambda: undo_report(made.BACK, PASTED, words=f"undo {made.RUN}", ignore=("memory-swappiness",)),
+    "history.md": lambda: history_report(made.JOURNAL, PASTED),
+    "diff.md": lambda: diff_report(made.TWINS, PASTED),
     "check-junit.xml": lambda: check_junit((ONE, TWIN)),
     "check.prom": lambda: check_prometheus((ONE,)),
     "check-hosts.prom": lambda: check_prometheus((ONE, TWIN)),

@@ -22,7 +22,7 @@ from hosttune.values import (
     Unreadable,
     Verdict,
 )
-from hosttune.views.change import change_lines, file_diff, title_line, value_text
+from hosttune.views.change import change_lines, diff_of, file_diff, value_text
 from hosttune.views.checked import Checked
 from hosttune.views.plan import plan_report
 from hosttune.views.summary import applied_status, exit_status, summarize
@@ -131,7 +131,7 @@ def test_binary_file_is_not_poured_out():
 
 
 def test_title_line_of_a_file_is_short():
-    assert title_line(file_change(ABSENT, FileValue(b"x"))) == "~ file:/etc/x"
+    assert diff_of(file_change(ABSENT, FileValue(b"x"))).title == "~ file:/etc/x"
 
 
 def plan_of(*findings, changes=()):

@@ -10,13 +10,19 @@ import pytest
 
 from hosttune.values import Finding, Risk, Verdict
 from hosttune.views.checked import About, Checked
+from hosttune.views.diff import diff_report
 from hosttune.views.document import Medium
-from hosttune.views.plan import plan_report
+from hosttune.views.fleet import fleet_report
+from hosttune.views.history import history_report
+from hosttune.views.plan import plan_report, undo_report
+from hosttune.views.receipt import receipt_report
 from hosttune.views.report import check_report
 from tests.golden import scenarios as made
+from tests.golden.fleet import PLANS, fleet
 
 ABOUT = {"memory-swappiness": About("keep <memory>", Risk.LOW, "a little & more")}
-ONE = Checked(made.PLAN, replace(made.PAGE, medium=Medium.HTML), profile="base", about=ABOUT)
+PAGE = replace(made.PAGE, medium=Medium.HTML)
+ONE = Checked(made.PLAN, PAGE, profile="base", about=ABOUT)
 EVIL = Finding(
     "storage-x\"'><script>alert(1)</script>",
     "</style><script>",
@@ -59,6 +65,11 @@ def documents():
         "clean": check_report((replace(ONE, plan=made.CLEAN),)),
         "plan": plan_report(ONE),
         "plan-clean": plan_report(replace(ONE, plan=made.CLEAN)),
+        "receipt": receipt_report(made.FAILED, PAGE),
+        "undo": undo_report(made.BACK, PAGE, words="undo", ignore=("memory-swappiness",)),
+        "history": history_report(made.JOURNAL, PAGE),
+        "diff": diff_report(made.TWINS, PAGE),
+        "fleet": fleet_report(fleet(), PLANS, PAGE, ABOUT),
         "evil": check_report((replace(ONE, plan=replace(made.CLEAN, findings=(EVIL,)), profile="<b>"),)),
     }
 
@@ -94,6 +105,11 @@ def test_every_text_from_the_host_is_escaped_and_masked():
     shown = Page(text).text
     assert r"<img src=x onerror=alert(1)>\x1b[2J\u202e" in shown
     assert "</script><script>alert(2)</script>" in shown
+
+
+@pytest.mark.parametrize("name", ["receipt", "undo", "history", "diff", "plan"])
+def test_page_that_is_not_filtered_has_no_form(name):
+    assert [tag for tag, _ in Page(documents()[name]).elements if tag in {"form", "input"}] == []
 
 
 def test_findings_carry_outcome_and_group_for_the_filter():
