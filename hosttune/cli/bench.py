@@ -52,7 +52,7 @@ def atime(
     Exit status: 0 an answer, 1 inconclusive or not measured because of the state of the host, 2 trouble.
     """
     from hosttune.measure.bench.atime import Options, bench_atime
-    from hosttune.views.bench import atime_text
+    from hosttune.views.measure.bench import atime_text
 
     options = Options(budget, files, drop_caches, anyway, allow_network)
     if drop_caches:
@@ -75,7 +75,7 @@ def tmp(
     Exit status: 0 an answer, 1 inconclusive or not measured because of the state of the host, 2 trouble.
     """
     from hosttune.measure.bench.tmp import Options, bench_tmp
-    from hosttune.views.bench import tmp_text
+    from hosttune.views.measure.bench import tmp_text
 
     options = Options(folder, budget, anyway, allow_network)
     return _answer(show, lambda tell: bench_tmp(seed_of(seed), options, tell), tmp_text)
@@ -90,7 +90,7 @@ def list_results(show: Show) -> int:
     """Show what earlier benches found, the newest first."""
     from hosttune.cli.common import say, write_json
     from hosttune.measure.bench import results
-    from hosttune.views.bench import list_text
+    from hosttune.views.measure.bench import list_text
 
     found = results.stored()
     if show.is_json:
@@ -106,7 +106,7 @@ def clean(show: Show) -> int:
     """Remove the scratch folders that killed benches of this user left behind, and nothing else."""
     from hosttune.cli.common import say, write_json
     from hosttune.measure.bench import scratch
-    from hosttune.views.bench import cleaned_text
+    from hosttune.views.measure.bench import cleaned_text
 
     found = scratch.leftovers()
     left = [one for one in found if not scratch.clean(one)]
@@ -122,7 +122,7 @@ def _answer(show: Show, bench: Callable[[Callable[[str], None]], Result], text: 
     """Run a bench, keep and print what it found. A closed gate is an answer, too."""
     from hosttune.cli.common import say, write_json
     from hosttune.measure.bench import results
-    from hosttune.views.bench import status_of
+    from hosttune.views.measure.bench import status_of
 
     page = page_of(show)
     result = measured(page, bench)

@@ -43,7 +43,7 @@ def read(
     from hosttune.measure.bench import read_result, results
     from hosttune.measure.bench.read import Wanted, bench_read
     from hosttune.measure.bench.reading import Limit
-    from hosttune.views.bench_read import gist, read_text
+    from hosttune.views.measure.bench_read import gist, read_text
 
     wanted = Wanted(
         path, levels(workers), decode, python, budget, files, seed_of(seed), drop_caches, anyway, allow_network

@@ -46,7 +46,7 @@ def dataset(
     from hosttune.host.live import LiveReader
     from hosttune.measure.dataset.look import look
     from hosttune.measure.dataset.patience import Patience
-    from hosttune.views.dataset import dataset_json, dataset_text
+    from hosttune.views.measure.dataset import dataset_json, dataset_text
 
     reader = LiveReader()
     patience = Patience(budget)

@@ -27,7 +27,7 @@ def explain(
     from hosttune.cli.rule_files import source_of
     from hosttune.errors import HosttuneError
     from hosttune.views.explain import explain_json, explain_text, explained
-    from hosttune.views.measured import of_rule
+    from hosttune.views.measure.measured import of_rule
 
     reader, catalog, policy = load_choice(look)
     asked = _named(rule, catalog)

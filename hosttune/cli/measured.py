@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hosttune.cli.options import Look
-    from hosttune.views.measured import Quote
+    from hosttune.views.measure.measured import Quote
 
 
 def measured(look: Look) -> tuple[Quote, ...]:
@@ -22,7 +22,7 @@ def measured(look: Look) -> tuple[Quote, ...]:
     from hosttune.host import open_reader
     from hosttune.measure.bench.results import stored
     from hosttune.measure.bench.uuids import uuids_at
-    from hosttune.views.measured import quotes
+    from hosttune.views.measure.measured import quotes
 
     reader, results = open_reader(), stored()
     kernel = reader.read("/proc/sys/kernel/osrelease")

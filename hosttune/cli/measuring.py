@@ -22,7 +22,7 @@ def measured(page: Page, bench: Callable[[Callable[[str], None]], T]) -> T | Non
     from hosttune.errors import HosttuneError
     from hosttune.measure.bench.gates import GateClosed
     from hosttune.measure.bench.scratch import leftovers
-    from hosttune.views.bench import leftover_text
+    from hosttune.views.measure.bench import leftover_text
     from hosttune.views.page import shown
 
     if left := leftover_text(leftovers(), page):

@@ -60,13 +60,13 @@ def _rendered(fleet: Fleet, plans: Mapping[str, tuple[Change, ...]], show: ShowR
     """The report in its format."""
     if show.is_json:
         from hosttune.codec import dumps
-        from hosttune.views.fleet_json import fleet_json
+        from hosttune.views.fleet.schema import fleet_json
 
         return dumps(fleet_json(fleet, plans))
     from hosttune.cli.common import medium_of, open_screen
     from hosttune.engine.catalog import builtin_catalog
     from hosttune.views.checked import about_rules
-    from hosttune.views.fleet import fleet_report
+    from hosttune.views.fleet.report import fleet_report
     from hosttune.views.page import Page
 
     page = Page(screen=open_screen(show), is_verbose=show.verbose, medium=medium_of(show))

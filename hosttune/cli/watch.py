@@ -105,7 +105,7 @@ def _command(words: list[str], wish: Wish, *, is_live: bool) -> Seen:
     from hosttune.cli.status_row import StatusRow
     from hosttune.measure.watch.session import Show as Shown
     from hosttune.measure.watch.session import watch_command
-    from hosttune.views.watch import live_text
+    from hosttune.views.measure.watch import live_text
 
     row = StatusRow(is_wanted=is_live)
     try:
@@ -124,8 +124,8 @@ def _process(pid: int, wish: Wish, seconds: float | None, *, is_live: bool) -> S
     from hosttune.measure.watch.session import Show as Shown
     from hosttune.measure.watch.session import watch_process
     from hosttune.measure.watch.target import find
+    from hosttune.views.measure.watch import live_text
     from hosttune.views.page import shown
-    from hosttune.views.watch import live_text
 
     target = find(pid)
     if target.note:
@@ -154,7 +154,7 @@ def _report(seen: Seen, show: Show, output: str | None, plot: str | None) -> Non
     from hosttune.host.console import save
     from hosttune.host.live import LiveReader
     from hosttune.views.masking import masked
-    from hosttune.views.watch import watch_json, watch_text
+    from hosttune.views.measure.watch import watch_json, watch_text
 
     page = open_page(LiveReader(), None, show)
     text = dumps(masked(watch_json(seen))) if show.is_json else watch_text(seen, page)
@@ -176,11 +176,11 @@ def _report(seen: Seen, show: Show, output: str | None, plot: str | None) -> Non
 
 def _picture(seen: Seen, path: str) -> str:
     from hosttune.measure.watch.verdict import judge
+    from hosttune.views.measure.watch import command_text, watch_text
+    from hosttune.views.measure.watch_plot import Picture, render_plot, render_svg
+    from hosttune.views.measure.watch_words import headline
     from hosttune.views.page import Page
     from hosttune.views.terminal import Screen
-    from hosttune.views.watch import command_text, watch_text
-    from hosttune.views.watch_plot import Picture, render_plot, render_svg
-    from hosttune.views.watch_words import headline
 
     account = seen.account
     verdict = judge(account)

@@ -9,7 +9,7 @@ from hosttune.values import Disturbs
 from hosttune.views.change import address_text, diff_of
 from hosttune.views.document import Card, Command, Document, Heading, Lines, Say, rendered
 from hosttune.views.findings import FAULTS, HELD, NOTHING, UNKNOWN, sections
-from hosttune.views.measured import of_rule
+from hosttune.views.measure.measured import of_rule
 from hosttune.views.page import shown
 from hosttune.views.report import head, made_text, warnings
 from hosttune.views.summary import is_irreversible
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hosttune.values import Change, Plan, Stage
     from hosttune.views.checked import About, Checked
     from hosttune.views.document import Block
-    from hosttune.views.measured import Quote
+    from hosttune.views.measure.measured import Quote
     from hosttune.views.page import Page
 
 

@@ -66,7 +66,7 @@ def proven_json(proven: Sequence[Proven]) -> list[dict[str, Any]]:
 
 def _said(result: Result) -> str:
     """The comparison, and what a first read wrote as the file system is mounted at that moment."""
-    from hosttune.views.bench import gist
+    from hosttune.views.measure.bench import gist
 
     texts = [shown(gist(result))]
     mounted = result.words.get("mounted", "")

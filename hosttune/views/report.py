@@ -10,7 +10,7 @@ from hosttune.values import Activation
 from hosttune.views.document import Document, Say, Steps, Warnings, rendered
 from hosttune.views.findings import ADVICE, ALL, LISTED, WAIVED, sections
 from hosttune.views.masking import masked
-from hosttune.views.measured import measured_section
+from hosttune.views.measure.measured import measured_section
 from hosttune.views.page import shown
 from hosttune.views.summary import exit_status, is_fault, rules_in, summarize, waits_for_reboot
 from hosttune.views.terminal import counted, listed
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hosttune.values import Finding, Plan
     from hosttune.views.checked import Checked
     from hosttune.views.document import Block
-    from hosttune.views.measured import Quote
+    from hosttune.views.measure.measured import Quote
     from hosttune.views.page import Page
     from hosttune.views.summary import Summary
 

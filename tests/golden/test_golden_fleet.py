@@ -10,8 +10,8 @@ from hosttune.engine.fleet_values import Named, RuleRow, Tally, Valued
 from hosttune.values import Risk
 from hosttune.views.checked import About
 from hosttune.views.document import Medium
-from hosttune.views.fleet import fleet_report
-from hosttune.views.fleet_json import fleet_json
+from hosttune.views.fleet.report import fleet_report
+from hosttune.views.fleet.schema import fleet_json
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
 from tests.generated import hold

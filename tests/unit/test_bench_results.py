@@ -15,7 +15,7 @@ from hosttune.measure.bench.gates import GateClosed
 from hosttune.measure.bench.results import Finding, Result, latest, save, stored
 from hosttune.measure.bench.scratch import Leftover
 from hosttune.measure.bench.statistics import Answer, Interval
-from hosttune.views import bench as view
+from hosttune.views.measure import bench as view
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
 from tests.unit.schemas import faults

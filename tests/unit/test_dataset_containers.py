@@ -27,7 +27,7 @@ from hosttune.measure.dataset.header import Header
 from hosttune.measure.dataset.look import look
 from hosttune.measure.dataset.patience import Patience
 from hosttune.measure.dataset.sample import Container, Sample
-from hosttune.views.dataset import dataset_json, dataset_text
+from hosttune.views.measure.dataset import dataset_json, dataset_text
 from hosttune.views.page import Page
 from tests.unit.schemas import faults
 from tests.unit.test_dataset_headers import jpeg

@@ -19,7 +19,7 @@ from hosttune.measure.bench.statistics import Answer, Interval
 from hosttune.measure.bench.uuids import uuids_at
 from hosttune.values import Action, Address, Change, Plan, Stage
 from hosttune.views.checked import Checked
-from hosttune.views.measured import RULES, of_rule, quotes
+from hosttune.views.measure.measured import RULES, of_rule, quotes
 from hosttune.views.page import Page
 from hosttune.views.plan import plan_report
 from hosttune.views.report import check_report

@@ -12,7 +12,7 @@ from hosttune.values import Finding, Risk, Verdict
 from hosttune.views.checked import About, Checked
 from hosttune.views.diff import diff_report
 from hosttune.views.document import Medium
-from hosttune.views.fleet import fleet_report
+from hosttune.views.fleet.report import fleet_report
 from hosttune.views.history import history_report
 from hosttune.views.plan import plan_report, undo_report
 from hosttune.views.receipt import receipt_report

@@ -13,7 +13,7 @@ from hosttune.measure.advice import ADVICE
 from hosttune.measure.gpu.reasons import HELD_BACK
 from hosttune.measure.watch.remedies import remedies
 from hosttune.measure.watch.verdict import judged
-from hosttune.views.watch_words import MEANINGS, headline
+from hosttune.views.measure.watch_words import MEANINGS, headline
 from tests.unit.watch_scenarios import MEASURED, OTHERS, WATCHED, gpu, jittered, tick
 
 SCENARIOS = {**MEASURED, **OTHERS}

@@ -11,9 +11,9 @@ from hosttune.measure.watch.history import History, joined, point, segments
 from hosttune.measure.watch.session import Seen
 from hosttune.measure.watch.states import State
 from hosttune.measure.watch.verdict import Confidence, Outcome, judge, judged
+from hosttune.views.measure.watch import watch_text
+from hosttune.views.measure.watch_words import details, evidence
 from hosttune.views.page import Page
-from hosttune.views.watch import watch_text
-from hosttune.views.watch_words import details, evidence
 from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, WATCHED, at, gpu, jittered, tick
 
 SCENARIOS = {**MEASURED, **OTHERS}

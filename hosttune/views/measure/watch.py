@@ -10,9 +10,9 @@ from hosttune.measure.watch.remedies import remedies
 from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tick import gpu_percent
 from hosttune.measure.watch.verdict import Outcome, judge
+from hosttune.views.measure.watch_words import confidence_text, details, evidence, headline, not_the_cause, time_text
 from hosttune.views.page import shown
 from hosttune.views.terminal import wrapped
-from hosttune.views.watch_words import confidence_text, details, evidence, headline, not_the_cause, time_text
 
 if TYPE_CHECKING:
     from hosttune.measure.advice import Advice

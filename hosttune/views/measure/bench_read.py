@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.measure.bench.read_result import kept
 from hosttune.measure.bench.reading import Limit
-from hosttune.views.bench import figures_of
+from hosttune.views.measure.bench import figures_of
 from hosttune.views.page import Page, shown
 from hosttune.views.terminal import counted, padded, wrapped
 

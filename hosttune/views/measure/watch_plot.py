@@ -14,8 +14,8 @@ from hosttune.frozen import frozen
 from hosttune.measure.watch.history import Point
 from hosttune.measure.watch.states import State
 from hosttune.rendering import render
-from hosttune.views import chart
-from hosttune.views.chart import Mark, Scale, Value
+from hosttune.views.measure import chart
+from hosttune.views.measure.chart import Mark, Scale, Value
 from hosttune.views.page import shown
 
 _UNITS = ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s"))

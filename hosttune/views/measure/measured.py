@@ -36,7 +36,7 @@ def quotes(results: Iterable[Result], kernel: str, uuids: Mapping[str, str], now
     `uuids` maps mount points to what is mounted there. What came out inconclusive is no measurement.
     """
     from hosttune.measure.bench.statistics import Answer
-    from hosttune.views.bench import gist
+    from hosttune.views.measure.bench import gist
 
     found = []
     for result in results:

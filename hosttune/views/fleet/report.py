@@ -9,7 +9,7 @@ from hosttune.views.change import diff_of
 from hosttune.views.checked import group_of
 from hosttune.views.document import Card, Document, Fold, Item, Items, Say, Section, rendered
 from hosttune.views.findings import BY_OUTCOME, NOTHING
-from hosttune.views.fleet_words import (
+from hosttune.views.fleet.words import (
     FINE,
     MOST_TOLD,
     first_these,

@@ -1,0 +1,1 @@
+"""What was measured, and what a data set is, as text, pictures and JSON."""
