@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Refused
-from hosttune.resources.kernel.initramfs import DRACUT, generator, images
+from hosttune.facts.kernel.initramfs import DRACUT, generator, images
 from hosttune.resources.kernel.kernel_argument import unproven
 from hosttune.values import Unreadable
 

@@ -10,7 +10,6 @@ import pytest
 
 from hosttune.facts import Facts
 from hosttune.rendering import render
-from hosttune.resources import address_kinds
 from tests.live.namespace import run
 from tests.unit.fake_reader import FakeReader
 from tests.unit.wish_host import One, host
@@ -111,11 +110,8 @@ def test_modprobe_reads_the_options_in_the_order_that_is_foretold(files, tmp_pat
         if line.startswith("options nvidia ")
     ]
     told = re.findall(rf"\b{OPTION}=(\S+)", "\n".join(options))
-    rows = address_kinds()["modprobe-options"].read(
-        FakeReader({**files, "/proc/cmdline": "quiet\n"}), f"nvidia.{OPTION}"
-    )
-    assert isinstance(rows, tuple)
-    assert [row.partition("\t")[0] for row in rows] == told
+    facts = Facts(FakeReader({**files, "/proc/cmdline": "quiet\n"}))
+    assert [one.value for one in facts.module_options[f"nvidia.{OPTION}"].settings] == told
 
 
 def test_modprobe_reads_the_dropin_of_ours(tmp_path):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.gpu.parameters import options_in, parse_params, same_value
 from hosttune.facts.kernel.cmdline import default_of, next_arguments, repeated
+from hosttune.facts.kernel.module_options import parse_params, same_value
 from tests.unit.fake_reader import FakeReader
 
 MENU = (
@@ -89,7 +89,10 @@ def test_same_value_as_the_kernel_reads_it(spelled, live, same):
 
 def test_options_in_only_nvidia_modules_comments_and_joined_lines():
     text = "# options nvidia A=1\noptions nvidia A=1 \\\n  B=2 # note\noptions nvidia-uvm c=1\noptions snd d=1\nblacklist nvidia\n"
-    assert options_in(text) == (("nvidia", "A", "1"), ("nvidia", "B", "2"), ("nvidia_uvm", "c", "1"))
+    found = Facts(FakeReader({"/etc/modprobe.d/a.conf": text})).parameters.options
+    assert [(one.module, one.key, one.value) for one in found] == [
+        ("nvidia", "A", "1"), ("nvidia", "B", "2"), ("nvidia_uvm", "c", "1"),
+    ]  # fmt: skip
 
 
 def test_parse_params_texts_lose_their_quotes():

@@ -3,10 +3,10 @@
 import pytest
 
 from hosttune.actions.boot_triggers import rebuild_initramfs
+from hosttune.facts.kernel.initramfs import generator, why_in
+from hosttune.facts.kernel.module_options import options, same_value
 from hosttune.resources import wish_kinds
 from hosttune.resources.base import Applied, Bound, Operator, Wish
-from hosttune.resources.kernel.initramfs import generator, why_in
-from hosttune.resources.kernel.modprobe_option import options, same
 from hosttune.resources.services.since import applied_since
 from hosttune.values import ABSENT, Activation, HoldKind, Trigger, Unreadable, Verdict
 from tests.unit.fake_reader import FakeReader
@@ -235,10 +235,19 @@ def test_lines_are_read_as_modprobe_reads_them():
 
 @pytest.mark.parametrize(
     ("live", "wanted", "is_same"),
-    [("Y", "1", True), ("N", "0", True), ("Y", "0", False), ("255", "0xff", True), ("a", "a", True), ("a", "b", False)],
+    [
+        ("Y", "1", True),
+        ("N", "0", True),
+        ("Y", "0", False),
+        ("255", "0xff", True),
+        ("a", "a", True),
+        ("a", "b", False),
+        ("Y", "on", True),
+        ("Y", "no", False),
+    ],
 )
 def test_values_are_compared_as_the_kernel_shows_them(live, wanted, is_same):
-    assert same(live, wanted) is is_same
+    assert same_value(wanted, live) is is_same
 
 
 @pytest.mark.parametrize(

@@ -1,32 +1,25 @@
 """Parameters of the NVIDIA kernel modules: those in force, and the files that set them at the next load.
 
-Sources: modprobe.d(5) (files of all folders in one order by name, a name in /etc hides the same name elsewhere; options
-add up, and of one given twice the kernel keeps the last), /proc/driver/nvidia/params (NVIDIA's README; names there lack
-the NVreg_ of the parameter, and RestrictProfilingToAdminUsers is called RmProfilingAdminOnly),
-/sys/module/MODULE/parameters (kernel: Documentation/ABI/stable/sysfs-module).
+Sources: those of `module_options`, which knows them for any module, and NVIDIA's README.
 """
 
 from __future__ import annotations
 
-import re
-import shlex
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, unread
-from hosttune.facts.reading import drop_ins, text
+from hosttune.facts.base import Fact, lazy, unread
+from hosttune.facts.kernel.module_options import NVIDIA_PARAMS, live_value, number, parse_params, same_value
+from hosttune.facts.reading import text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
+    from hosttune.facts.kernel.module_options import OptionLine
     from hosttune.host.door import Reader
 
-FOLDERS = ("/etc/modprobe.d", "/run/modprobe.d", "/usr/local/lib/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d")
-_LIVE = "/proc/driver/nvidia/params"
-_ALIASES = {"NVreg_RestrictProfilingToAdminUsers": "RmProfilingAdminOnly"}
-_OURS = regex(r"nvidia(?:[-_](?:uvm|drm|modeset|peermem))?")
+_OURS = regex(r"nvidia(?:_(?:uvm|drm|modeset|peermem))?")
 
 
 @frozen
@@ -82,64 +75,23 @@ class Parameters(Fact):
         )
 
 
-def parse_params(content: str) -> Mapping[str, str]:
-    """/proc/driver/nvidia/params: `Name: value` lines, texts in double quotes."""
-    pairs = (line.partition(":") for line in content.splitlines())
-    return {name.strip(): value.strip().strip('"') for name, colon, value in pairs if colon}
-
-
-def options_in(content: str) -> tuple[tuple[str, str, str], ...]:
-    """(module, key, value) of the `options` lines for the nvidia modules; a backslash joins lines."""
-    found = []
-    for line in re.sub(r"\\\n", " ", content).splitlines():
-        words = line.split("#", 1)[0].split(None, 2) if not line.lstrip().startswith("#") else []
-        if len(words) < 3 or words[0] != "options" or not _OURS.fullmatch(words[1]):
-            continue
-        try:
-            parts = shlex.split(words[2])
-        except ValueError:
-            parts = words[2].split()
-        pairs = (part.partition("=") for part in parts)
-        found += [(words[1].replace("-", "_"), key, value) for key, equals, value in pairs if equals]
-    return tuple(found)
-
-
-def same_value(spelled: str, live: str) -> bool:
-    """Whether a parameter as it is written and as the module shows it are one: 0x1 and 1, 0660 and 432, 1 and Y."""
-    one, other = _number(spelled), _number(live)
-    if one is not None and other is not None:
-        return one % (1 << 32) == other % (1 << 32)
-    return spelled.strip('"') == live
-
-
-def _number(spelled: str) -> int | None:
-    """As the kernel's kstrtouint with base 0 reads it; Y and N are 1 and 0."""
-    if spelled in {"Y", "y", "N", "n"}:
-        return int(spelled in "Yy")
-    if re.fullmatch(r"-?0[xX][0-9a-fA-F]+", spelled):
-        return int(spelled, 16)
-    if re.fullmatch(r"0[0-7]+", spelled):
-        return int(spelled, 8)
-    return int(spelled) if re.fullmatch(r"0|-?[1-9]\d*", spelled) else None
-
-
-def collect(reader: Reader, facts: Facts) -> Parameters:  # noqa: ARG001 - the interface of all subjects
-    content = text(reader, _LIVE)
+def collect(reader: Reader, facts: Facts) -> Parameters:
+    content = text(reader, NVIDIA_PARAMS)
     live = parse_params(content) if isinstance(content, str) else {}
-    gone: Any = unread(content.reason if isinstance(content, Unreadable) else f"{_LIVE} does not exist")
+    gone: Any = unread(content.reason if isinstance(content, Unreadable) else f"{NVIDIA_PARAMS} does not exist")
 
     def read(name: str, convert: Any) -> Any:
         if not isinstance(content, str):
             return gone
-        return convert(live[name]) if name in live else unread(f"{_LIVE} does not name {name}")
+        return convert(live[name]) if name in live else unread(f"{NVIDIA_PARAMS} does not name {name}")
 
     hmm_off = text(reader, "/sys/module/nvidia_uvm/parameters/uvm_disable_hmm")
     return Parameters(
         is_loaded=isinstance(content, str) if not isinstance(content, Unreadable) else gone,
-        options=_options(reader, live),
+        options=lazy(_options, reader, facts),
         profiling_for_admins_only=read("RmProfilingAdminOnly", _flag),
         relaxed_ordering=read("EnablePCIERelaxedOrderingMode", _flag),
-        gpu_firmware=read("EnableGpuFirmware", lambda spelled: _number(spelled) or 0),
+        gpu_firmware=read("EnableGpuFirmware", lambda spelled: number(spelled) or 0),
         coherent_memory=read("CoherentGPUMemoryMode", str),
         hmm=hmm_off.strip() in {"N", "0"}
         if isinstance(hmm_off, str)
@@ -148,31 +100,25 @@ def collect(reader: Reader, facts: Facts) -> Parameters:  # noqa: ARG001 - the i
 
 
 def _flag(spelled: str) -> bool:
-    return _number(spelled) != 0
+    return number(spelled) != 0
 
 
-def _options(reader: Reader, live: Mapping[str, str]) -> Any:
-    files = drop_ins(reader, FOLDERS)
-    if isinstance(files, Unreadable):
-        return files
-    said: list[tuple[str, str, str, str]] = []
-    for path in files:
-        content = text(reader, path)
-        if isinstance(content, Unreadable):
-            return content
-        said += [(*one, path) for one in options_in(content if isinstance(content, str) else "")]
-    last = {(module, key): number for number, (module, key, _, _) in enumerate(said)}
+def _options(reader: Reader, facts: Facts) -> Any:
+    said = [one for one in facts.module_options.lines if _OURS.fullmatch(one.module)]
+    last = {(one.module, one.key): number for number, one in enumerate(said)}
     return tuple(
-        ModuleOption(module, key, value, path, _live(reader, live, module, key), last[module, key] == number)
-        for number, (module, key, value, path) in enumerate(said)
+        ModuleOption(
+            module=one.module,
+            key=one.key,
+            value=one.given.value,
+            path=one.given.path,
+            live=lazy(_live, reader, one),
+            wins=last[one.module, one.key] == number,
+        )
+        for number, one in enumerate(said)
     )
 
 
-def _live(reader: Reader, live: Mapping[str, str], module: str, key: str) -> Any:
-    if module == "nvidia":
-        name = _ALIASES.get(key, key.removeprefix("NVreg_"))
-        return live.get(name, "")
-    value = text(reader, f"/sys/module/{module}/parameters/{key}")
-    if isinstance(value, Unreadable):
-        return value
-    return "" if value is ABSENT else str(value).strip()
+def _live(reader: Reader, option: OptionLine) -> Any:
+    value = live_value(reader, option.module, option.key)
+    return "" if value is ABSENT else value

@@ -8,8 +8,10 @@ if TYPE_CHECKING:
     from hosttune.facts.kernel.acs import Acs
     from hosttune.facts.kernel.boot import Boot
     from hosttune.facts.kernel.cmdline import Cmdline
+    from hosttune.facts.kernel.initramfs import Initramfs
     from hosttune.facts.kernel.iommu import Iommu
     from hosttune.facts.kernel.kernel import Kernel
+    from hosttune.facts.kernel.module_options import ModuleOptions
     from hosttune.facts.kernel.sysctl import Sysctl
 
 
@@ -19,6 +21,8 @@ class KernelFacts:
     acs: Acs
     boot: Boot
     cmdline: Cmdline
+    initramfs: Initramfs
     iommu: Iommu
     kernel: Kernel
+    module_options: ModuleOptions
     sysctl: Sysctl

@@ -1,94 +1,35 @@
 """Options of kernel modules: what modprobe.d sets, and what the loaded module has.
 
-modprobe reads the files of all its folders sorted by name, and the kernel takes the last value of a key; the kernel
-command line (module.key=value) comes after all files (modprobe.d(5)). A drop-in is no success by itself: a module that
+Who sets them: facts/kernel/module_options.py. A drop-in is no success by itself: a module that
 is loaded keeps what it was loaded with, one that the initial RAM disk loads reads the copy in there, and one that is
 built in reads no file at all.
 """
 
 from __future__ import annotations
 
-import shlex
+import posixpath
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hosttune.facts.reading import drop_ins
+from hosttune.facts.kernel.module_options import FOLDER, ModuleOptions, same_value
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.resources.base import FieldSpec, Operator, in_general
-from hosttune.resources.comparison import Comparison
+from hosttune.resources.comparison import Comparison, known, or_unknown
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text
-from hosttune.resources.kernel.module_parameter import one
-from hosttune.resources.read_only import ReadOnly
 from hosttune.resources.services.since import applied_since
-from hosttune.values import ABSENT, Activation, Address, Finding, HoldKind, Trigger, Unreadable, Verdict, behind
+from hosttune.values import Activation, Address, Finding, Hold, HoldKind, Trigger, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from hosttune.facts import Facts
-    from hosttune.host.door import Reader
+    from hosttune.facts.kernel.initramfs import InRamDisk
+    from hosttune.facts.kernel.module_options import ModuleParameter
     from hosttune.resources.base import Context, Wish
-    from hosttune.values import Change, Value
+    from hosttune.values import Change
 
-FOLDER = "/etc/modprobe.d"
-FOLDERS = (FOLDER, "/run/modprobe.d", "/usr/local/lib/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d")
-_DISTRIBUTION = ("/usr/lib/", "/lib/")
-_NAME = regex(r"([\w-]+)\.(\w+)")
 _VALUE = regex(r"[\w.,:;=/+-]+")
-
-
-def options(text: str) -> Iterator[tuple[int, str, str, str]]:
-    """(line, module, key, value) of the `options` lines of one file; a backslash at the end continues a line."""
-    whole, start = "", 0
-    for number, row in enumerate(text.splitlines(), 1):
-        start = start or number
-        if row.endswith("\\"):
-            whole += f"{row[:-1]} "
-            continue
-        try:
-            words = shlex.split(whole + row, comments=True)
-        except ValueError:
-            words = (whole + row).split()
-        if words[:1] == ["options"] and len(words) > 2:
-            yield from ((start, one(words[1]), *word.partition("=")[::2]) for word in words[2:])
-        whole, start = "", 0
-
-
-def same(live: str, wanted: str) -> bool:
-    """Whether two spellings of a value mean the same: the kernel shows booleans as Y and N, and numbers in decimal."""
-    if live in {"Y", "N"}:
-        return wanted.lower() in ({"y", "1", "yes", "true", "on"} if live == "Y" else {"n", "0", "no", "false", "off"})
-    try:
-        return int(live, 0) == int(wanted, 0)
-    except ValueError:
-        return live == wanted
-
-
-class ModprobeOptionsAddress(ReadOnly):
-    """`modprobe-options:MODULE.KEY`: all that set it, in the order in which they count, as "VALUE<tab>PLACE"."""
-
-    kind = "modprobe-options"
-
-    def read(self, reader: Reader, name: str) -> Value:
-        module, _, key = name.partition(".")
-        files = drop_ins(reader, FOLDERS)
-        if isinstance(files, Unreadable):
-            return files
-        rows: list[str] = []
-        for path in files:
-            content = reader.read(path)
-            if isinstance(content, Unreadable):
-                return content
-            text = content.decode("utf-8", "replace") if isinstance(content, bytes) else ""
-            found = ((line, value) for line, its, other, value in options(text) if (its, other) == (one(module), key))
-            rows += (f"{value}\t{path}:{line}" for line, value in found)
-        line = ABSENT if reader.persistent_only else reader.read("/proc/cmdline")
-        for word in line.decode("utf-8", "replace").split() if isinstance(line, bytes) else ():
-            argument, _, value = word.partition("=")
-            if one(argument) == one(name):
-                rows.append(f"{value}\tthe kernel command line: {word}")
-        return line if isinstance(line, Unreadable) else tuple(rows)
 
 
 class ModprobeOptionWish:
@@ -102,9 +43,7 @@ class ModprobeOptionWish:
     activations = (Activation.REBOOT,)
 
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:  # noqa: ARG002 - the interface of all kinds
-        module = wish.name.partition(".")[0]
-        kinds = ("modprobe-options", "module-parameter")
-        return (*(Address(kind, wish.name) for kind in kinds), Address("initramfs", module), _file(wish))
+        return (_file(wish),)
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         looks = [_Look(wish, context) for wish in wishes]
@@ -133,13 +72,12 @@ def _file(wish: Wish) -> Address:
 def _compare_dropin(needed: list[_Look], kept: list[_Look], context: Context) -> Dropin:
     wish = needed[0].wish
     text = _text(wish.rule, {look.wish.name: look.wanted for look in kept})
-    early = [look.initramfs for look in kept if isinstance(look.initramfs, str)]
+    early = [held for look in kept if (held := look.in_ram_disk) is not None and held.why]
     triggers = (Trigger("rebuild-initramfs"),) if early else ()
     dropin = compare_dropin(_file(wish).name, text, wish.rule, context, Activation.REBOOT, triggers)
     if dropin.change is None or not early:
         return dropin
-    program, reason = early[0].split("\t")[:2]
-    details = (f"then {program} rebuilds the initial RAM disks: {reason}",)
+    details = (f"then {early[0].builder} rebuilds the initial RAM disks: {early[0].why}",)
     return replace(dropin, change=replace(dropin.change, details=details))
 
 
@@ -160,46 +98,39 @@ class _Look(Comparison):
         return str(self.wish.bounds[0].value) if self.wish.bounds else ""
 
     @property
-    def initramfs(self) -> Value:
-        if self.wish.fields.get("early") is False:
-            return ABSENT
-        return self.context.state[Address("initramfs", self.wish.name.partition(".")[0])]
+    def parameter(self) -> ModuleParameter:
+        return self.context.facts.module_options[self.wish.name]
 
     @property
-    def entries(self) -> list[tuple[str, str]]:
-        """(value, place) in the order in which they count."""
-        rows = self.context.state[Address("modprobe-options", self.wish.name)]
-        return (
-            [(value, place) for value, _, place in (row.partition("\t") for row in rows)]
-            if isinstance(rows, tuple)
-            else []
-        )
+    def in_ram_disk(self) -> InRamDisk | None:
+        """What the initial RAM disk makes of the module; None where the rule says that nothing loads it early."""
+        if self.wish.fields.get("early") is False:
+            return None
+        return self.context.facts.initramfs[self.wish.name.partition(".")[0]]
 
     @property
     def is_ours(self) -> bool:
-        return bool(self.entries) and self.entries[-1][1].startswith(_file(self.wish).name)
+        own = _file(self.wish).name
+        return known(lambda: any(one.path == own for one in self.parameter.settings[-1:]), otherwise=False)
 
+    @or_unknown
     def stands(self) -> Finding | None:
         """The answer, unless a drop-in is needed."""
-        live = self.context.state[Address("module-parameter", self.wish.name)]
-        if not _NAME.fullmatch(self.wish.name) or not _VALUE.fullmatch(self.wanted):
+        if ModuleOptions.name_fault(self.wish.name) or not _VALUE.fullmatch(self.wanted):
             detail = f"{self.wish.name} = {self.wanted!r} is no MODULE.KEY with a plain value"
-            return self._held(HoldKind.REFUSED, detail)
-        rows = self.context.state[Address("modprobe-options", self.wish.name)]
-        for value in (rows, live, self.initramfs):
-            if isinstance(value, Unreadable):
-                return self._says(Verdict.UNKNOWN, behind(self.wish.name, value.reason))
-        if isinstance(live, tuple) and live[0] == "built in":
+            return self._says(Verdict.DIFFERS, self._wants, Hold(HoldKind.REFUSED, detail))
+        parameter = self.parameter
+        if parameter.is_loaded and parameter.is_built_in:
             module = self.wish.name.partition(".")[0]
             todo = f"put {self.wish.name}={self.wanted} on the kernel command line"
             return self._held(HoldKind.REFUSED, f"{module} is built into this kernel, which reads no modprobe.d", todo)
-        if not self.entries or not same(self.entries[-1][0], self.wanted):
+        if not parameter.settings or not same_value(self.wanted, parameter.settings[-1].value):
             return self._owned() or self._left_out()
-        return self._in_force(live)
+        return self._in_force()
 
     def _left_out(self) -> Finding | None:
         """The refusal where the initial RAM disk would load the module without what a drop-in of ours says."""
-        _, _, lacking = [*str(self.initramfs).split("\t"), "", ""][:3]
+        lacking = self.in_ram_disk.lacks_options if self.in_ram_disk else ""
         if not lacking:
             return None
         argument = f"{self.wish.name}={self.wanted}"
@@ -208,34 +139,34 @@ class _Look(Comparison):
 
     def _owned(self) -> Finding | None:
         own = _file(self.wish).name
-        others = [entry for entry in self.entries if not entry[1].startswith(own)]
-        explicit = [entry for entry in others if not entry[1].startswith(_DISTRIBUTION)]
-        stronger = [
-            entry for entry in others if entry[1].rpartition(":")[0].rpartition("/")[2] > own.rpartition("/")[2]
-        ]
-        for value, place in (*explicit[-1:], *stronger[-1:]):
-            if not same(value, self.wanted):
-                detail = place if place.startswith("the ") else f"{place} ({self.wish.name} = {value})"
-                return self._held(HoldKind.OWNED, detail, f"change {place}, or ignore {self.wish.rule}")
+        others = [one for one in self.parameter.settings if one.path != own]
+        explicit = [one for one in others if not one.is_of_distribution]
+        stronger = [one for one in others if one.line and one.file_name > posixpath.basename(own)]
+        for one in (*explicit[-1:], *stronger[-1:]):
+            if not same_value(self.wanted, one.value):
+                detail = f"{one.place} ({self.wish.name} = {one.value})" if one.line else one.place
+                return self._held(HoldKind.OWNED, detail, f"change {one.place}, or ignore {self.wish.rule}")
         return None
 
-    def _in_force(self, live: Value) -> Finding:
+    def _in_force(self) -> Finding:
         """The files are right; whether the module has it is another matter."""
-        evidence = (f"{self.entries[-1][1]} sets it",)
-        if not isinstance(live, tuple):
+        evidence = (f"{self.parameter.settings[-1].place} sets it",)
+        live = self.parameter.live
+        if not self.parameter.is_loaded:
             return self._says(Verdict.OK, evidence=(*evidence, "the module is not loaded now"))
         applied = self.context.ledger.get(_file(self.wish)) if self.is_ours else None
         is_new = applied is not None and applied_since(applied, self.context.facts.kernel.booted_at)
-        if len(live) > 1 and same(live[1], self.wanted):
+        if live and same_value(self.wanted, live):
             return self._says(Verdict.OK, evidence=(*evidence, "the loaded module has it"))
-        if len(live) > 1 or is_new:
-            now = f"the loaded module has {live[1]}" if len(live) > 1 else "the module was loaded before it was set"
+        if live or is_new:
+            now = f"the loaded module has {live}" if live else "the module was loaded before it was set"
             return self._held(HoldKind.WAITING, "a reboot", "reboot when nothing runs", (*evidence, now))
         return self._says(Verdict.OK, evidence=(*evidence, "the loaded module does not show its value"))
 
     @property
     def _there(self) -> tuple[str, ...]:
-        return (f"{self.entries[-1][1]} sets {self.entries[-1][0]}" if self.entries else "no file sets it",)
+        last = self.parameter.settings[-1:]
+        return tuple(f"{one.place} sets {one.value}" for one in last) or ("no file sets it",)
 
     @property
     def _wants(self) -> str:
@@ -243,4 +174,4 @@ class _Look(Comparison):
 
 
 WISHES = (ModprobeOptionWish(),)
-ADDRESSES = (ModprobeOptionsAddress(),)
+ADDRESSES = ()

@@ -1,4 +1,4 @@
-"""Which program builds the initial RAM disk of this host, and whether it may hold a module.
+"""Which program builds the initial RAM disk of this host, and whether it may hold a module: `initramfs["nvidia"].why`.
 
 Looking into an image takes seconds (lsinitramfs), so the configuration decides, and what it does not rule out may be in
 there: initramfs-tools with MODULES=most takes most drivers and all of modprobe.d (initramfs.conf(5)), dracut those that
@@ -10,16 +10,20 @@ Debian, a module that the image holds is loaded without its options (dracut 106,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from hosttune.facts.base import Fact
+from hosttune.facts.lookups import Lookup
+from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.regex import regex
-from hosttune.resources.read_only import ReadOnly
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
+    from hosttune.facts import Facts
     from hosttune.host.door import Reader
-    from hosttune.values import Absent, Value
+    from hosttune.values import Absent
 
 DRACUT = "dracut"
 TOOLS = "initramfs-tools"
@@ -107,20 +111,33 @@ def _configuration(reader: Reader, builder: str) -> tuple[str, ...]:
     return ("/etc/dracut.conf", *(chosen[name] for name in sorted(chosen) if name.endswith(".conf")))
 
 
-class InitramfsAddress(ReadOnly):
-    """`initramfs:MODULE`: "PROGRAM<tab>REASON" where the initial RAM disk may hold the module, else ABSENT. A third
-    field says why it would hold it without its options.
-    """
+@frozen
+class InRamDisk(Fact):
+    """What the initial RAM disk makes of one module."""
 
-    kind = "initramfs"
-
-    def read(self, reader: Reader, name: str) -> Value:
-        why = why_in(reader, name)
-        if not isinstance(why, str):
-            return why
-        lacking = why_without_options(reader, name)
-        return f"{generator(reader)}\t{why}\t{lacking}" if lacking else f"{generator(reader)}\t{why}"
+    why: str  # why it may hold the module, as a sentence; empty where it does not
+    builder: str  # dracut | initramfs-tools: who builds it; empty where it does not hold the module
+    lacks_options: str  # why it would hold it without its options, as a sentence; empty where that is not known
 
 
-WISHES = ()
-ADDRESSES = (InitramfsAddress(),)
+@frozen
+class Initramfs(Fact):
+    """`initramfs["MODULE"]`, for every module; only what was asked for is kept."""
+
+    entries: Mapping[str, InRamDisk]
+
+    def __getitem__(self, module: str) -> InRamDisk:
+        return self.entries[module]
+
+
+def collect(reader: Reader, facts: Facts) -> Initramfs:  # noqa: ARG001 - the interface of all subjects
+    return Initramfs(Lookup(lambda module: _in_ram_disk(reader, module)))
+
+
+def _in_ram_disk(reader: Reader, module: str) -> InRamDisk:
+    why = why_in(reader, module)
+    if isinstance(why, Unreadable):
+        return InRamDisk(*(why,) * 3)  # type: ignore[arg-type]
+    if not isinstance(why, str):
+        return InRamDisk("", "", "")
+    return InRamDisk(why, str(generator(reader)), why_without_options(reader, module))

@@ -1,0 +1,200 @@
+"""Options of kernel modules: what sets them at the next load, and what the loaded module has:
+`module_options["nvidia-uvm.uvm_disable_hmm"]`.
+
+modprobe reads the files of all its folders sorted by name, a name in /etc hides the same name elsewhere, and of an
+option given twice the kernel keeps the last; the kernel command line (module.key=value) comes after all files
+(modprobe.d(5)). What is in force stands in /sys/module/MODULE/parameters (kernel: Documentation/ABI/stable/
+sysfs-module); nvidia shows its own in /proc/driver/nvidia/params, where names lack the NVreg_ (nv-reg.h, nv-procfs.c).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared, unread
+from hosttune.facts.lookups import Lookup
+from hosttune.facts.placed import Placed
+from hosttune.facts.reading import drop_ins, line, text
+from hosttune.frozen import frozen
+from hosttune.host.door import Stat
+from hosttune.regex import regex
+from hosttune.values import ABSENT, Absent, Answer, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+FOLDER = "/etc/modprobe.d"
+FOLDERS = (FOLDER, "/run/modprobe.d", "/usr/local/lib/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d")
+NVIDIA_PARAMS = "/proc/driver/nvidia/params"
+_NVIDIA_NAMES = {"NVreg_RestrictProfilingToAdminUsers": "RmProfilingAdminOnly"}
+_NAME = regex(r"([\w-]+)\.(\w+)")
+
+
+@frozen
+class OptionLine(Fact):
+    """One option as a file of modprobe.d gives it."""
+
+    module: str  # with _ for -
+    key: str
+    given: Placed
+
+
+@frozen
+class ModuleParameter(Fact):
+    """One parameter of one module."""
+
+    settings: tuple[Placed, ...]  # all that set it, in the order in which they count, the kernel command line last
+    is_loaded: bool
+    is_built_in: bool  # into the running kernel, which reads no modprobe.d
+    live: str  # what is in force; empty where the module is not loaded, or does not show it
+
+
+@frozen
+class ModuleOptions(Fact):
+    """`module_options["MODULE.KEY"]`, for every name; only what was asked for is kept."""
+
+    entries: Mapping[str, ModuleParameter]
+    lines: tuple[OptionLine, ...]  # all of modprobe.d, in the order in which modprobe reads them
+
+    def __getitem__(self, name: str) -> ModuleParameter:
+        return self.entries[name]
+
+    @staticmethod
+    def name_fault(name: str) -> tuple[str, str] | None:
+        """What is wrong with a name as a rule writes it, and the way out."""
+        if _NAME.fullmatch(name):
+            return None
+        return f"{name!r} is no MODULE.KEY", 'write it as module_options["nvidia-uvm.uvm_disable_hmm"]'
+
+
+def one(module: str) -> str:
+    """A module's one name: - and _ mean the same."""
+    return module.replace("-", "_")
+
+
+def options(content: str) -> Iterator[tuple[int, str, str, str]]:
+    """(line, module, key, value) of the `options` lines of one file; a backslash at the end continues a line."""
+    whole, start = "", 0
+    for number, row in enumerate(content.splitlines(), 1):
+        start = start or number
+        if row.endswith("\\"):
+            whole += f"{row[:-1]} "
+            continue
+        try:
+            words = shlex.split(whole + row, comments=True)
+        except ValueError:
+            words = (whole + row).split()
+        if words[:1] == ["options"] and len(words) > 2:
+            yield from ((start, one(words[1]), *word.partition("=")[::2]) for word in words[2:])
+        whole, start = "", 0
+
+
+def parse_params(content: str) -> Mapping[str, str]:
+    """/proc/driver/nvidia/params: `Name: value` lines, texts in double quotes."""
+    pairs = (row.partition(":") for row in content.splitlines())
+    return {name.strip(): value.strip().strip('"') for name, colon, value in pairs if colon}
+
+
+def same_value(spelled: str, live: str) -> bool:
+    """Whether a value as it is written and as the module shows it are one: 0x1 and 1, 0660 and 432, 1 and Y, yes and Y
+    (kernel: lib/kstrtox.c).
+    """
+    if live in {"Y", "N"} and spelled.lower() in {"yes", "true", "on", "no", "false", "off"}:
+        return (spelled.lower() in {"yes", "true", "on"}) is (live == "Y")
+    known, other = number(spelled), number(live)
+    if known is not None and other is not None:
+        return known % (1 << 32) == other % (1 << 32)
+    return spelled.strip('"') == live
+
+
+def number(spelled: str) -> int | None:
+    """As the kernel's kstrtouint with base 0 reads it; Y and N are 1 and 0."""
+    if spelled in {"Y", "y", "N", "n"}:
+        return int(spelled in "Yy")
+    if re.fullmatch(r"-?0[xX][0-9a-fA-F]+", spelled):
+        return int(spelled, 16)
+    if re.fullmatch(r"0[0-7]+", spelled):
+        return int(spelled, 8)
+    return int(spelled) if re.fullmatch(r"0|-?[1-9]\d*", spelled) else None
+
+
+def live_value(reader: Reader, module: str, key: str) -> Answer[str]:
+    """What a loaded module shows of a parameter."""
+    value = line(reader, f"/sys/module/{one(module)}/parameters/{key}")
+    if value is ABSENT and one(module) == "nvidia":
+        params = text(reader, NVIDIA_PARAMS)
+        name = _NVIDIA_NAMES.get(key, key.removeprefix("NVreg_"))
+        return parse_params(params).get(name, ABSENT) if isinstance(params, str) else params
+    return value
+
+
+def collect(reader: Reader, facts: Facts) -> ModuleOptions:  # noqa: ARG001 - the interface of all subjects
+    lines = shared(_lines, reader)
+
+    def look(name: str) -> ModuleParameter:
+        if fault := ModuleOptions.name_fault(name):
+            return ModuleParameter(*(unread(fault[0]),) * 4)
+        module, _, key = name.partition(".")
+        return ModuleParameter(
+            settings=lazy(_settings, reader, name, lines),
+            is_loaded=lazy(_is_loaded, reader, module),
+            is_built_in=lazy(_is_built_in, reader, module),
+            live=lazy(_live, reader, module, key),
+        )
+
+    return ModuleOptions(Lookup(look), lazy(lines))
+
+
+def _lines(reader: Reader) -> tuple[OptionLine, ...] | Unreadable:
+    files = drop_ins(reader, FOLDERS)
+    if isinstance(files, Unreadable):
+        return files
+    found: list[OptionLine] = []
+    for path in files:
+        content = text(reader, path)
+        if isinstance(content, Unreadable):
+            return content
+        rows = options(content) if isinstance(content, str) else ()
+        found += (OptionLine(module, key, Placed(value, path, start)) for start, module, key, value in rows)
+    return tuple(found)
+
+
+def _settings(reader: Reader, name: str, lines: Callable[[], tuple[OptionLine, ...]]) -> tuple[Placed, ...]:
+    module, _, key = name.partition(".")
+    by_files = tuple(its.given for its in lines() if (its.module, its.key) == (one(module), key))
+    return (*by_files, *_arguments(reader, name))
+
+
+def _arguments(reader: Reader, name: str) -> Iterator[Placed]:
+    said: Answer[str] = ABSENT if reader.persistent_only else text(reader, "/proc/cmdline")
+    if isinstance(said, Unreadable):
+        raise UnknownFact("the kernel command line", said.reason)
+    for word in said.split() if isinstance(said, str) else ():
+        argument, _, value = word.partition("=")
+        if one(argument) == one(name):
+            yield Placed(value, f"the kernel command line: {word}")
+
+
+def _is_loaded(reader: Reader, module: str) -> bool | Unreadable:
+    there: Stat | Absent | Unreadable = ABSENT if reader.persistent_only else reader.stat(f"/sys/module/{one(module)}")
+    return there if isinstance(there, Unreadable) else isinstance(there, Stat)
+
+
+def _is_built_in(reader: Reader, module: str) -> bool:
+    release = ABSENT if reader.persistent_only else line(reader, "/proc/sys/kernel/osrelease")
+    if not isinstance(release, str):
+        return False
+    listed = text(reader, f"/lib/modules/{release}/modules.builtin")
+    rows = listed.splitlines() if isinstance(listed, str) else []
+    return any(one(row.rpartition("/")[2].partition(".ko")[0]) == one(module) for row in rows)
+
+
+def _live(reader: Reader, module: str, key: str) -> str | Unreadable:
+    value = ABSENT if reader.persistent_only else live_value(reader, module, key)
+    return "" if isinstance(value, Absent) else value
