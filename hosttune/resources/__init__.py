@@ -46,7 +46,6 @@ ADDRESSES = {
     "fstab": "storage.fstab",
     "fstab-line": "storage.fstab",
     "installed-since": "packages.apt_blacklist",
-    "kernel-arguments": "kernel.kernel_argument",
     "limits-files": "limits.limits_files",
     "mount": "storage.mount",
     "mounted": "storage.tmpfs",

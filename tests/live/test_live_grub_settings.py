@@ -37,7 +37,7 @@ def sourced(tmp_path, texts):
 )
 def test_settings_are_read_as_a_shell_reads_them(texts, tmp_path):
     found = grub.arguments((str(number), text) for number, text in enumerate(texts))
-    ours = [[one.text for one in found.every], [one.text for one in found.default]]
+    ours = [[one.value for one in found.every], [one.value for one in found.default]]
     assert sourced(tmp_path, texts) == ours
 
 

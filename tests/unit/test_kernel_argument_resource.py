@@ -186,8 +186,8 @@ def test_arguments_are_compared_as_the_kernel_reads_them(present, wanted, is_the
 )  # fmt: skip
 def test_settings_add_up_as_a_shell_adds_them(texts, default, afresh):
     found = grub.arguments([(f"f{number}", text) for number, text in enumerate(texts)])
-    assert " ".join(one.text for one in found.default) == default
-    assert list(found.afresh) == afresh
+    assert " ".join(one.value for one in found.default) == default
+    assert [one.place for one in found.afresh] == afresh
 
 
 @pytest.mark.parametrize(

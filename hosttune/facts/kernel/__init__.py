@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from hosttune.facts.kernel.acs import Acs
     from hosttune.facts.kernel.boot import Boot
     from hosttune.facts.kernel.cmdline import Cmdline
+    from hosttune.facts.kernel.grub_arguments import GrubArguments
     from hosttune.facts.kernel.initramfs import Initramfs
     from hosttune.facts.kernel.iommu import Iommu
     from hosttune.facts.kernel.kernel import Kernel
@@ -21,6 +22,7 @@ class KernelFacts:
     acs: Acs
     boot: Boot
     cmdline: Cmdline
+    grub_arguments: GrubArguments
     initramfs: Initramfs
     iommu: Iommu
     kernel: Kernel

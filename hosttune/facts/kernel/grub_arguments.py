@@ -1,5 +1,5 @@
 """The kernel arguments that GRUB's settings add up to, each with the file and line it comes from, and those that the
-entries of grub.cfg pass; pure but for the function that reads the settings.
+entries of grub.cfg pass.
 
 grub-mkconfig sources /etc/default/grub and then /etc/default/grub.d/*.cfg in a shell. Only plain assignments are worked
 out here; where a shell decides (a substitution, a condition), the answer is that nobody can tell.
@@ -8,8 +8,12 @@ out here; where a shell decides (a substitution, a condition), the answer is tha
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hosttune.facts.base import Fact, lazy
+from hosttune.facts.placed import Placed
+from hosttune.facts.reading import text as read_text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import Unreadable
@@ -17,6 +21,7 @@ from hosttune.values import Unreadable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 FILE = "/etc/default/grub"
@@ -34,25 +39,47 @@ _VARIABLE = regex(r"\$(?:\{(\w+)\}|(\w+))")
 
 
 @frozen
-class Argument:
-    """One argument of the kernel, and who wrote it."""
+class Arguments(Fact):
+    """What the settings add up to."""
 
-    text: str
-    place: str  # file:line
+    default: tuple[Placed, ...]  # of GRUB_CMDLINE_LINUX_DEFAULT: normal entries
+    every: tuple[Placed, ...]  # of GRUB_CMDLINE_LINUX: normal entries and those for recovery
+    afresh: tuple[Placed, ...]  # each assignment to the first that drops what was there before it
+
+    @property
+    def all(self) -> tuple[Placed, ...]:
+        """In the order in which they stand on the command line (grub-mkconfig's 10_linux)."""
+        return (*self.every, *self.default)
 
 
 @frozen
-class Arguments:
-    """What the settings add up to."""
+class Entry(Fact):
+    """One line of grub.cfg that starts a kernel of this system, not for recovery."""
 
-    default: tuple[Argument, ...]  # of GRUB_CMDLINE_LINUX_DEFAULT: normal entries
-    every: tuple[Argument, ...]  # of GRUB_CMDLINE_LINUX: normal entries and those for recovery
-    afresh: tuple[str, ...]  # file:line of each assignment to the first that drops what was there before it
+    number: int
+    arguments: tuple[str, ...]
 
-    @property
-    def all(self) -> tuple[Argument, ...]:
-        """In the order in which they stand on the command line (grub-mkconfig's 10_linux)."""
-        return (*self.every, *self.default)
+
+@frozen
+class GrubArguments(Fact):
+    """The arguments of the kernel that GRUB knows."""
+
+    settings: Arguments
+    entries: tuple[Entry, ...]  # the normal ones of the menu as it stands there; empty without one
+
+
+def collect(reader: Reader, facts: Facts) -> GrubArguments:  # noqa: ARG001 - the interface of all subjects
+    return GrubArguments(lazy(_settings, reader), lazy(_entries, reader))
+
+
+def _settings(reader: Reader) -> Arguments | Unreadable:
+    texts = files(reader)
+    return texts if isinstance(texts, Unreadable) else arguments(texts)
+
+
+def _entries(reader: Reader) -> tuple[Entry, ...] | Unreadable:
+    menu = read_text(reader, MENU)
+    return menu if isinstance(menu, Unreadable) else entries(menu) if isinstance(menu, str) else ()
 
 
 def files(reader: Reader) -> tuple[tuple[str, str], ...] | Unreadable:
@@ -73,28 +100,28 @@ def files(reader: Reader) -> tuple[tuple[str, str], ...] | Unreadable:
 
 def arguments(texts: Iterable[tuple[str, str]]) -> Arguments | Unreadable:
     """What these settings add up to."""
-    values: dict[str, tuple[Argument, ...]] = {DEFAULT: (), EVERY: ()}
-    afresh: list[str] = []
+    values: dict[str, tuple[Placed, ...]] = {DEFAULT: (), EVERY: ()}
+    afresh: list[Placed] = []
     for path, text in texts:
         for number, row in enumerate(text.splitlines(), 1):
             if row.lstrip().startswith("#") or not re.search(rf"\b(?:{EVERY}|{DEFAULT})\b\+?=", row):
                 continue
-            place = f"{path}:{number}"
+            place = Placed(row.strip(), path, number)
             match = _ASSIGNMENT.fullmatch(row)
             words = _worked_out(match[2], values, place) if match else None
             if match is None or words is None:
-                return Unreadable(f"{place}: a shell works it out: {row.strip()}")
+                return Unreadable(f"{place.place}: a shell works it out: {place.value}")
             if match[1] == DEFAULT and not _keeps(match[2], values[DEFAULT]):
                 afresh.append(place)
             values[match[1]] = words
     return Arguments(values[DEFAULT], values[EVERY], tuple(afresh))
 
 
-def _keeps(written: str, before: tuple[Argument, ...]) -> bool:
+def _keeps(written: str, before: tuple[Placed, ...]) -> bool:
     return not before or any(DEFAULT in match.groups() for match in _VARIABLE.finditer(written))
 
 
-def _worked_out(written: str, values: dict[str, tuple[Argument, ...]], place: str) -> tuple[Argument, ...] | None:
+def _worked_out(written: str, values: dict[str, tuple[Placed, ...]], place: Placed) -> tuple[Placed, ...] | None:
     """The arguments of the right side of an assignment; None where it takes a shell to tell."""
     whole = _VALUE.fullmatch(written.rstrip())
     if whole is None:
@@ -105,7 +132,7 @@ def _worked_out(written: str, values: dict[str, tuple[Argument, ...]], place: st
             text += single.replace("$", "\0")
         else:
             text += (double if double is not None else bare).replace("\\$", "\0")
-    found: list[Argument] = []
+    found: list[Placed] = []
     for word in text.split():
         match = _VARIABLE.fullmatch(word)
         if match:
@@ -116,16 +143,8 @@ def _worked_out(written: str, values: dict[str, tuple[Argument, ...]], place: st
         elif "$" in word:
             return None
         else:
-            found.append(Argument(word.replace("\0", "$").replace('\\"', '"'), place))
+            found.append(replace(place, value=word.replace("\0", "$").replace('\\"', '"')))
     return tuple(found)
-
-
-@frozen
-class Entry:
-    """One line of grub.cfg that starts a kernel of this system, not for recovery."""
-
-    number: int
-    arguments: tuple[str, ...]
 
 
 def entries(grub_cfg: str) -> tuple[Entry, ...]:
@@ -149,7 +168,7 @@ def regenerated(grub_cfg: str, before: Arguments, after: Arguments) -> str:
     """grub.cfg as grub-mkconfig would write it once the settings are `after` instead of `before`: the arguments of the
     normal entries change, and nothing else.
     """
-    old, new = ([one.text for one in settings.all] for settings in (before, after))
+    old, new = ([one.value for one in settings.all] for settings in (before, after))
     if old == new:
         return grub_cfg
     rows = grub_cfg.split("\n")

@@ -12,14 +12,12 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from hosttune.facts.kernel import grub_arguments as grub
-from hosttune.facts.kernel.kernel import split_command_line
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.resources.base import FieldSpec, in_general
-from hosttune.resources.comparison import Comparison
+from hosttune.resources.comparison import Comparison, known, or_unknown
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text
-from hosttune.resources.read_only import ReadOnly
-from hosttune.values import ABSENT, Activation, Address, Finding, HoldKind, Trigger, Unreadable, Verdict
+from hosttune.values import Activation, Address, Finding, HoldKind, Trigger, Unreadable, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
     from hosttune.resources.base import Context, Operator, Wish
-    from hosttune.values import Change, Value
+    from hosttune.values import Change
 
 OURS = f"{grub.FOLDER}/60-hosttune-"
 _ARGUMENT = regex(r"[A-Za-z][\w.-]*(?:=[\w.,:/@%+=*-]+)?")
@@ -35,7 +33,6 @@ _ARGUMENT = regex(r"[A-Za-z][\w.-]*(?:=[\w.,:/@%+=*-]+)?")
 _LISTS = frozenset({"pci", "module_blacklist", "modprobe.blacklist", "rd.driver.blacklist"})
 # They may stand there several times, each with a meaning of its own.
 _REPEATED = frozenset({"console", "earlycon", "hugepagesz", "hugepages", "video", "memmap", "ip", "acpi_osi", "dyndbg"})
-_PLACES = ("running", "settings", "menu")
 _TRIGGERS = (Trigger("update-grub"),)
 
 
@@ -72,49 +69,14 @@ def unproven(reader: Reader) -> str:
     if isinstance(settings, Unreadable) or not isinstance(menu, bytes):
         problem = next((one.reason for one in (settings, menu) if isinstance(one, Unreadable)), "it is not there")
         return f"{grub.MENU} cannot be compared with its settings: {problem}"
-    ours = [one for one in settings.all if one.place.startswith(OURS)]
+    ours = [one for one in settings.all if one.path.startswith(OURS)]
     lacking = [
-        f"line {entry.number} of {grub.MENU} lacks {one.text} ({one.place})"
+        f"line {entry.number} of {grub.MENU} lacks {one.value} ({one.place})"
         for entry in grub.entries(menu.decode("utf-8", "replace"))
         for one in ours
-        if not has(entry.arguments, one.text)
+        if not has(entry.arguments, one.value)
     ]
     return lacking[0] if lacking else ""
-
-
-class KernelArgumentsAddress(ReadOnly):
-    """`kernel-arguments:running|settings|menu`: the arguments of the running kernel; those of GRUB's settings as
-    "default|every<tab>ARGUMENT<tab>FILE:LINE", and "afresh<tab><tab>FILE:LINE"; those of each normal entry of the menu
-    as "LINE<tab>ARGUMENTS".
-    """
-
-    kind = "kernel-arguments"
-
-    def read(self, reader: Reader, name: str) -> Value:
-        return {"running": _running, "settings": _settings, "menu": _menu}[name](reader)
-
-
-def _running(reader: Reader) -> Value:
-    if reader.persistent_only:
-        return ABSENT
-    line = reader.read("/proc/cmdline")
-    return split_command_line(line.decode("utf-8", "replace")) if isinstance(line, bytes) else line
-
-
-def _settings(reader: Reader) -> Value:
-    texts = grub.files(reader)
-    found = texts if isinstance(texts, Unreadable) else grub.arguments(texts)
-    if isinstance(found, Unreadable):
-        return found
-    rows = [(kind, one.text, one.place) for kind in ("every", "default") for one in getattr(found, kind)]
-    return tuple("\t".join(row) for row in (*rows, *(("afresh", "", place) for place in found.afresh)))
-
-
-def _menu(reader: Reader) -> Value:
-    text = reader.read(grub.MENU)
-    if not isinstance(text, bytes):
-        return text
-    return tuple(f"{one.number}\t{' '.join(one.arguments)}" for one in grub.entries(text.decode("utf-8", "replace")))
 
 
 class KernelArgumentWish:
@@ -128,7 +90,7 @@ class KernelArgumentWish:
     activations = (Activation.REBOOT,)
 
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:  # noqa: ARG002 - the interface of all kinds
-        return (*(Address("kernel-arguments", place) for place in _PLACES), _file(wish))
+        return (_file(wish),)
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         looks = [_Look(wish, context) for wish in wishes]
@@ -154,7 +116,7 @@ def _file(wish: Wish) -> Address:
 def _compare_dropin(needed: list[_Look], looks: list[_Look], context: Context) -> Dropin:
     """Our drop-in holds what nobody else sets, of those wishes that nothing holds back."""
     rule = needed[0].wish.rule
-    names = [look.wish.name for look in looks if look in needed or (look.is_set and not look.is_set_by_others)]
+    names = [look.wish.name for look in looks if look in needed or look.is_kept]
     path = _file(needed[0].wish).name
     return compare_dropin(path, _text(rule, names), rule, context, Activation.REBOOT, _TRIGGERS)
 
@@ -170,59 +132,55 @@ class _Look(Comparison):
     wish: Wish
     context: Context
 
-    def _state(self, name: str) -> Value:
-        return self.context.state[Address("kernel-arguments", name)]
-
-    def _rows(self, *kinds: str) -> tuple[tuple[str, str], ...]:
-        """(argument, place) of the settings of these kinds."""
-        settings = self._state("settings")
-        rows = (row.split("\t") for row in settings) if isinstance(settings, tuple) else ()
-        return tuple((text, place) for kind, text, place in rows if kind in kinds)
+    @property
+    def settings(self) -> grub.Arguments:
+        return self.context.facts.grub_arguments.settings
 
     @property
     def is_running(self) -> bool:
-        running = self._state("running")
-        return isinstance(running, tuple) and has(running, self.wish.name)
+        is_image = self.context.facts.reader.persistent_only
+        return not is_image and has(self.context.facts.kernel.command_line, self.wish.name)
 
     @property
     def is_set(self) -> bool:
-        return has((text for text, _ in self._rows("every", "default")), self.wish.name)
+        return has((one.value for one in self.settings.all), self.wish.name)
 
     @property
     def is_set_by_others(self) -> bool:
-        others = (text for text, place in self._rows("every", "default") if not place.startswith(_file(self.wish).name))
-        return has(others, self.wish.name)
+        own = _file(self.wish).name
+        return has((one.value for one in self.settings.all if one.path != own), self.wish.name)
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether our drop-in sets it, and nobody else."""
+        return known(lambda: self.is_set and not self.is_set_by_others, otherwise=False)
+
+    @or_unknown
     def stands(self) -> Finding | None:
         """The answer, unless a drop-in is needed."""
         name = self.wish.name
-        running, settings, menu = (self._state(place) for place in _PLACES)
         if not _ARGUMENT.fullmatch(name):
             return self._held(HoldKind.REFUSED, f"{name!r} is no plain argument of the kernel")
-        if problem := next((one.reason for one in (running, menu) if isinstance(one, Unreadable)), ""):
-            return self._says(Verdict.UNKNOWN, problem)
-        lines = [row.partition("\t") for row in menu] if isinstance(menu, tuple) else []
-        if not lines or self.context.facts.host.boot_loader == "systemd-boot":
+        entries = self.context.facts.grub_arguments.entries
+        if not entries or self.context.facts.host.boot_loader == "systemd-boot":
             return self._without_grub()
-        if isinstance(settings, Unreadable):
-            return self._says(Verdict.UNKNOWN, settings.reason)
         patterns = [str(pattern) for pattern in self.wish.fields.get("contradicts") or ()]
-        for text, place in self._rows("every", "default"):
-            if contradicts(text, name, patterns):
-                todo = f"take {text} out of {place}, then: sudo update-grub"
-                return self._held(HoldKind.REFUSED, f"{text} in {place} contradicts {name}", todo)
-        return self._in_force([(number, words.split()) for number, _, words in lines]) if self.is_set else self._lost()
+        for one in self.settings.all:
+            if contradicts(one.value, name, patterns):
+                todo = f"take {one.value} out of {one.place}, then: sudo update-grub"
+                return self._held(HoldKind.REFUSED, f"{one.value} in {one.place} contradicts {name}", todo)
+        return self._in_force(entries) if self.is_set else self._lost()
 
-    def _in_force(self, lines: list[tuple[str, list[str]]]) -> Finding:
+    def _in_force(self, entries: tuple[grub.Entry, ...]) -> Finding:
         """The settings have it: whether the menu has it, and the running kernel."""
         name = self.wish.name
-        lacking = [number for number, words in lines if not has(words, name)]
-        place = next(place for text, place in self._rows("every", "default") if has((text,), name))
+        lacking = [entry.number for entry in entries if not has(entry.arguments, name)]
+        place = next(one.place for one in self.settings.all if has((one.value,), name))
         if lacking:
             reason = f"{place} sets it, and line {lacking[0]} of {grub.MENU} lacks it"
             return self._held(HoldKind.WAITING, "update-grub", "sudo update-grub", (reason,))
-        evidence = (f"{place} sets it, and all {len(lines)} entries of {grub.MENU} have it",)
-        if self._state("running") is not ABSENT and not self.is_running:
+        evidence = (f"{place} sets it, and all {len(entries)} entries of {grub.MENU} have it",)
+        if not self.context.facts.reader.persistent_only and not self.is_running:
             return self._held(HoldKind.WAITING, "a reboot", "reboot when nothing runs", evidence)
         now = ("the running kernel has it",) if self.is_running else ()
         return self._says(Verdict.OK, evidence=(*evidence, *now))
@@ -230,10 +188,9 @@ class _Look(Comparison):
     def _lost(self) -> Finding | None:
         """Who assigns the arguments afresh in a file behind ours, so that ours would be lost."""
         own = posixpath.basename(_file(self.wish).name)
-        for _, place in self._rows("afresh"):
-            path = place.rpartition(":")[0]
-            if path.startswith(f"{grub.FOLDER}/") and posixpath.basename(path) > own:
-                detail = f"{place}, which assigns {grub.DEFAULT} afresh"
+        for one in self.settings.afresh:
+            if one.path.startswith(f"{grub.FOLDER}/") and one.file_name > own:
+                detail = f"{one.place}, which assigns {grub.DEFAULT} afresh"
                 return self._held(HoldKind.OWNED, detail, f"add {self.wish.name} there, then: sudo update-grub")
         return None
 
@@ -256,4 +213,4 @@ class _Look(Comparison):
 
 
 WISHES = (KernelArgumentWish(),)
-ADDRESSES = (KernelArgumentsAddress(),)
+ADDRESSES = ()
