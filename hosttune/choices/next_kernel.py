@@ -62,6 +62,8 @@ def prebuilt(facts: Facts, kernel: str) -> str:
     if not driver.branch or not flavour or not facts.os.is_ubuntu or "NVIDIA" in _origins(facts):
         return ""
     names = [f"linux-modules-nvidia-{driver.name}-{kernel}"]
+    if facts.packages[names[0]].is_installed:  # its files are gone, or the module that it makes of them
+        return f"sudo apt-get install --reinstall {names[0]}"
     names += [f"linux-modules-nvidia-{driver.name}-{one}" for one in metapackages(facts.packages.names, flavour)]
     return f"sudo apt-get update && sudo apt-get install {' '.join(names)}"
 
@@ -87,7 +89,7 @@ def again(facts: Facts, module: DriverModule) -> str:
     built = [one for one in _builds(facts) if module.source == "dkms" and one.is_installed and one.kernel == kernel]
     if built:
         return f"sudo dkms remove {built[0].name}/{built[0].version} -k {kernel}; {install}"
-    return f"move {path} away, which is of no package of this driver; {install}; sudo depmod {kernel}"
+    return f"move {path} away (dpkg -S says whether a package has it); {install}; sudo depmod {kernel}"
 
 
 def is_compiled(facts: Facts) -> bool:

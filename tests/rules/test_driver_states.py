@@ -347,6 +347,18 @@ def test_rules_of_the_module_and_of_the_fabric_say_the_way_out_of_the_state(name
             assert rule in todo
 
 
+@pytest.mark.parametrize("name", HOSTS)
+def test_typed_installation_does_something(name):
+    """apt-get install passes over what is installed, unless it is reinstalled, taken away or in another version."""
+    packages = Facts(reader_of(HOSTS[name])).packages
+    for state in table_of(name).states:
+        for names in re.findall(r"apt-get install ([^;&()]+)", state.way_out):
+            words = names.replace("where apt", "").split()
+            assert any("=" in one or one.endswith("-") or not packages[one].is_installed for one in words), (
+                state.way_out
+            )
+
+
 def test_page_says_no_version_of_a_module_that_is_not_loaded():
     for name in HOSTS:
         for row in table_of(name).rows:

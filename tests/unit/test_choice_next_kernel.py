@@ -107,7 +107,7 @@ def test_what_is_compiled_here_is_compiled_again_unless_that_failed_and_ubuntu_h
         ("updates/dkms/nvidia.ko", "580.95.05", {"packages": (f"{MODULES}-x",), "dkms": (DkmsBuild("nvidia", "580.95.05", NEXT, is_installed=True, failed=False),)},
          f"sudo dkms remove nvidia/580.95.05 -k {NEXT}; sudo apt-get install --reinstall {MODULES}-{NEXT}"),
         ("updates/nvidia.ko", "580.95.05", {"packages": (f"{MODULES}-x",)},
-         f"move /lib/modules/{NEXT}/updates/nvidia.ko away, which is of no package of this driver; sudo apt-get install --reinstall {MODULES}-{NEXT}; sudo depmod {NEXT}"),
+         f"move /lib/modules/{NEXT}/updates/nvidia.ko away (dpkg -S says whether a package has it); sudo apt-get install --reinstall {MODULES}-{NEXT}; sudo depmod {NEXT}"),
     ],
     ids=["prebuilt", "compiled in an old version", "compiled of the other kind", "left by DKMS before the prebuilt one", "nobody's"],
 )  # fmt: skip

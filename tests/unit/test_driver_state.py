@@ -334,6 +334,25 @@ def test_empty_step_of_a_headless_host_names_the_same_packages_of_the_real_branc
     assert "install nvidia-headless-no-dkms-580-server-open &&" in state.way_out
 
 
+def test_libraries_of_a_package_that_is_there_are_brought_back_by_installing_it_again():
+    """apt-get install does nothing about a package that is installed."""
+    gone = {"userspace_version": "", "nvidia": {"smi": "absent"}}
+    (state,) = states(
+        host(**gone, names=("linux-modules-nvidia-580-server-open-generic", "libnvidia-compute-580-server"))
+    )
+    assert state.way_out == "sudo apt-get install --reinstall libnvidia-compute-580-server"
+    (state,) = states(host(**gone))
+    assert "--reinstall" not in state.way_out
+
+
+def test_module_that_the_running_kernel_gets_is_loaded_then():
+    missing = NOT_LOADED | {"has_module_for_running_kernel": False, "modules": (), "kernels_with_module": ()}
+    (state,) = states(host(**missing))
+    assert state.way_out.endswith("; then sudo modprobe nvidia")
+    (state,) = states(host(**missing | {"branch": "", "name": "", "runfile": True}, boot={"next_kernel": ""}))[:1]
+    assert "modprobe" not in state.way_out
+
+
 def test_compiled_modules_are_compiled_where_one_is_missing():
     debian = {"ubuntu": False, "names": ("nvidia-kernel-dkms",), "name": "580", "flavour": ""}
     missing = NOT_LOADED | {"has_module_for_running_kernel": False, "modules": (), "kernels_with_module": ()}

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hosttune.facts.gpu.driver import DriverModule
 
 _ENROL = "enrol the key: sudo mokutil --import /var/lib/shim-signed/mok/MOK.der, and confirm it at the console"
+_LOAD = "; then sudo modprobe nvidia"
 INITRAMFS = "sudo update-initramfs -u -k all"
 
 
@@ -76,7 +77,7 @@ def rejected(facts: Facts) -> Told | None:
 
 def _signed(facts: Facts) -> str:
     ready = prebuilt_instead(facts, facts.kernel.release)
-    return f"{ready} (signed ones); or {_ENROL}" if ready else _ENROL
+    return f"{ready}{_LOAD}; or {_ENROL}" if ready else _ENROL
 
 
 def missing_now(facts: Facts) -> Told | None:
@@ -88,7 +89,7 @@ def missing_now(facts: Facts) -> Told | None:
     if boot_after_missing(facts) is Boot.MENDS:
         return said, f"reboot: {_next_kernel(facts)}, which boots next, has one"
     boot = "boot a kernel that has one, or: " if driver.kernels_with_module else ""
-    return said, f"{boot}{commands(facts, release)}"
+    return said, f"{boot}{commands(facts, release)}{_LOAD if driver.branch else ''}"
 
 
 def boot_after_missing(facts: Facts) -> Boot:
@@ -158,7 +159,7 @@ def mismatch(facts: Facts) -> Told | None:
     versions = f"the loaded module is {driver.loaded_version} and the libraries are {driver.userspace_version}"
     return (
         f"{versions}: CUDA and nvidia-smi refuse to start",
-        f"{REBOOT}; if it is still so afterwards, an old module is in the initramfs: {INITRAMFS}",
+        f"{REBOOT}; if it is still so afterwards, an old module is in the initramfs: {INITRAMFS} and reboot again",
     )
 
 
@@ -206,10 +207,12 @@ def libraries_missing(facts: Facts) -> Told | None:
     if not driver.branch or driver.userspace_version or said_by_log(facts, "smi") == "answers":
         return None
     server = f"{driver.branch}{'-server' if 'server' in driver.flavour else ''}"
+    library = f"libnvidia-compute-{server}"
     names = f"nvidia-headless-no-dkms-{driver.name} nvidia-utils-{server}"
+    way = f"sudo apt-get install {f'--reinstall {library}' if facts.packages[library].is_installed else names}"
     return (
         f"of {driver.name} the libraries are missing (libnvidia-ml.so.1, libcuda.so.1): no program can use a GPU",
-        f"sudo apt-get install {names}" if facts.os.is_ubuntu else "install the libraries of the same version",
+        way if facts.os.is_ubuntu else "install the libraries of the same version",
     )
 
 

@@ -24,7 +24,7 @@ def in_part(facts: Facts) -> Told | None:
     if not driver.is_gone:
         return None
     left = ", ".join(package.name for package in driver.packages)
-    again = commands(facts, facts.kernel.release) if driver.branch else "sudo hosttune apply --yes with gpu-driver"
+    again = commands(facts, facts.kernel.release) if driver.branch else "sudo hosttune apply --yes --only gpu-driver"
     return (
         f"the loaded module {driver.loaded_version} is on the disk no more; of its packages there are {left}",
         f"do not reboot before: {again}; what took the rest away stands in /var/log/apt/history.log",
@@ -36,7 +36,7 @@ def runfile(facts: Facts) -> Told | None:
         return None
     return (
         f"{RUNFILE}, outside of dpkg: upgrades break it",
-        UNINSTALL,
+        f"at the next maintenance, {UNINSTALL}",
     )
 
 

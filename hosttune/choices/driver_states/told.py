@@ -13,7 +13,7 @@ from hosttune.frozen import frozen
 
 REBOOT = "drain the host and reboot"
 RUNFILE = "NVIDIA's own installer (runfile) put a driver here"
-UNINSTALL = "at the next maintenance, sudo nvidia-uninstall, then let gpu-driver install packages"
+UNINSTALL = "sudo nvidia-uninstall, then let gpu-driver install packages"
 UNHOLD = "when the hold has served, sudo apt-mark unhold, all of the driver's packages together"
 
 

@@ -91,7 +91,7 @@ def _usable(
         ),
         (
             _CLOSED,
-            "sudo apt-get update, and look again; a branch of before 590 has it",
+            "sudo apt-get update, and look again; branch 580 and older ones have it",
             lambda c: kind != "closed" or not c.is_open,
         ),
         (
