@@ -445,6 +445,7 @@ def test_evidence_that_cannot_be_read_is_unknown_and_the_rest_is_told():
     facts.nvidia = Silent(*[unread("needs root")] * 9)
     found = states(facts)
     assert [one.name for one in found] == ["mismatch", "whether: GPU lost, nvidia-smi refuses"]
+    assert found[1].way_out == ""
     with pytest.raises(UnknownFact, match="needs root"):
         assert found[1].is_fault
 

@@ -127,6 +127,7 @@ def test_refusal_of_the_rule_is_a_hold_with_its_way_out():
         "versions differ",
     )
     assert (finding.todo, finding.evidence, finding.changes) == ("apt-get", ("x",), ())
+    assert compare(("disabled", "inactive"), refused="versions differ").todo == ""
 
 
 def test_unit_that_its_package_leaves_disabled_is_enabled_against_the_preset():
