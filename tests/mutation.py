@@ -30,9 +30,11 @@ if TYPE_CHECKING:
     from mutmut.mutation.file_mutation import Mutation
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("engine", "actions", "resources", "choices")
+FOLDERS = ("engine", "actions", "resources", "choices", "facts/storage")  # how an fstab is read stands there
 TEST = re.compile(r"tests/(?:unit|rules|rooted|golden)/test_[^/]+\.py")
-NAMED = re.compile(r"hosttune[. ](?:import )?\(?(?:engine|actions|resources|choices|cli)\b|wish_host|storage_host")
+NAMED = re.compile(
+    r"hosttune[. ](?:import )?\(?(?:engine|actions|resources|choices|facts\.storage|cli)\b|wish_host|storage_host"
+)
 # They measure, read the sources as text, start the program or tell how it was started, or take minutes.
 NEVER = re.compile(
     r"test_(?:(?:bench|dataset|watch|views_watch|ansible|cli)_.+|by_hand|catalogues|facts_lookups|frozen|fstab_cli|fstab_corpus"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from hosttune.codec import finding_from_json, finding_to_json
 from hosttune.facts import Facts
 from hosttune.host.door import Space
 from hosttune.host.overlay import Overlay
@@ -12,6 +11,7 @@ from hosttune.resources import address_kinds, wish_kinds
 from hosttune.resources.base import Applied, Bound, Context, Operator, Wish
 from hosttune.values import Address, Disturbs, Risk
 from tests.unit.fake_reader import FakeReader
+from tests.unit.wish_host import typed
 
 GIB = 1 << 30
 ROOT = "20 1 8:2 / / rw,relatime - ext4 /dev/sda2 rw"
@@ -86,8 +86,7 @@ class StorageHost:
         facts = self.facts
         kind = wish_kinds()[wish.kind]
         state = {one: address_kinds()[one.kind].read(self.writer, one.name) for one in kind.addresses(wish, facts)}
-        (finding,) = kind.compare((wish,), Context(facts, state, self.ledger, rule_risk, Disturbs.NOTHING))
-        assert finding_from_json(finding_to_json(finding)) == finding  # every field is of its type
+        (finding,) = typed(kind.compare((wish,), Context(facts, state, self.ledger, rule_risk, Disturbs.NOTHING)))
         return finding
 
     def apply(self, changes) -> None:

@@ -16,6 +16,7 @@ from hosttune.resources.base import Applied, Context, Wish
 from hosttune.resources.packages.apt_blacklist import KEY, dump_command, values_in
 from hosttune.values import ABSENT, Address, Disturbs, FileValue, HoldKind, Risk, Unreadable, Verdict
 from tests.unit.fake_reader import FakeReader
+from tests.unit.wish_host import typed
 
 PATH = "/etc/apt/apt.conf.d/60-hosttune-gpu-update-hold.conf"
 FILE, MERGED, TODAY = Address("file", PATH), Address("apt-config", KEY), Address("clock", "today")
@@ -42,7 +43,7 @@ def compare(
     state = {FILE: present, MERGED: merged, Address("apt-files", KEY): files, TODAY: today}
     state[REVIEWED] = reviewed
     context = Context(facts, state, ledger if ledger is not None else remembered(present), Risk.LOW, Disturbs.NOTHING)
-    (finding,) = wish_kinds()["apt-blacklist"].compare((wish,), context)
+    (finding,) = typed(wish_kinds()["apt-blacklist"].compare((wish,), context))
     return finding
 
 
@@ -120,7 +121,7 @@ def test_updates_that_wait_are_named_with_the_age_of_what_is_installed(since, sa
     address = Address("installed-since", "nvidia-utils-580")
     assert address in kind.addresses(wish, SimpleNamespace())
     state = {FILE: ABSENT, MERGED: (), TODAY: "2026-01-01", address: since}
-    (finding,) = kind.compare((wish,), Context(SimpleNamespace(), state, {}, Risk.LOW, Disturbs.NOTHING))
+    (finding,) = typed(kind.compare((wish,), Context(SimpleNamespace(), state, {}, Risk.LOW, Disturbs.NOTHING)))
     assert finding.evidence == (f"waits: {update}{says}",)
 
 

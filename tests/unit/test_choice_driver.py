@@ -285,11 +285,11 @@ def test_choose_switch_only_when_allowed_and_names_what_goes(devices, packages, 
 
 def test_choose_switch_of_the_module_alone_keeps_the_libraries():
     packages = (*compute("580-server"), LIBRARY, "nvidia-kernel-common-580-server", "nvidia-fabricmanager-580")
-    choice = choose(machine((B200,), packages=packages), PARAMS | {"switch_branch": True})
+    facts = machine((B200,), packages=packages)
+    choice = choose(facts, PARAMS | {"switch_branch": True})
     assert choice.remove == ("linux-modules-nvidia-580-server-generic", "nvidia-headless-no-dkms-580-server")
     assert choice.told[1:] == (
-        "switch from 580-server to 580-server-open for 1 x NVIDIA device 0x2901 (blackwell generation): "
-        "the newest long-term branch offered",
+        f"switch from 580-server to 580-server-open for {facts.gpus.summary}: the newest long-term branch offered",
         "supported until 2028-06",
         "open kernel module, prebuilt and signed",
     )

@@ -134,6 +134,7 @@ def test_mounted_disk_without_a_line_gets_the_line():
         ("belongs to the system", {}, {"target": "/var"}),
         ("line 2 mounts UUID=other there", {"fstab": ROOT_LINE + "UUID=other /data xfs defaults 0 0\n"}, {}),
         ("line 2 mounts it at /old", {"fstab": ROOT_LINE + "LABEL=data /old xfs defaults 0 0\n"}, {}),
+        ("line 2 mounts it at /old", {"fstab": ROOT_LINE + 'UUID="b7-1f" /old xfs defaults 0 0\n'}, {}),
         ("is mounted at /old", {"mountinfo": ROOT + "\n30 20 8:16 / /old rw - xfs /dev/sdb rw"}, {}),
         (
             "ext4 UUID=c8 is mounted at /data",
@@ -187,6 +188,23 @@ def test_unmounting_what_another_disk_took_is_refused():
     machine.writer.unmount("/data")
     with pytest.raises(Refused, match="no longer as in the plan"):
         machine.undo(changes)
+
+
+def test_folder_that_came_after_the_plan_is_a_conflict():
+    machine = host()
+    folder, *_ = machine.look(wish()).changes
+    machine.writer.make_folder("/data")
+    with pytest.raises(Conflict, match="/data is no longer as in the plan"):
+        machine.apply((folder,))
+
+
+def test_disk_that_went_after_the_plan_is_not_mounted_and_the_refusal_names_it():
+    machine = host()
+    *before, mount = machine.look(wish()).changes
+    machine.apply(before)
+    machine.writer.base.queries[LSBLK] = json.dumps({"blockdevices": []})
+    with pytest.raises(Refused, match="no device is UUID=b7-1f any more"):
+        machine.apply((mount,))
 
 
 def test_under_a_root_folder_the_disks_are_unknown():

@@ -2,10 +2,11 @@
 
 import pytest
 
-from hosttune.errors import Refused
+from hosttune.errors import Conflict, Refused
 from hosttune.facts.containers.docker_flags import expanded, flags
 from hosttune.host.door import Completed, Process
 from hosttune.host.overlay import Overlay
+from hosttune.resources import address_kinds
 from hosttune.resources.containers.docker_file import keys, name_of
 from hosttune.values import Activation, FileValue, HoldKind, Verdict
 from tests.unit.wish_host import One, host
@@ -174,6 +175,12 @@ def test_dockerd_looks_at_the_file_before_it_is_put_in_place(says, took):
     assert b'"default-shm-size": "1G"' in one.door.seen
     assert one.door.read("/var/lib/hosttune/daemon.json") is one.door.base.read("/nothing")
     assert (one.door.read(PATH) == b"{}") is not took
+
+
+def test_key_that_changed_after_the_plan_is_a_conflict_that_names_it():
+    (change,) = One(machine("{}"), SHM).plan().changes
+    with pytest.raises(Conflict, match=f"default-shm-size in {PATH} is no longer ABSENT"):
+        address_kinds()["docker-daemon"].write(machine('{"default-shm-size": "2G"}'), change)
 
 
 def test_flags_are_read_as_dockerd_reads_them():

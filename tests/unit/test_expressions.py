@@ -329,6 +329,8 @@ def test_hint_names_the_nearest_valid_name_or_the_way_out():
         "any(d.size_bytes != None and d.size_bytes > 1 for d in disks.all)",
         "units['a'].is_active or host.branch is not None and int(host.branch) > 1",
         "item.size_bytes == 5",
+        "disks.all[0].size_bytes is not None and disks.all[0].size_bytes > 1",
+        "disks.by_device['sda'].size_bytes is not None and disks.by_device['sda'].size_bytes > 1",
     ],
 )
 def test_what_a_test_has_shown_not_to_be_none_may_be_used(text):
@@ -342,6 +344,7 @@ def test_what_a_test_has_shown_not_to_be_none_may_be_used(text):
         "disks.first is not None or disks.first.is_rotational",
         "(disks.first is not None and host.is_vm) or disks.first.is_rotational",
         "(disks.first is not None or host.is_vm) and disks.first.is_rotational",
+        "disks.all[0].size_bytes is not None and disks.all[1].size_bytes > 1",
         "any(disks.all[0].size_bytes > 1 for d in disks.all if d.size_bytes is not None)",
         "[d for d in disks.all if d.size_bytes is not None] == [] and item.size_bytes > 1",
     ],

@@ -93,6 +93,7 @@ def test_tune_of_all_takes_the_data_disks_and_says_why_not_the_others():
 
     tuning = tune(document)
 
+    assert all(isinstance(step.todo, str) for step in tuning.steps)
     assert {step.line: step.outcome.value for step in tuning.steps} == {
         1: "left alone", 2: "changed", 6: "left alone", 7: "ok", 8: "refused", 9: "refused", 10: "refused",
         11: "left alone",

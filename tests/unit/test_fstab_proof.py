@@ -136,6 +136,11 @@ def test_trial_mount_that_fails_is_said():
     )
 
 
+def test_trial_mount_that_could_not_be_made_says_nothing():
+    new = insert_line(parse(OLD), TMP)
+    assert said(new=new, target="/tmp", trials=[Trial(trials_of(parse(new), "/tmp")[0], None, "")]) == ""
+
+
 @pytest.mark.parametrize(
     ("shown", "is_right"),
     [

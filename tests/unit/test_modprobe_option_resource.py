@@ -220,6 +220,7 @@ def test_file_that_is_written_is_carried_into_the_initial_ram_disk_unless_the_ru
     wish = Wish("modprobe-option", "nvidia-uvm.uvm_disable_hmm", RULE, "", early, bounds)
     (change,) = wish_kinds()["modprobe-option"].writes((wish,))
     assert (change.address.name, change.triggers, change.activation) == (OURS, triggers, Activation.REBOOT)
+    assert change.after.content == One(machine(), HMM).plan().changes[0].after.content
 
 
 def test_comment_behind_an_option_is_no_option():

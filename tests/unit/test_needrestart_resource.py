@@ -13,6 +13,7 @@ from hosttune.resources.services.needrestart_config import Setting, entries_for,
 from hosttune.values import ABSENT, Address, Disturbs, FileValue, HoldKind, Risk, Unreadable, Verdict
 from tests.hosts.service_files import NEEDRESTART
 from tests.unit.fake_reader import FakeReader
+from tests.unit.wish_host import typed
 
 MAIN, FOLDER = "/etc/needrestart/needrestart.conf", "/etc/needrestart/conf.d"
 OURS = f"{FOLDER}/60-hosttune-services-needrestart.conf"
@@ -27,7 +28,7 @@ def compare(files, services=("slurmd", "docker")):
         Address("file", OURS): address_kinds()["file"].read(reader, OURS),
     }
     context = Context(Facts(reader), state, {}, Risk.LOW, Disturbs.NOTHING, journal_problem="none here")
-    return wish_kinds()["needrestart"].compare((wish,), context)
+    return typed(wish_kinds()["needrestart"].compare((wish,), context))
 
 
 def test_settings_of_the_shipped_file_are_its_table():
@@ -131,7 +132,7 @@ def test_name_that_is_none_of_a_service_is_refused_before_it_reaches_perl(name):
     wish = Wish("needrestart", name or "$", "services-needrestart")
     state = {SETTINGS: (), Address("file", OURS): ABSENT}
     context = Context(Facts(FakeReader({})), state, {}, Risk.LOW, Disturbs.NOTHING)
-    (finding, *_) = wish_kinds()["needrestart"].compare((wish,), context)
+    (finding, *_) = typed(wish_kinds()["needrestart"].compare((wish,), context))
     assert (finding.verdict, finding.changes) == (Verdict.UNKNOWN, ())
 
 

@@ -30,6 +30,7 @@ from hosttune.values import (
     Verdict,
 )
 from tests.unit.fake_reader import FakeReader
+from tests.unit.wish_host import typed
 
 WISH = PackagesWish("packages")
 SET = PackageSetAddress()
@@ -89,7 +90,7 @@ def compare(host, names="a", ledger=None, **fields):
     wish = Wish("packages", names, "some-rule", "", {"state": "installed"} | fields)
     kinds = {"package-set": SET, "apt-simulation": SimulationAddress()}
     state = {address: kinds[address.kind].read(host, address.name) for address in WISH.addresses(wish, facts)}
-    (finding,) = WISH.compare((wish,), Context(facts, state, ledger or {}, Risk.MEDIUM, Disturbs.NOTHING))
+    (finding,) = typed(WISH.compare((wish,), Context(facts, state, ledger or {}, Risk.MEDIUM, Disturbs.NOTHING)))
     return finding
 
 

@@ -40,6 +40,12 @@ def test_configuration_of_what_is_gone_is_named_with_the_command():
     assert one == "the configuration files of gone: sudo apt-get purge gone"
 
 
+def test_text_of_a_package_that_is_no_utf_8_hides_none_of_its_files():
+    status = STATUS.encode().replace(b"Description: y", b"Description: \xe9")
+    said = left_by((CHANGE,), host("/etc/kept.conf.dpkg-dist", status=status))
+    assert said[1].startswith("/etc/kept.conf.dpkg-dist: ")
+
+
 def test_files_that_dpkg_put_beside_changed_ones_are_named():
     said = left_by((CHANGE,), host("/etc/kept.conf.dpkg-dist", "/etc/kept.d/a.dpkg-old", "/etc/no.conf.dpkg-dist"))
     assert said[1].startswith("/etc/kept.conf.dpkg-dist, /etc/kept.d/a.dpkg-old: ")

@@ -30,6 +30,7 @@ from hosttune.values import (
     Verdict,
 )
 from tests.unit.fake_reader import FakeReader
+from tests.unit.wish_host import typed
 
 WISH, SET = PackagesWish("packages"), PackageSetAddress()
 LOADED = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.1  Fri Oct 10 2025\n"
@@ -66,7 +67,7 @@ def compare(reader, names, *, declared=Disturbs.GPU_WORK, **fields):
     wish = Wish("packages", names, "some-rule", "", {"state": "installed"} | fields)
     kinds = {"package-set": SET, "apt-simulation": SimulationAddress()}
     state = {address: kinds[address.kind].read(reader, address.name) for address in WISH.addresses(wish, facts)}
-    (finding,) = WISH.compare((wish,), Context(facts, state, {}, Risk.MEDIUM, declared))
+    (finding,) = typed(WISH.compare((wish,), Context(facts, state, {}, Risk.MEDIUM, declared)))
     return finding
 
 

@@ -46,6 +46,7 @@ def test_policy_says_everything():
             "policy.yaml:3: params.memory-swappiness.valu: unknown parameter",
         ),
         ("params:\n  memory-swappiness: {value: 99}", "99 is above the maximum 60"),
+        ("params:\n  memory-swappiness: {value: -1}", "params.memory-swappiness.value: -1 is below the minimum 1"),
         ("params:\n  memory-swappiness: {value: true}", "not of type int"),
         ("max_risk: huge", "'huge' is not one of the choices"),
         ("max_risk: low\nmax_risk: high", "given twice"),

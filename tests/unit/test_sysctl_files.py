@@ -9,6 +9,7 @@ from hosttune.resources import address_kinds, wish_kinds
 from hosttune.resources.base import Bound, Context, Operator, Wish
 from hosttune.values import ABSENT, Address, Disturbs, HoldKind, Risk, Verdict
 from tests.unit.fake_reader import FakeReader
+from tests.unit.wish_host import typed
 
 
 def test_masked_file_sets_nothing_and_leaves_the_rest_known():
@@ -56,7 +57,7 @@ def finding(files, *, at_most=10):
     state = {
         address: address_kinds()[address.kind].read(reader, address.name) for address in kind.addresses(wish, facts)
     }
-    (found,) = kind.compare((wish,), Context(facts, state, {}, Risk.LOW, Disturbs.NOTHING))
+    (found,) = typed(kind.compare((wish,), Context(facts, state, {}, Risk.LOW, Disturbs.NOTHING)))
     return found
 
 

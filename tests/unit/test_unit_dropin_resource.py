@@ -22,6 +22,7 @@ from hosttune.values import (
     Unreadable,
     Verdict,
 )
+from tests.unit.wish_host import typed
 
 NAME = "nvidia-persistenced.service"
 OPTION = "--no-persistence-mode"
@@ -40,7 +41,7 @@ def compare(rows, present=ABSENT, running=(), ledger=None, problem=""):
     )
     wish = Wish("unit-dropin", NAME, "gpu-persistence", NAME, {"without": OPTION})
     context = Context(facts, {FILE: present}, ledger or {}, Risk.LOW, Disturbs.NOTHING, problem)
-    (finding,) = wish_kinds()["unit-dropin"].compare((wish,), context)
+    (finding,) = typed(wish_kinds()["unit-dropin"].compare((wish,), context))
     return finding
 
 
@@ -93,6 +94,7 @@ def test_edited_drop_in_is_theirs():
     _, ledger = written()
     finding = compare((row(LINE),), FileValue(b"[Service]\n"), ledger=ledger)
     assert (finding.hold.kind, finding.changes) == (HoldKind.EDITED, ())
+    assert f"remove {OURS}" in finding.todo
 
 
 def test_drop_in_without_a_readable_journal_is_unknown():

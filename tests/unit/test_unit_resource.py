@@ -8,6 +8,7 @@ from hosttune.errors import Conflict, Refused
 from hosttune.resources import address_kinds, wish_kinds
 from hosttune.resources.base import Context, Wish
 from hosttune.values import Action, Address, Change, Disturbs, HoldKind, Risk, Verdict
+from tests.unit.wish_host import typed
 
 NAME = "x.service"
 ADDRESS = Address("unit", NAME)
@@ -17,7 +18,7 @@ def compare(present, preset="unknown", **fields):
     facts = SimpleNamespace(units={NAME: SimpleNamespace(preset=preset)})
     wish = Wish("unit", NAME, "service-x", NAME, fields)
     context = Context(facts, {ADDRESS: present}, {}, Risk.LOW, Disturbs.NOTHING)
-    (finding,) = wish_kinds()["unit"].compare((wish,), context)
+    (finding,) = typed(wish_kinds()["unit"].compare((wish,), context))
     return finding
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hosttune.actions.apply import apply
 from hosttune.actions.examine import examine
 from hosttune.actions.undo import plan_undo, undo
-from hosttune.codec import plan_from_json, plan_to_json
+from hosttune.codec import finding_from_json, finding_to_json, plan_from_json, plan_to_json
 from hosttune.engine.catalog import Catalog, builtin_catalog
 from hosttune.engine.lint import checked_rule
 from hosttune.engine.policy import Policy
@@ -75,6 +75,12 @@ class One:
         }
 
 
+def typed(findings):
+    """The findings, each of which comes back from its JSON: every field is of its type."""
+    assert [finding_from_json(finding_to_json(one)) for one in findings] == list(findings)
+    return findings
+
+
 def _shown(value) -> str:
     if isinstance(value, FileValue):
         lines = value.content.decode().splitlines()
@@ -82,4 +88,4 @@ def _shown(value) -> str:
     return str(value)
 
 
-__all__ = ["Facts", "One", "host"]
+__all__ = ["Facts", "One", "host", "typed"]
