@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-from hosttune.cli.options import Argument, Format, LookOnly, Option, ShowChange
+from hosttune.cli.options import Argument, LookOnly, Option, ReportFormat, ShowChange
 
 if TYPE_CHECKING:
     from hosttune.actions.examine import Session
@@ -33,27 +33,24 @@ def apply(
     from hosttune.cli.measured import measured
     from hosttune.cli.reports import of_session, profile_text
     from hosttune.codec import plan_to_json, receipt_to_json
-    from hosttune.errors import HosttuneError
     from hosttune.views.masking import masked
     from hosttune.views.plan import plan_report
     from hosttune.views.receipt import receipt_report
     from hosttune.views.summary import applied_status, exit_status
+    from hosttune.views.text import blocks_text
 
-    if prove and show.format.value not in set(Format):
-        raise HosttuneError("--prove tells what it measures as text, or in the JSON", hint="leave out --format")
     saved = common.load_plan(file) if file else None
     if not yes:
         session = common.open_session(look)
         plan = session.plan()
         common.tell_idle(session, plan, everything=show.verbose)
         check_shown(plan, expect, saved)
+        intent = (proving.intent(plan, session.reader),) if prove else ()
         if show.is_json:
             common.write_json(masked(plan_to_json(plan)))
+            common.tell(blocks_text(intent, common.open_screen(show)).strip("\n")) if prove else None
         else:
-            common.say(plan_report(of_session(session, plan, look, show), measured(look)))
-        if prove:
-            page = common.open_page(session.reader, look, show)
-            proving.intend(plan, session.reader, page, is_json=show.is_json)
+            common.say(plan_report(of_session(session, plan, look, show), measured(look), intent))
         return exit_status(plan, strict=False)
 
     from hosttune.actions.apply import apply as carry_out
@@ -69,13 +66,18 @@ def apply(
         prover = proving.before(plan, writer) if prove else None
         receipt = carry_out(session, writer, plan, on_progress=common.progress)
     page = common.open_page(session.reader, look, show)
-    if not show.is_json:
-        common.say(receipt_report(receipt, page, chosen=profile_text(session), left=plan.findings))
+    report = partial(receipt_report, receipt, page, chosen=profile_text(session), left=plan.findings)
+    is_text = show.format is ReportFormat.TEXT
+    if is_text:  # before the benches that come after it
+        common.say(report())
     proven = prover.after(receipt) if prover else None
+    told = proving.sections(proven, page)
     if show.is_json:
         common.write_json(masked(receipt_to_json(receipt)) | proving.as_json(proven))
-    elif proven:
-        common.say(proving.text(proven, page))
+    elif not is_text:
+        common.say(report(more=told))
+    elif told:
+        common.say("\n" + blocks_text(told, page.screen))
     return applied_status(plan, receipt)
 
 

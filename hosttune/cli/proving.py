@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hosttune.cli.common import progress, say, tell
+from hosttune.cli.common import progress, tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from hosttune.actions.prove import Proven, Prover
     from hosttune.host.door import Reader, Writer
     from hosttune.values import Plan
+    from hosttune.views.document import Block
     from hosttune.views.page import Page
 
 
-def intend(plan: Plan, reader: Reader, page: Page, *, is_json: bool) -> None:
-    """Say what would be measured, and measure nothing."""
+def intent(plan: Plan, reader: Reader) -> Block:
+    """What would be measured; nothing is."""
     from hosttune.actions.prove import MOST_S, proofs_of
-    from hosttune.views.prove import intent_text
+    from hosttune.views import prove
 
-    text = intent_text(proofs_of(plan) if _runs(reader) else (), MOST_S, page)
-    tell(text.strip("\n")) if is_json else say(text)
+    return prove.intent(proofs_of(plan) if _runs(reader) else (), MOST_S)
 
 
 def _runs(reader: Reader) -> bool:
@@ -51,11 +51,11 @@ def before(plan: Plan, writer: Writer) -> Prover | None:
     return prover
 
 
-def text(proven: Sequence[Proven], page: Page) -> str:
+def sections(proven: Sequence[Proven] | None, page: Page) -> list[Block]:
     """What was measured, for people."""
-    from hosttune.views.prove import proven_text
+    from hosttune.views.prove import measured_sections
 
-    return proven_text(proven, page)
+    return measured_sections(proven, page) if proven else []
 
 
 def as_json(proven: Sequence[Proven] | None) -> dict[str, Any]:

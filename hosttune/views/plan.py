@@ -28,12 +28,14 @@ if TYPE_CHECKING:
 SHOWN_DIGITS = 16  # of the digest in a command to copy; apply takes twelve or more
 
 
-def plan_report(one: Checked, measured: tuple[Quote, ...] = ()) -> str:
-    """The plan of `plan` and of `apply` without --yes; `measured` is what benches found on this host."""
-    return rendered("hosttune plan", [plan_outline(one, measured)], one.page)
+def plan_report(one: Checked, measured: tuple[Quote, ...] = (), more: tuple[Block, ...] = ()) -> str:
+    """The plan of `plan` and of `apply` without --yes; `measured` is what benches found on this host, `more` stands at
+    the end.
+    """
+    return rendered("hosttune plan", [plan_outline(one, measured, more)], one.page)
 
 
-def plan_outline(one: Checked, measured: tuple[Quote, ...] = ()) -> Document:
+def plan_outline(one: Checked, measured: tuple[Quote, ...] = (), more: tuple[Block, ...] = ()) -> Document:
     """What each rule would change, why the rest does not happen, how to say yes."""
     plan, page = one.plan, one.page
     blocks: list[Block] = [*warnings(plan, page), *sections((FAULTS,), plan.findings, page, one.about)]
@@ -46,7 +48,7 @@ def plan_outline(one: Checked, measured: tuple[Quote, ...] = ()) -> Document:
         yes = page.act(f"apply --yes --expect {plan.digest[:SHOWN_DIGITS]}")
         blocks.append(Command("To make exactly these changes:", yes))
     host = shown(page.host)
-    return Document(host, f"Plan for {host}", head(one, chosen=one.chosen), tuple(blocks), made_text(one))
+    return Document(host, f"Plan for {host}", head(one, chosen=one.chosen), (*blocks, *more), made_text(one))
 
 
 def undo_report(plan: Plan, page: Page, *, words: str, ignore: tuple[str, ...] = (), on_paper: int = 0) -> str:

@@ -4,46 +4,44 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hosttune.views.document import Say, Section
 from hosttune.views.page import shown
-from hosttune.views.terminal import counted, wrapped
+from hosttune.views.terminal import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hosttune.actions.prove import Proof, Proven
     from hosttune.measure.bench.results import Result
+    from hosttune.views.document import Block
     from hosttune.views.page import Page
 
 _MIB = 1 << 20
 
 
-def intent_text(proofs: Sequence[Proof], seconds: float, page: Page) -> str:
+def intent(proofs: Sequence[Proof], seconds: float) -> Block:
     """What would be measured, and how long that takes."""
     if not proofs:
-        return "\n--prove: no change of this plan has a bench, so there is nothing to measure.\n"
+        return Say("--prove: no change of this plan has a bench, so there is nothing to measure.")
     runs = sum(1 if one.is_later else 2 for one in proofs)
-    lines = ["", page.screen.paint("Would be measured", "bold") + f" ({counted(runs, 'bench', 'benches')}, about "
-             f"{counted(round(runs * seconds / 60) or 1, 'minute')} at the most)"]  # fmt: skip
-    for one in proofs:
-        when = "before; after it comes with the reboot" if one.is_later else "before and after"
-        lines += wrapped(f"{shown(one.rule)}: {shown(one.words)}, {when}", page.screen.columns, first="  ", rest="    ")
-    return "\n".join(lines) + "\n"
+    minutes = counted(round(runs * seconds / 60) or 1, "minute")
+    when = ("before and after", "before; after it comes with the reboot")
+    says = (Say(f"{shown(one.rule)}: {shown(one.words)}, {when[one.is_later]}", is_hanging=True) for one in proofs)
+    count = f"{counted(runs, 'bench', 'benches')}, about {minutes} at the most"
+    return Section("Would be measured", tuple(says), count=count)
 
 
-def proven_text(proven: Sequence[Proven], page: Page) -> str:
+def measured_sections(proven: Sequence[Proven], page: Page) -> list[Block]:
     """What was measured, rule by rule."""
-    lines = []
-    for one in proven:
-        lines += ["", page.screen.paint(f"Measured for {shown(one.proof.rule)}", "bold")]
-        for when, result in (("before", one.before), ("after", one.after)):
-            if result:
-                lines += wrapped(f"{when}: {_said(result)}", page.screen.columns, first="  ", rest="    ")
-        for why in one.why:
-            lines += wrapped(shown(why), page.screen.columns, first="  ", rest="    ")
-        if one.proof.later:
-            later = f"after the reboot, type: {page.act(one.proof.later)}"
-            lines += wrapped(later, page.screen.columns, first="  ", rest="    ")
-    return "\n".join(lines) + "\n" if lines else ""
+    return [_section(one, page) for one in proven]
+
+
+def _section(one: Proven, page: Page) -> Section:
+    texts = [f"{when}: {_said(result)}" for when, result in (("before", one.before), ("after", one.after)) if result]
+    texts += map(shown, one.why)
+    texts += [f"after the reboot, type: {page.act(one.proof.later)}"] if one.proof.later else []
+    says = (Say(text, is_hanging=True) for text in texts)
+    return Section(f"Measured for {shown(one.proof.rule)}", tuple(says))
 
 
 def proven_json(proven: Sequence[Proven]) -> list[dict[str, Any]]:

@@ -31,10 +31,11 @@ def receipt_report(
     is_undo: bool = False,
     ignore: tuple[str, ...] = (),
     left: tuple[Finding, ...] = (),
+    more: Iterable[Block] = (),
 ) -> str:
     """What a run did. `chosen`: which profile it was of; `is_undo`: it took something back; `ignore`: the rules that
     the next apply would redo; `left`: the findings of its plan, of which those that were held or unknown still stand;
-    the faults are those that the receipt found afterwards.
+    the faults are those that the receipt found afterwards. `more` stands at the end.
     """
     back = _taken_back(receipt)
     done = [o for o in receipt.outcomes if o.phase is Phase.DONE and o not in back]
@@ -55,6 +56,7 @@ def receipt_report(
         *sections((UNKNOWN, *HELD), left, page),
         *([] if is_undo else _way_back(receipt, standing, page)),
         *ignoring(ignore, page),
+        *more,
     ]
     command = "undo" if is_undo else "apply"
     document = Document(host, f"Receipt of {command} on {host}", tuple(head), tuple(blocks))

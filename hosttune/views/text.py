@@ -34,13 +34,19 @@ _IN = "  "
 
 def text(document: Document, screen: Screen) -> str:
     """The whole document."""
-    lines = [line for block in document.head for line in block_lines(block, screen)]
-    for _, blocks in groupby(document.blocks, lambda block: isinstance(block, Section)):
-        run = tuple(blocks)
+    head = "".join(f"{line}\n" for block in document.head for line in block_lines(block, screen))
+    return "\n".join(filter(None, (head, blocks_text(document.blocks, screen))))
+
+
+def blocks_text(blocks: Iterable[Block], screen: Screen) -> str:
+    """Blocks with a blank line between them."""
+    lines: list[str] = []
+    for _, them in groupby(blocks, lambda block: isinstance(block, Section)):
+        run = tuple(them)
         label = _label(run)
         for block in run:
             lines += [*([""] if lines else []), *block_lines(block, screen, "", label)]
-    return "\n".join(lines) + "\n"
+    return "".join(f"{line}\n" for line in lines)
 
 
 def block_lines(block: Block, screen: Screen, indent: str = "", label: int = 0) -> list[str]:

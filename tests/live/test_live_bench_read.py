@@ -172,7 +172,9 @@ def scenario_prove(folder: Path) -> None:
     from hosttune.resources import address_kinds
     from hosttune.values import Action, Address, Change, Outcome, Phase, Plan, Receipt, Stage
     from hosttune.views.page import Page
-    from hosttune.views.prove import proven_text
+    from hosttune.views.prove import measured_sections
+    from hosttune.views.terminal import Screen
+    from hosttune.views.text import blocks_text
 
     (folder / "state").mkdir(mode=0o700)
     with ext4(folder, "relatime") as target:
@@ -190,7 +192,9 @@ def scenario_prove(folder: Path) -> None:
         assert proven.before.seed == proven.after.seed == 7
         before, after = proven.before.figures["written_bytes_other"], proven.after.figures["written_bytes_base"]
         assert before > 100 * FILES > after, (before, after)
-        text = " ".join(proven_text((proven,), Page()).split())  # lines break where the terminal ends
+        text = " ".join(
+            blocks_text(measured_sections((proven,), Page()), Screen()).split()
+        )  # lines break where the terminal ends
         assert text.count("as it is mounted") == 2
         assert left_on(target, folder / "state") == []
 

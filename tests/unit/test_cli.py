@@ -266,6 +266,29 @@ def test_apply_and_undo_and_their_documents(run, changed):
     assert run("undo")[0] == 0
 
 
+@pytest.mark.parametrize(("form", "begin"), [("markdown", "## "), ("html", "<!DOCTYPE html>")])
+def test_every_report_is_a_document_too(run, changed, form, begin):
+    """What would be done, what was done, what was ever done, and the way back."""
+    only = ("--only", "memory-swappiness", "--format", form)
+    texts = [run("apply", *only)[1], run("apply", *only, "--prove")[1], run("apply", "--yes", *only)[1]]
+    texts += [run("history", "--format", form)[1], run("undo", "--format", form)[1]]
+    assert [text.startswith(begin) for text in texts] == [True] * 5
+    assert ["vm.swappiness" in text for text in texts] == [True, True, True, form == "html", True]
+    assert "has a bench, so there is nothing to measure" in texts[1]
+    status, out, _ = run("undo", "--yes", "--format", form)
+    assert (status, out.startswith(begin)) == (0, True)
+    assert "taken back and read back" in out
+
+
+@pytest.mark.parametrize(("form", "begin"), [("markdown", "## "), ("html", "<!DOCTYPE html>")])
+def test_comparison_is_a_document_too(run, tmp_path, form, begin):
+    status, out, _ = run("diff", H100, CONTAINER, "--format", form, "--output", tmp_path / "diff")
+    assert (status, out) == (1, "")
+    text = (tmp_path / "diff").read_text(encoding="utf-8")
+    assert text.startswith(begin)
+    assert "Applies on one only" in text
+
+
 def test_way_back_of_some_rules_alone_is_a_command_that_exists(run, changed):
     only = ("--only", "memory-swappiness", "--max-risk", "low")
     _, out, _ = run("apply", "--yes", *only)

@@ -14,7 +14,9 @@ from hosttune.measure.bench.results import Finding, Result
 from hosttune.measure.bench.statistics import Answer, Interval
 from hosttune.values import ABSENT, Action, Activation, Address, Change, Outcome, Phase, Plan, Receipt, Stage
 from hosttune.views.page import Page
-from hosttune.views.prove import intent_text, proven_json, proven_text
+from hosttune.views.prove import intent, measured_sections, proven_json
+from hosttune.views.terminal import Screen
+from hosttune.views.text import blocks_text
 from tests.unit.schemas import SCHEMAS, faults
 from tests.unit.test_cli import run, surroundings
 
@@ -137,8 +139,8 @@ def test_prover_change_of_the_next_boot_has_its_after_later():
     prover.before()
     (proven,) = prover.after(receipt_of(TMP))
     assert (asked, proven.after) == ([proof], None)
-    assert "after the reboot, type: sudo hosttune bench tmp --dir /var/tmp" in proven_text(
-        (proven,), Page(sudo="sudo ")
+    assert "after the reboot, type: sudo hosttune bench tmp --dir /var/tmp" in blocks_text(
+        measured_sections((proven,), Page(sudo="sudo ")), Screen(120)
     )
 
 
@@ -171,7 +173,7 @@ def test_bench_result_that_cannot_be_kept_is_told_and_stands(monkeypatch):
 
 def test_proven_text_shows_both_with_what_the_mount_writes():
     proven = prove.Proven(NOATIME, result(), result("noatime"))
-    text = " ".join(proven_text((proven,), Page()).split())
+    text = " ".join(blocks_text(measured_sections((proven,), Page()), Screen()).split())
     assert "before: noatime reads 4.4 % faster [4.0, 4.7]" in text
     assert "as it is mounted (relatime) the first read of 4,000 files a day writes 14.3 MiB" in text
     assert "as it is mounted (noatime) the first read of 4,000 files a day writes 0.0 MiB" in text
@@ -188,7 +190,7 @@ def test_proven_text_shows_both_with_what_the_mount_writes():
     ],
 )
 def test_intent_text_says_what_would_be_measured_and_how_long(changes, said):
-    text = intent_text(proofs_of(plan_of(*changes)), prove.MOST_S, Page())
+    text = blocks_text((intent(proofs_of(plan_of(*changes)), prove.MOST_S),), Screen())
     assert [one for one in said if one not in text] == []
 
 
