@@ -45,7 +45,7 @@ class Attribute(Fact):
     @property
     def number(self) -> int:
         """The value as a whole number, of any base that the kernel writes (10, 0x1f)."""
-        return _number(self.name, self.text)
+        return whole_number(self.name, self.text)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ class Attribute(Fact):
     @property
     def numbers(self) -> tuple[int, ...]:
         """Its words as whole numbers."""
-        return tuple(_number(self.name, word) for word in self.text.split())
+        return tuple(whole_number(self.name, word) for word in self.text.split())
 
     @property
     def chosen(self) -> str:
@@ -63,7 +63,8 @@ class Attribute(Fact):
         return next((word[1:-1] for word in self.text.split() if word[:1] == "[" and word[-1:] == "]"), self.text)
 
 
-def _number(name: str, word: str) -> int:
+def whole_number(name: str, word: str) -> int:
+    """A word as a whole number; UnknownFact where it is none."""
     try:
         return int(word, 16 if word.lower().startswith(("0x", "-0x")) else 10)
     except ValueError:

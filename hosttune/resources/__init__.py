@@ -53,7 +53,6 @@ ADDRESSES = {
     "package-set": "packages.package",
     "session-limits": "limits.limits_files",
     "sysctl": "kernel.sysctl",
-    "sysctl-files": "kernel.sysctl",
     "sysfs": "kernel.sysfs_values",
     "sysfs-boot": "kernel.sysfs_boot",
     "sysfs-choices": "kernel.sysfs_values",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hosttune.resources import address_kinds
+from hosttune.facts import Facts
 from tests.live.namespace import run
 from tests.unit.fake_reader import FakeReader
 from tests.unit.wish_host import One, host
@@ -42,9 +42,8 @@ def after_boot(tmp_path: Path, files: dict[str, str]) -> str:
 
 @pytest.mark.parametrize("files", FILES.values(), ids=FILES)
 def test_what_systemd_sysctl_sets_is_what_is_foretold(files, tmp_path):
-    rows = address_kinds()["sysctl-files"].read(FakeReader(files), KEY)
-    assert isinstance(rows, tuple)
-    assert after_boot(tmp_path, files) == (rows[-1].partition("\t")[0] if rows else "0")
+    boot = Facts(FakeReader(files)).sysctl_at_boot[KEY]
+    assert after_boot(tmp_path, files) == (boot.text if boot.is_set else "0")
 
 
 def test_dropin_of_ours_sets_the_value_at_boot(tmp_path):

@@ -3,7 +3,8 @@
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.services.tuned import dotted, parse_profile
+from hosttune.facts.kernel.sysctl import normal_key
+from hosttune.facts.services.tuned import parse_profile
 from tests.unit.fake_reader import FakeReader
 
 WANTS = "/etc/systemd/system/multi-user.target.wants"
@@ -100,7 +101,7 @@ def test_profile_includes_are_parted_in_several_ways_and_may_loop():
         "/etc/tuned/b/tuned.conf": "[main]\ninclude=a\n",
     }
     assert managers(files, links=enabled("tuned.service")).tuned_sysctls == ("vm.x",)
-    assert dotted("net.ipv4.conf.eth0/1.rp_filter") == "net.ipv4.conf.eth0/1.rp_filter"
+    assert normal_key("net.ipv4.conf.eth0/1.rp_filter") == "net.ipv4.conf.eth0/1.rp_filter"
 
 
 def test_profile_sets_files_below_sys_by_several_plugins():

@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.facts import Facts
+from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.placed import Placed
 from hosttune.resources import address_kinds, wish_kinds
 from hosttune.resources.base import Bound, Context, Operator, Wish
 from hosttune.values import ABSENT, Address, Disturbs, HoldKind, Risk, Verdict
@@ -17,7 +18,26 @@ def test_masked_file_sets_nothing_and_leaves_the_rest_known():
         {"/etc/sysctl.d/10-a.conf": "vm.swappiness = 5\n", "/usr/lib/sysctl.d/20-b.conf": "vm.swappiness = 9\n"},
         links={"/etc/sysctl.d/20-b.conf": "/dev/null"}, unreadable={"/dev/null": "not a regular file"},
     )  # fmt: skip
-    assert address_kinds()["sysctl-files"].read(reader, "vm.swappiness") == ("5\t/etc/sysctl.d/10-a.conf:1",)
+    assert Facts(reader).sysctl_at_boot["vm.swappiness"].settings == (Placed("5", "/etc/sysctl.d/10-a.conf", 1),)
+
+
+def test_rule_asks_for_the_value_at_boot():
+    files = {
+        "/etc/sysctl.d/10-a.conf": "vm.swappiness = 5\nkernel/core_pattern = |/bin/x  %p\n",
+        "/proc/cmdline": "quiet sysctl.vm.swappiness=7 sysctl.vm.max_map_count=9\n",
+    }
+    boot = Facts(FakeReader(files)).sysctl_at_boot
+    assert (boot["vm.swappiness"].number, boot["vm.swappiness"].place) == (5, "/etc/sysctl.d/10-a.conf:1")
+    assert boot["kernel.core_pattern"].text == "|/bin/x %p"
+    assert boot["vm.max_map_count"].place == "the kernel command line: sysctl.vm.max_map_count=9"
+    assert not boot["kernel.panic"].is_set
+    with pytest.raises(UnknownFact, match="no file sets it at boot"):
+        _ = boot["kernel.panic"].number
+    with pytest.raises(UnknownFact, match="is no key of sysctl"):
+        _ = boot["../x"].is_set
+    hidden = Facts(FakeReader(unreadable={"/etc/sysctl.d": "needs root"})).sysctl_at_boot
+    with pytest.raises(UnknownFact, match="needs root"):
+        _ = hidden["vm.swappiness"].is_set
 
 
 KEY = "net.ipv4.conf.eth0.rp_filter"
@@ -39,9 +59,9 @@ KEY = "net.ipv4.conf.eth0.rp_filter"
 )
 def test_wildcards_and_names_count_as_systemd_sysctl_counts_them(files, places):
     reader = FakeReader({f"/etc/sysctl.d/{name}.conf": f"{text}\n" for name, text in files.items()})
-    found = address_kinds()["sysctl-files"].read(reader, KEY)
+    found = Facts(reader).sysctl_at_boot[KEY].settings
     named = tuple(place.replace(":", ".conf:").replace("\t", "\t/etc/sysctl.d/") for place in places)
-    assert found == named
+    assert tuple(f"{one.value}\t{one.place}" for one in found) == named
 
 
 def finding(files, *, at_most=10):

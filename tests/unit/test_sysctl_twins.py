@@ -1,12 +1,14 @@
 """Settings in two spellings, of which one is in force: vm.dirty_bytes and vm.dirty_ratio."""
 
+from hosttune.facts import Facts
+from hosttune.facts.placed import Placed
 from hosttune.host.overlay import Overlay
 from hosttune.resources import address_kinds
 from hosttune.values import Action, Address, Change
 from tests.unit.fake_reader import FakeReader
 
 BYTES, RATIO = "/proc/sys/vm/dirty_bytes", "/proc/sys/vm/dirty_ratio"
-LIVE, FILES = address_kinds()["sysctl"], address_kinds()["sysctl-files"]
+LIVE = address_kinds()["sysctl"]
 
 
 def change(before, after):
@@ -44,7 +46,7 @@ def test_sysctl_files_name_who_sets_the_other_spelling():
             "/etc/sysctl.d/20-b.conf": "# 1\nvm.dirty_ratio=40\n",
         }
     )
-    assert FILES.read(reader, "vm.dirty_bytes") == (
-        "5000000\t/etc/sysctl.d/10-a.conf:1",
-        "vm.dirty_ratio=40\t/etc/sysctl.d/20-b.conf:2",
+    assert Facts(reader).sysctl_at_boot["vm.dirty_bytes"].settings == (
+        Placed("5000000", "/etc/sysctl.d/10-a.conf", 1),
+        Placed("vm.dirty_ratio=40", "/etc/sysctl.d/20-b.conf", 2),
     )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hosttune.facts.kernel.kernel import Kernel
     from hosttune.facts.kernel.module_options import ModuleOptions
     from hosttune.facts.kernel.sysctl import Sysctl
+    from hosttune.facts.kernel.sysctl_at_boot import SysctlAtBoot
 
 
 class KernelFacts:
@@ -28,3 +29,4 @@ class KernelFacts:
     kernel: Kernel
     module_options: ModuleOptions
     sysctl: Sysctl
+    sysctl_at_boot: SysctlAtBoot

@@ -22,6 +22,14 @@ def proc_path(key: str) -> str:
     return "/proc/sys/" + key.translate(str.maketrans("./", "/."))
 
 
+def normal_key(key: str) -> str:
+    """A key as sysctl(8) prints it: of `net/ipv4/conf/eth0.1/rp_filter` net.ipv4.conf.eth0/1.rp_filter: where the first
+    separator is a slash, dots and slashes change places (sysctl.d(5)).
+    """
+    first = next((character for character in key if character in "./"), ".")
+    return key.translate(str.maketrans("./", "/.")) if first == "/" else key
+
+
 @frozen
 class Sysctl(Fact):
     """`sysctl["vm.swappiness"]`, for every key; only what was asked for is kept."""

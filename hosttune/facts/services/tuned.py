@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hosttune.facts.kernel.sysctl import normal_key
 from hosttune.facts.reading import line, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -71,20 +72,12 @@ def parse_profile(content: str) -> Profile:
         if plugin == "sysfs":
             sysfs |= {key: value for key, value in values.items() if key.startswith("/")}
         if plugin == "sysctl":
-            sysctls |= {dotted(key): value for key, value in values.items() if key not in _OF_PLUGINS}
+            sysctls |= {normal_key(key): value for key, value in values.items() if key not in _OF_PLUGINS}
         elif plugin == "vm":  # the vm plugin sets the dirty_ family under /proc/sys/vm
             sysctls |= {f"vm.{key}": value for key, value in values.items() if key.startswith("dirty_")}
     includes = sections.get("main", {}).get("include", "")
     names = tuple(name.lstrip("-") for name in _SEPARATORS.split(includes) if name)
     return Profile(names, sysctls, sysfs)
-
-
-def dotted(key: str) -> str:
-    """A sysctl key as sysctl(8) prints it: where the first separator is a slash, dots and slashes change places."""
-    slash, dot = key.find("/"), key.find(".")
-    if slash < 0 or 0 <= dot < slash:
-        return key
-    return key.translate(str.maketrans("/.", "./"))
 
 
 def active_profile(reader: Reader) -> Answer[str]:

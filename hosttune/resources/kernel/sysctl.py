@@ -1,30 +1,23 @@
 """sysctl values: the live one in /proc/sys and the drop-in that sets it at the next boot.
 
-At boot systemd-sysctl(8) reads every sysctl.d folder as one list sorted by file name (sysctl.d(5)); the last
-assignment wins, and a file in /etc hides one of the same name in /run and /usr/lib. /etc/sysctl.conf counts only
-where 99-sysctl.conf links to it. So writing a drop-in is no success by itself: the file that wins is named, and an
-explicit value of somebody else is respected. A key with wildcards sets what no file names itself, wherever it stands;
-`-key` without a value keeps them off a key.
+Which file wins there is told by facts/kernel/sysctl_at_boot.py. So writing a drop-in is no success by itself: the file
+that wins is named, and an explicit value of somebody else is respected.
 """
 
 from __future__ import annotations
 
-import re
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict
+from hosttune.facts.base import UnknownFact
 from hosttune.facts.kernel.sysctl import proc_path
-from hosttune.facts.reading import drop_ins
 from hosttune.frozen import frozen
 from hosttune.host.twins import TWINS
-from hosttune.regex import regex
 from hosttune.resources.base import OLD, FieldSpec, Operator, action_between, in_general, inverted
 from hosttune.resources.bounds import nearest, satisfies, wants
 from hosttune.resources.elsewhere import by_commands, by_tuned
 from hosttune.resources.file import compare_dropin, dropin_path, dropin_text, hand_edit
 from hosttune.resources.kernel.sysctl_keys import unknown_key
-from hosttune.resources.read_only import ReadOnly
 from hosttune.values import (
     ABSENT,
     Activation,
@@ -43,52 +36,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hosttune.facts import Facts
+    from hosttune.facts.placed import Placed
     from hosttune.host.door import Reader, Writer
     from hosttune.resources.base import Context, Wish
     from hosttune.resources.elsewhere import Elsewhere
     from hosttune.values import Value
-
-FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
-DISTRIBUTION = ("/usr/lib/", "/lib/")
-_WORDS = {
-    ("kernel.numa_balancing", "numa_balancing=disable"): "0",
-    ("kernel.numa_balancing", "numa_balancing=enable"): "1",
-}
-_ASSIGNMENT = regex(rb"\s*-?\s*([^=\s#;]+)\s*=\s*(.*?)\s*")
-_EXCLUSION = regex(rb"\s*-\s*([^=\s#;]+)\s*")
-
-
-def normal_key(key: str) -> str:
-    """`net/ipv4/conf/eth0.1/rp_filter` -> `net.ipv4.conf.eth0/1.rp_filter`: the first separator decides
-    (sysctl.d(5)).
-    """
-    first = re.search(r"[./]", key)
-    return key.translate(str.maketrans("./", "/.")) if first and first.group() == "/" else key
-
-
-def assignments(text: bytes) -> list[tuple[int, str, str | None]]:
-    """The lines of one sysctl.d file: (line, key, value with single blanks; None for a key kept from wildcards)."""
-    found: list[tuple[int, str, str | None]] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if match := _ASSIGNMENT.fullmatch(line):
-            found.append((number, _key(match[1]), " ".join(match[2].decode("utf-8", "replace").split())))
-        elif match := _EXCLUSION.fullmatch(line):
-            found.append((number, _key(match[1]), None))
-    return found
-
-
-def _key(written: bytes) -> str:
-    return normal_key(written.decode("utf-8", "replace"))
-
-
-def _is_pattern(key: str) -> bool:
-    return any(character in key for character in "*?[")
-
-
-def _fits(name: str, pattern: str) -> bool:
-    """Whether a key with wildcards means this one: they do not reach over a dot (glob(7))."""
-    one, other = proc_path(name).split("/"), proc_path(pattern).split("/")
-    return len(one) == len(other) and all(map(fnmatchcase, one, other))
 
 
 def _live(reader: Reader, key: str) -> Value:
@@ -123,54 +75,6 @@ class SysctlAddress:
         return inverted(change)
 
 
-class SysctlFilesAddress(ReadOnly):
-    """`sysctl-files:KEY`: every file that sets the key, in the order of boot, as `value<TAB>path:line`; its other
-    spelling as `vm.dirty_ratio=40<TAB>path:line`. Read only.
-    """
-
-    kind = "sysctl-files"
-
-    def read(self, reader: Reader, name: str) -> Value:
-        files, arguments = drop_ins(reader, FOLDERS), _arguments(reader, name)
-        if isinstance(files, Unreadable):
-            return files
-        if isinstance(arguments, Unreadable):
-            return arguments
-        spellings = {name: "", TWINS[name]: f"{TWINS[name]}="} if name in TWINS else {name: ""}
-        named: list[str] = []
-        by_pattern: list[str] = []
-        is_excluded = False
-        for file in files:
-            text = reader.read(file)
-            if isinstance(text, Unreadable):
-                return text
-            for line, key, value in assignments(text) if isinstance(text, bytes) else ():
-                entry = f"{value}\t{file}:{line}"
-                if key in spellings:
-                    named += [spellings[key] + entry] if value is not None else []
-                    is_excluded = is_excluded or value is None
-                elif value is not None and _is_pattern(key) and _fits(name, key):
-                    by_pattern.append(entry)
-        return (*arguments, *(named if named or is_excluded else by_pattern))
-
-
-def _arguments(reader: Reader, name: str) -> tuple[str, ...] | Unreadable:
-    """What the kernel command line sets before any file does: sysctl.KEY=VALUE, and the arguments of single values
-    (kernel-parameters.txt).
-    """
-    line = ABSENT if reader.persistent_only else reader.read("/proc/cmdline")
-    if isinstance(line, Unreadable):
-        return line
-    found = []
-    for word in line.decode("utf-8", "replace").split() if isinstance(line, bytes) else ():
-        argument, equals, value = word.partition("=")
-        if equals and argument.startswith("sysctl.") and normal_key(argument[7:]) == name:
-            found.append(f"{value}\tthe kernel command line: {word}")
-        elif meant := _WORDS.get((name, word)):
-            found.append(f"{meant}\tthe kernel command line: {word}")
-    return tuple(found)
-
-
 @frozen
 class _Setting:
     """One key of a rule: where it stands and what it should become."""
@@ -200,7 +104,7 @@ class SysctlWish:
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:
         own = Address("file", dropin_path("/etc/sysctl.d", wish.rule))
         live = () if facts.reader.persistent_only else (Address("sysctl", wish.name),)
-        return (*live, Address("sysctl-files", wish.name), own)
+        return (*live, own)
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         findings: list[Finding] = []
@@ -224,7 +128,6 @@ class SysctlWish:
 
 def _examine(wish: Wish, context: Context) -> _Setting | Finding:
     live: Value = context.state.get(Address("sysctl", wish.name), "")
-    files = context.state[Address("sysctl-files", wish.name)]
     # Where no running kernel says that it has the key, one that no kernel has is a typo, not a reason to keep silent.
     is_untold = live is ABSENT or context.facts.reader.persistent_only
     if is_untold and not wish.fields.get("module") and (unheard := unknown_key(wish.name)):
@@ -233,22 +136,24 @@ def _examine(wish: Wish, context: Context) -> _Setting | Finding:
     if live is ABSENT:
         reason = f"this kernel has no {wish.name}"
         return Finding(wish.rule, wish.name, Verdict.NOT_APPLICABLE, reason=reason)
-    for value in (live, files):
-        if isinstance(value, Unreadable):
-            return Finding(wish.rule, wish.name, Verdict.UNKNOWN, reason=behind(wish.name, value.reason))
-    entries = [tuple(entry.split("\t")) for entry in files] if isinstance(files, tuple) else []
+    if isinstance(live, Unreadable):
+        return Finding(wish.rule, wish.name, Verdict.UNKNOWN, reason=behind(wish.name, live.reason))
+    try:
+        entries = context.facts.sysctl_at_boot[wish.name].settings
+    except UnknownFact as unknown:
+        return Finding(wish.rule, wish.name, Verdict.UNKNOWN, reason=behind(wish.name, unknown.reason))
     own = dropin_path("/etc/sysctl.d", wish.rule)
-    others = [(value, place) for value, place in entries if place.rpartition(":")[0] != own]
+    others = [one for one in entries if one.path != own]
     boot = entries[-1] if entries else None
     live_ok = context.facts.reader.persistent_only or satisfies(str(live), wish)
     is_image = context.facts.reader.persistent_only
     elsewhere = _elsewhere(wish, str(live), boot, context)
     is_kernels = boot is None and not is_image and live_ok and bool(wish.fields.get("kernel_default"))
     needs_no_file = elsewhere.is_enough if elsewhere else is_kernels
-    boot_ok = needs_no_file or (elsewhere is None and boot is not None and satisfies(boot[0], wish))
+    boot_ok = needs_no_file or (elsewhere is None and boot is not None and satisfies(boot.value, wish))
     evidence: tuple[str, ...] = () if is_image else (f"now {live}",)
     nobody = "the kernel chooses it, no file sets it" if is_kernels else "no file sets it at boot"
-    by_file = f"next boot {boot[0]} ({boot[1]})" if boot else nobody
+    by_file = f"next boot {boot.value} ({boot.place})" if boot else nobody
     evidence += (elsewhere.words if elsewhere else by_file,)
     hold, todo = Hold(), ""
     if not (live_ok and boot_ok):
@@ -256,26 +161,26 @@ def _examine(wish: Wish, context: Context) -> _Setting | Finding:
     return _Setting(wish, live, nearest(str(live), wish), live_ok, boot_ok, needs_no_file, evidence, hold, todo)
 
 
-def _elsewhere(wish: Wish, live: str, boot: tuple[str, ...] | None, context: Context) -> Elsewhere | None:
+def _elsewhere(wish: Wish, live: str, boot: Placed | None, context: Context) -> Elsewhere | None:
     """Who sets it when the files have been read: TuneD, or a command, which is looked for where no file will do. What
     an administrator's file says is said again by TuneD, and is his word against a command.
     """
-    if boot is not None and not boot[1].startswith(DISTRIBUTION):
+    if boot is not None and not boot.is_of_distribution:
         return None
     facts = context.facts
     words = facts.managers.tuned_sysctl_values.get(wish.name)
     if found := by_tuned(words, wish, live, facts):
         return found
-    if boot is not None and satisfies(boot[0], wish):
+    if boot is not None and satisfies(boot.value, wish):
         return None
     return by_commands(lambda path: path == proc_path(wish.name), wish, facts)
 
 
 def _owner(
-    wish: Wish, others: list[tuple[str, str]], elsewhere: Elsewhere | None, context: Context
+    wish: Wish, others: list[Placed], elsewhere: Elsewhere | None, context: Context
 ) -> tuple[Hold, str]:  # fmt: skip
     """Who decides otherwise: an administrator's file, TuneD, a command, or a file that is read after ours."""
-    explicit = [entry for entry in others if not entry[1].startswith(DISTRIBUTION)]
+    explicit = [one for one in others if not one.is_of_distribution]
     if hold := _by_file(explicit[-1:], wish):
         return hold
     if {wish.name, TWINS.get(wish.name)} & {*context.facts.managers.tuned_sysctls}:
@@ -284,16 +189,16 @@ def _owner(
     if elsewhere and not elsewhere.is_enough:
         owner = f"{elsewhere.place} ({wish.name} = {elsewhere.value})"
         return Hold(HoldKind.OWNED, owner), f"change {elsewhere.place}, or ignore {wish.rule}"
-    own = dropin_path("", wish.rule)
-    stronger = [entry for entry in others if entry[1].rpartition(":")[0].rpartition("/")[2] > own.lstrip("/")]
+    own = dropin_path("", wish.rule).lstrip("/")
+    stronger = [one for one in others if one.line and one.file_name > own]
     return _by_file(stronger[-1:], wish) or (Hold(), "")
 
 
-def _by_file(entries: list[tuple[str, str]], wish: Wish) -> tuple[Hold, str] | None:
-    for value, place in entries:
-        if not satisfies(value, wish):
-            shown = value if "=" in value else f"{wish.name} = {value}"
-            return Hold(HoldKind.OWNED, f"{place} ({shown})"), f"change {place}, or ignore {wish.rule}"
+def _by_file(entries: list[Placed], wish: Wish) -> tuple[Hold, str] | None:
+    for one in entries:
+        if not satisfies(one.value, wish):
+            shown = one.value if "=" in one.value else f"{wish.name} = {one.value}"
+            return Hold(HoldKind.OWNED, f"{one.place} ({shown})"), f"change {one.place}, or ignore {wish.rule}"
     return None
 
 
@@ -359,4 +264,4 @@ def _reason(setting: _Setting, context: Context) -> str:
 
 
 WISHES = (SysctlWish(),)
-ADDRESSES = (SysctlAddress(), SysctlFilesAddress())
+ADDRESSES = (SysctlAddress(),)

@@ -49,7 +49,7 @@ class LimitWish:
 
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:
         live = () if facts.reader.persistent_only else (Address("sysctl", NR_OPEN),)
-        nr_open = (*live, Address("sysctl-files", NR_OPEN)) if wish.name == "nofile" else ()
+        nr_open = live if wish.name == "nofile" else ()
         return (Address("limits-files", wish.name), Address("session-limits", wish.name), *nr_open, _file(wish))
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
@@ -167,11 +167,13 @@ class _Look(Comparison):
         if self.wish.name != "nofile":
             return 0
         live: Value = self.context.state.get(Address("sysctl", NR_OPEN), "")
-        files = self.context.state[Address("sysctl-files", NR_OPEN)]
-        for value in (live, files):
-            if isinstance(value, Unreadable):
-                return Unreadable(behind(NR_OPEN, value.reason))
-        boot = files[-1].partition("\t")[0] if isinstance(files, tuple) and files else ""
+        if isinstance(live, Unreadable):
+            return Unreadable(behind(NR_OPEN, live.reason))
+        try:
+            files = self.context.facts.sysctl_at_boot[NR_OPEN].settings
+        except UnknownFact as unknown:
+            return Unreadable(behind(NR_OPEN, unknown.reason))
+        boot = files[-1].value if files else ""
         known = [found for text in (live, boot) if (found := number(text)) is not None]
         return min(known, default=KERNEL_NR_OPEN)
 

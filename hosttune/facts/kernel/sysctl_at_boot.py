@@ -1,0 +1,163 @@
+"""What sets a sysctl at the next boot, and to which value: `sysctl_at_boot["kernel.core_pattern"].text`.
+
+systemd-sysctl(8) reads every sysctl.d folder as one list sorted by file name (sysctl.d(5)); the last assignment wins,
+and a file in /etc hides one of the same name in /run and /usr/lib. /etc/sysctl.conf counts only where 99-sysctl.conf
+links to it. A key with wildcards sets what no file names itself, wherever it stands; `-key` without a value keeps them
+off a key. The kernel command line sets what no file does; TuneD and commands of units come later (`managers`,
+`commands`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared, unread
+from hosttune.facts.kernel.sysctl import Sysctl, normal_key, proc_path
+from hosttune.facts.lookups import Lookup, whole_number
+from hosttune.facts.placed import Placed
+from hosttune.facts.reading import drop_ins, text
+from hosttune.frozen import frozen
+from hosttune.host.twins import TWINS
+from hosttune.regex import regex
+from hosttune.values import ABSENT, Answer, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
+_WORDS = {
+    ("kernel.numa_balancing", "numa_balancing=disable"): "0",
+    ("kernel.numa_balancing", "numa_balancing=enable"): "1",
+}
+_ASSIGNMENT = regex(r"\s*-?\s*([^=\s#;]+)\s*=\s*(.*?)\s*")
+_EXCLUSION = regex(r"\s*-\s*([^=\s#;]+)\s*")
+_Line = tuple[str, "Placed | None"]  # key, its value; None for a key kept from wildcards
+
+
+@frozen
+class BootSetting(Fact):
+    """One key at the next boot. A value in the other spelling of the key reads `vm.dirty_ratio=40`."""
+
+    name: str
+    settings: tuple[Placed, ...]  # all that set it, in their order, so that the last one counts
+
+    @property
+    def is_set(self) -> bool:
+        """Whether a file, or the kernel command line, sets it; else the kernel chooses it, or a program."""
+        return bool(self.settings)
+
+    @property
+    def last(self) -> Placed:
+        """The setting that counts; unknown where nothing sets it."""
+        if not self.settings:
+            raise UnknownFact(self.name, "no file sets it at boot")
+        return self.settings[-1]
+
+    @property
+    def text(self) -> str:
+        """The value, single blanks in it; unknown where nothing sets it."""
+        return self.last.value
+
+    @property
+    def number(self) -> int:
+        """The value as a whole number."""
+        return whole_number(self.name, self.text)
+
+    @property
+    def place(self) -> str:
+        """FILE:LINE that counts."""
+        return self.last.place
+
+
+@frozen
+class SysctlAtBoot(Fact):
+    """`sysctl_at_boot["vm.swappiness"]`, for every key; only what was asked for is kept."""
+
+    entries: Mapping[str, BootSetting]
+
+    def __getitem__(self, key: str) -> BootSetting:
+        return self.entries[key]
+
+    @staticmethod
+    def name_fault(key: str) -> tuple[str, str] | None:
+        """What is wrong with a key as a rule writes it, and the way out."""
+        return Sysctl.name_fault(key)
+
+
+def assignments(content: str) -> Iterator[tuple[int, str, str | None]]:
+    """The lines of one sysctl.d file: (line, key, value with single blanks; None for a key kept from wildcards)."""
+    for number, row in enumerate(content.splitlines(), 1):
+        if match := _ASSIGNMENT.fullmatch(row):
+            yield number, normal_key(match[1]), " ".join(match[2].split())
+        elif match := _EXCLUSION.fullmatch(row):
+            yield number, normal_key(match[1]), None
+
+
+def collect(reader: Reader, facts: Facts) -> SysctlAtBoot:  # noqa: ARG001 - the interface of all subjects
+    lines = shared(_lines, reader)
+
+    def look(key: str) -> BootSetting:
+        fault = SysctlAtBoot.name_fault(key)
+        return BootSetting(key, unread(fault[0]) if fault else lazy(_settings, reader, key, lines))
+
+    return SysctlAtBoot(Lookup(look))
+
+
+def _lines(reader: Reader) -> tuple[_Line, ...] | Unreadable:
+    """Of all files, in the order of boot."""
+    files = drop_ins(reader, FOLDERS)
+    if isinstance(files, Unreadable):
+        return files
+    found: list[_Line] = []
+    for path in files:
+        content = text(reader, path)
+        if isinstance(content, Unreadable):
+            return content
+        for number, key, value in assignments(content) if isinstance(content, str) else ():
+            found.append((key, None if value is None else Placed(value, path, number)))
+    return tuple(found)
+
+
+def _settings(reader: Reader, name: str, lines: Callable[[], tuple[_Line, ...]]) -> tuple[Placed, ...]:
+    twin = TWINS.get(name, "")
+    named: list[Placed] = []
+    by_pattern: list[Placed] = []
+    is_excluded = False
+    for key, value in lines():
+        if key in {name, twin}:
+            is_excluded = is_excluded or value is None
+            if value is not None:
+                named.append(value if key == name else Placed(f"{twin}={value.value}", value.path, value.line))
+        elif value is not None and _is_pattern(key) and _fits(name, key):
+            by_pattern.append(value)
+    return (*_arguments(reader, name), *(named if named or is_excluded else by_pattern))
+
+
+def _is_pattern(key: str) -> bool:
+    return any(character in key for character in "*?[")
+
+
+def _fits(name: str, pattern: str) -> bool:
+    """Whether a key with wildcards means this one: they do not reach over a dot (glob(7))."""
+    one, other = proc_path(name).split("/"), proc_path(pattern).split("/")
+    return len(one) == len(other) and all(map(fnmatchcase, one, other))
+
+
+def _arguments(reader: Reader, name: str) -> Iterator[Placed]:
+    """What the kernel command line sets before any file does: sysctl.KEY=VALUE, and the arguments of single values
+    (kernel-parameters.txt).
+    """
+    said: Answer[str] = ABSENT if reader.persistent_only else text(reader, "/proc/cmdline")
+    if isinstance(said, Unreadable):
+        raise UnknownFact("the kernel command line", said.reason)
+    for word in said.split() if isinstance(said, str) else ():
+        argument, equals, value = word.partition("=")
+        if equals and argument.startswith("sysctl.") and normal_key(argument[7:]) == name:
+            yield Placed(value, f"the kernel command line: {word}")
+        elif meant := _WORDS.get((name, word)):
+            yield Placed(meant, f"the kernel command line: {word}")
