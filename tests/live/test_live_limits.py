@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hosttune.resources import address_kinds
+from hosttune.facts import Facts
 from tests.live.namespace import passes, run
 from tests.unit.fake_reader import FakeReader
 from tests.unit.wish_host import One, host
@@ -65,8 +65,8 @@ def scenario_wildcard_and_root(folder):
 def scenario_later_file_wins(folder):
     files = {**made(), "/etc/security/limits.d/90-site.conf": "* soft nofile 2048\n"}
     placed(folder, files)
-    rows = address_kinds()["limits-files"].read(FakeReader(files), "nofile")
-    last = [row.split("\t")[2] for row in rows if row.startswith("*\tsoft")][-1]
+    rows = Facts(FakeReader(files)).session_limits["nofile"].lines
+    last = [row.given.value for row in rows if (row.domain, row.kind) == ("*", "soft")][-1]
     assert session("nobody").stdout.split()[0] == last == "2048"
     assert session("root").stdout.split()[0] == "4096"  # the wildcard is not for root
 

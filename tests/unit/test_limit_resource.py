@@ -2,9 +2,11 @@
 
 import pytest
 
+from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.limits.session_limits import LimitLine, amount, lines
+from hosttune.facts.placed import Placed
 from hosttune.resources import address_kinds
-from hosttune.resources.limits.limits_files import amount, lines
-from hosttune.values import ABSENT, Activation, HoldKind, Unreadable, Verdict
+from hosttune.values import Activation, HoldKind, Unreadable, Verdict
 from tests.unit.fake_reader import FakeReader
 from tests.unit.wish_host import RULE, One, host
 
@@ -132,8 +134,8 @@ def test_files_are_read_in_the_order_of_pam_limits():
         "/etc/security/limits.conf": "* soft nofile 1\n* soft nproc 1",
         "/etc/security/limits.d/x": "* soft nofile 9",
     }
-    rows = address_kinds()["limits-files"].read(FakeReader(files), "nofile")
-    assert [row.split("\t")[2] for row in rows] == ["1", "2", "3"]
+    rows = Facts(FakeReader(files)).session_limits["nofile"].lines
+    assert [row.given.value for row in rows] == ["1", "2", "3"]
 
 
 def test_dropin_of_ours_that_somebody_edited_in_latin_1_is_held():
@@ -143,18 +145,24 @@ def test_dropin_of_ours_that_somebody_edited_in_latin_1_is_held():
 
 def test_line_is_read_beside_a_comment_that_is_no_utf_8():
     files = {"/etc/security/limits.conf": b"# d\xe9faut\n* soft nofile 1\n"}
-    assert address_kinds()["limits-files"].read(FakeReader(files), "nofile") == (
-        "*\tsoft\t1\t/etc/security/limits.conf:2",
+    assert Facts(FakeReader(files)).session_limits["nofile"].lines == (
+        LimitLine("*", "soft", Placed("1", "/etc/security/limits.conf", 2)),
     )
 
 
 @pytest.mark.parametrize(
     ("item", "value"),
-    [("memlock", ("8192", "unlimited")), ("nofile", ("1024", "1048576")), ("stack", ABSENT), ("unheard-of", ABSENT)],
+    [("memlock", ("8192", "unlimited")), ("nofile", ("1024", "1048576")), ("stack", ("", ""))],
 )
 def test_limit_of_the_session_is_in_the_unit_of_the_files(item, value):
     told = SESSION.replace("8388608              8388608 ", "8388608              unlimited")
-    assert address_kinds()["session-limits"].read(FakeReader({"/proc/self/limits": told}), item) == value
+    found = Facts(FakeReader({"/proc/self/limits": told})).session_limits[item]
+    assert (found.soft, found.hard) == value
+
+
+def test_item_that_is_none_is_unknown():
+    with pytest.raises(UnknownFact, match="is no item of limits"):
+        _ = Facts(FakeReader({})).session_limits["unheard-of"].lines
 
 
 def test_lines_are_read_as_pam_limits_reads_them():

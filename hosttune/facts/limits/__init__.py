@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hosttune.facts.limits.limits import Limits
+    from hosttune.facts.limits.session_limits import SessionLimits
     from hosttune.facts.limits.shm import Shm
 
 
@@ -13,4 +14,5 @@ class LimitsFacts:
     """The subjects in this folder."""
 
     limits: Limits
+    session_limits: SessionLimits
     shm: Shm

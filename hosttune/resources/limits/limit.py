@@ -11,19 +11,21 @@ import math
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
+from hosttune.facts.limits.session_limits import FOLDER, ITEMS, amount, lines
+from hosttune.facts.placed import Placed
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.resources.base import FieldSpec, in_general
 from hosttune.resources.bounds import number
-from hosttune.resources.comparison import Comparison
+from hosttune.resources.comparison import Comparison, known, or_unknown
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text
-from hosttune.resources.limits.limits_files import FOLDER, ITEMS, amount, lines
 from hosttune.values import Activation, Address, FileValue, Finding, Hold, HoldKind, Unreadable, Verdict, behind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hosttune.facts import Facts
+    from hosttune.facts.limits.session_limits import LimitLine
     from hosttune.resources.base import Context, Operator, Wish
     from hosttune.values import Change, Value
 
@@ -50,10 +52,10 @@ class LimitWish:
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:
         live = () if facts.reader.persistent_only else (Address("sysctl", NR_OPEN),)
         nr_open = live if wish.name == "nofile" else ()
-        return (Address("limits-files", wish.name), Address("session-limits", wish.name), *nr_open, _file(wish))
+        return (*nr_open, _file(wish))
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
-        looks = [_look(wish, context) for wish in wishes]
+        looks = [_Look(wish, context) for wish in wishes]
         answers = [look.stands() for look in looks]
         needed = [look for look, answer in zip(looks, answers, strict=True) if answer is None]
         kept = [look for look in looks if look in needed or look.is_ours]
@@ -87,7 +89,7 @@ def _compare_dropin(kept: list[_Look], context: Context) -> Dropin:
         (one.domain, one.kind, look.wish.name, one.wanted)
         for look in kept
         for one in look.limits
-        if not _reaches(one.other, one.enough)
+        if not _reaches(one.other.value, one.enough)
     ]
     return compare_dropin(_file(wish).name, _text(wish.rule, rows), wish.rule, context, Activation.SESSION)
 
@@ -104,14 +106,12 @@ class _Limit:
     kind: str  # soft | hard
     wanted: str  # what is written
     enough: str  # what is left as it is: at most `wanted`
-    now: str  # the value that counts at the next login; empty where no file sets it
-    place: str
-    other: str  # the value that counts without our drop-in, or that of this session; empty where neither is known
-    other_place: str
+    now: Placed | None  # what counts at the next login; None where no file sets it
+    other: Placed  # what counts without our drop-in, or that of this session; an empty value where that is not known
 
     @property
     def is_met(self) -> bool:
-        return _reaches(self.now or ("" if self.place else self.other), self.enough)
+        return _reaches((self.now or self.other).value, self.enough)
 
 
 def _reaches(value: str, wanted: str) -> bool:
@@ -125,28 +125,57 @@ class _Look(Comparison):
 
     wish: Wish
     context: Context
-    rows: tuple[tuple[str, ...], ...]  # of the files: domain, soft|hard, value, place
-    limits: tuple[_Limit, ...]
+
+    @property
+    def lines(self) -> tuple[LimitLine, ...]:
+        """Of the files; none of what is no limit that can be compared."""
+        return self.context.facts.session_limits[self.wish.name].lines if self.wish.name in ITEMS else ()
+
+    @property
+    def limits(self) -> tuple[_Limit, ...]:
+        return tuple(self._limit(*least) for least in _wanted(self.wish))
 
     @property
     def is_ours(self) -> bool:
-        return any(row[3].startswith(_file(self.wish).name) for row in self.rows)
+        return known(lambda: any(line.given.path == _file(self.wish).name for line in self.lines), otherwise=False)
 
+    def _limit(self, domain: str, kind: str, least: str) -> _Limit:
+        wish, own = self.wish, _file(self.wish).name
+        found = [line.given for line in self.lines if (line.domain, line.kind) == (domain, kind)]
+        others = [one for one in found if one.path != own]
+        enough = str(wish.fields.get("enough", least))
+        return _Limit(
+            domain,
+            kind,
+            least,
+            least if _reaches(enough, least) else enough,
+            found[-1] if found else None,
+            others[-1] if others else Placed(self._default(domain, kind), "this session"),
+        )
+
+    def _default(self, domain: str, kind: str) -> str:
+        """What a session has where no file says anything; empty where that is not known."""
+        if self.wish.name not in ITEMS or (domain, kind, self.wish.name) in _applied(self.wish, self.context):
+            return ""  # what this session has by our drop-in says nothing of the next one without it
+        session = self.context.facts.session_limits[self.wish.name]
+        return known(lambda: session.soft if kind == "soft" else session.hard, otherwise="")
+
+    @or_unknown
     def stands(self) -> Finding | None:
         """The answer, unless a drop-in is needed."""
         if refusal := self._why_not():
             return self._held(HoldKind.REFUSED, refusal)
-        values = self.context.state[Address("limits-files", self.wish.name)], self._nr_open()
-        if problem := next((one.reason for one in values if isinstance(one, Unreadable)), ""):
-            return self._says(Verdict.UNKNOWN, problem)
+        most = self._nr_open()
+        if isinstance(most, Unreadable):
+            return self._says(Verdict.UNKNOWN, most.reason)
         if refusal := self._too_many():
             return self._held(HoldKind.REFUSED, refusal, f"raise {NR_OPEN} first")
         if all(one.is_met for one in self.limits):
             return self._says(Verdict.OK, evidence=self._there)
         for one in self.limits:
-            if one.other_place != "this session" and not _reaches(one.other, one.enough):
-                detail = f"{one.other_place} ({one.domain} {one.kind} {self.wish.name} {one.other})"
-                return self._held(HoldKind.OWNED, detail, f"change {one.other_place}, or ignore {self.wish.rule}")
+            if one.other.line and not _reaches(one.other.value, one.enough):
+                detail = f"{one.other.place} ({one.domain} {one.kind} {self.wish.name} {one.other.value})"
+                return self._held(HoldKind.OWNED, detail, f"change {one.other.place}, or ignore {self.wish.rule}")
         return None
 
     def _why_not(self) -> str:
@@ -189,10 +218,12 @@ class _Look(Comparison):
     def _there(self) -> tuple[str, ...]:
         found = []
         for one in sorted(self.limits, key=lambda one: one.is_met):  # a short report shows the first of them
-            value, place = (one.now, one.place) if one.place else (one.other, one.other_place)
-            found.append(f"{one.domain} {one.kind} {value} ({place})" if value else f"{one.domain} {one.kind}: no file")
+            given = one.now or one.other
+            said = f" {given.value} ({given.place})" if given.value else ": no file"
+            found.append(f"{one.domain} {one.kind}{said}")
         domains = {one.domain for one in self.limits}
-        own = sorted({f"{row[0]} has its own ({row[3]})" for row in self.rows if row[0] not in domains})
+        others = (one for one in self.lines if one.domain not in domains)
+        own = sorted({f"{one.domain} has its own ({one.given.place})" for one in others})
         return (*found, *own, *_of_slurm(self.wish.name, self.context.facts))
 
     @property
@@ -202,26 +233,6 @@ class _Look(Comparison):
 
     def _held(self, kind: HoldKind, detail: str, todo: str = "", evidence: tuple[str, ...] = ()) -> Finding:
         return self._says(Verdict.DIFFERS, self._wants, Hold(kind, detail), evidence or self._there, todo)
-
-
-def _look(wish: Wish, context: Context) -> _Look:
-    listed = context.state[Address("limits-files", wish.name)]
-    rows = tuple(tuple(row.split("\t")) for row in listed) if isinstance(listed, tuple) else ()
-    own, applied = _file(wish).name, _applied(wish, context)
-    session = context.state[Address("session-limits", wish.name)]
-
-    def limit(domain: str, kind: str, least: str) -> _Limit:
-        found = [(value, place) for its, other, value, place in rows if (its, other) == (domain, kind)]
-        others = [row for row in found if not row[1].startswith(own)]
-        # what this session has by our drop-in says nothing of the next one without it
-        is_own = (domain, kind, wish.name) in applied
-        default = session[KINDS.index(kind)] if isinstance(session, tuple) and not is_own else ""
-        now, place = found[-1] if found else ("", "")
-        other, other_place = others[-1] if others else (default, "this session")
-        enough = str(wish.fields.get("enough", least))
-        return _Limit(domain, kind, least, least if _reaches(enough, least) else enough, now, place, other, other_place)
-
-    return _Look(wish, context, rows, tuple(limit(*least) for least in _wanted(wish)))
 
 
 def _of_slurm(item: str, facts: Facts) -> tuple[str, ...]:

@@ -1,0 +1,144 @@
+"""The limits of login sessions: what pam_limits reads, and what this session has: `session_limits["memlock"].soft`.
+
+pam_limits reads limits.conf, then limits.d/*.conf in the order of the C locale; the last line for a domain counts, a
+user's before a group's before `*`, and `*` is not for root (limits.conf(5)). Services read none of it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, lazy, shared, unread
+from hosttune.facts.lookups import Lookup
+from hosttune.facts.placed import Placed
+from hosttune.facts.reading import text
+from hosttune.frozen import frozen
+from hosttune.values import ABSENT, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+FILE = "/etc/security/limits.conf"
+FOLDER = "/etc/security/limits.d"
+# item -> its name in /proc/PID/limits, and what the file's unit is there
+ITEMS = {
+    "as": ("Max address space", 1024),
+    "core": ("Max core file size", 1024),
+    "data": ("Max data size", 1024),
+    "fsize": ("Max file size", 1024),
+    "locks": ("Max file locks", 1),
+    "memlock": ("Max locked memory", 1024),
+    "msgqueue": ("Max msgqueue size", 1),
+    "nofile": ("Max open files", 1),
+    "nproc": ("Max processes", 1),
+    "sigpending": ("Max pending signals", 1),
+    "stack": ("Max stack size", 1024),
+}
+_UNLIMITED = frozenset({"unlimited", "infinity", "-1"})
+
+
+def amount(value: str) -> float | None:
+    """A limit as a number, infinite for none; None for what pam_limits would not take."""
+    if value in _UNLIMITED:
+        return math.inf
+    return int(value) if value.isdecimal() else None
+
+
+def lines(content: str) -> Iterator[tuple[int, str, str, str, str]]:
+    """(line, domain, soft|hard, item, value) of one file; `-` is both."""
+    for number, row in enumerate(content.splitlines(), 1):
+        words = row.partition("#")[0].split()
+        if len(words) == 4 and words[1] in {"soft", "hard", "-"}:
+            for kind in ("soft", "hard") if words[1] == "-" else (words[1],):
+                yield number, words[0], kind, words[2], words[3]
+
+
+@frozen
+class LimitLine(Fact):
+    """One limit of one domain, as a file gives it."""
+
+    domain: str  # a user, @group, *
+    kind: str  # soft | hard
+    given: Placed
+
+
+@frozen
+class SessionLimit(Fact):
+    """One item of limits.conf(5), in its unit there."""
+
+    lines: tuple[LimitLine, ...]  # of all files, in the order in which they are read
+    soft: str  # of this session: a number, or unlimited; empty of an image, and for an item that it does not have
+    hard: str
+
+
+@frozen
+class SessionLimits(Fact):
+    """`session_limits["ITEM"]`, for every item; only what was asked for is kept."""
+
+    entries: Mapping[str, SessionLimit]
+
+    def __getitem__(self, item: str) -> SessionLimit:
+        return self.entries[item]
+
+    @staticmethod
+    def name_fault(item: str) -> tuple[str, str] | None:
+        """What is wrong with an item as a rule writes it, and the way out."""
+        return None if item in ITEMS else (f"{item!r} is no item of limits.conf", f"those are {', '.join(ITEMS)}")
+
+
+def collect(reader: Reader, facts: Facts) -> SessionLimits:  # noqa: ARG001 - the interface of all subjects
+    files = shared(_files, reader)
+
+    def look(item: str) -> SessionLimit:
+        if fault := SessionLimits.name_fault(item):
+            return SessionLimit(*(unread(fault[0]),) * 3)
+        own = shared(_of_session, reader, item)
+        return SessionLimit(
+            lines=lazy(lambda: tuple(_lines(item, files()))),
+            soft=lazy(lambda: own()[0]),
+            hard=lazy(lambda: own()[1]),
+        )
+
+    return SessionLimits(Lookup(look))
+
+
+def _files(reader: Reader) -> tuple[tuple[str, str], ...] | Unreadable:
+    """(path, text) in the order in which pam_limits reads them."""
+    names = reader.list(FOLDER)
+    if isinstance(names, Unreadable):
+        return names
+    listed = names if isinstance(names, tuple) else ()
+    found: list[tuple[str, str]] = []
+    for path in (FILE, *(f"{FOLDER}/{file}" for file in sorted(listed) if file.endswith(".conf"))):
+        content = text(reader, path)
+        if isinstance(content, Unreadable):
+            return content
+        found += [(path, content)] if isinstance(content, str) else []
+    return tuple(found)
+
+
+def _lines(item: str, files: Iterable[tuple[str, str]]) -> Iterator[LimitLine]:
+    for path, content in files:
+        for number, domain, kind, its, value in lines(content):
+            if its == item:
+                yield LimitLine(domain, kind, Placed(value, path, number))
+
+
+def _of_session(reader: Reader, item: str) -> tuple[str, str] | Unreadable:
+    """(soft, hard) of the process that looks, which has them of its login."""
+    content = ABSENT if reader.persistent_only else text(reader, "/proc/self/limits")
+    if isinstance(content, Unreadable):
+        return content
+    title, unit = ITEMS[item]
+    row = rf"^{title} +(\d+|unlimited) +(\d+|unlimited)"
+    match = re.search(row, content, re.MULTILINE) if isinstance(content, str) else None
+    if match is None:
+        return "", ""
+    soft, hard = (word if word == "unlimited" else str(int(word) // unit) for word in match.groups())
+    return soft, hard
