@@ -416,6 +416,23 @@ def test_parameter_that_is_advised_plans_something_or_what_stands_before_it_is_s
     assert found.todo.partition(" (no reboot before")[0] in (*ways, way) or found.todo in way
 
 
+@pytest.mark.parametrize("name", [name for name in HOSTS if name.startswith("the packages are of the open module")])
+def test_module_that_is_not_of_the_packages_gives_way_to_theirs_and_no_switch_is_advised(name):
+    (state,) = table_of(name).states
+    assert (state.name, state.is_dead) == ("wrong flavour", True)
+    assert "switch_branch" not in state.way_out
+    assert "--reinstall linux-modules-nvidia-580-server-open-6.8.0-60-generic; sudo update-initramfs" in state.way_out
+    assert not [one for one in plan_of(name, switch_branch=True).changes if one.rule == "gpu-driver"]
+
+
+def test_one_cause_is_said_once():
+    for name, state in (
+        ("the libraries are gone", "libraries missing"),
+        ("a branch that does not drive Kepler", "unsupported GPU"),
+    ):
+        assert [one.name for one in table_of(name).states] == [state]
+
+
 def test_every_parameter_that_leads_to_another_driver_is_advised_on_a_host():
     assert {name for _, _, params, _ in advised() for name in params} == {
         "allow_dkms", "allow_third_party", "bringer", "switch_branch", "update",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.modules import (
     INITRAMFS,
+    libraries_missing,
     mismatch,
     next_module,
     running_module,
@@ -146,7 +147,7 @@ def refused(facts: Facts) -> Told | None:
         return None
     if facts.nvidia.refusal == "no permission":
         raise UnknownFact("nvidia.refusal", facts.nvidia.problem)
-    if any(holds(look, facts) for look in (lost, unsupported, wrong_flavour, stale, mismatch)):
+    if any(holds(look, facts) for look in (lost, unsupported, wrong_flavour, stale, mismatch, libraries_missing)):
         return None
     if holds(swapped, facts) and is_undriven_until_boot(facts):
         return None
