@@ -30,6 +30,9 @@ BOOT = Path(__file__).with_name("boot.sh")
 AGAIN = 42  # the status with which a host's init asks for the next boot
 BOOT_S = 60
 DISK_BYTES = 64 << 20
+MEMORY = (
+    "/dev/shm"  # a thousand sysctls as files, and all that hosts sync: on a busy disk that takes seconds for each test
+)
 RELEASES = {"22.04": "jammy", "24.04": "noble", "26.04": "resolute"}
 SEEDED = ("fs", "kernel", "net/core", "net/ipv4", "vm")
 # What changes by itself, or by logging in.
@@ -228,7 +231,7 @@ class Fleet:
     """
 
     def __init__(self, kinds: Sequence[Kind], sysctls: Mapping[str, str] = MappingProxyType({})) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="hosttune-fleet-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="hosttune-fleet-", dir=MEMORY))
         self.prefix = f"htf{os.getpid()}"
         self.bridge = f"{self.prefix}b"
         self.network = _free_network()
