@@ -107,14 +107,18 @@ def test_old_package_beside_the_right_one_does_no_harm():
     assert choose(host(packages=SAME | {"nvidia-fabricmanager-570": "570.1-0ubuntu1"}), {}).refused == ""
 
 
-def test_names_of_nvidias_archive_have_no_branch():
-    packages = {"nvidia-driver": "595.71-1ubuntu1", "nvidia-fabricmanager": "595.58-1"}
-    fabric = choose(host(packages=packages, branch="595", loaded="595.71", libraries="595.71"), {})
-    assert fabric.todo == "sudo apt-get install 'nvidia-fabricmanager=595.71*' 'libnvidia-nscq=595.71*'"
-    missing = choose(
-        host(packages={"nvidia-driver": "595.71-1"}, branch="595", loaded="595.71", libraries="595.71"), {}
+@pytest.mark.parametrize(("branch", "infix"), [("595", ""), ("590", ""), ("580", "-580")])
+def test_names_of_nvidias_archive_have_no_branch_from_590_on(branch, infix):
+    version = f"{branch}.71"
+    packages = {"nvidia-driver": f"{version}-1ubuntu1", "nvidia-fabricmanager": f"{branch}.58-1"}
+    fabric = choose(host(packages=packages, branch=branch, loaded=version, libraries=version), {})
+    assert fabric.todo == (
+        f"sudo apt-get install 'nvidia-fabricmanager{infix}={version}*' 'libnvidia-nscq{infix}={version}*'"
     )
-    assert missing.refused.startswith("nvidia-fabricmanager is not installed")
+    missing = choose(
+        host(packages={"nvidia-driver": f"{version}-1"}, branch=branch, loaded=version, libraries=version), {}
+    )
+    assert missing.refused.startswith(f"nvidia-fabricmanager{infix} is not installed")
 
 
 SHOWN = stanza("nvidia-driver-580-server-open", "580.126.20-0ubuntu1", ("0x2330",))

@@ -73,6 +73,7 @@ def test_disk_is_mounted_by_folder_line_and_mount():
         ("data-mount:/data", ABSENT, f"xfs UUID=b7-1f {OPTIONS}"),
     ]
     assert [one.triggers for one in finding.changes] == [(), (Trigger("daemon-reload"),), ()]
+    assert finding.changes[1].details == ("--- /etc/fstab", "+++ /etc/fstab", "@@ -1,0 +2 @@", f"+{LINE}")
     machine.apply(finding.changes)
     assert machine.fstab == ROOT_LINE + LINE + "\n"
     again = machine.look(wish())

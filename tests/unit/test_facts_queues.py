@@ -79,6 +79,7 @@ def test_queue_whose_scheduler_cannot_be_read_is_unknown_in_that_field_alone():
         ({f"{NVME}/wwid": "eui.0025\n"}, "nvme0n1", 'ATTR{wwid}=="eui.0025"'),
         ({f"{SDA}/serial": "vol0a1b2c3d4\n"}, "sda", 'ATTR{serial}=="vol0a1b2c3d4"'),
         ({f"{SDA}/serial": "\n"}, "sda", 'KERNEL=="sda"'),
+        ({f"{NVME}/wwid": "eui.0025\n"}, "sda", 'KERNEL=="sda"'),  # the one disk that says nothing of itself
         ({f"{SDA}/wwid": "eui.0025\n", f"{NVME}/wwid": "eui.0025\n"}, "sda", 'KERNEL=="sda"'),
     ],
 )

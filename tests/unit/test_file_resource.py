@@ -20,8 +20,10 @@ from hosttune.values import (
     HoldKind,
     Risk,
     Unreadable,
+    Verdict,
 )
 from tests.unit.fake_reader import FakeReader
+from tests.unit.wish_host import RULE, One, host
 
 PATH = "/etc/x.d/60-hosttune-some-rule.conf"
 ADDRESS = Address("file", PATH)
@@ -96,6 +98,13 @@ def test_dropin_of_ours_follows_what_is_wanted_and_a_missing_one_is_made():
     )
     made = compared(ABSENT).change
     assert (made.action, made.before, made.activation) == (Action.CREATE, ABSENT, Activation.NOW)
+
+
+def test_rule_whose_dropin_cannot_be_read_is_unknown_and_says_why():
+    path = f"/etc/nfs.conf.d/60-hosttune-{RULE}.conf"
+    door = host(unreadable={path: "needs root"})
+    finding = One(door, f"- dropin: {path}\n  template: nfs-read-ahead.conf.j2\n  vars: {{kib: 8}}").finding()
+    assert (finding.verdict, finding.reason) == (Verdict.UNKNOWN, f"{path}: needs root")
 
 
 def test_dropin_that_cannot_be_read_or_told_whose_it_is_is_unknown():
