@@ -187,7 +187,7 @@ class Fold(Block):
 
 @frozen
 class Document:
-    """A report. `title` is what a heading calls it where it is one of several, or not of one host alone: then empty."""
+    """A report. `title` heads it; it is empty where the document is the whole report, and of no single host."""
 
     name: str  # whose it is
     title: str

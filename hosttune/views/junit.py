@@ -1,6 +1,7 @@
 """A check as JUnit XML, for image pipelines: a suite for each host, a case for each rule and subject.
 
 It has nothing of an outline (views/document.py): cases of a schema, with a result each, so it is made of the findings.
+A fleet has none: it is folded into counts, and the cases of several hosts are those of `check --host A --host B`.
 A case fails exactly where the check would end with status 1. The names and attributes are those of the schema that
 Jenkins publishes (jenkins-junit.xsd); suites also carry what Ant's has (id, package, timestamp without a zone).
 """

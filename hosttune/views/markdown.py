@@ -15,6 +15,7 @@ from hosttune.views.document import (
     Card,
     Command,
     Diff,
+    Fold,
     Heading,
     Item,
     Items,
@@ -76,10 +77,8 @@ def _longest_run(text: str) -> int:
 
 
 def _block(block: Block, level: int) -> list[str]:
-    """A block without the blank lines around it; headings are of this level. What only a page can fold away is left
-    out.
-    """
-    return _LINES[type(block)](block, "#" * level) if type(block) in _LINES else []
+    """A block without the blank lines around it; headings are of this level."""
+    return _LINES[type(block)](block, "#" * level)
 
 
 def _inside(heading: list[str], blocks: Iterable[Block], level: int) -> list[str]:
@@ -141,6 +140,7 @@ _LINES: dict[type[Block], Callable[[Any, str], list[str]]] = {
     Warnings: lambda block, _: [f"> {plain(text)}  " for text in block.texts],
     Items: lambda block, _: [line for item in block.items for line in _item(item, "")],
     Diff: lambda diff, _: _diff(diff),
+    Fold: lambda *_: [],  # only a page can fold away
     Command: lambda block, _: [plain(block.why), "", *fenced([block.text], block.language)],
     Steps: _steps,
     Table: lambda table, _: _table(table),

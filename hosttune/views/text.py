@@ -11,6 +11,7 @@ from hosttune.views.document import (
     Card,
     Command,
     Diff,
+    Fold,
     Heading,
     Item,
     Items,
@@ -50,10 +51,8 @@ def blocks_text(blocks: Iterable[Block], screen: Screen) -> str:
 
 
 def block_lines(block: Block, screen: Screen, indent: str = "", label: int = 0) -> list[str]:
-    """A block that begins `indent`; heads that are a column take `label` columns at least. What only a page can fold
-    away has no lines.
-    """
-    return _LINES[type(block)](block, screen, indent, label) if type(block) in _LINES else []
+    """A block that begins `indent`; heads that are a column take `label` columns at least."""
+    return _LINES[type(block)](block, screen, indent, label)
 
 
 def diff_lines(diff: Diff, screen: Screen, indent: str = _IN) -> list[str]:
@@ -95,7 +94,7 @@ def _rows(items: Iterable[Item]) -> Iterator[tuple[str, ...]]:
     last = None
     for item in items:
         texts = [text for text in (item.sentence, *map(_told, item.items)) if text]
-        for number, text in enumerate(texts):
+        for number, text in enumerate(texts or [""]):
             yield item.head if not number and item.head != last else "", text
         last = item.head
 
@@ -192,6 +191,7 @@ _LINES: dict[type[Block], Callable[[Any, Screen, str, int], list[str]]] = {
     Warnings: lambda block, screen, *_: _warnings(block, screen),
     Items: _items,
     Diff: lambda diff, screen, indent, _: diff_lines(diff, screen, indent),
+    Fold: lambda *_: [],  # only a page can fold away
     Command: lambda block, screen, *_: [*wrapped(block.why, screen.columns), f"{_IN}{block.text}"],
     Steps: lambda block, screen, *_: _steps(block, screen),
     Table: lambda block, screen, indent, _: _table(block, screen, indent),

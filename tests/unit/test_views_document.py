@@ -117,6 +117,12 @@ def test_only_a_page_folds_away():
     assert {medium for medium in Medium if "what a page hides" in shown(medium, blocks=(fold,))} == {Medium.HTML}
 
 
+def test_point_of_which_nothing_is_said_is_named_all_the_same():
+    for is_aligned in (True, False):
+        blocks = (Section("Unknown", (Items((Item("memory-x", look="strong"), Item("gpu-y", "b")), is_aligned),)),)
+        assert [medium for medium in Medium if "memory-x" not in shown(medium, blocks=blocks)] == []
+
+
 def test_paragraph_cannot_begin_a_list_or_a_heading_in_markdown():
     texts = ("- a", "+ b", "# c", "1. d", "12) e", "===", "4 changes", "1.5 s", "-x")
     made = [shown(Medium.MARKDOWN, blocks=(Say(text),)).split("\n\n")[2] for text in texts]
