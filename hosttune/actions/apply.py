@@ -15,8 +15,7 @@ from hosttune.actions.triggers import comes_after, in_order, must_wait, run_trig
 from hosttune.engine.plan import after_run, standing_faults, unannounced
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts import Facts
-from hosttune.resources import address_kinds
-from hosttune.resources.base import place
+from hosttune.resources import kind_of, place
 from hosttune.resources.packages.kept_debs import keep
 from hosttune.resources.packages.package_set import stand, versions
 from hosttune.resources.packages.package_stays import left_by
@@ -79,7 +78,7 @@ class Execution:
             if undoes is None and change.address.kind == "package-set":
                 keep(self.writer, versions(change.before))
             if not superseded:
-                address_kinds()[change.address.kind].write(self.writer, change)
+                kind_of(change.address).write(self.writer, change)
                 if not is_at(change.address, change.after, self.writer):
                     message = f"{change.address} reads differently after it was written"
                     raise Refused(message)
@@ -118,7 +117,7 @@ class Execution:
         """Journal what a change that raised has left. As before, it failed; at another value it is in force all the
         same, and can be taken back; where nobody can tell, it stays open.
         """
-        kind = address_kinds()[change.address.kind]
+        kind = kind_of(change.address)
         present = kind.read(self.writer, change.address.name)
         if isinstance(error, Conflict) or kind.same(present, change.before):
             self.recorder.failed(step, error.message)
@@ -145,7 +144,7 @@ class Execution:
         kept = []
         while steps:
             step, change = steps.pop()
-            inverse = address_kinds()[change.address.kind].invert(change) if _goes_back(change) else None
+            inverse = kind_of(change.address).invert(change) if _goes_back(change) else None
             if inverse is None:
                 kept.append((step, change))
             elif self.make(inverse, step) is None:

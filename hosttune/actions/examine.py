@@ -30,9 +30,9 @@ from hosttune.errors import HosttuneError
 from hosttune.facts import SUBJECTS, Asked, Facts
 from hosttune.facts.base import UnknownFact, complete
 from hosttune.host.door import Stat
-from hosttune.resources import address_kinds, wish_kinds
+from hosttune.resources import kind_of, wish_kinds
 from hosttune.resources.base import Applied, Context
-from hosttune.values import Finding, Plan, Unreadable, Verdict
+from hosttune.values import Finding, Plan, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -155,9 +155,7 @@ def _orphans(
 
 
 def read_address(address: Address, reader: Reader) -> Value:
-    if address.kind not in address_kinds():
-        return Unreadable(f"this version of hosttune does not know what {address} is")
-    return address_kinds()[address.kind].read(reader, address.name)
+    return kind_of(address).read(reader, address.name)
 
 
 def read_state(wishes: Iterable[Wish], facts: Facts) -> tuple[State, tuple[Finding, ...]]:

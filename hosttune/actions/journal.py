@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from hosttune.actions.journal_lines import HEADER, Run, Step, StepId, parse_run
 from hosttune.codec import FORMAT_VERSION, change_to_json
 from hosttune.errors import HalfWay, HosttuneError, Refused
-from hosttune.resources import address_kinds
-from hosttune.resources.base import Applied, place
+from hosttune.resources import address_kinds, kind_of, place
+from hosttune.resources.base import Applied
 from hosttune.values import Address, FileValue, Phase, Unreadable
 
 if TYPE_CHECKING:
@@ -272,5 +272,5 @@ def still_back(journal: Journal, reader: Reader) -> dict[StepId, bool]:
 
 def is_at(address: Address, value: object, reader: Reader) -> bool:
     """Whether the address holds this value now."""
-    kind = address_kinds()[address.kind]
+    kind = kind_of(address)
     return kind.same(kind.read(reader, address.name), value)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.engine.plan import stage
 from hosttune.errors import Conflict, HosttuneError, Refused
-from hosttune.resources import address_kinds
+from hosttune.resources import kind_of
 from hosttune.resources.base import Applied
 from hosttune.values import Hold, HoldKind
 
@@ -109,7 +109,7 @@ def _tried(session: Session, changes: tuple[Change, ...], held: Mapping[str, Rea
     while True:
         for change in stages[-1].changes:
             try:
-                address_kinds()[change.address.kind].write(overlay, change)
+                kind_of(change.address).write(overlay, change)
             except HosttuneError as error:
                 is_refused = isinstance(error, Refused) and not isinstance(error, Conflict)
                 if is_refused and len(stages) > 1:

@@ -9,7 +9,7 @@ from hosttune.actions.apt_wait import wait_for_apt
 from hosttune.actions.journal import FOLDER, KEEP, Recorder, read_journal
 from hosttune.engine.plan import unannounced
 from hosttune.facts import Facts
-from hosttune.resources import address_kinds
+from hosttune.resources import kind_of
 from hosttune.resources.packages.driver_use import as_of_now
 from hosttune.resources.packages.kept_debs import drop
 from hosttune.resources.packages.package_repair import mend, settle
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from hosttune.actions.journal_lines import Run, Step
     from hosttune.host.door import Writer
     from hosttune.values import Address
-
-
-# Kinds whose change is several acts; all others are one rename, one write or one system call.
-_IN_PARTS = ("package-set", "sysfs-set", "unit")
 
 
 def recover(writer: Writer, *, on_progress: Callable[[str], None] = lambda _: None) -> Journal:
@@ -48,9 +44,8 @@ def recover(writer: Writer, *, on_progress: Callable[[str], None] = lambda _: No
 def _finish(run: Run, writer: Writer, on_progress: Callable[[str], None]) -> None:
     recorder = Recorder.again(writer, run)
     for step in run.steps:
-        address = step.change.address
-        if address.kind == "file" or address.kind.startswith("fstab"):
-            writer.discard_leftovers("/etc/fstab" if address.kind.startswith("fstab") else address.name)
+        if file := kind_of(step.change.address).file_of(step.change.address.name):
+            writer.discard_leftovers(file)
         if step.phase is Phase.INTENT:
             _close(step, recorder, writer, on_progress)
     for trigger in dict.fromkeys(t for s in run.steps if s.phase is not Phase.FAILED for t in s.change.triggers):
@@ -61,20 +56,20 @@ def _finish(run: Run, writer: Writer, on_progress: Callable[[str], None]) -> Non
 
 def _close(step: Step, recorder: Recorder, writer: Writer, on_progress: Callable[[str], None]) -> None:
     """Book what became of an open intent, by what the host holds now."""
-    kind = address_kinds().get(step.change.address.kind)
+    kind = kind_of(step.change.address)
     if step.change.address.kind == "package-set":
         wait_for_apt(writer, on_progress)  # what it does may be the rest of this step
         settle(writer)
         facts = Facts(writer)
         if was_interrupted(writer) and not unannounced(as_of_now(step.change, facts), facts):
             mend(writer, names_of(step.change.address.name))
-    present = kind.read(writer, step.change.address.name) if kind else Unreadable("its kind is not known here")
+    present = kind.read(writer, step.change.address.name)
     left = replace(step.change, after=present)
-    if step.superseded or (kind and kind.same(present, step.change.after)):
+    if step.superseded or kind.same(present, step.change.after):
         recorder.done(step.id)
-    elif kind and kind.same(present, step.change.before):
+    elif kind.same(present, step.change.before):
         recorder.failed(step.id, "interrupted before it was made")
-    elif isinstance(present, Unreadable) or step.change.address.kind not in _IN_PARTS:
+    elif isinstance(present, Unreadable) or not kind.is_in_parts:
         on_progress(f"{step.change.address} is neither as before nor as planned: it is left as it is")
     elif step.undoes:
         recorder.failed(step.id, "interrupted half-way", left)

@@ -15,15 +15,13 @@ from hosttune.actions.restarts import restarts_left
 from hosttune.engine.plan import digest, guarded
 from hosttune.engine.policy import nearest
 from hosttune.errors import HosttuneError
-from hosttune.facts.storage.fstab_lines import PATH as FSTAB
 from hosttune.frozen import frozen
 from hosttune.host.overlay import Overlay
-from hosttune.resources import address_kinds
-from hosttune.resources.base import action_between, place
+from hosttune.resources import kind_of, place
+from hosttune.resources.base import inverted
 from hosttune.resources.packages.driver_use import as_of_now
-from hosttune.resources.packages.package_set import is_between, told
+from hosttune.resources.packages.package_set import is_between
 from hosttune.resources.packages.package_stays import left_by
-from hosttune.resources.storage.fstab import edit_diff
 from hosttune.values import (
     ABSENT,
     Disturbs,
@@ -45,10 +43,6 @@ if TYPE_CHECKING:
     from hosttune.actions.journal import Journal
     from hosttune.host.door import Writer
     from hosttune.values import Change, Value
-
-# Kinds whose values end with what has them: a mount, a module, a device.
-_LIVE = ("mount", "sysctl", "sysfs", "sysfs-set")
-_IN_FSTAB = ("fstab", "fstab-line")
 
 
 @frozen
@@ -163,27 +157,22 @@ def _return(step: Step, together: tuple[Step, ...], journal: Journal, overlay: O
     value = original(step, journal)
     if any(one.id not in chosen and one.change.address == change.address for one in journal.after(step)):
         return Return(step.id, _back(change, change.after, value), on_paper=True)
-    kind = address_kinds().get(change.address.kind)
-    if kind is None:
-        return _refused(step, Hold(HoldKind.REFUSED, "this version of hosttune does not know its kind"))
+    kind = kind_of(change.address)
     present = kind.read(overlay, change.address.name)
     if isinstance(present, Unreadable):
         return _refused(step, Hold(HoldKind.REFUSED, present.reason))
-    is_gone = present is ABSENT and change.address.kind in _LIVE
+    is_gone = present is ABSENT and kind.is_live
     if is_gone or kind.same(present, value):
         return Return(step.id, _back(change, present, value), on_paper=True)
     if change.reversible.startswith("no") or kind.invert(change) is None:
         return _refused(step, Hold(HoldKind.REFUSED, f"it cannot be undone: {change.reversible}"))
     if not kind.same(present, change.after) and not _is_between(step, present, value, journal):
         return _refused(step, Hold(HoldKind.EDITED, f"{change.address} since run {step.id.run}"))
-    back = _back(change, present, value)
-    before = overlay.read(FSTAB) if change.address.kind in _IN_FSTAB else ABSENT
     try:
+        back = kind.way_back(overlay, _back(change, present, value))
         kind.write(overlay, back)
     except HosttuneError as error:
         return _refused(step, Hold(HoldKind.REFUSED, error.message))
-    if change.address.kind in _IN_FSTAB:
-        back = replace(back, details=edit_diff(before, overlay.read(FSTAB)))
     return Return(step.id, back)
 
 
@@ -203,7 +192,7 @@ def original(step: Step, journal: Journal) -> Value:
     that step's own.
     """
     value = step.change.before
-    kind = address_kinds()[step.change.address.kind]
+    kind = kind_of(step.change.address)
     for one in journal.before(step):
         if one.undoes is not None or one.change.address != step.change.address or one.phase is not Phase.DONE:
             continue
@@ -217,9 +206,9 @@ def original(step: Step, journal: Journal) -> Value:
 
 
 def _back(change: Change, present: Value, value: Value) -> Change:
-    inverse = address_kinds()[change.address.kind].invert(change) or change
-    details = told(present, value) if change.address.kind == "package-set" else inverse.details
-    return replace(inverse, action=action_between(present, value), before=present, after=value, details=details)
+    """The change from what is there now to the value to return to."""
+    made = replace(change, before=value, after=present)
+    return kind_of(change.address).invert(made) or inverted(made)
 
 
 def _refused(step: Step, hold: Hold) -> Finding:

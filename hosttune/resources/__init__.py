@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hosttune.resources.base import AddressKind, WishKind
+    from hosttune.values import Address
 
 WISHES = {
     "apt-blacklist": "packages.apt_blacklist",
@@ -92,3 +93,18 @@ def wish_kinds() -> Mapping[str, WishKind]:
 def address_kinds() -> Mapping[str, AddressKind]:
     """Every address kind by the part of an address before the colon."""
     return _Kinds(ADDRESSES, "ADDRESSES")
+
+
+def kind_of(address: Address) -> AddressKind:
+    """The kind of this address; of one that only another version of hosttune knows, one that can nothing."""
+    kind = address_kinds().get(address.kind)
+    if kind is None:
+        from hosttune.resources.read_only import Unknown
+
+        return Unknown(address.kind)
+    return kind
+
+
+def place(address: Address) -> tuple[str, str]:
+    """What an address looks at: two kinds that see the same thing have one place."""
+    return kind_of(address).shares or address.kind, address.name

@@ -11,6 +11,7 @@ A module `resources/<name>.py` exports `WISHES` and `ADDRESSES`, tuples of insta
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import field, replace
 from enum import Enum
@@ -20,6 +21,8 @@ from hosttune.frozen import frozen
 from hosttune.values import ABSENT, Action, Activation, Change, FileValue
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hosttune.facts import Facts
     from hosttune.host.door import Reader, Writer
     from hosttune.values import Address, Disturbs, Finding, Risk, State, Trigger, Value
@@ -130,35 +133,51 @@ class WishKind(Protocol):
         ...
 
 
-class AddressKind(Protocol):
-    """A kind of place that holds a value."""
+class AddressKind(ABC):
+    """A kind of place that holds a value, and all that is to be known of it. What it does not say itself is as here:
+    the value is one, is written by one act, and goes back as it came.
+    """
 
     kind: str
+    is_live = False  # its value ends with what has it: a mount, a module, a device
+    is_in_parts = False  # its change is several acts; else it is one rename, one write or one system call
+    is_set = False  # it holds many things, and the details of a change tell in sentences what becomes of each
+    shares = ""  # the kind that looks at the same places under the same names
 
+    @abstractmethod
     def read(self, reader: Reader, name: str) -> Value:
         """The present value: ABSENT, Unreadable, or the value in this kind's own type."""
-        ...
 
+    @abstractmethod
     def write(self, writer: Writer, change: Change) -> None:
         """Bring `change.address` from `change.before` to `change.after`. Raises Conflict when it is not at `before`,
         Refused when it cannot be done; then nothing has changed."""
-        ...
+
+    @abstractmethod
+    def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
+        """How a person makes these changes of one rule, and of this kind, without hosttune: steps that work as they
+        stand, made of the very values that would be written (`steps.py`).
+        """
 
     def same(self, one: Value, other: Value) -> bool:
         """Whether two values mean the same here (typed: "60" and 60 are one sysctl value)."""
-        ...
+        return one == other
 
     def invert(self, change: Change) -> Change | None:
         """The change that takes `change` back, or None where there is no way back."""
-        ...
+        return inverted(change)
 
+    def file_of(self, name: str) -> str:  # noqa: ARG002 - the interface of all kinds
+        """The file that a change replaces as a whole, so that an interrupted one leaves a temporary file beside it."""
+        return ""
 
-_ONE_PLACE = {"fstab-line": "fstab"}  # a line, and the options in it
+    def unit_of(self, name: str) -> str:  # noqa: ARG002 - the interface of all kinds
+        """The unit whose restart makes a change of this address effective; empty where none does."""
+        return ""
 
-
-def place(address: Address) -> tuple[str, str]:
-    """What an address looks at: two kinds that see the same thing have one place."""
-    return _ONE_PLACE.get(address.kind, address.kind), address.name
+    def way_back(self, reader: Reader, back: Change) -> Change:  # noqa: ARG002 - the interface of all kinds
+        """A change that takes another back, with the details that show it on this host, before it is made."""
+        return back
 
 
 def action_between(before: Value, after: Value) -> Action:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import shlex
+from typing import TYPE_CHECKING, Final
 
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
-from hosttune.resources.base import inverted
+from hosttune.resources.base import AddressKind
+from hosttune.resources.services.restart import unit_of_dropin
+from hosttune.resources.steps import Command, each
 from hosttune.values import ABSENT, Action, Address, Change, FileValue, Hold, HoldKind, Unreadable, behind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from hosttune.host.door import Reader, Writer
     from hosttune.resources.base import Context
     from hosttune.values import Activation, Trigger, Value
 
+MANY_LINES: Final = 16  # of a file that is still told as one command
 
-class FileAddress:
+
+class FileAddress(AddressKind):
     """`file:/path`: the whole content of a file (FileValue), or ABSENT. Permission bits count only when it is new."""
 
     kind = "file"
@@ -43,8 +48,26 @@ class FileAddress:
             return one.content == other.content
         return one == other
 
-    def invert(self, change: Change) -> Change | None:
-        return inverted(change)
+    def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
+        return each(changes, _step)
+
+    def file_of(self, name: str) -> str:
+        return name
+
+    def unit_of(self, name: str) -> str:
+        return unit_of_dropin(name)
+
+
+def _step(change: Change) -> str:
+    path, value = shlex.quote(change.address.name), change.after
+    if not isinstance(value, FileValue):
+        return Command(f"rm {path}")
+    lines = lines_that_count(value.content)
+    if len(lines) > MANY_LINES:
+        return f"write {path} as `hosttune plan --select {change.rule}` shows it"
+    note = f"  # {change.reason}" if change.reason else ""
+    told = f"printf '%s\\n' {shlex.join(lines)} | install -D -m {value.mode:o} /dev/stdin {path}{note}"
+    return Command(told)
 
 
 @frozen

@@ -1,24 +1,38 @@
-"""What the addresses have in common that can only be looked at."""
+"""What the addresses have in common that cannot be written."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Refused
+from hosttune.resources.base import AddressKind
+from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
-    from hosttune.host.door import Writer
+    from collections.abc import Sequence
+
+    from hosttune.host.door import Reader, Writer
     from hosttune.values import Change, Value
 
 
-class ReadOnly:
+class ReadOnly(AddressKind):
     """Base of an address kind that holds a value which nobody writes there; it adds `kind` and `read`."""
 
     def write(self, writer: Writer, change: Change) -> None:  # noqa: ARG002 - the interface of all kinds
         raise Refused(f"{change.address} can only be read")
 
-    def same(self, one: Value, other: Value) -> bool:
-        return one == other
+    def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:  # noqa: ARG002 - the interface of all kinds
+        return ()
 
     def invert(self, change: Change) -> Change | None:  # noqa: ARG002 - the interface of all kinds
         return None
+
+
+class Unknown(ReadOnly):
+    """Stands for a kind that only another version of hosttune knows: in its journal, or in a plan that it saved."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def read(self, reader: Reader, name: str) -> Value:  # noqa: ARG002 - the interface of all kinds
+        return Unreadable(f"this version of hosttune does not know what {self.kind}:{name} is")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.resources.services.restart import unit_of
+from hosttune.resources import kind_of
 from hosttune.values import ABSENT, Action, Activation, FileValue, Unreadable
 from hosttune.views.document import Diff
 from hosttune.views.page import shown
@@ -39,7 +39,7 @@ def diff_of(change: Change, *, is_short: bool = False) -> Diff:
         "" if change.action is Action.DELETE else after,
         "" if is_short else ", ".join(filter(None, notes)),
         () if is_short else (*diff, *map(shown, _details(change.details))),
-        is_prose=change.address.kind.endswith("-set"),
+        is_prose=kind_of(change.address).is_set,
         reason="" if is_short else shown(change.reason),
     )
 
@@ -50,14 +50,15 @@ def change_lines(change: Change, screen: Screen, *, indent: int = 2) -> list[str
 
 
 def _when(change: Change) -> str:
-    unit = unit_of(change.address) if change.activation is Activation.RESTART else ""
+    address = change.address
+    unit = kind_of(address).unit_of(address.name) if change.activation is Activation.RESTART else ""
     return f"in effect after a restart of {unit}" if unit else _WHEN[change.activation]
 
 
 def address_text(address: Address) -> str:
     """An address on one line; of a set of many names the first, the rest counted (the details name them all)."""
     names = [name for name in address.name.split() if name != "+"]
-    if address.kind.endswith("-set") and len(names) > 1:
+    if len(names) > 1 and kind_of(address).is_set:
         return shown(f"{address.kind}:{names[0]} and {len(names) - 1} more")
     return shown(str(address))
 
@@ -129,4 +130,4 @@ def _details(details: tuple[str, ...]) -> Iterator[str]:
 def _is_told(change: Change) -> bool:
     """Whether the details tell the values already: line by line (fstab), or one by one (a set of packages)."""
     is_diff = any(line.startswith(("-", "+")) for line in change.details)
-    return is_diff or (bool(change.details) and change.address.kind.endswith("-set"))
+    return is_diff or (bool(change.details) and kind_of(change.address).is_set)

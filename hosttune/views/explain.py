@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.codec import FORMAT_VERSION, to_json
 from hosttune.engine.evaluate import evaluate, names_of
 from hosttune.frozen import frozen
-from hosttune.views.by_hand import few, is_copied
+from hosttune.resources.steps import Command, few
 from hosttune.views.change import change_lines
 from hosttune.views.findings import ALL, sections
 from hosttune.views.masking import masked
@@ -210,5 +210,5 @@ def _steps(title: str, texts: list[str], page: Page) -> list[str]:
     for text in texts:
         told = shown(text)
         sentence = wrapped(told, page.screen.columns, first="  - ", rest="    ")
-        lines += [f"  - {told}"] if is_copied(text) else sentence
+        lines += [f"  - {told}"] if isinstance(text, Command) else sentence
     return lines

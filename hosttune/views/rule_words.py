@@ -12,8 +12,9 @@ from hosttune.engine.rule import Listing, Literal, Record
 from hosttune.facts import MODULES
 from hosttune.resources import wish_kinds
 from hosttune.resources.base import Bound, Wish
+from hosttune.resources.steps import few
 from hosttune.values import HoldKind
-from hosttune.views.by_hand import few, ways
+from hosttune.views.by_hand import ways
 
 if TYPE_CHECKING:
     from hosttune.engine.rule import Expectation, Param, Rule, WishSpec, Written

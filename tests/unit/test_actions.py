@@ -533,9 +533,12 @@ def test_recovery_takes_away_the_drafts_of_the_files_that_the_run_wrote():
     host = fstab_host()
     looked_at = []
     host.discard_leftovers = looked_at.append
-    interrupted(host, change(SWAPPINESS, "60", "10"), change(Address("file", "/etc/x.conf"), ABSENT, ABSENT), ADDED)
+    docker = change(Address("docker-daemon", "log-driver"), ABSENT, ABSENT)
+    interrupted(
+        host, change(SWAPPINESS, "60", "10"), change(Address("file", "/etc/x.conf"), ABSENT, ABSENT), ADDED, docker
+    )
     recover(host)
-    assert looked_at == ["/etc/x.conf", "/etc/fstab"]
+    assert looked_at == ["/etc/x.conf", "/etc/fstab", "/etc/docker/daemon.json"]
 
 
 MARKS = {"/run/cloud-init/enabled": ""}

@@ -135,10 +135,10 @@ def test_kind_that_is_not_known_here_is_left(monkeypatch):
     applied(writer, change())
     known = {kind: one for kind, one in address_kinds().items() if kind != "sysctl"}
     monkeypatch.setattr("hosttune.actions.undo.original", lambda step, journal: "60")
-    monkeypatch.setattr("hosttune.actions.undo.address_kinds", lambda: known)
+    monkeypatch.setattr("hosttune.resources.address_kinds", lambda: known)
     finding = left(plan_undo(session_on(writer)))
     assert finding.hold.kind is HoldKind.REFUSED
-    assert "does not know its kind" in finding.hold.detail
+    assert "does not know what sysctl:vm.a is" in finding.hold.detail
 
 
 def test_what_came_before_a_step_that_is_left_is_left_too_and_says_for_which():

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from json import JSONDecodeError, dumps, loads
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hosttune.errors import Conflict, Refused
 from hosttune.host.door import Stat
-from hosttune.resources.base import inverted
+from hosttune.resources.base import AddressKind
 from hosttune.resources.json_document import drop, get, parse, put
+from hosttune.resources.steps import Command
 from hosttune.values import ABSENT, FileValue, Unreadable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hosttune.host.door import Reader, Writer
     from hosttune.resources.json_document import Node
     from hosttune.values import Absent, Change, Value
@@ -49,7 +52,17 @@ def document(content: bytes) -> Node | Unreadable:
         return Unreadable(f"{PATH} is no UTF-8 (byte {error.start})")
 
 
-class DockerDaemonAddress:
+class _DaemonJson(AddressKind):
+    """What both addresses have in common: one file, and the service that reads it."""
+
+    def file_of(self, name: str) -> str:  # noqa: ARG002 - the interface of all kinds
+        return PATH
+
+    def unit_of(self, name: str) -> str:  # noqa: ARG002 - the interface of all kinds
+        return "docker.service"
+
+
+class DockerDaemonAddress(_DaemonJson):
     """`docker-daemon:KEY` or `docker-daemon:KEY/KEY`: the JSON text of one value; ABSENT where the file lacks it."""
 
     kind = "docker-daemon"
@@ -79,11 +92,20 @@ class DockerDaemonAddress:
         _validate(writer, new.encode())
         writer.replace(PATH, FileValue(new.encode()), expected=content)
 
-    def same(self, one: Value, other: Value) -> bool:
-        return one == other
-
-    def invert(self, change: Change) -> Change | None:
-        return inverted(change)
+    def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
+        """All keys together: one text to merge into the file, and the keys to take out."""
+        merged: dict[str, Any] = {}
+        for change in changes:
+            at = merged
+            *above, last = keys(change.address.name)
+            for key in above if change.after is not ABSENT else ():
+                at = at.setdefault(key, {})
+            if change.after is not ABSENT:
+                at[last] = loads(str(change.after))
+        gone = [".".join(keys(change.address.name)) for change in changes if change.after is ABSENT]
+        steps: list[str] = [Command(f"merge {dumps(merged)} into {PATH}")] if merged else []
+        steps += [f"take {', '.join(gone)} out of {PATH}, and objects that are empty then"] if gone else []
+        return [*steps, Command(f"dockerd --validate --config-file={PATH}")]
 
 
 def _validate(writer: Writer, content: bytes) -> None:
@@ -102,7 +124,7 @@ def _validate(writer: Writer, content: bytes) -> None:
         writer.remove(_TRIAL, expected=content)
 
 
-class DockerConfigAddress:
+class DockerConfigAddress(_DaemonJson):
     """`docker-config:/etc/docker/daemon.json`: whether the file is there; made with an empty object, and removed while
     it holds no more than that.
     """
@@ -126,11 +148,8 @@ class DockerConfigAddress:
             raise Refused(f"{name} stays: it holds {', '.join(member.key for member in root.members)}")
         writer.remove(name, expected=content)
 
-    def same(self, one: Value, other: Value) -> bool:
-        return one == other
-
-    def invert(self, change: Change) -> Change | None:
-        return inverted(change)
+    def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:  # noqa: ARG002 - the interface of all kinds
+        return ()  # the steps of its keys say all
 
 
 WISHES = ()

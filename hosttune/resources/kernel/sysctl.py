@@ -6,6 +6,7 @@ that wins is named, and an explicit value of somebody else is respected.
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict
@@ -13,11 +14,12 @@ from hosttune.facts.base import UnknownFact
 from hosttune.facts.kernel.sysctl import proc_path
 from hosttune.frozen import frozen
 from hosttune.host.twins import TWINS
-from hosttune.resources.base import OLD, FieldSpec, Operator, action_between, in_general, inverted
+from hosttune.resources.base import OLD, AddressKind, FieldSpec, Operator, action_between, in_general
 from hosttune.resources.bounds import nearest, satisfies, wants
 from hosttune.resources.elsewhere import by_commands, by_tuned
 from hosttune.resources.file import compare_dropin, dropin_path, dropin_text, hand_edit
 from hosttune.resources.kernel.sysctl_keys import unknown_key
+from hosttune.resources.steps import Command, each
 from hosttune.values import (
     ABSENT,
     Activation,
@@ -33,7 +35,7 @@ from hosttune.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from hosttune.facts import Facts
     from hosttune.facts.placed import Placed
@@ -48,10 +50,11 @@ def _live(reader: Reader, key: str) -> Value:
     return " ".join(data.decode("utf-8", "replace").split()) if isinstance(data, bytes) else data
 
 
-class SysctlAddress:
+class SysctlAddress(AddressKind):
     """`sysctl:KEY`: the live value, blanks normalised; `vm.dirty_ratio=20` where that other spelling is in force."""
 
     kind = "sysctl"
+    is_live = True
 
     def read(self, reader: Reader, name: str) -> Value:
         value = _live(reader, name)
@@ -71,8 +74,14 @@ class SysctlAddress:
     def same(self, one: Value, other: Value) -> bool:
         return one == other or (isinstance(one, str) and isinstance(other, str) and one.split() == other.split())
 
-    def invert(self, change: Change) -> Change | None:
-        return inverted(change)
+    def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
+        """All together. vm.dirty_bytes may have to become vm.dirty_ratio=20 again."""
+        values = each(changes, lambda change: _pair(change.address.name, str(change.after)))
+        return [Command(f"sysctl -w {shlex.join(values)}")]
+
+
+def _pair(key: str, value: str) -> str:
+    return value if "=" in value else f"{key}={value}"
 
 
 @frozen

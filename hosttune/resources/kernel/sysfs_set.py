@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict
 from hosttune.facts.reading import number_list
-from hosttune.resources.base import inverted
-from hosttune.resources.kernel.sysfs_values import SysfsAddress, expand
+from hosttune.resources.base import AddressKind
+from hosttune.resources.kernel.sysfs_values import SysfsAddress, expand, tee
+from hosttune.resources.steps import each, few
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from hosttune.host.door import Reader, Writer
     from hosttune.values import Change, Value
@@ -64,10 +65,13 @@ def _ranges(found: list[int]) -> str:
     return ",".join("-".join(map(str, part)) for part in parts)
 
 
-class SysfsSetAddress:
+class SysfsSetAddress(AddressKind):
     """`sysfs-set:PATTERN`: what all the files hold."""
 
     kind = "sysfs-set"
+    is_live = True
+    is_in_parts = True
+    is_set = True
 
     def read(self, reader: Reader, name: str) -> Value:
         paths = expand(reader, name)
@@ -92,11 +96,16 @@ class SysfsSetAddress:
             if number in found and now.get(number) != value:
                 writer.set_value(found[number], f"{value}\n")
 
-    def same(self, one: Value, other: Value) -> bool:
-        return one == other
+    def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
+        return few(each(changes, _step))
 
-    def invert(self, change: Change) -> Change | None:
-        return inverted(change)
+
+def _step(change: Change) -> str:
+    pattern = change.address.name
+    if isinstance(change.after, str):
+        return tee(pattern, change.after)
+    rows = "; ".join(change.after) if isinstance(change.after, tuple) else str(change.after)
+    return f"write into {pattern}, by what the star stands for: {rows}"
 
 
 WISHES = ()

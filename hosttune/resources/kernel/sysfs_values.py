@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import posixpath
+import shlex
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict
 from hosttune.regex import regex
-from hosttune.resources.base import inverted
+from hosttune.resources.base import AddressKind
 from hosttune.resources.kernel.sysfs_boot import fits
 from hosttune.resources.read_only import ReadOnly
+from hosttune.resources.steps import Command, each, few
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hosttune.host.door import Reader, Writer
     from hosttune.values import Change, Value
 
@@ -54,10 +58,11 @@ def _line(text: object) -> str:
     return text.decode("utf-8", "replace") if isinstance(text, bytes) else ""
 
 
-class SysfsAddress:
+class SysfsAddress(AddressKind):
     """`sysfs:/sys/...`: the live value; of a list of choices the chosen word."""
 
     kind = "sysfs"
+    is_live = True
 
     def read(self, reader: Reader, name: str) -> Value:
         data = reader.read(name)
@@ -73,8 +78,13 @@ class SysfsAddress:
     def same(self, one: Value, other: Value) -> bool:
         return one == other or (isinstance(one, str) and isinstance(other, str) and one.split() == other.split())
 
-    def invert(self, change: Change) -> Change | None:
-        return inverted(change)
+    def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
+        return few(each(changes, lambda change: tee(change.address.name, str(change.after))))
+
+
+def tee(pattern: str, value: str) -> Command:
+    """A step that writes a value to files. The pattern stands as it is: the shell expands it."""
+    return Command(f"echo {shlex.quote(value)} | tee {pattern}")
 
 
 class SysfsNamesAddress(ReadOnly):

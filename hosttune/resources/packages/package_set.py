@@ -8,6 +8,7 @@ transaction took is read from dpkg afterwards; the exit status of apt-get alone 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict, HalfWay, Refused
@@ -15,13 +16,16 @@ from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.packages import DATABASE, REPAIR
 from hosttune.regex import regex
-from hosttune.resources.base import inverted
+from hosttune.resources.base import AddressKind, inverted
 from hosttune.resources.packages import apt
 from hosttune.resources.packages.kept_debs import operand
 from hosttune.resources.packages.package_repair import mend, settle, tried
+from hosttune.resources.steps import Command, each, few
 from hosttune.values import ABSENT, Absent, Change, FileValue, Unreadable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hosttune.facts.packages import Package
     from hosttune.host.door import Reader, Writer
     from hosttune.values import Value
@@ -103,13 +107,15 @@ def stand(changes: Iterable[Change], reader: Reader) -> bool:
     return all((one.version if one.is_installed else "") == version and not one.is_unfinished for one, version in there)
 
 
-class PackageSetAddress:
+class PackageSetAddress(AddressKind):
     """`package-set:NAMES`: a tuple of "name=version" of those of them that are there, or ABSENT for none.
 
     One that dpkg left half-way has its state behind it: "name=version (half-configured)".
     """
 
     kind = "package-set"
+    is_in_parts = True
+    is_set = True
 
     def read(self, reader: Reader, name: str) -> Value:
         packages = Facts(reader).packages
@@ -179,7 +185,22 @@ class PackageSetAddress:
         return one == other
 
     def invert(self, change: Change) -> Change | None:
-        return inverted(change)
+        back = inverted(change)
+        return replace(back, details=told(back.before, back.after))
+
+    def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
+        return few(each(changes, _step))
+
+
+def _step(change: Change) -> Command:
+    asked, along, removed = split_set(change.address.name)
+    before, after = versions(change.before), versions(change.after)
+    named = (name for name in (*asked, *removed) if name in after and after[name] != before.get(name))
+    install = [f"{name}={after[name]}" if after[name] else name for name in named]
+    remove = [name for name in (*asked, *along, *removed) if name in before and name not in after]
+    if not install:
+        return Command(f"apt-get remove {' '.join(remove)}, after a look at what else goes")
+    return Command(f"apt-get install --no-install-recommends {' '.join([*install, *(f'{one}-' for one in remove)])}")
 
 
 def told(before: Value, after: Value) -> tuple[str, ...]:

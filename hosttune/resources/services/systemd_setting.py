@@ -20,7 +20,7 @@ from hosttune.frozen import frozen
 from hosttune.resources.base import Operator, in_general
 from hosttune.resources.comparison import Comparison, known, or_unknown
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text
-from hosttune.resources.services.restart import unit_of
+from hosttune.resources.services.restart import unit_of_dropin
 from hosttune.resources.services.since import applied_since
 from hosttune.values import Activation, Address, Finding, Hold, HoldKind, Trigger, Verdict
 
@@ -204,7 +204,7 @@ class _Look(Comparison):
 
     def _in_place(self, live: str) -> Finding:
         """The files are right; whether the program has read them is another matter."""
-        unit = unit_of(_file(self.wish))
+        unit = unit_of_dropin(_file(self.wish).name)
         applied = self.context.ledger.get(_file(self.wish)) if self.values[-1].path == self.path else None
         is_new = applied is not None and applied_since(
             applied, self.context.facts.processes[_process(self.wish)].started_at

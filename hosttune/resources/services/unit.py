@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict, Refused
-from hosttune.resources.base import FieldSpec, in_general, inverted
+from hosttune.resources.base import AddressKind, FieldSpec, in_general
+from hosttune.resources.steps import Command, each, few
 from hosttune.values import (
     ABSENT,
     Action,
@@ -21,7 +23,7 @@ from hosttune.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader, Writer
@@ -55,12 +57,13 @@ def verbs(present: Value, after: Value) -> tuple[str, ...]:
     return tuple(words[word] for word in wanted)
 
 
-class UnitAddress:
+class UnitAddress(AddressKind):
     """`unit:NAME`: (enabled state, active state) in systemd's words; under an alternate root only the first; ABSENT
     without unit.
     """
 
     kind = "unit"
+    is_in_parts = True
 
     def read(self, reader: Reader, name: str) -> Value:
         from hosttune.facts.services.units import read_units
@@ -85,8 +88,15 @@ class UnitAddress:
     def same(self, one: Value, other: Value) -> bool:
         return _running(one) == _running(other)
 
-    def invert(self, change: Change) -> Change | None:
-        return inverted(change)
+    def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
+        return few(each(changes, _step))
+
+
+def _step(change: Change) -> Command:
+    name, words = shlex.quote(change.address.name), verbs(change.before, change.after)
+    if words in {("enable", "start"), ("disable", "stop")}:
+        return Command(f"systemctl {words[0]} --now {name}")
+    return Command("; ".join(f"systemctl {word} {name}" for word in words))
 
 
 class UnitWish:

@@ -7,6 +7,7 @@ words with which a missing disk costs the mount, not the boot.
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict, Refused
@@ -15,7 +16,8 @@ from hosttune.facts.storage.filesystems import look
 from hosttune.facts.storage.mounts import LOCAL_TYPES, MOUNTINFO, unit_name
 from hosttune.host.door import Stat
 from hosttune.host.mountinfo import parse, topmost_at
-from hosttune.resources.base import FieldSpec, in_general, inverted
+from hosttune.resources.base import AddressKind, FieldSpec, in_general
+from hosttune.resources.steps import Command, each, few
 from hosttune.resources.storage.fstab import addition_diff
 from hosttune.resources.storage.fstab_document import PATH, clean_path, entry_text
 from hosttune.values import (
@@ -33,7 +35,7 @@ from hosttune.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from hosttune.facts import Facts
     from hosttune.facts.storage.filesystems import Filesystem, Filesystems
@@ -51,7 +53,7 @@ _SYSTEM = frozenset({"/", "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/p
 _SYSTEM_TREES = ("/boot/", "/dev/", "/etc/", "/proc/", "/run/", "/sys/", "/usr/")
 
 
-class FolderAddress:
+class FolderAddress(AddressKind):
     """`folder:/path`: `folder`, or ABSENT. Made as root, 0755; removed only while it is empty."""
 
     kind = "folder"
@@ -70,14 +72,16 @@ class FolderAddress:
         else:
             writer.remove_folder(change.address.name)
 
-    def same(self, one: Value, other: Value) -> bool:
-        return one == other
-
-    def invert(self, change: Change) -> Change | None:
-        return inverted(change)
+    def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
+        return few(each(changes, _folder_step))
 
 
-class DataMountAddress:
+def _folder_step(change: Change) -> Command:
+    path = shlex.quote(change.address.name)
+    return Command(f"rmdir {path}" if change.after is ABSENT else f"install -d -m 755 {path}")
+
+
+class DataMountAddress(AddressKind):
     """`data-mount:/target`: `ext4 UUID=...`, what is mounted there, or ABSENT. What is to be mounted also names the
     options, those of its line in fstab: `ext4 UUID=... noatime,nofail`.
     """
@@ -117,8 +121,13 @@ class DataMountAddress:
             return one.split(" ")[:2] == other.split(" ")[:2]
         return one == other
 
-    def invert(self, change: Change) -> Change | None:
-        return inverted(change)
+    def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
+        return few(each(changes, _mount_step))
+
+
+def _mount_step(change: Change) -> Command:
+    """The line in fstab, which comes before, says the rest."""
+    return Command(f"{'umount' if change.after is ABSENT else 'mount'} {shlex.quote(change.address.name)}")
 
 
 def _device(reader: Reader, source: str) -> str:

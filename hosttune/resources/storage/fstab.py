@@ -6,12 +6,15 @@ compare-and-swap.
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict, Refused
 from hosttune.facts.storage.fstab_options import decode, encode, masked_line
 from hosttune.host.door import Rehearsal
-from hosttune.resources.base import inverted
+from hosttune.resources.base import AddressKind
+from hosttune.resources.steps import Command, each, few
 from hosttune.resources.storage.fstab_document import (
     PATH,
     Document,
@@ -26,12 +29,33 @@ from hosttune.resources.storage.fstab_proof import complaint, trials_of
 from hosttune.values import ABSENT, FileValue, Unreadable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hosttune.facts.storage.fstab import Fstab, FstabEntry
     from hosttune.host.door import Reader, Writer
     from hosttune.values import Absent, Change, Value
 
 
-class FstabAddress:
+class _InFstab(AddressKind):
+    """What both kinds have in common: an edit of the one file."""
+
+    @abstractmethod
+    def _edited(self, document: Document, change: Change) -> bytes:
+        """The file with the change made. Raises as `write`."""
+
+    def write(self, writer: Writer, change: Change) -> None:
+        document = _opened(writer)
+        _replace(writer, document, self._edited(document, change), change.address.name)
+
+    def file_of(self, name: str) -> str:  # noqa: ARG002 - the interface of all kinds
+        return PATH
+
+    def way_back(self, reader: Reader, back: Change) -> Change:
+        document = _opened(reader)
+        return replace(back, details=edit_diff(document.data, self._edited(document, back)))
+
+
+class FstabAddress(_InFstab):
     """`fstab:TARGET`: the options of the target's one line, as written (str); empty without a fourth field.
 
     ABSENT without a line. A line that cannot be edited safely (duplicate, misread by one of the readers ...) is
@@ -50,56 +74,65 @@ class FstabAddress:
             return Unreadable(refused.message)
         return ABSENT if options is None else options
 
-    def write(self, writer: Writer, change: Change) -> None:
+    def _edited(self, document: Document, change: Change) -> bytes:
         target = change.address.name
-        document = _opened(writer)
         if options_of(document, target) != change.before or not isinstance(change.after, str):
             raise Conflict(f"{PATH}: the options of {target} are no longer {change.before}", hint="run the plan again")
         after = change.after
-        _replace(writer, document, edit_options(document, target, lambda _: after), target)
+        return edit_options(document, target, lambda _: after)
 
-    def same(self, one: Value, other: Value) -> bool:
-        return one == other
-
-    def invert(self, change: Change) -> Change | None:
-        return inverted(change)
+    def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
+        return few(each(changes, _options_step))
 
 
-class FstabLineAddress:
+def _options_step(change: Change) -> str:
+    hunk = next((line for line in change.details if line.startswith("@@ -")), "")
+    line = hunk.split()[1].lstrip("-").partition(",")[0] if hunk else ""
+    where = f"line {line} of {PATH}" if line else f"the line of {change.address.name} in {PATH}"
+    return f"in {where} the options `{change.before}` become `{change.after}`; then: findmnt --verify"
+
+
+class FstabLineAddress(_InFstab):
     """`fstab-line:TARGET`: the whole text of the target's line (str, without line end), or ABSENT."""
 
     kind = "fstab-line"
+    shares = FstabAddress.kind  # a line, and the options in it
 
     def read(self, reader: Reader, name: str) -> Value:
         document = _read(reader)
-        if not isinstance(document, Document):
-            return document
-        lines = document.at(name)
-        if len(lines) > 1:
-            problem = line_problem(document, lines[0])
-            return Unreadable(str(problem))
-        return decode(lines[0].text) if lines else ABSENT
+        return _line_of(document, name) if isinstance(document, Document) else document
 
-    def write(self, writer: Writer, change: Change) -> None:
+    def _edited(self, document: Document, change: Change) -> bytes:
         target = change.address.name
-        document = _opened(writer)
-        present = self.read(writer, target)
+        present = _line_of(document, target)
         if present != change.before:
             raise Conflict(f"{PATH}: the line of {target} is no longer the one in the plan", hint="run the plan again")
         if isinstance(present, str) and change.after is ABSENT:
-            _replace(writer, document, remove_line(document, present), target)
-        elif present is ABSENT and isinstance(change.after, str):
-            _replace(writer, document, insert_line(document, change.after), target)
-        else:
-            raise Refused(
-                f"{PATH}: a whole line is added or removed, never replaced", hint="change its options instead"
-            )
+            return remove_line(document, present)
+        if present is ABSENT and isinstance(change.after, str):
+            return insert_line(document, change.after)
+        raise Refused(f"{PATH}: a whole line is added or removed, never replaced", hint="change its options instead")
 
-    def same(self, one: Value, other: Value) -> bool:
-        return one == other
+    def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
+        return few(each(changes, _line_step))
 
-    def invert(self, change: Change) -> Change | None:
-        return inverted(change)
+
+def _line_step(change: Change) -> Command:
+    if change.after is ABSENT:
+        return Command(f"take the line `{_blanks(change.before)}` out of {PATH}")
+    return Command(f"add the line `{_blanks(change.after)}` to {PATH}; then: findmnt --verify")
+
+
+def _blanks(value: object) -> str:
+    """Tabs, which no terminal copies, as blanks: both readers of fstab take either."""
+    return str(value).replace("\t", " ")
+
+
+def _line_of(document: Document, target: str) -> Value:
+    lines = document.at(target)
+    if len(lines) > 1:
+        return Unreadable(str(line_problem(document, lines[0])))
+    return decode(lines[0].text) if lines else ABSENT
 
 
 def _read(reader: Reader) -> Document | Absent | Unreadable:
@@ -107,8 +140,8 @@ def _read(reader: Reader) -> Document | Absent | Unreadable:
     return parse(data) if isinstance(data, bytes) else data
 
 
-def _opened(writer: Writer) -> Document:
-    document = _read(writer)
+def _opened(reader: Reader) -> Document:
+    document = _read(reader)
     if isinstance(document, Document):
         return document
     reason = document.reason if isinstance(document, Unreadable) else "it does not exist"

@@ -13,10 +13,11 @@ from hosttune.facts.base import UnknownFact
 from hosttune.facts.storage.fstab_options import set_atime
 from hosttune.facts.storage.mounts import MOUNTINFO
 from hosttune.host.mountinfo import parse, topmost_at
-from hosttune.resources.base import OLD, FieldSpec, action_between, in_general, inverted
+from hosttune.resources.base import OLD, AddressKind, FieldSpec, action_between, in_general
+from hosttune.resources.steps import Command, each, few
 from hosttune.resources.storage.fstab import options_diff
 from hosttune.resources.storage.fstab_document import PATH, clean_path
-from hosttune.resources.storage.mount_policy import View, aged, elsewhere, evidence, obstacle
+from hosttune.resources.storage.mount_policy import View, aged, elsewhere, evidence, obstacle, remount
 from hosttune.values import (
     ABSENT,
     Action,
@@ -32,7 +33,7 @@ from hosttune.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from hosttune.facts import Facts
     from hosttune.facts.storage.fstab import FstabEntry
@@ -41,10 +42,11 @@ if TYPE_CHECKING:
     from hosttune.values import Value
 
 
-class MountAddress:
+class MountAddress(AddressKind):
     """`mount:TARGET`: noatime, relatime or strictatime of the mount that a path through TARGET reaches, or ABSENT."""
 
     kind = "mount"
+    is_live = True
 
     def read(self, reader: Reader, name: str) -> Value:
         data = reader.read(MOUNTINFO)
@@ -62,11 +64,8 @@ class MountAddress:
         if self.read(writer, target) != wanted:
             raise HosttuneError(f"the kernel took {wanted} for {target}, but {MOUNTINFO} does not show it")
 
-    def same(self, one: Value, other: Value) -> bool:
-        return one == other
-
-    def invert(self, change: Change) -> Change | None:
-        return inverted(change)
+    def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
+        return few(each(changes, lambda change: Command(remount(change.address.name, str(change.after)))))
 
 
 class MountWish:

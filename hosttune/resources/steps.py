@@ -1,0 +1,26 @@
+"""How a way by hand is told: steps, of which each is a command that works as it stands, or a sentence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from hosttune.values import Change
+
+
+class Command(str):
+    """A step that is copied as it stands, a command or a whole line of a file: it must not be broken into lines."""
+
+    __slots__ = ()
+
+
+def few(texts: list[str], many: int = 4) -> list[str]:
+    """The first of many lines of one kind, and how many there are besides."""
+    return texts if len(texts) <= many else [*texts[:many], f"and {len(texts) - many} more of this kind"]
+
+
+def each(changes: Iterable[Change], step: Callable[[Change], str]) -> list[str]:
+    """A step for each change, the same one once."""
+    return list(dict.fromkeys(map(step, changes)))
