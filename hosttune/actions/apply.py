@@ -6,19 +6,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hosttune import __version__
-from hosttune.actions.apt_wait import wait_for_apt
 from hosttune.actions.examine import faults_of
 from hosttune.actions.journal import Recorder, boot_id, is_at, way_out
 from hosttune.actions.journal_lines import Run, StepId
-from hosttune.actions.restarts import restarts_left
 from hosttune.actions.triggers import comes_after, in_order, must_wait, run_trigger
 from hosttune.engine.plan import after_run, standing_faults, unannounced
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts import Facts
-from hosttune.resources import kind_of, place
-from hosttune.resources.packages.kept_debs import keep
-from hosttune.resources.packages.package_set import stand, versions
-from hosttune.resources.packages.package_stays import left_by
+from hosttune.resources import by_kind, kind_of, place
 from hosttune.values import Activation, HoldKind, Outcome, Phase, Plan, Receipt, Unreadable
 
 if TYPE_CHECKING:
@@ -73,12 +68,10 @@ class Execution:
         step = self.recorder.intent(change, undoes, superseded=superseded)
         self.on_progress(f"{change.action.symbol} {change.address}")
         try:
-            if change.address.kind == "package-set" and not superseded:
-                wait_for_apt(self.writer, self.on_progress)
-            if undoes is None and change.address.kind == "package-set":
-                keep(self.writer, versions(change.before))
             if not superseded:
-                kind_of(change.address).write(self.writer, change)
+                kind = kind_of(change.address)
+                kind.prepare(self.writer, change, self.on_progress, is_undo=undoes is not None)
+                kind.write(self.writer, change)
                 if not is_at(change.address, change.after, self.writer):
                     message = f"{change.address} reads differently after it was written"
                     raise Refused(message)
@@ -173,8 +166,8 @@ class Execution:
 
 
 def _goes_back(change: Change) -> bool:
-    """Whether it is taken back with a rule that failed: packages never are without being asked."""
-    return change.address.kind != "package-set" and not change.reversible.startswith("no")
+    """Whether it is taken back with a rule that failed."""
+    return kind_of(change.address).goes_back and not change.reversible.startswith("no")
 
 
 def _waits(trigger: Trigger, reason: str) -> str:
@@ -240,11 +233,11 @@ def apply(
         recorder.run.id,
         plan.digest,
         outcomes,
-        (*execution.waiting, *restarts_left(execution.outcomes, writer)),
+        (*execution.waiting, *waits_after(execution.outcomes, writer)),
         boots + reboot_reasons(after_run(plan.findings, faults)),
         verified,
         reboot_obstacles(faults),
-        left_by((outcome.change for outcome in outcomes), writer),
+        left_by(outcomes, writer),
         faults,
     )
 
@@ -261,11 +254,24 @@ def _make_stage(execution: Execution, changes: tuple[Change, ...], failed: set[s
 
 
 def still_there(changes: Iterable[Change], reader: Reader) -> bool:
-    """Read every place again at the end: what was written to it last must stand. A package may be in several sets."""
-    made = tuple(changes)
-    sets = tuple(change for change in made if change.address.kind == "package-set")
-    last = {place(change.address): change for change in made if change not in sets}
-    return all(is_at(change.address, change.after, reader) for change in last.values()) and stand(sets, reader)
+    """Read every place again at the end: what was written to it last must stand."""
+    last: dict[tuple[str, str], Change] = {}
+    for change in changes:
+        last.pop(place(change.address), None)
+        last[place(change.address)] = change
+    return all(kind.stand(some, reader) for kind, some in by_kind(last.values()))
+
+
+def waits_after(outcomes: Iterable[Outcome], reader: Reader) -> tuple[str, ...]:
+    """What these changes, those that failed included, leave to be done."""
+    some = by_kind(outcome.change for outcome in outcomes)
+    return tuple(sentence for kind, own in some for sentence in kind.waits_after(own, reader))
+
+
+def left_by(outcomes: Iterable[Outcome], reader: Reader) -> tuple[str, ...]:
+    """What they leave on the disk."""
+    some = by_kind(outcome.change for outcome in outcomes)
+    return tuple(sentence for kind, own in some for sentence in kind.left_by(own, reader))
 
 
 def changed_reboots(outcomes: Iterable[Outcome]) -> tuple[str, ...]:

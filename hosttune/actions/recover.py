@@ -5,15 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hosttune.actions.apt_wait import wait_for_apt
 from hosttune.actions.journal import FOLDER, KEEP, Recorder, read_journal
 from hosttune.engine.plan import unannounced
 from hosttune.facts import Facts
-from hosttune.resources import kind_of
-from hosttune.resources.packages.driver_use import as_of_now
-from hosttune.resources.packages.kept_debs import drop
-from hosttune.resources.packages.package_repair import mend, settle
-from hosttune.resources.packages.package_set import names_of, versions, was_interrupted
+from hosttune.resources import by_kind, kind_of
 from hosttune.values import ABSENT, Phase, Unreadable
 
 if TYPE_CHECKING:
@@ -57,12 +52,10 @@ def _finish(run: Run, writer: Writer, on_progress: Callable[[str], None]) -> Non
 def _close(step: Step, recorder: Recorder, writer: Writer, on_progress: Callable[[str], None]) -> None:
     """Book what became of an open intent, by what the host holds now."""
     kind = kind_of(step.change.address)
-    if step.change.address.kind == "package-set":
-        wait_for_apt(writer, on_progress)  # what it does may be the rest of this step
-        settle(writer)
+    if kind.settle(writer, on_progress):
         facts = Facts(writer)
-        if was_interrupted(writer) and not unannounced(as_of_now(step.change, facts), facts):
-            mend(writer, names_of(step.change.address.name))
+        if not unannounced(kind.as_of_now(step.change, facts), facts):
+            kind.mend(writer, step.change)
     present = kind.read(writer, step.change.address.name)
     left = replace(step.change, after=present)
     if step.superseded or kind.same(present, step.change.after):
@@ -98,16 +91,15 @@ def prune(writer: Writer, journal: Journal) -> None:
         for step in run.steps
         if step.undoes and step.undoes.run in kept and step.left
     }
+    _let_go(writer, journal, held)
     for run in journal.runs:
         path = f"{FOLDER}/{run.id}.jsonl"
         data = writer.read(path) if run.id not in kept else ABSENT
         if isinstance(data, bytes):
             writer.remove(path, expected=data)
-    _drop_debs(writer, journal, held)
 
 
-def _drop_debs(writer: Writer, journal: Journal, held: set[Address]) -> None:
-    """Old .deb files are kept for the steps that can still be undone to them."""
-    steps = [*journal.in_force, *(step for run in journal.runs for step in run.steps if step.change.address in held)]
-    sets = (step.change for step in steps if step.change.address.kind == "package-set")
-    drop(writer, {pair for change in sets for pair in versions(change.before).items()})
+def _let_go(writer: Writer, journal: Journal, held: set[Address]) -> None:
+    """What a kind kept for its undo stays for the steps that can still be taken back."""
+    for kind, changes in by_kind(step.change for run in journal.runs for step in run.steps):
+        kind.keep_for([one for one in changes if one.address in held], writer)

@@ -7,11 +7,19 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from hosttune import __version__
-from hosttune.actions.apply import Execution, changed_reboots, new_run, reboot_obstacles, reboot_reasons, still_there
+from hosttune.actions.apply import (
+    Execution,
+    changed_reboots,
+    left_by,
+    new_run,
+    reboot_obstacles,
+    reboot_reasons,
+    still_there,
+    waits_after,
+)
 from hosttune.actions.examine import faults_of
 from hosttune.actions.journal import Recorder
 from hosttune.actions.journal_lines import Step, StepId
-from hosttune.actions.restarts import restarts_left
 from hosttune.engine.plan import digest, guarded
 from hosttune.engine.policy import nearest
 from hosttune.errors import HosttuneError
@@ -19,9 +27,6 @@ from hosttune.frozen import frozen
 from hosttune.host.overlay import Overlay
 from hosttune.resources import kind_of, place
 from hosttune.resources.base import inverted
-from hosttune.resources.packages.driver_use import as_of_now
-from hosttune.resources.packages.package_set import is_between
-from hosttune.resources.packages.package_stays import left_by
 from hosttune.values import (
     ABSENT,
     Disturbs,
@@ -144,7 +149,7 @@ def _built_upon(steps: tuple[Step, ...], journal: Journal) -> dict[str, Hold]:
 
 def _beside_work(answer: Return, step: Step, session: Session) -> Return | Finding:
     """The way back waits as the way there does while something runs that it would disturb."""
-    back = as_of_now(answer.change, session.facts)
+    back = kind_of(answer.change.address).as_of_now(answer.change, session.facts)
     if back.disturbs is not Disturbs.GPU_WORK:
         return answer
     (change,), busy = guarded((back,), session.facts, may_break=session.policy.break_work)
@@ -177,14 +182,13 @@ def _return(step: Step, together: tuple[Step, ...], journal: Journal, overlay: O
 
 
 def _is_between(step: Step, present: Value, value: Value, journal: Journal) -> bool:
-    """Whether a set at which a run stopped half-way, and which a repair by hand has moved, still has each package as it
-    was before that run or was to be after it."""
+    """Whether what a run left half-way, and a repair by hand has moved, is still between what was before that run and
+    what was to be after it."""
     steps = tuple(one for run in journal.runs for one in run.steps)
     raw = next(one for one in steps if one.id == step.id)
     was_half = step.id in journal.unended or raw.planned is not None
-    if step.change.address.kind != "package-set" or not was_half:
-        return False
-    return is_between(present, value, (raw.planned or raw.change).after, step.change.address.name)
+    made = replace(step.change, before=value, after=(raw.planned or raw.change).after)
+    return was_half and kind_of(made.address).is_between(present, made)
 
 
 def original(step: Step, journal: Journal) -> Value:
@@ -244,8 +248,8 @@ def undo(
     verified = execution.is_verified and still_there(made, writer)
     execution.finish()
     shown = tuple(o for o in execution.outcomes if o.change in made or o.error)
-    waiting = (*execution.waiting, *restarts_left(shown, writer))
-    stays = left_by((outcome.change for outcome in shown), writer)
+    waiting = (*execution.waiting, *waits_after(shown, writer))
+    stays = left_by(shown, writer)
     boots = changed_reboots(shown)
     faults = faults_of(session, writer) if boots else ()
     why, obstacles = boots + reboot_reasons(faults), reboot_obstacles(faults)

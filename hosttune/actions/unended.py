@@ -9,20 +9,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hosttune.actions.apt_wait import wait_for_apt
 from hosttune.actions.journal import Recorder, goes_on_with, way_out
 from hosttune.engine.plan import unannounced
 from hosttune.errors import HosttuneError, Refused
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact
 from hosttune.frozen import frozen
-from hosttune.resources.packages.driver_use import as_of_now
+from hosttune.resources.packages.apt_wait import wait_for_apt
 from hosttune.resources.packages.package_repair import mend
 from hosttune.resources.packages.package_set import (
     PackageSetAddress,
     by_hand,
     half_of,
-    is_between,
     names_of,
     told,
     versions,
@@ -71,7 +69,7 @@ def half_way(journal: Journal, reader: Reader) -> tuple[Half, ...]:
         if isinstance(present, Unreadable) or _SET.same(present, planned.after):
             continue
         is_begun = bool(half_of(present)) or not _SET.same(present, planned.before)
-        if is_begun and is_between(present, planned.before, planned.after, name):
+        if is_begun and _SET.is_between(present, planned):
             found.append(Half(step, planned))
     return tuple(found)
 
@@ -133,7 +131,7 @@ def _wait_for_work(planned: Change, writer: Writer, on_progress: Callable[[str],
     """Raises Refused where another package manager does not end, or GPU work would be disturbed that nobody named."""
     wait_for_apt(writer, on_progress)
     facts = Facts(writer)
-    if running := unannounced(as_of_now(planned, facts), facts):
+    if running := unannounced(_SET.as_of_now(planned, facts), facts):
         raise Refused(f"it would disturb what runs now: {'; '.join(running)}", hint="drain the host, then apply again")
 
 

@@ -6,14 +6,14 @@ imports only those that its rules use; a test compares the tables with what the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hosttune.resources.base import AddressKind, WishKind
-    from hosttune.values import Address
+    from hosttune.values import Address, Change
 
 WISHES = {
     "apt-blacklist": "packages.apt_blacklist",
@@ -103,6 +103,14 @@ def kind_of(address: Address) -> AddressKind:
 
         return Unknown(address.kind)
     return kind
+
+
+def by_kind(changes: Iterable[Change]) -> list[tuple[AddressKind, list[Change]]]:
+    """The changes of each kind together, in the order in which the first of each comes."""
+    own: dict[str, list[Change]] = {}
+    for change in changes:
+        own.setdefault(change.address.kind, []).append(change)
+    return [(kind_of(some[0].address), some) for some in own.values()]
 
 
 def place(address: Address) -> tuple[str, str]:

@@ -21,7 +21,7 @@ from hosttune.frozen import frozen
 from hosttune.values import ABSENT, Action, Activation, Change, FileValue
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader, Writer
@@ -142,6 +142,7 @@ class AddressKind(ABC):
     is_live = False  # its value ends with what has it: a mount, a module, a device
     is_in_parts = False  # its change is several acts; else it is one rename, one write or one system call
     is_set = False  # it holds many things, and the details of a change tell in sentences what becomes of each
+    goes_back = True  # with its rule, where another change of that fails
     shares = ""  # the kind that looks at the same places under the same names
 
     @abstractmethod
@@ -178,6 +179,45 @@ class AddressKind(ABC):
     def way_back(self, reader: Reader, back: Change) -> Change:  # noqa: ARG002 - the interface of all kinds
         """A change that takes another back, with the details that show it on this host, before it is made."""
         return back
+
+    def as_of_now(self, change: Change, facts: Facts) -> Change:  # noqa: ARG002 - the interface of all kinds
+        """A change that was made or planned earlier, as it would disturb now."""
+        return change
+
+    def prepare(  # noqa: B027
+        self, writer: Writer, change: Change, on_progress: Callable[[str], None], *, is_undo: bool
+    ) -> None:
+        """What must be before a change is made, beyond its own act: others have ended, what an undo needs is kept.
+        Raises Refused where that cannot be.
+        """
+
+    def stand(self, changes: Sequence[Change], reader: Reader) -> bool:
+        """Whether what these changes wrote, each the last of its place, is there still."""
+        return all(self.same(self.read(reader, one.address.name), one.after) for one in changes)
+
+    def waits_after(self, changes: Sequence[Change], reader: Reader) -> tuple[str, ...]:  # noqa: ARG002
+        """What these changes, made or tried, leave to be done by somebody: a sentence each."""
+        return ()
+
+    def left_by(self, changes: Sequence[Change], reader: Reader) -> tuple[str, ...]:  # noqa: ARG002
+        """What these changes leave on the disk for somebody to look at or remove: a sentence each."""
+        return ()
+
+    def settle(self, writer: Writer, on_progress: Callable[[str], None]) -> bool:  # noqa: ARG002
+        """Wait until what an interrupted run had started has ended, which may be the rest of its change; returns
+        whether `mend` has something to do. Raises Refused where it does not end.
+        """
+        return False
+
+    def mend(self, writer: Writer, change: Change) -> None:  # noqa: B027
+        """Bring what an interrupted change left half-made to an end."""
+
+    def is_between(self, present: Value, change: Change) -> bool:  # noqa: ARG002 - the interface of all kinds
+        """Whether `present` is where this change may have stopped half-way, or what a repair makes of that."""
+        return False
+
+    def keep_for(self, changes: Sequence[Change], writer: Writer) -> None:  # noqa: B027
+        """Let go of what `prepare` kept, but for these changes: they can still be taken back."""
 
 
 def action_between(before: Value, after: Value) -> Action:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from hosttune.resources import kind_of
+from hosttune.resources import by_kind, kind_of
 from hosttune.resources.base import inverted
 from hosttune.resources.steps import Command
 from hosttune.values import Activation
@@ -33,10 +33,7 @@ def ways(changes: Iterable[Change]) -> Ways:
 
 def _steps(changes: list[Change]) -> list[str]:
     """Kind by kind in the order of the changes, then what makes them effective."""
-    own: dict[str, list[Change]] = {}
-    for change in changes:
-        own.setdefault(change.address.kind, []).append(change)
-    steps = [step for some in own.values() for step in kind_of(some[0].address).by_hand(some)]
+    steps = [step for kind, some in by_kind(changes) for step in kind.by_hand(some)]
     return [*steps, *_afterwards(changes)]
 
 

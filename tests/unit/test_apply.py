@@ -12,6 +12,7 @@ from hosttune.errors import Refused
 from hosttune.facts import Facts
 from hosttune.host.overlay import Overlay
 from hosttune.resources import address_kinds
+from hosttune.resources.packages import package_set
 from hosttune.values import (
     Action,
     Activation,
@@ -232,7 +233,7 @@ def test_old_packages_are_kept_before_a_set_is_changed_and_not_on_the_way_back(m
         assert writer is host
         asked.append(versions)
 
-    monkeypatch.setattr(module, "keep", keep)
+    monkeypatch.setattr(package_set, "keep", keep)
     kind = address_kinds()[address.kind]
     monkeypatch.setattr(kind, "write", lambda writer, change: None)
     monkeypatch.setattr(kind, "read", lambda reader, name: ("htop=2",))

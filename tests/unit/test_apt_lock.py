@@ -4,12 +4,11 @@ import os
 
 import pytest
 
-from hosttune.actions import apt_wait
-from hosttune.actions.apt_wait import wait_for_apt
 from hosttune.errors import Refused
 from hosttune.host.door import Process, Stat
-from hosttune.resources.packages import apt
+from hosttune.resources.packages import apt, apt_wait
 from hosttune.resources.packages.apt_lock import LOCKS, holder
+from hosttune.resources.packages.apt_wait import wait_for_apt
 from tests.unit.fake_reader import FakeReader
 
 DEVICE = os.makedev(0xFD, 1)

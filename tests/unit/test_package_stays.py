@@ -1,8 +1,9 @@
 """What packages leave on the disk is said."""
 
+from hosttune.actions.apply import left_by as of_all
 from hosttune.resources.packages.package_set import told
 from hosttune.resources.packages.package_stays import left_by
-from hosttune.values import ABSENT, Action, Address, Change, Unreadable
+from hosttune.values import ABSENT, Action, Address, Change, Outcome, Phase, Unreadable
 from tests.unit.fake_reader import FakeReader
 
 STATUS = """Package: dpkg
@@ -53,7 +54,8 @@ def test_files_that_dpkg_put_beside_changed_ones_are_named():
 
 def test_nothing_is_said_of_other_changes_or_where_dpkg_cannot_be_read():
     other = Change(Address("sysctl", "vm.a"), Action.UPDATE, "1", "2", "rule")
-    assert left_by((other,), host()) == ()
+    assert of_all((Outcome(other, Phase.DONE),), host()) == ()
+    assert of_all((Outcome(CHANGE, Phase.DONE),), host()) == left_by((CHANGE,), host()) != ()
     assert left_by((CHANGE,), host(status=Unreadable("no"))) == ()
 
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from hosttune.actions.apply import waits_after
 from hosttune.actions.journal import Journal
 from hosttune.actions.journal_lines import Run, Step, StepId
 from hosttune.actions.recover import prune
-from hosttune.actions.restarts import restarts_left
 from hosttune.errors import Conflict, Refused
 from hosttune.facts import Facts
 from hosttune.host.door import Completed
@@ -351,7 +351,7 @@ LISTED = "NEEDRESTART-VER: 3.6\nNEEDRESTART-KSTA: 1\nNEEDRESTART-SVC: ssh.servic
 )
 def test_services_that_needrestart_would_restart_are_told(answer, sentence):
     made = Outcome(step(1, ABSENT).change, Phase.DONE)
-    told = restarts_left((made,), FakeReader(queries={apt.NEEDRESTART: answer}))
+    told = waits_after((made,), FakeReader(queries={apt.NEEDRESTART: answer}))
     assert len(told) == bool(sentence)
     assert sentence in "".join(told)
 
@@ -359,5 +359,5 @@ def test_services_that_needrestart_would_restart_are_told(answer, sentence):
 def test_needrestart_is_not_asked_where_no_package_changed():
     reader = FakeReader()
     other = replace(step(1, ABSENT).change, address=Address("sysctl", "vm.a"))
-    assert restarts_left((Outcome(other, Phase.DONE),), reader) == ()
+    assert waits_after((Outcome(other, Phase.DONE),), reader) == ()
     assert reader.asked == []

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.actions import apply as apply_module
 from hosttune.actions.apply import Execution, apply, changed_reboots, new_run, still_there
 from hosttune.actions.interrupted import interrupted
 from hosttune.actions.journal import FOLDER, Recorder, read_journal
@@ -16,7 +15,7 @@ from hosttune.errors import Refused
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact
 from hosttune.host.door import Completed
-from hosttune.resources.packages import apt
+from hosttune.resources.packages import apt, package_set
 from hosttune.resources.packages.package_repair import mend
 from hosttune.resources.packages.package_set import PackageSetAddress
 from hosttune.values import (
@@ -407,7 +406,7 @@ def test_work_that_began_since_is_not_disturbed(monkeypatch):
     def unannounced(change, facts):
         return ("process 7 computes",) if change.disturbs is Disturbs.GPU_WORK and facts.reader is host else ()
 
-    monkeypatch.setattr("hosttune.actions.unended.as_of_now", as_of_now)
+    monkeypatch.setattr("hosttune.resources.packages.driver_use.as_of_now", as_of_now)
     monkeypatch.setattr("hosttune.actions.unended.unannounced", unannounced)
     begun(host, planned(), left=("b=1",))
     for rules in ({RULE}, set()):
@@ -422,7 +421,7 @@ def test_set_of_which_nobody_can_tell_what_it_disturbs_is_not_gone_on_with(monke
     def as_of_now(change, facts):
         raise UnknownFact("work", "needs root")
 
-    monkeypatch.setattr("hosttune.actions.unended.as_of_now", as_of_now)
+    monkeypatch.setattr("hosttune.resources.packages.driver_use.as_of_now", as_of_now)
     host = Host(b="1")
     begun(host, planned(), left=("b=1",))
     ((outcome,), _) = resumed(host)
@@ -523,7 +522,9 @@ def test_old_version_that_is_half_configured_is_not_as_before():
 
 
 def test_recovery_lets_dpkg_write_off_its_own_journal(monkeypatch):
-    monkeypatch.setattr("hosttune.actions.recover.wait_for_apt", lambda _, tell: tell("waiting for process 9"))
+    monkeypatch.setattr(
+        "hosttune.resources.packages.package_set.wait_for_apt", lambda _, tell: tell("waiting for process 9")
+    )
     host, logged, said = Host(), [], []
     host.log = logged.append
     host.queries[FIX] = "Remv b [1]\n"  # of this set alone
@@ -595,8 +596,8 @@ def test_package_that_the_repair_takes_away_is_installed_again(act):
 
 def test_packages_are_touched_when_apts_lock_is_free_and_what_stays_of_them_is_told(monkeypatch):
     host = Host()
-    monkeypatch.setattr(apply_module, "wait_for_apt", lambda writer, tell: (tell("waiting"), writer.ran.append("wait")))
-    monkeypatch.setattr(apply_module, "keep", lambda writer, _old: writer.ran.append("keep"))
+    monkeypatch.setattr(package_set, "wait_for_apt", lambda writer, tell: (tell("waiting"), writer.ran.append("wait")))
+    monkeypatch.setattr(package_set, "keep", lambda writer, _old: writer.ran.append("keep"))
     host.install(("a=1",), "Inst a (1 s [all])\nInst b (1 s [all])\n", {"a": "1", "b": "1"})
     host.install(("a-", "b-"), "Remv a [1]\nRemv b [1]\n", {"a": "1 config-files"})
     said = []
@@ -613,7 +614,7 @@ def test_packages_are_touched_when_apts_lock_is_free_and_what_stays_of_them_is_t
 
 def test_apts_lock_is_nothing_to_a_way_back_on_paper_and_to_other_kinds(monkeypatch):
     host = Host()
-    monkeypatch.setattr(apply_module, "wait_for_apt", lambda _writer, _tell: pytest.fail("it waits"))
+    monkeypatch.setattr(package_set, "wait_for_apt", lambda _writer, _tell: pytest.fail("it waits"))
     host.files["/proc/sys/vm/a"] = b"1\n"
     host.set_value = lambda path, text: host.files.update({path: text.encode()})
     value = Change(Address("sysctl", "vm.a"), Action.UPDATE, "1", "2", RULE)

@@ -37,8 +37,6 @@ def disturbance(before: Iterable[str], after: Iterable[str], facts: Facts) -> tu
 
 def as_of_now(change: Change, facts: Facts) -> Change:
     """A way back as it disturbs now: the driver that it removes may be loaded meanwhile."""
-    if change.address.kind != "package-set":
-        return change
     try:
         told = disturbance(versions(change.before), versions(change.after), facts)
     except UnknownFact as unknown:

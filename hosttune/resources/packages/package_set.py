@@ -7,7 +7,7 @@ transaction took is read from dpkg afterwards; the exit status of apt-get alone 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,13 +18,14 @@ from hosttune.facts.packages import DATABASE, REPAIR
 from hosttune.regex import regex
 from hosttune.resources.base import AddressKind, inverted
 from hosttune.resources.packages import apt
-from hosttune.resources.packages.kept_debs import operand
+from hosttune.resources.packages.apt_wait import wait_for_apt
+from hosttune.resources.packages.kept_debs import drop, keep, operand
 from hosttune.resources.packages.package_repair import mend, settle, tried
 from hosttune.resources.steps import Command, each, few
 from hosttune.values import ABSENT, Absent, Change, FileValue, Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from hosttune.facts.packages import Package
     from hosttune.host.door import Reader, Writer
@@ -78,33 +79,12 @@ def was_interrupted(reader: Reader) -> bool:
         return False
 
 
-def is_between(present: Value, one: Value, other: Value, name: str) -> bool:
-    """Whether each package of the set `name` stands as in one of two values: a transaction that stopped, and what a
-    repair by hand makes of it, bring no third version."""
-    now, old, new = versions(present), versions(one), versions(other)
-    return all(now.get(each) in ("", old.get(each), new.get(each)) for each in names_of(name))
-
-
 def by_hand(reader: Reader) -> str:
     """What a person types to repair what dpkg left half-way, as far as its database can be read."""
     try:
         return Facts(reader).packages.repair
     except UnknownFact:
         return REPAIR
-
-
-def stand(changes: Iterable[Change], reader: Reader) -> bool:
-    """Whether each package of these sets is, whole, in the version that the last of the changes gave it."""
-    wanted: dict[str, str] = {}
-    for change in changes:
-        after = versions(change.after)
-        wanted |= {name: after.get(name, "") for name in names_of(change.address.name)}
-    try:
-        facts = Facts(reader)
-        there = [(facts.packages[name], version) for name, version in wanted.items()]
-    except UnknownFact:
-        return False
-    return all((one.version if one.is_installed else "") == version and not one.is_unfinished for one, version in there)
 
 
 class PackageSetAddress(AddressKind):
@@ -116,6 +96,7 @@ class PackageSetAddress(AddressKind):
     kind = "package-set"
     is_in_parts = True
     is_set = True
+    goes_back = False  # packages go only where somebody asks for it
 
     def read(self, reader: Reader, name: str) -> Value:
         packages = Facts(reader).packages
@@ -190,6 +171,56 @@ class PackageSetAddress(AddressKind):
 
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
         return few(each(changes, _step))
+
+    def as_of_now(self, change: Change, facts: Facts) -> Change:
+        from hosttune.resources.packages.driver_use import as_of_now
+
+        return as_of_now(change, facts)
+
+    def prepare(self, writer: Writer, change: Change, on_progress: Callable[[str], None], *, is_undo: bool) -> None:
+        wait_for_apt(writer, on_progress)
+        if not is_undo:
+            keep(writer, versions(change.before))
+
+    def stand(self, changes: Sequence[Change], reader: Reader) -> bool:
+        """A package may be in several sets: each is, whole, in the version that the last of them gave it."""
+        wanted: dict[str, str] = {}
+        for change in changes:
+            after = versions(change.after)
+            wanted |= {name: after.get(name, "") for name in names_of(change.address.name)}
+        try:
+            packages = Facts(reader).packages
+            there = [(packages[name], version) for name, version in wanted.items()]
+        except UnknownFact:
+            return False
+        return all((one.version if one.is_installed else "") == v and not one.is_unfinished for one, v in there)
+
+    def waits_after(self, changes: Sequence[Change], reader: Reader) -> tuple[str, ...]:  # noqa: ARG002
+        from hosttune.resources.packages.package_stays import restarts_left
+
+        return restarts_left(reader)
+
+    def left_by(self, changes: Sequence[Change], reader: Reader) -> tuple[str, ...]:
+        from hosttune.resources.packages.package_stays import left_by
+
+        return left_by(changes, reader)
+
+    def settle(self, writer: Writer, on_progress: Callable[[str], None]) -> bool:
+        wait_for_apt(writer, on_progress)
+        settle(writer)
+        return was_interrupted(writer)
+
+    def mend(self, writer: Writer, change: Change) -> None:
+        mend(writer, names_of(change.address.name))
+
+    def is_between(self, present: Value, change: Change) -> bool:
+        """Each package stands as before or as after it: a transaction that stopped, and what a repair by hand makes of
+        it, bring no third version."""
+        now, old, new = versions(present), versions(change.before), versions(change.after)
+        return all(now.get(one) in ("", old.get(one), new.get(one)) for one in names_of(change.address.name))
+
+    def keep_for(self, changes: Sequence[Change], writer: Writer) -> None:
+        drop(writer, {pair for change in changes for pair in versions(change.before).items()})
 
 
 def _step(change: Change) -> Command:

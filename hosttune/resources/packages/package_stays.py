@@ -1,4 +1,6 @@
-"""What packages leave on the disk when they go, or another version takes their place (deb-conffiles(5), dpkg(1))."""
+"""What packages leave when they go, or another version takes their place: files on the disk (deb-conffiles(5),
+dpkg(1)), and services that still use the old ones.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,10 @@ from typing import TYPE_CHECKING
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.packages import DATABASE
-from hosttune.host.door import Stat
+from hosttune.host.door import Completed, Stat
+from hosttune.resources.packages import apt
 from hosttune.resources.packages.package_set import names_of
+from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,14 +24,27 @@ if TYPE_CHECKING:
 _BESIDE = (".dpkg-dist", ".dpkg-old", ".dpkg-new", ".ucf-dist", ".ucf-old")
 
 
+def restarts_left(reader: Reader) -> tuple[str, ...]:
+    """One sentence that names the services that still use files which a transaction of apt has replaced, where
+    needrestart is installed.
+
+    It would restart services behind apt's back, jobs of a scheduler and containers with them; so it is suspended for
+    what hosttune runs (host/process.py), and asked afterwards what it would have done (needrestart(1)).
+    """
+    answer = reader.query(apt.NEEDRESTART, timeout_s=apt.LOOK_TIMEOUT_S)
+    if isinstance(answer, Unreadable):
+        return (f"needrestart waits: it did not say which services use replaced files ({answer.reason})",)
+    units = apt.restarts(answer.text) if isinstance(answer, Completed) else ()
+    if not units:
+        return ()
+    names = ", ".join(units)
+    return (f"a restart of {names} waits: needrestart says that replaced files are in use; sudo needrestart does it",)
+
+
 def left_by(changes: Iterable[Change], reader: Reader) -> tuple[str, ...]:
     """A sentence on the configuration of packages that are gone, and one on the versions of changed configuration files
     that dpkg has put beside them."""
-    names = {
-        name for change in changes if change.address.kind == "package-set" for name in names_of(change.address.name)
-    }
-    if not names:
-        return ()
+    names = {name for change in changes for name in names_of(change.address.name)}
     try:
         packages = Facts(reader).packages
         gone = [name for name in sorted(names) if packages[name].status == "config-files"]
