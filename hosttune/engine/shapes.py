@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -167,7 +168,7 @@ def rule_shape() -> Table:
             ),
             "for_each": String(help="A list of things; each is `item`"),
             "params": MapOf(PARAM, keys=String(pattern=r"[a-z][a-z0-9_]*", form="lower_case_words")),
-            "want": ListOf(FirstKey({name: _wish(kind) for name, kind in wish_kinds().items()}), least=1),
+            "want": ListOf(FirstKey(_Wishes()), least=1),
             "expect": ListOf(
                 Table(
                     {
@@ -188,6 +189,19 @@ def rule_shape() -> Table:
         one_of=(("want", "expect"),),
         help="One rule of hosttune",
     )
+
+
+class _Wishes(Mapping[str, Table]):
+    """What each kind of wish takes; a rule asks for its own alone, so that no other kind is imported."""
+
+    def __getitem__(self, name: str) -> Table:
+        return _wish(wish_kinds()[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(wish_kinds())
+
+    def __len__(self) -> int:
+        return len(wish_kinds())
 
 
 def _wish(kind: WishKind) -> Table:

@@ -1,7 +1,7 @@
-"""Resources: what a rule can want, and the places that hold the values. One module per kind.
+"""Resources: what a rule can want, and the places that hold the values. The registry is the folder: a kind lives in the
+module of its name, `data-mount` in `<domain>/data_mount.py` or here, which exports it as `WISH`, as `ADDRESS`, or both.
 
-A module exports `WISHES` and `ADDRESSES`. The two tables say which module brings which kind, so that a check
-imports only those that its rules use; a test compares the tables with what the modules export.
+A module is imported when its kind is asked for, so that a check imports only those that its rules use.
 """
 
 from __future__ import annotations
@@ -9,90 +9,88 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from hosttune.textfiles import own_file
 
 if TYPE_CHECKING:
     from hosttune.resources.base import AddressKind, WishKind
     from hosttune.values import Address, Change
 
-WISHES = {
-    "apt-blacklist": "packages.apt_blacklist",
-    "data-mount": "storage.data_mount",
-    "docker-daemon": "containers.docker_daemon",
-    "dropin": "dropin",
-    "kernel-argument": "kernel.kernel_argument",
-    "limit": "limits.limit",
-    "modprobe-option": "kernel.modprobe_option",
-    "mount": "storage.mount",
-    "needrestart": "services.needrestart",
-    "package": "packages.package",
-    "packages": "packages.package",
-    "sysctl": "kernel.sysctl",
-    "sysfs": "kernel.sysfs",
-    "systemd-setting": "services.systemd_setting",
-    "tmpfs": "storage.tmpfs",
-    "unit": "services.unit",
-    "unit-dropin": "services.unit_dropin",
-}
-ADDRESSES = {
+LIST = "resources/modules.txt"
+# Addresses that can only be read, and the modules that export them in `ADDRESSES`.
+READ = {
     "apt-config": "packages.apt_blacklist",
     "apt-files": "packages.apt_files",
     "apt-simulation": "packages.package",
     "clock": "packages.apt_blacklist",
-    "data-mount": "storage.data_mount",
-    "docker-config": "containers.docker_file",
-    "docker-daemon": "containers.docker_file",
-    "file": "file",
-    "folder": "storage.data_mount",
-    "fstab": "storage.fstab",
-    "fstab-line": "storage.fstab",
     "installed-since": "packages.apt_blacklist",
-    "mount": "storage.mount",
     "mounted": "storage.tmpfs",
     "needrestart": "services.needrestart",
-    "package-set": "packages.package",
-    "sysctl": "kernel.sysctl",
-    "sysfs": "kernel.sysfs_values",
     "sysfs-boot": "kernel.sysfs_boot",
     "sysfs-choices": "kernel.sysfs_values",
     "sysfs-names": "kernel.sysfs_values",
-    "sysfs-set": "kernel.sysfs_set",
-    "unit": "services.unit",
     "written": "packages.apt_blacklist",
 }
 
 
-class _Kinds(Mapping[str, Any]):
-    """Kinds by name; a module is imported when one of its kinds is asked for."""
+@cache
+def modules() -> Mapping[str, str]:
+    """The modules in this folder by the last part of their names, `data_mount` -> `storage.data_mount`. The
+    self-contained file carries a list of them: to find one in an archive takes as long as to read it.
+    """
+    listed = own_file(LIST)
+    names = listed.decode().split() if listed is not None else module_names(Path(__file__).parent)
+    return {name.rpartition(".")[2]: name for name in names}
 
-    def __init__(self, modules: Mapping[str, str], export: str) -> None:
-        self._modules = modules
+
+def module_names(folder: Path) -> list[str]:
+    """The names of all modules below a folder, as they are imported from there."""
+    paths = (path.relative_to(folder) for path in sorted(folder.rglob("*.py")) if path.stem != "__init__")
+    return [".".join(path.with_suffix("").parts) for path in paths]
+
+
+class _Kinds(Mapping[str, Any]):
+    """Kinds by name; a module is imported when its kind is asked for."""
+
+    def __init__(self, export: str, elsewhere: Mapping[str, str]) -> None:
         self._export = export
+        self._elsewhere = elsewhere
         self._found: dict[str, Any] = {}
 
     def __getitem__(self, kind: str) -> Any:
         if kind not in self._found:
-            module = import_module(f"{__name__}.{self._modules[kind]}")
-            self._found |= {one.kind: one for one in getattr(module, self._export)}
+            self._found[kind] = self._find(kind)
         return self._found[kind]
 
+    def _find(self, kind: str) -> Any:
+        if kind in self._elsewhere:
+            module = import_module(f"{__name__}.{self._elsewhere[kind]}")
+            return next(one for one in module.ADDRESSES if one.kind == kind)
+        found = getattr(import_module(f"{__name__}.{modules()[kind.replace('-', '_')]}"), self._export, None)
+        if found is None:
+            raise KeyError(kind)
+        return found
+
     def __iter__(self) -> Iterator[str]:
-        return iter(self._modules)
+        names = (name.replace("_", "-") for name in sorted(modules()))
+        return iter([*(name for name in names if name in self), *self._elsewhere])
 
     def __len__(self) -> int:
-        return len(self._modules)
+        return len(list(iter(self)))
 
 
 @cache
 def wish_kinds() -> Mapping[str, WishKind]:
     """Every wish kind by the key that a rule writes."""
-    return _Kinds(WISHES, "WISHES")
+    return _Kinds("WISH", {})
 
 
 @cache
 def address_kinds() -> Mapping[str, AddressKind]:
     """Every address kind by the part of an address before the colon."""
-    return _Kinds(ADDRESSES, "ADDRESSES")
+    return _Kinds("ADDRESS", READ)
 
 
 def kind_of(address: Address) -> AddressKind:

@@ -72,5 +72,4 @@ def _compare(wish: Wish, context: Context) -> Finding:
     )
 
 
-WISHES = (DropinWish(),)
-ADDRESSES = ()
+WISH = DropinWish()

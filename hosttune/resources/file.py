@@ -148,5 +148,4 @@ def hand_edit(address: Address, context: Context) -> str:
     return f"{address.name} was changed since run {applied.run_id} wrote it"
 
 
-WISHES = ()
-ADDRESSES = (FileAddress(),)
+ADDRESS = FileAddress()

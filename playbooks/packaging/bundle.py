@@ -53,7 +53,7 @@ def zip_date() -> tuple[int, int, int, int, int, int]:
 
 
 def package(root: Path = ROOT) -> dict[str, bytes]:
-    """The package with its templates and the compiled catalogue, by the place of each file."""
+    """The package with its templates, the compiled catalogue and the list of resources, by the place of each file."""
     found = {}
     for folder, place in ((root / "hosttune", "hosttune"), (root / "templates", "hosttune/templates")):
         for path in sorted(folder.rglob("*")):
@@ -62,6 +62,9 @@ def package(root: Path = ROOT) -> dict[str, bytes]:
                 found[f"{place}/{name}"] = path.read_bytes()
     compiled = from_tree("hosttune.engine.compiled", root)
     found["hosttune/rules/catalog.json"] = compiled.compile_catalog(root).encode()
+    resources = from_tree("hosttune.resources", root)
+    names = resources.module_names(root / "hosttune" / "resources")
+    found[f"hosttune/{resources.LIST}"] = "\n".join(names).encode()
     return found
 
 

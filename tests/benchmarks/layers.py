@@ -22,7 +22,7 @@ from hosttune.actions.examine import examine
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.policy import Policy
 from hosttune.host.record import read_record
-from hosttune.resources import ADDRESSES
+from hosttune.resources import address_kinds
 from tests.hosts.built import BUILT
 from tests.hosts.looks import looks_of
 
@@ -97,7 +97,7 @@ def shape() -> Iterator[tuple[str, str]]:
     yield "tokens", str(sum(map(tokens_in, sources.values())))
     yield "modules", str(len(sources))
     yield "functions", str(functions)
-    yield "address kinds", str(len(ADDRESSES))
+    yield "address kinds", str(len(address_kinds()))
     yield "modules in circles of imports and types", " + ".join(str(len(one)) for one in rounds) or "none"
     yield "of them across packages", " + ".join(str(len(one)) for one in across) or "none"
 

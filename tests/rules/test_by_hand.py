@@ -15,7 +15,7 @@ from hosttune.actions.examine import examine
 from hosttune.facts.packages import DATABASE
 from hosttune.facts.storage.filesystems import look
 from hosttune.host.overlay import Overlay
-from hosttune.resources import WISHES, address_kinds
+from hosttune.resources import address_kinds, wish_kinds
 from hosttune.resources.base import inverted
 from hosttune.resources.containers.docker_file import PATH as DAEMON_JSON
 from hosttune.resources.file import lines_that_count
@@ -201,4 +201,4 @@ def alike(kind, present, change) -> bool:
 
 def test_every_kind_of_wish_is_tried():
     tried = {spec.kind for _, rule, _ in TRIED for spec in CATALOG.rules[rule].want}
-    assert tried >= set(WISHES) - {"package"}  # another word for packages
+    assert tried >= set(wish_kinds()) - {"package"}  # another word for packages

@@ -1,20 +1,88 @@
-"""The tables of hosttune/resources name every kind that a module exports, and its module."""
+"""The folder hosttune/resources is the registry: a kind is found by the name of its module."""
 
 from __future__ import annotations
 
-import pkgutil
+import subprocess
+import sys
+from collections import Counter
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
 from hosttune import resources
+from hosttune.resources import READ, address_kinds, kind_of, module_names, modules, wish_kinds
+from hosttune.resources.base import AddressKind
+from hosttune.values import Address, Unreadable
+
+FOLDER = Path(resources.__file__).parent
+MODULES = {name: import_module(f"hosttune.resources.{name}") for name in module_names(FOLDER)}
 
 
-@pytest.mark.parametrize(("export", "table"), [("WISHES", resources.WISHES), ("ADDRESSES", resources.ADDRESSES)])
-def test_table_is_what_the_modules_export(export, table):
-    exported = {
-        kind.kind: name.removeprefix("hosttune.resources.")
-        for _, name, _ in pkgutil.walk_packages(resources.__path__, "hosttune.resources.")
-        for kind in getattr(import_module(name), export, ())
-    }
-    assert table == exported
+def exported(what):
+    return {getattr(module, what).kind: name for name, module in MODULES.items() if hasattr(module, what)}
+
+
+@pytest.mark.parametrize(("what", "kinds"), [("WISH", wish_kinds()), ("ADDRESS", address_kinds())])
+def test_kind_lives_in_the_module_of_its_name(what, kinds):
+    for kind, module in exported(what).items():
+        assert module.rpartition(".")[2] == kind.replace("-", "_")
+        assert kinds[kind] is getattr(MODULES[module], what)
+    assert set(kinds) == {*exported(what), *(READ if what == "ADDRESS" else ())}
+    assert len(exported(what)) > 10
+
+
+def test_no_two_modules_have_one_name():
+    assert [name for name, times in Counter(name.rpartition(".")[2] for name in MODULES).items() if times > 1] == []
+
+
+def test_addresses_that_can_only_be_read_stand_in_their_table():
+    found = {one.kind: name for name, module in MODULES.items() for one in getattr(module, "ADDRESSES", ())}
+    assert found == READ
+
+
+def test_module_without_a_kind_is_none():
+    assert "base" not in wish_kinds()
+    assert "steps" not in address_kinds()
+    assert "quantum" not in address_kinds()
+
+
+def test_kind_is_found_without_importing_others():
+    code = (
+        "import sys; from hosttune.resources import wish_kinds; wish_kinds()['limit'];"
+        "print(*(name for name in sys.modules if name.startswith('hosttune.resources.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
+    assert "hosttune.resources.limits.limit" in done.stdout.split()
+    assert not {name for name in done.stdout.split() if ".storage" in name or ".packages" in name}
+
+
+def test_self_contained_file_carries_the_list(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER.parent.parent / "playbooks" / "packaging"))
+    listed = import_module("bundle").package()["hosttune/resources/modules.txt"]
+    assert listed.decode().split() == module_names(FOLDER)
+    monkeypatch.setattr("hosttune.resources.own_file", lambda name: b"far.away" if name == resources.LIST else None)
+    modules.cache_clear()
+    try:
+        assert modules() == {"away": "far.away"}
+    finally:
+        modules.cache_clear()
+
+
+def test_address_of_another_version_can_nothing_and_says_so():
+    kind = kind_of(Address("quantum", "flux"))
+    read = kind.read(None, "flux")
+    assert isinstance(read, Unreadable)
+    assert read.reason == "this version of hosttune does not know what quantum:flux is"
+
+
+def test_kind_that_tells_no_way_by_hand_cannot_be_made():
+    class Silent(AddressKind):
+        def read(self, reader, name):
+            raise NotImplementedError
+
+        def write(self, writer, change):
+            raise NotImplementedError
+
+    with pytest.raises(TypeError, match="by_hand"):
+        Silent()

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 from hosttune.frozen import frozen
 from hosttune.resources.base import FieldSpec, Operator, action_between, in_general
 from hosttune.resources.comparison import Comparison, or_unknown
-from hosttune.resources.containers.docker_file import PATH, PRESENT, document, keys, name_of, spelled
+from hosttune.resources.containers.docker_file import (
+    PATH,
+    PRESENT,
+    DockerDaemonAddress,
+    document,
+    keys,
+    name_of,
+    spelled,
+)
 from hosttune.resources.json_document import Node, get, line_of
 from hosttune.resources.services.since import applied_since
 from hosttune.values import (
@@ -194,5 +202,5 @@ class _Look(Comparison):
         return f"{PATH} should have {wanted}"
 
 
-WISHES = (DockerDaemonWish(),)
-ADDRESSES = ()
+WISH = DockerDaemonWish()
+ADDRESS = DockerDaemonAddress()

@@ -52,7 +52,7 @@ def document(content: bytes) -> Node | Unreadable:
         return Unreadable(f"{PATH} is no UTF-8 (byte {error.start})")
 
 
-class _DaemonJson(AddressKind):
+class DaemonJson(AddressKind):
     """What both addresses have in common: one file, and the service that reads it."""
 
     def file_of(self, name: str) -> str:  # noqa: ARG002 - the interface of all kinds
@@ -62,7 +62,7 @@ class _DaemonJson(AddressKind):
         return "docker.service"
 
 
-class DockerDaemonAddress(_DaemonJson):
+class DockerDaemonAddress(DaemonJson):
     """`docker-daemon:KEY` or `docker-daemon:KEY/KEY`: the JSON text of one value; ABSENT where the file lacks it."""
 
     kind = "docker-daemon"
@@ -122,35 +122,3 @@ def _validate(writer: Writer, content: bytes) -> None:
             raise
     finally:
         writer.remove(_TRIAL, expected=content)
-
-
-class DockerConfigAddress(_DaemonJson):
-    """`docker-config:/etc/docker/daemon.json`: whether the file is there; made with an empty object, and removed while
-    it holds no more than that.
-    """
-
-    kind = "docker-config"
-
-    def read(self, reader: Reader, name: str) -> Value:
-        stat = reader.stat(name)
-        return PRESENT if isinstance(stat, Stat) else stat
-
-    def write(self, writer: Writer, change: Change) -> None:
-        name = change.address.name
-        content = writer.read(name)
-        if change.after is not ABSENT:
-            writer.replace(name, FileValue(b"{}\n"), expected=ABSENT)
-            return
-        root = document(content) if isinstance(content, bytes) else content
-        if not isinstance(content, bytes) or isinstance(root, Unreadable) or not hasattr(root, "members"):
-            raise Refused(f"{name} stays: it cannot be read")
-        if root.members:
-            raise Refused(f"{name} stays: it holds {', '.join(member.key for member in root.members)}")
-        writer.remove(name, expected=content)
-
-    def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:  # noqa: ARG002 - the interface of all kinds
-        return ()  # the steps of its keys say all
-
-
-WISHES = ()
-ADDRESSES = (DockerDaemonAddress(), DockerConfigAddress())

@@ -212,5 +212,4 @@ class _Look(Comparison):
         return f"the kernel should be started with {self.wish.name}"
 
 
-WISHES = (KernelArgumentWish(),)
-ADDRESSES = ()
+WISH = KernelArgumentWish()

@@ -173,5 +173,4 @@ class _Look(Comparison):
         return f"{self.wish.name} should be {self.wanted}"
 
 
-WISHES = (ModprobeOptionWish(),)
-ADDRESSES = ()
+WISH = ModprobeOptionWish()

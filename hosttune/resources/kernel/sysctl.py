@@ -272,5 +272,5 @@ def _reason(setting: _Setting, context: Context) -> str:
     return wants(setting.wish) + kept
 
 
-WISHES = (SysctlWish(),)
-ADDRESSES = (SysctlAddress(),)
+WISH = SysctlWish()
+ADDRESS = SysctlAddress()

@@ -17,7 +17,7 @@ from hosttune.resources.elsewhere import by_commands, by_tuned
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text, hand_edit
 from hosttune.resources.kernel.sysfs_boot import SOURCES, device_of, fits, setters
 from hosttune.resources.kernel.sysfs_set import MANY, numbers, spelled
-from hosttune.resources.kernel.sysfs_values import SysfsNamesAddress
+from hosttune.resources.kernel.sysfs_values import SysfsAddress, SysfsNamesAddress
 from hosttune.values import ABSENT, Activation, Address, Change, Finding, Hold, HoldKind, Unreadable, Verdict, behind
 
 if TYPE_CHECKING:
@@ -327,5 +327,5 @@ def _reason(setting: _Setting, context: Context) -> str:
     return wants(setting.wish) + (" after a reboot, too" if is_right_now else "")
 
 
-WISHES = (SysfsWish(),)
-ADDRESSES = ()
+WISH = SysfsWish()
+ADDRESS = SysfsAddress()

@@ -268,5 +268,4 @@ def _by_sysfsutils(path: str, rows: Mapping[str, Iterable[str]]) -> Iterator[Set
             yield Setter(value, place, "sysfsutils")
 
 
-WISHES = ()
 ADDRESSES = (SysfsBootAddress(),)

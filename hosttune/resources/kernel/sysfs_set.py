@@ -108,5 +108,4 @@ def _step(change: Change) -> str:
     return f"write into {pattern}, by what the star stands for: {rows}"
 
 
-WISHES = ()
-ADDRESSES = (SysfsSetAddress(),)
+ADDRESS = SysfsSetAddress()

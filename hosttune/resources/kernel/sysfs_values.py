@@ -109,5 +109,4 @@ class SysfsChoicesAddress(ReadOnly):
         return tuple(word.strip("[]") for word in words) if any(word.startswith("[") for word in words) else ()
 
 
-WISHES = ()
-ADDRESSES = (SysfsAddress(), SysfsNamesAddress(), SysfsChoicesAddress())
+ADDRESSES = (SysfsNamesAddress(), SysfsChoicesAddress())

@@ -255,5 +255,4 @@ def _applied(wish: Wish, context: Context) -> frozenset[tuple[str, str, str]]:
     return frozenset(row[1:4] for row in lines(content.decode("utf-8", "replace")))
 
 
-WISHES = (LimitWish(),)
-ADDRESSES = ()
+WISH = LimitWish()

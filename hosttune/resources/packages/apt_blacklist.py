@@ -242,5 +242,5 @@ def _is_after(file: str, path: str) -> bool:
     return file == LAST or file > path
 
 
-WISHES = (AptBlacklistWish(),)
+WISH = AptBlacklistWish()
 ADDRESSES = (AptConfigAddress(), ClockAddress(), InstalledSinceAddress(), WrittenAddress())

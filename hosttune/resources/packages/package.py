@@ -325,5 +325,5 @@ def _reversible(would: apt.Transaction) -> str:
     return f"yes, from kept .deb files: puts back the {len(would.before)} old versions{also}"
 
 
-WISHES = (PackagesWish("packages"), PackagesWish("package"))
-ADDRESSES = (PackageSetAddress(), SimulationAddress())
+WISH = PackagesWish("package")
+ADDRESSES = (SimulationAddress(),)

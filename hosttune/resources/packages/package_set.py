@@ -402,3 +402,6 @@ def words(value: Value) -> str:
     if isinstance(value, Unreadable):
         return value.reason
     return ", ".join(value) if isinstance(value, tuple) else "none of them is installed"
+
+
+ADDRESS = PackageSetAddress()

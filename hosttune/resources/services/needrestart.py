@@ -135,5 +135,5 @@ def _unknown(wish: Wish, reason: str) -> Finding:
     return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=reason)
 
 
-WISHES = (NeedrestartWish(),)
+WISH = NeedrestartWish()
 ADDRESSES = (NeedrestartAddress(),)

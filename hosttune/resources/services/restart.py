@@ -15,7 +15,3 @@ def unit_of_dropin(path: str) -> str:
     if match is None:
         return ""
     return match["unit"] or f"systemd-{match['program']}.service"
-
-
-WISHES = ()
-ADDRESSES = ()

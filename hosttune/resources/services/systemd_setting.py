@@ -230,5 +230,4 @@ class _Look(Comparison):
         return self._says(Verdict.DIFFERS, self._wants, Hold(kind, detail), evidence or self._there, todo)
 
 
-WISHES = (SystemdSettingWish(),)
-ADDRESSES = ()
+WISH = SystemdSettingWish()

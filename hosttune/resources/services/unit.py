@@ -190,5 +190,5 @@ def _words(value: Value) -> str:
     return " and ".join(value) if isinstance(value, tuple) else str(value)
 
 
-WISHES = (UnitWish(),)
-ADDRESSES = (UnitAddress(),)
+WISH = UnitWish()
+ADDRESS = UnitAddress()

@@ -175,5 +175,4 @@ class _Look(Comparison):
         return Hold(HoldKind.WAITING, f"{what} of {self.wish.name}")
 
 
-WISHES = (UnitDropinWish(),)
-ADDRESSES = ()
+WISH = UnitDropinWish()

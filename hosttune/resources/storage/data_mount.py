@@ -18,6 +18,7 @@ from hosttune.host.door import Stat
 from hosttune.host.mountinfo import parse, topmost_at
 from hosttune.resources.base import AddressKind, FieldSpec, in_general
 from hosttune.resources.steps import Command, each, few
+from hosttune.resources.storage.folder import FOLDER
 from hosttune.resources.storage.fstab import addition_diff
 from hosttune.resources.storage.fstab_document import PATH, clean_path, entry_text
 from hosttune.values import (
@@ -44,41 +45,12 @@ if TYPE_CHECKING:
     from hosttune.resources.base import Context, Operator, Wish
     from hosttune.values import Value
 
-FOLDER = "folder"  # the value of a `folder:` address that is there
 # A disk that is gone costs its mount and 30 seconds, not the boot; one that is there is mounted before services start
 # (systemd.mount(5): nofail, x-systemd.device-timeout=, x-systemd.before=).
 BELT = ("nofail", "x-systemd.device-timeout=30s", "x-systemd.before=local-fs.target")
 _SYSTEM = frozenset({"/", "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/root", "/run", "/sbin", "/sys",
                      "/tmp", "/usr", "/var", "/home"})  # fmt: skip
 _SYSTEM_TREES = ("/boot/", "/dev/", "/etc/", "/proc/", "/run/", "/sys/", "/usr/")
-
-
-class FolderAddress(AddressKind):
-    """`folder:/path`: `folder`, or ABSENT. Made as root, 0755; removed only while it is empty."""
-
-    kind = "folder"
-
-    def read(self, reader: Reader, name: str) -> Value:
-        stat = reader.stat(name)
-        if isinstance(stat, Stat):
-            return FOLDER if stat.type == "directory" else Unreadable(f"{name} is a {stat.type}, not a folder")
-        return stat
-
-    def write(self, writer: Writer, change: Change) -> None:
-        if self.read(writer, change.address.name) != change.before:
-            raise Conflict(f"{change.address.name} is no longer as in the plan", hint="run the plan again")
-        if change.after == FOLDER:
-            writer.make_folder(change.address.name)
-        else:
-            writer.remove_folder(change.address.name)
-
-    def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
-        return few(each(changes, _folder_step))
-
-
-def _folder_step(change: Change) -> Command:
-    path = shlex.quote(change.address.name)
-    return Command(f"rmdir {path}" if change.after is ABSENT else f"install -d -m 755 {path}")
 
 
 class DataMountAddress(AddressKind):
@@ -386,5 +358,5 @@ class _Comparison:
         )  # fmt: skip
 
 
-WISHES = (DataMountWish(),)
-ADDRESSES = (FolderAddress(), DataMountAddress())
+WISH = DataMountWish()
+ADDRESS = DataMountAddress()

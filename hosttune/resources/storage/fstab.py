@@ -1,4 +1,4 @@
-"""Places in /etc/fstab: the options of a target's line, and a whole line of ours.
+"""An edit of /etc/fstab, and the options of a target's line there; a whole line of ours is fstab_line.py.
 
 Each edit replaces one span or adds one line of somebody else's file (fstab_document.py proves it), under
 compare-and-swap.
@@ -14,16 +14,13 @@ from hosttune.errors import Conflict, Refused
 from hosttune.facts.storage.fstab_options import decode, encode, masked_line
 from hosttune.host.door import Rehearsal
 from hosttune.resources.base import AddressKind
-from hosttune.resources.steps import Command, each, few
+from hosttune.resources.steps import each, few
 from hosttune.resources.storage.fstab_document import (
     PATH,
     Document,
     edit_options,
-    insert_line,
-    line_problem,
     options_of,
     parse,
-    remove_line,
 )
 from hosttune.resources.storage.fstab_proof import complaint, trials_of
 from hosttune.values import ABSENT, FileValue, Unreadable
@@ -36,7 +33,7 @@ if TYPE_CHECKING:
     from hosttune.values import Absent, Change, Value
 
 
-class _InFstab(AddressKind):
+class InFstab(AddressKind):
     """What both kinds have in common: an edit of the one file."""
 
     @abstractmethod
@@ -55,7 +52,7 @@ class _InFstab(AddressKind):
         return replace(back, details=edit_diff(document.data, self._edited(document, back)))
 
 
-class FstabAddress(_InFstab):
+class FstabAddress(InFstab):
     """`fstab:TARGET`: the options of the target's one line, as written (str); empty without a fourth field.
 
     ABSENT without a line. A line that cannot be edited safely (duplicate, misread by one of the readers ...) is
@@ -65,7 +62,7 @@ class FstabAddress(_InFstab):
     kind = "fstab"
 
     def read(self, reader: Reader, name: str) -> Value:
-        document = _read(reader)
+        document = document_of(reader)
         if not isinstance(document, Document):
             return document
         try:
@@ -92,56 +89,13 @@ def _options_step(change: Change) -> str:
     return f"in {where} the options `{change.before}` become `{change.after}`; then: findmnt --verify"
 
 
-class FstabLineAddress(_InFstab):
-    """`fstab-line:TARGET`: the whole text of the target's line (str, without line end), or ABSENT."""
-
-    kind = "fstab-line"
-    shares = FstabAddress.kind  # a line, and the options in it
-
-    def read(self, reader: Reader, name: str) -> Value:
-        document = _read(reader)
-        return _line_of(document, name) if isinstance(document, Document) else document
-
-    def _edited(self, document: Document, change: Change) -> bytes:
-        target = change.address.name
-        present = _line_of(document, target)
-        if present != change.before:
-            raise Conflict(f"{PATH}: the line of {target} is no longer the one in the plan", hint="run the plan again")
-        if isinstance(present, str) and change.after is ABSENT:
-            return remove_line(document, present)
-        if present is ABSENT and isinstance(change.after, str):
-            return insert_line(document, change.after)
-        raise Refused(f"{PATH}: a whole line is added or removed, never replaced", hint="change its options instead")
-
-    def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
-        return few(each(changes, _line_step))
-
-
-def _line_step(change: Change) -> Command:
-    if change.after is ABSENT:
-        return Command(f"take the line `{_blanks(change.before)}` out of {PATH}")
-    return Command(f"add the line `{_blanks(change.after)}` to {PATH}; then: findmnt --verify")
-
-
-def _blanks(value: object) -> str:
-    """Tabs, which no terminal copies, as blanks: both readers of fstab take either."""
-    return str(value).replace("\t", " ")
-
-
-def _line_of(document: Document, target: str) -> Value:
-    lines = document.at(target)
-    if len(lines) > 1:
-        return Unreadable(str(line_problem(document, lines[0])))
-    return decode(lines[0].text) if lines else ABSENT
-
-
-def _read(reader: Reader) -> Document | Absent | Unreadable:
+def document_of(reader: Reader) -> Document | Absent | Unreadable:
     data = reader.read(PATH)
     return parse(data) if isinstance(data, bytes) else data
 
 
 def _opened(reader: Reader) -> Document:
-    document = _read(reader)
+    document = document_of(reader)
     if isinstance(document, Document):
         return document
     reason = document.reason if isinstance(document, Unreadable) else "it does not exist"
@@ -202,5 +156,4 @@ def _untried(fstab: Fstab) -> tuple[str, ...]:
     return tuple(f"not tried by {what}; hosttune's own two readers try it" for what in fstab.untried_by)
 
 
-WISHES = ()
-ADDRESSES = (FstabAddress(), FstabLineAddress())
+ADDRESS = FstabAddress()

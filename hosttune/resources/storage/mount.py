@@ -186,5 +186,5 @@ def _changes(view: View, wish: Wish, context: Context) -> tuple[Change, ...]:
     return tuple(changes)
 
 
-WISHES = (MountWish(),)
-ADDRESSES = (MountAddress(),)
+WISH = MountWish()
+ADDRESS = MountAddress()

@@ -332,5 +332,5 @@ def _gib(size: int) -> str:
     return f"{size / GIB:.1f} GiB" if size % GIB else f"{size // GIB} GiB"
 
 
-WISHES = (TmpfsWish(),)
+WISH = TmpfsWish()
 ADDRESSES = (MountedAddress(),)
