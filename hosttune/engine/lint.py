@@ -75,24 +75,25 @@ def placeholder_faults(data: Any, document: Document, path: str = "") -> list[Fa
 
 
 def key_faults(document: Document) -> list[Fault]:
-    """A fault for each sysctl of a rule that no kernel is known to have. Not among those of `rule_faults`: the list of
-    keys may be too short, so lint tells it, and no command stops for it.
+    """A fault for each name of a rule that nothing is known to have, such as a sysctl of no kernel. Not among those of
+    `rule_faults`: the list of keys may be too short, so lint tells it, and no command stops for it.
     """
     from hosttune.resources.kernel.sysctl_keys import unknown_key
 
     data = document.data if isinstance(document.data, dict) else {}
     named = [
-        (f"want[{i}].sysctl", str(entry["sysctl"]))
+        (f"want[{i}].{kind}", sentence)
         for i, entry in enumerate(_list(data.get("want")))
-        if "sysctl" in entry and "module" not in entry and "{{" not in str(entry["sysctl"])
+        if (kind := next(iter(entry), "")) in wish_kinds() and "{{" not in str(entry[kind])
+        if (sentence := wish_kinds()[kind].doubt(str(entry[kind]), entry))
     ]
     checker = _Checker(document)
     _check_expressions(checker, data)
     hint = "correct it; of a key that a module of its own brings, write beside it `module: NAME`"
     return [
         Fault(document.where(path), sentence, hint)
-        for path, key in dict.fromkeys([*named, *checker.sysctls])
-        if (sentence := unknown_key(key))
+        for path, sentence in dict.fromkeys([*named, *((path, unknown_key(key)) for path, key in checker.sysctls)])
+        if sentence
     ]
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from hosttune.engine.edition import FIRST, is_between, value_in
 from hosttune.engine.expressions import Expression, Text, compile_expression, compile_text
 from hosttune.frozen import frozen
+from hosttune.resources import wish_kinds
 from hosttune.resources.base import Operator
 from hosttune.values import Disturbs, Risk
 
@@ -308,7 +309,7 @@ def _asks(parts: list[Any], want: tuple[WishSpec, ...]) -> Mapping[str, Iterable
     return {
         "subjects": frozenset[str]().union(*(part.subjects for part in parts)) - {"params", "policy", "item", "choice"},
         "units": frozenset[str]().union(
-            *(part.units for part in parts), {spec.name.source for spec in want if spec.kind == "unit"}
+            *(part.units for part in parts), {spec.name.source for spec in want if wish_kinds()[spec.kind].is_unit}
         ),
     }
 

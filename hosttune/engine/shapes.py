@@ -205,7 +205,7 @@ class _Wishes(Mapping[str, Table]):
 
 
 def _wish(kind: WishKind) -> Table:
-    name = AnyOf((String(), ListOf(String(), least=1))) if kind.kind == "packages" else String()
+    name = AnyOf((String(), ListOf(String(), least=1))) if kind.takes_list else String()
     fields: dict[str, Spec] = {kind.kind: name}
     for key, spec in kind.fields.items():
         fields[key] = OrExpression(of_type(spec.type, choices=spec.choices, help=spec.help))

@@ -41,13 +41,14 @@ def modules() -> Mapping[str, str]:
     self-contained file carries a list of them: to find one in an archive takes as long as to read it.
     """
     listed = own_file(LIST)
-    names = listed.decode().split() if listed is not None else module_names(Path(__file__).parent)
+    names = listed.decode().split() if listed is not None else module_names(*map(Path, __path__))
     return {name.rpartition(".")[2]: name for name in names}
 
 
-def module_names(folder: Path) -> list[str]:
-    """The names of all modules below a folder, as they are imported from there."""
-    paths = (path.relative_to(folder) for path in sorted(folder.rglob("*.py")) if path.stem != "__init__")
+def module_names(*folders: Path) -> list[str]:
+    """The names of all modules below these folders, as they are imported from there."""
+    found = (path.relative_to(folder) for folder in folders for path in sorted(folder.rglob("*.py")))
+    paths = (path for path in found if path.stem != "__init__")
     return [".".join(path.with_suffix("").parts) for path in paths]
 
 

@@ -5,8 +5,7 @@ purely. An *address kind* is one place that holds a value (`sysctl:vm.swappiness
 with a Reader and writes with a Writer. One wish often spans two addresses, the live value and the one that the next
 boot sets.
 
-A module `resources/<name>.py` exports `WISHES` and `ADDRESSES`, tuples of instances; the tables of these names in
-`resources/__init__.py` say which module brings which kind.
+A module exports its kinds as `WISH` and `ADDRESS`, instances, and has their name: see `resources/__init__.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT, Action, Activation, Change, FileValue
@@ -105,18 +104,22 @@ class FieldSpec:
     help: str = ""
 
 
-class WishKind(Protocol):
-    """What a rule can want."""
+class WishKind(ABC):
+    """What a rule can want. What a kind does not say itself is as here."""
 
     kind: str  # the wish's first key in a rule file
-    fields: Mapping[str, FieldSpec]
-    operators: tuple[Operator, ...]  # the bounds it takes; empty where the fields say all
-    activations: tuple[Activation, ...]  # every activation its changes can have
+    fields: Mapping[str, FieldSpec] = {}
+    operators: tuple[Operator, ...] = ()  # the bounds it takes; empty where the fields say all
+    activations: tuple[Activation, ...] = (Activation.NOW,)  # every activation its changes can have
+    takes_list = False  # its name may be a list of names
+    is_size = False  # its bounds are numbers of bytes
+    is_unit = False  # its name is that of a unit of systemd, which is read before rules are evaluated
 
+    @abstractmethod
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:
         """The addresses whose state `compare` looks at. Pure."""
-        ...
 
+    @abstractmethod
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         """Compare all wishes of this kind of one rule with the state. Pure.
 
@@ -124,13 +127,16 @@ class WishKind(Protocol):
         would make it so, or the hold that forbids them. All wishes come at once because they may share one drop-in
         file.
         """
-        ...
 
+    @abstractmethod
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
         """What these wishes of one rule write where nothing of it is there yet, for people: made of the texts that
         `compare` plans; what only a host can tell is a word in capitals (`OLD`). Pure.
         """
-        ...
+
+    def doubt(self, name: str, entry: Mapping[str, Any]) -> str:  # noqa: ARG002 - the interface of all kinds
+        """Why nothing may be called so, as a sentence for `rules lint`; `entry` is the wish as the rule has it."""
+        return ""
 
 
 class AddressKind(ABC):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.rendering import render
-from hosttune.resources.base import FieldSpec, in_general
+from hosttune.resources.base import FieldSpec, WishKind, in_general
 from hosttune.resources.file import compare_dropin
 from hosttune.values import Activation, Address, Finding, Hold, Trigger, Verdict
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hosttune.values import Change
 
 
-class DropinWish:
+class DropinWish(WishKind):
     """`- dropin: PATH` with `template` and `vars`; `trigger` names the work that makes it effective."""
 
     kind = "dropin"

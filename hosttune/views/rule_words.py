@@ -99,7 +99,7 @@ def wish_text(wish: Wish) -> str:
     """A wish as one line: `sysctl vm.swappiness: at most 10`; what is empty or long is left to the plan."""
     bound = wish.bounds[0] if wish.bounds else None
     value = str(bound.value) if bound else ""
-    value = gib_text(int(value)) if wish.kind == "tmpfs" and value.isdecimal() else value
+    value = gib_text(int(value)) if wish_kinds()[wish.kind].is_size and value.isdecimal() else value
     parts = [f"{bound.operator.value.replace('_', ' ')} {value}"] if bound else []
     parts += [
         f"{name} {text}" for name, item in wish.fields.items() if name not in _HOW and (text := plain_field(item))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hosttune.frozen import frozen
-from hosttune.resources.base import FieldSpec, Operator, action_between, in_general
+from hosttune.resources.base import FieldSpec, Operator, WishKind, action_between, in_general
 from hosttune.resources.comparison import Comparison, or_unknown
 from hosttune.resources.containers.docker_file import (
     PATH,
@@ -55,7 +55,7 @@ def leaves(wish: Wish) -> tuple[tuple[tuple[str, ...], Any], ...]:
     return tuple((start, bound.value) for bound in wish.bounds)
 
 
-class DockerDaemonWish:
+class DockerDaemonWish(WishKind):
     """`- docker-daemon: KEY` with exactly (one value), or with `object`, whose members are merged."""
 
     kind = "docker-daemon"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.kernel import grub_arguments as grub
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.resources.base import FieldSpec, in_general
+from hosttune.resources.base import FieldSpec, WishKind, in_general
 from hosttune.resources.comparison import Comparison, known, or_unknown
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text
 from hosttune.values import Activation, Address, Finding, HoldKind, Trigger, Unreadable, Verdict
@@ -79,7 +79,7 @@ def unproven(reader: Reader) -> str:
     return lacking[0] if lacking else ""
 
 
-class KernelArgumentWish:
+class KernelArgumentWish(WishKind):
     """`- kernel-argument: iommu=pt`; `contradicts` names, with wildcards, what must not stand beside it."""
 
     kind = "kernel-argument"

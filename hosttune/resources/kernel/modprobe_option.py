@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.kernel.module_options import FOLDER, ModuleOptions, same_value
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.resources.base import FieldSpec, Operator, in_general
+from hosttune.resources.base import FieldSpec, Operator, WishKind, in_general
 from hosttune.resources.comparison import Comparison, known, or_unknown
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text
 from hosttune.resources.services.since import applied_since
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _VALUE = regex(r"[\w.,:;=/+-]+")
 
 
-class ModprobeOptionWish:
+class ModprobeOptionWish(WishKind):
     """`- modprobe-option: MODULE.KEY` with exactly."""
 
     kind = "modprobe-option"

@@ -7,14 +7,14 @@ that wins is named, and an explicit value of somebody else is respected.
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hosttune.errors import Conflict
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.kernel.sysctl import proc_path
 from hosttune.frozen import frozen
 from hosttune.host.twins import TWINS
-from hosttune.resources.base import OLD, AddressKind, FieldSpec, Operator, action_between, in_general
+from hosttune.resources.base import OLD, AddressKind, FieldSpec, Operator, WishKind, action_between, in_general
 from hosttune.resources.bounds import nearest, satisfies, wants
 from hosttune.resources.elsewhere import by_commands, by_tuned
 from hosttune.resources.file import compare_dropin, dropin_path, dropin_text, hand_edit
@@ -99,7 +99,7 @@ class _Setting:
     todo: str = ""
 
 
-class SysctlWish:
+class SysctlWish(WishKind):
     """`- sysctl: KEY` with exactly, at_least or at_most: live now, and by a drop-in of the rule at every boot."""
 
     kind = "sysctl"
@@ -126,6 +126,9 @@ class SysctlWish:
                 settings.append(answer)
         path = dropin_path("/etc/sysctl.d", wishes[0].rule)
         return (*findings, *_findings(settings, path, context))
+
+    def doubt(self, name: str, entry: Mapping[str, Any]) -> str:
+        return "" if "module" in entry else unknown_key(name)
 
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
         values = [(wish, nearest("", wish)) for wish in wishes]

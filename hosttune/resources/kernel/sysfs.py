@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.resources.base import OLD, FieldSpec, Operator, action_between, in_general
+from hosttune.resources.base import OLD, FieldSpec, Operator, WishKind, action_between, in_general
 from hosttune.resources.bounds import nearest, satisfies, wants
 from hosttune.resources.elsewhere import by_commands, by_tuned
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text, hand_edit
@@ -36,7 +36,7 @@ _SUBSTITUTION = regex(r"[%$](?![%$])")  # udev(7): `%c` is what a PROGRAM printe
 _MATCH = regex(r'(?:^|,\s*)[\w{}/.-]+(?:==|!=)"[^"\\\n]*"(?=,|$)')
 
 
-class SysfsWish:
+class SysfsWish(WishKind):
     """`- sysfs: /sys/...` with exactly, at_least or at_most: live now, and by a drop-in of the rule at every boot."""
 
     kind = "sysfs"

@@ -15,7 +15,7 @@ from hosttune.facts.limits.session_limits import FOLDER, ITEMS, amount, lines
 from hosttune.facts.placed import Placed
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.resources.base import FieldSpec, in_general
+from hosttune.resources.base import FieldSpec, WishKind, in_general
 from hosttune.resources.bounds import number
 from hosttune.resources.comparison import Comparison, known, or_unknown
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text
@@ -36,7 +36,7 @@ _OF_SERVICES = ("nofile", "memlock")  # what is known of services (facts/limits/
 _DOMAIN = regex(r"\*|@?[A-Za-z_][\w.-]*")
 
 
-class LimitWish:
+class LimitWish(WishKind):
     """`- limit: memlock` with `soft`, `hard` (at least; a number in the unit of limits.conf(5), or unlimited)."""
 
     kind = "limit"

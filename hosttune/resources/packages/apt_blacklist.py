@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.apt_conf import CLEAR, FOLDER, LAST
 from hosttune.host.door import Completed, Stat
 from hosttune.rendering import render
-from hosttune.resources.base import FieldSpec, in_general
+from hosttune.resources.base import FieldSpec, WishKind, in_general
 from hosttune.resources.file import compare_dropin, dropin_path
 from hosttune.resources.read_only import ReadOnly
 from hosttune.values import Activation, Address, FileValue, Finding, Hold, HoldKind, Unreadable, Verdict, behind
@@ -100,7 +100,7 @@ def _day_of(found: Answer[Stat]) -> Value:
     return datetime.fromtimestamp(found.mtime_ns / 1e9, timezone.utc).date().isoformat()
 
 
-class AptBlacklistWish:
+class AptBlacklistWish(WishKind):
     """`- apt-blacklist: PATTERNS` with `review_days`."""
 
     kind = "apt-blacklist"

@@ -13,7 +13,7 @@ from hosttune.facts.gpu.components import turn_on
 from hosttune.facts.packages import INTERRUPTED
 from hosttune.host.door import Completed
 from hosttune.regex import regex
-from hosttune.resources.base import FieldSpec, action_between, in_general
+from hosttune.resources.base import FieldSpec, WishKind, action_between, in_general
 from hosttune.resources.packages import apt
 from hosttune.resources.packages.driver_use import disturbance
 from hosttune.resources.packages.kept_debs import FOLDER, foreign
@@ -82,7 +82,7 @@ def _old(reader: Reader, before: Mapping[str, str]) -> tuple[str, ...]:
     return apt.old_lines(policies, cached if isinstance(cached, tuple) else (), before, marks, foreign(reader))
 
 
-class PackagesWish:
+class PackagesWish(WishKind):
     """`- packages: LIST` or `- package: NAME` with `state: installed`: installed in any version, or in the one that
     `versions` names; what `remove` names is gone after the same transaction.
     """
@@ -111,6 +111,7 @@ class PackagesWish:
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
+        self.takes_list = kind == "packages"
 
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:
         if not (wish.name.split() or _removed(wish)) or wish.fields.get("refused"):

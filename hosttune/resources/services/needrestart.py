@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.regex import regex
 from hosttune.rendering import render
-from hosttune.resources.base import FieldSpec, in_general
+from hosttune.resources.base import FieldSpec, WishKind, in_general
 from hosttune.resources.file import compare_dropin, dropin_path
 from hosttune.resources.read_only import ReadOnly
 from hosttune.resources.services.needrestart_config import Setting, entries_for, mode_of, settings_in
@@ -47,7 +47,7 @@ class NeedrestartAddress(ReadOnly):
         return tuple(found)
 
 
-class NeedrestartWish:
+class NeedrestartWish(WishKind):
     """`- needrestart: SERVICES`: their names without .service."""
 
     kind = "needrestart"

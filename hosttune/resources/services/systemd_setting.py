@@ -17,7 +17,7 @@ from hosttune.facts.containers.kubernetes import DAEMONS
 from hosttune.facts.limits.limits import UNLIMITED
 from hosttune.facts.services.unit_settings import UnitSettings
 from hosttune.frozen import frozen
-from hosttune.resources.base import Operator, in_general
+from hosttune.resources.base import Operator, WishKind, in_general
 from hosttune.resources.comparison import Comparison, known, or_unknown
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text
 from hosttune.resources.services.restart import unit_of_dropin
@@ -65,7 +65,7 @@ def satisfies(word: str, wish: Wish) -> bool:
     return True
 
 
-class SystemdSettingWish:
+class SystemdSettingWish(WishKind):
     """`- systemd-setting: UNIT/SECTION/KEY` (or NAME.conf/SECTION/KEY) with exactly or at_least."""
 
     kind = "systemd-setting"

@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict, Refused
-from hosttune.resources.base import AddressKind, FieldSpec, in_general
+from hosttune.resources.base import AddressKind, FieldSpec, WishKind, in_general
 from hosttune.resources.steps import Command, each, few
 from hosttune.values import (
     ABSENT,
@@ -99,12 +99,13 @@ def _step(change: Change) -> Command:
     return Command("; ".join(f"systemctl {word} {name}" for word in words))
 
 
-class UnitWish:
+class UnitWish(WishKind):
     """`- unit: NAME` with `enabled: true|false` and `active: true|false`; `refused` says why that is not to be tried as
     things are, and `todo` the way out.
     """
 
     kind = "unit"
+    is_unit = True
     fields: Mapping[str, FieldSpec] = {
         "enabled": FieldSpec(bool, help="Starts at boot"),
         "active": FieldSpec(bool, help="Runs now"),

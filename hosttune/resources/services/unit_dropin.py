@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import UnknownFact
 from hosttune.frozen import frozen
 from hosttune.rendering import render
-from hosttune.resources.base import FieldSpec, in_general
+from hosttune.resources.base import FieldSpec, WishKind, in_general
 from hosttune.resources.comparison import Comparison, or_unknown
 from hosttune.resources.file import compare_dropin, dropin_path, hand_edit
 from hosttune.values import (
@@ -42,7 +42,7 @@ def without(line: str, option: str) -> str:
     return re.sub(rf"\s+{re.escape(option)}(?=\s|$)", "", line)
 
 
-class UnitDropinWish:
+class UnitDropinWish(WishKind):
     """`- unit-dropin: NAME.service` with `without: --option`, and the daemon's `process` where its name is another."""
 
     kind = "unit-dropin"

@@ -16,7 +16,7 @@ from hosttune.facts.storage.filesystems import look
 from hosttune.facts.storage.mounts import LOCAL_TYPES, MOUNTINFO, unit_name
 from hosttune.host.door import Stat
 from hosttune.host.mountinfo import parse, topmost_at
-from hosttune.resources.base import AddressKind, FieldSpec, in_general
+from hosttune.resources.base import AddressKind, FieldSpec, WishKind, in_general
 from hosttune.resources.steps import Command, each, few
 from hosttune.resources.storage.folder import FOLDER
 from hosttune.resources.storage.fstab import addition_diff
@@ -130,7 +130,7 @@ def _folders(target: str) -> tuple[str, ...]:
     return tuple("/" + "/".join(parts[:count]) for count in range(1, len(parts) + 1))
 
 
-class DataMountWish:
+class DataMountWish(WishKind):
     """`- data-mount: /data` with `source: UUID=...`: the folder, a line in fstab and the mount."""
 
     kind = "data-mount"

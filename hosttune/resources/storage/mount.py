@@ -13,7 +13,7 @@ from hosttune.facts.base import UnknownFact
 from hosttune.facts.storage.fstab_options import set_atime
 from hosttune.facts.storage.mounts import MOUNTINFO
 from hosttune.host.mountinfo import parse, topmost_at
-from hosttune.resources.base import OLD, AddressKind, FieldSpec, action_between, in_general
+from hosttune.resources.base import OLD, AddressKind, FieldSpec, WishKind, action_between, in_general
 from hosttune.resources.steps import Command, each, few
 from hosttune.resources.storage.fstab import options_diff
 from hosttune.resources.storage.fstab_document import PATH, clean_path
@@ -68,7 +68,7 @@ class MountAddress(AddressKind):
         return few(each(changes, lambda change: Command(remount(change.address.name, str(change.after)))))
 
 
-class MountWish:
+class MountWish(WishKind):
     """`- mount: TARGET` with `atime: noatime` or `relatime`: the options in fstab and the flag of the live mount."""
 
     kind = "mount"

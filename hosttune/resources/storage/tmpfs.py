@@ -14,7 +14,7 @@ from hosttune.facts.base import UnknownFact
 from hosttune.facts.storage.fstab_options import set_size, size_bytes
 from hosttune.host.mountinfo import parse, topmost_at
 from hosttune.rendering import render
-from hosttune.resources.base import FieldSpec, Operator, in_general
+from hosttune.resources.base import FieldSpec, Operator, WishKind, in_general
 from hosttune.resources.file import compare_dropin, dropin_path
 from hosttune.resources.read_only import ReadOnly
 from hosttune.resources.storage.fstab import addition_diff, options_diff
@@ -71,10 +71,11 @@ class MountedAddress(ReadOnly):
         return f"{mount.fstype} {size_bytes(size, 0)}" if size and mount.fstype == "tmpfs" else mount.fstype
 
 
-class TmpfsWish:
+class TmpfsWish(WishKind):
     """`- tmpfs: /tmp` with `at_least: BYTES`: a tmpfs at least that large from the next boot on; never made smaller."""
 
     kind = "tmpfs"
+    is_size = True
     fields: Mapping[str, FieldSpec] = {
         "options": FieldSpec(
             list, help="Further mount options of a line that is added; nosuid, nodev, nr_inodes=1m unless given"
