@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hosttune.textfiles import own_file
+from hosttune.textfiles import module_names, own_file
 
 if TYPE_CHECKING:
     from hosttune.resources.base import AddressKind, WishKind
@@ -41,15 +40,8 @@ def modules() -> Mapping[str, str]:
     self-contained file carries a list of them: to find one in an archive takes as long as to read it.
     """
     listed = own_file(LIST)
-    names = listed.decode().split() if listed is not None else module_names(*map(Path, __path__))
+    names = listed.decode().split() if listed is not None else module_names(*__path__)
     return {name.rpartition(".")[2]: name for name in names}
-
-
-def module_names(*folders: Path) -> list[str]:
-    """The names of all modules below these folders, as they are imported from there."""
-    found = (path.relative_to(folder) for folder in folders for path in sorted(folder.rglob("*.py")))
-    paths = (path for path in found if path.stem != "__init__")
-    return [".".join(path.with_suffix("").parts) for path in paths]
 
 
 class _Kinds(Mapping[str, Any]):

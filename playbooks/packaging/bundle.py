@@ -63,7 +63,7 @@ def package(root: Path = ROOT) -> dict[str, bytes]:
     compiled = from_tree("hosttune.engine.compiled", root)
     found["hosttune/rules/catalog.json"] = compiled.compile_catalog(root).encode()
     resources = from_tree("hosttune.resources", root)
-    names = resources.module_names(root / "hosttune" / "resources")
+    names = resources.module_names(str(root / "hosttune" / "resources"))
     found[f"hosttune/{resources.LIST}"] = "\n".join(names).encode()
     return found
 

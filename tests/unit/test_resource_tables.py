@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from hosttune import resources
-from hosttune.resources import READ, address_kinds, kind_of, module_names, modules, wish_kinds
+from hosttune.resources import READ, address_kinds, kind_of, modules, wish_kinds
 from hosttune.resources.base import AddressKind
+from hosttune.textfiles import module_names
 from hosttune.values import Address, Unreadable
 
 FOLDER = Path(resources.__file__).parent
-MODULES = {name: import_module(f"hosttune.resources.{name}") for name in module_names(FOLDER)}
+NAMES = module_names(str(FOLDER))
+MODULES = {name: import_module(f"hosttune.resources.{name}") for name in NAMES}
 
 
 def exported(what):
@@ -30,6 +32,11 @@ def test_kind_lives_in_the_module_of_its_name(what, kinds):
         assert kinds[kind] is getattr(MODULES[module], what)
     assert set(kinds) == {*exported(what), *(READ if what == "ADDRESS" else ())}
     assert len(exported(what)) > 10
+
+
+def test_names_are_those_of_all_modules():
+    paths = (path.relative_to(FOLDER) for path in FOLDER.rglob("*.py") if path.stem != "__init__")
+    assert sorted(NAMES) == sorted(".".join(path.with_suffix("").parts) for path in paths)
 
 
 def test_no_two_modules_have_one_name():
@@ -60,7 +67,7 @@ def test_kind_is_found_without_importing_others():
 def test_self_contained_file_carries_the_list(monkeypatch):
     monkeypatch.syspath_prepend(str(FOLDER.parent.parent / "playbooks" / "packaging"))
     listed = import_module("bundle").package()["hosttune/resources/modules.txt"]
-    assert listed.decode().split() == module_names(FOLDER)
+    assert listed.decode().split() == NAMES
     monkeypatch.setattr("hosttune.resources.own_file", lambda name: b"far.away" if name == resources.LIST else None)
     modules.cache_clear()
     try:
