@@ -60,7 +60,7 @@ class _Word(str, Enum):
         return str(self.value)
 
 
-class _Level(_Word):
+class Level(_Word):
     """A closed vocabulary with an order, mildest first."""
 
     def __lt__(self, other: object) -> bool:
@@ -80,7 +80,7 @@ class _Level(_Word):
         return list(type(self)).index(self)
 
 
-class Risk(_Level):
+class Risk(Level):
     """What the operator may lose: some throughput, a service restart, a boot."""
 
     LOW = "low"
@@ -88,7 +88,7 @@ class Risk(_Level):
     HIGH = "high"
 
 
-class Disturbs(_Level):
+class Disturbs(Level):
     """Whom a change disturbs while it is made."""
 
     NOTHING = "nothing"
@@ -97,7 +97,7 @@ class Disturbs(_Level):
     GPU_WORK = "running GPU work"
 
 
-class Activation(_Level):
+class Activation(Level):
     """When a change takes effect."""
 
     NOW = "now"
@@ -239,7 +239,7 @@ class Finding:
     is_waiver_over: bool = False  # somebody accepted it for a time, which has passed; so advice counts, too
     is_fault: bool = False  # this machine does not do its work, or will not after the next boot; never mere advice
     blocks_reboot: bool = False  # a boot before it is solved makes it worse
-    impairs: bool = False  # this machine does its work, but slower, or not for long: `hosttune health` counts it
+    impairs: bool = False  # this machine does its work, but slower, or not for long; of a fault: up to the next boot
 
 
 @frozen

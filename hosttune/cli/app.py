@@ -16,8 +16,8 @@ from hosttune.host.console import talk
 
 # In the order of the help. Each is a function of this name, or the typer `app`, of the module hosttune.cli.<name>.
 COMMANDS = (
-    "check", "plan", "apply", "undo", "history", "explain", "rules", "profiles", "policy", "facts", "disks", "driver",
-    "fstab", "record", "diff", "dataset", "report", "bench", "watch",
+    "check", "health", "plan", "apply", "undo", "history", "explain", "rules", "profiles", "policy", "facts", "disks",
+    "driver", "fstab", "record", "diff", "dataset", "report", "bench", "watch",
 )  # fmt: skip
 
 HELP = """Inspects a GPU server, shows the diff that would tune it, applies exactly that, and takes it back.

@@ -66,6 +66,18 @@ class CheckFormat(_Format):
     PROMETHEUS = "prometheus"
 
 
+class HealthFormat(_Format):
+    """Formats of a node's health, as those who take nodes out of work read it."""
+
+    TEXT = "text"
+    JSON = "json"
+    NHC = "nhc"
+    SLURM = "slurm"
+    NAGIOS = "nagios"
+    NPD = "npd"
+    PROMETHEUS = "prometheus"
+
+
 RulesFolder: TypeAlias = Annotated[
     str | None, Option("--rules", metavar="DIR", help="More rules, besides those in /etc/hosttune/rules.d.")
 ]
@@ -173,7 +185,17 @@ class ShowCheck(Display):
     output: Output = None
 
 
-GROUPS: tuple[type[Any], ...] = (Look, LookOnly, Choose, Show, ShowChange, ShowReport, ShowCheck)
+@dataclass(frozen=True)
+class ShowHealth(Display):
+    """How a node's health is shown."""
+
+    format: Annotated[
+        HealthFormat, Option("--format", help="nhc, slurm, nagios, npd: the line and the status that these take.")
+    ] = HealthFormat.TEXT
+    output: Output = None
+
+
+GROUPS: tuple[type[Any], ...] = (Look, LookOnly, Choose, Show, ShowChange, ShowReport, ShowCheck, ShowHealth)
 
 
 class Interrupted(Exception):

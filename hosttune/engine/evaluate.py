@@ -124,7 +124,7 @@ def _advice(rule: Rule, subject: str, names: Names) -> list[Finding]:
                 failed.append(
                     Finding(
                         rule.id, subject, verdict, hold, message, todo=todo,
-                        is_fault=is_fault, blocks_reboot=blocks, impairs=impairs and not is_fault,
+                        is_fault=is_fault, blocks_reboot=blocks, impairs=impairs,
                     )
                 )  # fmt: skip
         except UnknownFact as problem:

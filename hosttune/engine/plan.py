@@ -81,7 +81,7 @@ def _merge(group: list[Finding]) -> Finding:
         "; ".join(dict.fromkeys(finding.todo for finding in group if finding.todo)),
         is_fault=any(finding.is_fault for finding in group),
         blocks_reboot=any(finding.blocks_reboot for finding in group),
-        impairs=any(finding.impairs for finding in group),
+        impairs=any(one.impairs for one in group) and all(one.impairs for one in group if one.is_fault),
     )
 
 

@@ -40,6 +40,17 @@ NOTHING = Declared()
 
 
 @frozen
+class Drains:
+    """Rules that drain a node though it only works slower, and rules that do not though it does not do its work."""
+
+    drain_for: frozenset[str] = frozenset()
+    no_drain_for: frozenset[str] = frozenset()
+
+
+NO_DRAINS = Drains()
+
+
+@frozen
 class Said:
     """One thing that a policy says of a rule on this host, and where it stands."""
 
@@ -76,6 +87,7 @@ class Policy:
     disturb: Disturbs = Disturbs.NOTHING
     break_work: bool = False  # typed for this one run: GPU work that the plan lists may be broken
     declared: Declared = NOTHING
+    drains: Drains = NO_DRAINS  # no plan hangs on it
     keep_reports: int = 90  # days of which `check --keep` keeps a report; no plan hangs on it
     source: str = ""
     host: str = ""  # the name by which sections were chosen; empty where there are none

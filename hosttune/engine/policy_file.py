@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from hosttune.engine.policy import DataMount, Declared, Policy, Said, Section, name_notes
+from hosttune.engine.policy import DataMount, Declared, Drains, Policy, Said, Section, name_notes
 from hosttune.engine.waiver import Waiver
 from hosttune.errors import BadInput, HosttuneError
 from hosttune.facts.host import host_name
@@ -70,6 +70,7 @@ def build_policy(document: Document, catalog: Catalog, today: str, host: Answer[
         params=params,
         max_risk=Risk(data.get("max_risk", "medium")),
         disturb=Disturbs(data.get("disturb", "nothing")),
+        drains=Drains(*(frozenset(map(catalog.current, data.get(key, ()))) for key in ("drain_for", "no_drain_for"))),
         keep_reports=data.get("keep_reports", Policy().keep_reports),
         declared=Declared(tuple(_data_mount(entry) for entry in data.get("data_mounts", ()))),
         source=document.name,

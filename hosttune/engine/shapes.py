@@ -88,6 +88,8 @@ CHOICES: dict[str, Spec] = {
     "max_risk": RISKS,
     "disturb": DISTURBS,
     "data_mounts": ListOf(DATA_MOUNT, help="Disks to mount (rule storage-data-mounts)"),
+    "drain_for": ListOf(Id(), help="Rules for which `hosttune health` calls a node unfit though it only works slower"),
+    "no_drain_for": ListOf(Id(), help="Rules for which it does not, though the node does not do its work"),
     "keep_reports": Integer(0, 1000, help="Days of which the daily check keeps a report for `hosttune diff` (90)"),
 }
 HOSTS = MapOf(
@@ -128,7 +130,9 @@ PARAM = Table(
 
 
 _FAULT = "This machine does not do its work then, or will not after the next boot: it counts, and stands first"
-_IMPAIRS = "This machine does its work then, but slower, or not for long: `hosttune health` says impaired"
+_IMPAIRS = (
+    "This machine does its work, but slower, or not for long (a fault: up to a boot): impaired in `hosttune health`"
+)
 WORDED: dict[str, Spec] = {
     "message": String(help="What a report says where it differs, in words of your own"),
     "do": String(help="What a person should do where it differs"),
@@ -231,7 +235,11 @@ def policy_faults(document: Document, catalog: Catalog) -> list[Fault]:
 
 
 def _section_faults(document: Document, catalog: Catalog, prefix: str, data: dict[str, Any]) -> list[Fault]:
-    named = [(f"{prefix}select[{i}]", name) for i, name in enumerate(data.get("select", []))]
+    named = [
+        (f"{prefix}{key}[{i}]", name)
+        for key in ("select", "drain_for", "no_drain_for")
+        for i, name in enumerate(data.get(key, []))
+    ]
     named += [
         (f"{prefix}ignore[{i}]", entry if isinstance(entry, str) else entry["rule"])
         for i, entry in enumerate(data.get("ignore", []))

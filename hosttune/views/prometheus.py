@@ -15,7 +15,7 @@ from hosttune.views.page import shown
 from hosttune.views.summary import STANDINGS, standing, waits_for_reboot, worst
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from hosttune.values import Finding
     from hosttune.views.checked import Checked
@@ -34,14 +34,21 @@ _METRICS = {
 
 def check_prometheus(hosts: tuple[Checked, ...]) -> str:
     """The metrics of these hosts; with several, each sample names its host."""
-    samples: dict[str, list[str]] = {name: [] for name in _METRICS}
+    rows: list[tuple[str, Mapping[str, str], int]] = []
     for one in hosts:
         host = {"host": shown(one.page.host)} if len(hosts) > 1 else {}
-        for name, labels, value in _samples(one):
-            samples[name].append(f"{name}{_labels({**host, **labels})} {value}")
+        rows += [(name, {**host, **labels}, value) for name, labels, value in _samples(one)]
+    return metrics(_METRICS, rows)
+
+
+def metrics(helps: Mapping[str, str], rows: Iterable[tuple[str, Mapping[str, str], int]]) -> str:
+    """Samples (name, labels, value) as text, those of one metric together under its HELP."""
+    samples: dict[str, list[str]] = {name: [] for name in helps}
+    for name, labels, value in rows:
+        samples[name].append(f"{name}{_labels(labels)} {value}")
     return "".join(
         f"# HELP {name} {text}\n# TYPE {name} gauge\n" + "".join(f"{line}\n" for line in samples[name])
-        for name, text in _METRICS.items()
+        for name, text in helps.items()
     )
 
 
@@ -65,7 +72,7 @@ def _samples(one: Checked) -> Iterator[tuple[str, dict[str, str], int]]:
     yield "hosttune_reboot_blocked", {}, int(is_blocked)
 
 
-def _labels(labels: dict[str, str]) -> str:
+def _labels(labels: Mapping[str, str]) -> str:
     return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}" if labels else ""
 
 

@@ -1,0 +1,74 @@
+"""Ask the rules that tell whether a host is fit for work, side by side and in time. Changes nothing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from hosttune.codec import finding_from_json, finding_to_json
+from hosttune.host.in_time import Waiting, in_time
+from hosttune.values import Finding, Verdict
+
+if TYPE_CHECKING:
+    from hosttune.actions.examine import Session
+    from hosttune.engine.catalog import Catalog
+    from hosttune.engine.policy import Policy
+    from hosttune.engine.rule import Rule
+
+
+def health_rules(catalog: Catalog, policy: Policy) -> tuple[str, ...]:
+    """The rules that are asked: those of any profile, or selected, that may say that a host does not do its work, or
+    does it badly, less those that are off. Which profile tunes a host says nothing about what makes it sick.
+    """
+    offered = {name for profile in catalog.profiles.values() for name in profile.rules} | {*policy.select}
+    wanted = set(policy.sole) or offered
+    return tuple(sorted(name for name in wanted - {*policy.ignore} if catalog.rules[name].tells_health))
+
+
+def ask(session: Session, seconds: float) -> tuple[Finding, ...]:
+    """What the session's rules say. Of the running host, what does not answer within `seconds` is a finding: unknown,
+    or a fault where it hangs in the kernel.
+    """
+    if session.reader.kind != "live":
+        return tuple(map(_pointing_on, session.look(session.facts)))
+    answers = in_time({rule.id: partial(_answer, session, rule) for rule in session.selected}, seconds)
+    waits = [answer for answer in answers.values() if isinstance(answer, Waiting)]
+    found: list[Finding] = []
+    for rule in session.selected:
+        answer = answers[rule.id]
+        if isinstance(answer, Waiting):
+            found.append(_late(rule.id, answer, waits, seconds))
+        else:
+            found += map(finding_from_json, json.loads(answer))
+    return tuple(found)
+
+
+def _answer(session: Session, rule: Rule) -> bytes:
+    alone = replace(session, policy=session.policy.only(rule.id), selected=(rule,))
+    try:
+        findings = tuple(map(_pointing_on, alone.look(session.facts)))
+    except Exception as error:  # noqa: BLE001 - a fault of ours in one rule must not hide what the others found
+        reason = f"hosttune itself failed here: {type(error).__name__}: {error}"
+        todo = f"please report it with the output of: hosttune check --only {rule.id} --debug"
+        findings = (Finding(rule.id, "", Verdict.UNKNOWN, reason=reason, todo=todo),)
+    return json.dumps([finding_to_json(finding) for finding in findings]).encode()
+
+
+def _pointing_on(finding: Finding) -> Finding:
+    """Without the changes that `apply` would make, but with the command that shows them."""
+    todo = finding.todo or f"hosttune plan --only {finding.rule} shows what apply would do"
+    return replace(finding, changes=(), todo=todo if finding.changes else finding.todo)
+
+
+def _late(rule: str, waiting: Waiting, everybody: list[Waiting], seconds: float) -> Finding:
+    """A rule that has not answered; one that waits for what another asks for names that."""
+    first = next((one for one in (waiting, *everybody) if one.what), waiting)
+    what = first.what or "what it asks"
+    if first.stuck:
+        reason = f"{what} hangs in the kernel, where nothing ends it"
+        todo = "look into the kernel log for the disk or the driver; what waits so ends with a reboot alone"
+        return Finding(rule, "", Verdict.DIFFERS, reason=reason, todo=todo, is_fault=True)
+    reason = f"{what} has not answered within {seconds:g} s"
+    return Finding(rule, "", Verdict.UNKNOWN, reason=reason, todo="give it longer: hosttune health --within 30s")

@@ -1,0 +1,64 @@
+"""`hosttune health`: whether this node may take work now."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Annotated
+
+from hosttune.cli.options import HealthFormat, LookOnly, Option, ShowHealth
+from hosttune.errors import HosttuneError
+from hosttune.regex import regex
+
+SHORTEST_S, LONGEST_S = 0.5, 600.0
+_TIME = regex(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|)")
+_UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0}
+
+
+def health(
+    look: LookOnly,
+    show: ShowHealth,
+    within: Annotated[
+        str, Option("--within", metavar="TIME", help="Answer in this time, whatever hangs (20s).")
+    ] = "20s",
+) -> int:
+    """Say whether this node may take work now: fit, impaired, unfit or unknown, and what to do. Changes nothing.
+
+    Exit status: 0 fit, 1 not so, 2 trouble; slurm, nhc: 1 unfit alone; npd: 1 unfit, 2 unknown; nagios: 1 impaired,
+    2 unfit, 3 unknown.
+    """
+    from dataclasses import replace
+
+    from hosttune.actions.examine import examine
+    from hosttune.actions.health import ask, health_rules
+    from hosttune.cli.common import load_choice, open_page
+    from hosttune.cli.reports import deliver
+    from hosttune.codec import dumps
+    from hosttune.engine.health import judge
+    from hosttune.views.health import health_json, health_line, health_prometheus, health_status, health_text
+    from hosttune.views.terminal import Screen
+
+    bound = _seconds(within)
+    reader, catalog, policy = load_choice(look)
+    session = examine(reader, catalog, replace(policy, sole=health_rules(catalog, policy)), collect=False)
+    created = datetime.fromtimestamp(reader.now(), timezone.utc)
+    found = judge(ask(session, bound), policy.drains)
+    page = open_page(reader, look, show)
+    if show.format is HealthFormat.JSON:
+        text = dumps(health_json(found, page.host, created.isoformat(timespec="seconds")))
+    elif show.format is HealthFormat.PROMETHEUS:
+        text = health_prometheus(found, int(created.timestamp()))
+    elif show.format is HealthFormat.TEXT:
+        text = health_text(found, page if show.output is None else replace(page, screen=Screen(width=0)))
+    else:
+        text = health_line(found, show.format.value)
+    deliver(text, show.output)
+    return health_status(found, show.format.value)
+
+
+def _seconds(text: str) -> float:
+    match = _TIME.fullmatch(text.strip())
+    seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
+    if not SHORTEST_S <= seconds <= LONGEST_S:
+        message = f"--within: {text!r} is no time from {SHORTEST_S:g} s to {LONGEST_S / 60:g} min"
+        raise HosttuneError(message, hint="give it as 5s, 500ms or 1m")
+    return seconds

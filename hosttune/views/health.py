@@ -1,0 +1,163 @@
+"""The health of a host, for people and for the programs that take nodes out of work."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from hosttune.codec import FORMAT_VERSION
+from hosttune.engine.health import Fitness
+from hosttune.views.page import shown
+from hosttune.views.prometheus import metrics
+from hosttune.views.terminal import columned, counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from hosttune.engine.health import Health, Point
+    from hosttune.views.page import Page
+
+SLURM_BYTES = 255  # of a reason: Slurm's accounting keeps it as tinytext
+NPD_BYTES = 80  # of a message: max_output_length of node-problem-detector's custom plugins
+_STYLES = {Fitness.FIT: "green", Fitness.UNKNOWN: "yellow", Fitness.IMPAIRED: "yellow", Fitness.UNFIT: "red"}
+_MEANS = {
+    Fitness.FIT: "it may take work",
+    Fitness.UNKNOWN: "something that would tell could not be seen",
+    Fitness.IMPAIRED: "it works, but slower, or not for long",
+    Fitness.UNFIT: "drain it: it does not do its work",
+}
+_NOT_FIT = tuple(fitness for fitness in Fitness if fitness is not Fitness.FIT)
+_METRICS = {
+    "hosttune_health": "1 for what this host is: fit, unknown, impaired or unfit.",
+    "hosttune_health_points": "What keeps this host from being fit, counted by what it makes of it.",
+    "hosttune_health_point": "1 for each thing that keeps this host from being fit.",
+    "hosttune_health_timestamp_seconds": "When the health of this host was looked at, in seconds since 1970.",
+}
+
+
+def health_text(health: Health, page: Page) -> str:
+    """The verdict in one line; below it each point with its cause and what to do, the worst first."""
+    screen = page.screen
+    word = screen.paint(str(health.fitness), "bold", _STYLES[health.fitness])
+    head = f"{shown(page.host)}: {word}: {_MEANS[health.fitness]}"
+    if not health.points:
+        return f"{head} ({counted(len(health.asked), 'rule')} asked)\n"
+    lines = [head]
+    label = max(len(point.rule) for point in health.points)
+    for fitness in reversed(Fitness):
+        own = [point for point in health.points if point.fitness is fitness]
+        if own:
+            heading = screen.paint(str(fitness).capitalize(), "bold", _STYLES[fitness])
+            rows = [row for point in own for row in _rows(point, page)]
+            lines += ["", f"{heading} ({len(own)})", *columned(rows, screen, indent=2, first=label)]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(point: Point, page: Page) -> Iterator[tuple[str, ...]]:
+    yield shown(point.rule), shown(point.sentence)
+    if point.todo:
+        yield "", f"do: {page.todo(point.todo)}"
+
+
+def health_json(health: Health, host: str, created_at: str) -> dict[str, Any]:
+    """By schemas/health.json."""
+    return {
+        "format_version": FORMAT_VERSION,
+        "host": host,
+        "created_at": created_at,
+        "fitness": str(health.fitness),
+        "points": [
+            {
+                "fitness": str(point.fitness),
+                "rule": point.rule,
+                "subject": point.subject,
+                "reason": point.reason,
+                "todo": point.todo,
+            }
+            for point in health.points
+        ],
+        "asked": list(health.asked),
+    }
+
+
+def health_prometheus(health: Health, seconds: int) -> str:
+    """Metrics for the textfile collector of node_exporter; `seconds` since 1970."""
+    numbers = Counter(point.fitness for point in health.points)
+    rows: list[tuple[str, Mapping[str, str], int]] = [
+        ("hosttune_health", {"fitness": str(fitness)}, int(fitness is health.fitness)) for fitness in Fitness
+    ]
+    rows += [("hosttune_health_points", {"fitness": str(one)}, numbers[one]) for one in _NOT_FIT]
+    things = dict.fromkeys((point.rule, point.subject, str(point.fitness)) for point in health.points)
+    for rule, subject, word in things:
+        labels = {"rule": shown(rule), "subject": shown(subject), "fitness": word}
+        rows.append(("hosttune_health_point", labels, 1))
+    rows.append(("hosttune_health_timestamp_seconds", {}, seconds))
+    return metrics(_METRICS, rows)
+
+
+def slurm_line(health: Health) -> str:
+    """The reason for `scontrol update ... Reason=`, in its length; empty where the node is to stay."""
+    return _bounded(f"hosttune: {_worst(health)}", SLURM_BYTES) + "\n" if health.fitness is Fitness.UNFIT else ""
+
+
+def nhc_line(health: Health) -> str:
+    """The line of LBNL's Node Health Check for a check that failed; empty where none did."""
+    failed = health.fitness is Fitness.UNFIT
+    return f"ERROR:  nhc:  Health check failed:  hosttune:  {_worst(health)}\n" if failed else ""
+
+
+def npd_line(health: Health) -> str:
+    """The message of a custom plugin of node-problem-detector: its first line, in its length. The same findings give
+    the same text, because it compares them.
+    """
+    return _bounded(_worst(health) if health.points else "fit", NPD_BYTES) + "\n"
+
+
+def nagios_text(health: Health) -> str:
+    """A line with performance data, the points below it (Monitoring Plugins' development guidelines)."""
+    word = {Fitness.FIT: "OK", Fitness.UNKNOWN: "UNKNOWN", Fitness.IMPAIRED: "WARNING", Fitness.UNFIT: "CRITICAL"}
+    numbers = Counter(point.fitness for point in health.points)
+    data = " ".join(f"{fitness}={numbers[fitness]};;;0" for fitness in _NOT_FIT)
+    lines = [f"HOSTTUNE {word[health.fitness]} - {_worst(health) if health.points else _MEANS[Fitness.FIT]} | {data}"]
+    lines += [f"{point.fitness}: {_plain(point)}" for point in health.points[1:]]
+    return "\n".join(lines) + "\n"
+
+
+def _worst(health: Health) -> str:
+    """The worst point, and how many there are besides."""
+    more = len(health.points) - 1
+    return f"{_plain(health.points[0])}{f' (and {more} more)' if more else ''}"
+
+
+def _plain(point: Point) -> str:
+    """A point on one line, without what these formats give a meaning."""
+    return shown(f"{point.rule}: {point.sentence}").replace("|", "/").replace('"', "'")
+
+
+def _bounded(text: str, most: int) -> str:
+    """At most so many bytes, the end of what is cut off shown by dots."""
+    encoded = text.encode("ascii", "replace")
+    return (encoded if len(encoded) <= most else encoded[: most - 3].rstrip() + b"...").decode()
+
+
+_ONE_LINE: dict[str, Callable[[Health], str]] = {
+    "slurm": slurm_line, "nhc": nhc_line, "npd": npd_line, "nagios": nagios_text,
+}  # fmt: skip
+# What each consumer takes a number for; the others: 0 fit, 1 not so.
+_STATUS = {
+    "slurm": {Fitness.UNFIT: 1},
+    "nhc": {Fitness.UNFIT: 1},
+    "npd": {Fitness.UNFIT: 1, Fitness.UNKNOWN: 2},
+    "nagios": {Fitness.IMPAIRED: 1, Fitness.UNFIT: 2, Fitness.UNKNOWN: 3},
+}
+
+
+def health_line(health: Health, form: str) -> str:
+    """In the words of another program: slurm, nhc, npd or nagios."""
+    return _ONE_LINE[form](health)
+
+
+def health_status(health: Health, form: str) -> int:
+    """The exit status in this format."""
+    numbers = _STATUS.get(form)
+    return int(health.fitness is not Fitness.FIT) if numbers is None else numbers.get(health.fitness, 0)

@@ -1,0 +1,238 @@
+"""What findings amount to for a scheduler, and how each of those who ask is told."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+
+import jsonschema
+import pytest
+
+from hosttune.actions.examine import examine
+from hosttune.actions.health import ask, health_rules
+from hosttune.cli import app
+from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.health import Fitness, judge
+from hosttune.engine.plan import merge_findings
+from hosttune.engine.policy import Drains, Policy
+from hosttune.host.in_time import Waiting, in_time
+from hosttune.host.record import read_record
+from hosttune.textfiles import own_file
+from hosttune.values import Finding, Hold, HoldKind, Verdict
+from hosttune.views.health import NPD_BYTES, SLURM_BYTES, health_line, health_prometheus, health_status
+from tests.hosts.built import HOSTS
+
+OK = Finding("a-well", "", Verdict.OK)
+SLOW = Finding("b-slow", "0000:1b:00.0", Verdict.ADVICE, reason="8 lanes of 16", todo="reseat it", impairs=True)
+DEAD = Finding("c-dead", "", Verdict.DIFFERS, reason="no GPU computes", todo="reset it", is_fault=True)
+UNSEEN = Finding("d-unseen", "", Verdict.UNKNOWN, reason="the kernel log: permission denied")
+LATER = replace(DEAD, impairs=True)  # works up to the next boot
+TUNABLE = Finding("e-tunable", "", Verdict.DIFFERS, reason="vm.swappiness is 60")
+WAIVED = replace(DEAD, hold=Hold(HoldKind.WAIVED, "ours"))
+FIT, UNKNOWN, IMPAIRED, UNFIT = Fitness
+
+
+@pytest.mark.parametrize(
+    ("findings", "fitness"),
+    [
+        ([OK], FIT), ([OK, TUNABLE], FIT), ([OK, WAIVED], FIT), ([OK, UNSEEN], UNKNOWN), ([UNSEEN, SLOW], IMPAIRED),
+        ([OK, LATER], IMPAIRED), ([UNSEEN, SLOW, DEAD, OK], UNFIT),
+        ([], UNKNOWN), ([replace(OK, verdict=Verdict.NOT_APPLICABLE)], UNKNOWN), ([WAIVED], UNKNOWN),
+    ],
+)  # fmt: skip
+def test_the_worst_counts_and_what_nobody_judged_is_not_fit(findings, fitness):
+    health = judge(findings)
+    assert health.fitness is fitness
+    assert bool(health.points) is (fitness is not FIT)
+    assert [point.fitness.rank for point in health.points] == sorted(
+        (p.fitness.rank for p in health.points), reverse=True
+    )
+
+
+def test_policy_says_what_drains():
+    assert judge([DEAD], Drains(no_drain_for=frozenset({"c-dead"}))).fitness is IMPAIRED
+    assert judge([SLOW], Drains(drain_for=frozenset({"b-slow"}))).fitness is UNFIT
+    assert judge([LATER], Drains(drain_for=frozenset({"c-dead"}))).fitness is UNFIT
+
+
+def test_fault_now_and_another_with_the_boot_is_a_fault_now():
+    """Findings of one subject become one: what works up to the next boot does not hide what is dead already."""
+    (both,) = merge_findings([DEAD, replace(LATER, reason="the next kernel has no module")])
+    assert judge([both]).fitness is UNFIT
+    assert judge(merge_findings([LATER, LATER])).fitness is IMPAIRED
+
+
+CRITICAL = "HOSTTUNE CRITICAL - c-dead: no GPU computes (and 1 more) | unknown=1;;;0 impaired=0;;;0 unfit=1;;;0\n"
+LONG = replace(DEAD, reason='a | "very" long\n reason ' * 40)
+
+
+@pytest.mark.parametrize(
+    ("form", "findings", "status", "line"),
+    [
+        ("slurm", [OK], 0, ""),
+        ("slurm", [OK, SLOW], 0, ""),
+        ("slurm", [DEAD, SLOW], 1, "hosttune: c-dead: no GPU computes (and 1 more)\n"),
+        ("nhc", [SLOW], 0, ""),
+        ("nhc", [DEAD], 1, "ERROR:  nhc:  Health check failed:  hosttune:  c-dead: no GPU computes\n"),
+        ("npd", [OK], 0, "fit\n"),
+        ("npd", [SLOW], 0, "b-slow: 0000:1b:00.0: 8 lanes of 16\n"),
+        ("npd", [DEAD], 1, "c-dead: no GPU computes\n"),
+        ("npd", [UNSEEN], 2, "d-unseen: the kernel log: permission denied\n"),
+        ("nagios", [OK], 0, "HOSTTUNE OK - it may take work | unknown=0;;;0 impaired=0;;;0 unfit=0;;;0\n"),
+        ("nagios", [SLOW], 1, "HOSTTUNE WARNING - b-slow: 0000:1b:00.0: 8 lanes of 16 | unknown=0;;;0 impaired=1;;;0 unfit=0;;;0\n"),
+        (
+            "nagios", [UNSEEN, DEAD], 2,
+            f"{CRITICAL}unknown: d-unseen: the kernel log: permission denied\n",
+        ),
+        ("nagios", [UNSEEN], 3, "HOSTTUNE UNKNOWN - d-unseen: the kernel log: permission denied | unknown=1;;;0 impaired=0;;;0 unfit=0;;;0\n"),
+    ],
+)  # fmt: skip
+def test_every_consumer_gets_its_line_and_its_status(form, findings, status, line):
+    health = judge(findings)
+    assert health_line(health, form) == line
+    assert health_status(health, form) == status
+
+
+@pytest.mark.parametrize(
+    ("form", "most"), [("slurm", SLURM_BYTES), ("npd", NPD_BYTES), ("nhc", 2000), ("nagios", 2000)]
+)
+def test_line_keeps_to_its_length_and_steers_nothing(form, most):
+    text = health_line(judge([LONG]), form)
+    assert len(text.encode()) <= most + 1
+    assert text.count("\n") == 1
+    assert '"' not in text
+    assert text.count("|") == (form == "nagios")
+
+
+def test_metrics_name_one_fitness_and_each_thing_once():
+    text = health_prometheus(judge([OK, SLOW, SLOW, DEAD]), 1764000000)
+    assert [line for line in text.splitlines() if line.startswith("hosttune_health{") and line.endswith(" 1")] == [
+        'hosttune_health{fitness="unfit"} 1'
+    ]
+    assert text.count("hosttune_health_point{") == 2
+    assert 'hosttune_health_points{fitness="impaired"} 2' in text
+    assert "hosttune_health_timestamp_seconds 1764000000" in text
+
+
+def sleep():
+    return subprocess.run(["sleep", "3210"], check=True, capture_output=True).stdout
+
+
+def test_work_is_done_side_by_side_and_nobody_waits_for_what_hangs(tmp_path):
+    import time
+
+    started = time.monotonic()
+    answers = in_time(
+        {
+            "quick": lambda: b"there",
+            "long": lambda: b"x" * 300_000,  # more than a pipe holds
+            "hangs": sleep,
+            "fails": lambda: b"%d" % (1 // 0),
+        },
+        1.0,
+    )
+    assert time.monotonic() - started < 60
+    assert (answers["quick"], len(answers["long"])) == (b"there", 300_000)
+    assert answers["hangs"] == Waiting("", stuck=False)
+    assert answers["fails"] == Waiting("", stuck=False)
+    listed = subprocess.run(["pgrep", "-f", "sleep 3210"], capture_output=True, text=True, check=False).stdout.split()
+    assert listed == []  # what was started is ended with the child
+
+
+def session(name="h100-8x-2socket.json"):
+    catalog = builtin_catalog()
+    policy = Policy(today="2026-11-01")
+    return examine(
+        read_record(str(HOSTS / name)), catalog, replace(policy, sole=health_rules(catalog, policy)), collect=False
+    )
+
+
+class Live:
+    """A record that answers as the running host, and where asked for it, not."""
+
+    def __init__(self, record, hangs):
+        self.record, self.hangs, self.kind = record, hangs, "live"
+
+    def __getattr__(self, name):
+        return getattr(self.record, name)
+
+    def query(self, argv, *, timeout_s=10.0):
+        if argv[0] == self.hangs:
+            import time
+
+            time.sleep(3210)
+        return self.record.query(argv, timeout_s=timeout_s)
+
+
+def test_what_a_running_host_says_is_what_its_record_says():
+    one = session()
+    told = ask(one, 60)
+    live = examine(Live(one.reader, ""), one.catalog, one.policy, collect=False)
+    assert {(f.rule, f.subject, f.verdict, f.reason) for f in ask(live, 60)} == {
+        (f.rule, f.subject, f.verdict, f.reason) for f in told
+    }
+
+
+def test_nvidia_smi_that_does_not_answer_in_time_is_unknown_and_named():
+    one = session()
+    live = examine(Live(one.reader, "nvidia-smi"), one.catalog, one.policy, collect=False)
+    found = {f.rule: f for f in ask(live, 2)}
+    assert found["gpu-errors"].verdict is Verdict.UNKNOWN
+    assert "has not answered within 2 s" in found["gpu-errors"].reason
+    assert found["storage-stopped"].verdict in {Verdict.OK, Verdict.NOT_APPLICABLE}
+    assert judge(found.values()).fitness is UNKNOWN
+
+
+def test_a_rule_of_ours_that_breaks_hides_no_other(monkeypatch):
+    one = session()
+    live = examine(Live(one.reader, ""), one.catalog, one.policy, collect=False)
+    looks = type(live).look
+
+    def look(self, facts, *more):
+        if self.policy.sole == ("gpu-errors",):
+            raise KeyError("a bug")
+        return looks(self, facts, *more)
+
+    monkeypatch.setattr(type(live), "look", look)
+    found = {f.rule: f for f in ask(live, 60)}
+    assert "hosttune itself failed here: KeyError: 'a bug'" in found["gpu-errors"].reason
+    assert found["gpu-pcie-link"].verdict is Verdict.OK
+
+
+def test_rules_are_those_that_tell_health_whatever_the_profile(tmp_path):
+    catalog = builtin_catalog()
+    names = health_rules(catalog, Policy(profile="workstation"))
+    assert {"gpu-errors", "gpu-driver-health", "storage-stopped", "gpu-fabric"} <= {*names}
+    assert "memory-swappiness" not in names
+    assert "gpu-errors" not in health_rules(catalog, Policy(ignore=("gpu-errors",)))
+    assert health_rules(catalog, Policy(sole=("gpu-errors", "memory-swappiness"))) == ("gpu-errors",)
+
+
+@pytest.mark.parametrize("record", sorted(HOSTS.glob("*.json")), ids=lambda path: path.stem)
+def test_command_on_every_built_host(record, capsys):
+    status = app.run(["health", "--host", str(record), "--format", "json"])
+    data = json.loads(capsys.readouterr().out)
+    jsonschema.validate(data, json.loads(own_file("schemas/health.json")))
+    assert status == (data["fitness"] != "fit")
+    assert app.run(["health", "--host", str(record)]) == status
+    assert f": {data['fitness']}: " in capsys.readouterr().out
+    expected = {"a100-cloud-vm": "unfit", "workstation-rtx4090": "unfit", "container-docker": "unknown"}
+    assert data["fitness"] == expected.get(record.stem, "fit")
+
+
+@pytest.mark.parametrize("text", ["0", "0.1s", "5h", "-1s", "x", "11m", ""])
+def test_time_that_is_none_is_refused(text, capsys):
+    assert app.run(["health", "--within", text]) == 2
+    assert "--within" in capsys.readouterr().err
+
+
+def test_policy_file_names_what_drains(tmp_path, capsys):
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("no_drain_for: [gpu-driver]\n")
+    words = ["health", "--host", str(HOSTS / "workstation-rtx4090.json"), "--policy", str(policy), "--format", "nagios"]
+    assert app.run(words) == 1
+    assert capsys.readouterr().out.startswith("HOSTTUNE WARNING - gpu-driver: ")
+    policy.write_text("drain_for: [no-such-rule]\n")
+    assert app.run(words) == 2
+    assert "no-such-rule" in capsys.readouterr().err
