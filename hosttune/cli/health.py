@@ -7,10 +7,8 @@ from typing import Annotated
 
 from hosttune.cli.options import HealthFormat, LookOnly, Option, ShowHealth
 from hosttune.errors import HosttuneError
-from hosttune.regex import regex
 
 SHORTEST_S, LONGEST_S = 0.5, 600.0
-_TIME = regex(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|)")
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0}
 
 
@@ -56,7 +54,9 @@ def health(
 
 
 def _seconds(text: str) -> float:
-    match = _TIME.fullmatch(text.strip())
+    import re
+
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|)", text.strip())
     seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
     if not SHORTEST_S <= seconds <= LONGEST_S:
         message = f"--within: {text!r} is no time from {SHORTEST_S:g} s to {LONGEST_S / 60:g} min"
