@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timezone
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from hosttune.cli.options import HealthFormat, LookOnly, Option, ShowHealth
 from hosttune.errors import HosttuneError
+
+if TYPE_CHECKING:
+    from hosttune.engine.health import Health
+    from hosttune.host.door import Reader
 
 SHORTEST_S, LONGEST_S = 0.5, 600.0
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0}
@@ -24,33 +29,43 @@ def health(
     Exit status: 0 fit, 1 not so, 2 trouble; slurm, nhc: 1 unfit alone; npd: 1 unfit, 2 unknown; nagios: 1 impaired,
     2 unfit, 3 unknown.
     """
-    from dataclasses import replace
-
-    from hosttune.actions.examine import examine
-    from hosttune.actions.health import ask, health_rules
-    from hosttune.cli.common import load_choice, open_page
+    from hosttune.cli.common import open_page
     from hosttune.cli.reports import deliver
     from hosttune.codec import dumps
-    from hosttune.engine.health import judge
-    from hosttune.views.health import health_json, health_line, health_prometheus, health_status, health_text
+    from hosttune.views.health import health_json, health_line, health_prometheus, health_status, health_text, no_health
     from hosttune.views.terminal import Screen
 
-    bound = _seconds(within)
-    reader, catalog, policy = load_choice(look)
-    session = examine(reader, catalog, replace(policy, sole=health_rules(catalog, policy)), collect=False)
-    created = datetime.fromtimestamp(reader.now(), timezone.utc)
-    found = judge(ask(session, bound), policy.drains)
+    try:
+        found, reader = _looked(look, within)
+    except HosttuneError as error:  # what reads a line alone is told in one that the host was not looked at
+        if show.format not in {HealthFormat.NAGIOS, HealthFormat.NPD}:
+            raise
+        found, reader = no_health(error.message), None
+    if reader is None or show.format not in {HealthFormat.JSON, HealthFormat.PROMETHEUS, HealthFormat.TEXT}:
+        deliver(health_line(found, show.format.value), show.output)
+        return health_status(found, show.format.value)
     page = open_page(reader, look, show)
+    created = datetime.fromtimestamp(reader.now(), timezone.utc)
     if show.format is HealthFormat.JSON:
         text = dumps(health_json(found, page.host, created.isoformat(timespec="seconds")))
     elif show.format is HealthFormat.PROMETHEUS:
         text = health_prometheus(found, int(created.timestamp()))
-    elif show.format is HealthFormat.TEXT:
-        text = health_text(found, page if show.output is None else replace(page, screen=Screen(width=0)))
     else:
-        text = health_line(found, show.format.value)
+        text = health_text(found, page if show.output is None else replace(page, screen=Screen(width=0)))
     deliver(text, show.output)
     return health_status(found, show.format.value)
+
+
+def _looked(look: LookOnly, within: str) -> tuple[Health, Reader]:
+    from hosttune.actions.examine import examine
+    from hosttune.actions.health import ask, health_rules
+    from hosttune.cli.common import load_choice
+    from hosttune.engine.health import judge
+
+    seconds = _seconds(within)
+    reader, catalog, policy = load_choice(look)
+    session = examine(reader, catalog, replace(policy, sole=health_rules(catalog, policy)), collect=False)
+    return judge(ask(session, seconds), policy.drains), reader
 
 
 def _seconds(text: str) -> float:

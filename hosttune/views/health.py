@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION
-from hosttune.engine.health import Fitness
+from hosttune.engine.health import Fitness, Health, Point
 from hosttune.views.page import shown
 from hosttune.views.prometheus import metrics
 from hosttune.views.terminal import columned, counted
@@ -14,7 +14,6 @@ from hosttune.views.terminal import columned, counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from hosttune.engine.health import Health, Point
     from hosttune.views.page import Page
 
 SLURM_BYTES = 255  # of a reason: Slurm's accounting keeps it as tinytext
@@ -150,6 +149,11 @@ _STATUS = {
     "npd": {Fitness.UNFIT: 1, Fitness.UNKNOWN: 2},
     "nagios": {Fitness.IMPAIRED: 1, Fitness.UNFIT: 2, Fitness.UNKNOWN: 3},
 }
+
+
+def no_health(why: str) -> Health:
+    """Of a host that could not be looked at."""
+    return Health(Fitness.UNKNOWN, (Point(Fitness.UNKNOWN, "hosttune", "", why),), ())
 
 
 def health_line(health: Health, form: str) -> str:

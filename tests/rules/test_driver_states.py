@@ -17,9 +17,11 @@ import yaml
 
 from hosttune.actions.apply import reboot_obstacles, reboot_reasons
 from hosttune.actions.examine import examine
+from hosttune.actions.health import ask, health_rules
 from hosttune.choices.driver_state import UNITS
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.fleet_seen import seen_of
+from hosttune.engine.health import judge
 from hosttune.engine.policy import Policy
 from hosttune.facts import Asked, Facts
 from hosttune.facts.gpu.archives import parse_policy
@@ -53,6 +55,7 @@ DEAD = [name for name, one in HOSTS.items() if one["dead"] != "no"]
 SAYS = FOLDER / "says.txt"
 CATALOG = builtin_catalog()
 RULES = ("gpu-driver", "gpu-driver-health", "gpu-next-kernel-modules", "gpu-fabric", "gpu-errors")
+POLICY = Policy(today="2026-11-01")
 ONE_LINE = Page(screen=Screen(10_000))
 NVIDIA = "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64  Packages"
 ASKS = simulation(())
@@ -480,3 +483,11 @@ def test_page_says_nothing_twice(name):
     text = " ".join(driver_of(name).split())
     said = [state.evidence for state in table.states] + [*table.told]
     assert [one for one in said if text.count(" ".join(one.split())) > 1] == []
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_health_drains_what_is_dead_now_and_warns_of_what_the_boot_kills(name):
+    policy = replace(POLICY, sole=health_rules(CATALOG, POLICY))
+    health = judge(ask(examine(reader_of(HOSTS[name]), CATALOG, policy, collect=False), 60))
+    assert str(health.fitness) == {"no": "fit", "now": "unfit", "boot": "impaired"}[HOSTS[name]["dead"]]
+    assert all(point.todo for point in health.points)

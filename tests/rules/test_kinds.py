@@ -17,8 +17,10 @@ import yaml
 
 from hosttune.actions.apply import apply
 from hosttune.actions.examine import examine
+from hosttune.actions.health import ask, health_rules
 from hosttune.actions.undo import plan_undo, undo
 from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.health import judge
 from hosttune.engine.policy import Policy
 from hosttune.host.overlay import Overlay
 from hosttune.values import FileValue, Risk
@@ -86,3 +88,12 @@ def test_base_converges_and_comes_back(kind):
     for path, value in host.files.items():
         if not path.startswith(("/var/lib/hosttune/", "/proc/")):
             assert (value.content if isinstance(value, FileValue) else value) == before.read(path), path
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_healthy_kind_is_fit_and_one_without_a_driver_is_not(kind):
+    policy = replace(BASE, sole=health_rules(CATALOG, BASE))
+    health = judge(ask(examine(Overlay(record_of(kind)), CATALOG, policy, collect=False), 60))
+    assert [(str(point.fitness), point.rule) for point in health.points] == (
+        [("unfit", "gpu-driver")] if kind == "l4_vm" else []
+    )

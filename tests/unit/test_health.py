@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -23,6 +25,7 @@ from hosttune.values import Finding, Hold, HoldKind, Verdict
 from hosttune.views.health import NPD_BYTES, SLURM_BYTES, health_line, health_prometheus, health_status
 from tests.hosts.built import HOSTS
 
+ROOT = Path(__file__).resolve().parents[2]
 OK = Finding("a-well", "", Verdict.OK)
 SLOW = Finding("b-slow", "0000:1b:00.0", Verdict.ADVICE, reason="8 lanes of 16", todo="reseat it", impairs=True)
 DEAD = Finding("c-dead", "", Verdict.DIFFERS, reason="no GPU computes", todo="reset it", is_fault=True)
@@ -234,5 +237,41 @@ def test_policy_file_names_what_drains(tmp_path, capsys):
     assert app.run(words) == 1
     assert capsys.readouterr().out.startswith("HOSTTUNE WARNING - gpu-driver: ")
     policy.write_text("drain_for: [no-such-rule]\n")
-    assert app.run(words) == 2
+    assert app.run(words) == 3
+    assert capsys.readouterr().out.startswith("HOSTTUNE UNKNOWN - hosttune: ")
+    assert app.run([*words[:-1], "npd"]) == 2
+    assert app.run(words[:-2]) == 2
     assert "no-such-rule" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("fitness", "reason", "acts"),
+    [
+        ("unfit", "", "update NodeName=gpu07 State=DRAIN Reason=hosttune: a GPU is lost\n"),
+        ("unfit", "hosttune: a GPU is lost [root@2026-11-22T10:00:00]", ""),
+        ("unfit", "disk swap, do not touch [ann@2026-11-22T10:00:00]", ""),
+        ("fit", "hosttune: a GPU is lost [root@2026-11-22T10:00:00]", "update NodeName=gpu07 State=RESUME\n"),
+        ("fit", "disk swap, do not touch [ann@2026-11-22T10:00:00]", ""),
+        ("fit", "", ""),
+        ("trouble", "hosttune: a GPU is lost [root@2026-11-22T10:00:00]", ""),
+    ],
+)
+def test_script_for_slurm_drains_and_takes_back_only_its_own(tmp_path, fitness, reason, acts):
+    """The script of docs/health.md, with programs of ours in the place of hosttune, hostname and scontrol."""
+    text = (ROOT / "docs" / "health.md").read_text(encoding="utf-8")
+    script = next(block for block in text.split("```") if block.startswith("sh\n"))[3:]
+    says = {"unfit": "echo hosttune: a GPU is lost; exit 1", "fit": "exit 0", "trouble": "exit 2"}
+    node = f"NodeName=gpu07 State=IDLE{f' Reason={reason}' if reason else ''}"
+    programs = {
+        "hosttune": says[fitness],
+        "hostname": "echo gpu07",
+        "scontrol": f'case $1 in update) echo "$@" >>"$0.acts" ;; *) echo "{node}" ;; esac',
+        "health": script.partition("\n")[2],
+    }
+    for name, lines in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{lines}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run([tmp_path / "health"], check=False, env=environment, timeout=60)
+    done = tmp_path / "scontrol.acts"
+    assert (done.read_text() if done.exists() else "") == acts
