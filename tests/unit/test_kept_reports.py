@@ -161,7 +161,7 @@ def test_diff_finds_the_two_reports_by_their_days(run, where):
     status, out, err = run("diff", "2026-11-01", "2026-11-04")
     assert (status, err) == (0, "")
     assert "- then  2026-11-01 00:30:00 UTC" in out
-    assert "+ now  2026-11-03 00:30:00 UTC" in out
+    assert "+ now   2026-11-03 00:30:00 UTC" in out
 
 
 def test_diff_since_compares_the_report_of_that_day_with_this_host(run, where, monkeypatch):
