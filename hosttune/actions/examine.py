@@ -115,7 +115,7 @@ class Session:
                 try:
                     findings += worded(compare(kind, tuple(w for w in own if w.kind == kind), context, policy), own)
                 except UnknownFact as error:
-                    findings.append(Finding(rule.id, "", Verdict.UNKNOWN, reason=error.told))
+                    findings.append(Finding(rule.id, "", Verdict.UNKNOWN, reason=error.reason))
         findings = exposed(findings, {rule.id: rule.exposes for rule in self.selected if rule.exposes})
         merged = apply_holds(merge_findings(deferred(findings)), catalog.rules, policy, facts, ledger)
         merged = holding(merged, {rule: clash(rule, *one) for rule, one in clashes.items()} | dict(held or {}))
@@ -168,7 +168,7 @@ def read_state(wishes: Iterable[Wish], facts: Facts) -> tuple[State, tuple[Findi
                 if address not in state:
                     state[address] = read_address(address, facts.reader)
         except UnknownFact as error:
-            unknown.append(Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=error.told))
+            unknown.append(Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=error.reason))
     return state, tuple(unknown)
 
 

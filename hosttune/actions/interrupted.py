@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.actions.journal import boot_id, goes_on_with
+from hosttune.actions.journal_lines import StepId
 from hosttune.actions.unended import half_way
 from hosttune.host.door import Stat
 from hosttune.values import ABSENT
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hosttune.actions.journal import Journal
+    from hosttune.actions.journal_lines import Run
     from hosttune.host.door import Reader
 
 
@@ -26,16 +28,21 @@ def interrupted(journal: Journal, reader: Reader) -> Iterator[str]:
         yield "cloud-init is at work on the first boot: `hosttune apply --yes` waits for its end"
     unfinished = {run.id for run in journal.interrupted}
     for run in journal.interrupted:
-        yield (
-            f"run {run.id} ({run.command}, {run.started_at}) was interrupted after {len(run.steps)} steps: "
-            "`hosttune apply --yes` or `hosttune undo` finishes it"
-        )
+        began, steps = run.started_at[:16].replace("T", " "), f"{len(run.steps)} step{'s' * (len(run.steps) != 1)}"
+        yield f"run {run.id} ({run.command}, {began} UTC) was interrupted after {steps}: {_finished_by(run)}"
     for half in half_way(journal, reader):
         step = half.step
         if step.id.run not in unfinished:
             yield f"run {step.id.run} stopped half-way in a set of packages: {goes_on_with(step.id, step.undoes)}"
     for trigger in journal.pending_triggers(boot_id(reader)):
         yield f"{trigger} still waits from an earlier run: `hosttune apply --yes` runs it as soon as it may"
+
+
+def _finished_by(run: Run) -> str:
+    undoes = next((step.undoes for step in run.steps if step.undoes), None)
+    if run.command == "undo" and not undoes:
+        return "nothing was taken back yet; type it again"
+    return goes_on_with(StepId(run.id, 0), undoes)
 
 
 def at_first_boot(reader: Reader) -> bool:

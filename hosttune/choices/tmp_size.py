@@ -93,13 +93,13 @@ def _too_full(case: TmpCase, limits: TmpLimits) -> str:
     if case.has_tmpfs:
         return ""
     most = int(case.ram_bytes * limits.used_share)
-    used = _known(case.used_bytes, "Filling.used_bytes")
+    used = _known(case.used_bytes)
     if used > most:
-        at_least = "" if _known(case.is_complete, "Filling.is_complete") else "at least "
+        at_least = "" if _known(case.is_complete) else "at least "
         return f"{at_least}{_text(used)} lie in /tmp, more than {limits.used_share:.0%} of {_ram(case)}"
-    if not _known(case.is_complete, "Filling.is_complete") and _known(case.most_bytes, "Tmp.disk_used_bytes") > most:
+    if not _known(case.is_complete) and _known(case.most_bytes) > most:
         reason = "not all of /tmp could be counted: too many files, or folders of others (needs root)"
-        raise UnknownFact("Filling.used_bytes", reason)
+        raise UnknownFact(reason)
     return ""
 
 
@@ -108,9 +108,9 @@ def _size(ram_bytes: int, limits: TmpLimits) -> int:
     return min(-(-wanted // _GIB), int(ram_bytes * limits.max_ram_share) // _GIB) * _GIB
 
 
-def _known(value: Any, name: str) -> Any:
+def _known(value: Any) -> Any:
     if isinstance(value, Unreadable):
-        raise UnknownFact(name, value.reason)
+        raise UnknownFact(value.reason)
     return value
 
 

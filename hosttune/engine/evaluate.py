@@ -71,7 +71,7 @@ def evaluate(rule: Rule, facts: Facts, params: Mapping[str, Any], declared: Decl
                 return Evaluation(rule, (_finding(rule, Verdict.NOT_APPLICABLE, str(guard.otherwise.evaluate(names))),))
         items = tuple(_items(rule, names))
     except UnknownFact as unknown:
-        return Evaluation(rule, (_finding(rule, Verdict.UNKNOWN, unknown.told),))
+        return Evaluation(rule, (_finding(rule, Verdict.UNKNOWN, unknown.reason),))
     if rule.for_each is not None and not items:
         return Evaluation(rule, (_finding(rule, Verdict.NOT_APPLICABLE, "nothing on this host to look at"),))
     findings: list[Finding] = []
@@ -81,7 +81,7 @@ def evaluate(rule: Rule, facts: Facts, params: Mapping[str, Any], declared: Decl
             findings += _advice(rule, subject, inner)
             wishes += [_wish(rule, spec, subject, inner) for spec in rule.want]
         except UnknownFact as unknown:
-            findings.append(_finding(rule, Verdict.UNKNOWN, unknown.told, subject))
+            findings.append(_finding(rule, Verdict.UNKNOWN, unknown.reason, subject))
     return Evaluation(rule, tuple(findings), tuple(wishes))
 
 
@@ -130,7 +130,7 @@ def _advice(rule: Rule, subject: str, names: Names) -> list[Finding]:
         except UnknownFact as problem:
             unknown = unknown or problem
     if unknown:
-        failed.append(_finding(rule, Verdict.UNKNOWN, unknown.told, subject))
+        failed.append(_finding(rule, Verdict.UNKNOWN, unknown.reason, subject))
     if rule.expect and not failed:
         return [_finding(rule, Verdict.OK, "", subject)]
     return failed

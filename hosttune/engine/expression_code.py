@@ -107,7 +107,7 @@ class Compiler:
         self.shape.subjects.add(name)
 
         def run(names: Mapping[str, Any], _slots: list[Any]) -> Any:
-            return known(names[name], name)
+            return known(names[name])
 
         return run
 
@@ -116,13 +116,12 @@ class Compiler:
         if not _is_plain(name):
             return self.fault(f"{name!r}: names that start with _ cannot be used")
         base = self.base_of(node.value)
-        place = f"{node.value.id}.{name}" if isinstance(node.value, ast.Name) else name
 
         def run(names: Mapping[str, Any], slots: list[Any]) -> Any:
             value = base(names, slots)
             if type(value) in _MAPPINGS:
-                return known(value[name], place)
-            return known(getattr(value, name), place)
+                return known(value[name])
+            return known(getattr(value, name))
 
         return run
 
@@ -147,7 +146,7 @@ class Compiler:
             value, key = base(names, slots), index(names, slots)
             if isinstance(value, str):
                 raise TypeError("a text has no items")
-            return known(value[key], str(key))
+            return known(value[key])
 
         return run
 

@@ -28,9 +28,9 @@ ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeErro
 _UNDECIDED = object()
 
 
-def known(value: Any, name: str) -> Any:
+def known(value: Any) -> Any:
     if type(value) is Unreadable:
-        raise UnknownFact(name, value.reason)
+        raise UnknownFact(value.reason)
     return tuple(value) if type(value) is list else value
 
 
@@ -97,7 +97,7 @@ def items_of(value: Any, slots: list[Any]) -> Iterator[Any]:
     slots[0] += len(value)
     if slots[0] > MAX_STEPS:
         raise OverflowError(f"more than {MAX_STEPS} steps")
-    return (known(item, "item") for item in value)
+    return (known(item) for item in value)
 
 
 def kleene(runs: tuple[Run, ...], *, decisive: bool) -> Run:

@@ -7,23 +7,20 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 from hosttune.frozen import Lazy, stored
-from hosttune.values import Unreadable, behind
+from hosttune.values import Unreadable
 
 T = TypeVar("T")
 
 
 class UnknownFact(Exception):
-    """A rule touched a fact that could not be read; its finding is `unknown`, with this reason."""
+    """A rule touched a fact that could not be read; its finding is `unknown`, with this reason.
 
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(f"{name}: {reason}")
-        self.name = name
-        self.reason = reason
+    The reason is for people: it names the file, the program or the right that is missing, never the field.
+    """
 
-    @property
-    def told(self) -> str:
-        """The name and the reason, of the reason's own type (values.OnlyRunning)."""
-        return behind(self.name, self.reason)
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason  # of its own type (values.OnlyRunning)
 
 
 class Fact:
@@ -41,7 +38,7 @@ class Fact:
     def __getattr__(self, name: str) -> Any:
         value = stored(self, name)  # raises AttributeError where there is no such field
         if type(value) is Unreadable:
-            raise UnknownFact(f"{type(self).__name__}.{name}", value.reason)
+            raise UnknownFact(value.reason)
         return value
 
 
@@ -73,7 +70,7 @@ def shared(make: Callable[..., T | Unreadable], *arguments: Any) -> Callable[[],
     def ask() -> T:
         value = kept.value()
         if isinstance(value, Unreadable):
-            raise UnknownFact(make.__name__, value.reason)
+            raise UnknownFact(value.reason)
         return value  # type: ignore[no-any-return]
 
     return ask

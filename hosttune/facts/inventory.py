@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.containers.kubernetes import is_of_pods
 from hosttune.facts.memory.memory import as_sold
-from hosttune.facts.reading import line
+from hosttune.facts.reading import known, line
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _iommu(facts: Facts) -> str:
 def _firmware(facts: Facts) -> str:
     found = line(facts.reader, _BIOS)
     if not isinstance(found, str):
-        raise UnknownFact("firmware", str(found))
+        raise UnknownFact(known(found, _BIOS).reason)
     return found
 
 

@@ -68,7 +68,7 @@ def whole_number(name: str, word: str) -> int:
     try:
         return int(word, 16 if word.lower().startswith(("0x", "-0x")) else 10)
     except ValueError:
-        raise UnknownFact(name, f"{word[:40]!r} is no whole number") from None
+        raise UnknownFact(f"{name} holds {word[:40]!r}, which is no whole number") from None
 
 
 def attribute(reader: Reader, name: str, path: str) -> Attribute:

@@ -130,7 +130,7 @@ class _Search:
         stat = self.reader.stat(path)
         # of an image, the running state is nobody's
         if isinstance(stat, Unreadable) and not self.reader.persistent_only:
-            raise UnknownFact(path, stat.reason)
+            raise UnknownFact(stat.reason)
         return isinstance(stat, Stat)
 
     def names(self) -> tuple[str, ...]:
@@ -196,7 +196,7 @@ def _pods(search: _Search) -> str:
     for folder in () if groups else kubernetes.FOLDERS:
         names = search.reader.list(folder)
         if isinstance(names, Unreadable):
-            raise UnknownFact(folder, names.reason)
+            raise UnknownFact(names.reason)
         if isinstance(names, tuple) and names:
             return f"{folder} is not empty"
     return ""

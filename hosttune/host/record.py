@@ -34,7 +34,7 @@ from hosttune.values import ABSENT, Absent, Answer, Unreadable
 FORMAT_VERSION: Final = 1
 KIND: Final = "hosttune record"
 LIMIT: Final = 128 << 20  # bytes of a record file
-NOT_RECORDED: Final = Unreadable("not in this record")
+_MISSING: Final = "not in this record"
 _TABLES: Final = ("files", "links", "listings", "stats", "lstats", "paths", "spaces", "usages")
 _MAX_LINKS = 40
 _OF_A_PROCESS = regex(r"/proc$|/proc/(?!1/)[0-9]+(?:/(?!(?:comm|limits)$)|$)")
@@ -138,7 +138,7 @@ class RecordReader:
             canonical = self._canonical(path, follow=follow)
             entry = kept.get(canonical, kept)
             if entry is kept:
-                return ABSENT if self._is_proven_absent(canonical) else NOT_RECORDED
+                return ABSENT if self._is_proven_absent(canonical) else _missing(path)
         return _decode(entry, decode)
 
     def _canonical(self, path: str, *, follow: bool = True) -> str:
@@ -201,14 +201,14 @@ class RecordReader:
 
     def link(self, path: str) -> Answer[str]:
         answer = self._answer("links", path, str, follow=False)
-        if answer is NOT_RECORDED and (path in self._tables["files"] or path in self._tables["listings"]):
+        if _is_missing(answer) and (path in self._tables["files"] or path in self._tables["listings"]):
             lstat = self._tables["lstats"].get(path)
             return ABSENT if isinstance(lstat, list) and lstat[0] != "link" else answer
         return answer
 
     def stat(self, path: str, *, follow: bool = True) -> Answer[Stat]:
         answer = self._answer("stats" if follow else "lstats", path, lambda entry: Stat(*entry), follow=follow)
-        if answer is NOT_RECORDED and not follow and self.link(path) is ABSENT:
+        if _is_missing(answer) and not follow and self.link(path) is ABSENT:
             return self.stat(path)
         return answer
 
@@ -222,7 +222,7 @@ class RecordReader:
         if self.stat(canonical) is ABSENT:
             return ABSENT
         is_known = canonical in tables["files"] or canonical in tables["listings"] or canonical in tables["stats"]
-        return canonical if is_known else NOT_RECORDED
+        return canonical if is_known else _missing(path)
 
     def space(self, path: str) -> Answer[Space]:
         return self._answer("spaces", path, lambda entry: Space(*entry))
@@ -242,7 +242,7 @@ class RecordReader:
 
             entry = assembled(self._queries, argv)
         if entry is None:
-            return Unreadable(f"not in this record: the answer of {' '.join(argv)}")
+            return _missing(f"the answer of {' '.join(argv)}")
         return _decode(entry, _decode_completed)
 
     def rehearse_fstab(self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
@@ -254,13 +254,21 @@ class RecordReader:
 
     def processes(self) -> Answer[tuple[Process, ...]]:
         if "processes" not in self.data:
-            return NOT_RECORDED
+            return _missing("the list of processes")
         return _decode(self.data["processes"], lambda entries: tuple(_decode_process(entry) for entry in entries))
 
     def os_release(self) -> Answer[Mapping[str, str]]:
         if "os_release" not in self.data:
-            return NOT_RECORDED
+            return _missing("os-release")
         return _decode(self.data["os_release"], dict)
+
+
+def _missing(what: str) -> Unreadable:
+    return Unreadable(f"{_MISSING}: {what}")
+
+
+def _is_missing(answer: object) -> bool:
+    return isinstance(answer, Unreadable) and answer.reason.startswith(_MISSING)
 
 
 def _is_magic(done: Sequence[str]) -> bool:

@@ -73,7 +73,7 @@ class _Teller:
         try:
             return look()
         except UnknownFact as unknown:
-            self.unknown.append(str(unknown))
+            self.unknown.append(unknown.reason)
             return otherwise
 
 
@@ -232,8 +232,8 @@ def driver_text(table: DriverTable, page: Page) -> str:
         lines += ["", *_paragraph(f"Why: {'; '.join(why)}", page)]
     if table.way_out.removeprefix("first: ") not in above:
         lines += [*([] if why else [""]), *_way_out(table.way_out, page)]
-    if table.unknown:
-        lines += ["", *(line for text in table.unknown for line in _paragraph(f"not known: {text}", page))]
+    if unknown := [text for text in table.unknown if text not in above]:
+        lines += ["", *(line for text in unknown for line in _paragraph(f"not known: {text}", page))]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 

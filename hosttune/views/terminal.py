@@ -5,6 +5,8 @@ Colour only repeats what a word or a symbol says already.
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from hosttune.frozen import frozen
 
 NARROWEST = 40
@@ -86,22 +88,32 @@ def wrapped(text: str, columns: int, *, first: str = "", rest: str = "") -> list
 
 def columned(rows: list[tuple[str, ...]], screen: Screen, *, indent: int = 0, first: int = 0) -> list[str]:
     """Rows as aligned columns; the last one takes the rest of the line and wraps under itself, or goes below where the
-    others leave too little room. `first` is the least width of the first column."""
+    others leave too little room for it or for one of its words. A row whose other cells are empty goes on with the one
+    above. `first` is the least width of the first column."""
     if not rows:
         return []
     widths = [max(width_of(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     widths[0] = max(widths[0], first)
+    room = screen.columns - indent - sum(width + 2 for width in widths)
+    below = " " * (indent + 4)
     lines = []
-    for row in rows:
-        cells = [padded(cell, width) + "  " for cell, width in zip(row, widths, strict=False)]
-        head = " " * indent + "".join(cells)
-        if screen.columns - width_of(head) < ROOM:
-            below = " " * (indent + 4)
+    is_below = False
+    for number, row in enumerate(rows):
+        head = " " * indent + "".join(padded(cell, width) + "  " for cell, width in zip(row, widths, strict=False))
+        if head.strip() or not number:
+            is_below = room < max(ROOM, _longest_word(rows, number))
+        if is_below:
             above = [head.rstrip()] if head.strip() else []
             lines += [*above, *wrapped(row[-1], screen.columns, first=below, rest=below)]
         else:
             lines += wrapped(row[-1], screen.columns, first=head, rest=" " * width_of(head)) or [head.rstrip()]
     return [line.rstrip() for line in lines]
+
+
+def _longest_word(rows: list[tuple[str, ...]], number: int) -> int:
+    """The columns of the longest word in the last cell of a row and of those that go on with it."""
+    after = takewhile(lambda row: not any(row[:-1]), rows[number + 1 :])
+    return max((width_of(word) for row in (rows[number], *after) for word in row[-1].split()), default=0)
 
 
 def counted(number: int, one: str, many: str = "") -> str:

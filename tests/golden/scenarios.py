@@ -178,7 +178,7 @@ FINDINGS = (
         "gpu-driver-health",
         "",
         Verdict.UNKNOWN,
-        reason="Driver.runfile: /var/log/nvidia-installer.log: permission denied",
+        reason="needs root: permission denied on /var/log/nvidia-installer.log",
     ),
     Finding(
         "storage-fstrim",

@@ -28,9 +28,8 @@ PAGE = made.PAGE
 PASTED = replace(PAGE, medium=Medium.MARKDOWN)
 ROOT = replace(PAGE, program="hosttune", sudo="")
 RECORD = replace(PAGE, host="gpu-017.json", options=" --host gpu-017.json", can_apply=False)
-INTERRUPTED = (
-    "run 20261008-220143-9c1e (apply) was interrupted: `hosttune apply --yes` or `hosttune undo` finishes it",
-)
+BACK = "sudo hosttune apply --yes goes on with it; to take it back: sudo hosttune undo 20261008-220143-9c1e --yes"
+INTERRUPTED = (f"run 20261008-220143-9c1e (apply, 2026-10-08 22:01 UTC) was interrupted after 1 step: {BACK}",)
 ONE = Checked(replace(made.PLAN, interrupted=INTERRUPTED), PAGE, profile="base", machine=made.MACHINE)
 TWIN = replace(ONE, plan=made.CLEAN, page=replace(PAGE, host="gpu-018"))
 

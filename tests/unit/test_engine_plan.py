@@ -121,7 +121,7 @@ BUSY = SimpleNamespace(work=SimpleNamespace(is_gpu_busy=True, evidence=("pid 7 c
 class Blind:
     @property
     def work(self):
-        raise UnknownFact("work", "needs root")
+        raise UnknownFact("needs root")
 
 
 def held(change, policy, facts=IDLE):

@@ -151,8 +151,8 @@ def test_unread_disks_make_only_the_disks_of_a_mount_unknown():
 class UnreadDisks:
     @property
     def by_device(self):
-        name = "Disks.all"
-        raise UnknownFact(name, "no sysfs")
+        reason = "no sysfs"
+        raise UnknownFact(reason)
 
 
 def test_mounts_of_another_root_are_what_its_fstab_will_mount():

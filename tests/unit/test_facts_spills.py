@@ -68,8 +68,9 @@ def test_who_uses_another_folder_is_not_told(service, files):
 
 
 def test_configuration_that_cannot_be_read_counts_as_spilling():
-    found = spills("slurmd.service", unreadable={"/etc/slurm/slurm.conf": "needs root"})
-    assert found == ("slurmd's TmpFS is /tmp (/etc/slurm/slurm.conf: needs root)",)
+    why = "needs root: permission denied on /etc/slurm/slurm.conf"
+    found = spills("slurmd.service", unreadable={"/etc/slurm/slurm.conf": why})
+    assert found == (f"slurmd's TmpFS is /tmp ({why})",)
     (found,) = spills("pbs.service", unreadable={"/var/spool/pbs/mom_priv/config": "needs root"})
     assert "needs root" in found
 

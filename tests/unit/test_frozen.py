@@ -91,7 +91,7 @@ def test_fact_raises_where_a_field_was_not_read_and_nowhere_else():
     assert one.type == "a"
     assert raw(one, "aside") == Unreadable("no permission")
     for name in ("aside", "half"):
-        with pytest.raises(UnknownFact, match=r"Named\.aside: no permission"):
+        with pytest.raises(UnknownFact, match=r"^no permission$"):
             getattr(one, name)
     with pytest.raises(AttributeError, match="nothing"):
         _ = one.nothing  # type: ignore[attr-defined]
@@ -132,12 +132,12 @@ def test_lazy_field_may_hold_nothing(value):
     assert (one.type, one.type, calls) == (value, value, [()])
 
 
-@pytest.mark.parametrize("found", [unread("no permission"), UnknownFact("Other.field", "no permission")])
+@pytest.mark.parametrize("found", [unread("no permission"), UnknownFact("no permission")])
 def test_lazy_field_that_cannot_be_read_raises_as_any_other(found):
     make, calls = counted(found)
     one = Named("a", lazy(make))
     for _ in range(2):
-        with pytest.raises(UnknownFact, match=r"Named\.aside: no permission"):
+        with pytest.raises(UnknownFact, match=r"^no permission$"):
             _ = one.half
     assert raw(one, "aside") == Unreadable("no permission")
     assert calls == [()]

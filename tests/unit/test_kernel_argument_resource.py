@@ -127,7 +127,7 @@ WITH_IT = APPEND.format("iommu=pt")
         ({OURS: WITH_IT, GRUB: MENU.replace("quiet", "quiet iommu=pt", 1)}, {}, f"line 8 of {GRUB} lacks iommu=pt ({OURS}:1)"),
         ({"/etc/default/grub.d/50-theirs.cfg": WITH_IT}, {}, ""),
         ({OURS: WITH_IT}, {GRUB: "needs root"}, f"{GRUB} cannot be compared with its settings: needs root"),
-        ({OURS: WITH_IT}, {"/etc/default/grub": "i/o error"}, f"{GRUB} cannot be compared with its settings: /etc/default/grub: i/o error"),
+        ({OURS: WITH_IT}, {"/etc/default/grub": "/etc/default/grub: i/o error"}, f"{GRUB} cannot be compared with its settings: /etc/default/grub: i/o error"),
     ],
 )  # fmt: skip
 def test_menu_is_proven_by_each_normal_entry_and_our_own_settings_alone(files, unreadable, says):

@@ -60,7 +60,7 @@ def test_restart_waits_where_nobody_can_tell_whether_work_runs():
 
         @property
         def is_gpu_busy(self):
-            raise UnknownFact("Work.is_gpu_busy", "needs root")
+            raise UnknownFact("needs root")
 
     assert must_wait(RESTART, facts(Hidden())) == "cannot tell whether GPU work runs (needs root)"
 
@@ -69,7 +69,7 @@ def test_reload_waits_where_nobody_can_tell_whether_the_manager_starts_or_contai
     class Hidden:
         @property
         def gpu_containers(self):
-            raise UnknownFact("Work.gpu_containers", "needs root")
+            raise UnknownFact("needs root")
 
     reason = "cannot tell whether the service manager is still starting (timed out)"
     for trigger in (Trigger("daemon-reload"), RESTART):

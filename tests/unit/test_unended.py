@@ -157,7 +157,7 @@ def test_run_that_was_cut_off_is_named_before_anybody_booked_it():
     assert len(found(host)) == 1
     assert found(host, rules=("another",)) == ()
     (sentence,) = interrupted(read_journal(host), host)  # apply makes it whole, whatever rules are selected
-    assert "was interrupted after 1 steps" in sentence
+    assert "was interrupted after 1 step: sudo hosttune apply --yes goes on with it" in sentence
 
 
 def test_run_that_was_cut_off_in_the_middle_is_named_although_dpkg_is_content():
@@ -419,13 +419,13 @@ def test_work_that_began_since_is_not_disturbed(monkeypatch):
 
 def test_set_of_which_nobody_can_tell_what_it_disturbs_is_not_gone_on_with(monkeypatch):
     def as_of_now(change, facts):
-        raise UnknownFact("work", "needs root")
+        raise UnknownFact("needs root")
 
     monkeypatch.setattr("hosttune.resources.packages.driver_use.as_of_now", as_of_now)
     host = Host(b="1")
     begun(host, planned(), left=("b=1",))
     ((outcome,), _) = resumed(host)
-    assert (outcome.phase, outcome.error, outcome.hint) == (Phase.FAILED, "work: needs root", "")
+    assert (outcome.phase, outcome.error, outcome.hint) == (Phase.FAILED, "needs root", "")
     assert host.ran == []
 
 

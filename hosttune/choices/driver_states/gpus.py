@@ -39,7 +39,7 @@ def lost(facts: Facts) -> Told | None:
     known = said_by_log(facts, "silent") if is_refused else facts.nvidia.silent
     silent = [gpu for gpu in known if gpu.sign in ("log", "smi") or (gpu.sign == "left out" and not is_told)]
     if not silent and (unknown := [gpu.why for gpu in known if gpu.sign == "not known"]):
-        raise UnknownFact("nvidia.silent", "; ".join(dict.fromkeys(unknown)))
+        raise UnknownFact("; ".join(dict.fromkeys(unknown)))
     if not silent:
         way = f"{_HARDWARE}: {way_of(('RESTART_BM',), '')}"
         return (facts.nvidia.problem, way) if is_refused else None
@@ -146,7 +146,7 @@ def refused(facts: Facts) -> Told | None:
     if not facts.driver.is_loaded or facts.nvidia.smi not in ("refused", "hangs"):
         return None
     if facts.nvidia.refusal == "no permission":
-        raise UnknownFact("nvidia.refusal", facts.nvidia.problem)
+        raise UnknownFact(facts.nvidia.problem)
     if any(holds(look, facts) for look in (lost, unsupported, wrong_flavour, stale, mismatch, libraries_missing)):
         return None
     if holds(swapped, facts) and is_undriven_until_boot(facts):

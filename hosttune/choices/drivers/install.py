@@ -13,6 +13,7 @@ from hosttune.choices.drivers.switches import has_switches
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.branches import GIVEN
 from hosttune.facts.kernel.kernel import metapackages
+from hosttune.values import behind
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -53,7 +54,7 @@ def _installed(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
     if problem := facts.candidates.problem:
         if old := _too_old((), facts):
             return refuse(f"no driver fits {facts.gpus.summary}: {problem}", way_out=old)
-        raise UnknownFact("the drivers that Ubuntu offers", problem)
+        raise UnknownFact(behind("the drivers that Ubuntu offers", problem))
     usable, why_not, way_out, asks = _usable(offered, facts, kind, params)
     if not usable:
         return refuse(f"no driver fits {facts.gpus.summary}: {why_not}", way_out=way_out, asks=asks)
@@ -152,7 +153,7 @@ def _driving(offered: tuple[Candidate, ...], facts: Facts) -> tuple[Candidate, .
     if maybe and not sure:
         names = ", ".join(one.name for one in maybe)
         why = facts.packaging.problem or "Ubuntu's packages do not name their GPUs"
-        raise UnknownFact("which branch drives all GPUs", f"of {names} nobody tells ({why}): sudo apt-get update")
+        raise UnknownFact(f"which branch drives all GPUs: of {names} nobody tells ({why}): sudo apt-get update")
     return sure
 
 

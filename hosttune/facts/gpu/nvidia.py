@@ -216,7 +216,7 @@ def _silent(reader: Reader, facts: Facts, said: Any, messages: Any) -> Any:
     """The GPUs that the driver holds and nvidia-smi does not show; those without a driver are told elsewhere."""
     devices = raw(facts.gpus, "devices")
     if not isinstance(devices, tuple):
-        return unread(str(devices))
+        return devices
     held = [gpu.slot for gpu in devices if raw(gpu, "driver") == "nvidia"]
     return silent_gpus(said, messages, held, [gpu.slot for gpu in devices], _narrowed(reader, facts))
 

@@ -92,7 +92,7 @@ def files(reader: Reader) -> tuple[tuple[str, str], ...] | Unreadable:
     for path in (FILE, *(f"{FOLDER}/{name}" for name in listed if name.endswith(".cfg") and not name.startswith("."))):
         content = reader.read(path)
         if isinstance(content, Unreadable):
-            return Unreadable(f"{path}: {content.reason}")
+            return content
         if isinstance(content, bytes):
             found.append((path, content.decode("utf-8", "replace")))
     return tuple(found)

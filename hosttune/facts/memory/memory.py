@@ -108,7 +108,7 @@ def collect(reader: Reader, facts: Facts) -> Memory:
 
     def value(name: str) -> int:
         if name not in meminfo():
-            raise UnknownFact(name, f"/proc/meminfo has no {name}")
+            raise UnknownFact(f"/proc/meminfo has no {name}")
         return meminfo()[name]
 
     # A kernel without hugetlbfs has no HugePages_ lines.

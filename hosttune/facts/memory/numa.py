@@ -69,7 +69,7 @@ def _node(reader: Reader, number: int) -> NumaNode:
 
     def total() -> int:
         if "MemTotal" not in sizes():
-            raise UnknownFact(meminfo, f"{meminfo} has no MemTotal")
+            raise UnknownFact(f"{meminfo} has no MemTotal")
         return sizes()["MemTotal"]
 
     return NumaNode(

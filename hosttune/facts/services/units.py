@@ -63,7 +63,7 @@ class Units(Fact):
     def __getitem__(self, name: str) -> Unit:
         entries = self.entries
         if name not in entries:
-            raise UnknownFact(f'units["{name}"]', "systemd was not asked for it")
+            raise UnknownFact(f"systemd was not asked for {name}")
         return entries[name]
 
 

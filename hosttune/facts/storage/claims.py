@@ -47,7 +47,7 @@ def claimed(reader: Reader, facts: Facts) -> frozenset[str]:
     processes = reader.processes()
     if isinstance(processes, tuple):
         return frozenset(found | {device for process in processes for device in process.devices})
-    raise UnknownFact("Spare.all", f"the list of processes: {getattr(processes, 'reason', 'there is none')}")
+    raise UnknownFact(f"the list of processes: {getattr(processes, 'reason', 'there is none')}")
 
 
 def words(content: str) -> tuple[str, ...]:
@@ -65,9 +65,9 @@ def _place(reader: Reader, word: str, file: str) -> str:
     if isinstance(answer, str):
         return answer
     if isinstance(answer, Unreadable):
-        raise UnknownFact("Spare.all", f"{file} names {path}: {answer.reason}")
+        raise UnknownFact(f"{file} names {path}: {answer.reason}")
     if path.startswith("/dev/disk/by-"):
-        raise UnknownFact("Spare.all", f"{file} names {path}, which leads to no device now")
+        raise UnknownFact(f"{file} names {path}, which leads to no device now")
     return path
 
 
@@ -79,7 +79,7 @@ def _texts(reader: Reader) -> Iterator[tuple[str, str]]:
     for name in sorted(names):
         files += [path for path in (units.path(name), *units.drop_ins(name)) if path]
     if units.problem:
-        raise UnknownFact("Spare.all", units.problem.reason)
+        raise UnknownFact(units.problem.reason)
     done: set[str] = set()
     while files:
         path = files.pop(0)
@@ -89,7 +89,7 @@ def _texts(reader: Reader) -> Iterator[tuple[str, str]]:
         done.add(path)
         content = text(reader, path)
         if isinstance(content, Unreadable):
-            raise UnknownFact("Spare.all", f"{path}: {content.reason}")
+            raise UnknownFact(content.reason)
         if isinstance(content, str):
             yield path, content
             if path.startswith("/etc/auto"):
@@ -105,6 +105,6 @@ def _matching(reader: Reader, pattern: str) -> list[str]:
     end, slash, below = rest.partition("/")
     names = reader.list(folder)
     if isinstance(names, Unreadable):
-        raise UnknownFact("Spare.all", f"{folder}: {names.reason}")
+        raise UnknownFact(names.reason)
     fitting = [name for name in (names if isinstance(names, tuple) else ()) if fnmatchcase(name, f"{start}*{end}")]
     return [path for name in fitting for path in _matching(reader, f"{folder}/{name}{slash}{below}")]

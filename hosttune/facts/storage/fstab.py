@@ -90,7 +90,7 @@ class Fstab(Fact):
 def collect(reader: Reader, facts: Facts) -> Fstab:  # noqa: ARG001 - every subject is collected alike
     data = reader.read(PATH)
     if isinstance(data, Unreadable):
-        return Fstab(unread(f"{PATH}: {data.reason}"), unread(f"{PATH}: {data.reason}"))
+        return Fstab(unread(data.reason), unread(data.reason))
     if data is ABSENT:
         return Fstab((), exists=False)
     document = parse(data)

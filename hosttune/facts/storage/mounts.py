@@ -103,7 +103,7 @@ class Mounts(Fact):
         """What is mounted at /. Raises UnknownFact in a chroot, whose mount table shows what lies below it alone."""
         found = self.at.get("/")
         if found is None:
-            raise UnknownFact("Mounts.root", f"{MOUNTINFO} shows no /: hosttune runs in a chroot")
+            raise UnknownFact(f"{MOUNTINFO} shows no /: hosttune runs in a chroot")
         return found
 
     @property

@@ -90,7 +90,7 @@ def _is_local(reader: Reader, name: str) -> bool:
     files = [f"{folder}/{one}/transport" for one in controllers] or [f"{folder}/transport"]
     answers = [line(reader, file) for file in files]
     if problem := next((answer for answer in answers if not isinstance(answer, str)), None):
-        raise UnknownFact("Spare.all", getattr(problem, "reason", f"{name} does not say how it is attached"))
+        raise UnknownFact(getattr(problem, "reason", f"{name} does not say how it is attached"))
     return all(answer == "pcie" for answer in answers)
 
 
@@ -105,7 +105,7 @@ def _is_held(reader: Reader, facts: Facts, disk: Disk) -> bool:
     for folder in folders:
         holders = reader.list(f"{folder}/holders")
         if isinstance(holders, Unreadable):
-            raise UnknownFact("Spare.all", holders.reason)
+            raise UnknownFact(holders.reason)
         if isinstance(holders, tuple) and holders:
             return True
     names = {one.name for one in family}

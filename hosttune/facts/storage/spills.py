@@ -95,13 +95,13 @@ def _slurm(reader: Reader, *, is_node: bool) -> Iterator[Spill]:
     def read(path: str) -> str:
         nonlocal hidden
         content = text(reader, path)
-        hidden = hidden or (f"{path}: {content.reason}" if isinstance(content, Unreadable) else "")
+        hidden = hidden or (content.reason if isinstance(content, Unreadable) else "")
         return content if isinstance(content, str) else ""
 
     for path, content in slurm_files(main, read) if main else ():
         settings += [(key, value, f"{path}:{number}") for number, key, value in slurm_settings(content)]
     if hidden and not (is_node or settings):
-        raise UnknownFact("Spills.all", hidden)
+        raise UnknownFact(hidden)
     folders = [(value, place) for key, value, place in settings if key == "tmpfs"]
     if not folders and is_node:
         why = hidden or (f"{main} does not set it" if main else "no slurm.conf is here that says otherwise")
@@ -139,7 +139,7 @@ def _lsf(reader: Reader, present: tuple[str, ...]) -> tuple[Spill, ...]:
         if not path:
             return ()
         if isinstance(content := text(reader, path), Unreadable):
-            raise UnknownFact("Spills.all", f"{path}: {content.reason}")
+            raise UnknownFact(content.reason)
     place = _place(reader, (path,) if path else (), "LSF_TMPDIR")
     place = "/tmp (its default)" if place is None else place
     return (Spill("LSF", f"LSF keeps files of jobs in {place}"),) if place else ()
@@ -191,7 +191,7 @@ def _place(reader: Reader, paths: tuple[str, ...], key: str) -> str | None:
     for path in paths:
         content = text(reader, path)
         if isinstance(content, Unreadable):
-            found = f"a folder that cannot be read ({path}: {content.reason})" if found is None else found
+            found = f"a folder that cannot be read ({content.reason})" if found is None else found
         for number, row in enumerate(content.splitlines(), 1) if isinstance(content, str) else ():
             setting = _SETTING.fullmatch(row.partition("#")[0])
             if setting and setting[1] == key:

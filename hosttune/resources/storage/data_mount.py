@@ -153,7 +153,7 @@ class DataMountWish(WishKind):
             try:
                 findings.append(_Comparison(wish, context).finding())
             except UnknownFact as unknown:
-                findings.append(Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=unknown.told))
+                findings.append(Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=unknown.reason))
         return tuple(findings)
 
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:

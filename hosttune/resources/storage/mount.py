@@ -97,7 +97,7 @@ class MountWish(WishKind):
             try:
                 findings.append(_compare(wish, context))
             except UnknownFact as unknown:
-                findings.append(Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=unknown.told))
+                findings.append(Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=unknown.reason))
         return tuple(findings)
 
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:

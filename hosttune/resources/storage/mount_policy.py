@@ -129,7 +129,7 @@ def obstacle(view: View, wish: Wish, context: Context) -> tuple[Hold, str]:
     if purged.by:
         return Hold(HoldKind.OWNED, f"what ages files there by access time: {', '.join(purged.by)}"), _KEEP
     if purged.unknown:
-        raise UnknownFact("ageing", f"not known whether a job deletes files there by access time ({purged.unknown})")
+        raise UnknownFact(f"not known whether a job deletes files there by access time ({purged.unknown})")
     host = context.facts.host
     if host.is_wsl:
         return Hold(HoldKind.REFUSED, "under WSL Windows mounts the disks"), "set it in /etc/wsl.conf"

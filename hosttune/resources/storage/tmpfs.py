@@ -98,7 +98,7 @@ class TmpfsWish(WishKind):
             try:
                 findings.append(_Comparison(wish, context).finding())
             except UnknownFact as unknown:
-                findings.append(Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=unknown.told))
+                findings.append(Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=unknown.reason))
             except Refused as refused:
                 hold = Hold(HoldKind.REFUSED, refused.message)
                 findings.append(Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, todo=refused.hint))
