@@ -44,7 +44,7 @@ def orphans(
             Hold(HoldKind.ORPHANED),
             f"applied earlier, {whys[rule]}: it stays until it is undone",
             tuple(addresses),
-            todo=f"sudo hosttune undo --rule {rule}",
+            todo=f"sudo hosttune undo --rule {rule} --yes",
         )
         for rule, addresses in left.items()
         if whys[rule]
@@ -82,4 +82,4 @@ def _pointed_out(finding: Finding, rules: list[str]) -> Finding:
     if finding.hold.kind is not HoldKind.OWNED:
         return finding
     rule = next((one for one in rules if f"{DROPIN}{one}." in finding.hold.detail), "")
-    return replace(finding, todo=f"take it back first: sudo hosttune undo --rule {rule}") if rule else finding
+    return replace(finding, todo=f"take it back first: sudo hosttune undo --rule {rule} --yes") if rule else finding

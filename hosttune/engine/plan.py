@@ -140,7 +140,8 @@ def _held(
     if reverted:
         applied = ledger[reverted[0]]
         hold = Hold(HoldKind.REVERTED, f"({reverted[0]}, set in {applied.times} runs, last {applied.run_id})")
-        todo = f"find out who sets it back, or ignore {finding.rule}; hosttune undo --rule {finding.rule} starts afresh"
+        afresh = f"sudo hosttune undo --rule {finding.rule} --yes starts afresh"
+        todo = f"find out who sets it back, or ignore {finding.rule}; {afresh}"
     elif risk > policy.max_risk:
         hold = Hold(HoldKind.ABOVE_MAX_RISK, f"{policy.max_risk} (risk {risk})")
         todo = f"allow it with --max-risk {risk} (policy: max_risk: {risk})"

@@ -160,7 +160,7 @@ class Overlay(BeforeReader):
         if mount and mount.is_read_only and mount.target != place:
             raise Refused(
                 f"{path} cannot be written: {mount.target} is mounted read-only",
-                hint="where that is meant, change the image that it is made from (hosttune apply --root FOLDER); "
+                hint="where that is meant, change the image that it is made from (hosttune apply --root FOLDER --yes); "
                 "where it is not, the kernel log says why: sudo dmesg",
             )
 

@@ -92,7 +92,7 @@ def dropin_text(rule: str, lines: Iterable[str]) -> bytes:
     """
     head = (
         f"# Written by hosttune for the rule {rule}; see: hosttune explain {rule}",
-        f"# Edit it and hosttune leaves it alone. Take it back with: hosttune undo --rule {rule}",
+        f"# Edit it and hosttune leaves it alone. Take it back with: hosttune undo --rule {rule} --yes",
     )
     return "".join(f"{line}\n" for line in (*head, *lines)).encode()
 

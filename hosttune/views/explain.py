@@ -184,7 +184,7 @@ def _switches(rule: Rule, page: Page) -> list[str]:
         ("this time only:", f"--ignore {rule.id}"),
     ]
     if rule.want and page.can_apply:
-        rows.append(("and take back what it did:", page.act(f"undo --rule {rule.id}")))
+        rows.append(("and take back what it did:", page.act(f"undo --rule {rule.id} --yes")))
     # Not wrapped: what is copied must be whole.
     return ["", page.screen.paint("Switch it off", "bold"), *(f"  {label:30} {text}" for label, text in rows)]
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 LATER = "only the machine that runs these files can tell (--hardware RECORD answers for its hardware)"
 NOTHING: Mapping[str, About] = {}
+SHOWN_SUBJECTS = 2  # things of which a finding says the same, on one screen
 
 
 @frozen
@@ -93,6 +94,22 @@ BY_OUTCOME = {
 }  # fmt: skip
 
 
+def gathered(findings: Iterable[Finding], *, most: int = 0) -> list[Finding]:
+    """Findings of a rule that say the same of several things as one, whose subject names the things: all of them, or so
+    many and the number of the others.
+    """
+    alike: dict[object, list[Finding]] = {}
+    for finding in findings:
+        names_it = _names(shown(finding.reason), finding.subject)
+        alike.setdefault(finding if names_it else replace(finding, subject=""), []).append(finding)
+    return [replace(own[0], subject=_together([one.subject for one in own], most)) for own in alike.values()]
+
+
+def _together(subjects: list[str], most: int) -> str:
+    named = subjects[:most] if most and len(subjects) > most + 1 else subjects
+    return listed([*named, f"{len(subjects) - len(named)} more"] if len(named) < len(subjects) else named)
+
+
 def told(finding: Finding, page: Page) -> Told:
     """What is wrong with the evidence, why it is not acted on, what a person should do."""
     reason = shown(finding.reason)
@@ -119,7 +136,8 @@ def sections(
 
 
 def _section(group: Group, findings: list[Finding], page: Page, about: Mapping[str, About]) -> Section:
-    items = (_item(finding, page, about.get(finding.rule)) for finding in findings)
+    told_of = gathered(findings, most=SHOWN_SUBJECTS if page.is_terse else 0)
+    items = (_item(finding, page, about.get(finding.rule)) for finding in told_of)
     section = group.section(items, rules_in(findings), is_aligned=True)
     if group is DEFERRED and page.is_terse:  # the reason is the same for all
         names = listed([shown(rule) for rule in dict.fromkeys(finding.rule for finding in findings)])

@@ -11,7 +11,7 @@ from hosttune.views.document import Card, Command, Document, Heading, Lines, Say
 from hosttune.views.findings import FAULTS, HELD, NOTHING, UNKNOWN, sections
 from hosttune.views.measure.measured import of_rule
 from hosttune.views.page import shown
-from hosttune.views.report import head, made_text, warnings
+from hosttune.views.report import head, made_text
 from hosttune.views.summary import is_irreversible
 from hosttune.views.terminal import counted, listed
 
@@ -38,7 +38,7 @@ def plan_report(one: Checked, measured: tuple[Quote, ...] = (), more: tuple[Bloc
 def plan_outline(one: Checked, measured: tuple[Quote, ...] = (), more: tuple[Block, ...] = ()) -> Document:
     """What each rule would change, why the rest does not happen, how to say yes."""
     plan, page = one.plan, one.page
-    blocks: list[Block] = [*warnings(plan, page), *sections((FAULTS,), plan.findings, page, one.about)]
+    blocks: list[Block] = [*sections((FAULTS,), plan.findings, page, one.about)]
     blocks += _stages(plan, about=one.about, measured=measured)
     blocks += sections((UNKNOWN, *HELD), plan.findings, page, one.about)
     if plan.changes:

@@ -72,7 +72,7 @@ def _way_back(receipt: Receipt, standing: list[Outcome], page: Page) -> list[Blo
     if len(lost) == len(standing):
         return blocks
     title = "To take back the rest:" if lost else "To take it back:"
-    return [*blocks, Command(title, page.act(f"undo {shown(receipt.run_id)}"))]
+    return [*blocks, Command(title, page.act(f"undo {shown(receipt.run_id)} --yes"))]
 
 
 def _taken_back(receipt: Receipt) -> list[Outcome]:

@@ -53,7 +53,7 @@ def check_outline(one: Checked, measured: tuple[Quote, ...] = (), folded: int = 
     least = [finding for group in (ADVICE, WAIVED) for finding in plan.findings if group.holds(finding)]
     hidden = {id(finding) for finding in least[len(least) - folded :]}
     told = [finding for finding in plan.findings if id(finding) not in hidden]
-    blocks: list[Block] = [*warnings(plan, page)]
+    blocks: list[Block] = []
     blocks += sections(ALL if page.is_whole else LISTED, told, page, one.about)
     if not page.is_whole and (quiet := _counted(plan, page, hidden)):
         blocks.append(Say(quiet))
@@ -98,13 +98,13 @@ def timings_text(timings: tuple[tuple[str, float], ...]) -> str:
     return "\n".join(f"{seconds * 1000:8.1f} ms  {name}" for name, seconds in timings)
 
 
-def head(one: Checked, *, chosen: str = "") -> tuple[Say, ...]:
-    """What the host is, and what would happen now and later, what cannot be undone, and how much is somebody else's to
-    decide; `chosen` says which profile that is of.
+def head(one: Checked, *, chosen: str = "") -> tuple[Block, ...]:
+    """What the host is, what was interrupted, and what would happen now and later, what cannot be undone, and how much
+    is somebody else's to decide; `chosen` says which profile that is of.
     """
     machine = (Say(one.machine_text, "machine", is_hanging=True),) if one.machine else ()
     decision = Say(decision_text(one.plan), "decision", name=shown(one.page.host))
-    return (*machine, decision, *((Say(shown(chosen)),) if chosen else ()))
+    return (*machine, *warnings(one.plan, one.page), decision, *((Say(shown(chosen)),) if chosen else ()))
 
 
 def made_text(one: Checked) -> str:

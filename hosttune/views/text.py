@@ -150,23 +150,25 @@ def _title(card: Card, screen: Screen, indent: str) -> list[str]:
     title = indent + screen.paint(card.title, "bold")
     gap = screen.edge - len(indent) - width_of(card.title) - width_of(card.note)
     if gap < 2 and card.note:
-        return [title, f"{indent}{_IN}{card.note}"]
+        return [title, *wrapped(card.note, screen.columns, first=indent + _IN, rest=indent + _IN)]
     return [title + padded("", gap) + screen.paint(card.note, "dim") if card.note else title]
 
 
 def _headline(diff: Diff, screen: Screen, indent: int) -> list[str]:
     note = f"  ({diff.note})" if diff.note else ""
+    below = wrapped(note, screen.columns - indent, first="    ", rest="    ")
     first = f"{screen.paint(diff.symbol, 'bold', _COLOURS[diff.symbol])} {diff.name}"
     room = screen.columns - indent - width_of(diff.title)
     if not diff.values:
-        return [first + note] if not note or room >= width_of(note) else [first, f"  {note}"]
+        return [first + note] if not note or room >= width_of(note) else [first, *below]
     if room >= width_of(note):
         return [f"{first}  {diff.values}{note}"]
     if room >= 0:
-        return [f"{first}  {diff.values}", f"  {note}"]
+        return [f"{first}  {diff.values}", *below]
+    name = [first + note] if indent + width_of(f"x {diff.name}{note}") <= screen.columns else [first, *below]
     if diff.before and diff.after and indent + 4 + width_of(diff.values) > screen.columns:
-        return [first + note, *(f"    {_painted(line, screen)}" for line in (f"- {diff.before}", f"+ {diff.after}"))]
-    return [first + note, f"    {diff.values}"]
+        return [*name, *(f"    {_painted(line, screen)}" for line in (f"- {diff.before}", f"+ {diff.after}"))]
+    return [*name, f"    {diff.values}"]
 
 
 def _painted(line: str, screen: Screen) -> str:

@@ -32,11 +32,11 @@ from hosttune.values import Finding, Verdict
 from hosttune.views.checked import Checked
 from hosttune.views.driver import driver_table, driver_text
 from hosttune.views.findings import gathered
-from hosttune.views.fleet_text import fleet_text
+from hosttune.views.fleet.report import fleet_report
 from hosttune.views.page import Page
-from hosttune.views.plan import plan_text, undo_text
-from hosttune.views.receipt import receipt_text
-from hosttune.views.report import check_text
+from hosttune.views.plan import plan_report, undo_report
+from hosttune.views.receipt import receipt_report
+from hosttune.views.report import check_report
 from hosttune.views.terminal import Screen, width_of
 from tests.hosts.built import BUILT, RECORDED, reader
 from tests.hosts.kinds import NAMES, record_of
@@ -80,12 +80,12 @@ def looked_at(name):
 def texts(name, page) -> Iterator[tuple[str, str]]:
     plan, _, table, receipt, back = looked_at(name)
     half = replace(plan, interrupted=("run 20261008-220143-9c1e (apply) was interrupted: sudo hosttune apply --yes",))
-    yield "check", check_text((Checked(half, page),))
-    yield "plan", plan_text(half, page)
+    yield "check", check_report((Checked(half, page),))
+    yield "plan", plan_report(Checked(half, page))
     yield "driver", driver_text(table, page)
-    yield "apply", receipt_text(receipt, page, left=plan.findings)
+    yield "apply", receipt_report(receipt, page, left=plan.findings)
     if back:
-        yield "undo", undo_text(back, page, words=f"undo {receipt.run_id}")
+        yield "undo", undo_report(back, page, words=f"undo {receipt.run_id}")
 
 
 @cache
@@ -123,14 +123,14 @@ def test_no_line_is_wider_than_the_terminal(name):
 @pytest.mark.parametrize("columns", COLUMNS)
 def test_no_line_of_a_report_on_all_of_them_is_wider_than_the_terminal(columns):
     for is_verbose in (False, True):
-        assert too_wide(fleet_text(*fleet(), Page(screen=Screen(columns), is_verbose=is_verbose)), columns) == []
+        assert too_wide(fleet_report(*fleet(), Page(screen=Screen(columns), is_verbose=is_verbose)), columns) == []
 
 
 @pytest.mark.parametrize("columns", COLUMNS)
 def test_a_name_goes_below_where_it_has_no_room_beside(columns):
     """So that linux-modules-nvidia-580-server-open-6.8.0-60-generic, of 53 letters, is whole at 60 columns."""
     for name in HOSTS:
-        text = check_text((Checked(looked_at(name)[0], Page(screen=Screen(columns))),))
+        text = check_report((Checked(looked_at(name)[0], Page(screen=Screen(columns))),))
         wide = [line for line in text.splitlines() if width_of(line) > columns]
         assert [line for line in wide if 6 + width_of(line.strip()) <= columns] == []
 
@@ -200,6 +200,6 @@ def test_findings_are_one_only_where_they_say_the_same():
 def test_what_was_interrupted_stands_above_that_nothing_is_to_be_changed():
     plan = replace(looked_at("no-gpu-debian12")[0], stages=(), interrupted=("run r1 was interrupted",))
     page = Page(screen=Screen(80))
-    for text in (plan_text(plan, page), check_text((Checked(plan, page),))):
+    for text in (plan_report(Checked(plan, page)), check_report((Checked(plan, page),))):
         assert text.index("Attention: run r1") < text.index("nothing to change now")
-    assert plan_text(plan, page).startswith("Attention: ")
+    assert plan_report(Checked(plan, page)).startswith("Attention: ")

@@ -117,5 +117,5 @@ def test_dropin_that_cannot_be_read_or_told_whose_it_is_is_unknown():
 def test_dropin_says_whose_it_is():
     first, second, line = WANTED.decode().splitlines()
     assert first == "# Written by hosttune for the rule some-rule; see: hosttune explain some-rule"
-    assert second.endswith("hosttune undo --rule some-rule")
+    assert second.endswith("hosttune undo --rule some-rule --yes")
     assert line == "a = 1"

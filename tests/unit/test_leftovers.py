@@ -42,7 +42,7 @@ def test_what_is_left_is_advice_that_names_each_place_and_the_way_back():
         "some-rule", "", Verdict.ADVICE, Hold(HoldKind.ORPHANED),
     )  # fmt: skip
     assert found.evidence == ("file:/etc/x", "sysctl:vm.a")
-    assert found.todo == "sudo hosttune undo --rule some-rule"
+    assert found.todo == "sudo hosttune undo --rule some-rule --yes"
 
 
 def test_file_of_a_rule_that_is_left_or_had_another_name_says_how_it_goes():
@@ -55,4 +55,4 @@ def test_file_of_a_rule_that_is_left_or_had_another_name_says_how_it_goes():
     findings = (owned("gone"), owned("was-so"), owned("stays"), owned("of-nobody"), edited)
     found = pointed_out(findings, [Finding("gone", "", Verdict.ADVICE)], ledger, catalog)
     way = "take it back first: sudo hosttune undo --rule"
-    assert [one.todo for one in found] == [f"{way} gone", f"{way} was-so", "", "", ""]
+    assert [one.todo for one in found] == [f"{way} gone --yes", f"{way} was-so --yes", "", "", ""]

@@ -174,7 +174,7 @@ def _settings(reader: Reader, name: str, lines: Callable[[], tuple[OptionLine, .
 def _arguments(reader: Reader, name: str) -> Iterator[Placed]:
     said: Answer[str] = ABSENT if reader.persistent_only else text(reader, "/proc/cmdline")
     if isinstance(said, Unreadable):
-        raise UnknownFact("the kernel command line", said.reason)
+        raise UnknownFact(said.reason)
     for word in said.split() if isinstance(said, str) else ():
         argument, _, value = word.partition("=")
         if one(argument) == one(name):

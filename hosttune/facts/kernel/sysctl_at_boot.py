@@ -55,7 +55,7 @@ class BootSetting(Fact):
     def last(self) -> Placed:
         """The setting that counts; unknown where nothing sets it."""
         if not self.settings:
-            raise UnknownFact(self.name, "no file sets it at boot")
+            raise UnknownFact(f"no file sets {self.name} at boot")
         return self.settings[-1]
 
     @property
@@ -154,7 +154,7 @@ def _arguments(reader: Reader, name: str) -> Iterator[Placed]:
     """
     said: Answer[str] = ABSENT if reader.persistent_only else text(reader, "/proc/cmdline")
     if isinstance(said, Unreadable):
-        raise UnknownFact("the kernel command line", said.reason)
+        raise UnknownFact(said.reason)
     for word in said.split() if isinstance(said, str) else ():
         argument, equals, value = word.partition("=")
         if equals and argument.startswith("sysctl.") and normal_key(argument[7:]) == name:
