@@ -23,7 +23,6 @@ PROSE = sorted(
     + [path for folder in ("rules", "profiles") for path in (ROOT / "hosttune" / folder).rglob("*.yaml")]
 )
 USAGE = typer.BadParameter.__mro__[1]  # click's UsageError; typer brings its own click
-COMING = frozenset({"health"})  # texts name it before it is there
 X = "X1"  # stands for what a text fills in
 CALL = re.compile(r"(?<![\w/.\"-])(`*)(?:sudo )?hosttune (?=([a-z-][^`\n]*))")
 FILLED = re.compile(r"\{\{.*?\}\}|\{[^{}]*\}|<[\w-]+>")
@@ -80,7 +79,7 @@ def calls(path: Path) -> Iterator[tuple[list[str], str]]:
         for found in CALL.finditer(text):
             words = FILLED.sub(X, found[2]).split("#")[0].split()
             name = words[0].rstrip(ENDS) if words else ""
-            is_command = found[1] and re.fullmatch(r"[a-z]+", name) and name not in COMING
+            is_command = found[1] and re.fullmatch(r"[a-z]+", name)
             if name in command_line().commands or is_command:
                 yield words, " ".join(text[found.start() : found.end(2) + 80].split())
 
