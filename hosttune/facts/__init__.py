@@ -32,6 +32,7 @@ from hosttune.frozen import frozen
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from hosttune.facts.apt import Apt
     from hosttune.facts.commands import Commands
     from hosttune.facts.environment import Environment
     from hosttune.facts.etc import Etc
@@ -66,6 +67,7 @@ class Facts(
     Facts must not change while a plan is made, so one Facts object belongs to one look at the host.
     """
 
+    apt: Apt
     commands: Commands
     environment: Environment
     etc: Etc

@@ -10,9 +10,11 @@ import posixpath
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, unread
+from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.facts.lookups import Lookup, small_text
+from hosttune.facts.reading import day_of
 from hosttune.frozen import frozen
+from hosttune.host.door import Stat
 from hosttune.host.secrets import is_secret_file
 from hosttune.values import ABSENT, Unreadable
 
@@ -39,6 +41,7 @@ class Etc(Fact):
     """`etc["/etc/..."]`, for every file; only what was asked for is kept."""
 
     entries: Mapping[str, ConfigFile]
+    written_on: Mapping[str, str]  # by path: the date on which a file was written or touched last, ISO 8601, UTC
 
     def __getitem__(self, path: str) -> ConfigFile:
         return self.entries[path]
@@ -54,7 +57,14 @@ class Etc(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Etc:  # noqa: ARG001 - the interface of all subjects
-    return Etc(Lookup(lambda path: _file(reader, path)))
+    return Etc(Lookup(lambda path: _file(reader, path)), Lookup(lambda path: _written_on(reader, path)))
+
+
+def _written_on(reader: Reader, path: str) -> str:
+    found = reader.stat(path)
+    if not isinstance(found, Stat):
+        raise UnknownFact(found.reason if isinstance(found, Unreadable) else f"{path} is not there")
+    return day_of(found.mtime_ns / 1e9)
 
 
 def _file(reader: Reader, path: str) -> ConfigFile:

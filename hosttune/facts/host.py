@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, lazy, raw, shared, unread
 from hosttune.facts.containment import FIRST_MOUNTS, Found, decide, look
-from hosttune.facts.reading import derived, known, line
+from hosttune.facts.reading import day_of, derived, known, line
 from hosttune.facts.virtualization import Dmi, cloud_of, hypervisor_of, read_dmi
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
@@ -53,6 +53,7 @@ class Host(Fact):
     product: str  # the model, as the firmware calls it
     shares_init_mounts: bool  # this process sees the mounts that process 1 sees
     is_image: bool  # files below a root, with no kernel and no record of hardware: nothing runs
+    today: str  # the date, ISO 8601, UTC; of a record the one on which it was made
 
 
 def efi_text(variable: bytes) -> str:
@@ -92,6 +93,7 @@ def collect(reader: Reader, facts: Facts) -> Host:
         product=lazy(lambda: _product(reader, dmi())),
         shares_init_mounts=lazy(_shares_init_mounts, reader),
         is_image=lazy(lambda: reader.persistent_only and isinstance(line(reader, OSRELEASE), Unreadable)),
+        today=lazy(lambda: day_of(reader.now())),
     )
 
 

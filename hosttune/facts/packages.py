@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from hosttune.facts.base import Fact
-from hosttune.facts.reading import known
+from hosttune.facts.base import Fact, UnknownFact
+from hosttune.facts.lookups import Lookup
+from hosttune.facts.reading import day_of, known
 from hosttune.frozen import frozen
+from hosttune.host.door import Stat
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 DATABASE = "/var/lib/dpkg/status"
+_LISTS = "/var/lib/dpkg/info"
 UPDATES = "/var/lib/dpkg/updates"
 # With `&&` the second would not run where a script fails again, and it is what takes such a package away.
 REPAIR: Final = "sudo dpkg --configure -a; sudo apt-get -f install"
@@ -55,6 +59,9 @@ class Packages(Fact):
 
     entries: Mapping[str, tuple[str, str]]  # name -> (version, the three words of the Status field)
     is_interrupted: bool = False  # dpkg is at work, or was stopped before it had written its own journal off
+    unpacked_on: Mapping[str, str] = field(
+        default_factory=dict
+    )  # by name: the date of what is installed, ISO 8601, UTC
 
     def __getitem__(self, name: str) -> Package:
         version, status = self.entries.get(name, ("", "unknown ok not-installed"))
@@ -162,7 +169,22 @@ def collect(reader: Reader, facts: Facts) -> Packages:  # noqa: ARG001 - the int
     journal = _journal(reader)
     if isinstance(journal, Unreadable):
         return Packages(known(journal, UPDATES), known(journal, UPDATES))
-    return Packages(parse_status(database + journal if journal else database), bool(journal))
+    return Packages(
+        parse_status(database + journal if journal else database),
+        bool(journal),
+        Lookup(lambda name: _unpacked_on(reader, name)),
+    )
+
+
+def _unpacked_on(reader: Reader, name: str) -> str:
+    """Dpkg writes the list of a package's files when it unpacks it (dpkg-query(1), --listfiles)."""
+    places = (f"{_LISTS}/{name}{suffix}.list" for suffix in ("", ":amd64", ":arm64"))
+    answers = [reader.stat(place) for place in places]
+    found = next((one for one in answers if isinstance(one, Stat)), answers[0])
+    if not isinstance(found, Stat):
+        nothing = f"dpkg has no list of its files below {_LISTS}: {name}"
+        raise UnknownFact(found.reason if isinstance(found, Unreadable) else nothing)
+    return day_of(found.mtime_ns / 1e9)
 
 
 def _journal(reader: Reader) -> bytes | Unreadable:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hosttune.facts.base import unread
@@ -24,6 +25,11 @@ def line(reader: Reader, path: str) -> Answer[str]:
     """A file that holds one value, without the white space and NULs (device tree) around it."""
     content = text(reader, path)
     return content.strip(" \t\n\0") if isinstance(content, str) else content
+
+
+def day_of(seconds: float) -> str:
+    """The date, ISO 8601, UTC, of a time in seconds since the epoch."""
+    return datetime.fromtimestamp(seconds, timezone.utc).date().isoformat()
 
 
 def integer(reader: Reader, path: str) -> Answer[int]:

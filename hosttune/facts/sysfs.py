@@ -9,18 +9,73 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, unread
+from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.facts.lookups import Attribute, Lookup, attribute
+from hosttune.facts.reading import text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
+from hosttune.values import ABSENT, Answer, Unreadable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
+_WILD = regex(r"[*?\[]")
+_BRACES = regex(r"\{([^{}]*)\}")
+_BESIDE = {
+    "scaling_governor": "scaling_available_governors",
+    "energy_performance_preference": "energy_performance_available_preferences",
+    "current_clocksource": "available_clocksource",
+}
 _OTHERS = regex(r"/sys/(?:kernel/(?:debug|tracing|config)|fs/(?:bpf|pstore|selinux)|firmware/efi/efivars)(?:/|$)")
+
+
+def fits(path: str, pattern: str) -> bool:
+    """Whether a pattern of glob(7), braces included, means this path: wildcards do not reach over a slash."""
+    return any(_fits(_plain(path), _plain(one)) for one in _unbraced(pattern))
+
+
+def _plain(path: str) -> str:
+    return path.replace("/sys/class/block/", "/sys/block/", 1)
+
+
+def _fits(path: str, pattern: str) -> bool:
+    one, other = path.split("/"), pattern.split("/")
+    return len(one) == len(other) and all(map(fnmatchcase, one, other))
+
+
+def _unbraced(pattern: str) -> Iterator[str]:
+    match = _BRACES.search(pattern)
+    if match is None:
+        yield pattern
+        return
+    for word in match[1].split(","):
+        yield from _unbraced(pattern[: match.start()] + word + pattern[match.end() :])
+
+
+def expand(reader: Reader, pattern: str) -> tuple[str, ...] | Unreadable:
+    """The files that a pattern means now, sorted; the folders of /sys are walked, links followed."""
+    found = ["/"]
+    for part in pattern.strip("/").split("/"):
+        if not _WILD.search(part):
+            found = [posixpath.join(folder, part) for folder in found]
+            continue
+        here = []
+        for folder in found:
+            names = reader.list(folder)
+            if isinstance(names, Unreadable):
+                return names
+            listed = names if isinstance(names, tuple) else ()
+            here += [path for name in listed if fits(path := posixpath.join(folder, name), f"{folder}/{part}")]
+        found = here
+    there = [(path, reader.stat(path)) for path in found]
+    problem = next((stat for _, stat in there if isinstance(stat, Unreadable)), None)
+    return problem or tuple(sorted(path for path, stat in there if stat is not ABSENT))
 
 
 @frozen
@@ -28,6 +83,8 @@ class Sysfs(Fact):
     """`sysfs["/sys/..."]`, for every attribute; only what was asked for is kept."""
 
     entries: Mapping[str, Attribute]
+    files: Mapping[str, tuple[str, ...]]  # by pattern: `sysfs.files["/sys/block/*/queue/scheduler"]`, sorted
+    choices: Mapping[str, tuple[str, ...]]  # by path: the words that a file takes, where it or its neighbour lists them
 
     def __getitem__(self, path: str) -> Attribute:
         return self.entries[path]
@@ -52,4 +109,26 @@ def collect(reader: Reader, facts: Facts) -> Sysfs:  # noqa: ARG001 - the interf
             return Attribute(path, exists=unread(fault[0]), text=unread(fault[0]))
         return attribute(reader, path, path)
 
-    return Sysfs(Lookup(look))
+    return Sysfs(
+        Lookup(look), Lookup(lambda pattern: _files(reader, pattern)), Lookup(lambda path: _choices(reader, path))
+    )
+
+
+def _files(reader: Reader, pattern: str) -> tuple[str, ...]:
+    fault = "" if pattern.startswith("/sys/") and not _OTHERS.match(pattern) else f"{pattern!r} is no path below /sys"
+    found = Unreadable(fault) if fault else () if reader.persistent_only else expand(reader, pattern)
+    if isinstance(found, Unreadable):
+        raise UnknownFact(found.reason)
+    return found
+
+
+def _choices(reader: Reader, path: str) -> tuple[str, ...]:
+    folder, base = posixpath.split(path)
+    if base in _BESIDE:
+        return _words(text(reader, f"{folder}/{_BESIDE[base]}"))
+    words = _words(text(reader, path))
+    return tuple(word.strip("[]") for word in words) if any(word.startswith("[") for word in words) else ()
+
+
+def _words(answer: Answer[str]) -> tuple[str, ...]:
+    return tuple(answer.split()) if isinstance(answer, str) else ()

@@ -18,20 +18,6 @@ if TYPE_CHECKING:
     from hosttune.values import Address, Change
 
 LIST = "resources/modules.txt"
-# Addresses that can only be read, and the modules that export them in `ADDRESSES`.
-READ = {
-    "apt-config": "packages.apt_blacklist",
-    "apt-files": "packages.apt_files",
-    "apt-simulation": "packages.package",
-    "clock": "packages.apt_blacklist",
-    "installed-since": "packages.apt_blacklist",
-    "mounted": "storage.tmpfs",
-    "needrestart": "services.needrestart",
-    "sysfs-boot": "kernel.sysfs_boot",
-    "sysfs-choices": "kernel.sysfs_values",
-    "sysfs-names": "kernel.sysfs_values",
-    "written": "packages.apt_blacklist",
-}
 
 
 @cache
@@ -47,9 +33,8 @@ def modules() -> Mapping[str, str]:
 class _Kinds(Mapping[str, Any]):
     """Kinds by name; a module is imported when its kind is asked for."""
 
-    def __init__(self, export: str, elsewhere: Mapping[str, str]) -> None:
+    def __init__(self, export: str) -> None:
         self._export = export
-        self._elsewhere = elsewhere
         self._found: dict[str, Any] = {}
 
     def __getitem__(self, kind: str) -> Any:
@@ -58,9 +43,6 @@ class _Kinds(Mapping[str, Any]):
         return self._found[kind]
 
     def _find(self, kind: str) -> Any:
-        if kind in self._elsewhere:
-            module = import_module(f"{__name__}.{self._elsewhere[kind]}")
-            return next(one for one in module.ADDRESSES if one.kind == kind)
         found = getattr(import_module(f"{__name__}.{modules()[kind.replace('-', '_')]}"), self._export, None)
         if found is None:
             raise KeyError(kind)
@@ -68,7 +50,7 @@ class _Kinds(Mapping[str, Any]):
 
     def __iter__(self) -> Iterator[str]:
         names = (name.replace("_", "-") for name in sorted(modules()))
-        return iter([*(name for name in names if name in self), *self._elsewhere])
+        return iter([name for name in names if name in self])
 
     def __len__(self) -> int:
         return len(list(iter(self)))
@@ -77,20 +59,20 @@ class _Kinds(Mapping[str, Any]):
 @cache
 def wish_kinds() -> Mapping[str, WishKind]:
     """Every wish kind by the key that a rule writes."""
-    return _Kinds("WISH", {})
+    return _Kinds("WISH")
 
 
 @cache
 def address_kinds() -> Mapping[str, AddressKind]:
     """Every address kind by the part of an address before the colon."""
-    return _Kinds("ADDRESS", READ)
+    return _Kinds("ADDRESS")
 
 
 def kind_of(address: Address) -> AddressKind:
     """The kind of this address; of one that only another version of hosttune knows, one that can nothing."""
     kind = address_kinds().get(address.kind)
     if kind is None:
-        from hosttune.resources.read_only import Unknown
+        from hosttune.resources.unknown import Unknown
 
         return Unknown(address.kind)
     return kind

@@ -2,8 +2,8 @@
 
 A *wish kind* is what a rule writes (`- sysctl: vm.swappiness`): it names the addresses it has to see and compares,
 purely. An *address kind* is one place that holds a value (`sysctl:vm.swappiness`, `file:/etc/sysctl.d/...`): it reads
-with a Reader and writes with a Writer. One wish often spans two addresses, the live value and the one that the next
-boot sets.
+with a Reader and writes with a Writer. One wish often spans two addresses, the live value and the drop-in that the next
+boot reads. What can only be looked at is a fact.
 
 A module exports its kinds as `WISH` and `ADDRESS`, instances, and has their name: see `resources/__init__.py`.
 """

@@ -82,7 +82,7 @@ def _key_text(key: str, spec: Any) -> str:
 
 def _named_rows() -> Iterable[tuple[str, str, str]]:
     types: Mapping[str, Any] = fact_types()
-    for name in ("sysctl", "sysfs", "etc", "units", "packages"):
+    for name in ("sysctl", "sysctl_at_boot", "sysfs", "etc", "units", "packages"):
         fields = fields_of(value_of(types[name]))
         listed = ", ".join(f"`{field}` ({words(kind)})" for field, kind in fields.items())
         yield f'`{name}["..."]`', _first(MODULES[name]), listed

@@ -62,6 +62,16 @@ def imports_in(tree: ast.AST, modules: Mapping[str, object]) -> Iterator[str]:
             yield from (name if name in modules else node.module for name in below)
 
 
+def trees() -> dict[str, ast.Module]:
+    """Every module of the package by its name, parsed."""
+    return {name_of(path): ast.parse(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")}
+
+
+def imported_by(modules: Mapping[str, ast.AST]) -> dict[str, set[str]]:
+    """Module -> the others that it imports, those for types included."""
+    return {name: set(imports_in(tree, modules)) - {name} for name, tree in modules.items()}
+
+
 def circles(graph: Mapping[str, set[str]]) -> list[set[str]]:
     """The largest sets of modules of which each leads to each, the longest first; none for a graph without circles."""
     reached = {name: _reached(graph, name) for name in graph}
@@ -86,12 +96,11 @@ def _reached(graph: Mapping[str, set[str]], start: str) -> set[str]:
 def shape() -> Iterator[tuple[str, str]]:
     """What the sources alone tell."""
     sources = {name_of(path): path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
-    trees = {name: ast.parse(source) for name, source in sources.items()}
+    parsed = trees()
     functions = sum(
-        isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) for tree in trees.values() for node in ast.walk(tree)
+        isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) for tree in parsed.values() for node in ast.walk(tree)
     )
-    graph = {name: set(imports_in(tree, trees)) - {name} for name, tree in trees.items()}
-    rounds = circles(graph)
+    rounds = circles(imported_by(parsed))
     across = [one for one in rounds if len({name.split(".")[1] for name in one if "." in name}) > 1]
     yield "lines", str(sum(source.count("\n") for source in sources.values()))
     yield "tokens", str(sum(map(tokens_in, sources.values())))

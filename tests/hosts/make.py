@@ -9,8 +9,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from hosttune.facts.apt_get import downloads, simulation
 from hosttune.facts.gpu.candidates import LIST
-from hosttune.resources.packages.apt import downloads, simulation
 from tests.hosts.container_files import RUNTIME_PACKAGES, SITE_LIMITS, runtime_files
 from tests.hosts.driver import loaded, not_loaded
 from tests.hosts.machine import DiskSpec, GpuSpec, Machine, MountSpec, write

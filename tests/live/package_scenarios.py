@@ -20,15 +20,15 @@ from hosttune.engine.catalog import Catalog
 from hosttune.engine.policy import Policy
 from hosttune.errors import Conflict, Refused
 from hosttune.facts import Facts, gates
+from hosttune.facts import apt_get as apt
 from hosttune.host.live import LiveReader, LiveWriter
 from hosttune.host.overlay import Overlay
 from hosttune.resources.base import Context, Wish
-from hosttune.resources.packages import apt
-from hosttune.resources.packages.package import PackagesWish, SimulationAddress
+from hosttune.resources.packages.package import PackagesWish
 from hosttune.resources.packages.package_set import PackageSetAddress
 from hosttune.values import ABSENT, Disturbs, HoldKind, Plan, Risk, Stage, Verdict
 
-SET, SIMULATION, WISH = PackageSetAddress(), SimulationAddress(), PackagesWish("packages")
+SET, WISH = PackageSetAddress(), PackagesWish("packages")
 DRIVER = (
     "nvidia-headless-no-dkms-580-server-open",
     "nvidia-utils-580-server",
@@ -58,8 +58,7 @@ def compare(names, reader=None, **fields):
     reader = reader or LiveReader()
     facts = Facts(reader)
     wish = Wish("packages", " ".join(names), "some-rule", "", {"state": "installed"} | fields)
-    kinds = {SET.kind: SET, SIMULATION.kind: SIMULATION}
-    state = {address: kinds[address.kind].read(reader, address.name) for address in WISH.addresses(wish, facts)}
+    state = {address: SET.read(reader, address.name) for address in WISH.addresses(wish, facts)}
     (finding,) = WISH.compare((wish,), Context(facts, state, {}, Risk.MEDIUM, Disturbs.NOTHING))
     return finding
 

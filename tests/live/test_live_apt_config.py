@@ -6,8 +6,9 @@ import subprocess
 import pytest
 
 from hosttune.choices.update_hold import DRIVER
+from hosttune.facts.apt import dump_command, values_in
 from hosttune.rendering import render
-from hosttune.resources.packages.apt_blacklist import KEY, dump_command, values_in
+from hosttune.resources.packages.apt_blacklist import KEY
 
 PATTERNS = (*DRIVER, r"^linux-((image|headers|modules-extra|tools|cloud-tools)-)?generic-hwe-24\.04$")
 OURS = render(

@@ -6,8 +6,7 @@ import subprocess
 
 import pytest
 
-from hosttune.resources import address_kinds
-from hosttune.resources.kernel.sysfs_boot import setters
+from hosttune.facts import Facts
 from tests.unit.fake_reader import FakeReader
 from tests.unit.wish_host import One, host
 
@@ -42,11 +41,8 @@ def after_boot(tmp_path, files):
     ],
 )  # fmt: skip
 def test_what_systemd_tmpfiles_writes_is_what_is_foretold(files, tmp_path):
-    kind = address_kinds()["sysfs-boot"]
-    rows = dict.fromkeys(("command-line", "udev", "sysfsutils"), ())
-    rows["tmpfiles"] = kind.read(FakeReader(files), "tmpfiles")
-    found = setters(PATH, rows)
-    assert after_boot(tmp_path, files) == (found[-1].value if found else "")
+    found = Facts(FakeReader(files)).sysfs_at_boot[PATH].settings
+    assert after_boot(tmp_path, files) == (found[-1].given.value if found else "")
 
 
 def test_dropin_of_ours_sets_the_value_at_boot(tmp_path):

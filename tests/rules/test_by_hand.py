@@ -14,13 +14,13 @@ import pytest
 from hosttune.actions.examine import examine
 from hosttune.facts.packages import DATABASE
 from hosttune.facts.storage.filesystems import look
+from hosttune.facts.sysfs import expand
 from hosttune.host.overlay import Overlay
 from hosttune.resources import address_kinds, wish_kinds
 from hosttune.resources.base import inverted
 from hosttune.resources.containers.docker_file import PATH as DAEMON_JSON
 from hosttune.resources.file import lines_that_count
 from hosttune.resources.kernel.sysctl import proc_path
-from hosttune.resources.kernel.sysfs_values import expand
 from hosttune.resources.storage.fstab_document import PATH as FSTAB
 from hosttune.values import ABSENT, FileValue
 from hosttune.views.by_hand import ways

@@ -24,12 +24,12 @@ from hosttune.engine.fleet_seen import seen_of
 from hosttune.engine.health import judge
 from hosttune.engine.policy import Policy
 from hosttune.facts import Asked, Facts
+from hosttune.facts.apt_get import simulation
 from hosttune.facts.gpu.archives import parse_policy
 from hosttune.facts.packages import DATABASE
 from hosttune.host.door import Completed
 from hosttune.host.overlay import Overlay
 from hosttune.host.record import RecordReader
-from hosttune.resources.packages.apt import simulation
 from hosttune.values import ABSENT, Disturbs, FileValue, Risk
 from hosttune.views.checked import Checked
 from hosttune.views.document import Medium

@@ -6,22 +6,32 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.choices.update_hold import DRIVER, choose, kernel_flavours
-from hosttune.facts import Facts
+from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.apt import AptSetting, dump_command, values_in
 from hosttune.facts.apt_conf import settings_of
 from hosttune.facts.packages import Packages
 from hosttune.host.door import Completed, Stat
 from hosttune.host.overlay import Overlay
-from hosttune.resources import address_kinds, wish_kinds
+from hosttune.resources import wish_kinds
 from hosttune.resources.base import Applied, Context, Wish
-from hosttune.resources.packages.apt_blacklist import KEY, dump_command, values_in
+from hosttune.resources.packages.apt_blacklist import KEY
 from hosttune.values import ABSENT, Address, Disturbs, FileValue, HoldKind, Risk, Unreadable, Verdict
 from tests.unit.fake_reader import FakeReader
 from tests.unit.wish_host import typed
 
 PATH = "/etc/apt/apt.conf.d/60-hosttune-gpu-update-hold.conf"
-FILE, MERGED, TODAY = Address("file", PATH), Address("apt-config", KEY), Address("clock", "today")
-REVIEWED = Address("written", PATH)
+FILE = Address("file", PATH)
 PATTERNS = ("^nvidia-(?!container|docker)", "^cuda-")
+
+
+class Told(dict):
+    """Answers by name; one that is Unreadable is unknown."""
+
+    def __getitem__(self, name):
+        value = super().__getitem__(name)
+        if isinstance(value, Unreadable):
+            raise UnknownFact(value.reason)
+        return value
 
 
 def compare(
@@ -36,13 +46,18 @@ def compare(
     files=(),
     reviewed="2026-01-01",
 ):
-    facts = SimpleNamespace(reader=SimpleNamespace(persistent_only=image))
+    facts = SimpleNamespace(
+        reader=SimpleNamespace(persistent_only=image),
+        apt={KEY: AptSetting(files, merged)},
+        host=SimpleNamespace(today=today),
+        etc=SimpleNamespace(written_on=Told({PATH: reviewed})),
+    )
     wish = Wish(
         "apt-blacklist", " ".join(patterns), "gpu-update-hold", "", {"review_days": days, "evidence": ("seen",)}
     )
-    state = {FILE: present, MERGED: merged, Address("apt-files", KEY): files, TODAY: today}
-    state[REVIEWED] = reviewed
-    context = Context(facts, state, ledger if ledger is not None else remembered(present), Risk.LOW, Disturbs.NOTHING)
+    context = Context(
+        facts, {FILE: present}, ledger if ledger is not None else remembered(present), Risk.LOW, Disturbs.NOTHING
+    )
     (finding,) = typed(wish_kinds()["apt-blacklist"].compare((wish,), context))
     return finding
 
@@ -87,12 +102,9 @@ def test_file_whose_time_cannot_be_read_is_unknown():
     assert compare(written(), reviewed=Unreadable("needs root")).verdict is Verdict.UNKNOWN
 
 
-@pytest.mark.parametrize(
-    ("merged", "why"), [(Unreadable("needs root"), "needs root"), (ABSENT, "apt-config gave no answer")]
-)
-def test_list_that_apt_does_not_tell_is_unknown_with_the_reason(merged, why):
-    finding = compare(written(), merged=merged)
-    assert (finding.verdict, finding.reason) == (Verdict.UNKNOWN, f"what apt makes of it: {why}")
+def test_list_that_apt_does_not_tell_is_unknown_with_the_reason():
+    finding = compare(written(), merged=Unreadable("needs root"))
+    assert (finding.verdict, finding.reason) == (Verdict.UNKNOWN, "what apt makes of it: needs root")
 
 
 def test_other_patterns_are_planned_whenever_it_is():
@@ -106,22 +118,24 @@ def test_other_patterns_are_planned_whenever_it_is():
 def test_file_that_is_written_counts_as_reviewed():
     overlay = Overlay(FakeReader(now=1_767_225_600.0))
     overlay.replace(PATH, written(), expected=ABSENT)
-    kind = address_kinds()["written"]
-    assert kind.read(overlay, PATH) == "2026-01-01"
-    assert kind.read(FakeReader(), PATH) is ABSENT
+    assert Facts(overlay).etc.written_on[PATH] == "2026-01-01"
+    with pytest.raises(UnknownFact, match="is not there"):
+        _ = Facts(FakeReader()).etc.written_on[PATH]
 
 
 @pytest.mark.parametrize(
-    ("since", "says"), [("2025-10-03", " (installed 90 days ago)"), (ABSENT, ""), (Unreadable("needs root"), "")]
+    ("since", "says"), [("2025-10-03", " (installed 90 days ago)"), (Unreadable("needs root"), "")]
 )
 def test_updates_that_wait_are_named_with_the_age_of_what_is_installed(since, says):
     update = "nvidia-utils-580 580.95.05-1 -> 580.126.20-1"
     wish = Wish("apt-blacklist", "^nvidia-", "gpu-update-hold", "", {"review_days": 90, "updates": (update,)})
     kind = wish_kinds()["apt-blacklist"]
-    address = Address("installed-since", "nvidia-utils-580")
-    assert address in kind.addresses(wish, SimpleNamespace())
-    state = {FILE: ABSENT, MERGED: (), TODAY: "2026-01-01", address: since}
-    (finding,) = typed(kind.compare((wish,), Context(SimpleNamespace(), state, {}, Risk.LOW, Disturbs.NOTHING)))
+    facts = SimpleNamespace(
+        apt={KEY: AptSetting((), ())},
+        host=SimpleNamespace(today="2026-01-01"),
+        packages=SimpleNamespace(unpacked_on=Told({"nvidia-utils-580": since})),
+    )
+    (finding,) = typed(kind.compare((wish,), Context(facts, {FILE: ABSENT}, {}, Risk.LOW, Disturbs.NOTHING)))
     assert finding.evidence == (f"waits: {update}{says}",)
 
 
@@ -129,9 +143,10 @@ def test_updates_that_wait_are_named_with_the_age_of_what_is_installed(since, sa
 def test_age_of_a_package_is_that_of_its_list_of_files(suffix):
     path = f"/var/lib/dpkg/info/libnvidia-compute-580{suffix}.list"
     stat = Stat("file", 0o644, 0, 0, 1, 1_767_225_600_000_000_000, 0, 1, 1)
-    kind = address_kinds()["installed-since"]
-    assert kind.read(FakeReader({path: ""}, stats={path: stat}), "libnvidia-compute-580") == "2026-01-01"
-    assert kind.read(FakeReader(), "libnvidia-compute-580") is ABSENT
+    reader = FakeReader({path: "", "/var/lib/dpkg/status": ""}, stats={path: stat})
+    assert Facts(reader).packages.unpacked_on["libnvidia-compute-580"] == "2026-01-01"
+    with pytest.raises(UnknownFact, match="no list of its files"):
+        _ = Facts(reader).packages.unpacked_on["nvidia-utils-580"]
 
 
 def test_edited_file_is_theirs():
@@ -160,26 +175,32 @@ def test_dump_of_apt_is_read():
     dump = f'{KEY} "";\n{KEY}:: "slurm";\n{KEY}:: "^a\\.b$";\n{KEY}-Other:: "x";\n'
     assert values_in(dump, KEY) == ("slurm", "^a\\.b$")
     reader = FakeReader(queries={dump_command(KEY): dump})
-    assert address_kinds()["apt-config"].read(reader, KEY) == ("slurm", "^a\\.b$")
-    assert address_kinds()["apt-config"].read(FakeReader(queries={dump_command(KEY): ""}), KEY) == ()
+    assert Facts(reader).apt[KEY].merged == ("slurm", "^a\\.b$")
+    assert Facts(FakeReader(queries={dump_command(KEY): ""})).apt[KEY].merged == ()
 
 
-def test_apt_that_fails_or_is_missing_is_unreadable():
-    kind = address_kinds()["apt-config"]
-    failed = Completed(100, b"", b"E: Syntax error /etc/apt/apt.conf.d/x:1\n")
-    assert "Syntax error" in kind.read(FakeReader(queries={dump_command(KEY): failed}), KEY).reason
-    assert "not installed" in kind.read(FakeReader(queries={dump_command(KEY): ABSENT}), KEY).reason
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (Completed(100, b"", b"E: Syntax error /etc/apt/apt.conf.d/x:1\n"), "Syntax error"),
+        (ABSENT, "not installed"),
+        (Unreadable("timed out"), "timed out"),
+    ],
+)
+def test_apt_that_fails_or_is_missing_is_unknown(answer, why):
+    with pytest.raises(UnknownFact, match=why):
+        _ = Facts(FakeReader(queries={dump_command(KEY): answer})).apt[KEY].merged
 
 
 def test_overlay_answers_with_what_was_written_there():
     overlay = Overlay(FakeReader(queries={dump_command(KEY): f'{KEY}:: "slurm";\n'}))
     overlay.replace(PATH, written(), expected=ABSENT)
-    assert address_kinds()["apt-config"].read(overlay, KEY) == ("slurm", *PATTERNS)
+    assert Facts(overlay).apt[KEY].merged == ("slurm", *PATTERNS)
 
 
 def test_clock_tells_the_day_in_utc():
-    assert address_kinds()["clock"].read(FakeReader(now=1_767_225_599.0), "today") == "2025-12-31"
-    assert address_kinds()["clock"].read(FakeReader(now=1_767_225_600.0), "today") == "2026-01-01"
+    assert Facts(FakeReader(now=1_767_225_599.0)).host.today == "2025-12-31"
+    assert Facts(FakeReader(now=1_767_225_600.0)).host.today == "2026-01-01"
 
 
 @pytest.mark.parametrize(
@@ -293,14 +314,14 @@ def test_every_way_to_write_a_list_is_read_with_its_line():
 
 def on_host(**files):
     reader = FakeReader({f"/etc/apt/{name}": text for name, text in files.items()})
-    return address_kinds()["apt-files"].read(reader, KEY)
+    return Facts(reader).apt[KEY].lines
 
 
 def test_files_are_read_in_the_order_of_apt():
     line = f'{KEY}:: "x";'
     files = {"apt.conf": line, "apt.conf.d/60-b": line, "apt.conf.d/50-a.conf": line, "apt.conf.d/10-c.bak": line}
     rows = on_host(**files)
-    assert [row.partition("\t")[2] for row in rows] == [
+    assert [row.place for row in rows] == [
         "/etc/apt/apt.conf.d/50-a.conf:1", "/etc/apt/apt.conf.d/60-b:1", "/etc/apt/apt.conf:1"
     ]  # fmt: skip
 

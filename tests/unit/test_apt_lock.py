@@ -5,8 +5,9 @@ import os
 import pytest
 
 from hosttune.errors import Refused
+from hosttune.facts import apt_get as apt
 from hosttune.host.door import Process, Stat
-from hosttune.resources.packages import apt, apt_wait
+from hosttune.resources.packages import apt_wait
 from hosttune.resources.packages.apt_lock import LOCKS, holder
 from hosttune.resources.packages.apt_wait import wait_for_apt
 from tests.unit.fake_reader import FakeReader

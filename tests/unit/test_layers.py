@@ -7,15 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks.layers import circles, imported_by, trees
+
 PACKAGE = Path(__file__).resolve().parents[2] / "hosttune"
 MODULES = sorted(PACKAGE.rglob("*.py"))
-# A layer may import from itself and from the layers below it in this list.
+# A layer may import from itself and from the layers below it in this list, also where it is for types alone.
 LAYERS = (
     ("cli",),
     ("actions", "views"),
     ("measure",),
     ("engine",),
-    ("resources", "choices", "facts"),
+    ("resources", "choices"),
+    ("facts",),
     ("host",),
     ("rendering", "codec"),
     ("textfiles", "values", "errors", "frozen", "regex", "__init__"),
@@ -50,12 +53,24 @@ def test_imports_run_one_way(path):
     for name in imports(path):
         if name.startswith("hosttune."):
             below = name.split(".")[1]
-            if (part, below) not in ALLOWED_TYPES:
+            if (part, below) not in ALLOWED_PARSERS:
                 assert rank(below) >= rank(part), f"{part} imports {name}"
 
 
-# Types alone, or pure parsers of what the door delivers: the overlay models programs, records are checked.
-ALLOWED_TYPES = {("host", "engine"), ("host", "facts"), ("host", "views")}
+def test_no_circle_of_imports_goes_through_two_packages():
+    """Those for types count."""
+    across = [one for one in circles(imported_by(trees())) if len({name.split(".")[1] for name in one}) > 1]
+    assert across == []
+
+
+def test_circle_through_two_packages_would_be_seen():
+    graph = imported_by(trees())
+    graph["hosttune.facts.placed"].add("hosttune.resources.base")
+    assert len({name.split(".")[1] for name in circles(graph)[0]}) > 1
+
+
+# Pure parsers of what the door delivers, imported where they are used: the overlay models programs, records are checked.
+ALLOWED_PARSERS = {("host", "facts")}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())

@@ -6,10 +6,10 @@ import subprocess
 import pytest
 
 from hosttune.facts import Facts
+from hosttune.facts.services.needrestart import entries_for, mode_of, settings_in
 from hosttune.host.overlay import Overlay
 from hosttune.resources import address_kinds, wish_kinds
 from hosttune.resources.base import Context, Wish
-from hosttune.resources.services.needrestart_config import Setting, entries_for, mode_of, settings_in
 from hosttune.values import ABSENT, Address, Disturbs, FileValue, HoldKind, Risk, Unreadable, Verdict
 from tests.hosts.service_files import NEEDRESTART
 from tests.unit.fake_reader import FakeReader
@@ -17,16 +17,12 @@ from tests.unit.wish_host import typed
 
 MAIN, FOLDER = "/etc/needrestart/needrestart.conf", "/etc/needrestart/conf.d"
 OURS = f"{FOLDER}/60-hosttune-services-needrestart.conf"
-SETTINGS = Address("needrestart", "settings")
 
 
 def compare(files, services=("slurmd", "docker")):
     reader = FakeReader({MAIN: NEEDRESTART, **files})
     wish = Wish("needrestart", " ".join(services), "services-needrestart")
-    state = {
-        SETTINGS: address_kinds()["needrestart"].read(reader, "settings"),
-        Address("file", OURS): address_kinds()["file"].read(reader, OURS),
-    }
+    state = {Address("file", OURS): address_kinds()["file"].read(reader, OURS)}
     context = Context(Facts(reader), state, {}, Risk.LOW, Disturbs.NOTHING, journal_problem="none here")
     return typed(wish_kinds()["needrestart"].compare((wish,), context))
 
@@ -70,11 +66,6 @@ def test_table_that_takes_the_old_one_along_keeps_it():
 @pytest.mark.parametrize("text", ["$nrconf{override_rc} = f();", "$nrconf{override_rc}{qr(^(?1{x)} = 0;"])
 def test_perl_that_is_more_than_a_value_is_unclear(text):
     assert [one.what for one in settings_in(text, "a")] == ["unclear"]
-
-
-def test_setting_survives_its_spelling():
-    one = Setting("/etc/a.conf", "entry", "0", "^a\tb")
-    assert Setting.parse(one.spelled()) == one
 
 
 def test_file_of_ours_has_an_entry_for_each_service_that_nobody_excepts():
@@ -130,7 +121,7 @@ def test_service_that_somebody_wants_restarted_is_theirs_and_the_others_are_writ
 @pytest.mark.parametrize("name", ["x)} = 0; system('id'); #", "a/b", ""])
 def test_name_that_is_none_of_a_service_is_refused_before_it_reaches_perl(name):
     wish = Wish("needrestart", name or "$", "services-needrestart")
-    state = {SETTINGS: (), Address("file", OURS): ABSENT}
+    state = {Address("file", OURS): ABSENT}
     context = Context(Facts(FakeReader({})), state, {}, Risk.LOW, Disturbs.NOTHING)
     (finding, *_) = typed(wish_kinds()["needrestart"].compare((wish,), context))
     assert (finding.verdict, finding.changes) == (Verdict.UNKNOWN, ())
@@ -144,5 +135,5 @@ def test_file_that_cannot_be_read_is_unknown():
 def test_overlay_reads_back_what_was_written_there():
     overlay = Overlay(FakeReader({MAIN: NEEDRESTART}))
     overlay.files[OURS] = FileValue(b"$nrconf{override_rc}{qr(^slurmd\\.service$)} = 0;\n")
-    said = tuple(map(Setting.parse, address_kinds()["needrestart"].read(overlay, "settings")))
+    said = Facts(overlay).needrestart.settings
     assert entries_for(said, "slurmd")[0].file == OURS

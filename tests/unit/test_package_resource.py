@@ -8,13 +8,13 @@ import pytest
 
 from hosttune.errors import Conflict, HalfWay, Refused
 from hosttune.facts import Facts
+from hosttune.facts import apt_get as apt
 from hosttune.facts.gpu.archives import POLICY as ARCHIVES
 from hosttune.facts.packages import REPAIR
 from hosttune.host.door import Completed
 from hosttune.host.overlay import Overlay
 from hosttune.resources.base import Applied, Context, Wish
-from hosttune.resources.packages import apt
-from hosttune.resources.packages.package import PackagesWish, SimulationAddress
+from hosttune.resources.packages.package import PackagesWish
 from hosttune.resources.packages.package_set import PackageSetAddress, set_name, split_set
 from hosttune.values import (
     ABSENT,
@@ -88,8 +88,7 @@ class FakeWriter(FakeReader):
 def compare(host, names="a", ledger=None, **fields):
     facts = Facts(host)
     wish = Wish("packages", names, "some-rule", "", {"state": "installed"} | fields)
-    kinds = {"package-set": SET, "apt-simulation": SimulationAddress()}
-    state = {address: kinds[address.kind].read(host, address.name) for address in WISH.addresses(wish, facts)}
+    state = {address: SET.read(host, address.name) for address in WISH.addresses(wish, facts)}
     (finding,) = typed(WISH.compare((wish,), Context(facts, state, ledger or {}, Risk.MEDIUM, Disturbs.NOTHING)))
     return finding
 
@@ -109,10 +108,10 @@ def test_parse_reads_installs_upgrades_and_origins():
 
 
 def test_parse_reads_removals_sizes_and_errors():
-    lines = ("Remv old [1.2] [needed:amd64 ]", apt.download_line(URIS), "E: Unable to locate package x", "E: second")
+    lines = ("Remv old [1.2] [needed:amd64 ]", "E: Unable to locate package x", "E: second")
     would = apt.parse(lines)
     assert [(one.name, one.before) for one in would.removed] == [("old", "1.2")]
-    assert would.download_bytes == 1_500_000
+    assert apt.download_bytes(URIS) == 1_500_000
     assert would.error == "Unable to locate package x; second"
     assert would.knows_no_such_package
 
@@ -724,8 +723,3 @@ def test_overlay_of_a_host_whose_packages_cannot_be_read_is_refused(monkeypatch)
     monkeypatch.setattr(SET, "read", lambda reader, name: ABSENT)
     with pytest.raises(Refused, match=r"/var/lib/dpkg/status cannot be read"):
         SET.write(overlay, change_of())
-
-
-def test_simulation_cannot_be_written():
-    with pytest.raises(Refused):
-        SimulationAddress().write(writer(NEW), change_of())

@@ -10,12 +10,13 @@ from hosttune.actions.journal_lines import Run, Step, StepId
 from hosttune.actions.recover import prune
 from hosttune.errors import Conflict, Refused
 from hosttune.facts import Facts
+from hosttune.facts import apt_get as apt
 from hosttune.host.door import Completed
 from hosttune.host.overlay import Overlay
 from hosttune.resources.base import Context, Wish
-from hosttune.resources.packages import apt, kept_debs
+from hosttune.resources.packages import kept_debs
 from hosttune.resources.packages.driver_use import as_of_now
-from hosttune.resources.packages.package import PackagesWish, SimulationAddress
+from hosttune.resources.packages.package import PackagesWish
 from hosttune.resources.packages.package_set import PackageSetAddress
 from hosttune.values import (
     ABSENT,
@@ -65,8 +66,7 @@ def host(operands=(), simulated="", files=None, **versions):
 def compare(reader, names, *, declared=Disturbs.GPU_WORK, **fields):
     facts = Facts(reader)
     wish = Wish("packages", names, "some-rule", "", {"state": "installed"} | fields)
-    kinds = {"package-set": SET, "apt-simulation": SimulationAddress()}
-    state = {address: kinds[address.kind].read(reader, address.name) for address in WISH.addresses(wish, facts)}
+    state = {address: SET.read(reader, address.name) for address in WISH.addresses(wish, facts)}
     (finding,) = typed(WISH.compare((wish,), Context(facts, state, {}, Risk.MEDIUM, declared)))
     return finding
 
@@ -274,9 +274,9 @@ def test_kept_file_is_of_the_architecture_of_the_package(name, architecture):
     files = ("libx_1_i386.deb", "libx_1_amd64.deb", "liby_1_all.deb")
     reader = FakeReader({f"{kept_debs.FOLDER}/{file}": b"deb" for file in files} | {apt.ARCHITECTURES: "amd64\ni386\n"})
     assert kept_debs.operand(reader, name, "1").endswith(f"_{architecture}.deb")
-    assert apt.old_lines("", files, {name: "1"}, "", ("i386",)) == (f"Kept {name} cache",)
+    assert apt.places_of("", files, {name: "1"}, ("i386",)) == {name: "cache"}
     other = tuple(file for file in files if architecture not in file)
-    assert apt.old_lines("", other, {name: "1"}, "", ("i386",)) == (f"Kept {name} nowhere",)
+    assert apt.places_of("", other, {name: "1"}, ("i386",)) == {name: "nowhere"}
 
 
 def test_set_on_an_overlay_leaves_the_package_of_another_architecture():

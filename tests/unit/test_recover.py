@@ -10,8 +10,8 @@ from hosttune.actions.apply import new_run
 from hosttune.actions.journal import FOLDER, Recorder, read_journal
 from hosttune.actions.recover import recover
 from hosttune.errors import Refused
+from hosttune.facts import apt_get as apt
 from hosttune.host.overlay import Overlay
-from hosttune.resources.packages import apt
 from hosttune.values import ABSENT, Action, Address, Change, FileValue, Phase, Unreadable
 from tests.unit.fake_reader import FakeReader
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hosttune import resources
-from hosttune.resources import READ, address_kinds, kind_of, modules, wish_kinds
+from hosttune.resources import address_kinds, kind_of, modules, wish_kinds
 from hosttune.resources.base import AddressKind
 from hosttune.textfiles import module_names
 from hosttune.values import Address, Unreadable
@@ -30,7 +30,7 @@ def test_kind_lives_in_the_module_of_its_name(what, kinds):
     for kind, module in exported(what).items():
         assert module.rpartition(".")[2] == kind.replace("-", "_")
         assert kinds[kind] is getattr(MODULES[module], what)
-    assert set(kinds) == {*exported(what), *(READ if what == "ADDRESS" else ())}
+    assert set(kinds) == {*exported(what)}
     assert len(exported(what)) > 10
 
 
@@ -41,11 +41,6 @@ def test_names_are_those_of_all_modules():
 
 def test_no_two_modules_have_one_name():
     assert [name for name, times in Counter(name.rpartition(".")[2] for name in MODULES).items() if times > 1] == []
-
-
-def test_addresses_that_can_only_be_read_stand_in_their_table():
-    found = {one.kind: name for name, module in MODULES.items() for one in getattr(module, "ADDRESSES", ())}
-    assert found == READ
 
 
 def test_module_without_a_kind_is_none():

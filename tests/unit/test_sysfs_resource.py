@@ -2,9 +2,11 @@
 
 import pytest
 
+from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.kernel.sysfs_at_boot import tmpfiles_writes, udev_writes
+from hosttune.facts.sysfs import fits
 from hosttune.resources import address_kinds
-from hosttune.resources.kernel.sysfs_boot import fits, setters, tmpfiles_writes, udev_writes
-from hosttune.values import HoldKind, Unreadable, Verdict
+from hosttune.values import HoldKind, Verdict
 from tests.unit.fake_reader import FakeReader
 from tests.unit.wish_host import RULE, One, host
 
@@ -243,9 +245,13 @@ def test_lines_of_tmpfiles_are_read_as_systemd_reads_them():
 
 
 def test_first_of_two_lines_that_spell_one_path_counts():
-    rows = ("/sys/a\t\t1\t/etc/x:1", "/sys/a\t\t2\t/etc/y:1", "/sys/?\t\t3\t/etc/z:1", "/sys/a\t+\t4\t/etc/z:2")
-    found = setters("/sys/a", {"tmpfiles": rows, "udev": (), "command-line": (), "sysfsutils": ()})
-    assert [one.value for one in found] == ["1", "3", "4"]
+    files = {
+        "/etc/tmpfiles.d/x.conf": "w /sys/a - - - - 1\n",
+        "/etc/tmpfiles.d/y.conf": "w /sys/a - - - - 2\n",
+        "/etc/tmpfiles.d/z.conf": "w /sys/? - - - - 3\nw+ /sys/a - - - - 4\n",
+    }
+    found = Facts(FakeReader(files)).sysfs_at_boot["/sys/a"].settings
+    assert [one.given.value for one in found] == ["1", "3", "4"]
 
 
 def test_rules_of_udev_are_read_with_their_conditions():
@@ -258,7 +264,10 @@ def test_rules_of_udev_are_read_with_their_conditions():
 
 def test_pattern_below_a_folder_that_cannot_be_listed_is_unknown():
     reader = FakeReader(unreadable={"/sys/block": "needs root"})
-    assert isinstance(address_kinds()["sysfs-names"].read(reader, "/sys/block/*/queue"), Unreadable)
+    with pytest.raises(UnknownFact, match="needs root"):
+        _ = Facts(reader).sysfs.files["/sys/block/*/queue"]
+    with pytest.raises(UnknownFact, match="no path below /sys"):
+        _ = Facts(reader).sysfs.files["/sys/kernel/debug/*"]
 
 
 def test_value_that_the_kernel_chooses_needs_no_file():

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hosttune.errors import Refused
 from hosttune.host.door import Space
-from hosttune.resources import address_kinds
 from hosttune.resources.base import Bound, Operator, Wish
-from hosttune.values import Action, Activation, Address, Change, Hold, HoldKind, Trigger, Verdict
+from hosttune.values import Activation, Address, Hold, HoldKind, Trigger, Verdict
 from tests.unit.storage_host import GIB, ROOT, StorageHost, tmp_wish
 
 LINE = "tmpfs /tmp tmpfs mode=1777,nosuid,nodev,size=26G,nr_inodes=1m,nofail,x-systemd.before=local-fs.target 0 0"
@@ -209,25 +207,6 @@ def test_wish_for_another_target_is_refused():
     wish = Wish("tmpfs", "/scratch", "rule", "/scratch", {}, (Bound(Operator.AT_LEAST, GIB),))
 
     assert "/tmp alone" in StorageHost("").look(wish).hold.detail
-
-
-@pytest.mark.parametrize(
-    ("line", "value"),
-    [
-        ("30 20 0:40 / /tmp rw - tmpfs tmpfs rw,size=8388608k", f"tmpfs {8 * GIB}"),
-        ("30 20 0:40 / /tmp rw - tmpfs tmpfs rw", "tmpfs"),
-        ("30 20 8:17 / /tmp rw - ext4 /dev/sdb1 rw", "ext4"),
-    ],
-)
-def test_mounted_tells_type_and_size_and_is_read_only(line, value):
-    machine = StorageHost("", f"{ROOT}\n{line}\n")
-    kind = address_kinds()["mounted"]
-
-    assert kind.read(machine.writer, "/tmp") == value
-    change = Change(Address("mounted", "/tmp"), Action.UPDATE, value, "x", "rule")
-    assert kind.invert(change) is None
-    with pytest.raises(Refused):
-        kind.write(machine.writer, change)
 
 
 def test_size_beyond_the_available_memory_is_said():

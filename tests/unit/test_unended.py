@@ -13,9 +13,10 @@ from hosttune.actions.undo import plan_undo, undo
 from hosttune.actions.unended import half_way, resume, unended
 from hosttune.errors import Refused
 from hosttune.facts import Facts
+from hosttune.facts import apt_get as apt
 from hosttune.facts.base import UnknownFact
 from hosttune.host.door import Completed
-from hosttune.resources.packages import apt, package_set
+from hosttune.resources.packages import package_set
 from hosttune.resources.packages.package_repair import mend
 from hosttune.resources.packages.package_set import PackageSetAddress
 from hosttune.values import (

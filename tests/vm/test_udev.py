@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hosttune.resources import address_kinds
-from hosttune.resources.kernel.sysfs_boot import setters
+from hosttune.facts import Facts
 from tests.unit.fake_reader import FakeReader
 from tests.vm.tree import inside
 
@@ -46,8 +45,5 @@ def written(folder: Path, files: dict[str, str]) -> list[str]:
     ],
 )  # fmt: skip
 def test_what_udev_writes_is_what_is_foretold(files: dict[str, str], tmp_path: Path) -> None:
-    rows: dict[str, tuple[str, ...]] = dict.fromkeys(("command-line", "tmpfiles", "sysfsutils"), ())
-    read = address_kinds()["sysfs-boot"].read(FakeReader(files), "udev")
-    assert isinstance(read, tuple)
-    rows["udev"] = tuple(map(str, read))
-    assert written(tmp_path, files) == [one.value for one in setters(PATH, rows)]
+    found = Facts(FakeReader(files)).sysfs_at_boot[PATH].settings
+    assert written(tmp_path, files) == [one.given.value for one in found]

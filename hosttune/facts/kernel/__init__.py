@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hosttune.facts.kernel.module_options import ModuleOptions
     from hosttune.facts.kernel.sysctl import Sysctl
     from hosttune.facts.kernel.sysctl_at_boot import SysctlAtBoot
+    from hosttune.facts.kernel.sysfs_at_boot import SysfsAtBoot
 
 
 class KernelFacts:
@@ -30,3 +31,4 @@ class KernelFacts:
     module_options: ModuleOptions
     sysctl: Sysctl
     sysctl_at_boot: SysctlAtBoot
+    sysfs_at_boot: SysfsAtBoot

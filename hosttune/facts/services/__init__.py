@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hosttune.facts.services.clock import Clock
     from hosttune.facts.services.desktop import Desktop
+    from hosttune.facts.services.needrestart import Needrestart
     from hosttune.facts.services.oomd import Oomd
     from hosttune.facts.services.unit_settings import UnitSettings
     from hosttune.facts.services.units import Units
@@ -18,6 +19,7 @@ class ServicesFacts:
 
     clock: Clock
     desktop: Desktop
+    needrestart: Needrestart
     oomd: Oomd
     unit_settings: UnitSettings
     units: Units

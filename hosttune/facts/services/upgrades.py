@@ -6,13 +6,10 @@ Automatic-Reboot-Time), apt.conf(5) (a later file has the last word on a single 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.apt_conf import CLEAR, files, settings_of
-from hosttune.facts.base import Fact, unread
-from hosttune.facts.reading import text
+from hosttune.facts.base import Fact, lazy
 from hosttune.frozen import frozen
-from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -38,20 +35,17 @@ def is_true(value: str) -> bool:
 
 
 def collect(reader: Reader, facts: Facts) -> Upgrades:  # noqa: ARG001 - the interface of all subjects
-    paths = files(reader)
-    contents = {path: text(reader, path) for path in paths} if isinstance(paths, tuple) else {}
-    hidden = next((one for one in (paths, *contents.values()) if isinstance(one, Unreadable)), None)
-    if hidden is not None:
-        gone: Any = unread(hidden.reason)
-        return Upgrades(gone, gone, gone, gone)
+    def last(name: str) -> str:
+        found = facts.apt[name].last
+        return found.value if found else ""
 
-    def last(name: str) -> tuple[str, str]:
-        found = ("", "")
-        for path, content in contents.items():
-            for value, line in settings_of(content, name) if isinstance(content, str) else ():
-                found = ("", "") if value == CLEAR else (value, f"{path}:{line}")
-        return found
+    def place() -> str:
+        found = facts.apt[_KEY].last
+        return found.place if found else ""
 
-    reboots, place = last(_KEY)
-    with_users, time = last(f"{_KEY}-WithUsers")[0], last(f"{_KEY}-Time")[0]
-    return Upgrades(is_true(reboots), place, is_true(with_users or "true"), time or "now")
+    return Upgrades(
+        reboots=lazy(lambda: is_true(last(_KEY))),
+        reboots_by=lazy(place),
+        reboots_with_users=lazy(lambda: is_true(last(f"{_KEY}-WithUsers") or "true")),
+        reboot_time=lazy(lambda: last(f"{_KEY}-Time") or "now"),
+    )

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.facts.containers.kubernetes import is_of_pods
+from hosttune.facts.kernel.sysfs_at_boot import udev_writes
 from hosttune.facts.reading import integer, known, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.resources.kernel.sysfs_boot import udev_writes
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:

@@ -9,24 +9,27 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.kernel.sysfs_at_boot import SOURCES, device_of
+from hosttune.facts.sysfs import fits
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.resources.base import OLD, FieldSpec, Operator, WishKind, action_between, in_general
 from hosttune.resources.bounds import nearest, satisfies, wants
+from hosttune.resources.comparison import known
 from hosttune.resources.elsewhere import by_commands, by_tuned
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text, hand_edit
-from hosttune.resources.kernel.sysfs_boot import SOURCES, device_of, fits, setters
 from hosttune.resources.kernel.sysfs_set import MANY, numbers, spelled
-from hosttune.resources.kernel.sysfs_values import SysfsAddress, SysfsNamesAddress
+from hosttune.resources.kernel.sysfs_values import SysfsAddress
 from hosttune.values import ABSENT, Activation, Address, Change, Finding, Hold, HoldKind, Unreadable, Verdict, behind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hosttune.facts import Facts
+    from hosttune.facts.kernel.sysfs_at_boot import Setter
     from hosttune.resources.base import Context, Wish
     from hosttune.resources.elsewhere import Elsewhere
-    from hosttune.resources.kernel.sysfs_boot import Setter
     from hosttune.values import Value
 
 FOLDERS = {"tmpfiles": ("/etc/tmpfiles.d", ".conf"), "udev": ("/etc/udev/rules.d", ".rules")}
@@ -49,11 +52,10 @@ class SysfsWish(WishKind):
     activations = (Activation.NOW,)
 
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:
-        names = SysfsNamesAddress().read(facts.reader, wish.name) if _NAME.fullmatch(wish.name) else ()
-        files = names if isinstance(names, tuple) else ()
-        live = (Address(kind, path) for path in files for kind in ("sysfs", "sysfs-choices"))
-        boot = (Address("sysfs-boot", source) for source in SOURCES)
-        return (Address("sysfs-names", wish.name), *live, *boot, Address("file", _dropin(wish)))
+        files: tuple[str, ...] = ()
+        if _NAME.fullmatch(wish.name):
+            files = known(lambda: facts.sysfs.files[wish.name], files)
+        return (*(Address("sysfs", path) for path in files), Address("file", _dropin(wish)))
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         looks = [_examine(wish, context) for wish in wishes]
@@ -109,28 +111,28 @@ def _examine(wish: Wish, context: Context) -> _Setting | Finding:
     state, is_image = context.state, context.facts.reader.persistent_only
     if refusal := _why_not(wish):
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(HoldKind.REFUSED, refusal), wants(wish))
-    names = state[Address("sysfs-names", wish.name)]
-    values = {path: state[Address("sysfs", path)] for path in names} if isinstance(names, tuple) else {}
-    boot = {source: state[Address("sysfs-boot", source)] for source in SOURCES}
-    for value in (names, *values.values(), *boot.values()):
+    facts = context.facts
+    try:
+        values = {path: state[Address("sysfs", path)] for path in facts.sysfs.files[wish.name]}
+        _ = facts.sysfs_at_boot[wish.name].settings
+    except UnknownFact as unknown:
+        return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=behind(wish.name, unknown.reason))
+    for value in values.values():
         if isinstance(value, Unreadable):
             return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=behind(wish.name, value.reason))
     live = {path: str(value) for path, value in values.items() if value is not ABSENT}
     wanted = {path: nearest(value, wish) for path, value in live.items()}
-    offers = {path: _words(state[Address("sysfs-choices", path)]) for path in live}
-    unable = [
-        path for path, words in offers.items() if isinstance(words, tuple) and words and wanted[path] not in words
-    ]
+    offers = {path: facts.sysfs.choices[path] for path in live}
+    unable = [path for path, words in offers.items() if words and wanted[path] not in words]
     if not is_image and len(unable) == len(live):
         none = f"this kernel has no {wish.name}"
         taken = f"{unable[0]} does not take {wanted[unable[0]]}: {', '.join(offers[unable[0]])}" if unable else none
         return Finding(wish.rule, wish.subject, Verdict.NOT_APPLICABLE, reason=taken)
     for path in unable:
         del live[path], wanted[path]
-    rows = {source: value for source, value in boot.items() if isinstance(value, tuple)}
     own = _dropin(wish)
     setting = {
-        path: tuple(one for one in setters(path, rows) if one.file != own or _is_of(one, wish))
+        path: tuple(one for one in facts.sysfs_at_boot[path].settings if one.given.path != own or _is_of(one, wish))
         for path in (live or (wish.name,))
     }
     missing = [path for path, found in setting.items() if not _is_set(found, wish, own)]
@@ -150,10 +152,6 @@ def _elsewhere(path: str, live: str, wish: Wish, context: Context) -> Elsewhere 
     words = [value for pattern, value in facts.managers.tuned_sysfs_values.items() if fits(path, pattern)]
     found = by_tuned(words[-1] if words else None, wish, live, facts)
     return found or by_commands(lambda pattern: fits(path, pattern), wish, facts)
-
-
-def _words(value: Value) -> tuple[str, ...]:
-    return value if isinstance(value, tuple) else ()
 
 
 def _why_not(wish: Wish) -> str:
@@ -191,8 +189,8 @@ def _matches(text: str) -> set[str]:
 
 def _is_set(found: tuple[Setter, ...], wish: Wish, own: str) -> bool:
     """Whether what acts last at boot satisfies the wish; a udev rule that may not apply counts only when it is ours."""
-    certain = [one for one in found if not one.is_conditional or one.file == own]
-    return satisfies(certain[-1].value, wish) if certain else _is_default(wish)
+    certain = [one for one in found if not one.is_conditional or one.given.path == own]
+    return satisfies(certain[-1].given.value, wish) if certain else _is_default(wish)
 
 
 def _owner(
@@ -211,13 +209,14 @@ def _owner(
             other = elsewhere[path]
             owner = f"{other.place} ({path} = {other.value})"
             return Hold(HoldKind.OWNED, owner), f"change {other.place}, or ignore {wish.rule}"
-        others = [one for one in found if one.file != own]
-        explicit = [one for one in others if not one.is_distribution]
+        others = [one for one in found if one.given.path != own]
+        explicit = [one for one in others if not one.given.is_of_distribution]
         stronger = [one for one in others if not one.is_conditional and _beats(one, own, wish)]
         for one in (*explicit[-1:], *stronger[-1:]):
-            if not satisfies(one.value, wish):
-                owner = one.place if one.source == "command-line" else f"{one.place} ({path} = {one.value})"
-                return Hold(HoldKind.OWNED, owner), f"change {one.place}, or ignore {wish.rule}"
+            given = one.given
+            if not satisfies(given.value, wish):
+                owner = f"{given.place} ({path} = {given.value})" if given.line else given.place
+                return Hold(HoldKind.OWNED, owner), f"change {given.place}, or ignore {wish.rule}"
     return Hold(), ""
 
 
@@ -227,7 +226,7 @@ def _beats(other: Setter, own: str, wish: Wish) -> bool:
     """
     if other.source != _persist(wish):
         return SOURCES.index(other.source) > SOURCES.index(_persist(wish))
-    theirs, ours = posixpath.basename(other.file), posixpath.basename(own)
+    theirs, ours = other.given.file_name, posixpath.basename(own)
     return theirs != ours and (theirs > ours) != (other.source == "tmpfiles" and other.pattern == wish.name)
 
 
@@ -238,10 +237,10 @@ def _evidence(
     for value in live.values():
         present[value] = present.get(value, 0) + 1
     lines = [f"now {value}" + (f" ({count} files)" if len(live) > 1 else "") for value, count in present.items()]
-    for one in sorted({found[-1] for found in setting.values() if found}, key=lambda one: one.place):
-        is_sure = one.file == own or not one.is_conditional
-        value = "a value that is worked out then" if _SUBSTITUTION.search(one.value) else one.value
-        lines.append(f"next boot {value} ({one.place}){'' if is_sure else ', perhaps'}")
+    for one in sorted({found[-1] for found in setting.values() if found}, key=lambda one: one.given.place):
+        is_sure = one.given.path == own or not one.is_conditional
+        value = "a value that is worked out then" if _SUBSTITUTION.search(one.given.value) else one.given.value
+        lines.append(f"next boot {value} ({one.given.place}){'' if is_sure else ', perhaps'}")
     lines += dict.fromkeys(one.words for one in elsewhere.values())
     if any(not found and path not in elsewhere for path, found in setting.items()):
         lines.append("no file sets it at boot")
@@ -295,7 +294,7 @@ def _live_changes(setting: _Setting, context: Context) -> list[Change]:
     values: list[tuple[Address, Value, Value]] = [
         (Address("sysfs", one), live[one], wanted[one]) for one in setting.off
     ]
-    names = context.state[Address("sysfs-names", name)]
+    names = context.facts.sysfs.files[name]
     numbered = numbers(name, live) if names == tuple(live) else None
     if numbered and len(numbered) > MANY and values:
         now, then = (spelled({number: held[path] for number, path in numbered.items()}) for held in (live, wanted))

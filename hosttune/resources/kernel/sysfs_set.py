@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict
 from hosttune.facts.reading import number_list
+from hosttune.facts.sysfs import expand
 from hosttune.resources.base import AddressKind
-from hosttune.resources.kernel.sysfs_values import SysfsAddress, expand, tee
+from hosttune.resources.kernel.sysfs_values import SysfsAddress, tee
 from hosttune.resources.steps import each, few
 from hosttune.values import ABSENT, Unreadable
 

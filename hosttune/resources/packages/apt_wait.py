@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from hosttune.errors import Refused
-from hosttune.resources.packages import apt
+from hosttune.facts import apt_get as apt
 from hosttune.resources.packages.apt_lock import holder
 
 if TYPE_CHECKING:

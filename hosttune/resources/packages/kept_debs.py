@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from hosttune.errors import HosttuneError, Refused
-from hosttune.facts.reading import text
+from hosttune.facts import apt_get as apt
 from hosttune.host.door import Completed
-from hosttune.resources.packages import apt
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
@@ -82,11 +81,5 @@ def _named(reader: Reader, folder: str, name: str, version: str) -> str:
     """The file of this version in the folder, whole; empty where there is none."""
     names = reader.list(folder)
     files = names if isinstance(names, tuple) else ()
-    others = foreign(reader) if files else ()
+    others = apt.foreign(reader) if files else ()
     return next((one for one in files if apt.is_file_of(one, name, version, others)), "")
-
-
-def foreign(reader: Reader) -> tuple[str, ...]:
-    """The foreign architectures of this host."""
-    content = text(reader, apt.ARCHITECTURES)
-    return apt.foreign_of(content) if isinstance(content, str) else ()

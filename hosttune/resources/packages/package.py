@@ -8,17 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from hosttune.facts import apt_get as apt
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.components import turn_on
 from hosttune.facts.packages import INTERRUPTED
-from hosttune.host.door import Completed
 from hosttune.regex import regex
 from hosttune.resources.base import FieldSpec, WishKind, action_between, in_general
-from hosttune.resources.packages import apt
 from hosttune.resources.packages.driver_use import disturbance
-from hosttune.resources.packages.kept_debs import FOLDER, foreign
+from hosttune.resources.packages.kept_debs import FOLDER
 from hosttune.resources.packages.package_set import PackageSetAddress, names_of, set_name, value_of, versions
-from hosttune.resources.read_only import ReadOnly
 from hosttune.values import (
     ABSENT,
     Activation,
@@ -34,52 +32,13 @@ from hosttune.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from hosttune.facts import Facts
-    from hosttune.host.door import Reader
     from hosttune.resources.base import Context, Operator, Wish
-    from hosttune.values import Value
 
 SET = PackageSetAddress.kind
 _NOT_WHOLE = "a package of it is not whole"
 _BUILDS = regex(r"(?:^|-)(?<!no-)dkms(?:$|-)")  # dkms, nvidia-dkms-580; not nvidia-headless-no-dkms-580
 _UPDATE = "sudo apt-get update, then run it again"
-
-
-class SimulationAddress(ReadOnly):
-    """`apt-simulation:OPERANDS`: what `apt-get install OPERANDS` would do, as the lines that `apt.parse` reads; only to
-    be read.
-    """
-
-    kind = "apt-simulation"
-
-    def read(self, reader: Reader, name: str) -> Value:
-        operands = name.split()
-        answer = reader.query(apt.simulation(operands), timeout_s=apt.LOOK_TIMEOUT_S)
-        if not isinstance(answer, Completed):
-            return answer if isinstance(answer, Unreadable) else Unreadable("apt-get is not installed")
-        if answer.status != 0:
-            return apt.errors(answer.errors, answer.status)
-        lines = apt.relevant(answer.text)
-        sizes = _said(reader, apt.downloads(operands)) if lines else None
-        size = (apt.download_line(sizes),) if sizes is not None else ()
-        return (*lines, *_old(reader, apt.parse(lines).before), *size)
-
-
-def _said(reader: Reader, argv: Sequence[str]) -> str | None:
-    answer = reader.query(argv, timeout_s=apt.LOOK_TIMEOUT_S)
-    return answer.text if isinstance(answer, Completed) and answer.status == 0 else None
-
-
-def _old(reader: Reader, before: Mapping[str, str]) -> tuple[str, ...]:
-    """Where the versions that would go can be had; nothing where apt does not say."""
-    policies = _said(reader, apt.policy(before)) if before else None
-    if policies is None:
-        return ()
-    cached = reader.list(apt.CACHE)
-    marks = _said(reader, apt.automatic(before)) or ""
-    return apt.old_lines(policies, cached if isinstance(cached, tuple) else (), before, marks, foreign(reader))
 
 
 class PackagesWish(WishKind):
@@ -113,11 +72,10 @@ class PackagesWish(WishKind):
         self.kind = kind
         self.takes_list = kind == "packages"
 
-    def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:
+    def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:  # noqa: ARG002 - the interface of all kinds
         if not (wish.name.split() or _removed(wish)) or wish.fields.get("refused"):
             return ()
-        operands = _operands(wish, {name: facts.packages[name].version for name in _present(wish, facts)})
-        return (_set(wish), Address("apt-simulation", " ".join(operands))) if operands else (_set(wish),)
+        return (_set(wish),)
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         return tuple(_compare(wish, context) for wish in wishes)
@@ -194,12 +152,11 @@ def _differs(
     wish: Wish, operands: tuple[str, ...], present: Mapping[str, str], evidence: tuple[str, ...], context: Context
 ) -> Finding:  # fmt: skip
     reason = _reason(operands, present)
-    lines = context.state[Address("apt-simulation", " ".join(operands))]
-    if not isinstance(lines, tuple):
-        why = lines.reason if isinstance(lines, Unreadable) else "apt-get gave no answer"
-        unknown = behind(f"{reason}; what apt would do is unknown", why)
-        return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=unknown)
-    would = apt.parse(lines)
+    try:
+        would = context.facts.apt.would[" ".join(operands)]
+    except UnknownFact as unknown:
+        unsaid = behind(f"{reason}; what apt would do is unknown", unknown.reason)
+        return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=unsaid)
     if would.knows_no_such_package:
         said = f"{reason}; apt: {would.error}"
         return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=said, todo=_known_by(context.facts))
@@ -327,4 +284,3 @@ def _reversible(would: apt.Transaction) -> str:
 
 
 WISH = PackagesWish("package")
-ADDRESSES = (SimulationAddress(),)

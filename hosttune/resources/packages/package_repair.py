@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import HosttuneError, Refused
 from hosttune.facts import Facts
+from hosttune.facts import apt_get as apt
 from hosttune.facts.base import UnknownFact
 from hosttune.host.door import Completed
-from hosttune.resources.packages import apt
 from hosttune.resources.packages.kept_debs import operand
 
 if TYPE_CHECKING:

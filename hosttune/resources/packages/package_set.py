@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict, HalfWay, Refused
 from hosttune.facts import Facts
+from hosttune.facts import apt_get as apt
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.packages import DATABASE, REPAIR
 from hosttune.regex import regex
 from hosttune.resources.base import AddressKind, inverted
-from hosttune.resources.packages import apt
 from hosttune.resources.packages.apt_wait import wait_for_apt
 from hosttune.resources.packages.kept_debs import drop, keep, operand
 from hosttune.resources.packages.package_repair import mend, settle, tried

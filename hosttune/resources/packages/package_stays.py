@@ -8,10 +8,10 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from hosttune.facts import Facts
+from hosttune.facts import apt_get as apt
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.packages import DATABASE
 from hosttune.host.door import Completed, Stat
-from hosttune.resources.packages import apt
 from hosttune.resources.packages.package_set import names_of
 from hosttune.values import Unreadable
 

@@ -5,46 +5,23 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.services.needrestart import FOLDER, MAIN, entries_for, mode_of
 from hosttune.regex import regex
 from hosttune.rendering import render
 from hosttune.resources.base import FieldSpec, WishKind, in_general
 from hosttune.resources.file import compare_dropin, dropin_path
-from hosttune.resources.read_only import ReadOnly
-from hosttune.resources.services.needrestart_config import Setting, entries_for, mode_of, settings_in
-from hosttune.values import ABSENT, Activation, Address, Finding, Hold, HoldKind, Unreadable, Verdict
+from hosttune.values import ABSENT, Activation, Address, Finding, Hold, HoldKind, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hosttune.facts import Facts
-    from hosttune.host.door import Reader
+    from hosttune.facts.services.needrestart import Setting
     from hosttune.resources.base import Context, Operator, Wish
-    from hosttune.values import Change, Value
+    from hosttune.values import Change
 
-MAIN = "/etc/needrestart/needrestart.conf"
-FOLDER = "/etc/needrestart/conf.d"
-_SETTINGS = Address("needrestart", "settings")
 _NAME = regex(r"[A-Za-z0-9][A-Za-z0-9_.:@-]*")  # systemd.unit(5), without the backslash of escaped names
-
-
-class NeedrestartAddress(ReadOnly):
-    """`needrestart:settings`: what its files say of restarts, in their order (needrestart_config.Setting)."""
-
-    kind = "needrestart"
-
-    def read(self, reader: Reader, name: str) -> Value:  # noqa: ARG002 - the interface of all kinds
-        names = reader.list(FOLDER)
-        if isinstance(names, Unreadable):
-            return names
-        listed = sorted(names) if isinstance(names, tuple) else []
-        found: list[str] = []
-        for path in (MAIN, *(f"{FOLDER}/{one}" for one in listed if one.endswith(".conf"))):
-            content = reader.read(path)
-            if isinstance(content, Unreadable):
-                return content
-            text = content.decode("utf-8", "replace") if isinstance(content, bytes) else ""
-            found += [one.spelled() for one in settings_in(text, path)]
-        return tuple(found)
 
 
 class NeedrestartWish(WishKind):
@@ -56,7 +33,7 @@ class NeedrestartWish(WishKind):
     activations = (Activation.NOW,)
 
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:  # noqa: ARG002 - the interface of all kinds
-        return (_file(wish), _SETTINGS)
+        return (_file(wish),)
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         return tuple(finding for wish in wishes for finding in _compare(wish, context))
@@ -71,11 +48,10 @@ def _file(wish: Wish) -> Address:
 
 def _compare(wish: Wish, context: Context) -> tuple[Finding, ...]:
     path = _file(wish).name
-    said = context.state[_SETTINGS]
-    if not isinstance(said, tuple):
-        return (_unknown(wish, said.reason if isinstance(said, Unreadable) else "its settings have no list"),)
-    settings = tuple(map(Setting.parse, said))
-    others = tuple(one for one in settings if one.file != path)
+    try:
+        others = tuple(one for one in context.facts.needrestart.settings if one.file != path)
+    except UnknownFact as unknown:
+        return (_unknown(wish, unknown.reason),)
     if unclear := next((one for one in others if one.what == "unclear"), None):
         return (_unknown(wish, f"{unclear.file}: what it says of override_rc is more than a value: {unclear.pattern}"),)
     services = tuple(wish.name.split())
@@ -136,4 +112,3 @@ def _unknown(wish: Wish, reason: str) -> Finding:
 
 
 WISH = NeedrestartWish()
-ADDRESSES = (NeedrestartAddress(),)

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING
 from hosttune.errors import Refused
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.storage.fstab_options import set_size, size_bytes
-from hosttune.host.mountinfo import parse, topmost_at
 from hosttune.rendering import render
 from hosttune.resources.base import FieldSpec, Operator, WishKind, in_general
 from hosttune.resources.file import compare_dropin, dropin_path
-from hosttune.resources.read_only import ReadOnly
 from hosttune.resources.storage.fstab import addition_diff, options_diff
 from hosttune.resources.storage.fstab_document import PATH, entry_text
 from hosttune.values import (
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
 
     from hosttune.facts import Facts
     from hosttune.facts.storage.fstab import Misread
-    from hosttune.host.door import Reader
     from hosttune.resources.base import Context, Wish
     from hosttune.values import Value
 
@@ -53,22 +50,6 @@ _INODES = "nr_inodes=1m"
 _BELT = "nofail,x-systemd.before=local-fs.target"
 _ETC_FOLDER = "/etc/systemd/system/tmp.mount.d"
 _RUN_FOLDER = "/run/systemd/system/tmp.mount.d"
-
-
-class MountedAddress(ReadOnly):
-    """`mounted:TARGET`: `tmpfs SIZE_BYTES` of a live tmpfs (`tmpfs` alone is half of RAM), else the type; read only."""
-
-    kind = "mounted"
-
-    def read(self, reader: Reader, name: str) -> Value:
-        data = reader.read("/proc/self/mountinfo")
-        if not isinstance(data, bytes):
-            return data
-        mount = topmost_at(parse(data), name)
-        if mount is None:
-            return ABSENT
-        size = next((option for option in mount.super_options if option.startswith("size=")), "")
-        return f"{mount.fstype} {size_bytes(size, 0)}" if size and mount.fstype == "tmpfs" else mount.fstype
 
 
 class TmpfsWish(WishKind):
@@ -90,7 +71,7 @@ class TmpfsWish(WishKind):
         boot = (Address("fstab", TARGET), Address("fstab-line", TARGET), Address("file", own))
         if facts.reader.persistent_only:
             return boot
-        return (*boot, Address("file", dropin_path(_RUN_FOLDER, wish.rule)), Address("mounted", TARGET))
+        return (*boot, Address("file", dropin_path(_RUN_FOLDER, wish.rule)))
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         findings = []
@@ -334,4 +315,3 @@ def _gib(size: int) -> str:
 
 
 WISH = TmpfsWish()
-ADDRESSES = (MountedAddress(),)

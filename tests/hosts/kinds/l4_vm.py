@@ -3,8 +3,8 @@
 Source: Google Cloud, "GPU machine types" (g2-standard-8: 8 vCPUs, 32 GB, 1 L4).
 """
 
+from hosttune.facts.apt_get import downloads, simulation
 from hosttune.facts.gpu.candidates import LIST
-from hosttune.resources.packages.apt import downloads, simulation
 from tests.hosts.driver import not_loaded
 from tests.hosts.kinds.common import KERNEL_MOUNTS, offered, shm
 from tests.hosts.machine import DiskSpec, GpuSpec, Machine, MountSpec

@@ -1,4 +1,4 @@
-"""What the addresses have in common that cannot be written."""
+"""A kind of address that only another version of hosttune knows."""
 
 from __future__ import annotations
 
@@ -15,8 +15,14 @@ if TYPE_CHECKING:
     from hosttune.values import Change, Value
 
 
-class ReadOnly(AddressKind):
-    """Base of an address kind that holds a value which nobody writes there; it adds `kind` and `read`."""
+class Unknown(AddressKind):
+    """Stands for it where it comes in that version's journal, or in a plan that it saved."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def read(self, reader: Reader, name: str) -> Value:  # noqa: ARG002 - the interface of all kinds
+        return Unreadable(f"this version of hosttune does not know what {self.kind}:{name} is")
 
     def write(self, writer: Writer, change: Change) -> None:  # noqa: ARG002 - the interface of all kinds
         raise Refused(f"{change.address} can only be read")
@@ -26,13 +32,3 @@ class ReadOnly(AddressKind):
 
     def invert(self, change: Change) -> Change | None:  # noqa: ARG002 - the interface of all kinds
         return None
-
-
-class Unknown(ReadOnly):
-    """Stands for a kind that only another version of hosttune knows: in its journal, or in a plan that it saved."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-
-    def read(self, reader: Reader, name: str) -> Value:  # noqa: ARG002 - the interface of all kinds
-        return Unreadable(f"this version of hosttune does not know what {self.kind}:{name} is")

@@ -1,4 +1,4 @@
-"""What needrestart's configuration says of services: Perl, read as far as it is plain. Pure.
+"""What needrestart's configuration says of services: Perl, read as far as it is plain.
 
 needrestart evaluates /etc/needrestart/needrestart.conf, and from its end every conf.d/*.conf in the order of their
 names. `$nrconf{override_rc}` is a hash of patterns: of the patterns that match a service, the one that the hash brings
@@ -9,11 +9,22 @@ nothing. `$nrconf{restart}` is l (list only), i (ask) or a (restart).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
+from hosttune.facts.base import Fact, lazy
+from hosttune.facts.reading import text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
+from hosttune.values import Unreadable
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+MAIN = "/etc/needrestart/needrestart.conf"
+FOLDER = "/etc/needrestart/conf.d"
 _HEAD = regex(r"\$nrconf\{\s*['\"]?([\w-]+)['\"]?\s*\}")
 _PATTERN = (
     r"qr\s*(?:\(((?:[^()\\]|\\.|\((?:[^()\\]|\\.)*\))*)\)|\{((?:[^{}\\]|\\.)*)\}|([/#!|,])((?:(?!\3)[^\\]|\\.)*)\3)"
@@ -26,7 +37,7 @@ _COMMENT = regex(r"^\s*#.*$|(?<=[;,{}])\s*#.*$", re.MULTILINE)
 
 
 @frozen
-class Setting:
+class Setting(Fact):
     """One thing that a file says. `what`: restart (value: the mode), entry (value 0 or 1 for `pattern`), clear (the
     table starts anew), unclear (Perl that is more than a value)."""
 
@@ -35,12 +46,30 @@ class Setting:
     value: str = ""
     pattern: str = ""
 
-    def spelled(self) -> str:
-        return f"{self.file}\t{self.what}\t{self.value}\t{self.pattern}"
 
-    @classmethod
-    def parse(cls, text: str) -> Setting:
-        return cls(*text.split("\t", 3))
+@frozen
+class Needrestart(Fact):
+    """needrestart's configuration."""
+
+    settings: tuple[Setting, ...]  # what its files say of restarts, in their order
+
+
+def collect(reader: Reader, facts: Facts) -> Needrestart:  # noqa: ARG001 - the interface of all subjects
+    return Needrestart(lazy(_settings, reader))
+
+
+def _settings(reader: Reader) -> tuple[Setting, ...] | Unreadable:
+    names = reader.list(FOLDER)
+    if isinstance(names, Unreadable):
+        return names
+    listed = sorted(names) if isinstance(names, tuple) else []
+    found: list[Setting] = []
+    for path in (MAIN, *(f"{FOLDER}/{one}" for one in listed if one.endswith(".conf"))):
+        content = text(reader, path)
+        if isinstance(content, Unreadable):
+            return content
+        found += settings_in(content, path) if isinstance(content, str) else ()
+    return tuple(found)
 
 
 def settings_in(content: str, file: str) -> tuple[Setting, ...]:

@@ -1,5 +1,5 @@
-"""Who sets a kernel value below /sys at boot: the kernel command line, udev rules, tmpfiles.d, sysfsutils. Pure but for
-the one address that reads them.
+"""Who sets a kernel value below /sys at the next boot: the kernel command line, udev rules, tmpfiles.d, sysfsutils:
+`sysfs_at_boot["/sys/kernel/mm/transparent_hugepage/enabled"].settings`.
 
 Sources: tmpfiles.d(5) and systemd-tmpfiles (`w` lines are all applied in the order of their files, but of two that
 spell the same path the first counts alone), udev(7), kernel-parameters.txt, Debian's /etc/init.d/sysfsutils.
@@ -7,26 +7,29 @@ spell the same path the first counts alone), udev(7), kernel-parameters.txt, Deb
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from hosttune.facts.reading import drop_ins
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared, unread
+from hosttune.facts.lookups import Lookup
+from hosttune.facts.placed import Placed
+from hosttune.facts.reading import drop_ins, text
+from hosttune.facts.sysfs import fits
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.resources.read_only import ReadOnly
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator
 
+    from hosttune.facts import Facts
     from hosttune.host.door import Reader
-    from hosttune.values import Value
 
 SOURCES = ("command-line", "udev", "tmpfiles", "sysfsutils")  # in the order in which they act
-_DISTRIBUTION = ("/usr/lib/", "/lib/")
+_ROOTS = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
 _WORD = regex(r'"((?:[^"\\]|\\.)*)"|\'([^\']*)\'|(\S+)')
 _PART = regex(r'\s*([\w]+(?:\{[^}]*\})?)\s*(==|!=|:=|\+=|-=|=)\s*e?"((?:[^"\\]|\\.)*)"\s*,?')
-_BRACES = regex(r"\{([^{}]*)\}")
 _DEVICE = (
     regex(r"/sys/(?:class/)?(?P<subsystem>block)/(?P<device>[^/]+)/(?P<attribute>.+)"),
     regex(r"/sys/class/(?P<subsystem>[^/]+)/(?P<device>[^/]+)/(?P<attribute>.+)"),
@@ -51,55 +54,47 @@ class Device:
 
 
 @frozen
-class Setter:
+class Setter(Fact):
     """One place that sets a value at boot."""
 
-    value: str
-    place: str  # file:line, or the kernel command line
-    source: str  # one of SOURCES
+    given: Placed
+    source: str  # command-line, udev, tmpfiles, sysfsutils
     pattern: str = ""  # the path as it is spelled there (tmpfiles), or the kernel's name of the device (udev)
     condition: str = ""  # what it depends on besides the device's name, so that perhaps it does not apply (udev)
 
     @property
     def is_conditional(self) -> bool:
+        """Whether it depends on more than the device's name."""
         return bool(self.condition)
 
-    @property
-    def file(self) -> str:
-        return self.place.rpartition(":")[0]
 
-    @property
-    def is_distribution(self) -> bool:
-        return self.place.startswith(_DISTRIBUTION)
+@frozen
+class FileAtBoot(Fact):
+    """One file below /sys at the next boot."""
+
+    path: str
+    settings: tuple[Setter, ...]  # all that set it, in the order in which they act
+
+
+@frozen
+class SysfsAtBoot(Fact):
+    """`sysfs_at_boot["/sys/..."]`, for every file; only what was asked for is kept."""
+
+    entries: Mapping[str, FileAtBoot]
+
+    def __getitem__(self, path: str) -> FileAtBoot:
+        return self.entries[path]
+
+    @staticmethod
+    def name_fault(path: str) -> tuple[str, str] | None:
+        """What is wrong with a path as a rule writes it, and the way out."""
+        return None if path.startswith("/sys/") else (f"{path!r} is no path below /sys", "write all of it")
 
 
 def device_of(path: str) -> Device | None:
     """The device and attribute that a path means; None where udev knows no device for it."""
     match = next((found for pattern in _DEVICE if (found := pattern.fullmatch(path))), None)
     return Device(match["subsystem"], match["device"], match["attribute"]) if match else None
-
-
-def fits(path: str, pattern: str) -> bool:
-    """Whether a pattern of glob(7), braces included, means this path: wildcards do not reach over a slash."""
-    return any(_fits(_plain(path), _plain(one)) for one in _unbraced(pattern))
-
-
-def _plain(path: str) -> str:
-    return path.replace("/sys/class/block/", "/sys/block/", 1)
-
-
-def _fits(path: str, pattern: str) -> bool:
-    one, other = path.split("/"), pattern.split("/")
-    return len(one) == len(other) and all(map(fnmatchcase, one, other))
-
-
-def _unbraced(pattern: str) -> Iterator[str]:
-    match = _BRACES.search(pattern)
-    if match is None:
-        yield pattern
-        return
-    for word in match[1].split(","):
-        yield from _unbraced(pattern[: match.start()] + word + pattern[match.end() :])
 
 
 def tmpfiles_writes(content: str) -> tuple[tuple[int, str, str, bool], ...]:
@@ -170,102 +165,100 @@ def sysfs_conf_writes(content: str) -> tuple[tuple[int, str, str], ...]:
     return tuple(found)
 
 
-class SysfsBootAddress(ReadOnly):
-    """`sysfs-boot:SOURCE`: what one of the sources sets, one row each with fields parted by tabs."""
+@frozen
+class _Written:
+    """All that the sources set, in the order in which they are read."""
 
-    kind = "sysfs-boot"
-
-    def read(self, reader: Reader, name: str) -> Value:
-        rows: list[str] = []
-        if name == "command-line":
-            line = ABSENT if reader.persistent_only else reader.read("/proc/cmdline")
-            if isinstance(line, Unreadable):
-                return line
-            return tuple(line.decode("utf-8", "replace").split()) if isinstance(line, bytes) else ()
-        for path in _files(reader, name):
-            if isinstance(path, Unreadable):
-                return path
-            content = reader.read(path)
-            if isinstance(content, Unreadable):
-                return content
-            text = content.decode("utf-8", "replace") if isinstance(content, bytes) else ""
-            rows += ("\t".join(fields) for fields in _rows(name, path, text))
-        return tuple(rows)
+    arguments: tuple[str, ...]
+    udev: tuple[tuple[Mapping[str, str], str, Placed], ...]  # the names it must match, attribute, value
+    tmpfiles: tuple[tuple[str, bool, Placed], ...]  # path, whether it adds to others, value
+    sysfsutils: tuple[tuple[str, Placed], ...]  # path, value
 
 
-def _rows(source: str, path: str, text: str) -> Iterator[tuple[str, ...]]:
-    if source == "udev":
-        for number, matches, attribute, value in udev_writes(text):
-            names = (matches.get("SUBSYSTEM", "*"), matches.get("KERNEL", "*"), matches.get("?", ""))
-            yield (*names, attribute, value, f"{path}:{number}")
-    elif source == "tmpfiles":
-        for number, pattern, value, adds in tmpfiles_writes(text):
-            yield (pattern, "+" if adds else "", value, f"{path}:{number}")
-    else:
-        for number, target, value in sysfs_conf_writes(text):
-            yield (target, value, f"{path}:{number}")
+def collect(reader: Reader, facts: Facts) -> SysfsAtBoot:  # noqa: ARG001 - the interface of all subjects
+    written = shared(_written, reader)
+
+    def look(path: str) -> FileAtBoot:
+        fault = SysfsAtBoot.name_fault(path)
+        return FileAtBoot(path, unread(fault[0]) if fault else lazy(lambda: tuple(_setters(path, written()))))
+
+    return SysfsAtBoot(Lookup(look))
 
 
-def _files(reader: Reader, source: str) -> Iterator[str | Unreadable]:
-    """The files of a source in the order in which they are read; one in /etc hides its namesakes."""
-    folder, suffix = {"udev": ("udev/rules.d", ".rules"), "tmpfiles": ("tmpfiles.d", ".conf")}.get(
-        source, ("sysfs.d", ".conf")
-    )
-    folders = [f"{root}/{folder}" for root in ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")]
-    if source == "sysfsutils":
-        yield "/etc/sysfs.conf"
-        folders = folders[:1]
-    files = drop_ins(reader, folders, suffix)
-    yield from (files,) if isinstance(files, Unreadable) else files
-
-
-def setters(path: str, rows: Mapping[str, Iterable[str]]) -> tuple[Setter, ...]:
-    """All that set this one file at boot, in the order in which they act; `rows` are those of each source."""
-    return (
-        *_by_command_line(path, rows),
-        *_by_udev(path, rows),
-        *_by_tmpfiles(path, rows),
-        *_by_sysfsutils(path, rows),
+def _written(reader: Reader) -> _Written:
+    said = ABSENT if reader.persistent_only else text(reader, "/proc/cmdline")
+    if isinstance(said, Unreadable):
+        raise UnknownFact(said.reason)
+    udev = _texts(reader, drop_ins(reader, [f"{root}/udev/rules.d" for root in _ROOTS], ".rules"))
+    tmpfiles = _texts(reader, drop_ins(reader, [f"{root}/tmpfiles.d" for root in _ROOTS]))
+    sysfsutils = _texts(reader, drop_ins(reader, ("/etc/sysfs.d",)), "/etc/sysfs.conf")
+    return _Written(
+        arguments=tuple(said.split()) if isinstance(said, str) else (),
+        udev=tuple(
+            (names, attribute, Placed(value, path, line))
+            for path, content in udev
+            for line, names, attribute, value in udev_writes(content)
+        ),
+        tmpfiles=tuple(
+            (target, adds, Placed(value, path, line))
+            for path, content in tmpfiles
+            for line, target, value, adds in tmpfiles_writes(content)
+        ),
+        sysfsutils=tuple(
+            (target, Placed(value, path, line))
+            for path, content in sysfsutils
+            for line, target, value in sysfs_conf_writes(content)
+        ),
     )
 
 
-def _by_command_line(path: str, rows: Mapping[str, Iterable[str]]) -> Iterator[Setter]:
+def _texts(reader: Reader, files: tuple[str, ...] | Unreadable, *first: str) -> tuple[tuple[str, str], ...]:
+    """(path, text) of these files. Raises UnknownFact."""
+    if isinstance(files, Unreadable):
+        raise UnknownFact(files.reason)
+    found: list[tuple[str, str]] = []
+    for path in (*first, *files):
+        content = text(reader, path)
+        if isinstance(content, Unreadable):
+            raise UnknownFact(content.reason)
+        found += [(path, content)] if isinstance(content, str) else []
+    return tuple(found)
+
+
+def _setters(path: str, written: _Written) -> Iterator[Setter]:
+    """All that set this one file at boot, in the order in which they act."""
+    yield from _by_command_line(path, written)
+    yield from _by_udev(path, written)
+    yield from _by_tmpfiles(path, written)
+    yield from (Setter(given, "sysfsutils") for target, given in written.sysfsutils if fits(path, target))
+
+
+def _by_command_line(path: str, written: _Written) -> Iterator[Setter]:
     parameter = _PARAMETER.fullmatch(path)
     name = f"{parameter[1]}.{parameter[2]}" if parameter else ""
     name = name or next((argument for pattern, argument in _ARGUMENTS.items() if fits(path, pattern)), "")
-    for row in rows["command-line"]:
-        key, equals, value = row.partition("=")
+    for word in written.arguments:
+        key, equals, value = word.partition("=")
         if name and equals and key.replace("-", "_") == name.replace("-", "_"):
-            yield Setter(value, f"the kernel command line: {row}", "command-line")
+            yield Setter(Placed(value, f"the kernel command line: {word}"), "command-line")
 
 
-def _by_udev(path: str, rows: Mapping[str, Iterable[str]]) -> Iterator[Setter]:
+def _by_udev(path: str, written: _Written) -> Iterator[Setter]:
     device = device_of(path)
     if device is None:
         return
-    for row in rows["udev"]:
-        subsystem, kernel, condition, attribute, value, place = row.split("\t")
-        is_named = any(fnmatchcase(device.device, one) for one in kernel.split("|"))
-        if attribute == device.attribute and is_named and fnmatchcase(device.subsystem, subsystem):
-            yield Setter(value, place, "udev", kernel, condition)
+    for names, attribute, given in written.udev:
+        kernel = names.get("KERNEL", "*")
+        is_named = attribute == device.attribute and any(fnmatchcase(device.device, one) for one in kernel.split("|"))
+        if is_named and fnmatchcase(device.subsystem, names.get("SUBSYSTEM", "*")):
+            yield Setter(given, "udev", kernel, names.get("?", ""))
 
 
-def _by_tmpfiles(path: str, rows: Mapping[str, Iterable[str]]) -> Iterator[Setter]:
+def _by_tmpfiles(path: str, written: _Written) -> Iterator[Setter]:
     taken: set[str] = set()
-    for row in rows["tmpfiles"]:
-        pattern, adds, value, place = row.split("\t")
+    for pattern, adds, given in written.tmpfiles:
         if pattern in taken and not adds:
             continue  # systemd-tmpfiles: "Duplicate line for path, ignoring"
         taken.add(pattern)
         if fits(path, pattern):
-            yield Setter(value, place, "tmpfiles", pattern)
-
-
-def _by_sysfsutils(path: str, rows: Mapping[str, Iterable[str]]) -> Iterator[Setter]:
-    for row in rows["sysfsutils"]:
-        target, value, place = row.split("\t")
-        if fits(path, target):
-            yield Setter(value, place, "sysfsutils")
-
-
-ADDRESSES = (SysfsBootAddress(),)
+            yield Setter(given, "tmpfiles", pattern)

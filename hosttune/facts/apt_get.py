@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from hosttune.facts.base import Fact
+from hosttune.facts.reading import text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
+
+if TYPE_CHECKING:
+    from hosttune.host.door import Reader
 
 LOCK_WAIT_S: Final = 120  # another apt may work; unattended-upgrades is done in a minute or two
 INSTALL_TIMEOUT_S: Final = 3600.0  # a driver is some 400 MB, and its initramfs takes minutes on a slow disk
@@ -25,16 +30,13 @@ _REMOVE = regex(r"(?:Remv|Purg) (\S+)(?: \[([^\]]+)\])?")
 _URI = regex(r"'[^']*' \S+ (\d+)(?: \S*)?")
 _VERSION_LINE = regex(r"(?: {5}| \*\*\* )(\S+)")
 _SOURCE_LINE = regex(r" {6,}-?\d+ (\S.*)")
-_DOWNLOAD = "Download "
-_AUTO = "Auto "
-_KEPT = "Kept "
 _DOWN = "Down "
 _DOWNGRADED = "The following packages will be DOWNGRADED:"
 _UNKNOWN_NAME = regex(r"Unable to locate package|has no installation candidate|Couldn't find any package")
 
 
 @frozen
-class Step:
+class Step(Fact):
     """One package in a transaction; `before` is empty for a new one, `after` for one that is removed."""
 
     name: str
@@ -44,7 +46,7 @@ class Step:
 
 
 @frozen
-class Transaction:
+class Transaction(Fact):
     """What apt-get said that it would do, or why it would not (`error`, its own words).
 
     `old` says of each package that would be replaced or removed where its present version can be had: `archive`,
@@ -154,13 +156,13 @@ def relevant(stdout: str) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def old_lines(
-    policies: str, cached: Iterable[str], before: Mapping[str, str], marks: str, foreign: Collection[str] = ()
-) -> tuple[str, ...]:
-    """Lines that keep, for the packages that would be replaced, where their versions can be had, and which came along.
+def places_of(
+    policies: str, cached: Iterable[str], before: Mapping[str, str], foreign: Collection[str] = ()
+) -> dict[str, str]:
+    """Where the versions of packages that would be replaced or removed can be had, as `Transaction.old` says it.
 
-    `policies` and `marks` are the answers of `policy` and `automatic`, `cached` the names in the cache of apt,
-    `foreign` the host's foreign architectures.
+    `policies` is the answer of `policy`, `cached` the names in the cache of apt, `foreign` the host's foreign
+    architectures.
     """
     files = tuple(cached)
     offered = offered_versions(policies)
@@ -169,9 +171,7 @@ def old_lines(
         in_cache = any(is_file_of(one, name, version, foreign) for one in files)
         in_archive = version in offered.get(name, ())
         places[name] = "archive" if in_archive else "cache" if in_cache else "nowhere"
-    automatic_names = sorted(set(marks.split()) & set(before))
-    kept = (f"{_KEPT}{name} {place}" for name, place in sorted(places.items()))
-    return (*kept, *(f"{_AUTO}{name}" for name in automatic_names))
+    return places
 
 
 def offered_versions(policies: str) -> dict[str, tuple[str, ...]]:
@@ -208,9 +208,10 @@ def is_file_of(file: str, name: str, version: str, foreign: Collection[str]) -> 
     return file.startswith(start) and suffix == "deb" and fits
 
 
-def foreign_of(dpkg_arch: str) -> tuple[str, ...]:
-    """The foreign architectures in the text of ARCHITECTURES, whose first line is the native one."""
-    return tuple(dpkg_arch.split()[1:])
+def foreign(reader: Reader) -> tuple[str, ...]:
+    """The foreign architectures of this host: ARCHITECTURES names the native one first."""
+    content = text(reader, ARCHITECTURES)
+    return tuple(content.split()[1:]) if isinstance(content, str) else ()
 
 
 def restarts(needrestart: str) -> tuple[str, ...]:
@@ -226,37 +227,27 @@ def errors(stderr: str, status: int) -> tuple[str, ...]:
     return said or (f"E: apt-get ended with status {status}",)
 
 
-def download_line(print_uris: str) -> str:
-    """One line that keeps the sum of the sizes which `--print-uris` names."""
-    sizes = [int(match[1]) for line in print_uris.splitlines() if (match := _URI.fullmatch(line.strip()))]
-    return f"{_DOWNLOAD}{sum(sizes)}"
+def download_bytes(print_uris: str) -> int:
+    """The sum of the sizes which `--print-uris` names."""
+    rows = (_URI.fullmatch(line.strip()) for line in print_uris.splitlines())
+    return sum(int(match[1]) for match in rows if match)
 
 
 def parse(lines: Iterable[str]) -> Transaction:
-    """A transaction from the lines that `relevant`, `errors`, `download_line` and `old_lines` keep; others are passed
-    over."""
+    """A transaction from the lines that `relevant` and `errors` keep; others are passed over."""
     steps: dict[str, Step] = {}
-    size = None
-    said, down, came_along = [], [], []
-    old: dict[str, str] = {}
+    said, down = [], []
     for line in lines:
         if match := _INSTALL.match(line):
             steps[match[1]] = Step(match[1], match[2] or "", match[3], (match[4] or "").strip())
         elif match := _REMOVE.match(line):
             steps[match[1]] = Step(match[1], match[2] or "", "")
-        elif line.startswith(_DOWNLOAD):
-            size = int(line.removeprefix(_DOWNLOAD))
         elif line.startswith("E: "):
             said.append(line.removeprefix("E: "))
         elif line.startswith(_DOWN):
             down.append(line.removeprefix(_DOWN))
-        elif line.startswith(_AUTO):
-            came_along.append(line.removeprefix(_AUTO))
-        elif line.startswith(_KEPT):
-            name, _, place = line.removeprefix(_KEPT).partition(" ")
-            old[name] = place
     ordered = tuple(steps[name] for name in sorted(steps))
-    return Transaction(ordered, size, "; ".join(said), tuple(down), frozenset(came_along), old)
+    return Transaction(ordered, error="; ".join(said), downgraded=tuple(down))
 
 
 def upstream(version: str) -> str:

@@ -1,0 +1,135 @@
+"""What apt's configuration says of a list or value, with the lines, and as apt has merged it:
+`apt["Unattended-Upgrade::Package-Blacklist"].lines`; and what apt-get would do.
+
+Sources: apt.conf(5), as apt_conf.py reads the files; `apt-config dump` (apt-config(8)) for what apt makes of them;
+`apt-get -s` (apt_get.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hosttune.facts import apt_get
+from hosttune.facts.apt_conf import CLEAR, files, settings_of
+from hosttune.facts.apt_get import Transaction
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.lookups import Lookup
+from hosttune.facts.placed import Placed
+from hosttune.facts.reading import text
+from hosttune.frozen import frozen
+from hosttune.host.door import Completed
+from hosttune.values import ABSENT, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+
+@frozen
+class AptSetting(Fact):
+    """One name of apt's configuration."""
+
+    lines: tuple[Placed, ...]  # all that give it a value, in the order of reading; `#clear` where a line empties it
+    merged: tuple[str, ...]  # the values of a list as apt has merged it; empty where nobody sets it
+
+    @property
+    def last(self) -> Placed | None:
+        """The line whose value counts, where it is no list."""
+        return None if not self.lines or self.lines[-1].value == CLEAR else self.lines[-1]
+
+
+@frozen
+class Apt(Fact):
+    """`apt["NAME"]`, for every name; only what was asked for is kept."""
+
+    entries: Mapping[str, AptSetting]
+    would: Mapping[str, Transaction]  # by operands with blanks between them: what `apt-get install` would do with them
+
+    def __getitem__(self, name: str) -> AptSetting:
+        return self.entries[name]
+
+
+def dump_command(name: str) -> tuple[str, ...]:
+    """The program call that prints a list as apt has merged it."""
+    return ("apt-config", "dump", name)
+
+
+def values_in(dump: str, name: str) -> tuple[str, ...]:
+    """The values of a list in the output of `apt-config dump`: NAME:: "value"; on a line each."""
+    return tuple(re.findall(rf'^{re.escape(name)}:: "(.*)";$', dump, re.MULTILINE))
+
+
+def collect(reader: Reader, facts: Facts) -> Apt:  # noqa: ARG001 - the interface of all subjects
+    texts = shared(_texts, reader)
+
+    def look(name: str) -> AptSetting:
+        def lines() -> tuple[Placed, ...]:
+            return tuple(
+                Placed(value, path, line) for path, content in texts() for value, line in settings_of(content, name)
+            )
+
+        return AptSetting(lazy(lines), lazy(_merged, reader, name))
+
+    return Apt(Lookup(look), Lookup(lambda operands: _simulated(reader, operands.split())))
+
+
+def _texts(reader: Reader) -> tuple[tuple[str, str], ...] | Unreadable:
+    """(path, text) in the order in which apt reads them."""
+    paths = files(reader)
+    if isinstance(paths, Unreadable):
+        return paths
+    found: list[tuple[str, str]] = []
+    for path in paths:
+        content = text(reader, path)
+        if isinstance(content, Unreadable):
+            return content
+        found += [(path, content)] if isinstance(content, str) else []
+    return tuple(found)
+
+
+def _merged(reader: Reader, name: str) -> tuple[str, ...] | Unreadable:
+    answer = reader.query(dump_command(name))
+    if not isinstance(answer, Completed):
+        return Unreadable("apt-config is not installed") if answer is ABSENT else answer
+    if answer.status != 0:
+        return Unreadable(f"apt-config: {(answer.errors.strip().splitlines() or ['it failed'])[0]}")
+    return values_in(answer.text, name)
+
+
+def _simulated(reader: Reader, operands: Sequence[str]) -> Transaction:
+    answer = reader.query(apt_get.simulation(operands), timeout_s=apt_get.LOOK_TIMEOUT_S)
+    if not isinstance(answer, Completed):
+        reason = answer.reason if isinstance(answer, Unreadable) else "apt-get is not installed"
+        raise UnknownFact(reason)
+    if answer.status != 0:
+        return apt_get.parse(apt_get.errors(answer.errors, answer.status))
+    would = apt_get.parse(apt_get.relevant(answer.text))
+    sizes = _said(reader, apt_get.downloads(operands)) if would.steps else None
+    if sizes is not None:
+        would = replace(would, download_bytes=apt_get.download_bytes(sizes))
+    return _with_old(reader, would)
+
+
+def _with_old(reader: Reader, would: Transaction) -> Transaction:
+    """With where the versions that would go can be had, and which came along; nothing where apt does not say."""
+    policies = _said(reader, apt_get.policy(would.before)) if would.before else None
+    if policies is None:
+        return would
+    cached = reader.list(apt_get.CACHE)
+    marks = _said(reader, apt_get.automatic(would.before)) or ""
+    files_there = cached if isinstance(cached, tuple) else ()
+    return replace(
+        would,
+        automatic=frozenset(marks.split()) & frozenset(would.before),
+        old=apt_get.places_of(policies, files_there, would.before, apt_get.foreign(reader)),
+    )
+
+
+def _said(reader: Reader, argv: Sequence[str]) -> str | None:
+    answer = reader.query(argv, timeout_s=apt_get.LOOK_TIMEOUT_S)
+    return answer.text if isinstance(answer, Completed) and answer.status == 0 else None
