@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar, final
 
 from hosttune.frozen import frozen
 
@@ -30,6 +30,7 @@ class Absent(Enum):
 ABSENT: Final = Absent.ABSENT
 
 
+@final
 @frozen
 class Unreadable:
     """The thing asked for may exist, but could not be looked at; `reason` is a phrase for people."""

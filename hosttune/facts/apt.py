@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.facts import apt_get
-from hosttune.facts.apt_conf import CLEAR, files, settings_of
+from hosttune.facts.apt_conf import CLEAR, FOLDER, files, settings_of
 from hosttune.facts.apt_get import Transaction
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
-from hosttune.facts.reading import text
+from hosttune.facts.reading import known, sure, texts
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.values import ABSENT, Unreadable
@@ -65,12 +65,12 @@ def values_in(dump: str, name: str) -> tuple[str, ...]:
 
 
 def collect(reader: Reader, facts: Facts) -> Apt:  # noqa: ARG001 - the interface of all subjects
-    texts = shared(_texts, reader)
+    contents = shared(_texts, reader)
 
     def look(name: str) -> AptSetting:
         def lines() -> tuple[Placed, ...]:
             return tuple(
-                Placed(value, path, line) for path, content in texts() for value, line in settings_of(content, name)
+                Placed(value, path, line) for path, content in contents() for value, line in settings_of(content, name)
             )
 
         return AptSetting(lazy(lines), lazy(_merged, reader, name))
@@ -78,26 +78,17 @@ def collect(reader: Reader, facts: Facts) -> Apt:  # noqa: ARG001 - the interfac
     return Apt(Lookup(look), Lookup(lambda operands: _simulated(reader, operands.split())))
 
 
-def _texts(reader: Reader) -> tuple[tuple[str, str], ...] | Unreadable:
+def _texts(reader: Reader) -> tuple[tuple[str, str], ...]:
     """(path, text) in the order in which apt reads them."""
-    paths = files(reader)
-    if isinstance(paths, Unreadable):
-        return paths
-    found: list[tuple[str, str]] = []
-    for path in paths:
-        content = text(reader, path)
-        if isinstance(content, Unreadable):
-            return content
-        found += [(path, content)] if isinstance(content, str) else []
-    return tuple(found)
+    return tuple(texts(reader, known(files(reader), FOLDER)))
 
 
-def _merged(reader: Reader, name: str) -> tuple[str, ...] | Unreadable:
-    answer = reader.query(dump_command(name))
-    if not isinstance(answer, Completed):
-        return Unreadable("apt-config is not installed") if answer is ABSENT else answer
+def _merged(reader: Reader, name: str) -> tuple[str, ...]:
+    answer = sure(reader.query(dump_command(name)))
+    if answer is ABSENT:
+        raise UnknownFact("apt-config is not installed")
     if answer.status != 0:
-        return Unreadable(f"apt-config: {(answer.errors.strip().splitlines() or ['it failed'])[0]}")
+        raise UnknownFact(f"apt-config: {(answer.errors.strip().splitlines() or ['it failed'])[0]}")
     return values_in(answer.text, name)
 
 

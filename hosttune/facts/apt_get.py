@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
+from hosttune.facts.answers import text
 from hosttune.facts.base import Fact
-from hosttune.facts.reading import text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, ParamSpec, TypeVar, cast
 
 from hosttune.frozen import Lazy, stored
 from hosttune.values import Unreadable
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -47,31 +49,33 @@ def unread(reason: str) -> Any:
     return Unreadable(reason)
 
 
-def lazy(make: Callable[..., Any], *arguments: Any) -> Any:
-    """The value of a fact field that is made when the field is first touched (typed Any, as `unread`): what `make`
-    returns, or unread for the reason for which a fact that `make` touches is.
-    """
-    return Lazy(_made, make, arguments)
-
-
-def _made(make: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+def attempt(make: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T | Unreadable:
+    """What `make` returns; Unreadable for the reason of the UnknownFact that it raises."""
     try:
-        return make(*arguments)
+        return make(*arguments, **named)
     except UnknownFact as unknown:
-        return unread(unknown.reason)
+        return Unreadable(unknown.reason)
 
 
-def shared(make: Callable[..., T | Unreadable], *arguments: Any) -> Callable[[], T]:
+def lazy(make: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """The value of a fact field that is made when the field is first touched: what `make` returns, or unread for the
+    reason of the UnknownFact that it raises.
+    """
+    made: Any = Lazy(partial(attempt, make, *arguments, **named))
+    return cast("T", made)
+
+
+def shared(make: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> Callable[[], T]:
     """What several lazy fields are made of: it is made once, by the first that asks. Asking raises UnknownFact where it
     could not be read.
     """
-    kept = Lazy(_made, make, arguments)
+    kept = Lazy(partial(attempt, make, *arguments, **named))
 
     def ask() -> T:
         value = kept.value()
         if isinstance(value, Unreadable):
             raise UnknownFact(value.reason)
-        return value  # type: ignore[no-any-return]
+        return cast("T", value)
 
     return ask
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from hosttune.facts.answers import text
 from hosttune.facts.base import Fact, lazy
-from hosttune.facts.reading import text
 from hosttune.facts.services.systemd_config import parse as section_of
 from hosttune.facts.services.unit_files import UnitFiles
 from hosttune.frozen import frozen

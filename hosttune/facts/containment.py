@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from hosttune.facts.answers import known, line, text
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.lookups import Lookup
-from hosttune.facts.reading import known, line, text
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.values import Absent, Answer, Unreadable

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hosttune.facts.answers import derived, known, line
 from hosttune.facts.base import Fact, lazy, raw, shared, unread
 from hosttune.facts.containment import FIRST_MOUNTS, Found, decide, look
-from hosttune.facts.reading import day_of, derived, known, line
+from hosttune.facts.reading import day_of
 from hosttune.facts.virtualization import Dmi, cloud_of, hypervisor_of, read_dmi
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat

@@ -134,10 +134,7 @@ def _iommu(facts: Facts) -> str:
 
 
 def _firmware(facts: Facts) -> str:
-    found = line(facts.reader, _BIOS)
-    if not isinstance(found, str):
-        raise UnknownFact(known(found, _BIOS).reason)
-    return found
+    return known(line(facts.reader, _BIOS), _BIOS)
 
 
 def _mitigations(facts: Facts) -> str:

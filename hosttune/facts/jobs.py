@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from hosttune.facts.answers import known, text
 from hosttune.facts.base import Fact, UnknownFact, unread
-from hosttune.facts.reading import known, text
 from hosttune.facts.work import container_of
 from hosttune.frozen import frozen
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from hosttune.facts.answers import text
 from hosttune.facts.base import Fact, UnknownFact, unread
-from hosttune.facts.reading import text
 from hosttune.frozen import frozen
 from hosttune.host.secrets import is_secret_file
 from hosttune.values import ABSENT, Answer, Unreadable

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from hosttune.facts.answers import text
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.containers import kubernetes
 from hosttune.facts.lookups import Lookup
-from hosttune.facts.reading import text
 from hosttune.facts.services.tuned import active_profile, settings_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from hosttune.facts.answers import known
 from hosttune.facts.base import Fact
-from hosttune.facts.reading import known
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from hosttune.facts.answers import known
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.lookups import Lookup
-from hosttune.facts.reading import day_of, known
+from hosttune.facts.reading import day_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.values import Unreadable

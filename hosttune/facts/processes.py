@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy
+from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.lookups import Lookup
+from hosttune.facts.reading import if_absent, sure
 from hosttune.frozen import frozen
-from hosttune.host.door import Completed
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -44,22 +44,17 @@ def collect(reader: Reader, facts: Facts) -> Processes:  # noqa: ARG001 - the in
     return Processes(Lookup(lambda name: Named(lazy(_commands, reader, name), lazy(_started, reader, name))))
 
 
-def _commands(reader: Reader, name: str) -> tuple[str, ...] | Unreadable:
+def _commands(reader: Reader, name: str) -> tuple[str, ...]:
     if reader.persistent_only:
         return ()
-    answer = reader.query(("ps", "-C", name[:_NAME_LENGTH], "-o", "args="))
-    if not isinstance(answer, Completed):
-        return Unreadable("ps is not installed") if answer is ABSENT else answer
+    answer = sure(reader.query(("ps", "-C", name[:_NAME_LENGTH], "-o", "args=")))
+    if answer is ABSENT:
+        raise UnknownFact("ps is not installed")
     if answer.errors.strip():
-        return Unreadable(f"ps: {answer.errors.strip().splitlines()[0]}")
+        raise UnknownFact(f"ps: {answer.errors.strip().splitlines()[0]}")
     return tuple(row.strip() for row in answer.text.splitlines() if row.strip())
 
 
-def _started(reader: Reader, name: str) -> int | Unreadable:
-    if reader.persistent_only:
-        return 0
-    processes = reader.processes()
-    if isinstance(processes, Unreadable):
-        return processes
-    listed = processes if isinstance(processes, tuple) else ()
+def _started(reader: Reader, name: str) -> int:
+    listed = () if reader.persistent_only else if_absent(reader.processes(), ())
     return min((int(one.started_at) for one in listed if one.name == name), default=0)

@@ -1,27 +1,58 @@
-"""Reading small kernel and configuration files the way facts need them: text, absent, or unreadable with a reason."""
+"""Reading for facts: a value, or ABSENT where it is certain that there is none. What could not be looked at raises
+UnknownFact, which a lazy field keeps as its reason (facts/base.py).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from hosttune.facts.base import unread
+from hosttune.facts.base import UnknownFact
 from hosttune.values import ABSENT, Absent, Answer, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
+P = ParamSpec("P")
 T = TypeVar("T")
+D = TypeVar("D")
 
 
-def text(reader: Reader, path: str) -> Answer[str]:
+def sure(answer: Answer[T]) -> T | Absent:
+    """An answer of the door that is sure: raises UnknownFact for one that is not."""
+    if isinstance(answer, Unreadable):
+        raise UnknownFact(answer.reason)
+    return answer
+
+
+def all_sure(answers: Iterable[Answer[object]]) -> None:
+    """Raises UnknownFact for the first that is not sure."""
+    for answer in answers:
+        sure(answer)
+
+
+def known(answer: Answer[T], path: str) -> T:
+    """What must be there: raises UnknownFact where it is not, too."""
+    answer = sure(answer)
+    if answer is ABSENT:
+        raise UnknownFact(f"{path} does not exist")
+    return answer
+
+
+def if_absent(answer: Answer[T], value: D) -> T | D:
+    """The answer; `value` where it is certain that there is none."""
+    answer = sure(answer)
+    return value if answer is ABSENT else answer
+
+
+def text(reader: Reader, path: str) -> str | Absent:
     """A whole file as text; bytes that are not UTF-8 become U+FFFD."""
-    content = reader.read(path)
+    content = sure(reader.read(path))
     return content.decode("utf-8", "replace") if isinstance(content, bytes) else content
 
 
-def line(reader: Reader, path: str) -> Answer[str]:
+def line(reader: Reader, path: str) -> str | Absent:
     """A file that holds one value, without the white space and NULs (device tree) around it."""
     content = text(reader, path)
     return content.strip(" \t\n\0") if isinstance(content, str) else content
@@ -32,18 +63,53 @@ def day_of(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).date().isoformat()
 
 
-def integer(reader: Reader, path: str) -> Answer[int]:
-    """A file that holds one decimal number."""
+def integer(reader: Reader, path: str) -> int | Absent:
+    """A file that holds one decimal number; raises UnknownFact for anything else."""
     content = line(reader, path)
     if not isinstance(content, str):
         return content
     try:
         return int(content)
     except ValueError:
-        return Unreadable(f"{path} holds {content[:40]!r}, not a number")
+        raise UnknownFact(f"{path} holds {content[:40]!r}, not a number") from None
 
 
-def drop_ins(reader: Reader, folders: Iterable[str], suffix: str = ".conf") -> tuple[str, ...] | Unreadable:
+def derived(answer: Answer[T], path: str, function: Callable[[T], D]) -> D:
+    """What `function` makes of what must be there; the ValueError that it raises is the reason of UnknownFact."""
+    value = known(answer, path)
+    try:
+        return function(value)
+    except ValueError as error:
+        raise UnknownFact(f"{path}: {error}") from error
+
+
+def parsed(parse: Callable[P, D], *arguments: P.args, **named: P.kwargs) -> D:
+    """What a parser makes; the ValueError that it raises, a sentence, is the reason of UnknownFact."""
+    try:
+        return parse(*arguments, **named)
+    except ValueError as error:
+        raise UnknownFact(str(error)) from error
+
+
+def names_in(reader: Reader, folder: str) -> tuple[str, ...]:
+    """The names in a folder, sorted; none where there is no such folder."""
+    return if_absent(reader.list(folder), ())
+
+
+def texts(reader: Reader, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """(path, text) of those of the files that are there."""
+    for path in paths:
+        content = text(reader, path)
+        if content is not ABSENT:
+            yield path, content
+
+
+def is_there(reader: Reader, path: str) -> bool:
+    """Whether a path leads to something."""
+    return sure(reader.stat(path)) is not ABSENT
+
+
+def drop_ins(reader: Reader, folders: Iterable[str], suffix: str = ".conf") -> tuple[str, ...]:
     """The files of several configuration folders in the order in which they are read: by name, whatever the folder. Of
     one name the first folder counts, and a link to /dev/null there masks it (sysctl.d(5), tmpfiles.d(5), modprobe.d(5),
     udev(7)). Of an image /run is nobody's: it is made anew at boot.
@@ -52,28 +118,10 @@ def drop_ins(reader: Reader, folders: Iterable[str], suffix: str = ".conf") -> t
     for folder in folders:
         if reader.persistent_only and folder.startswith("/run/"):
             continue
-        names = reader.list(folder)
-        if isinstance(names, Unreadable):
-            return names
-        for name in names if isinstance(names, tuple) else ():
+        for name in names_in(reader, folder):
             if name.endswith(suffix):
                 chosen.setdefault(name, f"{folder}/{name}")
     return tuple(chosen[name] for name in sorted(chosen) if reader.link(chosen[name]) != "/dev/null")
-
-
-def known(answer: Answer[Any], path: str) -> Any:
-    """The field value for an answer that must be there: the answer, or why it is not known."""
-    return unread(f"{path} does not exist") if answer is ABSENT else answer
-
-
-def derived(answer: Answer[T], path: str, function: Callable[[T], Any]) -> Any:
-    """As `known`, with what `function` makes of the answer; where it raises ValueError, that is the reason."""
-    if isinstance(answer, (Absent, Unreadable)):
-        return known(answer, path)
-    try:
-        return function(answer)
-    except ValueError as error:
-        return unread(f"{path}: {error}")
 
 
 def number_list(spelled: str) -> tuple[int, ...]:

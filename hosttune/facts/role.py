@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hosttune.facts.answers import line, text
 from hosttune.facts.base import Fact, UnknownFact, unread
-from hosttune.facts.reading import line, text
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.values import ABSENT, Absent, Answer, Unreadable

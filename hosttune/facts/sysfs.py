@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from hosttune.facts.answers import text
 from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.facts.lookups import Attribute, Lookup, attribute
-from hosttune.facts.reading import text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Answer, Unreadable

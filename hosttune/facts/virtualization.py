@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hosttune.facts.answers import line
 from hosttune.facts.base import UnknownFact, unread
-from hosttune.facts.reading import line
 from hosttune.frozen import frozen
 from hosttune.values import Answer, Unreadable
 

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from hosttune.facts.answers import known
 from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.facts.gates import ask_gates
-from hosttune.facts.reading import known
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import Unreadable

@@ -47,11 +47,11 @@ def simulate(overlay: Overlay, argv: tuple[str, ...]) -> Completed:
 
 def _update_grub(overlay: Overlay) -> Completed:
     """The menu of the host below, with the arguments that the settings here add up to."""
-    from hosttune.facts.kernel.grub_arguments import MENU, arguments, files, regenerated
+    from hosttune.facts.base import attempt
+    from hosttune.facts.kernel.grub_arguments import MENU, arguments_of, regenerated
 
     menu = overlay.base.read(MENU)
-    texts = (files(overlay.base), files(overlay))
-    before, after = (text if isinstance(text, Unreadable) else arguments(text) for text in texts)
+    before, after = attempt(arguments_of, overlay.base), attempt(arguments_of, overlay)
     if isinstance(before, Unreadable) or isinstance(after, Unreadable) or not isinstance(menu, bytes):
         raise Refused("what update-grub makes of these settings cannot be foretold")
     text = regenerated(menu.decode("utf-8", "surrogateescape"), before, after)

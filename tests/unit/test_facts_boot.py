@@ -156,9 +156,8 @@ def test_next_kernel_that_is_not_there_is_unread():
 
 def test_next_kernel_ambiguous_title_is_unread():
     menu = entry("Linux", "", OLD) + entry("Linux", "", NEW)
-    found = kernel_at(parse_menu(menu), "Linux")
-    assert isinstance(found, Unreadable)
-    assert "2 entries" in found.reason
+    with pytest.raises(ValueError, match="2 entries"):
+        kernel_at(parse_menu(menu), "Linux")
     assert kernel_at(parse_menu(entry("Linux", "", OLD) * 2), "Linux") == OLD
 
 
@@ -246,5 +245,8 @@ def test_settings_and_environment():
 
 @given(st.lists(st.sampled_from(MENU.splitlines())), st.sampled_from(["0", "1>1", "Ubuntu", "x"]))
 def test_parse_menu_bears_any_order_of_lines(lines, default):
-    found = kernel_at(parse_menu("\n".join(lines)), default)
-    assert isinstance(found, Unreadable) or found in {OLD, NEW, HWE}
+    try:
+        found = kernel_at(parse_menu("\n".join(lines)), default)
+    except ValueError:
+        return
+    assert found in {OLD, NEW, HWE}

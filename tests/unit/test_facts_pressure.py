@@ -65,5 +65,6 @@ def test_pressure_without_vmstat_is_unknown_in_its_counters_alone():
 
 
 @pytest.mark.parametrize("text", ["", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n", "full nothing\n"])
-def test_stall_of_a_mangled_file_is_none(text):
-    assert parse_stall(text) is None
+def test_stall_of_a_mangled_file_is_refused(text):
+    with pytest.raises(ValueError, match="says"):
+        parse_stall(text)

@@ -102,6 +102,8 @@ def test_cards_before_the_nvswitches_are_no_rails_and_their_counters_are_left_al
     reader.read = lambda path: read.append(path) or inner(path)
     found = Facts(reader).rdma
     assert (found.bridges, [one.name for one in found.ports]) == (("mlx5_1",), ["mlx5_0/1", "mlx5_2/1"])
+    assert not any("counters" in path for path in read)
+    assert [one.link_downed for one in found.ports] == [0, 0]
     assert any("mlx5_0/ports/1/counters" in path for path in read)
     assert not any("mlx5_1/ports" in path for path in read)
 

@@ -1,9 +1,11 @@
 """Units in a record answer to whoever asks for them, whatever was asked together when it was made."""
 
+import pytest
+
+from hosttune.facts import UnknownFact
 from hosttune.facts.services.units import read_units, show_command
 from hosttune.host.record import RecordReader
 from hosttune.host.record_units import assembled
-from hosttune.values import Unreadable
 
 
 def block(name, state, names=""):
@@ -40,7 +42,8 @@ def test_units_asked_for_apart_answer_together():
 
 
 def test_unit_that_nobody_asked_about_is_not_in_the_record():
-    assert isinstance(read_units(record(), ("z.service",)), Unreadable)
+    with pytest.raises(UnknownFact, match="not in this record"):
+        read_units(record(), ("z.service",))
     assert assembled(QUERIES, show_command(("e.service",))) is None
 
 

@@ -144,7 +144,7 @@ def test_facts_without_a_name_lists_subjects_and_with_one_tells_types_values_and
     told = run("facts", "memory", "--host", H100)[1]
     assert re.search(r"^  gpu_bytes +int +0 \(0.0 GiB\)\n +\(memory of GPUs that ", told, re.MULTILINE)
     assert re.search(r"^  has_swap +bool +yes$", told, re.MULTILINE)
-    assert re.search(r"^    \[\]\.path +str$", told, re.MULTILINE)
+    assert re.search(r"^    \[\]\.path +str +of the device or the file", told, re.MULTILINE)
 
 
 def test_everything_that_an_expression_can_ask_is_told(run):

@@ -11,12 +11,11 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, unread
+from hosttune.facts.base import Fact, lazy, shared
 from hosttune.facts.containers.docker_flags import UNIT, given_by_unit
-from hosttune.facts.reading import text
+from hosttune.facts.reading import derived, if_absent, is_there, text
 from hosttune.facts.versions import upstream_of
 from hosttune.frozen import frozen
-from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -153,46 +152,26 @@ def _is_shown(key: str) -> bool:
 
 
 def collect(reader: Reader, facts: Facts) -> Docker:
-    settings, runtimes = _daemon_json(reader)
-    return Docker(_version(facts), _runs(reader), settings, _flags(reader, facts), runtimes, lazy(_has_unit, facts))
+    said = shared(lambda: derived(if_absent(text(reader, DAEMON_JSON), ""), DAEMON_JSON, parse_daemon_json))
+    return Docker(
+        version=lazy(_version, facts),
+        is_running=lazy(_runs, reader),
+        settings=lazy(lambda: said()[0]),
+        given=lazy(_given, reader, facts),
+        runtimes=lazy(lambda: said()[1]),
+        has_unit=lazy(lambda: facts.unit_settings[f"{UNIT}/Service/ExecStart"].exists),
+    )
 
 
-def _has_unit(facts: Facts) -> bool:
-    return facts.unit_settings[f"{UNIT}/Service/ExecStart"].exists
+def _version(facts: Facts) -> str:
+    held = (facts.packages[name] for name in PACKAGES)
+    return next((upstream_of(one.version) or "unknown" for one in held if one.is_installed), "")
 
 
-def _version(facts: Facts) -> Any:
-    try:
-        held = (facts.packages[name] for name in PACKAGES)
-        return next((upstream_of(one.version) or "unknown" for one in held if one.is_installed), "")
-    except UnknownFact as unknown:
-        return unread(unknown.reason)
+def _runs(reader: Reader) -> bool:
+    return not reader.persistent_only and any(is_there(reader, f"{folder}/{UNIT}") for folder in _GROUPS)
 
 
-def _runs(reader: Reader) -> Any:
-    if reader.persistent_only:
-        return False
-    stats = [reader.stat(f"{folder}/docker.service") for folder in _GROUPS]
-    hidden = next((stat for stat in stats if isinstance(stat, Unreadable)), None)
-    return hidden or any(stat is not ABSENT for stat in stats)
-
-
-def _daemon_json(reader: Reader) -> tuple[Any, Any]:
-    content = text(reader, DAEMON_JSON)
-    if not isinstance(content, str):
-        return ({}, ()) if content is ABSENT else (content, content)
-    try:
-        return parse_daemon_json(content)
-    except ValueError as error:
-        reason = unread(f"{DAEMON_JSON}: {error}")
-        return reason, reason
-
-
-def _flags(reader: Reader, facts: Facts) -> Any:
-    try:
-        given = given_by_unit(reader, facts)
-    except UnknownFact as unknown:
-        return unread(unknown.reason)
-    if isinstance(given, Unreadable):
-        return given
+def _given(reader: Reader, facts: Facts) -> tuple[Flag, ...]:
+    given = given_by_unit(reader, facts)
     return tuple(Flag(key, value if _is_shown(key) else _HIDDEN, path) for key, value, path in given)

@@ -9,9 +9,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from hosttune.facts.reading import text
+from hosttune.facts.reading import if_absent, text
 from hosttune.regex import regex
-from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -57,14 +56,12 @@ def expanded(words: Iterable[str], variables: Mapping[str, str]) -> Iterator[str
             yield _VARIABLE.sub(lambda found: variables.get(found[1] or found[2], ""), word)
 
 
-def given_by_unit(reader: Reader, facts: Facts) -> tuple[tuple[str, str, str], ...] | Unreadable:
+def given_by_unit(reader: Reader, facts: Facts) -> tuple[tuple[str, str, str], ...]:
     """(key with dots, value, path) of each option on the command line of docker.service, as it is started; empty
     without such a unit. Raises UnknownFact where its files cannot be read.
     """
     standing = facts.unit_settings[f"{UNIT}/Service/ExecStart"].standing
     variables = _variables(reader, facts) if any("$" in one.value for one in standing) else {}
-    if isinstance(variables, Unreadable):
-        return variables
     return tuple(
         (*member(key, value), command.path)
         for command in standing
@@ -72,16 +69,13 @@ def given_by_unit(reader: Reader, facts: Facts) -> tuple[tuple[str, str, str], .
     )
 
 
-def _variables(reader: Reader, facts: Facts) -> dict[str, str] | Unreadable:
+def _variables(reader: Reader, facts: Facts) -> dict[str, str]:
     """What the unit sets; a file overrides Environment= (systemd.exec(5))."""
     found: dict[str, str] = {}
     for setting in facts.unit_settings[f"{UNIT}/Service/Environment"].standing:
         found.update(_assignments(_split(setting.value)))
     for setting in facts.unit_settings[f"{UNIT}/Service/EnvironmentFile"].standing:
-        content = text(reader, setting.value.removeprefix("-"))
-        if isinstance(content, Unreadable):
-            return content
-        rows = content.splitlines() if isinstance(content, str) else []
+        rows = if_absent(text(reader, setting.value.removeprefix("-")), "").splitlines()
         found.update(_assignments(word for row in rows for word in _split(row)))
     return found
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hosttune.facts.answers import line
 from hosttune.facts.base import Fact, UnknownFact, raw, unread
-from hosttune.facts.reading import line
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:

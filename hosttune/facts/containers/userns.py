@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from hosttune.facts.answers import integer, text
 from hosttune.facts.base import Fact, UnknownFact, unread
-from hosttune.facts.reading import integer, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Answer, Unreadable

@@ -7,11 +7,11 @@ NVIDIA driver (the number of /dev/nvidiaN); Cpus_allowed_list of proc_pid_status
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.base import Fact, lazy
 from hosttune.facts.gpu.gpus import DEVICES
-from hosttune.facts.reading import derived, line, number_list, text
+from hosttune.facts.reading import derived, if_absent, line, number_list, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -29,9 +29,9 @@ _ALLOWED = regex(r"^Cpus_allowed_list:\s*(\S+)", re.MULTILINE)
 class GpuPlace(Fact):
     """One GPU and the processors near it; none where the firmware does not say."""
 
-    slot: str
+    slot: str  # 0000:1b:00.0
     device: str  # /dev/nvidia0; empty without a loaded driver
-    local_cpus: tuple[int, ...]
+    local_cpus: tuple[int, ...]  # their numbers
 
 
 @frozen
@@ -39,40 +39,46 @@ class FarProcess(Fact):
     """A process that may run on no processor near any of its GPUs."""
 
     pid: int
-    name: str
-    allowed: str  # as the kernel lists them: 0-55
-    gpus: tuple[str, ...]
+    name: str  # of the program: python3
+    allowed: str  # processors, as the kernel lists them: 0-55
+    gpus: tuple[str, ...]  # /dev/nvidia0 ...
 
 
 @frozen
 class Affinity(Fact):
     """GPUs by slot, and the GPU processes that are bound to the wrong processors."""
 
-    gpus: tuple[GpuPlace, ...]
-    far: tuple[FarProcess, ...]
+    gpus: tuple[GpuPlace, ...]  # by slot
+    far: tuple[FarProcess, ...]  # processes that may run near none of their GPUs
 
 
 def collect(reader: Reader, facts: Facts) -> Affinity:
-    try:
-        gpus = tuple(_place(reader, gpu.slot) for gpu in facts.gpus.devices)
-    except UnknownFact as unknown:
-        return Affinity(unread(unknown.reason), unread(unknown.reason))
-    try:
-        processes = facts.work.gpu_processes
-        local = {gpu.device: frozenset(gpu.local_cpus) for gpu in gpus if gpu.device}
-    except UnknownFact as unknown:
-        return Affinity(gpus, unread(unknown.reason))
-    far = (_far(reader, process, local) for process in processes)
-    return Affinity(gpus, tuple(one for one in far if one))
+    return Affinity(
+        gpus=lazy(lambda: tuple(_place(reader, gpu.slot) for gpu in facts.gpus.devices)),
+        far=lazy(_far_ones, reader, facts),
+    )
 
 
 def _place(reader: Reader, slot: str) -> GpuPlace:
+    return GpuPlace(slot, lazy(_device, reader, slot), lazy(_near, reader, slot))
+
+
+def _device(reader: Reader, slot: str) -> str:
+    information = if_absent(text(reader, f"/proc/driver/nvidia/gpus/{slot}/information"), "")
+    minor = _MINOR.search(information)
+    return f"/dev/nvidia{minor[1]}" if minor else ""
+
+
+def _near(reader: Reader, slot: str) -> tuple[int, ...]:
     path = f"{DEVICES}/{slot}/local_cpulist"
     cpus = line(reader, path)
-    information = text(reader, f"/proc/driver/nvidia/gpus/{slot}/information")
-    minor = _MINOR.search(information) if isinstance(information, str) else None
-    near: Any = () if cpus is ABSENT else derived(cpus, path, number_list)
-    return GpuPlace(slot, f"/dev/nvidia{minor[1]}" if minor else "", near)
+    return () if cpus is ABSENT else derived(cpus, path, number_list)
+
+
+def _far_ones(reader: Reader, facts: Facts) -> tuple[FarProcess, ...]:
+    processes = facts.work.gpu_processes
+    local = {gpu.device: frozenset(gpu.local_cpus) for gpu in facts.affinity.gpus if gpu.device} if processes else {}
+    return tuple(one for process in processes if (one := _far(reader, process, local)))
 
 
 def _far(reader: Reader, process: GpuProcess, local: dict[str, frozenset[int]]) -> FarProcess | None:
@@ -80,8 +86,7 @@ def _far(reader: Reader, process: GpuProcess, local: dict[str, frozenset[int]]) 
     GPUs whose place nobody knows, are no fault.
     """
     near = frozenset[int]().union(*(local.get(device, frozenset()) for device in process.gpus))
-    status = text(reader, f"/proc/{process.pid}/status")
-    match = _ALLOWED.search(status) if isinstance(status, str) else None
+    match = _ALLOWED.search(if_absent(text(reader, f"/proc/{process.pid}/status"), ""))
     if match is None or not near or near.intersection(number_list(match[1])):
         return None
     return FarProcess(process.pid, process.name, match[1], process.gpus)

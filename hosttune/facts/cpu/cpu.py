@@ -8,18 +8,19 @@ of proc_pid_status(5), cpu.max (Documentation/admin-guide/cgroup-v2.rst) and cpu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy, shared
-from hosttune.facts.reading import derived, integer, known, line, number_list, text
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
+from hosttune.facts.reading import derived, if_absent, integer, known, line, number_list, text
 from hosttune.frozen import frozen
-from hosttune.values import ABSENT, Answer, Unreadable
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 _CPUINFO = "/proc/cpuinfo"
+_STATUS = "/proc/self/status"
 _CPUS = "/sys/devices/system/cpu"
 _ARM_MAKERS = {
     "0x41": "ARM", "0x48": "HiSilicon", "0x4e": "NVIDIA", "0x51": "Qualcomm", "0x61": "Apple", "0xc0": "Ampere",
@@ -35,14 +36,14 @@ _ARM_PARTS = {
 class Cpu(Fact):
     """The processors that are on line. A core has one thread or several; a quota of 1.5 CPUs is one usable CPU."""
 
-    model: str
+    model: str  # Intel(R) Xeon(R) Platinum 8480C, Neoverse-V2 ...
     vendor: str  # GenuineIntel, AuthenticAMD, ARM ...; empty where unknown
     flags: tuple[str, ...]  # of the first CPU; on Arm its features
     sockets: int
-    cores: int
-    threads: int
+    cores: int  # of all sockets
+    threads: int  # logical CPUs
     usable: int  # at least 1: this process's affinity, and the quota of its control group
-    usable_evidence: str
+    usable_evidence: str  # a sentence: what says so
 
 
 @frozen
@@ -118,76 +119,60 @@ def collect(reader: Reader, facts: Facts) -> Cpu:  # noqa: ARG001 - the interfac
     )
 
 
-def _numbers(reader: Reader, path: str) -> Unreadable | tuple[int, ...]:
-    numbers: Unreadable | tuple[int, ...] = derived(line(reader, path), path, number_list)
-    return numbers
+def _numbers(reader: Reader, path: str) -> tuple[int, ...]:
+    return derived(line(reader, path), path, number_list)
 
 
-def _cores(reader: Reader, online: tuple[int, ...]) -> Any:
-    return len(online) if line(reader, f"{_CPUS}/smt/active") == "0" else _count(reader, online, "core_cpus_list")
+def _cores(reader: Reader, online: tuple[int, ...]) -> int:
+    return (
+        len(online) if attempt(line, reader, f"{_CPUS}/smt/active") == "0" else _count(reader, online, "core_cpus_list")
+    )
 
 
-def _count(reader: Reader, online: tuple[int, ...], name: str) -> Any:
+def _count(reader: Reader, online: tuple[int, ...], name: str) -> int:
     """How many sockets or cores. One file lists all CPUs of each, so few are read even with 256 CPUs."""
     left = set(online)
     groups = 0
     for cpu in online:
         if cpu in left:
-            members = _numbers(reader, f"{_CPUS}/cpu{cpu}/topology/{name}")
-            if isinstance(members, Unreadable):
-                return members
-            left.difference_update(members, (cpu,))
+            left.difference_update(_numbers(reader, f"{_CPUS}/cpu{cpu}/topology/{name}"), (cpu,))
             groups += 1
     return groups
 
 
-def _usable(reader: Reader) -> tuple[int, str] | Unreadable:
-    status = text(reader, "/proc/self/status")
-    if not isinstance(status, str):
-        return known(status, "/proc/self/status")  # type: ignore[no-any-return]
-    rows = (row.partition(":") for row in status.splitlines())
+def _usable(reader: Reader) -> tuple[int, str]:
+    rows = (row.partition(":") for row in known(text(reader, _STATUS), _STATUS).splitlines())
     allowed = next((rest for key, _, rest in rows if key == "Cpus_allowed_list"), "")
     if not allowed:
-        return Unreadable("/proc/self/status has no Cpus_allowed_list")
-    quota = _quota(reader)
-    return quota if isinstance(quota, Unreadable) else usable_of(len(number_list(allowed)), quota)
+        raise UnknownFact(f"{_STATUS} has no Cpus_allowed_list")
+    return usable_of(len(number_list(allowed)), _quota(reader))
 
 
-def _quota(reader: Reader) -> Quota | Unreadable | None:
+def _quota(reader: Reader) -> Quota | None:
     """The smallest quota from the process's own control group up to the root of the hierarchy."""
     content = text(reader, "/proc/self/cgroup")
-    if not isinstance(content, str):
-        return Unreadable("/proc/self/cgroup could not be read") if content is not ABSENT else None
+    if content is ABSENT:
+        return None
     groups = parse_groups(content)
     found: list[Quota] = []
     # With version 1 of the cpu controller, version 2 has none ("hybrid" set-up, mounted at .../unified).
-    mount = "/sys/fs/cgroup/cpu" if "cpu" in groups else "/sys/fs/cgroup"
+    mount, limit_of = ("/sys/fs/cgroup/cpu", _limit_v1) if "cpu" in groups else ("/sys/fs/cgroup", _limit_v2)
     path = groups.get("cpu", groups.get("", "/"))
     while True:
-        folder = (mount + path).rstrip("/")
-        limit = _limit_v1(reader, folder) if "cpu" in groups else _limit_v2(reader, folder)
-        if isinstance(limit, Unreadable):
-            return limit
-        if isinstance(limit, Quota):
+        if limit := limit_of(reader, (mount + path).rstrip("/")):
             found.append(limit)
         if path in {"", "/"}:
             return min(found, key=lambda quota: quota.cpus, default=None)
         path = path.rstrip("/").rpartition("/")[0] or "/"
 
 
-def _limit_v2(reader: Reader, folder: str) -> Quota | Unreadable | None:
-    content = line(reader, f"{folder}/cpu.max")
-    if not isinstance(content, str):
-        return content if isinstance(content, Unreadable) else None  # the root group has no cpu.max
-    cpus = parse_cpu_max(content)
+def _limit_v2(reader: Reader, folder: str) -> Quota | None:
+    content = line(reader, f"{folder}/cpu.max")  # the root group has none
+    cpus = None if content is ABSENT else parse_cpu_max(content)
     return None if cpus is None else Quota(cpus, f"{folder}/cpu.max")
 
 
-def _limit_v1(reader: Reader, folder: str) -> Quota | Unreadable | None:
-    quota: Answer[int] = integer(reader, f"{folder}/cpu.cfs_quota_us")
-    if not isinstance(quota, int):
-        return quota if isinstance(quota, Unreadable) else None
-    period = integer(reader, f"{folder}/cpu.cfs_period_us")
-    if quota <= 0 or not isinstance(period, int) or period <= 0:  # -1: no limit
-        return None
-    return Quota(quota / period, f"{folder}/cpu.cfs_quota_us")
+def _limit_v1(reader: Reader, folder: str) -> Quota | None:
+    quota = if_absent(integer(reader, f"{folder}/cpu.cfs_quota_us"), -1)
+    period = if_absent(integer(reader, f"{folder}/cpu.cfs_period_us"), 0) if quota > 0 else 0  # -1: no limit
+    return Quota(quota / period, f"{folder}/cpu.cfs_quota_us") if period > 0 else None

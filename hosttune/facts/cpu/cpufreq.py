@@ -6,12 +6,11 @@ for all; what differs between them is seen where the values are compared.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact
-from hosttune.facts.reading import line
+from hosttune.facts.base import Fact, lazy
+from hosttune.facts.reading import if_absent, line
 from hosttune.frozen import frozen
-from hosttune.values import ABSENT, Answer
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -36,18 +35,13 @@ class Cpufreq(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Cpufreq:  # noqa: ARG001 - the interface of all subjects
-    governors = line(reader, f"{_FOLDER}/scaling_available_governors")
     return Cpufreq(
-        driver=_or_empty(line(reader, f"{_FOLDER}/scaling_driver")),
-        governor=_or_empty(line(reader, f"{_FOLDER}/scaling_governor")),
-        governors=_words(governors),
-        preference=_or_empty(line(reader, f"{_FOLDER}/energy_performance_preference")),
+        driver=lazy(_word, reader, "scaling_driver"),
+        governor=lazy(_word, reader, "scaling_governor"),
+        governors=lazy(lambda: tuple(_word(reader, "scaling_available_governors").split())),
+        preference=lazy(_word, reader, "energy_performance_preference"),
     )
 
 
-def _words(answer: Answer[str]) -> Any:
-    return tuple(answer.split()) if isinstance(answer, str) else () if answer is ABSENT else answer
-
-
-def _or_empty(answer: Answer[str]) -> Any:
-    return "" if answer is ABSENT else answer
+def _word(reader: Reader, name: str) -> str:
+    return if_absent(line(reader, f"{_FOLDER}/{name}"), "")

@@ -6,13 +6,12 @@ Documentation/ABI/testing/sysfs-devices-power. The first processor stands for al
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact
-from hosttune.facts.reading import integer, known, line
+from hosttune.facts.base import Fact, lazy
+from hosttune.facts.reading import if_absent, integer, known, line, names_in
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -29,7 +28,7 @@ class IdleState(Fact):
 
     name: str  # POLL, C1, C1E, C6, LPI-0 ...
     latency_us: int  # to wake from it, as the driver or the firmware says
-    is_disabled: bool
+    is_disabled: bool  # somebody switched it off
 
 
 @frozen
@@ -37,7 +36,7 @@ class Idle(Fact):
     """The states of idle processors, the shallowest first; none where the hypervisor decides."""
 
     driver: str  # intel_idle, acpi_idle, haltpoll ...; none
-    states: tuple[IdleState, ...]
+    states: tuple[IdleState, ...]  # of the first processor
     limit: str  # microseconds that waking may take: 0 for no limit, n/a for no time at all; empty where there is none
 
     @property
@@ -53,27 +52,21 @@ class Idle(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Idle:  # noqa: ARG001 - the interface of all subjects
-    driver = line(reader, f"{_CPU}/cpuidle/current_driver")
-    limit = line(reader, f"{_CPU}/cpu0/{LIMIT}")
     return Idle(
-        driver="none" if driver is ABSENT else known(driver, "current_driver"),
-        states=_states(reader),
-        limit="" if limit is ABSENT else known(limit, LIMIT),
+        driver=lazy(lambda: if_absent(line(reader, f"{_CPU}/cpuidle/current_driver"), "none")),
+        states=lazy(_states, reader),
+        limit=lazy(lambda: if_absent(line(reader, f"{_CPU}/cpu0/{LIMIT}"), "")),
     )
 
 
-def _states(reader: Reader) -> Any:
+def _states(reader: Reader) -> tuple[IdleState, ...]:
     folder = f"{_CPU}/cpu0/cpuidle"
-    names = reader.list(folder)
-    if not isinstance(names, tuple):
-        return () if names is ABSENT else names
-    states = []
-    for name in sorted(filter(_STATE.fullmatch, names), key=lambda name: int(name[5:])):
-        title = line(reader, f"{folder}/{name}/name")
-        latency = integer(reader, f"{folder}/{name}/latency")
-        disable = integer(reader, f"{folder}/{name}/disable")
-        problem = next((one for one in (title, latency, disable) if isinstance(one, Unreadable)), None)
-        if problem:
-            return problem
-        states.append(IdleState(known(title, name), known(latency, name), disable == 1))
-    return tuple(states)
+    names = sorted(filter(_STATE.fullmatch, names_in(reader, folder)), key=lambda name: int(name[5:]))
+    return tuple(
+        IdleState(
+            name=known(line(reader, f"{folder}/{name}/name"), name),
+            latency_us=known(integer(reader, f"{folder}/{name}/latency"), name),
+            is_disabled=integer(reader, f"{folder}/{name}/disable") == 1,
+        )
+        for name in names
+    )

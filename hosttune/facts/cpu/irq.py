@@ -7,15 +7,14 @@ network drivers; systemd.unit(5).
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
-from hosttune.facts.reading import text
+from hosttune.facts.reading import if_absent, names_in, text
 from hosttune.facts.services.unit_files import template_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.regex import regex
-from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -47,9 +46,8 @@ def collect(reader: Reader, facts: Facts) -> Irq:
     )
 
 
-def _has_bans(reader: Reader) -> Any:
-    settings = text(reader, "/etc/default/irqbalance")
-    return settings if isinstance(settings, Unreadable) else isinstance(settings, str) and bool(_BANS.search(settings))
+def _has_bans(reader: Reader) -> bool:
+    return bool(_BANS.search(if_absent(text(reader, "/etc/default/irqbalance"), "")))
 
 
 def _balancer(reader: Reader, facts: Facts) -> str:
@@ -58,17 +56,14 @@ def _balancer(reader: Reader, facts: Facts) -> str:
     return "running" if isinstance(group, Stat) else "enabled" if _UNIT in facts.units.enabled else ""
 
 
-def _pinned_by(reader: Reader, facts: Facts) -> Any:
+def _pinned_by(reader: Reader, facts: Facts) -> tuple[str, ...]:
     enabled = facts.units.enabled
-    found = []
-    names = reader.list(_UNITS)
     mine = {*enabled, *map(template_of, enabled)}
-    paths = [f"{_UNITS}/{name}" for name in names if name in mine] if isinstance(names, tuple) else []
-    for path in (*paths, "/etc/rc.local"):
-        content = "" if reader.link(path) == "/dev/null" else text(reader, path)  # masked: systemd.unit(5)
-        if isinstance(content, Unreadable):
-            return content
-        rows = content.splitlines() if isinstance(content, str) else []
-        if any(_PINS.search(row) and not row.lstrip().startswith("#") for row in rows):
-            found.append(path)
-    return tuple(found)
+    paths = [f"{_UNITS}/{name}" for name in names_in(reader, _UNITS) if name in mine]
+    return tuple(path for path in (*paths, "/etc/rc.local") if _pins(reader, path))
+
+
+def _pins(reader: Reader, path: str) -> bool:
+    """A unit that is masked does nothing (systemd.unit(5))."""
+    content = "" if reader.link(path) == "/dev/null" else if_absent(text(reader, path), "")
+    return any(_PINS.search(row) and not row.lstrip().startswith("#") for row in content.splitlines())

@@ -7,13 +7,12 @@ Sources: kernel, Documentation/admin-guide/hw-vuln/ and Documentation/ABI/testin
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, unread
-from hosttune.facts.reading import known, line
+from hosttune.facts.base import Fact, lazy
+from hosttune.facts.reading import known, line, names_in
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -41,7 +40,7 @@ class Vulnerability(Fact):
 class Vulnerabilities(Fact):
     """All holes that the running kernel knows; none before Linux 4.15."""
 
-    all: tuple[Vulnerability, ...]
+    all: tuple[Vulnerability, ...]  # by name
     switched_off: tuple[str, ...]  # kernel arguments that leave holes open
     is_smt_on: bool  # cores run two threads or more; false where the kernel cannot tell
 
@@ -57,24 +56,16 @@ class Vulnerabilities(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Vulnerabilities:
-    smt = line(reader, _SMT)
     return Vulnerabilities(
-        all=_all(reader),
-        switched_off=_switched_off(facts),
-        is_smt_on=smt if isinstance(smt, Unreadable) else smt == "1",  # type: ignore[arg-type]
+        all=lazy(_all, reader),
+        switched_off=lazy(lambda: tuple(word for word in facts.kernel.command_line if _OFF.fullmatch(word))),
+        is_smt_on=lazy(lambda: line(reader, _SMT) == "1"),
     )
 
 
-def _all(reader: Reader) -> Any:
-    names = reader.list(_FOLDER)
-    if not isinstance(names, tuple):
-        return () if names is ABSENT else names
-    lines = {name: line(reader, f"{_FOLDER}/{name}") for name in names}
-    return tuple(Vulnerability(name, known(text, f"{_FOLDER}/{name}")) for name, text in sorted(lines.items()))
+def _all(reader: Reader) -> tuple[Vulnerability, ...]:
+    return tuple(Vulnerability(name, lazy(_status, reader, name)) for name in names_in(reader, _FOLDER))
 
 
-def _switched_off(facts: Facts) -> Any:
-    try:
-        return tuple(word for word in facts.kernel.command_line if _OFF.fullmatch(word))
-    except UnknownFact as unknown:
-        return unread(unknown.reason)
+def _status(reader: Reader, name: str) -> str:
+    return known(line(reader, f"{_FOLDER}/{name}"), f"{_FOLDER}/{name}")

@@ -8,9 +8,9 @@ Documentation/ABI/stable/sysfs-module), modules.dep(5), Ubuntu's packaging
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, raw, shared, unread
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
 from hosttune.facts.gpu.driver_modules import (
     DkmsBuild,
     DriverModule,
@@ -21,12 +21,12 @@ from hosttune.facts.gpu.driver_modules import (
     modules_of,
 )
 from hosttune.facts.packages import INTERRUPTED, is_unfinished
-from hosttune.facts.reading import line, text
+from hosttune.facts.reading import all_sure, line, sure, text
 from hosttune.facts.versions import sorted_versions, upstream_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -257,13 +257,13 @@ def collect(reader: Reader, facts: Facts) -> Driver:
         packages=lazy(packages),
         branch=lazy(lambda: named()[0]),
         flavour=lazy(lambda: named()[1]),
-        has_module_for_running_kernel=lazy(lambda: _has_running(folder(), facts)),
+        has_module_for_running_kernel=lazy(lambda: folder().has(facts.kernel.release)),
         kernels_with_module=lazy(lambda: folder().with_module),
         nouveau_bound=lazy(lambda: "nouveau" in facts.gpus.drivers),
         runfile=lazy(_runfile, reader),
-        modules=lazy(lambda: _modules(reader, folder(), facts)),
-        has_module_for_next_kernel=lazy(lambda: has_module_for_next(facts, folder())),
-        dkms=lazy(lambda: dkms_builds(reader, folder())),
+        modules=lazy(lambda: modules_of(reader, folder(), kernels_of_interest(facts))),
+        has_module_for_next_kernel=lazy(has_module_for_next, facts, folder),
+        dkms=lazy(dkms_builds, reader, folder),
         half_way=lazy(lambda: _half_way(packages(), facts)),
     )
 
@@ -271,37 +271,30 @@ def collect(reader: Reader, facts: Facts) -> Driver:
 def _named(facts: Facts) -> tuple[str, str]:
     """(branch, flavour)."""
     there = [(one.name, one.version) for one in facts.driver.packages]
-    return branch_and_flavour(
-        there, _built_open(*(raw(facts.driver, name) for name in ("modules", "loaded_version", "is_open")))
-    )
+    return branch_and_flavour(there, attempt(_built_open, facts))
 
 
-def _modules(reader: Reader, folder: ModuleFolder, facts: Facts) -> Any:
-    return unread(folder.problem) if folder.problem else modules_of(reader, folder, kernels_of_interest(facts))
-
-
-def _loaded(reader: Reader) -> tuple[str, bool] | Unreadable:
+def _loaded(reader: Reader) -> tuple[str, bool]:
     """Version and openness of the loaded module. A proprietary one taints the kernel, and itself says P."""
-    content = text(reader, "/proc/driver/nvidia/version")
+    content = attempt(text, reader, "/proc/driver/nvidia/version")
     if isinstance(content, str) and (found := parse_loaded(content))[0]:
         return found
-    version = line(reader, "/sys/module/nvidia/version")
+    version = attempt(line, reader, "/sys/module/nvidia/version")
     if isinstance(version, str):
         taint = line(reader, "/sys/module/nvidia/taint")
         return version, isinstance(taint, str) and "P" not in taint
-    reason = next((one.reason for one in (content, version) if isinstance(one, Unreadable)), "")
-    if not reason and reader.stat("/sys/module") is ABSENT:
-        reason = "/sys is not mounted"
-    return Unreadable(reason) if reason else ("", False)
+    all_sure((content, version))
+    if reader.stat("/sys/module") is ABSENT:
+        raise UnknownFact("/sys is not mounted")
+    return "", False
 
 
-def _built_open(modules: Any, loaded: object, is_open: object) -> object:
+def _built_open(facts: Facts) -> bool | None:
     """Whether the module that the next boot loads is the open one, or the loaded one where no file tells; None where
     neither is there."""
-    found = [raw(one, "is_open") for one in modules] if isinstance(modules, tuple) else []
-    return (
-        found[-1] if found and isinstance(found[-1], bool) else is_open if isinstance(loaded, str) and loaded else None
-    )
+    modules = attempt(lambda: facts.driver.modules)
+    built = raw(modules[-1], "is_open") if isinstance(modules, tuple) and modules else None
+    return built if isinstance(built, bool) else facts.driver.is_open if facts.driver.loaded_version else None
 
 
 def _userspace(reader: Reader) -> str:
@@ -333,13 +326,4 @@ def _half_way(packages: tuple[DriverPackage, ...], facts: Facts) -> str:
 
 def _runfile(reader: Reader) -> bool:
     stats = [reader.stat(path) for path in _RUNFILE]
-    if any(isinstance(stat, Stat) for stat in stats):
-        return True
-    hidden = next((stat for stat in stats if isinstance(stat, Unreadable)), None)
-    return unread(hidden.reason) if hidden else False
-
-
-def _has_running(folder: ModuleFolder, facts: Facts) -> bool:
-    if folder.problem:
-        return unread(folder.problem)  # type: ignore[no-any-return]
-    return folder.has(facts.kernel.release)  # type: ignore[no-any-return]
+    return any(isinstance(stat, Stat) for stat in stats) or any(sure(stat) is not ABSENT for stat in stats)

@@ -7,17 +7,18 @@ Sources: modules.dep(5), modinfo(8), dkms(8) and the layout of its tree /var/lib
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, raw, unread
-from hosttune.facts.reading import text
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
+from hosttune.facts.reading import all_sure, known, names_in, sure, text
 from hosttune.facts.versions import sorted_versions
 from hosttune.frozen import frozen
-from hosttune.host.door import Completed
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Absent, Answer, Unreadable
+from hosttune.values import ABSENT, Absent, Unreadable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
@@ -87,53 +88,52 @@ def kernel_of_log(make_log: str) -> str:
 
 
 class ModuleFolder:
-    """/lib/modules, or /usr/lib/modules where /lib is no link to /usr/lib, as in some images."""
+    """/lib/modules, or /usr/lib/modules where /lib is no link to /usr/lib, as in some images. Raises UnknownFact where
+    there is neither.
+    """
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
-        self.place, self.problem = "", "there is no /lib/modules"
-        self.kernels: tuple[str, ...] = ()
-        for place in ("/lib/modules", "/usr/lib/modules"):
-            answer = reader.list(place)
-            if isinstance(answer, tuple):
-                self.place, self.problem, self.kernels = place, "", answer
-                break
-            if isinstance(answer, Unreadable):
-                self.problem = answer.reason
-        self._found: dict[str, Answer[tuple[str, str]]] = {}
+        self._found: dict[str, tuple[str, str] | Absent] = {}
+        answers = []
+        for self.place in ("/lib/modules", "/usr/lib/modules"):
+            answers.append(names := reader.list(self.place))
+            if isinstance(names, tuple):
+                self.kernels = names
+                return
+        all_sure(reversed(answers))
+        raise UnknownFact("there is no /lib/modules")
 
-    def of(self, kernel: str) -> Answer[tuple[str, str]]:
-        """As `module_in` for this kernel; Unreadable where it is not known."""
-        if self.problem:
-            return Unreadable(self.problem)
-        if kernel not in self._found:
-            path = f"{self.place}/{kernel}/modules.dep"
-            content = text(self.reader, path)
-            if content is ABSENT:
-                self._found[kernel] = Unreadable(f"{path} does not exist")
-            else:
-                self._found[kernel] = module_in(content) if isinstance(content, str) else content
-        return self._found[kernel]
+    def of(self, kernel: str) -> tuple[str, str]:
+        """As `module_in` for this kernel; raises UnknownFact where it is not known."""
+        return known(self._module(kernel), self._list_of(kernel))
 
-    def has(self, kernel: str) -> Any:
-        found = self.of(kernel)
-        return bool(found[0]) if isinstance(found, tuple) else found
+    def has(self, kernel: str) -> bool:
+        return bool(self.of(kernel)[0])
 
     @property
-    def with_module(self) -> Any:
-        """The kernels that have one, by name."""
-        if self.problem:
-            return unread(self.problem)
-        return tuple(kernel for kernel in self.kernels if self.has(kernel) is True)
+    def with_module(self) -> tuple[str, ...]:
+        """The kernels that have one, by name; a folder without a list of modules is of none that boots."""
+        return tuple(kernel for kernel in self.kernels if self._module(kernel) is not ABSENT and self.has(kernel))
+
+    def _list_of(self, kernel: str) -> str:
+        return f"{self.place}/{kernel}/modules.dep"
+
+    def _module(self, kernel: str) -> tuple[str, str] | Absent:
+        if kernel not in self._found:
+            content = text(self.reader, self._list_of(kernel))
+            self._found[kernel] = module_in(content) if isinstance(content, str) else content
+        return self._found[kernel]
 
 
 def modules_of(reader: Reader, folder: ModuleFolder, kernels: tuple[str, ...]) -> tuple[DriverModule, ...]:
     """The modules of these kernels; `modinfo` is asked once for each that has one."""
     found = []
     for kernel in kernels:
-        named = folder.of(kernel)
+        named = attempt(folder.of, kernel)
         if isinstance(named, tuple) and named[0]:
-            version, is_open = _shown(reader, kernel, named[1])
+            shown = shared(_shown, reader, kernel, named[1])
+            version, is_open = lazy(_version, shown, kernel, named[1]), lazy(_is_open, shown, kernel, named[1])
             found.append(DriverModule(kernel, named[0], source_of(named[0]), version, is_open))
     return tuple(found)
 
@@ -143,23 +143,28 @@ def modinfo(kernel: str, name: str = "nvidia") -> tuple[str, ...]:
     return ("modinfo", "-k", kernel, name)
 
 
-def _shown(reader: Reader, kernel: str, name: str) -> tuple[Any, Any]:
+def _shown(reader: Reader, kernel: str, name: str) -> tuple[str, bool | None]:
     command = modinfo(kernel, name)
-    answer = reader.query(command, timeout_s=_TIMEOUT_S)
-    reason = ""
-    if isinstance(answer, Absent):
-        reason = "modinfo is not installed"
-    elif isinstance(answer, Unreadable):
-        reason = answer.reason
-    elif answer.status != 0:
+    answer = sure(reader.query(command, timeout_s=_TIMEOUT_S))
+    if answer is ABSENT:
+        raise UnknownFact("modinfo is not installed")
+    if answer.status != 0:
         said = next(iter(answer.errors.strip().splitlines()), f"exit status {answer.status}")
-        reason = f"{' '.join(command)}: {said}"
-    if reason or not isinstance(answer, Completed):
-        return unread(reason), unread(reason)
-    version, is_open = parse_modinfo(answer.text)
-    if not version:
-        version = unread(f"{' '.join(command)} shows no version")
-    return version, unread(f"{' '.join(command)} shows no licence that is known") if is_open is None else is_open
+        raise UnknownFact(f"{' '.join(command)}: {said}")
+    return parse_modinfo(answer.text)
+
+
+def _version(shown: Callable[[], tuple[str, bool | None]], kernel: str, name: str) -> str:
+    if not shown()[0]:
+        raise UnknownFact(f"{' '.join(modinfo(kernel, name))} shows no version")
+    return shown()[0]
+
+
+def _is_open(shown: Callable[[], tuple[str, bool | None]], kernel: str, name: str) -> bool:
+    is_open = shown()[1]
+    if is_open is None:
+        raise UnknownFact(f"{' '.join(modinfo(kernel, name))} shows no licence that is known")
+    return is_open
 
 
 def kernels_of_interest(facts: Facts) -> tuple[str, ...]:
@@ -172,39 +177,35 @@ def kernels_of_interest(facts: Facts) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def has_module_for_next(facts: Facts, folder: ModuleFolder) -> Any:
+def has_module_for_next(facts: Facts, folder: Callable[[], ModuleFolder]) -> bool:
     kernel = facts.boot.next_kernel
-    return folder.has(kernel) if kernel else unread("no kernel in /boot starts next")
+    if not kernel:
+        raise UnknownFact("no kernel in /boot starts next")
+    return folder().has(kernel)
 
 
-class _HiddenError(Exception):
-    """A folder of DKMS could not be looked into."""
-
-
-def dkms_builds(reader: Reader, folder: ModuleFolder) -> Any:
-    """What stands below /var/lib/dkms for the driver, by version and kernel."""
-    try:
-        places = [f"{_DKMS}/{name}" for name in _names(reader, _DKMS) if _DKMS_NAMES.fullmatch(name)]
-        return tuple(
-            build
-            for place in places
-            for version in sorted_versions(name for name in _names(reader, place) if name[:1].isdecimal())
-            for build in _builds_of(reader, place, version)
-            if folder.problem or not build.failed or build.kernel in ("", *folder.kernels)  # of a kernel that is gone
-        )
-    except _HiddenError as hidden:
-        return unread(str(hidden))
+def dkms_builds(reader: Reader, folder: Callable[[], ModuleFolder]) -> tuple[DkmsBuild, ...]:
+    """What stands below /var/lib/dkms for the driver, by version and kernel; no failure for a kernel that is gone."""
+    places = [f"{_DKMS}/{name}" for name in names_in(reader, _DKMS) if _DKMS_NAMES.fullmatch(name)]
+    kernels = attempt(lambda: ("", *folder().kernels)) if places else ()
+    return tuple(
+        build
+        for place in places
+        for version in sorted_versions(name for name in names_in(reader, place) if name[:1].isdecimal())
+        for build in _builds_of(reader, place, version)
+        if not build.failed or isinstance(kernels, Unreadable) or build.kernel in kernels
+    )
 
 
 def _builds_of(reader: Reader, place: str, version: str) -> list[DkmsBuild]:
     """VERSION/KERNEL/ARCH/module holds what was built, and the link kernel-KERNEL-ARCH says that it is installed; a
     build that ended with an error leaves its make.log in VERSION/build."""
     name, builds = place.rpartition("/")[2], list[DkmsBuild]()
-    log = text(reader, f"{place}/{version}/build/make.log")
+    log = attempt(text, reader, f"{place}/{version}/build/make.log")
     broken = kernel_of_log(log) if isinstance(log, str) else ABSENT
-    for kernel in sorted_versions(one for one in _names(reader, f"{place}/{version}") if one[:1].isdecimal()):
-        machines = _names(reader, f"{place}/{version}/{kernel}")
-        modules = [_names(reader, f"{place}/{version}/{kernel}/{machine}/module") for machine in machines]
+    for kernel in sorted_versions(one for one in names_in(reader, f"{place}/{version}") if one[:1].isdecimal()):
+        machines = names_in(reader, f"{place}/{version}/{kernel}")
+        modules = [names_in(reader, f"{place}/{version}/{kernel}/{machine}/module") for machine in machines]
         is_built = any(_BUILT.fullmatch(file) for files in modules for file in files)
         links = [reader.link(f"{place}/kernel-{kernel}-{machine}") for machine in machines]
         is_linked = any(isinstance(link, str) and version in link.split("/") for link in links)
@@ -212,10 +213,3 @@ def _builds_of(reader: Reader, place: str, version: str) -> list[DkmsBuild]:
     if isinstance(broken, str) and all(build.kernel != broken for build in builds):
         builds.append(DkmsBuild(name, version, broken, is_installed=False, failed=True))
     return builds
-
-
-def _names(reader: Reader, folder: str) -> tuple[str, ...]:
-    names = reader.list(folder)
-    if isinstance(names, Unreadable):
-        raise _HiddenError(names.reason)
-    return names if isinstance(names, tuple) else ()

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from hosttune.facts.answers import line, text
 from hosttune.facts.base import Fact, lazy, raw, shared, unread
 from hosttune.facts.gpu.gpu_boards import board_of
 from hosttune.facts.gpu.nvidia_tables import FIRST_NVSWITCH, GRACE, generation_of
-from hosttune.facts.reading import line, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable

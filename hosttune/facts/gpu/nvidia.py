@@ -10,6 +10,7 @@ import re
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from hosttune.facts.answers import text
 from hosttune.facts.base import Fact, UnknownFact, raw, unread
 from hosttune.facts.gpu.nvidia_lost import SilentGpu, silent_gpus
 from hosttune.facts.gpu.nvidia_smi import (
@@ -27,7 +28,6 @@ from hosttune.facts.gpu.nvidia_smi import (
     rejected,
     sentences_of,
 )
-from hosttune.facts.reading import text
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed, Stat
 from hosttune.regex import regex

@@ -5,14 +5,14 @@ Sources: those of `module_options`, which knows them for any module, and NVIDIA'
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy, unread
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
 from hosttune.facts.kernel.module_options import NVIDIA_PARAMS, live_value, number, parse_params, same_value
-from hosttune.facts.reading import text
+from hosttune.facts.reading import derived, if_absent, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -76,34 +76,32 @@ class Parameters(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Parameters:
-    content = text(reader, NVIDIA_PARAMS)
-    live = parse_params(content) if isinstance(content, str) else {}
-    gone: Any = unread(content.reason if isinstance(content, Unreadable) else f"{NVIDIA_PARAMS} does not exist")
+    live = shared(lambda: derived(text(reader, NVIDIA_PARAMS), NVIDIA_PARAMS, parse_params))
 
-    def read(name: str, convert: Any) -> Any:
-        if not isinstance(content, str):
-            return gone
-        return convert(live[name]) if name in live else unread(f"{NVIDIA_PARAMS} does not name {name}")
+    def read(name: str) -> str:
+        if name not in live():
+            raise UnknownFact(f"{NVIDIA_PARAMS} does not name {name}")
+        return live()[name]
 
-    hmm_off = text(reader, "/sys/module/nvidia_uvm/parameters/uvm_disable_hmm")
     return Parameters(
-        is_loaded=isinstance(content, str) if not isinstance(content, Unreadable) else gone,
+        is_loaded=lazy(lambda: text(reader, NVIDIA_PARAMS) is not ABSENT),
         options=lazy(_options, reader, facts),
-        profiling_for_admins_only=read("RmProfilingAdminOnly", _flag),
-        relaxed_ordering=read("EnablePCIERelaxedOrderingMode", _flag),
-        gpu_firmware=read("EnableGpuFirmware", lambda spelled: number(spelled) or 0),
-        coherent_memory=read("CoherentGPUMemoryMode", str),
-        hmm=hmm_off.strip() in {"N", "0"}
-        if isinstance(hmm_off, str)
-        else unread("the nvidia_uvm module does not tell"),
+        profiling_for_admins_only=lazy(lambda: number(read("RmProfilingAdminOnly")) != 0),
+        relaxed_ordering=lazy(lambda: number(read("EnablePCIERelaxedOrderingMode")) != 0),
+        gpu_firmware=lazy(lambda: number(read("EnableGpuFirmware")) or 0),
+        coherent_memory=lazy(read, "CoherentGPUMemoryMode"),
+        hmm=lazy(_hmm, reader),
     )
 
 
-def _flag(spelled: str) -> bool:
-    return number(spelled) != 0
+def _hmm(reader: Reader) -> bool:
+    is_off = attempt(text, reader, "/sys/module/nvidia_uvm/parameters/uvm_disable_hmm")
+    if not isinstance(is_off, str):
+        raise UnknownFact("the nvidia_uvm module does not tell")
+    return is_off.strip() in {"N", "0"}
 
 
-def _options(reader: Reader, facts: Facts) -> Any:
+def _options(reader: Reader, facts: Facts) -> tuple[ModuleOption, ...]:
     said = [one for one in facts.module_options.lines if _OURS.fullmatch(one.module)]
     last = {(one.module, one.key): number for number, one in enumerate(said)}
     return tuple(
@@ -119,6 +117,5 @@ def _options(reader: Reader, facts: Facts) -> Any:
     )
 
 
-def _live(reader: Reader, option: OptionLine) -> Any:
-    value = live_value(reader, option.module, option.key)
-    return "" if value is ABSENT else value
+def _live(reader: Reader, option: OptionLine) -> str:
+    return if_absent(live_value(reader, option.module, option.key), "")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from hosttune.facts.answers import line, text
 from hosttune.facts.base import Fact, lazy, raw
 from hosttune.facts.gpu.gpus import DEVICES, driver_of
-from hosttune.facts.reading import line, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable

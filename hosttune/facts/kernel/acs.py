@@ -8,14 +8,14 @@ first 64 bytes the file is root's alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, raw, unread
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.gpu.gpus import DEVICES
-from hosttune.facts.reading import line
+from hosttune.facts.reading import line, sure
 from hosttune.frozen import frozen
 from hosttune.host.pci_config import STANDARD, extended_capabilities
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -33,10 +33,10 @@ REQUEST_REDIRECT, COMPLETION_REDIRECT = 0x4, 0x8
 class AcsPort(Fact):
     """One bridge."""
 
-    slot: str
+    slot: str  # 0000:4c:00.0
     model: str  # 10b5:9749, vendor and device
     port: str  # root port | upstream port | downstream port | bridge to PCI | bridge from PCI; empty for another
-    has_acs: bool
+    has_acs: bool  # Access Control Services
     control: int  # the ACS control register; 0 without ACS
 
     @property
@@ -49,7 +49,7 @@ class AcsPort(Fact):
 class Acs(Fact):
     """The bridges above GPUs, and above cards and disks behind the same switch; each once, by slot."""
 
-    ports: tuple[AcsPort, ...]
+    ports: tuple[AcsPort, ...]  # by slot
 
     @property
     def redirecting(self) -> tuple[AcsPort, ...]:
@@ -90,33 +90,46 @@ def acs_control(config: bytes) -> int | None:
 
 
 def collect(reader: Reader, facts: Facts) -> Acs:
-    devices = raw(facts.pcie, "devices")
-    if not isinstance(devices, tuple):
-        return Acs(unread(getattr(devices, "reason", "unknown")))
+    return Acs(ports=lazy(_ports, reader, facts))
+
+
+def _ports(reader: Reader, facts: Facts) -> tuple[AcsPort, ...]:
+    devices = facts.pcie.devices
     above = {port for device in devices if device.kind == "gpu" for port in device.ports}
     beside = {one.ports[-1] for one in devices if len(one.ports) > 1 and one.ports[-2] in above}
-    return Acs(tuple(_port(reader, slot) for slot in sorted(above | beside)))
+    return tuple(_port(reader, slot) for slot in sorted(above | beside))
 
 
 def _port(reader: Reader, slot: str) -> AcsPort:
+    config = shared(_config, reader, slot)
+    kind = shared(lambda: port_type(config()))
+    control = shared(lambda: _control(config(), slot, is_express=bool(kind())))
+    return AcsPort(
+        slot=slot,
+        model=lazy(_model, reader, slot),
+        port=lazy(kind),
+        has_acs=lazy(lambda: control() is not None),
+        control=lazy(lambda: control() or 0),
+    )
+
+
+def _model(reader: Reader, slot: str) -> str:
     vendor, device = (line(reader, f"{DEVICES}/{slot}/{name}") for name in ("vendor", "device"))
-    model = f"{vendor[2:]}:{device[2:]}" if isinstance(vendor, str) and isinstance(device, str) else ""
-    config = reader.read(f"{DEVICES}/{slot}/config")
-    if not isinstance(config, bytes) or len(config) <= _HEADER:
-        gone: Any = unread(_why(config, slot, is_privileged=reader.is_privileged))
-        return AcsPort(slot, model, gone, gone, gone)
-    port = port_type(config)
-    if port and len(config) <= STANDARD:
-        unseen = unread(f"this machine does not show the extended configuration space of {slot}")
-        return AcsPort(slot, model, port, unseen, unseen)
-    control = acs_control(config)
-    return AcsPort(slot, model, port, control is not None, control or 0)
+    return "" if vendor is ABSENT or device is ABSENT else f"{vendor[2:]}:{device[2:]}"
 
 
-def _why(config: object, slot: str, *, is_privileged: bool) -> str:
-    if isinstance(config, Unreadable):
-        return config.reason
+def _config(reader: Reader, slot: str) -> bytes:
+    """The configuration space, beyond its first 64 bytes."""
+    config = sure(reader.read(f"{DEVICES}/{slot}/config"))
     if config is ABSENT:
-        return f"the configuration space of {slot} is not there"
-    needs = "it is cut off" if is_privileged else "needs root"
-    return f"the configuration space of {slot} beyond 64 bytes: {needs}"
+        raise UnknownFact(f"the configuration space of {slot} is not there")
+    if len(config) <= _HEADER:
+        needs = "it is cut off" if reader.is_privileged else "needs root"
+        raise UnknownFact(f"the configuration space of {slot} beyond 64 bytes: {needs}")
+    return config
+
+
+def _control(config: bytes, slot: str, *, is_express: bool) -> int | None:
+    if is_express and len(config) <= STANDARD:
+        raise UnknownFact(f"this machine does not show the extended configuration space of {slot}")
+    return acs_control(config)

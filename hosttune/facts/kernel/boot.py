@@ -6,17 +6,15 @@ update-notifier, Debian policy of reboot-notifier), Secure Boot as facts/host.py
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared, unread
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.host import VARIABLES
 from hosttune.facts.kernel.grub import environment_of, kernel_at, parse_menu, settings_of
-from hosttune.facts.reading import text
+from hosttune.facts.reading import all_sure, if_absent, is_there, known, names_in, parsed, sure, text
 from hosttune.facts.versions import sorted_versions
 from hosttune.frozen import frozen
-from hosttune.host.door import Stat
 from hosttune.regex import regex
-from hosttune.values import Answer, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -60,7 +58,7 @@ def packages_of(required: str) -> tuple[str, ...]:
 def collect(reader: Reader, facts: Facts) -> Boot:
     required = shared(_required, reader)
     return Boot(
-        kernels=lazy(_kernels, reader),
+        kernels=lazy(lambda: kernels_in(names_in(reader, "/boot"))),
         next_kernel=lazy(lambda: _next(reader, facts, facts.boot.kernels)),
         secure_boot=lazy(lambda: facts.host.secure_boot is True),
         takes_own_modules=lazy(lambda: _has_enrolled_key(reader) if facts.boot.secure_boot else True),
@@ -69,29 +67,19 @@ def collect(reader: Reader, facts: Facts) -> Boot:
     )
 
 
-def _kernels(reader: Reader) -> Any:
-    names = reader.list("/boot")
-    if isinstance(names, Unreadable):
-        return names
-    return kernels_in(names if isinstance(names, tuple) else ())
-
-
-def _required(reader: Reader) -> tuple[bool, Any] | Unreadable:
-    mark = reader.stat(_REQUIRED)
-    if isinstance(mark, Unreadable):
-        return mark
-    if not isinstance(mark, Stat):
+def _required(reader: Reader) -> tuple[bool, tuple[str, ...]]:
+    if not is_there(reader, _REQUIRED):
         return False, ()
-    names = text(reader, f"{_REQUIRED}.pkgs")
-    return True, names if isinstance(names, Unreadable) else packages_of(names if isinstance(names, str) else "")
+    return True, packages_of(if_absent(text(reader, f"{_REQUIRED}.pkgs"), ""))
 
 
-def _has_enrolled_key(reader: Reader) -> Any:
+def _has_enrolled_key(reader: Reader) -> bool:
     """The certificate that DKMS signs with is in shim's list of machine owner keys (mokutil(1), dkms(8))."""
     keys = [reader.read(path) for path in _OWN_KEYS]
     own = [key for key in keys if isinstance(key, bytes) and key]
     if not own:
-        return next((key for key in keys if isinstance(key, Unreadable)), False)
+        all_sure(keys)
+        return False
     names = reader.list(VARIABLES)
     lists = [
         reader.read(f"{VARIABLES}/{name}")
@@ -100,23 +88,19 @@ def _has_enrolled_key(reader: Reader) -> Any:
     ]
     if any(key in enrolled for enrolled in lists if isinstance(enrolled, bytes) for key in own):
         return True
-    return next((one for one in (names, *lists) if isinstance(one, Unreadable)), False)
+    all_sure((names, *lists))
+    return False
 
 
-def _next(reader: Reader, facts: Facts, kernels: tuple[str, ...]) -> Any:
+def _next(reader: Reader, facts: Facts, kernels: tuple[str, ...]) -> str:
     if not kernels or _is_container(facts):
         return ""
     if len(kernels) == 1:
         return kernels[0]
     if _loader(facts) == "systemd-boot":
-        return unread(f"systemd-boot decides by its own entries which of {len(kernels)} kernels it starts")
+        raise UnknownFact(f"systemd-boot decides by its own entries which of {len(kernels)} kernels it starts")
     default = _default(reader)
-    if isinstance(default, Unreadable):
-        return default
-    menu = text(reader, _CONFIG)
-    if default not in {"", "0"}:
-        return _resolved(menu, default, kernels)
-    return _first(reader, menu, kernels)
+    return _resolved(reader, default, kernels) if default not in {"", "0"} else _first(reader, kernels)
 
 
 def _is_container(facts: Facts) -> bool:
@@ -133,64 +117,54 @@ def _loader(facts: Facts) -> str:
         return ""
 
 
-def _default(reader: Reader) -> str | Unreadable:
+def _default(reader: Reader) -> str:
     """The entry that GRUB takes: what grub-reboot left for one boot, else the setting, or what was saved for it."""
-    block = text(reader, _ENVIRONMENT)
-    variables = environment_of(block) if isinstance(block, str) else {}
+    block = reader.read(_ENVIRONMENT)
+    variables = environment_of(block.decode("utf-8", "replace")) if isinstance(block, bytes) else {}
     if variables.get("next_entry"):
         return variables["next_entry"]
-    settings = _settings(reader)
-    if isinstance(settings, Unreadable):
-        return settings
-    default = settings.get("GRUB_DEFAULT", "0")
-    if isinstance(block, Unreadable):
-        return block
+    default = _settings(reader).get("GRUB_DEFAULT", "0")
+    sure(block)
     if default == "saved":
         return variables.get("saved_entry", "0")
     if "$" in default or "`" in default:
-        return Unreadable(f"GRUB_DEFAULT is worked out by a shell: {default}")
+        raise UnknownFact(f"GRUB_DEFAULT is worked out by a shell: {default}")
     return default
 
 
-def _settings(reader: Reader) -> dict[str, str] | Unreadable:
+def _settings(reader: Reader) -> dict[str, str]:
     """/etc/default/grub, then grub.d/*.cfg, as grub-mkconfig sources them."""
-    names = reader.list(f"{_DEFAULTS}.d")
-    extra = [f"{_DEFAULTS}.d/{name}" for name in names if name.endswith(".cfg")] if isinstance(names, tuple) else []
+    extra = [f"{_DEFAULTS}.d/{name}" for name in names_in(reader, f"{_DEFAULTS}.d") if name.endswith(".cfg")]
     settings: dict[str, str] = {}
     for path in (_DEFAULTS, *extra):
-        content = text(reader, path)
-        if isinstance(content, Unreadable):
-            return content
-        settings.update(settings_of(content) if isinstance(content, str) else {})
+        settings.update(settings_of(if_absent(text(reader, path), "")))
     return settings
 
 
-def _resolved(menu: Answer[str], default: str, kernels: tuple[str, ...]) -> Any:
-    if not isinstance(menu, str):
-        reason = menu.reason if isinstance(menu, Unreadable) else f"{_CONFIG} does not exist"
-        return unread(f"GRUB's default is {default!r}, and {reason}")
-    found = kernel_at(parse_menu(menu), default)
-    return found if isinstance(found, Unreadable) else _there(found, kernels)
+def _resolved(reader: Reader, default: str, kernels: tuple[str, ...]) -> str:
+    try:
+        menu = known(text(reader, _CONFIG), _CONFIG)
+    except UnknownFact as unknown:
+        raise UnknownFact(f"GRUB's default is {default!r}, and {unknown.reason}") from None
+    return _there(parsed(kernel_at, parse_menu(menu), default), kernels)
 
 
-def _first(reader: Reader, menu: Answer[str], kernels: tuple[str, ...]) -> Any:
+def _first(reader: Reader, kernels: tuple[str, ...]) -> str:
     """The first entry: what grub.cfg says where it can be read, else the newest, which grub-mkconfig puts there."""
-    if isinstance(menu, str):
-        entries = parse_menu(menu)
+    menu = reader.read(_CONFIG)
+    if isinstance(menu, bytes):
+        entries = parse_menu(menu.decode("utf-8", "replace"))
         if entries and entries[0].kernel and not entries[0].is_conditional:
             return _there(entries[0].kernel, kernels)
+        return kernels[-1]
     settings = _settings(reader)
-    ordered = [name for name in ("GRUB_TOP_LEVEL", "GRUB_FLAVOUR_ORDER") if settings and _is_set(settings, name)]
-    if ordered and not isinstance(menu, str):
-        return unread(f"{ordered[0]} decides which kernel GRUB starts, and {_CONFIG} could not be read")
+    ordered = [name for name in ("GRUB_TOP_LEVEL", "GRUB_FLAVOUR_ORDER") if settings.get(name)]
+    if ordered:
+        raise UnknownFact(f"{ordered[0]} decides which kernel GRUB starts, and {_CONFIG} could not be read")
     return kernels[-1]
 
 
-def _is_set(settings: dict[str, str] | Unreadable, name: str) -> bool:
-    return not isinstance(settings, Unreadable) and bool(settings.get(name))
-
-
-def _there(kernel: str, kernels: tuple[str, ...]) -> Any:
+def _there(kernel: str, kernels: tuple[str, ...]) -> str:
     if kernel in kernels:
         return kernel
-    return unread(f"GRUB's next entry starts kernel {kernel}, which is not in /boot: sudo update-grub")
+    raise UnknownFact(f"GRUB's next entry starts kernel {kernel}, which is not in /boot: sudo update-grub")

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, raw, unread
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
 from hosttune.facts.kernel.kernel import split_command_line
-from hosttune.facts.reading import integer, text
+from hosttune.facts.reading import if_absent, integer, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -51,8 +50,8 @@ _OWN = regex(r"BOOT_IMAGE=|initrd=|recovery$|single$|nomodeset$|dis_ucode_ldr$")
 class Harm(Fact):
     """An argument that slows jobs down or weakens the host."""
 
-    argument: str
-    sentence: str
+    argument: str  # as it stands
+    sentence: str  # what it does
 
 
 @frozen
@@ -61,12 +60,12 @@ class Cmdline(Fact):
 
     contradictions: tuple[str, ...]  # `iommu=off, later iommu=pt`: the last one counts as a rule
     dead: tuple[str, ...]  # sentences for arguments without effect
-    harmful: tuple[Harm, ...]
+    harmful: tuple[Harm, ...]  # arguments that slow jobs down or weaken the host
     added: tuple[str, ...]  # what the next boot has and this one has not; empty where GRUB does not tell
     removed: tuple[str, ...]  # what this boot has and the next one has not
     zeroes_on_alloc: bool  # the kernel clears every page that it hands out
-    zeroes_on_free: bool
-    crash_bytes: int  # memory kept for a crash kernel
+    zeroes_on_free: bool  # and every page that it gets back
+    crash_bytes: int  # memory kept for a crash kernel; 0 without one
     nvme_timeout_s: int  # of the NVMe driver; -1 without it
 
 
@@ -102,59 +101,46 @@ def default_of(config: str, option: str) -> bool:
 
 
 def collect(reader: Reader, facts: Facts) -> Cmdline:
-    answer = raw(facts.kernel, "command_line")
-    alloc_bytes, timeout = integer(reader, "/sys/kernel/kexec_crash_size"), _nvme_timeout(reader)
-    crash = 0 if alloc_bytes is ABSENT else alloc_bytes
-    if not isinstance(answer, tuple):
-        gone: Any = answer
-        return Cmdline(gone, gone, gone, gone, gone, gone, gone, crash, timeout)  # type: ignore[arg-type]
-    arguments = answer[: answer.index("--")] if "--" in answer else answer
-    added, removed = _pending(reader, facts, arguments)
+    arguments = shared(lambda: of_kernel(facts.kernel.command_line))
+    pending = shared(lambda: _pending(reader, facts, arguments()))
     return Cmdline(
-        contradictions=repeated(arguments),
-        dead=tuple(one.sentence for one in judged(arguments, _DEAD)),
-        harmful=judged(arguments, _HARMFUL),
-        added=added,
-        removed=removed,
-        zeroes_on_alloc=_zeroes(reader, facts, arguments, "init_on_alloc"),
-        zeroes_on_free=_zeroes(reader, facts, arguments, "init_on_free"),
-        crash_bytes=crash,  # type: ignore[arg-type]
-        nvme_timeout_s=timeout,
+        contradictions=lazy(lambda: repeated(arguments())),
+        dead=lazy(lambda: tuple(one.sentence for one in judged(arguments(), _DEAD))),
+        harmful=lazy(lambda: judged(arguments(), _HARMFUL)),
+        added=lazy(lambda: pending()[0]),
+        removed=lazy(lambda: pending()[1]),
+        zeroes_on_alloc=lazy(lambda: _zeroes(reader, facts, arguments(), "init_on_alloc")),
+        zeroes_on_free=lazy(lambda: _zeroes(reader, facts, arguments(), "init_on_free")),
+        crash_bytes=lazy(lambda: if_absent(integer(reader, "/sys/kernel/kexec_crash_size"), 0)),
+        nvme_timeout_s=lazy(lambda: if_absent(integer(reader, "/sys/module/nvme_core/parameters/io_timeout"), -1)),
     )
 
 
-def _pending(reader: Reader, facts: Facts, arguments: tuple[str, ...]) -> tuple[Any, Any]:
+def of_kernel(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The arguments before `--`; those behind it are for process 1."""
+    return words[: words.index("--")] if "--" in words else words
+
+
+def _pending(reader: Reader, facts: Facts, arguments: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What the next boot changes; nothing where GRUB's files do not tell which arguments it has."""
-    kernel = raw(facts.boot, "next_kernel")
+    kernel = attempt(lambda: facts.boot.next_kernel)
     if not isinstance(kernel, str) or not kernel:
         return (), ()
-    menu = text(reader, "/boot/grub/grub.cfg")
-    if isinstance(menu, Unreadable):
-        return menu, menu
-    later = next_arguments(menu, kernel) if isinstance(menu, str) else None
+    later = next_arguments(if_absent(text(reader, "/boot/grub/grub.cfg"), ""), kernel)
     if later is None:
         return (), ()
     now = tuple(word for word in arguments if not _OWN.match(word) and not word.startswith("vt.handoff"))
     return tuple(word for word in later if word not in now), tuple(word for word in now if word not in later)
 
 
-def _zeroes(reader: Reader, facts: Facts, arguments: tuple[str, ...], name: str) -> Any:
+def _zeroes(reader: Reader, facts: Facts, arguments: tuple[str, ...], name: str) -> bool:
     """As the argument says, else as the kernel was built."""
     for one in reversed(arguments):
         if one.startswith(f"{name}="):
             return one.partition("=")[2].lower() in {"1", "y", "yes", "on", "t", "true"}
-    release = raw(facts.kernel, "release")
-    if not isinstance(release, str):
-        return release
+    release = facts.kernel.release
     for path in (f"/boot/config-{release}", f"/lib/modules/{release}/config"):
         config = text(reader, path)
         if isinstance(config, str):
             return default_of(config, f"CONFIG_{name.upper()}_DEFAULT_ON")
-        if isinstance(config, Unreadable):
-            return config
-    return unread(f"/boot/config-{release} does not exist")
-
-
-def _nvme_timeout(reader: Reader) -> Any:
-    seconds = integer(reader, "/sys/module/nvme_core/parameters/io_timeout")
-    return -1 if seconds is ABSENT else seconds
+    raise UnknownFact(f"/boot/config-{release} does not exist")

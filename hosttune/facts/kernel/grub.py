@@ -10,7 +10,6 @@ import re
 
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import Unreadable
 
 _SETTING = regex(r"^[ \t]*(?:export[ \t]+)?(GRUB_\w+)=(?:\"([^\"\n]*)\"|'([^'\n]*)'|([^\s;#]*))", re.MULTILINE)
 _OPENS = regex(r"(menuentry|submenu)\s+(.*)\{$")
@@ -102,35 +101,43 @@ def _words(spelled: str) -> tuple[str, str]:
     return title, next((word[5:] for word in words if word.startswith("--id=")), "")
 
 
-def kernel_at(menu: tuple[MenuEntry, ...], default: str) -> str | Unreadable:
-    """The release that GRUB starts for a `default`: a title, an id, or a number, with `>` between the levels."""
+def kernel_at(menu: tuple[MenuEntry, ...], default: str) -> str:
+    """The release that GRUB starts for a `default`: a title, an id, or a number, with `>` between the levels. Raises
+    ValueError, with a sentence, where that is not clear.
+    """
     level: tuple[MenuEntry, ...] = menu
     found: MenuEntry | None = None
     for word in default.split(">"):
-        chosen = _choose(level, word.strip())
-        if isinstance(chosen, Unreadable):
-            return Unreadable(f"GRUB's default is {default!r}, and {chosen.reason}")
-        found, level = chosen, chosen.entries
+        try:
+            found = _choose(level, word.strip())
+        except ValueError as error:
+            message = f"GRUB's default is {default!r}, and {error}"
+            raise ValueError(message) from None
+        level = found.entries
     while found is not None and found.is_submenu:  # GRUB opens it, and its first entry is the default there
         if not found.entries or found.entries[0].is_conditional:
-            return Unreadable(f"GRUB's default {default!r} is a submenu whose first entry is not clear")
+            message = f"GRUB's default {default!r} is a submenu whose first entry is not clear"
+            raise ValueError(message)
         found = found.entries[0]
     if found is None or not found.kernel:
-        return Unreadable(f"GRUB's default is {default!r}, and grub.cfg does not tell which kernel that starts")
+        message = f"GRUB's default is {default!r}, and grub.cfg does not tell which kernel that starts"
+        raise ValueError(message)
     return found.kernel
 
 
-def _choose(level: tuple[MenuEntry, ...], word: str) -> MenuEntry | Unreadable:
+def _choose(level: tuple[MenuEntry, ...], word: str) -> MenuEntry:
     named = [entry for entry in level if entry.is_called(word)]
-    if len(named) == 1 or (named and len({entry.kernel for entry in named}) == 1):
+    if len({entry.kernel for entry in named}) == 1:
         return named[0]
+    before = level[: int(word) + 1] if word.isdecimal() else ()
     if named:
-        return Unreadable(f"{len(named)} entries of grub.cfg are called so")
-    if not word.isdecimal():
-        return Unreadable("no entry of grub.cfg is called so")
-    before = level[: int(word) + 1]
-    if len(before) <= int(word):
-        return Unreadable(f"grub.cfg has {len(level)} entries there")
-    if any(entry.is_conditional for entry in before):
-        return Unreadable("which entry has this number is decided at boot")
-    return before[-1]
+        message = f"{len(named)} entries of grub.cfg are called so"
+    elif not word.isdecimal():
+        message = "no entry of grub.cfg is called so"
+    elif len(before) <= int(word):
+        message = f"grub.cfg has {len(level)} entries there"
+    elif any(entry.is_conditional for entry in before):
+        message = "which entry has this number is decided at boot"
+    else:
+        return before[-1]
+    raise ValueError(message)

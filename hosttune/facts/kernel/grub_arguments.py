@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.placed import Placed
+from hosttune.facts.reading import if_absent, names_in, parsed, texts
 from hosttune.facts.reading import text as read_text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -69,37 +69,27 @@ class GrubArguments(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> GrubArguments:  # noqa: ARG001 - the interface of all subjects
-    return GrubArguments(lazy(_settings, reader), lazy(_entries, reader))
+    return GrubArguments(
+        settings=lazy(arguments_of, reader),
+        entries=lazy(lambda: entries(if_absent(read_text(reader, MENU), ""))),
+    )
 
 
-def _settings(reader: Reader) -> Arguments | Unreadable:
-    texts = files(reader)
-    return texts if isinstance(texts, Unreadable) else arguments(texts)
+def arguments_of(reader: Reader) -> Arguments:
+    """What the settings of this host add up to."""
+    return parsed(arguments, files(reader))
 
 
-def _entries(reader: Reader) -> tuple[Entry, ...] | Unreadable:
-    menu = read_text(reader, MENU)
-    return menu if isinstance(menu, Unreadable) else entries(menu) if isinstance(menu, str) else ()
+def files(reader: Reader) -> tuple[tuple[str, str], ...]:
+    """(path, text) of the settings in the order in which grub-mkconfig reads them; raises UnknownFact where one cannot
+    be read.
+    """
+    names = (name for name in names_in(reader, FOLDER) if name.endswith(".cfg") and not name.startswith("."))
+    return tuple(texts(reader, (FILE, *(f"{FOLDER}/{name}" for name in names))))
 
 
-def files(reader: Reader) -> tuple[tuple[str, str], ...] | Unreadable:
-    """(path, text) of the settings in the order in which grub-mkconfig reads them."""
-    names = reader.list(FOLDER)
-    if isinstance(names, Unreadable):
-        return names
-    listed = names if isinstance(names, tuple) else ()
-    found = []
-    for path in (FILE, *(f"{FOLDER}/{name}" for name in listed if name.endswith(".cfg") and not name.startswith("."))):
-        content = reader.read(path)
-        if isinstance(content, Unreadable):
-            return content
-        if isinstance(content, bytes):
-            found.append((path, content.decode("utf-8", "replace")))
-    return tuple(found)
-
-
-def arguments(texts: Iterable[tuple[str, str]]) -> Arguments | Unreadable:
-    """What these settings add up to."""
+def arguments(texts: Iterable[tuple[str, str]]) -> Arguments:
+    """What these settings add up to. Raises ValueError, with a sentence, where it takes a shell to tell."""
     values: dict[str, tuple[Placed, ...]] = {DEFAULT: (), EVERY: ()}
     afresh: list[Placed] = []
     for path, text in texts:
@@ -110,7 +100,8 @@ def arguments(texts: Iterable[tuple[str, str]]) -> Arguments | Unreadable:
             match = _ASSIGNMENT.fullmatch(row)
             words = _worked_out(match[2], values, place) if match else None
             if match is None or words is None:
-                return Unreadable(f"{place.place}: a shell works it out: {place.value}")
+                message = f"{place.place}: a shell works it out: {place.value}"
+                raise ValueError(message)
             if match[1] == DEFAULT and not _keeps(match[2], values[DEFAULT]):
                 afresh.append(place)
             values[match[1]] = words

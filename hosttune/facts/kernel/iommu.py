@@ -6,13 +6,12 @@ lazy translation), Documentation/admin-guide/kernel-parameters.txt (iommu=, iomm
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, raw, unread
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
 from hosttune.facts.gpu.gpus import DEVICES
-from hosttune.facts.reading import line
+from hosttune.facts.reading import if_absent, line, names_in
 from hosttune.frozen import frozen
-from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -45,7 +44,7 @@ class Iommu(Fact):
     """The IOMMU as it treats the devices that exchange data with GPUs."""
 
     is_on: bool  # it serves at least one group
-    devices: tuple[IommuDevice, ...]
+    devices: tuple[IommuDevice, ...]  # GPUs, network cards and NVMe disks
     arguments: tuple[str, ...]  # what the kernel command line says of it
 
     @property
@@ -73,26 +72,20 @@ def arguments_of(command_line: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def collect(reader: Reader, facts: Facts) -> Iommu:
-    groups: Any = reader.list("/sys/kernel/iommu_groups")
-    words: Any = raw(facts.kernel, "command_line")
-    devices: Any = raw(facts.pcie, "devices")
-    if isinstance(devices, tuple):
-        devices = tuple(_device(reader, device.slot, device.kind) for device in devices)
-    if not isinstance(groups, Unreadable):
-        groups = groups is not ABSENT and len(groups) > 0
     return Iommu(
-        is_on=groups,
-        devices=devices,
-        arguments=arguments_of(words) if isinstance(words, tuple) else words,
+        is_on=lazy(lambda: bool(names_in(reader, "/sys/kernel/iommu_groups"))),
+        devices=lazy(lambda: tuple(_device(reader, one.slot, one.kind) for one in facts.pcie.devices)),
+        arguments=lazy(lambda: arguments_of(facts.kernel.command_line)),
     )
 
 
 def _device(reader: Reader, slot: str, kind: str) -> IommuDevice:
-    link = reader.link(f"{DEVICES}/{slot}/iommu_group")
-    if isinstance(link, Unreadable):
-        return IommuDevice(slot, kind, unread(link.reason), unread(link.reason))
-    if link is ABSENT:
-        return IommuDevice(slot, kind, "", "")
-    domain = line(reader, f"{DEVICES}/{slot}/iommu_group/type")
-    known = domain if isinstance(domain, str) else unread("the kernel does not tell the type of the IOMMU group")
-    return IommuDevice(slot, kind, str(link).rsplit("/", 1)[-1], known)
+    group = shared(lambda: if_absent(reader.link(f"{DEVICES}/{slot}/iommu_group"), "").rsplit("/", 1)[-1])
+    return IommuDevice(slot, kind, lazy(group), lazy(lambda: _domain(reader, slot) if group() else ""))
+
+
+def _domain(reader: Reader, slot: str) -> str:
+    domain = attempt(line, reader, f"{DEVICES}/{slot}/iommu_group/type")
+    if not isinstance(domain, str):
+        raise UnknownFact("the kernel does not tell the type of the IOMMU group")
+    return domain

@@ -6,12 +6,11 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared, unread
-from hosttune.facts.reading import derived, known, line, text
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
+from hosttune.facts.reading import derived, known, line, parsed, text
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.regex import regex
-from hosttune.values import Answer, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 _RELEASE = "/proc/sys/kernel/osrelease"
 _FLAVOUR = regex(r"\d+\.[\d.]+(?:-\d+|\+(?:deb|bpo)[\w.]*)-([a-z][\w.-]*)")
 _VERSION = regex(r"(\d+)\.(\d+)")
+_STAT = "/proc/stat"
 _BOOT = regex(r"^btime (\d+)$", re.MULTILINE)
 _ARGUMENT = regex(r'(?:[^\s"]|"[^"]*"?)+')
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "i386": "i686", "armhf": "armv7l", "ppc64el": "ppc64le"}
@@ -53,9 +53,12 @@ def metapackages(names: Iterable[str], flavour: str) -> tuple[str, ...]:
 
 
 def version_of(release: str) -> tuple[int, ...]:
-    """(major, minor); unread where the release does not start with them."""
+    """(major, minor). Raises ValueError where the release does not start with them."""
     match = _VERSION.match(release)
-    return (int(match[1]), int(match[2])) if match else unread(f"the kernel release {release!r} starts with no version")
+    if match is None:
+        message = f"the kernel release {release!r} starts with no version"
+        raise ValueError(message)
+    return int(match[1]), int(match[2])
 
 
 def split_command_line(text: str) -> tuple[str, ...]:
@@ -67,47 +70,45 @@ def collect(reader: Reader, facts: Facts) -> Kernel:
     release = shared(lambda: known(line(reader, _RELEASE), _RELEASE))
     return Kernel(
         release=lazy(release),
-        version=lazy(lambda: version_of(release())),
+        version=lazy(lambda: parsed(version_of, release())),
         flavour=lazy(lambda: flavour_of(release())),
-        architecture=lazy(lambda: known(_architecture(reader, facts), "the architecture")),
+        architecture=lazy(_architecture, reader, facts),
         command_line=lazy(lambda: derived(line(reader, "/proc/cmdline"), "/proc/cmdline", split_command_line)),
         booted_at=0 if reader.persistent_only else lazy(_booted_at, reader),
     )
 
 
-def _booted_at(reader: Reader) -> int | Unreadable:
+def _booted_at(reader: Reader) -> int:
     """The line btime of /proc/stat (proc_stat(5))."""
-    stat = text(reader, "/proc/stat")
-    match = _BOOT.search(stat) if isinstance(stat, str) else None
-    if match:
-        return int(match[1])
-    return stat if isinstance(stat, Unreadable) else Unreadable("/proc/stat does not say when the host booted")
+    match = _BOOT.search(known(text(reader, _STAT), _STAT))
+    if match is None:
+        raise UnknownFact(f"{_STAT} does not say when the host booted")
+    return int(match[1])
 
 
-def _architecture(reader: Reader, facts: Facts) -> Answer[str]:
+def _architecture(reader: Reader, facts: Facts) -> str:
     """What uname -m prints: /proc/sys/kernel/arch since Linux 6.2, before it the CPU says (lm is x86's long mode)."""
     if reader.persistent_only:
         return _architecture_of_files(reader)
-    if isinstance(arch := line(reader, "/proc/sys/kernel/arch"), str):
+    if isinstance(arch := attempt(line, reader, "/proc/sys/kernel/arch"), str):
         return arch
-    try:
-        flags = facts.cpu.flags
-    except UnknownFact:
-        flags = ()
-    if "lm" in flags:
+    flags = attempt(lambda: facts.cpu.flags)
+    if isinstance(flags, tuple) and "lm" in flags:
         return "x86_64"
     answer = reader.query(("uname", "-m"))
     if isinstance(answer, Completed) and answer.status == 0:
         return answer.text.strip()
-    return Unreadable("neither the kernel nor uname -m tells the architecture")
+    raise UnknownFact("neither the kernel nor uname -m tells the architecture")
 
 
-def _architecture_of_files(reader: Reader) -> Answer[str]:
+def _architecture_of_files(reader: Reader) -> str:
     """Of an image: dpkg's native architecture (first line; the file exists once a foreign one was added), or the one
     dynamic loader (x86-64 and AArch64 psABI) that is installed."""
-    native = line(reader, "/var/lib/dpkg/arch")
+    native = attempt(line, reader, "/var/lib/dpkg/arch")
     if isinstance(native, str) and native:
         name = native.split()[0]
         return _MACHINES.get(name, name)
     found = [machine for path, machine in _LOADERS.items() if isinstance(reader.resolve(path), str)]
-    return found[0] if len(found) == 1 else Unreadable("the files do not tell the architecture")
+    if len(found) != 1:
+        raise UnknownFact("the files do not tell the architecture")
+    return found[0]

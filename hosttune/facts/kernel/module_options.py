@@ -14,14 +14,13 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared, unread
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
-from hosttune.facts.reading import drop_ins, line, text
+from hosttune.facts.reading import drop_ins, if_absent, is_there, line, text, texts
 from hosttune.frozen import frozen
-from hosttune.host.door import Stat
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Absent, Answer, Unreadable
+from hosttune.values import ABSENT, Absent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -124,7 +123,7 @@ def number(spelled: str) -> int | None:
     return int(spelled) if re.fullmatch(r"0|-?[1-9]\d*", spelled) else None
 
 
-def live_value(reader: Reader, module: str, key: str) -> Answer[str]:
+def live_value(reader: Reader, module: str, key: str) -> str | Absent:
     """What a loaded module shows of a parameter."""
     value = line(reader, f"/sys/module/{one(module)}/parameters/{key}")
     if value is ABSENT and one(module) == "nvidia":
@@ -138,63 +137,55 @@ def collect(reader: Reader, facts: Facts) -> ModuleOptions:  # noqa: ARG001 - th
     lines = shared(_lines, reader)
 
     def look(name: str) -> ModuleParameter:
-        if fault := ModuleOptions.name_fault(name):
-            return ModuleParameter(*(unread(fault[0]),) * 4)
-        module, _, key = name.partition(".")
+        named = shared(_named, name)
         return ModuleParameter(
-            settings=lazy(_settings, reader, name, lines),
-            is_loaded=lazy(_is_loaded, reader, module),
-            is_built_in=lazy(_is_built_in, reader, module),
-            live=lazy(_live, reader, module, key),
+            settings=lazy(lambda: _settings(reader, *named(), lines)),
+            is_loaded=lazy(lambda: _is_loaded(reader, named()[0])),
+            is_built_in=lazy(lambda: _is_built_in(reader, named()[0])),
+            live=lazy(lambda: _live(reader, *named())),
         )
 
     return ModuleOptions(Lookup(look), lazy(lines))
 
 
-def _lines(reader: Reader) -> tuple[OptionLine, ...] | Unreadable:
-    files = drop_ins(reader, FOLDERS)
-    if isinstance(files, Unreadable):
-        return files
-    found: list[OptionLine] = []
-    for path in files:
-        content = text(reader, path)
-        if isinstance(content, Unreadable):
-            return content
-        rows = options(content) if isinstance(content, str) else ()
-        found += (OptionLine(module, key, Placed(value, path, start)) for start, module, key, value in rows)
-    return tuple(found)
-
-
-def _settings(reader: Reader, name: str, lines: Callable[[], tuple[OptionLine, ...]]) -> tuple[Placed, ...]:
+def _named(name: str) -> tuple[str, str]:
+    """(module, key)."""
+    if fault := ModuleOptions.name_fault(name):
+        raise UnknownFact(fault[0])
     module, _, key = name.partition(".")
+    return module, key
+
+
+def _lines(reader: Reader) -> tuple[OptionLine, ...]:
+    return tuple(
+        OptionLine(module, key, Placed(value, path, start))
+        for path, content in texts(reader, drop_ins(reader, FOLDERS))
+        for start, module, key, value in options(content)
+    )
+
+
+def _settings(reader: Reader, module: str, key: str, lines: Callable[[], tuple[OptionLine, ...]]) -> tuple[Placed, ...]:
     by_files = tuple(its.given for its in lines() if (its.module, its.key) == (one(module), key))
-    return (*by_files, *_arguments(reader, name))
+    return (*by_files, *_arguments(reader, f"{module}.{key}"))
 
 
 def _arguments(reader: Reader, name: str) -> Iterator[Placed]:
-    said: Answer[str] = ABSENT if reader.persistent_only else text(reader, "/proc/cmdline")
-    if isinstance(said, Unreadable):
-        raise UnknownFact(said.reason)
-    for word in said.split() if isinstance(said, str) else ():
+    said = "" if reader.persistent_only else if_absent(text(reader, "/proc/cmdline"), "")
+    for word in said.split():
         argument, _, value = word.partition("=")
         if one(argument) == one(name):
             yield Placed(value, f"the kernel command line: {word}")
 
 
-def _is_loaded(reader: Reader, module: str) -> bool | Unreadable:
-    there: Stat | Absent | Unreadable = ABSENT if reader.persistent_only else reader.stat(f"/sys/module/{one(module)}")
-    return there if isinstance(there, Unreadable) else isinstance(there, Stat)
+def _is_loaded(reader: Reader, module: str) -> bool:
+    return not reader.persistent_only and is_there(reader, f"/sys/module/{one(module)}")
 
 
 def _is_built_in(reader: Reader, module: str) -> bool:
-    release = ABSENT if reader.persistent_only else line(reader, "/proc/sys/kernel/osrelease")
-    if not isinstance(release, str):
-        return False
-    listed = text(reader, f"/lib/modules/{release}/modules.builtin")
-    rows = listed.splitlines() if isinstance(listed, str) else []
+    release = "" if reader.persistent_only else if_absent(line(reader, "/proc/sys/kernel/osrelease"), "")
+    rows = if_absent(text(reader, f"/lib/modules/{release}/modules.builtin"), "").splitlines() if release else []
     return any(one(row.rpartition("/")[2].partition(".ko")[0]) == one(module) for row in rows)
 
 
-def _live(reader: Reader, module: str, key: str) -> str | Unreadable:
-    value = ABSENT if reader.persistent_only else live_value(reader, module, key)
-    return "" if isinstance(value, Absent) else value
+def _live(reader: Reader, module: str, key: str) -> str:
+    return "" if reader.persistent_only else if_absent(live_value(reader, module, key), "")

@@ -13,15 +13,14 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared, unread
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.kernel.sysctl import Sysctl, normal_key, proc_path
 from hosttune.facts.lookups import Lookup, whole_number
 from hosttune.facts.placed import Placed
-from hosttune.facts.reading import drop_ins, text
+from hosttune.facts.reading import drop_ins, if_absent, text, texts
 from hosttune.frozen import frozen
 from hosttune.host.twins import TWINS
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Answer, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -101,29 +100,21 @@ def assignments(content: str) -> Iterator[tuple[int, str, str | None]]:
 def collect(reader: Reader, facts: Facts) -> SysctlAtBoot:  # noqa: ARG001 - the interface of all subjects
     lines = shared(_lines, reader)
 
-    def look(key: str) -> BootSetting:
-        fault = SysctlAtBoot.name_fault(key)
-        return BootSetting(key, unread(fault[0]) if fault else lazy(_settings, reader, key, lines))
-
-    return SysctlAtBoot(Lookup(look))
+    return SysctlAtBoot(Lookup(lambda key: BootSetting(key, lazy(_settings, reader, key, lines))))
 
 
-def _lines(reader: Reader) -> tuple[_Line, ...] | Unreadable:
+def _lines(reader: Reader) -> tuple[_Line, ...]:
     """Of all files, in the order of boot."""
-    files = drop_ins(reader, FOLDERS)
-    if isinstance(files, Unreadable):
-        return files
-    found: list[_Line] = []
-    for path in files:
-        content = text(reader, path)
-        if isinstance(content, Unreadable):
-            return content
-        for number, key, value in assignments(content) if isinstance(content, str) else ():
-            found.append((key, None if value is None else Placed(value, path, number)))
-    return tuple(found)
+    return tuple(
+        (key, None if value is None else Placed(value, path, number))
+        for path, content in texts(reader, drop_ins(reader, FOLDERS))
+        for number, key, value in assignments(content)
+    )
 
 
 def _settings(reader: Reader, name: str, lines: Callable[[], tuple[_Line, ...]]) -> tuple[Placed, ...]:
+    if fault := SysctlAtBoot.name_fault(name):
+        raise UnknownFact(fault[0])
     twin = TWINS.get(name, "")
     named: list[Placed] = []
     by_pattern: list[Placed] = []
@@ -152,10 +143,8 @@ def _arguments(reader: Reader, name: str) -> Iterator[Placed]:
     """What the kernel command line sets before any file does: sysctl.KEY=VALUE, and the arguments of single values
     (kernel-parameters.txt).
     """
-    said: Answer[str] = ABSENT if reader.persistent_only else text(reader, "/proc/cmdline")
-    if isinstance(said, Unreadable):
-        raise UnknownFact(said.reason)
-    for word in said.split() if isinstance(said, str) else ():
+    said = "" if reader.persistent_only else if_absent(text(reader, "/proc/cmdline"), "")
+    for word in said.split():
         argument, equals, value = word.partition("=")
         if equals and argument.startswith("sysctl.") and normal_key(argument[7:]) == name:
             yield Placed(value, f"the kernel command line: {word}")

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from hosttune.facts.answers import drop_ins, text
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared, unread
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
-from hosttune.facts.reading import drop_ins, text
 from hosttune.facts.sysfs import fits
 from hosttune.frozen import frozen
 from hosttune.regex import regex

@@ -7,17 +7,17 @@ Sources: proc_pid_limits(5) and getrlimit(2), sysctl/fs.rst of the kernel (nr_op
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact
+from hosttune.facts.base import Fact, attempt, lazy, shared
 from hosttune.facts.containers.kubernetes import DAEMONS
-from hosttune.facts.reading import derived, integer, known, line, text
+from hosttune.facts.reading import derived, if_absent, integer, known, line, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
@@ -37,12 +37,12 @@ _INOTIFY = "/proc/sys/fs/inotify"
 class ServiceLimits(Fact):
     """The limits of a running service (soft, hard); what it starts inherits them. UNLIMITED is above 10^18."""
 
-    unit: str
-    pid: int
+    unit: str  # slurmd.service
+    pid: int  # of its daemon
     memlock: int  # bytes of locked memory, the soft limit
-    memlock_hard: int
+    memlock_hard: int  # bytes
     nofile: int  # open files, the soft limit
-    nofile_hard: int
+    nofile_hard: int  # open files
 
     @property
     def memlock_text(self) -> str:
@@ -61,7 +61,7 @@ class Limits(Fact):
     services: tuple[ServiceLimits, ...]  # those that run: slurmd, docker, containerd, those of Kubernetes, ssh
     nr_open: int  # the most open files that any limit may say
     inotify_instances: int  # of one user
-    inotify_watches: int
+    inotify_watches: int  # of one user
 
     @property
     def job_services(self) -> tuple[ServiceLimits, ...]:
@@ -84,46 +84,48 @@ def _number(word: str) -> int:
 
 def collect(reader: Reader, facts: Facts) -> Limits:  # noqa: ARG001 - the interface of all subjects
     return Limits(
-        services=() if reader.persistent_only else _services(reader),
-        nr_open=known(integer(reader, "/proc/sys/fs/nr_open"), "/proc/sys/fs/nr_open"),
-        inotify_instances=known(integer(reader, f"{_INOTIFY}/max_user_instances"), f"{_INOTIFY}/max_user_instances"),
-        inotify_watches=known(integer(reader, f"{_INOTIFY}/max_user_watches"), f"{_INOTIFY}/max_user_watches"),
+        services=lazy(lambda: () if reader.persistent_only else tuple(_services(reader))),
+        nr_open=lazy(_bound, reader, "/proc/sys/fs/nr_open"),
+        inotify_instances=lazy(_bound, reader, f"{_INOTIFY}/max_user_instances"),
+        inotify_watches=lazy(_bound, reader, f"{_INOTIFY}/max_user_watches"),
     )
 
 
-def _services(reader: Reader) -> Any:
-    found = []
+def _bound(reader: Reader, path: str) -> int:
+    return known(integer(reader, path), path)
+
+
+def _services(reader: Reader) -> Iterator[ServiceLimits]:
     for unit, name in _SERVICES:
         pid = _daemon(reader, unit, name)
-        if isinstance(pid, Unreadable):
-            return pid
-        if pid and (service := _service(reader, unit, pid)):
-            found.append(service)
-    return tuple(found)
+        path = f"/proc/{pid}/limits"
+        content = attempt(text, reader, path) if pid else ABSENT
+        if content is not ABSENT:  # it may have ended meanwhile
+            yield _service(unit, pid, shared(derived, content, path, parse_limits))
 
 
-def _daemon(reader: Reader, unit: str, name: str) -> int | Unreadable:
+def _daemon(reader: Reader, unit: str, name: str) -> int:
     """The process of a service that its control group names and that is called so; 0 where it does not run."""
     for folder in _GROUPS:
-        names = reader.list(folder)  # asked once for all, and what an old record has
+        names = reader.list(folder)  # asked once for all; an old record may not have it
         if isinstance(names, tuple) and unit not in names:
             continue
-        pids = text(reader, f"{folder}/{unit}/cgroup.procs")
-        if isinstance(pids, Unreadable):
-            return pids
-        for pid in sorted(map(int, filter(str.isdecimal, pids.split()))) if isinstance(pids, str) else ():
-            if line(reader, f"/proc/{pid}/comm") == name:
+        pids = if_absent(text(reader, f"{folder}/{unit}/cgroup.procs"), "").split()
+        for pid in sorted(map(int, filter(str.isdecimal, pids))):
+            if attempt(line, reader, f"/proc/{pid}/comm") == name:
                 return pid
     return 0
 
 
-def _service(reader: Reader, unit: str, pid: int) -> ServiceLimits | None:
-    path = f"/proc/{pid}/limits"
-    answer = text(reader, path)
-    if answer is ABSENT:
-        return None  # it ended meanwhile
-    rows = derived(answer, path, parse_limits)
-    if isinstance(rows, Unreadable):
-        return ServiceLimits(unit, pid, *(rows,) * 4)  # type: ignore[arg-type]
-    memlock, nofile = (rows.get(key, (UNLIMITED, UNLIMITED)) for key in ("Max locked memory", "Max open files"))
-    return ServiceLimits(unit, pid, *memlock, *nofile)
+def _service(unit: str, pid: int, rows: Callable[[], Mapping[str, tuple[int, int]]]) -> ServiceLimits:
+    def limit(row: str, which: int) -> int:
+        return rows().get(row, (UNLIMITED, UNLIMITED))[which]
+
+    return ServiceLimits(
+        unit=unit,
+        pid=pid,
+        memlock=lazy(limit, "Max locked memory", 0),
+        memlock_hard=lazy(limit, "Max locked memory", 1),
+        nofile=lazy(limit, "Max open files", 0),
+        nofile_hard=lazy(limit, "Max open files", 1),
+    )

@@ -11,12 +11,11 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy, shared, unread
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
-from hosttune.facts.reading import text
+from hosttune.facts.reading import if_absent, names_in, text, texts
 from hosttune.frozen import frozen
-from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -96,11 +95,9 @@ def collect(reader: Reader, facts: Facts) -> SessionLimits:  # noqa: ARG001 - th
     files = shared(_files, reader)
 
     def look(item: str) -> SessionLimit:
-        if fault := SessionLimits.name_fault(item):
-            return SessionLimit(*(unread(fault[0]),) * 3)
         own = shared(_of_session, reader, item)
         return SessionLimit(
-            lines=lazy(lambda: tuple(_lines(item, files()))),
+            lines=lazy(lambda: tuple(_lines(_sound(item), files()))),
             soft=lazy(lambda: own()[0]),
             hard=lazy(lambda: own()[1]),
         )
@@ -108,19 +105,16 @@ def collect(reader: Reader, facts: Facts) -> SessionLimits:  # noqa: ARG001 - th
     return SessionLimits(Lookup(look))
 
 
-def _files(reader: Reader) -> tuple[tuple[str, str], ...] | Unreadable:
+def _sound(item: str) -> str:
+    if fault := SessionLimits.name_fault(item):
+        raise UnknownFact(fault[0])
+    return item
+
+
+def _files(reader: Reader) -> tuple[tuple[str, str], ...]:
     """(path, text) in the order in which pam_limits reads them."""
-    names = reader.list(FOLDER)
-    if isinstance(names, Unreadable):
-        return names
-    listed = names if isinstance(names, tuple) else ()
-    found: list[tuple[str, str]] = []
-    for path in (FILE, *(f"{FOLDER}/{file}" for file in sorted(listed) if file.endswith(".conf"))):
-        content = text(reader, path)
-        if isinstance(content, Unreadable):
-            return content
-        found += [(path, content)] if isinstance(content, str) else []
-    return tuple(found)
+    listed = sorted(name for name in names_in(reader, FOLDER) if name.endswith(".conf"))
+    return tuple(texts(reader, (FILE, *(f"{FOLDER}/{name}" for name in listed))))
 
 
 def _lines(item: str, files: Iterable[tuple[str, str]]) -> Iterator[LimitLine]:
@@ -130,14 +124,11 @@ def _lines(item: str, files: Iterable[tuple[str, str]]) -> Iterator[LimitLine]:
                 yield LimitLine(domain, kind, Placed(value, path, number))
 
 
-def _of_session(reader: Reader, item: str) -> tuple[str, str] | Unreadable:
+def _of_session(reader: Reader, item: str) -> tuple[str, str]:
     """(soft, hard) of the process that looks, which has them of its login."""
-    content = ABSENT if reader.persistent_only else text(reader, "/proc/self/limits")
-    if isinstance(content, Unreadable):
-        return content
-    title, unit = ITEMS[item]
-    row = rf"^{title} +(\d+|unlimited) +(\d+|unlimited)"
-    match = re.search(row, content, re.MULTILINE) if isinstance(content, str) else None
+    title, unit = ITEMS[_sound(item)]
+    content = "" if reader.persistent_only else if_absent(text(reader, "/proc/self/limits"), "")
+    match = re.search(rf"^{title} +(\d+|unlimited) +(\d+|unlimited)", content, re.MULTILINE)
     if match is None:
         return "", ""
     soft, hard = (word if word == "unlimited" else str(int(word) // unit) for word in match.groups())

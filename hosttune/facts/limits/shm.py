@@ -5,18 +5,18 @@ Sources: shm_overview(7), tmpfs(5); PyTorch's MapAllocator (torch_PID_...), NCCL
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, raw, unread
-from hosttune.facts.reading import text
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.reading import if_absent, names_in, text
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.host.mountinfo import parse, topmost_at
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
+    from hosttune.facts.storage.mounts import Mount
     from hosttune.facts.work import GpuProcess
     from hosttune.host.door import Reader
 
@@ -31,9 +31,9 @@ _MOST_FILES, _MOST_PROCESSES = 2000, 64
 class ShmFile(Fact):
     """A segment of NCCL or PyTorch that still has a name; its content is never looked at."""
 
-    name: str
+    name: str  # of the file
     owner: int  # user id
-    size_bytes: int
+    size_bytes: int  # of the file
     age_hours: float  # since it was last written
 
 
@@ -42,16 +42,16 @@ class SmallShm(Fact):
     """The /dev/shm that a GPU process in a container sees."""
 
     pid: int
-    process: str
-    size_bytes: int
+    process: str  # its name: python3
+    size_bytes: int  # of its /dev/shm
 
 
 @frozen
 class Shm(Fact):
     """Shared memory now."""
 
-    size_bytes: int  # 0 is unlimited
-    available_bytes: int
+    size_bytes: int  # of /dev/shm; 0 is unlimited
+    available_bytes: int  # to an ordinary user
     files: tuple[ShmFile, ...]  # of NCCL and PyTorch
     containers: tuple[SmallShm, ...]  # of GPU processes whose /dev/shm is a mount of their own with a size
 
@@ -76,26 +76,25 @@ def size_of(options: tuple[str, ...]) -> int | None:
 
 
 def collect(reader: Reader, facts: Facts) -> Shm:
-    size, available = _space(facts)
-    return Shm(size, available, _files(reader), _containers(reader, facts))
+    mount = shared(_mount, facts)
+    return Shm(
+        size_bytes=lazy(lambda: mount().total_bytes),
+        available_bytes=lazy(lambda: mount().available_bytes),
+        files=lazy(_files, reader),
+        containers=lazy(_containers, reader, facts),
+    )
 
 
-def _space(facts: Facts) -> tuple[Any, Any]:
-    try:
-        mount = facts.mounts.at.get(SHM)
-    except UnknownFact as unknown:
-        return unread(unknown.reason), unread(unknown.reason)
+def _mount(facts: Facts) -> Mount:
+    mount = facts.mounts.at.get(SHM)
     if mount is None:
-        return unread("nothing is mounted at /dev/shm"), unread("nothing is mounted at /dev/shm")
-    return raw(mount, "total_bytes"), raw(mount, "available_bytes")
+        raise UnknownFact(f"nothing is mounted at {SHM}")
+    return mount
 
 
-def _files(reader: Reader) -> Any:
-    names = reader.list(SHM)
-    if isinstance(names, Unreadable):
-        return names
+def _files(reader: Reader) -> tuple[ShmFile, ...]:
     found = []
-    for name in (names if isinstance(names, tuple) else ())[:_MOST_FILES]:
+    for name in names_in(reader, SHM)[:_MOST_FILES]:
         if _LEFT.fullmatch(name):
             stat = reader.stat(f"{SHM}/{name}", follow=False)
             if isinstance(stat, Stat) and stat.type == "file":
@@ -104,16 +103,10 @@ def _files(reader: Reader) -> Any:
     return tuple(found)
 
 
-def _containers(reader: Reader, facts: Facts) -> Any:
-    processes = raw(facts.work, "gpu_processes")
-    if isinstance(processes, Unreadable):
-        return processes
-    own = text(reader, "/proc/1/mountinfo")
-    host = _mounted(own) if isinstance(own, str) else None
-    found = [_small(reader, one, host) for one in facts.work.gpu_processes[:_MOST_PROCESSES]]
-    if problem := next((one for one in found if isinstance(one, Unreadable)), None):
-        return problem
-    return tuple(one for one in found if one)
+def _containers(reader: Reader, facts: Facts) -> tuple[SmallShm, ...]:
+    processes = facts.work.gpu_processes[:_MOST_PROCESSES]
+    host = _mounted(if_absent(text(reader, "/proc/1/mountinfo"), "")) if processes else None
+    return tuple(one for process in processes if (one := _small(reader, process, host)))
 
 
 def _mounted(content: str) -> tuple[str, int | None] | None:
@@ -122,11 +115,9 @@ def _mounted(content: str) -> tuple[str, int | None] | None:
     return (mount.device, size_of(mount.super_options)) if mount and mount.fstype == "tmpfs" else None
 
 
-def _small(reader: Reader, process: GpuProcess, host: tuple[str, int | None] | None) -> SmallShm | Unreadable | None:
-    content = text(reader, f"/proc/{process.pid}/mountinfo")
-    if not isinstance(content, str):
-        return None if content is ABSENT else content  # it ended meanwhile
-    seen = _mounted(content)
+def _small(reader: Reader, process: GpuProcess, host: tuple[str, int | None] | None) -> SmallShm | None:
+    """None for one that ended meanwhile, too."""
+    seen = _mounted(if_absent(text(reader, f"/proc/{process.pid}/mountinfo"), ""))
     if seen is None or seen[1] is None or (host and seen[0] == host[0]):
         return None
     return SmallShm(process.pid, process.name, seen[1])

@@ -6,14 +6,13 @@ Sources: kernel, Documentation/admin-guide/mm/transhuge.rst and hugetlbpage.rst;
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact
-from hosttune.facts.memory.memory import parse_meminfo
-from hosttune.facts.reading import integer, known, line, text
+from hosttune.facts.base import Fact, lazy
+from hosttune.facts.memory.memory import MEMINFO, parse_meminfo
+from hosttune.facts.reading import derived, if_absent, integer, line, names_in, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Answer, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -28,9 +27,9 @@ _SIZE = regex(r"hugepages-(\d+)kB")
 class HugePagePool(Fact):
     """Pages of one size that are set aside for programs that ask for them (mmap with MAP_HUGETLB, hugetlbfs)."""
 
-    page_bytes: int
-    total: int
-    free: int
+    page_bytes: int  # size of one page
+    total: int  # pages
+    free: int  # of them, what no program has
     reserved: int  # of the free ones, promised to a program
 
     @property
@@ -48,7 +47,7 @@ class Hugepages(Fact):
     boot_mode: str  # transparent_hugepage= on the kernel command line; empty without
     anonymous_bytes: int  # memory of processes that lies on them now
     pmd_bytes: int  # size of a transparent huge page; 0 where the kernel has none
-    pools: tuple[HugePagePool, ...]
+    pools: tuple[HugePagePool, ...]  # the smallest pages first
 
     @property
     def idle_pool_bytes(self) -> int:
@@ -62,50 +61,28 @@ def chosen_of(content: str) -> str:
     return match[1] if match else content.strip()
 
 
-def collect(reader: Reader, facts: Facts) -> Hugepages:  # noqa: ARG001 - the interface of all subjects
-    return Hugepages(
-        mode=_word(text(reader, f"{_THP}/enabled")),
-        defrag=_word(text(reader, f"{_THP}/defrag")),
-        boot_mode=_boot_mode(line(reader, "/proc/cmdline")),
-        anonymous_bytes=_anonymous(text(reader, "/proc/meminfo")),
-        pmd_bytes=_or_zero(integer(reader, f"{_THP}/hpage_pmd_size")),
-        pools=_pools(reader),
-    )
-
-
-def _word(answer: Answer[str]) -> Any:
-    return chosen_of(answer) if isinstance(answer, str) else "" if answer is ABSENT else answer
-
-
-def _boot_mode(answer: Answer[str]) -> Any:
-    if not isinstance(answer, str):
-        return known(answer, "/proc/cmdline")
-    words = [word.partition("=")[2] for word in answer.split() if word.startswith("transparent_hugepage=")]
+def boot_mode_in(command_line: str) -> str:
+    """`transparent_hugepage=` on a kernel command line; the last one counts."""
+    words = [word.partition("=")[2] for word in command_line.split() if word.startswith("transparent_hugepage=")]
     return words[-1] if words else ""
 
 
-def _anonymous(answer: Answer[str]) -> Any:
-    if not isinstance(answer, str):
-        return known(answer, "/proc/meminfo")
-    return parse_meminfo(answer).get("AnonHugePages", 0)  # the line is missing without CONFIG_TRANSPARENT_HUGEPAGE
+def collect(reader: Reader, facts: Facts) -> Hugepages:  # noqa: ARG001 - the interface of all subjects
+    return Hugepages(
+        mode=lazy(lambda: chosen_of(if_absent(text(reader, f"{_THP}/enabled"), ""))),
+        defrag=lazy(lambda: chosen_of(if_absent(text(reader, f"{_THP}/defrag"), ""))),
+        boot_mode=lazy(lambda: derived(line(reader, "/proc/cmdline"), "/proc/cmdline", boot_mode_in)),
+        # The line is missing without CONFIG_TRANSPARENT_HUGEPAGE.
+        anonymous_bytes=lazy(lambda: derived(text(reader, MEMINFO), MEMINFO, parse_meminfo).get("AnonHugePages", 0)),
+        pmd_bytes=lazy(lambda: if_absent(integer(reader, f"{_THP}/hpage_pmd_size"), 0)),
+        pools=lazy(_pools, reader),
+    )
 
 
-def _or_zero(answer: Answer[int]) -> Any:
-    return 0 if answer is ABSENT else answer
-
-
-def _pools(reader: Reader) -> Any:
-    names = reader.list(_POOLS)
-    if not isinstance(names, tuple):
-        return () if names is ABSENT else names
+def _pools(reader: Reader) -> tuple[HugePagePool, ...]:
     pools = []
-    for name in names:
+    for name in names_in(reader, _POOLS):
         if match := _SIZE.fullmatch(name):
-            numbers = [integer(reader, f"{_POOLS}/{name}/{file}_hugepages") for file in ("nr", "free", "resv")]
-            problem = next((number for number in numbers if isinstance(number, Unreadable)), None)
-            if problem:
-                return problem
-            total, free, reserved = (number if isinstance(number, int) else 0 for number in numbers)
-            if total:
-                pools.append(HugePagePool(int(match[1]) * 1024, total, free, reserved))
-    return tuple(sorted(pools, key=lambda pool: pool.page_bytes))
+            files = (f"{_POOLS}/{name}/{file}_hugepages" for file in ("nr", "free", "resv"))
+            pools.append(HugePagePool(int(match[1]) * 1024, *(if_absent(integer(reader, file), 0) for file in files)))
+    return tuple(sorted((pool for pool in pools if pool.total), key=lambda pool: pool.page_bytes))

@@ -7,19 +7,20 @@ the totals of /proc/meminfo count it (NVIDIA Grace Performance Tuning Guide; ker
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, raw, shared
 from hosttune.facts.reading import derived, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.facts.memory.numa import NumaNode
     from hosttune.host.door import Reader
 
+MEMINFO = "/proc/meminfo"
 _OCTAL = regex(r"\\([0-7]{3})")
 
 
@@ -27,11 +28,11 @@ _OCTAL = regex(r"\\([0-7]{3})")
 class Swap(Fact):
     """One swap area that is in use."""
 
-    path: str
+    path: str  # of the device or the file: /dev/dm-1, /swap.img
     type: str  # partition | file
     size_bytes: int
     used_bytes: int
-    is_zram: bool
+    is_zram: bool  # compressed memory, on no disk
 
 
 @frozen
@@ -40,12 +41,12 @@ class Memory(Fact):
     without swapping.
     """
 
-    total_bytes: int
+    total_bytes: int  # MemTotal of /proc/meminfo, less than what is built in
     gpu_bytes: int  # memory of GPUs that the kernel uses as its own, and that is not in `total_bytes` (Grace)
     available_bytes: int
-    swap_total_bytes: int
+    swap_total_bytes: int  # of all swap areas; 0 without swap
     swap_free_bytes: int
-    swaps: tuple[Swap, ...]
+    swaps: tuple[Swap, ...]  # those that are in use, in the order of /proc/swaps
     huge_pages_total: int  # pages of the default huge page size that are set aside
 
     @property
@@ -103,12 +104,12 @@ def parse_swaps(content: str) -> tuple[Swap, ...]:
 
 
 def collect(reader: Reader, facts: Facts) -> Memory:
-    meminfo = shared(_meminfo, reader)
+    meminfo = shared(lambda: derived(text(reader, MEMINFO), MEMINFO, parse_meminfo))
     of_gpus = shared(_of_gpus, facts)
 
     def value(name: str) -> int:
         if name not in meminfo():
-            raise UnknownFact(f"/proc/meminfo has no {name}")
+            raise UnknownFact(f"{MEMINFO} has no {name}")
         return meminfo()[name]
 
     # A kernel without hugetlbfs has no HugePages_ lines.
@@ -123,12 +124,7 @@ def collect(reader: Reader, facts: Facts) -> Memory:
     )
 
 
-def _meminfo(reader: Reader) -> Mapping[str, int] | Unreadable:
-    values: Mapping[str, int] | Unreadable = derived(text(reader, "/proc/meminfo"), "/proc/meminfo", parse_meminfo)
-    return values
-
-
-def _swaps(reader: Reader, meminfo: Callable[[], Mapping[str, int]]) -> Any:
+def _swaps(reader: Reader, meminfo: Callable[[], Mapping[str, int]]) -> tuple[Swap, ...]:
     """A kernel without CONFIG_SWAP has no /proc/swaps; nor has anybody where /proc is not there at all."""
     swaps = text(reader, "/proc/swaps")
     if swaps is ABSENT:

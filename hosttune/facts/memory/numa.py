@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
-from hosttune.facts.reading import derived, line, number_list, text
+from hosttune.facts.reading import derived, line, names_in, number_list, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -23,8 +22,8 @@ _ENTRY = regex(r"^Node \d+ (\w+):\s+(\d+) kB", re.MULTILINE)
 class NumaNode(Fact):
     """One node; a GPU's own memory (GH200) is a node without CPUs, an empty memory slot one without memory."""
 
-    id: int
-    cpus: tuple[int, ...]
+    id: int  # its number
+    cpus: tuple[int, ...]  # the processors near to it
     memory_bytes: int
     free_bytes: int  # of it, what nobody uses now; 0 where the kernel does not say
 
@@ -33,7 +32,7 @@ class NumaNode(Fact):
 class Numa(Fact):
     """The nodes that are on line, by number; none where the kernel was built without NUMA."""
 
-    nodes: tuple[NumaNode, ...]
+    nodes: tuple[NumaNode, ...]  # those without processors or without memory, too
 
     @property
     def with_cpus(self) -> tuple[NumaNode, ...]:
@@ -55,17 +54,15 @@ def collect(reader: Reader, facts: Facts) -> Numa:  # noqa: ARG001 - the interfa
     return Numa(lazy(_nodes, reader))
 
 
-def _nodes(reader: Reader) -> Any:
-    names = reader.list(_NODES)
-    if not isinstance(names, tuple):
-        return () if names is ABSENT else names
+def _nodes(reader: Reader) -> tuple[NumaNode, ...]:
+    names = names_in(reader, _NODES)
     ids = sorted(int(name[4:]) for name in names if name.startswith("node") and name[4:].isdecimal())
     return tuple(_node(reader, number) for number in ids)
 
 
 def _node(reader: Reader, number: int) -> NumaNode:
     cpus, meminfo = (f"{_NODES}/node{number}/{name}" for name in ("cpulist", "meminfo"))
-    sizes = shared(_sizes, reader, meminfo)
+    sizes = shared(lambda: derived(text(reader, meminfo), meminfo, parse_memory))
 
     def total() -> int:
         if "MemTotal" not in sizes():
@@ -78,8 +75,3 @@ def _node(reader: Reader, number: int) -> NumaNode:
         memory_bytes=lazy(total),
         free_bytes=lazy(lambda: sizes().get("MemFree", 0)),
     )
-
-
-def _sizes(reader: Reader, path: str) -> dict[str, int] | Unreadable:
-    sizes: dict[str, int] | Unreadable = derived(text(reader, path), path, parse_memory)
-    return sizes

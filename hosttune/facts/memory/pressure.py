@@ -10,22 +10,25 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, unread
-from hosttune.facts.reading import integer, known, text
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.reading import derived, if_absent, integer, names_in, sure, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Answer, Unreadable
+from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 _LINE = regex(r"(some|full) avg10=([\d.]+) avg60=([\d.]+) avg300=([\d.]+) total=(\d+)")
+_STALLS = "/proc/pressure"
+_VMSTAT = "/proc/vmstat"
+_UPTIME = "/proc/uptime"
 _GROUPS = "/sys/fs/cgroup"
 HUGE_PAGE = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size"
-_OFF = Unreadable("the kernel does not measure stalls: no /proc/pressure (psi=1 on its command line switches it on)")
+_OFF = "the kernel does not measure stalls: no /proc/pressure (psi=1 on its command line switches it on)"
 
 
 @frozen
@@ -43,19 +46,20 @@ class Pressure(Fact):
     """Stalls now, and what the kernel has counted since it started."""
 
     is_measured: bool  # the kernel keeps pressure stall information
-    memory: Stall
-    io: Stall
-    swapped_in_bytes: int
+    memory: Stall  # for want of memory
+    io: Stall  # for want of a disk
+    swapped_in_bytes: int  # read back from swap since the start
     oom_kills: int  # processes that the kernel killed for want of memory, those of control groups included
     oom_groups: tuple[str, ...]  # top-level control groups in which it did
-    uptime_days: float
+    uptime_days: float  # since the start
 
 
-def parse_stall(content: str) -> Stall | None:
-    """The two lines of a file of /proc/pressure."""
+def parse_stall(content: str) -> Stall:
+    """The two lines of a file of /proc/pressure. Raises ValueError where they are not there."""
     found = {row[0]: row for row in _LINE.findall(content)}
     if not {"some", "full"} <= found.keys():
-        return None
+        message = f"says {content[:60]!r}"
+        raise ValueError(message)
     some, full = found["some"], found["full"]
     return Stall(float(some[2]), float(some[3]), float(full[2]), float(full[3]))
 
@@ -67,70 +71,67 @@ def parse_counters(content: str) -> Mapping[str, int]:
 
 
 def collect(reader: Reader, facts: Facts) -> Pressure:  # noqa: ARG001 - the interface of all subjects
-    memory = text(reader, "/proc/pressure/memory")
-    vmstat = text(reader, "/proc/vmstat")
-    counters = parse_counters(vmstat) if isinstance(vmstat, str) else {}
-
-    def count(name: str) -> Any:
-        if not isinstance(vmstat, str):
-            return known(vmstat, "/proc/vmstat")
-        return counters.get(name, unread(f"/proc/vmstat has no {name}"))
-
+    counters = shared(lambda: derived(text(reader, _VMSTAT), _VMSTAT, parse_counters))
     return Pressure(
-        is_measured=not _is_off(memory) if isinstance(memory, str) or _is_off(memory) else known(memory, ""),
-        memory=_stall(memory),
-        io=_stall(text(reader, "/proc/pressure/io")),
-        swapped_in_bytes=_swapped_in(reader, counters) if isinstance(vmstat, str) else count("pswpin"),
-        oom_kills=count("oom_kill"),
-        oom_groups=_killed_in(reader) if counters.get("oom_kill") else (),
-        uptime_days=_uptime(reader),
+        is_measured=lazy(lambda: not _is_off(reader, "memory")),
+        memory=lazy(_stall, reader, "memory"),
+        io=lazy(_stall, reader, "io"),
+        swapped_in_bytes=lazy(lambda: _swapped_in(reader, counters())),
+        oom_kills=lazy(lambda: _kills(counters())),
+        oom_groups=lazy(lambda: _killed_in(reader) if counters().get("oom_kill") else ()),
+        uptime_days=lazy(lambda: derived(text(reader, _UPTIME), _UPTIME, seconds_in) / 86400),
     )
 
 
-def _is_off(answer: Answer[str]) -> bool:
+def _is_off(reader: Reader, name: str) -> bool:
     """With psi=0 the files are not made; before Linux 5.13 they were there and refused to be read (EOPNOTSUPP)."""
-    return answer is ABSENT or (isinstance(answer, Unreadable) and "not supported" in answer.reason)
+    answer = reader.read(f"{_STALLS}/{name}")
+    is_refused = isinstance(answer, Unreadable) and "not supported" in answer.reason
+    return is_refused or sure(answer) is ABSENT
 
 
-def _stall(answer: Answer[str]) -> Any:
-    if not isinstance(answer, str):
-        return _OFF if _is_off(answer) else answer
-    stall = parse_stall(answer)
-    return unread(f"/proc/pressure says {answer[:60]!r}") if stall is None else stall
+def _stall(reader: Reader, name: str) -> Stall:
+    if _is_off(reader, name):
+        raise UnknownFact(_OFF)
+    return derived(text(reader, f"{_STALLS}/{name}"), f"{_STALLS}/{name}", parse_stall)
 
 
-def _swapped_in(reader: Reader, counters: Mapping[str, int]) -> Any:
+def _kills(counters: Mapping[str, int]) -> int:
+    if "oom_kill" not in counters:
+        raise UnknownFact(f"{_VMSTAT} has no oom_kill")
+    return counters["oom_kill"]
+
+
+def _swapped_in(reader: Reader, counters: Mapping[str, int]) -> int:
     """A kernel without swap has no pswpin."""
     pages = counters.get("pswpin", 0)
-    size = _page_bytes(reader) if pages else 0
-    return size if isinstance(size, Unreadable) else pages * size
+    return pages * _page_bytes(reader) if pages else 0
 
 
-def _page_bytes(reader: Reader) -> int | Unreadable:
+def _page_bytes(reader: Reader) -> int:
     """The size of a page: a huge page of the middle level holds as many pages as pointers of 8 bytes fit into one
     (transhuge.rst, hpage_pmd_size): 2 MiB for 4 KiB, 512 MiB for the 64 KiB of some Arm kernels.
     """
     size = integer(reader, HUGE_PAGE)
-    if isinstance(size, int):
-        return math.isqrt(8 * size)
-    return Unreadable(f"{HUGE_PAGE} does not tell the size of a page")
+    if size is ABSENT:
+        raise UnknownFact(f"{HUGE_PAGE} does not tell the size of a page")
+    return math.isqrt(8 * size)
 
 
 def _killed_in(reader: Reader) -> tuple[str, ...]:
     """memory.events counts what happened in a group and below it."""
-    names = reader.list(_GROUPS)
-    killed = []
-    for name in names if isinstance(names, tuple) else ():
-        if name.endswith((".slice", ".scope")) or name in {"docker", "kubepods"}:
-            events = text(reader, f"{_GROUPS}/{name}/memory.events")
-            if isinstance(events, str) and parse_counters(events).get("oom_kill"):
-                killed.append(name)
-    return tuple(killed)
+    return tuple(
+        name
+        for name in names_in(reader, _GROUPS)
+        if name.endswith((".slice", ".scope")) or name in {"docker", "kubepods"}
+        if parse_counters(if_absent(text(reader, f"{_GROUPS}/{name}/memory.events"), "")).get("oom_kill")
+    )
 
 
-def _uptime(reader: Reader) -> Any:
-    content = text(reader, "/proc/uptime")
-    if not isinstance(content, str):
-        return known(content, "/proc/uptime")
-    seconds = content.partition(" ")[0]
-    return float(seconds) / 86400 if re.fullmatch(r"\d+(\.\d+)?", seconds) else unread("/proc/uptime holds no number")
+def seconds_in(uptime: str) -> float:
+    """The first number of /proc/uptime. Raises ValueError for anything else."""
+    seconds = uptime.partition(" ")[0]
+    if not re.fullmatch(r"\d+(\.\d+)?", seconds):
+        message = f"{uptime[:40]!r} is no number of seconds"
+        raise ValueError(message)
+    return float(seconds)

@@ -6,17 +6,19 @@ is in force; likewise of the background pair.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact
-from hosttune.facts.memory.memory import parse_meminfo
-from hosttune.facts.reading import integer, known, text
+from hosttune.facts.base import Fact, lazy
+from hosttune.facts.memory.memory import MEMINFO, parse_meminfo
+from hosttune.facts.reading import derived, integer, known, names_in, text
 from hosttune.frozen import frozen
-from hosttune.values import ABSENT, Answer
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
+
+_SETTINGS = "/proc/sys/vm"
 
 
 @frozen
@@ -26,38 +28,37 @@ class Reclaim(Fact):
     min_free_bytes: int  # what the kernel keeps free for itself
     watermark_scale_factor: int  # in 1/10000 of memory: how much more is kept free in the background
     zone_reclaim_mode: int  # 0: use another NUMA node before dropping page cache; a kernel without NUMA has 0
-    dirty_ratio: int  # 0 where dirty_bytes is in force
-    dirty_background_ratio: int
+    dirty_ratio: int  # where programs that write are made to wait; 0 where dirty_bytes is in force
+    dirty_background_ratio: int  # where the kernel begins to write; 0 where dirty_background_bytes is in force
     dirty_bytes: int  # 0 where dirty_ratio is in force
-    dirty_background_bytes: int
+    dirty_background_bytes: int  # 0 where dirty_background_ratio is in force
     waiting_bytes: int  # written by programs and not yet on a disk: Dirty and Writeback of /proc/meminfo
 
 
 def collect(reader: Reader, facts: Facts) -> Reclaim:  # noqa: ARG001 - the interface of all subjects
-    def setting(name: str, unit: int = 1) -> Any:
-        value = integer(reader, f"/proc/sys/vm/{name}")
-        return value * unit if isinstance(value, int) else known(value, f"/proc/sys/vm/{name}")
-
-    zone = integer(reader, "/proc/sys/vm/zone_reclaim_mode")
     return Reclaim(
-        min_free_bytes=setting("min_free_kbytes", 1024),
-        watermark_scale_factor=setting("watermark_scale_factor"),
-        zone_reclaim_mode=0 if zone is ABSENT and not _is_hidden(reader) else known(zone, "zone_reclaim_mode"),
-        dirty_ratio=setting("dirty_ratio"),
-        dirty_background_ratio=setting("dirty_background_ratio"),
-        dirty_bytes=setting("dirty_bytes"),
-        dirty_background_bytes=setting("dirty_background_bytes"),
-        waiting_bytes=_waiting(text(reader, "/proc/meminfo")),
+        min_free_bytes=lazy(lambda: _setting(reader, "min_free_kbytes") * 1024),
+        watermark_scale_factor=lazy(_setting, reader, "watermark_scale_factor"),
+        zone_reclaim_mode=lazy(_zone_reclaim_mode, reader),
+        dirty_ratio=lazy(_setting, reader, "dirty_ratio"),
+        dirty_background_ratio=lazy(_setting, reader, "dirty_background_ratio"),
+        dirty_bytes=lazy(_setting, reader, "dirty_bytes"),
+        dirty_background_bytes=lazy(_setting, reader, "dirty_background_bytes"),
+        waiting_bytes=lazy(lambda: derived(text(reader, MEMINFO), MEMINFO, waiting_in)),
     )
 
 
-def _is_hidden(reader: Reader) -> bool:
-    """Whether /proc/sys/vm is not there at all, so that a missing file says nothing about the kernel."""
-    return not isinstance(reader.list("/proc/sys/vm"), tuple)
+def _setting(reader: Reader, name: str) -> int:
+    return known(integer(reader, f"{_SETTINGS}/{name}"), f"{_SETTINGS}/{name}")
 
 
-def _waiting(answer: Answer[str]) -> Any:
-    if not isinstance(answer, str):
-        return known(answer, "/proc/meminfo")
-    values = parse_meminfo(answer)
+def _zone_reclaim_mode(reader: Reader) -> int:
+    """Without the folder a missing file says nothing about the kernel."""
+    mode = integer(reader, f"{_SETTINGS}/zone_reclaim_mode")
+    return 0 if mode is ABSENT and names_in(reader, _SETTINGS) else known(mode, "zone_reclaim_mode")
+
+
+def waiting_in(meminfo: str) -> int:
+    """Bytes that are written and not yet on a disk, of the text of /proc/meminfo."""
+    values = parse_meminfo(meminfo)
     return values.get("Dirty", 0) + values.get("Writeback", 0)

@@ -9,11 +9,11 @@ of the exported file system: what makes out the same export after the next boot.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.containers.kubernetes import is_of_pods
-from hosttune.facts.reading import text
+from hosttune.facts.reading import if_absent, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -44,19 +44,12 @@ class SlowTarget(Fact):
 class Writeback(Fact):
     """What slow targets are written to, and how much may wait for all targets together."""
 
-    slow: tuple[SlowTarget, ...]
+    slow: tuple[SlowTarget, ...]  # network file systems, and hard disks with data
     limit_bytes: int  # where programs that write are made to wait: dirty_bytes, or dirty_ratio percent of memory
 
 
 def collect(reader: Reader, facts: Facts) -> Writeback:
-    return Writeback(_asked(lambda: tuple(_slow(reader, facts))), _asked(lambda: _limit(facts)))
-
-
-def _asked(ask: Any) -> Any:
-    try:
-        return ask()
-    except UnknownFact as unknown:
-        return unread(unknown.reason)
+    return Writeback(slow=lazy(lambda: tuple(_slow(reader, facts))), limit_bytes=lazy(_limit, facts))
 
 
 def _limit(facts: Facts) -> int:
@@ -82,17 +75,16 @@ def _slow(reader: Reader, facts: Facts) -> Iterator[SlowTarget]:
 
 def _remote(reader: Reader, facts: Facts, mount: Mount) -> SlowTarget | None:
     if mount.fstype in _NFS:
-        return SlowTarget(mount.target, f"/sys/class/bdi/{mount.device}", _export(reader, mount.device))
+        return SlowTarget(mount.target, f"/sys/class/bdi/{mount.device}", lazy(_export, reader, mount.device))
     if mount.fstype in _SMB and not facts.managers.kubelet:  # there a share may be a pod's
         return SlowTarget(mount.target, f"/sys/class/bdi/{mount.fstype}-*", f'KERNEL=="{mount.fstype}-*"')
     return None
 
 
-def _export(reader: Reader, device: str) -> Any:
+def _export(reader: Reader, device: str) -> str:
     """The udev match on the export behind a superblock: its server and number, whatever superblock it gets then."""
-    content = text(reader, _VOLUMES)
-    rows = _VOLUME.findall(content) if isinstance(content, str) else ()
+    rows = _VOLUME.findall(if_absent(text(reader, _VOLUMES), ""))
     found = next(((server, number) for server, superblock, number in rows if superblock == device), None)
     if found is None:
-        return unread(getattr(content, "reason", f"{_VOLUMES} does not list {device}"))
+        raise UnknownFact(f"{_VOLUMES} does not list {device}")
     return _IS_EXPORT.format(*found)

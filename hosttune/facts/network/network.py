@@ -6,15 +6,14 @@ Sources: kernel, Documentation/ABI/testing/sysfs-class-net (speed, operstate) an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact
-from hosttune.facts.reading import derived, integer, known, line, text
+from hosttune.facts.base import Fact, attempt, lazy, shared
+from hosttune.facts.reading import derived, if_absent, integer, is_there, known, line, text
 from hosttune.frozen import frozen
-from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
@@ -30,8 +29,8 @@ _GATEWAY = 0x2  # RTF_GATEWAY
 class Card(Fact):
     """A network interface that belongs to a device: no bridge, bond or veth."""
 
-    name: str
-    is_up: bool
+    name: str  # eth0, ens5f0np0 ...
+    is_up: bool  # its link is
     speed_mbps: int  # 0 where the link is down or the driver does not say
     subnets: tuple[str, ...]  # 10.1.0.0/24, IPv4, that it reaches without a gateway
 
@@ -41,11 +40,11 @@ class Network(Fact):
     """The interfaces of this network namespace, and settings."""
 
     names: tuple[str, ...]  # of all interfaces
-    cards: tuple[Card, ...]
+    cards: tuple[Card, ...]  # the interfaces that belong to a device
     tcp_rmem: tuple[int, ...]  # bytes: least, at first, at most
-    tcp_wmem: tuple[int, ...]
+    tcp_wmem: tuple[int, ...]  # likewise, of what is sent
     arp_ignore: int  # of `all`; the larger one of it and the interface's own counts
-    arp_announce: int
+    arp_announce: int  # likewise
 
     @property
     def fastest_mbps(self) -> int:
@@ -84,43 +83,48 @@ def _dotted(number: int) -> str:
 
 
 def collect(reader: Reader, facts: Facts) -> Network:  # noqa: ARG001 - the interface of all subjects
-    names = reader.list(_CLASS)
-    routes = text(reader, _ROUTES)
-    subnets = derived("" if routes is ABSENT else routes, _ROUTES, parse_routes)
     return Network(
-        known(names, _CLASS),
-        _cards(reader, names, subnets) if isinstance(names, tuple) else known(names, _CLASS),
-        *(derived(line(reader, f"{_IPV4}/{name}"), name, _numbers) for name in ("tcp_rmem", "tcp_wmem")),
-        *(
-            known(integer(reader, f"{_IPV4}/conf/all/{name}"), f"{_IPV4}/conf/all/{name}")
-            for name in ("arp_ignore", "arp_announce")
-        ),
+        names=lazy(_names, reader),
+        cards=lazy(_cards, reader),
+        tcp_rmem=lazy(_sizes, reader, "tcp_rmem"),
+        tcp_wmem=lazy(_sizes, reader, "tcp_wmem"),
+        arp_ignore=lazy(_arp, reader, "arp_ignore"),
+        arp_announce=lazy(_arp, reader, "arp_announce"),
     )
 
 
-def _numbers(words: str) -> tuple[int, ...]:
-    return tuple(int(word) for word in words.split())
+def _names(reader: Reader) -> tuple[str, ...]:
+    return known(reader.list(_CLASS), _CLASS)
 
 
-def _cards(reader: Reader, names: tuple[str, ...], subnets: Any) -> Any:
+def _sizes(reader: Reader, name: str) -> tuple[int, ...]:
+    return derived(line(reader, f"{_IPV4}/{name}"), name, lambda words: tuple(map(int, words.split())))
+
+
+def _arp(reader: Reader, name: str) -> int:
+    path = f"{_IPV4}/conf/all/{name}"
+    return known(integer(reader, path), path)
+
+
+def _cards(reader: Reader) -> tuple[Card, ...]:
     """A host of containers has thousands of interfaces; of those without a device nothing is read."""
-    devices = {name: reader.stat(f"{_CLASS}/{name}/device") for name in names}
-    hidden = next((stat for stat in devices.values() if isinstance(stat, Unreadable)), None)
-    return hidden or tuple(_card(reader, name, subnets) for name in names if devices[name] is not ABSENT)
+    subnets = shared(lambda: derived(if_absent(text(reader, _ROUTES), ""), _ROUTES, parse_routes))
+    names = (name for name in _names(reader) if is_there(reader, f"{_CLASS}/{name}/device"))
+    return tuple(_card(reader, name, subnets) for name in names)
 
 
-def _card(reader: Reader, name: str, subnets: Any) -> Card:
+def _card(reader: Reader, name: str, subnets: Callable[[], Mapping[str, tuple[str, ...]]]) -> Card:
     folder = f"{_CLASS}/{name}"
-    state = line(reader, f"{folder}/operstate")
+    is_up = shared(lambda: known(line(reader, f"{folder}/operstate"), f"{folder}/operstate") == "up")
     return Card(
         name=name,
-        is_up=derived(state, f"{folder}/operstate", lambda word: word == "up"),
-        speed_mbps=_speed(reader, folder) if state == "up" else 0,
-        subnets=subnets if isinstance(subnets, Unreadable) else subnets.get(name, ()),  # type: ignore[arg-type]
+        is_up=lazy(is_up),
+        speed_mbps=lazy(lambda: _speed(reader, folder) if is_up() else 0),
+        subnets=lazy(lambda: subnets().get(name, ())),
     )
 
 
 def _speed(reader: Reader, folder: str) -> int:
     """Drivers that do not know it answer EINVAL, or -1; InfiniBand's have it in /sys/class/infiniband."""
-    speed = integer(reader, f"{folder}/speed")
+    speed = attempt(integer, reader, f"{folder}/speed")
     return speed if isinstance(speed, int) and speed > 0 else 0

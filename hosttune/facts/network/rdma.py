@@ -9,21 +9,24 @@ no rails, and their firmware refuses counters: each read writes `mlx5_cmd_out_er
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
-from hosttune.facts.base import Fact, raw, unread
+from hosttune.facts.base import Fact, attempt, lazy, raw, shared
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.gpu.nvidia_tables import is_switched
 from hosttune.facts.gpu.pcie import ports_of
-from hosttune.facts.reading import derived, integer, line
+from hosttune.facts.reading import derived, if_absent, integer, line, names_in
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
+T = TypeVar("T")
 _CLASS = "/sys/class/infiniband"
 _RATE = regex(r"([\d.]+) Gb/sec")
 
@@ -37,9 +40,9 @@ class RdmaPort(Fact):
     link_layer: str  # InfiniBand | Ethernet; EFA says Unspecified
     state: str  # ACTIVE | DOWN | INIT | ARMED ...
     phys_state: str  # LinkUp | Polling | Disabled ...
-    rate_gbps: float
+    rate_gbps: float  # Gb/s
     symbol_errors: int  # since the driver was loaded; 0 where the device does not count
-    link_downed: int
+    link_downed: int  # how often the link broke since then
     interfaces: tuple[str, ...]  # the network interfaces of its device: eth2
     sibling_gbps: float = 0  # the rate of the fastest active sibling, itself included; 0 where none is active
 
@@ -52,7 +55,7 @@ class RdmaPort(Fact):
 class Rdma(Fact):
     """All ports, by device."""
 
-    ports: tuple[RdmaPort, ...]
+    ports: tuple[RdmaPort, ...]  # by device, without those of `bridges`
     bridges: tuple[str, ...] = ()  # devices between the host and the NVSwitches of HGX B200 and newer, left alone
 
     @property
@@ -76,23 +79,22 @@ def rate_of(content: str) -> float:
 
 
 def collect(reader: Reader, facts: Facts) -> Rdma:
-    listed = reader.list(_CLASS)
-    if isinstance(listed, Unreadable):
-        return Rdma(unread(listed.reason), unread(listed.reason))
-    devices = listed if isinstance(listed, tuple) else ()
-    bridges = _bridges(reader, facts, devices)
+    bridges = shared(_bridges, reader, facts)
+    return Rdma(ports=lazy(lambda: _ports(reader, bridges())), bridges=lazy(bridges))
+
+
+def _ports(reader: Reader, bridges: tuple[str, ...]) -> tuple[RdmaPort, ...]:
     found: list[RdmaPort] = []
-    for device in [one for one in devices if one not in bridges]:
-        ports = reader.list(f"{_CLASS}/{device}/ports")
-        if isinstance(ports, Unreadable):
-            return Rdma(unread(ports.reason), bridges)
-        found += (_port(reader, device, port) for port in (ports if isinstance(ports, tuple) else ()))
-    return Rdma(tuple(_beside(port, found) for port in found), bridges)
+    for device in names_in(reader, _CLASS):
+        if device not in bridges:
+            found += (_port(reader, device, port, found) for port in names_in(reader, f"{_CLASS}/{device}/ports"))
+    return tuple(found)
 
 
-def _bridges(reader: Reader, facts: Facts, devices: tuple[str, ...]) -> tuple[str, ...]:
+def _bridges(reader: Reader, facts: Facts) -> tuple[str, ...]:
     """mlx5 functions without a network interface that share no switch with a GPU, beside GPUs of such a board."""
-    gpus = raw(facts.gpus, "devices")
+    devices = names_in(reader, _CLASS)
+    gpus = raw(facts.gpus, "devices") if devices else ()
     slots = [gpu.slot for gpu in gpus if is_switched(gpu.device_id)] if isinstance(gpus, tuple) else []
     if not slots:
         return ()
@@ -110,38 +112,38 @@ def _bridges(reader: Reader, facts: Facts, devices: tuple[str, ...]) -> tuple[st
     return tuple(found)
 
 
-def _port(reader: Reader, device: str, port: str) -> RdmaPort:
+def _port(reader: Reader, device: str, port: str, beside: list[RdmaPort]) -> RdmaPort:
+    """`beside` are all ports, in the end."""
     folder = f"{_CLASS}/{device}/ports/{port}"
-    model, names = line(reader, f"{_CLASS}/{device}/device/device"), reader.list(f"{_CLASS}/{device}/device/net")
 
-    def read(name: str, function: Any) -> Any:
+    def read(name: str, function: Callable[[str], T]) -> T:
         return derived(line(reader, f"{folder}/{name}"), f"{folder}/{name}", function)
 
-    def count(name: str) -> Any:
-        answer = integer(reader, f"{folder}/counters/{name}")
-        return 0 if answer is ABSENT else answer
+    def count(name: str) -> int:
+        return if_absent(integer(reader, f"{folder}/counters/{name}"), 0)
 
-    return RdmaPort(
+    found = RdmaPort(
         name=f"{device}/{port}",
-        model=model if isinstance(model, str) else "",
-        link_layer=read("link_layer", str),
-        state=read("state", word_of),
-        phys_state=read("phys_state", word_of),
-        rate_gbps=read("rate", rate_of),
-        symbol_errors=count("symbol_error"),
-        link_downed=count("link_downed"),
-        interfaces=names if isinstance(names, (tuple, Unreadable)) else (),  # type: ignore[arg-type]
+        model=lazy(_model, reader, device),
+        link_layer=lazy(read, "link_layer", str),
+        state=lazy(read, "state", word_of),
+        phys_state=lazy(read, "phys_state", word_of),
+        rate_gbps=lazy(read, "rate", rate_of),
+        symbol_errors=lazy(count, "symbol_error"),
+        link_downed=lazy(count, "link_downed"),
+        interfaces=lazy(names_in, reader, f"{_CLASS}/{device}/device/net"),
+        sibling_gbps=lazy(lambda: _best(found, beside)),
     )
+    return found
 
 
-def _beside(port: RdmaPort, ports: list[RdmaPort]) -> RdmaPort:
+def _model(reader: Reader, device: str) -> str:
+    model = attempt(line, reader, f"{_CLASS}/{device}/device/device")
+    return model if isinstance(model, str) else ""
+
+
+def _best(port: RdmaPort, ports: list[RdmaPort]) -> float:
     kind = (port.model, raw(port, "link_layer"))
-    rates = [
-        rate
-        for one in ports
-        if (one.model, raw(one, "link_layer")) == kind
-        and raw(one, "state") == "ACTIVE"
-        and isinstance(rate := raw(one, "rate_gbps"), float)
-    ]
-    slots: Any = RdmaPort.__slots__
-    return RdmaPort(**{name: raw(port, name) for name in slots} | {"sibling_gbps": max(rates, default=0.0)})  # type: ignore[arg-type]
+    siblings = [one for one in ports if (one.model, raw(one, "link_layer")) == kind and raw(one, "state") == "ACTIVE"]
+    rates = [raw(one, "rate_gbps") for one in siblings]
+    return max((rate for rate in rates if isinstance(rate, float)), default=0.0)

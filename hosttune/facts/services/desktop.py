@@ -6,13 +6,13 @@ hold a GPU are told by the names of their processes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, unread
-from hosttune.facts.reading import known
+from hosttune.facts.base import Fact, UnknownFact, lazy
+from hosttune.facts.reading import known, sure
 from hosttune.facts.services.systemd_config import settings
 from hosttune.frozen import frozen
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -42,27 +42,28 @@ class Desktop(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Desktop:  # noqa: ARG001 - the interface of all subjects
-    return Desktop(_default_target(reader), _servers(reader), _may_suspend(reader), _idle_action(reader))
+    return Desktop(
+        default_target=lazy(_default_target, reader),
+        display_servers=lazy(_servers, reader),
+        may_suspend=lazy(_may_suspend, reader),
+        idle_action=lazy(_idle_action, reader),
+    )
 
 
-def _default_target(reader: Reader) -> Any:
+def _default_target(reader: Reader) -> str:
     for folder in _TARGETS:
-        target = reader.link(f"{folder}/default.target")
-        if isinstance(target, Unreadable):
-            return unread(target.reason)
-        if isinstance(target, str):
+        target = sure(reader.link(f"{folder}/default.target"))
+        if target is not ABSENT:
             return target.rpartition("/")[2]
     return "graphical.target"  # systemd.special(7): what an installation without a link has
 
 
-def _servers(reader: Reader) -> Any:
+def _servers(reader: Reader) -> tuple[str, ...]:
     if reader.persistent_only:
         return ()
-    found = reader.processes()
-    if not isinstance(found, tuple):
-        return known(found, "the list of processes")
+    found = known(reader.processes(), "the list of processes")
     if not reader.is_privileged:
-        return unread("needs root: the open devices of other users' processes are hidden")
+        raise UnknownFact("needs root: the open devices of other users' processes are hidden")
     return tuple(
         f"{one.name} ({one.pid})"
         for one in found
@@ -70,20 +71,13 @@ def _servers(reader: Reader) -> Any:
     )
 
 
-def _may_suspend(reader: Reader) -> Any:
-    said = settings(reader, "sleep.conf", "Sleep")
-    if isinstance(said, Unreadable):
-        return unread(said.reason)
-    if said.get("AllowSuspend", ("yes", ""))[0].lower() in _NEVER:
+def _may_suspend(reader: Reader) -> bool:
+    if settings(reader, "sleep.conf", "Sleep").get("AllowSuspend", ("yes", ""))[0].lower() in _NEVER:
         return False
-    links = [reader.link(f"{_TARGETS[0]}/{name}") for name in ("sleep.target", "suspend.target")]
-    problem = next((link for link in links if isinstance(link, Unreadable)), None)
-    return problem if problem is not None else "/dev/null" not in [link for link in links if link is not ABSENT]
+    links = [sure(reader.link(f"{_TARGETS[0]}/{name}")) for name in ("sleep.target", "suspend.target")]
+    return "/dev/null" not in links
 
 
-def _idle_action(reader: Reader) -> Any:
-    said = settings(reader, "logind.conf", "Login")
-    if isinstance(said, Unreadable):
-        return unread(said.reason)
-    action, path = said.get("IdleAction", ("ignore", ""))
+def _idle_action(reader: Reader) -> str:
+    action, path = settings(reader, "logind.conf", "Login").get("IdleAction", ("ignore", ""))
     return f"{action} ({path})" if action in _IDLE_ACTIONS else ""

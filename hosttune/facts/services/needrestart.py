@@ -12,10 +12,9 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
-from hosttune.facts.reading import text
+from hosttune.facts.reading import names_in, texts
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -58,18 +57,10 @@ def collect(reader: Reader, facts: Facts) -> Needrestart:  # noqa: ARG001 - the 
     return Needrestart(lazy(_settings, reader))
 
 
-def _settings(reader: Reader) -> tuple[Setting, ...] | Unreadable:
-    names = reader.list(FOLDER)
-    if isinstance(names, Unreadable):
-        return names
-    listed = sorted(names) if isinstance(names, tuple) else []
-    found: list[Setting] = []
-    for path in (MAIN, *(f"{FOLDER}/{one}" for one in listed if one.endswith(".conf"))):
-        content = text(reader, path)
-        if isinstance(content, Unreadable):
-            return content
-        found += settings_in(content, path) if isinstance(content, str) else ()
-    return tuple(found)
+def _settings(reader: Reader) -> tuple[Setting, ...]:
+    listed = sorted(name for name in names_in(reader, FOLDER) if name.endswith(".conf"))
+    contents = texts(reader, (MAIN, *(f"{FOLDER}/{name}" for name in listed)))
+    return tuple(one for path, content in contents for one in settings_in(content, path))
 
 
 def settings_in(content: str, file: str) -> tuple[Setting, ...]:

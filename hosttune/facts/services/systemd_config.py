@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.reading import text
+from hosttune.facts.reading import if_absent, names_in, text, texts
 from hosttune.facts.services.unit_files import assignments
-from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,32 +25,19 @@ def parse(content: str, section: str) -> Mapping[str, str]:
     return {key: value for _, its, key, value in assignments(content) if its == section}
 
 
-def settings(reader: Reader, name: str, section: str) -> Mapping[str, tuple[str, str]] | Unreadable:
+def settings(reader: Reader, name: str, section: str) -> Mapping[str, tuple[str, str]]:
     """Key -> (value, the file that sets it last), of `name` (logind.conf)."""
-    paths = files_of(reader, name)
-    if isinstance(paths, Unreadable):
-        return paths
     found: dict[str, tuple[str, str]] = {}
-    for path in paths:
-        content = text(reader, path)
-        if isinstance(content, Unreadable):
-            return content
-        if isinstance(content, str):
-            found |= {key: (value, path) for key, value in parse(content, section).items()}
+    for path in files_of(reader, name):
+        content = if_absent(text(reader, path), "")
+        found |= {key: (value, path) for key, value in parse(content, section).items()}
     return found
 
 
-def files_of(reader: Reader, name: str) -> tuple[str, ...] | Unreadable:
+def files_of(reader: Reader, name: str) -> tuple[str, ...]:
     """The files of `name` (logind.conf) in the order in which they are read."""
     files: dict[str, str] = {}
     for root in reversed(_ROOTS):
-        names = reader.list(f"{root}/{name}.d")
-        if isinstance(names, Unreadable):
-            return names
-        files |= {one: f"{root}/{name}.d/{one}" for one in (names if isinstance(names, tuple) else ())}
-    return (*_main(reader, name), *(files[one] for one in sorted(files) if one.endswith(".conf")))
-
-
-def _main(reader: Reader, name: str) -> tuple[str, ...]:
-    paths = (f"{root}/{name}" for root in _ROOTS)
-    return tuple(path for path in paths if isinstance(text(reader, path), (str, Unreadable)))[:1]
+        files |= {one: f"{root}/{name}.d/{one}" for one in names_in(reader, f"{root}/{name}.d")}
+    main = next((path for path, _ in texts(reader, (f"{root}/{name}" for root in _ROOTS))), "")
+    return (*filter(None, (main,)), *(files[one] for one in sorted(files) if one.endswith(".conf")))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hosttune.facts.answers import line, text
 from hosttune.facts.kernel.sysctl import normal_key
-from hosttune.facts.reading import line, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import Answer, Unreadable

@@ -9,10 +9,9 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hosttune.facts.reading import text
+from hosttune.facts.reading import if_absent, names_in, text
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
-from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,13 +26,14 @@ _LINK_FOLDERS = (".wants", ".requires", ".upholds")
 
 
 class UnitFiles:
-    """The unit files of one host; folders are listed once."""
+    """The unit files of one host; folders are listed once. Raises UnknownFact where a folder or a file cannot be read:
+    what counts could stand there.
+    """
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
         self._lists: dict[str, tuple[str, ...]] = {}
         self._presets: tuple[Preset, ...] | None = None
-        self.problem: Unreadable | None = None  # the first folder or file that could not be read: nothing here is sure
 
     @cached_property
     def folders(self) -> tuple[str, ...]:
@@ -45,17 +45,11 @@ class UnitFiles:
 
     def names(self, folder: str) -> tuple[str, ...]:
         if folder not in self._lists:
-            answer = self.reader.list(folder)
-            if isinstance(answer, Unreadable):
-                self.problem = self.problem or answer
-            self._lists[folder] = answer if isinstance(answer, tuple) else ()
+            self._lists[folder] = names_in(self.reader, folder)
         return self._lists[folder]
 
     def content(self, path: str) -> str:
-        answer = text(self.reader, path)
-        if isinstance(answer, Unreadable):
-            self.problem = self.problem or answer
-        return answer if isinstance(answer, str) else ""
+        return if_absent(text(self.reader, path), "")
 
     def state(self, name: str) -> tuple[str, str, str]:
         """(name behind aliases, path of the unit file, state as `systemctl is-enabled` prints it)."""
@@ -221,14 +215,7 @@ def parse_preset(content: str) -> tuple[Preset, ...]:
     return tuple(Preset(fields[0], fields[1], tuple(fields[2:])) for fields in rows if len(fields) >= 2)
 
 
-def enabled_names(reader: Reader) -> frozenset[str] | Unreadable:
+def enabled_names(reader: Reader) -> frozenset[str]:
     """The units that an administrator or a package enabled for good, from the links below /etc/systemd/system."""
-    entries = reader.list(_ADMIN)
-    if isinstance(entries, Unreadable):
-        return entries
-    names: set[str] = set()
-    for entry in entries if isinstance(entries, tuple) else ():
-        if entry.endswith(_LINK_FOLDERS):
-            found = reader.list(f"{_ADMIN}/{entry}")
-            names.update(found if isinstance(found, tuple) else ())
-    return frozenset(names)
+    folders = (f"{_ADMIN}/{entry}" for entry in names_in(reader, _ADMIN) if entry.endswith(_LINK_FOLDERS))
+    return frozenset(name for folder in folders for name in names_in(reader, folder))

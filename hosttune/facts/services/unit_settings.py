@@ -7,18 +7,17 @@ logind.conf(5)); of a list, such as ExecStart=, all since the last empty one do 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, unread
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
-from hosttune.facts.reading import text
+from hosttune.facts.reading import texts
 from hosttune.facts.services.systemd_config import files_of
 from hosttune.facts.services.unit_files import UnitFiles, assignments
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -72,41 +71,41 @@ class _Files:
     is_masked: bool
     texts: tuple[tuple[str, str], ...]  # (path, text)
 
-
-def collect(reader: Reader, facts: Facts) -> UnitSettings:  # noqa: ARG001 - the interface of all subjects
-    files = Lookup(lambda name: _conf(reader, name) if name.endswith(".conf") else _unit(reader, name))
-
-    def look(name: str) -> UnitSetting:
-        if fault := UnitSettings.name_fault(name):
-            return UnitSetting(*(unread(fault[0]),) * 3)
-        file, section, key = name.split("/")
-        found = files[file]
-        if isinstance(found, Unreadable):
-            return UnitSetting(*(found,) * 3)  # type: ignore[arg-type]
-        values = (
+    def values_of(self, section: str, key: str) -> tuple[Placed, ...]:
+        return tuple(
             Placed(value, path, line)
-            for path, content in found.texts
+            for path, content in self.texts
             for line, its, other, value in assignments(content)
             if (its, other) == (section, key)
         )
-        return UnitSetting(found.exists, found.is_masked, tuple(values))
+
+
+def collect(reader: Reader, facts: Facts) -> UnitSettings:  # noqa: ARG001 - the interface of all subjects
+    files = Lookup(lambda name: shared(_conf if name.endswith(".conf") else _unit, reader, name))
+
+    def look(name: str) -> UnitSetting:
+        found = shared(_found, files, name)
+        return UnitSetting(
+            exists=lazy(lambda: found().exists),
+            is_masked=lazy(lambda: found().is_masked),
+            values=lazy(lambda: found().values_of(*name.split("/")[1:])),
+        )
 
     return UnitSettings(Lookup(look))
 
 
-def _unit(reader: Reader, name: str) -> _Files | Unreadable:
+def _found(files: Lookup[Callable[[], _Files]], name: str) -> _Files:
+    if fault := UnitSettings.name_fault(name):
+        raise UnknownFact(fault[0])
+    return files[name.partition("/")[0]]()
+
+
+def _unit(reader: Reader, name: str) -> _Files:
     files = UnitFiles(reader)
     real, fragment, state = files.state(name)
     paths = (fragment, *files.drop_ins(real)) if fragment else ()
-    texts = tuple((path, files.content(path)) for path in paths)
-    return files.problem or _Files(bool(fragment), state.startswith("masked"), texts)
+    return _Files(bool(fragment), state.startswith("masked"), tuple((path, files.content(path)) for path in paths))
 
 
-def _conf(reader: Reader, name: str) -> _Files | Unreadable:
-    paths = files_of(reader, name)
-    if isinstance(paths, Unreadable):
-        return paths
-    texts = [(path, text(reader, path)) for path in paths]
-    problem = next((content for _, content in texts if isinstance(content, Unreadable)), None)
-    there = tuple((path, content) for path, content in texts if isinstance(content, str))
-    return problem or _Files(exists=True, is_masked=False, texts=there)
+def _conf(reader: Reader, name: str) -> _Files:
+    return _Files(exists=True, is_masked=False, texts=tuple(texts(reader, files_of(reader, name))))

@@ -11,10 +11,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
+from hosttune.facts.reading import is_there, sure
 from hosttune.facts.services.unit_files import UnitFiles, enabled_names
 from hosttune.frozen import frozen
-from hosttune.host.door import Completed, Stat
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -32,8 +32,8 @@ class Unit(Fact):
     """One unit, in systemd's words. A masked unit exists; a unit without a file (a live mount) is `not-found` in
     `enabled_state`."""
 
-    name: str
-    exists: bool
+    name: str  # as it was asked for
+    exists: bool  # masked ones do
     load_state: str  # loaded, not-found, masked, bad-setting ...
     active_state: str  # active, inactive, failed, activating ...
     enabled_state: str  # enabled, disabled, static, masked, alias, indirect, generated ...; not-found
@@ -99,25 +99,21 @@ def _shown(name: str, values: Mapping[str, str]) -> Unit:
     )
 
 
-def read_units(reader: Reader, names: Iterable[str]) -> Mapping[str, Unit] | Unreadable:
-    """The units of these names, now. Unreadable when systemd runs and does not answer."""
+def read_units(reader: Reader, names: Iterable[str]) -> Mapping[str, Unit]:
+    """The units of these names, now. Raises UnknownFact when systemd runs and does not answer."""
     wanted = tuple(sorted(set(names)))
     if not wanted:
         return MappingProxyType({})
-    running = ABSENT if reader.persistent_only else reader.stat("/run/systemd/system")  # sd_booted(3)
-    if isinstance(running, Unreadable):
-        return running
-    if not isinstance(running, Stat):
+    if reader.persistent_only or not is_there(reader, "/run/systemd/system"):  # sd_booted(3)
         files = UnitFiles(reader)
-        units = MappingProxyType({name: _from_files(files, name) for name in wanted})
-        return files.problem or units
-    answer = reader.query(show_command(wanted), timeout_s=_TIMEOUT_S)
-    if not isinstance(answer, Completed):
-        return Unreadable("systemctl is not installed") if answer is ABSENT else answer
+        return MappingProxyType({name: _from_files(files, name) for name in wanted})
+    answer = sure(reader.query(show_command(wanted), timeout_s=_TIMEOUT_S))
+    if answer is ABSENT:
+        raise UnknownFact("systemctl is not installed")
     shown = parse_show(answer.text, wanted)
     if not shown:
         said = answer.errors.strip().splitlines() or ["it printed nothing"]
-        return Unreadable(f"systemctl show failed: {said[0]}")
+        raise UnknownFact(f"systemctl show failed: {said[0]}")
     return MappingProxyType(shown)
 
 

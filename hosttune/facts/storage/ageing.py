@@ -14,8 +14,8 @@ import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from hosttune.facts.answers import drop_ins
 from hosttune.facts.base import Fact
-from hosttune.facts.reading import drop_ins
 from hosttune.facts.slurm_conf import SLURM_CONF, slurm_files
 from hosttune.facts.storage.ageing_files import (
     AgeRule,

@@ -8,8 +8,8 @@ import posixpath
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from hosttune.facts.answers import text
 from hosttune.facts.base import Fact, UnknownFact
-from hosttune.facts.reading import text
 from hosttune.facts.storage.ageing_jobs import may_be_script
 from hosttune.facts.storage.mounts import LOCAL_TYPES
 from hosttune.facts.storage.places import mount_of

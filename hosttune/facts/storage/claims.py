@@ -11,8 +11,8 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from hosttune.facts.answers import text
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.reading import text
 from hosttune.facts.services.unit_files import UnitFiles
 from hosttune.regex import regex
 from hosttune.values import Unreadable
@@ -78,8 +78,6 @@ def _texts(reader: Reader) -> Iterator[tuple[str, str]]:
     names = {name for folder in units.folders for name in units.names(folder) if name.endswith(_UNITS)}
     for name in sorted(names):
         files += [path for path in (units.path(name), *units.drop_ins(name)) if path]
-    if units.problem:
-        raise UnknownFact(units.problem.reason)
     done: set[str] = set()
     while files:
         path = files.pop(0)

@@ -12,8 +12,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from hosttune.facts.answers import derived, integer, known, line
 from hosttune.facts.base import Fact, lazy, raw, shared
-from hosttune.facts.reading import derived, integer, known, line
 from hosttune.frozen import Lazy, frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable

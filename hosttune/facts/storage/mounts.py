@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared, unread
 from hosttune.facts.containers.kubernetes import is_of_pods
+from hosttune.facts.reading import sure
 from hosttune.frozen import frozen
 from hosttune.host.mountinfo import MountLine, parse, visible
-from hosttune.values import ABSENT, OnlyRunning, Unreadable
+from hosttune.values import ABSENT, OnlyRunning
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -136,10 +137,10 @@ def _planned(_reader: Reader, facts: Facts) -> tuple[Mount, ...]:
     return planned(entry for entry in facts.fstab.entries if not entry.is_swap)
 
 
-def _mounted(reader: Reader, facts: Facts) -> Any:
-    data = reader.read(MOUNTINFO)
-    if not isinstance(data, bytes):
-        return data if isinstance(data, Unreadable) else unread(f"there is no {MOUNTINFO}")
+def _mounted(reader: Reader, facts: Facts) -> tuple[Mount, ...]:
+    data = sure(reader.read(MOUNTINFO))
+    if data is ABSENT:
+        raise UnknownFact(f"there is no {MOUNTINFO}")
     lines = parse(data)
     reachable = visible(lines)
     binds = binds_of(lines)
@@ -252,11 +253,13 @@ class _Devices:
                 return members
         return (name,)
 
-    def space(self, line: MountLine) -> Space | Unreadable:
+    def space(self, line: MountLine) -> Space:
         if line.fstype not in _MEASURED_TYPES:
-            return Unreadable(f"the space of {line.fstype} is not asked for")
-        answer = self.reader.space(line.target)
-        return Unreadable(f"{line.target} is gone") if answer is ABSENT else answer
+            raise UnknownFact(f"the space of {line.fstype} is not asked for")
+        space = sure(self.reader.space(line.target))
+        if space is ABSENT:
+            raise UnknownFact(f"{line.target} is gone")
+        return space
 
     def unit(self, target: str) -> str:
         """The unit file that mounts `target`, or nothing. Names as systemd-escape(1) makes them."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hosttune.facts.answers import line, text
 from hosttune.facts.base import Fact, unread
-from hosttune.facts.reading import line, text
 from hosttune.frozen import frozen
 from hosttune.host.mountinfo import MountLine, parse
 from hosttune.values import Unreadable

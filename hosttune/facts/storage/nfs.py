@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hosttune.facts.answers import integer, known, text
 from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.facts.containers.kubernetes import is_of_pods
 from hosttune.facts.kernel.sysfs_at_boot import udev_writes
-from hosttune.facts.reading import integer, known, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import Unreadable

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from hosttune.facts.answers import derived, integer, known, line
 from hosttune.facts.base import Fact, UnknownFact, raw, unread
-from hosttune.facts.reading import derived, integer, known, line
 from hosttune.facts.storage.disks import Disk
 from hosttune.frozen import frozen
 from hosttune.regex import regex

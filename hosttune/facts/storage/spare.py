@@ -13,8 +13,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from hosttune.facts.answers import line
 from hosttune.facts.base import Fact, UnknownFact, raw, unread
-from hosttune.facts.reading import line
 from hosttune.facts.storage.claims import claimed
 from hosttune.facts.storage.mounts import LOCAL_TYPES
 from hosttune.frozen import frozen

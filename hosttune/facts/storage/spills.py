@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from hosttune.facts.answers import text
 from hosttune.facts.base import Fact, UnknownFact, unread
-from hosttune.facts.reading import text
 from hosttune.facts.slurm_conf import SLURM_CONF, slurm_files, slurm_settings
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat

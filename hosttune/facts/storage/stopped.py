@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hosttune.facts.answers import integer
 from hosttune.facts.base import Fact, UnknownFact, unread
-from hosttune.facts.reading import integer
 from hosttune.facts.storage.mounts import LOCAL_TYPES
 from hosttune.frozen import frozen
 from hosttune.values import Unreadable

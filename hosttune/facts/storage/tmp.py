@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hosttune.facts.answers import text
 from hosttune.facts.base import Fact, UnknownFact, raw, unread
-from hosttune.facts.reading import text
 from hosttune.facts.services.unit_files import assignments
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT, Unreadable

@@ -11,6 +11,7 @@ import posixpath
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from hosttune.facts.base import attempt
 from hosttune.facts.kernel import grub_arguments as grub
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -63,8 +64,7 @@ def contradicts(argument: str, wanted: str, patterns: Iterable[str] = ()) -> boo
 
 def unproven(reader: Reader) -> str:
     """Which argument of our drop-ins a normal entry of the menu lacks, as a phrase; empty when all are there."""
-    texts = grub.files(reader)
-    settings = texts if isinstance(texts, Unreadable) else grub.arguments(texts)
+    settings = attempt(grub.arguments_of, reader)
     menu = reader.read(grub.MENU)
     if isinstance(settings, Unreadable) or not isinstance(menu, bytes):
         problem = next((one.reason for one in (settings, menu) if isinstance(one, Unreadable)), "it is not there")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from hosttune.facts.reading import text
+from hosttune.facts.answers import text
 from hosttune.host.door import Stat
 from hosttune.regex import regex
 

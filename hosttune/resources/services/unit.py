@@ -66,9 +66,10 @@ class UnitAddress(AddressKind):
     is_in_parts = True
 
     def read(self, reader: Reader, name: str) -> Value:
+        from hosttune.facts.base import attempt
         from hosttune.facts.services.units import read_units
 
-        units = read_units(reader, (name,))
+        units = attempt(read_units, reader, (name,))
         if isinstance(units, Unreadable):
             return units
         unit = units[name]
