@@ -77,7 +77,7 @@ def of_mkconfig(tmp_path, files):
 )  # fmt: skip
 def test_file_that_comes_later_wins_as_for_grub_mkconfig(files, is_lost, tmp_path):
     texts = grub.files(FakeReader(files))
-    ours = [one.text for one in grub.arguments(texts).default]
+    ours = [one.value for one in grub.arguments(texts).default]
     assert of_mkconfig(tmp_path, files) == ours
     assert ("iommu=pt" not in ours) is is_lost
 
@@ -94,7 +94,8 @@ def test_argument_that_a_later_file_would_drop_is_not_written(tmp_path):
 def test_dropin_of_ours_adds_to_what_is_there(tmp_path):
     before = 'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\n'
     menu = "linux /vmlinuz-1 root=x ro quiet\n"
-    one = One(host({"/etc/default/grub": before, "/boot/grub/grub.cfg": menu}), "- kernel-argument: iommu=pt")
+    booted = {"/proc/cmdline": "BOOT_IMAGE=/vmlinuz-1 root=x ro quiet\n"}
+    one = One(host({"/etc/default/grub": before, "/boot/grub/grub.cfg": menu, **booted}), "- kernel-argument: iommu=pt")
     one.apply()
     (text,) = (text for path, text in one.kept().items() if path.startswith("/etc/default/grub.d/"))
     assert sourced(tmp_path, [before, text])[1] == ["quiet", "iommu=pt"]

@@ -109,6 +109,12 @@ def test_run_that_is_disturbed_too_often_is_refused():
         Work().run(begin_chunk=disturbed(1, 3, 5, 9))
 
 
+def test_host_that_gets_busy_is_measured_anyway_where_that_was_asked_and_nothing_is_concluded():
+    (found,) = Work(other=1.5).run(begin_chunk=disturbed(*range(1, 100)), anyway=True).comparisons
+    assert found.judgement.answer is Answer.INCONCLUSIVE
+    assert found.judgement.reason.startswith("9 of 10 chunks were disturbed, other programs use 2.0 processors")
+
+
 def test_busy_host_measured_anyway_is_never_better_than_inconclusive():
     (found,) = Work(other=1.5).run(begin_chunk=disturbed(*range(100)), spoiled="the host was busy").comparisons
     assert (found.judgement.answer, found.judgement.reason) == (Answer.INCONCLUSIVE, "the host was busy")

@@ -14,6 +14,7 @@ import pytest
 from hosttune.errors import HosttuneError, Refused
 from hosttune.measure.bench import read_crew, read_passes, read_program
 from hosttune.measure.bench.counters import Disk, Moment
+from hosttune.measure.bench.gates import GateClosed
 from hosttune.measure.bench.read_crew import Crew, WorkerDied
 from hosttune.measure.bench.read_passes import Chunk, Taker, chunks_of, disturbance, probe, write_shards
 from hosttune.measure.bench.read_python import NOBODY, user_of, user_python
@@ -158,6 +159,18 @@ def test_pass_that_could_read_nothing_is_an_error(tmp_path):
         watch = read_passes.Watch("", "busy")
         with pytest.raises(HosttuneError, match="none of the files"):
             watch.run(crew, [0], 1, "read", lambda: None)
+
+
+def test_host_that_gets_busy_is_read_anyway_where_that_was_asked(tmp_path, monkeypatch):
+    monkeypatch.setattr(read_passes, "disturbance", lambda *_: "other programs use 2.0 processors")
+    (tmp_path / "one").write_bytes(b"x" * 9)
+    with crew_of() as crew:
+        crew.load([str(tmp_path / "one")])
+        with pytest.raises(GateClosed, match="10 of 10 passes were disturbed"):
+            read_passes.Watch("").run(crew, [0], 1, "read", lambda: None)
+        watch = read_passes.Watch("", anyway=True)
+        assert watch.run(crew, [0], 1, "read", lambda: None).bytes_read == 9
+    assert watch.spoiled.startswith("10 of 10 passes were disturbed, other programs")
 
 
 def test_crew_names_that_are_no_utf8_are_read(tmp_path):

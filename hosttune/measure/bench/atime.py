@@ -89,6 +89,7 @@ def bench_atime(path: str, seed: int, options: Options, tell: Callable[[str], No
                 budget_s=options.budget_s,
                 begin_chunk=lambda: _watch(place.device),
                 spoiled=spoiled,
+                anyway=options.anyway,
                 on_progress=lambda done, share: tell(f"{done} pairs, {share:.0%} of the time"),
             )
     words = {"base": "noatime", "other": arms[OTHER].atime, "mounted": place.atime, "how": how}

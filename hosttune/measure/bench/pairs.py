@@ -77,15 +77,16 @@ def compare(
     budget_s: float,
     begin_chunk: Callable[[], Callable[[], tuple[str, ...]]] = lambda: lambda: (),
     spoiled: str = "",
+    anyway: bool = False,
     on_progress: Callable[[int, float], None] = lambda _pairs, _share: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Pairs:
     """Run pairs until all comparisons are precise at one of the fixed looks, or the budget is spent.
 
     `measure(arm, chunk)` does one chunk and returns kind of work -> Timed; a kind that one arm lacks is left out of the
-    chunk. `begin_chunk()` is called before a chunk and
-    what it returns afterwards: sentences about who disturbed it. Such a chunk is done again; where more than 30 % are
-    disturbed, GateClosed is raised. With `spoiled`, nothing is done again and nothing better than inconclusive comes
+    chunk. `begin_chunk()` is called before a chunk and what it returns afterwards: sentences about who disturbed it.
+    Such a chunk is done again; where more than 30 % are disturbed, GateClosed is raised, or `anyway` makes that the
+    reason for which it is spoiled. With `spoiled`, nothing is done again and nothing better than inconclusive comes
     out. `on_progress` gets the pairs so far and the share of the budget that is spent.
     """
     order = random.Random(seed)  # noqa: S311 - to be repeated from its seed
@@ -99,7 +100,7 @@ def compare(
             times = {arm: measure(arm, done) for arm in arms}
             if not spoiled and (noise := end_chunk()):
                 skipped += 1
-                _refuse_noise(done, skipped, noise)
+                spoiled = _too_noisy(done, skipped, noise, anyway=anyway)
                 continue
             for name in [name for name in times[BASE] if all(name in one for one in times.values())]:
                 series.setdefault(name, _Series()).add({arm: times[arm][name] for arm in ARMS})
@@ -119,13 +120,15 @@ def compare(
     )
 
 
-def _refuse_noise(done: int, skipped: int, noise: tuple[str, ...]) -> None:
+def _too_noisy(done: int, skipped: int, noise: tuple[str, ...], *, anyway: bool) -> str:
+    """Why nothing can be concluded, once too much was disturbed; raises GateClosed unless it is measured anyway."""
     tried = done + skipped
-    if tried >= _JUDGED_FROM and skipped > MOST_SKIPPED * tried:
-        raise GateClosed(
-            f"{skipped} of {tried} chunks were disturbed, {noise[0]}: nothing can be told from such times",
-            hint="wait for the host to be idle, or measure nevertheless with --anyway",
-        )
+    if tried < _JUDGED_FROM or skipped <= MOST_SKIPPED * tried:
+        return ""
+    why = f"{skipped} of {tried} chunks were disturbed, {noise[0]}: nothing can be told from such times"
+    if not anyway:
+        raise GateClosed(why, hint="wait for the host to be idle, or measure nevertheless with --anyway")
+    return why
 
 
 def _comparison(name: str, one: _Series, seed: int, spoiled: str) -> Comparison:

@@ -128,7 +128,7 @@ class _Bench:
         self, wanted: Wanted, place: Place, spoiled: str, on_progress: Callable[[str], None], begun: float
     ) -> None:
         self.wanted, self.place, self.on_progress, self.begun = wanted, place, on_progress, begun
-        self.watch = Watch(place.device, spoiled)
+        self.watch = Watch(place.device, spoiled, anyway=wanted.anyway)
         self.cold: Callable[[Sequence[str]], None] = cold_by_dropping_all if wanted.drop_caches else cold_by_fadvise
         self.notes: list[str] = []
         self.decoder: Decoder | None = None

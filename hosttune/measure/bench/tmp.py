@@ -85,6 +85,7 @@ def bench_tmp(seed: int, options: Options, tell: Callable[[str], None] = lambda 
             budget_s=options.budget_s,
             begin_chunk=lambda: _watch(place.device),
             spoiled=spoiled,
+            anyway=options.anyway,
             on_progress=lambda done, share: tell(f"{done} rounds, {share:.0%} of the time"),
         )
     figures = {**memory, **_figures(pairs), **noise_figures(pairs), **_sizes(place.path)}
