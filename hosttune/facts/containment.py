@@ -125,7 +125,7 @@ def _manager(seen: Look) -> str:
 def _shares_only_processes(seen: Look) -> bool:
     """`docker run --pid=host`: process 1 is the host's, but mounts, host name and IPC are not, and a manager left its
     mark. Services with a private /tmp or host name have no mark; `unshare -m` keeps host name and IPC."""
-    names = seen.namespaces["uts"], seen.namespaces["ipc"]
+    names = (seen.namespaces[name] for name in ("uts", "ipc"))  # on a host the first is enough
     others = all(isinstance(name, str) and name not in INITIAL.values() for name in names)
     return others and seen.shares_init_mounts is False and bool(seen.marks)
 

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.answers import known, text
-from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.base import Fact, attempt, lazy, shared
+from hosttune.facts.reading import known, text
 from hosttune.facts.work import container_of
 from hosttune.frozen import frozen
 
@@ -95,24 +95,26 @@ def quota_of(content: str) -> float | None:
 
 
 def collect(reader: Reader, facts: Facts) -> Jobs:
-    try:
-        pids = {one.pid for one in facts.work.gpu_processes}
-    except UnknownFact as unknown:
-        return Jobs(unread(unknown.reason), unread(unknown.reason))
-    if not pids:
-        return Jobs((), 0.0)
-    processes = reader.processes()
-    if not isinstance(processes, tuple):
-        gone = known(processes, "the list of processes")
-        return Jobs(gone, gone)
-    gpu = {one.pid: one for one in processes if one.pid in pids}
+    processes = shared(_gpu_processes, reader, facts)
+    quotas = shared(lambda: {group: _quota(reader, group) for group in {one.cgroup for one in processes().values()}})
+    return Jobs(
+        ranks=lazy(lambda: _ranks(processes(), quotas())),
+        cpus=lazy(lambda: _together(facts.jobs.ranks, {one.pid: one.cgroup for one in processes().values()}, quotas())),
+    )
+
+
+def _gpu_processes(reader: Reader, facts: Facts) -> Mapping[int, Process]:
+    pids = {one.pid for one in facts.work.gpu_processes}
+    listed = known(reader.processes(), "the list of processes") if pids else ()
+    return {one.pid: one for one in listed if one.pid in pids}
+
+
+def _ranks(gpu: Mapping[int, Process], quotas: Mapping[str, float | None]) -> tuple[Rank, ...]:
     tops = {pid: _top(pid, gpu) for pid in gpu}
-    quotas = {group: _quota(reader, group) for group in {one.cgroup for one in gpu.values()}}
-    ranks = tuple(
+    return tuple(
         _rank(gpu[pid], sum(top == pid for top in tops.values()) - 1, quotas[gpu[pid].cgroup])
         for pid in sorted(set(tops.values()))
     )
-    return Jobs(ranks, _together(ranks, {rank.pid: gpu[rank.pid].cgroup for rank in ranks}, quotas))
 
 
 def _top(pid: int, gpu: Mapping[int, Process]) -> int:
@@ -145,7 +147,7 @@ def _quota(reader: Reader, group: str) -> float | None:
     """The least of cpu.max in a control group and those above it; none where none is set."""
     found = []
     while group.strip("/"):
-        content = text(reader, f"{_GROUPS}{group}/cpu.max")
+        content = attempt(text, reader, f"{_GROUPS}{group}/cpu.max")
         if isinstance(content, str) and (quota := quota_of(content)) is not None:
             found.append(quota)
         group = group.rpartition("/")[0]

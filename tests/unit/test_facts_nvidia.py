@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hosttune.facts import Facts, UnknownFact, unread
+from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.base import attempt, complete
 from hosttune.facts.gpu.gpu_errors import xid_of
 from hosttune.facts.gpu.nvidia import DMESG, JOURNAL
 from hosttune.facts.gpu.nvidia_lost import silent_gpus, told_by_log
@@ -510,8 +511,8 @@ def test_no_answer_of_nvidia_smi_makes_a_gpu_well_that_it_does_not_show(rows, no
     output = "".join(", ".join([f"00000000:{bus}:00.0", *words]) + "\n" for bus, words in rows) + noise
     said = parse_smi(output, status)
     three = ("0000:1b:00.0", "0000:34:00.0", "0000:43:00.0")
-    for log, narrowed in itertools.product(((), unread("x")), ("", "in a container")):
-        silent = silent_gpus(said, log, three, three, narrowed)
+    for log, narrowed in itertools.product(((), Unreadable("x")), ("", "in a container")):
+        silent = attempt(silent_gpus, said, log, three, three, narrowed)
         if said.gpus:
             answering = {gpu.slot for gpu in said.gpus}
             assert set(three) <= {gpu.slot for gpu in silent} | answering or len(answering) >= len(three)
@@ -541,6 +542,7 @@ def test_a_record_keeps_the_drivers_lines_of_the_log_alone():
 
     recorder = Recorder(reader(Completed(1, b"", b""), queries={DMESG: NOISE + LOADING + FALLEN + XID}))
     found = Facts(recorder).nvidia
+    complete(found)
     record = encode_record(recorder, share=False, tool_version="0")
     (kept,) = (one["stdout"] for one in record["queries"] if one["argv"] == list(DMESG))
     assert "apparmor" not in kept

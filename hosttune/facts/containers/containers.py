@@ -7,18 +7,16 @@ nvidia-container-runtime; opencontainers/runc#3842 for what runc does with devic
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.answers import text
-from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.base import Fact, lazy, shared
+from hosttune.facts.reading import if_absent, names_in, text
 from hosttune.facts.versions import upstream_of
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Answer, Unreadable
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
@@ -97,58 +95,46 @@ def driver_of(spec: str) -> str:
 
 
 def collect(reader: Reader, facts: Facts) -> Containers:
-    config = text(reader, CONTAINERD)
+    config = shared(lambda: if_absent(text(reader, CONTAINERD), ""))
     return Containers(
-        **_packages(facts),
-        toolkit_mode=_made(text(reader, RUNTIME), mode_of, ""),
-        containerd_root=_made(config, root_of, root_of("")),
-        has_containerd_nvidia=_made(config, lambda content: "nvidia-container-runtime" in content, missing=False),
-        cdi=_cdi(reader),
-        missing_char_links=_char_links(reader),
+        engines=lazy(lambda: tuple(name for name in _ENGINES if facts.packages[name].is_installed)),
+        toolkit_version=lazy(_version, facts, "nvidia-container-toolkit"),
+        toolkit_mode=lazy(_mode, reader),
+        runc_version=lazy(_version, facts, "runc"),
+        has_nvidia_docker2=lazy(lambda: facts.packages["nvidia-docker2"].is_installed),
+        containerd_root=lazy(lambda: root_of(config())),
+        has_containerd_nvidia=lazy(lambda: "nvidia-container-runtime" in config()),
+        cdi=lazy(_cdi, reader),
+        missing_char_links=lazy(_char_links, reader),
     )
 
 
-def _made(answer: Answer[str], function: Callable[[str], Any], missing: Any) -> Any:
-    """What a function makes of a file; `missing` where there is none."""
-    return function(answer) if isinstance(answer, str) else missing if answer is ABSENT else answer
+def _version(facts: Facts, name: str) -> str:
+    package = facts.packages[name]
+    return upstream_of(package.version) if package.is_installed else ""
 
 
-def _packages(facts: Facts) -> dict[str, Any]:
-    """What dpkg knows of them."""
-    try:
-        toolkit, runc = facts.packages["nvidia-container-toolkit"], facts.packages["runc"]
-        return {
-            "engines": tuple(name for name in _ENGINES if facts.packages[name].is_installed),
-            "toolkit_version": upstream_of(toolkit.version) if toolkit.is_installed else "",
-            "runc_version": upstream_of(runc.version) if runc.is_installed else "",
-            "has_nvidia_docker2": facts.packages["nvidia-docker2"].is_installed,
-        }
-    except UnknownFact as unknown:
-        names = ("engines", "toolkit_version", "runc_version", "has_nvidia_docker2")
-        return dict.fromkeys(names, unread(unknown.reason))
+def _mode(reader: Reader) -> str:
+    config = text(reader, RUNTIME)
+    return "" if config is ABSENT else mode_of(config)
 
 
-def _cdi(reader: Reader) -> Any:
+def _cdi(reader: Reader) -> tuple[CdiSpec, ...]:
     found: dict[str, CdiSpec] = {}
     for folder in CDI:
         if reader.persistent_only and folder.startswith("/var/run/"):
             continue  # made at boot
-        names = reader.list(folder)
-        if isinstance(names, Unreadable):
-            return names
-        for name in names if isinstance(names, tuple) else ():
+        for name in names_in(reader, folder):
             if name.endswith((".yaml", ".json")) and "nvidia" in name:
-                content = text(reader, f"{folder}/{name}")
-                if isinstance(content, Unreadable):
-                    return content
-                found[name] = CdiSpec(f"{folder}/{name}", driver_of(content if isinstance(content, str) else ""))
+                found[name] = CdiSpec(f"{folder}/{name}", lazy(_driver, reader, f"{folder}/{name}"))
     return tuple(found[name] for name in sorted(found))
 
 
-def _char_links(reader: Reader) -> Any:
-    names = reader.list("/dev")
-    if isinstance(names, Unreadable):
-        return names
-    minors = [name[6:] for name in names if re.fullmatch(r"nvidia\d+", name)] if isinstance(names, tuple) else []
+def _driver(reader: Reader, path: str) -> str:
+    return driver_of(if_absent(text(reader, path), ""))
+
+
+def _char_links(reader: Reader) -> tuple[str, ...]:
+    minors = [name[6:] for name in names_in(reader, "/dev") if re.fullmatch(r"nvidia\d+", name)]
     paths = [f"/dev/char/{_NVIDIA_MAJOR}:{minor}" for minor in minors]
     return tuple(path for path in paths if reader.stat(path, follow=False) is ABSENT)

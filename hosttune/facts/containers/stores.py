@@ -8,10 +8,10 @@ cloud-init mounts at /mnt and the Azure agent at /mnt/resource.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.answers import line
-from hosttune.facts.base import Fact, UnknownFact, raw, unread
+from hosttune.facts.base import Fact, lazy
+from hosttune.facts.reading import line
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ class Store(Fact):
     """A folder that grows with every image and container."""
 
     name: str  # docker | containerd
-    path: str
+    path: str  # links resolved
     mount: str  # the target of the mount that it lies on
-    fstype: str
-    is_network: bool
-    is_rotational: bool
-    available_bytes: int
+    fstype: str  # of that mount
+    is_network: bool  # other machines serve it
+    is_rotational: bool  # a hard disk is below it
+    available_bytes: int  # to an ordinary user
     better: str  # where it shares the system's disk: a local data disk that lasts, no slower, with twice its space
 
 
@@ -43,7 +43,7 @@ class Store(Fact):
 class Stores(Fact):
     """The stores of the engines that are installed."""
 
-    all: tuple[Store, ...]
+    all: tuple[Store, ...]  # docker before containerd
 
 
 def mount_of(path: str, mounts: Mapping[str, Mount]) -> Mount | None:
@@ -56,18 +56,16 @@ def mount_of(path: str, mounts: Mapping[str, Mount]) -> Mount | None:
 
 
 def collect(reader: Reader, facts: Facts) -> Stores:
-    try:
-        mounts = facts.mounts.at
-        paths = tuple(_paths(facts))
-    except UnknownFact as unknown:
-        return Stores(unread(unknown.reason))
-    found = []
-    for name, path in paths:
+    return Stores(all=lazy(lambda: tuple(_stores(reader, facts))))
+
+
+def _stores(reader: Reader, facts: Facts) -> Iterable[Store]:
+    mounts = facts.mounts.at
+    for name, path in _paths(facts):
         real = reader.resolve(path)
         place = real if isinstance(real, str) else path
         if mount := mount_of(place, mounts):
-            found.append(_store(name, place, mount, _better(reader, facts, mount)))
-    return Stores(tuple(found))
+            yield _store(name, place, mount, reader, facts)
 
 
 def _paths(facts: Facts) -> Iterable[tuple[str, str]]:
@@ -80,26 +78,29 @@ def _paths(facts: Facts) -> Iterable[tuple[str, str]]:
         yield "containerd", facts.containers.containerd_root
 
 
-def _store(name: str, path: str, mount: Mount, better: Any) -> Store:
+def _store(name: str, path: str, mount: Mount, reader: Reader, facts: Facts) -> Store:
     return Store(
-        name, path, mount.target, mount.fstype, raw(mount, "is_network"), raw(mount, "is_rotational"),  # type: ignore[arg-type]
-        raw(mount, "available_bytes"), better,  # type: ignore[arg-type]
-    )  # fmt: skip
+        name=name,
+        path=path,
+        mount=mount.target,
+        fstype=mount.fstype,
+        is_network=mount.is_network,
+        is_rotational=lazy(lambda: mount.is_rotational),
+        available_bytes=lazy(lambda: mount.available_bytes),
+        better=lazy(_better, reader, facts, mount),
+    )
 
 
-def _better(reader: Reader, facts: Facts, mount: Mount) -> Any:
+def _better(reader: Reader, facts: Facts, mount: Mount) -> str:
     if mount.target not in {"/", "/var", "/var/lib"}:
         return ""
-    try:
-        found = [
-            one
-            for one in facts.mounts.local_data
-            if one.available_bytes > 2 * mount.available_bytes
-            and one.is_rotational <= mount.is_rotational
-            and _lasts(reader, facts, one)
-        ]
-    except UnknownFact as unknown:
-        return unread(unknown.reason)
+    found = [
+        one
+        for one in facts.mounts.local_data
+        if one.available_bytes > 2 * mount.available_bytes
+        and one.is_rotational <= mount.is_rotational
+        and _lasts(reader, facts, one)
+    ]
     return max(found, key=lambda one: one.available_bytes).target if found else ""
 
 

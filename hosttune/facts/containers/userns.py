@@ -7,15 +7,16 @@ kernel.apparmor_restrict_unprivileged_userns: a program whose profile has no `us
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.answers import integer, text
-from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.base import Fact, attempt, lazy, shared
+from hosttune.facts.reading import if_absent, integer, names_in, sure, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Answer, Unreadable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
@@ -61,43 +62,29 @@ def lets(profile: str, path: str) -> bool:
 
 
 def collect(reader: Reader, facts: Facts) -> Userns:
-    restricted = _or_zero(integer(reader, RESTRICTED))
     return Userns(
-        is_restricted=restricted == 1 if isinstance(restricted, int) else restricted,
-        most=_or_zero(integer(reader, MOST)),
-        programs=_programs(reader, facts),
+        is_restricted=lazy(lambda: integer(reader, RESTRICTED) == 1),
+        most=lazy(lambda: if_absent(integer(reader, MOST), 0)),
+        programs=lazy(_programs, reader, facts),
     )
 
 
-def _or_zero(answer: Answer[int]) -> Any:
-    return 0 if answer is ABSENT else answer
+def _programs(reader: Reader, facts: Facts) -> tuple[UsernsProgram, ...]:
+    installed = [package for package in _PROGRAMS if facts.packages[package].is_installed]
+    profiles = shared(lambda: dict(_profiles(reader)))
+    return tuple(UsernsProgram(one, _PROGRAMS[one], lazy(_profile, profiles, _PROGRAMS[one])) for one in installed)
 
 
-def _programs(reader: Reader, facts: Facts) -> Any:
-    try:
-        installed = [package for package in _PROGRAMS if facts.packages[package].is_installed]
-    except UnknownFact as unknown:
-        return unread(unknown.reason)
-    profiles = _profiles(reader) if installed else {}
-    if isinstance(profiles, Unreadable):
-        return profiles
-    found = []
-    for package in installed:
-        path = _PROGRAMS[package]
-        names = [name for name, content in profiles.items() if lets(content, path)]
-        found.append(UsernsProgram(package, path, f"{_PROFILES}/{names[0]}" if names else ""))
-    return tuple(found)
+def _profile(profiles: Callable[[], dict[str, str]], program: str) -> str:
+    return next((path for path, content in profiles().items() if lets(content, program)), "")
 
 
-def _profiles(reader: Reader) -> dict[str, str] | Unreadable:
-    """The profiles that are not switched off (aa-disable(8)), by file name."""
-    names, off = reader.list(_PROFILES), reader.list(f"{_PROFILES}/disable")
-    for answer in (names, off):
-        if isinstance(answer, Unreadable):
-            return answer
-    found = {}
-    for name in names if isinstance(names, tuple) else ():
-        content = text(reader, f"{_PROFILES}/{name}") if not (isinstance(off, tuple) and name in off) else ABSENT
+def _profiles(reader: Reader) -> Iterator[tuple[str, str]]:
+    """(path, text) of the profiles that are not switched off (aa-disable(8))."""
+    off = names_in(reader, f"{_PROFILES}/disable")
+    for path in (f"{_PROFILES}/{name}" for name in names_in(reader, _PROFILES) if name not in off):
+        content = attempt(text, reader, path)
         if isinstance(content, str):
-            found[name] = content
-    return found
+            yield path, content
+        elif getattr(reader.stat(path), "type", "") == "file":
+            sure(content)

@@ -6,10 +6,10 @@ A GPU that does not answer keeps its place here, with every field of nvidia-smi 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
-from hosttune.facts.base import Fact, UnknownFact, raw, unread
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
 from hosttune.facts.gpu.gpu_errors import SAID, GpuError, sxids_in, way_of, xids_in
 from hosttune.facts.gpu.health_smi import (
     APPLICATION_CLOCKS,
@@ -35,18 +35,20 @@ from hosttune.facts.gpu.health_smi import (
     word,
     yes,
 )
+from hosttune.facts.gpu.nvidia_lost import SilentGpu
 from hosttune.facts.gpu.nvidia_smi import printed
+from hosttune.facts.reading import parsed, sure
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
-    from hosttune.facts.gpu.gpus import Gpu
     from hosttune.host.door import Reader
 
 __all__ = ["GpuHealth", "Health", "collect"]
 
+T = TypeVar("T")
 _TIMEOUT_S = 30.0
 _MICROSECONDS = 1e6
 _RETIREMENTS = frozenset({63, 64})
@@ -142,34 +144,69 @@ class Health(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Health:
-    try:
-        known = {gpu.slot: gpu for gpu in facts.gpus.devices if gpu.driver == "nvidia"}
-        is_asked = facts.nvidia.smi not in {"not asked", "absent", "hangs"}
-        problem = facts.nvidia.problem
-        silent = raw(facts.nvidia, "silent")
-    except UnknownFact as unknown:
-        return Health(*[unread(unknown.reason)] * 4)
-    silences: Any = {gpu.slot: gpu for gpu in silent} if isinstance(silent, tuple) else silent
-    slots = tuple(sorted({*known, *(silences if isinstance(silences, dict) else ())}))
-    rows: Mapping[str, Mapping[str, str]] = {}
-    remapped: Mapping[str, Mapping[str, str]] = {}
-    if slots and is_asked:
-        rows, problem = _asked(reader)
-        remapped = _remapped(reader) if rows else {}
-    messages = raw(facts.nvidia, "messages")
-    recoveries = {slot: row.get(RECOVERY, "") for slot, row in rows.items() if is_supported(row.get(RECOVERY, "N/A"))}
-    errors = sxids = messages
-    if isinstance(messages, tuple):
-        now = reader.now()
-        errors = xids_in(messages, str(raw(facts.driver, "loaded_version")), now, recoveries)
-        sxids = [(slot, one) for slot, found in sxids_in(messages, now).items() for one in found if one.is_reported]
-    gpus = tuple(
-        _gpu(slot, known.get(slot), rows.get(slot), remapped.get(slot), errors, silences, problem) for slot in slots
+    told = _Told(reader, facts)
+    return Health(
+        gpus=lazy(lambda: tuple(_gpu(slot, told) for slot in told.slots())),
+        switch_errors=lazy(lambda: tuple(f"NVSwitch {slot}: {error.sentence}" for slot, error in told.sxids())),
+        is_switch_fatal=lazy(lambda: any(error.weight == "fault" for _, error in told.sxids())),
+        problem=lazy(told.problem),
     )
-    if not isinstance(sxids, list):
-        return Health(gpus, messages, messages, problem)  # type: ignore[arg-type]
-    sentences = tuple(f"NVSwitch {slot}: {error.sentence}" for slot, error in sxids)
-    return Health(gpus, sentences, any(error.weight == "fault" for _, error in sxids), problem)
+
+
+class _Told:
+    """What the driver, nvidia-smi and the kernel log tell of all GPUs; each is asked once, and not before."""
+
+    def __init__(self, reader: Reader, facts: Facts) -> None:
+        self.reader, self.facts = reader, facts
+        self.held = shared(lambda: {gpu.slot: gpu for gpu in facts.gpus.devices if gpu.driver == "nvidia"})
+        self.silences = shared(lambda: {gpu.slot: gpu for gpu in facts.nvidia.silent})
+        self.slots = shared(self._slots)
+        self.asked = shared(self._ask)
+        self.remapped = shared(lambda: _remapped(reader) if self.asked()[0] else {})
+        self.errors = shared(self._errors)
+        self.sxids = shared(self._sxids)
+
+    def problem(self) -> str:
+        """A sentence where nvidia-smi is not asked, or did not answer."""
+        return self.asked()[1]
+
+    def _slots(self) -> tuple[str, ...]:
+        _ = self.facts.nvidia.smi  # nothing is known of any where nvidia-smi could not be asked at all
+        silences = attempt(self.silences)
+        return tuple(sorted({*self.held(), *(silences if isinstance(silences, dict) else ())}))
+
+    def _ask(self) -> tuple[Mapping[str, Mapping[str, str]], str]:
+        is_asked = self.facts.nvidia.smi not in {"not asked", "absent", "hangs"}
+        return _asked(self.reader) if is_asked and self.slots() else ({}, self.facts.nvidia.problem)
+
+    def _errors(self) -> Mapping[str, tuple[GpuError, ...]]:
+        messages, (rows, _) = self.facts.nvidia.messages, self.asked()
+        ways = {slot: row.get(RECOVERY, "") for slot, row in rows.items() if is_supported(row.get(RECOVERY, "N/A"))}
+        return xids_in(messages, str(raw(self.facts.driver, "loaded_version")), self.reader.now(), ways)
+
+    def _sxids(self) -> list[tuple[str, GpuError]]:
+        found = sxids_in(self.facts.nvidia.messages, self.reader.now())
+        return [(slot, one) for slot, errors in found.items() for one in errors if one.is_reported]
+
+    def silence(self, slot: str) -> str:
+        """Why a GPU is taken not to answer, a sentence; empty for one that does, or where nobody was asked."""
+        rows, problem = self.asked()
+        words = dead(rows[slot]) if slot in rows else ""
+        if slot in rows and not words:
+            return ""  # it answers, as far as this process is concerned
+        silent = self.silences().get(slot)
+        if silent and silent.sign == "not known":
+            raise UnknownFact(silent.why)
+        if not silent and not words and not problem:
+            raise UnknownFact("nvidia-smi showed it at first, and then no more")
+        return f"it {silent.why}" if silent else words and f"nvidia-smi says {words} of all that it is asked of it"
+
+    def row(self, slot: str) -> Mapping[str, str]:
+        """What nvidia-smi prints of a GPU; raises UnknownFact for one that does not answer."""
+        rows, problem = self.asked()
+        if slot not in rows or dead(rows[slot]):
+            raise UnknownFact(self.silence(slot) or problem)
+        return rows[slot]
 
 
 def _asked(reader: Reader) -> tuple[Mapping[str, Mapping[str, str]], str]:
@@ -206,63 +243,48 @@ def _remapped(reader: Reader) -> Mapping[str, Mapping[str, str]]:
     return {}
 
 
-def _gpu(
-    slot: str,
-    gpu: Gpu | None,
-    row: Mapping[str, str] | None,
-    remapped: Mapping[str, str] | None,
-    errors: object,
-    silences: Any,
-    problem: str,
-) -> GpuHealth:
-    own: Any = errors.get(slot, ()) if isinstance(errors, Mapping) else errors
-    silent = silences.get(slot) if isinstance(silences, dict) else None
-    silence: Any = "" if isinstance(silences, dict) else silences
-    if silent:
-        silence = unread(silent.why) if silent.sign == "not known" else f"it {silent.why}"
-    if row and (words := dead(row)):
-        silence, row = silence or f"nvidia-smi says {words} of all that it is asked of it", None
-    if row:  # it answers, as far as this process is concerned
-        silence = ""
-    if not silence and not row and isinstance(silence, str) and not problem:
-        silence = unread("nvidia-smi showed it at first, and then no more")
-    gone: Any = silence if isinstance(silence, Unreadable) else unread(silence or problem)
+def _gpu(slot: str, told: _Told) -> GpuHealth:
+    def take(read: Callable[[str, str], T], name: str, what: str = "") -> T:
+        return parsed(read, told.row(slot).get(name, "N/A"), what or name)
 
-    def take(read: Any, name: str) -> Any:
-        return gone if row is None else read(row.get(name, "N/A"), name)
+    def made(make: Callable[[Mapping[str, str], Mapping[str, str] | None], T]) -> T:
+        row = told.row(slot)
+        return parsed(make, row, told.remapped().get(slot))
 
-    reasons = OLD_REASONS if row and OLD_REASONS in row else REASONS
+    silent = attempt(lambda: told.silences().get(slot))
+    gpu = told.held().get(slot)
+    errors = shared(lambda: told.errors().get(slot, ()))
     return GpuHealth(
         slot=slot,
-        errors=own,
-        temperature_c=take(whole, "temperature.gpu"),
-        utilization_percent=take(whole, "utilization.gpu"),
-        memory_used_mib=take(whole, "memory.used"),
-        power_draw_w=take(number, "power.draw"),
-        power_limit_w=take(number, "power.limit"),
-        power_default_w=take(number, "power.default_limit"),
-        power_min_w=take(number, "power.min_limit"),
-        power_max_w=take(number, "power.max_limit"),
-        sm_clock_mhz=take(whole, "clocks.sm"),
-        sm_clock_max_mhz=take(whole, "clocks.max.sm"),
-        event_reasons=take(mask, reasons),
-        slowed_s=gone if row is None else _slowed(row),
-        ecc=take(word, "ecc.mode.current"),
-        ecc_pending=take(word, "ecc.mode.pending"),
-        has_ecc_counts=gone if row is None else is_supported(row.get("ecc.errors.uncorrected.volatile.total", "N/A")),
-        uncorrected_volatile=take(whole, "ecc.errors.uncorrected.volatile.total"),
-        uncorrected_aggregate=take(whole, "ecc.errors.uncorrected.aggregate.total"),
-        retirement_pending=gone if row is None else _pending(row, remapped, own),
-        can_remap=gone if row is None else remapped is not None and is_supported(remapped["remapped_rows.failure"]),
-        remap_failed=gone if row is None else _failed(row, remapped),
-        worn_banks=gone if row is None else _worn(remapped),
-        rows_lost=gone if row is None else whole(_of(remapped, "remapped_rows.uncorrectable"), "remapped rows"),
-        mig=take(word, "mig.mode.current"),
-        mig_pending=take(word, "mig.mode.pending"),
-        compute_mode=take(word, "compute_mode"),
-        recovery_action=gone if row is None else word(row.get(RECOVERY, "N/A"), "the recovery action"),
-        silence=silence,
-        silence_way_out=way_of((silent.action if silent else "RESTART_BM",), slot),
+        errors=lazy(errors),
+        temperature_c=lazy(take, whole, "temperature.gpu"),
+        utilization_percent=lazy(take, whole, "utilization.gpu"),
+        memory_used_mib=lazy(take, whole, "memory.used"),
+        power_draw_w=lazy(take, number, "power.draw"),
+        power_limit_w=lazy(take, number, "power.limit"),
+        power_default_w=lazy(take, number, "power.default_limit"),
+        power_min_w=lazy(take, number, "power.min_limit"),
+        power_max_w=lazy(take, number, "power.max_limit"),
+        sm_clock_mhz=lazy(take, whole, "clocks.sm"),
+        sm_clock_max_mhz=lazy(take, whole, "clocks.max.sm"),
+        event_reasons=lazy(lambda: take(mask, OLD_REASONS if OLD_REASONS in told.row(slot) else REASONS)),
+        slowed_s=lazy(lambda: made(lambda row, _: _slowed(row))),
+        ecc=lazy(take, word, "ecc.mode.current"),
+        ecc_pending=lazy(take, word, "ecc.mode.pending"),
+        has_ecc_counts=lazy(lambda: is_supported(_of(told.row(slot), "ecc.errors.uncorrected.volatile.total"))),
+        uncorrected_volatile=lazy(take, whole, "ecc.errors.uncorrected.volatile.total"),
+        uncorrected_aggregate=lazy(take, whole, "ecc.errors.uncorrected.aggregate.total"),
+        retirement_pending=lazy(lambda: made(lambda row, remapped: _pending(row, remapped, errors))),
+        can_remap=lazy(lambda: made(lambda _, remapped: is_supported(_of(remapped, "remapped_rows.failure")))),
+        remap_failed=lazy(made, _failed),
+        worn_banks=lazy(lambda: made(lambda _, remapped: _worn(remapped))),
+        rows_lost=lazy(lambda: made(lambda _, one: whole(_of(one, "remapped_rows.uncorrectable"), "remapped rows"))),
+        mig=lazy(take, word, "mig.mode.current"),
+        mig_pending=lazy(take, word, "mig.mode.pending"),
+        compute_mode=lazy(take, word, "compute_mode"),
+        recovery_action=lazy(take, word, RECOVERY, "the recovery action"),
+        silence=lazy(told.silence, slot),
+        silence_way_out=way_of((silent.action if isinstance(silent, SilentGpu) else "RESTART_BM",), slot),
         model=gpu.device_id if gpu else "",
         ships_with_ecc=gpu is not None and gpu.ships_with_ecc,
     )
@@ -272,43 +294,42 @@ def _of(row: Mapping[str, str] | None, name: str) -> str:
     return "N/A" if row is None else row.get(name, "N/A")
 
 
-def _worn(remapped: Mapping[str, str] | None) -> Any:
+def _worn(remapped: Mapping[str, str] | None) -> int:
     banks = [whole(text, "spare rows") for name in (FEW, NONE) if is_supported(text := _of(remapped, name))]
-    return next((one for one in banks if not isinstance(one, int)), sum(banks) if banks else -1)
+    return sum(banks) if banks else -1
 
 
-def _failed(row: Mapping[str, str], remapped: Mapping[str, str] | None) -> Any:
+def _failed(row: Mapping[str, str], remapped: Mapping[str, str] | None) -> bool:
     """Whether a row found no spare one. With MIG nvidia-smi tells of the banks alone: with spares left none failed."""
     spelled = _of(remapped, "remapped_rows.failure")
     if remapped is None or is_supported(spelled) or row["mig.mode.current"] != "Enabled":
         return yes(spelled, "failed row remapping")
-    left = _of(remapped, NONE)
-    return False if left == "0" else unread("with MIG nvidia-smi does not tell whether the row remapper has failed")
+    if _of(remapped, NONE) != "0":
+        raise UnknownFact("with MIG nvidia-smi does not tell whether the row remapper has failed")
+    return False
 
 
-def _pending(row: Mapping[str, str], remapped: Mapping[str, str] | None, errors: Any) -> Any:
+def _pending(
+    row: Mapping[str, str], remapped: Mapping[str, str] | None, errors: Callable[[], tuple[GpuError, ...]]
+) -> bool:
     """Of pages (before Ampere) or rows. With MIG nvidia-smi does not tell of rows; none waits where none was retired in
     this boot, for a reboot is a reset."""
     is_told = (
         remapped is None or is_supported(remapped["remapped_rows.pending"]) or row["mig.mode.current"] != "Enabled"
     )
-    if not is_told and not isinstance(errors, tuple):
-        return errors
-    if not is_told and any(one.number in _RETIREMENTS and not one.is_settled for one in errors):
-        return unread("with MIG nvidia-smi does not tell whether a memory row waits for a reset, and one was retired")
-    pages = yes(row.get("retired_pages.pending", "N/A"), "pending page retirement")
-    rows = yes(_of(remapped, "remapped_rows.pending"), "pending row remapping")
+    if not is_told and any(one.number in _RETIREMENTS and not one.is_settled for one in errors()):
+        message = "with MIG nvidia-smi does not tell whether a memory row waits for a reset, and one was retired"
+        raise UnknownFact(message)
+    pages = attempt(parsed, yes, row.get("retired_pages.pending", "N/A"), "pending page retirement")
+    rows = attempt(parsed, yes, _of(remapped, "remapped_rows.pending"), "pending row remapping")
     if pages is True or rows is True:
         return True
-    return pages if pages is not False else rows
+    return bool(sure(pages)) or bool(sure(rows))
 
 
-def _slowed(row: Mapping[str, str]) -> Any:
+def _slowed(row: Mapping[str, str]) -> float:
     """The counters overlap (hardware slowdown counts as thermal, too), so the longest one counts."""
     spelled = [text for name, text in row.items() if "_counters." in name and is_supported(text)]
     if not spelled:
         return -1.0
-    values = [number(text, "the time that clocks were held down") for text in spelled]
-    if hidden := next((value for value in values if not isinstance(value, float)), None):
-        return hidden
-    return round(max(values) / _MICROSECONDS, 1)
+    return round(max(number(text, "the time that clocks were held down") for text in spelled) / _MICROSECONDS, 1)

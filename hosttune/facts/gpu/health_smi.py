@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import NoReturn
 
-from hosttune.facts.base import unread
 from hosttune.facts.gpu.gpu_errors import slot_of
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -103,38 +102,41 @@ def dead(row: Mapping[str, str]) -> str:
     return "" if values else next((word for word in words if is_supported(word)), words[0] if words else "nothing")
 
 
-def number(spelled: str, what: str) -> Any:
-    """A number with or without its unit (700.00, 700.00 W, 12 us); unread for [N/A], ERR! and [Unknown Error]."""
+def number(spelled: str, what: str) -> float:
+    """A number with or without its unit (700.00, 700.00 W, 12 us). Raises ValueError for [N/A], ERR! and
+    [Unknown Error].
+    """
     match = re.fullmatch(r"(-?\d+(?:\.\d+)?)(?: \S+)?", spelled)
-    return float(match[1]) if match else unread(f"nvidia-smi says {spelled!r} of {what}")
+    return float(match[1]) if match else _unclear(spelled, what)
 
 
-def whole(spelled: str, what: str) -> Any:
-    value = number(spelled, what)
-    return int(value) if isinstance(value, float) else value
+def whole(spelled: str, what: str) -> int:
+    return int(number(spelled, what))
 
 
-def mask(spelled: str, what: str) -> Any:
-    """A bit mask: 0x0000000000000004."""
-    return (
-        int(spelled, 16)
-        if re.fullmatch(r"0x[0-9A-Fa-f]+", spelled)
-        else unread(f"nvidia-smi says {spelled!r} of {what}")
-    )
+def mask(spelled: str, what: str) -> int:
+    """A bit mask: 0x0000000000000004. Raises ValueError for anything else."""
+    return int(spelled, 16) if re.fullmatch(r"0x[0-9A-Fa-f]+", spelled) else _unclear(spelled, what)
 
 
-def word(spelled: str, what: str) -> Any:
-    """A mode: Enabled, Default; empty where this GPU has no such thing, unread for an error."""
+def word(spelled: str, what: str) -> str:
+    """A mode: Enabled, Default; empty where this GPU has no such thing. Raises ValueError for an error."""
     if not is_supported(spelled):
         return ""
-    return unread(f"nvidia-smi says {spelled!r} of {what}") if re.search(r"[\[!]", spelled) else spelled
+    return _unclear(spelled, what) if re.search(r"[\[!]", spelled) else spelled
 
 
-def yes(spelled: str, what: str) -> Any:
-    """Whether something is pending or failed: Yes, No, or a count of it; false where this GPU has no such thing."""
+def yes(spelled: str, what: str) -> bool:
+    """Whether something is pending or failed: Yes, No, or a count of it; false where this GPU has no such thing. Raises
+    ValueError for an error.
+    """
     if not is_supported(spelled):
         return False
-    known = {"yes": True, "no": False}.get(spelled.lower())
-    if known is None and spelled.isdecimal():
-        known = int(spelled) > 0
-    return unread(f"nvidia-smi says {spelled!r} of {what}") if known is None else known
+    if spelled.isdecimal():
+        return int(spelled) > 0
+    return spelled.lower() == "yes" or (spelled.lower() != "no" and _unclear(spelled, what))
+
+
+def _unclear(spelled: str, what: str) -> NoReturn:
+    message = f"nvidia-smi says {spelled!r} of {what}"
+    raise ValueError(message)

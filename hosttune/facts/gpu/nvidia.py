@@ -7,11 +7,9 @@ when it is. What the two print is read in facts/gpu/nvidia_smi.py.
 from __future__ import annotations
 
 import re
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.answers import text
-from hosttune.facts.base import Fact, UnknownFact, raw, unread
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
 from hosttune.facts.gpu.nvidia_lost import SilentGpu, silent_gpus
 from hosttune.facts.gpu.nvidia_smi import (
     QUERY,
@@ -28,12 +26,15 @@ from hosttune.facts.gpu.nvidia_smi import (
     rejected,
     sentences_of,
 )
+from hosttune.facts.reading import all_sure, known, text
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed, Stat
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
@@ -91,71 +92,43 @@ class Nvidia(Fact):
 class _Asked:
     """What became of nvidia-smi."""
 
-    smi: Any
-    status: Any
-    said: Any
-    problem: Any
+    smi: str
+    status: int
+    said: Said
+    problem: str
 
 
 def collect(reader: Reader, facts: Facts) -> Nvidia:
-    reason = _why_not(reader, facts)
-    if isinstance(reason, Unreadable):
-        gone = unread(reason.reason)
-        unknown: Any = {one.name: gone for one in fields(Nvidia)}
-        return Nvidia(**{**unknown, "is_vgpu": _is_vgpu(reader, facts, (), gone)})
-    if reason:
-        return Nvidia(
-            smi="not asked",
-            smi_status=-1,
-            smi_said="",
-            refusal="",
-            problem=reason,
-            gpus=(),
-            messages=(),
-            silent=(),
-            needs_open=False,
-            not_for_open=False,
-            legacy_branch="",
-            rejected_key=False,
-            is_vgpu=False,
-        )
-    asked = _smi(reader, facts)
-    messages = _messages(reader)
-    known = isinstance(messages, tuple)
-    words = sentences_of(messages) if known else ""
-    said: Any = asked.said
-    gpus = said.gpus if isinstance(said, Said) else said
+    asked, messages = shared(_smi, reader, facts), shared(_messages, reader, facts)
+    words = shared(lambda: sentences_of(messages()))
     return Nvidia(
-        smi=asked.smi,
-        smi_status=asked.status,
-        smi_said=said.sentence if isinstance(said, Said) else said,
-        refusal=said.refusal if isinstance(said, Said) else said,
-        problem=asked.problem,
-        gpus=gpus,
-        messages=messages,
-        silent=_silent(reader, facts, said, messages),
-        needs_open=needs_open(words) if known else messages,
-        not_for_open=not_for_open(words) if known else messages,
-        legacy_branch=legacy_branch(words) if known else messages,
-        rejected_key=_is_rejected(facts, messages),
-        is_vgpu=_is_vgpu(reader, facts, gpus if isinstance(gpus, tuple) else (), messages),
+        smi=lazy(lambda: asked().smi),
+        smi_status=lazy(lambda: asked().status),
+        smi_said=lazy(lambda: asked().said.sentence),
+        refusal=lazy(lambda: asked().said.refusal),
+        problem=lazy(lambda: asked().problem),
+        gpus=lazy(lambda: asked().said.gpus),
+        messages=lazy(messages),
+        silent=lazy(_silent, reader, facts, asked, messages),
+        needs_open=lazy(lambda: needs_open(words())),
+        not_for_open=lazy(lambda: not_for_open(words())),
+        legacy_branch=lazy(lambda: legacy_branch(words())),
+        rejected_key=lazy(lambda: not raw(facts.driver, "loaded_version") and rejected(messages())),
+        is_vgpu=lazy(_is_vgpu, reader, facts, asked, words),
     )
 
 
-def _why_not(reader: Reader, facts: Facts) -> str | Unreadable:
-    """Why nothing is asked at all; empty where it is."""
+def _has_gpu(reader: Reader, facts: Facts) -> bool:
     if reader.persistent_only:
-        return Unreadable("no driver runs under an alternate root")
-    try:
-        return "" if facts.gpus.has_gpu else "there is no NVIDIA GPU"
-    except UnknownFact as unknown:
-        return Unreadable(unknown.reason)
+        raise UnknownFact("no driver runs under an alternate root")
+    return facts.gpus.has_gpu
 
 
 def _smi(reader: Reader, facts: Facts) -> _Asked:
-    loaded = raw(facts.driver, "loaded_version")
     nothing = Said((), {}, (), "", "")
-    if loaded == "":
+    if not _has_gpu(reader, facts):
+        return _Asked("not asked", -1, nothing, "there is no NVIDIA GPU")
+    if raw(facts.driver, "loaded_version") == "":
         return _Asked("not asked", -1, nothing, "nvidia-smi is not asked: the NVIDIA kernel module is not loaded")
     answer = reader.query(QUERY, timeout_s=_SMI_TIMEOUT_S)
     if answer is ABSENT:
@@ -164,14 +137,12 @@ def _smi(reader: Reader, facts: Facts) -> _Asked:
         return _Asked("not asked", -1, nothing, answer.reason)
     if isinstance(answer, Unreadable) and _HANGS in answer.reason:
         return _Asked("hangs", -1, nothing, answer.reason)
-    if not isinstance(answer, Completed):
-        gone = unread(answer.reason if isinstance(answer, Unreadable) else "nvidia-smi did not answer")
-        return _Asked(gone, gone, gone, gone)
-    said = parse_smi(answer.text or answer.errors, answer.status)
+    done = known(answer, "nvidia-smi")
+    said = parse_smi(done.text or done.errors, done.status)
     if said.gpus:
-        return _Asked("answers", answer.status, said, "")
-    why = said.sentence or f"exit status {answer.status}, and nothing printed"
-    return _Asked("refused", answer.status, said, f"nvidia-smi: {why}")
+        return _Asked("answers", done.status, said, "")
+    why = said.sentence or f"exit status {done.status}, and nothing printed"
+    return _Asked("refused", done.status, said, f"nvidia-smi: {why}")
 
 
 def _why_no_smi(facts: Facts) -> str:
@@ -187,12 +158,14 @@ def _why_no_smi(facts: Facts) -> str:
     return "nvidia-smi is not installed (Ubuntu: nvidia-utils-N)"
 
 
-def _messages(reader: Reader) -> Any:
-    """The lines of the log; or why they may not, or cannot, be read.
+def _messages(reader: Reader, facts: Facts) -> tuple[str, ...]:
+    """The lines of the log; none without a GPU. Raises UnknownFact with why they may not, or cannot, be read.
 
     A journal without such lines and one that has no kernel log look the same (exit status 1, nothing printed), so the
     kernel's own buffer has the last word on "nothing".
     """
+    if not _has_gpu(reader, facts):
+        return ()
     answer = reader.query(JOURNAL, timeout_s=_LOG_TIMEOUT_S)
     if isinstance(answer, Unreadable) and answer.reason.startswith("not in this record"):
         old = reader.query(OLD_JOURNAL, timeout_s=_LOG_TIMEOUT_S)
@@ -202,50 +175,48 @@ def _messages(reader: Reader) -> Any:
     journal = answer
     answer = reader.query(DMESG, timeout_s=_LOG_TIMEOUT_S)
     if isinstance(answer, Completed) and answer.status == 0:
-        uptime = text(reader, "/proc/uptime")
+        uptime = attempt(text, reader, "/proc/uptime")
         seconds = re.match(r"\d+(?:\.\d+)?", uptime) if isinstance(uptime, str) else None
         return messages_in(dated(answer.text, reader.now() - float(seconds[0])) if seconds else answer.text)
     errors = " ".join(one.errors for one in (journal, answer) if isinstance(one, Completed))
     if _MAY_NOT.search(errors):
-        return unread("needs root, or the group adm: the kernel log of this boot")
-    hidden = next((one.reason for one in (journal, answer) if isinstance(one, Unreadable)), "")
-    return unread(hidden or "neither journalctl nor dmesg shows the kernel log of this boot")
+        raise UnknownFact("needs root, or the group adm: the kernel log of this boot")
+    all_sure((journal, answer))
+    raise UnknownFact("neither journalctl nor dmesg shows the kernel log of this boot")
 
 
-def _silent(reader: Reader, facts: Facts, said: Any, messages: Any) -> Any:
+def _silent(
+    reader: Reader, facts: Facts, asked: Callable[[], _Asked], messages: Callable[[], tuple[str, ...]]
+) -> tuple[SilentGpu, ...]:
     """The GPUs that the driver holds and nvidia-smi does not show; those without a driver are told elsewhere."""
-    devices = raw(facts.gpus, "devices")
-    if not isinstance(devices, tuple):
-        return devices
+    if not _has_gpu(reader, facts):
+        return ()
+    devices = facts.gpus.devices
     held = [gpu.slot for gpu in devices if raw(gpu, "driver") == "nvidia"]
-    return silent_gpus(said, messages, held, [gpu.slot for gpu in devices], _narrowed(reader, facts))
+    said = attempt(lambda: asked().said)
+    return silent_gpus(said, attempt(messages), held, [gpu.slot for gpu in devices], _narrowed(reader, facts))
 
 
 def _narrowed(reader: Reader, facts: Facts) -> str:
     """Why nvidia-smi may show fewer GPUs to this process than the driver holds; empty for none."""
     if raw(facts.host, "is_container") is True:
         return "in a container nvidia-smi shows the GPUs that were given to it"
-    groups = text(reader, "/proc/self/cgroup")
+    groups = attempt(text, reader, "/proc/self/cgroup")
     if isinstance(groups, str) and _JOB.search(groups):
         return "in a job of Slurm nvidia-smi shows the GPUs of that job"
     return ""
 
 
-def _is_rejected(facts: Facts, messages: Any) -> Any:
-    loaded = raw(facts.driver, "loaded_version")
-    if isinstance(loaded, str) and loaded:
-        return False
-    return rejected(messages) if isinstance(messages, tuple) else messages
-
-
-def _is_vgpu(reader: Reader, facts: Facts, gpus: tuple[NvidiaGpu, ...], messages: Any) -> Any:
+def _is_vgpu(reader: Reader, facts: Facts, asked: Callable[[], _Asked], words: Callable[[], str]) -> bool:
     """The PCI ids are those of a profile, NVIDIA's licence daemon is set up, the GPUs are called after a profile, or in
     a virtual machine the driver does not know a GPU of a generation that it drives."""
+    if attempt(_has_gpu, reader, facts) is False:
+        return False
+    said = attempt(lambda: asked().said)
+    gpus = said.gpus if isinstance(said, Said) else ()
     if _is_profile(facts) or any(is_vgpu_name(gpu.name) for gpu in gpus) or _has_gridd(reader, facts):
         return True
-    if not isinstance(messages, tuple):
-        return messages if _may_be_vm(facts) else False
-    return not_in_release(sentences_of(messages)) and _is_known_in_vm(facts)
+    return _may_be_vm(facts) and not_in_release(words()) and _is_known_in_vm(facts)
 
 
 def _is_profile(facts: Facts) -> bool:

@@ -8,13 +8,14 @@ names the GPU (NVIDIA/NVSentinel issue 155); a module probes before it says that
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
 
 from hosttune.facts.base import Fact
 from hosttune.facts.gpu.gpu_errors import is_load, slot_of, stamped, xid_of
 from hosttune.facts.gpu.nvidia_smi import Said
+from hosttune.facts.reading import sure
 from hosttune.frozen import frozen
 from hosttune.regex import regex
+from hosttune.values import Unreadable
 
 _BUS = r"(?:PCI:)?([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?"
 _SENTENCE = regex(rf"NVRM: *GPU (?:at )?{_BUS}:? .*?(fallen off the bus|(?:RmInitA|rm_init_a)dapter failed.*)")
@@ -69,12 +70,17 @@ def told_by_log(messages: Iterable[str]) -> tuple[Mapping[str, str], Mapping[str
     return gone, failed
 
 
-def silent_gpus(said: Any, messages: Any, expected: Collection[str], on_bus: Collection[str], narrowed: str) -> Any:
+def silent_gpus(
+    said: Said | Unreadable,
+    messages: tuple[str, ...] | Unreadable,
+    expected: Collection[str],
+    on_bus: Collection[str],
+    narrowed: str,
+) -> tuple[SilentGpu, ...]:
     """The GPUs that do not answer. One that does is not among them, whatever the log says of before.
 
-    `said` by nvidia-smi and the kernel's `messages` are unread where they could not be asked; `expected` are the slots
-    that the driver holds, `narrowed` is why nvidia-smi may show fewer of them to this process, or empty. Unread where
-    nothing is told of any.
+    `expected` are the slots that the driver holds, `narrowed` is why nvidia-smi may show fewer of them to this process,
+    or empty. Raises UnknownFact where nothing is told of any.
     """
     gone, failed = told_by_log(messages) if isinstance(messages, tuple) else ({}, {})
     answering = {gpu.slot for gpu in said.gpus} if isinstance(said, Said) else set()
@@ -82,8 +88,10 @@ def silent_gpus(said: Any, messages: Any, expected: Collection[str], on_bus: Col
     for slot, words in said.lost.items() if isinstance(said, Said) else ():
         if slot not in answering:
             found.setdefault(slot, SilentGpu(slot, f"does not answer nvidia-smi: {words}", "smi"))
-    if not answering:
-        return tuple(found[slot] for slot in sorted(found)) if found or isinstance(messages, tuple) else messages
+    if not isinstance(said, Said) or not answering:
+        if not found:
+            sure(messages)
+        return tuple(found[slot] for slot in sorted(found))
     why_not = (
         "" if answering <= set(on_bus) else "nvidia-smi calls GPUs otherwise than the PCI bus does, and shows fewer"
     )

@@ -7,17 +7,18 @@ place below /sys/devices is its path through the bridges.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
-from hosttune.facts.answers import line, text
-from hosttune.facts.base import Fact, lazy, raw
+from hosttune.facts.base import Fact, attempt, lazy, raw, shared
 from hosttune.facts.gpu.gpus import DEVICES, driver_of
+from hosttune.facts.reading import line, names_in, texts
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
@@ -119,24 +120,21 @@ def collect(reader: Reader, facts: Facts) -> Pcie:
     return Pcie(devices=lazy(_devices, reader, facts), links=lazy(_links, reader, facts))
 
 
-def _devices(reader: Reader, facts: Facts) -> Any:
-    slots = reader.list(DEVICES)
-    if isinstance(slots, Unreadable):
-        return slots
+def _devices(reader: Reader, facts: Facts) -> tuple[PcieDevice, ...]:
     ours = {gpu.slot for gpu in facts.gpus.devices}
-    found = [(slot, _kind(reader, slot, ours)) for slot in (slots if isinstance(slots, tuple) else ())]
+    found = [(slot, _kind(reader, slot, ours)) for slot in names_in(reader, DEVICES)]
     return tuple(_device(reader, slot, kind) for slot, kind in found if kind)
 
 
 def _links(reader: Reader, facts: Facts) -> tuple[PcieLink, ...]:
     devices, gpus = facts.pcie.devices, facts.gpus.devices
     ports = {device.slot: device.ports[-1] if device.ports else "" for device in devices}
-    working = _working(facts)
+    working = shared(_working, facts)
     widest: dict[str, int] = {}
     for gpu in gpus:
         width = width_of(_read(reader, gpu.slot, "current_link_width"))
         widest[gpu.device_id] = max(width, widest.get(gpu.device_id, 0))
-    beside = {device.slot: _beside(reader, device, devices) for device in devices if device.kind == "gpu"}
+    beside = {one.slot: partial(_beside, reader, one, devices) for one in devices if one.kind == "gpu"}
     return tuple(
         _link(reader, gpu.slot, ports[gpu.slot], widest[gpu.device_id], working, beside[gpu.slot]) for gpu in gpus
     )
@@ -185,36 +183,35 @@ def _beside(reader: Reader, one: PcieDevice, devices: Sequence[PcieDevice]) -> t
 
 
 def _link(
-    reader: Reader, slot: str, port: str, sibling_width: int, working: set[str], split_with: tuple[str, ...]
+    reader: Reader,
+    slot: str,
+    port: str,
+    sibling_width: int,
+    working: Callable[[], set[str]],
+    split_with: Callable[[], tuple[str, ...]],
 ) -> PcieLink:
     return PcieLink(
         slot=slot,
         port=port,
-        width=width_of(_read(reader, slot, "current_link_width")),
-        device_width=width_of(_read(reader, slot, "max_link_width")),
-        port_width=width_of(_read(reader, port, "max_link_width")),
+        width=lazy(lambda: width_of(_read(reader, slot, "current_link_width"))),
+        device_width=lazy(lambda: width_of(_read(reader, slot, "max_link_width"))),
+        port_width=lazy(lambda: width_of(_read(reader, port, "max_link_width"))),
         sibling_width=sibling_width,
-        speed=speed_of(_read(reader, slot, "current_link_speed")),
-        device_speed=speed_of(_read(reader, slot, "max_link_speed")),
-        port_speed=speed_of(_read(reader, port, "max_link_speed")),
-        is_working=slot in working,
-        corrected=_errors(reader, (slot, port), ("aer_dev_correctable",)),
-        uncorrected=_errors(reader, (slot, port), ("aer_dev_fatal", "aer_dev_nonfatal")),
-        is_gone=_read(reader, slot, "current_link_width") in _ALL_ONES,
-        split_with=split_with,
+        speed=lazy(lambda: speed_of(_read(reader, slot, "current_link_speed"))),
+        device_speed=lazy(lambda: speed_of(_read(reader, slot, "max_link_speed"))),
+        port_speed=lazy(lambda: speed_of(_read(reader, port, "max_link_speed"))),
+        is_working=lazy(lambda: slot in working()),
+        corrected=lazy(_errors, reader, (slot, port), ("aer_dev_correctable",)),
+        uncorrected=lazy(_errors, reader, (slot, port), ("aer_dev_fatal", "aer_dev_nonfatal")),
+        is_gone=lazy(lambda: _read(reader, slot, "current_link_width") in _ALL_ONES),
+        split_with=lazy(split_with),
     )
 
 
-def _errors(reader: Reader, slots: Sequence[str], names: Sequence[str]) -> Any:
-    counts = []
-    for slot in filter(None, slots):
-        for name in names:
-            content = text(reader, f"{DEVICES}/{slot}/{name}")
-            if isinstance(content, Unreadable):
-                return content
-            counts.append(total_of(content) if isinstance(content, str) else -1)
-    known = [count for count in counts if count >= 0]
-    return sum(known) if known else -1
+def _errors(reader: Reader, slots: Sequence[str], names: Sequence[str]) -> int:
+    files = (f"{DEVICES}/{slot}/{name}" for slot in slots if slot for name in names)
+    counts = [count for _, content in texts(reader, files) if (count := total_of(content)) >= 0]
+    return sum(counts) if counts else -1
 
 
 def _working(facts: Facts) -> set[str]:
@@ -229,5 +226,5 @@ def _lower(one: float, other: float) -> float:
 
 
 def _read(reader: Reader, slot: str, name: str) -> str:
-    content = line(reader, f"{DEVICES}/{slot}/{name}") if slot else ABSENT
+    content = attempt(line, reader, f"{DEVICES}/{slot}/{name}") if slot else ABSENT
     return content if isinstance(content, str) else ""

@@ -7,13 +7,12 @@ modules.dep(5); NVIDIA's GPU Operator and CUDA documentation (DMA-BUF needs Linu
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.answers import text
-from hosttune.facts.base import Fact, UnknownFact, raw, unread
+from hosttune.facts.base import Fact, lazy
+from hosttune.facts.reading import if_absent, is_there, names_in, text, texts
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -25,6 +24,7 @@ _FOLDERS = (
     "/lib/modules-load.d",
 )  # fmt: skip
 _NAME = regex(r"nvidia[-_]peermem|nv_peer_mem")
+_MODULES = ("nvidia_peermem", "nv_peer_mem")
 _FIRST_DMABUF = (5, 12)
 
 
@@ -40,7 +40,7 @@ class RdmaDevice(Fact):
 class Peermem(Fact):
     """The ways of network cards to GPU memory."""
 
-    devices: tuple[RdmaDevice, ...]
+    devices: tuple[RdmaDevice, ...]  # by name
     is_loaded: bool  # nvidia_peermem, or the older nv_peer_mem
     at_boot: str  # the file that has it loaded at boot; empty for none
     is_available: bool  # the running kernel has the module
@@ -53,53 +53,32 @@ class Peermem(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Peermem:
-    loaded = [reader.stat(f"/sys/module/{name}") for name in ("nvidia_peermem", "nv_peer_mem")]
-    hidden = next((stat for stat in loaded if isinstance(stat, Unreadable)), None)
     return Peermem(
-        devices=_devices(reader),
-        is_loaded=hidden or any(stat is not ABSENT for stat in loaded),  # type: ignore[arg-type]
-        at_boot=_at_boot(reader),
-        is_available=_available(reader, facts),
-        has_dmabuf=_dmabuf(facts),
+        devices=lazy(_devices, reader),
+        is_loaded=lazy(lambda: any(is_there(reader, f"/sys/module/{name}") for name in _MODULES)),
+        at_boot=lazy(_at_boot, reader),
+        is_available=lazy(_available, reader, facts),
+        has_dmabuf=lazy(lambda: facts.kernel.version >= _FIRST_DMABUF and facts.driver.is_open),
     )
 
 
-def _devices(reader: Reader) -> Any:
-    names = reader.list(_CLASS)
-    if isinstance(names, Unreadable):
-        return names
-    links = ((name, reader.link(f"{_CLASS}/{name}/device/driver")) for name in (names if names is not ABSENT else ()))
+def _devices(reader: Reader) -> tuple[RdmaDevice, ...]:
+    links = ((name, reader.link(f"{_CLASS}/{name}/device/driver")) for name in names_in(reader, _CLASS))
     return tuple(RdmaDevice(name, link.rsplit("/", 1)[-1] if isinstance(link, str) else "") for name, link in links)
 
 
-def _at_boot(reader: Reader) -> Any:
+def _at_boot(reader: Reader) -> str:
     paths = ["/etc/modules"]
     for folder in _FOLDERS:
-        names = reader.list(folder)
-        paths += [f"{folder}/{name}" for name in names if name.endswith(".conf")] if isinstance(names, tuple) else []
-    for path in paths:
-        content = text(reader, path)
-        if isinstance(content, Unreadable):
-            return content
-        lines = content.splitlines() if isinstance(content, str) else []
-        if any(_NAME.fullmatch(line.strip()) for line in lines):
-            return path
-    return ""
+        paths += [f"{folder}/{name}" for name in names_in(reader, folder) if name.endswith(".conf")]
+    named = (path for path, content in texts(reader, paths) if any(map(_NAME.fullmatch, _words(content))))
+    return next(named, "")
 
 
-def _available(reader: Reader, facts: Facts) -> Any:
-    try:
-        content = text(reader, f"/lib/modules/{facts.kernel.release}/modules.dep")
-    except UnknownFact as unknown:
-        return unread(unknown.reason)
-    if isinstance(content, Unreadable):
-        return content
-    return isinstance(content, str) and re.search(r"/nvidia[-_]peermem\.ko[.\w]*:", content) is not None
+def _words(content: str) -> list[str]:
+    return [line.strip() for line in content.splitlines()]
 
 
-def _dmabuf(facts: Facts) -> Any:
-    version, is_open = raw(facts.kernel, "version"), raw(facts.driver, "is_open")
-    for answer in (version, is_open):
-        if isinstance(answer, Unreadable):
-            return answer
-    return isinstance(version, tuple) and version >= _FIRST_DMABUF and bool(is_open)
+def _available(reader: Reader, facts: Facts) -> bool:
+    listed = if_absent(text(reader, f"/lib/modules/{facts.kernel.release}/modules.dep"), "")
+    return re.search(r"/nvidia[-_]peermem\.ko[.\w]*:", listed) is not None

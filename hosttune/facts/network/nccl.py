@@ -6,16 +6,15 @@ the list excludes them, `=` asks for whole names, and of a device `:1` is its po
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.base import Fact, lazy
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hosttune.facts import Facts
-    from hosttune.facts.environment import Variable
     from hosttune.host.door import Reader
 
 _ON = frozenset({"1", "true", "yes", "on"})
@@ -33,16 +32,16 @@ _LOCAL = ("lo", "docker", "virbr", "br-", "veth", "lxcbr", "cni", "flannel")
 class Nccl(Fact):
     """Settings, each as `NAME=value (file:line)`."""
 
-    all: tuple[str, ...]
+    all: tuple[str, ...]  # those of NCCL
     p2p_disabled: tuple[str, ...]  # direct paths between GPUs are off
-    rdma_disabled: tuple[str, ...]
-    shm_disabled: tuple[str, ...]
+    rdma_disabled: tuple[str, ...]  # paths over RDMA are off
+    shm_disabled: tuple[str, ...]  # paths through shared memory are off
     forced: tuple[str, ...]  # algorithms, protocols, numbers of channels
     traced: tuple[str, ...]  # NCCL_DEBUG=TRACE
     absent_interfaces: tuple[str, ...]  # a list that no interface fits
     local_interfaces: tuple[str, ...]  # a list that names bridges of containers or virtual machines
     absent_devices: tuple[str, ...]  # a list that no RDMA device fits
-    absent_files: tuple[str, ...]
+    absent_files: tuple[str, ...]  # files that are named and are not there
     has_topology: bool  # a topology file is named
     plugin: str  # what tells that a vendor's plug-in carries the traffic between hosts; empty for NCCL's own transports
 
@@ -66,54 +65,44 @@ def fits_none(value: str, names: Iterable[str]) -> bool:
 
 
 def collect(reader: Reader, facts: Facts) -> Nccl:
-    try:
-        variables = facts.environment.nccl
-    except UnknownFact as unknown:
-        return Nccl(*[unread(unknown.reason)] * len(Nccl.__slots__))
-
-    def shown(*names: str, when: Callable[[str], bool] = lambda value: value.lower() in _ON) -> Any:
-        return tuple(one.shown for one in variables if one.name in names and when(one.value))
+    def shown(*names: str, when: Callable[[str], bool] = lambda value: value.lower() in _ON) -> tuple[str, ...]:
+        return tuple(one.shown for one in facts.environment.nccl if one.name in names and when(one.value))
 
     return Nccl(
-        all=tuple(one.shown for one in variables),
-        p2p_disabled=shown("NCCL_P2P_DISABLE") + shown("NCCL_P2P_LEVEL", when=lambda value: value in {"LOC", "0"}),
-        rdma_disabled=shown("NCCL_IB_DISABLE") + shown("NCCL_NET", when=lambda value: value.lower() == "socket"),
-        shm_disabled=shown("NCCL_SHM_DISABLE"),
-        forced=shown(*_FORCED, when=bool),
-        traced=shown("NCCL_DEBUG", when=lambda value: value.upper() == "TRACE"),
-        absent_interfaces=_absent(variables, "NCCL_SOCKET_IFNAME", lambda: facts.network.names),
-        local_interfaces=shown("NCCL_SOCKET_IFNAME", when=_is_local),
-        absent_devices=_absent(variables, "NCCL_IB_HCA", lambda: facts.role.rdma_devices),
-        absent_files=tuple(
-            one.shown for one in variables if one.name in _FILES and not _is_there(reader, one.value)
+        all=lazy(lambda: tuple(one.shown for one in facts.environment.nccl)),
+        p2p_disabled=lazy(
+            lambda: shown("NCCL_P2P_DISABLE") + shown("NCCL_P2P_LEVEL", when=lambda value: value in {"LOC", "0"})
         ),
-        has_topology=any(one.name == "NCCL_TOPO_FILE" for one in variables),
-        plugin=_plugin(reader, facts, variables),
-    )  # fmt: skip
-
-
-def _plugin(reader: Reader, facts: Facts, variables: Iterable[Variable]) -> Any:
-    named = (
-        one.shown
-        for one in variables
-        if one.name.startswith(_OF_PLUGINS)
-        or (one.name == "NCCL_NET" and one.value.lower() not in _OWN_TRANSPORTS)
-        or (one.name in _PLUGINS and one.value.lower() not in {"", "none"})
+        rdma_disabled=lazy(
+            lambda: shown("NCCL_IB_DISABLE") + shown("NCCL_NET", when=lambda value: value.lower() == "socket")
+        ),
+        shm_disabled=lazy(shown, "NCCL_SHM_DISABLE"),
+        forced=lazy(shown, *_FORCED, when=bool),
+        traced=lazy(shown, "NCCL_DEBUG", when=lambda value: value.upper() == "TRACE"),
+        absent_interfaces=lazy(_absent, facts, "NCCL_SOCKET_IFNAME", lambda: facts.network.names),
+        local_interfaces=lazy(shown, "NCCL_SOCKET_IFNAME", when=_is_local),
+        absent_devices=lazy(_absent, facts, "NCCL_IB_HCA", lambda: facts.role.rdma_devices),
+        absent_files=lazy(lambda: shown(*_FILES, when=lambda value: not _is_there(reader, value))),
+        has_topology=lazy(lambda: any(one.name == "NCCL_TOPO_FILE" for one in facts.environment.nccl)),
+        plugin=lazy(_plugin, reader, facts),
     )
+
+
+def _plugin(reader: Reader, facts: Facts) -> str:
+    for one in facts.environment.nccl:
+        if (
+            one.name.startswith(_OF_PLUGINS)
+            or (one.name == "NCCL_NET" and one.value.lower() not in _OWN_TRANSPORTS)
+            or (one.name in _PLUGINS and one.value.lower() not in {"", "none"})
+        ):
+            return one.shown
     places = (path for path in _PLUGIN_FOLDERS if hasattr(reader.stat(path), "type"))
-    try:
-        devices = ["an Elastic Fabric Adapter"] if facts.rdma.has_efa else []
-    except UnknownFact as unknown:
-        return unread(unknown.reason)
-    return next(iter((*named, *places, *devices)), "")
+    return next(places, "") or ("an Elastic Fabric Adapter" if facts.rdma.has_efa else "")
 
 
-def _absent(variables: Iterable[Variable], name: str, names: Callable[[], tuple[str, ...]]) -> Any:
-    asked = [one for one in variables if one.name == name and "$" not in one.value]
-    try:
-        return tuple(one.shown for one in asked if fits_none(one.value, names()))
-    except UnknownFact as unknown:
-        return unread(unknown.reason)
+def _absent(facts: Facts, name: str, names: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
+    asked = (one for one in facts.environment.nccl if one.name == name and "$" not in one.value)
+    return tuple(one.shown for one in asked if fits_none(one.value, names()))
 
 
 def _is_local(value: str) -> bool:

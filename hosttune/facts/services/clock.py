@@ -7,12 +7,12 @@ would start a service for it. Daemons are told by the control groups that system
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, unread
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.reading import is_there, names_in, sure
 from hosttune.frozen import frozen
-from hosttune.host.door import Completed
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -32,7 +32,7 @@ _TIMEOUT_S = 10.0
 class Clock(Fact):
     """The clock of the machine."""
 
-    is_synchronized: bool
+    is_synchronized: bool  # by the daemon that runs
     daemons: tuple[str, ...]  # the services that run and set it: chrony, systemd-timesyncd
 
 
@@ -43,38 +43,31 @@ def leap_status(tracking: str) -> bool | None:
 
 
 def collect(reader: Reader, facts: Facts) -> Clock:  # noqa: ARG001 - the interface of all subjects
-    daemons = _daemons(reader)
-    return Clock(_is_synchronized(reader, daemons), daemons)
+    daemons = shared(_daemons, reader)
+    return Clock(is_synchronized=lazy(lambda: _is_synchronized(reader, daemons())), daemons=lazy(daemons))
 
 
-def _is_synchronized(reader: Reader, daemons: Any) -> Any:
-    if not isinstance(daemons, tuple):
-        return daemons
+def _is_synchronized(reader: Reader, daemons: tuple[str, ...]) -> bool:
     if any(name.startswith("chrony") for name in daemons):
         return _chrony(reader)
     if "systemd-timesyncd" in daemons:
-        stat = reader.stat(SYNCHRONIZED)
-        return unread(stat.reason) if isinstance(stat, Unreadable) else stat is not ABSENT
+        return is_there(reader, SYNCHRONIZED)
     if daemons:
-        return unread(f"{daemons[0]} sets the clock; ask it: ntpq -p, or the like")
+        raise UnknownFact(f"{daemons[0]} sets the clock; ask it: ntpq -p, or the like")
     return False
 
 
-def _chrony(reader: Reader) -> Any:
-    answer = reader.query(TRACKING, timeout_s=_TIMEOUT_S)
-    if not isinstance(answer, Completed):
-        return unread(answer.reason if isinstance(answer, Unreadable) else "chronyc is not installed")
+def _chrony(reader: Reader) -> bool:
+    answer = sure(reader.query(TRACKING, timeout_s=_TIMEOUT_S))
+    if answer is ABSENT:
+        raise UnknownFact("chronyc is not installed")
     said = leap_status(answer.text) if answer.status == 0 else None
     if said is None:
-        return unread(f"chronyc: {((answer.errors or answer.text).strip().splitlines() or ['it did not say'])[0]}")
+        lines = (answer.errors or answer.text).strip().splitlines() or ["it did not say"]
+        raise UnknownFact(f"chronyc: {lines[0]}")
     return said
 
 
-def _daemons(reader: Reader) -> Any:
-    running: set[str] = set()
-    for folder in _GROUPS:
-        groups = reader.list(folder)
-        if isinstance(groups, Unreadable):
-            return unread(groups.reason)
-        running.update(groups if groups is not ABSENT and isinstance(groups, tuple) else ())
+def _daemons(reader: Reader) -> tuple[str, ...]:
+    running = {name for folder in _GROUPS for name in names_in(reader, folder)}
     return tuple(name.removesuffix(".service") for name in DAEMONS if name in running)

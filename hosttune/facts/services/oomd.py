@@ -7,14 +7,14 @@ such a unit, with all that is in it; ManagedOOMPreference=avoid or omit, of a gr
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
+from hosttune.facts.reading import if_absent, names_in, sure
 from hosttune.frozen import frozen
-from hosttune.host.door import Completed
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -41,16 +41,16 @@ class Endangered(Fact):
     """A GPU process that may be killed, and the watched unit that it runs below."""
 
     name: str  # python (4711)
-    unit: str
+    unit: str  # that is watched
 
 
 @frozen
 class Oomd(Fact):
     """The daemon, what it watches, and the GPU work there. Without swap, what is watched for swap is not counted."""
 
-    is_active: bool
-    watched: tuple[Watched, ...]
-    endangered: tuple[Endangered, ...]
+    is_active: bool  # the daemon runs
+    watched: tuple[Watched, ...]  # units below which it kills
+    endangered: tuple[Endangered, ...]  # GPU processes that it may kill
 
 
 def show_command(units: Iterable[str]) -> tuple[str, ...]:
@@ -79,37 +79,42 @@ def units_of(cgroup: str) -> tuple[str, ...]:
 
 
 def collect(reader: Reader, facts: Facts) -> Oomd:
-    if reader.persistent_only:
-        return Oomd(is_active=False, watched=(), endangered=())
-    groups = reader.list(f"{_GROUPS}/system.slice")
-    if isinstance(groups, Unreadable):
-        gone = unread(groups.reason)
-        return Oomd(gone, gone, gone)
-    if groups is ABSENT or SERVICE not in groups:
-        return Oomd(is_active=False, watched=(), endangered=())
-    processes = _gpu_processes(reader, facts)
-    listed = processes if isinstance(processes, tuple) else ()
-    units = {*SLICES, *_sessions(reader), *(unit for one in listed for unit in units_of(one.cgroup))}
-    answer = reader.query(show_command(units), timeout_s=_TIMEOUT_S)
-    if not isinstance(answer, Completed):
-        gone = unread(answer.reason if isinstance(answer, Unreadable) else "systemctl is not installed")
-        return Oomd(is_active=True, watched=gone, endangered=gone)
+    processes = shared(_gpu_processes, reader, facts)
+    shown = shared(_shown, reader, processes)
+    watched = shared(lambda: {name: why for name in sorted(shown()) if (why := _why(shown()[name], facts))})
+    return Oomd(
+        is_active=lazy(_is_active, reader),
+        watched=lazy(lambda: tuple(Watched(*one) for one in watched().items())),
+        endangered=lazy(lambda: _endangered(processes(), shown(), watched())),
+    )
+
+
+def _is_active(reader: Reader) -> bool:
+    return not reader.persistent_only and SERVICE in names_in(reader, f"{_GROUPS}/system.slice")
+
+
+def _shown(reader: Reader, processes: Callable[[], tuple[Process, ...]]) -> dict[str, dict[str, str]]:
+    """Unit -> its properties, of those that may be watched; nothing where nobody watches."""
+    if not _is_active(reader):
+        return {}
+    listed = attempt(processes)
+    held = listed if isinstance(listed, tuple) else ()
+    units = {*SLICES, *_sessions(reader), *(unit for one in held for unit in units_of(one.cgroup))}
+    answer = sure(reader.query(show_command(units), timeout_s=_TIMEOUT_S))
+    if answer is ABSENT:
+        raise UnknownFact("systemctl is not installed")
     shown = parse_show(answer.text)
     if not shown:
-        gone = unread(f"systemctl show failed: {(answer.errors.strip().splitlines() or ['it printed nothing'])[0]}")
-        return Oomd(is_active=True, watched=gone, endangered=gone)
-    watched = {name: why for name in sorted(shown) if (why := _why(shown[name], has_swap=_has_swap(facts)))}
-    found = unread(processes.reason) if isinstance(processes, Unreadable) else _endangered(listed, shown, watched)
-    return Oomd(is_active=True, watched=tuple(Watched(*one) for one in watched.items()), endangered=found)
+        said = (answer.errors.strip().splitlines() or ["it printed nothing"])[0]
+        raise UnknownFact(f"systemctl show failed: {said}")
+    return shown
 
 
-def _gpu_processes(reader: Reader, facts: Facts) -> tuple[Process, ...] | Unreadable:
-    try:
-        pids = {one.pid for one in facts.work.gpu_processes}
-    except UnknownFact as unknown:
-        return Unreadable(unknown.reason)
-    found = reader.processes() if pids else ()
-    return tuple(one for one in found if one.pid in pids) if isinstance(found, tuple) else ()
+def _gpu_processes(reader: Reader, facts: Facts) -> tuple[Process, ...]:
+    if not _is_active(reader):
+        return ()
+    pids = {one.pid for one in facts.work.gpu_processes}
+    return tuple(one for one in if_absent(reader.processes(), ()) if one.pid in pids) if pids else ()
 
 
 def _has_swap(facts: Facts) -> bool:
@@ -121,16 +126,13 @@ def _has_swap(facts: Facts) -> bool:
 
 def _sessions(reader: Reader) -> tuple[str, ...]:
     """The managers of users that are logged in: user@1000.service."""
-    found: list[str] = []
-    slices = reader.list(f"{_GROUPS}/user.slice")
-    for name in slices if isinstance(slices, tuple) else ():
-        inside = reader.list(f"{_GROUPS}/user.slice/{name}") if name.startswith("user-") else ()
-        found += [unit for unit in (inside if isinstance(inside, tuple) else ()) if unit.startswith("user@")]
-    return tuple(found)
+    slices = (name for name in names_in(reader, f"{_GROUPS}/user.slice") if name.startswith("user-"))
+    inside = (unit for name in slices for unit in names_in(reader, f"{_GROUPS}/user.slice/{name}"))
+    return tuple(unit for unit in inside if unit.startswith("user@"))
 
 
-def _why(properties: dict[str, str], *, has_swap: bool) -> str:
-    reasons = [("ManagedOOMSwap", "swap")] if has_swap else []
+def _why(properties: dict[str, str], facts: Facts) -> str:
+    reasons = [("ManagedOOMSwap", "swap")] if _has_swap(facts) else []
     reasons.append(("ManagedOOMMemoryPressure", "memory pressure"))
     return " and ".join(word for key, word in reasons if properties.get(key) == "kill")
 
