@@ -59,7 +59,8 @@ def _answer(session: Session, rule: Rule) -> bytes:
 def _pointing_on(finding: Finding) -> Finding:
     """Without the changes that `apply` would make, but with the command that shows them, or why there are none."""
     shows = "what apply would do" if finding.changes else "what keeps apply from it"
-    return replace(finding, changes=(), todo=finding.todo or f"hosttune plan --only {finding.rule} shows {shows}")
+    todo = f"hosttune plan --only {finding.rule} shows {shows}" if finding.verdict is Verdict.DIFFERS else ""
+    return replace(finding, changes=(), todo=finding.todo or todo)
 
 
 def _late(rule: str, waiting: Waiting, everybody: list[Waiting], seconds: float) -> Finding:
