@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hosttune.facts.storage.nfs import Nfs
     from hosttune.facts.storage.places import Places
     from hosttune.facts.storage.queues import Queues
+    from hosttune.facts.storage.raid import Raid
     from hosttune.facts.storage.spare import Spare
     from hosttune.facts.storage.spills import Spills
     from hosttune.facts.storage.stopped import Stopped
@@ -34,6 +35,7 @@ class StorageFacts:
     nfs: Nfs
     places: Places
     queues: Queues
+    raid: Raid
     spare: Spare
     spills: Spills
     stopped: Stopped
