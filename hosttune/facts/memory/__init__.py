@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from hosttune.facts.memory.edac import Edac
     from hosttune.facts.memory.hugepages import Hugepages
     from hosttune.facts.memory.memory import Memory
     from hosttune.facts.memory.numa import Numa
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 class MemoryFacts:
     """The subjects in this folder."""
 
+    edac: Edac
     hugepages: Hugepages
     memory: Memory
     numa: Numa
