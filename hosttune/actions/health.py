@@ -39,7 +39,7 @@ def ask(session: Session, seconds: float) -> tuple[Finding, ...]:
     for rule in session.selected:
         answer = answers[rule.id]
         if isinstance(answer, Waiting):
-            found.append(_late(rule.id, answer, waits, seconds))
+            found.append(session.policy.waive(_late(rule.id, answer, waits, seconds)))
         else:
             found += map(finding_from_json, json.loads(answer))
     return tuple(found)
@@ -72,4 +72,6 @@ def _late(rule: str, waiting: Waiting, everybody: list[Waiting], seconds: float)
         todo = "look into the kernel log for the disk or the driver; what waits so ends with a reboot alone"
         return Finding(rule, "", Verdict.DIFFERS, reason=reason, todo=todo, is_fault=True)
     reason = f"{what} has not answered within {seconds:g} s"
-    return Finding(rule, "", Verdict.UNKNOWN, reason=reason, todo="give it longer: hosttune health --within 30s")
+    return Finding(
+        rule, "", Verdict.UNKNOWN, reason=reason, todo=f"give it longer: --within {min(600, 2 * seconds):g}s"
+    )

@@ -64,7 +64,10 @@ def _looked(look: LookOnly, within: str) -> tuple[Health, Reader]:
 
     seconds = _seconds(within)
     reader, catalog, policy = load_choice(look)
-    session = examine(reader, catalog, replace(policy, sole=health_rules(catalog, policy)), collect=False)
+    rules = health_rules(catalog, policy)
+    if not rules:
+        return judge(()), reader
+    session = examine(reader, catalog, replace(policy, sole=rules), collect=False)
     return judge(ask(session, seconds), policy.drains), reader
 
 

@@ -15,18 +15,18 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 
 from hosttune.frozen import frozen
 
 _HEAD = struct.Struct("=I")
-_SAID_AFTER_S = 0.5  # how long the child may take to say what it waits for
-_BETWEEN_S = 0.2  # two looks at a thread: one that is in state D at both is stuck, not just reading
+_TO_DIE_S = 1.0  # what signal 9 does not end in this time is held by the kernel
+_TO_SAY_S = 1.0  # and so long the child may take to tell
 
 
 @frozen
 class Waiting:
-    """What a piece of work waits for when its time is up. `stuck`: in the kernel, where nothing ends it."""
+    """What a piece of work waits for when its time is up. `stuck`: in the kernel, where not even signal 9 ends it."""
 
     what: str  # a program's name, or a path; empty where it cannot be told
     stuck: bool
@@ -34,7 +34,7 @@ class Waiting:
 
 def in_time(work: Mapping[str, Callable[[], bytes]], seconds: float) -> dict[str, bytes | Waiting]:
     """What each piece of work answers, done side by side; of those that do not answer in time, what they wait for. An
-    exception in one ends it without an answer, as a Waiting for nothing.
+    exception in one ends it without an answer, as a Waiting for nothing. The programs that they started are ended.
     """
     reading, writing = os.pipe()
     child = os.fork()
@@ -49,29 +49,33 @@ def in_time(work: Mapping[str, Callable[[], bytes]], seconds: float) -> dict[str
             os._exit(0)
     os.close(writing)
     try:
-        answers = dict(_frames(reading, time.monotonic() + seconds + _SAID_AFTER_S))
+        said = _frames(reading, time.monotonic() + seconds + _TO_DIE_S + _TO_SAY_S)
     finally:
         os.close(reading)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(child, signal.SIGKILL)
-        _leave(child)
-    missing = {name: Waiting("", stuck=False) for name in work if name not in answers}
-    return {**answers, **missing}
+        is_gone = _is_gone(child)
+    missing: dict[str, bytes | Waiting] = {name: Waiting("", stuck=False) for name in work}
+    for name, kind, answer in said:
+        is_stuck = kind == "stuck" or (kind == "held" and not is_gone)
+        missing[name] = answer if kind == "answer" else Waiting(answer.decode(), is_stuck)
+    return missing
 
 
-def _leave(child: int) -> None:
-    """Take the child's status if it has ended; one that the kernel holds is left to process 1."""
-    until = time.monotonic() + _BETWEEN_S
+def _is_gone(child: int) -> bool:
+    """Whether the killed child has ended; one that the kernel holds is left to process 1."""
+    until = time.monotonic() + _TO_DIE_S
     while time.monotonic() < until:
         with suppress(ChildProcessError):
             if os.waitpid(child, os.WNOHANG) == (0, 0):
                 time.sleep(0.005)
                 continue
-        return
+        return True
+    return False
 
 
-def _frames(reading: int, until: float) -> list[tuple[str, bytes | Waiting]]:
-    """What the child says: frames of a length and `name NUL kind NUL answer`."""
+def _frames(reading: int, until: float) -> list[tuple[str, str, bytes]]:
+    """What the child says: (name, kind, answer), each a frame of its length and `name NUL kind NUL answer`."""
     got = bytearray()
     while (left := until - time.monotonic()) > 0:
         ready, _, _ = select.select([reading], [], [], left)
@@ -82,8 +86,7 @@ def _frames(reading: int, until: float) -> list[tuple[str, bytes | Waiting]]:
     found = []
     while len(got) >= _HEAD.size and len(got) >= (end := _HEAD.size + _HEAD.unpack_from(got)[0]):
         name, kind, answer = bytes(got[_HEAD.size : end]).split(b"\0", 2)
-        told = answer if kind == b"" else Waiting(answer.decode(), stuck=kind == b"stuck")
-        found.append((name.decode(), told))
+        found.append((name.decode(), kind.decode(), answer))
         del got[:end]
     return found
 
@@ -91,36 +94,58 @@ def _frames(reading: int, until: float) -> list[tuple[str, bytes | Waiting]]:
 def _work(work: Mapping[str, Callable[[], bytes]], seconds: float, writing: int) -> None:
     until = time.monotonic() + seconds
     lock = Lock()
+    is_over = Event()
 
     def say(name: str, kind: str, answer: bytes) -> None:
         frame = b"\0".join((name.encode(), kind.encode(), answer))
         view = memoryview(_HEAD.pack(len(frame)) + frame)
-        with lock:
-            while view:
-                view = view[os.write(writing, view) :]
+        while view:
+            view = view[os.write(writing, view) :]
 
-    threads = {
-        name: Thread(target=lambda name=name, do=do: say(name, "", do()), daemon=True) for name, do in work.items()
-    }
+    def run(name: str, do: Callable[[], bytes]) -> None:
+        answer = do()
+        with lock:
+            if not is_over.is_set():  # an answer that a program gave because it was ended here is none
+                say(name, "answer", answer)
+
+    threads = {name: Thread(target=run, args=(name, do), daemon=True) for name, do in work.items()}
     for thread in threads.values():
         thread.start()
     for thread in threads.values():
         thread.join(max(0.0, until - time.monotonic()))
+    with lock:
+        is_over.set()
     pending = {name: thread for name, thread in threads.items() if thread.is_alive()}
-    if not pending:
-        return
-    before = {name: _is_stuck(thread.native_id) for name, thread in pending.items()}
-    time.sleep(_BETWEEN_S)
+    waits = {name: _waits_for(thread.ident).encode() for name, thread in pending.items()}
+    held = {name for name, thread in pending.items() if _state(f"task/{thread.native_id}", "self") == "D"}
+    left = _end({name: _programs(thread) for name, thread in pending.items()})
     for name, thread in pending.items():
-        stuck = before[name] and _is_stuck(thread.native_id)
-        say(name, "stuck" if stuck else "waits", _waits_for(thread.ident).encode())
+        still = name in held and _state(f"task/{thread.native_id}", "self") == "D"
+        say(name, "stuck" if name in left else "held" if still else "waits", waits[name])
 
 
-def _is_stuck(thread: int | None) -> bool:
-    """Whether a thread of this process, or a program that it started, waits in the kernel where no signal comes."""
-    own = f"/proc/self/task/{thread}"
-    programs = (f"/proc/{pid}" for pid in _text(f"{own}/children").split())
-    return any(_text(f"{place}/stat").rpartition(")")[2].split()[:1] == ["D"] for place in (own, *programs))
+def _programs(thread: Thread) -> tuple[int, ...]:
+    """The programs that a thread has started and that have not ended (proc_tid_children(5))."""
+    return tuple(int(pid) for pid in _text(f"/proc/self/task/{thread.native_id}/children").split())
+
+
+def _end(programs: Mapping[str, tuple[int, ...]]) -> set[str]:
+    """End these programs, each with the group that it leads; whose do not end, because the kernel holds them."""
+    for pid in {pid for own in programs.values() for pid in own}:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL) if os.getpgid(pid) == pid else os.kill(pid, signal.SIGKILL)
+    until = time.monotonic() + _TO_DIE_S
+    while True:
+        left = {name for name, own in programs.items() if any(_state("", str(pid)) not in "ZX" for pid in own)}
+        if not left or time.monotonic() > until:
+            return left
+        time.sleep(0.01)
+
+
+def _state(task: str, process: str) -> str:
+    """The letter of proc_pid_stat(5): D waits where no signal comes; Z has ended; X for one that is not there."""
+    words = _text(f"/proc/{process}/{task}/stat").rpartition(")")[2].split()
+    return words[0] if words else "X"
 
 
 def _text(path: str) -> str:

@@ -53,7 +53,7 @@ def health_text(health: Health, page: Page) -> str:
 
 
 def _rows(point: Point, page: Page) -> Iterator[tuple[str, ...]]:
-    yield shown(point.rule), shown(point.sentence)
+    yield shown(point.rule) or "hosttune", shown(point.sentence)
     if point.todo:
         yield "", f"do: {page.todo(point.todo)}"
 
@@ -130,7 +130,7 @@ def _worst(health: Health) -> str:
 
 def _plain(point: Point) -> str:
     """A point on one line, without what these formats give a meaning."""
-    return shown(f"{point.rule}: {point.sentence}").replace("|", "/").replace('"', "'")
+    return shown(f"{point.rule or 'hosttune'}: {point.sentence}").replace("|", "/").replace('"', "'")
 
 
 def _bounded(text: str, most: int) -> str:
@@ -144,7 +144,7 @@ _ONE_LINE: dict[str, Callable[[Health], str]] = {
 }  # fmt: skip
 # What each consumer takes a number for; the others: 0 fit, 1 not so.
 _STATUS = {
-    "slurm": {Fitness.UNFIT: 1},
+    "slurm": {Fitness.UNFIT: 1, Fitness.UNKNOWN: 3},
     "nhc": {Fitness.UNFIT: 1},
     "npd": {Fitness.UNFIT: 1, Fitness.UNKNOWN: 2},
     "nagios": {Fitness.IMPAIRED: 1, Fitness.UNFIT: 2, Fitness.UNKNOWN: 3},
