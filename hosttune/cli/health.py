@@ -29,29 +29,37 @@ def health(
     Exit status: 0 fit, 1 not so, 2 trouble; slurm, nhc: 1 unfit alone; npd: 1 unfit, 2 unknown; nagios: 1 impaired,
     2 unfit, 3 unknown.
     """
+    from hosttune.cli.common import say
+    from hosttune.views.health import health_line, health_status, no_health
+
+    try:
+        return _told(look, show, within)
+    except HosttuneError as error:
+        if show.format not in {HealthFormat.NAGIOS, HealthFormat.NPD}:
+            raise
+        unseen = no_health(error.message)  # who reads a line is told in one that the host was not looked at
+        say(health_line(unseen, show.format.value))
+        return health_status(unseen, show.format.value)
+
+
+def _told(look: LookOnly, show: ShowHealth, within: str) -> int:
     from hosttune.cli.common import open_page
     from hosttune.cli.reports import deliver
     from hosttune.codec import dumps
-    from hosttune.views.health import health_json, health_line, health_prometheus, health_status, health_text, no_health
+    from hosttune.views.health import health_json, health_line, health_prometheus, health_status, health_text
     from hosttune.views.terminal import Screen
 
-    try:
-        found, reader = _looked(look, within)
-    except HosttuneError as error:  # what reads a line alone is told in one that the host was not looked at
-        if show.format not in {HealthFormat.NAGIOS, HealthFormat.NPD}:
-            raise
-        found, reader = no_health(error.message), None
-    if reader is None or show.format not in {HealthFormat.JSON, HealthFormat.PROMETHEUS, HealthFormat.TEXT}:
-        deliver(health_line(found, show.format.value), show.output)
-        return health_status(found, show.format.value)
-    page = open_page(reader, look, show)
+    found, reader = _looked(look, within)
     created = datetime.fromtimestamp(reader.now(), timezone.utc)
+    page = open_page(reader, look, show)
     if show.format is HealthFormat.JSON:
         text = dumps(health_json(found, page.host, created.isoformat(timespec="seconds")))
     elif show.format is HealthFormat.PROMETHEUS:
         text = health_prometheus(found, int(created.timestamp()))
-    else:
+    elif show.format is HealthFormat.TEXT:
         text = health_text(found, page if show.output is None else replace(page, screen=Screen(width=0)))
+    else:
+        text = health_line(found, show.format.value)
     deliver(text, show.output)
     return health_status(found, show.format.value)
 

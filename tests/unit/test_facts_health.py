@@ -52,6 +52,26 @@ def test_health_new_driver_all_fields_are_read():
     assert gpu.slowed_s == 0.0
 
 
+OTHER = smi_row(REMAPPED_FIELDS, "00000000:43:00.0")
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (Completed(15, b"", b"Unable to determine the device handle"), "Unable to determine the device handle"),
+        (Completed(0, b"", b""), "nothing printed"),
+        (Unreadable("nvidia-smi did not answer within 30 s"), "did not answer within 30 s"),
+        (OTHER, "and not of this one"),
+    ],
+)
+def test_remapper_that_is_asked_and_does_not_tell_is_unknown_and_not_well(said, why):
+    gpu = health_of({QUERIES[0]: smi_row(FIELDS[0], LINE), REMAPPED: said}).gpus[0]
+    for name in ("remap_failed", "can_remap", "worn_banks", "rows_lost", "retirement_pending"):
+        with pytest.raises(UnknownFact, match=why):
+            getattr(gpu, name)
+    assert gpu.power_limit_w == 700.0
+
+
 def test_health_driver_that_lacks_a_field_is_asked_with_the_old_names():
     row = smi_row(FIELDS[2], LINE, clocks_throttle_reasons_active="0x0000000000000080")
     gpu = health_of({QUERIES[0]: UNKNOWN_FIELD, QUERIES[1]: UNKNOWN_FIELD, QUERIES[2]: row}).gpus[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.health import Fitness, judge
 from hosttune.engine.plan import merge_findings
 from hosttune.engine.policy import Drains, Policy
+from hosttune.engine.waiver import Waiver
+from hosttune.host import process
 from hosttune.host.in_time import Waiting, in_time
 from hosttune.host.record import read_record
 from hosttune.textfiles import own_file
@@ -75,6 +78,7 @@ LONG = replace(DEAD, reason='a | "very" long\n reason ' * 40)
     [
         ("slurm", [OK], 0, ""),
         ("slurm", [OK, SLOW], 0, ""),
+        ("slurm", [OK, UNSEEN], 3, ""),
         ("slurm", [DEAD, SLOW], 1, "hosttune: c-dead: no GPU computes (and 1 more)\n"),
         ("nhc", [SLOW], 0, ""),
         ("nhc", [DEAD], 1, "ERROR:  nhc:  Health check failed:  hosttune:  c-dead: no GPU computes\n"),
@@ -141,6 +145,50 @@ def test_work_is_done_side_by_side_and_nobody_waits_for_what_hangs(tmp_path):
     assert answers["fails"] == Waiting("", stuck=False)
     listed = subprocess.run(["pgrep", "-f", "sleep 3210"], capture_output=True, text=True, check=False).stdout.split()
     assert listed == []  # what was started is ended with the child
+
+
+def asks_long():
+    """Asks as facts do: the program leads a session of its own, and has started another one."""
+    done = process.look(["sh", "-c", "sleep 4217 & sleep 4217; echo"], timeout_s=100.0)
+    return str(done).encode()
+
+
+def test_programs_that_are_asked_end_with_the_time():
+    answers = in_time({"asks": asks_long, "other": lambda: b"fine"}, 1.0)
+    assert answers == {"asks": Waiting("sh", stuck=False), "other": b"fine"}
+    listed = subprocess.run(["pgrep", "-f", "sleep 4217"], capture_output=True, text=True, check=False).stdout.split()
+    assert listed == []
+
+
+def test_program_that_waits_for_its_child_in_the_kernel_is_not_stuck(tmp_path):
+    """vfork(2): its parent is in state D until the child has gone, and still ends with signal 9."""
+    code = "import ctypes; ctypes.CDLL(None).vfork() or __import__('time').sleep(30)"
+    answers = in_time({"vfork": lambda: str(process.look([sys.executable, "-c", code], timeout_s=100.0)).encode()}, 2.0)
+    waiting = answers["vfork"]
+    assert isinstance(waiting, Waiting)
+    assert not waiting.stuck
+
+
+@pytest.mark.parametrize("words", [("--only", "memory-swappiness"), ("--ignore", "ALL")])
+def test_host_that_no_rule_may_judge_is_not_fit(words, capsys):
+    rules = [*health_rules(builtin_catalog(), Policy())]
+    options = [word for rule in rules for word in ("--ignore", rule)] if words[1] == "ALL" else [*words]
+    assert app.run(["health", "--host", str(HOSTS / "a100-cloud-vm.json"), "--format", "nagios", *options]) == 3
+    assert capsys.readouterr().out.startswith("HOSTTUNE UNKNOWN - hosttune: no rule can judge this host")
+
+
+def test_waiver_covers_what_is_stuck(monkeypatch):
+    stuck = Waiting("nvidia-smi", stuck=True)
+    monkeypatch.setattr("hosttune.actions.health.in_time", lambda work, _: dict.fromkeys(work, stuck))
+    one = session()
+    waived = Waiver("gpu-errors", "known", owner="ops", until="2099-01-01")
+    policy = replace(one.policy, waivers=(waived,))
+    found = {
+        finding.rule: finding for finding in ask(examine(Live(one.reader, ""), one.catalog, policy, collect=False), 2)
+    }
+    assert found["gpu-errors"].hold.kind is HoldKind.WAIVED
+    assert found["gpu-fabric"].is_fault
+    assert "nvidia-smi hangs in the kernel" in found["gpu-fabric"].reason
 
 
 def session(name="h100-8x-2socket.json"):
@@ -253,6 +301,7 @@ def test_policy_file_names_what_drains(tmp_path, capsys):
         ("fit", "hosttune: a GPU is lost [root@2026-11-22T10:00:00]", "update NodeName=gpu07 State=RESUME\n"),
         ("fit", "disk swap, do not touch [ann@2026-11-22T10:00:00]", ""),
         ("fit", "", ""),
+        ("unknown", "hosttune: a GPU is lost [root@2026-11-22T10:00:00]", ""),
         ("trouble", "hosttune: a GPU is lost [root@2026-11-22T10:00:00]", ""),
     ],
 )
@@ -260,7 +309,7 @@ def test_script_for_slurm_drains_and_takes_back_only_its_own(tmp_path, fitness, 
     """The script of docs/health.md, with programs of ours in the place of hosttune, hostname and scontrol."""
     text = (ROOT / "docs" / "health.md").read_text(encoding="utf-8")
     script = next(block for block in text.split("```") if block.startswith("sh\n"))[3:]
-    says = {"unfit": "echo hosttune: a GPU is lost; exit 1", "fit": "exit 0", "trouble": "exit 2"}
+    says = {"unfit": "echo hosttune: a GPU is lost; exit 1", "fit": "exit 0", "trouble": "exit 2", "unknown": "exit 3"}
     node = f"NodeName=gpu07 State=IDLE{f' Reason={reason}' if reason else ''}"
     programs = {
         "hosttune": says[fitness],
@@ -271,7 +320,9 @@ def test_script_for_slurm_drains_and_takes_back_only_its_own(tmp_path, fitness, 
     for name, lines in programs.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{lines}\n")
         (tmp_path / name).chmod(0o755)
-    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    subprocess.run([tmp_path / "health"], check=False, env=environment, timeout=60)
+    (tmp_path / "health").write_text(
+        (tmp_path / "health").read_text().replace("PATH=/usr/sbin", f"PATH={tmp_path}:/usr/sbin")
+    )
+    subprocess.run([tmp_path / "health"], check=False, env={**os.environ, "SLURMD_NODENAME": ""}, timeout=60)
     done = tmp_path / "scontrol.acts"
     assert (done.read_text() if done.exists() else "") == acts

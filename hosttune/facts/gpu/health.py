@@ -233,13 +233,21 @@ def _asked(reader: Reader) -> tuple[Mapping[str, Mapping[str, str]], str]:
 
 
 def _remapped(reader: Reader) -> Mapping[str, Mapping[str, str]]:
-    """Without the banks where this nvidia-smi, or an older record, does not know them."""
+    """Without the banks where this nvidia-smi, or an older record, does not know them; nothing where it knows of no
+    remapping. Raises UnknownFact where it was asked and did not tell: that is no memory without faults.
+    """
     for query, fields in ((REMAPPED, REMAPPED_FIELDS), (OLD_REMAPPED, OLD_REMAPPED_FIELDS)):
         answer = reader.query(query, timeout_s=_TIMEOUT_S)
-        if isinstance(answer, Completed) and (rows := parse_rows(answer.text, fields, answer.status).rows):
-            return rows
-        if isinstance(answer, Unreadable) and not answer.reason.startswith("not in this record"):
-            break
+        if isinstance(answer, Completed):
+            said = parse_rows(answer.text or answer.errors, fields, answer.status)
+            if said.rows:
+                return said.rows
+            if not said.refused:
+                lines = (answer.text or answer.errors).strip().splitlines()
+                why = printed(lines[0]) if lines else f"exit status {answer.status}, and nothing printed"
+                raise UnknownFact(f"nvidia-smi does not tell of remapped rows: {why}")
+        elif isinstance(answer, Unreadable) and not answer.reason.startswith("not in this record"):
+            raise UnknownFact(answer.reason)
     return {}
 
 
@@ -249,7 +257,10 @@ def _gpu(slot: str, told: _Told) -> GpuHealth:
 
     def made(make: Callable[[Mapping[str, str], Mapping[str, str] | None], T]) -> T:
         row = told.row(slot)
-        return parsed(make, row, told.remapped().get(slot))
+        rows = told.remapped()
+        if rows and slot not in rows:
+            raise UnknownFact("nvidia-smi tells of the remapped rows of other GPUs, and not of this one")
+        return parsed(make, row, rows.get(slot))
 
     silent = attempt(lambda: told.silences().get(slot))
     gpu = told.held().get(slot)
