@@ -39,16 +39,16 @@ def one(text):
 def test_array_with_its_members_and_what_goes_on(text, level, wanted, missing, failed, sync, percent):
     array = one(text)
     assert (array.level, array.wanted, array.missing, array.failed) == (level, wanted, missing, failed)
-    assert (array.sync, array.percent, array.is_active, array.is_spares) == (sync, percent, True, False)
+    assert (array.sync, array.percent, array.is_active, array.is_container) == (sync, percent, True, False)
 
 
 def test_inactive_array_is_no_container_of_firmware_raid():
     broken, container = parse_mdstat(
-        f"{HEAD}md127 : inactive sdb1[1]\n      1 blocks super 1.2\n\n"
+        f"{HEAD}md127 : inactive sdb1[1](S) sda1[0](S)\n      1 blocks super 1.2\n\n"
         f"md128 : inactive sdb[1](S) sda[0](S)\n      1 blocks super external:imsm\n{TAIL}"
     )
-    assert (broken.is_active, broken.is_spares) == (False, False)
-    assert (container.is_active, container.is_spares) == (False, True)
+    assert (broken.is_active, broken.is_container) == (False, False)
+    assert (container.is_active, container.is_container) == (False, True)
 
 
 def test_file_without_arrays_and_a_line_that_is_none():

@@ -25,6 +25,7 @@ _ARRAY = regex(
 )
 _MEMBER = regex(r"(\S+)\[\d+\]((?:\([A-Z]\))*)")
 _WORKING = regex(r"\[(\d+)/(\d+)\] \[[U_]+\]")
+_CONTAINER = regex(r" super external:[^/\s]")  # one of its arrays has `external:/md127/0`
 _PROGRESS = regex(r"(recovery|resync|reshape|check) *= *(?:([0-9.]+)%|DELAYED|PENDING|REMOTE)")
 
 
@@ -38,7 +39,7 @@ class Array(Fact):
     wanted: int  # members that it is made of; 0 where the level has none to spare (raid0, linear)
     missing: int  # of these, how many do not work
     failed: tuple[str, ...]  # members that the kernel threw out and that are still listed
-    is_spares: bool  # all that it lists are spares: a container of firmware RAID (IMSM), or a spare without its array
+    is_container: bool  # of arrays of firmware RAID (IMSM, DDF), which are listed by themselves; never active
     sync: str  # recovery, resync or reshape while that goes on; empty for none; a check is no fault
     percent: float  # of that; -1 where it waits or none goes on
 
@@ -82,7 +83,7 @@ def parse_mdstat(content: str) -> tuple[Array, ...]:
                 wanted=wanted,
                 missing=max(0, wanted - there),
                 failed=tuple(name for name, flags in members if "(F)" in flags),
-                is_spares=bool(members) and all("(S)" in flags for _, flags in members),
+                is_container=bool(_CONTAINER.search(rest)),
                 sync=progress[1] if progress and is_syncing else "",
                 percent=float(progress[2]) if progress and is_syncing and progress[2] else -1.0,
             )
