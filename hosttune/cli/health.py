@@ -26,8 +26,8 @@ def health(
 ) -> int:
     """Say whether this node may take work now: fit, impaired, unfit or unknown, and what to do. Changes nothing.
 
-    Exit status: 0 fit, 1 not so, 2 trouble; nhc: 1 unfit alone; slurm: 1 unfit, 3 unknown; npd: 1 unfit, 2 unknown; nagios: 1 impaired,
-    2 unfit, 3 unknown.
+    Exit status: 0 fit, 1 not so, 2 trouble; nhc: 1 unfit alone; slurm: 1 unfit, 3 unknown; npd: 1 unfit, 2 unknown;
+    nagios: 1 impaired, 2 unfit, 3 unknown.
     """
     from hosttune.cli.common import say
     from hosttune.views.health import health_line, health_status, no_health
