@@ -192,7 +192,7 @@ class Rule:
     @property
     def tells_faults(self) -> bool:
         """Whether it may say that the machine does not do its work, or must not be booted."""
-        return any(one.fault or one.blocks_reboot for one in self.expect) or any(one.fault for one in self.want)
+        return self.can_fault or any(one.blocks_reboot for one in self.expect)
 
     @property
     def tells_health(self) -> bool:

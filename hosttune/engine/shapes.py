@@ -235,17 +235,23 @@ def policy_faults(document: Document, catalog: Catalog) -> list[Fault]:
 
 
 def _section_faults(document: Document, catalog: Catalog, prefix: str, data: dict[str, Any]) -> list[Fault]:
-    named = [
+    drains = [
         (f"{prefix}{key}[{i}]", name)
-        for key in ("select", "drain_for", "no_drain_for")
+        for key in ("drain_for", "no_drain_for")
         for i, name in enumerate(data.get(key, []))
     ]
+    named = [(f"{prefix}select[{i}]", name) for i, name in enumerate(data.get("select", []))] + drains
     named += [
         (f"{prefix}ignore[{i}]", entry if isinstance(entry, str) else entry["rule"])
         for i, entry in enumerate(data.get("ignore", []))
     ]
     named += [(f"{prefix}params.{name}", name) for name in data.get("params", {})]
     faults = rule_name_faults(document, catalog, named)
+    faults += [
+        Fault(document.where(path), f"`hosttune health` never asks {name}", "it asks rules with `fault:` or `impairs:`")
+        for path, name in drains
+        if (rule := catalog.rules.get(catalog.current(name))) and not rule.tells_health
+    ]
     faults += edition_faults(document, [(f"{prefix}edition", data["edition"])] if "edition" in data else [])
     profile = data.get("profile", "base")
     if profile not in catalog.profiles:

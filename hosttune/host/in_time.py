@@ -55,11 +55,11 @@ def in_time(work: Mapping[str, Callable[[], bytes]], seconds: float) -> dict[str
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(child, signal.SIGKILL)
         is_gone = _is_gone(child)
-    missing: dict[str, bytes | Waiting] = {name: Waiting("", stuck=False) for name in work}
-    for name, kind, answer in said:
+    answers: dict[str, bytes | Waiting] = {name: Waiting("", stuck=False) for name in work}
+    for name, kind, told in said:
         is_stuck = kind == "stuck" or (kind == "held" and not is_gone)
-        missing[name] = answer if kind == "answer" else Waiting(answer.decode(), is_stuck)
-    return missing
+        answers[name] = told if kind == "answer" else Waiting(told.decode(), is_stuck)
+    return answers
 
 
 def _is_gone(child: int) -> bool:

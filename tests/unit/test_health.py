@@ -288,6 +288,11 @@ def test_policy_file_names_what_drains(tmp_path, capsys):
     assert app.run(words) == 3
     assert capsys.readouterr().out.startswith("HOSTTUNE UNKNOWN - hosttune: ")
     assert app.run([*words[:-1], "npd"]) == 2
+    capsys.readouterr()
+    policy.write_text("hosts: {'*': {drain_for: [memory-swappiness]}}\n")
+    assert app.run(words) == 3
+    assert "health` never asks memory-swappiness" in capsys.readouterr().out
+    policy.write_text("drain_for: [no-such-rule]\n")
     assert app.run(words[:-2]) == 2
     assert "no-such-rule" in capsys.readouterr().err
 
