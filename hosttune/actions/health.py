@@ -1,4 +1,4 @@
-"""Ask the rules that tell whether a host is fit for work, side by side and in time. Changes nothing."""
+"""Ask the rules that tell whether a host is fit for work, side by side and in time; learn what a healthy one has."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hosttune import __version__
 from hosttune.codec import finding_from_json, finding_to_json
+from hosttune.errors import HosttuneError
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.baseline import FOLDER, NAME, learned_of, written
+from hosttune.host import state
 from hosttune.host.in_time import Waiting, in_time
 from hosttune.values import Finding, Verdict
 
@@ -16,6 +21,9 @@ if TYPE_CHECKING:
     from hosttune.engine.catalog import Catalog
     from hosttune.engine.policy import Policy
     from hosttune.engine.rule import Rule
+    from hosttune.facts.baseline import Learned
+
+BASELINE = "host-baseline"  # the rule that holds a host against what was learned
 
 
 def health_rules(catalog: Catalog, policy: Policy) -> tuple[str, ...]:
@@ -43,6 +51,16 @@ def ask(session: Session, seconds: float) -> tuple[Finding, ...]:
         else:
             found += map(finding_from_json, json.loads(answer))
     return tuple(found)
+
+
+def learn(session: Session, where: str = "") -> Learned:
+    """Keep what the session's host has and counts, in place of what was kept. Raises HosttuneError."""
+    try:
+        learned = learned_of(session.facts, __version__)
+    except UnknownFact as unknown:
+        raise HosttuneError(f"nothing was learned: {unknown.reason}", hint="learn it on the host itself") from None
+    state.save(NAME, written(learned).encode(), where or state.folder(FOLDER))
+    return learned
 
 
 def _answer(session: Session, rule: Rule) -> bytes:

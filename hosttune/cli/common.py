@@ -81,6 +81,14 @@ def require_rights(look: Look, show: Display, words: list[str]) -> None:
         raise HosttuneError("this needs root; nothing was changed", hint=f"type: {page.act(shell(words))}")
 
 
+def require_root(command: str) -> None:
+    """Refuse what only root may keep, before anything is looked at."""
+    from hosttune.host.live import LiveReader
+
+    if not LiveReader().is_privileged:
+        raise HosttuneError("this needs root; nothing was changed", hint=f"type: sudo {command}")
+
+
 def expecting(digest: str | None) -> list[str]:
     """The option that repeats the digest, as words."""
     return ["--expect", digest] if digest else []

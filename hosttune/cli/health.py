@@ -10,8 +10,8 @@ from hosttune.cli.options import HealthFormat, LookOnly, Option, ShowHealth
 from hosttune.errors import HosttuneError
 
 if TYPE_CHECKING:
+    from hosttune.actions.examine import Session
     from hosttune.engine.health import Health
-    from hosttune.host.door import Reader
 
 SHORTEST_S, LONGEST_S = 0.5, 600.0
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0}
@@ -23,8 +23,13 @@ def health(
     within: Annotated[
         str, Option("--within", metavar="TIME", help="Answer in this time, whatever hangs (20s).")
     ] = "20s",
+    learn: Annotated[
+        bool, Option("--learn", help="Keep what this healthy host has, and how its errors count, to hold it against.")
+    ] = False,
 ) -> int:
     """Say whether this node may take work now: fit, impaired, unfit or unknown, and what to do. Changes nothing.
+
+    With --learn it says what it has learned. Of a --host it is what this one, a sibling, is held against.
 
     Exit status: 0 fit, 1 not so, 2 trouble; nhc: 1 unfit alone; slurm: 1 unfit, 3 unknown; npd: 1 unfit, 2 unknown;
     nagios: 1 impaired, 2 unfit, 3 unknown.
@@ -32,6 +37,8 @@ def health(
     from hosttune.cli.common import say
     from hosttune.views.health import health_line, health_status, no_health
 
+    if learn:
+        return _learned(look, show, within)
     try:
         return _told(look, show, within)
     except HosttuneError as error:
@@ -49,7 +56,8 @@ def _told(look: LookOnly, show: ShowHealth, within: str) -> int:
     from hosttune.views.health import health_json, health_line, health_prometheus, health_status, health_text
     from hosttune.views.terminal import Screen
 
-    found, reader = _looked(look, within)
+    found, session = _looked(look, within)
+    reader = session.reader
     created = datetime.fromtimestamp(reader.now(), timezone.utc)
     page = open_page(reader, look, show)
     if show.format is HealthFormat.JSON:
@@ -64,7 +72,29 @@ def _told(look: LookOnly, show: ShowHealth, within: str) -> int:
     return health_status(found, show.format.value)
 
 
-def _looked(look: LookOnly, within: str) -> tuple[Health, Reader]:
+def _learned(look: LookOnly, show: ShowHealth, within: str) -> int:
+    from hosttune.actions.health import BASELINE, learn
+    from hosttune.cli.common import require_root
+    from hosttune.cli.reports import deliver
+    from hosttune.engine.health import Fitness
+    from hosttune.facts.baseline import written
+    from hosttune.views.health import learned_text
+
+    if look.root is not None:
+        raise HosttuneError("an image has no hardware to learn", hint="learn it on the host that runs it")
+    require_root("hosttune health --learn")
+    found, session = _looked(look, within, without=BASELINE)
+    if found.fitness > Fitness.UNKNOWN:
+        message = f"nothing was learned, for the host is {found.fitness}: {found.points[0].sentence}"
+        hint = "solve it first; or waive it in the policy, with who says so and until when"
+        raise HosttuneError(message, hint=hint)
+    learned = learn(session)
+    deliver(written(learned) if show.format is HealthFormat.JSON else learned_text(learned, found), show.output)
+    return 0
+
+
+def _looked(look: LookOnly, within: str, *, without: str = "") -> tuple[Health, Session]:
+    """The health as all rules tell it that may, but for `without`."""
     from hosttune.actions.examine import examine
     from hosttune.actions.health import ask, health_rules
     from hosttune.cli.common import load_choice
@@ -72,11 +102,9 @@ def _looked(look: LookOnly, within: str) -> tuple[Health, Reader]:
 
     seconds = _seconds(within)
     reader, catalog, policy = load_choice(look)
-    rules = health_rules(catalog, policy)
-    if not rules:
-        return judge(()), reader
+    rules = tuple(rule for rule in health_rules(catalog, policy) if rule != without)
     session = examine(reader, catalog, replace(policy, sole=rules), collect=False)
-    return judge(ask(session, seconds), policy.drains), reader
+    return judge(ask(session, seconds) if rules else (), policy.drains), session
 
 
 def _seconds(text: str) -> float:

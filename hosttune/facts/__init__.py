@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hosttune.facts.apt import Apt
+    from hosttune.facts.baseline import Baseline
     from hosttune.facts.commands import Commands
     from hosttune.facts.environment import Environment
     from hosttune.facts.etc import Etc
@@ -68,6 +69,7 @@ class Facts(
     """
 
     apt: Apt
+    baseline: Baseline
     commands: Commands
     environment: Environment
     etc: Etc

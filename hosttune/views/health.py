@@ -14,6 +14,7 @@ from hosttune.views.terminal import columned, counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from hosttune.facts.baseline import Learned
     from hosttune.views.page import Page
 
 SLURM_BYTES = 255  # of a reason: Slurm's accounting keeps it as tinytext
@@ -49,6 +50,15 @@ def health_text(health: Health, page: Page) -> str:
             heading = screen.paint(str(fitness).capitalize(), "bold", _STYLES[fitness])
             rows = [row for point in own for row in _rows(point, page)]
             lines += ["", f"{heading} ({len(own)})", *columned(rows, screen, indent=2, first=label)]
+    return "\n".join(lines) + "\n"
+
+
+def learned_text(learned: Learned, health: Health) -> str:
+    """What was learned of a host, and what could not be seen of it."""
+    lines = [f"{shown(learned.name)} is learned: it is held against this from now on (rule host-baseline)"]
+    lines += [f"  {shown(part.name)}: {part.amount:g}" for part in learned.parts]
+    lines += [f"  counters of errors: {len(learned.counters)}"]
+    lines += [f"not seen: {shown(point.rule)}: {shown(point.sentence)}" for point in health.points]
     return "\n".join(lines) + "\n"
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -15,6 +18,38 @@ pytestmark = pytest.mark.live
 
 def test_work_that_the_kernel_holds_is_left_behind_and_named(tmp_path):
     passes(__file__, "frozen", tmp_path)
+
+
+def test_host_is_held_against_what_was_learned_of_it(tmp_path):
+    passes(__file__, "learned", tmp_path)
+
+
+def scenario_learned(folder: Path) -> None:
+    from hosttune.facts.baseline import PATH
+
+    own = Path("/var/lib/hosttune")
+    run("mount", "-t", "tmpfs", "-o", "mode=0755", "tmpfs", own if own.is_dir() else own.parent)
+    told = hosttune("--learn")
+    assert told.returncode == 0, told
+    assert "GiB of memory: " in told.stdout
+    file = Path(PATH)
+    assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    before = hosttune("--only", "host-baseline")
+    assert (before.returncode, "fit" in before.stdout) == (0, True), before
+    learned = json.loads(file.read_text())
+    cores = next(part for part in learned["parts"] if part["name"] == "CPU cores")
+    cores["amount"] += 2
+    file.write_text(json.dumps(learned))
+    less = hosttune("--only", "host-baseline")
+    assert less.returncode == 1
+    assert f"CPU cores: {cores['amount'] - 2} instead of {cores['amount']}" in " ".join(less.stdout.split())
+    assert hosttune("--learn").returncode == 0  # what is gone is no reason not to learn
+    assert hosttune("--only", "host-baseline").returncode == 0
+
+
+def hosttune(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "hosttune", "health", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env={**os.environ})
 
 
 def write(disk: Path) -> bytes:

@@ -20,6 +20,7 @@ from hosttune.engine.health import Fitness, judge
 from hosttune.engine.plan import merge_findings
 from hosttune.engine.policy import Drains, Policy
 from hosttune.engine.waiver import Waiver
+from hosttune.facts.baseline import parse
 from hosttune.host import process
 from hosttune.host.in_time import Waiting, in_time
 from hosttune.host.record import read_record
@@ -331,3 +332,25 @@ def test_script_for_slurm_drains_and_takes_back_only_its_own(tmp_path, fitness, 
     subprocess.run([tmp_path / "health"], check=False, env={**os.environ, "SLURMD_NODENAME": ""}, timeout=60)
     done = tmp_path / "scontrol.acts"
     assert (done.read_text() if done.exists() else "") == acts
+
+
+def test_only_root_learns_and_only_of_a_healthy_host(capsys, monkeypatch):
+    words = ["health", "--learn", "--host", str(HOSTS / "h100-8x-2socket.json")]
+    monkeypatch.setattr("hosttune.host.live.LiveReader.is_privileged", False)
+    assert app.run(words) == 2
+    assert "sudo hosttune health --learn" in capsys.readouterr().err
+    monkeypatch.setattr("hosttune.host.live.LiveReader.is_privileged", True)
+    monkeypatch.setattr("hosttune.cli.health._looked", lambda *_, **__: (judge([DEAD]), None))
+    assert app.run(words) == 2
+    assert "nothing was learned, for the host is unfit: no GPU computes" in capsys.readouterr().err
+    assert app.run(["health", "--learn", "--root", "/"]) == 2
+
+
+def test_what_is_learned_of_a_sibling_is_kept_for_this_host(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("hosttune.host.live.LiveReader.is_privileged", True)
+    monkeypatch.setattr("hosttune.host.state.folder", lambda part: str(tmp_path / part))
+    assert app.run(["health", "--learn", "--host", str(HOSTS / "h100-8x-2socket.json")]) == 0
+    told = capsys.readouterr().out
+    assert "GPUs: 8\n" in told
+    kept = parse((tmp_path / "health" / "baseline.json").read_text())
+    assert [part.amount for part in kept.parts if part.name == "GPUs"] == [8]

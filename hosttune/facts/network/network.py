@@ -33,6 +33,7 @@ class Card(Fact):
     is_up: bool  # its link is
     speed_mbps: int  # 0 where the link is down or the driver does not say
     subnets: tuple[str, ...]  # 10.1.0.0/24, IPv4, that it reaches without a gateway
+    is_function: bool  # a virtual function of another card (SR-IOV): such come and go
 
 
 @frozen
@@ -121,6 +122,7 @@ def _card(reader: Reader, name: str, subnets: Callable[[], Mapping[str, tuple[st
         is_up=lazy(is_up),
         speed_mbps=lazy(lambda: _speed(reader, folder) if is_up() else 0),
         subnets=lazy(lambda: subnets().get(name, ())),
+        is_function=lazy(is_there, reader, f"{folder}/device/physfn"),
     )
 
 

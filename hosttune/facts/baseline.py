@@ -1,0 +1,193 @@
+"""What this host was when it was learned as healthy (`hosttune health --learn`), held against what it is now.
+
+Parts that are missing, and error counters that grow.
+
+The file is hosttune's own, written by root into /var/lib/hosttune/health (0700). Counters are this machine's alone:
+what was learned of a sibling, or copied with an image, tells of parts and nothing else. Counters that begin anew (the
+driver was loaded again, the host booted) are counted from there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from hosttune.codec import decoded, dumps, other_format, to_json
+from hosttune.codec import document as headed
+from hosttune.errors import BadInput
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.counted import GPUS, Counter, Part, counters, parts
+from hosttune.facts.reading import day_of, text
+from hosttune.frozen import frozen
+from hosttune.values import ABSENT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+FOLDER, NAME = "health", "baseline.json"
+PATH = f"/var/lib/hosttune/{FOLDER}/{NAME}"
+_AGAIN = "learn it anew: sudo hosttune health --learn"
+_DAY_S = 86400
+_MOST_NAMED = 8  # missing things that a sentence names
+_NO_LOSS = 0.999  # of an amount that was rounded
+
+
+@frozen
+class Learned:
+    """What the file holds."""
+
+    tool_version: str
+    name: str  # of the host
+    machine: str  # hash of its machine id
+    boot_id: str
+    learned_at: float  # seconds since 1970
+    uptime_days: float  # how long the counters had counted that do not last
+    parts: tuple[Part, ...]
+    counters: tuple[Counter, ...]
+
+
+@frozen
+class Growth(Fact):
+    """A counter, and what was added since it was learned."""
+
+    name: str
+    grown: int
+    days: float  # in which it did, 1 at least
+    before_a_day: float  # on an average day before; 0 where nobody knows
+    usual_a_day: float  # what nobody has to look at
+
+    @property
+    def a_day(self) -> float:
+        """What was added on an average day since then; of the first day all."""
+        return self.grown / self.days
+
+    @property
+    def sentence(self) -> str:
+        """How it grew."""
+        days = f"{self.days:.0f} days" if self.days > 1 else "a day"
+        before = f", and {self.before_a_day:.3g} a day before" if self.before_a_day else ""
+        return f"{self.name}: {self.grown} in {days}{before}"
+
+
+@frozen
+class Baseline(Fact):
+    """A healthy state, and what is less or grows since. Where none was learned all is empty."""
+
+    learned_on: str  # the date, ISO 8601, UTC
+    lost: tuple[str, ...]  # sentences for the parts that are less than they were
+    counters: tuple[Growth, ...]  # those of this machine that were learned
+    slots: tuple[str, ...]  # where its GPUs were: 0000:1b:00.0
+
+    @property
+    def is_learned(self) -> bool:
+        """A healthy state of this host, or of a sibling, was learned."""
+        return self.learned_on != ""
+
+
+def collect(reader: Reader, facts: Facts) -> Baseline:
+    file = shared(_read, reader)
+    return Baseline(
+        learned_on=lazy(lambda: day_of(kept.learned_at) if (kept := file()) else ""),
+        lost=lazy(lambda: _lost(kept, facts) if (kept := file()) else ()),
+        counters=lazy(lambda: tuple(_growths(kept, facts)) if (kept := file()) else ()),
+        slots=lazy(lambda: _things(kept.parts, GPUS) if (kept := file()) else ()),
+    )
+
+
+def learned_of(facts: Facts, tool_version: str) -> Learned:
+    """What there is to learn of a host now. What could not be read is not learned. Raises UnknownFact where the host
+    does not say since when it runs.
+    """
+    return Learned(
+        tool_version=tool_version,
+        name=facts.reader.name,
+        machine=facts.host.machine_id_hash,
+        boot_id=facts.host.boot_id,
+        learned_at=facts.reader.now(),
+        uptime_days=facts.pressure.uptime_days,
+        parts=parts(facts)[0],
+        counters=counters(facts),
+    )
+
+
+def written(learned: Learned) -> str:
+    """The file."""
+    return dumps(headed(to_json(learned)))
+
+
+def parse(content: str) -> Learned:
+    """The content of the file. Raises ValueError for what is none, with the way out."""
+    try:
+        data = json.loads(content)
+    except (ValueError, RecursionError):
+        data = None
+    if wrong := other_format(data) if isinstance(data, Mapping) else ("is told nowhere", ""):
+        raise ValueError(f"format_version {wrong[0]}; {_AGAIN}")
+    try:
+        return decoded(Learned, data, PATH)
+    except BadInput as error:
+        raise ValueError(f"{error.faults[0].message}; {_AGAIN}") from None
+
+
+def _read(reader: Reader) -> Learned | None:
+    content = text(reader, PATH)
+    if content is ABSENT:
+        return None
+    try:
+        return parse(str(content))
+    except ValueError as error:
+        raise UnknownFact(f"{PATH}: {error}") from None
+
+
+def _lost(learned: Learned, facts: Facts) -> tuple[str, ...]:
+    """What is missing. Raises UnknownFact where nothing is that can be read, and something cannot."""
+    there, unread = parts(facts)
+    now = {(part.kind, part.name): part for part in there}
+    found = []
+    unknown: UnknownFact | None = None
+    for part in learned.parts:
+        if part.kind in unread:
+            unknown = unknown or unread[part.kind]
+            continue
+        today = now.get((part.kind, part.name), Part(part.kind, part.name, 0))
+        if today.amount < part.amount * _NO_LOSS:
+            found.append(_less(part, today))
+    if unknown and not found:
+        raise unknown
+    return tuple(found)
+
+
+def _less(then: Part, now: Part) -> str:
+    gone = [thing for thing in then.things if thing not in now.things]
+    named = ", ".join(gone[:_MOST_NAMED]) + (f" and {len(gone) - _MOST_NAMED} more" if len(gone) > _MOST_NAMED else "")
+    which = f" ({named} {'is' if len(gone) == 1 else 'are'} gone)" if gone else ""
+    return f"{then.name}: {now.amount:g} instead of {then.amount:g}{which}"
+
+
+def _growths(learned: Learned, facts: Facts) -> Iterator[Growth]:
+    """Of the counters that are there still: those of a device that is gone say nothing."""
+    if learned.machine != facts.host.machine_id_hash or not learned.machine:
+        return
+    is_same_boot = learned.boot_id == facts.host.boot_id
+    since = max(1.0, (facts.reader.now() - learned.learned_at) / _DAY_S)
+    now = {counter.name: counter for counter in counters(facts)}
+    for then in learned.counters:
+        counter = now.get(then.name)
+        if counter is None:
+            continue
+        goes_on = (is_same_boot or counter.is_lasting) and counter.count >= then.count
+        yield Growth(
+            name=then.name,
+            grown=counter.count - then.count if goes_on else counter.count,
+            days=since if goes_on or counter.is_lasting else max(1.0, min(since, facts.pressure.uptime_days)),
+            before_a_day=0.0 if counter.is_lasting else then.count / max(1.0, learned.uptime_days),
+            usual_a_day=counter.usual_a_day,
+        )
+
+
+def _things(learned: tuple[Part, ...], kind: str) -> tuple[str, ...]:
+    return next((part.things for part in learned if part.kind == kind), ())

@@ -1,0 +1,135 @@
+"""What a healthy host has and does not lose, and the errors that it counts: what is learned of it (facts/baseline.py).
+
+A table for each. To add something, add its function: it raises UnknownFact where it cannot be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.memory.memory import as_sold
+from hosttune.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import TypeAlias
+
+    from hosttune.facts import Facts
+
+    _Told: TypeAlias = Iterable[tuple[str, float, tuple[str, ...]]]  # name, amount, things: as of a Part
+
+GPUS = "GPUs"
+_GIB = 1 << 30
+
+
+@frozen
+class Part:
+    """Something that a healthy host does not lose: an amount, or things with names."""
+
+    kind: str  # which function of the table tells it
+    name: str  # GPUs, GiB of memory, Gb/s of mlx5_0/1
+    amount: float
+    things: tuple[str, ...] = ()  # what it counts, where these have names
+
+
+@frozen
+class Counter:
+    """Errors of one thing."""
+
+    name: str  # link breaks of mlx5_0/1
+    count: int
+    usual_a_day: float = 0.0  # what nobody has to look at
+    is_lasting: bool = False  # it goes on over boots: the device keeps it
+
+
+def parts(facts: Facts) -> tuple[tuple[Part, ...], Mapping[str, UnknownFact]]:
+    """What the host has, and by kind why something could not be read."""
+    found: list[Part] = []
+    unread: dict[str, UnknownFact] = {}
+    for kind, tell in _PARTS.items():
+        try:
+            found += [part for told in tell(facts) if (part := Part(kind, *told)).amount]
+        except UnknownFact as error:
+            unread[kind] = error
+    return tuple(found), unread
+
+
+def counters(facts: Facts) -> tuple[Counter, ...]:
+    """The errors that the host counts, as far as they can be read."""
+    found: list[Counter] = []
+    for tell in _COUNTERS:
+        with suppress(UnknownFact):
+            found += tell(facts)
+    return tuple(found)
+
+
+def _named(name: str, things: Iterator[str]) -> _Told:
+    listed = tuple(things)
+    yield name, len(listed), listed
+
+
+def _gpus(facts: Facts) -> _Told:
+    return _named(GPUS, (gpu.slot for gpu in facts.gpus.devices))
+
+
+def _disks(facts: Facts) -> _Told:
+    """Those of the machine itself: what a cloud or an array lends comes and goes."""
+    own = (disk for disk in facts.disks.all if disk.kind == "disk" and not disk.is_virtual and not disk.is_removable)
+    return _named("disks", (disk.name for disk in own if disk.transport not in {"usb", "virtio"}))
+
+
+def _ports(facts: Facts) -> _Told:
+    for port in facts.rdma.ports:
+        if port.is_active:
+            yield f"Gb/s of {port.name}", port.rate_gbps, ()
+
+
+def _cards(facts: Facts) -> _Told:
+    for card in facts.network.cards:
+        if card.is_up and card.speed_mbps > 0 and not card.is_function:
+            yield f"Gb/s of {card.name}", card.speed_mbps / 1000, ()
+
+
+_PARTS: Mapping[str, Callable[[Facts], _Told]] = {
+    GPUS: _gpus,
+    "memory": lambda facts: [("GiB of memory", as_sold(facts.memory.total_bytes, 16) // _GIB, ())],
+    "cores": lambda facts: [("CPU cores", facts.cpu.cores, ())],
+    "nodes": lambda facts: [("NUMA nodes", len(facts.numa.nodes), ())],
+    "disks": _disks,
+    "RDMA": _ports,
+    "network": _cards,
+}
+
+
+def _of_modules(facts: Facts) -> Iterator[Counter]:
+    for dimm in facts.edac.dimms:
+        yield Counter(f"corrected errors of memory module {dimm.name}", dimm.corrected, 24)
+        yield Counter(f"uncorrected errors of memory module {dimm.name}", dimm.uncorrected)
+
+
+def _of_ports(facts: Facts) -> Iterator[Counter]:
+    for port in facts.rdma.ports:
+        yield Counter(f"link breaks of {port.name}", port.link_downed, 1)
+        yield Counter(f"symbol errors of {port.name}", port.symbol_errors, 100)
+
+
+def _of_links(facts: Facts) -> Iterator[Counter]:
+    for link in facts.pcie.links:
+        if link.corrected >= 0:
+            yield Counter(f"corrected PCIe errors of {link.slot}", link.corrected, 1000)
+
+
+def _of_gpus(facts: Facts) -> Iterator[Counter]:
+    for gpu in facts.health.gpus:
+        if gpu.has_ecc_counts:
+            yield Counter(f"uncorrected memory errors of GPU {gpu.slot}", gpu.uncorrected_aggregate, is_lasting=True)
+        if gpu.can_remap:
+            yield Counter(f"rows remapped by GPU {gpu.slot}", gpu.rows_lost, 0.1, is_lasting=True)
+        if gpu.slowed_s >= 0:
+            yield Counter(f"seconds of slowdown of GPU {gpu.slot}", int(gpu.slowed_s), 60)
+
+
+_COUNTERS: tuple[Callable[[Facts], Iterator[Counter]], ...] = (_of_modules, _of_ports, _of_links, _of_gpus)
