@@ -181,6 +181,7 @@ def _evaluated(content: bytes, path: str, ask: Ask) -> Seen:
         source=path,
         profile=session.policy.profile,
         inventory=inventory(session.facts),
+        drains=session.policy.drains,
         problems=(*plan.interrupted, *map(_remark, idle)),
     )
 

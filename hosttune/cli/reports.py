@@ -43,6 +43,7 @@ def of_session(session: Session, plan: Plan, look: Look, show: Display) -> Check
         about=about_rules(session.selected),
         timings=session.timings,
         keep_reports=session.policy.keep_reports,
+        drains=session.policy.drains,
         inventory=inventory(session.facts) if isinstance(show, OfCheck) and show.is_json else None,
         machine=machine(session.facts) if isinstance(show, OfCheck) and not show.is_json else {},
     )

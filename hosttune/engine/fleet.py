@@ -132,6 +132,7 @@ class Fold:
         self.span: tuple[str, str] = ("", "")
         self.states, self.versions, self.profiles, self.policies = (_Values(names) for _ in range(4))
         self.reboots, self.expired, self.orphaned, self.problems = (_Values(names) for _ in range(4))
+        self.unfit, self.impaired = _Values(names), _Values(names)
         self.machines: dict[str, _Names] = {}
         self.rules: dict[str, tuple[dict[str, _Names], _Values]] = {}
         self.groups: dict[tuple[tuple[str, str], ...], _Group] = {}
@@ -162,6 +163,8 @@ class Fold:
         ):
             values.add(value, seen.host)
         for table, texts in (
+            (self.unfit, seen.unfit),
+            (self.impaired, seen.impaired),
             (self.reboots, seen.reboot),
             (self.expired, seen.expired),
             (self.orphaned, seen.orphaned),
@@ -241,6 +244,8 @@ class Fold:
             rules=tuple(sorted((self._rule(rule) for rule in self.rules), key=self._dearest_first)),
             siblings=tuple(sorted(siblings, key=lambda one: (-one.hosts.count, one.title))),
             alone=self.unplaced + sum(count for count, _ in groups if count < LEAST_SIBLINGS),
+            unfit=self.unfit.result,
+            impaired=self.impaired.result,
             reboots=self.reboots.result,
             expired=self.expired.result,
             orphaned=self.orphaned.result,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from hosttune.codec import other_format
 from hosttune.engine.fleet_seen import Seen, Unread, pairs, seen_of
+from hosttune.engine.health import Fitness, judge
 from hosttune.errors import Where
 from hosttune.values import Finding, Hold, HoldKind, Verdict
 
@@ -123,6 +124,7 @@ def _seen(entry: Mapping[str, Any], source: str, where: str) -> Seen:
     changes = summary.get("changes_now") if isinstance(summary, dict) else None
     if not _is_count(changes):
         changes = sum(len(one.get("changes", ())) for one in findings)
+    unfit, impaired = _health(entry, made, where)
     about = entry.get("inventory")
     told: dict[str, Any] = about if isinstance(about, dict) else {}
     return seen_of(
@@ -136,6 +138,8 @@ def _seen(entry: Mapping[str, Any], source: str, where: str) -> Seen:
         policy_digest=_text(entry, "policy_digest", where, ""),
         digest=_text(entry, "digest", where, ""),
         changes=changes,
+        unfit=unfit,
+        impaired=impaired,
         asks=tuple(_texts(told, "reboot", f"{where}inventory.")),
         # An earlier version said so of a plan; now it is a finding's hold.
         problems=(*_texts(entry, "problems", where), *_texts(entry, "interrupted", where)),
@@ -143,6 +147,15 @@ def _seen(entry: Mapping[str, Any], source: str, where: str) -> Seen:
         settings=pairs(_table(told, "settings", f"{where}inventory.")),
         gpu=_text(told, "gpu", f"{where}inventory.", ""),
     )
+
+
+def _health(entry: Mapping[str, Any], findings: list[Finding], where: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The rules for which the host is unfit and impaired, as its own policy has it; an earlier version did not say."""
+    told = entry.get("health")
+    if isinstance(told, dict):
+        return tuple(_texts(told, "unfit", f"{where}health.")), tuple(_texts(told, "impaired", f"{where}health."))
+    health = judge(findings)
+    return health.rules(Fitness.UNFIT), health.rules(Fitness.IMPAIRED)
 
 
 def _finding(data: Any, where: str) -> Finding:

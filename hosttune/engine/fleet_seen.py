@@ -9,10 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from hosttune.engine.health import Fitness, judge
 from hosttune.frozen import frozen
 from hosttune.values import Finding, HoldKind, Verdict
 
 if TYPE_CHECKING:
+    from hosttune.engine.policy import Drains
     from hosttune.facts.inventory import Inventory
     from hosttune.values import Plan
 
@@ -50,6 +52,8 @@ class Seen:
     policy_digest: str = ""
     digest: str = ""
     changes: int = 0
+    unfit: tuple[str, ...] = ()  # the rules for which it should not take work
+    impaired: tuple[str, ...] = ()  # the rules for which it works slower, or not for long
     state: str = OK  # ok, fault, differs or unknown: what `check` would exit with
     says: tuple[tuple[str, str, str], ...] = ()
     reboot: tuple[str, ...] = ()  # what runs only after one, behind what must be solved before
@@ -109,11 +113,21 @@ def _at_boot(finding: Finding, now: str) -> str:
 
 
 def seen_of_plan(
-    plan: Plan, *, host: str, source: str, profile: str, inventory: Inventory, problems: Iterable[str] = ()
+    plan: Plan,
+    *,
+    host: str,
+    source: str,
+    profile: str,
+    inventory: Inventory,
+    drains: Drains,
+    problems: Iterable[str] = (),
 ) -> Seen:
     """The look at a host whose plan was just made."""
+    health = judge(plan.findings, drains)
     return seen_of(
         plan.findings,
+        unfit=health.rules(Fitness.UNFIT),
+        impaired=health.rules(Fitness.IMPAIRED),
         host=host,
         machine=plan.machine,
         at=plan.created_at,

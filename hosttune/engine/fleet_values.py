@@ -103,6 +103,8 @@ class Fleet:
     rules: tuple[RuleRow, ...]
     siblings: tuple[Siblings, ...]
     alone: int  # hosts whose hardware no other has, or is not known
+    unfit: Tally  # rule -> the hosts that should not take work for it
+    impaired: Tally  # rule -> the hosts that work slower for it, or not for long
     reboots: Tally
     expired: Tally
     orphaned: Tally

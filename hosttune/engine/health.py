@@ -53,6 +53,10 @@ class Health:
     points: tuple[Point, ...]
     asked: tuple[str, ...]
 
+    def rules(self, fitness: Fitness) -> tuple[str, ...]:
+        """The rules whose points make this of the host, each once."""
+        return tuple(dict.fromkeys(point.rule for point in self.points if point.fitness is fitness))
+
 
 def judge(findings: Iterable[Finding], drains: Drains = NO_DRAINS) -> Health:
     """The health that these findings amount to."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+from hosttune.engine.policy import NO_DRAINS, Drains
 from hosttune.facts.inventory import NO_DRIVER, UNKNOWN, Inventory
 from hosttune.frozen import frozen
 from hosttune.values import Plan, Risk
@@ -41,6 +42,7 @@ class Checked:
     timings: tuple[tuple[str, float], ...] = ()
     keep_reports: int = 0  # days of which the policy wants a report to be kept
     inventory: Inventory | None = None  # for programs alone: what a fleet is compared by
+    drains: Drains = NO_DRAINS
     machine: Mapping[str, str] = field(default_factory=dict)  # what this machine is (facts/inventory.py)
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import to_json
+from hosttune.engine.health import Fitness, judge
 from hosttune.engine.plan import reboot_blockers
 from hosttune.values import Activation
 from hosttune.views.document import Document, Say, Steps, Warnings, rendered
@@ -69,6 +70,7 @@ def check_outline(one: Checked, measured: tuple[Quote, ...] = (), folded: int = 
 def check_json(one: Checked, *, timings: bool = False) -> dict[str, Any]:
     """One host of `check --format json`; secrets are masked."""
     plan = one.plan
+    health = judge(plan.findings, one.drains)
     body = {
         "host": one.page.host,
         "machine": plan.machine,
@@ -82,6 +84,11 @@ def check_json(one: Checked, *, timings: bool = False) -> dict[str, Any]:
         "digest": plan.digest,
         "is_complete": plan.complete,
         "summary": to_json(summarize(plan)),
+        "health": {
+            "fitness": str(health.fitness),
+            "unfit": list(health.rules(Fitness.UNFIT)),
+            "impaired": list(health.rules(Fitness.IMPAIRED)),
+        },
         "findings": to_json(plan.findings),
         "interrupted": list(plan.interrupted),
     }

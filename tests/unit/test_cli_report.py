@@ -55,7 +55,7 @@ def test_rules_stand_in_the_order_of_what_they_cost(run, put):
     ordered = ["storage-stopped", "gpu-driver", "memory-max-map-count", "gpu-modes", "memory-swappiness"]
     assert [row["rule"] for row in data["rules"]] == ordered
     _, out, _ = run(*paths)
-    assert out.index("First these") < out.index("Faults\n") < out.index("Differs\n") < out.index("Unknown\n")
+    assert out.index("Should not take work") < out.index("Faults\n") < out.index("Differs\n") < out.index("Unknown\n")
 
 
 def as_json(run, *argv):
@@ -275,3 +275,18 @@ def test_host_without_an_answer_is_told_as_such_under_another_policy_too(run, pu
     gone = put("gone-01.json", {"format_version": 1, "kind": "hosttune missing", **about})
     status, data = as_json(run, H100, gone, "--policy", put("new.yaml", "profile: base\n"))
     assert (status, data["unread"]["count"], data["missing"]["count"]) == (1, 0, 1)
+
+
+def test_hosts_that_should_not_take_work_stand_first(tmp_path, capsys):
+    sick = finding("gpu-errors", is_fault=True)
+    slow = finding("gpu-throttle", "advice", impairs=True)
+    for host, findings in (("gpu01", [sick]), ("gpu02", [sick, slow]), ("gpu03", [finding()])):
+        (tmp_path / f"{host}.json").write_text(json.dumps(document(entry(host, findings))))
+    app.run(["report", str(tmp_path)])
+    sections = capsys.readouterr().out.split("\n\n")
+    assert sections[1] == "Should not take work (2)\n  gpu-errors: gpu01, gpu02"
+    assert sections[2] == "Impaired: they work slower, or not for long (1)\n  gpu-throttle: gpu02"
+    app.run(["report", str(tmp_path), "--format", "json"])
+    told = json.loads(capsys.readouterr().out)
+    assert [one["value"] for one in told["unfit"]["values"]] == ["gpu-errors"]
+    assert told["unfit"]["values"][0]["names"] == ["gpu01", "gpu02"]

@@ -187,3 +187,20 @@ def test_nothing_in_a_document_raises(scrap):
         {"format_version": 1, **entry("a"), "stages": [], "hold": scrap},
     ):
         assert all(isinstance(one, (Seen, Unread)) for one in read(data))
+
+
+FAULTY = finding("gpu-errors", is_fault=True)
+SLOW = finding("gpu-throttle", "advice", impairs=True)
+
+
+def test_host_that_should_not_take_work_is_so_by_its_own_policy():
+    kept = {"fitness": "impaired", "unfit": [], "impaired": ["gpu-errors"]}
+    older, newer = read(document(entry("a", [FAULTY, SLOW]), entry("b", [FAULTY], health=kept)))
+    assert (older.unfit, older.impaired) == (("gpu-errors",), ("gpu-throttle",))
+    assert (newer.unfit, newer.impaired) == ((), ("gpu-errors",))
+
+
+@pytest.mark.parametrize("health", [{"unfit": "x"}, {"unfit": [1]}, {"impaired": {}}])
+def test_health_that_is_none_is_told_with_its_place(health):
+    (unread,) = read(document(entry("a", [FAULTY], health=health)))
+    assert unread.place.startswith("r.json: hosts[0].health.")

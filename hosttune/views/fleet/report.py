@@ -61,9 +61,11 @@ def fleet_outline(
     )
     unread = (Item(shown(one.place), shown(one.reason), look="code") for one in fleet.unread)
     blocks = [
+        *_tally("Should not take work", "red", fleet.unfit, page),
         *_section("First these", first, "red", is_alarm=True),
         *_section("Gave no answer", missing, "red", fleet.missing_count, is_alarm=True, is_aligned=True),
         *_section("Could not be read", unread, "red", fleet.unread_count, is_alarm=True),
+        *_tally("Impaired: they work slower, or not for long", "yellow", fleet.impaired, page),
         *_rules(fleet, page, about),
         *_siblings(fleet, page),
         *_tally("Pending reboots", "yellow", fleet.reboots, page),

@@ -35,6 +35,8 @@ def fleet_json(fleet: Fleet, plans: Mapping[str, tuple[Change, ...]]) -> dict[st
         },
         "superseded": _named(fleet.superseded),
         "shared_machines": _tally(fleet.shared_machines),
+        "unfit": _tally(fleet.unfit),
+        "impaired": _tally(fleet.impaired),
         "rules": [_rule(row) for row in fleet.rules],
         "siblings": [_siblings(one) for one in fleet.siblings],
         "without_siblings": fleet.alone,

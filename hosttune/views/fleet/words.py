@@ -109,9 +109,11 @@ def first_these(fleet: Fleet, names: int = 0) -> list[str]:
         for one in setting.values.values
         if one.value.isdecimal() and most.value.isdecimal() and int(one.value) < int(most.value)
     ]
+    drained = {one.value: one.hosts.count for one in fleet.unfit.values}
     for row in fleet.rules:
         hosts = next((one.hosts for one in row.outcomes if one.value == FAULT), None)
-        found += [f"{named(hosts, names)}: {shown(row.rule)}"] if hosts else []
+        if hosts and hosts.count > drained.get(row.rule, 0):
+            found.append(f"{named(hosts, names)}: {shown(row.rule)}")
     return found + ([f"{hosts_word(fleet.missing_count)} gave no answer"] if fleet.missing_count else [])
 
 
