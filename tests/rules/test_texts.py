@@ -23,7 +23,7 @@ from hosttune.choices.driver_state import UNITS
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.fleet import Fold
 from hosttune.engine.fleet_seen import seen_of_plan
-from hosttune.engine.policy import Policy
+from hosttune.engine.policy import NO_DRAINS, Policy
 from hosttune.facts import Asked, Fact, Facts
 from hosttune.facts.inventory import inventory
 from hosttune.host.overlay import Overlay
@@ -94,8 +94,8 @@ def fleet():
     plans = {}
     for name in HOSTS:
         plan, before, *_ = looked_at(name)
-        about = {"host": name, "source": f"{name}.json", "profile": "base", "inventory": before, "problems": ()}
-        fold.add(seen_of_plan(plan, **about))
+        about = {"host": name, "source": f"{name}.json", "profile": "base", "inventory": before}
+        fold.add(seen_of_plan(plan, **about, drains=NO_DRAINS, problems=()))
         plans[plan.digest] = plan.changes
     return fold.result(), plans
 

@@ -35,19 +35,16 @@ class Watched:
 
 @dataclass(slots=True)
 class Mean:
-    """A mean over time of what was known."""
+    """A mean over time of what was known: carried along, so that of equal values it is that value to the last bit."""
 
-    total: float = 0.0
+    value: float | None = None
     seconds: float = 0.0
 
     def add(self, value: float | None, seconds: float) -> None:
-        if value is not None:
-            self.total += value * seconds
+        if value is not None and seconds > 0:
             self.seconds += seconds
-
-    @property
-    def value(self) -> float | None:
-        return self.total / self.seconds if self.seconds else None
+            so_far = value if self.value is None else self.value
+            self.value = so_far + (value - so_far) * (seconds / self.seconds)
 
 
 @dataclass(slots=True)
