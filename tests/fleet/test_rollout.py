@@ -106,6 +106,25 @@ def test_host_that_does_not_come_back_from_its_reboot_ends_the_rollout(
     assert is_untouched(fleet, "gpu02", "gpu03", "gpu04")
 
 
+def test_host_that_is_lost_while_its_reboot_is_verified_ends_the_rollout(either: Controller, fleet: Fleet):
+    """The first program of Python's that runs after the boot is the look that verifies it."""
+    before = fleet["gpu01"].boot_id().strip()
+    wrapper = f"""#!/bin/sh
+[ "$(cat /proc/sys/kernel/random/boot_id)" = {before} ] || {{ {FAULTS["no sshd"]}; }}
+exec /usr/bin/python3.real "$@"
+"""
+    fleet["gpu01"].put("/run/wrapper", wrapper.encode())
+    fleet["gpu01"].shell("mv /usr/bin/python3 /usr/bin/python3.real && install /run/wrapper /usr/bin/python3")
+    options = {"hosttune_policy": POLICY, "hosttune_reboot": True, "hosttune_serial": [1, 1, "100%"]}
+    seen = either.play("apply.yml", **options)
+    assert seen.status == 2, seen.output
+    assert fleet["gpu01"].boots == 2
+    (run,) = fleet["gpu01"].run("ls", "/var/lib/hosttune/runs").split()
+    assert f"; run {run.removesuffix('.jsonl')} stands" in told(seen, "gpu01")
+    assert "rebooted, and verified afterwards" not in seen.output
+    assert is_untouched(fleet, "gpu02", "gpu03", "gpu04")
+
+
 def test_so_many_may_fail_and_the_rollout_goes_on(controller: Controller, fleet: Fleet):
     fleet["gpu02"].break_by("no sshd")
     options = {"hosttune_serial": "50%", "hosttune_max_fail_percentage": 50}
@@ -130,6 +149,25 @@ def test_undo_stops_at_a_host_that_does_not_answer(controller: Controller, fleet
     assert seen.changed() == {"gpu01", "gpu03"}
     assert "noatime" in fleet["gpu04"].read("/etc/fstab")
     assert "It ends here" in seen.output
+
+
+def test_undo_whose_sole_host_is_lost_is_no_undo(either: Controller, fleet: Fleet, tmp_path: Path):
+    """Before it is asked, and in its drain: nobody is left to tell it but the play itself."""
+    made = either.play("apply.yml", "--limit", "gpu01", hosttune_policy=POLICY, hosttune_require_compliant=False)
+    assert made.status == 0, made.output
+    fleet["gpu04"].break_by("no sshd")
+    ask = {"ansible.builtin.ping": {}, "delegate_to": "gpu04"}
+    (tmp_path / "drain.json").write_text(json.dumps([ask]))
+    options = {"hosttune_drain_tasks": "drain.json", "hosttune_reboot": True}
+    seen = either.play("undo.yml", "--limit", "gpu01", **options)
+    assert seen.status != 0, seen.output
+    runs = [name.removesuffix(".jsonl") for name in fleet["gpu01"].run("ls", "/var/lib/hosttune/runs").split()]
+    assert f"run {runs[-1]} stands; next: drain, reboot, verify" in seen.output
+    assert "taken back" not in seen.output.partition("PLAY RECAP")[0].rpartition("next: drain")[2]
+    fleet["gpu01"].break_by("no sshd")
+    seen = either.play("undo.yml", "--limit", "gpu01")
+    assert seen.status == 2, seen.output
+    assert "Connection refused" in told(seen, "gpu01")
 
 
 @pytest.mark.parametrize(
