@@ -184,13 +184,29 @@ def test_plan_that_is_not_approved_is_told_by_what_moved_since_the_review(foldin
         "approved": made("r1"),
     }
     folding(answers, act="apply", reviewed=str(tmp_path))
-    told = "sysctl:vm.swappiness would go from or to another value than at the review"
+    told = "sysctl:vm.swappiness is 30 now, and was 60 at the review"
     assert capsys.readouterr().out.partition("4 hosts: not approved\n")[2].splitlines()[:4] == [
         f"  a: fstab:/data is new since the review; sysctl:gone is no longer needed; {told}",
         f"  never: no review of this host in {tmp_path}: check.yml keeps one",
         "  same: its plan is that of the review, which is not among the approved ones",
         f"  torn: no review of this host in {tmp_path}: check.yml keeps one",
     ]
+
+
+@pytest.mark.parametrize(
+    ("now", "told"),
+    [
+        ({"before": 30}, "is 30 now, and was 60 at the review"),
+        ({"after": "1"}, "would become 1, at the review 10"),
+        ({"before": "x" * 41}, "would go from or to another value than at the review"),
+        ({"before": None, "action": "create"}, "would go from or to another value than at the review"),
+    ],
+)
+def test_what_moved_is_told_by_its_values_where_they_are_short(now, told, folding, tmp_path, capsys):
+    (tmp_path / "a.json").write_text(json.dumps({"hosts": [{"findings": [{"changes": [CHANGE]}]}]}))
+    left = {"digest": "2" * 64, "approved": False, "changes": [CHANGE | now]}
+    folding({"a": left}, act="apply", reviewed=str(tmp_path))
+    assert f"  a: sysctl:vm.swappiness {told}\n" in capsys.readouterr().out
 
 
 def test_folder_that_cannot_be_written_is_named_with_the_way_out(folding, tmp_path):

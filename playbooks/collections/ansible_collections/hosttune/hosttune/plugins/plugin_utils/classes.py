@@ -33,6 +33,8 @@ REASONS = (FAULT, UNKNOWN, REFUSED, ALONE, BEYOND, DIFFERS, EXPIRED, NEXT, WAITS
 ASIDE = ("waived", "orphaned", "deferred", "busy")  # nobody's alarm, and what has a section of its own
 RULES_NAMED = 4
 RUNS_NAMED = 50
+MOVED_NAMED = 3  # changes told by their values
+MOVED_WIDTH = 40
 
 
 def folded(answers, *, act, is_planned=False):
@@ -202,8 +204,21 @@ def moved_since(reviewed, changes):
     ]
     parts = ["{} {} new since the review".format(named(new), "is" if len(new) == 1 else "are")] if new else []
     parts += ["{} {} no longer needed".format(named(gone), "is" if len(gone) == 1 else "are")] if gone else []
-    parts += [f"{named(other)} would go from or to another value than at the review"] if other else []
+    parts += [_moved(now[address], before[address]) for address in other[:MOVED_NAMED]]
+    more = other[MOVED_NAMED:]
+    parts += [f"{named(more)} would go from or to another value than at the review"] if more else []
     return "; ".join(parts) or "its plan is that of the review, which is not among the approved ones"
+
+
+def _moved(now, reviewed):
+    """One change that is other than at its review, by its values where they are short."""
+    told = {"before": "{} is {} now, and was {} at the review", "after": "{} would become {}, at the review {}"}
+    for key, sentence in told.items():
+        values = (now[key], reviewed[key])
+        is_short = all(isinstance(one, (str, int)) and len(str(one)) <= MOVED_WIDTH for one in values)
+        if values[0] != values[1] and is_short:
+            return sentence.format(now["address"], *values)
+    return "{} would go from or to another value than at the review".format(now["address"])
 
 
 def _reason_lines(failed):
