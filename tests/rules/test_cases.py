@@ -2,7 +2,7 @@
 there.
 
 - name: swap and enough RAM        # what the case shows
-host: h100-8x-2socket            # a built host: ./run hosts
+host: h100-8x-2socket            # a built host (./run hosts), or one of tests/hosts/kinds
 files: {/proc/swaps: null}       # what is different there; null removes the file
 smi: {"0000:1b:00.0": {ecc_mode_current: Disabled}}  # what nvidia-smi says otherwise of a GPU (_ for each dot);
                                    # null: it leaves it out; a text stands in the place of every value
@@ -14,6 +14,7 @@ usages: {/tmp: [1000, 3, true]}       # bytes and files that lie in a folder, an
 packages: {runc: 1.1.5-0ubuntu1}      # what dpkg says is installed besides; null for what is not
 params: {value: 5}               # what a policy says
 data_mounts: [{source: ..., target: ...}]
+others: [gpu-fabric]             # rules of `hosttune health` that call this host sick, too (test_health.py)
 expect:
 verdict: differs               # of the finding for `subject` (default: the first of the rule)
 fault: true                    # it says that the machine does not do its work; false where it is not said
@@ -40,6 +41,7 @@ from hosttune.host.overlay import Overlay
 from hosttune.values import ABSENT, Disturbs, FileValue, Risk
 from tests.hosts.built import HOSTS, reader
 from tests.hosts.driver import saying
+from tests.hosts.kinds import NAMES, record_of
 from tests.hosts.told import telling
 from tests.rules.proof import failing
 
@@ -50,7 +52,8 @@ CASES = [(rule, case) for rule, cases in FILES.items() for case in cases]
 
 
 def host_of(case) -> Overlay:
-    record = reader(HOSTS / f"{case['host']}.json")
+    host = case["host"]
+    record = record_of(host) if host in NAMES else reader(HOSTS / f"{host}.json")
     said = saying(record, case.get("smi", {}), case.get("log", ()))
     overlay = Overlay(
         telling(said, case.get("processes", ()), case.get("answers", {}), case.get("spaces"), case.get("usages"))
