@@ -11,8 +11,8 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from hosttune.facts.answers import text
 from hosttune.facts.base import UnknownFact
+from hosttune.facts.reading import names_in, text
 from hosttune.facts.services.unit_files import UnitFiles
 from hosttune.regex import regex
 from hosttune.values import Unreadable
@@ -86,8 +86,6 @@ def _texts(reader: Reader) -> Iterator[tuple[str, str]]:
             continue
         done.add(path)
         content = text(reader, path)
-        if isinstance(content, Unreadable):
-            raise UnknownFact(content.reason)
         if isinstance(content, str):
             yield path, content
             if path.startswith("/etc/auto"):
@@ -101,8 +99,5 @@ def _matching(reader: Reader, pattern: str) -> list[str]:
         return [pattern]
     folder, _, start = folder.rpartition("/")
     end, slash, below = rest.partition("/")
-    names = reader.list(folder)
-    if isinstance(names, Unreadable):
-        raise UnknownFact(names.reason)
-    fitting = [name for name in (names if isinstance(names, tuple) else ()) if fnmatchcase(name, f"{start}*{end}")]
+    fitting = [name for name in names_in(reader, folder) if fnmatchcase(name, f"{start}*{end}")]
     return [path for name in fitting for path in _matching(reader, f"{folder}/{name}{slash}{below}")]

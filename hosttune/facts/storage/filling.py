@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, raw, unread
+from hosttune.facts.base import Fact, lazy, shared
+from hosttune.facts.reading import if_absent
 from hosttune.frozen import frozen
 from hosttune.host.door import Usage
-from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
@@ -26,20 +24,15 @@ class Filling(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Filling:
-    try:
-        if facts.tmp.is_mount:
-            used: Any = raw(facts.tmp, "disk_used_bytes")
-            return Filling(used, 0, is_complete=True)
-    except UnknownFact as unknown:
-        return _unknown(unknown.reason)
-    usage = reader.usage("/tmp")
-    if isinstance(usage, Unreadable):
-        return _unknown(usage.reason)
-    return Filling(usage.size_bytes, usage.entries, usage.is_complete) if isinstance(usage, Usage) else _EMPTY
+    counted = shared(_counted, reader, facts)
+    return Filling(
+        used_bytes=lazy(lambda: facts.tmp.disk_used_bytes if facts.tmp.is_mount else counted().size_bytes),
+        entries=lazy(lambda: counted().entries),
+        is_complete=lazy(lambda: counted().is_complete),
+    )
 
 
-def _unknown(reason: str) -> Filling:
-    return Filling(unread(reason), unread(reason), unread(reason))
-
-
-_EMPTY = Filling(0, 0, is_complete=True)
+def _counted(reader: Reader, facts: Facts) -> Usage:
+    """What was counted in /tmp; nothing where it is a file system of its own."""
+    nothing = Usage(0, 0, is_complete=True)
+    return nothing if facts.tmp.is_mount else if_absent(reader.usage("/tmp"), nothing)

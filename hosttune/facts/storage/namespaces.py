@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.answers import line, text
-from hosttune.facts.base import Fact, unread
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
+from hosttune.facts.reading import line, names_in, text
 from hosttune.frozen import frozen
 from hosttune.host.mountinfo import MountLine, parse
-from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -39,16 +38,17 @@ class Namespaces(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Namespaces:  # noqa: ARG001 - the interface of all subjects
+    return Namespaces(lazy(_mounts, reader))
+
+
+def _mounts(reader: Reader) -> tuple[OtherMount, ...]:
     if reader.persistent_only:
-        return Namespaces(())
+        return ()
     if not reader.is_privileged:
-        return Namespaces(unread("only root may look into the mount namespaces of others"))
-    names = reader.list("/proc")
-    if isinstance(names, Unreadable):
-        return Namespaces(unread(names.reason))
+        raise UnknownFact("only root may look into the mount namespaces of others")
     seen = {reader.link("/proc/self/ns/mnt")}
     found: list[OtherMount] = []
-    for pid in sorted(int(name) for name in names if name.isdecimal()) if isinstance(names, tuple) else ():
+    for pid in sorted(int(name) for name in names_in(reader, "/proc") if name.isdecimal()):
         namespace = reader.link(f"/proc/{pid}/ns/mnt")
         if not isinstance(namespace, str) or namespace in seen:
             continue  # one that is just ending: it has no namespaces any more
@@ -57,7 +57,7 @@ def collect(reader: Reader, facts: Facts) -> Namespaces:  # noqa: ARG001 - the i
         mounts = [mount for mount in parse(table) if _is_disk(mount)] if isinstance(table, bytes) else []
         holder = _holder(reader, pid) if mounts else ""
         found += [OtherMount(pid, holder, m.device, m.root, m.target, m.atime) for m in mounts]
-    return Namespaces(tuple(found))
+    return tuple(found)
 
 
 def _is_disk(mount: MountLine) -> bool:
@@ -66,10 +66,10 @@ def _is_disk(mount: MountLine) -> bool:
 
 
 def _holder(reader: Reader, pid: int) -> str:
-    groups = text(reader, f"/proc/{pid}/cgroup")
+    groups = attempt(text, reader, f"/proc/{pid}/cgroup")
     paths = [entry.rpartition(":")[2] for entry in groups.splitlines()] if isinstance(groups, str) else []
     named = [part for path in paths for part in path.split("/") if part.endswith((".service", ".scope"))]
     if named:
         return named[-1]
-    name = line(reader, f"/proc/{pid}/comm")
+    name = attempt(line, reader, f"/proc/{pid}/comm")
     return name if isinstance(name, str) else f"process {pid}"

@@ -7,15 +7,14 @@ c128e575514c); before, it was 15 times rsize.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.answers import integer, known, text
-from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.base import Fact, lazy
 from hosttune.facts.containers.kubernetes import is_of_pods
 from hosttune.facts.kernel.sysfs_at_boot import udev_writes
+from hosttune.facts.reading import integer, known, names_in, texts
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,14 +66,10 @@ def read_ahead_lines(content: str) -> Iterator[tuple[int, str, str]]:
 
 
 def collect(reader: Reader, facts: Facts) -> Nfs:
-    try:
-        mounts = _mounts(reader, facts)
-    except UnknownFact as unknown:
-        mounts = unread(unknown.reason)
-    return Nfs(mounts, _settings(reader))
+    return Nfs(lazy(_mounts, reader, facts), lazy(_settings, reader))
 
 
-def _mounts(reader: Reader, facts: Facts) -> Any:
+def _mounts(reader: Reader, facts: Facts) -> tuple[NfsMount, ...]:
     if reader.persistent_only:
         return ()
     found: dict[str, Mount] = {}
@@ -88,26 +83,26 @@ def _mount(reader: Reader, mount: Mount) -> NfsMount:
     sizes = (match[1] for option in mount.super_options if (match := _RSIZE.fullmatch(option)))
     path = f"/sys/class/bdi/{mount.device}/read_ahead_kb"
     return NfsMount(
-        mount.target, mount.source, mount.device, int(next(sizes, 0)), known(integer(reader, path), path)
-    )  # fmt: skip
+        target=mount.target,
+        source=mount.source,
+        device=mount.device,
+        rsize_bytes=int(next(sizes, 0)),
+        read_ahead_kib=lazy(lambda: known(integer(reader, path), path)),
+    )
 
 
-def _settings(reader: Reader) -> Any:
+def _settings(reader: Reader) -> tuple[str, ...]:
     """Lines of a section [nfsrahead], and udev rules for read-ahead of what has no disk of its own."""
     found: list[str] = []
-    for path in ("/etc/nfs.conf", *_names(reader, "/etc/nfs.conf.d", ".conf"), *_names(reader, _UDEV, ".rules")):
-        content = text(reader, path)
-        if isinstance(content, Unreadable):
-            return content
-        if isinstance(content, str):
-            lines = _udev_lines(content) if path.startswith(_UDEV) else read_ahead_lines(content)
-            found += (f"{path}:{line} ({name} = {value})" for line, name, value in lines)
+    files = ("/etc/nfs.conf", *_files(reader, "/etc/nfs.conf.d", ".conf"), *_files(reader, _UDEV, ".rules"))
+    for path, content in texts(reader, files):
+        lines = _udev_lines(content) if path.startswith(_UDEV) else read_ahead_lines(content)
+        found += (f"{path}:{line} ({name} = {value})" for line, name, value in lines)
     return tuple(found)
 
 
-def _names(reader: Reader, folder: str, suffix: str) -> Iterator[str]:
-    names = reader.list(folder)
-    for name in names if isinstance(names, tuple) else ():
+def _files(reader: Reader, folder: str, suffix: str) -> Iterator[str]:
+    for name in names_in(reader, folder):
         if name.endswith(suffix) and not name.startswith(_OURS):
             yield f"{folder}/{name}"
 

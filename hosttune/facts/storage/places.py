@@ -6,12 +6,11 @@ whoever asks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, raw, unread
+from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.environment import COMPILED
 from hosttune.frozen import frozen
-from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -24,7 +23,6 @@ _PATHS = (
     "/var/lib/enroot", "/var/spool/slurmd",
 )  # fmt: skip
 _MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
-_SIZES = ("total_bytes", "available_bytes", "total_inodes", "available_inodes")
 
 
 @frozen
@@ -74,18 +72,19 @@ class Places(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Places:
-    try:
-        visible = facts.mounts.visible
-        data = {mount.target for mount in facts.mounts.local_data}
-    except UnknownFact as unknown:
-        return Places(unread(unknown.reason), unread(unknown.reason))
+    return Places(lazy(_all, reader, facts), lazy(_caches, reader, facts))
+
+
+def _all(reader: Reader, facts: Facts) -> tuple[Place, ...]:
+    visible = facts.mounts.visible
+    data = {mount.target for mount in facts.mounts.local_data}
     there = [path for path in _PATHS if hasattr(reader.stat(path), "type")]
     held: dict[str, list[str]] = {target: [] for target in data}
     for path in there:
         if mount := mount_of(visible, path):
             held.setdefault(mount.target, []).extend([path] if path != mount.target else [])
     found = [_place(mount, tuple(held[mount.target])) for mount in visible if mount.target in held]
-    return Places(tuple(one for one in found if one is not None), _caches(reader, facts, visible))
+    return tuple(one for one in found if one is not None)
 
 
 def mount_of(visible: tuple[Mount, ...], path: str) -> Mount | None:
@@ -96,21 +95,21 @@ def mount_of(visible: tuple[Mount, ...], path: str) -> Mount | None:
 
 def _place(mount: Mount, holds: tuple[str, ...]) -> Place | None:
     """None for what is not measured (network, read-only images, unknown types)."""
-    sizes: list[Any] = [raw(mount, name) for name in _SIZES]
-    if any(isinstance(size, Unreadable) for size in sizes) or mount.is_read_only:
+    if mount.is_read_only:
         return None
-    total, available, inodes, free_inodes = sizes
-    is_memory = mount.fstype in _MEMORY
-    return Place(mount.target, holds, total, available, inodes, free_inodes, is_memory)
-
-
-def _caches(reader: Reader, facts: Facts, visible: tuple[Mount, ...]) -> Any:
     try:
-        variables = facts.environment.caches
-    except UnknownFact as unknown:
-        return unread(unknown.reason)
+        return Place(
+            mount.target, holds, mount.total_bytes, mount.available_bytes, mount.total_inodes, mount.available_inodes,
+            is_memory=mount.fstype in _MEMORY,
+        )  # fmt: skip
+    except UnknownFact:
+        return None
+
+
+def _caches(reader: Reader, facts: Facts) -> tuple[CacheHome, ...]:
+    visible = facts.mounts.visible
     found = []
-    for one in variables:
+    for one in facts.environment.caches:
         if "$" in one.value:
             continue  # of each user
         mount = mount_of(visible, one.value)

@@ -9,15 +9,15 @@ lsf.conf (LSF_TMPDIR, /tmp unless set), apptainer-build(1) (APPTAINER_TMPDIR, el
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.answers import text
-from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
+from hosttune.facts.reading import if_absent, text
 from hosttune.facts.slurm_conf import SLURM_CONF, slurm_files, slurm_settings
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,19 +63,19 @@ def is_tmp(path: str) -> bool:
 
 
 def collect(reader: Reader, facts: Facts) -> Spills:
-    try:
-        present = facts.managers.names
-        found = [*_slurm(reader, is_node="slurm" in present), *_schedulers(reader, present)]
-        found += _lsf(reader, present)
-        is_enroot = facts.packages["enroot"].is_installed or "enroot" in _names(reader, "/etc")
-        found += _enroot(reader) if is_enroot else ()
-        found += _apptainer(reader, facts)
-        found += _spark(reader) if "spark" in present else ()
-        found += _ray(reader, present)
-    except UnknownFact as unknown:
-        gone: Any = unread(unknown.reason)
-        return Spills(gone)
-    return Spills(tuple(found))
+    return Spills(lazy(_all, reader, facts))
+
+
+def _all(reader: Reader, facts: Facts) -> tuple[Spill, ...]:
+    present = facts.managers.names
+    found = [*_slurm(reader, is_node="slurm" in present), *_schedulers(reader, present)]
+    found += _lsf(reader, present)
+    is_enroot = facts.packages["enroot"].is_installed or "enroot" in _names(reader, "/etc")
+    found += _enroot(reader) if is_enroot else ()
+    found += _apptainer(reader, facts)
+    found += _spark(reader) if "spark" in present else ()
+    found += _ray(reader, present)
+    return tuple(found)
 
 
 def _names(reader: Reader, folder: str) -> tuple[str, ...]:
@@ -94,9 +94,11 @@ def _slurm(reader: Reader, *, is_node: bool) -> Iterator[Spill]:
 
     def read(path: str) -> str:
         nonlocal hidden
-        content = text(reader, path)
-        hidden = hidden or (content.reason if isinstance(content, Unreadable) else "")
-        return content if isinstance(content, str) else ""
+        try:
+            return if_absent(text(reader, path), "")
+        except UnknownFact as unknown:
+            hidden = hidden or unknown.reason
+            return ""
 
     for path, content in slurm_files(main, read) if main else ():
         settings += [(key, value, f"{path}:{number}") for number, key, value in slurm_settings(content)]
@@ -131,15 +133,14 @@ def _schedulers(reader: Reader, present: tuple[str, ...]) -> Iterator[Spill]:
 def _lsf(reader: Reader, present: tuple[str, ...]) -> tuple[Spill, ...]:
     """Jobs get their temporary folder in LSF_TMPDIR, and start in /tmp where theirs does not exist here."""
     scripts = (f"/etc/profile.d/{name}" for name in _names(reader, "/etc/profile.d"))
-    contents = (text(reader, path) for path in (*_LSF_NAMES, *scripts))
+    contents = (attempt(text, reader, path) for path in (*_LSF_NAMES, *scripts))
     named = [a or b for one in contents if isinstance(one, str) for a, b in _LSF_ENVDIR.findall(one)]
     paths = tuple(f"{folder}/lsf.conf" for folder in (*named, *_LSF_FOLDERS) if folder.startswith("/"))
     path = next((path for path in paths if reader.stat(path) is not ABSENT), "")
     if "lsf" not in present:
         if not path:
             return ()
-        if isinstance(content := text(reader, path), Unreadable):
-            raise UnknownFact(content.reason)
+        text(reader, path)  # one that cannot be read leaves open whether LSF runs here
     place = _place(reader, (path,) if path else (), "LSF_TMPDIR")
     place = "/tmp (its default)" if place is None else place
     return (Spill("LSF", f"LSF keeps files of jobs in {place}"),) if place else ()
@@ -189,10 +190,12 @@ def _place(reader: Reader, paths: tuple[str, ...], key: str) -> str | None:
     """
     found: str | None = None
     for path in paths:
-        content = text(reader, path)
-        if isinstance(content, Unreadable):
-            found = f"a folder that cannot be read ({content.reason})" if found is None else found
-        for number, row in enumerate(content.splitlines(), 1) if isinstance(content, str) else ():
+        try:
+            content = if_absent(text(reader, path), "")
+        except UnknownFact as unknown:
+            found = f"a folder that cannot be read ({unknown.reason})" if found is None else found
+            continue
+        for number, row in enumerate(content.splitlines(), 1):
             setting = _SETTING.fullmatch(row.partition("#")[0])
             if setting and setting[1] == key:
                 found = f"{setting[2]} ({path}:{number})" if any(map(is_tmp, setting[2].split(","))) else ""

@@ -7,13 +7,12 @@ neither, so what ext4 counts is looked at as well (Documentation/ABI/testing/sys
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.answers import integer
-from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.reading import if_absent, integer
 from hosttune.facts.storage.mounts import LOCAL_TYPES
 from hosttune.frozen import frozen
-from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -52,47 +51,49 @@ def word_of(options: tuple[str, ...], super_options: tuple[str, ...]) -> str:
 
 
 def collect(reader: Reader, facts: Facts) -> Stopped:
-    try:
-        mounts = [one for one in facts.mounts.visible if one.fstype in LOCAL_TYPES and not one.is_bind]
-    except UnknownFact as unknown:
-        return Stopped(unread(unknown.reason))
-    return Stopped(tuple(_looked_at(reader, facts, mount) for mount in mounts))
+    return Stopped(lazy(_filesystems, reader, facts))
+
+
+def _filesystems(reader: Reader, facts: Facts) -> tuple[LocalFilesystem, ...]:
+    mounts = (one for one in facts.mounts.visible if one.fstype in LOCAL_TYPES and not one.is_bind)
+    return tuple(_looked_at(reader, facts, mount) for mount in mounts)
 
 
 def _looked_at(reader: Reader, facts: Facts, mount: Mount) -> LocalFilesystem:
-    errors: Any = 0
-    last: Any = 0
-    if mount.fstype in ("ext2", "ext3", "ext4") and not reader.persistent_only:
-        place = reader.resolve(f"/sys/dev/block/{mount.device}")
-        name = (place if isinstance(place, str) else mount.source).rsplit("/", 1)[-1]
-        errors, last = (_count(reader, f"{_EXT4}/{name}/{what}") for what in ("errors_count", "last_error_time"))
-    if not isinstance(errors, int) or not isinstance(last, int):
-        hidden = next(one for one in (errors, last) if not isinstance(one, int))
-        errors, age, recent = hidden, hidden, hidden
-    else:
-        age = max(0.0, reader.now() - last) if last else -1.0
-        recent = bool(last) and _recent(facts, age)
+    counted = shared(_counted, reader, mount)
+
+    def age_s() -> float:
+        last = counted()[1]
+        return max(0.0, reader.now() - last) if last else -1.0
+
+    def is_recent() -> bool:
+        return 0 <= age_s() <= facts.pressure.uptime_days * 86400
+
     return LocalFilesystem(
         target=mount.target,
         source=mount.source,
         fstype=mount.fstype,
         stopped=word_of(mount.options, mount.super_options),
-        errors=errors,
-        age_s=age,
-        is_recent=recent,
+        errors=lazy(lambda: counted()[0]),
+        age_s=lazy(age_s),
+        is_recent=lazy(is_recent),
     )
 
 
-def _count(reader: Reader, path: str) -> Any:
-    """A number; 0 where the kernel, or an older record, does not count."""
-    value = integer(reader, path)
-    if isinstance(value, Unreadable):
-        return 0 if value.reason.startswith("not in this record") else value
-    return value if isinstance(value, int) else 0
+def _counted(reader: Reader, mount: Mount) -> tuple[int, int]:
+    """How many errors, and when the last one was, in seconds since the epoch."""
+    if mount.fstype not in ("ext2", "ext3", "ext4") or reader.persistent_only:
+        return 0, 0
+    place = reader.resolve(f"/sys/dev/block/{mount.device}")
+    name = (place if isinstance(place, str) else mount.source).rsplit("/", 1)[-1]
+    return _number(reader, f"{_EXT4}/{name}/errors_count"), _number(reader, f"{_EXT4}/{name}/last_error_time")
 
 
-def _recent(facts: Facts, age: float) -> Any:
+def _number(reader: Reader, path: str) -> int:
+    """0 where the kernel, or an older record, does not count."""
     try:
-        return age <= facts.pressure.uptime_days * 86400
+        return if_absent(integer(reader, path), 0)
     except UnknownFact as unknown:
-        return unread(unknown.reason)
+        if unknown.reason.startswith("not in this record"):
+            return 0
+        raise
