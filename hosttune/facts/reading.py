@@ -12,7 +12,7 @@ from hosttune.facts.base import UnknownFact
 from hosttune.values import ABSENT, Absent, Answer, Unreadable
 
 if TYPE_CHECKING:
-    from hosttune.host.door import Reader
+    from hosttune.host.door import Completed, Reader
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -122,6 +122,18 @@ def drop_ins(reader: Reader, folders: Iterable[str], suffix: str = ".conf") -> t
             if name.endswith(suffix):
                 chosen.setdefault(name, f"{folder}/{name}")
     return tuple(chosen[name] for name in sorted(chosen) if reader.link(chosen[name]) != "/dev/null")
+
+
+def answered(reader: Reader, argv: tuple[str, ...], statuses: tuple[int, ...] = (0,)) -> Completed:
+    """What a program that only looks says; raises UnknownFact where it is not installed, or ends with a status that is
+    none of these.
+    """
+    answer = sure(reader.query(argv))
+    if answer is ABSENT:
+        raise UnknownFact(f"{argv[0]} is not installed")
+    if answer.status not in statuses:
+        raise UnknownFact(f"{argv[0]} ended with status {answer.status}: {answer.errors.strip()}")
+    return answer
 
 
 def number_list(spelled: str) -> tuple[int, ...]:

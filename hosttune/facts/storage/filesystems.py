@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, unread
+from hosttune.facts.base import Fact, UnknownFact, lazy
+from hosttune.facts.reading import answered, derived
 from hosttune.frozen import frozen
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
-    from hosttune.host.door import Completed, Reader
+    from hosttune.host.door import Reader
 
 UDEV = "/run/udev/control"
 # util-linux 2.33 and newer. No tree: a device below two others is named once.
@@ -114,41 +115,22 @@ def _pair(line: str) -> tuple[str, str]:
     return key, "".join(next(characters, "") if character == "\\" else character for character in characters)
 
 
-def collect(reader: Reader, facts: Facts) -> Filesystems:  # noqa: ARG001 - the interface of all subjects
+def collect(reader: Reader, facts: Facts) -> Filesystems:
+    del facts
     return look(reader)
 
 
 def look(reader: Reader) -> Filesystems:
     """What the devices hold now."""
+    return Filesystems(lazy(_all, reader))
+
+
+def _all(reader: Reader) -> tuple[Filesystem, ...]:
     if reader.persistent_only:
-        return Filesystems(unread("the disks of this root are not known; --root looks at files alone"))
-    if reader.stat(UDEV) is ABSENT:
-        return _of_blkid(reader)
-    answer = reader.query(LSBLK)
-    text = _text(answer, "lsblk")
-    if isinstance(text, Unreadable):
-        return Filesystems(unread(text.reason))
-    try:
-        return Filesystems(parse_lsblk(text))
-    except ValueError as error:
-        return Filesystems(unread(f"lsblk: {error}"))
-
-
-def _of_blkid(reader: Reader) -> Filesystems:
+        raise UnknownFact("the disks of this root are not known; --root looks at files alone")
+    if reader.stat(UDEV) is not ABSENT:
+        return derived(answered(reader, LSBLK).text, "lsblk", parse_lsblk)
     if not reader.is_privileged:
-        return Filesystems(unread("no udev runs here, and only root can look into the disks"))
-    answer = reader.query(BLKID)
-    if hasattr(answer, "status") and answer.status == 2:  # blkid(8): nothing found
-        return Filesystems(())
-    text = _text(answer, "blkid")
-    return Filesystems(unread(text.reason) if isinstance(text, Unreadable) else parse_blkid(text))
-
-
-def _text(answer: Completed | object, program: str) -> str | Unreadable:
-    if isinstance(answer, Unreadable):
-        return answer
-    if answer is ABSENT or not hasattr(answer, "status"):
-        return Unreadable(f"{program} is not installed")
-    if answer.status != 0:
-        return Unreadable(f"{program} ended with status {answer.status}: {answer.errors.strip()}")  # type: ignore[attr-defined]
-    return str(answer.text)  # type: ignore[attr-defined]
+        raise UnknownFact("no udev runs here, and only root can look into the disks")
+    answer = answered(reader, BLKID, (0, 2))  # blkid(8): 2 is nothing found
+    return parse_blkid(answer.text) if answer.status == 0 else ()

@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.answers import line
-from hosttune.facts.base import Fact, UnknownFact, raw, unread
+from hosttune.facts.base import Fact, UnknownFact, lazy
+from hosttune.facts.reading import answered, line, names_in
 from hosttune.facts.storage.claims import claimed
 from hosttune.facts.storage.mounts import LOCAL_TYPES
 from hosttune.frozen import frozen
-from hosttune.host.door import Completed
-from hosttune.values import Unreadable
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,14 +62,15 @@ def compared(path: str) -> tuple[str, ...]:
 
 
 def collect(reader: Reader, facts: Facts) -> Spare:
-    try:
-        used = _used(facts)
-        disks = [disk for disk in facts.disks.physical if disk.transport == "nvme" and disk.name not in used]
-        free = [disk for disk in disks if _is_local(reader, disk.name) and not _is_held(reader, facts, disk)]
-        names = claimed(reader, facts) if free else frozenset()
-        return Spare(tuple(_spare(reader, facts, disk) for disk in free if not _is_claimed(facts, disk, names)))
-    except UnknownFact as unknown:
-        return Spare(unread(unknown.reason))
+    return Spare(lazy(_all, reader, facts))
+
+
+def _all(reader: Reader, facts: Facts) -> tuple[SpareDisk, ...]:
+    used = _used(facts)
+    disks = [disk for disk in facts.disks.physical if disk.transport == "nvme" and disk.name not in used]
+    free = [disk for disk in disks if _is_local(reader, disk.name) and not _is_held(reader, facts, disk)]
+    names = claimed(reader, facts) if free else frozenset()
+    return tuple(_spare(reader, facts, disk) for disk in free if not _is_claimed(facts, disk, names))
 
 
 def _used(facts: Facts) -> frozenset[str]:
@@ -88,10 +88,10 @@ def _is_local(reader: Reader, name: str) -> bool:
     names = reader.list(folder)
     controllers = [one for one in names if re.fullmatch(r"nvme\d+", one)] if isinstance(names, tuple) else []
     files = [f"{folder}/{one}/transport" for one in controllers] or [f"{folder}/transport"]
-    answers = [line(reader, file) for file in files]
-    if problem := next((answer for answer in answers if not isinstance(answer, str)), None):
-        raise UnknownFact(getattr(problem, "reason", f"{name} does not say how it is attached"))
-    return all(answer == "pcie" for answer in answers)
+    transports = [line(reader, file) for file in files]
+    if ABSENT in transports:
+        raise UnknownFact(f"{name} does not say how it is attached")
+    return all(transport == "pcie" for transport in transports)
 
 
 def _family(facts: Facts, disk: Disk) -> tuple[Disk, ...]:
@@ -102,12 +102,8 @@ def _is_held(reader: Reader, facts: Facts, disk: Disk) -> bool:
     """Whether something holds it, or has it mounted in a namespace of its own. Raises UnknownFact."""
     family = _family(facts, disk)
     folders = [f"/sys/block/{disk.name}" + (f"/{one.name}" if one is not disk else "") for one in family]
-    for folder in folders:
-        holders = reader.list(f"{folder}/holders")
-        if isinstance(holders, Unreadable):
-            raise UnknownFact(holders.reason)
-        if isinstance(holders, tuple) and holders:
-            return True
+    if any(names_in(reader, f"{folder}/holders") for folder in folders):
+        return True
     names = {one.name for one in family}
     return any(names & set(_listed(reader, f"/sys/fs/{fstype}")) for fstype in LOCAL_TYPES)
 
@@ -137,37 +133,23 @@ def _spare(reader: Reader, facts: Facts, disk: Disk) -> SpareDisk:
     return SpareDisk(
         name=disk.name,
         path=disk.path,
-        size_bytes=raw(disk, "size_bytes"),  # type: ignore[arg-type]
+        size_bytes=lazy(lambda: disk.size_bytes),
         is_ephemeral=disk.is_ephemeral,
-        is_blank=False if held or len(family) > 1 or disk.is_read_only else is_blank(reader, disk.path),
+        is_blank=False if held or len(family) > 1 or disk.is_read_only else lazy(is_blank, reader, disk.path),
         fstype=plain[0].fstype if is_plain else "",
         tags=plain[0].tags if is_plain else (),
     )
 
 
-def is_blank(reader: Reader, path: str) -> Any:
-    """Whether a device holds nothing: no signature, and zeros at its beginning; unread where that was not looked at."""
+def is_blank(reader: Reader, path: str) -> bool:
+    """Whether a device holds nothing: no signature, and zeros at its beginning. Raises UnknownFact where that was not
+    looked at.
+    """
     if not reader.is_privileged:
-        return unread(f"only root can see whether {path} is blank")
-    signatures = _status(reader, wipefs(path), (0,))
-    if isinstance(signatures, Unreadable):
-        return signatures
+        raise UnknownFact(f"only root can see whether {path} is blank")
+    signatures = answered(reader, wipefs(path))
     try:
         listed = json.loads(signatures.text or "{}").get("signatures")
     except (ValueError, AttributeError):
-        return unread(f"wipefs printed no list of the signatures on {path}")
-    if listed:
-        return False
-    zeros = _status(reader, compared(path), (0, 1))
-    return zeros if isinstance(zeros, Unreadable) else zeros.status == 0
-
-
-def _status(reader: Reader, argv: tuple[str, ...], expected: tuple[int, ...]) -> Completed | Unreadable:
-    answer = reader.query(argv)
-    if isinstance(answer, Unreadable):
-        return answer
-    if not isinstance(answer, Completed):
-        return Unreadable(f"{argv[0]} is not installed")
-    if answer.status not in expected:
-        return Unreadable(f"{argv[0]} ended with status {answer.status}: {answer.errors.strip()}")
-    return answer
+        raise UnknownFact(f"wipefs printed no list of the signatures on {path}") from None
+    return not listed and answered(reader, compared(path), (0, 1)).status == 0
