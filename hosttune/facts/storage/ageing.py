@@ -14,8 +14,8 @@ import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from hosttune.facts.answers import drop_ins
-from hosttune.facts.base import Fact
+from hosttune.facts.base import Fact, UnknownFact
+from hosttune.facts.reading import drop_ins, names_in
 from hosttune.facts.slurm_conf import SLURM_CONF, slurm_files
 from hosttune.facts.storage.ageing_files import (
     AgeRule,
@@ -38,7 +38,7 @@ from hosttune.facts.storage.ageing_sourced import (
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.regex import regex
-from hosttune.values import Unreadable
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -99,11 +99,8 @@ class _Look(Files):
     def tmpfiles(self) -> None:
         # Before /usr was merged, /lib was a folder of its own; now it is a link.
         split = () if isinstance(self.reader.link("/lib"), str) else ("/lib/tmpfiles.d",)
-        files = drop_ins(self.reader, (*_TMPFILES, *split))
-        if isinstance(files, Unreadable):
-            self.hide(_TMPFILES[0], files.reason)
-            return
-        self._add(select((path, parse_tmpfiles(self.content(path))) for path in files))
+        files = self.told(_TMPFILES[0], drop_ins, self.reader, (*_TMPFILES, *split))
+        self._add(select((path, parse_tmpfiles(self.content(path))) for path in (() if files is ABSENT else files)))
 
     def named(self) -> None:
         """Debian's tmpreaper cleans daily as its file says, while its cron script is there."""
@@ -192,9 +189,14 @@ class _Look(Files):
             for folder in (f"{home}/{one}" for one in _USER_UNITS):
                 if self.way(folder)[1] and name not in lingering:
                     continue
-                found = () if self.is_remote(folder) else self.reader.list(folder)
-                refused += [found.reason] if isinstance(found, Unreadable) else []
-                for path in self._unit_paths(folder, found if isinstance(found, tuple) else ()):
+                if self.is_remote(folder):
+                    continue
+                try:
+                    found = names_in(self.reader, folder)
+                except UnknownFact as unknown:
+                    refused.append(unknown.reason)
+                    continue
+                for path in self._unit_paths(folder, found):
                     self._job(path, self.script(path, path), "unit", name)
         if refused:
             more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""

@@ -6,23 +6,28 @@ from __future__ import annotations
 
 import posixpath
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from hosttune.facts.answers import text
 from hosttune.facts.base import Fact, UnknownFact
+from hosttune.facts.reading import sure, text
 from hosttune.facts.storage.ageing_jobs import may_be_script
 from hosttune.facts.storage.mounts import LOCAL_TYPES
 from hosttune.facts.storage.places import mount_of
 from hosttune.frozen import frozen
-from hosttune.host.door import Completed, Stat
+from hosttune.host.door import Completed
 from hosttune.host.secrets import is_secret_file
-from hosttune.values import Unreadable
+from hosttune.values import ABSENT, Absent
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hosttune.facts import Facts
     from hosttune.facts.storage.mounts import Mount
     from hosttune.host.door import Reader
+    from hosttune.values import Answer
 
+P = ParamSpec("P")
+T = TypeVar("T")
 LARGEST = 1 << 20  # bytes of a script
 # What users wrote, in characters that are followed word for word; one that tells of no access times costs an eighth.
 OF_ONE_USER = 64 << 10
@@ -57,21 +62,25 @@ class Files:
     def hide(self, path: str, reason: str) -> None:
         self.hidden.append(Hidden(path, reason))
 
+    def told(self, path: str, look: Callable[P, Answer[T]], *arguments: P.args, **named: P.kwargs) -> T | Absent:
+        """What a look at a path tells; a refusal is kept."""
+        try:
+            return sure(look(*arguments, **named))
+        except UnknownFact as unknown:
+            self.hide(path, unknown.reason)
+            return ABSENT
+
     def content(self, path: str) -> str:
         if self.is_nobodys(path) or self.is_remote(path):
             return ""
-        answer = text(self.reader, path)
-        if isinstance(answer, Unreadable):
-            self.hide(path, answer.reason)
-        return answer if isinstance(answer, str) else ""
+        content = self.told(path, text, self.reader, path)
+        return "" if content is ABSENT else content
 
     def names(self, folder: str) -> tuple[str, ...]:
         if self.is_nobodys(f"{folder}/") or self.is_remote(folder):
             return ()
-        answer = self.reader.list(folder)
-        if isinstance(answer, Unreadable):
-            self.hide(folder, answer.reason)
-        return answer if isinstance(answer, tuple) else ()
+        names = self.told(folder, self.reader.list, folder)
+        return () if names is ABSENT else names
 
     def may_follow(self, user: str, cost: int, path: str) -> bool:
         """Whether a file is within what is read of a user (empty: the system's own); else it is hidden."""
@@ -97,10 +106,8 @@ class Files:
         if is_secret_file(path) or (isinstance(real, str) and is_secret_file(real)):
             self.hide(path, f"{path} ({source}) is called as secrets are, and is not read")
             return ""
-        stat = self.reader.stat(path)
-        if isinstance(stat, Unreadable):
-            self.hide(path, stat.reason)
-        if not isinstance(stat, Stat) or stat.type != "file":
+        stat = self.told(path, self.reader.stat, path)
+        if stat is ABSENT or stat.type != "file":
             return ""
         mount = self._mount(real if isinstance(real, str) else path)
         if mount is not None and mount.fstype not in _DISKS:

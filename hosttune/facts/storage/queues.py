@@ -7,14 +7,13 @@ Sources: kernel, Documentation/ABI/stable/sysfs-block (queue/scheduler, queue/re
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.answers import derived, integer, known, line
-from hosttune.facts.base import Fact, UnknownFact, raw, unread
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
+from hosttune.facts.reading import derived, integer, known, line, names_in
 from hosttune.facts.storage.disks import Disk
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -73,59 +72,52 @@ def chosen_scheduler(content: str) -> str:
 
 
 def collect(reader: Reader, facts: Facts) -> Queues:
-    try:
-        disks = [disk for disk in facts.disks.all if disk.kind in _KINDS]
-    except UnknownFact as unknown:
-        return Queues(unread(unknown.reason))
+    return Queues(lazy(_all, reader, facts))
+
+
+def _all(reader: Reader, facts: Facts) -> tuple[Queue, ...]:
+    disks = [disk for disk in facts.disks.all if disk.kind in _KINDS]
     said = {disk.name: _match(reader, disk.name) for disk in disks}
     times = Counter(said.values())
     matches = {disk.name: one if (one := said[disk.name]) and times[one] == 1 else _by_name(disk) for disk in disks}
-    paths = {
-        parent
-        for disk in disks
-        if disk.kind == "dm" and _is_multipath(reader, disk) and isinstance(raw(disk, "parents"), tuple)
-        for parent in disk.parents
-    }
-    return Queues(
-        tuple(_queue(reader, disk, disk.name in paths, _targets(facts, disk), matches[disk.name]) for disk in disks)
-    )
+    paths = {parent for disk in disks if disk.kind == "dm" for parent in _paths_of(reader, disk)}
+    return tuple(_queue(reader, facts, disk, disk.name in paths, matches[disk.name]) for disk in disks)
 
 
-def _is_multipath(reader: Reader, disk: Disk) -> bool:
-    uuid = line(reader, f"/sys/block/{disk.name}/dm/uuid")
-    return isinstance(uuid, str) and uuid.startswith("mpath-")
-
-
-def _targets(facts: Facts, disk: Disk) -> Any:
-    """The data mounts of this device and of its partitions."""
+def _paths_of(reader: Reader, disk: Disk) -> tuple[str, ...]:
+    """The ways to a disk of dm-multipath; none where they are not known, and for any other device."""
+    uuid = attempt(line, reader, f"/sys/block/{disk.name}/dm/uuid")
+    if not (isinstance(uuid, str) and uuid.startswith("mpath-")):
+        return ()
     try:
-        own = {one.device for one in facts.disks.all if one.name == disk.name or _is_part(one, disk)}
-        return tuple(mount.target for mount in facts.mounts.local_data if mount.device in own)
-    except UnknownFact as unknown:
-        return unread(unknown.reason)
+        return disk.parents
+    except UnknownFact:
+        return ()
+
+
+def _targets(facts: Facts, disk: Disk) -> tuple[str, ...]:
+    """The data mounts of this device and of its partitions."""
+    own = {one.device for one in facts.disks.all if one.name == disk.name or _is_part(one, disk)}
+    return tuple(mount.target for mount in facts.mounts.local_data if mount.device in own)
 
 
 def _is_part(one: Disk, whole: Disk) -> bool:
-    return one.kind == "partition" and raw(one, "parents") == (whole.name,)
+    return one.kind == "partition" and one.parents == (whole.name,)
 
 
-def _queue(reader: Reader, disk: Disk, is_path: bool, targets: Any, match: str) -> Queue:  # noqa: FBT001 - as in the dataclass
+def _queue(reader: Reader, facts: Facts, disk: Disk, is_path: bool, match: str) -> Queue:  # noqa: FBT001 - as in the dataclass
     folder = f"/sys/block/{disk.name}"
-    hardware = reader.list(f"{folder}/mq")
+    scheduler, ahead = f"{folder}/queue/scheduler", f"{folder}/queue/read_ahead_kb"
     return Queue(
         name=disk.name,
         kind=disk.kind,
-        transport=raw(disk, "transport"),  # type: ignore[arg-type]
-        is_rotational=raw(disk, "is_rotational"),  # type: ignore[arg-type]
+        transport=lazy(lambda: disk.transport),
+        is_rotational=lazy(lambda: disk.is_rotational),
         is_path=is_path,
-        scheduler=derived(line(reader, f"{folder}/queue/scheduler"), f"{folder}/queue/scheduler", chosen_scheduler),
-        hardware_queues=unread(hardware.reason)
-        if isinstance(hardware, Unreadable)
-        else len(hardware)
-        if isinstance(hardware, tuple)
-        else 0,
-        read_ahead_kib=known(integer(reader, f"{folder}/queue/read_ahead_kb"), f"{folder}/queue/read_ahead_kb"),
-        targets=targets,
+        scheduler=lazy(lambda: derived(line(reader, scheduler), scheduler, chosen_scheduler)),
+        hardware_queues=lazy(lambda: len(names_in(reader, f"{folder}/mq"))),
+        read_ahead_kib=lazy(lambda: known(integer(reader, ahead), ahead)),
+        targets=lazy(_targets, facts, disk),
         match=match,
     )
 
@@ -133,7 +125,7 @@ def _queue(reader: Reader, disk: Disk, is_path: bool, targets: Any, match: str) 
 def _match(reader: Reader, name: str) -> str:
     """What a device says of itself; empty where that is nothing that udev could match."""
     for attribute in _IDENTITIES:
-        identity = line(reader, f"/sys/block/{name}/{attribute}")
+        identity = attempt(line, reader, f"/sys/block/{name}/{attribute}")
         if isinstance(identity, str) and _PLAIN.fullmatch(identity):
             return f'ATTR{{{attribute}}}=="{identity}"'
     return ""
