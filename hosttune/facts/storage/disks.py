@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.answers import derived, integer, known, line
-from hosttune.facts.base import Fact, lazy, raw, shared
-from hosttune.frozen import Lazy, frozen
+from hosttune.facts.base import Fact, attempt, lazy, raw, shared
+from hosttune.facts.reading import derived, if_absent, integer, known, line, names_in
+from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,9 +121,10 @@ def transport_of(name: str, path: str) -> str:
     return next((word for pattern, word in _TRANSPORTS if pattern.search(path)), "")
 
 
-def end_on(name: str, parents: Mapping[str, object], physical: frozenset[str]) -> Any:
-    """The physical disks under a device, through any number of layers; none for a loop, RAM or zram device. Unreadable
-    where a layer is."""
+def end_on(name: str, below: Callable[[str], tuple[str, ...]], physical: frozenset[str]) -> tuple[str, ...]:
+    """The physical disks under a device, through any number of layers; none for a loop, RAM or zram device. `below`
+    tells what a device lies on directly.
+    """
     found: set[str] = set()
     seen: set[str] = set()
     waiting = [name]
@@ -136,10 +135,7 @@ def end_on(name: str, parents: Mapping[str, object], physical: frozenset[str]) -
         seen.add(here)
         if here in physical:
             found.add(here)
-        below = parents.get(here, ())
-        if isinstance(below, Unreadable):
-            return below
-        waiting.extend(below if isinstance(below, tuple) else ())
+        waiting.extend(below(here))
     return tuple(sorted(found))
 
 
@@ -147,16 +143,13 @@ def collect(reader: Reader, facts: Facts) -> Disks:
     return Disks(lazy(_all, reader, facts))
 
 
-def _all(reader: Reader, facts: Facts) -> Any:
-    names = reader.list(_BLOCK)
-    if not isinstance(names, tuple):
-        return known(names, _BLOCK)
+def _all(reader: Reader, facts: Facts) -> tuple[Disk, ...]:
     found = _Devices(reader, facts)
-    for name in names:
-        size = integer(reader, f"{_BLOCK}/{name}/size")
+    for name in known(reader.list(_BLOCK), _BLOCK):
+        size_bytes = shared(_size, reader, f"{_BLOCK}/{name}")
         # Size 0: a loop device without a file, a reader without a card. Hidden: one path of a multipath namespace.
-        if size != 0 and line(reader, f"{_BLOCK}/{name}/hidden") != "1":
-            found.add(name, size)
+        if attempt(size_bytes) != 0 and attempt(line, reader, f"{_BLOCK}/{name}/hidden") != "1":
+            found.add(name, size_bytes)
     return tuple(found.all[name] for name in sorted(found.all))
 
 
@@ -167,30 +160,29 @@ class _Devices:
         self.reader = reader
         self.facts = facts
         self.all: dict[str, Disk] = {}
-        self.physical: dict[str, Callable[[], Any]] = {}  # name -> whether that one, by itself, is virtual
-        self.parents = shared(lambda: {name: raw(disk, "parents") for name, disk in self.all.items()})
+        self.physical: dict[str, Callable[[], bool]] = {}  # name -> whether that one, by itself, is virtual
 
-    def add(self, name: str, size: Any) -> None:
+    def add(self, name: str, size_bytes: Callable[[], int]) -> None:
         """A whole device and its partitions, which have no queue of their own: rotation and discard are the disk's."""
         reader, folder, kind = self.reader, f"{_BLOCK}/{name}", kind_of(name)
-        place = Lazy(reader.resolve, folder)
-
-        def is_virtual() -> Any:
-            where = place.value()
-            return True if isinstance(where, str) and _ARRAY.search(where) else raw(self.facts.host, "is_vm")
-
+        place = shared(lambda: known(reader.resolve(folder), folder))
         discard = f"{folder}/queue/discard_max_bytes"
+
+        def is_virtual() -> bool:
+            where = attempt(place)
+            return (isinstance(where, str) and _ARRAY.search(where) is not None) or self.facts.host.is_vm
+
         is_drive = kind in {"disk", "cdrom"}
         whole: dict[str, Any] = {
             "path": lazy(_path, reader, name, kind),
             "kind": kind,
-            "size_bytes": derived(size, f"{folder}/size", lambda sectors: sectors * _SECTOR),
+            "size_bytes": lazy(size_bytes),
             "is_rotational": lazy(_flag, reader, f"{folder}/queue/rotational"),
-            "transport": lazy(lambda: derived(place.value(), folder, partial(transport_of, name))) if is_drive else "",
-            "model": lazy(_model, reader, folder) if is_drive else "",
+            "transport": lazy(lambda: transport_of(name, place())) if is_drive else "",
+            "model": lazy(lambda: if_absent(line(reader, f"{folder}/device/model"), "")) if is_drive else "",
             "is_removable": lazy(_flag, reader, f"{folder}/removable"),
             "can_discard": lazy(lambda: derived(integer(reader, discard), discard, lambda limit: limit > 0)),
-            "parents": lazy(_slaves, reader, folder) if kind in {"dm", "md"} else (),
+            "parents": lazy(names_in, reader, f"{folder}/slaves") if kind in {"dm", "md"} else (),
             "device": lazy(_number, reader, folder),
             "is_read_only": lazy(_flag, reader, f"{folder}/ro"),
         }
@@ -208,46 +200,38 @@ class _Devices:
                 "is_read_only": lazy(_flag, reader, f"{own}/ro"),
             })  # fmt: skip
 
-    def _put(self, name: str, is_virtual: Callable[[], Any], values: Mapping[str, Any]) -> None:
+    def _put(self, name: str, is_virtual: Callable[[], bool], values: Mapping[str, Any]) -> None:
         virtual = lazy(self._is_virtual, name, is_virtual)
-        self.all[name] = Disk(name=name, disks=lazy(self._below, name), is_virtual=virtual, **values)
+        self.all[name] = Disk(name=name, disks=lazy(self._ends, name), is_virtual=virtual, **values)
 
-    def _below(self, name: str) -> Any:
-        return end_on(name, self.parents(), frozenset(self.physical))
+    def _ends(self, name: str) -> tuple[str, ...]:
+        return end_on(name, self._below, frozenset(self.physical))
 
-    def _is_virtual(self, name: str, is_virtual: Callable[[], Any]) -> Any:
+    def _below(self, name: str) -> tuple[str, ...]:
+        return self.all[name].parents if name in self.all else ()
+
+    def _is_virtual(self, name: str, is_virtual: Callable[[], bool]) -> bool:
         """What lies on a virtual disk is virtual."""
-        below = self._below(name)
-        if isinstance(below, tuple) and any(self.physical[one]() is True for one in below):
-            return True
-        return is_virtual()
+        ends = attempt(self._ends, name)
+        below = (attempt(self.physical[one]) for one in ends) if isinstance(ends, tuple) else ()
+        return any(one is True for one in below) or is_virtual()
 
 
 def _path(reader: Reader, name: str, kind: str) -> str:
-    mapped = line(reader, f"{_BLOCK}/{name}/dm/name") if kind == "dm" else ""
+    mapped = attempt(line, reader, f"{_BLOCK}/{name}/dm/name") if kind == "dm" else ""
     # sysfs cannot hold a slash: cciss!c0d0
     return f"/dev/mapper/{mapped}" if isinstance(mapped, str) and mapped else f"/dev/{name.replace('!', '/')}"
 
 
-def _model(reader: Reader, folder: str) -> Any:
-    model = line(reader, f"{folder}/device/model")
-    return "" if model is ABSENT else model
-
-
-def _slaves(reader: Reader, folder: str) -> Any:
-    slaves = reader.list(f"{folder}/slaves")
-    return () if slaves is ABSENT else slaves
-
-
-def _number(reader: Reader, folder: str) -> Any:
+def _number(reader: Reader, folder: str) -> str:
     return known(line(reader, f"{folder}/dev"), f"{folder}/dev")
 
 
-def _size(reader: Reader, folder: str) -> Any:
-    return derived(integer(reader, f"{folder}/size"), folder, lambda sectors: sectors * _SECTOR)
+def _size(reader: Reader, folder: str) -> int:
+    return derived(integer(reader, f"{folder}/size"), f"{folder}/size", lambda sectors: sectors * _SECTOR)
 
 
-def _flag(reader: Reader, path: str) -> Any:
+def _flag(reader: Reader, path: str) -> bool:
     return derived(line(reader, path), path, lambda word: word == "1")
 
 

@@ -6,18 +6,22 @@ the distribution (systemd.mount(5); Ubuntu from 24.10 and Debian 13 ship and ena
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
-from hosttune.facts.answers import text
-from hosttune.facts.base import Fact, UnknownFact, raw, unread
+from hosttune.facts.base import Fact, lazy, shared
+from hosttune.facts.reading import texts
 from hosttune.facts.services.unit_files import assignments
 from hosttune.frozen import frozen
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hosttune.facts import Facts
+    from hosttune.facts.storage.mounts import Mount
     from hosttune.host.door import Reader
 
+T = TypeVar("T")
 UNIT = "tmp.mount"
 ETC = "/etc/systemd/system"
 FOLDERS = (
@@ -48,19 +52,46 @@ class Tmp(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Tmp:
-    drop_ins = _drop_ins(reader)
-    fragment, is_masked = _fragment(reader)
-    home, evidence = _home(reader, facts, drop_ins, fragment, is_masked=is_masked)
-    live = _live(reader, facts)
+    drop_ins = shared(_drop_ins, reader)
+    fragment = shared(_fragment, reader)
+    home = shared(lambda: _home(reader, facts, drop_ins(), fragment()[0], is_masked=fragment()[1]))
+    mount = shared(_mount, reader, facts)
+
+    def live(take: Callable[[Mount], T], nothing: T) -> T:
+        """What the mount tells; `nothing` where there is none."""
+        found = mount()
+        return nothing if found is None else take(found)
+
     return Tmp(
-        is_symlink=isinstance(reader.link("/tmp"), str),
-        home=home,
-        home_evidence=evidence,
-        has_usr_unit=any(_exists(reader, f"{folder}/{UNIT}") for folder in FOLDERS[-2:]),
-        drop_ins=drop_ins,
-        unit_options=_unit_options(reader, fragment, drop_ins),
-        **live,
+        is_symlink=lazy(lambda: isinstance(reader.link("/tmp"), str)),
+        home=lazy(lambda: home()[0]),
+        home_evidence=lazy(lambda: home()[1]),
+        fstype=lazy(live, lambda found: found.fstype, ""),
+        is_mount=lazy(live, _is_own, nothing=False),
+        is_tmpfs=lazy(live, _is_tmpfs, nothing=False),
+        size_bytes=lazy(live, lambda found: found.total_bytes if _is_tmpfs(found) else None, None),
+        disk_bytes=lazy(live, lambda found: found.total_bytes, 0),
+        disk_used_bytes=lazy(live, lambda found: found.total_bytes - found.available_bytes, 0),
+        has_usr_unit=lazy(lambda: any(_exists(reader, f"{folder}/{UNIT}") for folder in FOLDERS[-2:])),
+        drop_ins=lazy(drop_ins),
+        unit_options=lazy(lambda: _settings(reader, fragment()[0], drop_ins()).get("Options", "")),
     )
+
+
+def _mount(reader: Reader, facts: Facts) -> Mount | None:
+    """What /tmp lies on; None under a root where no kernel runs, so that nothing is mounted there."""
+    if reader.persistent_only:
+        return None
+    mounts = facts.mounts.at
+    return mounts.get("/tmp") or mounts.get("/")
+
+
+def _is_own(mount: Mount) -> bool:
+    return mount.target == "/tmp"
+
+
+def _is_tmpfs(mount: Mount) -> bool:
+    return _is_own(mount) and mount.fstype == "tmpfs"
 
 
 def _drop_ins(reader: Reader) -> tuple[str, ...]:
@@ -122,10 +153,7 @@ def _home(
         target = reader.link(fragment)
         link = f" (a link to {target})" if isinstance(target, str) else ""
         return "etc-unit", f"{fragment}{link} mounts /tmp"
-    try:
-        entry = facts.fstab.by_path.get("/tmp")
-    except UnknownFact as unknown:
-        return unread(unknown.reason), unread(unknown.reason)
+    entry = facts.fstab.by_path.get("/tmp")
     if entry is not None:
         return ("fstab" if entry.fstype == "tmpfs" else "fstab-other"), f"/etc/fstab line {entry.line}: {entry.text}"
     if fragment and _is_enabled(reader):
@@ -139,8 +167,6 @@ def _no_tmpfs(reader: Reader, fragment: str, drop_ins: tuple[str, ...]) -> tuple
     Without Type= mount(8) takes whatever it finds on What=.
     """
     settings = _settings(reader, fragment, drop_ins)
-    if isinstance(settings, Unreadable):
-        return unread(settings.reason), unread(settings.reason)
     kind = settings.get("Type", "" if fragment and settings.get("What") else "tmpfs")
     if kind == "tmpfs":
         return None
@@ -149,44 +175,9 @@ def _no_tmpfs(reader: Reader, fragment: str, drop_ins: tuple[str, ...]) -> tuple
     return "unit-other", f"{places}: {what} is mounted at /tmp"
 
 
-def _unit_options(reader: Reader, fragment: str, drop_ins: tuple[str, ...]) -> str:
-    settings = _settings(reader, fragment, drop_ins)
-    return unread(settings.reason) if isinstance(settings, Unreadable) else settings.get("Options", "")
-
-
-def _settings(reader: Reader, fragment: str, drop_ins: tuple[str, ...]) -> dict[str, str] | Unreadable:
+def _settings(reader: Reader, fragment: str, drop_ins: tuple[str, ...]) -> dict[str, str]:
     """What the unit and its drop-ins set, the last value of each key, percent signs as mount(8) gets them."""
     found: dict[str, str] = {}
-    for path in (fragment, *drop_ins):
-        content = text(reader, path) if path else ABSENT
-        if isinstance(content, Unreadable):
-            return content
-        if isinstance(content, str):
-            found |= {key: value.replace("%%", "%") for _, _, key, value in assignments(content)}
+    for _, content in texts(reader, filter(None, (fragment, *drop_ins))):
+        found |= {key: value.replace("%%", "%") for _, _, key, value in assignments(content)}
     return found
-
-
-def _live(reader: Reader, facts: Facts) -> dict[str, Any]:
-    """The fields about the /tmp of now."""
-    nothing = {"fstype": "", "is_mount": False, "is_tmpfs": False, "size_bytes": None}
-    if reader.persistent_only:
-        # no kernel runs under this root, so nothing is mounted there
-        return {**nothing, "disk_bytes": 0, "disk_used_bytes": 0}
-    try:
-        mounts = facts.mounts.at
-        mount = mounts.get("/tmp")
-        below = mount or mounts.get("/")
-        if below is None:
-            return {**nothing, "disk_bytes": 0, "disk_used_bytes": 0}
-        total = raw(below, "total_bytes")
-        available = raw(below, "available_bytes")
-        used = total - available if isinstance(total, int) and isinstance(available, int) else total
-        disk = {"fstype": below.fstype, "disk_bytes": total, "disk_used_bytes": used}
-        if mount is None:
-            return {**nothing, **disk}
-        is_tmpfs = below.fstype == "tmpfs"
-        own = {"is_mount": True, "is_tmpfs": is_tmpfs, "size_bytes": total if is_tmpfs else None}
-        return {**disk, **own}
-    except UnknownFact as unknown:
-        names = ("fstype", "is_mount", "is_tmpfs", "size_bytes", "disk_bytes", "disk_used_bytes")
-        return dict.fromkeys(names, unread(unknown.reason))
