@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared, unread
 from hosttune.facts.containers.kubernetes import is_of_pods
@@ -34,7 +34,7 @@ NETWORK_TYPES = frozenset({
     "fuse.geesefs", "fuse.httpdirfs", "fuse.ipfs", "fuse.vmhgfs-fuse", "vboxsf", "vmhgfs", "prl_fs", "sshfs",
     "moosefs", "quobyte",
 })  # fmt: skip
-_UNASKED: Any = unread("space is asked of visible local mounts only")
+_UNASKED: int = unread("space is asked of visible local mounts only")
 _SPACE = ("total_bytes", "available_bytes", "total_inodes", "available_inodes")
 # statvfs(3) on any other type says nothing a rule needs, and on a dead network mount it hangs.
 _MEASURED_TYPES = LOCAL_TYPES | {"tmpfs", "overlay", "zfs", "vfat", "ntfs3", "exfat", "reiserfs", "erofs"}
@@ -213,8 +213,9 @@ def _mount(line: MountLine, is_topmost: bool, is_bind: bool, devices: _Devices) 
     )  # fmt: skip
 
 
-def _size(space: Callable[[], Space], name: str) -> Any:
-    return getattr(space(), name)
+def _size(space: Callable[[], Space], name: str) -> int:
+    size: int = getattr(space(), name)
+    return size
 
 
 class _Devices:
