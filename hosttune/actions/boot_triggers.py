@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Refused
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.kernel import grub_arguments as grub
 from hosttune.facts.kernel.initramfs import DRACUT, generator, images
+from hosttune.facts.reading import known
 from hosttune.resources.kernel.kernel_argument import unproven
-from hosttune.values import Unreadable
+from hosttune.values import FileValue, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Writer
+    from hosttune.host.overlay import Overlay
 
 GRUB_TIMEOUT_S = 300.0  # os-prober looks at every partition
 INITRAMFS_TIMEOUT_S = 900.0  # of all kernels, on a slow disk
@@ -19,9 +23,25 @@ INITRAMFS_TIMEOUT_S = 900.0  # of all kernels, on a slow disk
 
 def update_grub(writer: Writer, name: str) -> None:  # noqa: ARG001 - the interface of all triggers
     """Write the menu anew and read it back. Raises Refused when a normal entry lacks an argument of ours."""
-    writer.run(("update-grub",), timeout_s=GRUB_TIMEOUT_S)
+    from hosttune.host.overlay import Overlay
+
+    if isinstance(writer, Overlay):
+        _foretell_menu(writer)
+    else:
+        writer.run(("update-grub",), timeout_s=GRUB_TIMEOUT_S)
     if reason := unproven(writer):
         raise Refused(f"update-grub ran, and {reason}")
+
+
+def _foretell_menu(overlay: Overlay) -> None:
+    """The menu of the host below, with the arguments that the settings of the overlay add up to."""
+    try:
+        menu = known(overlay.base.read(grub.MENU), grub.MENU)
+        before, after = grub.arguments_of(overlay.base), grub.arguments_of(overlay)
+    except UnknownFact as unknown:
+        raise Refused(f"what update-grub makes of these settings cannot be foretold: {unknown.reason}") from None
+    text = grub.regenerated(menu.decode("utf-8", "surrogateescape"), before, after)
+    overlay.files[grub.MENU] = FileValue(text.encode("utf-8", "surrogateescape"), 0o600)
 
 
 def image_waits(facts: Facts) -> str:

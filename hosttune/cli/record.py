@@ -22,10 +22,10 @@ def record(
 
     from hosttune import __version__
     from hosttune.actions.examine import examine_everything
+    from hosttune.actions.record import take_record
     from hosttune.cli.common import load_choice, one_host, say, tell
     from hosttune.errors import HosttuneError
     from hosttune.host.console import save
-    from hosttune.host.survey import take_record
     from hosttune.views.terminal import counted
 
     del show

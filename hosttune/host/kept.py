@@ -67,7 +67,7 @@ def _ask(argv: Sequence[str], timeout_s: float) -> Completed | Absent | Ended:
 
 def _is_good(argv: Sequence[str], answer: Completed) -> bool:
     """Names of packages, not a refusal: those may be mended by what no digest sees."""
-    from hosttune.facts.gpu.candidates import parse_list, parse_sections
+    from hosttune.host.ubuntu_drivers import parse_list, parse_sections
 
     if answer.status != 0 or len(answer.stdout) + len(answer.stderr) > _LIMIT // 4:
         return False

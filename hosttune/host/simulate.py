@@ -1,5 +1,5 @@
-"""What programs that change a host would do, modelled on an overlay: systemctl, apt-get, update-grub and those
-that build an initial RAM disk. Anything else is refused.
+"""What programs that change a host would do, modelled on an overlay: systemctl, apt-get and those that build
+an initial RAM disk. Anything else is refused; what update-grub writes follows from facts: `actions/boot_triggers.py`.
 
 A model changes what the host would answer afterwards: the answers of `systemctl show` and `apt-config dump`, the links
 of enabled units, the dpkg status.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Refused
 from hosttune.host.door import Completed
-from hosttune.values import ABSENT, Answer, FileValue, Unreadable
+from hosttune.values import ABSENT, Answer, FileValue
 
 if TYPE_CHECKING:
     from hosttune.host.overlay import Overlay
@@ -40,23 +40,7 @@ def simulate(overlay: Overlay, argv: tuple[str, ...]) -> Completed:
         return _apt_get(overlay, words[1:])
     if words[0] in {"update-initramfs", "dracut"} or words[:2] == ("dockerd", "--validate"):
         return _DONE  # nobody looks into what they build; dockerd only looks
-    if words[0] == "update-grub":
-        return _update_grub(overlay)
     raise Refused(f"{words[0]} cannot be tried on the overlay")
-
-
-def _update_grub(overlay: Overlay) -> Completed:
-    """The menu of the host below, with the arguments that the settings here add up to."""
-    from hosttune.facts.base import attempt
-    from hosttune.facts.kernel.grub_arguments import MENU, arguments_of, regenerated
-
-    menu = overlay.base.read(MENU)
-    before, after = attempt(arguments_of, overlay.base), attempt(arguments_of, overlay)
-    if isinstance(before, Unreadable) or isinstance(after, Unreadable) or not isinstance(menu, bytes):
-        raise Refused("what update-grub makes of these settings cannot be foretold")
-    text = regenerated(menu.decode("utf-8", "surrogateescape"), before, after)
-    overlay.files[MENU] = FileValue(text.encode("utf-8", "surrogateescape"), 0o600)
-    return _DONE
 
 
 def answer(overlay: Overlay, argv: tuple[str, ...], ask: Callable[[], Answer[Completed]]) -> Answer[Completed]:

@@ -15,11 +15,10 @@ from hosttune.facts.gpu.candidates import (
     OLD_LIST,
     merge,
     parse_devices,
-    parse_list,
-    parse_sections,
     refusal,
 )
 from hosttune.host.door import Completed
+from hosttune.host.ubuntu_drivers import parse_list, parse_sections
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 

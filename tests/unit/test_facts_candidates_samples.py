@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hosttune.facts.gpu.candidates import merge, parse_devices, parse_list, parse_sections, refusal
+from hosttune.facts.gpu.candidates import merge, parse_devices, refusal
 from hosttune.host.door import Completed
+from hosttune.host.ubuntu_drivers import parse_list, parse_sections
 from tests.unit.test_facts_candidates import GPU, LISTED, NOISE, OLD, PLUGIN, WIFI
 
 FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "samples" / "ubuntu-drivers"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hosttune.actions.examine import examine
+from hosttune.actions.record import take_record
 from hosttune.engine.catalog import assembled, builtin_catalog
 from hosttune.engine.evaluate import evaluate
 from hosttune.engine.lint import checked_rule, rule_faults
@@ -12,7 +13,6 @@ from hosttune.engine.policy import Policy
 from hosttune.engine.yamlio import load_document
 from hosttune.facts import Facts, UnknownFact
 from hosttune.host.record import RecordReader
-from hosttune.host.survey import take_record
 from hosttune.values import Verdict
 from tests.unit.fake_reader import FakeReader
 

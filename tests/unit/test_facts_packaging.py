@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hosttune.actions.record_encode import encode_record
 from hosttune.facts import Facts
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.gpu.packaging import QUERY, aliases_in, matched, parse_show, stanzas
 from hosttune.host.door import Completed
 from hosttune.host.record import Recorder, RecordReader
-from hosttune.host.record_encode import encode_record
 from hosttune.values import ABSENT, Unreadable
 from tests.unit.driver_machine import gpu
 from tests.unit.fake_reader import FakeReader

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
+from hosttune.actions.record import take_record
 from hosttune.errors import BadInput
 from hosttune.facts import Facts
 from hosttune.host.door import Completed, Process
 from hosttune.host.record import RecordReader, parse_record, read_record
-from hosttune.host.survey import take_record
 from hosttune.values import ABSENT, Unreadable
 from tests.unit.fake_reader import FakeReader
 

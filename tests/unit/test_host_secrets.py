@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from hosttune.actions.record import take_record
 from hosttune.host.door import Process
 from hosttune.host.redact import Redactor, people, places, serials
 from hosttune.host.secrets import is_secret_file, is_serial_file, mask_command, mask_text
-from hosttune.host.survey import take_record
 from tests.unit.fake_reader import FakeReader
 
 S = "hunter2-XyZ"

@@ -6,11 +6,11 @@ import os
 
 import pytest
 
+from hosttune.actions.record_encode import encode_record
 from hosttune.host.door import Usage
 from hosttune.host.live import LiveReader
 from hosttune.host.record import Recorder, RecordReader
 from hosttune.host.record_check import check_record
-from hosttune.host.record_encode import encode_record
 from hosttune.host.rooted import RootReader
 from hosttune.host.usage import count
 from hosttune.values import ABSENT, Unreadable

@@ -2,6 +2,7 @@
 
 import pytest
 
+from hosttune.actions.boot_triggers import update_grub
 from hosttune.errors import Refused
 from hosttune.facts.kernel import grub_arguments as grub
 from hosttune.resources.kernel.kernel_argument import contradicts, has, unproven
@@ -140,17 +141,22 @@ def test_menu_that_is_not_there_proves_nothing():
 
 
 def test_menu_that_did_not_take_the_argument_is_no_success():
-    from hosttune.actions.boot_triggers import update_grub
-
-    class Deaf(type(machine())):
+    class Deaf(FakeReader):
         def run(self, argv, *, timeout_s):
-            assert (argv, timeout_s) == (("update-grub",), 300.0)
+            self.asked.append((argv, timeout_s))
 
-    files = {OURS: APPEND.format("iommu=pt")}
-    door = Deaf(machine(files).base)
+    door = Deaf({**FACTS, OURS: WITH_IT})
     assert unproven(door) == f"line 3 of /boot/grub/grub.cfg lacks iommu=pt ({OURS}:1)"
     with pytest.raises(Refused, match="update-grub ran, and line 3"):
         update_grub(door, "")
+    assert door.asked == [(("update-grub",), 300.0)]
+
+
+def test_menu_of_settings_that_cannot_be_read_is_not_foretold():
+    door = machine({OURS: WITH_IT}, unreadable={"/etc/default/grub": "i/o error"})
+    with pytest.raises(Refused, match="cannot be foretold: i/o error"):
+        update_grub(door, "")
+    assert door.files == {}
 
 
 @pytest.mark.parametrize(

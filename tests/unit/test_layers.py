@@ -52,9 +52,7 @@ def test_imports_run_one_way(path):
         return
     for name in imports(path):
         if name.startswith("hosttune."):
-            below = name.split(".")[1]
-            if (part, below) not in ALLOWED_PARSERS:
-                assert rank(below) >= rank(part), f"{part} imports {name}"
+            assert rank(name.split(".")[1]) >= rank(part), f"{part} imports {name}"
 
 
 def test_no_circle_of_imports_goes_through_two_packages():
@@ -67,10 +65,6 @@ def test_circle_through_two_packages_would_be_seen():
     graph = imported_by(trees())
     graph["hosttune.facts.placed"].add("hosttune.resources.base")
     assert len({name.split(".")[1] for name in circles(graph)[0]}) > 1
-
-
-# Pure parsers of what the door delivers, imported where they are used: the overlay models programs, records are checked.
-ALLOWED_PARSERS = {("host", "facts")}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())

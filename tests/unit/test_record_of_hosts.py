@@ -7,12 +7,12 @@ import json
 import pytest
 
 from hosttune.actions.examine import examine, examine_everything
+from hosttune.actions.record import take_record
 from hosttune.codec import finding_to_json, to_json
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.policy import Policy
 from hosttune.facts import SUBJECTS
 from hosttune.host.record import RecordReader, read_record
-from hosttune.host.survey import take_record
 from tests.hosts.built import BUILT
 
 CATALOG = builtin_catalog()

@@ -7,7 +7,7 @@ GPUs nor what fits which of them are taken from here. It exits 0 whatever happen
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from hosttune.facts.base import Fact, UnknownFact, unread
 from hosttune.facts.gpu.components import turn_on
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
+from hosttune.host.ubuntu_drivers import PACKAGE, parse_list, parse_sections
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent, Answer, Unreadable, behind
 
@@ -28,12 +29,8 @@ OLD_LIST = ("ubuntu-drivers", "list", "--gpgpu")  # before --include-dkms, which
 # 1.4 s as a rule, but minutes where apt keeps its lists compressed, as container images do.
 TIMEOUT_S = 600.0
 
-_NAME = regex(r"nvidia-(?:driver-)?(\d{3})(-server)?(-open)?")
 _DEVICE = regex(r"d0000([0-9A-F]{4})sv")
-_SECTION = regex(r"== (\S.*) ==\s*")
-_FIELD = regex(r"([a-z_]+)\s*: ?(.*)")
 _DRIVER = regex(r"(\S+) - (distro|third-party) (free|non-free)(.*)")
-_LISTED = regex(r"(\S+?),? +\(kernel modules provided by ([a-z0-9][a-z0-9.+-]*[a-z0-9])\)|(\S+)")
 
 # Printed beside good answers too: by plugins, by a deprecated call of udevadm (24.04), by packages with an odd header.
 _NOISE = regex(r"(?:ERROR|WARNING):root:|udevadm hwdb is deprecated")
@@ -68,54 +65,6 @@ class Candidates(Fact):
     models: Mapping[str, str]  # PCI device (0x2330) -> what ubuntu-drivers calls it (udev's hardware database)
 
 
-@frozen
-class Section:
-    """One device of `ubuntu-drivers devices`."""
-
-    device: str
-    modalias: str
-    vendor: str
-    model: str
-    drivers: tuple[str, ...]  # each what stands behind `driver   : `
-    is_manual: bool
-
-    @property
-    def is_nvidia(self) -> bool:
-        return "v000010DE" in self.modalias or "nvidia" in self.vendor.lower()
-
-
-def parse_sections(output: str) -> tuple[Section, ...]:
-    """The sections of `ubuntu-drivers devices`, in order; lines of no section (warnings, tracebacks) are left out."""
-    return tuple(_section(head, lines) for head, lines in _chunks(output.splitlines()))
-
-
-def _chunks(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    head, body = "", list[str]()
-    for one in lines:
-        match = _SECTION.fullmatch(one)
-        if match:
-            if head:
-                yield head, body
-            head, body = match[1], []
-        elif head:
-            body.append(one)
-    if head:
-        yield head, body
-
-
-def _section(head: str, lines: list[str]) -> Section:
-    fields = [(match[1], match[2]) for one in lines if (match := _FIELD.fullmatch(one.rstrip()))]
-    first = dict(reversed(fields))
-    return Section(
-        device=head,
-        modalias=first.get("modalias", ""),
-        vendor=first.get("vendor", ""),
-        model=first.get("model", ""),
-        drivers=tuple(value for key, value in fields if key == "driver"),
-        is_manual=first.get("manual_install", "") == "True",
-    )
-
-
 def models_in(output: str) -> Mapping[str, str]:
     """What the NVIDIA devices of `ubuntu-drivers devices` are called, by PCI device (0x2330)."""
     found = [(_DEVICE.search(one.modalias), one.model) for one in parse_sections(output) if one.is_nvidia and one.model]
@@ -139,20 +88,8 @@ def parse_devices(output: str) -> tuple[Candidate, ...]:
 
 
 def _candidate(name: str) -> Candidate | None:
-    match = _NAME.fullmatch(name)
+    match = PACKAGE.fullmatch(name)
     return Candidate(name, int(match[1]), bool(match[2]), bool(match[3]), False, False, "") if match else None
-
-
-def parse_list(output: str) -> dict[str, str]:
-    """Package -> package that brings its modules (empty where it is not told), of `ubuntu-drivers list`."""
-    providers = {}
-    for one in output.splitlines(keepends=True):
-        match = _LISTED.fullmatch(one.strip())
-        name = (match[1] or match[3]) if match else ""
-        # a bare name that no line end follows may be the beginning of a longer one
-        if match and _NAME.fullmatch(name) and (match[1] or one.endswith("\n")):
-            providers[name] = match[2] or ""
-    return providers
 
 
 def refusal(answer: Completed) -> str:

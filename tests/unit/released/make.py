@@ -82,7 +82,10 @@ def journals() -> dict[str, bytes]:
 
 
 def record() -> dict[str, bytes]:
-    from hosttune.host.survey import take_record
+    try:
+        from hosttune.actions.record import take_record
+    except ImportError:  # an older tree
+        from hosttune.host.survey import take_record
 
     def ask(asked: object) -> None:
         for path in FILES:

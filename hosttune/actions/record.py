@@ -1,5 +1,5 @@
 """Taking a record: what the facts ask for, and a survey beyond it, so that tomorrow's rules can be tried on today's
-record. What leaves the host goes through `host/record_encode.py`, which keeps secrets out.
+record. What leaves the host goes through `actions/record_encode.py`, which keeps secrets out.
 """
 
 from __future__ import annotations
@@ -8,9 +8,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from hosttune.actions.record_encode import DPKG_STATUS, encode_record
+from hosttune.facts.containers.kubernetes import DAEMONS
+from hosttune.facts.services.units import show_command
 from hosttune.host.door import Reader, Stat
 from hosttune.host.record import Recorder
-from hosttune.host.record_encode import DPKG_STATUS, encode_record
 from hosttune.host.secrets import is_secret_file
 from hosttune.regex import regex
 
@@ -97,9 +99,6 @@ def _survey(recorder: Recorder) -> None:
     recorder.os_release()
     recorder.processes()
     if isinstance(recorder.stat("/run/systemd/system"), Stat):
-        from hosttune.facts.containers.kubernetes import DAEMONS
-        from hosttune.facts.services.units import show_command
-
         recorder.query(show_command((*UNITS, *DAEMONS)))
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Final, TypeVar
 
+from hosttune.facts.gpu.nvidia_smi import messages_in
+from hosttune.facts.storage.ageing_record import told_lines
 from hosttune.host.door import Completed, Process, Space, Stat, Usage
 from hosttune.host.machine_id import hashed_machine_id, machine_id_hash
 from hosttune.host.pci_config import is_pci_config, without_serial
@@ -172,14 +174,10 @@ def _is_job(path: str, content: bytes) -> bool:
 
 
 def _short_job(path: str, content: str) -> str:
-    from hosttune.facts.storage.ageing_record import told_lines
-
     is_unit = path.startswith(_HOMES) and "/systemd/user/" in path
     return told_lines(content, "crontab" if path.startswith(_CRONTABS) else "unit" if is_unit else "script")
 
 
 def _short_log(content: str) -> str:
     """The lines of the kernel log that facts read: the rest is long, and speaks of other things."""
-    from hosttune.facts.gpu.nvidia_smi import messages_in
-
     return "".join(f"{line}\n" for line in messages_in(content))
