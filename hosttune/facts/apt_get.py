@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
-from hosttune.facts.answers import text
 from hosttune.facts.base import Fact
+from hosttune.facts.reading import hint
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -210,8 +210,7 @@ def is_file_of(file: str, name: str, version: str, foreign: Collection[str]) -> 
 
 def foreign(reader: Reader) -> tuple[str, ...]:
     """The foreign architectures of this host: ARCHITECTURES names the native one first."""
-    content = text(reader, ARCHITECTURES)
-    return tuple(content.split()[1:]) if isinstance(content, str) else ()
+    return tuple(hint(reader, ARCHITECTURES).split()[1:])
 
 
 def restarts(needrestart: str) -> tuple[str, ...]:

@@ -80,6 +80,15 @@ def shared(make: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> Calla
     return ask
 
 
+def whole(kind: type[T], make: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """A fact that is read at once: what `make` returns; one that raises in every field what `make` raised."""
+    made = attempt(make, *arguments, **named)
+    if not isinstance(made, Unreadable):
+        return made
+    unknown: Any = kind
+    return cast("T", unknown(**{field.name: made for field in fields(unknown)}))
+
+
 def complete(value: object) -> None:
     """Read what nobody has asked for yet of a fact, and of the facts in it."""
     if isinstance(value, Fact):

@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.answers import text
 from hosttune.facts.base import Fact, lazy
+from hosttune.facts.reading import hint
 from hosttune.facts.services.systemd_config import parse as section_of
 from hosttune.facts.services.unit_files import UnitFiles
 from hosttune.frozen import frozen
@@ -95,8 +95,7 @@ def _values(reader: Reader, facts: Facts) -> tuple[BootValue, ...]:
 
 
 def _content(reader: Reader, path: str) -> str:
-    content = text(reader, path)
-    return content[:_LONGEST] if isinstance(content, str) else ""
+    return hint(reader, path)[:_LONGEST]
 
 
 def _of_unit(reader: Reader, name: str, path: str) -> Iterator[BootValue]:

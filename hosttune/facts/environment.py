@@ -7,13 +7,12 @@ set is not looked at. Variables of other names are not kept: such files hold sec
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.answers import text
-from hosttune.facts.base import Fact
+from hosttune.facts.base import Fact, lazy
+from hosttune.facts.reading import if_absent, names_in, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,22 +95,17 @@ def is_kept(name: str) -> bool:
 
 
 def collect(reader: Reader, facts: Facts) -> Environment:  # noqa: ARG001 - the interface of all subjects
-    found: list[Variable] = []
+    return Environment(lazy(lambda: tuple(_variables(reader))))
+
+
+def _variables(reader: Reader) -> Iterator[Variable]:
     for path, scope in _files(reader):
-        if isinstance(path, Unreadable):
-            gone: Any = path
-            return Environment(gone)
-        content = text(reader, path)
-        if isinstance(content, Unreadable):
-            gone = content
-            return Environment(gone)
-        if isinstance(content, str):
-            lines = systemd_variables(content) if scope == "service" else shell_variables(content)
-            found += (Variable(name, value, f"{path}:{line}", scope) for line, name, value in lines if is_kept(name))
-    return Environment(tuple(found))
+        content = if_absent(text(reader, path), "")
+        lines = systemd_variables(content) if scope == "service" else shell_variables(content)
+        yield from (Variable(name, value, f"{path}:{line}", scope) for line, name, value in lines if is_kept(name))
 
 
-def _files(reader: Reader) -> Iterator[tuple[str | Unreadable, str]]:
+def _files(reader: Reader) -> Iterator[tuple[str, str]]:
     for path in _SESSIONS:
         yield path, "session"
     for folder, suffix in _FOLDERS:
@@ -120,16 +114,11 @@ def _files(reader: Reader) -> Iterator[tuple[str | Unreadable, str]]:
     yield _MANAGER[0], "service"
     yield from ((one, "service") for one in _named(reader, _MANAGER[1], ".conf"))
     for unit in _named(reader, _UNITS, (".service", ".service.d", ".slice.d")):
-        if isinstance(unit, str) and unit.endswith(".d"):
+        if unit.endswith(".d"):
             yield from ((one, "service") for one in _named(reader, unit, ".conf"))
-        elif isinstance(unit, Unreadable) or reader.link(unit) != "/dev/null":
+        elif reader.link(unit) != "/dev/null":
             yield unit, "service"
 
 
-def _named(reader: Reader, folder: str, suffix: str | tuple[str, ...]) -> Iterator[str | Unreadable]:
-    names = reader.list(folder)
-    if isinstance(names, Unreadable):
-        yield names
-    for name in names if isinstance(names, tuple) else ():
-        if name.endswith(suffix):
-            yield f"{folder}/{name}"
+def _named(reader: Reader, folder: str, suffix: str | tuple[str, ...]) -> Iterator[str]:
+    return (f"{folder}/{name}" for name in names_in(reader, folder) if name.endswith(suffix))

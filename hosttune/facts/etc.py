@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.lookups import Lookup, small_text
-from hosttune.facts.reading import day_of
+from hosttune.facts.reading import day_of, if_absent, sure
 from hosttune.frozen import frozen
-from hosttune.host.door import Stat
 from hosttune.host.secrets import is_secret_file
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import ABSENT, Absent
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -61,29 +60,29 @@ def collect(reader: Reader, facts: Facts) -> Etc:  # noqa: ARG001 - the interfac
 
 
 def _written_on(reader: Reader, path: str) -> str:
-    found = reader.stat(path)
-    if not isinstance(found, Stat):
-        raise UnknownFact(found.reason if isinstance(found, Unreadable) else f"{path} is not there")
+    found = sure(reader.stat(path))
+    if found is ABSENT:
+        raise UnknownFact(f"{path} is not there")
     return day_of(found.mtime_ns / 1e9)
 
 
 def _file(reader: Reader, path: str) -> ConfigFile:
-    def silent(reason: Any) -> ConfigFile:
-        return ConfigFile(path, exists=reason, lines=reason)
+    content = shared(_content, reader, path)
 
+    def lines() -> tuple[str, ...]:
+        rows = (row.strip() for row in if_absent(content(), "").splitlines())
+        found = tuple(row for row in rows if row and not row.startswith("#"))
+        if len(found) > _MOST_LINES:
+            raise UnknownFact(f"{path} has more than {_MOST_LINES} lines")
+        return found
+
+    return ConfigFile(path, exists=lazy(lambda: content() is not ABSENT), lines=lazy(lines))
+
+
+def _content(reader: Reader, path: str) -> str | Absent:
     if fault := Etc.name_fault(path):
-        return silent(unread(fault[0]))
-    real = reader.resolve(path)
-    if isinstance(real, Unreadable):
-        return silent(real)
-    if isinstance(real, str) and (not real.startswith(_ROOTS) or is_secret_file(real)):
-        return silent(unread(f"{path} leads to {real}, which is no configuration"))
-    content = small_text(reader, path, _MOST_BYTES)
-    if content is ABSENT:
-        return ConfigFile(path, exists=False, lines=())
-    if isinstance(content, Unreadable):
-        return silent(content)
-    lines = tuple(line for raw in str(content).splitlines() if (line := raw.strip()) and not line.startswith("#"))
-    if len(lines) > _MOST_LINES:
-        return ConfigFile(path, exists=True, lines=unread(f"{path} has more than {_MOST_LINES} lines"))
-    return ConfigFile(path, exists=True, lines=lines)
+        raise UnknownFact(fault[0])
+    real = sure(reader.resolve(path))
+    if real is not ABSENT and (not real.startswith(_ROOTS) or is_secret_file(real)):
+        raise UnknownFact(f"{path} leads to {real}, which is no configuration")
+    return small_text(reader, path, _MOST_BYTES)

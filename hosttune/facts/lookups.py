@@ -7,17 +7,18 @@ such a fact reads behind its keys, through the door, once for each.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from hosttune.facts.answers import text
-from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.reading import text
 from hosttune.frozen import frozen
 from hosttune.host.secrets import is_secret_file
-from hosttune.values import ABSENT, Answer, Unreadable
+from hosttune.values import ABSENT, Absent
 
 if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
+P = ParamSpec("P")
 T = TypeVar("T")
 LONGEST = 4096  # bytes of a kernel value: a page, as sysfs gives it (Documentation/filesystems/sysfs.rst)
 
@@ -71,24 +72,26 @@ def whole_number(name: str, word: str) -> int:
         raise UnknownFact(f"{name} holds {word[:40]!r}, which is no whole number") from None
 
 
-def attribute(reader: Reader, name: str, path: str) -> Attribute:
-    """The value in a file of /proc/sys or /sys. A binary one, one longer than a page, a secret: unknown."""
-    content = small_text(reader, path, LONGEST)
-    if content is ABSENT:
-        return Attribute(name, exists=False, text=unread(f"there is no {name} here"))
-    if isinstance(content, Unreadable):
-        return Attribute(name, exists=content, text=content)  # type: ignore[arg-type]
-    if "\0" in content or "\ufffd" in content:
-        binary = Unreadable(f"{name} is no text")
-        return Attribute(name, exists=True, text=binary)  # type: ignore[arg-type]
-    return Attribute(name, exists=True, text=str(content).strip())
+def attribute(name: str, read: Callable[P, str | Absent], *arguments: P.args, **named: P.kwargs) -> Attribute:
+    """The value of the kernel that `read` gives: one that is binary is unknown."""
+    content = shared(read, *arguments, **named)
+
+    def spelled() -> str:
+        value = content()
+        if value is ABSENT:
+            raise UnknownFact(f"there is no {name} here")
+        if "\0" in value or "\ufffd" in value:
+            raise UnknownFact(f"{name} is no text")
+        return value.strip()
+
+    return Attribute(name, exists=lazy(lambda: content() is not ABSENT), text=lazy(spelled))
 
 
-def small_text(reader: Reader, path: str, most: int) -> Answer[str]:
-    """A file as text; Unreadable where it has more than `most` bytes, or is one that keeps a secret."""
+def small_text(reader: Reader, path: str, most: int = LONGEST) -> str | Absent:
+    """A file as text; unknown where it has more than `most` bytes, or is one that keeps a secret."""
     if is_secret_file(path):
-        return Unreadable(f"{path} keeps what is not shown")
+        raise UnknownFact(f"{path} keeps what is not shown")
     content = text(reader, path)
-    if isinstance(content, str) and len(content) > most:
-        return Unreadable(f"{path} is longer than {most} bytes")
+    if content is not ABSENT and len(content) > most:
+        raise UnknownFact(f"{path} is longer than {most} bytes")
     return content

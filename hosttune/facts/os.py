@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.answers import known
-from hosttune.facts.base import Fact
+from hosttune.facts.base import Fact, whole
+from hosttune.facts.reading import known
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -47,8 +47,4 @@ def parse(release: Mapping[str, str]) -> Os:
 
 
 def collect(reader: Reader, facts: Facts) -> Os:  # noqa: ARG001 - the interface of all subjects
-    release = reader.os_release()
-    if isinstance(release, Mapping):
-        return parse(release)
-    gone = known(release, "/etc/os-release")
-    return Os(gone, gone, gone, gone, gone)
+    return whole(Os, lambda: parse(known(reader.os_release(), "/etc/os-release")))

@@ -58,6 +58,12 @@ def line(reader: Reader, path: str) -> str | Absent:
     return content.strip(" \t\n\0") if isinstance(content, str) else content
 
 
+def hint(reader: Reader, path: str) -> str:
+    """What a file says of what is decided elsewhere: empty where it is not there, and where it cannot be read, too."""
+    content = reader.read(path)
+    return content.decode("utf-8", "replace") if isinstance(content, bytes) else ""
+
+
 def day_of(seconds: float) -> str:
     """The date, ISO 8601, UTC, of a time in seconds since the epoch."""
     return datetime.fromtimestamp(seconds, timezone.utc).date().isoformat()

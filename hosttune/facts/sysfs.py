@@ -12,18 +12,18 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from hosttune.facts.answers import text
-from hosttune.facts.base import Fact, UnknownFact, unread
-from hosttune.facts.lookups import Attribute, Lookup, attribute
+from hosttune.facts.base import Fact, UnknownFact
+from hosttune.facts.lookups import Attribute, Lookup, attribute, small_text
+from hosttune.facts.reading import hint, is_there, names_in
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Answer, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
+    from hosttune.values import Absent
 
 _WILD = regex(r"[*?\[]")
 _BRACES = regex(r"\{([^{}]*)\}")
@@ -58,24 +58,20 @@ def _unbraced(pattern: str) -> Iterator[str]:
         yield from _unbraced(pattern[: match.start()] + word + pattern[match.end() :])
 
 
-def expand(reader: Reader, pattern: str) -> tuple[str, ...] | Unreadable:
+def expand(reader: Reader, pattern: str) -> tuple[str, ...]:
     """The files that a pattern means now, sorted; the folders of /sys are walked, links followed."""
     found = ["/"]
     for part in pattern.strip("/").split("/"):
         if not _WILD.search(part):
             found = [posixpath.join(folder, part) for folder in found]
             continue
-        here = []
-        for folder in found:
-            names = reader.list(folder)
-            if isinstance(names, Unreadable):
-                return names
-            listed = names if isinstance(names, tuple) else ()
-            here += [path for name in listed if fits(path := posixpath.join(folder, name), f"{folder}/{part}")]
-        found = here
-    there = [(path, reader.stat(path)) for path in found]
-    problem = next((stat for _, stat in there if isinstance(stat, Unreadable)), None)
-    return problem or tuple(sorted(path for path, stat in there if stat is not ABSENT))
+        found = [
+            path
+            for folder in found
+            for name in names_in(reader, folder)
+            if fits(path := posixpath.join(folder, name), f"{folder}/{part}")
+        ]
+    return tuple(sorted(path for path in found if is_there(reader, path)))
 
 
 @frozen
@@ -100,35 +96,31 @@ class Sysfs(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Sysfs:  # noqa: ARG001 - the interface of all subjects
-    def look(path: str) -> Attribute:
-        fault = Sysfs.name_fault(path)
-        real = reader.resolve(path) if not fault else ""
-        if isinstance(real, str) and real:
-            fault = Sysfs.name_fault(real)  # a link is no way out
-        if fault:
-            return Attribute(path, exists=unread(fault[0]), text=unread(fault[0]))
-        return attribute(reader, path, path)
-
     return Sysfs(
-        Lookup(look), Lookup(lambda pattern: _files(reader, pattern)), Lookup(lambda path: _choices(reader, path))
+        Lookup(lambda path: attribute(path, _content, reader, path)),
+        Lookup(lambda pattern: _files(reader, pattern)),
+        Lookup(lambda path: _choices(reader, path)),
     )
 
 
+def _content(reader: Reader, path: str) -> str | Absent:
+    fault = Sysfs.name_fault(path)
+    if not fault and isinstance(real := reader.resolve(path), str):
+        fault = Sysfs.name_fault(real)  # a link is no way out
+    if fault:
+        raise UnknownFact(fault[0])
+    return small_text(reader, path)
+
+
 def _files(reader: Reader, pattern: str) -> tuple[str, ...]:
-    fault = "" if pattern.startswith("/sys/") and not _OTHERS.match(pattern) else f"{pattern!r} is no path below /sys"
-    found = Unreadable(fault) if fault else () if reader.persistent_only else expand(reader, pattern)
-    if isinstance(found, Unreadable):
-        raise UnknownFact(found.reason)
-    return found
+    if not pattern.startswith("/sys/") or _OTHERS.match(pattern):
+        raise UnknownFact(f"{pattern!r} is no path below /sys")
+    return () if reader.persistent_only else expand(reader, pattern)
 
 
 def _choices(reader: Reader, path: str) -> tuple[str, ...]:
     folder, base = posixpath.split(path)
     if base in _BESIDE:
-        return _words(text(reader, f"{folder}/{_BESIDE[base]}"))
-    words = _words(text(reader, path))
+        return tuple(hint(reader, f"{folder}/{_BESIDE[base]}").split())
+    words = hint(reader, path).split()
     return tuple(word.strip("[]") for word in words) if any(word.startswith("[") for word in words) else ()
-
-
-def _words(answer: Answer[str]) -> tuple[str, ...]:
-    return tuple(answer.split()) if isinstance(answer, str) else ()

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, unread
-from hosttune.facts.lookups import Attribute, Lookup, attribute
+from hosttune.facts.base import Fact, UnknownFact
+from hosttune.facts.lookups import Attribute, Lookup, attribute, small_text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
+    from hosttune.values import Absent
 
 _KEY = regex(r"[A-Za-z0-9_][A-Za-z0-9_:/-]*(?:\.[A-Za-z0-9_:/-]+)+")
 
@@ -48,9 +49,9 @@ class Sysctl(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Sysctl:  # noqa: ARG001 - the interface of all subjects
-    def look(key: str) -> Attribute:
+    def read(key: str) -> str | Absent:
         if fault := Sysctl.name_fault(key):
-            return Attribute(key, exists=unread(fault[0]), text=unread(fault[0]))
-        return attribute(reader, key, proc_path(key))
+            raise UnknownFact(fault[0])
+        return small_text(reader, proc_path(key))
 
-    return Sysctl(Lookup(look))
+    return Sysctl(Lookup(lambda key: attribute(key, read, key)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict
+from hosttune.facts.base import attempt
 from hosttune.facts.reading import number_list
 from hosttune.facts.sysfs import expand
 from hosttune.resources.base import AddressKind
@@ -75,7 +76,7 @@ class SysfsSetAddress(AddressKind):
     is_set = True
 
     def read(self, reader: Reader, name: str) -> Value:
-        paths = expand(reader, name)
+        paths = attempt(expand, reader, name)
         found = paths if isinstance(paths, Unreadable) else numbers(name, paths)
         if found is None or isinstance(found, Unreadable):
             return found or Unreadable(f"{name} does not mean numbered files")
@@ -87,7 +88,7 @@ class SysfsSetAddress(AddressKind):
     def write(self, writer: Writer, change: Change) -> None:
         name = change.address.name
         present = self.read(writer, name)
-        paths = expand(writer, name)
+        paths = attempt(expand, writer, name)
         found = None if isinstance(paths, Unreadable) else numbers(name, paths)
         if not self.same(present, change.before) or found is None:
             message = f"{name} is no longer {change.before}"

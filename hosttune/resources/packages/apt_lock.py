@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from hosttune.facts.answers import text
+from hosttune.facts.reading import hint
 from hosttune.host.door import Stat
 from hosttune.regex import regex
 
@@ -20,9 +20,7 @@ _LONGEST = 80  # characters of a command
 
 def holder(reader: Reader) -> str:
     """`process 812 (unattended-upgrade, apt-daily-upgrade.service)`; empty where nobody that can be seen holds one."""
-    locks = text(reader, "/proc/locks")
-    if not isinstance(locks, str):
-        return ""
+    locks = hint(reader, "/proc/locks")
     held = {(int(major, 16), int(minor, 16), int(inode)): int(pid) for pid, major, minor, inode in _HELD.findall(locks)}
     stats = (reader.stat(path) for path in LOCKS)
     pids = (held.get((*_numbers(stat.device), stat.inode), 0) for stat in stats if isinstance(stat, Stat))
