@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.answers import known, line, text
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.lookups import Lookup
+from hosttune.facts.reading import hint, known
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
-from hosttune.values import Absent, Answer, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.host.door import Reader
+    from hosttune.values import Answer
 
 INITIAL: Mapping[str, str] = {
     "ipc": "ipc:[4026531839]",
@@ -86,27 +86,19 @@ def _marks(reader: Reader) -> tuple[tuple[str, str], ...]:
     marks: list[tuple[str, str]] = []
     for path, name in _MARKS:
         if isinstance(reader.stat(path), Stat):
-            said = "" if name else line(reader, path)
-            marks.append((path, name or (said if isinstance(said, str) and said else "other")))
-    groups = text(reader, "/proc/1/cgroup")
-    if isinstance(groups, str):
-        marks.extend((f"/proc/1/cgroup ({word})", name) for word, name in _CGROUPS if word in groups)
+            marks.append((path, name or hint(reader, path).strip() or "other"))
+    groups = hint(reader, "/proc/1/cgroup")
+    marks.extend((f"/proc/1/cgroup ({word})", name) for word, name in _CGROUPS if word in groups)
     return tuple(marks)
 
 
 def _is_wsl(reader: Reader) -> bool:
-    release = line(reader, "/proc/sys/kernel/osrelease")
-    return isinstance(release, str) and "microsoft" in release.lower()
+    return "microsoft" in hint(reader, "/proc/sys/kernel/osrelease").lower()
 
 
 def decide(seen: Look) -> Found:
     """Container or host. Without the pid and user namespaces nothing is known: marks are in images, too."""
-    pid, user = seen.namespaces["pid"], seen.namespaces["user"]
-    for name, answer in (("pid", pid), ("user", user)):
-        if isinstance(answer, (Absent, Unreadable)):
-            gone = known(answer, f"/proc/self/ns/{name}")
-            return Found(gone, gone, gone)
-    own = [name for name in ("pid", "user") if seen.namespaces[name] != INITIAL[name]]
+    own = [name for name in ("pid", "user") if known(seen.namespaces[name], f"/proc/self/ns/{name}") != INITIAL[name]]
     if not own and not _shares_only_processes(seen):
         return Found(False, "", lazy(lambda: (_host_sentence(seen), *_overruled(seen))))
     if own:

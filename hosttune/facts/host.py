@@ -7,12 +7,11 @@ the Boot Loader Interface (systemd.io/BOOT_LOADER_INTERFACE). The two long decis
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.answers import derived, known, line
-from hosttune.facts.base import Fact, lazy, raw, shared, unread
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
 from hosttune.facts.containment import FIRST_MOUNTS, Found, decide, look
-from hosttune.facts.reading import day_of
+from hosttune.facts.reading import all_sure, day_of, derived, if_absent, known, line, names_in, sure
 from hosttune.facts.virtualization import Dmi, cloud_of, hypervisor_of, read_dmi
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
@@ -74,60 +73,56 @@ def secure_boot_of(secure_boot: Answer[bytes], shim_state: Answer[bytes]) -> boo
 
 
 def collect(reader: Reader, facts: Facts) -> Host:
-    found, dmi = shared(_containment, reader), shared(read_dmi, reader)
+    found, dmi = shared(_containment, reader), read_dmi(reader)
     return Host(
-        hostname=lazy(_hostname, reader),
+        hostname=lazy(lambda: known(host_name(reader), "/etc/hostname")),
         machine_id_hash=lazy(_machine_id, reader),
         boot_id=lazy(lambda: known(line(reader, "/proc/sys/kernel/random/boot_id"), "the boot id")),
         is_container=lazy(lambda: found().is_container),
         container=lazy(lambda: found().name),
         container_evidence=lazy(lambda: found().evidence),
         is_vm=lazy(lambda: bool(facts.host.hypervisor)),
-        hypervisor=lazy(lambda: hypervisor_of(reader, facts, dmi())),
+        hypervisor=lazy(hypervisor_of, reader, facts, dmi),
         is_wsl=lazy(_is_wsl, reader, facts),
         has_systemd=lazy(_has_systemd, reader),
         init=lazy(lambda: known(line(reader, "/proc/1/comm"), "/proc/1/comm")),
         boot_loader=lazy(_boot_loader, reader, facts),
         is_uefi=lazy(_is_folder, reader, "/sys/firmware/efi"),
         secure_boot=lazy(lambda: _secure_boot(reader) if facts.host.is_uefi else None),
-        cloud=lazy(lambda: cloud_of(reader, dmi())),
-        product=lazy(lambda: _product(reader, dmi())),
+        cloud=lazy(cloud_of, reader, dmi),
+        product=lazy(_product, reader, dmi),
         shares_init_mounts=lazy(_shares_init_mounts, reader),
-        is_image=lazy(lambda: reader.persistent_only and isinstance(line(reader, OSRELEASE), Unreadable)),
+        is_image=lazy(lambda: reader.persistent_only and isinstance(reader.read(OSRELEASE), Unreadable)),
         today=lazy(lambda: day_of(reader.now())),
     )
 
 
 def _containment(reader: Reader) -> Found:
-    found = decide(look(reader))
-    if reader.persistent_only and not isinstance(raw(found, "is_container"), bool):
+    try:
+        return decide(look(reader))
+    except UnknownFact:
+        if not reader.persistent_only:
+            raise
         return Found(False, "", ("files below a root, with no kernel: taken for the image of a host",))
-    return found
-
-
-def _hostname(reader: Reader) -> Any:
-    return known(host_name(reader), "/etc/hostname")
 
 
 def host_name(reader: Reader) -> Answer[str]:
     """The name of the host: the kernel's, else the configured one."""
     for path in ("/proc/sys/kernel/hostname", "/etc/hostname"):
-        if isinstance(name := line(reader, path), str):
+        if isinstance(name := attempt(line, reader, path), str):
             return name
     return name
 
 
-def _machine_id(reader: Reader) -> Any:
+def _machine_id(reader: Reader) -> str:
     content = line(reader, "/etc/machine-id")
-    if content is ABSENT:
-        return ""
-    return machine_id_hash(content) if isinstance(content, str) else content
+    return "" if content is ABSENT else machine_id_hash(content)
 
 
-def _is_wsl(reader: Reader, facts: Facts) -> Any:
+def _is_wsl(reader: Reader, facts: Facts) -> bool:
     """Of files below a root the configuration file of WSL says that they are for it (Microsoft: wsl.conf)."""
     if facts.host.is_image:
-        return hasattr(reader.stat("/etc/wsl.conf"), "type")
+        return isinstance(reader.stat("/etc/wsl.conf"), Stat)
     return derived(line(reader, OSRELEASE), OSRELEASE, is_of_wsl)
 
 
@@ -136,66 +131,56 @@ def is_of_wsl(release: str) -> bool:
     return "microsoft" in release.lower() or "WSL" in release
 
 
-def _is_folder(reader: Reader, path: str) -> Any:
-    stat = reader.stat(path)
-    if isinstance(stat, Stat):
-        return stat.type == "directory"
-    return False if stat is ABSENT else stat
+def _is_folder(reader: Reader, path: str) -> bool:
+    stat = sure(reader.stat(path))
+    return stat is not ABSENT and stat.type == "directory"
 
 
-def _has_systemd(reader: Reader) -> Any:
+def _has_systemd(reader: Reader) -> bool:
     if not reader.persistent_only:
         return _is_folder(reader, "/run/systemd/system")
-    init = reader.resolve("/sbin/init")
-    return init.endswith("/systemd") if isinstance(init, str) else (False if init is ABSENT else init)
+    return if_absent(reader.resolve("/sbin/init"), "").endswith("/systemd")
 
 
-def _boot_loader(reader: Reader, facts: Facts) -> Any:
+def _boot_loader(reader: Reader, facts: Facts) -> str:
     """What booted says so itself where the firmware is UEFI; else the files that the boot loaders read."""
     said = reader.read(f"{VARIABLES}/LoaderInfo-{_LOADER}")
     if isinstance(said, bytes):
         name = efi_text(said).lower()
         return next((loader for loader in ("systemd-boot", "grub") if name.startswith(loader)), "unknown")
-    boot = reader.list("/boot")
-    if isinstance(boot, Unreadable):
-        return boot
-    names = frozenset(boot if isinstance(boot, tuple) else ())
+    names = frozenset(names_in(reader, "/boot"))
     if any(isinstance(reader.stat(f"/boot/{folder}/grub.cfg"), Stat) for folder in names & {"grub", "grub2"}):
         return "grub"
     places = ("/boot/loader/entries", "/boot/efi/loader/loader.conf", "/efi/loader/loader.conf")
     stats = [reader.stat(path) for path in places]
     if any(isinstance(stat, Stat) for stat in stats):
         return "systemd-boot"
-    if hidden := next((stat for stat in stats if isinstance(stat, Unreadable)), None):
-        return hidden
+    all_sure(stats)
     # No kernel of its own either: it comes from outside (container, microVM, direct kernel boot).
     has_kernel = any(name.startswith(("vmlinu", "Image")) for name in names)
     return "unknown" if has_kernel or raw(facts.host, "is_uefi") is True else "none"
 
 
-def _secure_boot(reader: Reader) -> Any:
-    secure = reader.read(f"{VARIABLES}/SecureBoot-{_GLOBAL}")
-    if isinstance(secure, Unreadable):
-        return secure
+def _secure_boot(reader: Reader) -> bool | None:
+    secure = sure(reader.read(f"{VARIABLES}/SecureBoot-{_GLOBAL}"))
     if secure is ABSENT and reader.list(VARIABLES) in {ABSENT, ()}:
-        return unread(f"{VARIABLES} is not mounted")
+        raise UnknownFact(f"{VARIABLES} is not mounted")
     return secure_boot_of(secure, reader.read(f"{VARIABLES}/MokSBStateRT-{_SHIM}"))
 
 
-def _product(reader: Reader, dmi: Dmi) -> Any:
-    if isinstance(dmi.product_name, str) and dmi.product_name:
-        return dmi.product_name
-    model = line(reader, "/proc/device-tree/model")
+def _product(reader: Reader, dmi: Dmi) -> str:
+    name = raw(dmi, "product_name")
+    if isinstance(name, str) and name:
+        return name
+    model = attempt(line, reader, "/proc/device-tree/model")
     if isinstance(model, str):
         return model
-    hidden = next((answer for answer in (dmi.product_name, model) if isinstance(answer, Unreadable)), None)
-    return hidden or ""
+    all_sure((name, model))
+    return ""
 
 
-def _shares_init_mounts(reader: Reader) -> Any:
+def _shares_init_mounts(reader: Reader) -> bool:
     mine, init = reader.link("/proc/self/ns/mnt"), reader.link("/proc/1/ns/mnt")
     if mine == FIRST_MOUNTS:
         return True
-    if isinstance(mine, str) and isinstance(init, str):
-        return mine == init
-    return known(init, "/proc/1/ns/mnt") if isinstance(mine, str) else known(mine, "/proc/self/ns/mnt")
+    return known(mine, "/proc/self/ns/mnt") == known(init, "/proc/1/ns/mnt")

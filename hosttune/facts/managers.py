@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.answers import text
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.base import Fact, lazy, shared
 from hosttune.facts.containers import kubernetes
 from hosttune.facts.lookups import Lookup
+from hosttune.facts.reading import hint, is_there, names_in
 from hosttune.facts.services.tuned import active_profile, settings_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -127,11 +126,9 @@ class _Search:
         return next((f"{path} exists" for path in _TRACES.get(name, ()) if self.exists(path)), "")
 
     def exists(self, path: str) -> bool:
-        stat = self.reader.stat(path)
-        # of an image, the running state is nobody's
-        if isinstance(stat, Unreadable) and not self.reader.persistent_only:
-            raise UnknownFact(stat.reason)
-        return isinstance(stat, Stat)
+        if self.reader.persistent_only:  # of an image, the running state is nobody's
+            return isinstance(self.reader.stat(path), Stat)
+        return is_there(self.reader, path)
 
     def names(self) -> tuple[str, ...]:
         """All that are present."""
@@ -151,10 +148,11 @@ def _running(reader: Reader) -> frozenset[str]:
 def collect(reader: Reader, facts: Facts) -> Managers:
     search = _Search(reader, facts)
 
-    def is_present(name: str) -> Any:
+    def is_present(name: str) -> bool:
         return lazy(lambda: bool(search.evidence[name]))
 
-    tuned = shared(lambda: _tuned(reader) if search.evidence["tuned"] else ("", {}, {}))
+    profile = shared(lambda: active_profile(reader) if search.evidence["tuned"] else "")
+    settings = shared(lambda: settings_of(reader, profile()))
     return Managers(
         present=lazy(lambda: tuple(Manager(name, search.evidence[name]) for name in search.names())),
         tuned=is_present("tuned"),
@@ -163,20 +161,11 @@ def collect(reader: Reader, facts: Facts) -> Managers:
         gpu_operator=is_present("gpu-operator"),
         kubelet=is_present("kubelet"),
         slurm=is_present("slurm"),
-        tuned_profile=lazy(lambda: tuned()[0]),
-        tuned_sysctl_values=lazy(lambda: tuned()[1]),
-        tuned_sysfs_values=lazy(lambda: tuned()[2]),
+        tuned_profile=lazy(profile),
+        tuned_sysctl_values=lazy(lambda: settings()[0]),
+        tuned_sysfs_values=lazy(lambda: settings()[1]),
         tuned_at_boot=lazy(lambda: bool(search.evidence["tuned"]) and "tuned.service" in facts.units.enabled),
     )
-
-
-def _tuned(reader: Reader) -> tuple[Any, Any, Any]:
-    """(active profile, the sysctls, the files below /sys it sets); all are empty while there is no active profile."""
-    profile = active_profile(reader)
-    if not isinstance(profile, str):
-        return ("", {}, {}) if profile is ABSENT else (profile, profile, profile)
-    settings = settings_of(reader, profile)
-    return (profile, settings, settings) if isinstance(settings, Unreadable) else (profile, *settings)
 
 
 def _first(units: Collection[str], pattern: str) -> str:
@@ -193,13 +182,8 @@ def _pods(search: _Search) -> str:
             return f"{root}/{pods[0]} exists: pods run"
         if isinstance(names, tuple) and "systemd" not in names:
             break
-    for folder in () if groups else kubernetes.FOLDERS:
-        names = search.reader.list(folder)
-        if isinstance(names, Unreadable):
-            raise UnknownFact(names.reason)
-        if isinstance(names, tuple) and names:
-            return f"{folder} is not empty"
-    return ""
+    kept = () if groups else kubernetes.FOLDERS
+    return next((f"{folder} is not empty" for folder in kept if names_in(search.reader, folder)), "")
 
 
 def _cloud_init(search: _Search) -> str:
@@ -214,8 +198,7 @@ def _cloud_init(search: _Search) -> str:
 
 def _dgx(search: _Search) -> str:
     if search.exists("/etc/dgx-release"):
-        release = text(search.reader, "/etc/dgx-release")
-        rows = release.splitlines() if isinstance(release, str) else []
+        rows = hint(search.reader, "/etc/dgx-release").splitlines()
         version = next((row for row in rows if "VERSION" in row), "")
         return f"/etc/dgx-release exists ({version})" if version else "/etc/dgx-release exists"
     names = [name for name in search.facts.packages.names if _OF_DGX.fullmatch(name)]

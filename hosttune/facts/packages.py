@@ -7,13 +7,12 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from hosttune.facts.answers import known
-from hosttune.facts.base import Fact, UnknownFact
+from hosttune.facts.base import Fact, UnknownFact, whole
 from hosttune.facts.lookups import Lookup
-from hosttune.facts.reading import day_of
+from hosttune.facts.reading import day_of, if_absent, known, sure
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
-from hosttune.values import Unreadable
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -164,12 +163,12 @@ def _table(entries: Iterable[tuple[str, str, str, str]]) -> Mapping[str, tuple[s
 
 
 def collect(reader: Reader, facts: Facts) -> Packages:  # noqa: ARG001 - the interface of all subjects
-    database = reader.read(DATABASE)
-    if not isinstance(database, bytes):
-        return Packages(known(database, DATABASE), known(database, DATABASE))
+    return whole(Packages, _packages, reader)
+
+
+def _packages(reader: Reader) -> Packages:
+    database = known(reader.read(DATABASE), DATABASE)
     journal = _journal(reader)
-    if isinstance(journal, Unreadable):
-        return Packages(known(journal, UPDATES), known(journal, UPDATES))
     return Packages(
         parse_status(database + journal if journal else database),
         bool(journal),
@@ -181,24 +180,18 @@ def _unpacked_on(reader: Reader, name: str) -> str:
     """Dpkg writes the list of a package's files when it unpacks it (dpkg-query(1), --listfiles)."""
     places = (f"{_LISTS}/{name}{suffix}.list" for suffix in ("", ":amd64", ":arm64"))
     answers = [reader.stat(place) for place in places]
-    found = next((one for one in answers if isinstance(one, Stat)), answers[0])
-    if not isinstance(found, Stat):
-        nothing = f"dpkg has no list of its files below {_LISTS}: {name}"
-        raise UnknownFact(found.reason if isinstance(found, Unreadable) else nothing)
+    found = sure(next((one for one in answers if isinstance(one, Stat)), answers[0]))
+    if found is ABSENT:
+        raise UnknownFact(f"dpkg has no list of its files below {_LISTS}: {name}")
     return day_of(found.mtime_ns / 1e9)
 
 
-def _journal(reader: Reader) -> bytes | Unreadable:
+def _journal(reader: Reader) -> bytes:
     """What dpkg has written since the status file: one numbered paragraph per state, later ones win.
 
     It is there while dpkg runs, and after it was interrupted (dpkg source: lib/dpkg/dbmodify.c).
     """
-    names = reader.list(UPDATES)
-    paragraphs = [b""]
-    for name in names if isinstance(names, tuple) else ():
-        if name.isdecimal():
-            content = reader.read(f"{UPDATES}/{name}")
-            if isinstance(content, Unreadable):
-                return content
-            paragraphs.append(content if isinstance(content, bytes) else b"")
-    return b"\n\n".join(paragraphs)
+    names = reader.list(UPDATES)  # not in every record
+    numbers = [name for name in names if name.isdecimal()] if isinstance(names, tuple) else []
+    paragraphs = (if_absent(reader.read(f"{UPDATES}/{name}"), b"") for name in numbers)
+    return b"\n\n".join((b"", *paragraphs))

@@ -9,14 +9,11 @@ packages); the message of the day of AWS's Deep Learning AMIs (/opt/aws/dlami).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
-from hosttune.facts.answers import line, text
-from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.base import Fact, lazy
+from hosttune.facts.reading import if_absent, is_there, line, names_in, text
 from hosttune.frozen import frozen
-from hosttune.host.door import Stat
-from hosttune.values import ABSENT, Absent, Answer, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -33,8 +30,6 @@ _LAPTOPS = frozenset({"8", "9", "10", "11", "14", "30", "31", "32"})
 _DESKTOPS = frozenset({"3", "4", "5", "6", "7", "13", "15", "16", "24", "34", "35", "36"})
 
 _FIRST_USER, _LAST_USER = 1000, 60000  # uids of people (adduser.conf(5); systemd's UIDS-GIDS: 60000 and up are made)
-
-T = TypeVar("T")
 
 
 @frozen
@@ -60,55 +55,36 @@ class Role(Fact):
 
 def collect(reader: Reader, facts: Facts) -> Role:
     return Role(
-        display_manager=_display_manager(reader),
-        chassis=_or_empty(line(reader, CHASSIS), "", _chassis_of),
-        is_seated=_is_seated(reader),
-        vendor_image=_vendor_image(reader, facts),
-        rdma_devices=_or_empty(reader.list(RDMA), (), sorted),
+        display_manager=lazy(_display_manager, reader),
+        chassis=lazy(lambda: _chassis_of(if_absent(line(reader, CHASSIS), ""))),
+        is_seated=lazy(_is_seated, reader),
+        vendor_image=lazy(_vendor_image, reader, facts),
+        rdma_devices=lazy(names_in, reader, RDMA),
     )
 
 
-def _display_manager(reader: Reader) -> Any:
+def _display_manager(reader: Reader) -> str:
     target = reader.link(DEFAULT_TARGET)
     if isinstance(target, str) and target.endswith("/multi-user.target"):
         return ""  # whatever is installed, the machine starts without it
-    return _or_empty(reader.link(DISPLAY_MANAGER), "", _name_of)
-
-
-def _name_of(link: str) -> str:
-    return "" if link == "/dev/null" else link.rpartition("/")[2]
+    name = if_absent(reader.link(DISPLAY_MANAGER), "")
+    return "" if name == "/dev/null" else name.rpartition("/")[2]
 
 
 def _chassis_of(kind: str) -> str:
     return "laptop" if kind in _LAPTOPS else "desktop" if kind in _DESKTOPS else ""
 
 
-def _is_seated(reader: Reader) -> Any:
+def _is_seated(reader: Reader) -> bool:
     """Whether a person has a session at the seat; the user of a login screen is one of the system, or made for it."""
-    content = ABSENT if reader.persistent_only else text(reader, SEAT)
-    if isinstance(content, Unreadable):
-        return unread(content.reason)
-    rows = str(content).splitlines()
-    uids = " ".join(row.removeprefix("UIDS=") for row in rows if row.startswith("UIDS=")).split()
+    rows = "" if reader.persistent_only else if_absent(text(reader, SEAT), "")
+    uids = " ".join(row.removeprefix("UIDS=") for row in rows.splitlines() if row.startswith("UIDS=")).split()
     return any(_FIRST_USER <= int(uid) < _LAST_USER for uid in uids if uid.isdecimal())
 
 
-def _vendor_image(reader: Reader, facts: Facts) -> Any:
-    try:
-        if facts.managers.dgx:
-            return "DGX OS"
-        if any(facts.packages[name].is_installed for name in _LAMBDA):
-            return "Lambda Stack"
-    except UnknownFact as unknown:
-        return unread(unknown.reason)
-    image = reader.stat(DLAMI)
-    if isinstance(image, Unreadable):
-        return unread(image.reason)
-    return "AWS Deep Learning AMI" if isinstance(image, Stat) else ""
-
-
-def _or_empty(answer: Answer[T], empty: Any, function: Callable[[T], Any]) -> Any:
-    """The field of a thing that need not be there."""
-    if isinstance(answer, Absent):
-        return empty
-    return unread(answer.reason) if isinstance(answer, Unreadable) else type(empty)(function(answer))
+def _vendor_image(reader: Reader, facts: Facts) -> str:
+    if facts.managers.dgx:
+        return "DGX OS"
+    if any(facts.packages[name].is_installed for name in _LAMBDA):
+        return "Lambda Stack"
+    return "AWS Deep Learning AMI" if is_there(reader, DLAMI) else ""

@@ -6,16 +6,16 @@ metal sets), ACPI table headers (ACPI specification 5.2.6), the device tree, the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.answers import line
-from hosttune.facts.base import UnknownFact, unread
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw
+from hosttune.facts.reading import all_sure, hint, if_absent, line
 from hosttune.frozen import frozen
-from hosttune.values import Answer, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
+    from hosttune.values import Absent
 
 _DMI = "/sys/class/dmi/id"
 # Text in vendor or product -> hypervisor; the first that is found counts.
@@ -61,38 +61,30 @@ _CLOCKS = (("kvm-clock", "kvm"), ("hyperv_clocksource", "microsoft"), ("xen", "x
 
 
 @frozen
-class Dmi:
+class Dmi(Fact):
     """What the firmware calls the machine; ABSENT where there is no SMBIOS."""
 
-    sys_vendor: Answer[str]
-    product_name: Answer[str]
-    chassis_asset_tag: Answer[str]
+    sys_vendor: str | Absent
+    product_name: str | Absent
+    chassis_asset_tag: str | Absent
 
     @property
     def words(self) -> str:
         """All that is known, in one line; empty where nothing is."""
-        return " ".join(word for word in (self.sys_vendor, self.product_name) if isinstance(word, str))
+        return " ".join(word for name in ("sys_vendor", "product_name") if isinstance(word := raw(self, name), str))
 
 
 def read_dmi(reader: Reader) -> Dmi:
-    return Dmi(*(line(reader, f"{_DMI}/{name}") for name in ("sys_vendor", "product_name", "chassis_asset_tag")))
+    return Dmi(*(lazy(line, reader, f"{_DMI}/{name}") for name in ("sys_vendor", "product_name", "chassis_asset_tag")))
 
 
-def hypervisor_of(reader: Reader, facts: Facts, dmi: Dmi) -> Any:
-    """The hypervisor, empty on bare metal, `unknown` where there is one that does not say which; or unread."""
-    xen = line(reader, "/sys/hypervisor/type")
-    if isinstance(xen, str) and xen:
-        rights = line(reader, "/proc/xen/capabilities")
+def hypervisor_of(reader: Reader, facts: Facts, dmi: Dmi) -> str:
+    """The hypervisor, empty on bare metal, `unknown` where there is one that does not say which."""
+    if xen := if_absent(line(reader, "/sys/hypervisor/type"), ""):
         # The control domain (dom0) drives the hardware: it is the host.
-        return "" if isinstance(rights, str) and "control_d" in rights else xen
-    if isinstance(xen, Unreadable):
-        return xen
-    try:
-        architecture, flags = facts.kernel.architecture, facts.cpu.flags
-    except UnknownFact as unknown:
-        return unread(unknown.reason)
-    if architecture in {"x86_64", "i686"}:
-        return _name_of(reader, dmi) or "unknown" if "hypervisor" in flags else ""
+        return "" if "control_d" in hint(reader, "/proc/xen/capabilities") else xen
+    if facts.kernel.architecture in {"x86_64", "i686"}:
+        return _name_of(reader, dmi) or "unknown" if "hypervisor" in facts.cpu.flags else ""
     return _without_flag(reader, dmi)
 
 
@@ -110,17 +102,16 @@ def _name_of(reader: Reader, dmi: Dmi) -> str:
     table = reader.read("/sys/firmware/acpi/tables/FACP")
     if isinstance(table, bytes) and table[10:16] == b"FIRECK":  # the OEM id that Firecracker sets
         return "firecracker"
-    clocks = line(reader, "/sys/devices/system/clocksource/clocksource0/available_clocksource")
-    offered = clocks.split() if isinstance(clocks, str) else []
+    offered = hint(reader, "/sys/devices/system/clocksource/clocksource0/available_clocksource").split()
     return next((name for clock, name in _CLOCKS if clock in offered), named)
 
 
-def _without_flag(reader: Reader, dmi: Dmi) -> Any:
+def _without_flag(reader: Reader, dmi: Dmi) -> str:
     """Arm and others have no CPU flag: the device tree names a hypervisor, SMBIOS the maker of a virtual machine."""
-    compatible = line(reader, "/proc/device-tree/hypervisor/compatible")
+    compatible = attempt(line, reader, "/proc/device-tree/hypervisor/compatible")
     if isinstance(compatible, str):
         return next((name for name in ("kvm", "xen", "vmware") if name in compatible), "unknown")
-    board = line(reader, "/proc/device-tree/compatible")
+    board = attempt(line, reader, "/proc/device-tree/compatible")
     if isinstance(board, str) and board.startswith(("linux,dummy-virt", "qemu,")):
         return "qemu"
     if dmi.words:
@@ -128,19 +119,20 @@ def _without_flag(reader: Reader, dmi: Dmi) -> Any:
         return "" if "metal" in dmi.words else vendor_of(dmi)
     if isinstance(board, str):
         return ""
-    hidden = next((answer for answer in (dmi.sys_vendor, board) if isinstance(answer, Unreadable)), None)
-    return hidden or unread("there is neither SMBIOS nor a device tree")
+    all_sure((raw(dmi, "sys_vendor"), board))
+    raise UnknownFact("there is neither SMBIOS nor a device tree")
 
 
-def cloud_of(reader: Reader, dmi: Dmi) -> Any:
+def cloud_of(reader: Reader, dmi: Dmi) -> str:
     """The cloud: SMBIOS first, which nobody configures, then cloud-init's finding (/run/cloud-init/cloud-id)."""
-    if dmi.chassis_asset_tag == _AZURE_ASSET_TAG:
+    tag = raw(dmi, "chassis_asset_tag")
+    if tag == _AZURE_ASSET_TAG:
         return "azure"
-    words = dmi.words + (f" {dmi.chassis_asset_tag}" if isinstance(dmi.chassis_asset_tag, str) else "")
+    words = dmi.words + (f" {tag}" if isinstance(tag, str) else "")
     if named := next((name for word, name in _CLOUD_VENDORS if word in words), ""):
         return named
-    said = line(reader, "/run/cloud-init/cloud-id")
+    said = attempt(line, reader, "/run/cloud-init/cloud-id")
     if isinstance(said, str) and said:
         return _CLOUD_IDS.get(said, said)
-    hidden = next((answer for answer in (dmi.sys_vendor, said) if isinstance(answer, Unreadable)), None)
-    return hidden or ""
+    all_sure((raw(dmi, "sys_vendor"), said))
+    return ""

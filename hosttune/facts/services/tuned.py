@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.answers import line, text
+from hosttune.facts.base import UnknownFact
 from hosttune.facts.kernel.sysctl import normal_key
+from hosttune.facts.reading import if_absent, line, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import Answer, Unreadable
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,14 +81,14 @@ def parse_profile(content: str) -> Profile:
     return Profile(names, sysctls, sysfs)
 
 
-def active_profile(reader: Reader) -> Answer[str]:
-    """The name of the active profile; several names, parted by a blank, are merged profiles."""
-    return line(reader, "/etc/tuned/active_profile")
+def active_profile(reader: Reader) -> str:
+    """The name of the active profile; several names, parted by a blank, are merged profiles; empty for none."""
+    return if_absent(line(reader, "/etc/tuned/active_profile"), "")
 
 
-def settings_of(reader: Reader, names: str) -> tuple[Mapping[str, str], Mapping[str, str]] | Unreadable:
+def settings_of(reader: Reader, names: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """(sysctls, patterns of files below /sys) that these profiles and all that they include set, each with its value,
-    sorted; Unreadable when one cannot be found. A profile has the last word over what it includes, and of merged ones
+    sorted; unknown when one cannot be found. A profile has the last word over what it includes, and of merged ones
     the last.
     """
     keys: dict[str, str] = {}
@@ -99,19 +100,15 @@ def settings_of(reader: Reader, names: str) -> tuple[Mapping[str, str], Mapping[
         if name in seen:
             continue
         seen.add(name)
-        content = _content(reader, name)
-        if isinstance(content, Unreadable):
-            return content
-        profile = parse_profile(content)
+        profile = parse_profile(_content(reader, name))
         keys = {**profile.sysctls, **keys}
         files = {**profile.sysfs, **files}
         waiting.extend(profile.includes)
     return dict(sorted(keys.items())), dict(sorted(files.items()))
 
 
-def _content(reader: Reader, name: str) -> str | Unreadable:
+def _content(reader: Reader, name: str) -> str:
     for folder in _FOLDERS:
-        content = text(reader, f"{folder}/{name}/tuned.conf")
-        if isinstance(content, (str, Unreadable)):
+        if (content := text(reader, f"{folder}/{name}/tuned.conf")) is not ABSENT:
             return content
-    return Unreadable(f"the TuneD profile {name} has no tuned.conf")
+    raise UnknownFact(f"the TuneD profile {name} has no tuned.conf")
