@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from hosttune.facts.answers import known
-from hosttune.facts.base import Fact, UnknownFact, unread
-from hosttune.facts.gates import ask_gates
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared, whole
+from hosttune.facts.gates import Gates, ask_gates
+from hosttune.facts.reading import known
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import Unreadable
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Process, Reader
 
+T = TypeVar("T")
+
+_IDLE: Final = "no process holds a GPU, no container has one, no scheduler job runs"
 _GPU = regex(r"nvidia\d+")
 _WORK_DEVICE = regex(r"/dev/nvidia(?:\d+|-uvm)$")
 # Names as in /proc/PID/comm, which the kernel cuts at 15 bytes (proc_pid_comm(5)).
@@ -99,44 +102,52 @@ def jobs_of(processes: Iterable[Process]) -> tuple[str, ...]:
 
 
 def collect(reader: Reader, facts: Facts) -> Work:
+    return whole(Work, _work, reader, facts)
+
+
+def _work(reader: Reader, facts: Facts) -> Work:
     if reader.persistent_only:
-        return Work((), (), (), is_gpu_busy=False, evidence=("nothing runs under an alternate root",))
-    devices = reader.list("/dev")
-    if not isinstance(devices, tuple):
-        return _unknown(known(devices, "/dev"))
-    if not any(map(_GPU.fullmatch, devices)):
-        sentence = "there is no /dev/nvidia0: no process can use an NVIDIA GPU"
-        return Work((), (), (), is_gpu_busy=False, evidence=(sentence,))
-    processes = reader.processes()
-    if not isinstance(processes, tuple):
-        return _unknown(known(processes, "the list of processes"))
+        return _none("nothing runs under an alternate root")
+    if not any(map(_GPU.fullmatch, known(reader.list("/dev"), "/dev"))):
+        return _none("there is no /dev/nvidia0: no process can use an NVIDIA GPU")
+    processes = known(reader.processes(), "the list of processes")
     working = [process for process in processes if is_work(process)]
-    gpu = tuple(map(_gpu_process, working))
-    containers, unseen = _gpu_containers(reader, processes, working)
-    jobs = jobs_of(processes)
-    evidence = _sentences(gpu, containers, jobs)
-    if hidden := _hidden(reader, facts):
-        gone = unread(hidden)
-        return Work(gone, gone, gone, True if evidence else gone, (*evidence, hidden), gone)
-    gates = ask_gates(reader)
-    evidence = (*evidence, *gates.busy)
-    doubts = (*((unseen.reason,) if unseen else ()), *gates.unknown)
-    is_busy = bool(evidence) or (unread("; ".join(doubts)) if doubts else False)
-    if not evidence and not doubts:
-        evidence = ("no process holds a GPU, no container has one, no scheduler job runs",)
-    seen = unread(unseen.reason) if unseen else containers
-    said = unread("; ".join(gates.unknown)) if gates.unknown else gates.busy
-    return Work(gpu, seen, jobs, is_busy, (*evidence, *doubts), said)
+    hidden = _hidden(reader, facts)
+    gpu, jobs = tuple(map(_gpu_process, working)), jobs_of(processes)
+    inside = shared(_gpu_containers, reader, processes, working)
+    gates = shared(lambda: Gates() if hidden else ask_gates(reader))
+
+    def busy() -> tuple[str, ...]:
+        return (*_sentences(gpu, inside()[0], jobs), *gates().busy)
+
+    def doubts() -> tuple[str, ...]:
+        return (hidden,) if hidden else (*inside()[1], *gates().unknown)
+
+    return Work(
+        gpu_processes=lazy(_undoubted, gpu, hidden),
+        gpu_containers=lazy(lambda: _undoubted(inside()[0], hidden, *inside()[1])),
+        scheduler_jobs=lazy(_undoubted, jobs, hidden),
+        is_gpu_busy=lazy(lambda: bool(busy()) or _undoubted(False, *doubts())),
+        evidence=lazy(lambda: (*busy(), *doubts()) or (_IDLE,)),
+        gates=lazy(lambda: _undoubted(gates().busy, hidden, *gates().unknown)),
+    )
+
+
+def _none(sentence: str) -> Work:
+    return Work((), (), (), is_gpu_busy=False, evidence=(sentence,))
+
+
+def _undoubted(value: T, *doubts: str) -> T:
+    """The value; unknown where there are doubts."""
+    if told := list(filter(None, doubts)):
+        raise UnknownFact(told[0] if len(told) == 1 else "; ".join(told))
+    return value
 
 
 def _gpu_process(process: Process) -> GpuProcess:
     gpus = tuple(sorted(name for name in process.devices if re.fullmatch(r"/dev/nvidia\d+", name)))
     command = " ".join(process.command)
     return GpuProcess(process.pid, process.user, process.name, command, process.swap_bytes, gpus)
-
-
-def _unknown(gone: Any) -> Work:
-    return Work(gone, gone, gone, gone, gone)
 
 
 def _hidden(reader: Reader, facts: Facts) -> str:
@@ -151,23 +162,23 @@ def _hidden(reader: Reader, facts: Facts) -> str:
 
 def _gpu_containers(
     reader: Reader, processes: Iterable[Process], working: Iterable[Process]
-) -> tuple[tuple[str, ...], Unreadable | None]:
-    """The containers with a GPU, and why one of the others could not be looked into."""
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The containers with a GPU, and why the first of those that could not be looked into could not be."""
     found = {container_of(process.cgroup) for process in working}
     members: dict[str, list[Process]] = {}
     for process in processes:
         if (name := container_of(process.cgroup)) and name not in found:
             members.setdefault(name, []).append(process)
-    unseen = None
+    unseen: list[str] = []
     for name, inside in members.items():
         if any(process.name[:15] in _NOT_WORK for process in inside):
             continue  # NVIDIA's own: the device plugin, the exporter
         nodes = reader.list(f"/proc/{inside[0].pid}/root/dev")
         if isinstance(nodes, Unreadable):
-            unseen = unseen or Unreadable(f"whether the container {name} has a GPU: {nodes.reason}")
+            unseen.append(f"whether the container {name} has a GPU: {nodes.reason}")
         elif isinstance(nodes, tuple) and has_gpu(nodes):
             found.add(name)
-    return tuple(sorted(found - {""})), unseen
+    return tuple(sorted(found - {""})), tuple(unseen[:1])
 
 
 def has_gpu(nodes: Iterable[str]) -> bool:
