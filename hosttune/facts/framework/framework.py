@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.base import Fact, UnknownFact, whole
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.host.secrets import mask_text
@@ -130,13 +130,19 @@ def _plain(value: object) -> str:
 
 
 def collect(reader: Reader, facts: Facts) -> Framework:
+    return whole(Framework, _framework, reader, facts)
+
+
+def _framework(reader: Reader, facts: Facts) -> Framework:
     if reader.persistent_only:
         return Framework(())
     found = [_answer(reader.query(("python-at", path, "torch"), timeout_s=_TIMEOUT_S), path) for path in _named(facts)]
     try:
         ranks = facts.jobs.pythons
-    except UnknownFact as unknown:
-        return Framework(tuple(found) or unread(unknown.reason))
+    except UnknownFact:
+        if not found:
+            raise
+        return Framework(tuple(found))
     of_users = {rank.user: rank for rank in reversed(ranks) if not rank.is_contained}  # the first of each
     chosen = sorted(of_users.values(), key=lambda one: one.pid)[:_MOST]
     found += [

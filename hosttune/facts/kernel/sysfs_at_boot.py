@@ -11,14 +11,13 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from hosttune.facts.answers import drop_ins, text
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared, unread
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
+from hosttune.facts.reading import drop_ins, if_absent, text, texts
 from hosttune.facts.sysfs import fits
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -178,22 +177,21 @@ class _Written:
 def collect(reader: Reader, facts: Facts) -> SysfsAtBoot:  # noqa: ARG001 - the interface of all subjects
     written = shared(_written, reader)
 
-    def look(path: str) -> FileAtBoot:
-        fault = SysfsAtBoot.name_fault(path)
-        return FileAtBoot(path, unread(fault[0]) if fault else lazy(lambda: tuple(_setters(path, written()))))
+    def settings(path: str) -> tuple[Setter, ...]:
+        if fault := SysfsAtBoot.name_fault(path):
+            raise UnknownFact(fault[0])
+        return tuple(_setters(path, written()))
 
-    return SysfsAtBoot(Lookup(look))
+    return SysfsAtBoot(Lookup(lambda path: FileAtBoot(path, lazy(settings, path))))
 
 
 def _written(reader: Reader) -> _Written:
-    said = ABSENT if reader.persistent_only else text(reader, "/proc/cmdline")
-    if isinstance(said, Unreadable):
-        raise UnknownFact(said.reason)
-    udev = _texts(reader, drop_ins(reader, [f"{root}/udev/rules.d" for root in _ROOTS], ".rules"))
-    tmpfiles = _texts(reader, drop_ins(reader, [f"{root}/tmpfiles.d" for root in _ROOTS]))
-    sysfsutils = _texts(reader, drop_ins(reader, ("/etc/sysfs.d",)), "/etc/sysfs.conf")
+    said = "" if reader.persistent_only else if_absent(text(reader, "/proc/cmdline"), "")
+    udev = texts(reader, drop_ins(reader, [f"{root}/udev/rules.d" for root in _ROOTS], ".rules"))
+    tmpfiles = texts(reader, drop_ins(reader, [f"{root}/tmpfiles.d" for root in _ROOTS]))
+    sysfsutils = texts(reader, ("/etc/sysfs.conf", *drop_ins(reader, ("/etc/sysfs.d",))))
     return _Written(
-        arguments=tuple(said.split()) if isinstance(said, str) else (),
+        arguments=tuple(said.split()),
         udev=tuple(
             (names, attribute, Placed(value, path, line))
             for path, content in udev
@@ -210,19 +208,6 @@ def _written(reader: Reader) -> _Written:
             for line, target, value in sysfs_conf_writes(content)
         ),
     )
-
-
-def _texts(reader: Reader, files: tuple[str, ...] | Unreadable, *first: str) -> tuple[tuple[str, str], ...]:
-    """(path, text) of these files. Raises UnknownFact."""
-    if isinstance(files, Unreadable):
-        raise UnknownFact(files.reason)
-    found: list[tuple[str, str]] = []
-    for path in (*first, *files):
-        content = text(reader, path)
-        if isinstance(content, Unreadable):
-            raise UnknownFact(content.reason)
-        found += [(path, content)] if isinstance(content, str) else []
-    return tuple(found)
 
 
 def _setters(path: str, written: _Written) -> Iterator[Setter]:
