@@ -5,12 +5,13 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
+from hosttune.facts.base import UnknownFact
 from hosttune.host.door import Stat
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.host.door import Reader
-    from hosttune.values import Answer
+    from hosttune.values import Absent
 
 _MAX_LINKS = 40  # as the kernel follows
 
@@ -51,21 +52,21 @@ def link_stranger(reader: Reader, path: str) -> str:
     return f"{path} is a link to a link, and so on"
 
 
-def of_root(reader: Reader, path: str, most: int) -> Answer[bytes]:
-    """A file that root alone can have written; Unreadable where somebody else could have, or above `most` bytes. An old
+def of_root(reader: Reader, path: str, most: int) -> bytes | Absent:
+    """A file that root alone can have written; unknown where somebody else could have, or above `most` bytes. An old
     record that does not hold it is without it."""
     place = reader.resolve(path)
     if place is ABSENT or (isinstance(place, Unreadable) and place.reason.startswith("not in this record")):
         return ABSENT
     if not isinstance(place, str):
-        return Unreadable(f"{path} cannot be read: {place.reason if isinstance(place, Unreadable) else 'no answer'}")
+        raise UnknownFact(f"{path} cannot be read: {place.reason}")
     if who := link_stranger(reader, path):
-        return Unreadable(f"{path} is not followed, because {who}: sudo install -m 644 -o root -g root FILE {path}")
+        raise UnknownFact(f"{path} is not followed, because {who}: sudo install -m 644 -o root -g root FILE {path}")
     content = reader.read(place)
     if not isinstance(content, bytes):
-        return Unreadable(f"{path} cannot be read: {why(content)}")
+        raise UnknownFact(f"{path} cannot be read: {why(content)}")
     if len(content) > most:
-        return Unreadable(f"{path} has {len(content)} bytes, more than {most}: take out what does not belong there")
+        raise UnknownFact(f"{path} has {len(content)} bytes, more than {most}: take out what does not belong there")
     return content
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.base import Fact, UnknownFact, lazy
+from hosttune.facts.reading import sure
 from hosttune.frozen import frozen
-from hosttune.host.door import Completed
-from hosttune.values import Unreadable
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -86,16 +86,17 @@ def _column(rows: list[Mapping[str, str]], name: str) -> tuple[int, ...]:
 
 
 def collect(reader: Reader, facts: Facts) -> Activity:
-    try:
-        if not facts.work.gpu_processes:
-            return Activity(())
-    except UnknownFact as unknown:
-        return Activity(unread(unknown.reason))
-    answer = reader.query(ASK, timeout_s=_TIMEOUT_S)
-    if not isinstance(answer, Completed):
-        return Activity(unread(answer.reason if isinstance(answer, Unreadable) else "nvidia-smi is not installed"))
+    return Activity(lazy(_gpus, reader, facts))
+
+
+def _gpus(reader: Reader, facts: Facts) -> tuple[GpuActivity, ...]:
+    if not facts.work.gpu_processes:
+        return ()
+    answer = sure(reader.query(ASK, timeout_s=_TIMEOUT_S))
+    if answer is ABSENT:
+        raise UnknownFact("nvidia-smi is not installed")
     gpus = parse(answer.text)
     if not gpus:
         said = (answer.errors.strip() or answer.text.strip()).splitlines() or ["it printed nothing"]
-        return Activity(unread(f"nvidia-smi dmon: {said[0]}"))
-    return Activity(gpus)
+        raise UnknownFact(f"nvidia-smi dmon: {said[0]}")
+    return gpus

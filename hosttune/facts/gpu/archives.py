@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.base import Fact, UnknownFact, lazy
+from hosttune.facts.reading import sure
 from hosttune.facts.versions import compare_versions
 from hosttune.frozen import frozen
-from hosttune.host.door import Completed
 from hosttune.regex import regex
-from hosttune.values import Absent, Unreadable
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -174,36 +174,32 @@ def _origins(lines: Iterable[str], archives: Mapping[str, str]) -> dict[str, str
 
 def policy_of(
     reader: Reader, names: Iterable[str], installed_now: Mapping[str, str] = MappingProxyType({})
-) -> Mapping[str, Offer] | Unreadable:
-    """The offers of these packages; apt-cache is asked twice. Unreadable where apt or its lists are missing."""
+) -> Mapping[str, Offer]:
+    """The offers of these packages; apt-cache is asked twice. Unknown where apt or its lists are missing."""
     wanted = tuple(sorted(set(names)))
     if not wanted:
         return MappingProxyType({})
-    known = ask(reader, POLICY)
-    if isinstance(known, Unreadable):
-        return known
-    archives = parse_archives(known)
+    archives = parse_archives(ask(reader, POLICY))
     if not archives:
-        return Unreadable("apt's package lists are missing: sudo apt-get update")
-    answer = ask(reader, (*POLICY, *wanted))
-    return answer if isinstance(answer, Unreadable) else parse_policy(answer, archives, installed_now)
+        raise UnknownFact("apt's package lists are missing: sudo apt-get update")
+    return parse_policy(ask(reader, (*POLICY, *wanted)), archives, installed_now)
 
 
-def ask(reader: Reader, command: tuple[str, ...]) -> str | Unreadable:
-    """What apt-cache prints; Unreadable where it is not there, or says no."""
-    answer = reader.query(command, timeout_s=_TIMEOUT_S)
-    if isinstance(answer, Absent):
-        return Unreadable(f"{command[0]} is not installed")
-    if isinstance(answer, Completed) and answer.status != 0:
+def ask(reader: Reader, command: tuple[str, ...]) -> str:
+    """What apt-cache prints; unknown where it is not there, or says no."""
+    answer = sure(reader.query(command, timeout_s=_TIMEOUT_S))
+    if answer is ABSENT:
+        raise UnknownFact(f"{command[0]} is not installed")
+    if answer.status != 0:
         said = next((line for line in answer.errors.splitlines() if line.strip()), f"exit status {answer.status}")
-        return Unreadable(f"{' '.join(command[:2])}: {said}")
-    return answer.text if isinstance(answer, Completed) else answer
+        raise UnknownFact(f"{' '.join(command[:2])}: {said}")
+    return answer.text
 
 
 def collect(reader: Reader, facts: Facts) -> Archives:
-    try:
-        versions = {package.name: package.version for package in facts.driver.packages}
-    except UnknownFact as unknown:
-        return Archives(unread(unknown.reason))
-    offers: Any = policy_of(reader, versions, versions)
-    return Archives(offers)
+    return Archives(lazy(_offers, reader, facts))
+
+
+def _offers(reader: Reader, facts: Facts) -> Mapping[str, Offer]:
+    versions = {package.name: package.version for package in facts.driver.packages}
+    return policy_of(reader, versions, versions)

@@ -8,19 +8,20 @@ from collections.abc import Mapping
 from dataclasses import field
 from json import loads
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from hosttune.errors import BadInput
-from hosttune.facts.base import Fact, unread
+from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.gpu.branch_table import Branch, own_table, parse_rows
 from hosttune.facts.trusted import of_root
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import Absent, Unreadable
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
+    from hosttune.values import Absent
 
 SITE: Final = "/etc/hosttune/driver-branches.tsv"
 # Where a maker of machines names the branch for a GPU that Ubuntu's packages do not name yet: {"chips": [{"devid":
@@ -59,11 +60,13 @@ class Branches(Fact):
 
 def collect(reader: Reader, facts: Facts) -> Branches:  # noqa: ARG001 - the interface of all subjects
     rows, as_of, good_until = own_table()
-    site = _site_rows(reader)
-    both: Any = unread(site.reason) if isinstance(site, Unreadable) else MappingProxyType({**rows, **site})
-    content = of_root(reader, GIVEN, _LARGEST)
-    given: Any = unread(content.reason) if isinstance(content, Unreadable) else given_in(content)
-    return Branches(both, as_of, good_until, max(rows), given)
+    return Branches(
+        rows=lazy(lambda: MappingProxyType({**rows, **_site_rows(reader)})),
+        as_of=as_of,
+        good_until=good_until,
+        newest=max(rows),
+        given=lazy(lambda: given_in(of_root(reader, GIVEN, _LARGEST))),
+    )
 
 
 def given_in(content: bytes | Absent) -> Mapping[str, int]:
@@ -81,16 +84,16 @@ def given_in(content: bytes | Absent) -> Mapping[str, int]:
     return MappingProxyType(found)
 
 
-def _site_rows(reader: Reader) -> Mapping[int, Branch] | Unreadable:
+def _site_rows(reader: Reader) -> Mapping[int, Branch]:
     content = of_root(reader, SITE, _LARGEST)
-    if not isinstance(content, bytes):
-        return content if isinstance(content, Unreadable) else {}
+    if content is ABSENT:
+        return {}
     try:
         return parse_rows(content.decode("utf-8"), SITE)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        return Unreadable(f"{SITE}:{line}: is not UTF-8 text: write it again as such")
+        raise UnknownFact(f"{SITE}:{line}: is not UTF-8 text: write it again as such") from error
     except BadInput as bad:
         told = "; ".join(f"{one.where}: {one.message} ({one.hint})" for one in bad.faults[:3])
         more = f"; and {len(bad.faults) - 3} more" if len(bad.faults) > 3 else ""
-        return Unreadable(f"{told}{more}")
+        raise UnknownFact(f"{told}{more}") from bad

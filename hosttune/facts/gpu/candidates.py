@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.base import Fact, UnknownFact, whole
 from hosttune.facts.gpu.components import turn_on
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
@@ -115,10 +115,14 @@ def merge(offered: Iterable[Candidate], providers: dict[str, str]) -> tuple[Cand
 
 def collect(reader: Reader, facts: Facts) -> Candidates:
     """Ask `ubuntu-drivers`: slow, so rules touch this fact only where a driver is to be chosen."""
+    return whole(Candidates, _candidates, reader, facts)
+
+
+def _candidates(reader: Reader, facts: Facts) -> Candidates:
     answer = reader.query(DEVICES, timeout_s=TIMEOUT_S)
     if isinstance(answer, Unreadable):
-        gone: Any = unread(behind("ubuntu-drivers devices", type(answer.reason)(f"{answer.reason}{_why_slow(reader)}")))
-        return Candidates(gone, gone, gone, gone, gone)
+        reason = type(answer.reason)(f"{answer.reason}{_why_slow(reader)}")
+        raise UnknownFact(behind("ubuntu-drivers devices", reason))
     if isinstance(answer, Absent):
         return _none(_why_missing(facts))
     said = refusal(answer)

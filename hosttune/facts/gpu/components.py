@@ -6,12 +6,11 @@ Manager, and branches that Ubuntu does not support for long, in multiverse.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from hosttune.facts.base import Fact, unread
+from hosttune.facts.base import Fact, lazy
 from hosttune.facts.gpu.archives import POLICY, ask, components_in
 from hosttune.frozen import frozen
-from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -40,6 +39,4 @@ def turn_on(names: tuple[str, ...]) -> str:
 
 
 def collect(reader: Reader, facts: Facts) -> Components:  # noqa: ARG001 - the interface of all subjects
-    answer = ask(reader, POLICY)
-    enabled: Any = unread(answer.reason) if isinstance(answer, Unreadable) else components_in(answer)
-    return Components(enabled)
+    return Components(lazy(lambda: components_in(ask(reader, POLICY))))

@@ -7,15 +7,15 @@ Kernel: Documentation/ABI/testing/sysfs-bus-pci; classes from the PCI Code and I
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.answers import line, text
-from hosttune.facts.base import Fact, lazy, raw, shared, unread
+from hosttune.facts.base import Fact, UnknownFact, lazy, raw, shared
 from hosttune.facts.gpu.gpu_boards import board_of
 from hosttune.facts.gpu.nvidia_tables import FIRST_NVSWITCH, GRACE, generation_of
+from hosttune.facts.reading import hint, if_absent, sure
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -176,15 +176,14 @@ def collect(reader: Reader, facts: Facts) -> Gpus:  # noqa: ARG001 - the interfa
     )
 
 
-def _functions(reader: Reader) -> Any:
+def _functions(reader: Reader) -> dict[str, str]:
     """The class of each PCI function of NVIDIA's, by slot; none on a machine without PCI."""
-    slots = reader.list(DEVICES)
-    if isinstance(slots, Unreadable):
-        return slots
+    slots = sure(reader.list(DEVICES))
     if slots is ABSENT:
-        return unread("/sys is not mounted") if reader.stat("/sys/bus") is ABSENT else {}
-    ours = (slot for slot in slots if line(reader, f"{DEVICES}/{slot}/vendor") == _NVIDIA)
-    return {slot: str(line(reader, f"{DEVICES}/{slot}/class")) for slot in ours}
+        if reader.stat("/sys/bus") is ABSENT:
+            raise UnknownFact("/sys is not mounted")
+        return {}
+    return {slot: _read(reader, slot, "class") for slot in slots if _read(reader, slot, "vendor") == _NVIDIA}
 
 
 def _is_switch(reader: Reader, slot: str, kind: str) -> bool:
@@ -227,10 +226,9 @@ def _subsystem(reader: Reader, slot: str) -> str:
     return f"{vendor}:{board}" if vendor and board else ""
 
 
-def driver_of(reader: Reader, slot: str) -> Any:
+def driver_of(reader: Reader, slot: str) -> str:
     """The kernel driver that has a PCI function; empty for none."""
-    link = reader.link(f"{DEVICES}/{slot}/driver")
-    return "" if link is ABSENT else link.rsplit("/", 1)[-1] if isinstance(link, str) else link
+    return if_absent(reader.link(f"{DEVICES}/{slot}/driver"), "").rsplit("/", 1)[-1]
 
 
 def _node(reader: Reader, slot: str) -> int:
@@ -240,10 +238,7 @@ def _node(reader: Reader, slot: str) -> int:
 
 def _names(reader: Reader, slots: list[str]) -> dict[str, str]:
     """Names by slot: from the loaded driver, else from the PCI ID list that is installed (our table knows more)."""
-    names = {}
-    for slot in slots:
-        information = text(reader, f"/proc/driver/nvidia/gpus/{slot}/information")
-        names[slot] = model_in(information) if isinstance(information, str) else ""
+    names = {slot: model_in(hint(reader, f"/proc/driver/nvidia/gpus/{slot}/information")) for slot in slots}
     if all(names.values()):
         return names
     lists = (reader.read(path) for path in _NAME_LISTS)
@@ -254,8 +249,7 @@ def _names(reader: Reader, slots: list[str]) -> dict[str, str]:
 
 
 def _read(reader: Reader, slot: str, name: str) -> str:
-    content = line(reader, f"{DEVICES}/{slot}/{name}")
-    return content if isinstance(content, str) else ""
+    return hint(reader, f"{DEVICES}/{slot}/{name}").strip()
 
 
 def _number(spelled: str) -> int:

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
-from hosttune.facts.base import Fact, unread
+from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.gpu.gpu_errors import STAMP, kind_of, slot_of, stamped
 from hosttune.frozen import frozen
 from hosttune.host.secrets import MASK, mask_text
@@ -94,7 +93,7 @@ def parse_smi(output: str, status: int) -> Said:
     for line in output.splitlines():
         row = _ROW.fullmatch(line.strip())
         if row and _VERSION.fullmatch(row[5].strip()):
-            gpus.append(NvidiaGpu(slot_of(*row.group(1, 2, 3, 4)), row[7], row[5].strip(), _switch(row[6])))
+            gpus.append(NvidiaGpu(slot_of(*row.group(1, 2, 3, 4)), row[7], row[5].strip(), lazy(_switch, row[6])))
         elif row:
             lost[slot_of(*row.group(1, 2, 3, 4))] = printed(row[5])
         elif not _NO_SENTENCE.match(line):
@@ -118,9 +117,11 @@ def _refusal(output: str, status: int) -> str:
     return said or _STATUSES.get(status) or "other"
 
 
-def _switch(spelled: str) -> Any:
-    known = {"Enabled": True, "On": True, "Disabled": False, "Off": False}
-    return known.get(spelled.strip(), unread(f"nvidia-smi says {spelled.strip()!r} of the persistence mode"))
+def _switch(spelled: str) -> bool:
+    known, word = {"Enabled": True, "On": True, "Disabled": False, "Off": False}, spelled.strip()
+    if word not in known:
+        raise UnknownFact(f"nvidia-smi says {word!r} of the persistence mode")
+    return known[word]
 
 
 def dated(log: str, booted: float) -> str:

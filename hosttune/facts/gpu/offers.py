@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.gpu.archives import Offer, policy_of
 from hosttune.facts.kernel.kernel import metapackages
 from hosttune.frozen import frozen
@@ -42,16 +42,18 @@ def _modules(candidate: str, release: str) -> str:
 
 
 def collect(reader: Reader, facts: Facts) -> Offers:
-    try:
-        candidates = facts.candidates.packages
-    except UnknownFact as unknown:
-        return Offers(unread(unknown.reason), unread(unknown.reason))
+    return Offers(
+        packages=lazy(lambda: policy_of(reader, _names(facts.candidates.packages, facts))),
+        untold=lazy(lambda: policy_of(reader, _untold(facts.candidates.packages, facts))),
+    )
+
+
+def _names(candidates: Iterable[Candidate], facts: Facts) -> list[str]:
+    """Their packages, and those with their modules."""
     names = [name for candidate in candidates for name in (candidate.name, candidate.modules) if name]
     with suppress(UnknownFact):  # of an image no kernel runs
         names += [_modules(candidate.name, facts.kernel.release) for candidate in candidates]
-    offers: Any = policy_of(reader, names)
-    untold: Any = policy_of(reader, _untold(candidates, facts))
-    return Offers(offers, untold)
+    return names
 
 
 def _untold(candidates: Iterable[Candidate], facts: Facts) -> list[str]:
