@@ -10,7 +10,7 @@ from hosttune.facts.kernel import grub_arguments as grub
 from hosttune.facts.kernel.initramfs import DRACUT, generator, images
 from hosttune.facts.reading import known
 from hosttune.resources.kernel.kernel_argument import unproven
-from hosttune.values import FileValue, Unreadable
+from hosttune.values import FileValue
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -51,11 +51,11 @@ def image_waits(facts: Facts) -> str:
 
 def rebuild_initramfs(writer: Writer, name: str) -> None:  # noqa: ARG001 - the interface of all triggers
     """Build the initial RAM disks of all kernels anew, with the program that built them."""
-    releases = images(writer)
-    builder = generator(writer)
-    if isinstance(releases, Unreadable):
-        raise Refused(releases.reason)
-    if builder == DRACUT:
+    try:
+        releases = images(writer)
+    except UnknownFact as unknown:
+        raise Refused(unknown.reason) from unknown
+    if generator(writer) == DRACUT:
         for release in releases:
             writer.run(("dracut", "--force", f"/boot/initrd.img-{release}", release), timeout_s=INITRAMFS_TIMEOUT_S)
     elif releases:

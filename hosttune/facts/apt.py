@@ -13,15 +13,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.facts import apt_get
-from hosttune.facts.apt_conf import CLEAR, FOLDER, files, settings_of
+from hosttune.facts.apt_conf import CLEAR, files, settings_of
 from hosttune.facts.apt_get import Transaction
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
-from hosttune.facts.reading import known, sure, texts
+from hosttune.facts.reading import ask, texts
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
-from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,23 +79,18 @@ def collect(reader: Reader, facts: Facts) -> Apt:  # noqa: ARG001 - the interfac
 
 def _texts(reader: Reader) -> tuple[tuple[str, str], ...]:
     """(path, text) in the order in which apt reads them."""
-    return tuple(texts(reader, known(files(reader), FOLDER)))
+    return tuple(texts(reader, files(reader)))
 
 
 def _merged(reader: Reader, name: str) -> tuple[str, ...]:
-    answer = sure(reader.query(dump_command(name)))
-    if answer is ABSENT:
-        raise UnknownFact("apt-config is not installed")
+    answer = ask(reader, dump_command(name))
     if answer.status != 0:
         raise UnknownFact(f"apt-config: {(answer.errors.strip().splitlines() or ['it failed'])[0]}")
     return values_in(answer.text, name)
 
 
 def _simulated(reader: Reader, operands: Sequence[str]) -> Transaction:
-    answer = reader.query(apt_get.simulation(operands), timeout_s=apt_get.LOOK_TIMEOUT_S)
-    if not isinstance(answer, Completed):
-        reason = answer.reason if isinstance(answer, Unreadable) else "apt-get is not installed"
-        raise UnknownFact(reason)
+    answer = ask(reader, apt_get.simulation(operands), timeout_s=apt_get.LOOK_TIMEOUT_S)
     if answer.status != 0:
         return apt_get.parse(apt_get.errors(answer.errors, answer.status))
     would = apt_get.parse(apt_get.relevant(answer.text))

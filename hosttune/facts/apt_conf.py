@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from hosttune.facts.reading import names_in
 from hosttune.regex import regex
-from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,13 +25,9 @@ _NAME = regex(r"[\w-]+|[\w.-]*[\w-]\.conf")
 _PART = regex(r'//[^\n]*|/\*.*?\*/|#clear\b|#[^\n]*|"(?:\\.|[^"\\\n])*"|[{};]|[^\s{};"]+', re.DOTALL)
 
 
-def files(reader: Reader) -> tuple[str, ...] | Unreadable:
+def files(reader: Reader) -> tuple[str, ...]:
     """The files that apt reads, in its order, apt.conf last, whether that is there or not."""
-    names = reader.list(FOLDER)
-    if isinstance(names, Unreadable):
-        return names
-    parts = (one for one in sorted(names) if _NAME.fullmatch(one)) if isinstance(names, tuple) else ()
-    return (*(f"{FOLDER}/{one}" for one in parts), LAST)
+    return (*(f"{FOLDER}/{one}" for one in names_in(reader, FOLDER) if _NAME.fullmatch(one)), LAST)
 
 
 def settings_of(content: str, name: str) -> Iterator[tuple[str, int]]:

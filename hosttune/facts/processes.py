@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.lookups import Lookup
-from hosttune.facts.reading import if_absent, sure
+from hosttune.facts.reading import ask, if_absent
 from hosttune.frozen import frozen
-from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -47,9 +46,7 @@ def collect(reader: Reader, facts: Facts) -> Processes:  # noqa: ARG001 - the in
 def _commands(reader: Reader, name: str) -> tuple[str, ...]:
     if reader.persistent_only:
         return ()
-    answer = sure(reader.query(("ps", "-C", name[:_NAME_LENGTH], "-o", "args=")))
-    if answer is ABSENT:
-        raise UnknownFact("ps is not installed")
+    answer = ask(reader, ("ps", "-C", name[:_NAME_LENGTH], "-o", "args="))
     if answer.errors.strip():
         raise UnknownFact(f"ps: {answer.errors.strip().splitlines()[0]}")
     return tuple(row.strip() for row in answer.text.splitlines() if row.strip())

@@ -4,7 +4,7 @@ UnknownFact, which a lazy field keeps as its reason (facts/base.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -62,6 +62,14 @@ def hint(reader: Reader, path: str) -> str:
     """What a file says of what is decided elsewhere: empty where it is not there, and where it cannot be read, too."""
     content = reader.read(path)
     return content.decode("utf-8", "replace") if isinstance(content, bytes) else ""
+
+
+def ask(reader: Reader, argv: Sequence[str], *, timeout_s: float = 10.0) -> Completed:
+    """What a program that only looks ended with; raises UnknownFact where it is not installed, too."""
+    answer = sure(reader.query(argv, timeout_s=timeout_s))
+    if answer is ABSENT:
+        raise UnknownFact(f"{argv[0]} is not installed")
+    return answer
 
 
 def day_of(seconds: float) -> str:

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
-from hosttune.facts.reading import sure
+from hosttune.facts.reading import ask
 from hosttune.frozen import frozen
-from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -92,9 +91,7 @@ def collect(reader: Reader, facts: Facts) -> Activity:
 def _gpus(reader: Reader, facts: Facts) -> tuple[GpuActivity, ...]:
     if not facts.work.gpu_processes:
         return ()
-    answer = sure(reader.query(ASK, timeout_s=_TIMEOUT_S))
-    if answer is ABSENT:
-        raise UnknownFact("nvidia-smi is not installed")
+    answer = ask(reader, ASK, timeout_s=_TIMEOUT_S)
     gpus = parse(answer.text)
     if not gpus:
         said = (answer.errors.strip() or answer.text.strip()).splitlines() or ["it printed nothing"]

@@ -13,11 +13,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
-from hosttune.facts.reading import sure
+from hosttune.facts.reading import ask
 from hosttune.facts.versions import compare_versions
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -179,17 +178,15 @@ def policy_of(
     wanted = tuple(sorted(set(names)))
     if not wanted:
         return MappingProxyType({})
-    archives = parse_archives(ask(reader, POLICY))
+    archives = parse_archives(ask_apt(reader, POLICY))
     if not archives:
         raise UnknownFact("apt's package lists are missing: sudo apt-get update")
-    return parse_policy(ask(reader, (*POLICY, *wanted)), archives, installed_now)
+    return parse_policy(ask_apt(reader, (*POLICY, *wanted)), archives, installed_now)
 
 
-def ask(reader: Reader, command: tuple[str, ...]) -> str:
+def ask_apt(reader: Reader, command: tuple[str, ...]) -> str:
     """What apt-cache prints; unknown where it is not there, or says no."""
-    answer = sure(reader.query(command, timeout_s=_TIMEOUT_S))
-    if answer is ABSENT:
-        raise UnknownFact(f"{command[0]} is not installed")
+    answer = ask(reader, command, timeout_s=_TIMEOUT_S)
     if answer.status != 0:
         said = next((line for line in answer.errors.splitlines() if line.strip()), f"exit status {answer.status}")
         raise UnknownFact(f"{' '.join(command[:2])}: {said}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hosttune.facts.base import Fact, lazy
-from hosttune.facts.gpu.archives import POLICY, ask, components_in
+from hosttune.facts.gpu.archives import POLICY, ask_apt, components_in
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -39,4 +39,4 @@ def turn_on(names: tuple[str, ...]) -> str:
 
 
 def collect(reader: Reader, facts: Facts) -> Components:  # noqa: ARG001 - the interface of all subjects
-    return Components(lazy(lambda: components_in(ask(reader, POLICY))))
+    return Components(lazy(lambda: components_in(ask_apt(reader, POLICY))))

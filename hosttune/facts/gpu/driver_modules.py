@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
-from hosttune.facts.reading import all_sure, known, names_in, sure, text
+from hosttune.facts.reading import all_sure, ask, known, names_in, text
 from hosttune.facts.versions import sorted_versions
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -145,9 +145,7 @@ def modinfo(kernel: str, name: str = "nvidia") -> tuple[str, ...]:
 
 def _shown(reader: Reader, kernel: str, name: str) -> tuple[str, bool | None]:
     command = modinfo(kernel, name)
-    answer = sure(reader.query(command, timeout_s=_TIMEOUT_S))
-    if answer is ABSENT:
-        raise UnknownFact("modinfo is not installed")
+    answer = ask(reader, command, timeout_s=_TIMEOUT_S)
     if answer.status != 0:
         said = next(iter(answer.errors.strip().splitlines()), f"exit status {answer.status}")
         raise UnknownFact(f"{' '.join(command)}: {said}")

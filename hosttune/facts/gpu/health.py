@@ -37,7 +37,7 @@ from hosttune.facts.gpu.health_smi import (
 )
 from hosttune.facts.gpu.nvidia_lost import SilentGpu
 from hosttune.facts.gpu.nvidia_smi import printed
-from hosttune.facts.reading import parsed, sure
+from hosttune.facts.reading import ask, parsed, sure
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.values import Unreadable
@@ -215,9 +215,9 @@ def _asked(reader: Reader) -> tuple[Mapping[str, Mapping[str, str]], str]:
     todo, unknown = list(FIELDS), set[str]()
     while todo:
         fields = tuple(name for name in todo[0] if name not in unknown)
-        answer = reader.query(query_of(fields), timeout_s=_TIMEOUT_S)
-        if not isinstance(answer, Completed):
-            return {}, answer.reason if isinstance(answer, Unreadable) else "nvidia-smi is not installed"
+        answer = attempt(ask, reader, query_of(fields), timeout_s=_TIMEOUT_S)
+        if isinstance(answer, Unreadable):
+            return {}, answer.reason
         said = parse_rows(answer.text or answer.errors, fields, answer.status)
         if said.rows:
             return said.rows, ""

@@ -17,14 +17,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from hosttune.facts.base import Fact, UnknownFact
+from hosttune.facts.reading import ask
 from hosttune.frozen import frozen
-from hosttune.host.door import Completed
 from hosttune.regex import regex
-from hosttune.values import Absent, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
-    from hosttune.host.door import Reader
+    from hosttune.host.door import Completed, Reader
 
 QUERY: Final = ("apt-cache", "--no-all-versions", "show", "nvidia-driver-*", "nvidia-fabricmanager-*")
 _TIMEOUT_S = 60.0  # apt reads all of its lists for it
@@ -135,24 +134,20 @@ def _step(depends: str) -> str:
 
 
 def collect(reader: Reader, facts: Facts) -> Packaging:
-    return Packaging(*_told(reader, facts))
-
-
-def _told(reader: Reader, facts: Facts) -> tuple[Mapping[str, BranchPackage], str]:
-    nothing: Mapping[str, BranchPackage] = MappingProxyType({})
     try:
-        devices = {gpu.slot: gpu.modalias for gpu in facts.gpus.devices}
+        return Packaging(_told(reader, facts), "")
     except UnknownFact as unknown:
-        return nothing, unknown.reason
+        return Packaging(MappingProxyType({}), unknown.reason)
+
+
+def _told(reader: Reader, facts: Facts) -> Mapping[str, BranchPackage]:
+    devices = {gpu.slot: gpu.modalias for gpu in facts.gpus.devices}
     if not devices:
-        return nothing, "there is no NVIDIA GPU"
-    answer = reader.query(QUERY, timeout_s=_TIMEOUT_S)
-    if isinstance(answer, Absent):
-        return nothing, "apt-cache is not installed"
-    if isinstance(answer, Unreadable):
-        return nothing, answer.reason
-    found = parse_show(answer.text, devices)
-    return found, "" if found else _why_nothing(answer)
+        raise UnknownFact("there is no NVIDIA GPU")
+    answer = ask(reader, QUERY, timeout_s=_TIMEOUT_S)
+    if found := parse_show(answer.text, devices):
+        return found
+    raise UnknownFact(_why_nothing(answer))
 
 
 def _why_nothing(answer: Completed) -> str:

@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.lookups import Lookup
+from hosttune.facts.reading import hint, names_in
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Unreadable
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -34,13 +35,9 @@ _HOST_ONLY = regex(r"\s*hostonly\s*=\s*[\"']?(\w*)")
 _DRIVERS = regex(r"\s*(add|force|omit)_drivers\s*\+?=\s*[\"']?([^\"'#]*)")
 
 
-def images(reader: Reader) -> tuple[str, ...] | Unreadable:
+def images(reader: Reader) -> tuple[str, ...]:
     """The kernel releases that have an initial RAM disk."""
-    names = reader.list("/boot")
-    if isinstance(names, Unreadable):
-        return names
-    listed = names if isinstance(names, tuple) else ()
-    releases = (name.removeprefix(_IMAGE) for name in listed if name.startswith(_IMAGE))
+    releases = (name.removeprefix(_IMAGE) for name in names_in(reader, "/boot") if name.startswith(_IMAGE))
     return tuple(name for name in releases if not name.endswith((".old", ".bak", ".new", "-bak")))
 
 
@@ -55,17 +52,16 @@ def _exists(reader: Reader, path: str) -> bool:
     return isinstance(reader.stat(path), Stat)
 
 
-def why_in(reader: Reader, module: str) -> str | Absent | Unreadable:
-    """Why the initial RAM disk may hold this module, as a sentence; ABSENT where it does not."""
-    there = images(reader)
+def why_in(reader: Reader, module: str) -> str:
+    """Why the initial RAM disk may hold this module, as a sentence; empty where it does not."""
+    if not images(reader):
+        return ""
     builder = generator(reader)
-    if isinstance(there, Unreadable) or not there:
-        return there if isinstance(there, Unreadable) else ABSENT
-    if not isinstance(builder, str):
-        return Unreadable("neither dracut nor update-initramfs is installed, and /boot has initial RAM disks")
+    if builder is ABSENT:
+        raise UnknownFact("neither dracut nor update-initramfs is installed, and /boot has initial RAM disks")
     place, word = _listed(reader, builder, module)
     if word == "omit":
-        return ABSENT
+        return ""
     return f"{place} puts {module} into it" if place else f"it may hold {module}"
 
 
@@ -73,9 +69,7 @@ def _listed(reader: Reader, builder: str, module: str) -> tuple[str, str]:
     """(file:line, add|force|omit) of the last line of the configuration that names the module."""
     found = ("", "")
     for path in _configuration(reader, builder):
-        content = reader.read(path)
-        rows = content.decode("utf-8", "replace").splitlines() if isinstance(content, bytes) else []
-        for number, row in enumerate(rows, 1):
+        for number, row in enumerate(hint(reader, path).splitlines(), 1):
             match = _DRIVERS.match(row) if builder == DRACUT else None
             names = match[2].split() if match else row.partition("#")[0].split()[:1] if builder == TOOLS else []
             if module.replace("-", "_") in {name.replace("-", "_") for name in names}:
@@ -92,8 +86,7 @@ def why_without_options(reader: Reader, module: str) -> str:
     place, word = _listed(reader, DRACUT, module)
     said = ""
     for path in _configuration(reader, DRACUT):
-        content = reader.read(path)
-        rows = content.decode("utf-8", "replace").splitlines() if isinstance(content, bytes) else []
+        rows = hint(reader, path).splitlines()
         said = next((match[1] for row in reversed(rows) if (match := _HOST_ONLY.match(row))), said)
     if said == "yes" or word not in {"add", "force"}:
         return ""
@@ -135,9 +128,9 @@ def collect(reader: Reader, facts: Facts) -> Initramfs:  # noqa: ARG001 - the in
 
 
 def _in_ram_disk(reader: Reader, module: str) -> InRamDisk:
-    why = why_in(reader, module)
-    if isinstance(why, Unreadable):
-        return InRamDisk(*(why,) * 3)  # type: ignore[arg-type]
-    if not isinstance(why, str):
-        return InRamDisk("", "", "")
-    return InRamDisk(why, str(generator(reader)), why_without_options(reader, module))
+    why = shared(why_in, reader, module)
+    return InRamDisk(
+        why=lazy(why),
+        builder=lazy(lambda: str(generator(reader)) if why() else ""),
+        lacks_options=lazy(lambda: why_without_options(reader, module) if why() else ""),
+    )

@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
-from hosttune.facts.reading import is_there, names_in, sure
+from hosttune.facts.reading import ask, is_there, names_in
 from hosttune.frozen import frozen
-from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -58,9 +57,7 @@ def _is_synchronized(reader: Reader, daemons: tuple[str, ...]) -> bool:
 
 
 def _chrony(reader: Reader) -> bool:
-    answer = sure(reader.query(TRACKING, timeout_s=_TIMEOUT_S))
-    if answer is ABSENT:
-        raise UnknownFact("chronyc is not installed")
+    answer = ask(reader, TRACKING, timeout_s=_TIMEOUT_S)
     said = leap_status(answer.text) if answer.status == 0 else None
     if said is None:
         lines = (answer.errors or answer.text).strip().splitlines() or ["it did not say"]

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
-from hosttune.facts.reading import if_absent, names_in, sure
+from hosttune.facts.reading import ask, if_absent, names_in
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -100,9 +99,7 @@ def _shown(reader: Reader, processes: Callable[[], tuple[Process, ...]]) -> dict
     listed = attempt(processes)
     held = listed if isinstance(listed, tuple) else ()
     units = {*SLICES, *_sessions(reader), *(unit for one in held for unit in units_of(one.cgroup))}
-    answer = sure(reader.query(show_command(units), timeout_s=_TIMEOUT_S))
-    if answer is ABSENT:
-        raise UnknownFact("systemctl is not installed")
+    answer = ask(reader, show_command(units), timeout_s=_TIMEOUT_S)
     shown = parse_show(answer.text)
     if not shown:
         said = (answer.errors.strip().splitlines() or ["it printed nothing"])[0]

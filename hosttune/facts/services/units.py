@@ -11,10 +11,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
-from hosttune.facts.reading import is_there, sure
+from hosttune.facts.reading import ask, is_there
 from hosttune.facts.services.unit_files import UnitFiles, enabled_names
 from hosttune.frozen import frozen
-from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -107,9 +106,7 @@ def read_units(reader: Reader, names: Iterable[str]) -> Mapping[str, Unit]:
     if reader.persistent_only or not is_there(reader, "/run/systemd/system"):  # sd_booted(3)
         files = UnitFiles(reader)
         return MappingProxyType({name: _from_files(files, name) for name in wanted})
-    answer = sure(reader.query(show_command(wanted), timeout_s=_TIMEOUT_S))
-    if answer is ABSENT:
-        raise UnknownFact("systemctl is not installed")
+    answer = ask(reader, show_command(wanted), timeout_s=_TIMEOUT_S)
     shown = parse_show(answer.text, wanted)
     if not shown:
         said = answer.errors.strip().splitlines() or ["it printed nothing"]
