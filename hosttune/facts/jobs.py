@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, attempt, lazy, shared
-from hosttune.facts.reading import known, text
+from hosttune.facts.base import Fact, lazy, shared
+from hosttune.facts.reading import hint, known
 from hosttune.facts.work import container_of
 from hosttune.frozen import frozen
 
@@ -147,8 +147,7 @@ def _quota(reader: Reader, group: str) -> float | None:
     """The least of cpu.max in a control group and those above it; none where none is set."""
     found = []
     while group.strip("/"):
-        content = attempt(text, reader, f"{_GROUPS}{group}/cpu.max")
-        if isinstance(content, str) and (quota := quota_of(content)) is not None:
+        if (quota := quota_of(hint(reader, f"{_GROUPS}{group}/cpu.max"))) is not None:
             found.append(quota)
         group = group.rpartition("/")[0]
     return min(found, default=None)

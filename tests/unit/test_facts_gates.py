@@ -136,3 +136,12 @@ def test_work_gates_are_not_asked_by_an_ordinary_user_or_without_a_gpu():
     assert reader.asked == []
     reader = host({"g": Completed(1, b"", b"")}, more={"/dev/null": ""})
     assert Facts(reader).work.is_gpu_busy is False
+
+
+def test_work_gates_are_asked_once_and_only_where_it_matters_whether_the_host_is_busy():
+    links = {f"/proc/self/ns/{name}": text for name, text in INITIAL.items()}
+    reader = host({"g": free()}, more={"/dev/nvidia0": ""}, links=links)
+    seen = Facts(reader).work
+    assert (seen.gpu_processes, seen.gpu_containers, seen.scheduler_jobs, reader.asked) == ((), (), (), [])
+    assert (seen.is_gpu_busy, seen.gates) == (False, ())
+    assert reader.asked == [(f"{FOLDER}/g",)]

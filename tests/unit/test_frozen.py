@@ -8,7 +8,7 @@ from dataclasses import FrozenInstanceError, field, fields, replace
 import pytest
 
 from hosttune.codec import document, to_json
-from hosttune.facts.base import Fact, UnknownFact, complete, lazy, raw, shared, unread
+from hosttune.facts.base import Fact, UnknownFact, complete, lazy, raw, shared, unread, whole
 from hosttune.frozen import frozen
 from hosttune.values import Unreadable
 
@@ -141,6 +141,14 @@ def test_lazy_field_that_cannot_be_read_raises_as_any_other(found):
             _ = one.half
     assert raw(one, "aside") == Unreadable("no permission")
     assert calls == [()]
+
+
+def test_whole_fact_is_what_makes_it_or_raises_in_every_field():
+    assert whole(Named, Named, "a", aside=3) == Named("a", 3)
+    gone = whole(Named, counted(UnknownFact("no permission"))[0])
+    for name in ("type", "aside"):
+        with pytest.raises(UnknownFact, match=r"^no permission$"):
+            getattr(gone, name)
 
 
 def test_lazy_field_whose_making_fails_is_tried_again():

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
-from hosttune.facts.reading import derived, if_absent, integer, known, line, number_list, text
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.reading import derived, hint, if_absent, integer, known, line, number_list, text
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT
 
@@ -124,9 +124,8 @@ def _numbers(reader: Reader, path: str) -> tuple[int, ...]:
 
 
 def _cores(reader: Reader, online: tuple[int, ...]) -> int:
-    return (
-        len(online) if attempt(line, reader, f"{_CPUS}/smt/active") == "0" else _count(reader, online, "core_cpus_list")
-    )
+    has_threads = hint(reader, f"{_CPUS}/smt/active").strip() != "0"
+    return _count(reader, online, "core_cpus_list") if has_threads else len(online)
 
 
 def _count(reader: Reader, online: tuple[int, ...], name: str) -> int:

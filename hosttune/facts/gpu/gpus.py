@@ -183,11 +183,11 @@ def _functions(reader: Reader) -> dict[str, str]:
         if reader.stat("/sys/bus") is ABSENT:
             raise UnknownFact("/sys is not mounted")
         return {}
-    return {slot: _read(reader, slot, "class") for slot in slots if _read(reader, slot, "vendor") == _NVIDIA}
+    return {slot: read_pci(reader, slot, "class") for slot in slots if read_pci(reader, slot, "vendor") == _NVIDIA}
 
 
 def _is_switch(reader: Reader, slot: str, kind: str) -> bool:
-    return kind.startswith(_SWITCH_CLASS) and _number(_read(reader, slot, "device")) >= FIRST_NVSWITCH
+    return kind.startswith(_SWITCH_CLASS) and _number(read_pci(reader, slot, "device")) >= FIRST_NVSWITCH
 
 
 def _gpus(reader: Reader, functions: dict[str, str]) -> tuple[Gpu, ...]:
@@ -201,7 +201,7 @@ def _gpus(reader: Reader, functions: dict[str, str]) -> tuple[Gpu, ...]:
 
 
 def _gpu(reader: Reader, slot: str, class_id: str, names: Callable[[], dict[str, str]]) -> Gpu:
-    device, subsystem = shared(_read, reader, slot, "device"), shared(_subsystem, reader, slot)
+    device, subsystem = shared(read_pci, reader, slot, "device"), shared(_subsystem, reader, slot)
     board = shared(lambda: board_of(device(), subsystem()))
     return Gpu(
         slot=slot,
@@ -212,17 +212,17 @@ def _gpu(reader: Reader, slot: str, class_id: str, names: Callable[[], dict[str,
         name=lazy(lambda: names()[slot] or board().name),
         driver=lazy(driver_of, reader, slot),
         numa_node=lazy(_node, reader, slot),
-        link_width=lazy(lambda: _width(_read(reader, slot, "current_link_width"))),
-        max_link_width=lazy(lambda: _width(_read(reader, slot, "max_link_width"))),
-        link_speed=lazy(lambda: _speed(_read(reader, slot, "current_link_speed"))),
-        max_link_speed=lazy(lambda: _speed(_read(reader, slot, "max_link_speed"))),
+        link_width=lazy(lambda: width_of(read_pci(reader, slot, "current_link_width"))),
+        max_link_width=lazy(lambda: width_of(read_pci(reader, slot, "max_link_width"))),
+        link_speed=lazy(lambda: _speed(read_pci(reader, slot, "current_link_speed"))),
+        max_link_speed=lazy(lambda: _speed(read_pci(reader, slot, "max_link_speed"))),
         is_vgpu=lazy(lambda: board().is_vgpu),
         is_listed=lazy(lambda: board().is_listed),
     )
 
 
 def _subsystem(reader: Reader, slot: str) -> str:
-    vendor, board = (_read(reader, slot, f"subsystem_{part}").removeprefix("0x") for part in ("vendor", "device"))
+    vendor, board = (read_pci(reader, slot, f"subsystem_{part}").removeprefix("0x") for part in ("vendor", "device"))
     return f"{vendor}:{board}" if vendor and board else ""
 
 
@@ -232,7 +232,7 @@ def driver_of(reader: Reader, slot: str) -> str:
 
 
 def _node(reader: Reader, slot: str) -> int:
-    node = _read(reader, slot, "numa_node")
+    node = read_pci(reader, slot, "numa_node")
     return int(node) if re.fullmatch(r"-?\d+", node) else -1
 
 
@@ -244,19 +244,20 @@ def _names(reader: Reader, slots: list[str]) -> dict[str, str]:
     lists = (reader.read(path) for path in _NAME_LISTS)
     known = next((content for content in lists if isinstance(content, bytes)), b"")
     for slot in slots:
-        names[slot] = names[slot] or name_in(known, _read(reader, slot, "device").removeprefix("0x"))
+        names[slot] = names[slot] or name_in(known, read_pci(reader, slot, "device").removeprefix("0x"))
     return names
 
 
-def _read(reader: Reader, slot: str, name: str) -> str:
-    return hint(reader, f"{DEVICES}/{slot}/{name}").strip()
+def read_pci(reader: Reader, slot: str, name: str) -> str:
+    """What sysfs has of a PCI function; empty where it does not say, and of no function."""
+    return hint(reader, f"{DEVICES}/{slot}/{name}").strip() if slot else ""
 
 
 def _number(spelled: str) -> int:
     return int(spelled, 16) if re.fullmatch(r"0x[0-9a-fA-F]+", spelled) else -1
 
 
-def _width(spelled: str) -> int:
+def width_of(spelled: str) -> int:
     """Lanes; the kernel writes 0, or 63 and 255 read from a dead link, where it does not know."""
     return int(spelled) if spelled.isdecimal() and int(spelled) <= 32 else 0
 

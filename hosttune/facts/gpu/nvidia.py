@@ -26,7 +26,7 @@ from hosttune.facts.gpu.nvidia_smi import (
     rejected,
     sentences_of,
 )
-from hosttune.facts.reading import all_sure, known, text
+from hosttune.facts.reading import all_sure, hint, known
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed, Stat
 from hosttune.regex import regex
@@ -175,8 +175,7 @@ def _messages(reader: Reader, facts: Facts) -> tuple[str, ...]:
     journal = answer
     answer = reader.query(DMESG, timeout_s=_LOG_TIMEOUT_S)
     if isinstance(answer, Completed) and answer.status == 0:
-        uptime = attempt(text, reader, "/proc/uptime")
-        seconds = re.match(r"\d+(?:\.\d+)?", uptime) if isinstance(uptime, str) else None
+        seconds = re.match(r"\d+(?:\.\d+)?", hint(reader, "/proc/uptime"))
         return messages_in(dated(answer.text, reader.now() - float(seconds[0])) if seconds else answer.text)
     errors = " ".join(one.errors for one in (journal, answer) if isinstance(one, Completed))
     if _MAY_NOT.search(errors):
@@ -201,8 +200,7 @@ def _narrowed(reader: Reader, facts: Facts) -> str:
     """Why nvidia-smi may show fewer GPUs to this process than the driver holds; empty for none."""
     if raw(facts.host, "is_container") is True:
         return "in a container nvidia-smi shows the GPUs that were given to it"
-    groups = attempt(text, reader, "/proc/self/cgroup")
-    if isinstance(groups, str) and _JOB.search(groups):
+    if _JOB.search(hint(reader, "/proc/self/cgroup")):
         return "in a job of Slurm nvidia-smi shows the GPUs of that job"
     return ""
 

@@ -10,12 +10,11 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, attempt, lazy, raw, shared
-from hosttune.facts.gpu.gpus import DEVICES, driver_of
-from hosttune.facts.reading import line, names_in, texts
+from hosttune.facts.base import Fact, lazy, raw, shared
+from hosttune.facts.gpu.gpus import DEVICES, driver_of, read_pci, width_of
+from hosttune.facts.reading import names_in, texts
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -111,11 +110,6 @@ def speed_of(spelled: str) -> float:
     return float(match[1]) if match else 0.0
 
 
-def width_of(spelled: str) -> int:
-    """Lanes; the kernel writes 0, or 63 and 255 read from a dead link, where it does not know."""
-    return int(spelled) if spelled.isdecimal() and int(spelled) <= 32 else 0
-
-
 def collect(reader: Reader, facts: Facts) -> Pcie:
     return Pcie(devices=lazy(_devices, reader, facts), links=lazy(_links, reader, facts))
 
@@ -132,7 +126,7 @@ def _links(reader: Reader, facts: Facts) -> tuple[PcieLink, ...]:
     working = shared(_working, facts)
     widest: dict[str, int] = {}
     for gpu in gpus:
-        width = width_of(_read(reader, gpu.slot, "current_link_width"))
+        width = width_of(read_pci(reader, gpu.slot, "current_link_width"))
         widest[gpu.device_id] = max(width, widest.get(gpu.device_id, 0))
     beside = {one.slot: partial(_beside, reader, one, devices) for one in devices if one.kind == "gpu"}
     return tuple(
@@ -141,7 +135,7 @@ def _links(reader: Reader, facts: Facts) -> tuple[PcieLink, ...]:
 
 
 def _kind(reader: Reader, slot: str, gpus: set[str]) -> str:
-    return "gpu" if slot in gpus else _KINDS.get(_read(reader, slot, "class")[:6], "")
+    return "gpu" if slot in gpus else _KINDS.get(read_pci(reader, slot, "class")[:6], "")
 
 
 def _device(reader: Reader, slot: str, kind: str) -> PcieDevice:
@@ -160,7 +154,7 @@ def _ports(reader: Reader, slot: str) -> tuple[str, ...]:
 
 
 def _virtual_functions(reader: Reader, slot: str) -> int:
-    functions = _read(reader, slot, "sriov_numvfs")
+    functions = read_pci(reader, slot, "sriov_numvfs")
     return int(functions) if functions.isdecimal() else 0
 
 
@@ -169,7 +163,7 @@ def _beside(reader: Reader, one: PcieDevice, devices: Sequence[PcieDevice]) -> t
     one slot's: the firmware has split it, x8/x8 or x8/x4/x4, and each port may still call itself as wide as the slot.
     """
     port = one.ports[-1] if one.ports else ""
-    whole = width_of(_read(reader, port, "max_link_width"))
+    whole = width_of(read_pci(reader, port, "max_link_width"))
     family = port.rpartition(".")[0]
     others = [
         device
@@ -178,7 +172,7 @@ def _beside(reader: Reader, one: PcieDevice, devices: Sequence[PcieDevice]) -> t
     ]
     # functions of one card share one link
     links = {device.ports[-1]: device.slot for device in others} | {port: one.slot}
-    widths = [width_of(_read(reader, slot, "current_link_width")) for slot in links.values()]
+    widths = [width_of(read_pci(reader, slot, "current_link_width")) for slot in links.values()]
     return tuple(device.slot for device in others) if others and all(widths) and sum(widths) <= whole else ()
 
 
@@ -193,17 +187,17 @@ def _link(
     return PcieLink(
         slot=slot,
         port=port,
-        width=lazy(lambda: width_of(_read(reader, slot, "current_link_width"))),
-        device_width=lazy(lambda: width_of(_read(reader, slot, "max_link_width"))),
-        port_width=lazy(lambda: width_of(_read(reader, port, "max_link_width"))),
+        width=lazy(lambda: width_of(read_pci(reader, slot, "current_link_width"))),
+        device_width=lazy(lambda: width_of(read_pci(reader, slot, "max_link_width"))),
+        port_width=lazy(lambda: width_of(read_pci(reader, port, "max_link_width"))),
         sibling_width=sibling_width,
-        speed=lazy(lambda: speed_of(_read(reader, slot, "current_link_speed"))),
-        device_speed=lazy(lambda: speed_of(_read(reader, slot, "max_link_speed"))),
-        port_speed=lazy(lambda: speed_of(_read(reader, port, "max_link_speed"))),
+        speed=lazy(lambda: speed_of(read_pci(reader, slot, "current_link_speed"))),
+        device_speed=lazy(lambda: speed_of(read_pci(reader, slot, "max_link_speed"))),
+        port_speed=lazy(lambda: speed_of(read_pci(reader, port, "max_link_speed"))),
         is_working=lazy(lambda: slot in working()),
         corrected=lazy(_errors, reader, (slot, port), ("aer_dev_correctable",)),
         uncorrected=lazy(_errors, reader, (slot, port), ("aer_dev_fatal", "aer_dev_nonfatal")),
-        is_gone=lazy(lambda: _read(reader, slot, "current_link_width") in _ALL_ONES),
+        is_gone=lazy(lambda: read_pci(reader, slot, "current_link_width") in _ALL_ONES),
         split_with=lazy(split_with),
     )
 
@@ -223,8 +217,3 @@ def _working(facts: Facts) -> set[str]:
 
 def _lower(one: float, other: float) -> float:
     return min(one, other) if one and other else one or other
-
-
-def _read(reader: Reader, slot: str, name: str) -> str:
-    content = attempt(line, reader, f"{DEVICES}/{slot}/{name}") if slot else ABSENT
-    return content if isinstance(content, str) else ""

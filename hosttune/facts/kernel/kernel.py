@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
-from hosttune.facts.reading import derived, known, line, parsed, text
+from hosttune.facts.reading import derived, hint, known, line, parsed, text
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.regex import regex
@@ -104,10 +104,8 @@ def _architecture(reader: Reader, facts: Facts) -> str:
 def _architecture_of_files(reader: Reader) -> str:
     """Of an image: dpkg's native architecture (first line; the file exists once a foreign one was added), or the one
     dynamic loader (x86-64 and AArch64 psABI) that is installed."""
-    native = attempt(line, reader, "/var/lib/dpkg/arch")
-    if isinstance(native, str) and native:
-        name = native.split()[0]
-        return _MACHINES.get(name, name)
+    if native := hint(reader, "/var/lib/dpkg/arch").split():
+        return _MACHINES.get(native[0], native[0])
     found = [machine for path, machine in _LOADERS.items() if isinstance(reader.resolve(path), str)]
     if len(found) != 1:
         raise UnknownFact("the files do not tell the architecture")

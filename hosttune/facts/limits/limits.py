@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt, lazy, shared
 from hosttune.facts.containers.kubernetes import DAEMONS
-from hosttune.facts.reading import derived, if_absent, integer, known, line, text
+from hosttune.facts.reading import derived, hint, if_absent, integer, known, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -112,7 +112,7 @@ def _daemon(reader: Reader, unit: str, name: str) -> int:
             continue
         pids = if_absent(text(reader, f"{folder}/{unit}/cgroup.procs"), "").split()
         for pid in sorted(map(int, filter(str.isdecimal, pids))):
-            if attempt(line, reader, f"/proc/{pid}/comm") == name:
+            if hint(reader, f"/proc/{pid}/comm").strip() == name:
                 return pid
     return 0
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from hosttune.facts.base import Fact, attempt, lazy, raw, shared
+from hosttune.facts.base import Fact, lazy, raw, shared
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.gpu.nvidia_tables import is_switched
 from hosttune.facts.gpu.pcie import ports_of
-from hosttune.facts.reading import derived, if_absent, integer, line, names_in
+from hosttune.facts.reading import derived, hint, if_absent, integer, line, names_in
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -138,8 +138,7 @@ def _port(reader: Reader, device: str, port: str, beside: list[RdmaPort]) -> Rdm
 
 
 def _model(reader: Reader, device: str) -> str:
-    model = attempt(line, reader, f"{_CLASS}/{device}/device/device")
-    return model if isinstance(model, str) else ""
+    return hint(reader, f"{_CLASS}/{device}/device/device").strip()
 
 
 def _best(port: RdmaPort, ports: list[RdmaPort]) -> float:
