@@ -242,6 +242,11 @@ class Finding:
     blocks_reboot: bool = False  # a boot before it is solved makes it worse
     impairs: bool = False  # this machine does its work, but slower, or not for long; of a fault: up to the next boot
 
+    def __post_init__(self) -> None:
+        """What is unknown because these are the files of an image waits for the machine that runs it."""
+        if self.verdict is Verdict.UNKNOWN and isinstance(self.reason, OnlyRunning) and not self.hold:
+            object.__setattr__(self, "hold", Hold(HoldKind.DEFERRED))
+
 
 @frozen
 class Stage:

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 from hosttune import __version__
 from hosttune.actions.interrupted import interrupted
 from hosttune.actions.journal import Journal, read_journal
-from hosttune.actions.proof import changes_in, clash, holding, proven
+from hosttune.actions.proof import changes_in, proven
 from hosttune.actions.unended import unended
-from hosttune.engine.compare import compare, exposed, worded
+from hosttune.engine.compare import compare
 from hosttune.engine.evaluate import Evaluation, evaluate, merge_bounds
-from hosttune.engine.leftovers import orphans, pointed_out
+from hosttune.engine.leftovers import find_orphans, point_out, rules_left
 from hosttune.engine.plan import (
-    apply_holds,
-    deferred,
     digest,
+    explain_clash,
+    hold_back,
+    make_once,
     merge_findings,
-    once,
-    reboots_last,
+    put_reboots_last,
     stage,
     standing_faults,
 )
@@ -37,8 +37,8 @@ from hosttune.values import Finding, Plan, Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hosttune.actions.proof import Reason
     from hosttune.engine.catalog import Catalog
+    from hosttune.engine.plan import Reason
     from hosttune.engine.policy import Policy
     from hosttune.engine.rule import Rule
     from hosttune.host.door import Reader
@@ -109,19 +109,15 @@ class Session:
         for wish in wishes:
             own_wishes.setdefault(wish.rule, []).append(wish)
         for rule in self.selected:
-            own = own_wishes.get(rule.id, []) if rule.id not in blocked else []
-            context = Context(facts, state, ledger, rule.risk, rule.disturbs, journal.problem)
-            for kind in dict.fromkeys(wish.kind for wish in own):
-                try:
-                    findings += worded(compare(kind, tuple(w for w in own if w.kind == kind), context, policy), own)
-                except UnknownFact as error:
-                    findings.append(Finding(rule.id, "", Verdict.UNKNOWN, reason=error.reason))
-        findings = exposed(findings, {rule.id: rule.exposes for rule in self.selected if rule.exposes})
-        merged = apply_holds(merge_findings(deferred(findings)), catalog.rules, policy, facts, ledger)
-        merged = holding(merged, {rule: clash(rule, *one) for rule, one in clashes.items()} | dict(held or {}))
-        merged = once(policy.waive(finding) for finding in merged)
-        left = _orphans(ledger, catalog, policy, merged, facts)
-        return reboots_last((*pointed_out(merged, left, ledger, catalog), *left))
+            if rule.id not in blocked and (own := own_wishes.get(rule.id)):
+                context = Context(facts, state, ledger, rule.risk, rule.disturbs, journal.problem)
+                findings += compare(rule, own, context, policy)
+        merged = merge_findings(findings)
+        orphans = _orphans(ledger, catalog, policy, merged, facts)
+        left = rules_left(orphans, ledger, catalog)
+        refused = {rule: explain_clash(rule, *one) for rule, one in clashes.items()} | dict(held or {})
+        told = (point_out(hold_back(one, policy, facts, ledger, refused), left) for one in merged)
+        return put_reboots_last((*make_once(told), *orphans))
 
 
 def faults_of(session: Session, reader: Reader) -> tuple[Finding, ...]:
@@ -151,7 +147,7 @@ def _orphans(
     if not ledger:
         return ()
     state = {address: read_address(address, facts.reader) for address in ledger}
-    return orphans(ledger, catalog, policy, findings, state)
+    return find_orphans(ledger, catalog, policy, findings, state)
 
 
 def read_address(address: Address, reader: Reader) -> Value:

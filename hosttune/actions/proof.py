@@ -6,40 +6,26 @@ others go on.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hosttune.engine.plan import stage
+from hosttune.engine.plan import explain_clash, stage
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.resources import kind_of
 from hosttune.resources.base import Applied
-from hosttune.values import Hold, HoldKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hosttune.actions.examine import Session
+    from hosttune.engine.plan import Reason
     from hosttune.values import Address, Change, Finding, Stage
 
 MAX_STAGES = 4
 
 
-Reason = tuple[str, str]  # why a rule is held, and what to do
-
-
 def changes_in(findings: Iterable[Finding]) -> tuple[Change, ...]:
     """All changes of these findings, in their order."""
     return tuple(change for finding in findings for change in finding.changes)
-
-
-def holding(findings: Iterable[Finding], rules: Mapping[str, Reason]) -> tuple[Finding, ...]:
-    """The findings; the changes of these rules become a refusal."""
-    return tuple(
-        replace(one, hold=Hold(HoldKind.REFUSED, rules[one.rule][0]), changes=(), todo=rules[one.rule][1])
-        if one.rule in rules and one.changes
-        else one
-        for one in findings
-    )
 
 
 class _Failed(Exception):
@@ -62,14 +48,6 @@ def proven(session: Session, findings: tuple[Finding, ...]) -> tuple[tuple[Findi
             held |= _reasons(session, failed, changes, held)
             findings = session.look(session.facts, held=held)
     return findings, ()
-
-
-def clash(rule: str, others: tuple[str, ...], what: str) -> Reason:
-    """Why a rule is held that contradicts these others, or itself, and what to do."""
-    if others == (rule,):
-        return f"it contradicts itself on {what}", f"correct the rule, or ignore it: ignore: [{rule}]"
-    named = " and ".join(one for one in others if one != rule)
-    return f"it contradicts {named} on {what}", "ignore one of them, or let both ask for the same"
 
 
 def _reasons(
@@ -96,7 +74,7 @@ def _reasons(
     if not others:
         return own
     what = str(failed.address)
-    return {rule: clash(rule, others, what), **{one: clash(one, (rule,), what) for one in others}}
+    return {rule: explain_clash(rule, others, what), **{one: explain_clash(one, (rule,), what) for one in others}}
 
 
 def _tried(session: Session, changes: tuple[Change, ...], held: Mapping[str, Reason]) -> tuple[Stage, ...]:

@@ -1,23 +1,37 @@
-"""The comparison of one rule's wishes as the policy wants it. Pure."""
+"""The comparison of one rule's wishes as the policy wants it, in the rule's own words. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hosttune.facts.base import UnknownFact
 from hosttune.resources import wish_kinds
 from hosttune.values import Finding, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Sequence
 
     from hosttune.engine.policy import Policy
+    from hosttune.engine.rule import Rule
     from hosttune.resources.base import Context, Wish
 
 
-def compare(kind: str, wishes: tuple[Wish, ...], context: Context, policy: Policy) -> tuple[Finding, ...]:
-    """Compare the wishes of one kind of one rule. Where a subject of them is waived and differs, it is compared by
-    itself: what the others write must not hold its value.
+def compare(rule: Rule, wishes: Sequence[Wish], context: Context, policy: Policy) -> list[Finding]:
+    """What is found of the wishes of a rule, kind by kind; a kind that needs what could not be read is unknown."""
+    findings: list[Finding] = []
+    for kind in dict.fromkeys(wish.kind for wish in wishes):
+        try:
+            findings += _compare_kind(kind, tuple(wish for wish in wishes if wish.kind == kind), context, policy)
+        except UnknownFact as error:
+            findings.append(Finding(rule.id, "", Verdict.UNKNOWN, reason=error.reason))
+    spoken = [wish for wish in wishes if wish.message or wish.todo or wish.is_fault]
+    return [_expose(_put_in_words(finding, spoken), rule.exposes) for finding in findings]
+
+
+def _compare_kind(kind: str, wishes: tuple[Wish, ...], context: Context, policy: Policy) -> tuple[Finding, ...]:
+    """Where a subject of the wishes is waived and differs, it is compared by itself: what the others write must not
+    hold its value.
     """
     together = wish_kinds()[kind].compare(wishes, context)
     waived = [wish for wish in wishes if policy.waives(wish.rule, wish.subject)]
@@ -28,13 +42,8 @@ def compare(kind: str, wishes: tuple[Wish, ...], context: Context, policy: Polic
     return (*wish_kinds()[kind].compare(others, context), *wish_kinds()[kind].compare(tuple(waived), context))
 
 
-def worded(findings: Iterable[Finding], wishes: Iterable[Wish]) -> tuple[Finding, ...]:
-    """The findings; a difference in the words of its wish, where that has some. What the kind says is evidence then."""
-    spoken = [wish for wish in wishes if wish.message or wish.todo or wish.is_fault]
-    return tuple(_in_words(finding, spoken) for finding in findings) if spoken else tuple(findings)
-
-
-def _in_words(finding: Finding, spoken: list[Wish]) -> Finding:
+def _put_in_words(finding: Finding, spoken: Iterable[Wish]) -> Finding:
+    """A difference in the words of its wishes, where these have some. What the kind says is evidence then."""
     own = [wish for wish in spoken if finding.subject in {wish.name, wish.subject}]
     if any(wish.is_fault for wish in own) and finding.verdict in {Verdict.DIFFERS, Verdict.ADVICE}:
         finding = replace(finding, is_fault=True)  # also where it is somebody's decision
@@ -48,14 +57,12 @@ def _in_words(finding: Finding, spoken: list[Wish]) -> Finding:
     return replace(finding, reason=message, evidence=evidence, todo=todo)
 
 
-def exposed(findings: Iterable[Finding], exposing: Mapping[str, str]) -> list[Finding]:
-    """The findings, each change of a rule in `exposing` saying what it weakens, so that it is read before the yes."""
-    return [_with_exposure(one, exposing[one.rule]) if one.rule in exposing else one for one in findings]
-
-
-def _with_exposure(finding: Finding, exposes: str) -> Finding:
-    changes = tuple(
+def _expose(finding: Finding, exposes: str) -> Finding:
+    """Each change says what its rule weakens, so that it is read before the yes."""
+    if not exposes or not finding.changes:
+        return finding
+    changes = (
         replace(change, reason=f"exposes {exposes}" + (f"; {change.reason}" if change.reason else ""))
         for change in finding.changes
     )
-    return replace(finding, changes=changes)
+    return replace(finding, changes=tuple(changes))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 DROPIN = "60-hosttune-"  # how the name of each file of ours begins; the rule follows
 
 
-def orphans(
+def find_orphans(
     ledger: Mapping[Address, Applied],
     catalog: Catalog,
     policy: Policy,
@@ -67,19 +67,15 @@ def _why(rule: str, catalog: Catalog, policy: Policy, verdicts: Mapping[str, set
     return "waived now" if policy.waives(now, "") else ""
 
 
-def pointed_out(
-    findings: Iterable[Finding], left: Iterable[Finding], ledger: Mapping[Address, Applied], catalog: Catalog
-) -> tuple[Finding, ...]:
-    """The findings; one that a file stands against which we wrote for a rule that is gone, or under a former name,
-    says how that goes away.
-    """
-    rules = {finding.rule for finding in left}
-    rules |= {applied.rule for applied in ledger.values() if catalog.current(applied.rule) != applied.rule}
-    return tuple(_pointed_out(finding, sorted(rules)) for finding in findings)
+def rules_left(left: Iterable[Finding], ledger: Mapping[Address, Applied], catalog: Catalog) -> tuple[str, ...]:
+    """The names of rules whose files stay: those that nobody asks for, and former names."""
+    former = (applied.rule for applied in ledger.values() if catalog.current(applied.rule) != applied.rule)
+    return tuple(sorted({*(finding.rule for finding in left), *former}))
 
 
-def _pointed_out(finding: Finding, rules: list[str]) -> Finding:
+def point_out(finding: Finding, left: Iterable[str]) -> Finding:
+    """The finding; where a file that we wrote for one of these rules stands against it, how that goes away."""
     if finding.hold.kind is not HoldKind.OWNED:
         return finding
-    rule = next((one for one in rules if f"{DROPIN}{one}." in finding.hold.detail), "")
+    rule = next((one for one in left if f"{DROPIN}{one}." in finding.hold.detail), "")
     return replace(finding, todo=f"take it back first: sudo hosttune undo --rule {rule} --yes") if rule else finding

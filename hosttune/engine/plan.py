@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING
 from hosttune.codec import canonical
 from hosttune.facts.base import UnknownFact
 from hosttune.regex import regex
-from hosttune.values import Disturbs, Finding, Hold, HoldKind, OnlyRunning, Stage, Verdict
+from hosttune.values import Disturbs, Finding, Hold, HoldKind, Stage, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hosttune.engine.policy import Policy
-    from hosttune.engine.rule import Rule
     from hosttune.facts import Facts
     from hosttune.resources.base import Applied
     from hosttune.values import Address, Change, Trigger, Value
 
 REVERTED_TWICE = 2
 BREAKS = "breaks: "  # begins a line of a change that names what runs
+
+Reason = tuple[str, str]  # why a rule is refused, and what to do
 
 _REBOOT = regex(r"\breboots?\b")
 _SEVERITY = (Verdict.UNKNOWN, Verdict.DIFFERS, Verdict.ADVICE, Verdict.OK, Verdict.NOT_APPLICABLE)
@@ -30,17 +31,6 @@ _SEVERITY = (Verdict.UNKNOWN, Verdict.DIFFERS, Verdict.ADVICE, Verdict.OK, Verdi
 def digest(changes: Iterable[Change]) -> str:
     """The digest of a plan: sha256 over its changes alone, so that equal hosts have equal digests."""
     return hashlib.sha256(canonical(tuple(changes))).hexdigest()
-
-
-def deferred(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings; what is unknown because these are the files of an image waits for the machine that runs it."""
-    hold = Hold(HoldKind.DEFERRED)
-    return tuple(
-        replace(one, hold=hold)
-        if one.verdict is Verdict.UNKNOWN and not one.hold and isinstance(one.reason, OnlyRunning)
-        else one
-        for one in findings
-    )
 
 
 def merge_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -103,7 +93,7 @@ def reboot_blockers(findings: Iterable[Finding]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(finding.rule for finding in findings if finding.blocks_reboot))
 
 
-def reboots_last(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def put_reboots_last(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """The findings; whoever tells a person to reboot says, too, what comes before that."""
     listed = tuple(findings)
     blockers = reboot_blockers(listed)
@@ -116,26 +106,30 @@ def reboots_last(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     )
 
 
-def apply_holds(
-    findings: Iterable[Finding],
-    rules: Mapping[str, Rule],
+def explain_clash(rule: str, others: tuple[str, ...], what: str) -> Reason:
+    """Why a rule is held that contradicts these others, or itself, and what to do."""
+    if others == (rule,):
+        return f"it contradicts itself on {what}", f"correct the rule, or ignore it: ignore: [{rule}]"
+    named = " and ".join(one for one in others if one != rule)
+    return f"it contradicts {named} on {what}", "ignore one of them, or let both ask for the same"
+
+
+def hold_back(
+    finding: Finding,
     policy: Policy,
     facts: Facts,
     ledger: Mapping[Address, Applied],
-) -> tuple[Finding, ...]:
-    """Hold back what the policy, running work or an earlier revert forbids."""
-    return tuple(_held(finding, rules.get(finding.rule), policy, facts, ledger) for finding in findings)
-
-
-def _held(
-    finding: Finding, rule: Rule | None, policy: Policy, facts: Facts, ledger: Mapping[Address, Applied]
-) -> Finding:  # fmt: skip
-    if not finding.changes or rule is None:
+    refused: Mapping[str, Reason],
+) -> Finding:
+    """The finding as a waiver leaves it; its changes become a hold where an earlier revert, the policy or running work
+    forbids them, or their rule is `refused`: it contradicts another, or failed where the plan was tried.
+    """
+    finding = policy.waive(finding)
+    if not finding.changes:
         return finding
     risk = max(change.risk for change in finding.changes)
     disturbs = max(change.disturbs for change in finding.changes)
     reverted = [change.address for change in finding.changes if _reverted(change, ledger)]
-    hold, todo = Hold(), ""
     changes, busy = guarded(finding.changes, facts, may_break=policy.break_work)
     if reverted:
         applied = ledger[reverted[0]]
@@ -151,7 +145,10 @@ def _held(
     elif disturbs > policy.disturb:
         hold = Hold(HoldKind.DISTURBS, str(disturbs))
         todo = f"allow it with --disturb '{disturbs}' (policy: disturb: {disturbs})"
-    if not hold:
+    elif finding.rule in refused:
+        why, todo = refused[finding.rule]
+        return replace(finding, hold=Hold(HoldKind.REFUSED, why), changes=(), todo=todo)
+    else:
         return replace(finding, changes=changes)
     return replace(finding, hold=hold, changes=(), todo="; ".join(filter(None, (todo, finding.todo))))
 
@@ -188,7 +185,7 @@ def unannounced(change: Change, facts: Facts) -> tuple[str, ...]:
     return tuple(sentence for sentence in running_work(facts) if sentence not in shown)
 
 
-def once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def make_once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """The same change that several rules need is made once, for the first of them."""
     seen: set[tuple[Address, Value]] = set()
     found = []

@@ -14,7 +14,6 @@ from hosttune.actions.examine import examine, open_session
 from hosttune.actions.undo import plan_undo, undo
 from hosttune.cli.app import run
 from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.plan import deferred as deferred_ones
 from hosttune.engine.plan import merge_findings
 from hosttune.engine.policy import Policy
 from hosttune.host import open_reader, open_writer
@@ -199,12 +198,10 @@ def test_file_of_an_image_that_cannot_be_read_stays_unknown(image):
 
 def test_unknown_beside_deferred_of_one_subject_stays_unknown():
     both = merge_findings(
-        deferred_ones(
-            [
-                Finding("r", "s", Verdict.UNKNOWN, reason=OnlyRunning("no kernel runs")),
-                Finding("r", "s", Verdict.UNKNOWN, reason="broken"),
-            ]
-        )
+        [
+            Finding("r", "s", Verdict.UNKNOWN, reason=OnlyRunning("no kernel runs")),
+            Finding("r", "s", Verdict.UNKNOWN, reason="broken"),
+        ]
     )
     assert [(one.hold.kind, one.reason) for one in both] == [(HoldKind.NONE, "no kernel runs; broken")]
 

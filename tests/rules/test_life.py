@@ -10,7 +10,7 @@ from hosttune.actions.apply import apply
 from hosttune.actions.examine import examine
 from hosttune.actions.undo import plan_undo, undo
 from hosttune.engine.catalog import Catalog, assembled, builtin_catalog
-from hosttune.engine.leftovers import orphans
+from hosttune.engine.leftovers import find_orphans
 from hosttune.engine.lint import checked_rule
 from hosttune.engine.policy import Policy
 from hosttune.engine.waiver import Waiver
@@ -212,13 +212,13 @@ def test_applied_rule_whose_traces_are_gone_is_no_leftover():
 def test_leftover_is_what_was_put_there_and_still_is_not_what_was_taken_away(after, present, is_left):
     address = Address("sysctl", "vm.swappiness")
     ledger = {address: Applied("run", "memory-swappiness", after)}
-    assert bool(orphans(ledger, CATALOG, OFF, (), {address: present})) is is_left
+    assert bool(find_orphans(ledger, CATALOG, OFF, (), {address: present})) is is_left
 
 
 def test_rule_that_still_applies_to_one_subject_is_no_leftover():
     address = Address("sysctl", "vm.swappiness")
     ledger, present = {address: Applied("run", "memory-swappiness", "10")}, {address: "10"}
     gone = Finding("memory-swappiness", "/a", Verdict.NOT_APPLICABLE)
-    (left,) = orphans(ledger, CATALOG, ONLY, (gone,), present)
+    (left,) = find_orphans(ledger, CATALOG, ONLY, (gone,), present)
     assert left.reason == f"applied earlier, does not apply any more: {STAYS}"
-    assert orphans(ledger, CATALOG, ONLY, (gone, Finding("memory-swappiness", "/b", Verdict.OK)), present) == ()
+    assert find_orphans(ledger, CATALOG, ONLY, (gone, Finding("memory-swappiness", "/b", Verdict.OK)), present) == ()

@@ -9,7 +9,7 @@ from hosttune.actions.apply import apply
 from hosttune.actions.journal import read_journal
 from hosttune.actions.undo import plan_undo, undo
 from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.plan import apply_holds
+from hosttune.engine.plan import hold_back
 from hosttune.engine.policy import Policy
 from hosttune.facts import Facts
 from hosttune.facts.containment import INITIAL
@@ -52,8 +52,7 @@ def host(*processes, unknown=""):
 
 def held(policy, reader, change=CHANGE):
     finding = Finding("some-rule", "", Verdict.DIFFERS, changes=(change,))
-    (found,) = apply_holds((finding,), {"some-rule": SimpleNamespace()}, policy, Facts(reader), {})
-    return found
+    return hold_back(finding, policy, Facts(reader), {}, {})
 
 
 @pytest.mark.parametrize("policy", [NOTHING, ALLOWED], ids=["default", "allowed by the policy"])

@@ -1,17 +1,20 @@
 """One rule's wishes compared as the policy wants it: what is waived apart from the rest, in the words of the wish."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from hosttune.engine import compare as module
-from hosttune.engine.compare import compare, exposed, worded
+from hosttune.engine.compare import compare
 from hosttune.engine.policy import Policy
 from hosttune.engine.waiver import Waiver, waive
+from hosttune.facts.base import UnknownFact
 from hosttune.resources.base import Wish
 from hosttune.values import Action, Address, Change, Finding, Hold, HoldKind, Verdict
 
 CONTEXT = object()
+RULE = SimpleNamespace(id="some-rule", exposes="")
 
 
 def wish(subject, **more):
@@ -43,14 +46,35 @@ def test_subject_that_is_waived_and_differs_is_compared_by_itself(monkeypatch, s
 
     monkeypatch.setattr(module, "wish_kinds", lambda: {"some": SimpleNamespace(compare=looked)})
     policy = Policy(waivers=tuple(Waiver("some-rule", "x", one) for one in waived))
-    found = compare("some", tuple(wish(one) for one in subjects), CONTEXT, policy)
+    found = compare(RULE, tuple(wish(one) for one in subjects), CONTEXT, policy)
     assert sorted(one.subject for one in found) == list(subjects)
     assert seen[-len(together) :] == together
 
 
-def test_difference_is_told_in_the_words_of_its_wish_and_the_kind_is_evidence():
+def compared(monkeypatch, findings, wishes, rule=RULE):
+    """What is said of these wishes where their kind finds this."""
+    monkeypatch.setattr(module, "wish_kinds", lambda: {"some": SimpleNamespace(compare=lambda *_: tuple(findings))})
+    return compare(rule, wishes, CONTEXT, Policy())
+
+
+def test_kind_that_needs_what_could_not_be_read_is_unknown_and_the_others_are_compared(monkeypatch):
+    def unread(wishes, context):
+        raise UnknownFact("no list")
+
+    kinds = {
+        "some": SimpleNamespace(compare=unread),
+        "other": SimpleNamespace(compare=lambda *_: (Finding("r", "b", Verdict.OK),)),
+    }
+    monkeypatch.setattr(module, "wish_kinds", lambda: kinds)
+    first, second = compare(RULE, (wish("a"), replace(wish("b"), kind="other")), CONTEXT, Policy())
+    assert first == Finding("some-rule", "", Verdict.UNKNOWN, reason="no list")
+    assert second.verdict is Verdict.OK
+
+
+def test_difference_is_told_in_the_words_of_its_wish_and_the_kind_is_evidence(monkeypatch):
     wishes = (wish("a", message="no pipe", todo="do this"), wish("b", todo="only this"), wish("c"))
-    found = worded(
+    found = compared(
+        monkeypatch,
         (
             Finding("r", "a", Verdict.DIFFERS, reason="a is |x", evidence=("line 3",), todo="first"),
             Finding("r", "a", Verdict.DIFFERS),
@@ -58,7 +82,7 @@ def test_difference_is_told_in_the_words_of_its_wish_and_the_kind_is_evidence():
             Finding("r", "c", Verdict.DIFFERS, reason="c is off"),
             Finding("r", "a", Verdict.OK, reason="fine"),
         ),
-        iter(wishes),
+        wishes,
     )
     assert [(one.reason, one.evidence, one.todo) for one in found] == [
         ("no pipe", ("a is |x", "line 3"), "first; do this"),
@@ -69,23 +93,20 @@ def test_difference_is_told_in_the_words_of_its_wish_and_the_kind_is_evidence():
     ]
 
 
-def test_words_of_several_wishes_of_one_subject_are_all_said():
+def test_words_of_several_wishes_of_one_subject_are_all_said(monkeypatch):
     one = Wish("some", "a", "r", "s", {}, message="first", todo="do a")
     two = Wish("some", "b", "r", "s", {}, message="second", todo="do b")
-    (found,) = worded([Finding("r", "s", Verdict.DIFFERS)], (one, two))
+    (found,) = compared(monkeypatch, [Finding("r", "s", Verdict.DIFFERS)], (one, two))
     assert (found.reason, found.todo) == ("first; second", "do a; do b")
 
 
-def test_what_a_change_weakens_is_said_with_it_before_the_yes():
+def test_what_a_change_weakens_is_said_with_it_before_the_yes(monkeypatch):
     change = Change(Address("sysctl", "vm.a"), Action.UPDATE, "1", "2", "open")
     explained = Change(Address("sysctl", "vm.b"), Action.UPDATE, "1", "2", "open", reason="faster")
-    findings = [
-        Finding("open", "", Verdict.DIFFERS, changes=(change, explained)),
-        Finding("other", "", Verdict.DIFFERS, changes=(change,)),
-    ]
-    first, second = exposed(findings, {"open": "the kernel's log"})
-    assert [one.reason for one in first.changes] == ["exposes the kernel's log", "exposes the kernel's log; faster"]
-    assert second == findings[1]
+    finding = Finding("open", "", Verdict.DIFFERS, changes=(change, explained))
+    (told,) = compared(monkeypatch, [finding], (wish("a"),), SimpleNamespace(id="open", exposes="the kernel's log"))
+    assert [one.reason for one in told.changes] == ["exposes the kernel's log", "exposes the kernel's log; faster"]
+    assert compared(monkeypatch, [finding], (wish("a"),)) == [finding]
 
 
 def test_waived_finding_asks_for_nothing_and_the_last_waiver_that_ended_is_named():

@@ -6,17 +6,17 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.engine.plan import (
-    apply_holds,
-    deferred,
     guarded,
+    hold_back,
+    make_once,
     merge_findings,
-    once,
-    reboots_last,
+    put_reboots_last,
     running_work,
     stage,
     unannounced,
 )
 from hosttune.engine.policy import Policy
+from hosttune.engine.waiver import Waiver
 from hosttune.facts.base import UnknownFact
 from hosttune.resources.base import Applied
 from hosttune.values import (
@@ -95,11 +95,11 @@ def test_fault_is_said_before_the_other_parts():
 def test_who_tells_to_reboot_says_what_comes_before_it():
     reboots = Finding("kernel-cmdline", "", Verdict.DIFFERS, todo="reboot")
     other = Finding("memory-swappiness", "", Verdict.DIFFERS, todo="look at rebooting.conf")
-    assert reboots_last((reboots, other)) == (reboots, other)
+    assert put_reboots_last((reboots, other)) == (reboots, other)
     fstab = Finding("storage-fstab", "/data", Verdict.ADVICE, todo="mend it, then reboot", blocks_reboot=True)
     driver = Finding("gpu-driver", "", Verdict.DIFFERS, todo="mend it", blocks_reboot=True)
     noted = replace(reboots, todo="reboot (no reboot before storage-fstab and gpu-driver is solved)")
-    assert reboots_last((fstab, reboots, other, fstab, driver)) == (fstab, noted, other, fstab, driver)
+    assert put_reboots_last((fstab, reboots, other, fstab, driver)) == (fstab, noted, other, fstab, driver)
 
 
 def test_findings_of_other_subjects_stay_apart():
@@ -109,9 +109,9 @@ def test_findings_of_other_subjects_stay_apart():
 
 def test_change_that_two_rules_need_is_made_once_for_the_first():
     first, second = finding(Verdict.DIFFERS, change(A)), finding(Verdict.DIFFERS, change(A), change(B))
-    assert [one.changes for one in once([first, second])] == [(change(A),), (change(B),)]
+    assert [one.changes for one in make_once([first, second])] == [(change(A),), (change(B),)]
     other = finding(Verdict.DIFFERS, change(A, after="3"))  # not the same change
-    assert [one.changes for one in once([first, other])] == [(change(A),), other.changes]
+    assert [one.changes for one in make_once([first, other])] == [(change(A),), other.changes]
 
 
 IDLE = SimpleNamespace(work=SimpleNamespace(is_gpu_busy=False, evidence=()))
@@ -125,7 +125,7 @@ class Blind:
 
 
 def held(change, policy, facts=IDLE):
-    (found,) = apply_holds([finding(Verdict.DIFFERS, change)], {"rule": object()}, policy, facts, {})
+    found = hold_back(finding(Verdict.DIFFERS, change), policy, facts, {}, {})
     return found.hold.kind, bool(found.changes)
 
 
@@ -174,8 +174,8 @@ def test_gpu_work_that_runs_or_may_run_holds_what_would_disturb_it(facts):
 )
 def test_value_that_was_set_back_twice_is_held_and_says_how_often_and_since_when(times, after, is_held):
     ledger = {B: Applied("run-7", "rule", after, times)}
-    rules, one = {"rule": object()}, finding(Verdict.DIFFERS, change(A), change(B), todo="look")
-    (found,) = apply_holds([one], rules, Policy(), IDLE, ledger)
+    one = finding(Verdict.DIFFERS, change(A), change(B), todo="look")
+    found = hold_back(one, Policy(), IDLE, ledger, {})
     assert bool(found.changes) is not is_held
     assert (found.hold.kind is HoldKind.REVERTED) is is_held
     if is_held:
@@ -185,16 +185,28 @@ def test_value_that_was_set_back_twice_is_held_and_says_how_often_and_since_when
 
 
 def test_hold_says_what_would_allow_it():
-    rules = {"rule": object()}
     risky, disturbing = change(risk=Risk.HIGH), change(disturbs=Disturbs.SERVICE)
     for one, detail, todo in (
         (risky, "low (risk high)", "allow it with --max-risk high (policy: max_risk: high)"),
         (disturbing, str(Disturbs.SERVICE), "allow it with --disturb 'a service' (policy: disturb: a service)"),
     ):
-        (found,) = apply_holds([finding(Verdict.DIFFERS, one)], rules, Policy(max_risk=Risk.LOW), IDLE, {})
+        found = hold_back(finding(Verdict.DIFFERS, one), Policy(max_risk=Risk.LOW), IDLE, {}, {})
         assert (found.hold.detail, found.todo) == (detail, todo)
-    (free,) = apply_holds([finding(Verdict.DIFFERS, change())], rules, Policy(), IDLE, {})
+    free = hold_back(finding(Verdict.DIFFERS, change()), Policy(), IDLE, {}, {})
     assert (free.hold, free.todo) == (Hold(), "")
+
+
+def test_rule_that_is_refused_is_held_where_nothing_else_holds_it_and_a_waiver_comes_before_all():
+    refused = {"rule": ("it contradicts other on vm.a", "ignore one of them")}
+    one = finding(Verdict.DIFFERS, change(risk=Risk.HIGH), todo="look")
+    held_by_rule = hold_back(one, Policy(max_risk=Risk.HIGH), IDLE, {}, refused)
+    assert held_by_rule.hold == Hold(HoldKind.REFUSED, "it contradicts other on vm.a")
+    assert (held_by_rule.changes, held_by_rule.todo) == ((), "ignore one of them")
+    assert hold_back(one, Policy(), IDLE, {}, refused).hold.kind is HoldKind.ABOVE_MAX_RISK
+    waived = hold_back(one, Policy(waivers=(Waiver("rule", "known"),)), Blind(), {}, refused)
+    assert (waived.hold.kind, waived.changes, waived.todo) == (HoldKind.WAIVED, (), "")
+    nothing = finding(Verdict.OK)
+    assert hold_back(nothing, Policy(), IDLE, {}, refused) is nothing
 
 
 def test_only_what_disturbs_gpu_work_says_what_it_breaks():
@@ -205,7 +217,7 @@ def test_only_what_disturbs_gpu_work_says_what_it_breaks():
 
 def test_change_of_the_first_of_three_rules_is_not_made_again_for_the_third():
     first, second = finding(Verdict.DIFFERS, change(A)), finding(Verdict.DIFFERS, change(B))
-    assert [one.changes for one in once([first, second, first])] == [(change(A),), (change(B),), ()]
+    assert [one.changes for one in make_once([first, second, first])] == [(change(A),), (change(B),), ()]
 
 
 def test_stage_has_each_trigger_of_its_changes_once():
@@ -221,9 +233,8 @@ def test_of_an_image_only_what_a_running_machine_tells_is_deferred():
         finding(Verdict.UNKNOWN, reason=OnlyRunning("x"), hold=Hold(HoldKind.OWNED, "y")),
         finding(Verdict.DIFFERS, reason=OnlyRunning("x")),
     )
-    first, *rest = deferred((waits, *others))
-    assert (first.hold, first.reason) == (Hold(HoldKind.DEFERRED), waits.reason)
-    assert tuple(rest) == others
+    assert waits.hold == Hold(HoldKind.DEFERRED)
+    assert [one.hold.kind for one in others] == [HoldKind.NONE, HoldKind.OWNED, HoldKind.NONE]
 
 
 def test_parts_are_deferred_together_only_where_all_that_is_unknown_is():

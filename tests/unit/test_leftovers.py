@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.engine.leftovers import orphans, pointed_out
+from hosttune.engine.leftovers import find_orphans, point_out, rules_left
 from hosttune.engine.policy import Policy
 from hosttune.resources.base import Applied
 from hosttune.values import ABSENT, Address, Finding, Hold, HoldKind, Verdict
@@ -16,7 +16,7 @@ CATALOG = SimpleNamespace(current=lambda rule: rule, rules={"some-rule": SimpleN
 def left(*verdicts, present="1", after="1"):
     ledger = {ADDRESS: Applied("20231114-221320-aaaa", "some-rule", after)}
     findings = [Finding("some-rule", f"disk {number}", verdict) for number, verdict in enumerate(verdicts)]
-    return [found.reason for found in orphans(ledger, CATALOG, Policy(), findings, {ADDRESS: present})]
+    return [found.reason for found in find_orphans(ledger, CATALOG, Policy(), findings, {ADDRESS: present})]
 
 
 @pytest.mark.parametrize("other", [one for one in Verdict if one is not Verdict.NOT_APPLICABLE])
@@ -37,7 +37,7 @@ def test_rule_that_is_not_selected_leaves_what_it_did_while_it_is_there():
 def test_what_is_left_is_advice_that_names_each_place_and_the_way_back():
     second = Address("file", "/etc/x")
     ledger = {one: Applied("20231114-221320-aaaa", "some-rule", "1") for one in (second, ADDRESS)}
-    (found,) = orphans(ledger, CATALOG, Policy(), [], {ADDRESS: "1", second: "1"})
+    (found,) = find_orphans(ledger, CATALOG, Policy(), [], {ADDRESS: "1", second: "1"})
     assert (found.rule, found.subject, found.verdict, found.hold) == (
         "some-rule", "", Verdict.ADVICE, Hold(HoldKind.ORPHANED),
     )  # fmt: skip
@@ -53,6 +53,8 @@ def test_file_of_a_rule_that_is_left_or_had_another_name_says_how_it_goes():
     ledger = {ADDRESS: Applied("r", "was-so", "1"), Address("sysctl", "vm.b"): Applied("r", "stays", "1")}
     edited = Finding("x", "", Verdict.DIFFERS, Hold(HoldKind.EDITED, "/etc/sysctl.d/60-hosttune-gone.conf"))
     findings = (owned("gone"), owned("was-so"), owned("stays"), owned("of-nobody"), edited)
-    found = pointed_out(findings, [Finding("gone", "", Verdict.ADVICE)], ledger, catalog)
+    rules = rules_left([Finding("gone", "", Verdict.ADVICE)], ledger, catalog)
+    assert rules == ("gone", "was-so")
+    found = [point_out(one, rules) for one in findings]
     way = "take it back first: sudo hosttune undo --rule"
     assert [one.todo for one in found] == [f"{way} gone --yes", f"{way} was-so --yes", "", "", ""]
