@@ -24,7 +24,7 @@ BREAKS = "breaks: "  # begins a line of a change that names what runs
 
 Reason = tuple[str, str]  # why a rule is refused, and what to do
 
-_REBOOT = regex(r"\breboots?\b")
+_REBOOT = regex(r"(?<![\w-])reboots?(?![\w-])")  # not within the name of a rule
 _SEVERITY = (Verdict.UNKNOWN, Verdict.DIFFERS, Verdict.ADVICE, Verdict.OK, Verdict.NOT_APPLICABLE)
 
 

@@ -102,6 +102,12 @@ def test_who_tells_to_reboot_says_what_comes_before_it():
     assert put_reboots_last((fstab, reboots, other, fstab, driver)) == (fstab, noted, other, fstab, driver)
 
 
+def test_command_that_names_a_rule_about_reboots_stays_as_it_has_to_be_typed():
+    left = Finding("x", "", Verdict.ADVICE, todo="sudo hosttune undo --rule services-auto-reboot --yes")
+    blocks = Finding("gpu-driver", "", Verdict.DIFFERS, todo="mend it", blocks_reboot=True)
+    assert put_reboots_last((blocks, left)) == (blocks, left)
+
+
 def test_findings_of_other_subjects_stay_apart():
     other = Finding("rule", "another", Verdict.UNKNOWN)
     assert merge_findings([finding(Verdict.OK), other]) == (finding(Verdict.OK), other)
