@@ -1,6 +1,6 @@
 """Checks the types of an expression against the facts, and finds every fault at once.
 
-It supposes that expression_code has judged which parts may stand in an expression. After a fault it goes on with Any,
+It supposes that expression_judge has judged which parts may stand in an expression. After a fault it goes on with Any,
 so one mistake makes one message.
 """
 
@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
-from hosttune.engine.expression_code import nearest
 from hosttune.engine.expression_helpers import CONSTANTS, HELPERS, Form, list_of
 from hosttune.engine.expression_hints import (
     base,
@@ -32,6 +31,7 @@ from hosttune.engine.expression_hints import (
     without_none,
     words,
 )
+from hosttune.engine.expression_judge import nearest
 
 __all__ = ["Checker", "describe", "item_of", "record", "text_fault", "words"]
 

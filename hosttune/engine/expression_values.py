@@ -1,5 +1,6 @@
-"""How expressions calculate: within bounds, with numbers and texts kept apart, and with facts that are unknown.
+"""How expressions calculate: a walk over the parsed expression, within bounds, with numbers and texts kept apart.
 
+Values are Python's, with one kind of list: displays and comprehensions make tuples, lists from outside become tuples.
 What could not be read raises UnknownFact when it is touched. It flows through every operator: `and`, `or`, `any` and
 `all` still answer where the unknown part cannot matter, everything else becomes unknown.
 """
@@ -8,15 +9,13 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from hosttune.engine.expression_helpers import CONSTANTS, HELPERS
 from hosttune.facts.base import UnknownFact
 from hosttune.values import Unreadable
-
-# A closure takes the names and the slots of comprehension variables; slot 0 counts steps.
-Run: TypeAlias = Callable[[Mapping[str, Any], list[Any]], Any]
 
 MAX_INTEGER = 1 << 128
 MAX_LENGTH = 1 << 20  # characters of a text, items of a list
@@ -25,91 +24,65 @@ MAX_STEPS = 100_000  # of all comprehensions of one evaluation together
 # What an expression can do wrong while it is evaluated, as against a fact that is unknown.
 ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
+# By type: isinstance would ask every fact for its __class__ as well.
+_MAPPINGS = frozenset({dict, MappingProxyType})
 _UNDECIDED = object()
 
-
-def known(value: Any) -> Any:
-    if type(value) is Unreadable:
-        raise UnknownFact(value.reason)
-    return tuple(value) if type(value) is list else value
+Bound: TypeAlias = Mapping[str, Any]  # the variables of the comprehensions around
+Outcome: TypeAlias = "tuple[Any, UnknownFact | None]"  # a value, or _UNDECIDED, and what makes it doubtful
 
 
-def same(one: Any, other: Any) -> bool:
-    """Equal and of one type, so that True is not 1."""
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    return type(one) is type(other) and bool(one == other)
+def value_of(node: ast.expr, names: Mapping[str, Any]) -> Any:
+    """The value of an expression that was judged. Raises UnknownFact, or one of ERRORS."""
+    return _Evaluation(names).of(node, {})
 
 
-def bounded(value: Any) -> Any:
-    if isinstance(value, int):
-        if not -MAX_INTEGER < value < MAX_INTEGER:
-            raise OverflowError("the number is too large")
-    elif isinstance(value, float):
-        if value - value != 0:
-            raise OverflowError("the number is too large")
-    elif isinstance(value, (str, tuple)) and len(value) > MAX_LENGTH:
-        raise OverflowError("the result is too long")
-    return value
+class _Evaluation:
+    """One evaluation; `steps` counts those of all its comprehensions."""
 
+    __slots__ = ("names", "steps")
 
-def _add(one: Any, other: Any) -> Any:
-    return bounded(one + other)
+    def __init__(self, names: Mapping[str, Any]) -> None:
+        self.names = names
+        self.steps = 0
 
+    def of(self, node: ast.expr, bound: Bound) -> Any:
+        return _VALUES[type(node)](self, node, bound)
 
-def _numbers(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Arithmetic of numbers only: Python's * would repeat text, its % would format it."""
+    def constant(self, node: ast.Constant, _bound: Bound) -> Any:
+        return node.value
 
-    def run(one: Any, other: Any) -> Any:
-        if not isinstance(one, (int, float)) or not isinstance(other, (int, float)):
-            raise TypeError(f"a number is needed, not {type(other if isinstance(one, (int, float)) else one).__name__}")
-        return bounded(function(one, other))
+    def name(self, node: ast.Name, bound: Bound) -> Any:
+        name = node.id
+        if name in bound:
+            return bound[name]
+        return CONSTANTS[name] if name in CONSTANTS else _known(self.names[name])
 
-    return run
+    def attribute(self, node: ast.Attribute, bound: Bound) -> Any:
+        value = self.of(node.value, bound)
+        return _known(value[node.attr] if type(value) in _MAPPINGS else getattr(value, node.attr))
 
+    def subscript(self, node: ast.Subscript, bound: Bound) -> Any:
+        value, key = self.of(node.value, bound), self.of(node.slice, bound)
+        if isinstance(value, str):
+            raise TypeError("a text has no items")
+        return _known(value[key])
 
-OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: _add,
-    ast.Sub: _numbers(operator.sub),
-    ast.Mult: _numbers(operator.mul),
-    ast.Div: _numbers(operator.truediv),
-    ast.FloorDiv: _numbers(operator.floordiv),
-    ast.Mod: _numbers(operator.mod),
-}
+    def display(self, node: ast.Tuple | ast.List, bound: Bound) -> Any:
+        return tuple([self.of(item, bound) for item in node.elts])
 
-COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Is: operator.is_,
-    ast.IsNot: operator.is_not,
-    ast.In: lambda one, other: one in other,
-    ast.NotIn: lambda one, other: one not in other,
-}
+    def boolean(self, node: ast.BoolOp, bound: Bound) -> Any:
+        return self.kleene(node.values, bound, decisive=isinstance(node.op, ast.Or))
 
-
-def items_of(value: Any, slots: list[Any]) -> Iterator[Any]:
-    if not isinstance(value, (tuple, frozenset, dict, MappingProxyType)):
-        raise TypeError(f"{type(value).__name__} is not a list")
-    slots[0] += len(value)
-    if slots[0] > MAX_STEPS:
-        raise OverflowError(f"more than {MAX_STEPS} steps")
-    return (known(item) for item in value)
-
-
-def kleene(runs: tuple[Run, ...], *, decisive: bool) -> Run:
-    """`or` (decisive True) and `and` (decisive False). An operand after an unknown one may be there only thanks to
-    what is unknown (`x is not None and x.y > 1`), so its failure counts as unknown too."""
-
-    def run(names: Mapping[str, Any], slots: list[Any]) -> Any:
+    def kleene(self, tests: Iterable[ast.expr], bound: Bound, *, decisive: bool) -> Any:
+        """`or` (decisive True) and `and` (decisive False). A test after an unknown one may be there only thanks to
+        what is unknown (`x is not None and x.y > 1`), so its failure counts as unknown too.
+        """
         unknown: UnknownFact | None = None
         value: Any = not decisive
-        for operand in runs:
+        for test in tests:
             try:
-                value = operand(names, slots)
+                value = self.of(test, bound)
             except UnknownFact as error:
                 unknown = unknown or error
                 continue
@@ -125,17 +98,75 @@ def kleene(runs: tuple[Run, ...], *, decisive: bool) -> Run:
             raise unknown
         return value
 
-    return run
+    def unary(self, node: ast.UnaryOp, bound: Bound) -> Any:
+        value = self.of(node.operand, bound)
+        return not value if isinstance(node.op, ast.Not) else -value
 
+    def binary(self, node: ast.BinOp, bound: Bound) -> Any:
+        return OPERATORS[type(node.op)](self.of(node.left, bound), self.of(node.right, bound))
 
-Outcome: TypeAlias = "tuple[Any, UnknownFact | None]"
+    def compare(self, node: ast.Compare, bound: Bound) -> Any:
+        left, holds = self.of(node.left, bound), True
+        for op, operand in zip(node.ops, node.comparators, strict=True):
+            right = self.of(operand, bound)
+            holds = _COMPARISONS[type(op)](left, right)
+            if not holds:
+                break
+            left = right
+        return holds
 
+    def conditional(self, node: ast.IfExp, bound: Bound) -> Any:
+        try:
+            chosen = node.body if self.of(node.test, bound) else node.orelse
+        except UnknownFact as unknown:
+            try:
+                one, other = self.of(node.body, bound), self.of(node.orelse, bound)
+                if _same(one, other):
+                    return one
+            except (UnknownFact, *ERRORS):
+                pass
+            raise unknown from None
+        return self.of(chosen, bound)
 
-def quantify(outcomes: Callable[[Mapping[str, Any], list[Any]], Iterator[Outcome]], *, decisive: bool) -> Run:
-    def run(names: Mapping[str, Any], slots: list[Any]) -> Any:
+    def call(self, node: ast.Call, bound: Bound) -> Any:
+        name: str = node.func.id  # type: ignore[attr-defined]
+        if name in {"any", "all"} and len(node.args) == 1:
+            return self.quantifier(node.args[0], bound, decisive=name == "any")
+        return bounded(HELPERS[name].function(*[self.of(argument, bound) for argument in node.args]))
+
+    def comprehension(self, node: ast.ListComp | ast.GeneratorExp, bound: Bound) -> Any:
+        return tuple(self.elements(node.generators, node.elt, bound))
+
+    def elements(self, clauses: Sequence[ast.comprehension], element: ast.expr, bound: Bound) -> Iterator[Any]:
+        if not clauses:
+            yield self.of(element, bound)
+            return
+        clause, *rest = clauses
+        for item in self.items_of(self.of(clause.iter, bound)):
+            inner = {**bound, clause.target.id: item}  # type: ignore[attr-defined]
+            if self.kleene(clause.ifs, inner, decisive=False):
+                yield from self.elements(rest, element, inner)
+
+    def items_of(self, value: Any) -> Iterator[Any]:
+        if not isinstance(value, (tuple, frozenset, dict, MappingProxyType)):
+            raise TypeError(f"{type(value).__name__} is not a list")
+        self.steps += len(value)
+        if self.steps > MAX_STEPS:
+            raise OverflowError(f"more than {MAX_STEPS} steps")
+        return map(_known, value)
+
+    def quantifier(self, node: ast.expr, bound: Bound, *, decisive: bool) -> bool:
+        """For any (decisive True) and all (decisive False): unknown items matter only where no known one decides."""
+        if isinstance(node, (ast.GeneratorExp, ast.ListComp)):
+            outcomes = self.outcomes(node.generators, node.elt, bound, None)
+        elif isinstance(node, (ast.Tuple, ast.List)):
+            outcomes = (self.attempt(item, bound, None) for item in node.elts)
+        else:
+            items = self.items_of(self.of(node, bound))
+            return any(items) if decisive else all(items)
         unknown: UnknownFact | None = None
         try:
-            for value, doubt in outcomes(names, slots):
+            for value, doubt in outcomes:
                 if value is not _UNDECIDED and bool(value) is not decisive:
                     continue
                 if doubt is None:
@@ -148,51 +179,111 @@ def quantify(outcomes: Callable[[Mapping[str, Any], list[Any]], Iterator[Outcome
             raise unknown
         return not decisive
 
+    def outcomes(
+        self, clauses: Sequence[ast.comprehension], element: ast.expr, bound: Bound, doubt: UnknownFact | None
+    ) -> Iterator[Outcome]:
+        """The elements of a comprehension, each with what makes it doubtful: its value (_UNDECIDED) or its being there.
+
+        What fails behind a doubt is undecided: without the doubt it might not be there.
+        """
+        if not clauses:
+            yield self.attempt(element, bound, doubt)
+            return
+        clause, *rest = clauses
+        items, missing = self.attempt(clause.iter, bound, doubt)
+        if items is _UNDECIDED:
+            yield items, missing
+            return
+        test = ast.BoolOp(ast.And(), clause.ifs)
+        for item in self.items_of(items):
+            inner = {**bound, clause.target.id: item}  # type: ignore[attr-defined]
+            passed, unsure = self.attempt(test, inner, doubt)
+            if passed:  # _UNDECIDED too: the element still may not matter
+                yield from self.outcomes(rest, element, inner, unsure)
+
+    def attempt(self, node: ast.expr, bound: Bound, doubt: UnknownFact | None) -> Outcome:
+        try:
+            return self.of(node, bound), doubt
+        except UnknownFact as unknown:
+            return _UNDECIDED, doubt or unknown
+        except ERRORS:
+            if doubt is None:
+                raise
+            return _UNDECIDED, doubt
+
+
+def _known(value: Any) -> Any:
+    if type(value) is Unreadable:
+        raise UnknownFact(value.reason)
+    return tuple(value) if type(value) is list else value
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal and of one type, so that True is not 1."""
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return type(one) is type(other) and bool(one == other)
+
+
+def bounded(value: Any) -> Any:
+    """The value. Raises OverflowError for a number that is too large, and what is too long."""
+    if isinstance(value, int):
+        if not -MAX_INTEGER < value < MAX_INTEGER:
+            raise OverflowError("the number is too large")
+    elif isinstance(value, float):
+        if value - value != 0:
+            raise OverflowError("the number is too large")
+    elif isinstance(value, (str, tuple)) and len(value) > MAX_LENGTH:
+        raise OverflowError("the result is too long")
+    return value
+
+
+def _numbers(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Arithmetic of numbers only: Python's * would repeat text, its % would format it."""
+
+    def run(one: Any, other: Any) -> Any:
+        if not isinstance(one, (int, float)) or not isinstance(other, (int, float)):
+            raise TypeError(f"a number is needed, not {type(other if isinstance(one, (int, float)) else one).__name__}")
+        return bounded(function(one, other))
+
     return run
 
 
-def each(runs: tuple[Run, ...], names: Mapping[str, Any], slots: list[Any]) -> Iterator[Outcome]:
-    for run in runs:
-        try:
-            outcome: Outcome = run(names, slots), None
-        except UnknownFact as unknown:
-            outcome = _UNDECIDED, unknown
-        yield outcome
+OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: lambda one, other: bounded(one + other),
+    ast.Sub: _numbers(operator.sub),
+    ast.Mult: _numbers(operator.mul),
+    ast.Div: _numbers(operator.truediv),
+    ast.FloorDiv: _numbers(operator.floordiv),
+    ast.Mod: _numbers(operator.mod),
+}
 
+_COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda one, other: one in other,
+    ast.NotIn: lambda one, other: one not in other,
+}
 
-def outcomes_of(
-    clauses: tuple[tuple[int, Run, Run | None], ...],
-    element: Run,
-    names: Mapping[str, Any],
-    slots: list[Any],
-    level: int,
-    doubt: UnknownFact | None,
-) -> Iterator[Outcome]:
-    """The elements of a comprehension, each with what makes it doubtful: its value (_UNDECIDED) or its being there.
-
-    What fails behind a doubt is undecided: without the doubt it might not be there.
-    """
-    if level == len(clauses):
-        yield _attempt(element, names, slots, doubt)
-        return
-    slot, source, test = clauses[level]
-    items, missing = _attempt(source, names, slots, doubt)
-    if items is _UNDECIDED:
-        yield items, missing
-        return
-    for item in items_of(items, slots):
-        slots[slot] = item
-        passed, unsure = _attempt(test, names, slots, doubt) if test is not None else (True, doubt)
-        if passed:  # _UNDECIDED too: the element still may not matter
-            yield from outcomes_of(clauses, element, names, slots, level + 1, unsure)
-
-
-def _attempt(run: Run, names: Mapping[str, Any], slots: list[Any], doubt: UnknownFact | None) -> Outcome:
-    try:
-        return run(names, slots), doubt
-    except UnknownFact as unknown:
-        return _UNDECIDED, doubt or unknown
-    except ERRORS:
-        if doubt is None:
-            raise
-        return _UNDECIDED, doubt
+_VALUES: Mapping[type[ast.expr], Callable[[_Evaluation, Any, Bound], Any]] = {
+    ast.Constant: _Evaluation.constant,
+    ast.Name: _Evaluation.name,
+    ast.Attribute: _Evaluation.attribute,
+    ast.Subscript: _Evaluation.subscript,
+    ast.Tuple: _Evaluation.display,
+    ast.List: _Evaluation.display,
+    ast.BoolOp: _Evaluation.boolean,
+    ast.UnaryOp: _Evaluation.unary,
+    ast.BinOp: _Evaluation.binary,
+    ast.Compare: _Evaluation.compare,
+    ast.IfExp: _Evaluation.conditional,
+    ast.Call: _Evaluation.call,
+    ast.ListComp: _Evaluation.comprehension,
+    ast.GeneratorExp: _Evaluation.comprehension,
+}

@@ -25,9 +25,9 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from hosttune.engine.expression_code import Compiler, Shape
 from hosttune.engine.expression_helpers import CONSTANTS, HELPERS, text_of
-from hosttune.engine.expression_values import ERRORS, Run
+from hosttune.engine.expression_judge import Judge
+from hosttune.engine.expression_values import ERRORS, value_of
 from hosttune.errors import BadInput, Fault, HosttuneError, Where
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -48,54 +48,54 @@ MAX_SOURCE = 4000
 _BRACES = regex(r"\{\{(.*?)\}\}", re.DOTALL)
 
 
-@frozen
-class Made:
-    """What the source of an expression was made into; its fields as in Expression."""
-
-    subjects: frozenset[str]
-    units: frozenset[str]
-    sysctls: frozenset[str]
-    run: Run
-    slots: int
-
-
 class Expression:
     """An expression of a rule, ready to evaluate.
 
     `type` is a typing object (`bool`, `tuple[str, ...]`), Any where types were not checked. `subjects` are the
-    top-level names it uses (facts, params, item ...); `units` what it asks for by `units["x"]`.
-    One that was checked before is made when it is needed: of all rules, a run evaluates a part.
+    top-level names it uses (facts, params, item ...); `units` what it asks for by `units["x"]`, `sysctls` likewise.
+    One that was checked before is parsed when it is needed: of all rules, a run evaluates a part.
     """
 
-    __slots__ = ("_made", "source", "type", "where")
+    __slots__ = ("_judge", "_node", "source", "type", "where")
 
-    def __init__(self, source: str, where: Where, type_: Any = Any, made: Made | None = None) -> None:
+    def __init__(self, source: str, where: Where, type_: Any = Any, node: ast.expr | None = None) -> None:
         self.source = source.strip()
         self.where = where
         self.type = type_
-        self._made = made
+        self._node = node
+        self._judge: Judge | None = None
 
-    def made(self) -> Made:
+    @property
+    def node(self) -> ast.expr:
         """Raises BadInput if it is no expression."""
-        if self._made is None:
-            _, shape, run = _compiled(self.source, strict=False)
-            self._made = _finished(self.where, shape, run, shape.faults)
-        return self._made
+        if self._node is None:
+            self._node = _parsed(self.source, self.where, strict=False)
+        return self._node
+
+    def judged(self) -> Judge:
+        """Raises BadInput with what may not stand in an expression."""
+        if self._judge is None:
+            self._judge = judge = Judge()
+            judge.judge(self.node)
+            _refuse(self.where, judge.faults)
+        return self._judge
 
     @property
     def subjects(self) -> frozenset[str]:
-        return self.made().subjects
+        return frozenset(self.judged().subjects)
 
     @property
     def units(self) -> frozenset[str]:
-        return self.made().units
+        return frozenset(self.judged().asked["units"])
+
+    @property
+    def sysctls(self) -> frozenset[str]:
+        return frozenset(self.judged().asked["sysctl"])
 
     def evaluate(self, names: Mapping[str, object]) -> Any:
         """The value. Raises UnknownFact, or HosttuneError when it cannot be worked out (1 / 0, a missing key)."""
-        made = self._made or self.made()
-        slots: list[Any] = [0] * made.slots
         try:
-            return made.run(names, slots)
+            return value_of(self._node or self.node, names)
         except ERRORS as error:
             reason = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise HosttuneError(f"{self.where}: cannot work out `{self.source}`: {reason}") from error
@@ -141,10 +141,12 @@ def parse_expression(text: str, where: Where, scope: Mapping[str, Any]) -> Expre
     """
     from hosttune.engine.expression_types import Checker
 
-    node, shape, run = _compiled(text, strict=True)
-    checker = Checker(scope)
-    inferred = checker.type_of(node) if node is not None else Any
-    return Expression(text, where, inferred, _finished(where, shape, run, [*shape.faults, *checker.faults]))
+    judge, checker = Judge(), Checker(scope)
+    node = _parsed(text, where, strict=True)
+    judge.judge(node)
+    inferred = checker.type_of(node)
+    _refuse(where, [*judge.faults, *checker.faults])
+    return Expression(text, where, inferred, node)
 
 
 def compile_expression(text: str, where: Where) -> Expression:
@@ -205,17 +207,15 @@ def _inserted(part: Expression, names: Mapping[str, object]) -> str:
         raise HosttuneError(f"{part.where}: cannot write `{part.source}` into a text: {error}") from error
 
 
-def _compiled(text: str, *, strict: bool) -> tuple[ast.expr | None, Shape, Run]:
-    compiler = Compiler()
+def _parsed(text: str, where: Where, *, strict: bool) -> ast.expr:
     try:
-        node = _parsed(text, strict=strict)
+        return _node_of(text, strict=strict)
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         reason = error.msg if isinstance(error, SyntaxError) else str(error) or "too deeply nested"
-        return None, compiler.shape, compiler.fault(f"not an expression: {reason} in `{_short(text)}`")
-    return node, compiler.shape, compiler.run_of(node)
+        raise BadInput([Fault(where, f"not an expression: {reason} in `{_short(text)}`")]) from None
 
 
-def _parsed(text: str, *, strict: bool) -> ast.expr:
+def _node_of(text: str, *, strict: bool) -> ast.expr:
     if len(text) > MAX_SOURCE:
         raise ValueError(f"longer than {MAX_SOURCE} characters")
     line = text.strip().replace("\n", " ")
@@ -243,17 +243,9 @@ def _refuse_comments(line: str) -> None:
         raise ValueError("a comment")
 
 
-def _finished(where: Where, shape: Shape, run: Run, faults: list[tuple[str, str]]) -> Made:
+def _refuse(where: Where, faults: list[tuple[str, str]]) -> None:
     if faults:
         raise BadInput([Fault(where, message, hint) for message, hint in dict.fromkeys(faults)])
-    asked = shape.asked
-    return Made(
-        subjects=frozenset(shape.subjects),
-        units=frozenset(asked["units"]),
-        sysctls=frozenset(asked["sysctl"]),
-        run=run,
-        slots=shape.slots,
-    )
 
 
 def _short(text: str) -> str:

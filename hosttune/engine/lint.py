@@ -251,7 +251,7 @@ class _Checker:
         return expression.type if expression else None
 
     def _note(self, path: str, expressions: Iterable[Expression]) -> None:
-        self.sysctls += [(path, key) for one in expressions for key in sorted(one.made().sysctls)]
+        self.sysctls += [(path, key) for one in expressions for key in sorted(one.sysctls)]
 
     def _try(self, parse: Any) -> Any:
         try:
