@@ -144,7 +144,7 @@ def _stat(stat: Stat) -> list[Any]:
 
 
 def _space(space: Space) -> list[int]:
-    return list(asdict(space).values())
+    return [size for size in asdict(space).values() if size >= 0]
 
 
 def _usage(usage: Usage) -> list[int | bool]:

@@ -1,8 +1,10 @@
 """Local file systems that the kernel stopped because of an error, and those in which it counted errors.
 
 ext4 with errors=remount-ro shows `emergency_ro` (or `shutdown`) in its super options from Linux 6.15 on; before 6.12,
-and where CVE-2024-50191 is not mended, the file system turns `ro` while its mount stays `rw`; kernels between show
-neither, so what ext4 counts is looked at as well (Documentation/ABI/testing/sysfs-fs-ext4; fs/ext4/super.c, sysfs.c).
+and where CVE-2024-50191 is not mended, the file system turns `ro` while its mount stays `rw`. Kernels between show
+neither, and there the kernel log tells; for whom it is hidden, what ext4 counts is left
+(Documentation/ABI/testing/sysfs-fs-ext4; fs/ext4/super.c, sysfs.c). XFS that shut itself down shows nothing in the
+mount table of any kernel, but refuses stat(2) of everything on it with EIO (xfs_vn_getattr in fs/xfs/xfs_iops.c).
 """
 
 from __future__ import annotations
@@ -10,10 +12,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.answers import integer
-from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, unread
 from hosttune.facts.storage.mounts import LOCAL_TYPES
 from hosttune.frozen import frozen
-from hosttune.values import Unreadable
+from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 _EXT4 = "/sys/fs/ext4"
+_EIO = ": Input/output error"  # how the door's reason ends
 
 
 @frozen
@@ -30,7 +33,7 @@ class LocalFilesystem(Fact):
     target: str
     source: str
     fstype: str
-    stopped: str  # the word of the mount table that tells that nothing can be written any more; empty for none
+    stopped: str  # the word, of the mount table or of the kernel, that tells that nothing can be written any more
     errors: int  # that ext4 counted since e2fsck was there last; 0 for other types
     age_s: float  # since the last one; -1 where there is none
     is_recent: bool  # it came in this boot
@@ -62,6 +65,7 @@ def collect(reader: Reader, facts: Facts) -> Stopped:
 def _looked_at(reader: Reader, facts: Facts, mount: Mount) -> LocalFilesystem:
     errors: Any = 0
     last: Any = 0
+    name = ""
     if mount.fstype in ("ext2", "ext3", "ext4") and not reader.persistent_only:
         place = reader.resolve(f"/sys/dev/block/{mount.device}")
         name = (place if isinstance(place, str) else mount.source).rsplit("/", 1)[-1]
@@ -76,11 +80,22 @@ def _looked_at(reader: Reader, facts: Facts, mount: Mount) -> LocalFilesystem:
         target=mount.target,
         source=mount.source,
         fstype=mount.fstype,
-        stopped=word_of(mount.options, mount.super_options),
+        stopped=lazy(_stopped, reader, facts, mount, name if recent is True else ""),
         errors=errors,
         age_s=age,
         is_recent=recent,
     )
+
+
+def _stopped(reader: Reader, facts: Facts, mount: Mount, erring: str) -> str:
+    """`erring` is the device on which ext4 counted an error in this boot."""
+    if word := word_of(mount.options, mount.super_options):
+        return word
+    stat = ABSENT if reader.persistent_only else reader.stat(mount.target)
+    if isinstance(stat, Unreadable) and stat.reason.endswith(_EIO):
+        return "shut down" if mount.fstype == "xfs" else "answering with errors alone"
+    refusing = attempt(lambda: facts.storage_log.refusing) if erring else ()
+    return "stopped by an error" if isinstance(refusing, tuple) and erring in refusing else ""
 
 
 def _count(reader: Reader, path: str) -> Any:
