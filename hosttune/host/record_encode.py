@@ -28,6 +28,7 @@ _SPEAK_OF_VERSIONS = frozenset(
     {"apt-get", "apt-cache", "apt-mark", "dpkg", "dpkg-query", "ubuntu-drivers", "nvidia-smi", "modinfo"}
 )
 _LOGS = frozenset({"dmesg", "journalctl"})
+_POOL_FIELDS = ("pool:", "state:", "scan:", "errors:")
 _CRONTABS = "/var/spool/cron/"
 _HOMES = ("/home/", "/root/")
 _FIRMWARE = ("/sys/firmware/", "/proc/device-tree/")
@@ -120,6 +121,7 @@ class _Encoder:
         def completed(done: Completed) -> dict[str, Any]:
             said = _short_log(done.text) if argv[0] in _LOGS else done.text
             said = _short_show(said) if argv[0] == "apt-cache" and "show" in argv else said
+            said = _short_pool(said) if argv[:2] == ("zpool", "status") else said
             out, errors = (self.redactor.text(text, has_addresses=has_addresses) for text in (said, done.errors))
             return {"status": done.status, "stdout": out, "stderr": errors}
 
@@ -181,5 +183,11 @@ def _short_job(path: str, content: str) -> str:
 def _short_log(content: str) -> str:
     """The lines of the kernel log that facts read: the rest is long, and speaks of other things."""
     from hosttune.facts.gpu.nvidia_smi import messages_in
+    from hosttune.facts.storage.storage_log import chosen
 
-    return "".join(f"{line}\n" for line in messages_in(content))
+    return "".join(f"{line}\n" for line in (*messages_in(content), *chosen(content)))
+
+
+def _short_pool(content: str) -> str:
+    """The lines of `zpool status` that facts read: the others name disks by their serial numbers."""
+    return "".join(f"{row}\n" for row in content.splitlines() if row.strip().startswith(_POOL_FIELDS))

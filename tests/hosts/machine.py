@@ -23,7 +23,14 @@ from tests.hosts.driver import apt_answers
 from tests.hosts.kernel_files import gpu_files, memory_files, processor_files
 from tests.hosts.network_files import network_files
 from tests.hosts.service_files import service_files, service_links
-from tests.hosts.storage_files import blank_answers, controller_files, nfs_files, queue_files, storage_answers
+from tests.hosts.storage_files import (
+    blank_answers,
+    controller_files,
+    controller_links,
+    nfs_files,
+    queue_files,
+    storage_answers,
+)
 
 GIB = 1 << 30
 NAMESPACES = {
@@ -172,7 +179,7 @@ class Machine:
             files.update(more(self))
         self._configuration(files, folders)
         files.update(self.files)
-        links.update(service_links(self) | self.links)
+        links.update(service_links(self) | controller_links(self) | self.links)
         return files, links, folders
 
     def _identity(self, files: dict[str, str], links: dict[str, str], folders: set[str]) -> None:

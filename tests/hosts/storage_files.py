@@ -41,6 +41,11 @@ def controller_files(machine: Machine) -> dict[str, str]:
     return files
 
 
+def controller_links(machine: Machine) -> dict[str, str]:
+    slots = enumerate(controllers(machine), 0xC1)
+    return {f"/sys/class/nvme/{name}/device": f"../../../0000:{number:02x}:00.0" for number, name in slots}
+
+
 def storage_answers(machine: Machine) -> dict[tuple[str, ...], str]:
     """Drives that are well, and a kernel log that has nothing to say of storage."""
     healthy = f"{json.dumps(SMART, indent=2)}\n"

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from hosttune.facts.storage.filling import Filling
     from hosttune.facts.storage.fstab import Fstab
     from hosttune.facts.storage.mounts import Mounts
+    from hosttune.facts.storage.multipath import Multipath
     from hosttune.facts.storage.namespaces import Namespaces
     from hosttune.facts.storage.nfs import Nfs
     from hosttune.facts.storage.nvme import Nvme
@@ -34,6 +35,7 @@ class StorageFacts:
     filling: Filling
     fstab: Fstab
     mounts: Mounts
+    multipath: Multipath
     namespaces: Namespaces
     nfs: Nfs
     nvme: Nvme

@@ -81,7 +81,7 @@ def collect(reader: Reader, facts: Facts) -> Nfs:
 def _servers(facts: Facts) -> tuple[str, ...]:
     """`[fe80::1]:/data` and `nfs01:/data`: what is before the path."""
     sources = (one.source for one in facts.mounts.all if one.fstype in _TYPES)
-    return tuple(sorted({source.rpartition(":/")[0].strip("[]") for source in sources}))
+    return tuple(sorted({source.partition(":/")[0].strip("[]") for source in sources}))
 
 
 def _mounts(reader: Reader, facts: Facts) -> Any:

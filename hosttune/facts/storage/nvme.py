@@ -49,6 +49,7 @@ class Drive(Fact):
     """
 
     name: str  # nvme0; of the one that stands for drives that nobody can ask: `8 NVMe drives`
+    address: str  # on the PCI bus, 0000:c1:00.0; empty where it has none
     state: str  # live, new, resetting, connecting, deleting, dead
     is_untold: bool  # no program is installed that could ask it for its health
     celsius: int  # -1 where it does not tell
@@ -60,6 +61,8 @@ class Drive(Fact):
     spare_percent: int
     used_percent: int  # of its rated life; may be more than 100
     media_errors: int  # reads and writes in its life that it could not correct
+
+    is_asked: bool = False  # it is a drive of this machine, and live
 
     @property
     def is_live(self) -> bool:
@@ -104,9 +107,11 @@ def _drive(reader: Reader, name: str) -> Drive:
     folder = f"{_CLASS}/{name}"
     model = if_absent(line(reader, f"{folder}/model"), "")
     state = known(line(reader, f"{folder}/state"), f"{folder}/state")
+    device = reader.link(f"{folder}/device")
+    slot = device.rpartition("/")[2] if isinstance(device, str) else ""
     is_local = if_absent(line(reader, f"{folder}/transport"), "pcie") == "pcie" and not _MADE_UP.fullmatch(model)
     if state != "live" or not is_local:
-        return _sound(name, state=state)
+        return _sound(name, slot, state=state)
     asked = shared(_asked, reader, name)
 
     def told() -> Smart:
@@ -114,6 +119,7 @@ def _drive(reader: Reader, name: str) -> Drive:
 
     return Drive(
         name=name,
+        address=slot,
         state=state,
         is_untold=lazy(lambda: asked() is None),
         celsius=lazy(_celsius, reader, folder),
@@ -125,13 +131,14 @@ def _drive(reader: Reader, name: str) -> Drive:
         spare_percent=lazy(lambda: told().spare_percent),
         used_percent=lazy(lambda: told().used_percent),
         media_errors=lazy(lambda: told().media_errors),
+        is_asked=True,
     )
 
 
-def _sound(name: str, *, state: str = "live", is_untold: bool = False) -> Drive:
+def _sound(name: str, address: str = "", *, state: str = "live", is_untold: bool = False) -> Drive:
     """One of which nothing else is told."""
     return Drive(
-        name, state, is_untold, celsius=-1, is_out_of_bounds=False, has_lost_reliability=False,
+        name, address, state, is_untold, celsius=-1, is_out_of_bounds=False, has_lost_reliability=False,
         is_read_only=False, has_lost_backup=False, is_short_of_spare=False, spare_percent=100, used_percent=0,
         media_errors=0,
     )  # fmt: skip
@@ -164,7 +171,7 @@ def question(program: str, name: str) -> tuple[str, ...]:
 def _asked(reader: Reader, name: str) -> Smart | None:
     """What a drive tells; None where no program is installed that could ask. Raises UnknownFact."""
     if not reader.is_privileged:
-        raise UnknownFact(f"needs root: the health of /dev/{name} (SMART)")
+        raise UnknownFact("needs root: the health that NVMe drives tell of themselves (SMART)")
     problem = ""
     for program, read in (("nvme", _of_nvme), ("smartctl", _of_smartctl)):
         answer = reader.query(question(program, name), timeout_s=_TIMEOUT_S)
@@ -190,7 +197,7 @@ def _of_nvme(output: bytes) -> Smart:
         warning=_number(warning["value"] if isinstance(warning, dict) else warning),
         spare_percent=_number(told["avail_spare"]),
         spare_least_percent=_number(told["spare_thresh"]),
-        used_percent=_number(told["percent_used"] if "percent_used" in told else told["percentage_used"]),
+        used_percent=_number(told["percent_used"]),
         media_errors=_number(told["media_errors"]),
     )
 

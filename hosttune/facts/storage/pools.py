@@ -12,10 +12,11 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared, unread
-from hosttune.facts.reading import if_absent, known, line, names_in, parsed
+from hosttune.facts.reading import if_absent, known, line, names_in, parsed, sure
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.regex import regex
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -92,9 +93,15 @@ def _zfs(reader: Reader, name: str) -> Pool:
 def _zpool(reader: Reader, argv: tuple[str, ...]) -> str:
     if not _NAME.fullmatch(argv[-1]):
         raise UnknownFact(f"the pool {argv[-1]!r} has no name that zpool takes")
-    done = known(reader.query(argv, timeout_s=_TIMEOUT_S), "zpool")
+    return _printed(reader, argv)
+
+
+def _printed(reader: Reader, argv: tuple[str, ...]) -> str:
+    done = sure(reader.query(argv, timeout_s=_TIMEOUT_S))
+    if done is ABSENT:
+        raise UnknownFact(f"{argv[0]} is not installed")
     if done.status != 0:
-        raise UnknownFact(f"zpool ended with status {done.status}: {done.errors.strip()[:200]}")
+        raise UnknownFact(f"{argv[0]} ended with status {done.status}: {done.errors.strip()[:200]}")
     return done.text
 
 
@@ -137,10 +144,7 @@ def _thin(name: str, told: Callable[[], Mapping[str, Pool]]) -> Pool:
 def _dmsetup(reader: Reader) -> Mapping[str, Pool]:
     if not reader.is_privileged:
         raise UnknownFact("needs root: how full the thin pools of LVM are")
-    done = known(reader.query(THIN, timeout_s=_TIMEOUT_S), "dmsetup")
-    if done.status != 0:
-        raise UnknownFact(f"dmsetup ended with status {done.status}: {done.errors.strip()[:200]}")
-    return parsed(parse_thin, done.text)
+    return parsed(parse_thin, _printed(reader, THIN))
 
 
 def parse_thin(output: str) -> Mapping[str, Pool]:

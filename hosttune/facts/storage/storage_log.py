@@ -1,9 +1,11 @@
-"""What the kernel log of this boot says of file systems that stopped, NFS servers that are silent, and tasks that hang.
+"""What the kernel log of this boot says of disks that fail requests, file systems that stopped, NFS servers that are
+silent, and tasks that hang.
 
 Kernel: fs/ext4/super.c (`Remounting filesystem read-only`, `mounted filesystem`), net/sunrpc/clnt.c (`server X not
 responding, still trying`, `timed out` of a soft mount, `OK`), kernel/hung_task.c (`task NAME:PID blocked for more than
-N seconds`, which is said ten times at most). A task that the log names and that went on since is none that hangs:
-/proc/PID/stat and /proc/PID/wchan tell (proc_pid_stat(5)).
+N seconds`, which is said ten times at most), block/blk-mq.c (`I/O error, dev sda, sector N`; what a disk merely does
+not support has other words). A task that the log names and that went on since is none that hangs: /proc/PID/stat and
+/proc/PID/wchan tell (proc_pid_stat(5)).
 """
 
 from __future__ import annotations
@@ -24,15 +26,28 @@ if TYPE_CHECKING:
 
 LOG = question(
     r"EXT4-fs \(.*(emounting filesystem read-only|shut down requested|: mounted filesystem)|"
-    r"nfs: server .* (not responding|OK)|INFO: task .* blocked "
+    r"nfs: server .* (not responding|OK)|INFO: task .* blocked |(I/O|timeout|medium|protection) error, dev "
 )
-_MOST = 400  # lines that are kept, the newest
+_MOST = 400  # lines that are kept, the newest, and as many of disks' errors, which come in storms
 _HEAD = r"^(?:(\d{9,}\.\d+) )?(?:kernel: )?(?:\[ *[\d.]+\] ?)?(?:\[ *[TC]\d+\] )?"
 _EXT4 = regex(
     _HEAD + r"EXT4-fs \(([\w!-]+)\): (Remounting filesystem read-only|shut down requested|mounted filesystem)"
 )
 _NFS = regex(_HEAD + r"nfs: server (\S{1,255}) (not responding, still trying|not responding, timed out|OK)$")
 _HUNG = regex(_HEAD + r"INFO: task (.{1,64}):(\d{1,10}) blocked (?:in I/O wait )?for more than (\d+) seconds")
+_ERROR = regex(
+    _HEAD + r"(?:\w+: )?(?:I/O|timeout|critical medium|protection) error, dev ([\w!-]{1,64}), sector \d+"
+    r"(?: op 0x[0-9a-f]+:\((READ|WRITE|FLUSH)\))?(?! op)"
+)
+
+
+@frozen
+class ErringDisk(Fact):
+    """A disk of this machine that failed requests in this boot."""
+
+    name: str  # sda
+    errors: int  # as the log tells, which leaves many out
+    age_s: float  # since the last one; -1 where the log does not tell
 
 
 @frozen
@@ -64,22 +79,29 @@ class StorageLog(Fact):
     refusing: tuple[str, ...]  # devices on which ext4 lets nothing be written since, by the kernel's name: sda1
     silent: tuple[SilentServer, ...]  # those that were not heard of since
     hung: tuple[HungTask, ...]
+    erring: tuple[ErringDisk, ...]  # no path of multipath, which goes another way, and nothing that can be pulled out
 
 
 def collect(reader: Reader, facts: Facts) -> StorageLog:
-    del facts
     lines = shared(lambda: lines_of(reader, LOG, chosen))
     return StorageLog(
         refusing=lazy(lambda: refusing_in(lines())),
         silent=lazy(lambda: silent_in(lines(), reader.now())),
         hung=lazy(_hung, reader, lines),
+        erring=lazy(_erring, reader, facts, lines),
     )
 
 
 def chosen(log: str) -> tuple[str, ...]:
     """The lines of a kernel log that are about storage, the newest."""
     lines = (one.rstrip() for one in log.splitlines())
-    return tuple(one for one in lines if _EXT4.search(one) or _NFS.search(one) or _HUNG.search(one))[-_MOST:]
+    errors, others = [], []
+    for one in lines:
+        if _ERROR.search(one):
+            errors.append(one)
+        elif _EXT4.search(one) or _NFS.search(one) or _HUNG.search(one):
+            others.append(one)
+    return (*errors[-_MOST:], *others[-_MOST:])
 
 
 def refusing_in(lines: Iterable[str]) -> tuple[str, ...]:
@@ -98,6 +120,27 @@ def silent_in(lines: Iterable[str], now: float) -> tuple[SilentServer, ...]:
     )
 
 
+def errors_in(lines: Iterable[str], now: float) -> tuple[ErringDisk, ...]:
+    """Every device of which the log tells errors."""
+    found: dict[str, list[str | None]] = {}
+    for one in lines:
+        if match := _ERROR.search(one):
+            found.setdefault(match[2], []).append(match[1])
+    return tuple(
+        ErringDisk(name, len(times), max(0.0, now - float(times[-1])) if times[-1] else -1.0)
+        for name, times in sorted(found.items())
+    )
+
+
+def _erring(reader: Reader, facts: Facts, lines: Callable[[], tuple[str, ...]]) -> tuple[ErringDisk, ...]:
+    found = errors_in(lines(), reader.now())
+    disks = {disk.name: disk for disk in facts.disks.physical} if found else {}
+    paths = {path for one in facts.multipath.maps for path in one} if found else set()
+    return tuple(
+        one for one in found if one.name in disks and one.name not in paths and not disks[one.name].is_removable
+    )
+
+
 def _hung(reader: Reader, lines: Callable[[], tuple[str, ...]]) -> tuple[HungTask, ...]:
     named = {match[3]: match[2] for one in lines() if (match := _HUNG.search(one))}
     return tuple(
@@ -111,7 +154,8 @@ def _is_blocked(reader: Reader, pid: str, name: str) -> bool:
     if not isinstance(stat, str):
         return False
     comm, _, rest = stat.partition("(")[2].rpartition(")")
-    return comm == name and rest.split()[:1] == ["D"]
+    is_same = comm == name or (name.startswith("kworker/") and comm.startswith(name))  # /proc adds what it works on
+    return is_same and rest.split()[:1] == ["D"]
 
 
 def _wait(reader: Reader, pid: str) -> str:
