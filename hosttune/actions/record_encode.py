@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 from hosttune.facts.gpu.nvidia_smi import messages_in
 from hosttune.facts.storage.ageing_record import told_lines
+from hosttune.facts.storage.storage_log import chosen
 from hosttune.host.door import Completed, Process, Space, Stat, Usage
 from hosttune.host.machine_id import hashed_machine_id, machine_id_hash
 from hosttune.host.pci_config import is_pci_config, without_serial
@@ -30,6 +31,7 @@ _SPEAK_OF_VERSIONS = frozenset(
     {"apt-get", "apt-cache", "apt-mark", "dpkg", "dpkg-query", "ubuntu-drivers", "nvidia-smi", "modinfo"}
 )
 _LOGS = frozenset({"dmesg", "journalctl"})
+_POOL_FIELDS = ("pool:", "state:", "scan:", "errors:")
 _CRONTABS = "/var/spool/cron/"
 _HOMES = ("/home/", "/root/")
 _FIRMWARE = ("/sys/firmware/", "/proc/device-tree/")
@@ -122,6 +124,7 @@ class _Encoder:
         def completed(done: Completed) -> dict[str, Any]:
             said = _short_log(done.text) if argv[0] in _LOGS else done.text
             said = _short_show(said) if argv[0] == "apt-cache" and "show" in argv else said
+            said = _short_pool(said) if argv[:2] == ("zpool", "status") else said
             out, errors = (self.redactor.text(text, has_addresses=has_addresses) for text in (said, done.errors))
             return {"status": done.status, "stdout": out, "stderr": errors}
 
@@ -146,7 +149,7 @@ def _stat(stat: Stat) -> list[Any]:
 
 
 def _space(space: Space) -> list[int]:
-    return list(asdict(space).values())
+    return [size for size in asdict(space).values() if size >= 0]
 
 
 def _usage(usage: Usage) -> list[int | bool]:
@@ -180,4 +183,9 @@ def _short_job(path: str, content: str) -> str:
 
 def _short_log(content: str) -> str:
     """The lines of the kernel log that facts read: the rest is long, and speaks of other things."""
-    return "".join(f"{line}\n" for line in messages_in(content))
+    return "".join(f"{line}\n" for line in (*messages_in(content), *chosen(content)))
+
+
+def _short_pool(content: str) -> str:
+    """The lines of `zpool status` that facts read: the others name disks by their serial numbers."""
+    return "".join(f"{row}\n" for row in content.splitlines() if row.strip().startswith(_POOL_FIELDS))

@@ -132,4 +132,12 @@ def _of_gpus(facts: Facts) -> Iterator[Counter]:
             yield Counter(f"seconds of slowdown of GPU {gpu.slot}", int(gpu.slowed_s), 60)
 
 
-_COUNTERS: tuple[Callable[[Facts], Iterator[Counter]], ...] = (_of_modules, _of_ports, _of_links, _of_gpus)
+def _of_drives(facts: Facts) -> Iterator[Counter]:
+    for drive in facts.nvme.drives:
+        if drive.is_asked and not drive.is_untold:
+            yield Counter(
+                f"errors of the medium of the NVMe drive at {drive.address}", drive.media_errors, is_lasting=True
+            )
+
+
+_COUNTERS: tuple[Callable[[Facts], Iterator[Counter]], ...] = (_of_modules, _of_ports, _of_links, _of_gpus, _of_drives)

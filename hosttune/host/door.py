@@ -40,6 +40,7 @@ class Space:
     available_bytes: int  # to an ordinary user
     total_inodes: int
     available_inodes: int
+    reserved_bytes: int = -1  # free, and for root alone (f_bfree less f_bavail); -1 in records of before
 
 
 @frozen

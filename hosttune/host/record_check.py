@@ -71,7 +71,7 @@ def _is_stat(value: Any) -> bool:
 
 
 def _is_space(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 4 and all(_is_int(item) and item >= 0 for item in value)
+    return isinstance(value, list) and len(value) in {4, 5} and all(_is_int(item) and item >= 0 for item in value)
 
 
 def _is_usage(value: Any) -> bool:
@@ -136,7 +136,7 @@ _TABLES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "stats": (_is_stat, "[type, mode, uid, gid, size, mtime_ns, device, inode, links, rdev]"),
     "lstats": (_is_stat, "[type, mode, uid, gid, size, mtime_ns, device, inode, links, rdev]"),
     "paths": (_is_path, "an absolute path"),
-    "spaces": (_is_space, "[total_bytes, available_bytes, total_inodes, available_inodes]"),
+    "spaces": (_is_space, "[total_bytes, available_bytes, total_inodes, available_inodes, reserved_bytes]"),
     "usages": (_is_usage, "[size_bytes, entries, is_complete]"),
 }
 

@@ -205,7 +205,8 @@ class FileTree:
         except OSError as error:
             return refusal(error, path)
         unit = info.f_frsize
-        return Space(info.f_blocks * unit, info.f_bavail * unit, info.f_files, info.f_favail)
+        reserved = max(0, info.f_bfree - info.f_bavail) * unit
+        return Space(info.f_blocks * unit, info.f_bavail * unit, info.f_files, info.f_favail, reserved)
 
     def usage(self, path: str) -> Answer[Usage]:
         from hosttune.host.usage import count

@@ -9,8 +9,10 @@ from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.gpu.archives import POLICY
 from hosttune.facts.gpu.driver_modules import modinfo
 from hosttune.facts.gpu.health_smi import FIELDS, QUERIES, REMAPPED, REMAPPED_FIELDS
-from hosttune.facts.gpu.nvidia import DMESG, JOURNAL
+from hosttune.facts.gpu.nvidia import JOURNAL
 from hosttune.facts.gpu.nvidia_smi import QUERY
+from hosttune.facts.kernel_log import DMESG
+from hosttune.facts.storage.storage_log import LOG
 from hosttune.host.door import BeforeReader, Completed
 from hosttune.host.record import Recorder, RecordReader
 
@@ -97,7 +99,7 @@ def saying(record: RecordReader, smi: Mapping[str, Mapping[str, str] | str | Non
         kept = {f"0000{slot.upper()}": ", ".join([broken[slot]] * 3) if slot in broken else "" for slot in slots}
         shown = ((row, *row.split(", ", 1)) for row in rows)
         told[QUERY] = "".join(f"{slot}, {kept[slot] or rest}\n" for _, slot, rest in shown if slot in kept)
-    told |= dict.fromkeys((JOURNAL, DMESG), "".join(f"{line}\n" for line in log))
+    told |= dict.fromkeys((JOURNAL, LOG, DMESG), "".join(f"{line}\n" for line in log))
     kept = [one for one in record.data["queries"] if tuple(one["argv"]) not in told]
     more = [{"argv": list(argv), "status": 0, "stdout": text, "stderr": ""} for argv, text in told.items()]
     return RecordReader({**record.data, "queries": [*kept, *more]}, record.file)

@@ -23,7 +23,14 @@ from tests.hosts.driver import apt_answers
 from tests.hosts.kernel_files import gpu_files, memory_files, processor_files
 from tests.hosts.network_files import network_files
 from tests.hosts.service_files import service_files, service_links
-from tests.hosts.storage_files import blank_answers, nfs_files, queue_files
+from tests.hosts.storage_files import (
+    blank_answers,
+    controller_files,
+    controller_links,
+    nfs_files,
+    queue_files,
+    storage_answers,
+)
 
 GIB = 1 << 30
 NAMESPACES = {
@@ -159,11 +166,20 @@ class Machine:
         self._memory(files)
         self._disks(files, links)
         self._pci(files, links)
-        for more in (processor_files, memory_files, gpu_files, kernel_limits, nfs_files, network_files, service_files):
+        for more in (
+            processor_files,
+            memory_files,
+            gpu_files,
+            kernel_limits,
+            nfs_files,
+            controller_files,
+            network_files,
+            service_files,
+        ):
             files.update(more(self))
         self._configuration(files, folders)
         files.update(self.files)
-        links.update(service_links(self) | self.links)
+        links.update(service_links(self) | controller_links(self) | self.links)
         return files, links, folders
 
     def _identity(self, files: dict[str, str], links: dict[str, str], folders: set[str]) -> None:
@@ -378,16 +394,18 @@ class Machine:
         tracked = "A9FEA97B,169.254.169.123,4,1795251443.9,-0.0000012,0.0,0.0,-1.2,0.0,0.0,0.0,0.0,16.1,Normal\n"
         queries += [_answer(TRACKING, tracked)] if self.has_systemd else []
         queries.append(_answer(LSBLK, self._lsblk()))
-        told = {("uname", "-m"): f"{self.arch}\n", **blank_answers(self), **self.queries}
+        told = {("uname", "-m"): f"{self.arch}\n", **blank_answers(self), **storage_answers(self), **self.queries}
         queries += [_answer(argv, text) for argv, text in told.items()]
-        spaces = {mount.target: Space(mount.gib * GIB, mount.gib * GIB // 2, 10**8, 9 * 10**7) for mount in self.mounts}
+        spaces = {
+            mount.target: Space(mount.gib * GIB, mount.gib * GIB // 2, 10**8, 9 * 10**7, 0) for mount in self.mounts
+        }
         record: dict[str, Any] = {
             "format_version": 1, "kind": "hosttune record", "tool_version": "0.1.0", "made_at": MADE_AT, "name": self.name,
             "machine": "", "privileged": True, "persistent_only": False, "shared": False,
             "files": {path: encode_bytes(content.encode()) for path, content in sorted(files.items())},
             "links": dict(sorted(links.items())), "listings": listings, "stats": dict(sorted(stats.items())), "lstats": {path: ["link", 0o777, 0, 0, len(target), 0, 1, hash_of(path) % 10**9, 1, 0] for path, target in sorted(links.items())}, "paths": {},
             "spaces": {
-                path: [s.total_bytes, s.available_bytes, s.total_inodes, s.available_inodes] for path, s in sorted(spaces.items())
+                path: [s.total_bytes, s.available_bytes, s.total_inodes, s.available_inodes, s.reserved_bytes] for path, s in sorted(spaces.items())
             },
             "queries": queries, "processes": [],
             "os_release": {

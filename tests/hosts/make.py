@@ -87,7 +87,7 @@ H100 = Machine(
     mounts=(
         ROOT, *KERNEL_MOUNTS,
         MountSpec("/data", "/dev/nvme1n1", "ext4", "259:16", gib=3500),
-        MountSpec("/home/shared", "nfs01:/export/home", "nfs4", "0:50", super_options="rw,vers=4.2,rsize=1048576"),
+        MountSpec("/home/shared", "nfs01:/export/home", "nfs4", "0:50", super_options="rw,vers=4.2,rsize=1048576,proto=tcp,nconnect=8"),
         replace(SHM, gib=1008),
     ),
     fstab=ROOT_LINE

@@ -2,15 +2,54 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
+from hosttune.facts.kernel_log import DMESG
+from hosttune.facts.storage.nvme import question
 from hosttune.facts.storage.spare import compared, wipefs
+from hosttune.facts.storage.storage_log import LOG
 
 if TYPE_CHECKING:
     from tests.hosts.machine import DiskSpec, Machine
 
 HARDWARE_QUEUES = {"nvme": 8, "virtio": 4, "sata": 1}  # of the kind of disk
 NFS_RULE = 'SUBSYSTEM=="bdi", ACTION=="add", PROGRAM="/usr/libexec/nfsrahead %k", ATTR{read_ahead_kb}="%c"\n'
+
+
+# As nvme-cli prints it; the temperature in kelvin.
+SMART = {
+    "critical_warning": 0, "temperature": 311, "avail_spare": 100, "spare_thresh": 10, "percent_used": 2,
+    "endurance_grp_critical_warning_summary": 0, "data_units_read": 91043226, "data_units_written": 70120434,
+    "host_read_commands": 1001928812, "host_write_commands": 801120034, "controller_busy_time": 1021,
+    "power_cycles": 41, "power_on_hours": 9120, "unsafe_shutdowns": 17, "media_errors": 0, "num_err_log_entries": 310,
+    "warning_temp_time": 0, "critical_comp_time": 0, "temperature_sensor_1": 311,
+}  # fmt: skip
+
+
+def controllers(machine: Machine) -> dict[str, DiskSpec]:
+    return {disk.name.rpartition("n")[0]: disk for disk in machine.disks if disk.transport == "nvme"}
+
+
+def controller_files(machine: Machine) -> dict[str, str]:
+    """What the kernel shows of NVMe controllers, each of which works."""
+    files = {}
+    for name, disk in controllers(machine).items():
+        base = f"/sys/class/nvme/{name}"
+        files |= {f"{base}/model": f"{disk.model:40}\n", f"{base}/state": "live\n", f"{base}/transport": "pcie\n"}
+        files |= {f"{base}/hwmon1/temp1_input": "37850\n", f"{base}/hwmon1/temp1_alarm": "0\n"}
+    return files
+
+
+def controller_links(machine: Machine) -> dict[str, str]:
+    slots = enumerate(controllers(machine), 0xC1)
+    return {f"/sys/class/nvme/{name}/device": f"../../../0000:{number:02x}:00.0" for number, name in slots}
+
+
+def storage_answers(machine: Machine) -> dict[tuple[str, ...], str]:
+    """Drives that are well, and a kernel log that has nothing to say of storage."""
+    healthy = f"{json.dumps(SMART, indent=2)}\n"
+    return {LOG: "", DMESG: ""} | {question("nvme", name): healthy for name in controllers(machine)}
 
 
 def queue_files(disk: DiskSpec, base: str) -> dict[str, str]:

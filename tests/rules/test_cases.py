@@ -8,8 +8,8 @@ smi: {"0000:1b:00.0": {ecc_mode_current: Disabled}}  # what nvidia-smi says othe
                                    # null: it leaves it out; a text stands in the place of every value
 log: ["NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."]  # lines of the kernel log
 processes: [{cgroup: /system.slice}]  # GPU processes that run there; what is not said is as in tests/hosts/told.py
-answers: {"nvidia-smi -L": "GPU 0"}   # what programs print there
-spaces: {/data: [1000, 10, 0, 0]}     # bytes, bytes left, inodes, inodes left of a mount
+answers: {"nvidia-smi -L": "GPU 0"}   # what programs print there; null for one that is not installed
+spaces: {/data: [1000, 10, 0, 0, 50]} # bytes, bytes left, inodes, inodes left of a mount, bytes kept back for root
 usages: {/tmp: [1000, 3, true]}       # bytes and files that lie in a folder, and whether all of it was counted
 packages: {runc: 1.1.5-0ubuntu1}      # what dpkg says is installed besides; null for what is not
 params: {value: 5}               # what a policy says
@@ -18,6 +18,7 @@ others: [gpu-fabric]             # rules of `hosttune health` that call this hos
 expect:
 verdict: differs               # of the finding for `subject` (default: the first of the rule)
 fault: true                    # it says that the machine does not do its work; false where it is not said
+impairs: true                  # it says that the machine does it badly; not looked at where it is not said
 hold: owned by                 # the kind of hold, when there is one
 says: a phrase                 # in reason, evidence, hold or todo
 changes: ["sysctl:vm.swappiness 60 -> 10"]   # all of them; a file shows its last line
@@ -104,6 +105,7 @@ def test_case(rule, case):
     assert str(found.verdict) == expected["verdict"], said
     assert str(found.hold.kind) == expected.get("hold", "none"), said
     assert found.is_fault is expected.get("fault", False), said
+    assert found.impairs is expected.get("impairs", found.impairs), said
     assert expected.get("says", "") in said
     changes = [f"{change.address} {shown(change.before)} -> {shown(change.after)}" for change in plan.changes]
     assert changes == expected.get("changes", []), changes

@@ -53,6 +53,7 @@ def test_what_is_learned_is_read_back_whole():
     assert parts["GiB of memory"] == 2048
     assert all(part.amount for part in kept.parts)
     assert any(counter.name.startswith("link breaks of mlx5_") for counter in kept.counters)
+    assert any(counter.name == "errors of the medium of the NVMe drive at 0000:c1:00.0" for counter in kept.counters)
 
 
 def test_same_host_has_lost_nothing_and_its_counters_stand():

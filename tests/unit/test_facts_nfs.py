@@ -29,6 +29,21 @@ def test_mounts_of_one_superblock_are_one():
     assert (pods.is_of_pods, pods.rsize_bytes, pods.read_ahead_kib) == (True, 0, 15360)
 
 
+def test_how_a_server_is_mounted():
+    rows = (
+        "20 1 0:50 / /a rw shared:1 - nfs4 nfs01:/a rw,vers=4.2,soft,proto=tcp,timeo=600\n"
+        "21 1 0:51 / /b ro shared:2 - nfs4 [fe80::1]:/b rw,softerr,proto=tcp6,nconnect=8\n"
+        "22 1 0:52 / /c rw shared:3 - nfs 10.0.0.7:/c:/d rw,hard,proto=rdma,nconnect=many\n"
+        "23 1 0:53 / /d rw shared:4 - nfs filer:/ rw\n"
+    )
+    found = nfs(
+        **{"/proc/self/mountinfo": rows} | {f"/sys/class/bdi/0:{n}/read_ahead_kb": "128\n" for n in range(50, 54)}
+    )
+    told = [(one.is_soft, one.is_read_only, one.protocol, one.connections) for one in found.mounts]
+    assert told == [(True, False, "tcp", 1), (True, True, "tcp", 8), (False, False, "rdma", 1), (False, False, "", 1)]
+    assert found.servers == ("10.0.0.7", "fe80::1", "filer", "nfs01")
+
+
 @pytest.mark.parametrize(
     ("content", "lines"),
     [

@@ -6,7 +6,9 @@ import pytest
 
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.storage.stopped import word_of
+from hosttune.facts.storage.storage_log import LOG
 from hosttune.host.mountinfo import parse
+from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 
 ROOT = "22 1 259:2 / / {own},relatime shared:1 - {fstype} /dev/nvme0n1p2 {whole}\n"
@@ -57,3 +59,22 @@ def test_counts_that_cannot_be_read_are_not_0():
     assert found.stopped == ""
     with pytest.raises(UnknownFact, match="input/output error"):
         _ = found.errors
+
+
+def test_kernel_that_shows_nothing_is_asked_for_its_log_where_ext4_counted_an_error():
+    counted = {f"{COUNTS}/errors_count": "3\n", f"{COUNTS}/last_error_time": f"{NOW - 3600:.0f}\n"}
+    line = f"{NOW - 3600:.6f} kernel: EXT4-fs (nvme0n1p2): Remounting filesystem read-only\n"
+    assert seen(files=counted, queries={LOG: line}).stopped == "stopped by an error"
+    assert seen(files=counted, queries={LOG: line.replace("nvme0n1p2", "sdb1")}).stopped == ""
+    hidden = seen(files=counted)  # nobody may read the log
+    assert (hidden.stopped, hidden.errors, hidden.is_recent) == ("", 3, True)
+    old = {**counted, f"{COUNTS}/last_error_time": f"{NOW - 90000:.0f}\n"}
+    assert seen(files=old, queries={LOG: line}).stopped == ""
+    assert seen(queries={LOG: line}).stopped == ""
+
+
+def test_xfs_that_shut_itself_down_answers_with_errors_alone():
+    refused = {"/": Unreadable("/: Input/output error")}
+    assert seen(fstype="xfs", whole="rw,attr2", stats=refused).stopped == "shut down"
+    assert seen(fstype="btrfs", whole="rw", stats=refused).stopped == "answering with errors alone"
+    assert seen(fstype="xfs", stats={"/": Unreadable("needs root: permission denied on /")}).stopped == ""

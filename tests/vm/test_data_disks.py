@@ -4,6 +4,7 @@ hand, and a boot without the disk.
 One story in the order in which it stands; each step starts from what the step before it left.
 """
 
+import json
 import re
 
 import pytest
@@ -118,6 +119,90 @@ def test_undo_and_reboot_give_the_machine_of_before(trixie: Guest, before: str) 
     assert "relatime" in mounted(trixie, "/data")[1]
     rc, _ = hosttune(trixie, "check")
     assert rc == 1
+
+
+# Kernel modules of the guest, no programs of mdadm and LVM: an array is made through sysfs (kernel: admin-guide/md.rst).
+MAKE_DEVICES = """
+modprobe raid1; modprobe dm-thin-pool
+mkdir -p /srv/parts /srv/small /srv/fresh /srv/frozen; cd /srv/parts
+for n in 0 1 2 3 4 5 6 7; do truncate -s 64M $n; losetup /dev/loop$n $n; done
+echo md0 > /sys/module/md_mod/parameters/new_array; cd /sys/block/md0/md
+echo none > metadata_version; echo raid1 > level; echo 2 > raid_disks; echo 61440 > component_size
+for n in 0 1; do cat /sys/block/loop$n/dev > new_dev; echo $n > dev-loop$n/slot; done
+echo none > resync_start; echo active > array_state
+mke2fs -q -t ext4 -N 64 /dev/loop5; mount -o errors=remount-ro /dev/loop5 /srv/small
+mke2fs -q -t ext4 /dev/loop7; mount /dev/loop7 /srv/frozen; mount /dev/vdd /srv/fresh
+dmsetup create -u LVM-0-tpool vg-pool-tpool --table "0 131072 thin-pool /dev/loop4 /dev/loop6 128 0"
+dmsetup message vg-pool-tpool 0 "create_thin 0"; dmsetup create thin --table "0 131072 thin /dev/mapper/vg-pool-tpool 0"
+"""
+BREAK_THEM = """
+cd /sys/block/md0/md; echo faulty > dev-loop1/state
+i=0; while touch /srv/small/$i 2> /dev/null; do i=$((i + 1)); done
+dd if=/dev/zero of=/dev/mapper/thin bs=1M count=56 oflag=direct status=none
+python3 -c 'import fcntl, os, struct; fcntl.ioctl(os.open("/srv/fresh", 0), 0x8004587D, struct.pack("I", 2))'
+"""  # XFS_IOC_GOINGDOWN, without the log (fs/xfs/libxfs/xfs_fs.h)
+GO_ON = """
+cd /sys/block/md0/md; sleep 1; echo remove > dev-loop1/state
+echo 1 > sync_speed_max; echo 1 > sync_speed_min; cat /sys/block/loop2/dev > new_dev
+echo md1 > /sys/module/md_mod/parameters/new_array; cd /sys/block/md1/md
+echo none > metadata_version; echo raid1 > level; echo 2 > raid_disks; cat /sys/block/loop3/dev > new_dev
+echo test > /sys/fs/ext4/loop5/trigger_fs_error
+sysctl -qw kernel.hung_task_timeout_secs=1; fsfreeze --freeze /srv/frozen; (touch /srv/frozen/file &) > /dev/null 2>&1; sleep 4
+"""
+MEND = """
+fsfreeze --unfreeze /srv/frozen; sysctl -qw kernel.hung_task_timeout_secs=120
+echo clear > /sys/block/md1/md/array_state; echo clear > /sys/block/md0/md/array_state
+umount /srv/fresh; mount /dev/vdd /srv/fresh
+umount /srv/small; mount -o errors=remount-ro /dev/loop5 /srv/small
+"""
+TAKE_AWAY = """
+umount /srv/fresh /srv/small /srv/frozen; e2fsck -fy /dev/loop5 || true; mount /dev/loop5 /srv/small; rm /srv/small/1*
+"""
+END = "umount /srv/small; dmsetup remove thin vg-pool-tpool; losetup -D; rm -r /srv/parts; rmdir /srv/*"
+STORAGE = ("storage-raid", "storage-stopped", "storage-scratch", "storage-pools", "storage-hangs")
+
+
+def storage_points(guest: Guest) -> set[tuple[str, str, str]]:
+    """(fitness, rule, subject and reason) of what `hosttune health` says of disks."""
+    answer = guest.run(["hosttune", "health", "--format", "json", "--within", "60s"])
+    points = json.loads(answer.stdout)["points"]
+    told = {(one["fitness"], one["rule"], f"{one['subject']}: {one['reason']}") for one in points}
+    return {one for one in told if one[1] in STORAGE}
+
+
+def says(points: set[tuple[str, str, str]], fitness: str, rule: str, words: str) -> bool:
+    return any(one[:2] == (fitness, rule) and words in one[2] for one in points)
+
+
+def test_health_sees_disks_that_fail(trixie: Guest) -> None:
+    assert trixie.run(["sh", "-ec", MAKE_DEVICES]).rc == 0
+    assert storage_points(trixie) == set()
+
+    assert trixie.run(["sh", "-ec", BREAK_THEM]).rc == 0
+    points = storage_points(trixie)
+    assert says(points, "impaired", "storage-raid", "md0: 1 of its 2 disks does not work (raid1, failed: loop1)")
+    assert says(points, "impaired", "storage-scratch", "few inodes: /srv/small has 0 % left")
+    assert says(points, "impaired", "storage-pools", "vg-pool-tpool: 87.5 % of its space")
+    assert says(
+        points, "unfit", "storage-stopped", "/srv/fresh: the kernel lets nothing be written to /dev/vdd any more"
+    )
+
+    assert trixie.run(["sh", "-ec", GO_ON]).rc == 0
+    points = storage_points(trixie)
+    assert says(points, "impaired", "storage-raid", "md0: 1 of its 2 disks is being rebuilt")
+    assert says(points, "impaired", "storage-raid", "md1: it is not started")
+    assert says(
+        points, "unfit", "storage-stopped", "/srv/small: the kernel lets nothing be written to /dev/loop5 any more"
+    )
+    assert says(points, "impaired", "storage-hangs", "touch (")
+
+    assert trixie.run(["sh", "-ec", MEND]).rc == 0
+    points = storage_points(trixie)
+    assert says(points, "impaired", "storage-stopped", "/srv/small: ext4 found 1 error in it, the last in this boot")
+    assert {rule for _, rule, _ in points} == {"storage-stopped", "storage-scratch", "storage-pools"}
+    assert trixie.run(["sh", "-ec", TAKE_AWAY]).rc == 0
+    assert {rule for _, rule, _ in storage_points(trixie)} == {"storage-pools"}
+    assert trixie.run(["sh", "-ec", END]).rc == 0
 
 
 def test_line_broken_by_hand_is_refused_with_its_number(trixie: Guest) -> None:

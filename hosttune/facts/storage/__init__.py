@@ -11,14 +11,18 @@ if TYPE_CHECKING:
     from hosttune.facts.storage.filling import Filling
     from hosttune.facts.storage.fstab import Fstab
     from hosttune.facts.storage.mounts import Mounts
+    from hosttune.facts.storage.multipath import Multipath
     from hosttune.facts.storage.namespaces import Namespaces
     from hosttune.facts.storage.nfs import Nfs
+    from hosttune.facts.storage.nvme import Nvme
     from hosttune.facts.storage.places import Places
+    from hosttune.facts.storage.pools import Pools
     from hosttune.facts.storage.queues import Queues
     from hosttune.facts.storage.raid import Raid
     from hosttune.facts.storage.spare import Spare
     from hosttune.facts.storage.spills import Spills
     from hosttune.facts.storage.stopped import Stopped
+    from hosttune.facts.storage.storage_log import StorageLog
     from hosttune.facts.storage.tmp import Tmp
 
 
@@ -31,12 +35,16 @@ class StorageFacts:
     filling: Filling
     fstab: Fstab
     mounts: Mounts
+    multipath: Multipath
     namespaces: Namespaces
     nfs: Nfs
+    nvme: Nvme
     places: Places
+    pools: Pools
     queues: Queues
     raid: Raid
     spare: Spare
     spills: Spills
     stopped: Stopped
+    storage_log: StorageLog
     tmp: Tmp

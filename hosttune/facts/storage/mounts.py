@@ -35,7 +35,7 @@ NETWORK_TYPES = frozenset({
     "moosefs", "quobyte",
 })  # fmt: skip
 _UNASKED: int = unread("space is asked of visible local mounts only")
-_SPACE = ("total_bytes", "available_bytes", "total_inodes", "available_inodes")
+_SPACE = ("total_bytes", "available_bytes", "total_inodes", "available_inodes", "reserved_bytes")
 # statvfs(3) on any other type says nothing a rule needs, and on a dead network mount it hangs.
 _MEASURED_TYPES = LOCAL_TYPES | {"tmpfs", "overlay", "zfs", "vfat", "ntfs3", "exfat", "reiserfs", "erofs"}
 _SYSTEM = frozenset({"/", "/usr", "/var", "/var/log", "/var/mail", "/var/spool", "/var/spool/mail", "/tmp"})
@@ -75,6 +75,7 @@ class Mount(Fact):
     available_bytes: int  # to an ordinary user
     total_inodes: int  # 0 where the file system makes them as it needs them (btrfs)
     available_inodes: int
+    reserved_bytes: int = -1  # free, and for root alone (ext4 keeps 5 %)
     unit: str = ""  # the unit file of this mount, where an administrator wrote one
 
 
@@ -194,7 +195,7 @@ def planned(entries: Iterable[FstabEntry]) -> tuple[Mount, ...]:
             options=entry.options, super_options=(), atime=atime_of(entry.options), is_read_only="ro" in entry.options,
             is_topmost=True, is_bind=bool({"bind", "rbind"} & set(entry.options)), disks=nobody, is_rotational=nobody,
             is_network=is_network(entry.fstype, entry.source), total_bytes=nobody, available_bytes=nobody,
-            total_inodes=nobody, available_inodes=nobody,
+            total_inodes=nobody, available_inodes=nobody, reserved_bytes=nobody,
         )
         for entry in entries
     )  # fmt: skip
@@ -215,6 +216,8 @@ def _mount(line: MountLine, is_topmost: bool, is_bind: bool, devices: _Devices) 
 
 def _size(space: Callable[[], Space], name: str) -> int:
     size: int = getattr(space(), name)
+    if size < 0:
+        raise UnknownFact("not in this record: how much of its space is reserved for root")
     return size
 
 

@@ -1,8 +1,8 @@
-"""File systems that this machine mounts from NFS servers, and how far ahead the kernel reads in them.
+"""File systems that this machine mounts from NFS servers, how, and how far ahead the kernel reads in them.
 
-Sources: proc_pid_mountinfo(5), nfs(5) (rsize), kernel: Documentation/ABI/testing/sysfs-class-bdi (read_ahead_kb);
-nfsrahead(5) and nfs.conf(5) of nfs-utils. Since Linux 5.4 the client starts with 128 KiB whatever rsize is (commit
-c128e575514c); before, it was 15 times rsize.
+Sources: proc_pid_mountinfo(5), nfs(5) (rsize, soft, proto, nconnect); nfsrahead(5) and nfs.conf(5) of nfs-utils;
+kernel: Documentation/ABI/testing/sysfs-class-bdi (read_ahead_kb). Since Linux 5.4 the client starts with 128 KiB
+whatever rsize is (commit c128e575514c); before, it was 15 times rsize.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _TYPES = frozenset({"nfs", "nfs4"})
 _UDEV = "/etc/udev/rules.d"
 _OURS = "60-hosttune-"
-_RSIZE = regex(r"rsize=(\d+)")
 _SECTION = regex(r"\s*\[\s*([^\]\s]+)[^\]]*\]")
 
 
@@ -39,6 +38,10 @@ class NfsMount(Fact):
     device: str  # "0:50"
     rsize_bytes: int  # how much one READ asks for at most; 0 where the mount does not say
     read_ahead_kib: int
+    is_soft: bool  # calls fail where the server does not answer in time, in place of waiting for it (soft, softerr)
+    is_read_only: bool
+    protocol: str  # tcp, rdma, udp; empty where the mount does not say
+    connections: int  # to the server, at most (nconnect)
 
     @property
     def is_of_pods(self) -> bool:
@@ -52,6 +55,7 @@ class Nfs(Fact):
 
     mounts: tuple[NfsMount, ...]
     settings: tuple[str, ...]  # `/etc/nfs.conf:12 (nfs4 = 16000)`: lines of an administrator, not ours
+    servers: tuple[str, ...] = ()  # of all that is mounted, as it was mounted: nfs01, 10.0.0.7
 
 
 def read_ahead_lines(content: str) -> Iterator[tuple[int, str, str]]:
@@ -66,7 +70,13 @@ def read_ahead_lines(content: str) -> Iterator[tuple[int, str, str]]:
 
 
 def collect(reader: Reader, facts: Facts) -> Nfs:
-    return Nfs(lazy(_mounts, reader, facts), lazy(_settings, reader))
+    return Nfs(lazy(_mounts, reader, facts), lazy(_settings, reader), lazy(_servers, facts))
+
+
+def _servers(facts: Facts) -> tuple[str, ...]:
+    """`[fe80::1]:/data` and `nfs01:/data`: what is before the path."""
+    sources = (one.source for one in facts.mounts.all if one.fstype in _TYPES)
+    return tuple(sorted({source.partition(":/")[0].strip("[]") for source in sources}))
 
 
 def _mounts(reader: Reader, facts: Facts) -> tuple[NfsMount, ...]:
@@ -80,15 +90,23 @@ def _mounts(reader: Reader, facts: Facts) -> tuple[NfsMount, ...]:
 
 
 def _mount(reader: Reader, mount: Mount) -> NfsMount:
-    sizes = (match[1] for option in mount.super_options if (match := _RSIZE.fullmatch(option)))
+    said = dict(option.partition("=")[::2] for option in mount.super_options)
     path = f"/sys/class/bdi/{mount.device}/read_ahead_kb"
     return NfsMount(
         target=mount.target,
         source=mount.source,
         device=mount.device,
-        rsize_bytes=int(next(sizes, 0)),
+        rsize_bytes=_number(said.get("rsize", ""), 0),
         read_ahead_kib=lazy(lambda: known(integer(reader, path), path)),
+        is_soft=not said.keys().isdisjoint(("soft", "softerr")),
+        is_read_only=mount.is_read_only,
+        protocol=said.get("proto", "").removesuffix("6"),
+        connections=_number(said.get("nconnect", ""), 1),
     )
+
+
+def _number(spelled: str, default: int) -> int:
+    return int(spelled) if spelled.isascii() and spelled.isdecimal() else default
 
 
 def _settings(reader: Reader) -> tuple[str, ...]:

@@ -1,25 +1,31 @@
 """Local file systems that the kernel stopped because of an error, and those in which it counted errors.
 
 ext4 with errors=remount-ro shows `emergency_ro` (or `shutdown`) in its super options from Linux 6.15 on; before 6.12,
-and where CVE-2024-50191 is not mended, the file system turns `ro` while its mount stays `rw`; kernels between show
-neither, so what ext4 counts is looked at as well (Documentation/ABI/testing/sysfs-fs-ext4; fs/ext4/super.c, sysfs.c).
+and where CVE-2024-50191 is not mended, the file system turns `ro` while its mount stays `rw`. Kernels between show
+neither, and there the kernel log tells; for whom it is hidden, what ext4 counts is left
+(Documentation/ABI/testing/sysfs-fs-ext4; fs/ext4/super.c, sysfs.c). XFS that shut itself down shows nothing in the
+mount table of any kernel, but refuses stat(2) of everything on it with EIO (xfs_vn_getattr in fs/xfs/xfs_iops.c).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
 from hosttune.facts.reading import if_absent, integer
 from hosttune.facts.storage.mounts import LOCAL_TYPES
 from hosttune.frozen import frozen
+from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hosttune.facts import Facts
     from hosttune.facts.storage.mounts import Mount
     from hosttune.host.door import Reader
 
 _EXT4 = "/sys/fs/ext4"
+_EIO = ": Input/output error"  # how the door's reason ends
 
 
 @frozen
@@ -29,7 +35,7 @@ class LocalFilesystem(Fact):
     target: str
     source: str
     fstype: str
-    stopped: str  # the word of the mount table that tells that nothing can be written any more; empty for none
+    stopped: str  # the word, of the mount table or of the kernel, that tells that nothing can be written any more
     errors: int  # that ext4 counted since e2fsck was there last; 0 for other types
     age_s: float  # since the last one; -1 where there is none
     is_recent: bool  # it came in this boot
@@ -73,20 +79,36 @@ def _looked_at(reader: Reader, facts: Facts, mount: Mount) -> LocalFilesystem:
         target=mount.target,
         source=mount.source,
         fstype=mount.fstype,
-        stopped=word_of(mount.options, mount.super_options),
+        stopped=lazy(_stopped, reader, facts, mount, is_recent),
         errors=lazy(lambda: counted()[0]),
         age_s=lazy(age_s),
         is_recent=lazy(is_recent),
     )
 
 
+def _stopped(reader: Reader, facts: Facts, mount: Mount, is_recent: Callable[[], bool]) -> str:
+    """`is_recent`: ext4 counted an error on its device in this boot."""
+    if word := word_of(mount.options, mount.super_options):
+        return word
+    stat = ABSENT if reader.persistent_only else reader.stat(mount.target)
+    if isinstance(stat, Unreadable) and stat.reason.endswith(_EIO):
+        return "shut down" if mount.fstype == "xfs" else "answering with errors alone"
+    refusing = attempt(lambda: facts.storage_log.refusing) if attempt(is_recent) is True else ()
+    return "stopped by an error" if isinstance(refusing, tuple) and _device(reader, mount) in refusing else ""
+
+
 def _counted(reader: Reader, mount: Mount) -> tuple[int, int]:
     """How many errors, and when the last one was, in seconds since the epoch."""
     if mount.fstype not in ("ext2", "ext3", "ext4") or reader.persistent_only:
         return 0, 0
+    place = f"{_EXT4}/{_device(reader, mount)}"
+    return _number(reader, f"{place}/errors_count"), _number(reader, f"{place}/last_error_time")
+
+
+def _device(reader: Reader, mount: Mount) -> str:
+    """The kernel's name of the device that a file system lies on: sda1."""
     place = reader.resolve(f"/sys/dev/block/{mount.device}")
-    name = (place if isinstance(place, str) else mount.source).rsplit("/", 1)[-1]
-    return _number(reader, f"{_EXT4}/{name}/errors_count"), _number(reader, f"{_EXT4}/{name}/last_error_time")
+    return (place if isinstance(place, str) else mount.source).rsplit("/", 1)[-1]
 
 
 def _number(reader: Reader, path: str) -> int:

@@ -50,6 +50,8 @@ MACHINE = Machine(
     },
     links=driver_links(VERSION),
     queries={
+        ("zpool", "status", "data"): "  pool: data\n state: ONLINE\nconfig:\n\n\tNAME        STATE     READ WRITE CKSUM\n\tdata        ONLINE       0     0     0\n\nerrors: No known data errors\n",
+        ("zpool", "list", "-H", "-o", "capacity", "data"): "41%\n",
         **working(GPUS, VERSION, KERNEL, "GA100 [A100 SXM4 80GB]"),
         **PERSISTENCED_RUNS,
     },

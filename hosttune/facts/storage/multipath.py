@@ -1,0 +1,74 @@
+"""Disks that are reached over several paths (dm-multipath), and which of the paths are lost.
+
+/sys/block/dm-N/dm/uuid begins with `mpath-`; its slaves are the paths, and device/state of each tells whether it works
+(kernel: Documentation/ABI/testing/sysfs-block-dm, drivers/scsi/scsi_sysfs.c). A path that is gone for good is no slave
+any more, so disks are compared with others of their model. Native NVMe multipath shows in `nvme`: its controllers are
+not live.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, lazy, shared
+from hosttune.facts.reading import if_absent, line, names_in
+from hosttune.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_BLOCK = "/sys/block"
+_WORKS = frozenset({"running", "live", ""})  # of SCSI, of NVMe; empty where the driver tells no state
+
+
+@frozen
+class PathedDisk(Fact):
+    """One disk with its paths."""
+
+    name: str  # mpatha
+    paths: int  # that it has now, lost ones that are still listed included
+    lost: tuple[str, ...]  # sdc (offline)
+    sibling_paths: int  # the most paths that a disk of its model has, itself included
+
+
+@frozen
+class Multipath(Fact):
+    """All disks that multipathd put together."""
+
+    disks: tuple[PathedDisk, ...]
+    maps: tuple[tuple[str, ...], ...]  # the disks that are paths, of each
+
+
+def collect(reader: Reader, facts: Facts) -> Multipath:
+    del facts
+    maps = shared(_maps, reader)
+    return Multipath(lazy(lambda: _disks(reader, maps())), lazy(lambda: tuple(maps().values())))
+
+
+def _maps(reader: Reader) -> Mapping[str, tuple[str, ...]]:
+    names = [name for name in names_in(reader, _BLOCK) if name.startswith("dm-") and _is_pathed(reader, name)]
+    return {name: names_in(reader, f"{_BLOCK}/{name}/slaves") for name in names}
+
+
+def _disks(reader: Reader, maps: Mapping[str, tuple[str, ...]]) -> tuple[PathedDisk, ...]:
+    models = {name: _said(reader, paths[0], "model") if paths else "" for name, paths in maps.items()}
+    return tuple(
+        PathedDisk(
+            name=if_absent(line(reader, f"{_BLOCK}/{name}/dm/name"), name),
+            paths=len(paths),
+            lost=tuple(f"{path} ({state})" for path in paths if (state := _said(reader, path, "state")) not in _WORKS),
+            sibling_paths=max(len(maps[other]) for other in maps if models[other] == models[name]),
+        )
+        for name, paths in maps.items()
+    )
+
+
+def _is_pathed(reader: Reader, name: str) -> bool:
+    return if_absent(line(reader, f"{_BLOCK}/{name}/dm/uuid"), "").startswith("mpath-")
+
+
+def _said(reader: Reader, disk: str, what: str) -> str:
+    return if_absent(line(reader, f"{_BLOCK}/{disk}/device/{what}"), "")

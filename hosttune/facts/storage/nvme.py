@@ -1,0 +1,222 @@
+"""NVMe drives: whether their controllers live, and what they say of their own health (SMART).
+
+/sys/class/nvme (drivers/nvme/host/sysfs.c) and hwmon (drivers/nvme/host/hwmon.c) tell all users whether a controller
+works and whether it is too hot. The rest is the log page SMART / Health Information (NVM Express Base Specification,
+page 02h), which root alone may ask for, and which nvme(1) or smartctl(8) fetches. A controller that is not live is not
+asked: it does not answer. Volumes of a cloud, and drives that a hypervisor makes up, have no health of their own.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, UnknownFact, lazy, raw, shared
+from hosttune.facts.reading import if_absent, integer, known, line, names_in
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+from hosttune.values import ABSENT
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_CLASS = "/sys/class/nvme"
+_NAME = regex(r"nvme\d+")
+_TIMEOUT_S = 5.0
+# Amazon's, Azure's, Google's, Oracle's and Alibaba's; those of qemu, VMware, VirtualBox, and Linux' own target.
+_MADE_UP = regex(
+    r"Amazon .*|MSFT NVMe .*|Microsoft NVMe .*|nvme_card.*|OCI .*|Oracle .*Block.*|QEMU .*|VMware .*|ORCL-VBOX-.*|"
+    r"Alibaba Cloud .*|.*Virtual.*|Linux"
+)
+
+
+@frozen
+class Smart:
+    """The health that a drive tells of itself."""
+
+    warning: int  # the bits of Critical Warning
+    spare_percent: int
+    spare_least_percent: int
+    used_percent: int
+    media_errors: int
+
+
+@frozen
+class Drive(Fact):
+    """A controller of NVMe drives. Of volumes of a cloud and of drives that are reached over a network the state counts
+    alone, and the rest is as of a drive that is well.
+    """
+
+    name: str  # nvme0; of the one that stands for drives that nobody can ask: `8 NVMe drives`
+    address: str  # on the PCI bus, 0000:c1:00.0; empty where it has none
+    state: str  # live, new, resetting, connecting, deleting, dead
+    is_untold: bool  # no program is installed that could ask it for its health
+    celsius: int  # -1 where it does not tell
+    is_out_of_bounds: bool  # its temperature is, as it says itself
+    has_lost_reliability: bool  # by errors of its medium, or inside
+    is_read_only: bool  # it takes no writes any more
+    has_lost_backup: bool  # what keeps its write cache over a power cut failed
+    is_short_of_spare: bool  # fewer spare blocks are left than it calls enough
+    spare_percent: int
+    used_percent: int  # of its rated life; may be more than 100
+    media_errors: int  # reads and writes in its life that it could not correct
+
+    is_asked: bool = False  # it is a drive of this machine, and live
+
+    @property
+    def is_live(self) -> bool:
+        """It takes commands."""
+        return self.state == "live"
+
+
+@frozen
+class Nvme(Fact):
+    """All controllers."""
+
+    drives: tuple[Drive, ...]
+
+    @property
+    def judged(self) -> tuple[Drive, ...]:
+        """The drives, but in the place of those that no program can ask, one that stands for them."""
+        untold = [one for one in self.drives if raw(one, "is_untold") is True]
+        names = {one.name for one in untold if raw(one, "is_out_of_bounds") is not True}
+        rest = tuple(one for one in self.drives if one.name not in names)
+        return (*rest, _sound(_together(len(untold)), is_untold=True)) if untold else rest
+
+
+_WELL = Smart(0, 100, 0, 0, 0)
+
+
+def collect(reader: Reader, facts: Facts) -> Nvme:
+    del facts
+    return Nvme(lazy(_drives, reader))
+
+
+def _drives(reader: Reader) -> tuple[Drive, ...]:
+    if reader.persistent_only:
+        return ()
+    return tuple(_drive(reader, name) for name in names_in(reader, _CLASS) if _NAME.fullmatch(name))
+
+
+def _together(count: int) -> str:
+    return f"{count} NVMe drives" if count > 1 else "the NVMe drive"
+
+
+def _drive(reader: Reader, name: str) -> Drive:
+    folder = f"{_CLASS}/{name}"
+    model = if_absent(line(reader, f"{folder}/model"), "")
+    state = known(line(reader, f"{folder}/state"), f"{folder}/state")
+    device = reader.link(f"{folder}/device")
+    slot = device.rpartition("/")[2] if isinstance(device, str) else ""
+    is_local = if_absent(line(reader, f"{folder}/transport"), "pcie") == "pcie" and not _MADE_UP.fullmatch(model)
+    if state != "live" or not is_local:
+        return _sound(name, slot, state=state)
+    asked = shared(_asked, reader, name)
+
+    def told() -> Smart:
+        return asked() or _WELL
+
+    return Drive(
+        name=name,
+        address=slot,
+        state=state,
+        is_untold=lazy(lambda: asked() is None),
+        celsius=lazy(_celsius, reader, folder),
+        is_out_of_bounds=lazy(lambda: _alarm(reader, folder) or bool(told().warning & 2)),
+        has_lost_reliability=lazy(lambda: bool(told().warning & 4)),
+        is_read_only=lazy(lambda: bool(told().warning & 8)),
+        has_lost_backup=lazy(lambda: bool(told().warning & 16)),
+        is_short_of_spare=lazy(lambda: bool(told().warning & 1) or told().spare_percent < told().spare_least_percent),
+        spare_percent=lazy(lambda: told().spare_percent),
+        used_percent=lazy(lambda: told().used_percent),
+        media_errors=lazy(lambda: told().media_errors),
+        is_asked=True,
+    )
+
+
+def _sound(name: str, address: str = "", *, state: str = "live", is_untold: bool = False) -> Drive:
+    """One of which nothing else is told."""
+    return Drive(
+        name, address, state, is_untold, celsius=-1, is_out_of_bounds=False, has_lost_reliability=False,
+        is_read_only=False, has_lost_backup=False, is_short_of_spare=False, spare_percent=100, used_percent=0,
+        media_errors=0,
+    )  # fmt: skip
+
+
+def _monitors(reader: Reader, folder: str) -> tuple[str, ...]:
+    return tuple(f"{folder}/{name}" for name in names_in(reader, folder) if name.startswith("hwmon"))
+
+
+def _celsius(reader: Reader, folder: str) -> int:
+    for monitor in _monitors(reader, folder):
+        millidegrees = integer(reader, f"{monitor}/temp1_input")
+        if isinstance(millidegrees, int):
+            return round(millidegrees / 1000)
+    return -1
+
+
+def _alarm(reader: Reader, folder: str) -> bool:
+    """Bit 1 of Critical Warning, which hwmon shows to everybody."""
+    return any(if_absent(integer(reader, f"{one}/temp1_alarm"), 0) == 1 for one in _monitors(reader, folder))
+
+
+def question(program: str, name: str) -> tuple[str, ...]:
+    """What asks a controller for its health; both programs only read."""
+    if program == "nvme":
+        return ("nvme", "smart-log", "--output-format=json", f"/dev/{name}")
+    return ("smartctl", "--json", "--health", "--attributes", f"/dev/{name}")
+
+
+def _asked(reader: Reader, name: str) -> Smart | None:
+    """What a drive tells; None where no program is installed that could ask. Raises UnknownFact."""
+    if not reader.is_privileged:
+        raise UnknownFact("needs root: the health that NVMe drives tell of themselves (SMART)")
+    problem = ""
+    for program, read in (("nvme", _of_nvme), ("smartctl", _of_smartctl)):
+        answer = reader.query(question(program, name), timeout_s=_TIMEOUT_S)
+        if answer is ABSENT:
+            continue
+        try:
+            return read(known(answer, program).stdout)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            lines = known(answer, program).errors.strip().splitlines() or ["it printed something else"]
+            problem = problem or f"{program} does not tell the health of /dev/{name}: {lines[0][:160]}"
+        except UnknownFact as unknown:
+            problem = problem or unknown.reason
+    if problem:
+        raise UnknownFact(problem)
+    return None
+
+
+def _of_nvme(output: bytes) -> Smart:
+    """`nvme smart-log` of nvme-cli 1.x and 2.x. Raises what json and the lack of a key raise."""
+    told = json.loads(output)
+    warning = told["critical_warning"]
+    return Smart(
+        warning=_number(warning["value"] if isinstance(warning, dict) else warning),
+        spare_percent=_number(told["avail_spare"]),
+        spare_least_percent=_number(told["spare_thresh"]),
+        used_percent=_number(told["percent_used"]),
+        media_errors=_number(told["media_errors"]),
+    )
+
+
+def _of_smartctl(output: bytes) -> Smart:
+    """`smartctl` of smartmontools 7 and newer. Its exit status has bits for what was once, so it does not count."""
+    told = json.loads(output)["nvme_smart_health_information_log"]
+    return Smart(
+        warning=_number(told["critical_warning"]),
+        spare_percent=_number(told["available_spare"]),
+        spare_least_percent=_number(told["available_spare_threshold"]),
+        used_percent=_number(told["percentage_used"]),
+        media_errors=_number(told["media_errors"]),
+    )
+
+
+def _number(value: Any) -> int:
+    """Counters of 128 bits are text in some versions, with commas in few."""
+    if isinstance(value, bool):
+        message = "true is no count"
+        raise TypeError(message)
+    return int(value.replace(",", "")) if isinstance(value, str) else int(value)

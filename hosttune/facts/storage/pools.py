@@ -1,0 +1,173 @@
+"""Pools that file systems and volumes are cut from: those of ZFS, and thin pools of LVM. What they lost, and how full.
+
+OpenZFS: /proc/spl/kstat/zfs/POOL/state, readable by all (module/os/linux/zfs/spa_stats.c), zpool-list(8),
+zpool-status(8). A pool that is suspended holds who asks zpool about it, so it is not asked. Thin pools: the line of
+`dmsetup status` (kernel: Documentation/admin-guide/device-mapper/thin-provisioning.rst), for root alone; --noflush,
+because without it the kernel commits the pool's metadata first.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared, unread
+from hosttune.facts.reading import if_absent, known, line, names_in, parsed, sure
+from hosttune.frozen import frozen
+from hosttune.host.door import Stat
+from hosttune.regex import regex
+from hosttune.values import ABSENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+ZFS = "/proc/spl/kstat/zfs"
+THIN = ("dmsetup", "status", "--noflush", "--target", "thin-pool")
+_BLOCK = "/sys/block"
+_THIN_POOL = regex(r"LVM-.*-tpool")
+_NAME = regex(r"[A-Za-z][\w.: -]{0,254}")  # zpoolconcepts(7); never an option
+_TIMEOUT_S = 10.0
+_DEAD = frozenset({"FAULTED", "SUSPENDED", "UNAVAIL", "REMOVED", "OFFLINE"})
+_ERRORS = regex(r"^errors: (?:(No known data errors)|(\d+) data errors|(Permanent errors))", re.MULTILINE)
+_REBUILT = regex(r"^ *scan: resilver in progress", re.MULTILINE)
+_THIN_LINE = regex(r"(.+): \d+ \d+ thin-pool (?:(Fail|Error)|\d+ (\d+)/(\d+) (\d+)/(\d+) \S+ (.*))")
+_STOPS = ("ro", "out_of_data_space", "needs_check")
+
+
+@frozen
+class Pool(Fact):
+    """One pool."""
+
+    name: str  # tank; vg0-pool-tpool, as dmsetup calls it
+    kind: str  # ZFS | thin pool
+    stopped: str  # the word that tells that it takes no writes, or answers nothing: SUSPENDED, ro, needs_check ...
+    is_degraded: bool  # a disk of it does not work
+    is_rebuilt: bool  # its data are being copied to a new disk
+    data_errors: int  # files and blocks that are lost, as far as it knows
+    used_percent: float  # of its space
+    metadata_percent: float  # of the space for the metadata of a thin pool; 0 of ZFS
+
+
+@frozen
+class Pools(Fact):
+    """All of them."""
+
+    all: tuple[Pool, ...]
+
+
+def collect(reader: Reader, facts: Facts) -> Pools:
+    del facts
+    return Pools(lazy(lambda: () if reader.persistent_only else (*_of_zfs(reader), *_of_thin(reader))))
+
+
+def _of_zfs(reader: Reader) -> tuple[Pool, ...]:
+    folders = (name for name in names_in(reader, ZFS) if _is_folder(reader, f"{ZFS}/{name}"))
+    return tuple(_zfs(reader, name) for name in folders)
+
+
+def _is_folder(reader: Reader, path: str) -> bool:
+    stat = reader.stat(path)
+    return isinstance(stat, Stat) and stat.type == "directory"
+
+
+def _zfs(reader: Reader, name: str) -> Pool:
+    state = known(line(reader, f"{ZFS}/{name}/state"), f"{ZFS}/{name}/state")
+    if state in _DEAD:
+        return Pool(name, "ZFS", state, False, False, 0, 0.0, 0.0)
+    status = shared(_zpool, reader, ("zpool", "status", name))
+    return Pool(
+        name=name,
+        kind="ZFS",
+        stopped="",
+        is_degraded=state == "DEGRADED",
+        is_rebuilt=lazy(lambda: bool(_REBUILT.search(status()))),
+        data_errors=lazy(lambda: parsed(data_errors_in, status())),
+        used_percent=lazy(lambda: parsed(percent_of, _zpool(reader, ("zpool", "list", "-H", "-o", "capacity", name)))),
+        metadata_percent=0.0,
+    )
+
+
+def _zpool(reader: Reader, argv: tuple[str, ...]) -> str:
+    if not _NAME.fullmatch(argv[-1]):
+        raise UnknownFact(f"the pool {argv[-1]!r} has no name that zpool takes")
+    return _printed(reader, argv)
+
+
+def _printed(reader: Reader, argv: tuple[str, ...]) -> str:
+    done = sure(reader.query(argv, timeout_s=_TIMEOUT_S))
+    if done is ABSENT:
+        raise UnknownFact(f"{argv[0]} is not installed")
+    if done.status != 0:
+        raise UnknownFact(f"{argv[0]} ended with status {done.status}: {done.errors.strip()[:200]}")
+    return done.text
+
+
+def data_errors_in(status: str) -> int:
+    """How many data errors `zpool status` tells. Raises ValueError where it tells nothing of them."""
+    found = _ERRORS.search(status)
+    if not found:
+        message = "zpool status tells nothing of data errors"
+        raise ValueError(message)
+    return 0 if found[1] else int(found[2] or 1)
+
+
+def percent_of(printed: str) -> float:
+    """`62%` or 62. Raises ValueError for anything else."""
+    return float(printed.strip().rstrip("%"))
+
+
+def _of_thin(reader: Reader) -> tuple[Pool, ...]:
+    """Those that LVM made: everybody sees that they are there, and root what is in them."""
+    named = [
+        if_absent(line(reader, f"{_BLOCK}/{device}/dm/name"), device)
+        for device in names_in(reader, _BLOCK)
+        if device.startswith("dm-") and _THIN_POOL.fullmatch(if_absent(line(reader, f"{_BLOCK}/{device}/dm/uuid"), ""))
+    ]
+    told = shared(_dmsetup, reader)
+    return tuple(_thin(name, told) for name in sorted(named))
+
+
+def _thin(name: str, told: Callable[[], Mapping[str, Pool]]) -> Pool:
+    try:
+        return told()[name]
+    except UnknownFact as unknown:
+        reason = unknown.reason
+    except KeyError:
+        reason = f"dmsetup tells nothing of {name}"
+    hidden = unread(reason)
+    return Pool(name, "thin pool", hidden, False, False, 0, hidden, hidden)
+
+
+def _dmsetup(reader: Reader) -> Mapping[str, Pool]:
+    if not reader.is_privileged:
+        raise UnknownFact("needs root: how full the thin pools of LVM are")
+    return parsed(parse_thin, _printed(reader, THIN))
+
+
+def parse_thin(output: str) -> Mapping[str, Pool]:
+    """Name -> pool, of `dmsetup status`. Raises ValueError for a line that is none."""
+    found = {}
+    for row in filter(None, output.splitlines()):
+        match = _THIN_LINE.fullmatch(row.strip())
+        if not match:
+            message = f"dmsetup printed {row[:80]!r}, which is no thin pool"
+            raise ValueError(message)
+        words = (match[7] or "").split()
+        found[match[1]] = Pool(
+            name=match[1],
+            kind="thin pool",
+            stopped=match[2] or next((word for word in _STOPS if word in words), ""),
+            is_degraded=False,
+            is_rebuilt=False,
+            data_errors=0,
+            used_percent=_percent(match[5], match[6]),
+            metadata_percent=_percent(match[3], match[4]),
+        )
+    return found
+
+
+def _percent(used: str | None, whole: str | None) -> float:
+    return round(100 * int(used or 0) / max(1, int(whole or 1)), 1)

@@ -1,0 +1,163 @@
+"""What the kernel log of this boot says of disks that fail requests, file systems that stopped, NFS servers that are
+silent, and tasks that hang.
+
+Kernel: fs/ext4/super.c (`Remounting filesystem read-only`, `mounted filesystem`), net/sunrpc/clnt.c (`server X not
+responding, still trying`, `timed out` of a soft mount, `OK`), kernel/hung_task.c (`task NAME:PID blocked for more than
+N seconds`, which is said ten times at most), block/blk-mq.c (`I/O error, dev sda, sector N`; what a disk merely does
+not support has other words). A task that the log names and that went on since is none that hangs: /proc/PID/stat and
+/proc/PID/wchan tell (proc_pid_stat(5)).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, attempt, lazy, shared
+from hosttune.facts.kernel_log import lines_of, question
+from hosttune.facts.reading import line
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+LOG = question(
+    r"EXT4-fs \(.*(emounting filesystem read-only|shut down requested|: mounted filesystem)|"
+    r"nfs: server .* (not responding|OK)|INFO: task .* blocked |(I/O|timeout|medium|protection) error, dev "
+)
+_MOST = 400  # lines that are kept, the newest, and as many of disks' errors, which come in storms
+_HEAD = r"^(?:(\d{9,}\.\d+) )?(?:kernel: )?(?:\[ *[\d.]+\] ?)?(?:\[ *[TC]\d+\] )?"
+_EXT4 = regex(
+    _HEAD + r"EXT4-fs \(([\w!-]+)\): (Remounting filesystem read-only|shut down requested|mounted filesystem)"
+)
+_NFS = regex(_HEAD + r"nfs: server (\S{1,255}) (not responding, still trying|not responding, timed out|OK)$")
+_HUNG = regex(_HEAD + r"INFO: task (.{1,64}):(\d{1,10}) blocked (?:in I/O wait )?for more than (\d+) seconds")
+_ERROR = regex(
+    _HEAD + r"(?:\w+: )?(?:I/O|timeout|critical medium|protection) error, dev ([\w!-]{1,64}), sector \d+"
+    r"(?: op 0x[0-9a-f]+:\((READ|WRITE|FLUSH)\))?(?! op)"
+)
+
+
+@frozen
+class ErringDisk(Fact):
+    """A disk of this machine that failed requests in this boot."""
+
+    name: str  # sda
+    errors: int  # as the log tells, which leaves many out
+    age_s: float  # since the last one; -1 where the log does not tell
+
+
+@frozen
+class SilentServer(Fact):
+    """An NFS server that the kernel has given up, or still waits for."""
+
+    name: str  # as it is mounted: nfs01
+    is_waited_for: bool  # a hard mount: whoever asked waits until it is back; else a soft one, whose calls failed
+    age_s: float  # since the last line that says so; -1 where the log does not tell
+
+    @property
+    def sentence(self) -> str:
+        """nfs01 (for 60 min)."""
+        return f"{self.name} (for {round(self.age_s / 60)} min)" if self.age_s >= 0 else self.name
+
+
+@frozen
+class HungTask(Fact):
+    """A task that the kernel named as blocked for minutes, and that still is."""
+
+    name: str  # python (4711)
+    waits_in: str  # the function of the kernel that it sleeps in; empty where that is hidden
+
+
+@frozen
+class StorageLog(Fact):
+    """The lines of this boot. Raises UnknownFact where the log may not be read."""
+
+    refusing: tuple[str, ...]  # devices on which ext4 lets nothing be written since, by the kernel's name: sda1
+    silent: tuple[SilentServer, ...]  # those that were not heard of since
+    hung: tuple[HungTask, ...]
+    erring: tuple[ErringDisk, ...]  # no path of multipath, which goes another way, and nothing that can be pulled out
+
+
+def collect(reader: Reader, facts: Facts) -> StorageLog:
+    lines = shared(lambda: lines_of(reader, LOG, chosen))
+    return StorageLog(
+        refusing=lazy(lambda: refusing_in(lines())),
+        silent=lazy(lambda: silent_in(lines(), reader.now())),
+        hung=lazy(_hung, reader, lines),
+        erring=lazy(_erring, reader, facts, lines),
+    )
+
+
+def chosen(log: str) -> tuple[str, ...]:
+    """The lines of a kernel log that are about storage, the newest."""
+    lines = (one.rstrip() for one in log.splitlines())
+    errors, others = [], []
+    for one in lines:
+        if _ERROR.search(one):
+            errors.append(one)
+        elif _EXT4.search(one) or _NFS.search(one) or _HUNG.search(one):
+            others.append(one)
+    return (*errors[-_MOST:], *others[-_MOST:])
+
+
+def refusing_in(lines: Iterable[str]) -> tuple[str, ...]:
+    """The devices on which ext4 stopped writing, and that were not mounted anew since."""
+    said = {match[2]: match[3] for one in lines if (match := _EXT4.search(one))}
+    return tuple(sorted(device for device, words in said.items() if words != "mounted filesystem"))
+
+
+def silent_in(lines: Iterable[str], now: float) -> tuple[SilentServer, ...]:
+    """The servers of which the last word is not OK."""
+    last = {match[2]: (match[1], match[3]) for one in lines if (match := _NFS.search(one))}
+    return tuple(
+        SilentServer(name, words.endswith("trying"), max(0.0, now - float(at)) if at else -1.0)
+        for name, (at, words) in sorted(last.items())
+        if words != "OK"
+    )
+
+
+def errors_in(lines: Iterable[str], now: float) -> tuple[ErringDisk, ...]:
+    """Every device of which the log tells errors."""
+    found: dict[str, list[str | None]] = {}
+    for one in lines:
+        if match := _ERROR.search(one):
+            found.setdefault(match[2], []).append(match[1])
+    return tuple(
+        ErringDisk(name, len(times), max(0.0, now - float(times[-1])) if times[-1] else -1.0)
+        for name, times in sorted(found.items())
+    )
+
+
+def _erring(reader: Reader, facts: Facts, lines: Callable[[], tuple[str, ...]]) -> tuple[ErringDisk, ...]:
+    found = errors_in(lines(), reader.now())
+    disks = {disk.name: disk for disk in facts.disks.physical} if found else {}
+    paths = {path for one in facts.multipath.maps for path in one} if found else set()
+    return tuple(
+        one for one in found if one.name in disks and one.name not in paths and not disks[one.name].is_removable
+    )
+
+
+def _hung(reader: Reader, lines: Callable[[], tuple[str, ...]]) -> tuple[HungTask, ...]:
+    named = {match[3]: match[2] for one in lines() if (match := _HUNG.search(one))}
+    return tuple(
+        HungTask(f"{name} ({pid})", _wait(reader, pid)) for pid, name in named.items() if _is_blocked(reader, pid, name)
+    )
+
+
+def _is_blocked(reader: Reader, pid: str, name: str) -> bool:
+    """Whether this task, and none that got its number since, sleeps where no signal comes."""
+    stat = attempt(line, reader, f"/proc/{pid}/stat")
+    if not isinstance(stat, str):
+        return False
+    comm, _, rest = stat.partition("(")[2].rpartition(")")
+    is_same = comm == name or (name.startswith("kworker/") and comm.startswith(name))  # /proc adds what it works on
+    return is_same and rest.split()[:1] == ["D"]
+
+
+def _wait(reader: Reader, pid: str) -> str:
+    where = attempt(line, reader, f"/proc/{pid}/wchan")
+    return where if isinstance(where, str) and where != "0" else ""

@@ -1,0 +1,139 @@
+"""What the kernel log says of file systems, NFS servers and tasks that hang."""
+
+from __future__ import annotations
+
+import pytest
+from hosttune.host.record_encode import encode_record
+
+from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.kernel_log import DMESG
+from hosttune.facts.storage.storage_log import LOG, chosen, errors_in, refusing_in, silent_in
+from hosttune.host.door import Completed
+from hosttune.host.record import Recorder, RecordReader
+from hosttune.values import ABSENT
+from tests.unit.fake_reader import FakeReader
+
+NOW = 1_795_000_000.0
+STOPPED = "1794990000.100000 kernel: EXT4-fs (loop5): Remounting filesystem read-only"
+MOUNTED = "1794990100.100000 kernel: EXT4-fs (loop5): mounted filesystem a9bbffb7-c0b2 r/w with ordered data mode. Quota mode: none."
+SILENT = "1794990000.100000 kernel: nfs: server nfs01 not responding, still trying"
+BACK = "1794990100.100000 kernel: nfs: server nfs01 OK"
+HUNG = "1794990000.100000 kernel: INFO: task pt_main:4711 blocked for more than 122 seconds."
+
+
+def log(*lines, files=None, answers=None):
+    told = answers or {LOG: "".join(f"{one}\n" for one in lines), DMESG: "[    1.0] Linux version 6.12\n"}
+    return Facts(FakeReader(files or {}, queries=told, now=NOW)).storage_log
+
+
+def test_file_system_that_ext4_stopped_until_it_is_mounted_anew():
+    assert log(STOPPED).refusing == ("loop5",)
+    assert log(STOPPED, MOUNTED).refusing == ()
+    assert log(MOUNTED, STOPPED).refusing == ("loop5",)
+    assert refusing_in(["[ 45.7] EXT4-fs (dm-0): shut down requested (2)"]) == ("dm-0",)
+
+
+def test_server_that_was_not_heard_of_since():
+    (server,) = log(SILENT).silent
+    assert (server.name, server.is_waited_for, round(server.age_s)) == ("nfs01", True, 10000)
+    assert server.sentence == "nfs01 (for 167 min)"
+    assert log(SILENT, BACK).silent == ()
+    (soft,) = log(SILENT.replace("still trying", "timed out")).silent
+    assert soft.is_waited_for is False
+    (undated,) = silent_in(["nfs: server fe80::1 not responding, still trying"], NOW)
+    assert (undated.sentence, undated.age_s) == ("fe80::1", -1)
+
+
+@pytest.mark.parametrize(
+    ("stat", "names"),
+    [
+        ("4711 (pt_main) D 1 4711", ["pt_main (4711)"]),
+        ("4711 (pt_main) S 1 4711", []),
+        ("4711 (bash) D 1 4711", []),
+        (None, []),
+    ],
+)
+def test_task_hangs_that_the_log_names_and_that_still_is_blocked(stat, names):
+    files = {"/proc/4711/wchan": "io_schedule"} | ({"/proc/4711/stat": f"{stat}\n"} if stat else {})
+    found = log(HUNG, files=files).hung
+    assert [one.name for one in found] == names
+    assert all(one.waits_in == "io_schedule" for one in found)
+    newer = log(HUNG.replace("blocked for", "blocked in I/O wait for"), files=files).hung
+    assert [one.name for one in newer] == names
+
+
+ERROR = "1794990000.100000 kernel: I/O error, dev {}, sector 2048 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 2"
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        (ERROR.format("sda"), "sda"),
+        ("[ 9.1] blk_update_request: I/O error, dev sda, sector 8 op 0x1:(WRITE) flags 0x4000", "sda"),
+        ("[ 9.1] print_req_error: I/O error, dev cciss!c0d0, sector 8", "cciss!c0d0"),
+        ("1794990000.1 kernel: critical medium error, dev sda, sector 8 op 0x0:(READ) flags 0x0", "sda"),
+        ("1794990000.1 kernel: I/O error, dev sda, sector 8 op 0x3:(DISCARD) flags 0x0", ""),
+        ("1794990000.1 kernel: I/O error, dev sda, sector 8 op 0x9:(WRITE_ZEROES) flags 0x0", ""),
+        ("1794990000.1 kernel: operation not supported error, dev sda, sector 8 op 0x1:(WRITE) flags 0x0", ""),
+        ("1794990000.1 kernel: reservation conflict error, dev sda, sector 8 op 0x1:(WRITE) flags 0x0", ""),
+    ],
+)
+def test_line_of_a_disk_that_fails(line, name):
+    assert [one.name for one in errors_in([line], NOW)] == [name] * bool(name)
+
+
+def test_disks_of_this_machine_that_fail_requests():
+    files = {f"/sys/block/{name}/{file}": f"{value}\n" for name in ("sda", "sdb", "sdc", "sr0", "loop0")
+             for file, value in (("size", 8), ("removable", int(name == "sdb")), ("dev", "8:0"))}  # fmt: skip
+    files |= {
+        "/sys/block/dm-0/dm/uuid": "mpath-3600\n",
+        "/sys/block/dm-0/slaves/sdc/dev": "8:32\n",
+        "/sys/block/dm-0/size": "8\n",
+    }
+    lines = [ERROR.format(name) for name in ("sda", "sda", "sdb", "sdc", "sr0", "loop0", "gone")]
+    (disk,) = log(*lines, files=files).erring
+    assert (disk.name, disk.errors, round(disk.age_s)) == ("sda", 2, 10000)
+
+
+def test_storm_of_errors_hides_nothing_else():
+    kept = chosen("\n".join([SILENT, *[ERROR.format("sda")] * 5000]))
+    assert (len(kept), kept[-1]) == (401, SILENT)
+
+
+def test_worker_of_the_kernel_has_a_longer_name_in_proc():
+    line = HUNG.replace("pt_main:4711", "kworker/u8:2:4711")
+    files = {"/proc/4711/stat": "4711 (kworker/u8:2+flush-259:0) D 2 0 0\n"}
+    assert [one.name for one in log(line, files=files).hung] == ["kworker/u8:2 (4711)"]
+
+
+def test_dmesg_has_the_last_word_on_nothing():
+    lines = {LOG: Completed(1, b"", b""), DMESG: "[   45.796077] EXT4-fs (loop5): Remounting filesystem read-only\n"}
+    assert log(answers=lines).refusing == ("loop5",)
+
+
+def test_log_that_may_not_be_read_is_unknown():
+    hidden = {LOG: Completed(1, b"", b"Hint: You are currently not seeing messages from other users\n")}
+    denied = Completed(1, b"", b"dmesg: read kernel buffer failed: Operation not permitted\n")
+    found = log(answers={**hidden, DMESG: denied})
+    for name in ("refusing", "silent", "hung"):
+        with pytest.raises(UnknownFact, match="needs root, or the group adm"):
+            getattr(found, name)
+    with pytest.raises(UnknownFact, match="neither journalctl nor dmesg"):
+        _ = log(answers={LOG: ABSENT, DMESG: ABSENT}).hung
+
+
+def test_of_a_log_that_is_long_the_newest_lines_count():
+    kept = chosen("\n".join([SILENT] * 5000 + ["1794990000.1 kernel: eth0: link up", BACK]))
+    assert len(kept) == 400
+    assert kept[-1] == BACK
+
+
+def test_record_keeps_these_lines_and_no_others():
+    others = "1794990000.200000 kernel: usb 1-1: SerialNumber: 4711\n"
+    lines = {LOG: f"{others}{STOPPED}\n{SILENT}\n", DMESG: f"[    1.0] {others}"}
+    recorder = Recorder(FakeReader({}, queries=lines, now=NOW))
+    assert Facts(recorder).storage_log.refusing == ("loop5",)
+    record = encode_record(recorder, share=False, tool_version="1")
+    assert "SerialNumber" not in str(record)
+    again = Facts(RecordReader(record, "a.json")).storage_log
+    assert (again.refusing, len(again.silent)) == (("loop5",), 1)
