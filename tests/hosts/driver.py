@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.gpu.archives import POLICY
 from hosttune.facts.gpu.driver_modules import modinfo
-from hosttune.facts.gpu.health_smi import FIELDS, QUERIES, REMAPPED, REMAPPED_FIELDS
+from hosttune.facts.gpu.health_smi import (
+    DETAILS,
+    FABRIC_STATE,
+    FIELDS,
+    INFOROM,
+    QUERIES,
+    REMAPPED,
+    REMAPPED_FIELDS,
+    SRAM_OVER,
+)
 from hosttune.facts.gpu.nvidia import DMESG, JOURNAL
 from hosttune.facts.gpu.nvidia_smi import QUERY
 from hosttune.host.door import BeforeReader, Completed
@@ -58,7 +67,9 @@ SOUND = {
     "clocks.max.sm": "1980", "ecc.mode.current": "Enabled", "ecc.mode.pending": "Enabled",
     "retired_pages.pending": "[N/A]", "mig.mode.current": "Disabled", "mig.mode.pending": "Disabled",
     "compute_mode": "Default", "clocks_event_reasons.active": "0x0000000000000001", "gpu_recovery_action": "None",
-    "remapped_rows.pending": "No", "remapped_rows.failure": "No",
+    "remapped_rows.pending": "No", "remapped_rows.failure": "No", SRAM_OVER: "No", INFOROM: "valid",
+    FABRIC_STATE: "Completed", "fabric.status": "Success",
+    **{name: "N/A" for name in DETAILS if name.startswith("fabric.health.")},
 }  # fmt: skip
 
 

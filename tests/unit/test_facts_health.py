@@ -73,8 +73,8 @@ def test_remapper_that_is_asked_and_does_not_tell_is_unknown_and_not_well(said, 
 
 
 def test_health_driver_that_lacks_a_field_is_asked_with_the_old_names():
-    row = smi_row(FIELDS[2], LINE, clocks_throttle_reasons_active="0x0000000000000080")
-    gpu = health_of({QUERIES[0]: UNKNOWN_FIELD, QUERIES[1]: UNKNOWN_FIELD, QUERIES[2]: row}).gpus[0]
+    row = smi_row(FIELDS[3], LINE, clocks_throttle_reasons_active="0x0000000000000080")
+    gpu = health_of(dict.fromkeys(QUERIES[:3], UNKNOWN_FIELD) | {QUERIES[3]: row}).gpus[0]
     assert gpu.slowdowns == ("power brake from outside (power supply)",)
     assert gpu.slowed_s == -1.0
     assert gpu.recovery_action == ""

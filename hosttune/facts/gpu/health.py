@@ -14,8 +14,10 @@ from hosttune.facts.gpu.gpu_errors import SAID, GpuError, sxids_in, way_of, xids
 from hosttune.facts.gpu.health_smi import (
     APPLICATION_CLOCKS,
     COMMON,
+    DETAILS,
+    FABRIC_STATE,
     FEW,
-    FIELDS,
+    INFOROM,
     NONE,
     OLD_REASONS,
     OLD_REMAPPED,
@@ -25,12 +27,15 @@ from hosttune.facts.gpu.health_smi import (
     REMAPPED,
     REMAPPED_FIELDS,
     SLOWDOWNS,
+    SRAM_OVER,
     dead,
+    fabric_of,
     is_supported,
     mask,
     number,
     parse_rows,
     query_of,
+    questions_for,
     whole,
     word,
     yes,
@@ -86,6 +91,11 @@ class GpuHealth(Fact):
     mig: str  # Enabled, Disabled; empty where the GPU has none
     mig_pending: str
     compute_mode: str  # Default, Exclusive_Process, Prohibited
+    inforom: str  # whether the checksums of its settings store are right: valid; empty on drivers that do not say
+    is_sram_over: bool  # its chip had more uncorrected errors than NVIDIA puts up with; False also on older drivers
+    fabric_state: str  # Not Started, In Progress, Completed; empty without a fabric, or on drivers that do not say
+    fabric_faults: tuple[str, ...]  # what keeps it from its fabric, phrases
+    fabric_delays: tuple[str, ...]  # what makes it slow there
     recovery_action: str  # None, Reset, Reboot, Drain P2P, Drain and Reset; empty on drivers that do not say
     silence: str = ""  # why it is taken not to answer, a sentence; empty for one that does, or where nobody was asked
     silence_way_out: str = ""  # what a person does about that
@@ -177,7 +187,9 @@ class _Told:
 
     def _ask(self) -> tuple[Mapping[str, Mapping[str, str]], str]:
         is_asked = self.facts.nvidia.smi not in {"not asked", "absent", "hangs"}
-        return _asked(self.reader) if is_asked and self.slots() else ({}, self.facts.nvidia.problem)
+        if not is_asked or not self.slots():
+            return {}, self.facts.nvidia.problem
+        return _asked(self.reader, str(raw(self.facts.driver, "loaded_version")))
 
     def _errors(self) -> Mapping[str, tuple[GpuError, ...]]:
         messages, (rows, _) = self.facts.nvidia.messages, self.asked()
@@ -209,13 +221,18 @@ class _Told:
         return rows[slot]
 
 
-def _asked(reader: Reader) -> tuple[Mapping[str, Mapping[str, str]], str]:
-    """The rows of the newest question that this nvidia-smi understands, or why there are none."""
+def _asked(reader: Reader, driver: str) -> tuple[Mapping[str, Mapping[str, str]], str]:
+    """The rows of the newest question that this nvidia-smi understands, or why there are none. `driver` is the version
+    of the loaded one.
+    """
     problem = "nvidia-smi knows none of the fields"
-    todo, unknown = list(FIELDS), set[str]()
+    todo, unknown = list(questions_for(driver)), set[str]()
     while todo:
         fields = tuple(name for name in todo[0] if name not in unknown)
         answer = reader.query(query_of(fields), timeout_s=_TIMEOUT_S)
+        if isinstance(answer, Unreadable) and answer.reason.startswith("not in this record") and len(todo) > 1:
+            del todo[0]  # an older record
+            continue
         if not isinstance(answer, Completed):
             return {}, answer.reason if isinstance(answer, Unreadable) else "nvidia-smi is not installed"
         said = parse_rows(answer.text or answer.errors, fields, answer.status)
@@ -225,7 +242,7 @@ def _asked(reader: Reader) -> tuple[Mapping[str, Mapping[str, str]], str]:
         problem = printed(lines[0]) if lines else f"exit status {answer.status}"
         if not said.refused:
             break
-        missing = set(said.unknown) & set(COMMON) - unknown
+        missing = set(said.unknown) & {*COMMON, *DETAILS} - unknown
         unknown |= missing
         if not missing or len(unknown) > _MOST_UNKNOWN:
             del todo[0]
@@ -290,6 +307,11 @@ def _gpu(slot: str, told: _Told) -> GpuHealth:
         remap_failed=lazy(made, _failed),
         worn_banks=lazy(lambda: made(lambda _, remapped: _worn(remapped))),
         rows_lost=lazy(lambda: made(lambda _, one: whole(_of(one, "remapped_rows.uncorrectable"), "remapped rows"))),
+        inforom=lazy(take, word, INFOROM),
+        is_sram_over=lazy(take, yes, SRAM_OVER),
+        fabric_state=lazy(take, word, FABRIC_STATE),
+        fabric_faults=lazy(lambda: fabric_of(told.row(slot))[0]),
+        fabric_delays=lazy(lambda: fabric_of(told.row(slot))[1]),
         mig=lazy(take, word, "mig.mode.current"),
         mig_pending=lazy(take, word, "mig.mode.pending"),
         compute_mode=lazy(take, word, "compute_mode"),
