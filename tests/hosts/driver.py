@@ -17,9 +17,12 @@ from hosttune.facts.gpu.health_smi import (
     REMAPPED,
     REMAPPED_FIELDS,
     SRAM_OVER,
+    query_of,
+    questions_for,
 )
 from hosttune.facts.gpu.nvidia import DMESG, JOURNAL
 from hosttune.facts.gpu.nvidia_smi import QUERY
+from hosttune.facts.gpu.nvlink import STATUS as NVLINK
 from hosttune.host.door import BeforeReader, Completed
 from hosttune.host.record import Recorder, RecordReader
 
@@ -53,10 +56,11 @@ def loaded(
         f"filename:       /lib/modules/{kernel}/kernel/nvidia-580srv-open/nvidia.ko.zst\nversion:        {version}\n"
     )
     slots = [f"0000{gpu.slot.upper()}" for gpu in gpus if gpu.device in NAMES]
+    fields = questions_for(version)[0]
     return {
         modinfo(kernel): f"{shown}license:        Dual MIT/GPL\n", QUERY: rows, JOURNAL: log, DMESG: log,
-        QUERIES[0]: "".join(smi_row(FIELDS[0], slot) for slot in slots),
-        REMAPPED: "".join(smi_row(REMAPPED_FIELDS, slot) for slot in slots),
+        query_of(fields): "".join(smi_row(fields, slot) for slot in slots),
+        REMAPPED: "".join(smi_row(REMAPPED_FIELDS, slot) for slot in slots), NVLINK: links_of(gpus),
     }  # fmt: skip
 
 
@@ -80,6 +84,21 @@ def smi_row(fields: Sequence[str], slot: str, **said: str) -> str:
     return ", ".join([slot, *(values.get(name, "0") for name in fields[1:])]) + "\n"
 
 
+# Links that are up, and GB/s of each, of the models that have some without a bridge.
+NVLINKS = {"0x2330": (18, "26.562"), "0x20b2": (12, "25")}
+
+
+def links_of(gpus: Sequence[GpuSpec]) -> str:
+    """What `nvidia-smi nvlink -s` prints of sound GPUs."""
+    said = ""
+    for number, gpu in enumerate(one for one in gpus if one.device in NAMES):
+        count, speed = NVLINKS.get(gpu.device, (0, ""))
+        said += f"GPU {number}: {NAMES[gpu.device]} (UUID: GPU-00000000-0000-0000-0000-{number:012d})\n"
+        said += "".join(f"\t Link {link}: {speed} GB/s\n" for link in range(count))
+        said += "" if count else "Device does not have or support Nvlink\n"
+    return said
+
+
 def not_loaded(log: str = "") -> dict[tuple[str, ...], str | None]:
     """The answers of a host without a driver."""
     return {JOURNAL: log, DMESG: log}
@@ -93,7 +112,7 @@ def saying(record: RecordReader, smi: Mapping[str, Mapping[str, str] | str | Non
     slots = [gpu.slot for gpu in Facts(record).health.gpus if smi.get(gpu.slot, "") is not None]
     broken = {slot: word for slot, word in smi.items() if isinstance(word, str)}
     told: dict[tuple[str, ...], str] = {}
-    for query, fields in ((QUERIES[0], FIELDS[0]), (REMAPPED, REMAPPED_FIELDS)):
+    for query, fields in (*zip(QUERIES, FIELDS, strict=True), (REMAPPED, REMAPPED_FIELDS)):
         known = {name.replace(".", "_") for name in fields}
         told[query] = "".join(
             ", ".join([f"0000{slot.upper()}", *[broken[slot]] * (len(fields) - 1)]) + "\n"

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from hosttune.facts.gpu.gpus import Gpus
     from hosttune.facts.gpu.health import Health
     from hosttune.facts.gpu.nvidia import Nvidia
+    from hosttune.facts.gpu.nvlink import Nvlink
+    from hosttune.facts.gpu.nvlink_errors import NvlinkErrors
     from hosttune.facts.gpu.offers import Offers
     from hosttune.facts.gpu.packaging import Packaging
     from hosttune.facts.gpu.parameters import Parameters
@@ -33,6 +35,8 @@ class GpuFacts:
     gpus: Gpus
     health: Health
     nvidia: Nvidia
+    nvlink: Nvlink
+    nvlink_errors: NvlinkErrors
     offers: Offers
     packaging: Packaging
     parameters: Parameters
