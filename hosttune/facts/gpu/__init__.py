@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from hosttune.facts.gpu.candidates import Candidates
     from hosttune.facts.gpu.components import Components
     from hosttune.facts.gpu.driver import Driver
+    from hosttune.facts.gpu.gpu_count import GpuCount
     from hosttune.facts.gpu.gpus import Gpus
     from hosttune.facts.gpu.health import Health
     from hosttune.facts.gpu.nvidia import Nvidia
@@ -32,6 +33,7 @@ class GpuFacts:
     candidates: Candidates
     components: Components
     driver: Driver
+    gpu_count: GpuCount
     gpus: Gpus
     health: Health
     nvidia: Nvidia

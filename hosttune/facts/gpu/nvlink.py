@@ -114,10 +114,15 @@ def status_in(output: str) -> Mapping[int, Links | None]:
     return {gpu: None if links == Links((), 0) else links for gpu, links in found.items()}
 
 
+def is_of_sxm(device_id: str) -> bool:
+    """Whether a GPU of this PCI device id (0x2330) sits on an SXM board."""
+    return device_id in _SXM
+
+
 def may_have_links(gpus: Sequence[Gpu]) -> bool:
     """Some of these can be joined by NVLinks."""
     bridged = [gpu.device_id for gpu in gpus if gpu.device_id in _BRIDGED]
-    return any(gpu.device_id in _SXM for gpu in gpus) or len(bridged) > len(set(bridged))
+    return any(is_of_sxm(gpu.device_id) for gpu in gpus) or len(bridged) > len(set(bridged))
 
 
 def asked(reader: Reader, facts: Facts, question: tuple[str, ...]) -> str:
@@ -181,7 +186,7 @@ def _gpu(
     def missing() -> int:
         """One GPU alone has nobody to be joined to; a virtual machine may be given GPUs without their links."""
         wanted = count or max(up + max(links.down, 0), *siblings)
-        if model not in _SXM or up >= wanted or len(siblings) < 2 or are_kept_away():
+        if not is_of_sxm(model) or up >= wanted or len(siblings) < 2 or are_kept_away():
             return 0
         mine = attempt(health)
         has_mig = isinstance(mine, GpuHealth) and raw(mine, "mig") == "Enabled"
@@ -189,7 +194,7 @@ def _gpu(
 
     return NvlinkGpu(
         slot=name,
-        is_sxm=model in _SXM,
+        is_sxm=is_of_sxm(model),
         up=up,
         missing=lazy(missing),
         sibling_up=max(siblings),
