@@ -28,7 +28,8 @@ _COUNTERS = tuple(
 REASONS = "clocks_event_reasons.active"
 OLD_REASONS = "clocks_throttle_reasons.active"
 RECOVERY = "gpu_recovery_action"
-# Of branch 580 and newer: the memory on the chip, the InfoROM, the fabric of NVLinks.
+# Of branch 580 and newer: the memory on the chip, the InfoROM, the fabric of NVLinks; older ones tell of remapped rows
+# by a question of their own.
 SRAM_OVER = "ecc.errors.uncorrected.aggregate.sram.thresholdExceeded"
 INFOROM = "inforom.checksum_validation"
 FABRIC_STATE = "fabric.state"
@@ -39,7 +40,11 @@ _FABRIC = {
         "health.route_recovery_in_progress", "health.access_timeout_recovery",
     )
 }  # fmt: skip
-DETAILS = (SRAM_OVER, INFOROM, FABRIC_STATE, *_FABRIC.values())
+# Banks of memory by the spare rows that they have left (nvmlRowRemapperHistogramValues_t); MIG does not hide it.
+FEW, NONE = "remapped_rows.histogram.low", "remapped_rows.histogram.none"
+PENDING, FAILURE = "remapped_rows.pending", "remapped_rows.failure"
+_ROWS = (PENDING, FAILURE, "remapped_rows.uncorrectable")
+DETAILS = (SRAM_OVER, INFOROM, FABRIC_STATE, *_FABRIC.values(), *_ROWS, FEW, NONE)
 FIELDS = (
     (*COMMON, REASONS, *_COUNTERS, RECOVERY, *DETAILS),
     (*COMMON, REASONS, *_COUNTERS, RECOVERY),
@@ -47,10 +52,11 @@ FIELDS = (
     (*COMMON, OLD_REASONS),
 )
 _FIRST_WITH_DETAILS = 580
+REPAIRS = ("nvidia-smi", "-q", "-d", "ECC")
+_FIRST_WITH_REPAIRS = 590
+_REPAIR = regex(r"\s+(Channel Repair Pending|TPC Repair Pending|Unrepairable Memory)\s+: Yes\s*")
 _FORMAT = "--format=csv,noheader,nounits"
-# Banks of memory by the spare rows that they have left (nvmlRowRemapperHistogramValues_t); MIG does not hide it.
-FEW, NONE = "remapped_rows.histogram.low", "remapped_rows.histogram.none"
-OLD_REMAPPED_FIELDS = ("gpu_bus_id", "remapped_rows.pending", "remapped_rows.failure", "remapped_rows.uncorrectable")
+OLD_REMAPPED_FIELDS = ("gpu_bus_id", *_ROWS)
 REMAPPED_FIELDS = (*OLD_REMAPPED_FIELDS, FEW, NONE)
 
 
@@ -90,9 +96,30 @@ def questions_for(driver: str) -> tuple[tuple[str, ...], ...]:
     """The fields to ask a driver of this version (580.126.20; empty: not known) for, the most first: what it does not
     know it refuses, and each refusal costs a run.
     """
+    return FIELDS if _branch(driver) >= _FIRST_WITH_DETAILS else FIELDS[1:]
+
+
+def has_repairs(driver: str) -> bool:
+    """Whether `REPAIRS` tells of repairs of memory on a driver of this version."""
+    return _branch(driver) >= _FIRST_WITH_REPAIRS
+
+
+def repairs_in(output: str) -> Mapping[str, tuple[str, ...]]:
+    """By slot what is said to be so (Channel Repair Pending, Unrepairable Memory) in an answer to `REPAIRS`."""
+    found: dict[str, tuple[str, ...]] = {}
+    slot = ""
+    for line in output.splitlines():
+        if line.startswith("GPU ") and (bus := _BUS_ID.fullmatch(line[4:].strip())):
+            slot = slot_of(*bus.group(1, 2, 3, 4))
+            found[slot] = ()
+        elif slot and (repair := _REPAIR.fullmatch(line)):
+            found[slot] = (*found[slot], repair[1])
+    return found
+
+
+def _branch(driver: str) -> int:
     branch = driver.partition(".")[0]
-    has_details = branch.isdecimal() and int(branch) >= _FIRST_WITH_DETAILS
-    return FIELDS if has_details else FIELDS[1:]
+    return int(branch) if branch.isdecimal() else 0
 
 
 QUERIES = tuple(map(query_of, FIELDS))
