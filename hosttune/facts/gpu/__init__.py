@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hosttune.facts.gpu.activity import Activity
     from hosttune.facts.gpu.archives import Archives
+    from hosttune.facts.gpu.bar1 import Bar1
     from hosttune.facts.gpu.branches import Branches
     from hosttune.facts.gpu.candidates import Candidates
     from hosttune.facts.gpu.components import Components
@@ -29,6 +30,7 @@ class GpuFacts:
 
     activity: Activity
     archives: Archives
+    bar1: Bar1
     branches: Branches
     candidates: Candidates
     components: Components
