@@ -7,7 +7,9 @@ import json
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.gpu.gpu_count import board_of, expected_of, registered_in, size_in
+from hosttune.facts.gpu.gpu_count import INSTANCE_DATA, board_of, expected_of, registered_in, size_in
+from hosttune.host.record import Recorder
+from hosttune.host.record_encode import encode_record
 from tests.hosts.kinds import NAMES, record_of
 from tests.unit.fake_reader import FakeReader
 
@@ -50,6 +52,27 @@ def test_what_a_board_has(sxm, generation, nvswitches, whole):
 def test_what_the_kubelet_knows(registered, count):
     assert registered_in(json.dumps({"Data": {"RegisteredDevices": {"nvidia.com/gpu": registered}}})) == count
     assert registered_in("[]") == 0
+
+
+def test_record_keeps_of_two_files_what_is_read_and_no_more():
+    instance = {
+        "ds": {"meta_data": {"imds": {"compute": {"vmSize": "Standard_ND96asr_v4", "subscriptionId": "s3cret"}}}}
+    }
+    names = [f"GPU-{n}f0c-4a::{share}" for n in range(2) for share in range(3)] + ["MIG-7aa"]
+    checkpoint = {"Data": {"PodDeviceEntries": [{"PodUID": "s3cret"}], "RegisteredDevices": {"nvidia.com/gpu": names}}}
+    files = {
+        INSTANCE_DATA: json.dumps(instance), "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint": json.dumps(checkpoint),
+        "/x/instance-data.json": "{",
+    }  # fmt: skip
+    recorder = Recorder(FakeReader(files))
+    for path in files:
+        recorder.read(path)
+    kept = encode_record(recorder, share=False, tool_version="0.1.0")["files"]
+    assert "s3cret" not in json.dumps(kept)
+    assert size_in(kept[INSTANCE_DATA]) == "Standard_ND96asr_v4"
+    assert registered_in(kept["/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"]) == 2
+    with pytest.raises(ValueError, match="is no JSON"):
+        size_in(kept["/x/instance-data.json"])
 
 
 def test_size_of_an_azure_machine():

@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from hosttune.facts.gpu.branches import Branches
     from hosttune.facts.gpu.candidates import Candidates
     from hosttune.facts.gpu.components import Components
+    from hosttune.facts.gpu.dcgm import Dcgm
     from hosttune.facts.gpu.driver import Driver
     from hosttune.facts.gpu.gpu_count import GpuCount
     from hosttune.facts.gpu.gpus import Gpus
     from hosttune.facts.gpu.health import Health
+    from hosttune.facts.gpu.licence import Licence
     from hosttune.facts.gpu.nvidia import Nvidia
     from hosttune.facts.gpu.nvlink import Nvlink
     from hosttune.facts.gpu.nvlink_errors import NvlinkErrors
@@ -34,10 +36,12 @@ class GpuFacts:
     branches: Branches
     candidates: Candidates
     components: Components
+    dcgm: Dcgm
     driver: Driver
     gpu_count: GpuCount
     gpus: Gpus
     health: Health
+    licence: Licence
     nvidia: Nvidia
     nvlink: Nvlink
     nvlink_errors: NvlinkErrors
