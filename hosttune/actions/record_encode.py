@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Final, TypeVar
@@ -15,6 +16,7 @@ from hosttune.host.pci_config import is_pci_config, without_serial
 from hosttune.host.record import FORMAT_VERSION, KIND, Recorder, encode_answer, encode_bytes
 from hosttune.host.redact import Redactor, people, places, serials
 from hosttune.host.secrets import MASK, is_secret_file, is_serial_file, mask_command
+from hosttune.regex import regex
 from hosttune.values import Answer
 
 T = TypeVar("T")
@@ -34,6 +36,12 @@ _LOGS = frozenset({"dmesg", "journalctl"})
 _POOL_FIELDS = ("pool:", "state:", "scan:", "errors:")
 _CRONTABS = "/var/spool/cron/"
 _HOMES = ("/home/", "/root/")
+# Of files that hold much about people and pods the one value that facts read, by their name.
+_KEPT_KEYS = {
+    "instance-data.json": ("ds", "meta_data", "imds", "compute", "vmSize"),
+    "kubelet_internal_checkpoint": ("Data", "RegisteredDevices", "nvidia.com/gpu"),
+}
+_DEVICE = regex(r"(GPU|MIG)-[^:]*")
 _FIRMWARE = ("/sys/firmware/", "/proc/device-tree/")
 
 
@@ -113,6 +121,8 @@ class _Encoder:
         if is_pci_config(path):
             return encode_bytes(without_serial(content))
         encoded = encode_bytes(content)
+        if isinstance(encoded, str) and (keys := _KEPT_KEYS.get(path.rpartition("/")[2])):
+            return _short_json(encoded, keys)
         if isinstance(encoded, str):
             return self.redactor.text(_short_job(path, encoded) if _is_job(path, content) else encoded)
         # Bytes that are no text cannot be looked through: only firmware tables and device trees are kept as they are.
@@ -154,6 +164,23 @@ def _space(space: Space) -> list[int]:
 
 def _usage(usage: Usage) -> list[int | bool]:
     return [usage.size_bytes, usage.entries, usage.is_complete]
+
+
+def _short_json(content: str, keys: tuple[str, ...]) -> str:
+    """The value below these keys, in the same place; devices in a list are numbered. What is no JSON stays none."""
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        return MASK
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    if isinstance(value, list):
+        places: dict[str, int] = {}
+        named = (name for name in value if isinstance(name, str))
+        value = [_DEVICE.sub(lambda one: f"{one[1]}-{places.setdefault(one[0], len(places))}", name) for name in named]
+    for key in reversed(keys):
+        value = {key: value}
+    return json.dumps(value)
 
 
 def _short_status(content: bytes) -> bytes:

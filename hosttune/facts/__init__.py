@@ -135,11 +135,12 @@ SUBJECTS = tuple(sorted(MODULES))
 
 # Subjects whose collection waits for other programs (apt-cache, nvidia-smi, systemctl, ubuntu-drivers).
 SLOW = frozenset({
-    "activity", "archives", "candidates", "clock", "components", "framework", "health", "nvidia", "nvme", "offers",
-    "packaging", "pools", "storage_log", "units",
+    "activity", "archives", "candidates", "clock", "components", "framework", "health", "nvidia", "nvlink", "nvme",
+    "offers", "packaging", "pools", "storage_log", "units",
 })  # fmt: skip
 
 # Subjects that no change of ours can alter before the next boot.
 HARDWARE = frozenset({
-    "acs", "cpu", "disks", "filesystems", "gpus", "health", "kernel", "numa", "nvidia", "os", "pcie", "vulnerabilities",
+    "acs", "cpu", "disks", "filesystems", "gpus", "health", "kernel", "numa", "nvidia", "nvlink",
+    "nvlink_errors", "os", "pcie", "vulnerabilities",
 })  # fmt: skip

@@ -140,4 +140,12 @@ def _of_drives(facts: Facts) -> Iterator[Counter]:
             )
 
 
-_COUNTERS: tuple[Callable[[Facts], Iterator[Counter]], ...] = (_of_modules, _of_ports, _of_links, _of_gpus, _of_drives)
+def _of_nvlinks(facts: Facts) -> Iterator[Counter]:
+    for gpu in facts.nvlink_errors.gpus:
+        yield Counter(f"NVLink errors of GPU {gpu.slot}", gpu.errors, 100)
+        yield Counter(f"NVLinks of GPU {gpu.slot} that did not come back", gpu.failed_recoveries)
+
+
+_COUNTERS: tuple[Callable[[Facts], Iterator[Counter]], ...] = (
+    _of_modules, _of_ports, _of_links, _of_gpus, _of_nvlinks, _of_drives,
+)  # fmt: skip

@@ -24,8 +24,8 @@ _GENERIC: Final = frozenset(
 _BLANK_SERIAL = regex(r"(?i)[0. _-]*|none|n/a|default string|not specified|unknown|to be filled.*|system serial.*")
 _WORLD_WIDE = regex(r"^(?:eui|naa|nvme|t10|uuid)\.")
 _MAC = regex(
-    r"(?<![\w:.-])[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5,19}(?![\w:.-])|(?<=enx)[0-9a-f]{12}\b|(?<=wlx)[0-9a-f]{12}\b",
-    re.IGNORECASE,  # 20 bytes: InfiniBand
+    r"(?<![\w:.-])(?:[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5,19}|[0-9a-f]{4}(?::[0-9a-f]{4}){3})(?![\w:.-])|(?<=enx)[0-9a-f]{12}\b|(?<=wlx)[0-9a-f]{12}\b",
+    re.IGNORECASE,  # 20 bytes, or four words (a GUID): InfiniBand
 )
 # Versions have letters around them, a revision behind (1.2.3.4-1) or an epoch before them (1:2.3.4.5).
 _IPV4 = regex(

@@ -8,9 +8,21 @@ from typing import TYPE_CHECKING, Any
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.gpu.archives import POLICY
 from hosttune.facts.gpu.driver_modules import modinfo
-from hosttune.facts.gpu.health_smi import FIELDS, QUERIES, REMAPPED, REMAPPED_FIELDS
+from hosttune.facts.gpu.health_smi import (
+    DETAILS,
+    FABRIC_STATE,
+    FIELDS,
+    INFOROM,
+    QUERIES,
+    REMAPPED,
+    REMAPPED_FIELDS,
+    SRAM_OVER,
+    query_of,
+    questions_for,
+)
 from hosttune.facts.gpu.nvidia import JOURNAL
 from hosttune.facts.gpu.nvidia_smi import QUERY
+from hosttune.facts.gpu.nvlink import STATUS as NVLINK
 from hosttune.facts.kernel_log import DMESG
 from hosttune.facts.storage.storage_log import LOG
 from hosttune.host.door import BeforeReader, Completed
@@ -46,10 +58,12 @@ def loaded(
         f"filename:       /lib/modules/{kernel}/kernel/nvidia-580srv-open/nvidia.ko.zst\nversion:        {version}\n"
     )
     slots = [f"0000{gpu.slot.upper()}" for gpu in gpus if gpu.device in NAMES]
+    questions = questions_for(version)[:2]  # a test may put an older driver there
     return {
         modinfo(kernel): f"{shown}license:        Dual MIT/GPL\n", QUERY: rows, JOURNAL: log, DMESG: log,
-        QUERIES[0]: "".join(smi_row(FIELDS[0], slot) for slot in slots),
-        REMAPPED: "".join(smi_row(REMAPPED_FIELDS, slot) for slot in slots),
+        **{query_of(fields): "".join(smi_row(fields, slot) for slot in slots) for fields in questions},
+        REMAPPED: "".join(smi_row(REMAPPED_FIELDS, slot) for slot in slots), NVLINK: links_of(gpus),
+        ENGINES: "",
     }  # fmt: skip
 
 
@@ -60,7 +74,9 @@ SOUND = {
     "clocks.max.sm": "1980", "ecc.mode.current": "Enabled", "ecc.mode.pending": "Enabled",
     "retired_pages.pending": "[N/A]", "mig.mode.current": "Disabled", "mig.mode.pending": "Disabled",
     "compute_mode": "Default", "clocks_event_reasons.active": "0x0000000000000001", "gpu_recovery_action": "None",
-    "remapped_rows.pending": "No", "remapped_rows.failure": "No",
+    "remapped_rows.pending": "No", "remapped_rows.failure": "No", SRAM_OVER: "No", INFOROM: "valid",
+    FABRIC_STATE: "Completed", "fabric.status": "Success",
+    **{name: "N/A" for name in DETAILS if name.startswith("fabric.health.")},
 }  # fmt: skip
 
 
@@ -69,6 +85,22 @@ def smi_row(fields: Sequence[str], slot: str, **said: str) -> str:
     other = {name.replace(".", "_"): name for name in fields}
     values = {**SOUND, **{other[key]: value for key, value in said.items()}}
     return ", ".join([slot, *(values.get(name, "0") for name in fields[1:])]) + "\n"
+
+
+ENGINES = ("ps", "-C", "nv-hostengine", "-o", "args=")
+# Links that are up, and GB/s of each, of the models that have some without a bridge.
+NVLINKS = {"0x2330": (18, "26.562"), "0x20b2": (12, "25")}
+
+
+def links_of(gpus: Sequence[GpuSpec]) -> str:
+    """What `nvidia-smi nvlink -s` prints of sound GPUs."""
+    said = ""
+    for number, gpu in enumerate(one for one in gpus if one.device in NAMES):
+        count, speed = NVLINKS.get(gpu.device, (0, ""))
+        said += f"GPU {number}: {NAMES[gpu.device]} (UUID: GPU-00000000-0000-0000-0000-{number:012d})\n"
+        said += "".join(f"\t Link {link}: {speed} GB/s\n" for link in range(count))
+        said += "" if count else "Device does not have or support Nvlink\n"
+    return said
 
 
 def not_loaded(log: str = "") -> dict[tuple[str, ...], str | None]:
@@ -84,7 +116,7 @@ def saying(record: RecordReader, smi: Mapping[str, Mapping[str, str] | str | Non
     slots = [gpu.slot for gpu in Facts(record).health.gpus if smi.get(gpu.slot, "") is not None]
     broken = {slot: word for slot, word in smi.items() if isinstance(word, str)}
     told: dict[tuple[str, ...], str] = {}
-    for query, fields in ((QUERIES[0], FIELDS[0]), (REMAPPED, REMAPPED_FIELDS)):
+    for query, fields in (*zip(QUERIES, FIELDS, strict=True), (REMAPPED, REMAPPED_FIELDS)):
         known = {name.replace(".", "_") for name in fields}
         told[query] = "".join(
             ", ".join([f"0000{slot.upper()}", *[broken[slot]] * (len(fields) - 1)]) + "\n"

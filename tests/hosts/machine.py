@@ -51,6 +51,10 @@ SYSCTLS = {
 SERVICES = ("nvidia-fabricmanager.service", "nvidia-persistenced.service")  # those that rules ask about
 
 
+# GiB of memory that the bus reaches, by model; and a BAR that a device has not.
+WINDOWS = {"0x2330": 128, "0x20b2": 128}
+NO_BAR = f"0x{0:016x} 0x{0:016x} 0x{0:016x}\n"
+
 # Ubuntu's apport, and the kernel's own default.
 _CORE_PATTERNS = {
     "ubuntu": "|/usr/share/apport/apport -p%p -s%s -c%c -d%d -P%P -u%u -g%g -F%F -- %E\n",
@@ -333,6 +337,9 @@ class Machine:
         for base in bases[:-1]:
             links[f"/sys/bus/pci/devices/{posixpath.basename(base)}"] = f"../../..{base[4:]}"
             files |= {f"{base}/vendor": "0x1000\n", f"{base}/device": "0xc030\n", f"{base}/class": "0x060400\n"}
+        if gpu.device in WINDOWS:
+            last = (1 << 43) + (WINDOWS[gpu.device] << 30) - 1
+            files[f"{place}/resource"] = f"{NO_BAR}0x{1 << 43:016x} 0x{last:016x} 0x000000000014220c\n{NO_BAR}"
         if self.iommu and not self.is_vm:
             group = f"/sys/kernel/iommu_groups/{int(gpu.slot[5:7], 16)}"
             files[f"{group}/type"] = f"{self.iommu}\n"

@@ -69,6 +69,14 @@ CoherentGPUMemoryMode: ""
 RegistryDwords: ""
 """
 
+
+def express(slot: str, lanes: int) -> dict[str, str]:
+    """The link of a card or disk that has all its lanes."""
+    base = f"/sys/bus/pci/devices/{slot}"
+    files = {f"{base}/{end}_link_width": f"{lanes}\n" for end in ("current", "max")}
+    return files | {f"{base}/{end}_link_speed": "32.0 GT/s PCIe\n" for end in ("current", "max")}
+
+
 H100_GPUS = tuple(
     GpuSpec(f"0000:{bus}:00.0", "0x2330", node=n // 4)
     for n, bus in enumerate(("1b", "43", "52", "61", "9d", "c3", "d1", "df"))
@@ -118,6 +126,9 @@ H100 = Machine(
         "/sys/class/infiniband/mlx5_0/node_type": "1: CA\n", **runtime_files("580.126.20"), **SITE_LIMITS, "/dev/char/195:0": "",
         "/sys/bus/pci/devices/0000:17:00.0/vendor": "0x15b3\n", "/sys/bus/pci/devices/0000:17:00.0/device": "0x1021\n",
         "/sys/bus/pci/devices/0000:17:00.0/class": "0x020700\n", "/sys/kernel/iommu_groups/24/type": "identity\n",
+        **express("0000:17:00.0", 16), **express("0000:02:00.0", 4),
+        "/sys/bus/pci/devices/0000:02:00.0/vendor": "0x144d\n", "/sys/bus/pci/devices/0000:02:00.0/device": "0xa826\n",
+        "/sys/bus/pci/devices/0000:02:00.0/class": "0x010802\n", "/sys/kernel/iommu_groups/25/type": "identity\n",
     },
     iommu="identity",
     links={
@@ -125,6 +136,8 @@ H100 = Machine(
         "/sys/class/infiniband/mlx5_0/device": "../../../bus/pci/devices/0000:17:00.0",
         "/sys/bus/pci/devices/0000:17:00.0/driver": "../../drivers/mlx5_core",
         "/sys/bus/pci/devices/0000:17:00.0/iommu_group": "../../../../kernel/iommu_groups/24",
+        "/sys/bus/pci/devices/0000:02:00.0/driver": "../../drivers/nvme",
+        "/sys/bus/pci/devices/0000:02:00.0/iommu_group": "../../../../kernel/iommu_groups/25",
     },
     queries={
         ("ubuntu-drivers", "devices"): CANDIDATES,

@@ -16,7 +16,7 @@ CATALOG = builtin_catalog()
 # What a rule may ask of the largest server, eight GPUs and 224 processors, where it is about each of them.
 OF_EACH_DEVICE = 600
 OTHERS = 250
-ABOUT_DEVICES = {"cpu-governor", "cpu-idle-states", "gpu-pcie-link"}
+ABOUT_DEVICES = {"cpu-governor", "cpu-idle-states", "gpu-pcie-link", "network-pcie-link", "storage-pcie-link"}
 
 
 reader_of = cache(lambda path: read_record(str(path)))

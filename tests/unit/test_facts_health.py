@@ -10,10 +10,12 @@ from hosttune.facts.gpu.health_smi import (
     QUERIES,
     REMAPPED,
     REMAPPED_FIELDS,
+    REPAIRS,
     mask,
     number,
     parse_rows,
     query_of,
+    repairs_in,
     word,
     yes,
 )
@@ -34,17 +36,17 @@ UNKNOWN_FIELD = Completed(2, b'Field "gpu_recovery_action" is not a valid field 
 def health_of(answers, log="", **files):
     every = {
         f"{PCI}/vendor": "0x10de", f"{PCI}/device": "0x2330", f"{PCI}/class": "0x030200",
-        "/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.126.20  x\n",
-        "/sys/module/nvidia/version": "580.126.20\n",
+        "/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.195.03  x\n",
+        "/sys/module/nvidia/version": "570.195.03\n",
     }  # fmt: skip
-    base = {QUERY: f"{LINE}, 580.126.20, Enabled, NVIDIA H100\n", JOURNAL: log, DMESG: log or "x\n"}
+    base = {QUERY: f"{LINE}, 570.195.03, Enabled, NVIDIA H100\n", JOURNAL: log, DMESG: log or "x\n"}
     links = {f"{PCI}/driver": "../../../bus/pci/drivers/nvidia"}
     return Facts(FakeReader(every | files, links=links, queries=base | answers)).health
 
 
 def test_health_new_driver_all_fields_are_read():
-    row = smi_row(FIELDS[0], LINE, temperature_gpu="44", clocks_event_reasons_active="0x0000000000000048")
-    gpu = health_of({QUERIES[0]: row, REMAPPED: smi_row(REMAPPED_FIELDS, LINE, remapped_rows_pending="Yes")}).gpus[0]
+    row = smi_row(FIELDS[1], LINE, temperature_gpu="44", clocks_event_reasons_active="0x0000000000000048")
+    gpu = health_of({QUERIES[1]: row, REMAPPED: smi_row(REMAPPED_FIELDS, LINE, remapped_rows_pending="Yes")}).gpus[0]
     assert (gpu.slot, gpu.temperature_c, gpu.power_limit_w, gpu.ecc) == (SLOT, 44, 700.0, "Enabled")
     assert gpu.slowdowns == ("hardware slowdown (heat or power)", "hardware thermal slowdown")
     assert gpu.retirement_pending
@@ -66,7 +68,7 @@ OTHER = smi_row(REMAPPED_FIELDS, "00000000:43:00.0")
     ],
 )
 def test_remapper_that_is_asked_and_does_not_tell_is_unknown_and_not_well(said, why):
-    gpu = health_of({QUERIES[0]: smi_row(FIELDS[0], LINE), REMAPPED: said}).gpus[0]
+    gpu = health_of({QUERIES[1]: smi_row(FIELDS[1], LINE), REMAPPED: said}).gpus[0]
     for name in ("remap_failed", "can_remap", "worn_banks", "rows_lost", "retirement_pending"):
         with pytest.raises(UnknownFact, match=why):
             getattr(gpu, name)
@@ -74,8 +76,8 @@ def test_remapper_that_is_asked_and_does_not_tell_is_unknown_and_not_well(said, 
 
 
 def test_health_driver_that_lacks_a_field_is_asked_with_the_old_names():
-    row = smi_row(FIELDS[2], LINE, clocks_throttle_reasons_active="0x0000000000000080")
-    gpu = health_of({QUERIES[0]: UNKNOWN_FIELD, QUERIES[1]: UNKNOWN_FIELD, QUERIES[2]: row}).gpus[0]
+    row = smi_row(FIELDS[3], LINE, clocks_throttle_reasons_active="0x0000000000000080")
+    gpu = health_of(dict.fromkeys(QUERIES[1:3], UNKNOWN_FIELD) | {QUERIES[3]: row}).gpus[0]
     assert gpu.slowdowns == ("power brake from outside (power supply)",)
     assert gpu.slowed_s == -1.0
     assert gpu.recovery_action == ""
@@ -84,8 +86,8 @@ def test_health_driver_that_lacks_a_field_is_asked_with_the_old_names():
 
 def test_health_field_that_a_newer_driver_has_dropped_is_left_out():
     gone = Completed(2, b'Field "retired_pages.pending" is not a valid field to query.\n\n', b"")
-    fields = tuple(name for name in FIELDS[0] if name != "retired_pages.pending")
-    answers = {QUERIES[0]: gone, query_of(fields): smi_row(fields, LINE, ecc_mode_current="Disabled")}
+    fields = tuple(name for name in FIELDS[1] if name != "retired_pages.pending")
+    answers = {QUERIES[1]: gone, query_of(fields): smi_row(fields, LINE, ecc_mode_current="Disabled")}
     gpu = health_of(answers).gpus[0]
     assert gpu.ecc == "Disabled"
     assert not gpu.retirement_pending
@@ -93,7 +95,7 @@ def test_health_field_that_a_newer_driver_has_dropped_is_left_out():
 
 def test_health_other_refusal_is_not_asked_again():
     health = health_of(
-        {QUERIES[0]: Completed(15, b"Unable to determine the device handle for GPU0: Unknown Error\n", b"")}
+        {QUERIES[1]: Completed(15, b"Unable to determine the device handle for GPU0: Unknown Error\n", b"")}
     )
     assert "Unable to determine" in health.problem
     with pytest.raises(UnknownFact, match="Unable to determine"):
@@ -102,13 +104,13 @@ def test_health_other_refusal_is_not_asked_again():
 
 def test_health_gpu_that_does_not_answer_keeps_its_place_and_its_xids():
     log = "NVRM: Xid (PCI:0000:1b:00): 79, pid=1, GPU has fallen off the bus.\nNVRM: Xid (PCI:0000:1b:00): 31, x\n"
-    other = smi_row(FIELDS[0], "00000000:43:00.0")
-    gpu = health_of({QUERIES[0]: other, REMAPPED: ""}, log).gpus[0]
+    other = smi_row(FIELDS[1], "00000000:43:00.0")
+    gpu = health_of({QUERIES[1]: other, REMAPPED: ""}, log).gpus[0]
     assert gpu.xids == (79, 31)
     assert gpu.hardware_xids == ("Xid 79 (the GPU has fallen off the bus)",)
     with pytest.raises(UnknownFact, match="at first, and then no more"):
         _ = gpu.remap_failed
-    gone = health_of({QUERY: "00000000:43:00.0, 580.126.20, Enabled, NVIDIA H100\n", QUERIES[0]: other}, log).gpus
+    gone = health_of({QUERY: "00000000:43:00.0, 570.195.03, Enabled, NVIDIA H100\n", QUERIES[1]: other}, log).gpus
     assert (gone[0].slot, gone[0].silence) == (SLOT, "it has fallen off the bus (Xid 79)")
     with pytest.raises(UnknownFact, match=r"fallen off the bus \(Xid 79\)"):
         _ = gone[0].remap_failed
@@ -159,8 +161,8 @@ def test_health_errors_of_the_log_meet_what_the_driver_says_of_recovery():
     """A GPU that asks for no recovery was reset after an error of which its driver (580) would ask for one."""
     log = "NVRM: Xid (PCI:0000:1b:00): 95, pid=1, Uncontained: LTC TAG (0x2, 0x1). RST: Yes, D-RST: No\n"
     for said, reported in (("None", 0), ("Reset", 1), ("[N/A]", 1)):
-        row = smi_row(FIELDS[0], LINE, gpu_recovery_action=said)
-        gpu = health_of({QUERIES[0]: row, REMAPPED: ""}, log).gpus[0]
+        row = smi_row(FIELDS[1], LINE, gpu_recovery_action=said)
+        gpu = health_of({QUERIES[1]: row, REMAPPED: ""}, log).gpus[0]
         assert len(gpu.hardware_xids) == reported, said
     assert "nvidia-smi -r -i 0000:1b:00.0" in gpu.way_out
 
@@ -170,13 +172,13 @@ def test_health_errors_of_the_log_meet_what_the_driver_says_of_recovery():
     [("Reset", "nvidia-smi -r"), ("Reboot", "reboot"), ("Drain P2P", "talk to other GPUs"), ("New", "-r")],
 )
 def test_health_every_recovery_has_its_way_out(said, way):
-    row = smi_row(FIELDS[0], LINE, gpu_recovery_action=said)
-    assert way in health_of({QUERIES[0]: row, REMAPPED: ""}).gpus[0].recovery_way_out
+    row = smi_row(FIELDS[1], LINE, gpu_recovery_action=said)
+    assert way in health_of({QUERIES[1]: row, REMAPPED: ""}).gpus[0].recovery_way_out
 
 
 def test_health_errors_of_switches():
     log = "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 48 LTSSM Fault Up\n"
-    health = health_of({QUERIES[0]: smi_row(FIELDS[0], LINE), REMAPPED: ""}, log)
+    health = health_of({QUERIES[1]: smi_row(FIELDS[1], LINE), REMAPPED: ""}, log)
     assert health.switch_errors == ("NVSwitch 0000:06:00.0: SXid 20034 (LTSSM fault up, fatal)",)
     assert health.is_switch_fatal
 
@@ -184,16 +186,65 @@ def test_health_errors_of_switches():
 def test_health_old_record_without_times_is_still_read():
     log = "NVRM: Xid (PCI:0000:1b:00): 79, pid=1, GPU has fallen off the bus.\n"
     gone = Unreadable("not in this record: the answer of journalctl")
-    answers = {JOURNAL: gone, OLD_JOURNAL: log, QUERIES[0]: smi_row(FIELDS[0], LINE), REMAPPED: ""}
+    answers = {JOURNAL: gone, OLD_JOURNAL: log, QUERIES[1]: smi_row(FIELDS[1], LINE), REMAPPED: ""}
     assert health_of(answers).gpus[0].xids == (79,)
 
 
 def test_health_with_mig_a_retired_row_may_wait_for_a_reset():
     """--query-remapped-rows answers [N/A] while MIG is on."""
     hidden = {f"remapped_rows_{name}": "[N/A]" for name in ("pending", "failure", "uncorrectable")}
-    row = smi_row(FIELDS[0], LINE, mig_mode_current="Enabled", gpu_recovery_action="[N/A]")
-    answers = {QUERIES[0]: row, REMAPPED: smi_row(REMAPPED_FIELDS, LINE, **hidden)}
+    row = smi_row(FIELDS[1], LINE, mig_mode_current="Enabled", gpu_recovery_action="[N/A]")
+    answers = {QUERIES[1]: row, REMAPPED: smi_row(REMAPPED_FIELDS, LINE, **hidden)}
     assert health_of(answers).gpus[0].retirement_pending is False
     log = "NVRM: Xid (PCI:0000:1b:00): 63, pid=1, Row Remapper: New row marked for remapping, reset gpu to activate.\n"
     with pytest.raises(UnknownFact, match="with MIG nvidia-smi does not tell"):
         _ = health_of(answers, log).gpus[0].retirement_pending
+
+
+def test_newer_driver_is_asked_for_all_at_once():
+    new = {"/sys/module/nvidia/version": "580.126.20\n", "/proc/driver/nvidia/version": "x"}
+    row = smi_row(FIELDS[0], LINE, remapped_rows_pending="Yes", inforom_checksum_validation="invalid")
+    gpu = health_of({QUERIES[0]: row}, **new).gpus[0]
+    assert (gpu.retirement_pending, gpu.remap_failed, gpu.rows_lost, gpu.worn_banks) == (True, False, 0, 0)
+    assert (gpu.inforom, gpu.is_sram_over, gpu.fabric_state, gpu.repairs) == ("invalid", False, "Completed", ())
+    refused = Completed(2, b'Field "fabric.status" is not a valid field to query.\n', b"")
+    fields = tuple(name for name in FIELDS[0] if name != "fabric.status")
+    assert health_of({QUERIES[0]: refused, query_of(fields): smi_row(fields, LINE)}, **new).gpus[0].temperature_c == 31
+
+
+def test_older_record_holds_the_answer_to_the_older_question():
+    new = {"/sys/module/nvidia/version": "580.126.20\n", "/proc/driver/nvidia/version": "x"}
+    missing = Unreadable("not in this record: the answer of nvidia-smi")
+    gpu = health_of({QUERIES[0]: missing, QUERIES[1]: smi_row(FIELDS[1], LINE), REMAPPED: ""}, **new).gpus[0]
+    assert (gpu.temperature_c, gpu.inforom, gpu.is_sram_over, gpu.fabric_faults) == (31, "", False, ())
+
+
+ECC = """
+==============NVSMI LOG==============
+
+Attached GPUs                                          : 2
+GPU 00000000:1B:00.0
+    ECC Mode
+        Current                                        : Enabled
+    ECC Errors
+        Channel Repair Pending                         : Yes
+        TPC Repair Pending                             : No
+        Unrepairable Memory                            : Yes
+GPU 00000000:43:00.0
+    ECC Errors
+        Channel Repair Pending                         : No
+        Unrepairable Memory                            : N/A
+"""
+
+
+def test_repairs_of_memory_are_told_from_branch_590_on():
+    assert repairs_in(ECC) == {SLOT: ("Channel Repair Pending", "Unrepairable Memory"), "0000:43:00.0": ()}
+    new = {"/sys/module/nvidia/version": "595.71.05\n", "/proc/driver/nvidia/version": "x"}
+    row = smi_row(FIELDS[0], LINE)
+    gpu = health_of({QUERIES[0]: row, REPAIRS: ECC}, **new).gpus[0]
+    assert gpu.repairs == ("Channel Repair Pending", "Unrepairable Memory")
+    assert health_of({QUERIES[1]: smi_row(FIELDS[1], LINE), REPAIRS: ECC}).gpus[0].repairs == ()
+    assert health_of({QUERIES[0]: row}, **new).gpus[0].repairs == ()
+    hangs = health_of({QUERIES[0]: row, REPAIRS: Unreadable("nvidia-smi did not end within 30 s")}, **new).gpus[0]
+    with pytest.raises(UnknownFact, match="did not end"):
+        _ = hangs.repairs

@@ -12,7 +12,7 @@ from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.evaluate import evaluate
 from hosttune.engine.policy import Policy
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.gpu.pcie import ports_of, speed_of, total_of, width_of
+from hosttune.facts.gpu.pcie import errors_in, ports_of, speed_of, width_of
 from hosttune.facts.kernel.acs import acs_control, port_type
 from hosttune.facts.kernel.iommu import arguments_of
 from hosttune.host.overlay import Overlay
@@ -72,7 +72,7 @@ def test_lanes_that_a_board_shares_out_to_two_cards_are_no_fault(port_width, wid
     }  # fmt: skip
     links = {f"{PCI}/0000:17:00.{function}": f"../../..{disk[4:-1]}{function}" for function in "01"}
     facts = facts_of(files, links)
-    (link,) = facts.pcie.links
+    link = next(one for one in facts.pcie.links if one.kind == "gpu")
     assert link.split_with == (("0000:17:00.0", "0000:17:00.1") if split else ())
     facts.__dict__["host"] = SimpleNamespace(is_image=False, is_container=False, is_wsl=False, is_vm=False)
     catalog = builtin_catalog()
@@ -86,10 +86,58 @@ def test_pcie_errors_of_gpu_and_port_are_added():
     files = {
         f"{GPU}/aer_dev_correctable": "RxErr 4\nTOTAL_ERR_COR 4\n",
         f"{PORT}/aer_dev_correctable": "RxErr 3\nTOTAL_ERR_COR 3\n",
-        f"{GPU}/aer_dev_fatal": "TOTAL_ERR_FATAL 1\n",
+        f"{GPU}/aer_dev_fatal": "DLP 0\nMalfTLP 1\nTOTAL_ERR_FATAL 1\n",
     }
     (link,) = facts_of(files).pcie.links
-    assert (link.corrected, link.uncorrected) == (7, 1)
+    assert (link.corrected, link.uncorrected, link.broken) == (7, 1, 0)
+
+
+CARD = "/sys/devices/pci0000:15/0000:15:02.0"
+
+
+def links_of(devices, links=None):
+    """The links of network cards at these slots: slot -> (lanes, what else lies in its folder)."""
+    files, pairs = {}, {}
+    for slot, (lanes, more) in devices.items():
+        base = f"{CARD}/{slot}"
+        pairs[f"{PCI}/{slot}"] = f"../../..{base[4:]}"
+        files |= {
+            f"{base}/class": "0x020000", f"{base}/vendor": "0x15b3", f"{base}/device": "0x1021",
+            f"{base}/current_link_width": f"{lanes}\n", f"{base}/max_link_width": "16\n",
+            f"{base}/max_link_speed": "32.0 GT/s PCIe\n",
+        } | {f"{base}/{name}": text for name, text in more.items()}  # fmt: skip
+    found = facts_of(files, pairs | (links or {})).pcie.links
+    return {link.slot: link for link in found if link.kind == "network"}
+
+
+def test_virtual_functions_and_second_ports_have_no_link_of_their_own():
+    devices = {"0000:16:00.0": (8, {}), "0000:16:00.1": (8, {}), "0000:16:02.3": (0, {})}
+    found = links_of(devices, {f"{CARD}/0000:16:02.3/physfn": "../0000:16:00.0"})
+    assert list(found) == ["0000:16:00.0"]
+    assert not found["0000:16:00.0"].is_like_siblings
+
+
+@pytest.mark.parametrize(("guids", "half"), [(("a", "a"), "0000:18:00.0"), (("a", "b"), ""), (("", ""), "")])
+def test_halves_of_a_card_share_their_guid(guids, half):
+    devices = {
+        slot: (8, {"infiniband/mlx5_0/sys_image_guid": f"{guid}\n"})
+        for slot, guid in zip(("0000:17:00.0", "0000:18:00.0"), guids, strict=True)
+    }
+    link = links_of(devices)["0000:17:00.0"]
+    assert (link.other_half, link.is_like_siblings, link.model) == (half, True, "15b3:1021")
+
+
+@pytest.mark.parametrize(("speed", "lanes", "rate"), [("32.0", 16, 30.72), ("16.0", 4, 3.84), ("3.0", 4, 0.0)])
+def test_replays_of_a_sound_link(speed, lanes, rate):
+    device = {"max_link_speed": f"{speed} GT/s PCIe\n", "max_link_width": f"{lanes}\n"}
+    link = links_of({"0000:16:00.0": (lanes, device)})["0000:16:00.0"]
+    assert link.replays_a_minute == pytest.approx(rate)
+
+
+def test_link_that_cannot_be_read_is_unknown():
+    facts = facts_of(unreadable={f"{GPU}/current_link_width": "input/output error"})
+    with pytest.raises(UnknownFact, match="input/output error"):
+        _ = facts.pcie.links[0].width
 
 
 def test_pcie_device_names_the_bridges_above_it():
@@ -112,9 +160,9 @@ def test_width_of_dead_links_is_unknown(spelled, lanes):
     assert width_of(spelled) == lanes
 
 
-def test_speed_and_total_and_ports():
+def test_speed_and_errors_and_ports():
     assert (speed_of("32.0 GT/s PCIe"), speed_of("Unknown")) == (32.0, 0.0)
-    assert (total_of("A 1\nTOTAL_ERR_NONFATAL 12\n"), total_of("")) == (12, -1)
+    assert (errors_in("A 1\nTOTAL_ERR_NONFATAL 12\n"), errors_in("")) == ({"A": 1}, {})
     assert ports_of("/sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0") == (
         "0000:15:01.0",
         "0000:16:00.0",

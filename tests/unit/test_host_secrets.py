@@ -197,6 +197,7 @@ def test_addresses_are_replaced_alike_and_what_only_looks_like_one_stays():
     assert text == "address1:/vol address3 address4 address1 address2/24 mac1 enxmac2"
     assert shared("ntp:10.1.2.3 10.1.2.3-10.1.2.9 ::ffff:10.1.2.3") == "ntp:address1 address1-address2 ::ffff:address1"
     assert shared("link/infiniband " + ":".join(["0a"] * 20)) == "link/infiniband mac1"
+    assert shared("b83f:d203:0001:0002 b83f:d203:0001:0002 b83f:d203:0001:0003") == "mac1 mac1 mac2"
 
 
 @pytest.mark.parametrize(

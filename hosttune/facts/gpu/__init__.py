@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hosttune.facts.gpu.activity import Activity
     from hosttune.facts.gpu.archives import Archives
+    from hosttune.facts.gpu.bar1 import Bar1
     from hosttune.facts.gpu.branches import Branches
     from hosttune.facts.gpu.candidates import Candidates
     from hosttune.facts.gpu.components import Components
+    from hosttune.facts.gpu.dcgm import Dcgm
     from hosttune.facts.gpu.driver import Driver
+    from hosttune.facts.gpu.gpu_count import GpuCount
     from hosttune.facts.gpu.gpus import Gpus
     from hosttune.facts.gpu.health import Health
+    from hosttune.facts.gpu.licence import Licence
     from hosttune.facts.gpu.nvidia import Nvidia
+    from hosttune.facts.gpu.nvlink import Nvlink
+    from hosttune.facts.gpu.nvlink_errors import NvlinkErrors
     from hosttune.facts.gpu.offers import Offers
     from hosttune.facts.gpu.packaging import Packaging
     from hosttune.facts.gpu.parameters import Parameters
@@ -26,13 +32,19 @@ class GpuFacts:
 
     activity: Activity
     archives: Archives
+    bar1: Bar1
     branches: Branches
     candidates: Candidates
     components: Components
+    dcgm: Dcgm
     driver: Driver
+    gpu_count: GpuCount
     gpus: Gpus
     health: Health
+    licence: Licence
     nvidia: Nvidia
+    nvlink: Nvlink
+    nvlink_errors: NvlinkErrors
     offers: Offers
     packaging: Packaging
     parameters: Parameters

@@ -14,23 +14,33 @@ from hosttune.facts.gpu.gpu_errors import SAID, GpuError, sxids_in, way_of, xids
 from hosttune.facts.gpu.health_smi import (
     APPLICATION_CLOCKS,
     COMMON,
+    DETAILS,
+    FABRIC_STATE,
+    FAILURE,
     FEW,
-    FIELDS,
+    INFOROM,
     NONE,
     OLD_REASONS,
     OLD_REMAPPED,
     OLD_REMAPPED_FIELDS,
+    PENDING,
     REASONS,
     RECOVERY,
     REMAPPED,
     REMAPPED_FIELDS,
+    REPAIRS,
     SLOWDOWNS,
+    SRAM_OVER,
     dead,
+    fabric_of,
+    has_repairs,
     is_supported,
     mask,
     number,
     parse_rows,
     query_of,
+    questions_for,
+    repairs_in,
     whole,
     word,
     yes,
@@ -86,6 +96,12 @@ class GpuHealth(Fact):
     mig: str  # Enabled, Disabled; empty where the GPU has none
     mig_pending: str
     compute_mode: str  # Default, Exclusive_Process, Prohibited
+    inforom: str  # whether the checksums of its settings store are right: valid; empty on drivers that do not say
+    is_sram_over: bool  # its chip had more uncorrected errors than NVIDIA puts up with; False also on older drivers
+    repairs: tuple[str, ...]  # Channel Repair Pending, TPC Repair Pending, Unrepairable Memory; none on older drivers
+    fabric_state: str  # Not Started, In Progress, Completed; empty without a fabric, or on drivers that do not say
+    fabric_faults: tuple[str, ...]  # what keeps it from its fabric, phrases
+    fabric_delays: tuple[str, ...]  # what makes it slow there
     recovery_action: str  # None, Reset, Reboot, Drain P2P, Drain and Reset; empty on drivers that do not say
     silence: str = ""  # why it is taken not to answer, a sentence; empty for one that does, or where nobody was asked
     silence_way_out: str = ""  # what a person does about that
@@ -158,11 +174,13 @@ class _Told:
 
     def __init__(self, reader: Reader, facts: Facts) -> None:
         self.reader, self.facts = reader, facts
+        self.driver = str(raw(facts.driver, "loaded_version"))
         self.held = shared(lambda: {gpu.slot: gpu for gpu in facts.gpus.devices if gpu.driver == "nvidia"})
         self.silences = shared(lambda: {gpu.slot: gpu for gpu in facts.nvidia.silent})
         self.slots = shared(self._slots)
         self.asked = shared(self._ask)
-        self.remapped = shared(lambda: _remapped(reader) if self.asked()[0] else {})
+        self.remapped = shared(self._remapped)
+        self.repairs = shared(lambda: _repairs(reader) if has_repairs(self.driver) and self.asked()[0] else {})
         self.errors = shared(self._errors)
         self.sxids = shared(self._sxids)
 
@@ -177,12 +195,19 @@ class _Told:
 
     def _ask(self) -> tuple[Mapping[str, Mapping[str, str]], str]:
         is_asked = self.facts.nvidia.smi not in {"not asked", "absent", "hangs"}
-        return _asked(self.reader) if is_asked and self.slots() else ({}, self.facts.nvidia.problem)
+        if not is_asked or not self.slots():
+            return {}, self.facts.nvidia.problem
+        return _asked(self.reader, self.driver)
+
+    def _remapped(self) -> Mapping[str, Mapping[str, str]]:
+        rows = self.asked()[0]
+        tells = any(PENDING in row for row in rows.values())
+        return rows if tells else _remapped(self.reader) if rows else {}
 
     def _errors(self) -> Mapping[str, tuple[GpuError, ...]]:
         messages, (rows, _) = self.facts.nvidia.messages, self.asked()
         ways = {slot: row.get(RECOVERY, "") for slot, row in rows.items() if is_supported(row.get(RECOVERY, "N/A"))}
-        return xids_in(messages, str(raw(self.facts.driver, "loaded_version")), self.reader.now(), ways)
+        return xids_in(messages, self.driver, self.reader.now(), ways)
 
     def _sxids(self) -> list[tuple[str, GpuError]]:
         found = sxids_in(self.facts.nvidia.messages, self.reader.now())
@@ -209,13 +234,18 @@ class _Told:
         return rows[slot]
 
 
-def _asked(reader: Reader) -> tuple[Mapping[str, Mapping[str, str]], str]:
-    """The rows of the newest question that this nvidia-smi understands, or why there are none."""
+def _asked(reader: Reader, driver: str) -> tuple[Mapping[str, Mapping[str, str]], str]:
+    """The rows of the newest question that this nvidia-smi understands, or why there are none. `driver` is the version
+    of the loaded one.
+    """
     problem = "nvidia-smi knows none of the fields"
-    todo, unknown = list(FIELDS), set[str]()
+    todo, unknown = list(questions_for(driver)), set[str]()
     while todo:
         fields = tuple(name for name in todo[0] if name not in unknown)
         answer = attempt(ask, reader, query_of(fields), timeout_s=_TIMEOUT_S)
+        if isinstance(answer, Unreadable) and answer.reason.startswith("not in this record") and len(todo) > 1:
+            del todo[0]  # an older record
+            continue
         if isinstance(answer, Unreadable):
             return {}, answer.reason
         said = parse_rows(answer.text or answer.errors, fields, answer.status)
@@ -225,7 +255,7 @@ def _asked(reader: Reader) -> tuple[Mapping[str, Mapping[str, str]], str]:
         problem = printed(lines[0]) if lines else f"exit status {answer.status}"
         if not said.refused:
             break
-        missing = set(said.unknown) & set(COMMON) - unknown
+        missing = set(said.unknown) & {*COMMON, *DETAILS} - unknown
         unknown |= missing
         if not missing or len(unknown) > _MOST_UNKNOWN:
             del todo[0]
@@ -249,6 +279,13 @@ def _remapped(reader: Reader) -> Mapping[str, Mapping[str, str]]:
         elif isinstance(answer, Unreadable) and not answer.reason.startswith("not in this record"):
             raise UnknownFact(answer.reason)
     return {}
+
+
+def _repairs(reader: Reader) -> Mapping[str, tuple[str, ...]]:
+    answer = reader.query(REPAIRS, timeout_s=_TIMEOUT_S)
+    if isinstance(answer, Unreadable) and not answer.reason.startswith("not in this record"):
+        raise UnknownFact(answer.reason)
+    return repairs_in(answer.text) if isinstance(answer, Completed) else {}
 
 
 def _gpu(slot: str, told: _Told) -> GpuHealth:
@@ -286,10 +323,16 @@ def _gpu(slot: str, told: _Told) -> GpuHealth:
         uncorrected_volatile=lazy(take, whole, "ecc.errors.uncorrected.volatile.total"),
         uncorrected_aggregate=lazy(take, whole, "ecc.errors.uncorrected.aggregate.total"),
         retirement_pending=lazy(lambda: made(lambda row, remapped: _pending(row, remapped, errors))),
-        can_remap=lazy(lambda: made(lambda _, remapped: is_supported(_of(remapped, "remapped_rows.failure")))),
+        can_remap=lazy(lambda: made(lambda _, remapped: is_supported(_of(remapped, FAILURE)))),
         remap_failed=lazy(made, _failed),
         worn_banks=lazy(lambda: made(lambda _, remapped: _worn(remapped))),
         rows_lost=lazy(lambda: made(lambda _, one: whole(_of(one, "remapped_rows.uncorrectable"), "remapped rows"))),
+        inforom=lazy(take, word, INFOROM),
+        is_sram_over=lazy(take, yes, SRAM_OVER),
+        repairs=lazy(lambda: told.repairs().get(slot, ())),
+        fabric_state=lazy(take, word, FABRIC_STATE),
+        fabric_faults=lazy(lambda: fabric_of(told.row(slot))[0]),
+        fabric_delays=lazy(lambda: fabric_of(told.row(slot))[1]),
         mig=lazy(take, word, "mig.mode.current"),
         mig_pending=lazy(take, word, "mig.mode.pending"),
         compute_mode=lazy(take, word, "compute_mode"),
@@ -312,7 +355,7 @@ def _worn(remapped: Mapping[str, str] | None) -> int:
 
 def _failed(row: Mapping[str, str], remapped: Mapping[str, str] | None) -> bool:
     """Whether a row found no spare one. With MIG nvidia-smi tells of the banks alone: with spares left none failed."""
-    spelled = _of(remapped, "remapped_rows.failure")
+    spelled = _of(remapped, FAILURE)
     if remapped is None or is_supported(spelled) or row["mig.mode.current"] != "Enabled":
         return yes(spelled, "failed row remapping")
     if _of(remapped, NONE) != "0":
@@ -325,14 +368,12 @@ def _pending(
 ) -> bool:
     """Of pages (before Ampere) or rows. With MIG nvidia-smi does not tell of rows; none waits where none was retired in
     this boot, for a reboot is a reset."""
-    is_told = (
-        remapped is None or is_supported(remapped["remapped_rows.pending"]) or row["mig.mode.current"] != "Enabled"
-    )
+    is_told = remapped is None or is_supported(remapped[PENDING]) or row["mig.mode.current"] != "Enabled"
     if not is_told and any(one.number in _RETIREMENTS and not one.is_settled for one in errors()):
         message = "with MIG nvidia-smi does not tell whether a memory row waits for a reset, and one was retired"
         raise UnknownFact(message)
     pages = attempt(parsed, yes, row.get("retired_pages.pending", "N/A"), "pending page retirement")
-    rows = attempt(parsed, yes, _of(remapped, "remapped_rows.pending"), "pending row remapping")
+    rows = attempt(parsed, yes, _of(remapped, PENDING), "pending row remapping")
     if pages is True or rows is True:
         return True
     return bool(sure(pages)) or bool(sure(rows))

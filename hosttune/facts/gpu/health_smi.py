@@ -2,7 +2,7 @@
 
 Sources: nvidia-smi(1) and `nvidia-smi --help-query-gpu`, `--help-query-remapped-rows`; NVIDIA's NVML API reference
 (nvmlClocksEventReasons, nvmlDeviceGpuRecoveryAction_t). Field names differ between branches: a driver that lacks one
-refuses the whole question (`Field "..." is not a valid field to query.`), so there are three of them, newest first, and
+refuses the whole question (`Field "..." is not a valid field to query.`), so there are four of them, newest first, and
 a common field that is named in a refusal is left out.
 """
 
@@ -28,15 +28,35 @@ _COUNTERS = tuple(
 REASONS = "clocks_event_reasons.active"
 OLD_REASONS = "clocks_throttle_reasons.active"
 RECOVERY = "gpu_recovery_action"
+# Of branch 580 and newer: the memory on the chip, the InfoROM, the fabric of NVLinks; older ones tell of remapped rows
+# by a question of their own.
+SRAM_OVER = "ecc.errors.uncorrected.aggregate.sram.thresholdExceeded"
+INFOROM = "inforom.checksum_validation"
+FABRIC_STATE = "fabric.state"
+_FABRIC = {
+    name: f"fabric.{name}"
+    for name in (
+        "status", "health.summary", "health.bandwidth", "health.route_unhealthy", "health.incorrect_configuration",
+        "health.route_recovery_in_progress", "health.access_timeout_recovery",
+    )
+}  # fmt: skip
+# Banks of memory by the spare rows that they have left (nvmlRowRemapperHistogramValues_t); MIG does not hide it.
+FEW, NONE = "remapped_rows.histogram.low", "remapped_rows.histogram.none"
+PENDING, FAILURE = "remapped_rows.pending", "remapped_rows.failure"
+_ROWS = (PENDING, FAILURE, "remapped_rows.uncorrectable")
+DETAILS = (SRAM_OVER, INFOROM, FABRIC_STATE, *_FABRIC.values(), *_ROWS, FEW, NONE)
 FIELDS = (
+    (*COMMON, REASONS, *_COUNTERS, RECOVERY, *DETAILS),
     (*COMMON, REASONS, *_COUNTERS, RECOVERY),
     (*COMMON, REASONS),
     (*COMMON, OLD_REASONS),
 )
+_FIRST_WITH_DETAILS = 580
+REPAIRS = ("nvidia-smi", "-q", "-d", "ECC")
+_FIRST_WITH_REPAIRS = 590
+_REPAIR = regex(r"\s+(Channel Repair Pending|TPC Repair Pending|Unrepairable Memory)\s+: Yes\s*")
 _FORMAT = "--format=csv,noheader,nounits"
-# Banks of memory by the spare rows that they have left (nvmlRowRemapperHistogramValues_t); MIG does not hide it.
-FEW, NONE = "remapped_rows.histogram.low", "remapped_rows.histogram.none"
-OLD_REMAPPED_FIELDS = ("gpu_bus_id", "remapped_rows.pending", "remapped_rows.failure", "remapped_rows.uncorrectable")
+OLD_REMAPPED_FIELDS = ("gpu_bus_id", *_ROWS)
 REMAPPED_FIELDS = (*OLD_REMAPPED_FIELDS, FEW, NONE)
 
 
@@ -72,6 +92,36 @@ def query_of(fields: tuple[str, ...]) -> tuple[str, ...]:
     return ("nvidia-smi", f"--query-gpu={','.join(fields)}", _FORMAT)
 
 
+def questions_for(driver: str) -> tuple[tuple[str, ...], ...]:
+    """The fields to ask a driver of this version (580.126.20; empty: not known) for, the most first: what it does not
+    know it refuses, and each refusal costs a run.
+    """
+    return FIELDS if _branch(driver) >= _FIRST_WITH_DETAILS else FIELDS[1:]
+
+
+def has_repairs(driver: str) -> bool:
+    """Whether `REPAIRS` tells of repairs of memory on a driver of this version."""
+    return _branch(driver) >= _FIRST_WITH_REPAIRS
+
+
+def repairs_in(output: str) -> Mapping[str, tuple[str, ...]]:
+    """By slot what is said to be so (Channel Repair Pending, Unrepairable Memory) in an answer to `REPAIRS`."""
+    found: dict[str, tuple[str, ...]] = {}
+    slot = ""
+    for line in output.splitlines():
+        if line.startswith("GPU ") and (bus := _BUS_ID.fullmatch(line[4:].strip())):
+            slot = slot_of(*bus.group(1, 2, 3, 4))
+            found[slot] = ()
+        elif slot and (repair := _REPAIR.fullmatch(line)):
+            found[slot] = (*found[slot], repair[1])
+    return found
+
+
+def _branch(driver: str) -> int:
+    branch = driver.partition(".")[0]
+    return int(branch) if branch.isdecimal() else 0
+
+
 QUERIES = tuple(map(query_of, FIELDS))
 
 
@@ -95,9 +145,10 @@ def is_supported(spelled: str) -> bool:
 def dead(row: Mapping[str, str]) -> str:
     """The word that a row has in the place of every value ([GPU is lost], ERR!, [N/A]); empty where it has one value.
 
-    A vGPU, and a GPU that shares the memory of its CPU, have few values, and none has none.
+    A vGPU, and a GPU that shares the memory of its CPU, have few values, and none has none. What newer drivers print of
+    every GPU, whatever it has (No, valid), does not count.
     """
-    words = list(row.values())[1:]
+    words = [text for name, text in row.items() if name not in DETAILS][1:]
     values = [word for word in words if is_supported(word) and not re.fullmatch(r"\[.*\]|ERR!|", word)]
     return "" if values else next((word for word in words if is_supported(word)), words[0] if words else "nothing")
 
@@ -135,6 +186,31 @@ def yes(spelled: str, what: str) -> bool:
     if spelled.isdecimal():
         return int(spelled) > 0
     return spelled.lower() == "yes" or (spelled.lower() != "no" and _unclear(spelled, what))
+
+
+def fabric_of(row: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(what keeps a GPU from its fabric, what makes it slow there), phrases; nothing where it has none, or the driver
+    does not tell. Source: nvmlGpuFabricState_t, nvmlGpuFabricHealthMask (NVML API reference).
+    """
+    said = {name: row.get(field, "N/A") for name, field in _FABRIC.items()}
+    told = {name: words.lower() for name, words in said.items() if is_supported(words)}
+    state = row.get(FABRIC_STATE, "N/A")
+    apart = ["it has not joined"] if state.lower() == "not started" else []
+    if state == "Completed" and told.get("status", "success") != "success":
+        apart.append(f"joining it failed ({said['status']})")
+    if told.get("health.summary") == "unhealthy" or told.get("health.route_unhealthy") in {"true", "yes"}:
+        apart.append("a route is not healthy")
+    if told.get("health.incorrect_configuration", "none") not in {"none", "false", "no"}:
+        apart.append(f"it is set up wrong ({said['health.incorrect_configuration']})")
+    slow = ["its bandwidth is degraded"] if told.get("health.bandwidth") == "degraded" else []
+    if told.get("health.summary") == "limited capacity" and not slow:
+        slow.append("it has a part of its capacity")
+    if any(
+        told.get(f"health.{name}") in {"true", "yes"}
+        for name in ("route_recovery_in_progress", "access_timeout_recovery")
+    ):
+        slow.append("it is being recovered")
+    return tuple(apart), tuple(slow)
 
 
 def _unclear(spelled: str, what: str) -> NoReturn:

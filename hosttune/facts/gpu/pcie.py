@@ -1,18 +1,20 @@
-"""PCI Express as sysfs shows it: the links of GPUs and of the ports above them, errors, and which devices hang where.
+"""PCI Express as sysfs shows it: the links of GPUs, network cards and NVMe disks, and of the ports above them, errors,
+and which devices hang where.
 
-Kernel: Documentation/ABI/testing/sysfs-bus-pci (current_link_width ...), sysfs-bus-pci-devices-aer_stats; a device's
-place below /sys/devices is its path through the bridges.
+Kernel: Documentation/ABI/testing/sysfs-bus-pci (current_link_width ...), sysfs-bus-pci-devices-aer_stats, the names of
+errors in drivers/pci/pcie/aer.c; a device's place below /sys/devices is its path through the bridges. How many replays
+of a link are sound: NVIDIA/DCGM (DcgmGPUHardwareLimits.h, a bit error rate of 1e-12).
 """
 
 from __future__ import annotations
 
 import re
-from functools import partial
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy, raw, shared
+from hosttune.facts.base import Fact, attempt, lazy, raw, shared
 from hosttune.facts.gpu.gpus import DEVICES, driver_of, read_pci, width_of
-from hosttune.facts.reading import names_in, texts
+from hosttune.facts.reading import if_absent, line, names_in, texts
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -27,7 +29,12 @@ _SLOT = regex(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _KINDS = {"0x0200": "network", "0x0207": "network", "0x0108": "nvme"}
 _USER_SPACE = ("vfio", "uio_", "igb_uio")  # kernel drivers that hand a device to a program (DPDK, Linux drivers guide)
 _ALL_ONES = ("63", "255")  # six bits of the link status register; older kernels show eight
-_TOTAL = regex(r"^TOTAL_ERR_(?:COR|FATAL|NONFATAL) (\d+)$", re.MULTILINE)
+_ERRORS = regex(r"^(\w+) (\d+)$", re.MULTILINE)
+# What a link corrects; the others tell of what devices did (NonFatalErr: a read of a function that is not there).
+_REPLAYED = ("RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout")
+_BROKEN = ("SDES", "DLP")  # fatal: the link went down by surprise, or its protocol broke
+_PROBES = ("UnsupReq", "CmpltTO")  # not fatal: what looking for functions that are not there leaves behind
+_REPLAYS_A_MINUTE = {2.5: 0.15, 5.0: 0.3, 8.0: 0.48, 16.0: 0.96, 32.0: 1.92, 64.0: 3.84}  # by GT/s, of one lane
 
 
 @frozen
@@ -43,22 +50,28 @@ class PcieDevice(Fact):
 
 @frozen
 class PcieLink(Fact):
-    """The link of a GPU, and of the port that it is plugged into. Unknown widths are 0, unknown speeds 0.0."""
+    """The link of a device, and of the port that it is plugged into. Unknown widths are 0, unknown speeds 0.0."""
 
-    slot: str
+    slot: str  # of its first function
+    kind: str  # gpu | network | nvme
+    model: str  # 10de:2330, vendor and device
     port: str  # the port above it; empty where sysfs shows none
     width: int  # lanes in use
-    device_width: int  # what the GPU can do
+    device_width: int  # what the device can do
     port_width: int  # what the port can do
-    sibling_width: int  # the widest link of a GPU of the same model here
     speed: float  # GT/s a lane; a GPU at rest runs slower
     device_speed: float
     port_speed: float
-    is_working: bool  # nvidia-smi says that it computes at this moment
-    corrected: int  # errors that the GPU or its port has corrected since boot; -1 where the kernel does not count
-    uncorrected: int
+    sibling_width: int  # the widest link of a device of the same model here
+    is_like_siblings: bool  # there are others of its model here, and all of them have the same width and speed
+    is_asleep: bool  # it is powered down while nobody uses it (runtime power management), and tells nothing of its link
+    is_working: bool  # nvidia-smi says that this GPU computes at this moment
+    corrected: int  # what device or port had to send again since boot; -1 where the kernel does not count
+    uncorrected: int  # since boot, without what looking for functions that are not there leaves behind
+    broken: int  # of them those with which the link itself went down
     is_gone: bool = False  # its registers read as all ones: nothing answers on the bus
     split_with: tuple[str, ...] = ()  # what has the other lanes of its slot, where that is split (bifurcation)
+    other_half: str = ""  # the slot of the other half of a network card with two connectors (Socket Direct)
 
     @property
     def wanted_width(self) -> int:
@@ -69,13 +82,18 @@ class PcieLink(Fact):
     def wanted_speed(self) -> float:
         return _lower(self.device_speed, self.port_speed)
 
+    @property
+    def replays_a_minute(self) -> float:
+        """How often a sound link of this kind may have to send something again."""
+        return _REPLAYS_A_MINUTE.get(self.wanted_speed, 0.0) * self.wanted_width
+
 
 @frozen
 class Pcie(Fact):
     """The devices that exchange data with GPUs, by slot."""
 
     devices: tuple[PcieDevice, ...]
-    links: tuple[PcieLink, ...]  # of the GPUs
+    links: tuple[PcieLink, ...]  # of GPUs, network cards and NVMe disks; functions of one device share one
 
     @property
     def has_virtual_functions(self) -> bool:
@@ -98,10 +116,9 @@ def ports_of(path: str) -> tuple[str, ...]:
     return tuple(part for part in path.split("/")[:-1] if _SLOT.fullmatch(part))
 
 
-def total_of(counters: str) -> int:
-    """The total of an aer_dev_* file; -1 where there is none."""
-    match = _TOTAL.search(counters)
-    return int(match[1]) if match else -1
+def errors_in(counters: str) -> Mapping[str, int]:
+    """The counters of an aer_dev_* file by name, without their total."""
+    return {name: int(count) for name, count in _ERRORS.findall(counters) if not name.startswith("TOTAL_")}
 
 
 def speed_of(spelled: str) -> float:
@@ -121,17 +138,13 @@ def _devices(reader: Reader, facts: Facts) -> tuple[PcieDevice, ...]:
 
 
 def _links(reader: Reader, facts: Facts) -> tuple[PcieLink, ...]:
-    devices, gpus = facts.pcie.devices, facts.gpus.devices
-    ports = {device.slot: device.ports[-1] if device.ports else "" for device in devices}
-    working = shared(_working, facts)
-    widest: dict[str, int] = {}
-    for gpu in gpus:
-        width = width_of(read_pci(reader, gpu.slot, "current_link_width"))
-        widest[gpu.device_id] = max(width, widest.get(gpu.device_id, 0))
-    beside = {one.slot: partial(_beside, reader, one, devices) for one in devices if one.kind == "gpu"}
-    return tuple(
-        _link(reader, gpu.slot, ports[gpu.slot], widest[gpu.device_id], working, beside[gpu.slot]) for gpu in gpus
-    )
+    devices = facts.pcie.devices
+    firsts: dict[str, PcieDevice] = {}  # by the device that they are functions of
+    for device in devices:
+        if device.kind == "gpu" or not isinstance(reader.link(f"{DEVICES}/{device.slot}/physfn"), str):
+            firsts.setdefault(device.slot.rpartition(".")[0], device)
+    look = _Look(reader, facts, devices, tuple(firsts.values()))
+    return tuple(_link(device, look) for device in firsts.values())
 
 
 def _kind(reader: Reader, slot: str, gpus: set[str]) -> str:
@@ -176,36 +189,99 @@ def _beside(reader: Reader, one: PcieDevice, devices: Sequence[PcieDevice]) -> t
     return tuple(device.slot for device in others) if others and all(widths) and sum(widths) <= whole else ()
 
 
-def _link(
-    reader: Reader,
-    slot: str,
-    port: str,
-    sibling_width: int,
-    working: Callable[[], set[str]],
-    split_with: Callable[[], tuple[str, ...]],
-) -> PcieLink:
+class _Look:
+    """What the links of all devices are judged by; nothing is read before it is asked."""
+
+    def __init__(
+        self, reader: Reader, facts: Facts, devices: Sequence[PcieDevice], firsts: Sequence[PcieDevice]
+    ) -> None:
+        self.reader = reader
+        self.devices = devices
+        self.working = shared(_working, facts)
+        self.models = shared(self._models, firsts)
+        self.cards = shared(self._cards, firsts)
+
+    def _models(self, firsts: Sequence[PcieDevice]) -> Mapping[str, Mapping[str, tuple[int, float]]]:
+        """Width and speed of the devices of each model, by slot."""
+        found: dict[str, dict[str, tuple[int, float]]] = {}
+        for one in firsts:
+            found.setdefault(_model(self.reader, one.slot), {})[one.slot] = (
+                width_of(read_pci(self.reader, one.slot, "current_link_width")),
+                speed_of(read_pci(self.reader, one.slot, "current_link_speed")),
+            )
+        return found
+
+    def _cards(self, firsts: Sequence[PcieDevice]) -> Mapping[str, tuple[str, ...]]:
+        """The slots of each RDMA card by the GUID that all of it shares (sysfs-class-infiniband: sys_image_guid)."""
+        found: dict[str, tuple[str, ...]] = {}
+        for one in firsts:
+            guid = self.guid(one.slot) if one.kind == "network" else ""
+            if guid:
+                found[guid] = (*found.get(guid, ()), one.slot)
+        return found
+
+    def guid(self, slot: str) -> str:
+        folder = f"{DEVICES}/{slot}/infiniband"
+        names = attempt(names_in, self.reader, folder)
+        return (
+            read_pci(self.reader, slot, f"infiniband/{names[0]}/sys_image_guid")
+            if isinstance(names, tuple) and names
+            else ""
+        )
+
+    def other_half(self, slot: str) -> str:
+        return next((other for other in self.cards().get(self.guid(slot), ()) if other != slot), "")
+
+    def is_like_siblings(self, model: str) -> bool:
+        all_of_them = list(self.models().get(model, {}).values())
+        return len(all_of_them) > 1 and len(set(all_of_them)) == 1
+
+
+def _link(device: PcieDevice, look: _Look) -> PcieLink:
+    reader, slot = look.reader, device.slot
+    port = device.ports[-1] if device.ports else ""
+    model = _model(reader, slot)
+
+    def width(of: str, end: str) -> int:
+        return width_of(_known(reader, of, f"{end}_link_width"))
+
+    def speed(of: str, end: str) -> float:
+        return speed_of(_known(reader, of, f"{end}_link_speed"))
+
     return PcieLink(
         slot=slot,
+        kind=device.kind,
+        model=model,
         port=port,
-        width=lazy(lambda: width_of(read_pci(reader, slot, "current_link_width"))),
-        device_width=lazy(lambda: width_of(read_pci(reader, slot, "max_link_width"))),
-        port_width=lazy(lambda: width_of(read_pci(reader, port, "max_link_width"))),
-        sibling_width=sibling_width,
-        speed=lazy(lambda: speed_of(read_pci(reader, slot, "current_link_speed"))),
-        device_speed=lazy(lambda: speed_of(read_pci(reader, slot, "max_link_speed"))),
-        port_speed=lazy(lambda: speed_of(read_pci(reader, port, "max_link_speed"))),
-        is_working=lazy(lambda: slot in working()),
-        corrected=lazy(_errors, reader, (slot, port), ("aer_dev_correctable",)),
-        uncorrected=lazy(_errors, reader, (slot, port), ("aer_dev_fatal", "aer_dev_nonfatal")),
+        width=lazy(width, slot, "current"),
+        device_width=lazy(width, slot, "max"),
+        port_width=lazy(width, port, "max"),
+        speed=lazy(speed, slot, "current"),
+        device_speed=lazy(speed, slot, "max"),
+        port_speed=lazy(speed, port, "max"),
+        sibling_width=lazy(lambda: max((width for width, _ in look.models()[model].values()), default=0)),
+        is_like_siblings=lazy(look.is_like_siblings, model),
+        is_asleep=lazy(lambda: read_pci(reader, slot, "power/runtime_status") == "suspended"),
+        is_working=lazy(lambda: slot in look.working()),
+        corrected=lazy(_errors, reader, (slot, port), {"correctable": _REPLAYED.__contains__}),
+        uncorrected=lazy(
+            _errors, reader, (slot, port), {"fatal": lambda _: True, "nonfatal": lambda name: name not in _PROBES}
+        ),
+        broken=lazy(_errors, reader, (slot, port), {"fatal": _BROKEN.__contains__}),
         is_gone=lazy(lambda: read_pci(reader, slot, "current_link_width") in _ALL_ONES),
-        split_with=lazy(split_with),
+        split_with=lazy(_beside, reader, device, look.devices),
+        other_half=lazy(look.other_half, slot),
     )
 
 
-def _errors(reader: Reader, slots: Sequence[str], names: Sequence[str]) -> int:
-    files = (f"{DEVICES}/{slot}/{name}" for slot in slots if slot for name in names)
-    counts = [count for _, content in texts(reader, files) if (count := total_of(content)) >= 0]
-    return sum(counts) if counts else -1
+def _errors(reader: Reader, slots: Sequence[str], wanted: Mapping[str, Callable[[str], bool]]) -> int:
+    """The errors of these kinds whose names are wanted, of all of these slots; -1 where the kernel counts none."""
+    found = [
+        [count for name, count in errors_in(content).items() if is_wanted(name)]
+        for kind, is_wanted in wanted.items()
+        for _, content in texts(reader, (f"{DEVICES}/{slot}/aer_dev_{kind}" for slot in slots if slot))
+    ]
+    return sum(map(sum, found)) if found else -1
 
 
 def _working(facts: Facts) -> set[str]:
@@ -217,3 +293,12 @@ def _working(facts: Facts) -> set[str]:
 
 def _lower(one: float, other: float) -> float:
     return min(one, other) if one and other else one or other
+
+
+def _known(reader: Reader, slot: str, name: str) -> str:
+    """Empty where it is certain that there is none."""
+    return if_absent(line(reader, f"{DEVICES}/{slot}/{name}"), "") if slot else ""
+
+
+def _model(reader: Reader, slot: str) -> str:
+    return ":".join(read_pci(reader, slot, name).removeprefix("0x") for name in ("vendor", "device"))

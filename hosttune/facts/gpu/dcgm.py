@@ -1,0 +1,54 @@
+"""NVIDIA's Data Center GPU Manager, which watches and tests GPUs: its version, and how many of its host engines run.
+
+Source: DCGM user guide (packages datacenter-gpu-manager of version 3, datacenter-gpu-manager-4-core; the host engine
+nv-hostengine, of which one on a host is enough: monitoring of two disturbs each other); its release notes (which GPUs
+and drivers version 4 is for).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, lazy
+from hosttune.facts.versions import sorted_versions, upstream_of
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_PACKAGE = regex(r"datacenter-gpu-manager(?:-4-core)?")
+_ENGINE = "nv-hostengine"
+_FIRST_FOR_4 = 570
+
+
+@frozen
+class Dcgm(Fact):
+    """DCGM on this host; what runs in containers shows as processes alone."""
+
+    version: str  # of its packages: 4.2.3; empty where none is installed
+    engines: int  # nv-hostengine processes, those of containers included
+    is_too_old: bool  # version 3 or older, with a driver or GPUs that only version 4 knows
+
+
+def collect(reader: Reader, facts: Facts) -> Dcgm:  # noqa: ARG001 - the interface of all subjects
+    return Dcgm(
+        version=lazy(_version, facts),
+        engines=lazy(lambda: len(facts.processes[_ENGINE].commands)),
+        is_too_old=lazy(_is_too_old, facts),
+    )
+
+
+def _version(facts: Facts) -> str:
+    found = [upstream_of(facts.packages[name].version) for name in facts.packages.names if _PACKAGE.fullmatch(name)]
+    return sorted_versions(found)[-1] if found else ""
+
+
+def _is_too_old(facts: Facts) -> bool:
+    major = facts.dcgm.version.partition(".")[0]
+    if not major.isdecimal() or int(major) >= 4:
+        return False
+    branch = (facts.driver.loaded_version or facts.driver.branch).partition(".")[0]
+    is_new = branch.isdecimal() and int(branch) >= _FIRST_FOR_4
+    return is_new or "blackwell" in facts.gpus.generations

@@ -1,0 +1,162 @@
+"""How many GPUs are on the PCI bus, and how many there should be, as far as the host itself says.
+
+Sources: hosttune/tables/gpu-counts.tsv (instance types and systems, with its own sources); SMBIOS' product name, which
+is the instance type on EC2; what cloud-init keeps of Azure's metadata (/run/cloud-init/instance-data.json, `imds`); the
+kubelet's checkpoint of devices (kubernetes, pkg/kubelet/cm/devicemanager/checkpoint); NVIDIA's HGX boards, whose GPUs
+and NVSwitches come together (Fabric Manager User Guide). What Slurm's files ask for is in services.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import TYPE_CHECKING
+
+from hosttune.errors import HosttuneError
+from hosttune.facts.base import Fact, attempt, lazy
+from hosttune.facts.containers.kubernetes import ROOTS
+from hosttune.facts.gpu.gpus import DEVICES
+from hosttune.facts.gpu.nvlink import is_of_sxm
+from hosttune.facts.reading import line, names_in, parsed, texts
+from hosttune.frozen import frozen
+from hosttune.textfiles import own_file
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+TABLE = "tables/gpu-counts.tsv"
+INSTANCE_DATA = "/run/cloud-init/instance-data.json"
+CHECKPOINT = "device-plugins/kubelet_internal_checkpoint"
+_RESOURCE = "nvidia.com/gpu"
+_OTHER_MAKERS = frozenset({"0x1002", "0x8086"})  # AMD, Intel
+_ACCELERATORS = ("0x1200", "0x0302", "0x0380")  # processing accelerator, 3D controller, other display controller
+_BOARDS = (4, 8, 16)
+# NVSwitches of a board of eight, by generation: HGX-2 and HGX A100, which come in pairs too; HGX H100 and H200.
+_SWITCHES = {"volta": 6, "ampere": 6, "hopper": 4}
+
+
+@frozen
+class Expected:
+    """What a machine has by its name."""
+
+    kind: str  # instance | system | chassis; empty where no row fits
+    name: str
+    count: int
+
+
+@frozen
+class GpuCount(Fact):
+    """GPUs that are on the bus, whoever drives them, and those that should be. A number is 0 where nothing says it."""
+
+    present: int  # NVIDIA's; where there is none, the accelerators of AMD and Intel
+    by_name: Expected  # from the instance type, or the product name
+    by_kubelet: int  # GPUs that the device plugin has registered, MIG devices left out
+    by_board: int  # GPUs of a board such as theirs, where there are fewer; not in virtual machines
+
+
+@cache
+def _table() -> tuple[Expected, ...]:
+    content = own_file(TABLE)
+    if content is None:
+        raise HosttuneError(f"{TABLE} of the package is missing", hint="install hosttune again")
+    rows = (row.split("\t") for row in content.decode().splitlines() if row and not row.startswith("#"))
+    return tuple(Expected(kind, pattern, int(count)) for kind, pattern, count in rows)
+
+
+def expected_of(instance: str, product: str) -> Expected:
+    """The row for an instance type, or else for a product name; both empty where nothing is known."""
+    for one in _table():
+        name = instance if one.kind == "instance" else product
+        if name and fnmatchcase(name, one.name):
+            return Expected(one.kind, name, one.count)
+    return Expected("", "", 0)
+
+
+def size_in(instance_data: str) -> str:
+    """The size of an Azure machine (Standard_ND96isr_H100_v5) in what cloud-init keeps; empty where it is not there.
+    Raises ValueError for what is no JSON.
+    """
+    value = _json(instance_data, INSTANCE_DATA)
+    for key in ("ds", "meta_data", "imds", "compute", "vmSize"):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value if isinstance(value, str) else ""
+
+
+def registered_in(checkpoint: str) -> int:
+    """The GPUs that the kubelet's checkpoint has as registered: MIG devices are parts of some, and shares of one GPU
+    carry its name and a number (::2). Raises ValueError for what is no JSON.
+    """
+    value = _json(checkpoint, "the kubelet's checkpoint of devices")
+    for key in ("Data", "RegisteredDevices", _RESOURCE):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    names = [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
+    gpus = [name for name in names if name.startswith("GPU-")]
+    shares = [name for name in gpus if "::" in name]
+    return len({name.partition("::")[0] for name in shares}) if shares else len(gpus)
+
+
+def board_of(sxm: int, generation: str, nvswitches: int) -> int:
+    """How many GPUs a board with these has, where it has fewer; 0 where it has all, or nobody knows. One or two GPUs of
+    an SXM board are no board.
+    """
+    boards, rest = divmod(nvswitches, _SWITCHES.get(generation, 1 << 30))
+    whole = 8 * boards if boards and not rest else 0
+    if not whole and sxm > 2:
+        whole = next((size for size in _BOARDS if size >= sxm), 0)
+    return whole if 0 < sxm < whole else 0
+
+
+def collect(reader: Reader, facts: Facts) -> GpuCount:
+    return GpuCount(
+        present=lazy(lambda: facts.gpus.count or _others(reader)),
+        by_name=lazy(_by_name, reader, facts),
+        by_kubelet=lazy(_by_kubelet, reader, facts),
+        by_board=lazy(_by_board, facts),
+    )
+
+
+def _others(reader: Reader) -> int:
+    found = 0
+    for slot in names_in(reader, DEVICES):
+        kind = attempt(line, reader, f"{DEVICES}/{slot}/class")
+        if isinstance(kind, str) and kind.startswith(_ACCELERATORS):
+            found += attempt(line, reader, f"{DEVICES}/{slot}/vendor") in _OTHER_MAKERS
+    return found
+
+
+def _by_name(reader: Reader, facts: Facts) -> Expected:
+    product = facts.host.product
+    if facts.host.cloud == "aws":
+        return expected_of(product, "")
+    if facts.host.cloud == "azure":
+        for _, content in texts(reader, (INSTANCE_DATA,)):
+            return expected_of(parsed(size_in, content), "")
+        return expected_of("", "")
+    return expected_of("", "" if facts.host.is_vm else product)
+
+
+def _by_kubelet(reader: Reader, facts: Facts) -> int:
+    if not facts.managers.kubelet:
+        return 0
+    files = texts(reader, (f"{root}/{CHECKPOINT}" for root in ROOTS))
+    return max((parsed(registered_in, content) for _, content in files), default=0)
+
+
+def _by_board(facts: Facts) -> int:
+    if not facts.gpus.has_gpu or facts.host.is_vm:
+        return 0
+    sxm = [gpu for gpu in facts.gpus.devices if is_of_sxm(gpu.device_id)]
+    generations = {gpu.generation for gpu in sxm}
+    return board_of(len(sxm), generations.pop(), facts.gpus.nvswitches) if len(generations) == 1 else 0
+
+
+def _json(content: str, what: str) -> object:
+    try:
+        value: object = json.loads(content)
+    except (ValueError, RecursionError):
+        message = f"{what} is no JSON"
+        raise ValueError(message) from None
+    return value

@@ -1,0 +1,59 @@
+"""Whether a vGPU has its licence, as the driver of the guest says.
+
+Asked of `nvidia-smi -q` on vGPU guests alone: lines below "vGPU Software Licensed Product". An unlicensed vGPU works as
+it should for some twenty minutes (Unlicensed (Unrestricted)), and is slowed down then (Unlicensed (Restricted)):
+NVIDIA, Virtual GPU Client Licensing User Guide.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, UnknownFact, lazy
+from hosttune.facts.gpu.nvidia_smi import printed
+from hosttune.facts.reading import known
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+QUESTION = ("nvidia-smi", "-q")
+_TIMEOUT_S = 30.0
+_STATUS = regex(r"\s+License Status\s+: (\S.*)")
+
+
+@frozen
+class Licence(Fact):
+    """Of the vGPUs of this guest."""
+
+    states: tuple[str, ...]  # Licensed (Expiry: ...), Unlicensed (Restricted) ..., each once; none without a vGPU
+
+    @property
+    def is_restricted(self) -> bool:
+        """One of them is slowed down."""
+        return any(not state.startswith("Licensed") and "(Unrestricted)" not in state for state in self.states)
+
+    @property
+    def is_missing(self) -> bool:
+        """One of them has no licence, and is not slowed down yet."""
+        return any("(Unrestricted)" in state for state in self.states)
+
+
+def states_in(output: str) -> tuple[str, ...]:
+    """The states in an answer to `QUESTION`, each once; N/A is none: that GPU needs no licence."""
+    found = (printed(match[1]) for line in output.splitlines() if (match := _STATUS.fullmatch(line.rstrip())))
+    return tuple(dict.fromkeys(state for state in found if state != "N/A"))
+
+
+def collect(reader: Reader, facts: Facts) -> Licence:
+    return Licence(states=lazy(_states, reader, facts))
+
+
+def _states(reader: Reader, facts: Facts) -> tuple[str, ...]:
+    if not facts.nvidia.is_vgpu:
+        return ()
+    if facts.nvidia.smi != "answers":
+        raise UnknownFact(facts.nvidia.problem)
+    return states_in(known(reader.query(QUESTION, timeout_s=_TIMEOUT_S), "nvidia-smi").text)

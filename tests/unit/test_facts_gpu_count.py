@@ -1,0 +1,112 @@
+"""How many GPUs there should be: tables, the kubelet's checkpoint, boards."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hosttune.host.record_encode import encode_record
+
+from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.gpu.gpu_count import INSTANCE_DATA, board_of, expected_of, registered_in, size_in
+from hosttune.host.record import Recorder
+from tests.hosts.kinds import NAMES, record_of
+from tests.unit.fake_reader import FakeReader
+
+PCI = "/sys/bus/pci/devices"
+
+
+@pytest.mark.parametrize(
+    ("instance", "product", "kind", "count"),
+    [
+        ("p5.48xlarge", "", "instance", 8), ("p5.4xlarge", "", "instance", 1), ("g5.12xlarge", "", "instance", 4),
+        ("g5.2xlarge", "", "instance", 1), ("c7i.large", "", "", 0), ("Standard_ND96isr_H100_v5", "", "instance", 8),
+        ("", "DGXH100", "system", 8), ("", "DGX Station A100 920-23487-2530-000", "system", 4), ("", "DGXA100 920-23687", "system", 8),
+        ("", "PowerEdge XE9680/0KK0RG", "chassis", 8), ("", "PowerEdge R760xa", "", 0), ("", "p5.48xlarge", "", 0), ("", "", "", 0),
+    ],
+)  # fmt: skip
+def test_what_a_name_says(instance, product, kind, count):
+    found = expected_of(instance, product)
+    assert (found.kind, found.count) == (kind, count)
+
+
+@pytest.mark.parametrize(
+    ("sxm", "generation", "nvswitches", "whole"),
+    [
+        (7, "hopper", 4, 8), (8, "hopper", 4, 0), (4, "hopper", 0, 0), (3, "hopper", 0, 4), (5, "blackwell", 0, 8), (1, "hopper", 0, 0),
+        (2, "hopper", 0, 0), (1, "hopper", 4, 8), (7, "ampere", 6, 8), (15, "volta", 12, 16), (16, "volta", 12, 0), (17, "volta", 0, 0),
+        (0, "hopper", 4, 0), (8, "ampere", 5, 0), (4, "ampere", 0, 0),
+    ],
+)  # fmt: skip
+def test_what_a_board_has(sxm, generation, nvswitches, whole):
+    assert board_of(sxm, generation, nvswitches) == whole
+
+
+@pytest.mark.parametrize(
+    ("registered", "count"),
+    [
+        (["GPU-a", "GPU-b"], 2), (["GPU-a::0", "GPU-a::1", "GPU-b::0"], 2), (["MIG-a", "MIG-b"], 0), (["GPU-a", "MIG-b", 3], 1),
+        (None, 0), ({"0": ["GPU-a"]}, 0),
+    ],
+)  # fmt: skip
+def test_what_the_kubelet_knows(registered, count):
+    assert registered_in(json.dumps({"Data": {"RegisteredDevices": {"nvidia.com/gpu": registered}}})) == count
+    assert registered_in("[]") == 0
+
+
+def test_record_keeps_of_two_files_what_is_read_and_no_more():
+    instance = {
+        "ds": {"meta_data": {"imds": {"compute": {"vmSize": "Standard_ND96asr_v4", "subscriptionId": "s3cret"}}}}
+    }
+    names = [f"GPU-{n}f0c-4a::{share}" for n in range(2) for share in range(3)] + ["MIG-7aa"]
+    checkpoint = {"Data": {"PodDeviceEntries": [{"PodUID": "s3cret"}], "RegisteredDevices": {"nvidia.com/gpu": names}}}
+    files = {
+        INSTANCE_DATA: json.dumps(instance), "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint": json.dumps(checkpoint),
+        "/x/instance-data.json": "{",
+    }  # fmt: skip
+    recorder = Recorder(FakeReader(files))
+    for path in files:
+        recorder.read(path)
+    kept = encode_record(recorder, share=False, tool_version="0.1.0")["files"]
+    assert "s3cret" not in json.dumps(kept)
+    assert size_in(kept[INSTANCE_DATA]) == "Standard_ND96asr_v4"
+    assert registered_in(kept["/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"]) == 2
+    with pytest.raises(ValueError, match="is no JSON"):
+        size_in(kept["/x/instance-data.json"])
+
+
+def test_size_of_an_azure_machine():
+    assert (
+        size_in(json.dumps({"ds": {"meta_data": {"imds": {"compute": {"vmSize": "Standard_ND96asr_v4"}}}}}))
+        == "Standard_ND96asr_v4"
+    )
+    assert size_in("{}") == size_in('{"ds": []}') == ""
+    with pytest.raises(ValueError, match="is no JSON"):
+        size_in("{")
+
+
+def test_accelerators_of_others_count_where_there_is_no_gpu_of_nvidia():
+    files = {
+        f"{PCI}/0000:05:00.0/class": "0x120000", f"{PCI}/0000:05:00.0/vendor": "0x1002", f"{PCI}/0000:15:00.0/class": "0x120000",
+        f"{PCI}/0000:15:00.0/vendor": "0x1002", f"{PCI}/0000:02:00.0/class": "0x030000", f"{PCI}/0000:02:00.0/vendor": "0x1a03",
+    }  # fmt: skip
+    assert Facts(FakeReader(files)).gpu_count.present == 2
+
+
+@pytest.mark.parametrize("driver", ["nvidia", "vfio-pci"])
+def test_gpus_that_are_held_for_virtual_machines_are_there(driver):
+    files = {f"{PCI}/0000:05:00.0/{name}": text for name, text in {"class": "0x030200", "vendor": "0x10de"}.items()}
+    links = {f"{PCI}/0000:05:00.0/driver": f"../../../bus/pci/drivers/{driver}"}
+    assert Facts(FakeReader(files, links=links)).gpu_count.present == 1
+
+
+def test_bus_that_cannot_be_read_is_unknown():
+    with pytest.raises(UnknownFact, match="may not"):
+        _ = Facts(FakeReader({}, unreadable={PCI: "may not"})).gpu_count.present
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_no_kind_of_host_lacks_a_gpu(kind):
+    count = Facts(record_of(kind)).gpu_count
+    assert count.by_name.count in {0, count.present}
+    assert (count.by_board, count.by_kubelet in {0, count.present}) == (0, True)

@@ -1,0 +1,146 @@
+"""NVLinks: what nvidia-smi prints of them, which of them have to be up, and which errors count."""
+
+from __future__ import annotations
+
+import pytest
+
+from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.gpu.health_smi import FIELDS, QUERIES, fabric_of
+from hosttune.facts.gpu.nvidia import DMESG, JOURNAL
+from hosttune.facts.gpu.nvidia_smi import QUERY
+from hosttune.facts.gpu.nvlink import STATUS, Links, status_in
+from hosttune.facts.gpu.nvlink_errors import QUESTION, counts_in
+from hosttune.values import Unreadable
+from tests.hosts.driver import smi_row
+from tests.unit.fake_reader import FakeReader
+
+PCI = "/sys/bus/pci/devices"
+H100, H100_PCIE, A100_PCIE, GH200 = "0x2330", "0x2331", "0x20b5", "0x2342"
+UP = "\t Link {}: 26.562 GB/s\n"
+DOWN = "NVML: Unable to retrieve NVLink information as all links are inActive\n"
+
+
+def said(*gpus):
+    """`nvidia-smi nvlink -s` of GPUs: (links that are up, links that are down), or what it says instead."""
+    text = ""
+    for number, one in enumerate(gpus):
+        text += f"GPU {number}: NVIDIA H100 (UUID: GPU-{number})\n"
+        text += (
+            one if isinstance(one, str) else "".join(map(UP.format, range(one[0]))) + "Link 9: <inactive>\n" * one[1]
+        )
+    return text
+
+
+def nvlink_of(models, answer, *, is_vm=False, rows=None, **queries):
+    slots = [f"0000:{0x10 + number:02x}:00.0" for number in range(len(models))]
+    files = {
+        "/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.126.20  x\n",
+        "/sys/module/nvidia/version": "580.126.20\n", "/sys/class/dmi/id/sys_vendor": "QEMU\n" if is_vm else "Dell Inc.\n",
+        "/proc/cpuinfo": f"processor\t: 0\nflags\t\t: fpu{' hypervisor' * is_vm}\n\n", "/proc/sys/kernel/arch": "x86_64\n",
+        "/proc/sys/kernel/osrelease": "6.8.0-60-generic\n",
+    }  # fmt: skip
+    links = {}
+    for slot, model in zip(slots, models, strict=True):
+        base = f"{PCI}/{slot}"
+        files |= {f"{base}/vendor": "0x10de", f"{base}/device": model, f"{base}/class": "0x030200"}
+        links[f"{base}/driver"] = "../../../bus/pci/drivers/nvidia"
+    named = [f"0000{slot.upper()}" for slot in slots]
+    answers = {
+        QUERY: "".join(f"{slot}, 580.126.20, Enabled, NVIDIA H100\n" for slot in named[: rows or len(named)]),
+        QUERIES[0]: "".join(smi_row(FIELDS[0], slot) for slot in named), JOURNAL: "", DMESG: "x\n", STATUS: answer,
+    }  # fmt: skip
+    return Facts(FakeReader(files, links=links, queries=answers | queries.get("queries", {})))
+
+
+def missing_of(models, answer, **more):
+    return [(gpu.up, gpu.missing) for gpu in nvlink_of(models, answer, **more).nvlink.gpus]
+
+
+def test_every_way_in_which_links_are_told():
+    told = status_in(
+        said((2, 1), DOWN, DOWN.replace("NVLink", "Nvlink"), "Device does not have or support Nvlink\n")
+        + "GPU 4: NVIDIA A10 (UUID: GPU-4)\n"
+        + "GPU 5: NVIDIA H100 (UUID: GPU-5)\nNvlink queries are not supported for Devices in MIG mode\n"
+    )
+    assert told == {
+        0: Links((26.562, 26.562), 1), 1: Links((), -1), 2: Links((), -1), 3: None, 4: None, 5: None,
+    }  # fmt: skip
+    with pytest.raises(ValueError, match="Unknown Error"):
+        status_in("Unable to determine the device handle for GPU0000:91:00.0: Unknown Error\n")
+
+
+def test_links_of_a_board_have_to_be_up():
+    assert missing_of([H100] * 2, said((18, 0), (17, 1))) == [(18, 0), (17, 1)]
+    assert missing_of([H100] * 2, said((18, 0), DOWN)) == [(18, 0), (0, 18)]
+    assert missing_of([H100] * 2, said(DOWN, DOWN)) == [(0, 18), (0, 18)]
+    assert missing_of([H100] * 2, said((12, 0), (18, 0))) == [(12, 6), (18, 0)]  # fewer are told
+
+
+def test_board_whose_links_no_table_has_is_compared_with_itself():
+    assert missing_of(["0x20bd"] * 2, said((8, 0), (7, 1))) == [(8, 0), (7, 1)]
+    assert missing_of(["0x20bd"] * 2, said((8, 0), DOWN)) == [(8, 0), (0, 8)]
+
+
+def test_virtual_machine_may_be_given_gpus_without_their_links_and_not_with_a_part():
+    assert missing_of([H100] * 2, said(DOWN, DOWN), is_vm=True) == [(0, 0), (0, 0)]
+    assert missing_of([H100] * 2, said((18, 0), DOWN), is_vm=True) == [(18, 0), (0, 18)]
+
+
+def test_gpu_by_itself_has_nobody_to_be_joined_to():
+    assert missing_of([H100], said(DOWN)) == [(0, 0)]
+    facts = nvlink_of([GH200], said(DOWN))
+    assert not facts.nvlink.is_possible
+    assert facts.nvlink.gpus == ()
+
+
+def test_cards_with_bridges_use_a_part_of_their_links():
+    one, other, third = nvlink_of([H100_PCIE] * 3, said((12, 6), (8, 10), DOWN)).nvlink.gpus
+    assert [(gpu.is_sxm, gpu.missing, gpu.up, gpu.sibling_up) for gpu in (one, other, third)] == [
+        (False, 0, 12, 12), (False, 0, 8, 12), (False, 0, 0, 12),
+    ]  # fmt: skip
+    assert all(gpu.sibling_up == 0 for gpu in nvlink_of([A100_PCIE] * 2, said(DOWN, DOWN)).nvlink.gpus)
+
+
+def test_two_cards_of_different_models_take_no_bridge():
+    assert not nvlink_of([H100_PCIE, A100_PCIE], "").nvlink.is_possible
+
+
+def test_numbers_that_nvidia_smi_does_not_list_are_no_slots():
+    gpus = nvlink_of([H100] * 3, said((18, 0), (17, 1), (18, 0)), rows=2).nvlink.gpus
+    assert [(gpu.slot, gpu.missing) for gpu in gpus] == [("GPU 0", 0), ("GPU 1", 1), ("GPU 2", 0)]
+
+
+def test_question_that_hangs_is_unknown():
+    facts = nvlink_of([H100] * 2, Unreadable("nvidia-smi did not end within 30 s"))
+    with pytest.raises(UnknownFact, match="did not end"):
+        _ = facts.nvlink.gpus
+
+
+def test_errors_of_both_vocabularies():
+    old = "GPU 0: A\n\t Link 0: Replay Errors: 2\n\t Link 0: Recovery Errors: 1  Link 1: CRC Errors: 4\nGPU 1: A\n\t Link 0: CRC Flit Errors: 0\n"
+    new = (
+        "GPU 0: B\n Link 0: Malformed packet Errors: 1\n Link 0: Link recovery failed events: 3\n Link 0: Symbol Errors: 5\n"
+        " Link 0: Link recovery successful events: 70\n Link 0: Total link recovery events: 73\n Link 0: Tx discards: 9\n"
+        " Link 0: FEC Errors - 0: 36140749276\n Link 0: Effective BER: 15e-255\n Link 0: Raw BER Lane 0: 2061\n Link 0: Raw Errors Lane 0: 82\n"
+    )
+    assert counts_in(old) == {0: (7, 0), 1: (0, 0)}
+    assert counts_in(new) == {0: (6, 3)}
+    assert counts_in("no GPU\n") == {}
+
+
+def test_errors_are_told_by_slot():
+    facts = nvlink_of(
+        [H100] * 2, "", queries={QUESTION: "GPU 0: A\n Link 0: Replay Errors: 2\nGPU 1: A\n Link 0: CRC Errors: 3\n"}
+    )
+    assert [(one.slot, one.errors, one.failed_recoveries) for one in facts.nvlink_errors.gpus] == [
+        ("0000:10:00.0", 2, 0), ("0000:11:00.0", 3, 0),
+    ]  # fmt: skip
+    assert nvlink_of([GH200], "").nvlink_errors.gpus == ()
+
+
+def test_fabric_that_is_not_told_is_none():
+    assert fabric_of({}) == ((), ())
+    assert fabric_of({"fabric.state": "Not Supported", "fabric.status": "N/A"}) == ((), ())
+    assert fabric_of({"fabric.state": "Not Started"}) == (("it has not joined",), ())
+    busy = {"fabric.state": "Completed", "fabric.status": "Success", "fabric.health.access_timeout_recovery": "True"}
+    assert fabric_of(busy) == ((), ("it is being recovered",))
