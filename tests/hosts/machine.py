@@ -211,7 +211,7 @@ class Machine:
         if self.arch == "aarch64":
             entry = "BogoMIPS\t: 2000.00\nFeatures\t: fp asimd sve\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f\n\n"
         files["/proc/cpuinfo"] = "".join(f"processor\t: {number}\n{entry}" for number in range(self.cpus))
-        files["/sys/devices/system/cpu/online"] = f"0-{self.cpus - 1}\n"
+        files["/sys/devices/system/cpu/online"] = files["/sys/devices/system/cpu/present"] = f"0-{self.cpus - 1}\n"
         files["/sys/devices/system/cpu/smt/active"] = f"{int(self.threads_per_core > 1)}\n"
         per_socket = self.cores_per_socket * self.threads_per_core
         cores = self.sockets * self.cores_per_socket
