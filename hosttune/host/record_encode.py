@@ -118,7 +118,7 @@ class _Encoder:
         has_addresses = argv[0] not in _SPEAK_OF_VERSIONS
 
         def completed(done: Completed) -> dict[str, Any]:
-            said = _short_log(done.text) if argv[0] in _LOGS else done.text
+            said = _short_log(argv, done.text) if argv[0] in _LOGS else done.text
             said = _short_show(said) if argv[0] == "apt-cache" and "show" in argv else said
             out, errors = (self.redactor.text(text, has_addresses=has_addresses) for text in (said, done.errors))
             return {"status": done.status, "stdout": out, "stderr": errors}
@@ -178,8 +178,12 @@ def _short_job(path: str, content: str) -> str:
     return told_lines(content, "crontab" if path.startswith(_CRONTABS) else "unit" if is_unit else "script")
 
 
-def _short_log(content: str) -> str:
+def _short_log(argv: tuple[str, ...], content: str) -> str:
     """The lines of the kernel log that facts read: the rest is long, and speaks of other things."""
     from hosttune.facts.gpu.nvidia_smi import messages_in
+    from hosttune.facts.kernel import host_log
+    from hosttune.facts.kernel_log import DMESG
 
-    return "".join(f"{line}\n" for line in messages_in(content))
+    kept = () if argv == host_log.LOG else messages_in(content)
+    more = host_log.chosen(content) if argv in {host_log.LOG, DMESG} else ()
+    return "".join(f"{line}\n" for line in (*kept, *more))

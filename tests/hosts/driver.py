@@ -9,8 +9,10 @@ from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.gpu.archives import POLICY
 from hosttune.facts.gpu.driver_modules import modinfo
 from hosttune.facts.gpu.health_smi import FIELDS, QUERIES, REMAPPED, REMAPPED_FIELDS
-from hosttune.facts.gpu.nvidia import DMESG, JOURNAL
+from hosttune.facts.gpu.nvidia import JOURNAL
 from hosttune.facts.gpu.nvidia_smi import QUERY
+from hosttune.facts.kernel.host_log import LOG
+from hosttune.facts.kernel_log import DMESG
 from hosttune.host.door import BeforeReader, Completed
 from hosttune.host.record import Recorder, RecordReader
 
@@ -74,9 +76,16 @@ def not_loaded(log: str = "") -> dict[tuple[str, ...], str | None]:
     return {JOURNAL: log, DMESG: log}
 
 
-def saying(record: RecordReader, smi: Mapping[str, Mapping[str, str] | str | None], log: Sequence[str]) -> RecordReader:
+def saying(
+    record: RecordReader, smi: Mapping[str, Mapping[str, str] | str | None], log: Sequence[str] | None
+) -> RecordReader:
     """A record whose GPUs (by slot) say something else, and whose kernel log has more lines. One that is None is in no
-    answer of nvidia-smi, and a text stands in the place of every value of its GPU."""
+    answer of nvidia-smi, and a text stands in the place of every value of its GPU. Without a log no program shows it.
+    """
+    if log is None:
+        kept = [one for one in record.data["queries"] if tuple(one["argv"]) not in (JOURNAL, LOG, DMESG)]
+        gone = [{"argv": list(argv), "absent": True} for argv in (JOURNAL, LOG, DMESG)]
+        record, log = RecordReader({**record.data, "queries": [*kept, *gone]}, record.file), ()
     if not smi and not log:
         return record
     slots = [gpu.slot for gpu in Facts(record).health.gpus if smi.get(gpu.slot, "") is not None]
@@ -97,7 +106,7 @@ def saying(record: RecordReader, smi: Mapping[str, Mapping[str, str] | str | Non
         kept = {f"0000{slot.upper()}": ", ".join([broken[slot]] * 3) if slot in broken else "" for slot in slots}
         shown = ((row, *row.split(", ", 1)) for row in rows)
         told[QUERY] = "".join(f"{slot}, {kept[slot] or rest}\n" for _, slot, rest in shown if slot in kept)
-    told |= dict.fromkeys((JOURNAL, DMESG), "".join(f"{line}\n" for line in log))
+    told |= dict.fromkeys((JOURNAL, LOG, DMESG), "".join(f"{line}\n" for line in log))
     kept = [one for one in record.data["queries"] if tuple(one["argv"]) not in told]
     more = [{"argv": list(argv), "status": 0, "stdout": text, "stderr": ""} for argv, text in told.items()]
     return RecordReader({**record.data, "queries": [*kept, *more]}, record.file)

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hosttune.facts.kernel.host_log import LOG
+from hosttune.facts.kernel_log import DMESG
 from hosttune.facts.services.clock import TRACKING
 from hosttune.facts.services.units import show_command
 from hosttune.facts.storage.filesystems import LSBLK
@@ -378,7 +380,7 @@ class Machine:
         tracked = "A9FEA97B,169.254.169.123,4,1795251443.9,-0.0000012,0.0,0.0,-1.2,0.0,0.0,0.0,0.0,16.1,Normal\n"
         queries += [_answer(TRACKING, tracked)] if self.has_systemd else []
         queries.append(_answer(LSBLK, self._lsblk()))
-        told = {("uname", "-m"): f"{self.arch}\n", **blank_answers(self), **self.queries}
+        told = {("uname", "-m"): f"{self.arch}\n", LOG: "", DMESG: "", **blank_answers(self), **self.queries}
         queries += [_answer(argv, text) for argv, text in told.items()]
         spaces = {mount.target: Space(mount.gib * GIB, mount.gib * GIB // 2, 10**8, 9 * 10**7) for mount in self.mounts}
         record: dict[str, Any] = {

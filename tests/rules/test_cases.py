@@ -6,7 +6,7 @@ host: h100-8x-2socket            # a built host: ./run hosts
 files: {/proc/swaps: null}       # what is different there; null removes the file
 smi: {"0000:1b:00.0": {ecc_mode_current: Disabled}}  # what nvidia-smi says otherwise of a GPU (_ for each dot);
                                    # null: it leaves it out; a text stands in the place of every value
-log: ["NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."]  # lines of the kernel log
+log: ["NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."]  # lines of the kernel log; null: nobody can read it
 processes: [{cgroup: /system.slice}]  # GPU processes that run there; what is not said is as in tests/hosts/told.py
 answers: {"nvidia-smi -L": "GPU 0"}   # what programs print there
 spaces: {/data: [1000, 10, 0, 0]}     # bytes, bytes left, inodes, inodes left of a mount

@@ -17,8 +17,9 @@ from hosttune.facts.gpu.health_smi import (
     word,
     yes,
 )
-from hosttune.facts.gpu.nvidia import DMESG, JOURNAL, OLD_JOURNAL
+from hosttune.facts.gpu.nvidia import JOURNAL, OLD_JOURNAL
 from hosttune.facts.gpu.nvidia_smi import QUERY
+from hosttune.facts.kernel_log import DMESG
 from hosttune.host.door import Completed
 from hosttune.values import Unreadable
 from tests.hosts.driver import smi_row

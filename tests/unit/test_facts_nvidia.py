@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.base import attempt, complete
 from hosttune.facts.gpu.gpu_errors import xid_of
-from hosttune.facts.gpu.nvidia import DMESG, JOURNAL
+from hosttune.facts.gpu.nvidia import JOURNAL
 from hosttune.facts.gpu.nvidia_lost import silent_gpus, told_by_log
 from hosttune.facts.gpu.nvidia_smi import (
     MAX_MESSAGES,
@@ -29,6 +29,7 @@ from hosttune.facts.gpu.nvidia_smi import (
     rejected,
     sentences_of,
 )
+from hosttune.facts.kernel_log import DMESG
 from hosttune.host.door import Completed
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader

@@ -6,7 +6,6 @@ when it is. What the two print is read in facts/gpu/nvidia_smi.py.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
@@ -15,7 +14,6 @@ from hosttune.facts.gpu.nvidia_smi import (
     QUERY,
     NvidiaGpu,
     Said,
-    dated,
     is_vgpu_name,
     legacy_branch,
     messages_in,
@@ -26,9 +24,10 @@ from hosttune.facts.gpu.nvidia_smi import (
     rejected,
     sentences_of,
 )
-from hosttune.facts.reading import all_sure, known, text
+from hosttune.facts.kernel_log import KERNEL, lines_of, question
+from hosttune.facts.reading import known, text
 from hosttune.frozen import frozen
-from hosttune.host.door import Completed, Stat
+from hosttune.host.door import Stat
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable
 
@@ -42,20 +41,13 @@ __all__ = ["Nvidia", "NvidiaGpu", "SilentGpu", "collect"]
 
 # Only lines of the driver, of nouveau, and about refused modules: the whole log is long, and nobody else's business.
 _REFUSED = "odule.*reject|PKCS#7|ey was rejected|module loading is restricted"
-_KERNEL = ("journalctl", "-k", "-b", "--no-pager")
-JOURNAL = (
-    *_KERNEL, "--no-hostname", "-o", "short-unix", "--case-sensitive=true",
-    f"--grep=NVRM|Xid|nouveau|nvidia-nvswitch.*Probing|{_REFUSED}",
-)  # fmt: skip
+JOURNAL = question(f"NVRM|Xid|nouveau|nvidia-nvswitch.*Probing|{_REFUSED}")
 # As older records hold it: without times.
-OLD_JOURNAL = (*_KERNEL, "-o", "cat", "--case-sensitive=true", f"--grep=NVRM|Xid|nouveau|{_REFUSED}")
-DMESG = ("dmesg",)
+OLD_JOURNAL = (*KERNEL, "-o", "cat", "--case-sensitive=true", f"--grep=NVRM|Xid|nouveau|{_REFUSED}")
 # A GPU that is about to be lost answers slowly, or never.
 _SMI_TIMEOUT_S = 30.0
-_LOG_TIMEOUT_S = 20.0
 _NOT_ASKED = "nvidia-smi is not asked"  # begins the reason of a live host, where it would load or make something
 _HANGS = "nvidia-smi did not end within"  # host/process.py of a program that ran into its time limit
-_MAY_NOT = regex(r"not seeing messages|insufficient permissions|Permission denied|Operation not permitted")
 _JOB = regex(r"/slurm\S*/job_\d+")  # cgroup of a job, which may have a part of the devices (ConstrainDevices)
 _GRIDD = (
     "/usr/bin/nvidia-gridd", "/usr/lib/systemd/system/nvidia-gridd.service",
@@ -159,30 +151,8 @@ def _why_no_smi(facts: Facts) -> str:
 
 
 def _messages(reader: Reader, facts: Facts) -> tuple[str, ...]:
-    """The lines of the log; none without a GPU. Raises UnknownFact with why they may not, or cannot, be read.
-
-    A journal without such lines and one that has no kernel log look the same (exit status 1, nothing printed), so the
-    kernel's own buffer has the last word on "nothing".
-    """
-    if not _has_gpu(reader, facts):
-        return ()
-    answer = reader.query(JOURNAL, timeout_s=_LOG_TIMEOUT_S)
-    if isinstance(answer, Unreadable) and answer.reason.startswith("not in this record"):
-        old = reader.query(OLD_JOURNAL, timeout_s=_LOG_TIMEOUT_S)
-        answer = old if isinstance(old, Completed) else answer
-    if isinstance(answer, Completed) and not _MAY_NOT.search(answer.errors) and (found := messages_in(answer.text)):
-        return found
-    journal = answer
-    answer = reader.query(DMESG, timeout_s=_LOG_TIMEOUT_S)
-    if isinstance(answer, Completed) and answer.status == 0:
-        uptime = attempt(text, reader, "/proc/uptime")
-        seconds = re.match(r"\d+(?:\.\d+)?", uptime) if isinstance(uptime, str) else None
-        return messages_in(dated(answer.text, reader.now() - float(seconds[0])) if seconds else answer.text)
-    errors = " ".join(one.errors for one in (journal, answer) if isinstance(one, Completed))
-    if _MAY_NOT.search(errors):
-        raise UnknownFact("needs root, or the group adm: the kernel log of this boot")
-    all_sure((journal, answer))
-    raise UnknownFact("neither journalctl nor dmesg shows the kernel log of this boot")
+    """The lines of the log; none without a GPU. Raises UnknownFact with why they may not, or cannot, be read."""
+    return lines_of(reader, JOURNAL, messages_in, OLD_JOURNAL) if _has_gpu(reader, facts) else ()
 
 
 def _silent(

@@ -56,7 +56,6 @@ _REJECTED = regex(
 )
 _SERIAL = regex(r"(serial number is )\S+", re.IGNORECASE)
 _PREFIX = regex(STAMP + "NVRM: *")
-_SINCE_BOOT = regex(r"^\[ *(\d+\.\d+)\] ?(?:\[ *[TC]\d+\] )?", re.MULTILINE)  # some kernels name thread or CPU
 _KERNEL = regex(r"^(\d{9,}\.\d+) kernel: ")  # journalctl -o short-unix --no-hostname
 _LEGACY = regex(r"supported through the NVIDIA (\d{3})\.[x\d]+ Legacy", re.IGNORECASE)
 _OPEN_ONLY = regex(r"requires use of the NVIDIA open kernel modules", re.IGNORECASE)
@@ -121,11 +120,6 @@ def _refusal(output: str, status: int) -> str:
 def _switch(spelled: str) -> Any:
     known = {"Enabled": True, "On": True, "Disabled": False, "Off": False}
     return known.get(spelled.strip(), unread(f"nvidia-smi says {spelled.strip()!r} of the persistence mode"))
-
-
-def dated(log: str, booted: float) -> str:
-    """A log of dmesg(1), whose lines begin with seconds since the boot, with the time of each instead."""
-    return _SINCE_BOOT.sub(lambda match: f"{booted + float(match[1]):.6f} ", log)
 
 
 def messages_in(log: str) -> tuple[str, ...]:
