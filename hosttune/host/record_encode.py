@@ -17,6 +17,7 @@ from hosttune.values import Answer
 T = TypeVar("T")
 MACHINE_ID: Final = "/etc/machine-id"
 DPKG_STATUS: Final = "/var/lib/dpkg/status"
+UDEV_DMI: Final = "/run/udev/data/+dmi:id"
 _DPKG_FIELDS = tuple(
     b"%s:" % name for name in (b"Package", b"Status", b"Architecture", b"Version", b"Source", b"Provides")
 )
@@ -106,6 +107,8 @@ class _Encoder:
             return f"{MASK}\n"
         if path == DPKG_STATUS:
             return self.redactor.text(_short_status(content).decode("utf-8", "replace"), has_addresses=False)
+        if path == UDEV_DMI:
+            return self.redactor.text(_short_dmi(content.decode("utf-8", "replace")), has_addresses=False)
         if is_pci_config(path):
             return encode_bytes(without_serial(content))
         encoded = encode_bytes(content)
@@ -176,6 +179,13 @@ def _short_job(path: str, content: str) -> str:
 
     is_unit = path.startswith(_HOMES) and "/systemd/user/" in path
     return told_lines(content, "crontab" if path.startswith(_CRONTABS) else "unit" if is_unit else "script")
+
+
+def _short_dmi(content: str) -> str:
+    """What udev tells of memory modules that facts read: their serial numbers stand beside it."""
+    from hosttune.facts.memory.memory_modules import told_lines
+
+    return told_lines(content)
 
 
 def _short_log(argv: tuple[str, ...], content: str) -> str:

@@ -42,6 +42,7 @@ MADE_AT = 1_780_000_000.0
 SYSCTLS = {
     "vm.swappiness": "60",
     "vm.max_map_count": "65530",
+    "vm.overcommit_memory": "0",
 }
 SERVICES = ("nvidia-fabricmanager.service", "nvidia-persistenced.service")  # those that rules ask about
 
@@ -248,7 +249,8 @@ class Machine:
         total = own + (self.gpu_memory_gib << 20)
         files["/proc/meminfo"] = (
             f"MemTotal:       {total} kB\nMemFree:        {own // 2} kB\nMemAvailable:   {own * 9 // 10 + total - own} kB\n"
-            f"SwapTotal:      {swap} kB\nSwapFree:       {swap} kB\nHugePages_Total:       0\nHugePages_Free:        0\n"
+            f"SwapTotal:      {swap} kB\nSwapFree:       {swap} kB\nCommitLimit:    {own // 2 + swap} kB\nCommitted_AS:   {own // 16} kB\n"
+            "HardwareCorrupted:     0 kB\nHugePages_Total:       0\nHugePages_Free:        0\n"
             "Hugepagesize:       2048 kB\n"
         )
         files["/proc/swaps"] = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"

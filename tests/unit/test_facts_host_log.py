@@ -4,7 +4,7 @@ import pytest
 
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.base import complete
-from hosttune.facts.kernel.host_log import LOG, MAX_LINES, chosen, lockups_in
+from hosttune.facts.kernel.host_log import LOG, MAX_LINES, chosen, lockups_in, severities
 from hosttune.facts.kernel_log import DMESG
 from hosttune.host.door import Completed
 from hosttune.host.record import Recorder, RecordReader
@@ -59,8 +59,19 @@ def test_host_log_that_may_not_be_read_is_unknown():
         _ = Facts(FakeReader(queries={LOG: journal, DMESG: refused})).host_log.cards
 
 
-def test_host_log_is_bounded():
-    assert len(chosen(LINES[1] + "\n" + (LINES[1] + "\n") * MAX_LINES)) == MAX_LINES
+def test_host_log_is_bounded_and_no_storm_pushes_out_another_line():
+    kept = chosen(f"{LINES[0]}\n" + f"{LINES[1]}\n" * (MAX_LINES + 1))
+    assert (len(kept), kept[0]) == (MAX_LINES + 1, LINES[0])
+
+
+def test_host_log_errors_of_hardware_by_how_bad_they_were():
+    check = "mce: [Hardware Error]: CPU 12: Machine Check{}: 0 Bank 7: {}"
+    seen = severities([
+        "{1}[Hardware Error]: event severity: corrected", "{2}[Hardware Error]: event severity: recoverable",
+        "[Hardware Error]: event severity: fatal", check.format("", "8c00004000010091"),
+        check.format(" Exception", "be00000000800400"), "mce: [Hardware Error]: Machine check events logged",
+    ])  # fmt: skip
+    assert (seen["corrected"], seen["uncorrected"], seen["fatal"]) == (2, 2, 1)
 
 
 def test_host_log_each_lockup_is_told_once():

@@ -1,8 +1,9 @@
-"""What the kernel has complained of in this boot: processors and tasks that stood still, memory that ran out, cards.
+"""What the kernel has complained of in this boot: what stood still, memory that ran out, errors of hardware, cards.
 
 Sources: Linux, kernel/watchdog.c (soft lockup), kernel/watchdog_perf.c (hard LOCKUP), kernel/hung_task.c, kernel/rcu
-(stall.h), mm/oom_kill.c (oom-kill:constraint=), drivers/net/ethernet/mellanox/mlx5 (events.c, en_main.c); NVIDIA's open
-kernel modules, nvidia-peermem.c. Lines of other drivers on their links say `NIC Link is Down`.
+(stall.h), mm/oom_kill.c (oom-kill:constraint=), arch/x86/kernel/cpu/mce/core.c (print_mce), drivers/acpi/apei (ghes.c,
+bert.c), drivers/firmware/efi/cper.c (event severity), drivers/net/ethernet/mellanox/mlx5 (events.c,
+en_main.c); NVIDIA's open kernel modules, nvidia-peermem.c. Lines of other drivers on links say `NIC Link is Down`.
 """
 
 from __future__ import annotations
@@ -19,23 +20,27 @@ from hosttune.host.secrets import mask_text
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 _WANTED = (
     r"soft lockup|hard LOCKUP|blocked (.* )?for more than|detected (expedited )?stalls?"
-    r"|oom-kill:constraint=CONSTRAINT_NONE|Link (is )?[Dd]own|nsufficient power on the PCIe slot|Port module event\[error\]|nvidia-peermem .*ERROR"
+    r"|oom-kill:constraint=CONSTRAINT_NONE|Hardware Error\].*(event severity:|Machine Check)"
+    r"|Link (is )?[Dd]own|nsufficient power on the PCIe slot|Port module event\[error\]|nvidia-peermem .*ERROR"
 )
 LOG = question(_WANTED)
-MAX_LINES = 2000  # the last ones: a link that comes and goes for weeks writes many
+MAX_LINES = 500  # of a kind, the last ones: a link that comes and goes for weeks writes many
 _CHOSEN = regex(_WANTED)
 _LINE = regex(r"(?:(\d{9,})\.\d+ )?(?:kernel: )?(.*)")
 _SOFT = regex(r"soft lockup - CPU#\d+ stuck for (\d+)s! \[(.{0,40}?):\d+\]")
 _HARD = regex(r"hard LOCKUP on cpu \d+|rcu.*detected (?:expedited )?stalls?")
 _HUNG = regex(r"INFO: task (.{0,40}?):\d+ blocked (?:.* )?for more than \d+ seconds")
 _OOM = regex(r"constraint=CONSTRAINT_NONE,.*\btask=([^,]{1,40})")
+_SEVERITY = regex(r"Hardware Error\].*event severity: (\w+)")
+_MACHINE_CHECK = regex(r"Hardware Error\].*Machine Check.*: \w+ Bank \d+: ([0-9a-f]{16})")
+_UNCORRECTED = 1 << 61  # MCi_STATUS.UC
 _SLOT = regex(r"\b([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\b")
 _NO_CARD = regex(r"pciehp|NVRM|nvlink", re.IGNORECASE)  # links of other kinds go down, too
 _DOWN = regex(r"Link (is )?[Dd]own")
@@ -66,13 +71,22 @@ class HostLog(Fact):
     lockups: tuple[str, ...]  # of processors in the last 24 hours: `soft lockup in python3 (27 s), 3 times`
     hung: tuple[str, ...]  # names of tasks that waited for minutes in the last 24 hours, each once
     out_of_memory: tuple[str, ...]  # programs killed because the host itself, no control group, had no memory left
+    uncorrected: int  # errors of hardware that could not be corrected, and the host went on
+    corrected_a_day: int  # reports of corrected ones in the last 24 hours; the kernel leaves some out in a storm
+    ended_by_hardware: bool  # the firmware says that the boot before this one ended with such an error
     cards: tuple[LoggedCard, ...]  # by slot
     peermem_errors: int  # of nvidia-peermem
 
 
 def chosen(log: str) -> tuple[str, ...]:
-    """The lines of a kernel log that speak of these things."""
-    return tuple(mask_text(line.strip()) for line in log.splitlines() if _CHOSEN.search(line))[-MAX_LINES:]
+    """The lines of a kernel log that speak of these things; of each the last ones."""
+    kept: list[str] = []
+    kinds: Counter[str] = Counter()
+    for line in reversed(log.splitlines()):
+        if (match := _CHOSEN.search(line)) and kinds[kind := match[0][:12]] < MAX_LINES:
+            kinds[kind] += 1
+            kept.append(mask_text(line.strip()))
+    return tuple(reversed(kept))
 
 
 def collect(reader: Reader, facts: Facts) -> HostLog:
@@ -83,6 +97,9 @@ def collect(reader: Reader, facts: Facts) -> HostLog:
         lockups=lazy(lambda: lockups_in(recent())),
         hung=lazy(lambda: tuple(dict.fromkeys(match[1] for text in recent() if (match := _HUNG.search(text))))),
         out_of_memory=lazy(lambda: tuple(match[1] for line in lines() if (match := _OOM.search(line)))),
+        uncorrected=lazy(lambda: severities(lines())["uncorrected"]),
+        corrected_a_day=lazy(lambda: severities(recent())["corrected"]),
+        ended_by_hardware=lazy(lambda: severities(lines())["fatal"] > 0),
         cards=lazy(lambda: cards_in(_slots(reader), lines(), recent(), _since_settled(facts, lines(), now))),
         peermem_errors=lazy(lambda: sum("nvidia-peermem" in line for line in lines())),
     )
@@ -110,6 +127,19 @@ def _since_settled(facts: Facts, lines: Sequence[str], now: float) -> list[str]:
     booted = attempt(lambda: facts.kernel.booted_at)
     first = max(now - _DAY_S, booted + _SETTLED_S if isinstance(booted, int) else 0)
     return [text for at, text in map(_timed, lines) if at is None or at >= first]
+
+
+def severities(texts: Iterable[str]) -> Counter[str]:
+    """How many errors of hardware were uncorrected, corrected and fatal. A kernel that meets a fatal one does not write
+    any more: the firmware keeps it (ACPI's boot error record table), and the next boot's kernel tells.
+    """
+    found: Counter[str] = Counter()
+    for text in texts:
+        if severity := _SEVERITY.search(text):
+            found[{"recoverable": "uncorrected"}.get(severity[1], severity[1])] += 1
+        elif status := _MACHINE_CHECK.search(text):
+            found["uncorrected" if int(status[1], 16) & _UNCORRECTED else "corrected"] += 1
+    return found
 
 
 def lockups_in(texts: Sequence[str]) -> tuple[str, ...]:
