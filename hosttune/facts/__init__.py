@@ -136,7 +136,7 @@ SUBJECTS = tuple(sorted(MODULES))
 # Subjects whose collection waits for other programs (apt-cache, nvidia-smi, systemctl, ubuntu-drivers).
 SLOW = frozenset({
     "activity", "archives", "candidates", "clock", "components", "framework", "health", "host_log", "nvidia",
-    "offers", "packaging", "units",
+    "offers", "packaging", "rails", "units",
 })  # fmt: skip
 
 # Subjects that no change of ours can alter before the next boot.

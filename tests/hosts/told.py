@@ -16,11 +16,12 @@ PROCESS = {
 def telling(
     record: RecordReader,
     processes: Sequence[Mapping[str, Any]],
-    answers: Mapping[str, str],
+    answers: Mapping[str, str | None],
     spaces: Mapping[str, Sequence[int]] | None = None,
     usages: Mapping[str, Sequence[int]] | None = None,
 ) -> RecordReader:
-    """`processes`: what is not said of one is as in PROCESS. `answers`: a command line to what it prints. `spaces`: a
+    """`processes`: what is not said of one is as in PROCESS. `answers`: a command line to what it prints, None where there
+    is no such program. `spaces`: a
     mount to its bytes, bytes left, inodes, inodes left. `usages`: a folder to the bytes and files that lie in it, and
     whether all of it was counted.
     """
@@ -28,7 +29,12 @@ def telling(
         return record
     told = {tuple(line.split()): text for line, text in answers.items()}
     kept = [one for one in record.data["queries"] if tuple(one["argv"]) not in told]
-    more = [{"argv": list(argv), "status": 0, "stdout": text, "stderr": ""} for argv, text in told.items()]
+    more = [
+        {"argv": list(argv), "absent": True}
+        if text is None
+        else {"argv": list(argv), "status": 0, "stdout": text, "stderr": ""}
+        for argv, text in told.items()
+    ]
     running = [{**PROCESS, "pid": 4711 + number, "name": "python", **one} for number, one in enumerate(processes)]
     data = {**record.data, "queries": [*kept, *more], "processes": [*record.data["processes"], *running]}
     data["spaces"] = {**record.data["spaces"], **(spaces or {})}
