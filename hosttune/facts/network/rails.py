@@ -39,8 +39,8 @@ _FEW = 3  # ports that are near no GPU are rails of one kind from so many on: tw
 
 @frozen
 class Rail(Fact):
-    """A port of RoCE that is up. Its kin are the rails of the same model and speed that are near a GPU as it is (below one
-    PCIe switch), or as little. What most of them have is empty, or 0, where there are too few to tell.
+    """A port of RoCE that is up. Its kin are the rails of the same model and speed that are near a GPU as it is (below
+    one PCIe switch), or as little. What most of them have is empty, or 0, where there are too few to tell.
     """
 
     name: str  # mlx5_0/1
