@@ -8,8 +8,11 @@ from dataclasses import asdict
 from typing import Any, Final, TypeVar
 
 from hosttune.facts.gpu.nvidia_smi import messages_in
+from hosttune.facts.kernel import host_log
+from hosttune.facts.kernel_log import DMESG
+from hosttune.facts.memory import memory_modules
+from hosttune.facts.storage import storage_log
 from hosttune.facts.storage.ageing_record import told_lines
-from hosttune.facts.storage.storage_log import chosen
 from hosttune.host.door import Completed, Process, Space, Stat, Usage
 from hosttune.host.machine_id import hashed_machine_id, machine_id_hash
 from hosttune.host.pci_config import is_pci_config, without_serial
@@ -22,6 +25,7 @@ from hosttune.values import Answer
 T = TypeVar("T")
 MACHINE_ID: Final = "/etc/machine-id"
 DPKG_STATUS: Final = "/var/lib/dpkg/status"
+UDEV_DMI: Final = "/run/udev/data/+dmi:id"
 _DPKG_FIELDS = tuple(
     b"%s:" % name for name in (b"Package", b"Status", b"Architecture", b"Version", b"Source", b"Provides")
 )
@@ -33,6 +37,12 @@ _SPEAK_OF_VERSIONS = frozenset(
     {"apt-get", "apt-cache", "apt-mark", "dpkg", "dpkg-query", "ubuntu-drivers", "nvidia-smi", "modinfo"}
 )
 _LOGS = frozenset({"dmesg", "journalctl"})
+# What is kept of the answers about the kernel log; all else is about GPUs.
+_CHOOSERS: Mapping[tuple[str, ...], tuple[Callable[[str], tuple[str, ...]], ...]] = {
+    storage_log.LOG: (storage_log.chosen,),
+    host_log.LOG: (host_log.chosen,),
+    DMESG: (messages_in, storage_log.chosen, host_log.chosen),
+}
 _POOL_FIELDS = ("pool:", "state:", "scan:", "errors:")
 _CRONTABS = "/var/spool/cron/"
 _HOMES = ("/home/", "/root/")
@@ -118,6 +128,8 @@ class _Encoder:
             return f"{MASK}\n"
         if path == DPKG_STATUS:
             return self.redactor.text(_short_status(content).decode("utf-8", "replace"), has_addresses=False)
+        if path == UDEV_DMI:
+            return self.redactor.text(_short_dmi(content.decode("utf-8", "replace")), has_addresses=False)
         if is_pci_config(path):
             return encode_bytes(without_serial(content))
         encoded = encode_bytes(content)
@@ -132,7 +144,7 @@ class _Encoder:
         has_addresses = argv[0] not in _SPEAK_OF_VERSIONS
 
         def completed(done: Completed) -> dict[str, Any]:
-            said = _short_log(done.text) if argv[0] in _LOGS else done.text
+            said = _short_log(argv, done.text) if argv[0] in _LOGS else done.text
             said = _short_show(said) if argv[0] == "apt-cache" and "show" in argv else said
             said = _short_pool(said) if argv[:2] == ("zpool", "status") else said
             out, errors = (self.redactor.text(text, has_addresses=has_addresses) for text in (said, done.errors))
@@ -208,9 +220,17 @@ def _short_job(path: str, content: str) -> str:
     return told_lines(content, "crontab" if path.startswith(_CRONTABS) else "unit" if is_unit else "script")
 
 
-def _short_log(content: str) -> str:
+def _short_dmi(content: str) -> str:
+    """What udev tells of memory modules that facts read: their serial numbers stand beside it."""
+    return memory_modules.told_lines(content)
+
+
+def _short_log(argv: tuple[str, ...], content: str) -> str:
     """The lines of the kernel log that facts read: the rest is long, and speaks of other things."""
-    return "".join(f"{line}\n" for line in (*messages_in(content), *chosen(content)))
+    choosers = (
+        _CHOOSERS.get(argv, (messages_in,)) if argv != DMESG else (messages_in, storage_log.chosen, host_log.chosen)
+    )
+    return "".join(f"{line}\n" for line in dict.fromkeys(line for choose in choosers for line in choose(content)))
 
 
 def _short_pool(content: str) -> str:

@@ -160,3 +160,14 @@ def number_list(spelled: str) -> tuple[int, ...]:
         first, dash, last = part.partition("-")
         numbers.extend(range(int(first), int(last) + 1) if dash else (int(first),))
     return tuple(numbers)
+
+
+def number_list_text(numbers: Iterable[int]) -> str:
+    """Numbers in the kernel's list format: 0, 1, 2, 3, 8 is "0-3,8"."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)

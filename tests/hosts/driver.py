@@ -23,8 +23,9 @@ from hosttune.facts.gpu.health_smi import (
 from hosttune.facts.gpu.nvidia import JOURNAL
 from hosttune.facts.gpu.nvidia_smi import QUERY
 from hosttune.facts.gpu.nvlink import STATUS as NVLINK
+from hosttune.facts.kernel import host_log
 from hosttune.facts.kernel_log import DMESG
-from hosttune.facts.storage.storage_log import LOG
+from hosttune.facts.storage import storage_log
 from hosttune.host.door import BeforeReader, Completed
 from hosttune.host.record import Recorder, RecordReader
 
@@ -35,6 +36,7 @@ NAMES = {
     "0x2330": "NVIDIA H100 80GB HBM3", "0x2342": "NVIDIA GH200 480GB", "0x20b2": "NVIDIA A100-SXM4-80GB",
     "0x2684": "NVIDIA GeForce RTX 4090", "0x2860": "NVIDIA GeForce RTX 4070 Laptop GPU", "0x27b8": "NVIDIA L4",
 }  # fmt: skip
+LOGS = (JOURNAL, storage_log.LOG, host_log.LOG, DMESG)
 ARCHIVE = "http://archive.ubuntu.com/ubuntu noble-updates/restricted amd64 Packages"
 ARCHIVES = f"""Package files:
  100 /var/lib/dpkg/status
@@ -108,9 +110,16 @@ def not_loaded(log: str = "") -> dict[tuple[str, ...], str | None]:
     return {JOURNAL: log, DMESG: log}
 
 
-def saying(record: RecordReader, smi: Mapping[str, Mapping[str, str] | str | None], log: Sequence[str]) -> RecordReader:
+def saying(
+    record: RecordReader, smi: Mapping[str, Mapping[str, str] | str | None], log: Sequence[str] | None
+) -> RecordReader:
     """A record whose GPUs (by slot) say something else, and whose kernel log has more lines. One that is None is in no
-    answer of nvidia-smi, and a text stands in the place of every value of its GPU."""
+    answer of nvidia-smi, and a text stands in the place of every value of its GPU. Without a log no program shows it.
+    """
+    if log is None:
+        kept = [one for one in record.data["queries"] if tuple(one["argv"]) not in LOGS]
+        gone = [{"argv": list(argv), "absent": True} for argv in LOGS]
+        record, log = RecordReader({**record.data, "queries": [*kept, *gone]}, record.file), ()
     if not smi and not log:
         return record
     slots = [gpu.slot for gpu in Facts(record).health.gpus if smi.get(gpu.slot, "") is not None]
@@ -131,7 +140,7 @@ def saying(record: RecordReader, smi: Mapping[str, Mapping[str, str] | str | Non
         kept = {f"0000{slot.upper()}": ", ".join([broken[slot]] * 3) if slot in broken else "" for slot in slots}
         shown = ((row, *row.split(", ", 1)) for row in rows)
         told[QUERY] = "".join(f"{slot}, {kept[slot] or rest}\n" for _, slot, rest in shown if slot in kept)
-    told |= dict.fromkeys((JOURNAL, LOG, DMESG), "".join(f"{line}\n" for line in log))
+    told |= dict.fromkeys(LOGS, "".join(f"{line}\n" for line in log))
     kept = [one for one in record.data["queries"] if tuple(one["argv"]) not in told]
     more = [{"argv": list(argv), "status": 0, "stdout": text, "stderr": ""} for argv, text in told.items()]
     return RecordReader({**record.data, "queries": [*kept, *more]}, record.file)

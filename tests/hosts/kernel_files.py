@@ -18,6 +18,7 @@ FREQUENCY = {  # vendor -> driver, governor, governors, preference
     "AuthenticAMD": ("amd-pstate-epp", "powersave", "performance powersave", "balance_performance"),
     "": ("cppc_cpufreq", "schedutil", "conservative ondemand userspace powersave performance schedutil", ""),
 }
+_THROTTLED = "thermal_throttle/package_throttle_total_time_ms"
 IDLE = {  # vendor -> driver, (name, exit latency in microseconds)
     "GenuineIntel": ("intel_idle", (("POLL", 0), ("C1", 1), ("C1E", 2), ("C6", 290))),
     "AuthenticAMD": ("acpi_idle", (("POLL", 0), ("C1", 1), ("C2", 18), ("C3", 350))),
@@ -63,6 +64,9 @@ def processor_files(machine: Machine) -> dict[str, str]:
     files = {f"{CPUS}/vulnerabilities/{name}": f"{text}\n" for name, text in HOLES.items()}
     files[f"{CPUS}/cpuidle/current_driver"] = "none\n"
     vendor = "" if machine.arch == "aarch64" else machine.cpu_vendor
+    source = "kvm-clock" if machine.is_vm else "tsc" if vendor else "arch_sys_counter"
+    files["/sys/devices/system/clocksource/clocksource0/current_clocksource"] = f"{source}\n"
+    files["/proc/loadavg"] = "0.52 0.58 0.59 1/2345 12345\n"
     if not machine.is_vm and machine.has_systemd:
         _frequency(files, machine, vendor)
         _idle(files, machine, vendor)
@@ -76,6 +80,12 @@ def _frequency(files: dict[str, str], machine: Machine, vendor: str) -> None:
         files[f"{base}/scaling_governor"] = f"{governor}\n"
         files[f"{base}/scaling_available_governors"] = f"{governors}\n"
     files[f"{CPUS}/cpu0/cpufreq/scaling_driver"] = f"{driver}\n"
+    for cpu in (number * machine.cores_per_socket for number in range(machine.sockets)):
+        base = f"{CPUS}/cpu{cpu}"
+        files |= {f"{base}/cpufreq/{name}": "3800000\n" for name in ("scaling_max_freq", "cpuinfo_max_freq")}
+        if vendor == "GenuineIntel":
+            files |= {f"{base}/cpufreq/base_frequency": "2000000\n", f"{base}/{_THROTTLED}": "0\n"}
+    files |= {f"{CPUS}/intel_pstate/no_turbo": "0\n"} if driver == "intel_pstate" else {f"{CPUS}/cpufreq/boost": "1\n"}
     if preference:
         files[f"{CPUS}/cpu0/cpufreq/energy_performance_preference"] = f"{preference}\n"
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hosttune.facts.kernel.host_log import LOG
+from hosttune.facts.kernel_log import DMESG
 from hosttune.facts.services.clock import TRACKING
 from hosttune.facts.services.units import show_command
 from hosttune.facts.storage.filesystems import LSBLK
@@ -47,6 +49,7 @@ MADE_AT = 1_780_000_000.0
 SYSCTLS = {
     "vm.swappiness": "60",
     "vm.max_map_count": "65530",
+    "vm.overcommit_memory": "0",
 }
 SERVICES = ("nvidia-fabricmanager.service", "nvidia-persistenced.service")  # those that rules ask about
 
@@ -231,7 +234,7 @@ class Machine:
         if self.arch == "aarch64":
             entry = "BogoMIPS\t: 2000.00\nFeatures\t: fp asimd sve\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f\n\n"
         files["/proc/cpuinfo"] = "".join(f"processor\t: {number}\n{entry}" for number in range(self.cpus))
-        files["/sys/devices/system/cpu/online"] = f"0-{self.cpus - 1}\n"
+        files["/sys/devices/system/cpu/online"] = files["/sys/devices/system/cpu/present"] = f"0-{self.cpus - 1}\n"
         files["/sys/devices/system/cpu/smt/active"] = f"{int(self.threads_per_core > 1)}\n"
         per_socket = self.cores_per_socket * self.threads_per_core
         cores = self.sockets * self.cores_per_socket
@@ -266,7 +269,8 @@ class Machine:
         total = own + (self.gpu_memory_gib << 20)
         files["/proc/meminfo"] = (
             f"MemTotal:       {total} kB\nMemFree:        {own // 2} kB\nMemAvailable:   {own * 9 // 10 + total - own} kB\n"
-            f"SwapTotal:      {swap} kB\nSwapFree:       {swap} kB\nHugePages_Total:       0\nHugePages_Free:        0\n"
+            f"SwapTotal:      {swap} kB\nSwapFree:       {swap} kB\nCommitLimit:    {own // 2 + swap} kB\nCommitted_AS:   {own // 16} kB\n"
+            "HardwareCorrupted:     0 kB\nHugePages_Total:       0\nHugePages_Free:        0\n"
             "Hugepagesize:       2048 kB\n"
         )
         files["/proc/swaps"] = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
@@ -401,7 +405,10 @@ class Machine:
         tracked = "A9FEA97B,169.254.169.123,4,1795251443.9,-0.0000012,0.0,0.0,-1.2,0.0,0.0,0.0,0.0,16.1,Normal\n"
         queries += [_answer(TRACKING, tracked)] if self.has_systemd else []
         queries.append(_answer(LSBLK, self._lsblk()))
-        told = {("uname", "-m"): f"{self.arch}\n", **blank_answers(self), **storage_answers(self), **self.queries}
+        told = {
+            ("uname", "-m"): f"{self.arch}\n", LOG: "", DMESG: "", **blank_answers(self), **storage_answers(self),
+            **self.queries,
+        }  # fmt: skip
         queries += [_answer(argv, text) for argv, text in told.items()]
         spaces = {
             mount.target: Space(mount.gib * GIB, mount.gib * GIB // 2, 10**8, 9 * 10**7, 0) for mount in self.mounts

@@ -20,7 +20,8 @@ def telling(
     spaces: Mapping[str, Sequence[int]] | None = None,
     usages: Mapping[str, Sequence[int]] | None = None,
 ) -> RecordReader:
-    """`processes`: what is not said of one is as in PROCESS. `answers`: a command line to what it prints, None for a program that is not there. `spaces`: a
+    """`processes`: what is not said of one is as in PROCESS. `answers`: a command line to what it prints, None where there
+    is no such program. `spaces`: a
     mount to its bytes, bytes left, inodes, inodes left. `usages`: a folder to the bytes and files that lie in it, and
     whether all of it was counted.
     """

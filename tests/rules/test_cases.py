@@ -4,9 +4,10 @@ there.
 - name: swap and enough RAM        # what the case shows
 host: h100-8x-2socket            # a built host (./run hosts), or one of tests/hosts/kinds
 files: {/proc/swaps: null}       # what is different there; null removes the file
+links: {/sys/class/net/eth1/device: ../../..}  # symbolic links there besides
 smi: {"0000:1b:00.0": {ecc_mode_current: Disabled}}  # what nvidia-smi says otherwise of a GPU (_ for each dot);
                                    # null: it leaves it out; a text stands in the place of every value
-log: ["NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."]  # lines of the kernel log
+log: ["NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."]  # lines of the kernel log; null: nobody can read it
 processes: [{cgroup: /system.slice}]  # GPU processes that run there; what is not said is as in tests/hosts/told.py
 answers: {"nvidia-smi -L": "GPU 0"}   # what programs print there; null for one that is not installed
 spaces: {/data: [1000, 10, 0, 0, 50]} # bytes, bytes left, inodes, inodes left of a mount, bytes kept back for root
@@ -61,6 +62,7 @@ def host_of(case) -> Overlay:
     )
     for path, text in (case.get("files") or {}).items():
         overlay.files[path] = ABSENT if text is None else FileValue(text.encode())
+    overlay.links.update(case.get("links", {}))
     if packages := case.get("packages"):
         database = overlay.read(DATABASE)
         kept = [row for row in database.decode().split("\n\n") if row.split("\n")[0][9:] not in packages]

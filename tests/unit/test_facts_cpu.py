@@ -119,3 +119,28 @@ def test_cpu_without_a_kernel_is_unknown():
     for name in ("model", "vendor", "flags", "sockets", "cores", "threads", "usable", "usable_evidence"):
         with pytest.raises(UnknownFact, match="no kernel"):
             getattr(seen, name)
+
+
+def test_cpu_that_is_there_and_not_used_is_offline():
+    there = {f"{CPUS}/present": "0-7\n", f"{CPUS}/online": "0-3,6\n", f"{CPUS}/smt/control": "on\n"}
+    seen = cpu(there)
+    assert (seen.offline, seen.offline_list, seen.siblings_off) == ((4, 5, 7), "4-5,7", 0)
+
+
+def test_cpu_second_threads_are_half_of_what_is_there_at_most():
+    there = {f"{CPUS}/present": "0-7\n", f"{CPUS}/smt/control": "forceoff\n"}
+    assert cpu(there | {f"{CPUS}/online": "0-3\n"}).siblings_off == 4
+    assert cpu(there | {f"{CPUS}/online": "0-2\n"}).siblings_off == 4
+    assert cpu(there | {f"{CPUS}/online": "0-6\n"}).siblings_off == 1
+
+
+def test_cpu_what_is_there_is_unknown_where_the_kernel_does_not_tell():
+    with pytest.raises(UnknownFact, match="present does not exist"):
+        _ = cpu({}).offline
+
+
+def test_cpu_microcode_is_compared_among_equal_processors():
+    block = "processor\t: 0\ncpu family\t: 6\nmodel\t\t: 143\nstepping\t: {}\nmicrocode\t: {}\n\n"
+    mixed = block.format(8, "0x2b000603") * 2 + block.format(8, "0x2b000461") + block.format(6, "0x1")
+    assert cpu({"/proc/cpuinfo": mixed}).mixed_microcode == ("0x2b000603 of 2", "0x2b000461 of 1")
+    assert cpu({"/proc/cpuinfo": GRACE}).mixed_microcode == ()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hosttune.facts.cpu.affinity import Affinity
     from hosttune.facts.cpu.cpu import Cpu
+    from hosttune.facts.cpu.cpu_clocks import CpuClocks
     from hosttune.facts.cpu.cpufreq import Cpufreq
     from hosttune.facts.cpu.idle import Idle
     from hosttune.facts.cpu.irq import Irq
@@ -18,6 +19,7 @@ class CpuFacts:
 
     affinity: Affinity
     cpu: Cpu
+    cpu_clocks: CpuClocks
     cpufreq: Cpufreq
     idle: Idle
     irq: Irq

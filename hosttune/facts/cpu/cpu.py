@@ -7,15 +7,28 @@ of proc_pid_status(5), cpu.max (Documentation/admin-guide/cgroup-v2.rst) and cpu
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
-from hosttune.facts.reading import derived, hint, if_absent, integer, known, line, number_list, text
+from hosttune.facts.reading import (
+    derived,
+    hint,
+    if_absent,
+    integer,
+    known,
+    line,
+    number_list,
+    number_list_text,
+    text,
+)
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
@@ -42,8 +55,17 @@ class Cpu(Fact):
     sockets: int
     cores: int  # of all sockets
     threads: int  # logical CPUs
+    first_of_sockets: tuple[int, ...]  # the number of the first logical CPU of each socket
+    offline: tuple[int, ...]  # logical CPUs that are there and not used
+    siblings_off: int  # how many of those are second threads, where SMT is switched off
+    mixed_microcode: tuple[str, ...]  # `0x2b000603 of 112`, where equal processors have unequal microcode; else none
     usable: int  # at least 1: this process's affinity, and the quota of its control group
     usable_evidence: str  # a sentence: what says so
+
+    @property
+    def offline_list(self) -> str:
+        """`offline` for people, as the kernel writes lists: 64-65,127."""
+        return number_list_text(self.offline)
 
 
 @frozen
@@ -61,6 +83,20 @@ def parse_cpuinfo(content: str) -> Mapping[str, str]:
         name, _, value = entry.partition(":")
         values.setdefault(name.strip(), value.strip())
     return values
+
+
+def mixed_microcode(content: str) -> tuple[str, ...]:
+    """The revisions of microcode of the processors of one model and stepping (/proc/cpuinfo), where they differ, each
+    with how many have it. Steppings of their own have microcode of their own.
+    """
+    kinds: dict[tuple[str, ...], Counter[str]] = {}
+    for block in content.split("\n\n"):
+        values = parse_cpuinfo(block)
+        if revision := values.get("microcode"):
+            kind = tuple(values.get(name, "") for name in ("cpu family", "model", "stepping"))
+            kinds.setdefault(kind, Counter())[revision] += 1
+    mixed = (revisions for revisions in kinds.values() if len(revisions) > 1)
+    return tuple(f"{revision} of {many}" for revisions in mixed for revision, many in revisions.most_common())
 
 
 def model_of(values: Mapping[str, str]) -> tuple[str, str]:
@@ -104,16 +140,23 @@ def flags_of(values: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def collect(reader: Reader, facts: Facts) -> Cpu:  # noqa: ARG001 - the interface of all subjects
-    cpuinfo = shared(lambda: derived(text(reader, _CPUINFO), _CPUINFO, parse_cpuinfo))
+    cpuinfo_text = shared(lambda: known(text(reader, _CPUINFO), _CPUINFO))
+    cpuinfo = shared(lambda: parse_cpuinfo(cpuinfo_text()))
     online = shared(_numbers, reader, f"{_CPUS}/online")
+    offline = shared(_offline, reader, online)
+    firsts = shared(lambda: _firsts(reader, online(), "package_cpus_list"))
     usable = shared(_usable, reader)
     return Cpu(
         model=lazy(lambda: model_of(cpuinfo())[0]),
         vendor=lazy(lambda: model_of(cpuinfo())[1]),
         flags=lazy(lambda: flags_of(cpuinfo())),
-        sockets=lazy(lambda: _count(reader, online(), "package_cpus_list")),
+        sockets=lazy(lambda: len(firsts())),
         cores=lazy(lambda: _cores(reader, online())),
         threads=lazy(lambda: len(online())),
+        first_of_sockets=lazy(firsts),
+        offline=lazy(offline),
+        siblings_off=lazy(lambda: _siblings_off(reader, len(online()), len(offline()))),
+        mixed_microcode=lazy(lambda: mixed_microcode(cpuinfo_text())),
         usable=lazy(lambda: usable()[0]),
         usable_evidence=lazy(lambda: usable()[1]),
     )
@@ -125,18 +168,29 @@ def _numbers(reader: Reader, path: str) -> tuple[int, ...]:
 
 def _cores(reader: Reader, online: tuple[int, ...]) -> int:
     has_threads = hint(reader, f"{_CPUS}/smt/active").strip() != "0"
-    return _count(reader, online, "core_cpus_list") if has_threads else len(online)
+    return len(_firsts(reader, online, "core_cpus_list")) if has_threads else len(online)
 
 
-def _count(reader: Reader, online: tuple[int, ...], name: str) -> int:
-    """How many sockets or cores. One file lists all CPUs of each, so few are read even with 256 CPUs."""
+def _firsts(reader: Reader, online: tuple[int, ...], name: str) -> tuple[int, ...]:
+    """The first CPU of each socket or core. One file lists all CPUs of each, so few are read even with 256 CPUs."""
     left = set(online)
-    groups = 0
+    firsts = []
     for cpu in online:
         if cpu in left:
             left.difference_update(_numbers(reader, f"{_CPUS}/cpu{cpu}/topology/{name}"), (cpu,))
-            groups += 1
-    return groups
+            firsts.append(cpu)
+    return tuple(firsts)
+
+
+def _offline(reader: Reader, online: Callable[[], tuple[int, ...]]) -> tuple[int, ...]:
+    """`offline` itself names slots for CPUs that may be plugged in later as well, so it is not asked."""
+    return tuple(sorted(set(_numbers(reader, f"{_CPUS}/present")) - set(online())))
+
+
+def _siblings_off(reader: Reader, online: int, offline: int) -> int:
+    """Half of the CPUs at most: each core that has lost both of its threads has lost one that SMT does not explain."""
+    is_off = if_absent(line(reader, f"{_CPUS}/smt/control"), "") in {"off", "forceoff"}
+    return min(offline, (online + offline) // 2) if is_off else 0
 
 
 def _usable(reader: Reader) -> tuple[int, str]:

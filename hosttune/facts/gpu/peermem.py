@@ -10,9 +10,10 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
-from hosttune.facts.reading import if_absent, is_there, names_in, text, texts
+from hosttune.facts.reading import if_absent, is_there, known, names_in, text, texts
 from hosttune.frozen import frozen
 from hosttune.regex import regex
+from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -42,6 +43,7 @@ class Peermem(Fact):
 
     devices: tuple[RdmaDevice, ...]  # by name
     is_loaded: bool  # nvidia_peermem, or the older nv_peer_mem
+    is_used: bool  # ib_core, which the cards' drivers share, has taken it
     at_boot: str  # the file that has it loaded at boot; empty for none
     is_available: bool  # the running kernel has the module
     has_dmabuf: bool  # kernel and driver can share GPU memory by DMA-BUF; NCCL and UCX use it by themselves
@@ -56,6 +58,7 @@ def collect(reader: Reader, facts: Facts) -> Peermem:
     return Peermem(
         devices=lazy(_devices, reader),
         is_loaded=lazy(lambda: any(is_there(reader, f"/sys/module/{name}") for name in _MODULES)),
+        is_used=lazy(_is_used, reader),
         at_boot=lazy(_at_boot, reader),
         is_available=lazy(_available, reader, facts),
         has_dmabuf=lazy(lambda: facts.kernel.version >= _FIRST_DMABUF and facts.driver.is_open),
@@ -65,6 +68,12 @@ def collect(reader: Reader, facts: Facts) -> Peermem:
 def _devices(reader: Reader) -> tuple[RdmaDevice, ...]:
     links = ((name, reader.link(f"{_CLASS}/{name}/device/driver")) for name in names_in(reader, _CLASS))
     return tuple(RdmaDevice(name, link.rsplit("/", 1)[-1] if isinstance(link, str) else "") for name, link in links)
+
+
+def _is_used(reader: Reader) -> bool:
+    """`holders` of a module are those that use it (kernel: sysfs of modules); where ib_core is built in it has none."""
+    holders = reader.list("/sys/module/ib_core/holders")
+    return holders is ABSENT or any(name in known(holders, "the holders of ib_core") for name in _MODULES)
 
 
 def _at_boot(reader: Reader) -> str:

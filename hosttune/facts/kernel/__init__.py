@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from hosttune.facts.kernel.boot import Boot
     from hosttune.facts.kernel.cmdline import Cmdline
     from hosttune.facts.kernel.grub_arguments import GrubArguments
+    from hosttune.facts.kernel.host_log import HostLog
     from hosttune.facts.kernel.initramfs import Initramfs
     from hosttune.facts.kernel.iommu import Iommu
     from hosttune.facts.kernel.kernel import Kernel
@@ -25,6 +26,7 @@ class KernelFacts:
     boot: Boot
     cmdline: Cmdline
     grub_arguments: GrubArguments
+    host_log: HostLog
     initramfs: Initramfs
     iommu: Iommu
     kernel: Kernel

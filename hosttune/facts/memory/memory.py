@@ -47,6 +47,9 @@ class Memory(Fact):
     swap_total_bytes: int  # of all swap areas; 0 without swap
     swap_free_bytes: int
     swaps: tuple[Swap, ...]  # those that are in use, in the order of /proc/swaps
+    committed_bytes: int  # promised to programs, whether they use it or not
+    commit_limit_bytes: int  # what may be promised where vm.overcommit_memory is 2
+    corrupted_bytes: int  # put out of use after errors that could not be corrected
     huge_pages_total: int  # pages of the default huge page size that are set aside
 
     @property
@@ -112,7 +115,7 @@ def collect(reader: Reader, facts: Facts) -> Memory:
             raise UnknownFact(f"{MEMINFO} has no {name}")
         return meminfo()[name]
 
-    # A kernel without hugetlbfs has no HugePages_ lines.
+    # A kernel without hugetlbfs has no HugePages_ lines, one without CONFIG_MEMORY_FAILURE no HardwareCorrupted.
     return Memory(
         total_bytes=lazy(lambda: value("MemTotal") - sum(node.memory_bytes for node in of_gpus())),
         gpu_bytes=lazy(lambda: sum(node.memory_bytes for node in of_gpus())),
@@ -120,6 +123,9 @@ def collect(reader: Reader, facts: Facts) -> Memory:
         swap_total_bytes=lazy(value, "SwapTotal"),
         swap_free_bytes=lazy(value, "SwapFree"),
         swaps=lazy(_swaps, reader, meminfo),
+        committed_bytes=lazy(value, "Committed_AS"),
+        commit_limit_bytes=lazy(value, "CommitLimit"),
+        corrupted_bytes=lazy(lambda: meminfo().get("HardwareCorrupted", 0)),
         huge_pages_total=lazy(lambda: meminfo().get("HugePages_Total", 0)),
     )
 

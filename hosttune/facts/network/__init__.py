@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hosttune.facts.network.nccl import Nccl
     from hosttune.facts.network.network import Network
+    from hosttune.facts.network.rails import Rails
     from hosttune.facts.network.rdma import Rdma
 
 
@@ -15,4 +16,5 @@ class NetworkFacts:
 
     nccl: Nccl
     network: Network
+    rails: Rails
     rdma: Rdma

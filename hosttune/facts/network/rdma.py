@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _CLASS = "/sys/class/infiniband"
+_FULL = 65535
 _RATE = regex(r"([\d.]+) Gb/sec")
 
 
@@ -44,11 +45,24 @@ class RdmaPort(Fact):
     symbol_errors: int  # since the driver was loaded; 0 where the device does not count
     link_downed: int  # how often the link broke since then
     interfaces: tuple[str, ...]  # the network interfaces of its device: eth2
+    common_downs: int = 0  # the breaks that every active sibling counts, of two at least: those of their switch
     sibling_gbps: float = 0  # the rate of the fastest active sibling, itself included; 0 where none is active
 
     @property
     def is_active(self) -> bool:
         return self.state == "ACTIVE"
+
+    @property
+    def own_downs(self) -> int:
+        """The breaks that its siblings do not count as well."""
+        return self.link_downed - min(self.common_downs, self.link_downed)
+
+    @property
+    def is_full(self) -> bool:
+        """The counter of symbol errors stands at its end, 16 bits, where it tells no more (InfiniBand specification,
+        PortCounters); those of 64 bits get there by chance, once.
+        """
+        return self.symbol_errors == _FULL
 
 
 @frozen
@@ -132,6 +146,7 @@ def _port(reader: Reader, device: str, port: str, beside: list[RdmaPort]) -> Rdm
         symbol_errors=lazy(count, "symbol_error"),
         link_downed=lazy(count, "link_downed"),
         interfaces=lazy(names_in, reader, f"{_CLASS}/{device}/device/net"),
+        common_downs=lazy(lambda: _common(found, beside)),
         sibling_gbps=lazy(lambda: _best(found, beside)),
     )
     return found
@@ -141,8 +156,17 @@ def _model(reader: Reader, device: str) -> str:
     return hint(reader, f"{_CLASS}/{device}/device/device").strip()
 
 
-def _best(port: RdmaPort, ports: list[RdmaPort]) -> float:
+def _siblings(port: RdmaPort, ports: list[RdmaPort]) -> list[RdmaPort]:
     kind = (port.model, raw(port, "link_layer"))
-    siblings = [one for one in ports if (one.model, raw(one, "link_layer")) == kind and raw(one, "state") == "ACTIVE"]
-    rates = [raw(one, "rate_gbps") for one in siblings]
+    return [one for one in ports if (one.model, raw(one, "link_layer")) == kind and raw(one, "state") == "ACTIVE"]
+
+
+def _best(port: RdmaPort, ports: list[RdmaPort]) -> float:
+    rates = [raw(one, "rate_gbps") for one in _siblings(port, ports)]
     return max((rate for rate in rates if isinstance(rate, float)), default=0.0)
+
+
+def _common(port: RdmaPort, ports: list[RdmaPort]) -> int:
+    counts = [raw(one, "link_downed") for one in _siblings(port, ports)]
+    numbers = [count for count in counts if isinstance(count, int)]
+    return min(numbers) if len(numbers) > 1 else 0

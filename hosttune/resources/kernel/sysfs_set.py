@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict
 from hosttune.facts.base import attempt
-from hosttune.facts.reading import number_list
+from hosttune.facts.reading import number_list, number_list_text
 from hosttune.facts.sysfs import expand
 from hosttune.resources.base import AddressKind
 from hosttune.resources.kernel.sysfs_values import SysfsAddress, tee
@@ -46,7 +46,7 @@ def spelled(values: Mapping[int, str]) -> Value:
     holders: dict[str, list[int]] = {}
     for number in sorted(values):
         holders.setdefault(values[number], []).append(number)
-    return tuple(f"{_ranges(found)}: {value}" for value, found in holders.items())
+    return tuple(f"{number_list_text(found)}: {value}" for value, found in holders.items())
 
 
 def unspelled(value: Value, found: Iterable[int]) -> Mapping[int, str]:
@@ -55,16 +55,6 @@ def unspelled(value: Value, found: Iterable[int]) -> Mapping[int, str]:
         return dict.fromkeys(found, value)
     rows = [row.partition(": ") for row in value] if isinstance(value, tuple) else []
     return {number: text for listed, _, text in rows for number in number_list(listed)}
-
-
-def _ranges(found: list[int]) -> str:
-    parts: list[list[int]] = []
-    for number in found:
-        if parts and number == parts[-1][-1] + 1:
-            parts[-1][1:] = [number]
-        else:
-            parts.append([number])
-    return ",".join("-".join(map(str, part)) for part in parts)
 
 
 class SysfsSetAddress(AddressKind):

@@ -1,0 +1,123 @@
+"""How fast the processors may run and do run, and for how long heat has held them down.
+
+Sources: kernel, Documentation/admin-guide/pm/cpufreq.rst and intel_pstate.rst (scaling_max_freq, cpuinfo_max_freq,
+base_frequency, boost, no_turbo; kHz), arch/x86/kernel/cpu/proc.c ("cpu MHz", the mean clock of the last tick of each
+processor), arch/x86/kernel/cpu/mce/therm_throt.c (thermal_throttle: Intel's processors count it, AMD's do not),
+proc_loadavg(5). The first processor of a socket stands for all of it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, lazy, shared
+from hosttune.facts.reading import derived, if_absent, integer, known, line, text
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_CPUS = "/sys/devices/system/cpu"
+_CPUINFO = "/proc/cpuinfo"
+_LOADAVG = "/proc/loadavg"
+_MHZ = regex(r"^cpu MHz\s*:\s*(\d+(?:\.\d+)?)$", re.MULTILINE)
+_RUNNING = regex(r"[\d.]+ [\d.]+ [\d.]+ (\d+)/\d+ \d+")
+
+
+@frozen
+class Socket(Fact):
+    """One processor as it is bought. Clocks are 0 where the kernel does not tell."""
+
+    name: str  # socket 0
+    max_mhz: float  # what it can do, boost included
+    limit_mhz: float  # what it may do now: a setting, or a cooling device of the kernel
+    base_mhz: float  # what it keeps under load; Intel's drivers tell it
+    throttled_s: float  # for how long heat held it down since boot; 0 where it does not count
+    throttled_percent: float  # likewise, of the time since boot
+
+
+@frozen
+class CpuClocks(Fact):
+    """The clocks of all sockets."""
+
+    sockets: tuple[Socket, ...]
+    counts_throttling: bool  # the processors count what heat takes away
+    boost: str  # on | off; empty where there is no switch
+    fastest_mhz: float  # the clock of the fastest processor at this moment; 0 where the kernel does not tell
+    running: int  # tasks that run, or wait for a processor, at this moment
+
+    @property
+    def base_mhz(self) -> float:
+        """The lowest clock that all sockets keep under load; 0 where the kernel does not tell."""
+        return min((socket.base_mhz for socket in self.sockets), default=0.0)
+
+    @property
+    def max_mhz(self) -> float:
+        """The highest clock that all sockets can do; 0 where the kernel does not tell."""
+        return min((socket.max_mhz for socket in self.sockets), default=0.0)
+
+
+def fastest_of(cpuinfo: str) -> float:
+    """MHz of the fastest processor in /proc/cpuinfo; 0 where it names no clock (Arm)."""
+    return max(map(float, _MHZ.findall(cpuinfo)), default=0.0)
+
+
+def running_of(loadavg: str) -> int:
+    """The number before the slash of /proc/loadavg: the averages count those that wait for a disk, too. Raises
+    ValueError for anything else.
+    """
+    match = _RUNNING.fullmatch(loadavg)
+    if match is None:
+        message = f"{loadavg[:40]!r} is no load"
+        raise ValueError(message)
+    return int(match[1])
+
+
+def collect(reader: Reader, facts: Facts) -> CpuClocks:
+    return CpuClocks(
+        sockets=lazy(_sockets, reader, facts),
+        counts_throttling=lazy(_counts_throttling, reader, facts),
+        boost=lazy(_boost, reader),
+        fastest_mhz=lazy(lambda: fastest_of(known(text(reader, _CPUINFO), _CPUINFO))),
+        running=lazy(lambda: derived(line(reader, _LOADAVG), _LOADAVG, running_of)),
+    )
+
+
+def _counts_throttling(reader: Reader, facts: Facts) -> bool:
+    return any(_throttled_ms(reader, cpu) is not None for cpu in facts.cpu.first_of_sockets[:1])
+
+
+def _sockets(reader: Reader, facts: Facts) -> tuple[Socket, ...]:
+    return tuple(_socket(reader, facts, number, cpu) for number, cpu in enumerate(facts.cpu.first_of_sockets))
+
+
+def _socket(reader: Reader, facts: Facts, number: int, cpu: int) -> Socket:
+    throttled: Callable[[], float] = shared(lambda: (_throttled_ms(reader, cpu) or 0) / 1000)
+    return Socket(
+        name=f"socket {number}",
+        max_mhz=lazy(_mhz, reader, cpu, "cpuinfo_max_freq"),
+        limit_mhz=lazy(_mhz, reader, cpu, "scaling_max_freq"),
+        base_mhz=lazy(_mhz, reader, cpu, "base_frequency"),
+        throttled_s=lazy(throttled),
+        throttled_percent=lazy(lambda: round(throttled() / max(facts.pressure.uptime_days * 864, 1), 1)),
+    )
+
+
+def _mhz(reader: Reader, cpu: int, name: str) -> float:
+    return if_absent(integer(reader, f"{_CPUS}/cpu{cpu}/cpufreq/{name}"), 0) / 1000
+
+
+def _throttled_ms(reader: Reader, cpu: int) -> int | None:
+    return if_absent(integer(reader, f"{_CPUS}/cpu{cpu}/thermal_throttle/package_throttle_total_time_ms"), None)
+
+
+def _boost(reader: Reader) -> str:
+    """intel_pstate has a switch that says the opposite; others one of cpufreq's own."""
+    if (off := integer(reader, f"{_CPUS}/intel_pstate/no_turbo")) in (0, 1):
+        return "off" if off else "on"
+    return {0: "off", 1: "on"}.get(if_absent(integer(reader, f"{_CPUS}/cpufreq/boost"), -1), "")

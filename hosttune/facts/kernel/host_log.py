@@ -1,0 +1,188 @@
+"""What the kernel has complained of in this boot: what stood still, memory that ran out, errors of hardware, cards.
+
+Sources: Linux, kernel/watchdog.c (soft lockup), kernel/watchdog_perf.c (hard LOCKUP), kernel/hung_task.c, kernel/rcu
+(stall.h), mm/oom_kill.c (oom-kill:constraint=), arch/x86/kernel/cpu/mce/core.c (print_mce), drivers/acpi/apei (ghes.c,
+bert.c), drivers/firmware/efi/cper.c (event severity), drivers/net/ethernet/mellanox/mlx5 (events.c,
+en_main.c); NVIDIA's open kernel modules, nvidia-peermem.c. Lines of other drivers on links say `NIC Link is Down`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, attempt, lazy, shared
+from hosttune.facts.kernel_log import lines_of, question
+from hosttune.facts.reading import names_in
+from hosttune.frozen import frozen
+from hosttune.host.secrets import mask_text
+from hosttune.regex import regex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_WANTED = (
+    r"soft lockup|hard LOCKUP|blocked (.* )?for more than|detected (expedited )?stalls?"
+    r"|oom-kill:constraint=CONSTRAINT_NONE|Hardware Error\].*(event severity:|Machine Check)"
+    r"|Link (is )?[Dd]own|nsufficient power on the PCIe slot|Port module event\[error\]|nvidia-peermem .*ERROR"
+)
+LOG = question(_WANTED)
+MAX_LINES = 500  # of a kind, the last ones: a link that comes and goes for weeks writes many
+_CHOSEN = regex(_WANTED)
+_LINE = regex(r"(?:(\d{9,})\.\d+ )?(?:kernel: )?(.*)")
+_SOFT = regex(r"soft lockup - CPU#\d+ stuck for (\d+)s! \[(.{0,40}?):\d+\]")
+_HARD = regex(r"hard LOCKUP on cpu \d+|rcu.*detected (?:expedited )?stalls?")
+_HUNG = regex(r"INFO: task (.{0,40}?):\d+ blocked (?:.* )?for more than \d+ seconds")
+_OOM = regex(r"constraint=CONSTRAINT_NONE,.*\btask=([^,]{1,40})")
+_SEVERITY = regex(r"Hardware Error\].*event severity: (\w+)")
+_MACHINE_CHECK = regex(r"Hardware Error\].*Machine Check.*: \w+ Bank \d+: ([0-9a-f]{16})")
+_UNCORRECTED = 1 << 61  # MCi_STATUS.UC
+_SLOT = regex(r"\b([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\b")
+_NO_CARD = regex(r"pciehp|NVRM|nvlink", re.IGNORECASE)  # links of other kinds go down, too
+_DOWN = regex(r"Link (is )?[Dd]own")
+_HOT = regex(r"Port module event\[error\].*High Temperature", re.IGNORECASE)
+_CABLE = regex(r"Port module event\[error\]: module \d+, (.{1,60})")
+_POWER = regex(r"nsufficient power on the PCIe slot \((\d+W)\)")
+_SETTLED_S = 600  # after the boot: until then drivers bring links up, down and up again
+_DAY_S = 86400
+
+
+@frozen
+class LoggedCard(Fact):
+    """A network card, here or gone, and what the kernel log says of it."""
+
+    slot: str  # 0000:0c:00.0
+    link_downs: int  # how often its link went down in the last 24 hours, without the first ten minutes after the boot
+    is_hot: bool  # its cable or transceiver was too hot in the last 24 hours
+    cable: str  # what else its cable or transceiver had in the last 24 hours: Cable error, ...; empty for none
+    slot_power: str  # what the slot offers, where the card says that it is not enough: 27W; empty for none
+
+
+@frozen
+class HostLog(Fact):
+    """Complaints, each once. Those of the last 24 hours are told apart, where the log has times: what was long ago and
+    did not come again says little of today; of a log without times all are.
+    """
+
+    lockups: tuple[str, ...]  # of processors in the last 24 hours: `soft lockup in python3 (27 s), 3 times`
+    hung: tuple[str, ...]  # names of tasks that waited for minutes in the last 24 hours, each once
+    out_of_memory: tuple[str, ...]  # programs killed because the host itself, no control group, had no memory left
+    uncorrected: int  # errors of hardware that could not be corrected, and the host went on
+    corrected_a_day: int  # reports of corrected ones in the last 24 hours; the kernel leaves some out in a storm
+    ended_by_hardware: bool  # the firmware says that the boot before this one ended with such an error
+    cards: tuple[LoggedCard, ...]  # by slot
+    peermem_errors: int  # of nvidia-peermem
+
+
+def chosen(log: str) -> tuple[str, ...]:
+    """The lines of a kernel log that speak of these things; of each the last ones."""
+    kept: list[str] = []
+    kinds: Counter[str] = Counter()
+    for line in reversed(log.splitlines()):
+        if (match := _CHOSEN.search(line)) and kinds[kind := match[0][:12]] < MAX_LINES:
+            kinds[kind] += 1
+            kept.append(mask_text(line.strip()))
+    return tuple(reversed(kept))
+
+
+def collect(reader: Reader, facts: Facts) -> HostLog:
+    lines = shared(lambda: lines_of(reader, LOG, chosen))
+    now = reader.now()
+    recent = shared(lambda: [text for at, text in map(_timed, lines()) if at is None or now - at <= _DAY_S])
+    return HostLog(
+        lockups=lazy(lambda: lockups_in(recent())),
+        hung=lazy(lambda: tuple(dict.fromkeys(match[1] for text in recent() if (match := _HUNG.search(text))))),
+        out_of_memory=lazy(lambda: tuple(match[1] for line in lines() if (match := _OOM.search(line)))),
+        uncorrected=lazy(lambda: severities(lines())["uncorrected"]),
+        corrected_a_day=lazy(lambda: severities(recent())["corrected"]),
+        ended_by_hardware=lazy(lambda: severities(lines())["fatal"] > 0),
+        cards=lazy(lambda: cards_in(_slots(reader), lines(), recent(), _since_settled(facts, lines(), now))),
+        peermem_errors=lazy(lambda: sum("nvidia-peermem" in line for line in lines())),
+    )
+
+
+def _slots(reader: Reader) -> tuple[str, ...]:
+    """Where the devices of network interfaces and of RDMA stand on the PCI bus."""
+    places = [
+        reader.resolve(f"{folder}/{name}/device")
+        for folder in ("/sys/class/net", "/sys/class/infiniband")
+        for name in names_in(reader, folder)
+    ]
+    ends = (place.rpartition("/")[2] for place in places if isinstance(place, str))
+    return tuple(slot for slot in ends if _SLOT.fullmatch(slot))
+
+
+def _timed(line: str) -> tuple[int | None, str]:
+    """When a line was written, in seconds since the epoch where it tells, and what it says."""
+    match = _LINE.fullmatch(line)
+    return (int(match[1]) if match and match[1] else None), match[2] if match else line
+
+
+def _since_settled(facts: Facts, lines: Sequence[str], now: float) -> list[str]:
+    """What was said in the last 24 hours, and later than the boot."""
+    booted = attempt(lambda: facts.kernel.booted_at)
+    first = max(now - _DAY_S, booted + _SETTLED_S if isinstance(booted, int) else 0)
+    return [text for at, text in map(_timed, lines) if at is None or at >= first]
+
+
+def severities(texts: Iterable[str]) -> Counter[str]:
+    """How many errors of hardware were uncorrected, corrected and fatal. A kernel that meets a fatal one does not write
+    any more: the firmware keeps it (ACPI's boot error record table), and the next boot's kernel tells.
+    """
+    found: Counter[str] = Counter()
+    for text in texts:
+        if severity := _SEVERITY.search(text):
+            found[{"recoverable": "uncorrected"}.get(severity[1], severity[1])] += 1
+        elif status := _MACHINE_CHECK.search(text):
+            found["uncorrected" if int(status[1], 16) & _UNCORRECTED else "corrected"] += 1
+    return found
+
+
+def lockups_in(texts: Sequence[str]) -> tuple[str, ...]:
+    """Each once, with how often."""
+    found: Counter[str] = Counter()
+    longest: dict[str, int] = {}
+    for text in texts:
+        if soft := _SOFT.search(text):
+            name = f"soft lockup in {soft[2]}"
+            found[name] += 1
+            longest[name] = max(longest.get(name, 0), int(soft[1]))
+        elif hard := _HARD.search(text):
+            found["hard lockup" if hard[0].startswith("hard") else "stall of RCU"] += 1
+    return tuple(
+        name + (f" ({longest[name]} s)" if name in longest else "") + (f", {many} times" if many > 1 else "")
+        for name, many in found.items()
+    )
+
+
+def cards_in(
+    slots: Sequence[str], lines: Sequence[str], recent: Sequence[str], settled: Sequence[str]
+) -> tuple[LoggedCard, ...]:
+    """The cards that are here, and those of which the lines speak, as LoggedCard has them."""
+
+    def by_slot(texts: Sequence[str]) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for text in texts:
+            if not _NO_CARD.search(text) and (slot := _SLOT.search(text)):
+                found.setdefault(slot[1], []).append(text)
+        return found
+
+    said, new, later = by_slot(lines), by_slot(recent), by_slot(settled)
+    cards = []
+    for slot in sorted({*slots, *said}):
+        faults = [match[1] for text in new.get(slot, ()) if (match := _CABLE.search(text)) and not _HOT.search(text)]
+        watts = [match[1] for text in said.get(slot, ()) if (match := _POWER.search(text))]
+        cards.append(
+            LoggedCard(
+                slot=slot,
+                link_downs=sum(map(bool, map(_DOWN.search, later.get(slot, ())))),
+                is_hot=any(map(_HOT.search, new.get(slot, ()))),
+                cable=faults[-1] if faults else "",
+                slot_power=watts[-1] if watts else "",
+            )
+        )
+    return tuple(cards)

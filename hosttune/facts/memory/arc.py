@@ -1,0 +1,54 @@
+"""The cache of ZFS in memory (ARC), which the kernel counts as used and not as its own cache.
+
+OpenZFS: module/os/linux/spl (kstat: /proc/spl/kstat/zfs/arcstats, rows `name type data`), zfs(4) (zfs_arc_max: 0 means
+that OpenZFS chooses, half of the memory before version 2.3 and most of it since).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.reading import derived, if_absent, integer, is_there, text
+from hosttune.frozen import frozen
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+STATS = "/proc/spl/kstat/zfs/arcstats"
+_LIMIT = "/sys/module/zfs/parameters/zfs_arc_max"
+
+
+@frozen
+class Arc(Fact):
+    """The cache as it is now."""
+
+    is_there: bool  # ZFS is loaded
+    size_bytes: int  # what it holds
+    max_bytes: int  # what it may grow to
+    is_limited: bool  # somebody has set that
+
+
+def parse_arcstats(content: str) -> Mapping[str, int]:
+    """Name -> number of the rows below the two of the head."""
+    rows = (row.split() for row in content.splitlines()[2:])
+    return {row[0]: int(row[2]) for row in rows if len(row) == 3 and row[2].isdecimal()}
+
+
+def collect(reader: Reader, facts: Facts) -> Arc:
+    del facts
+    stats = shared(lambda: derived(text(reader, STATS), STATS, parse_arcstats))
+
+    def value(name: str) -> int:
+        if name not in stats():
+            raise UnknownFact(f"{STATS} has no {name}")
+        return stats()[name]
+
+    return Arc(
+        is_there=lazy(is_there, reader, STATS),
+        size_bytes=lazy(value, "size"),
+        max_bytes=lazy(value, "c_max"),
+        is_limited=lazy(lambda: if_absent(integer(reader, _LIMIT), 0) > 0),
+    )

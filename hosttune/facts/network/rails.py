@@ -1,0 +1,223 @@
+"""Rails: the RDMA ports that carry a job's traffic, how those on Ethernet (RoCE) are set up, and what GPU each is near.
+
+Sources: kernel, Documentation/ABI/stable/sysfs-class-infiniband (gids, gid_attrs: `IB/RoCE v1` or `RoCE v2`),
+Documentation/ABI/testing/sysfs-class-net (mtu); dcb-pfc(8) and dcb-app(8) of iproute2, which a user may ask, too.
+MLNX_OFED has ECN below /sys/class/net/IF/ecn and the traffic class below /sys/class/infiniband/DEVICE/tc (NVIDIA, RoCE
+configuration). mlnx_qos tells the same as dcb, and takes root and a second for each port, so it is not asked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
+from hosttune.facts.gpu.gpus import DEVICES
+from hosttune.facts.gpu.pcie import ports_of
+from hosttune.facts.reading import if_absent, integer, is_there, known, line, names_in
+from hosttune.frozen import frozen
+from hosttune.host.door import Completed
+from hosttune.regex import regex
+from hosttune.values import ABSENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hosttune.facts import Facts
+    from hosttune.facts.network.rdma import RdmaPort
+    from hosttune.host.door import Reader
+
+_CLASS = "/sys/class/infiniband"
+_NET = "/sys/class/net"
+_MOST_GIDS = 64  # of a table; mlx5 has 256
+_EMPTY_GIDS = 8  # so many in a row: the rest is empty, too
+_NOTHING = "0000:0000:0000:0000:0000:0000:0000:0000"
+_LINK_LOCAL = "fe80:"
+_PRIORITIES = regex(r"\bprio-pfc((?: \d:(?:on|off))+)")
+_FEW = 3  # ports that are near no GPU are rails of one kind from so many on: two may be for two networks
+
+
+@frozen
+class Rail(Fact):
+    """A port of RoCE that is up. Its kin are the rails of the same model and speed that are near a GPU as it is (below
+    one PCIe switch), or as little. What most of them have is empty, or 0, where there are too few to tell.
+    """
+
+    name: str  # mlx5_0/1
+    interface: str  # its network interface
+    mtu: int  # bytes
+    has_address: bool  # it has a GID of RoCE v2 that other hosts reach: IPv4, or IPv6 that is not link-local
+    lossless: str  # priorities with flow control of their own (PFC): `3`; none; not told (the driver does without)
+    trust: str  # what decides on the priority: dscp | pcp; not told
+    ecn: str  # priorities with congestion control, as MLNX_OFED tells: `np 3 rp 3`; none; not told
+    traffic_class: str  # of all its traffic, as MLNX_OFED tells: `Global tclass=106`; not told
+    odd: tuple[str, ...] = ()  # what most of its kin have otherwise, in words
+    most_mtu: int = 0  # what most of its kin have
+    most_have_address: bool = False  # most of its kin have one
+
+
+@frozen
+class RailedGpu(Fact):
+    """A GPU and the RDMA devices below a PCIe switch that it hangs on, too."""
+
+    slot: str
+    devices: tuple[str, ...]
+
+
+@frozen
+class Rails(Fact):
+    """Rails on Ethernet, and what is near what."""
+
+    roce: tuple[Rail, ...]
+    gpus: tuple[RailedGpu, ...]  # by slot
+
+    @property
+    def most_gpus_have_one(self) -> bool:
+        """More than half of the GPUs share a switch with an RDMA device: the board is built so."""
+        return 2 * sum(bool(gpu.devices) for gpu in self.gpus) > len(self.gpus)
+
+
+def lossless_of(shown: str) -> str:
+    """The priorities that `dcb pfc show` calls on. Raises ValueError where it shows none of them."""
+    match = _PRIORITIES.search(shown)
+    if match is None:
+        message = f"dcb shows no priorities: {shown[:60]!r}"
+        raise ValueError(message)
+    return " ".join(word[0] for word in match[1].split() if word.endswith(":on")) or "none"
+
+
+def most_common(values: Sequence[Any]) -> Any:
+    """The value that most have; of several the largest; None of nothing."""
+    counts = Counter(values)
+    return max(counts, key=lambda value: (counts[value], value)) if counts else None
+
+
+def collect(reader: Reader, facts: Facts) -> Rails:
+    near = shared(_near, reader, facts)
+    return Rails(
+        roce=lazy(lambda: _rails(reader, facts, near())),
+        gpus=lazy(lambda: tuple(RailedGpu(slot, devices) for slot, devices in near().items())),
+    )
+
+
+def _near(reader: Reader, facts: Facts) -> Mapping[str, tuple[str, ...]]:
+    """Slot of a GPU -> RDMA devices below the same switch: a bridge that both hang on and that is no root port."""
+
+    def switches(path: str) -> set[str]:
+        place = reader.resolve(path)
+        return set(ports_of(place)[1:]) if isinstance(place, str) else set()
+
+    devices = {name: switches(f"{_CLASS}/{name}/device") for name in names_in(reader, _CLASS)}
+    slots = [gpu.slot for gpu in facts.gpus.devices] if devices else []
+    above = {slot: switches(f"{DEVICES}/{slot}") for slot in slots}
+    return {slot: tuple(name for name, own in devices.items() if own & above[slot]) for slot in slots}
+
+
+def _rails(reader: Reader, facts: Facts, near: Mapping[str, tuple[str, ...]]) -> tuple[Rail, ...]:
+    """Without virtual functions and ports whose interface is in another network namespace: those are somebody's own."""
+    beside_gpus = {name for names in near.values() for name in names}
+    ports = [port for port in facts.rdma.ports if port.link_layer == "Ethernet" and port.is_active and port.interfaces]
+    ports = [port for port in ports if not is_there(reader, f"{_CLASS}/{_device(port)}/device/physfn")]
+    kinds: dict[object, list[Rail]] = {}
+    found = []
+    for port in ports:
+        is_near = _device(port) in beside_gpus
+        kin = kinds.setdefault((port.model, port.rate_gbps, is_near), [])
+        kin.append(_rail(reader, port, kin, 2 if is_near else _FEW))
+        found.append(kin[-1])
+    return tuple(found)
+
+
+def _device(port: RdmaPort) -> str:
+    return port.name.partition("/")[0]
+
+
+def _rail(reader: Reader, port: RdmaPort, kin: list[Rail], least: int) -> Rail:
+    """`kin` are all of its kind, in the end."""
+    interface, device = port.interfaces[0], _device(port)
+    folder = f"{_CLASS}/{device}/ports/{port.name.rpartition('/')[2]}"
+
+    def most(name: str) -> Any:
+        values = [value for one in kin if type(value := raw(one, name)) in {int, bool, str}]
+        return most_common(values) if len(values) >= least else None
+
+    def odd() -> tuple[str, ...]:
+        words = {"lossless": "lossless priorities", "trust": "trust", "ecn": "ECN", "traffic_class": "traffic class"}
+        own = {name: getattr(rail, name) for name in words}  # raises where it cannot be told
+        usual = {name: most(name) for name in words}
+        return tuple(
+            f"{word} {own[name]} instead of {usual[name]}"
+            for name, word in words.items()
+            if usual[name] is not None and own[name] != usual[name]
+        )
+
+    rail = Rail(
+        name=port.name,
+        interface=interface,
+        mtu=lazy(lambda: known(integer(reader, f"{_NET}/{interface}/mtu"), f"{_NET}/{interface}/mtu")),
+        has_address=lazy(_has_address, reader, folder),
+        lossless=lazy(_lossless, reader, interface),
+        trust=lazy(_trust, reader, interface),
+        ecn=lazy(_ecn, reader, interface),
+        traffic_class=lazy(lambda: if_absent(line(reader, f"{_CLASS}/{device}/tc/1/traffic_class"), "not told")),
+        odd=lazy(odd),
+        most_mtu=lazy(lambda: most("mtu") or 0),
+        most_have_address=lazy(lambda: bool(most("has_address"))),
+    )
+    return rail
+
+
+def _has_address(reader: Reader, folder: str) -> bool:
+    empty = 0
+    for number in range(min(_MOST_GIDS, len(names_in(reader, f"{folder}/gids")))):
+        gid = if_absent(line(reader, f"{folder}/gids/{number}"), _NOTHING)
+        empty = empty + 1 if gid == _NOTHING else 0
+        if empty == _EMPTY_GIDS:
+            break
+        # the type of an entry that is empty by now answers EINVAL
+        is_reachable = not empty and not gid.startswith(_LINK_LOCAL)
+        if is_reachable and attempt(line, reader, f"{folder}/gid_attrs/types/{number}") == "RoCE v2":
+            return True
+    return False
+
+
+def _dcb(reader: Reader, parse: Callable[[str], str], *words: str) -> str:
+    """What dcb says; a driver that knows nothing of it (virtual functions, soft RoCE) is no fault."""
+    answer = reader.query(("dcb", *words))
+    if answer is ABSENT:
+        raise UnknownFact("dcb (package iproute2) is not installed, so the settings of RoCE cannot be told")
+    done = known(answer, "dcb")
+    if "not supported" in done.errors:
+        return "not told"
+    try:
+        return parse(_said(done))
+    except ValueError as error:
+        raise UnknownFact(str(error)) from None
+
+
+def _said(done: Completed) -> str:
+    if done.status:
+        message = f"dcb: {done.errors.strip()[:120] or f'exit status {done.status}'}"
+        raise ValueError(message)
+    return done.text
+
+
+def _lossless(reader: Reader, interface: str) -> str:
+    return _dcb(reader, lossless_of, "pfc", "show", "dev", interface, "prio-pfc")
+
+
+def _trust(reader: Reader, interface: str) -> str:
+    """mlx5 trusts DSCP as soon as a priority is given to one (drivers/net/ethernet/mellanox/mlx5/core/en_dcbnl.c)."""
+    return _dcb(reader, lambda shown: "dscp" if "dscp-prio" in shown else "pcp", "app", "show", "dev", interface)
+
+
+def _ecn(reader: Reader, interface: str) -> str:
+    told = []
+    for kind in ("np", "rp"):  # who is notified, who reacts
+        folder = f"{_NET}/{interface}/ecn/roce_{kind}/enable"
+        names = names_in(reader, folder)
+        if not names:
+            return "not told"
+        on = [name for name in names if if_absent(line(reader, f"{folder}/{name}"), "0") == "1"]
+        told += [kind, *on] if on else []
+    return " ".join(told) or "none"
