@@ -141,5 +141,6 @@ SLOW = frozenset({
 
 # Subjects that no change of ours can alter before the next boot.
 HARDWARE = frozenset({
-    "acs", "cpu", "disks", "filesystems", "gpus", "health", "kernel", "numa", "nvidia", "os", "pcie", "vulnerabilities",
+    "acs", "cpu", "disks", "filesystems", "gpus", "health", "kernel", "numa", "nvidia", "os", "other_gpus", "pcie",
+    "vulnerabilities",
 })  # fmt: skip

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hosttune.facts.gpu.health import Health
     from hosttune.facts.gpu.nvidia import Nvidia
     from hosttune.facts.gpu.offers import Offers
+    from hosttune.facts.gpu.other_gpus import OtherGpus
     from hosttune.facts.gpu.packaging import Packaging
     from hosttune.facts.gpu.parameters import Parameters
     from hosttune.facts.gpu.pcie import Pcie
@@ -34,6 +35,7 @@ class GpuFacts:
     health: Health
     nvidia: Nvidia
     offers: Offers
+    other_gpus: OtherGpus
     packaging: Packaging
     parameters: Parameters
     pcie: Pcie
