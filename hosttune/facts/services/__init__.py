@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from hosttune.facts.services.desktop import Desktop
     from hosttune.facts.services.needrestart import Needrestart
     from hosttune.facts.services.oomd import Oomd
+    from hosttune.facts.services.slurm import Slurm
     from hosttune.facts.services.unit_settings import UnitSettings
     from hosttune.facts.services.units import Units
     from hosttune.facts.services.upgrades import Upgrades
@@ -21,6 +22,7 @@ class ServicesFacts:
     desktop: Desktop
     needrestart: Needrestart
     oomd: Oomd
+    slurm: Slurm
     unit_settings: UnitSettings
     units: Units
     upgrades: Upgrades
