@@ -40,6 +40,8 @@ MADE_AT = 1_780_000_000.0
 SYSCTLS = {
     "vm.swappiness": "60",
     "vm.max_map_count": "65530",
+    "kernel.pid_max": "4194304",
+    "kernel.threads-max": "2061458",
 }
 SERVICES = ("nvidia-fabricmanager.service", "nvidia-persistenced.service")  # those that rules ask about
 
@@ -353,6 +355,8 @@ class Machine:
             files["/proc/sys/" + key.replace(".", "/")] = f"{value}\n"
         if self.os_version in {"24.04", "26.04"}:
             files["/usr/lib/sysctl.d/10-map-count.conf"] = "vm.max_map_count=1048576\n"
+        files["/usr/lib/sysctl.d/50-pid-max.conf"] = "kernel.pid_max = 4194304\n"
+        files["/proc/loadavg"] = "0.42 0.36 0.30 3/2412 51234\n"
         stanzas = [
             f"Package: {name}\nStatus: install ok installed\nArchitecture: amd64\nVersion: {version}\n"
             for name, version in sorted(self.packages.items())
