@@ -12,6 +12,7 @@ Limit                     Soft Limit           Hard Limit           Units
 Max cpu time              unlimited            unlimited            seconds
 Max file size             unlimited            unlimited            bytes
 Max stack size            8388608              unlimited            bytes
+Max core file size        0                    unlimited            bytes
 Max processes             513866               513866               processes
 Max open files            {soft:<20} {hard:<20} files
 Max locked memory         {memlock:<20} {memlock:<20} bytes

@@ -349,7 +349,7 @@ class Machine:
         files["/proc/self/mountinfo"] = "\n".join(lines) + "\n"
         files["/etc/fstab"] = self.fstab
         files["/usr/lib/tmpfiles.d/tmp.conf"] = TMPFILES
-        folders.add("/usr/lib/sysctl.d")
+        folders.update({"/usr/lib/sysctl.d", *(["/var/log/journal"] if self.has_systemd else [])})
         own = {"vm.max_map_count": "1048576"} if self.os_version in {"24.04", "26.04"} else {}
         for key, value in {**SYSCTLS, **own, **self.sysctls}.items():
             files["/proc/sys/" + key.replace(".", "/")] = f"{value}\n"

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hosttune.facts.services.clock import Clock
+    from hosttune.facts.services.core_dumps import CoreDumps
     from hosttune.facts.services.desktop import Desktop
+    from hosttune.facts.services.journal import Journal
     from hosttune.facts.services.needrestart import Needrestart
     from hosttune.facts.services.oomd import Oomd
     from hosttune.facts.services.slurm import Slurm
@@ -19,7 +21,9 @@ class ServicesFacts:
     """The subjects in this folder."""
 
     clock: Clock
+    core_dumps: CoreDumps
     desktop: Desktop
+    journal: Journal
     needrestart: Needrestart
     oomd: Oomd
     slurm: Slurm
