@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hosttune.facts.services.clock import TRACKING
+from hosttune.facts.services.clock import SYNCHRONIZED, TRACKING
 from hosttune.facts.services.units import show_command
 from hosttune.facts.storage.filesystems import LSBLK
 from hosttune.host.door import Space
@@ -372,14 +372,15 @@ class Machine:
         listings = _listings([*files, *links, *folders], folders)
         stats: dict[str, Any] = {}
         for path, content in files.items():
-            stats[path] = ["file", 0o644, 0, 0, len(content), 0, 1, hash_of(path) % 10**9, 1, 0]
+            touched = int(MADE_AT * 1e9) if path == SYNCHRONIZED else 0
+            stats[path] = ["file", 0o644, 0, 0, len(content), touched, 1, hash_of(path) % 10**9, 1, 0]
         for path in listings:
             mode = 0o1777 if path == "/tmp" else 0o755
             stats[path] = ["directory", mode, 0, 0, 4096, 0, 1, hash_of(path) % 10**9, 2, 0]
         queries = [] if not self.has_systemd else [_answer(show_command(("fstrim.timer",)), self._fstrim())]
         if self.has_systemd:
             queries += [_answer(show_command((name,)), self._service(name)) for name in SERVICES]
-        tracked = "A9FEA97B,169.254.169.123,4,1795251443.9,-0.0000012,0.0,0.0,-1.2,0.0,0.0,0.0,0.0,16.1,Normal\n"
+        tracked = "A9FEA97B,169.254.169.123,4,1779999983.9,-0.0000012,0.0,0.0,-1.2,0.0,0.0,0.0,0.0,16.1,Normal\n"
         queries += [_answer(TRACKING, tracked)] if self.has_systemd else []
         queries.append(_answer(LSBLK, self._lsblk()))
         told = {("uname", "-m"): f"{self.arch}\n", **blank_answers(self), **self.queries}
