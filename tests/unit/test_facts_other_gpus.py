@@ -35,6 +35,8 @@ def test_accelerator_of_amd_is_named_without_a_list_on_the_host():
         ({"vendor": "0x8086", "device": "0x0bd5", "kind": "0x038000"}, "Intel Data Center GPU Max 1550"),
         ({"vendor": "0x1da3", "device": "0x1060"}, "Intel Gaudi 3"),
         ({"device": "0xffff"}, "AMD GPU 0xffff"),
+        ({"slot": "0000:00:05.0", "device": "0x74b5"}, "AMD Instinct MI300X VF"),  # in a virtual machine
+        ({"kind": "0x038000", "device": "0x740f"}, "AMD Instinct MI210"),
         ({"kind": "0x030000", "mem_info_vram_total": f"{48 << 30}\n", "device": "0x7448"}, "AMD GPU 0x7448"),
     ],
 )
@@ -45,10 +47,16 @@ def test_what_counts_and_its_name(more, title):
 @pytest.mark.parametrize(
     "more",
     [
-        {"slot": "0000:00:02.0", "vendor": "0x8086", "kind": "0x030000"},  # graphics of the processor
-        {"slot": "0000:00:02.0", "vendor": "0x8086", "kind": "0x038000"},
-        {"kind": "0x030000", "mem_info_vram_total": "536870912\n"},  # of Ryzen
-        {"kind": "0x030000"},  # without a driver nobody knows
+        {
+            "slot": "0000:00:02.0",
+            "vendor": "0x8086",
+            "device": "0xa780",
+            "kind": "0x030000",
+        },  # graphics of the processor
+        {"slot": "0000:00:02.0", "vendor": "0x8086", "device": "0x46a8", "kind": "0x038000"},
+        {"kind": "0x030000", "device": "0x164e", "mem_info_vram_total": "536870912\n"},  # of Ryzen
+        {"kind": "0x038000", "device": "0x1900", "mem_info_vram_total": "4294967296\n"},
+        {"kind": "0x030000", "device": "0x164e"},  # without a driver nobody knows
         {"vendor": "0x1a03", "kind": "0x030000"},  # of the BMC
         {"vendor": "0x10de"},
         {"kind": "0x060400"},  # bridges of MI300X's own

@@ -1,10 +1,10 @@
 """GPUs and accelerators of AMD and Intel, as the PCI bus shows them. The rules for GPUs are about NVIDIA's; of these
 the driver that holds them and, of AMD's, the errors of memory are told.
 
-Kernel: Documentation/ABI/testing/sysfs-bus-pci; classes 0302, 0380 and 1200 (processing accelerator). Graphics that a
-processor brings are left out: of class 0300 only what has 8 GiB of its own counts (mem_info_vram_total), and nothing of
-Intel's on bus 0. Errors: ras/umc_err_count (Documentation/gpu/amdgpu/ras.rst), `ue: 0` and `ce: 0`. Names are those of
-pci.ids(5), else of a few models below.
+Kernel: Documentation/ABI/testing/sysfs-bus-pci; classes 0302 and 1200 (processing accelerator). Graphics that a
+processor brings are left out: of the display classes 0300 and 0380 the models below count, and what has 8 GiB of its
+own (mem_info_vram_total of amdgpu). Errors: ras/umc_err_count (Documentation/gpu/amdgpu/ras.rst), `ue: 0` and `ce: 0`.
+Names are those of the models below, else of pci.ids(5).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 _VENDORS = {"0x1002": "AMD", "0x8086": "Intel", "0x1da3": "Intel"}  # the last is Habana Labs (Gaudi)
-_DISPLAY, _COMPUTE = "0x0300", ("0x0302", "0x0380", "0x1200")
+_DISPLAY, _COMPUTE = ("0x0300", "0x0380"), ("0x0302", "0x1200")
 _OWN_MEMORY_BYTES = 8 << 30
 _MODELS = {
     "0x738c": "Instinct MI100", "0x738e": "Instinct MI100", "0x7408": "Instinct MI250X", "0x740c": "Instinct MI250X",
@@ -95,12 +95,12 @@ def _devices(reader: Reader) -> tuple[OtherGpu, ...]:
 
 def _is_gpu(reader: Reader, slot: str) -> bool:
     kind = str(line(reader, f"{DEVICES}/{slot}/class"))
-    if isinstance(reader.link(f"{DEVICES}/{slot}/physfn"), str) or slot.startswith("0000:00:"):
+    if not kind.startswith((*_DISPLAY, *_COMPUTE)) or isinstance(reader.link(f"{DEVICES}/{slot}/physfn"), str):
         return False
-    if kind.startswith(_DISPLAY):
-        memory = attempt(integer, reader, f"{DEVICES}/{slot}/mem_info_vram_total")
-        return isinstance(memory, int) and memory >= _OWN_MEMORY_BYTES
-    return kind.startswith(_COMPUTE)
+    if kind.startswith(_COMPUTE) or line(reader, f"{DEVICES}/{slot}/device") in _MODELS:
+        return True
+    memory = attempt(integer, reader, f"{DEVICES}/{slot}/mem_info_vram_total")
+    return isinstance(memory, int) and memory >= _OWN_MEMORY_BYTES
 
 
 def _gpu(reader: Reader, slot: str, vendor: str, vendor_id: str) -> OtherGpu:
