@@ -146,7 +146,7 @@ class _Files:
         commands = self.facts.processes["slurmd"].commands
         words = commands[0].split() if commands else []
         found = {}
-        for word, following in zip(words, [*words[1:], ""], strict=True):
+        for word, following in zip(words, [*words[1:], ""], strict=False):
             name, equals, value = word.partition("=")
             if name in _OPTIONS:
                 found[_OPTIONS[name]] = value if equals else following
