@@ -135,12 +135,12 @@ SUBJECTS = tuple(sorted(MODULES))
 
 # Subjects whose collection waits for other programs (apt-cache, nvidia-smi, systemctl, ubuntu-drivers).
 SLOW = frozenset({
-    "activity", "archives", "candidates", "clock", "components", "framework", "health", "host_log", "nvidia", "nvlink",
-    "nvme", "offers", "packaging", "pools", "rails", "storage_log", "units",
+    "activity", "archives", "candidates", "clock", "components", "framework", "health", "host_log", "known_holes",
+    "nvidia", "nvlink", "nvme", "offers", "packaging", "pools", "rails", "storage_log", "units",
 })  # fmt: skip
 
 # Subjects that no change of ours can alter before the next boot.
 HARDWARE = frozenset({
     "acs", "cpu", "disks", "filesystems", "gpus", "health", "kernel", "numa", "nvidia", "nvlink",
-    "nvlink_errors", "os", "pcie", "vulnerabilities",
+    "nvlink_errors", "os", "other_gpus", "pcie", "vulnerabilities",
 })  # fmt: skip

@@ -82,7 +82,8 @@ def _product(facts: Facts) -> str:
 
 
 def _models(facts: Facts) -> str:
-    return facts.gpus.summary or ("" if facts.host.is_image else "no NVIDIA GPU")
+    found = ", ".join(filter(None, (facts.gpus.summary, facts.other_gpus.summary)))
+    return found or ("" if facts.host.is_image else "no NVIDIA GPU")
 
 
 def _loaded(facts: Facts) -> str:
@@ -100,6 +101,7 @@ def _told(table: Mapping[str, Callable[[Facts], str]], facts: Facts) -> dict[str
 def _gpu(facts: Facts) -> str:
     """Models by PCI id: their names depend on the driver that happens to be loaded."""
     kinds = {(gpu.generation, gpu.device_id) for gpu in facts.gpus.devices}
+    kinds |= {(gpu.vendor, gpu.device_id) for gpu in facts.other_gpus.devices}
     return " and ".join(f"{generation} {device}" for generation, device in sorted(kinds)) or "no GPU"
 
 
@@ -173,7 +175,7 @@ _HARDWARE: Mapping[str, Callable[[Facts], str]] = {
     "board": lambda facts: facts.host.product or facts.host.cloud or "unknown board",
 }
 _SETTINGS: Mapping[str, Callable[[Facts], str]] = {
-    "GPUs": lambda facts: str(len(facts.gpus.devices)),
+    "GPUs": lambda facts: str(facts.gpus.count + facts.other_gpus.count),
     "memory": _memory,
     "firmware": _firmware,
     "driver": _driver,

@@ -82,12 +82,11 @@ def driver_table(facts: Facts, params: Mapping[str, Any]) -> DriverTable:
     teller = _Teller()
     devices: tuple[Gpu, ...] = teller.ask(lambda: facts.gpus.devices, ())
     if not devices:
-        none = (
-            ()
-            if teller.unknown
-            else (State("no GPU", is_fault=False, evidence="no NVIDIA GPU is on the PCI bus", way_out=""),)
-        )
-        return DriverTable((), "none", (), (), "", none, tuple(teller.unknown))
+        others = teller.ask(lambda: facts.other_gpus.summary, "")
+        beside = f", but {others}: their drivers are not hosttune's" if others else ""
+        name = "no NVIDIA GPU" if others else "no GPU"
+        none = State(name, is_fault=False, evidence=f"no NVIDIA GPU is on the PCI bus{beside}", way_out="")
+        return DriverTable((), "none", (), (), "", () if teller.unknown else (none,), tuple(teller.unknown))
     choice: DriverChoice | None = teller.ask(lambda: driver_choice.choose(facts, params), None)
     groups: dict[tuple[str, str], list[Gpu]] = {}
     for gpu in devices:

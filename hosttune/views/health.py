@@ -9,7 +9,8 @@ from hosttune.codec import FORMAT_VERSION
 from hosttune.engine.health import Fitness, Health, Point
 from hosttune.views.page import shown
 from hosttune.views.prometheus import metrics
-from hosttune.views.terminal import columned, counted
+from hosttune.views.summary import reach_text
+from hosttune.views.terminal import columned, counted, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -40,10 +41,11 @@ def health_text(health: Health, page: Page) -> str:
     screen = page.screen
     word = screen.paint(str(health.fitness), "bold", _STYLES[health.fitness])
     head = f"{shown(page.host)}: {word}: {_MEANS[health.fitness]}"
+    reach = reach_text(health.asked)
+    lines = [head, *wrapped(reach, screen.columns)] if reach else [head]
     if not health.points:
-        return f"{head} ({counted(len(health.asked), 'rule')} asked)\n"
-    lines = [head]
-    label = max(len(point.rule) for point in health.points)
+        lines[0] += f" ({counted(len(health.asked), 'rule')} asked)"
+    label = max((len(point.rule) for point in health.points), default=0)
     for fitness in reversed(Fitness):
         own = [point for point in health.points if point.fitness is fitness]
         if own:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from hosttune.codec import to_json
 from hosttune.engine.health import Fitness, judge
 from hosttune.engine.plan import reboot_blockers
-from hosttune.values import Activation
+from hosttune.values import Activation, Verdict
 from hosttune.views.document import Document, Say, Steps, Warnings, rendered
 from hosttune.views.findings import ADVICE, ALL, LISTED, WAIVED, sections
 from hosttune.views.masking import masked
 from hosttune.views.measure.measured import measured_section
 from hosttune.views.page import shown
-from hosttune.views.summary import exit_status, is_fault, rules_in, summarize, waits_for_reboot
+from hosttune.views.summary import exit_status, is_fault, reach_text, rules_in, summarize, waits_for_reboot
 from hosttune.views.terminal import counted, listed
 from hosttune.views.text import text
 
@@ -111,7 +111,9 @@ def head(one: Checked, *, chosen: str = "") -> tuple[Block, ...]:
     """
     machine = (Say(one.machine_text, "machine", is_hanging=True),) if one.machine else ()
     decision = Say(decision_text(one.plan), "decision", name=shown(one.page.host))
-    return (*machine, *warnings(one.plan, one.page), decision, *((Say(shown(chosen)),) if chosen else ()))
+    rules = {finding.rule for finding in one.plan.findings if finding.verdict is not Verdict.NOT_APPLICABLE}
+    said = filter(None, (reach_text(rules), shown(chosen)))
+    return (*machine, *warnings(one.plan, one.page), decision, *map(Say, said))
 
 
 def made_text(one: Checked) -> str:

@@ -9,10 +9,11 @@ from hosttune.frozen import frozen
 from hosttune.values import Activation, HoldKind, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from hosttune.values import Change, Finding, Plan, Receipt
 
+OTHER_VENDORS = "gpu-other-vendors"  # the rule about GPUs of others than NVIDIA
 # Why a difference stays, in the order of a report: first what passes by itself, then what needs a person.
 WAITS = (HoldKind.WAITING, HoldKind.BUSY)
 NEEDS_LEAVE = (HoldKind.ABOVE_MAX_RISK, HoldKind.DISTURBS)
@@ -153,3 +154,13 @@ def _count(findings: list[Finding], *kinds: HoldKind) -> int:
 
 def _of(findings: list[Finding], verdict: Verdict) -> int:
     return rules_in(finding for finding in findings if finding.verdict is verdict)
+
+
+def reach_text(rules: Collection[str]) -> str:
+    """How far these rules, those that apply, reach on a host with GPUs of others than NVIDIA; else nothing."""
+    if OTHER_VENDORS not in rules:
+        return ""
+    return (
+        "Of GPUs of AMD and Intel, driver and memory errors alone are looked at: the other rules for GPUs are for "
+        "NVIDIA's. Those for the host (memory, storage, processors, network, limits) count here, too."
+    )

@@ -12,6 +12,7 @@ Limit                     Soft Limit           Hard Limit           Units
 Max cpu time              unlimited            unlimited            seconds
 Max file size             unlimited            unlimited            bytes
 Max stack size            8388608              unlimited            bytes
+Max core file size        0                    unlimited            bytes
 Max processes             513866               513866               processes
 Max open files            {soft:<20} {hard:<20} files
 Max locked memory         {memlock:<20} {memlock:<20} bytes
@@ -119,7 +120,7 @@ SITE_LIMITS = {
     "/proc/sys/fs/inotify/max_user_watches": "1048576\n",
 }
 RUNTIME_PACKAGES = {
-    "containerd.io": "2.1.4-1",
-    "docker-ce": "5:28.3.3-1~ubuntu.24.04~noble",
-    "nvidia-container-toolkit": "1.18.2-1",
+    "containerd.io": "2.2.1-1",
+    "docker-ce": "5:29.7.0-1~ubuntu.24.04~noble",
+    "nvidia-container-toolkit": "1.19.1-1",
 }

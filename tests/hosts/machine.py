@@ -14,7 +14,7 @@ from typing import Any
 
 from hosttune.facts.kernel.host_log import LOG
 from hosttune.facts.kernel_log import DMESG
-from hosttune.facts.services.clock import TRACKING
+from hosttune.facts.services.clock import SYNCHRONIZED, TRACKING
 from hosttune.facts.services.units import show_command
 from hosttune.facts.storage.filesystems import LSBLK
 from hosttune.host.door import Space
@@ -50,6 +50,8 @@ SYSCTLS = {
     "vm.swappiness": "60",
     "vm.max_map_count": "65530",
     "vm.overcommit_memory": "0",
+    "kernel.pid_max": "4194304",
+    "kernel.threads-max": "2061458",
 }
 SERVICES = ("nvidia-fabricmanager.service", "nvidia-persistenced.service")  # those that rules ask about
 
@@ -374,12 +376,14 @@ class Machine:
         files["/proc/self/mountinfo"] = "\n".join(lines) + "\n"
         files["/etc/fstab"] = self.fstab
         files["/usr/lib/tmpfiles.d/tmp.conf"] = TMPFILES
-        folders.add("/usr/lib/sysctl.d")
+        folders.update({"/usr/lib/sysctl.d", *(["/var/log/journal"] if self.has_systemd else [])})
         own = {"vm.max_map_count": "1048576"} if self.os_version in {"24.04", "26.04"} else {}
         for key, value in {**SYSCTLS, **own, **self.sysctls}.items():
             files["/proc/sys/" + key.replace(".", "/")] = f"{value}\n"
         if self.os_version in {"24.04", "26.04"}:
             files["/usr/lib/sysctl.d/10-map-count.conf"] = "vm.max_map_count=1048576\n"
+        files["/usr/lib/sysctl.d/50-pid-max.conf"] = "kernel.pid_max = 4194304\n"
+        files["/proc/loadavg"] = "0.42 0.36 0.30 3/2412 51234\n"
         stanzas = [
             f"Package: {name}\nStatus: install ok installed\nArchitecture: amd64\nVersion: {version}\n"
             for name, version in sorted(self.packages.items())
@@ -395,14 +399,15 @@ class Machine:
         listings = _listings([*files, *links, *folders], folders)
         stats: dict[str, Any] = {}
         for path, content in files.items():
-            stats[path] = ["file", 0o644, 0, 0, len(content), 0, 1, hash_of(path) % 10**9, 1, 0]
+            touched = int(MADE_AT * 1e9) if path == SYNCHRONIZED else 0
+            stats[path] = ["file", 0o644, 0, 0, len(content), touched, 1, hash_of(path) % 10**9, 1, 0]
         for path in listings:
             mode = 0o1777 if path == "/tmp" else 0o755
             stats[path] = ["directory", mode, 0, 0, 4096, 0, 1, hash_of(path) % 10**9, 2, 0]
         queries = [] if not self.has_systemd else [_answer(show_command(("fstrim.timer",)), self._fstrim())]
         if self.has_systemd:
             queries += [_answer(show_command((name,)), self._service(name)) for name in SERVICES]
-        tracked = "A9FEA97B,169.254.169.123,4,1795251443.9,-0.0000012,0.0,0.0,-1.2,0.0,0.0,0.0,0.0,16.1,Normal\n"
+        tracked = "A9FEA97B,169.254.169.123,4,1779999983.9,-0.0000012,0.0,0.0,-1.2,0.0,0.0,0.0,0.0,16.1,Normal\n"
         queries += [_answer(TRACKING, tracked)] if self.has_systemd else []
         queries.append(_answer(LSBLK, self._lsblk()))
         told = {

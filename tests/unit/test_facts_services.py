@@ -6,7 +6,7 @@ from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.services.clock import SYNCHRONIZED, TRACKING
 from hosttune.facts.services.oomd import show_command, units_of
 from hosttune.facts.services.systemd_config import parse, settings
-from hosttune.host.door import Completed, Process
+from hosttune.host.door import Completed, Process, Stat
 from hosttune.values import ABSENT, Unreadable
 from tests.unit.fake_reader import FakeReader
 
@@ -33,6 +33,19 @@ def test_clock_of_timesyncd_is_told_by_its_file(files, is_known):
     reader = FakeReader({f"{GROUPS}/systemd-timesyncd.service/cgroup.procs": "", **files})
     assert Facts(reader).clock.is_synchronized is is_known
     assert reader.asked == []  # timedatectl would start a service
+
+
+def test_clock_tells_for_how_long_no_server_answered():
+    tracked = TRACKED.format("Normal")
+    chrony = FakeReader(CHRONY, queries={TRACKING: tracked}, now=1795251443.9 + 7200)
+    assert Facts(chrony).clock.silent_hours == 2.0
+    behind = FakeReader(CHRONY, queries={TRACKING: tracked}, now=1795251443.9 - 7200)
+    assert Facts(behind).clock.silent_hours == 0.0
+    touched = Stat("file", 0o644, 0, 0, 0, int(1e18), 1, 1, 1)
+    files = {f"{GROUPS}/systemd-timesyncd.service/cgroup.procs": "", SYNCHRONIZED: ""}
+    assert Facts(FakeReader(files, stats={SYNCHRONIZED: touched}, now=1e9 + 3600)).clock.silent_hours == 1.0
+    del files[SYNCHRONIZED]
+    assert Facts(FakeReader(files)).clock.silent_hours == 0.0
 
 
 def test_clock_without_a_daemon_is_not_synchronised():

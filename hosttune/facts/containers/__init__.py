@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hosttune.facts.containers.containers import Containers
     from hosttune.facts.containers.docker import Docker
+    from hosttune.facts.containers.known_holes import KnownHoles
     from hosttune.facts.containers.stores import Stores
     from hosttune.facts.containers.userns import Userns
 
@@ -16,5 +17,6 @@ class ContainersFacts:
 
     containers: Containers
     docker: Docker
+    known_holes: KnownHoles
     stores: Stores
     userns: Userns

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hosttune.facts.gpu.nvlink import Nvlink
     from hosttune.facts.gpu.nvlink_errors import NvlinkErrors
     from hosttune.facts.gpu.offers import Offers
+    from hosttune.facts.gpu.other_gpus import OtherGpus
     from hosttune.facts.gpu.packaging import Packaging
     from hosttune.facts.gpu.parameters import Parameters
     from hosttune.facts.gpu.pcie import Pcie
@@ -46,6 +47,7 @@ class GpuFacts:
     nvlink: Nvlink
     nvlink_errors: NvlinkErrors
     offers: Offers
+    other_gpus: OtherGpus
     packaging: Packaging
     parameters: Parameters
     pcie: Pcie

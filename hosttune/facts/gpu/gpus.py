@@ -7,6 +7,7 @@ Kernel: Documentation/ABI/testing/sysfs-bus-pci; classes from the PCI Code and I
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, raw, shared
@@ -18,7 +19,7 @@ from hosttune.regex import regex
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
@@ -28,7 +29,7 @@ _NVIDIA = "0x10de"
 _GPU_CLASSES = ("0x0300", "0x0302")
 _SWITCH_CLASS = "0x0680"
 _OPTIONAL_ECC = regex(r"GeForce|RTX|Quadro|TITAN|NVS", re.IGNORECASE)
-_NAME_LISTS = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
+NAME_LISTS = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 
 
 @frozen
@@ -143,15 +144,17 @@ class Gpus(Fact):
     @property
     def summary(self) -> str:
         """8 x GH100 [H100 SXM5 80GB]; a GPU without a name is called by its device id."""
-        kinds: dict[str, int] = {}
-        for gpu in self.devices:
-            kinds[gpu.title] = kinds.get(gpu.title, 0) + 1
-        return ", ".join(f"{count} x {title}" for title, count in kinds.items())
+        return count_of_kinds(gpu.title for gpu in self.devices)
 
 
-def name_in(pci_ids: bytes, device: str) -> str:
-    """The name of an NVIDIA device ("2330") in the text of pci.ids(5); empty when it is not listed."""
-    start = pci_ids.find(b"\n10de ")
+def count_of_kinds(titles: Iterable[str]) -> str:
+    """8 x GH100, 1 x A2."""
+    return ", ".join(f"{count} x {title}" for title, count in Counter(titles).items())
+
+
+def name_in(pci_ids: bytes, device: str, vendor: str = "10de") -> str:
+    """The name of a device ("2330") in the text of pci.ids(5); empty when it is not listed."""
+    start = pci_ids.find(f"\n{vendor} ".encode())
     if start < 0:
         return ""
     end = re.compile(rb"\n[0-9a-fC]").search(pci_ids, start + 1)
@@ -241,7 +244,7 @@ def _names(reader: Reader, slots: list[str]) -> dict[str, str]:
     names = {slot: model_in(hint(reader, f"/proc/driver/nvidia/gpus/{slot}/information")) for slot in slots}
     if all(names.values()):
         return names
-    lists = (reader.read(path) for path in _NAME_LISTS)
+    lists = (reader.read(path) for path in NAME_LISTS)
     known = next((content for content in lists if isinstance(content, bytes)), b"")
     for slot in slots:
         names[slot] = names[slot] or name_in(known, read_pci(reader, slot, "device").removeprefix("0x"))

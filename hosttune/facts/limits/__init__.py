@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from hosttune.facts.limits.limits import Limits
     from hosttune.facts.limits.session_limits import SessionLimits
     from hosttune.facts.limits.shm import Shm
+    from hosttune.facts.limits.tasks import Tasks
 
 
 class LimitsFacts:
@@ -16,3 +17,4 @@ class LimitsFacts:
     limits: Limits
     session_limits: SessionLimits
     shm: Shm
+    tasks: Tasks

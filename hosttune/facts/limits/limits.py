@@ -43,6 +43,7 @@ class ServiceLimits(Fact):
     memlock_hard: int  # bytes
     nofile: int  # open files, the soft limit
     nofile_hard: int  # open files
+    core: int  # bytes of a core file, the soft limit; 0: none is written
 
     @property
     def memlock_text(self) -> str:
@@ -128,4 +129,5 @@ def _service(unit: str, pid: int, rows: Callable[[], Mapping[str, tuple[int, int
         memlock_hard=lazy(limit, "Max locked memory", 1),
         nofile=lazy(limit, "Max open files", 0),
         nofile_hard=lazy(limit, "Max open files", 1),
+        core=lazy(limit, "Max core file size", 0),
     )

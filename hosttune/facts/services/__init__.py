@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hosttune.facts.services.clock import Clock
+    from hosttune.facts.services.core_dumps import CoreDumps
     from hosttune.facts.services.desktop import Desktop
+    from hosttune.facts.services.journal import Journal
     from hosttune.facts.services.needrestart import Needrestart
     from hosttune.facts.services.oomd import Oomd
+    from hosttune.facts.services.slurm import Slurm
     from hosttune.facts.services.unit_settings import UnitSettings
     from hosttune.facts.services.units import Units
     from hosttune.facts.services.upgrades import Upgrades
@@ -18,9 +21,12 @@ class ServicesFacts:
     """The subjects in this folder."""
 
     clock: Clock
+    core_dumps: CoreDumps
     desktop: Desktop
+    journal: Journal
     needrestart: Needrestart
     oomd: Oomd
+    slurm: Slurm
     unit_settings: UnitSettings
     units: Units
     upgrades: Upgrades

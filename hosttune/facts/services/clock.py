@@ -1,8 +1,9 @@
 """The clock: which daemons discipline it, and whether the one that runs holds it to be synchronised.
 
 Each daemon is asked in its own way: chronyd by the leap status of `chronyc tracking` (chronyc(1)), systemd-timesyncd by
-the file that it touches with every answer of a server (systemd-timesyncd.service(8)). timedatectl is not asked: systemd
-would start a service for it. Daemons are told by the control groups that systemd makes for what it starts.
+the file that it touches with every answer of a server (systemd-timesyncd.service(8)). Both go on calling the clock
+synchronised when no server answers any more, so it is looked at when the last one did, too. timedatectl is not asked:
+systemd would start a service for it. Daemons are told by the control groups that systemd makes for what it starts.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
-from hosttune.facts.reading import ask, is_there, names_in
+from hosttune.facts.reading import ask, is_there, names_in, parsed, sure
 from hosttune.frozen import frozen
+from hosttune.host.door import Stat
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -25,6 +27,7 @@ DAEMONS = (
 )  # fmt: skip
 _GROUPS = ("/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/systemd/system.slice")
 _TIMEOUT_S = 10.0
+_HOUR_S = 3600
 
 
 @frozen
@@ -32,6 +35,7 @@ class Clock(Fact):
     """The clock of the machine."""
 
     is_synchronized: bool  # by the daemon that runs
+    silent_hours: float  # since the daemon that runs heard of a server last; 0 where it never did
     daemons: tuple[str, ...]  # the services that run and set it: chrony, systemd-timesyncd
 
 
@@ -41,28 +45,49 @@ def leap_status(tracking: str) -> bool | None:
     return {"Normal": True, "Insert second": True, "Delete second": True, "Not synchronised": False}.get(word)
 
 
-def collect(reader: Reader, facts: Facts) -> Clock:  # noqa: ARG001 - the interface of all subjects
-    daemons = shared(_daemons, reader)
-    return Clock(is_synchronized=lazy(lambda: _is_synchronized(reader, daemons())), daemons=lazy(daemons))
+def heard_at(tracking: str) -> float:
+    """When chronyd heard of a server last, in seconds since the epoch: the fourth field of `chronyc -c tracking`; 0 for
+    never. Raises ValueError where it is no number."""
+    fields = tracking.strip().split(",")
+    return float(fields[3]) if len(fields) > 3 else 0.0
 
 
-def _is_synchronized(reader: Reader, daemons: tuple[str, ...]) -> bool:
-    if any(name.startswith("chrony") for name in daemons):
-        return _chrony(reader)
-    if "systemd-timesyncd" in daemons:
-        return is_there(reader, SYNCHRONIZED)
-    if daemons:
-        raise UnknownFact(f"{daemons[0]} sets the clock; ask it: ntpq -p, or the like")
-    return False
+def collect(reader: Reader, facts: Facts) -> Clock:
+    del facts
+    daemons, tracking = shared(_daemons, reader), shared(_tracking, reader)
+
+    def runs_chrony() -> bool:
+        return any(name.startswith("chrony") for name in daemons())
+
+    def is_synchronized() -> bool:
+        if runs_chrony():
+            return bool(leap_status(tracking()))
+        if "systemd-timesyncd" in daemons():
+            return is_there(reader, SYNCHRONIZED)
+        if daemons():
+            raise UnknownFact(f"{daemons()[0]} sets the clock; ask it: ntpq -p, or the like")
+        return False
+
+    def silent_hours() -> float:
+        heard = parsed(heard_at, tracking()) if runs_chrony() else _touched_at(reader)
+        return round(max(0.0, reader.now() - heard) / _HOUR_S, 1) if heard else 0.0
+
+    return Clock(is_synchronized=lazy(is_synchronized), silent_hours=lazy(silent_hours), daemons=lazy(daemons))
 
 
-def _chrony(reader: Reader) -> bool:
+def _touched_at(reader: Reader) -> float:
+    found = sure(reader.stat(SYNCHRONIZED))
+    return found.mtime_ns / 1e9 if isinstance(found, Stat) else 0.0
+
+
+def _tracking(reader: Reader) -> str:
+    """What `chronyc -c tracking` prints, of which the last word is known."""
     answer = ask(reader, TRACKING, timeout_s=_TIMEOUT_S)
     said = leap_status(answer.text) if answer.status == 0 else None
     if said is None:
         lines = (answer.errors or answer.text).strip().splitlines() or ["it did not say"]
         raise UnknownFact(f"chronyc: {lines[0]}")
-    return said
+    return answer.text
 
 
 def _daemons(reader: Reader) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
 from hosttune.facts.reading import if_absent, text
-from hosttune.facts.slurm_conf import SLURM_CONF, slurm_files, slurm_settings
+from hosttune.facts.slurm_conf import SLURM_CONF, slurm_rows
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.regex import regex
@@ -100,8 +100,8 @@ def _slurm(reader: Reader, *, is_node: bool) -> Iterator[Spill]:
             hidden = hidden or unknown.reason
             return ""
 
-    for path, content in slurm_files(main, read) if main else ():
-        settings += [(key, value, f"{path}:{number}") for number, key, value in slurm_settings(content)]
+    for row in slurm_rows(main, read) if main else ():
+        settings += [(key, row.values[key], row.place) for key in ("tmpfs", "tmpdisk") if key in row.values]
     if hidden and not (is_node or settings):
         raise UnknownFact(hidden)
     folders = [(value, place) for key, value, place in settings if key == "tmpfs"]

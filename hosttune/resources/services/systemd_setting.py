@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _PACKAGED = ("/usr/lib/systemd/", "/lib/systemd/", "/usr/local/lib/systemd/")
 _TRUTH = {"1": "yes", "true": "yes", "on": "yes", "0": "no", "false": "no", "off": "no"}
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_BOUNDS = {Operator.AT_LEAST: "at least ", Operator.AT_MOST: "at most "}
 _LIVE = {"LimitMEMLOCK": "memlock", "LimitNOFILE": "nofile"}  # keys whose value a running service shows
 # The process of a unit or a configuration file, where its name is another.
 _PROCESSES = {"docker": "dockerd", "ssh": "sshd", "logind": "systemd-logind"}
@@ -60,17 +61,17 @@ def satisfies(word: str, wish: Wish) -> bool:
         if bound.operator is Operator.EXACTLY or wanted is None or value is None:
             if _plain(word) != _plain(str(bound.value)):
                 return False
-        elif value < wanted:
+        elif value > wanted if bound.operator is Operator.AT_MOST else value < wanted:
             return False
     return True
 
 
 class SystemdSettingWish(WishKind):
-    """`- systemd-setting: UNIT/SECTION/KEY` (or NAME.conf/SECTION/KEY) with exactly or at_least."""
+    """`- systemd-setting: UNIT/SECTION/KEY` (or NAME.conf/SECTION/KEY) with exactly, at_least or at_most."""
 
     kind = "systemd-setting"
     fields: Mapping[str, FieldSpec] = {}
-    operators = (Operator.EXACTLY, Operator.AT_LEAST)
+    operators = (Operator.EXACTLY, Operator.AT_LEAST, Operator.AT_MOST)
     activations = (Activation.RESTART,)
 
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:  # noqa: ARG002 - the interface of all kinds
@@ -173,7 +174,7 @@ class _Look(Comparison):
     def stands(self) -> Finding | None:
         """The answer, unless a drop-in is needed."""
         if UnitSettings.name_fault(self.wish.name) or not self.wish.bounds:
-            detail = f"{self.wish.name} is no FILE/SECTION/KEY with exactly or at_least"
+            detail = f"{self.wish.name} is no FILE/SECTION/KEY with exactly, at_least or at_most"
             return self._says(Verdict.DIFFERS, self._wants, Hold(HoldKind.REFUSED, detail))
         setting = self.context.facts.unit_settings[self.wish.name]
         if not setting.exists or setting.is_masked:
@@ -223,8 +224,7 @@ class _Look(Comparison):
     @property
     def _wants(self) -> str:
         bound = self.wish.bounds[0]
-        least = "at least " if bound.operator is Operator.AT_LEAST else ""
-        return f"{self.key} of {self.file} should be {least}{bound.value}"
+        return f"{self.key} of {self.file} should be {_BOUNDS.get(bound.operator, '')}{bound.value}"
 
     def _held(self, kind: HoldKind, detail: str, todo: str = "", evidence: tuple[str, ...] = ()) -> Finding:
         return self._says(Verdict.DIFFERS, self._wants, Hold(kind, detail), evidence or self._there, todo)

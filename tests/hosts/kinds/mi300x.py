@@ -17,5 +17,6 @@ MACHINE = Machine(
     gpus=tuple(GpuSpec(f"0000:{bus}:00.0", "0x74a1", "amdgpu", number // 4, "0x120000", "0x1002") for number, bus in enumerate(EIGHT)),
     packages={f"linux-image-{KERNEL}": "6.8.0-79.79", "amdgpu-dkms": "1:6.12.12", "rocm-smi-lib": "7.5.0", "unattended-upgrades": "2.9.1+nmu4ubuntu1"},
     iommu="identity",
+    files={f"/sys/bus/pci/devices/0000:{bus}:00.0/ras/umc_err_count": "ue: 0\nce: 0\n" for bus in EIGHT},
     queries={("ubuntu-drivers", "devices"): None},
 )  # fmt: skip

@@ -39,8 +39,11 @@ MACHINE = Machine(
     packages={**server_driver(VERSION, KERNEL, "0ubuntu0.22.04.1"), "slurmd": "25.05.3-1", "slurm-smd-slurmd": "25.05.3-1", "unattended-upgrades": "2.8ubuntu1"},
     services={"nvidia-persistenced.service": ("enabled", "active")},
     files={
-        "/etc/slurm/slurm.conf": "ClusterName=deep\nSlurmctldHost=ctl01\nTmpFS=/tmp\nProlog=/etc/slurm/prolog.sh\nEpilog=/etc/slurm/epilog.sh\nGresTypes=gpu\n"
+        "/etc/slurm/slurm.conf": "ClusterName=deep\nSlurmctldHost=ctl01\nTmpFS=/tmp\nProlog=/etc/slurm/prolog.sh\nEpilog=/etc/slurm/epilog.sh\nGresTypes=gpu\nTaskPlugin=task/cgroup,task/affinity\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\n"
+        "PropagateResourceLimitsExcept=MEMLOCK,NOFILE\nHealthCheckProgram=/etc/slurm/health.sh\nHealthCheckInterval=300\n"
         "NodeName=slurm-node CPUs=128 RealMemory=500000 TmpDisk=700000 Gres=gpu:a100:4 State=UNKNOWN\nPartitionName=gpu Nodes=ALL Default=YES State=UP\n",
+        "/etc/slurm/gres.conf": "AutoDetect=nvml\n", "/etc/slurm/health.sh": "#!/bin/sh\nhosttune health --format slurm --within 40s\n",
+        "/etc/slurm/cgroup.conf": "ConstrainCores=yes\nConstrainDevices=yes\nConstrainRAMSpace=yes\n",
         "/etc/slurm/epilog.sh": "#!/bin/sh\nfind /scratch -xdev -type f -atime +14 -delete\n", "/etc/slurm/prolog.sh": "#!/bin/sh\nexit 0\n",
         "/sys/fs/cgroup/system.slice/slurmd.service/cgroup.procs": "2201\n", "/proc/2201/comm": "slurmd\n",
         "/proc/2201/limits": "Limit                     Soft Limit           Hard Limit           Units\nMax open files            131072               131072               files\nMax locked memory         unlimited            unlimited            bytes\n",
@@ -53,6 +56,7 @@ MACHINE = Machine(
     queries={
         **working(GPUS, VERSION, KERNEL, "GA100 [A100 SXM4 80GB]"),
         **PERSISTENCED_RUNS,
+        ("ps", "-C", "slurmd", "-o", "args="): "/usr/sbin/slurmd --systemd\n",
     },
     candidates={"nvidia-driver-580-server-open": f"{VERSION}-0ubuntu0.22.04.1"},
 )  # fmt: skip

@@ -1,0 +1,145 @@
+"""Versions of what containers run on that have known holes, by the package's own table, and what apt offers for those
+of the distribution.
+
+The table, hosttune/tables/known-holes.tsv, names its sources and date. Read are dpkg's database, the loaded driver, and
+the names of the libraries that the GPU Operator puts below /usr/local/nvidia/toolkit: no program is started for it.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+from hosttune.errors import HosttuneError
+from hosttune.facts.base import Fact, lazy, shared
+from hosttune.facts.gpu.archives import Offer, policy_of
+from hosttune.facts.reading import names_in
+from hosttune.facts.versions import compare_versions, upstream_of
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+from hosttune.textfiles import own_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+TABLE = "tables/known-holes.tsv"
+DRIVER, OPERATOR = "driver", "operator-toolkit"
+_OPERATOR_FOLDER = "/usr/local/nvidia/toolkit"
+_LIBRARY = regex(r"libnvidia-container\.so\.(\d+\.\d+\.\d+)")
+# What Ubuntu and Debian build has a revision of theirs: 1.1.12-0ubuntu3.1, 252.39-1~deb12u2.
+_OF_DISTRIBUTION = regex(r"\dubuntu\d|[~+]deb\d")
+_RUNTIMES = ("runc", "containerd", "docker.io", "moby-runc", "nvidia-container-toolkit", "crun", "podman")
+
+
+@frozen
+class Row:
+    """One row: a package is sound from the version of its line on."""
+
+    package: str
+    fixed: tuple[str, ...]
+    ids: str
+    is_sure: bool
+
+    def fix_for(self, version: str) -> str:
+        """The version that this one has to be brought to; empty where it is sound, or of a line that no row names."""
+        if len(self.fixed) == 1:
+            return self.fixed[0] if compare_versions(version, self.fixed[0]) < 0 else ""
+        parts = 1 if self.package == DRIVER else 2
+        line = version.split(".")[:parts]
+        fix = next((one for one in self.fixed if one.split(".")[:parts] == line), "")
+        return fix if fix and compare_versions(version, fix) < 0 else ""
+
+
+@frozen
+class Hole(Fact):
+    """What is installed and has a hole."""
+
+    name: str  # the package; driver, operator-toolkit
+    version: str
+    ids: str  # CVE-2026-24260, or the bulletins
+    fixed: str  # the version that has it no more
+    is_sure: bool  # of the row
+
+    @property
+    def text(self) -> str:
+        return f"{_SAID.get(self.name, self.name)} {self.version} ({self.ids}; fixed in {self.fixed})"
+
+
+@frozen
+class KnownHoles(Fact):
+    """What the table says of this host."""
+
+    as_of: str  # the day of the table, ISO 8601
+    good_until: str
+    is_current: bool  # it may still be held against a host
+    judged: tuple[str, ...]  # what is here and in the table, or a runtime of the distribution
+    found: tuple[Hole, ...]
+    offered: tuple[Offer, ...]  # runtimes of the distribution for which apt has a newer version
+
+
+_SAID = {DRIVER: "NVIDIA's driver", OPERATOR: "the GPU Operator's container toolkit"}
+
+
+@cache
+def own_table() -> tuple[tuple[Row, ...], str, str]:
+    """The rows, the day of the table, and the day up to which it counts. Raises HosttuneError where it is missing."""
+    content = own_file(TABLE)
+    if content is None:
+        raise HosttuneError(f"{TABLE} of the package is missing", hint="install hosttune again")
+    text = content.decode()
+    dates = dict(re.findall(r"^# (as of|good until): ([\d-]+)", text, re.MULTILINE))
+    fields = (line.split("\t") for line in text.splitlines() if line.startswith("hole\t"))
+    rows = tuple(
+        Row(package, tuple(fixed.split(",")), ids.replace(",", ", "), weight == "sure")
+        for _, package, fixed, ids, weight in fields
+    )
+    return rows, dates["as of"], dates["good until"]
+
+
+def collect(reader: Reader, facts: Facts) -> KnownHoles:
+    rows, as_of, good_until = own_table()
+    versions = shared(lambda: dict(_versions(reader, facts, {row.package for row in rows})))
+    own = shared(_of_distribution, facts)
+    return KnownHoles(
+        as_of=as_of,
+        good_until=good_until,
+        is_current=lazy(lambda: facts.host.today <= good_until),
+        judged=lazy(lambda: tuple(dict.fromkeys((*versions(), *own())))),
+        found=lazy(lambda: tuple(_found(rows, versions()))),
+        offered=lazy(lambda: _offered(reader, own())),
+    )
+
+
+def _versions(reader: Reader, facts: Facts, packages: set[str]) -> Iterator[tuple[str, str]]:
+    """What is here of the table, without what a distribution built."""
+    for name in sorted(packages - {DRIVER, OPERATOR}):
+        package = facts.packages[name]
+        if package.is_installed and not _OF_DISTRIBUTION.search(package.version):
+            yield name, upstream_of(package.version)
+    loaded = facts.driver.loaded_version
+    if loaded and not any(_OF_DISTRIBUTION.search(one.version) for one in facts.driver.packages):
+        yield DRIVER, loaded
+    libraries = (_LIBRARY.fullmatch(name) for name in names_in(reader, _OPERATOR_FOLDER))
+    if found := [match[1] for match in libraries if match]:
+        yield OPERATOR, found[-1]
+
+
+def _of_distribution(facts: Facts) -> Mapping[str, str]:
+    found = ((name, facts.packages[name]) for name in _RUNTIMES)
+    return {name: one.version for name, one in found if one.is_installed and _OF_DISTRIBUTION.search(one.version)}
+
+
+def _found(rows: tuple[Row, ...], versions: Mapping[str, str]) -> Iterator[Hole]:
+    for row in rows:
+        version = versions.get(row.package, "")
+        if version and (fixed := row.fix_for(version)):
+            yield Hole(row.package, version, row.ids, fixed, row.is_sure)
+
+
+def _offered(reader: Reader, own: Mapping[str, str]) -> tuple[Offer, ...]:
+    offers = policy_of(reader, own, own)
+    return tuple(offers[name] for name in sorted(offers) if offers[name].is_newer)

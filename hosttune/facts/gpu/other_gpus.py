@@ -1,0 +1,131 @@
+"""GPUs and accelerators of AMD and Intel, as the PCI bus shows them. The rules for GPUs are about NVIDIA's; of these
+the driver that holds them and, of AMD's, the errors of memory are told.
+
+Kernel: Documentation/ABI/testing/sysfs-bus-pci; classes 0302 and 1200 (processing accelerator). Graphics that a
+processor brings are left out: of the display classes 0300 and 0380 the models below count, and what has 8 GiB of its
+own (mem_info_vram_total of amdgpu). Errors: ras/umc_err_count (Documentation/gpu/amdgpu/ras.rst), `ue: 0` and `ce: 0`.
+Names are those of the models below, else of pci.ids(5).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, attempt, lazy, shared
+from hosttune.facts.gpu.gpus import DEVICES, NAME_LISTS, count_of_kinds, driver_of, name_in
+from hosttune.facts.reading import if_absent, integer, line, names_in, parsed, text
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+from hosttune.values import ABSENT
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_VENDORS = {"0x1002": "AMD", "0x8086": "Intel", "0x1da3": "Intel"}  # the last is Habana Labs (Gaudi)
+_DISPLAY, _COMPUTE = ("0x0300", "0x0380"), ("0x0302", "0x1200")
+_OWN_MEMORY_BYTES = 8 << 30
+_MODELS = {
+    "0x738c": "Instinct MI100", "0x738e": "Instinct MI100", "0x7408": "Instinct MI250X", "0x740c": "Instinct MI250X",
+    "0x740f": "Instinct MI210", "0x74a0": "Instinct MI300A", "0x74a1": "Instinct MI300X", "0x74a2": "Instinct MI308X",
+    "0x74a5": "Instinct MI325X", "0x74b5": "Instinct MI300X VF", "0x74b9": "Instinct MI325X VF",
+    "0x75a0": "Instinct MI350X", "0x75a3": "Instinct MI355X", "0x0bd5": "Data Center GPU Max 1550",
+    "0x0bda": "Data Center GPU Max 1100", "0x56c0": "Data Center GPU Flex 170", "0x56c1": "Data Center GPU Flex 140",
+    "0x1020": "Gaudi 2", "0x1060": "Gaudi 3",
+}  # fmt: skip
+_ERRORS = regex(r"ue: (\d+)\s+ce: (\d+)\s*")
+
+
+@frozen
+class OtherGpu(Fact):
+    """One of them."""
+
+    slot: str  # 0000:4e:00.0
+    vendor: str  # AMD | Intel
+    device_id: str  # 0x74a1
+    title: str  # AMD Instinct MI300X; with its device id where no list names it
+    driver: str  # amdgpu, i915, xe, habanalabs, vfio-pci ...; empty for none
+    uncorrected: int  # errors of its memory since the driver was loaded; 0 where none are counted
+    corrected: int
+
+
+@frozen
+class OtherGpus(Fact):
+    """All of them, by slot."""
+
+    devices: tuple[OtherGpu, ...]
+
+    @property
+    def count(self) -> int:
+        return len(self.devices)
+
+    @property
+    def summary(self) -> str:
+        """8 x AMD Instinct MI300X; empty for none."""
+        return count_of_kinds(gpu.title for gpu in self.devices)
+
+    @property
+    def vendors(self) -> str:
+        """AMD, or AMD and Intel."""
+        return " and ".join(sorted({gpu.vendor for gpu in self.devices}))
+
+
+def errors_in(content: str) -> tuple[int, int]:
+    """(uncorrected, corrected) of umc_err_count. Raises ValueError for anything else."""
+    match = _ERRORS.fullmatch(content)
+    if match is None:
+        raise ValueError(f"umc_err_count holds {content[:40]!r}")
+    return int(match[1]), int(match[2])
+
+
+def collect(reader: Reader, facts: Facts) -> OtherGpus:
+    del facts
+    return OtherGpus(lazy(_devices, reader))
+
+
+def _devices(reader: Reader) -> tuple[OtherGpu, ...]:
+    vendors = {slot: line(reader, f"{DEVICES}/{slot}/vendor") for slot in names_in(reader, DEVICES)}
+    found = {
+        slot: _VENDORS[vendor] for slot, vendor in vendors.items() if isinstance(vendor, str) and vendor in _VENDORS
+    }
+    return tuple(
+        _gpu(reader, slot, vendor, str(vendors[slot])) for slot, vendor in found.items() if _is_gpu(reader, slot)
+    )
+
+
+def _is_gpu(reader: Reader, slot: str) -> bool:
+    kind = str(line(reader, f"{DEVICES}/{slot}/class"))
+    if not kind.startswith((*_DISPLAY, *_COMPUTE)) or isinstance(reader.link(f"{DEVICES}/{slot}/physfn"), str):
+        return False
+    if kind.startswith(_COMPUTE) or line(reader, f"{DEVICES}/{slot}/device") in _MODELS:
+        return True
+    memory = attempt(integer, reader, f"{DEVICES}/{slot}/mem_info_vram_total")
+    return isinstance(memory, int) and memory >= _OWN_MEMORY_BYTES
+
+
+def _gpu(reader: Reader, slot: str, vendor: str, vendor_id: str) -> OtherGpu:
+    device = str(line(reader, f"{DEVICES}/{slot}/device"))
+    errors = shared(_errors, reader, slot)
+    return OtherGpu(
+        slot=slot,
+        vendor=vendor,
+        device_id=device,
+        title=lazy(_title, reader, vendor, vendor_id, device),
+        driver=lazy(driver_of, reader, slot),
+        uncorrected=lazy(lambda: errors()[0]),
+        corrected=lazy(lambda: errors()[1]),
+    )
+
+
+def _errors(reader: Reader, slot: str) -> tuple[int, int]:
+    content = text(reader, f"{DEVICES}/{slot}/ras/umc_err_count")
+    return (0, 0) if content is ABSENT else parsed(errors_in, str(content))
+
+
+def _title(reader: Reader, vendor: str, vendor_id: str, device: str) -> str:
+    name = _MODELS.get(device)
+    if name is None:
+        lists = (attempt(if_absent, reader.read(path), b"") for path in NAME_LISTS)
+        known = next((content for content in lists if isinstance(content, bytes) and content), b"")
+        name = name_in(known, device.removeprefix("0x"), vendor_id.removeprefix("0x"))
+    return f"{vendor} {name}" if name else f"{vendor} GPU {device}"

@@ -1,0 +1,115 @@
+"""How many tasks (processes and threads) may be started, and how near to that the host is.
+
+Kernel: Documentation/admin-guide/cgroup-v2.rst (pids.current, pids.max, pids.events), sysctl/kernel.rst (pid_max,
+threads-max), proc_loadavg(5). systemd sets pids.max: TasksMax=, 15 % of what the kernel allows for a service, 33 % for
+all of a user (systemd.resource-control(5), systemd-system.conf(5)).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
+from hosttune.facts.containers.kubernetes import DAEMONS
+from hosttune.facts.reading import integer, known, line, names_in, text
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+from hosttune.values import ABSENT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_ROOTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/pids")  # version 2; the controller of version 1
+_SERVICES = ("slurmd.service", "slurmstepd.scope", "docker.service", "containerd.service", *DAEMONS, "ssh.service")
+_MOST_USERS = 40
+_USER = regex(r"user-\d+\.slice")
+_REFUSED = regex(r"max (\d+)")
+_TASKS = regex(r"\S+ \S+ \S+ \d+/(\d+) \d+\s*")
+
+
+@frozen
+class TaskGroup(Fact):
+    """A service or slice with a bound of its own."""
+
+    name: str  # slurmd.service, user-1000.slice
+    tasks: int  # now
+    most: int
+    refused: int  # how often a task was not started because of the bound, since the service or session was started
+
+    @property
+    def percent(self) -> float:
+        return _percent(self.tasks, self.most)
+
+    @property
+    def is_slice(self) -> bool:
+        return self.name.endswith(".slice")
+
+
+@frozen
+class Tasks(Fact):
+    """The whole host, and the groups that jobs and people start tasks in."""
+
+    total: int  # tasks on the host
+    most: int  # what the kernel allows: the lower of pid_max and threads-max
+    groups: tuple[TaskGroup, ...]  # those with a bound
+
+    @property
+    def percent(self) -> float:
+        return _percent(self.total, self.most)
+
+
+def _percent(tasks: int, most: int) -> float:
+    return round(100 * tasks / most, 1) if most else 0.0
+
+
+def collect(reader: Reader, facts: Facts) -> Tasks:
+    del facts
+    return Tasks(
+        total=lazy(_total, reader),
+        most=lazy(lambda: min(_bound(reader, name) for name in ("pid_max", "threads-max"))),
+        groups=lazy(lambda: tuple(_groups(reader))),
+    )
+
+
+def _bound(reader: Reader, name: str) -> int:
+    path = f"/proc/sys/kernel/{name}"
+    return known(integer(reader, path), path)
+
+
+def _total(reader: Reader) -> int:
+    match = _TASKS.fullmatch(str(known(text(reader, "/proc/loadavg"), "/proc/loadavg")))
+    if match is None:
+        raise UnknownFact("/proc/loadavg does not say how many tasks there are")
+    return int(match[1])
+
+
+def _groups(reader: Reader) -> Iterator[TaskGroup]:
+    for root in _ROOTS:
+        running = set(names_in(reader, f"{root}/system.slice"))
+        users = [name for name in names_in(reader, f"{root}/user.slice") if _USER.fullmatch(name)]
+        paths = [f"{root}/user.slice", *(f"{root}/user.slice/{name}" for name in users[:_MOST_USERS])] if users else []
+        for path in (*paths, *(f"{root}/system.slice/{name}" for name in _SERVICES if name in running)):
+            bound = line(reader, f"{path}/pids.max")
+            if bound is not ABSENT and bound != "max":
+                yield _group(reader, path)
+
+
+def _group(reader: Reader, path: str) -> TaskGroup:
+    def count(name: str) -> int:
+        return known(integer(reader, f"{path}/{name}"), f"{path}/{name}")
+
+    return TaskGroup(
+        name=path.rpartition("/")[2],
+        tasks=lazy(count, "pids.current"),
+        most=lazy(count, "pids.max"),
+        refused=lazy(_refused, reader, f"{path}/pids.events"),
+    )
+
+
+def _refused(reader: Reader, path: str) -> int:
+    content = attempt(text, reader, path)
+    match = _REFUSED.match(content) if isinstance(content, str) else None
+    return int(match[1]) if match else 0  # kernels before 4.5 do not count

@@ -1,0 +1,90 @@
+"""What becomes of the memory of a program that crashes: who takes it, what bounds it, and how much lies about.
+
+core(5) (core_pattern, and that a program behind `|` gets a core whatever its limit), proc_pid_limits(5),
+systemd-coredump(8). Ubuntu's apport and kdump-tools write to /var/crash.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, UnknownFact, lazy
+from hosttune.facts.limits.session_limits import amount
+from hosttune.facts.reading import is_there, known, line, sure
+from hosttune.facts.storage.places import mount_of
+from hosttune.frozen import frozen
+from hosttune.values import ABSENT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_PATTERN = "/proc/sys/kernel/core_pattern"
+_FOLDERS = ("/var/lib/systemd/coredump", "/var/crash")
+_SMALL_BYTES = 1 << 30  # a bound that hurts nobody
+
+
+@frozen
+class KeptDumps(Fact):
+    """A folder in which dumps are kept."""
+
+    path: str
+    size_bytes: int  # at least so much
+    total_bytes: int  # of its file system
+
+    @property
+    def percent(self) -> float:
+        """Of its file system."""
+        return round(100 * self.size_bytes / self.total_bytes, 1) if self.total_bytes else 0.0
+
+
+@frozen
+class CoreDumps(Fact):
+    """Where dumps go."""
+
+    pattern: str  # of the kernel: core, /var/crash/core.%p, |/usr/lib/systemd/systemd-coredump ...
+    unbounded: tuple[str, ...]  # services that start jobs, and lines for logins, that let a dump have more than 1 GiB
+    kept: tuple[KeptDumps, ...]  # the folders that are there
+
+    @property
+    def is_piped(self) -> bool:
+        """A program takes them; else the kernel writes a file."""
+        return self.pattern.startswith("|")
+
+    @property
+    def is_systemd(self) -> bool:
+        return self.is_piped and "systemd-coredump" in self.pattern
+
+    @property
+    def is_off(self) -> bool:
+        """Nobody gets one: an empty pattern, or one that leads to nothing."""
+        return self.pattern in {"", "/dev/null", "|/bin/false", "|/bin/true"}
+
+
+def collect(reader: Reader, facts: Facts) -> CoreDumps:
+    return CoreDumps(
+        pattern=lazy(lambda: known(line(reader, _PATTERN), _PATTERN)),
+        unbounded=lazy(lambda: tuple(_unbounded(facts))),
+        kept=lazy(lambda: tuple(_kept(reader, facts))),
+    )
+
+
+def _unbounded(facts: Facts) -> Iterator[str]:
+    yield from (one.unit for one in facts.limits.job_services if one.core > _SMALL_BYTES)
+    core = facts.session_limits["core"]  # in KiB
+    own = ((amount(core.soft), "this session"),)
+    given = ((amount(one.given.value), one.given.place) for one in core.lines if one.kind == "soft")
+    yield from (place for size, place in (*given, *own) if size is not None and size * 1024 > _SMALL_BYTES)
+
+
+def _kept(reader: Reader, facts: Facts) -> Iterator[KeptDumps]:
+    for path in _FOLDERS:
+        if not is_there(reader, path):
+            continue
+        usage, mount = sure(reader.usage(path)), mount_of(facts.mounts.visible, path)
+        if mount is None:
+            raise UnknownFact(f"no file system holds {path}")
+        if usage is not ABSENT and not mount.is_network:
+            yield KeptDumps(path, usage.size_bytes, mount.total_bytes)

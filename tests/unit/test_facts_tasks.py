@@ -1,0 +1,56 @@
+"""Bounds for tasks: of the host, and of the groups that jobs and people start them in."""
+
+from __future__ import annotations
+
+import pytest
+
+from hosttune.facts import Facts
+from hosttune.facts.base import UnknownFact
+from hosttune.values import Unreadable
+from tests.unit.fake_reader import FakeReader
+
+CGROUP = "/sys/fs/cgroup"
+KERNEL = {"/proc/sys/kernel/pid_max": "4194304\n", "/proc/sys/kernel/threads-max": "100000\n"}
+
+
+def group(path, tasks, most, events="max 0\n", root=CGROUP):
+    base = f"{root}/{path}"
+    return {f"{base}/pids.current": f"{tasks}\n", f"{base}/pids.max": f"{most}\n", f"{base}/pids.events": events}
+
+
+def tasks_of(files):
+    return Facts(FakeReader({**KERNEL, "/proc/loadavg": "0.0 0.1 0.2 3/50000 77\n", **files})).tasks
+
+
+def test_lower_of_the_two_bounds_of_the_kernel_counts():
+    tasks = tasks_of({})
+    assert (tasks.total, tasks.most, tasks.percent, tasks.groups) == (50000, 100000, 50.0, ())
+
+
+def test_groups_with_a_bound_are_told_of_either_version_of_control_groups():
+    files = {
+        **group("user.slice", 5, "max"),
+        **group("user.slice/user-1000.slice", 90, 100, "max 4\nmax.imposed 4\n"),
+        **group("user.slice/user@1000.service", 1, 2),
+        **group("system.slice/docker.service", 3, "max"),
+        **group("system.slice/cron.service", 3, 4),
+        **group("system.slice/slurmd.service", 7, 4915, root=f"{CGROUP}/pids"),
+    }
+    found = [(one.name, one.tasks, one.most, one.refused, one.percent) for one in tasks_of(files).groups]
+    assert found == [("user-1000.slice", 90, 100, 4, 90.0), ("slurmd.service", 7, 4915, 0, 0.1)]
+
+
+def test_no_more_than_forty_users_are_looked_at():
+    files = {}
+    for uid in range(60):
+        files |= group(f"user.slice/user-{1000 + uid}.slice", 1, 9)
+    assert len(tasks_of(files).groups) == 40
+
+
+def test_what_cannot_be_read_is_unknown():
+    with pytest.raises(UnknownFact, match="denied"):
+        _ = tasks_of({f"{CGROUP}/system.slice/slurmd.service/pids.max": Unreadable("denied")}).groups
+    with pytest.raises(UnknownFact, match="how many tasks"):
+        _ = tasks_of({"/proc/loadavg": "x"}).total
+    with pytest.raises(UnknownFact, match="threads-max does not exist"):
+        _ = Facts(FakeReader({"/proc/sys/kernel/pid_max": "1"})).tasks.most
