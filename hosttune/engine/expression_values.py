@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -107,7 +107,7 @@ class _Evaluation:
 
     def compare(self, node: ast.Compare, bound: Bound) -> Any:
         left, holds = self.of(node.left, bound), True
-        for op, operand in zip(node.ops, node.comparators, strict=True):
+        for op, operand in zip(node.ops, node.comparators):  # noqa: B905 - of one length
             right = self.of(operand, bound)
             holds = _COMPARISONS[type(op)](left, right)
             if not holds:
@@ -135,17 +135,18 @@ class _Evaluation:
         return bounded(HELPERS[name].function(*[self.of(argument, bound) for argument in node.args]))
 
     def comprehension(self, node: ast.ListComp | ast.GeneratorExp, bound: Bound) -> Any:
-        return tuple(self.elements(node.generators, node.elt, bound))
+        return tuple(self.elements(node, 0, bound))
 
-    def elements(self, clauses: Sequence[ast.comprehension], element: ast.expr, bound: Bound) -> Iterator[Any]:
-        if not clauses:
-            yield self.of(element, bound)
+    def elements(self, node: ast.ListComp | ast.GeneratorExp, level: int, bound: Bound) -> Iterator[Any]:
+        if level == len(node.generators):
+            yield self.of(node.elt, bound)
             return
-        clause, *rest = clauses
+        clause = node.generators[level]
+        name = clause.target.id  # type: ignore[attr-defined]
         for item in self.items_of(self.of(clause.iter, bound)):
-            inner = {**bound, clause.target.id: item}  # type: ignore[attr-defined]
-            if self.kleene(clause.ifs, inner, decisive=False):
-                yield from self.elements(rest, element, inner)
+            inner = {**bound, name: item}
+            if not clause.ifs or self.kleene(clause.ifs, inner, decisive=False):
+                yield from self.elements(node, level + 1, inner)
 
     def items_of(self, value: Any) -> Iterator[Any]:
         if not isinstance(value, (tuple, frozenset, dict, MappingProxyType)):
@@ -158,7 +159,7 @@ class _Evaluation:
     def quantifier(self, node: ast.expr, bound: Bound, *, decisive: bool) -> bool:
         """For any (decisive True) and all (decisive False): unknown items matter only where no known one decides."""
         if isinstance(node, (ast.GeneratorExp, ast.ListComp)):
-            outcomes = self.outcomes(node.generators, node.elt, bound, None)
+            outcomes = self.outcomes(node, 0, bound, None)
         elif isinstance(node, (ast.Tuple, ast.List)):
             outcomes = (self.attempt(item, bound, None) for item in node.elts)
         else:
@@ -180,26 +181,27 @@ class _Evaluation:
         return not decisive
 
     def outcomes(
-        self, clauses: Sequence[ast.comprehension], element: ast.expr, bound: Bound, doubt: UnknownFact | None
+        self, node: ast.ListComp | ast.GeneratorExp, level: int, bound: Bound, doubt: UnknownFact | None
     ) -> Iterator[Outcome]:
         """The elements of a comprehension, each with what makes it doubtful: its value (_UNDECIDED) or its being there.
 
         What fails behind a doubt is undecided: without the doubt it might not be there.
         """
-        if not clauses:
-            yield self.attempt(element, bound, doubt)
+        if level == len(node.generators):
+            yield self.attempt(node.elt, bound, doubt)
             return
-        clause, *rest = clauses
+        clause = node.generators[level]
         items, missing = self.attempt(clause.iter, bound, doubt)
         if items is _UNDECIDED:
             yield items, missing
             return
-        test = ast.BoolOp(ast.And(), clause.ifs)
+        name = clause.target.id  # type: ignore[attr-defined]
+        test = ast.BoolOp(ast.And(), clause.ifs) if clause.ifs else None
         for item in self.items_of(items):
-            inner = {**bound, clause.target.id: item}  # type: ignore[attr-defined]
-            passed, unsure = self.attempt(test, inner, doubt)
+            inner = {**bound, name: item}
+            passed, unsure = self.attempt(test, inner, doubt) if test else (True, doubt)
             if passed:  # _UNDECIDED too: the element still may not matter
-                yield from self.outcomes(rest, element, inner, unsure)
+                yield from self.outcomes(node, level + 1, inner, unsure)
 
     def attempt(self, node: ast.expr, bound: Bound, doubt: UnknownFact | None) -> Outcome:
         try:
