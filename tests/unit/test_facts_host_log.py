@@ -1,7 +1,7 @@
 """The kernel log of this boot: what stood still, what ran out, what cards complain of."""
 
 import pytest
-from hosttune.host.record_encode import encode_record
+from hosttune.actions.record_encode import encode_record
 
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.base import complete

@@ -1,7 +1,7 @@
 """Memory modules as udev keeps them, and ZFS's cache."""
 
 import pytest
-from hosttune.host.record_encode import encode_record
+from hosttune.actions.record_encode import encode_record
 
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.base import complete

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hosttune.host.record_encode import encode_record
+from hosttune.actions.record_encode import encode_record
 
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.kernel_log import DMESG

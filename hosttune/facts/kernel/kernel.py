@@ -108,5 +108,5 @@ def _architecture_of_files(reader: Reader) -> str:
         return _MACHINES.get(native[0], native[0])
     found = [machine for path, machine in _LOADERS.items() if isinstance(reader.resolve(path), str)]
     if len(found) != 1:
-        raise UnknownFact("the files do not tell the architecture")
+        raise UnknownFact(OnlyRunning("the files do not tell the architecture"))
     return found[0]
