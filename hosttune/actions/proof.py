@@ -95,10 +95,18 @@ def _tried(session: Session, changes: tuple[Change, ...], held: Mapping[str, Rea
                 raise _Failed(change.rule, change.address, error) from None
             ledger[change.address] = Applied("(this plan)", change.rule, change.after)
         left = changes_in(session.look(session.facts.through(overlay), ledger, held))
-        seen = {change.address for one in stages for change in one.changes}
-        if again := next((change for change in left if change.address in seen), None):
+        made = {change.address: change.rule for one in stages for change in one.changes}
+        growing = {change.rule for change in left if change.address not in made}
+        if again := next((one for one in left if one.address in made and not _grows(one, made, growing)), None):
             message = f"{again.address} still differs after it was set"
             raise _Failed(again.rule, again.address, HosttuneError(message))
         if not left or len(stages) == MAX_STAGES:
             return stages
         stages = (*stages, stage(left))
+
+
+def _grows(change: Change, made: Mapping[Address, str], growing: set[str]) -> bool:
+    """Whether a rule adds to a file of its own what it wants of a thing that the stages before brought, and sets that
+    thing too: a disk that is mounted now gets a line in the udev rules of the others.
+    """
+    return change.rule in growing and made[change.address] == change.rule

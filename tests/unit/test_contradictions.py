@@ -6,9 +6,10 @@ import pytest
 
 from hosttune.actions.apply import apply
 from hosttune.actions.examine import examine
+from hosttune.actions.undo import plan_undo, undo
 from hosttune.engine.catalog import assembled, builtin_catalog
 from hosttune.engine.lint import checked_rule
-from hosttune.engine.policy import Policy
+from hosttune.engine.policy import DataMount, Declared, Policy
 from hosttune.errors import HosttuneError
 from hosttune.host.overlay import Overlay
 from hosttune.host.record import read_record
@@ -141,6 +142,28 @@ def test_the_others_are_made_and_the_second_run_changes_nothing(others):
     again = session(overlay, site_a="vm.swappiness at_least 70").plan()
     assert again.changes == ()
     assert set(held(again)) == {"site-a", "memory-swappiness"}
+
+
+def test_rule_adds_to_its_file_what_a_later_stage_brings():
+    """The disk that is mounted gets its line beside the others: no rule contradicts another."""
+    policy = Policy(
+        select=("storage-data-mounts", "storage-readahead"),
+        declared=Declared((DataMount("UUID=d2-7e", "/scratch", "", ("noatime",)),)),
+        params={"storage-readahead": {"targets": ["/data", "/scratch"]}},
+        today="2026-01-01",
+    )
+    overlay = Overlay(read_record(H100))
+    first = examine(overlay, builtin_catalog(), policy)
+    plan = first.plan()
+    assert held(plan) == {}
+    written = [change.after for change in plan.changes if change.address.name.endswith("storage-readahead.rules")]
+    lines = [one.content.decode().count("read_ahead_kb") for one in written if isinstance(one, FileValue)]
+    assert lines == [1, 2]
+    assert apply(first, overlay, plan).verified
+    assert examine(overlay, builtin_catalog(), policy).plan().changes == ()
+    last = examine(overlay, builtin_catalog(), policy)
+    receipt = undo(last, overlay, plan_undo(last, None))
+    assert receipt.failed == ()
 
 
 def test_failure_in_the_proof_is_not_hidden(monkeypatch):

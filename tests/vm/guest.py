@@ -158,6 +158,10 @@ class Guest:
         argv += ["-name", "hosttune-test", "-machine", "q35", "-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max"]
         argv += ["-smp", "2", "-m", str(self._memory_mib), "-nodefaults", "-no-user-config", "-display", "none"]
         argv += ["-nic", "none"]
+        if self._image.recipe.has_two_nodes:
+            for node in range(2):
+                argv += ["-object", f"memory-backend-ram,id=node{node},size={self._memory_mib // 2}M"]
+                argv += ["-numa", f"node,nodeid={node},cpus={node},memdev=node{node}"]
         if not self._image.recipe.boots_itself:
             argv += ["-kernel", str(self._image.kernel), "-initrd", str(self._image.initrd)]
             argv += ["-append", "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=1"]

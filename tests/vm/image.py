@@ -43,6 +43,12 @@ MASKED = (
     "dpkg-db-backup.timer",
     "e2scrub_all.timer",
     "e2scrub_reap.service",
+    "fsidd.service",
+    "nfs-blkmap.service",
+    "nfs-client.target",
+    "nfs-server.service",
+    "rpcbind.service",
+    "rpcbind.socket",
     "systemd-binfmt.service",
 )
 
@@ -87,10 +93,19 @@ class Recipe:
     packages: tuple[str, ...] = PACKAGES
     boots_itself: bool = False
     has_fresh_disk: bool = False  # a fourth disk with an xfs of the label `fresh` that no line names
+    idle: tuple[str, ...] = ()  # units of its packages that no boot starts: a test does
+    has_two_nodes: bool = False  # NUMA, each with half of processors and memory
 
 
 BOOKWORM = Recipe("bookworm")
-TRIXIE = Recipe("trixie", (*PACKAGES, "grub-pc-bin", "grub-common"), boots_itself=True, has_fresh_disk=True)
+TRIXIE = Recipe(
+    "trixie",
+    (*PACKAGES, "docker.io", "grub-common", "grub-pc-bin", "needrestart", "nfs-kernel-server"),
+    boots_itself=True,
+    has_fresh_disk=True,
+    idle=("containerd.service", "docker.service", "docker.socket"),
+    has_two_nodes=True,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +154,8 @@ def _build(image: Path, recipe: Recipe) -> None:
     # Before the kernel is installed, so that its initrd is made small at once. The venv is a minute's work under
     # emulation, two seconds here.
     venv = f'--customize-hook=chroot "$1" python3 -m venv {VENV}'
-    options = ("--dpkgopt=force-confold", venv)
+    idle = f'--customize-hook=chroot "$1" systemctl --quiet disable {" ".join(recipe.idle)}'
+    options = ("--dpkgopt=force-confold", venv, *((idle,) if recipe.idle else ()))
     debian.fill(tree, recipe.suite, *recipe.packages, options=options, files=extra)
     (tree / "data").mkdir()
     if recipe.boots_itself:
