@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from hosttune.actions.record_encode import encode_record
 
+from hosttune.actions.record_encode import encode_record
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.gpu.gpu_count import INSTANCE_DATA, board_of, expected_of, registered_in, size_in
 from hosttune.host.record import Recorder

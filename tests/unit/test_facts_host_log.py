@@ -1,8 +1,8 @@
 """The kernel log of this boot: what stood still, what ran out, what cards complain of."""
 
 import pytest
-from hosttune.actions.record_encode import encode_record
 
+from hosttune.actions.record_encode import encode_record
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.base import complete
 from hosttune.facts.kernel.host_log import LOG, MAX_LINES, chosen, lockups_in, severities

@@ -1,8 +1,8 @@
 """Memory modules as udev keeps them, and ZFS's cache."""
 
 import pytest
-from hosttune.actions.record_encode import encode_record
 
+from hosttune.actions.record_encode import encode_record
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.base import complete
 from hosttune.facts.memory.memory_modules import UDEV, MemoryModule, modules_in

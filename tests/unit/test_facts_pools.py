@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hosttune.actions.record_encode import encode_record
 
+from hosttune.actions.record_encode import encode_record
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.storage.pools import THIN, data_errors_in, parse_thin
 from hosttune.host.door import Completed

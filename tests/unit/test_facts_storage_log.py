@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hosttune.actions.record_encode import encode_record
 
+from hosttune.actions.record_encode import encode_record
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.kernel_log import DMESG
 from hosttune.facts.storage.storage_log import LOG, chosen, errors_in, refusing_in, silent_in

@@ -11,6 +11,7 @@ from hosttune.facts.reading import derived, hint, known, line, parsed, text
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.regex import regex
+from hosttune.values import OnlyRunning
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
