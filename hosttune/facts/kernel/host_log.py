@@ -1,6 +1,6 @@
 """What the kernel has complained of in this boot: what stood still, memory that ran out, errors of hardware, cards.
 
-Sources: Linux, kernel/watchdog.c (soft lockup), kernel/watchdog_perf.c (hard LOCKUP), kernel/hung_task.c, kernel/rcu
+Sources: Linux, kernel/watchdog.c (soft lockup), kernel/watchdog_perf.c (hard LOCKUP), kernel/rcu
 (stall.h), mm/oom_kill.c (oom-kill:constraint=), arch/x86/kernel/cpu/mce/core.c (print_mce), drivers/acpi/apei (ghes.c,
 bert.c), drivers/firmware/efi/cper.c (event severity), drivers/net/ethernet/mellanox/mlx5 (events.c,
 en_main.c); NVIDIA's open kernel modules, nvidia-peermem.c. Lines of other drivers on links say `NIC Link is Down`.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 _WANTED = (
-    r"soft lockup|hard LOCKUP|blocked (.* )?for more than|detected (expedited )?stalls?"
+    r"soft lockup|hard LOCKUP|detected (expedited )?stalls?"
     r"|oom-kill:constraint=CONSTRAINT_NONE|Hardware Error\].*(event severity:|Machine Check)"
     r"|Link (is )?[Dd]own|nsufficient power on the PCIe slot|Port module event\[error\]|nvidia-peermem .*ERROR"
 )
@@ -36,7 +36,6 @@ _CHOSEN = regex(_WANTED)
 _LINE = regex(r"(?:(\d{9,})\.\d+ )?(?:kernel: )?(.*)")
 _SOFT = regex(r"soft lockup - CPU#\d+ stuck for (\d+)s! \[(.{0,40}?):\d+\]")
 _HARD = regex(r"hard LOCKUP on cpu \d+|rcu.*detected (?:expedited )?stalls?")
-_HUNG = regex(r"INFO: task (.{0,40}?):\d+ blocked (?:.* )?for more than \d+ seconds")
 _OOM = regex(r"constraint=CONSTRAINT_NONE,.*\btask=([^,]{1,40})")
 _SEVERITY = regex(r"Hardware Error\].*event severity: (\w+)")
 _MACHINE_CHECK = regex(r"Hardware Error\].*Machine Check.*: \w+ Bank \d+: ([0-9a-f]{16})")
@@ -69,7 +68,6 @@ class HostLog(Fact):
     """
 
     lockups: tuple[str, ...]  # of processors in the last 24 hours: `soft lockup in python3 (27 s), 3 times`
-    hung: tuple[str, ...]  # names of tasks that waited for minutes in the last 24 hours, each once
     out_of_memory: tuple[str, ...]  # programs killed because the host itself, no control group, had no memory left
     uncorrected: int  # errors of hardware that could not be corrected, and the host went on
     corrected_a_day: int  # reports of corrected ones in the last 24 hours; the kernel leaves some out in a storm
@@ -95,7 +93,6 @@ def collect(reader: Reader, facts: Facts) -> HostLog:
     recent = shared(lambda: [text for at, text in map(_timed, lines()) if at is None or now - at <= _DAY_S])
     return HostLog(
         lockups=lazy(lambda: lockups_in(recent())),
-        hung=lazy(lambda: tuple(dict.fromkeys(match[1] for text in recent() if (match := _HUNG.search(text))))),
         out_of_memory=lazy(lambda: tuple(match[1] for line in lines() if (match := _OOM.search(line)))),
         uncorrected=lazy(lambda: severities(lines())["uncorrected"]),
         corrected_a_day=lazy(lambda: severities(recent())["corrected"]),
