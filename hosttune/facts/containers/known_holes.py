@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import HosttuneError
 from hosttune.facts.base import Fact, lazy, shared
-from hosttune.facts.gpu.archives import Offer, policy_of
+from hosttune.facts.gpu.archives import POLICY, Offer, ask_apt, parse_archives, policy_of
 from hosttune.facts.reading import names_in
 from hosttune.facts.versions import compare_versions, upstream_of
 from hosttune.frozen import frozen
@@ -78,6 +78,7 @@ class KnownHoles(Fact):
     is_current: bool  # it may still be held against a host
     judged: tuple[str, ...]  # what is here and in the table, or a runtime of the distribution
     found: tuple[Hole, ...]
+    has_lists: bool  # apt knows what the distribution offers; true where none of its runtimes is here
     offered: tuple[Offer, ...]  # runtimes of the distribution for which apt has a newer version
 
 
@@ -110,6 +111,7 @@ def collect(reader: Reader, facts: Facts) -> KnownHoles:
         is_current=lazy(lambda: facts.host.today <= good_until),
         judged=lazy(lambda: tuple(dict.fromkeys((*versions(), *own())))),
         found=lazy(lambda: tuple(_found(rows, versions()))),
+        has_lists=lazy(lambda: not own() or bool(parse_archives(ask_apt(reader, POLICY)))),
         offered=lazy(lambda: _offered(reader, own())),
     )
 
