@@ -64,4 +64,4 @@ def test_fault_is_said_first(rule, case):
 
 
 def test_there_are_many_variations():
-    assert len(WELL) >= 30
+    assert len(WELL) >= 100
