@@ -98,8 +98,10 @@ class Host:
         self._thread.start()
 
     def _lay_out(self, release: str) -> None:
-        for name in ("upper/etc", "work", "root", "sysctl"):
+        for name in ("upper/etc", "upper/usr/lib/sysctl.d", "work", "root", "sysctl"):
             (self.folder / name).mkdir(parents=True)
+        # As systemd has it, which these hosts are too small for.
+        (self.folder / "upper/usr/lib/sysctl.d/50-pid-max.conf").write_text("kernel.pid_max = 4194304\n")
         etc = self.folder / "upper" / "etc"
         os_release = (
             f'PRETTY_NAME="Ubuntu {release} LTS"\nNAME="Ubuntu"\nVERSION_ID="{release}"\nID=ubuntu\nID_LIKE=debian\n'
