@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import UnknownFact, attempt
-from hosttune.facts.reading import all_sure, text
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.reading import all_sure, hint
 from hosttune.host.door import Completed
 from hosttune.regex import regex
 from hosttune.values import Unreadable
@@ -54,8 +54,7 @@ def lines_of(
     journal = answer
     answer = reader.query(DMESG, timeout_s=_TIMEOUT_S)
     if isinstance(answer, Completed) and answer.status == 0:
-        uptime = attempt(text, reader, "/proc/uptime")
-        seconds = re.match(r"\d+(?:\.\d+)?", uptime) if isinstance(uptime, str) else None
+        seconds = re.match(r"\d+(?:\.\d+)?", hint(reader, "/proc/uptime"))
         return chosen(dated(answer.text, reader.now() - float(seconds[0])) if seconds else answer.text)
     errors = " ".join(one.errors for one in (journal, answer) if isinstance(one, Completed))
     if _MAY_NOT.search(errors):

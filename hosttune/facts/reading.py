@@ -123,10 +123,9 @@ def is_there(reader: Reader, path: str) -> bool:
     return sure(reader.stat(path)) is not ABSENT
 
 
-def drop_ins(reader: Reader, folders: Iterable[str], suffix: str = ".conf") -> tuple[str, ...]:
-    """The files of several configuration folders in the order in which they are read: by name, whatever the folder. Of
-    one name the first folder counts, and a link to /dev/null there masks it (sysctl.d(5), tmpfiles.d(5), modprobe.d(5),
-    udev(7)). Of an image /run is nobody's: it is made anew at boot.
+def _in_order(reader: Reader, folders: Iterable[str], suffix: str) -> list[str]:
+    """The files of several configuration folders as they are read: by name, of one name that of the first folder. Of
+    an image /run is nobody's: it is made anew at boot.
     """
     chosen: dict[str, str] = {}
     for folder in folders:
@@ -135,16 +134,37 @@ def drop_ins(reader: Reader, folders: Iterable[str], suffix: str = ".conf") -> t
         for name in names_in(reader, folder):
             if name.endswith(suffix):
                 chosen.setdefault(name, f"{folder}/{name}")
-    return tuple(chosen[name] for name in sorted(chosen) if reader.link(chosen[name]) != "/dev/null")
+    return [chosen[name] for name in sorted(chosen)]
+
+
+def drop_ins(reader: Reader, folders: Iterable[str], suffix: str = ".conf") -> tuple[str, ...]:
+    """The files of several configuration folders in the order in which they are read, without those that a link to
+    /dev/null masks (sysctl.d(5), tmpfiles.d(5), modprobe.d(5), udev(7)).
+    """
+    return tuple(path for path in _in_order(reader, folders, suffix) if not _is_masked(reader, path))
+
+
+def drop_in_texts(reader: Reader, folders: Iterable[str], suffix: str = ".conf") -> Iterator[tuple[str, str]]:
+    """(path, text) of these files. What can be read is no device, so only of the others it is asked whether they are
+    masked.
+    """
+    for path in _in_order(reader, folders, suffix):
+        try:
+            yield from texts(reader, (path,))
+        except UnknownFact:
+            if not _is_masked(reader, path):
+                raise
+
+
+def _is_masked(reader: Reader, path: str) -> bool:
+    return reader.link(path) == "/dev/null"
 
 
 def answered(reader: Reader, argv: tuple[str, ...], statuses: tuple[int, ...] = (0,)) -> Completed:
     """What a program that only looks says; raises UnknownFact where it is not installed, or ends with a status that is
     none of these.
     """
-    answer = sure(reader.query(argv))
-    if answer is ABSENT:
-        raise UnknownFact(f"{argv[0]} is not installed")
+    answer = ask(reader, argv)
     if answer.status not in statuses:
         raise UnknownFact(f"{argv[0]} ended with status {answer.status}: {answer.errors.strip()}")
     return answer

@@ -25,9 +25,7 @@ reader_of = cache(lambda path: read_record(str(path)))
 @pytest.mark.parametrize("path", HOSTS, ids=lambda path: path.stem)
 def test_swappiness_needs_little_of_a_host(path):
     looks = looks_of("memory-swappiness", reader_of(path), CATALOG)
-    assert looks.total() <= 31, sorted(
-        looks
-    )  # two of them for each file in sysctl.d; the hosts have that of systemd, too
+    assert looks.total() <= 30, sorted(looks)
     strange = ("/sys/devices/system/cpu", "/proc/cpuinfo", "/sys/class/dmi", "/sys/bus/pci")
     assert not [one for one in looks if one[1].startswith(strange)]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
-from hosttune.facts.reading import drop_ins, if_absent, is_there, line, text, texts
+from hosttune.facts.reading import drop_in_texts, if_absent, is_there, line, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent
@@ -159,7 +159,7 @@ def _named(name: str) -> tuple[str, str]:
 def _lines(reader: Reader) -> tuple[OptionLine, ...]:
     return tuple(
         OptionLine(module, key, Placed(value, path, start))
-        for path, content in texts(reader, drop_ins(reader, FOLDERS))
+        for path, content in drop_in_texts(reader, FOLDERS)
         for start, module, key, value in options(content)
     )
 

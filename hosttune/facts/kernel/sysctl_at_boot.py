@@ -17,7 +17,7 @@ from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.kernel.sysctl import Sysctl, normal_key, proc_path
 from hosttune.facts.lookups import Lookup, whole_number
 from hosttune.facts.placed import Placed
-from hosttune.facts.reading import drop_ins, if_absent, text, texts
+from hosttune.facts.reading import drop_in_texts, if_absent, text
 from hosttune.frozen import frozen
 from hosttune.host.twins import TWINS
 from hosttune.regex import regex
@@ -107,7 +107,7 @@ def _lines(reader: Reader) -> tuple[_Line, ...]:
     """Of all files, in the order of boot."""
     return tuple(
         (key, None if value is None else Placed(value, path, number))
-        for path, content in texts(reader, drop_ins(reader, FOLDERS))
+        for path, content in drop_in_texts(reader, FOLDERS)
         for number, key, value in assignments(content)
     )
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
-from hosttune.facts.reading import drop_ins, if_absent, text, texts
+from hosttune.facts.reading import drop_in_texts, if_absent, text, texts
 from hosttune.facts.sysfs import fits
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -187,9 +188,9 @@ def collect(reader: Reader, facts: Facts) -> SysfsAtBoot:  # noqa: ARG001 - the 
 
 def _written(reader: Reader) -> _Written:
     said = "" if reader.persistent_only else if_absent(text(reader, "/proc/cmdline"), "")
-    udev = texts(reader, drop_ins(reader, [f"{root}/udev/rules.d" for root in _ROOTS], ".rules"))
-    tmpfiles = texts(reader, drop_ins(reader, [f"{root}/tmpfiles.d" for root in _ROOTS]))
-    sysfsutils = texts(reader, ("/etc/sysfs.conf", *drop_ins(reader, ("/etc/sysfs.d",))))
+    udev = drop_in_texts(reader, [f"{root}/udev/rules.d" for root in _ROOTS], ".rules")
+    tmpfiles = drop_in_texts(reader, [f"{root}/tmpfiles.d" for root in _ROOTS])
+    sysfsutils = chain(texts(reader, ("/etc/sysfs.conf",)), drop_in_texts(reader, ("/etc/sysfs.d",)))
     return _Written(
         arguments=tuple(said.split()),
         udev=tuple(
