@@ -196,11 +196,16 @@ class Scalar:
         return {"type": [*one, "array"], "items": {"type": one}}
 
 
+_MOST_LISTED = 40  # names beside the one that was meant: all rules fill a screen
+
+
 def nearest(name: str, valid: tuple[str, ...]) -> str:
-    """The hint for a wrong word: the nearest valid one, then all of them."""
+    """The hint for a wrong word: the nearest valid one, then all of them, where they are not too many beside it."""
     from difflib import get_close_matches
 
     close = get_close_matches(name, valid, n=1, cutoff=0.6)
+    if close and len(valid) > _MOST_LISTED:
+        return f"did you mean {close[0]}?"
     return (f"did you mean {close[0]}? " if close else "") + f"valid: {', '.join(valid)}"
 
 
