@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cache
@@ -108,6 +107,8 @@ def _bytes_to_json(content: bytes) -> dict[str, str]:
     try:
         return {"text": content.decode("utf-8")}
     except UnicodeDecodeError:
+        from base64 import b64encode
+
         return {"base64": b64encode(content).decode("ascii")}
 
 
@@ -266,6 +267,8 @@ class _Decoder:
             return None
         for key in ("uid", "gid"):
             self.decode(int, data[key], _inside(path, key))
+        from base64 import b64decode
+
         mode = data["mode"]
         if not isinstance(mode, str) or len(mode) != 4 or not set(mode) <= set("01234567"):
             self.fault(_inside(path, "mode"), 'expected four octal digits such as "0644"')

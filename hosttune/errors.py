@@ -5,12 +5,10 @@ Only `cli` turns them into text and an exit status; nothing below it prints or e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hosttune.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@frozen
 class Where:
     """A place in a file somebody wrote: `path:line: field`. Line 0 and an empty field mean unknown."""
 

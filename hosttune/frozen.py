@@ -2,7 +2,7 @@
 
 A start makes over a hundred of them, and every method that `dataclass` writes for one is compiled from text: 0.5 ms
 a class with Python 3.11, which was the larger part of what a check cost beyond typer. So all but `__init__` are shared,
-and that is written when the first value of a class is made; of most classes a run makes none.
+and that is written when a class has more than a few values; of most classes a run makes none.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ else:
 
 
 T = TypeVar("T")
+_FEW = 4  # values of a class that cost less than its `__init__`, written and compiled
 
 
 class Lazy:
     """The value of a field that is made when somebody asks for it: once, whoever asks, and from whichever thread."""
 
     __slots__ = ("_arguments", "_lock", "_make", "_value")
+    _value: Any
 
     def __init__(self, make: Callable[..., Any], *arguments: Any) -> None:
         self._make: Callable[..., Any] | None = make
@@ -36,6 +38,8 @@ class Lazy:
 
     def value(self) -> Any:
         """What `make` returns; what it raises is raised, and the next who asks tries again."""
+        if self._make is None:
+            return self._value
         with self._lock:
             if self._make is not None:
                 self._value = self._make(*self._arguments)
@@ -51,36 +55,53 @@ def frozen(cls: type[T]) -> type[T]:
     a class may have values of some types kept aside (ASIDE), see hosttune/facts/base.py.
     """
     made: Any = dataclass(slots=True, init=False, eq=False, repr=False)(_documented(cls))
-    compared = tuple(_getter(made, one.name) for one in fields(made) if one.compare)
-    shown = tuple((one.name, _getter(made, one.name)) for one in fields(made) if one.repr)
-    stored = tuple((_getter(made, one.name), _setter(made, one.name)) for one in fields(made))
+    compared = _once(lambda: tuple(_getter(made, one.name) for one in fields(made) if one.compare))
+    stored = _once(lambda: tuple((_getter(made, one.name), _setter(made, one.name)) for one in fields(made)))
 
     def values(self: object) -> tuple[Any, ...]:
-        return tuple(get(self) for get in compared)
+        return tuple(get(self) for get in compared())
 
     def equal(self: object, other: object) -> Any:
         return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
 
     def text(self: object) -> str:
-        return f"{made.__qualname__}({', '.join(f'{name}={get(self)!r}' for name, get in shown)})"
+        shown = (f"{one.name}={_getter(made, one.name)(self)!r}" for one in fields(made) if one.repr)
+        return f"{made.__qualname__}({', '.join(shown)})"
+
+    few: list[None] = []  # an entry for each value
 
     def init(self: object, *given: Any, **named: Any) -> None:
-        made.__init__ = _initializer(made)
-        made.__init__(self, *given, **named)
+        few.append(None)
+        if len(few) > _FEW or not _filled(self, given, named):
+            made.__init__ = _initializer(made)
+            made.__init__(self, *given, **named)
 
     def restore(self: object, state: list[Any]) -> None:
-        for (_, put), value in zip(stored, state, strict=True):
+        for (_, put), value in zip(stored(), state, strict=True):
             put(self, value)
 
     methods = {
         "__init__": init, "__eq__": equal, "__hash__": lambda self: hash(values(self)), "__repr__": text,
         "__setattr__": _refuse, "__delattr__": _refuse, "__setstate__": restore,
-        "__getstate__": lambda self: [get(self) for get, _ in stored],
+        "__getstate__": lambda self: [get(self) for get, _ in stored()],
     }  # fmt: skip
     for name, method in methods.items():
         if name not in cls.__dict__:
             setattr(made, name, method)
     return made  # type: ignore[no-any-return]
+
+
+def _once(make: Callable[[], T]) -> Callable[[], T]:
+    """`make`, at its first use, and then what it gave: of most classes nothing is asked, and functools.cache takes
+    longer to wrap it than it takes."""
+    made: list[T] = []
+
+    def get() -> T:
+        if not made:
+            made.append(make())
+        return made[0]
+
+    return get
 
 
 def _documented(cls: type[T]) -> type[T]:
@@ -103,6 +124,17 @@ def stored(value: object, name: str) -> object:
         kept = _kept_aside(value, name)
         if kept is None:
             raise
+    return _made(value, name, kept)
+
+
+def aside(value: object, name: str) -> object:
+    """As `stored`, of a field whose own place is known to be empty."""
+    kept = _kept_aside(value, name)
+    return stored(value, name) if kept is None else _made(value, name, kept)
+
+
+def _made(value: object, name: str, kept: object) -> object:
+    """What was kept aside; a lazy one is made, and takes its place."""
     if type(kept) is Lazy:
         kept = kept.value()
         _setter(type(value), name)(value, kept)
@@ -112,10 +144,10 @@ def stored(value: object, name: str) -> object:
 def _kept_aside(value: object, name: str) -> object:
     """None where nothing is."""
     try:
-        aside: dict[str, object] = _aside(type(value)).__get__(value)
+        kept: dict[str, object] = _aside(type(value)).__get__(value)
     except AttributeError:
         return None
-    return aside.get(name)
+    return kept.get(name)
 
 
 def _getter(cls: type, name: str) -> Any:
@@ -147,12 +179,34 @@ def _aside(cls: type) -> Any:
     return getattr(cls, "_unread")  # noqa: B009 - the place of it, not a value
 
 
+def _filled(self: object, given: tuple[Any, ...], named: dict[str, Any]) -> bool:
+    """Store the fields as the written `__init__` would. False, and nothing is stored, for what it would refuse."""
+    cls = type(self)
+    known = fields(cls)  # type: ignore[arg-type]
+    values = dict(zip([one.name for one in known if not one.kw_only], given, strict=False))
+    if len(values) < len(given) or not values.keys().isdisjoint(named):
+        return False
+    values |= named
+    for one in known:
+        if one.name not in values:
+            if one.default is MISSING and one.default_factory is MISSING:
+                return False
+            values[one.name] = one.default if one.default_factory is MISSING else one.default_factory()
+    if len(values) > len(known):
+        return False
+    for one in known:
+        _setter(cls, one.name)(self, values[one.name])
+    if hasattr(cls, "__post_init__"):
+        self.__post_init__()  # type: ignore[attr-defined]
+    return True
+
+
 def _initializer(cls: type) -> Any:
     """`__init__` of the fields: positional or by name, with their defaults, storing past `__setattr__`."""
     kinds = getattr(cls, "ASIDE", None)
-    known: dict[str, Any] = {"_MISSING": MISSING, "_ASIDE": kinds, "_TYPE": type, "_SET_ASIDE": _put_aside}
+    known: dict[str, Any] = {"_MISSING": MISSING, "_ASIDE": kinds, "_TYPE": type}
     arguments: list[str] = ["self"]
-    body: list[str] = []
+    body: list[str] = ["    _LAID = {}"] if kinds else []
     for one in sorted(fields(cls), key=lambda one: bool(one.kw_only)):
         known[f"_put_{one.name}"] = getattr(cls, one.name).__set__
         value = one.name
@@ -166,8 +220,11 @@ def _initializer(cls: type) -> Any:
         if one.kw_only and "*" not in arguments:
             arguments.append("*")
         arguments.append(value)
-        aside = f"if _TYPE({one.name}) in _ASIDE: _SET_ASIDE(self, {one.name!r}, {one.name})\n    else: "
-        body.append(f"    {aside if kinds else ''}_put_{one.name}(self, {one.name})")
+        is_aside = f"if _TYPE({one.name}) in _ASIDE: _LAID[{one.name!r}] = {one.name}\n    else: "
+        body.append(f"    {is_aside if kinds else ''}_put_{one.name}(self, {one.name})")
+    if kinds:
+        known["_LAY_ASIDE"] = _aside(cls).__set__
+        body.append("    if _LAID: _LAY_ASIDE(self, _LAID)")
     if hasattr(cls, "__post_init__"):
         body.append("    self.__post_init__()")
     exec(f"def __init__({', '.join(arguments)}):\n" + "\n".join(body or ["    pass"]), known)  # noqa: S102 - our own names

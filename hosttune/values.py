@@ -7,7 +7,7 @@ Everything here is frozen and made of tuples. `ABSENT` and `Unreadable` are valu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, Final, TypeAlias, TypeVar, final
 
@@ -46,7 +46,7 @@ class OnlyRunning(str):
     __slots__ = ()
 
 
-def behind(place: str, reason: str) -> str:
+def prefix_reason(place: str, reason: str) -> str:
     """A reason behind `place: `, of the type that it has."""
     return type(reason)(f"{place}: {reason}")
 
@@ -54,14 +54,14 @@ def behind(place: str, reason: str) -> str:
 Answer: TypeAlias = T | Absent | Unreadable
 
 
-class _Word(str, Enum):
+class Word(str, Enum):
     """A closed vocabulary; the value is the word that people and JSON see."""
 
     def __str__(self) -> str:
         return str(self.value)
 
 
-class Level(_Word):
+class Level(Word):
     """A closed vocabulary with an order, mildest first."""
 
     def __lt__(self, other: object) -> bool:
@@ -109,7 +109,7 @@ class Activation(Level):
     REBOOT = "reboot"
 
 
-class Action(_Word):
+class Action(Word):
     """What a change does to its address; `symbol` is what a diff shows."""
 
     CREATE = "create"
@@ -121,7 +121,7 @@ class Action(_Word):
         return {"create": "+", "update": "~", "delete": "-"}[self.value]
 
 
-class Verdict(_Word):
+class Verdict(Word):
     """A rule's answer for one subject."""
 
     OK = "ok"
@@ -131,7 +131,7 @@ class Verdict(_Word):
     ADVICE = "advice"
 
 
-class HoldKind(_Word):
+class HoldKind(Word):
     """Why a difference is not acted on, or why it is no trouble that something is unknown."""
 
     NONE = "none"
@@ -144,8 +144,16 @@ class HoldKind(_Word):
     DISTURBS = "would disturb"
     WAITING = "waiting for"
     REVERTED = "reverted by somebody"
+    CAME_BACK = "came back"  # it was on trial, and nobody confirmed it
     ORPHANED = "orphaned"
     DEFERRED = "deferred"  # of an image: the running machine will tell
+
+
+class Confirmer(Word):
+    """Who may confirm: a person (or a program) that reaches the host anew, or its own health as well."""
+
+    OPERATOR = "operator"
+    HEALTH = "health"
 
 
 @frozen
@@ -162,7 +170,7 @@ class Hold:
         return f"{self.kind} {self.detail}".strip()
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@frozen
 class Address:
     """One place that holds one value; prints as `kind:name` (`sysctl:vm.swappiness`, `mount:/data`)."""
 
@@ -171,6 +179,15 @@ class Address:
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.name}"
+
+    def __eq__(self, other: object) -> bool:  # this and the two below: there are thousands of them in dictionaries
+        return isinstance(other, Address) and (self.kind, self.name) == (other.kind, other.name)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.name))
+
+    def __lt__(self, other: Address) -> bool:
+        return (self.kind, self.name) < (other.kind, other.name)
 
     @classmethod
     def parse(cls, text: str) -> Address:
@@ -275,7 +292,7 @@ class Plan:
         return tuple(change for stage in self.stages for change in stage.changes)
 
 
-class Phase(_Word):
+class Phase(Word):
     """Where a journalled change stands."""
 
     INTENT = "intent"

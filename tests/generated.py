@@ -20,6 +20,7 @@ TESTS = (
 FILES = (
     "README.md", "docs/*.md", "tests/golden/*.*", "tests/golden/fleet_texts/*", "tests/rules/editions.json",
     "tests/rules/driver_states/says.txt", "hosttune/schemas/*.json",
+    "playbooks/monitoring/*.json",
 )  # fmt: skip
 SHOWN = 12  # lines of a difference
 PROMISE = "Plans of an edition changed: of one that is released that breaks its promise (tests/rules/test_editions.py)."

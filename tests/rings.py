@@ -124,7 +124,11 @@ RINGS = (
         "NVIDIA's own bindings on a library of ours, and an nvidia-smi of ours",
         packages={"cc": "gcc", "/usr/include/stdio.h": "libc6-dev"},
     ),
-    Ring("install", "wheel, sdist, editable install and checkout"),
+    Ring(
+        "install",
+        "wheel, sdist, editable install and checkout; a release",
+        packages={"git": "git", "dpkg-deb": "dpkg", "sha256sum": "coreutils"},
+    ),
     Ring(
         "live",
         "loop devices, real mounts, apt and dpkg in a private tree",
@@ -145,6 +149,11 @@ RINGS = (
             "mkfs.xfs": "xfsprogs",
             "mkfs.btrfs": "btrfs-progs",
             "lintian": "lintian",
+            "packer": "packer",
+            "promtool": "prometheus",
+            "apt-ftparchive": "apt-utils",
+            "gpg": "gnupg",
+            "autopkgtest": "autopkgtest",
         },
         checks=(why_no_loop_devices, why_no_mount_namespace),
     ),
@@ -160,7 +169,12 @@ RINGS = (
             "qemu-system-x86_64": "qemu-system-x86",
             "qemu-img": "qemu-utils",
             "mkfs.xfs": "xfsprogs",
+            "mkfs.btrfs": "btrfs-progs",
             "sfdisk": "fdisk",
+            "apt-ftparchive": "apt-utils",
+            "xorrisofs": "xorriso",
+            "lvcreate": "lvm2",
+            "grub-script-check": "grub-common",
         },
         checks=(why_no_loop_devices, why_no_mount_namespace),
     ),
@@ -190,7 +204,9 @@ LINTERS = (
 NAMES = ("lint", *(ring.name for ring in RINGS))
 # Parts of rings; the others come last.
 LONGEST_FIRST = (
-    "vm/test_main_job.py", "live", "vm/test_power_cut.py", "vm/test_data_disks.py", "fleet/test_fleet.py",
+    "vm/test_come_back.py", "vm/test_main_job.py", "live", "vm/test_ansible_trial.py", "vm/test_cloud_init.py",
+    "vm/test_ready.py", "vm/test_bare.py",
+    "vm/test_power_cut.py", "vm/test_data_disks.py", "fleet/test_fleet.py",
     "fleet/test_faults.py", "fleet/test_rollout.py", "vm/test_watch.py", "vm/test_profile.py", "fleet/test_targets.py",
     "fleet/test_content.py", "vm/test_timer.py", "vm/test_guest.py", "unit", "rules", "install",
 )  # fmt: skip

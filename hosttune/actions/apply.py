@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from hosttune import __version__
 from hosttune.actions.examine import faults_of
-from hosttune.actions.journal import Recorder, boot_id, is_at, way_out
+from hosttune.actions.journal import JournalWriter, boot_id, is_at, way_out
 from hosttune.actions.journal_lines import Run, StepId
 from hosttune.actions.triggers import comes_after, in_order, must_wait, run_trigger
-from hosttune.engine.plan import after_run, standing_faults, unannounced
+from hosttune.engine.plan import after_run, standing_faults, unannounced, waits_for_reboot
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts import Facts
 from hosttune.resources import by_kind, kind_of, place
-from hosttune.values import Activation, HoldKind, Outcome, Phase, Plan, Receipt, Unreadable
+from hosttune.values import Activation, Outcome, Phase, Plan, Receipt, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -25,12 +25,14 @@ if TYPE_CHECKING:
     from hosttune.values import Change, Finding, Trigger
 
 
-def check_expected(plan: Plan, digest: str) -> None:
-    """Refuse unless the plan made now is the one that was shown. `digest` may be its first twelve digits or more."""
+def check_expected(plan: Plan, digest: str, words: str = "plan") -> None:
+    """Refuse unless the plan made now is the one that was shown. `digest` may be its first twelve digits or more;
+    `words` show it again.
+    """
     if len(digest) >= 12 and plan.digest.startswith(digest):
         return
     message = f"the plan has changed since it was shown: expected {digest[:12]}, now {plan.digest[:12]}"
-    raise Refused(message, hint="look at the new plan with: hosttune plan")
+    raise Refused(message, hint=f"look at the new plan with: hosttune {words}")
 
 
 def what_differs(shown: Plan, now: Plan) -> str:
@@ -51,7 +53,7 @@ class Execution:
     """One run in progress: the journal, what became of each change, what waits."""
 
     writer: Writer
-    recorder: Recorder
+    recorder: JournalWriter
     on_progress: Callable[[str], None]
     outcomes: list[Outcome] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
@@ -66,7 +68,8 @@ class Execution:
             self.leave(change, f"{change.address} would disturb what runs now: {'; '.join(running)}")
             return None
         step = self.recorder.intent(change, undoes, superseded=superseded)
-        self.on_progress(f"{change.action.symbol} {change.address}")
+        on_paper = f"{change.address} is as before already: booked as undone"
+        self.on_progress(on_paper if superseded else f"{change.action.symbol} {change.address}")
         try:
             if not superseded:
                 kind = kind_of(change.address)
@@ -174,8 +177,8 @@ def _waits(trigger: Trigger, reason: str) -> str:
     return f"{trigger} waits: {reason}"
 
 
-def new_run(writer: Writer, journal: Journal, command: str, digest: str) -> Run:
-    """A run that has not begun, with everything that its first journal line tells.
+def new_run(writer: Writer, journal: Journal, command: str, digest: str, who: str = "") -> Run:
+    """A run that has not begun, with everything that its first journal line tells. `who` acts, where it is no person.
 
     Runs are ordered by their start, so one never starts before the last: a clock may be set back between two runs.
     """
@@ -189,7 +192,7 @@ def new_run(writer: Writer, journal: Journal, command: str, digest: str) -> Run:
         id=f"{started:%Y%m%d-%H%M%S}-{token_hex(2)}",
         command=command,
         started_at=started.isoformat(timespec="microseconds"),
-        who=writer.operator(),
+        who=who or writer.operator(),
         boot_id=boot_id(writer),
         digest=digest,
         tool_version=__version__,
@@ -197,15 +200,21 @@ def new_run(writer: Writer, journal: Journal, command: str, digest: str) -> Run:
 
 
 def apply(
-    session: Session, writer: Writer, plan: Plan, *, on_progress: Callable[[str], None] = lambda _: None
+    session: Session,
+    writer: Writer,
+    plan: Plan,
+    *,
+    on_progress: Callable[[str], None] = lambda _: None,
+    ready: Run | None = None,
 ) -> Receipt:
-    """Do what the plan says, rule by rule and stage by stage, and verify it. The caller holds the lock.
+    """Do what the plan says, rule by rule and stage by stage, and verify it. The caller holds the lock. `ready` is
+    a run that somebody has prepared for it, which is booked also where it changes nothing.
 
     A failed change takes its rule back; the other rules go on. Raises Refused where there is something to do and it is
     not known what is in force.
     """
     pending = session.journal.pending_triggers(boot_id(writer))
-    if not plan.changes:
+    if not plan.changes and ready is None:
         reasons = {trigger: must_wait(trigger, session.facts) for trigger in pending}
         if all(reasons.values()):  # a run that could do nothing leaves no trace
             waiting = tuple(_waits(*item) for item in reasons.items())
@@ -214,7 +223,7 @@ def apply(
             obstacles = reboot_obstacles(faults)
             return Receipt(run, plan.digest, outcomes, waiting, why, reboot_obstacles=obstacles, faults=faults)
     session.journal.require_known()
-    recorder = Recorder.start(writer, new_run(writer, session.journal, "apply", plan.digest))
+    recorder = JournalWriter.start(writer, ready or new_run(writer, session.journal, "apply", plan.digest))
     execution = Execution(writer, recorder, on_progress)
     execution.log(f"begins: {len(plan.changes)} to make, hosttune {__version__}")
     failed: set[str] = set()
@@ -292,8 +301,4 @@ def reboot_reasons(findings: Iterable[Finding]) -> tuple[str, ...]:
     """What is configured but not running until a reboot, from the state found, never from "this run changed
     something".
     """
-    return tuple(
-        f"{finding.rule}: {finding.subject or 'host'}"
-        for finding in findings
-        if finding.hold.kind is HoldKind.WAITING and "reboot" in finding.hold.detail
-    )
+    return tuple(f"{finding.rule}: {finding.subject or 'host'}" for finding in findings if waits_for_reboot(finding))

@@ -8,7 +8,7 @@ from hosttune.errors import Refused
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.kernel import grub_arguments as grub
 from hosttune.facts.kernel.initramfs import DRACUT, generator, images
-from hosttune.facts.reading import known
+from hosttune.facts.reading import require_known
 from hosttune.resources.kernel.kernel_argument import unproven
 from hosttune.values import FileValue
 
@@ -36,7 +36,7 @@ def update_grub(writer: Writer, name: str) -> None:  # noqa: ARG001 - the interf
 def _foretell_menu(overlay: Overlay) -> None:
     """The menu of the host below, with the arguments that the settings of the overlay add up to."""
     try:
-        menu = known(overlay.base.read(grub.MENU), grub.MENU)
+        menu = require_known(overlay.base.read(grub.MENU), grub.MENU)
         before, after = grub.arguments_of(overlay.base), grub.arguments_of(overlay)
     except UnknownFact as unknown:
         raise Refused(f"what update-grub makes of these settings cannot be foretold: {unknown.reason}") from None

@@ -5,13 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hosttune import __version__
-from hosttune.actions.interrupted import interrupted
 from hosttune.actions.journal import Journal, read_journal
-from hosttune.actions.proof import changes_in, proven
-from hosttune.actions.unended import unended
 from hosttune.engine.compare import compare
 from hosttune.engine.evaluate import Evaluation, evaluate, merge_bounds
 from hosttune.engine.leftovers import find_orphans, point_out, rules_left
@@ -27,7 +24,7 @@ from hosttune.engine.plan import (
 )
 from hosttune.engine.rule import choice_module
 from hosttune.errors import HosttuneError
-from hosttune.facts import SUBJECTS, Asked, Facts
+from hosttune.facts import SUBJECTS, Facts, RequestedNames
 from hosttune.facts.base import UnknownFact, complete
 from hosttune.host.door import Stat
 from hosttune.resources import kind_of, wish_kinds
@@ -35,7 +32,7 @@ from hosttune.resources.base import Applied, Context
 from hosttune.values import Finding, Plan, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from hosttune.engine.catalog import Catalog
     from hosttune.engine.plan import Reason
@@ -46,7 +43,7 @@ if TYPE_CHECKING:
     from hosttune.values import Address, Outcome, Stage, State, Value
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Session:
     """One look at one host with one catalogue and one policy."""
 
@@ -67,15 +64,19 @@ class Session:
 
     def plan(self, *, prove: bool = True) -> Plan:
         """The plan for this host; `prove` runs it on an overlay first, which also finds the later stages."""
+        from hosttune.actions.interrupted import describe_interrupted
+        from hosttune.actions.proof import changes_in, prove_changes
+        from hosttune.actions.unended import find_unended
+
         started = time.perf_counter()
         findings = self.look(self.facts)
         self.seconds["evaluate and compare"] = time.perf_counter() - started
         stages: tuple[Stage, ...] = (stage(changes),) if (changes := changes_in(findings)) else ()
         if prove:
             started = time.perf_counter()
-            findings, stages = proven(self, findings)
+            findings, stages = prove_changes(self, findings)
             self.seconds["proof on the overlay"] = time.perf_counter() - started
-        findings = (*findings, *unended(self.journal, self.reader, self.catalog, self.selected))
+        findings = (*findings, *find_unended(self.journal, self.reader, self.catalog, self.selected))
         return Plan(
             digest=digest(change for one in stages for change in one.changes),
             tool_version=__version__,
@@ -85,7 +86,7 @@ class Session:
             stages=stages,
             findings=findings,
             complete=not any(finding.verdict is Verdict.UNKNOWN for finding in findings),
-            interrupted=tuple(interrupted(self.journal, self.reader)),
+            interrupted=tuple(describe_interrupted(self.journal, self.reader)),
         )
 
     def look(
@@ -116,7 +117,8 @@ class Session:
         orphans = _orphans(ledger, catalog, policy, merged, facts)
         left = rules_left(orphans, ledger, catalog)
         refused = {rule: explain_clash(rule, *one) for rule, one in clashes.items()} | dict(held or {})
-        told = (point_out(hold_back(one, policy, facts, ledger, refused), left) for one in merged)
+        back = {address: (one.value, one.told) for address, one in journal.came_back().items()}
+        told = (point_out(hold_back(one, policy, facts, ledger, refused, back), left) for one in merged)
         return put_reboots_last((*make_once(told), *orphans))
 
 
@@ -180,23 +182,16 @@ def touched_subjects(rules: Iterable[Rule]) -> frozenset[str]:
     units that their wishes name.
     """
     listed = tuple(rules)
-    units = frozenset({"units"} if _units(listed) else ())
+    units = frozenset({"units"} if any(rule.units for rule in listed) else ())
     of_choices = (getattr(choice_module(rule.choice), "SUBJECTS", ()) for rule in listed if rule.choice)
     return units.union(*(rule.subjects for rule in listed), *of_choices)
-
-
-def _units(rules: Iterable[Rule]) -> frozenset[str]:
-    """The units that these rules, and their choices, ask systemd for."""
-    listed = tuple(rules)
-    of_choices = (getattr(choice_module(rule.choice), "UNITS", ()) for rule in listed if rule.choice)
-    return frozenset[str]().union(*(rule.units for rule in listed), *of_choices)
 
 
 def examine(reader: Reader, catalog: Catalog, policy: Policy, *, collect: bool = True) -> Session:
     """Open a session on a host: read the journal, select the rules, start what is slow to collect side by side."""
     selected = policy.selected(catalog)
-    asked = Asked(
-        units=_units(selected),
+    asked = RequestedNames(
+        units=frozenset[str]().union(*(rule.units for rule in selected)),
         pythons=frozenset(str(path) for rule in selected if (path := policy.params_of(rule, catalog).get("python"))),
     )
     facts = Facts(reader, asked)
@@ -220,6 +215,7 @@ def open_session(
     only: tuple[str, ...] = (),
     max_risk: str | None = None,
     disturb: str | None = None,
+    again: tuple[str, ...] = (),
 ) -> Session:
     """Open a session as the command line asks for it; `reader` is the door where the caller holds it open already,
     `rules` a folder of more rules.
@@ -232,12 +228,35 @@ def open_session(
     reader = reader or open_reader(root=root, host=host, hardware=hardware)
     catalog = load_catalog(reader, rules)
     chosen = load_policy(reader, catalog, policy).overridden(
-        catalog, profile=profile, select=select, ignore=ignore, only=only, max_risk=max_risk, disturb=disturb
+        catalog,
+        profile=profile,
+        select=select,
+        ignore=ignore,
+        only=only,
+        max_risk=max_risk,
+        disturb=disturb,
+        again=again,
     )
     loaded = time.perf_counter() - started
     session = examine(reader, catalog.at(chosen.edition), chosen)
     session.seconds["rules and policy"] = loaded
     return session
+
+
+def open_way_back(reader: Reader, tell: Callable[[str], None], **options: Any) -> Session:
+    """A session that tells at least what runs have done, also where rules or the policy cannot be read: a word too many
+    there must not keep anybody from going back. `tell` hears what cannot be read.
+    """
+    from hosttune.actions.journal import read_journal
+    from hosttune.engine.catalog import Catalog
+    from hosttune.engine.policy import Policy
+    from hosttune.errors import HosttuneError
+
+    try:
+        return open_session(reader=reader, **options)
+    except HosttuneError as error:
+        tell(f"without rules and policy, because {error.message}")
+        return Session(reader, Catalog({}, {}), Policy(), read_journal(reader), Facts(reader), ())
 
 
 def examine_everything(reader: Reader, catalog: Catalog, policy: Policy) -> None:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from hosttune.actions.examine import examine
 from hosttune.engine.catalog import load_catalog
-from hosttune.engine.fleet import Fold
-from hosttune.engine.fleet_choice import Looks
+from hosttune.engine.fleet import FleetAggregator
+from hosttune.engine.fleet_choice import LookCollector
 from hosttune.engine.fleet_reading import MISSING, RECORD, changes_in, is_record, parsed, read_document
-from hosttune.engine.fleet_seen import Seen, Unread, seen_from_row, seen_of_plan, seen_to_row
+from hosttune.engine.fleet_seen import HostLook, Unread, seen_from_row, seen_of_plan, seen_to_row
 from hosttune.engine.policy import Policy
 from hosttune.engine.policy_effect import without_effect
 from hosttune.engine.policy_file import build_policy, load_policy
@@ -22,7 +22,7 @@ from hosttune.engine.yamlio import load_document
 from hosttune.errors import BadInput, HosttuneError
 from hosttune.facts.inventory import inventory
 from hosttune.frozen import frozen
-from hosttune.host.gathered import Scratch, content_of, listed, paired, stem_of
+from hosttune.host.gathered import SpoolFile, content_of, list_files, paired, stem_of
 from hosttune.host.record import RecordReader, parse_record
 from hosttune.host.workers import each
 
@@ -70,17 +70,17 @@ def survey(words: Iterable[str], ask: Ask, *, names: int, jobs: int, progress: C
 
     Raises HosttuneError when the policy or the rules that are asked for have faults.
     """
-    fold = Fold(names, frozenset(rule.id for rule in _checked(ask).rules.values() if rule.can_fault))
+    fold = FleetAggregator(names, frozenset(rule.id for rule in _checked(ask).rules.values() if rule.can_fault))
     paths: list[str] = []
-    for path, why in listed(words):
+    for path, why in list_files(words):
         if why:
             fold.miss(Unread(path, why))
         else:
             paths.append(path)
     paths = paired(paths, wants_records=ask.is_new)
     chunks = [paths[start : start + CHUNK] for start in range(0, len(paths), CHUNK)]
-    looks: Looks[tuple[int, int]] = Looks()
-    with closing(Scratch()) as scratch:
+    looks: LookCollector[tuple[int, int]] = LookCollector()
+    with closing(SpoolFile()) as scratch:
         done = 0
         for chunk, found in zip(chunks, each(partial(_looks, ask), chunks, min(jobs, len(chunks))), strict=True):
             for one in found:
@@ -128,17 +128,15 @@ def _checked(ask: Ask) -> Catalog:
 
 def _looks(ask: Ask, paths: list[str]) -> list[_Look | Unread]:
     return [
-        one if isinstance(one, Unread) else ((one.host, one.machine, one.at, one.source), _packed(one))
+        one
+        if isinstance(one, Unread)
+        else ((one.host, one.machine, one.at, one.source), zlib.compress(seen_to_row(one), 1))
         for path in paths
         for one in _seen(path, ask)
     ]
 
 
-def _packed(seen: Seen) -> bytes:
-    return zlib.compress(seen_to_row(seen), 1)
-
-
-def _seen(path: str, ask: Ask) -> Iterator[Seen | Unread]:
+def _seen(path: str, ask: Ask) -> Iterator[HostLook | Unread]:
     """What one file says. A fault of hosttune itself is told like one of the file, so that the others are not lost."""
     content = content_of(path)
     if isinstance(content, str):
@@ -170,7 +168,7 @@ def _seen(path: str, ask: Ask) -> Iterator[Seen | Unread]:
         yield Unread(path, f"a fault of hosttune itself, please report it: {type(error).__name__}: {error}")
 
 
-def _evaluated(content: bytes, path: str, ask: Ask) -> Seen:
+def _evaluated(content: bytes, path: str, ask: Ask) -> HostLook:
     reader = RecordReader(parse_record(content, path), path)
     session = _session(reader, ask)
     plan = session.plan()
@@ -200,7 +198,7 @@ def _session(reader: RecordReader, ask: Ask) -> Session:
     return examine(reader, catalog.at(policy.edition), policy)
 
 
-def _renamed(seen: Seen, name: str) -> Seen:
+def _renamed(seen: HostLook, name: str) -> HostLook:
     from dataclasses import replace
 
     return seen if seen.host == name else replace(seen, host=name)

@@ -11,7 +11,7 @@ from hosttune import __version__
 from hosttune.codec import finding_from_json, finding_to_json
 from hosttune.errors import HosttuneError
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.baseline import FOLDER, NAME, learned_of, written
+from hosttune.facts.baseline import FOLDER, NAME, learn_baseline, unlike, written
 from hosttune.host import state
 from hosttune.host.in_time import Waiting, in_time
 from hosttune.values import Finding, Verdict
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hosttune.engine.catalog import Catalog
     from hosttune.engine.policy import Policy
     from hosttune.engine.rule import Rule
+    from hosttune.facts import Facts
     from hosttune.facts.baseline import Learned
 
 BASELINE = "host-baseline"  # the rule that holds a host against what was learned
@@ -32,7 +33,7 @@ def health_rules(catalog: Catalog, policy: Policy) -> tuple[str, ...]:
     """
     offered = {name for profile in catalog.profiles.values() for name in profile.rules} | {*policy.select}
     wanted = set(policy.sole) or offered
-    return tuple(sorted(name for name in wanted - {*policy.ignore} if catalog.rules[name].tells_health))
+    return tuple(sorted(name for name in wanted - {*policy.ignore} if catalog.tells_health(name)))
 
 
 def ask(session: Session, seconds: float) -> tuple[Finding, ...]:
@@ -56,11 +57,19 @@ def ask(session: Session, seconds: float) -> tuple[Finding, ...]:
 def learn(session: Session, where: str = "") -> Learned:
     """Keep what the session's host has and counts, in place of what was kept. Raises HosttuneError."""
     try:
-        learned = learned_of(session.facts, __version__)
+        learned = learn_baseline(session.facts, __version__)
     except UnknownFact as unknown:
         raise HosttuneError(f"nothing was learned: {unknown.reason}", hint="learn it on the host itself") from None
     state.save(NAME, written(learned).encode(), where or state.folder(FOLDER))
     return learned
+
+
+def refuse_unlike(session: Session, own: Facts) -> None:
+    """Refuse to learn, of a record, what `own`, the host that is to be held against it, cannot have."""
+    reader = session.reader
+    if reader.kind == "record" and (found := unlike(session.facts, own)):
+        message = f"{reader.name} is no sibling of this host ({'; '.join(found)}): nothing was learned"
+        raise HosttuneError(message, hint="learn it on this host itself, or of a record of the same kind of machine")
 
 
 def _answer(session: Session, rule: Rule) -> bytes:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from hosttune.actions.journal import boot_id, goes_on_with
 from hosttune.actions.journal_lines import StepId
-from hosttune.actions.unended import half_way
+from hosttune.actions.unended import find_half_done
+from hosttune.errors import HosttuneError
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.reading import hint
 from hosttune.host.door import Stat
+from hosttune.regex import regex
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
@@ -15,10 +20,15 @@ if TYPE_CHECKING:
 
     from hosttune.actions.journal import Journal
     from hosttune.actions.journal_lines import Run
+    from hosttune.actions.trial_state import TrialRun
     from hosttune.host.door import Reader
 
+# The units of its stages, of which the last runs runcmd (systemd.exec(5): a process is in the cgroup of its unit).
+_OF_CLOUD_INIT = regex(r"/cloud-(init|config|final)[a-z-]*\.service(/|$)", re.MULTILINE)
+TRIAL_FOLDER = "/etc/hosttune/trial"  # as trial_guard calls it
 
-def interrupted(journal: Journal, reader: Reader) -> Iterator[str]:
+
+def describe_interrupted(journal: Journal, reader: Reader) -> Iterator[str]:
     """A sentence for each, and for the runs that only a newer hosttune can tell. Where there is none and no change is
     to be made, apply does nothing at all.
     """
@@ -26,16 +36,42 @@ def interrupted(journal: Journal, reader: Reader) -> Iterator[str]:
         yield f"{run.unread}: {run.way_out}"
     if at_first_boot(reader):
         yield "cloud-init is at work on the first boot: `hosttune apply --yes` waits for its end"
+    if told := _undecided(reader):
+        yield told
     unfinished = {run.id for run in journal.interrupted}
     for run in journal.interrupted:
         began, steps = run.started_at[:16].replace("T", " "), f"{len(run.steps)} step{'s' * (len(run.steps) != 1)}"
         yield f"run {run.id} ({run.command}, {began} UTC) was interrupted after {steps}: {_finished_by(run)}"
-    for half in half_way(journal, reader):
+    for half in find_half_done(journal, reader):
         step = half.step
         if step.id.run not in unfinished:
             yield f"run {step.id.run} stopped half-way in a set of packages: {goes_on_with(step.id, step.undoes)}"
     for trigger in journal.pending_triggers(boot_id(reader)):
         yield f"{trigger} still waits from an earlier run: `hosttune apply --yes` runs it as soon as it may"
+
+
+def trial_of(reader: Reader) -> TrialRun | None:
+    """The run on trial, as far as this user may see it. Of hosts without one nothing is imported."""
+    if not isinstance(reader.list(TRIAL_FOLDER), tuple):
+        return None
+    from hosttune.actions.trial_state import read_trial
+
+    try:
+        return read_trial(reader)
+    except (UnknownFact, HosttuneError):
+        return None
+
+
+def _undecided(reader: Reader) -> str:
+    """What is left of a trial that is over, as a sentence; empty where there is nothing of it."""
+    trial = trial_of(reader)
+    if trial is None or trial.state.is_open:
+        return ""
+    if trial.state.value == "failed to come back":
+        return f"run {trial.run} failed to come back ({trial.reason}): sudo hosttune undo {trial.run} --yes tries again"
+    why = f" ({trial.reason})" if trial.reason else ""
+    how = trial.state if trial.state.value.startswith("came back") else f"is {trial.state}"
+    return f"run {trial.run} was on trial and {how}{why}: the next run books it"
 
 
 def _finished_by(run: Run) -> str:
@@ -47,7 +83,9 @@ def _finished_by(run: Run) -> str:
 
 def at_first_boot(reader: Reader) -> bool:
     """Whether cloud-init writes what we read. Its marks are /run/cloud-init/enabled and, at the end, result.json
-    (cloud-init documentation, "Boot stages").
+    (cloud-init documentation, "Boot stages"). What itself starts, as in runcmd, would wait for its own end.
     """
     is_enabled = isinstance(reader.stat("/run/cloud-init/enabled"), Stat)
-    return is_enabled and reader.stat("/run/cloud-init/result.json") is ABSENT
+    if not is_enabled or reader.stat("/run/cloud-init/result.json") is not ABSENT:
+        return False
+    return not _OF_CLOUD_INIT.search(hint(reader, "/proc/self/cgroup"))

@@ -12,21 +12,30 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hosttune.actions.journal_lines import HEADER, Run, Step, StepId, parse_run
+from hosttune.actions.journal_lines import CONFIRM, HEADER, JournalStep, Run, StepId, parse_run
 from hosttune.codec import FORMAT_VERSION, change_to_json
 from hosttune.errors import HalfWay, HosttuneError, Refused
+from hosttune.frozen import frozen
 from hosttune.resources import address_kinds, kind_of, place
 from hosttune.resources.base import Applied
 from hosttune.values import Address, FileValue, Phase, Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from hosttune.host.door import Reader, Writer
-    from hosttune.values import Change, Trigger
+    from hosttune.values import Change, Trigger, Value
 
 FOLDER = "/var/lib/hosttune/runs"
 KEEP = 20
+
+
+@frozen
+class CameBack:
+    """What was on trial at an address and went back by itself."""
+
+    value: Value
+    told: str  # `at 2026-11-24 14:32 UTC: nobody confirmed it within 15 min`
 
 
 class Journal:
@@ -45,7 +54,7 @@ class Journal:
         self.undone = {step.undoes: step for step in self._steps if step.undoes and step.phase is Phase.DONE}
 
     @property
-    def in_force(self) -> tuple[Step, ...]:
+    def in_force(self) -> tuple[JournalStep, ...]:
         """The steps that took and were not taken back, oldest first (an open intent counts: it may have taken)."""
         return tuple(
             step
@@ -54,12 +63,12 @@ class Journal:
         )
 
     @property
-    def unended(self) -> Mapping[StepId, Step]:
+    def unended(self) -> Mapping[StepId, JournalStep]:
         """Of the steps in force those at which a run stopped half-way, each with the step that did: itself, or the one
         that was to take it back. Whether the host still stands so, only the host tells.
         """
         in_force = {step.id for step in self.in_force}
-        last: dict[StepId, Step] = {}
+        last: dict[StepId, JournalStep] = {}
         for step in (step for run in self.runs for step in run.steps):
             of = step.undoes or step.id
             if of in in_force and (step.undoes is None or step.left or step.phase is Phase.INTENT):
@@ -70,12 +79,12 @@ class Journal:
             if step.phase is Phase.INTENT or (step.left and (step.undoes or step.planned))
         }
 
-    def after(self, step: Step) -> tuple[Step, ...]:
+    def after(self, step: JournalStep) -> tuple[JournalStep, ...]:
         """The steps in force that came after this one, oldest first."""
         steps = self.in_force
         return steps[steps.index(step) + 1 :]
 
-    def before(self, step: Step) -> tuple[Step, ...]:
+    def before(self, step: JournalStep) -> tuple[JournalStep, ...]:
         """Every step, undone ones too, that came before this one, newest first."""
         return tuple(reversed(self._steps[: self._steps.index(step)]))
 
@@ -118,8 +127,47 @@ class Journal:
             ledger[change.address] = Applied(step.id.run, change.rule, change.after, times, goes_on)
         return ledger
 
+    def came_back(self) -> Mapping[Address, CameBack]:
+        """What went back by itself, and was not set again since by a run of somebody's; empty where there is a
+        `problem`.
+        """
+        steps = {step.id: step for step in self._steps}
+        found: dict[Address, CameBack] = {}
+        for run in () if self.problem else self.runs:
+            reason = run.who.partition(": ")[2]
+            for step in run.steps:
+                tried = step if step.undoes is None else steps.get(step.undoes)
+                if tried is None:
+                    continue
+                address = tried.change.address
+                if run.is_return:
+                    at = run.started_at[:16].replace("T", " ")
+                    found[address] = CameBack(tried.change.after, f"at {at} UTC: {reason}")
+                elif step.undoes is None and step.phase in {Phase.DONE, Phase.INTENT}:
+                    found.pop(address, None)
+        return found
+
+    def return_of(self, run: Run) -> Run | None:
+        """The run that took this one back by itself, where one did."""
+        return next((one for one in self._ends_of(run) if one.is_return), None)
+
+    def confirmation_of(self, run: Run) -> Run | None:
+        """The run that confirmed this one, where it was on trial and one did."""
+        return next((one for one in self._ends_of(run) if one.command == CONFIRM), None)
+
+    def _ends_of(self, run: Run) -> Iterator[Run]:
+        """What ended its trial. Beside a run on trial there is no other: what has no steps ended that of the last."""
+        applied = ""
+        for one in self.runs:
+            if one.command == "apply":
+                applied = one.id
+            elif next((step.undoes.run for step in one.steps if step.undoes), applied) == run.id:
+                yield one
+
     def status(self, run: Run) -> str:
-        """finished, interrupted, half-way, undone, partly undone, nothing taken or not known, for a list of runs."""
+        """finished, interrupted, half-way, undone, partly undone, came back, came back in part, failed to come back,
+        nothing taken or not known, for a list of runs.
+        """
         if self.problem:
             return "not known"
         if not run.is_finished:
@@ -128,12 +176,17 @@ class Journal:
         if any(step.id in stopped or (step.planned and step.id not in self.undone) for step in run.steps):
             return "half-way"
         taken = [step for step in run.steps if step.undoes is None and step.phase is not Phase.FAILED]
-        if run.command == "undo" or not taken:
-            return "finished" if run.command == "undo" else "nothing taken"
-        undone = [step for step in taken if step.id in self.undone]
-        if not undone:
+        if run.command in {"undo", CONFIRM}:
             return "finished"
-        return "undone" if len(undone) == len(taken) else "partly undone"
+        undone = [step for step in taken if step.id in self.undone]
+        if back := self.return_of(run):
+            has_failed = any(step.undoes and step.phase is Phase.FAILED for step in back.steps)
+            in_part = "failed to come back" if has_failed else "came back in part"
+            return "came back" if len(undone) == len(taken) else in_part
+        if not taken:
+            return "finished" if self.confirmation_of(run) else "nothing taken"
+        some = "partly undone" if undone else "finished"
+        return "undone" if len(undone) == len(taken) else some
 
     def run(self, name: str) -> Run:
         """The run with this id, or the only one that it begins."""
@@ -180,7 +233,7 @@ def read_journal(reader: Reader) -> Journal:
     return Journal(tuple(sorted(runs, key=lambda run: (run.started_at, run.id))))
 
 
-class Recorder:
+class JournalWriter:
     """Writes one run into the journal. The file appears with the first line; every line is synced before the call
     returns.
     """
@@ -191,13 +244,13 @@ class Recorder:
         self._seq = max((step.id.seq for step in run.steps), default=0)
 
     @classmethod
-    def start(cls, writer: Writer, run: Run) -> Recorder:
+    def start(cls, writer: Writer, run: Run) -> JournalWriter:
         recorder = cls(writer, run)
         recorder._append({"format_version": FORMAT_VERSION, **{name: getattr(run, name) for name in HEADER}})
         return recorder
 
     @classmethod
-    def again(cls, writer: Writer, run: Run) -> Recorder:
+    def again(cls, writer: Writer, run: Run) -> JournalWriter:
         """For a run that an earlier process wrote. A crash can leave half a line at the end: its act had not begun, and
         nothing may be appended to it.
         """

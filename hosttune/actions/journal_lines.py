@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from hosttune.values import Change
 
 HEADER = ("id", "command", "started_at", "who", "boot_id", "digest", "tool_version")  # the first fields of Run
+WHO_COMES_BACK = "hosttune come-back"  # of a run that takes another one back by itself; behind a colon the reason
+CONFIRM = "confirm"  # the command of a run that books that the last one of apply was confirmed; it has no steps
 _STOPPED = "undo, and apply where something is to change,"
 _FIELDS = frozenset({
     "format_version", *HEADER, "seq", "phase", "at", "undoes", "superseded", "change", "error", "left", "trigger",
@@ -38,7 +40,7 @@ class StepId:
 
 
 @frozen
-class Step:
+class JournalStep:
     """One change of a run. `undoes` names the step that this one takes back."""
 
     id: StepId
@@ -53,21 +55,28 @@ class Step:
 
 @frozen
 class Run:
-    """One run of apply or undo. Of one that is `unread` the fields are what could be read, and may be empty."""
+    """One run of apply or undo, or the confirmation of one. Of one that is `unread` the fields are what could be read,
+    and may be empty.
+    """
 
     id: str
-    command: str  # apply | undo
+    command: str  # apply | undo | confirm
     started_at: str  # ISO 8601, UTC
     who: str
     boot_id: str
     digest: str
     tool_version: str
-    steps: tuple[Step, ...] = ()
+    steps: tuple[JournalStep, ...] = ()
     waiting: tuple[Trigger, ...] = ()  # triggers that had to wait
     ran: tuple[Trigger, ...] = ()  # triggers that ran, its own and those that waited from earlier runs
     is_finished: bool = False
     unread: str = ""  # why this version cannot tell all that it did
     way_out: str = ""  # of one that is unread: what knows it all
+
+    @property
+    def is_return(self) -> bool:
+        """Whether it takes another one back by itself."""
+        return self.who.partition(": ")[0] == WHO_COMES_BACK
 
 
 def parse_run(data: bytes, path: str) -> Run:
@@ -131,14 +140,14 @@ def _folded(run: Run, entry: dict[str, Any], unknown: list[str]) -> Run:
     if entry["phase"] == Phase.INTENT.value:
         undoes = StepId(entry["undoes"][0], int(entry["undoes"][1])) if entry.get("undoes") else None
         change = change_from_json(entry["change"], unknown=unknown)
-        step = Step(step_id, change, Phase.INTENT, undoes=undoes, superseded=bool(entry.get("superseded")))
+        step = JournalStep(step_id, change, Phase.INTENT, undoes=undoes, superseded=bool(entry.get("superseded")))
         return replace(run, steps=(*run.steps, step))
     return replace(
         run, steps=tuple(_booked(step, entry, unknown) if step.id == step_id else step for step in run.steps)
     )
 
 
-def _booked(step: Step, entry: dict[str, Any], unknown: list[str]) -> Step:
+def _booked(step: JournalStep, entry: dict[str, Any], unknown: list[str]) -> JournalStep:
     """The step with what became of it. One of apply that raised half-way is in force with what it left."""
     left = change_from_json(entry["left"], unknown=unknown) if "left" in entry else None
     phase = Phase(entry["phase"])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @frozen
-class Placed:
+class PlacedPolicy:
     """The policy as it holds on one host. `rules` is how many run there."""
 
     name: str  # of the record, the root, or the host
@@ -26,17 +26,17 @@ class Placed:
     idle: tuple[Fault, ...]
 
 
-def place(reader: Reader, catalog: Catalog, file: str | None) -> Placed:
+def place(reader: Reader, catalog: Catalog, file: str | None) -> PlacedPolicy:
     """Evaluate the policy on one host; nothing is changed. Raises BadInput for its faults, HosttuneError for none."""
     policy = load_policy(reader, catalog, file)
     if not policy.source:
         raise HosttuneError(f"there is no {PATH} on {reader.name}", hint="name a file: hosttune policy FILE")
     session = examine(reader, catalog.at(policy.edition), policy)
     idle = without_effect(policy, session.catalog, session.plan(prove=False).findings)
-    return Placed(reader.name, policy, len(session.selected), idle)
+    return PlacedPolicy(reader.name, policy, len(session.selected), idle)
 
 
-def remarks(placed: tuple[Placed, ...]) -> tuple[Fault, ...]:
+def remarks(placed: tuple[PlacedPolicy, ...]) -> tuple[Fault, ...]:
     """What does nothing on any of the hosts on which it holds, in file order."""
     found: dict[object, Fault] = {}
     for one in placed:

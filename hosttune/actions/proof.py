@@ -6,6 +6,7 @@ others go on.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.engine.plan import explain_clash, stage
@@ -38,7 +39,7 @@ class _Failed(Exception):
         self.error = error
 
 
-def proven(session: Session, findings: tuple[Finding, ...]) -> tuple[tuple[Finding, ...], tuple[Stage, ...]]:
+def prove_changes(session: Session, findings: tuple[Finding, ...]) -> tuple[tuple[Finding, ...], tuple[Stage, ...]]:
     """The findings with the rules held that fail, and the stages of the others."""
     held: dict[str, Reason] = {}
     while changes := changes_in(findings):
@@ -84,6 +85,7 @@ def _tried(session: Session, changes: tuple[Change, ...], held: Mapping[str, Rea
     stages: tuple[Stage, ...] = (stage(changes),)
     overlay = Overlay(session.reader)
     ledger = dict(session.journal.ledger())
+    wishing = replace(session, selected=tuple(rule for rule in session.selected if rule.want))  # others change nothing
     while True:
         for change in stages[-1].changes:
             try:
@@ -94,7 +96,7 @@ def _tried(session: Session, changes: tuple[Change, ...], held: Mapping[str, Rea
                     return stages[:-1]  # the plan after this one will say why not
                 raise _Failed(change.rule, change.address, error) from None
             ledger[change.address] = Applied("(this plan)", change.rule, change.after)
-        left = changes_in(session.look(session.facts.through(overlay), ledger, held))
+        left = changes_in(wishing.look(session.facts.through(overlay), ledger, held))
         made = {change.address: change.rule for one in stages for change in one.changes}
         growing = {change.rule for change in left if change.address not in made}
         if again := next((one for one in left if one.address in made and not _grows(one, made, growing)), None):

@@ -14,7 +14,7 @@ from hosttune.frozen import frozen
 from hosttune.values import Activation, Phase
 
 if TYPE_CHECKING:
-    from hosttune.measure.bench.results import Result
+    from hosttune.measure.bench.results import BenchResult
     from hosttune.values import Plan, Receipt
 
 ATIME, TMP = "atime", "tmp"
@@ -53,12 +53,12 @@ class Proven:
     """What was measured before and after; `why` says what was not, and why not."""
 
     proof: Proof
-    before: Result | None = None
-    after: Result | None = None
+    before: BenchResult | None = None
+    after: BenchResult | None = None
     why: tuple[str, ...] = ()
 
 
-Measure = Callable[[Proof], "Result"]
+Measure = Callable[[Proof], "BenchResult"]
 
 
 def proofs_of(plan: Plan) -> tuple[Proof, ...]:
@@ -80,7 +80,7 @@ class Prover:
     proofs: Sequence[Proof]
     measure: Measure
     tell: Callable[[str], None]
-    _before: dict[Proof, Result] = field(default_factory=dict)
+    _before: dict[Proof, BenchResult] = field(default_factory=dict)
     _why: dict[Proof, tuple[str, ...]] = field(default_factory=dict)
 
     def before(self) -> None:
@@ -102,7 +102,7 @@ class Prover:
             after = self._measured(proof, "after")
         return Proven(proof, before, after, self._why.get(proof, ()))
 
-    def _measured(self, proof: Proof, when: str) -> Result | None:
+    def _measured(self, proof: Proof, when: str) -> BenchResult | None:
         self.tell(f"{when} the change: {proof.words}")
         try:
             return self.measure(proof)
@@ -123,13 +123,13 @@ def _is_made(proof: Proof, receipt: Receipt) -> bool:
 def bench(seed: int, tell: Callable[[str], None]) -> Measure:
     """The real benches, with one seed for all; each result is kept as one of `hosttune bench` is."""
 
-    def measure(proof: Proof) -> Result:
+    def measure(proof: Proof) -> BenchResult:
         from hosttune.measure.bench import atime, results, tmp
 
         if proof.kind == TMP:
-            result = tmp.bench_tmp(seed, tmp.Options(proof.path, MOST_S), tell)
+            result = tmp.bench_tmp(seed, tmp.TmpOptions(proof.path, MOST_S), tell)
         else:
-            result = atime.bench_atime(proof.path, seed, atime.Options(MOST_S), tell)
+            result = atime.bench_atime(proof.path, seed, atime.AtimeOptions(MOST_S), tell)
         try:
             results.save(result)
         except HosttuneError as error:

@@ -12,7 +12,7 @@ from hosttune.actions.record_encode import DPKG_STATUS, encode_record
 from hosttune.facts.containers.kubernetes import DAEMONS
 from hosttune.facts.services.units import show_command
 from hosttune.host.door import Reader, Stat
-from hosttune.host.record import Recorder
+from hosttune.host.record import RecordingReader
 from hosttune.host.secrets import is_secret_file
 from hosttune.regex import regex
 
@@ -78,13 +78,13 @@ _SKIPPED = regex(
 
 def take_record(reader: Reader, collect: Callable[[Reader], None], *, share: bool, tool_version: str) -> dict[str, Any]:
     """The record of a host: what `collect` asks of it (the facts), and the survey. No secrets."""
-    recorder = Recorder(reader)
+    recorder = RecordingReader(reader)
     collect(recorder)
     _survey(recorder)
     return encode_record(recorder, share=share, tool_version=tool_version)
 
 
-def _survey(recorder: Recorder) -> None:
+def _survey(recorder: RecordingReader) -> None:
     for path in (*FILES, DPKG_STATUS):
         recorder.read(path)
         recorder.stat(path)
@@ -102,7 +102,7 @@ def _survey(recorder: Recorder) -> None:
         recorder.query(show_command((*UNITS, *DAEMONS)))
 
 
-def _devices(recorder: Recorder, folder: str, wanted: re.Pattern[str], files: tuple[str, ...]) -> None:
+def _devices(recorder: RecordingReader, folder: str, wanted: re.Pattern[str], files: tuple[str, ...]) -> None:
     names = recorder.list(folder)
     for name in names if isinstance(names, tuple) else ():
         if not wanted.match(name):
@@ -118,7 +118,7 @@ def _devices(recorder: Recorder, folder: str, wanted: re.Pattern[str], files: tu
             recorder.read(f"{place}/{file}")
 
 
-def _walk(recorder: Recorder, folder: str, depth: int = 0) -> None:
+def _walk(recorder: RecordingReader, folder: str, depth: int = 0) -> None:
     names = recorder.list(folder)
     recorder.stat(folder)
     if not isinstance(names, tuple) or depth == _MAX_DEPTH or len(names) > _MAX_ENTRIES:

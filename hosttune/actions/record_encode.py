@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Final, TypeVar
 
+from hosttune.facts.gpu.gpu_count import TYPE_KEYS
 from hosttune.facts.gpu.nvidia_smi import messages_in
 from hosttune.facts.kernel import host_log
-from hosttune.facts.kernel_log import DMESG
 from hosttune.facts.memory import memory_modules
 from hosttune.facts.storage import storage_log
 from hosttune.facts.storage.ageing_record import told_lines
 from hosttune.host.door import Completed, Process, Space, Stat, Usage
 from hosttune.host.machine_id import hashed_machine_id, machine_id_hash
 from hosttune.host.pci_config import is_pci_config, without_serial
-from hosttune.host.record import FORMAT_VERSION, KIND, Recorder, encode_answer, encode_bytes
+from hosttune.host.record import FORMAT_VERSION, KIND, RecordingReader, encode_answer, encode_bytes
 from hosttune.host.redact import Redactor, people, places, serials
 from hosttune.host.secrets import MASK, is_secret_file, is_serial_file, mask_command
 from hosttune.regex import regex
@@ -37,25 +37,20 @@ _SPEAK_OF_VERSIONS = frozenset(
     {"apt-get", "apt-cache", "apt-mark", "dpkg", "dpkg-query", "ubuntu-drivers", "nvidia-smi", "modinfo"}
 )
 _LOGS = frozenset({"dmesg", "journalctl"})
-# What is kept of the answers about the kernel log; all else is about GPUs.
-_CHOOSERS: Mapping[tuple[str, ...], tuple[Callable[[str], tuple[str, ...]], ...]] = {
-    storage_log.LOG: (storage_log.chosen,),
-    host_log.LOG: (host_log.chosen,),
-    DMESG: (messages_in, storage_log.chosen, host_log.chosen),
-}
+_CHOOSERS = (messages_in, storage_log.chosen, host_log.chosen)  # what facts take of the kernel log
 _POOL_FIELDS = ("pool:", "state:", "scan:", "errors:")
 _CRONTABS = "/var/spool/cron/"
 _HOMES = ("/home/", "/root/")
-# Of files that hold much about people and pods the one value that facts read, by their name.
+# Of files that hold much about people and pods the values that facts read, by their name.
 _KEPT_KEYS = {
-    "instance-data.json": ("ds", "meta_data", "imds", "compute", "vmSize"),
-    "kubelet_internal_checkpoint": ("Data", "RegisteredDevices", "nvidia.com/gpu"),
+    "instance-data.json": tuple(TYPE_KEYS.values()),
+    "kubelet_internal_checkpoint": (("Data", "RegisteredDevices", "nvidia.com/gpu"),),
 }
 _DEVICE = regex(r"(GPU|MIG)-[^:]*")
 _FIRMWARE = ("/sys/firmware/", "/proc/device-tree/")
 
 
-def encode_record(recorder: Recorder, *, share: bool, tool_version: str) -> dict[str, Any]:
+def encode_record(recorder: RecordingReader, *, share: bool, tool_version: str) -> dict[str, Any]:
     """The record, ready for json.dumps."""
     kept, base = recorder.answers, recorder.base
     machine_id = _text(kept["files"].get(MACHINE_ID)).strip()
@@ -92,7 +87,7 @@ def encode_record(recorder: Recorder, *, share: bool, tool_version: str) -> dict
     return record
 
 
-def _words(recorder: Recorder, machine_id: str, *, share: bool) -> dict[str, str]:
+def _words(recorder: RecordingReader, machine_id: str, *, share: bool) -> dict[str, str]:
     files = recorder.answers["files"]
     words = serials(files)
     if machine_id_hash(machine_id):
@@ -129,7 +124,9 @@ class _Encoder:
         if path == DPKG_STATUS:
             return self.redactor.text(_short_status(content).decode("utf-8", "replace"), has_addresses=False)
         if path == UDEV_DMI:
-            return self.redactor.text(_short_dmi(content.decode("utf-8", "replace")), has_addresses=False)
+            # without the serial numbers of memory modules
+            told = memory_modules.told_lines(content.decode("utf-8", "replace"))
+            return self.redactor.text(told, has_addresses=False)
         if is_pci_config(path):
             return encode_bytes(without_serial(content))
         encoded = encode_bytes(content)
@@ -144,7 +141,7 @@ class _Encoder:
         has_addresses = argv[0] not in _SPEAK_OF_VERSIONS
 
         def completed(done: Completed) -> dict[str, Any]:
-            said = _short_log(argv, done.text) if argv[0] in _LOGS else done.text
+            said = _short_log(done.text) if argv[0] in _LOGS else done.text
             said = _short_show(said) if argv[0] == "apt-cache" and "show" in argv else said
             said = _short_pool(said) if argv[:2] == ("zpool", "status") else said
             out, errors = (self.redactor.text(text, has_addresses=has_addresses) for text in (said, done.errors))
@@ -178,21 +175,33 @@ def _usage(usage: Usage) -> list[int | bool]:
     return [usage.size_bytes, usage.entries, usage.is_complete]
 
 
-def _short_json(content: str, keys: tuple[str, ...]) -> str:
-    """The value below these keys, in the same place; devices in a list are numbered. What is no JSON stays none."""
+def _short_json(content: str, kept: tuple[tuple[str, ...], ...]) -> str:
+    """The values below these keys, in the same places; devices in a list are numbered. What is no JSON stays none."""
     try:
-        value = json.loads(content)
+        data = json.loads(content)
     except (ValueError, RecursionError):
         return MASK
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    if isinstance(value, list):
-        places: dict[str, int] = {}
-        named = (name for name in value if isinstance(name, str))
-        value = [_DEVICE.sub(lambda one: f"{one[1]}-{places.setdefault(one[0], len(places))}", name) for name in named]
-    for key in reversed(keys):
-        value = {key: value}
-    return json.dumps(value)
+    short: dict[str, Any] = {}
+    for keys in kept:
+        value = data
+        for key in keys:
+            value = value.get(key) if isinstance(value, dict) else None
+        if value is not None:
+            place = short
+            for key in keys[:-1]:
+                place = place.setdefault(key, {})
+            place[keys[-1]] = _numbered(value) if isinstance(value, list) else value
+    return json.dumps(short)
+
+
+def _numbered(names: list[Any]) -> list[str]:
+    """Devices, called by a number each."""
+    places: dict[str, int] = {}
+    return [
+        _DEVICE.sub(lambda one: f"{one[1]}-{places.setdefault(one[0], len(places))}", name)
+        for name in names
+        if isinstance(name, str)
+    ]
 
 
 def _short_status(content: bytes) -> bytes:
@@ -220,17 +229,9 @@ def _short_job(path: str, content: str) -> str:
     return told_lines(content, "crontab" if path.startswith(_CRONTABS) else "unit" if is_unit else "script")
 
 
-def _short_dmi(content: str) -> str:
-    """What udev tells of memory modules that facts read: their serial numbers stand beside it."""
-    return memory_modules.told_lines(content)
-
-
-def _short_log(argv: tuple[str, ...], content: str) -> str:
+def _short_log(content: str) -> str:
     """The lines of the kernel log that facts read: the rest is long, and speaks of other things."""
-    choosers = (
-        _CHOOSERS.get(argv, (messages_in,)) if argv != DMESG else (messages_in, storage_log.chosen, host_log.chosen)
-    )
-    return "".join(f"{line}\n" for line in dict.fromkeys(line for choose in choosers for line in choose(content)))
+    return "".join(f"{line}\n" for line in dict.fromkeys(line for choose in _CHOOSERS for line in choose(content)))
 
 
 def _short_pool(content: str) -> str:

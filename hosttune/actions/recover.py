@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hosttune.actions.journal import FOLDER, KEEP, Recorder, read_journal
+from hosttune.actions.journal import FOLDER, KEEP, JournalWriter, read_journal
+from hosttune.actions.journal_lines import CONFIRM
 from hosttune.engine.plan import unannounced
 from hosttune.facts import Facts
 from hosttune.resources import by_kind, kind_of
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hosttune.actions.journal import Journal
-    from hosttune.actions.journal_lines import Run, Step
+    from hosttune.actions.journal_lines import JournalStep, Run
     from hosttune.host.door import Writer
     from hosttune.values import Address
 
@@ -37,7 +38,7 @@ def recover(writer: Writer, *, on_progress: Callable[[str], None] = lambda _: No
 
 
 def _finish(run: Run, writer: Writer, on_progress: Callable[[str], None]) -> None:
-    recorder = Recorder.again(writer, run)
+    recorder = JournalWriter.again(writer, run)
     for step in run.steps:
         if file := kind_of(step.change.address).file_of(step.change.address.name):
             writer.discard_leftovers(file)
@@ -49,7 +50,7 @@ def _finish(run: Run, writer: Writer, on_progress: Callable[[str], None]) -> Non
     writer.log(f"{run.command} {run.id}, digest {run.digest[:12]}, by {run.who}: was interrupted, is finished now")
 
 
-def _close(step: Step, recorder: Recorder, writer: Writer, on_progress: Callable[[str], None]) -> None:
+def _close(step: JournalStep, recorder: JournalWriter, writer: Writer, on_progress: Callable[[str], None]) -> None:
     """Book what became of an open intent, by what the host holds now."""
     kind = kind_of(step.change.address)
     if kind.settle(writer, on_progress):
@@ -77,7 +78,8 @@ def prune(writer: Writer, journal: Journal) -> None:
     if journal.problem:
         return
     in_force = journal.in_force
-    kept = {run.id for run in journal.runs[-KEEP:]} | {step.id.run for step in in_force}
+    newest = [run for run in journal.runs if run.command != CONFIRM][-KEEP:]
+    kept = {run.id for run in newest} | {step.id.run for step in in_force}
     # what was taken back on paper knows the value to which a later step in force returns
     held = {step.change.address for step in in_force}
     on_paper = [step for step, undo in journal.undone.items() if undo.superseded and undo.change.address in held]
@@ -91,6 +93,8 @@ def prune(writer: Writer, journal: Journal) -> None:
         for step in run.steps
         if step.undoes and step.undoes.run in kept and step.left
     }
+    said = ((run.id, journal.confirmation_of(run)) for run in journal.runs)
+    kept |= {confirmation.id for its, confirmation in said if confirmation and its in kept}
     _let_go(writer, journal, held)
     for run in journal.runs:
         path = f"{FOLDER}/{run.id}.jsonl"

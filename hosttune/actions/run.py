@@ -6,13 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hosttune.actions.examine import Session, open_session
+from hosttune.actions.examine import open_session, open_way_back
 from hosttune.actions.interrupted import at_first_boot
 from hosttune.actions.journal import read_journal
 from hosttune.actions.recover import prune, recover
-from hosttune.actions.unended import half_way, resume
+from hosttune.actions.trial import finish
+from hosttune.actions.trial_state import is_left_over, require_none
+from hosttune.actions.unended import find_half_done, resume
 from hosttune.errors import Refused
 from hosttune.host import open_writer
 from hosttune.host.lock import locked
@@ -21,38 +24,59 @@ from hosttune.values import Unreadable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from hosttune.actions.examine import Session
     from hosttune.host.door import Reader, Writer
 
 CLOUD_INIT_S = 600.0
+RETURN_S = 3600.0  # for another run to end
 
 
 @contextmanager
-def changing(
+def open_for_change(
     options: Mapping[str, Any],
     on_progress: Callable[[str], None],
     *,
     resumes: bool = False,
+    waits: bool = True,
     agreed: Callable[[Session], None] = lambda _: None,
+    beside_trial: bool = False,
+    for_return: bool = False,
+    is_way_back: bool = False,
+    wait_s: float = 0.0,
 ) -> Iterator[tuple[Session, Writer]]:
     """A session on the host that is about to be changed, and the writer. `options` are those of `open_session`.
     `resumes`: first go on with the sets of packages at which earlier runs stopped half-way, unless `agreed` raises that
-    this is not what was shown.
+    this is not what was shown. `waits`: for the end of a first boot; what runs in it must not.
 
-    Raises Refused when another run is at work, or cloud-init does not end.
+    A trial that is decided is brought to its end before anything else. Raises Refused when another run is at work, when
+    cloud-init does not end, and, but for `beside_trial`, when a run is on trial. `for_return`: it takes back what is on
+    trial, so it waits for another run. `is_way_back`, and `for_return` too: it needs neither rules nor a policy that
+    can be read. `wait_s`: seconds for another run to end.
     """
     writer = open_writer(root=options.get("root"), hardware=options.get("hardware"))
-    with locked():
-        wait_for_first_boot(writer, on_progress)
-        session = open_session(reader=writer, **options)
+    if for_return or is_way_back:
+        opened = partial(open_way_back, writer, on_progress, **options)
+    else:
+        opened = partial(open_session, reader=writer, **options)
+    with locked(wait_s=RETURN_S if for_return else wait_s) if for_return or wait_s else locked():
+        if waits:
+            wait_for_first_boot(writer, on_progress)
+        session = opened()
         if session.journal.interrupted:
             recover(writer, on_progress=on_progress)
-            session = open_session(reader=writer, **options)
-        if resumes and half_way(session.journal, writer):
+            session = opened()
+        if is_left_over(writer):
+            if ended := finish(session, writer, on_progress, may_reboot=for_return):
+                on_progress(f"run {ended.trial.run}: {ended.state}")
+            session = opened()
+        if not beside_trial and not for_return:
+            require_none(writer)
+        if resumes and find_half_done(session.journal, writer):
             agreed(session)
             rules = frozenset(name for rule in session.selected for name in session.catalog.former(rule.id) | {rule.id})
             resumed, run = resume(writer, session.journal, rules, on_progress)
             if resumed:
-                session = open_session(reader=writer, **options)
+                session = opened()
                 session.resumed, session.resumed_run = resumed, run
         yield session, writer
         prune(writer, read_journal(writer))  # with the run that has just ended

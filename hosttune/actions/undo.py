@@ -18,8 +18,8 @@ from hosttune.actions.apply import (
     waits_after,
 )
 from hosttune.actions.examine import faults_of
-from hosttune.actions.journal import Recorder
-from hosttune.actions.journal_lines import Step, StepId
+from hosttune.actions.journal import JournalWriter
+from hosttune.actions.journal_lines import JournalStep, StepId
 from hosttune.engine.plan import digest, guarded
 from hosttune.engine.policy import nearest
 from hosttune.errors import HosttuneError
@@ -42,7 +42,7 @@ from hosttune.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from hosttune.actions.examine import Session
     from hosttune.actions.journal import Journal
@@ -70,20 +70,27 @@ class UndoPlan:
     rules: tuple[str, ...]
 
 
-def plan_undo(session: Session, run_id: str | None = None, rule: str | None = None) -> UndoPlan:
+def plan_undo(
+    session: Session, run_id: str | None = None, rule: str | None = None, *, is_return: bool = False
+) -> UndoPlan:
     """The plan that takes back one run (by default the last that left something), or all that a rule did.
 
-    It is empty where nothing of them is in force any more. Raises HosttuneError for a run or a rule that nobody knows,
-    and where it is not known what is in force.
+    It is empty where nothing of them is in force any more. is_return: the host goes back by itself, and nobody can be
+    asked: what the kernel holds is taken back also where somebody has edited a file that came after it.
+
+    Raises HosttuneError for a run or a rule that nobody knows, and where it is not known what is in force.
     """
     journal = session.journal
     journal.require_known()
     steps = _chosen(journal, run_id, _names(rule, session) if rule else set())
     overlay = Overlay(session.reader)  # each step is looked at, and tried, as the ones after it leave the host
     stuck = _built_upon(steps, journal)  # rule -> why it is left
+    edited: dict[str, Hold] = {}  # the same, of what the kernel holds not
     returns, findings = [], []
     for step in reversed(steps):
         held = stuck.get(step.change.rule)
+        if not kind_of(step.change.address).is_live:
+            held = held or edited.get(step.change.rule)
         answer = _refused(step, held) if held else _return(step, steps, journal, overlay)
         if isinstance(answer, Return) and not answer.on_paper:
             answer = _beside_work(answer, step, session)
@@ -92,7 +99,8 @@ def plan_undo(session: Session, run_id: str | None = None, rule: str | None = No
         else:
             findings.append(answer)
             why = f"{step.change.address}, which came after it, is left"
-            stuck.setdefault(step.change.rule, Hold(HoldKind.REFUSED, why))
+            holds = edited if is_return and answer.hold.kind is HoldKind.EDITED else stuck
+            holds.setdefault(step.change.rule, Hold(HoldKind.REFUSED, why))
     changes = tuple(one.change for one in returns if not one.on_paper)
     triggers = tuple(dict.fromkeys(trigger for change in changes for trigger in change.triggers))
     plan = Plan(
@@ -119,7 +127,7 @@ def _names(rule: str, session: Session) -> set[str]:
     return names
 
 
-def _chosen(journal: Journal, run_id: str | None, rules: set[str]) -> tuple[Step, ...]:
+def _chosen(journal: Journal, run_id: str | None, rules: set[str]) -> tuple[JournalStep, ...]:
     steps = journal.in_force
     if run_id:
         wanted = journal.run(run_id).id
@@ -131,7 +139,7 @@ def _chosen(journal: Journal, run_id: str | None, rules: set[str]) -> tuple[Step
     return steps
 
 
-def _built_upon(steps: tuple[Step, ...], journal: Journal) -> dict[str, Hold]:
+def _built_upon(steps: tuple[JournalStep, ...], journal: Journal) -> dict[str, Hold]:
     """The rules, each with the reason, that changed what a later run has changed in part: a line of fstab, whose
     options are now others. The later run goes first.
     """
@@ -147,7 +155,7 @@ def _built_upon(steps: tuple[Step, ...], journal: Journal) -> dict[str, Hold]:
     return found
 
 
-def _beside_work(answer: Return, step: Step, session: Session) -> Return | Finding:
+def _beside_work(answer: Return, step: JournalStep, session: Session) -> Return | Finding:
     """The way back waits as the way there does while something runs that it would disturb."""
     back = kind_of(answer.change.address).as_of_now(answer.change, session.facts)
     if back.disturbs is not Disturbs.GPU_WORK:
@@ -156,7 +164,9 @@ def _beside_work(answer: Return, step: Step, session: Session) -> Return | Findi
     return _refused(step, busy) if busy else replace(answer, change=change)
 
 
-def _return(step: Step, together: tuple[Step, ...], journal: Journal, overlay: Overlay) -> Return | Finding:
+def _return(
+    step: JournalStep, together: tuple[JournalStep, ...], journal: Journal, overlay: Overlay
+) -> Return | Finding:
     change = step.change
     chosen = {one.id for one in together}
     value = original(step, journal)
@@ -181,7 +191,7 @@ def _return(step: Step, together: tuple[Step, ...], journal: Journal, overlay: O
     return Return(step.id, back)
 
 
-def _is_between(step: Step, present: Value, value: Value, journal: Journal) -> bool:
+def _is_between(step: JournalStep, present: Value, value: Value, journal: Journal) -> bool:
     """Whether what a run left half-way, and a repair by hand has moved, is still between what was before that run and
     what was to be after it."""
     steps = tuple(one for run in journal.runs for one in run.steps)
@@ -191,7 +201,7 @@ def _is_between(step: Step, present: Value, value: Value, journal: Journal) -> b
     return was_half and kind_of(made.address).is_between(present, made)
 
 
-def original(step: Step, journal: Journal) -> Value:
+def original(step: JournalStep, journal: Journal) -> Value:
     """The value to return to. Where it was left by an earlier step that has been undone on paper meanwhile, it is
     that step's own.
     """
@@ -215,28 +225,38 @@ def _back(change: Change, present: Value, value: Value) -> Change:
     return kind_of(change.address).invert(made) or inverted(made)
 
 
-def _refused(step: Step, hold: Hold) -> Finding:
+def _refused(step: JournalStep, hold: Hold) -> Finding:
     address = step.change.address
     todo = f"look at {address.name}; remove it or put it back by hand, then undo again"
     return Finding(step.change.rule, str(address), Verdict.DIFFERS, hold, "is left as it is", todo=todo)
 
 
 def undo(
-    session: Session, writer: Writer, undo_plan: UndoPlan, *, on_progress: Callable[[str], None] = lambda _: None
+    session: Session,
+    writer: Writer,
+    undo_plan: UndoPlan,
+    *,
+    on_progress: Callable[[str], None] = lambda _: None,
+    who: str = "",
+    given_up: Mapping[Change, str] | None = None,
 ) -> Receipt:
-    """Do what the undo plan says. The caller holds the lock.
+    """Do what the undo plan says. The caller holds the lock. `who` acts, where it is no person, and is booked also
+    where nothing could be taken back; `given_up` are changes that were to be made and will not be, each with the
+    reason, which the journal keeps.
 
     A step that fails raises nothing: the receipt tells, and what its rule did before that step stays, because the later
     steps rest on it (a disk that is still mounted keeps its line in fstab).
     """
-    if not undo_plan.returns:
+    if not undo_plan.returns and not given_up and not who:
         return Receipt("", undo_plan.plan.digest, ())
-    recorder = Recorder.start(writer, new_run(writer, session.journal, "undo", undo_plan.plan.digest))
+    recorder = JournalWriter.start(writer, new_run(writer, session.journal, "undo", undo_plan.plan.digest, who))
     execution = Execution(writer, recorder, on_progress)
     runs = ", ".join(dict.fromkeys(one.step.run for one in reversed(undo_plan.returns)))
     execution.log(f"begins: {len(undo_plan.returns)} of {runs} to take back, hosttune {__version__}")
     made: list[Change] = []
     stuck: set[str] = set()
+    for change, reason in (given_up or {}).items():
+        recorder.failed(recorder.intent(change), reason)
     for one in undo_plan.returns:
         if one.change.rule in stuck:
             execution.leave(one.change, f"left: another step of {one.change.rule} could not be undone")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hosttune.actions.journal import Recorder, goes_on_with, way_out
+from hosttune.actions.journal import JournalWriter, goes_on_with, way_out
 from hosttune.engine.plan import unannounced
 from hosttune.errors import HosttuneError, Refused
 from hosttune.facts import Facts
@@ -19,10 +19,10 @@ from hosttune.resources.packages.apt_wait import wait_for_apt
 from hosttune.resources.packages.package_repair import mend
 from hosttune.resources.packages.package_set import (
     PackageSetAddress,
-    by_hand,
+    describe_changes,
+    describe_repair,
     half_of,
     names_of,
-    told,
     versions,
     was_interrupted,
 )
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hosttune.actions.journal import Journal
-    from hosttune.actions.journal_lines import Step
+    from hosttune.actions.journal_lines import JournalStep
     from hosttune.engine.catalog import Catalog
     from hosttune.engine.rule import Rule
     from hosttune.host.door import Reader, Writer
@@ -45,7 +45,7 @@ _SET = PackageSetAddress()
 class Half:
     """A step that stopped half-way, and where it was to lead."""
 
-    step: Step
+    step: JournalStep
     planned: Change
 
     @property
@@ -53,7 +53,7 @@ class Half:
         return self.step.undoes is not None
 
 
-def half_way(journal: Journal, reader: Reader) -> tuple[Half, ...]:
+def find_half_done(journal: Journal, reader: Reader) -> tuple[Half, ...]:
     """The sets that stand between what they were and what a run was to make of them, oldest first. Where somebody has
     installed another version since, the set is theirs. None where it is not known what is in force.
     """
@@ -80,11 +80,11 @@ def is_half(change: Change, reader: Reader) -> bool:
     return any(one.name in names for one in Facts(reader).packages.unfinished)
 
 
-def unended(journal: Journal, reader: Reader, catalog: Catalog, selected: Iterable[Rule]) -> tuple[Finding, ...]:
+def find_unended(journal: Journal, reader: Reader, catalog: Catalog, selected: Iterable[Rule]) -> tuple[Finding, ...]:
     """A finding for each of them, under its rule."""
     rules = {rule.id for rule in selected}
     found = []
-    for half in half_way(journal, reader):
+    for half in find_half_done(journal, reader):
         if (rule := catalog.current(half.step.change.rule)) not in rules:
             continue
         present = _SET.read(reader, half.planned.address.name)
@@ -108,7 +108,7 @@ def resume(
     """
     outcomes: list[Outcome] = []
     last = ""
-    for half in half_way(journal, writer):
+    for half in find_half_done(journal, writer):
         run = half.step.id.run
         goes_on = not half.is_undo and half.planned.rule in rules
         if not goes_on and not is_half(half.planned, writer) and not was_interrupted(writer):
@@ -141,22 +141,24 @@ def _mended(half: Half, writer: Writer, journal: Journal) -> Outcome:
     found = _SET.read(writer, name)
     said = mend(writer, names_of(name))
     present = _SET.read(writer, name)
-    recorder = Recorder.again(writer, journal.run(step.id.run))
+    recorder = JournalWriter.again(writer, journal.run(step.id.run))
     if _SET.same(present, half.planned.after):
         recorder.done(step.id, "", None if half.is_undo else half.planned)
     elif not isinstance(present, Unreadable):
         book = recorder.failed if half.is_undo else recorder.done
         book(step.id, step.error or "stopped half-way", replace(half.planned, after=present))
     if is_half(half.planned, writer) or was_interrupted(writer):
-        way_out = f"{goes_on_with(step.id, step.undoes)}; by hand: {by_hand(writer)}"
+        way_out = f"{goes_on_with(step.id, step.undoes)}; by hand: {describe_repair(writer)}"
         return Outcome(half.planned, Phase.FAILED, said or "dpkg has left it half-way again", way_out)
-    made = replace(half.planned, action=Action.UPDATE, before=found, after=present, details=told(found, present))
+    made = replace(
+        half.planned, action=Action.UPDATE, before=found, after=present, details=describe_changes(found, present)
+    )
     return Outcome(made, Phase.DONE)
 
 
 def _completed(half: Half, writer: Writer, journal: Journal) -> Outcome:
     step, planned = half.step, half.planned
-    recorder = Recorder.again(writer, journal.run(step.id.run))
+    recorder = JournalWriter.again(writer, journal.run(step.id.run))
     try:
         _SET.complete(writer, planned)
     except HosttuneError as error:

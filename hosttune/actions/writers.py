@@ -49,7 +49,7 @@ _MARKS = tuple(
 _NAMES = (("cloud-init", "cloud-init"), ("curtin", "the installer (curtin)"), ("cloudimg", "the cloud image"))
 
 
-def named(findings: Iterable[Finding], reader: Reader, *, ask: bool = False) -> tuple[Finding, ...]:
+def name_writers(findings: Iterable[Finding], reader: Reader, *, ask: bool = False) -> tuple[Finding, ...]:
     """The findings with `of Ansible`, `of the package procps` behind each file that such a one writes: in their
     evidence, and in the reasons why others own what they are about. `ask`: dpkg-query is asked for the package of what
     the distribution ships, which takes some 20 ms for each file.

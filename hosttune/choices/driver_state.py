@@ -13,7 +13,7 @@ from typing import Any
 
 from hosttune.choices.driver_states import gpus, modules, packages
 from hosttune.choices.driver_states.told import (
-    Boot,
+    BootOutlook,
     ByPolicy,
     DriverState,
     Look,
@@ -88,13 +88,13 @@ def before_boot(facts: Facts) -> DriverState | None:
     for name in (name for name in looks if name in _BOOT):
         if holds(looks[name], facts) and (told := looks[name](facts)):
             state = _state(name, told, facts, DEFAULTS, ())
-            if state.boot is not Boot.NOTHING:
+            if state.boot is not BootOutlook.NOTHING:
                 return state
     return None
 
 
 def _state(name: str, told: Told, facts: Facts, params: Mapping[str, Any], found: Iterable[DriverState]) -> DriverState:
-    boot, dead = _BOOT.get(name, Boot.NOTHING), DEAD[name]
+    boot, dead = _BOOT.get(name, BootOutlook.NOTHING), DEAD[name]
     return DriverState(
         name,
         True,
@@ -102,7 +102,7 @@ def _state(name: str, told: Told, facts: Facts, params: Mapping[str, Any], found
         _led_to(told[1], facts, params, found),
         _ELSEWHERE.get(name, ""),
         dead(facts) if callable(dead) else dead,
-        boot if isinstance(boot, Boot) else boot(facts),
+        boot if isinstance(boot, BootOutlook) else boot(facts),
     )
 
 
@@ -128,24 +128,24 @@ def _boots_last(found: list[DriverState]) -> tuple[DriverState, ...]:
     """The states; what a boot mends comes after what it leaves as it is, or would make worse, what else goes through a
     boot after what that would make worse, and an update after all of these."""
     told = [_after(one, found) for one in found]
-    waits = [one.boot is Boot.NOTHING and one is not before for one, before in zip(told, found, strict=True)]
+    waits = [one.boot is BootOutlook.NOTHING and one is not before for one, before in zip(told, found, strict=True)]
     return tuple(one for one, _ in sorted(zip(told, waits, strict=True), key=lambda pair: pair[1]))
 
 
 def _after(state: DriverState, found: list[DriverState]) -> DriverState:
-    before: tuple[Boot, ...] = ()
+    before: tuple[BootOutlook, ...] = ()
     if state.name == _LAST:
-        before = (Boot.MENDS, Boot.USELESS, Boot.HARMS)
-    elif state.boot is Boot.MENDS:
-        before = (Boot.USELESS, Boot.HARMS)
-    elif state.boot is Boot.NOTHING and "reboot" in state.way_out:
-        before = (Boot.HARMS,)
+        before = (BootOutlook.MENDS, BootOutlook.USELESS, BootOutlook.HARMS)
+    elif state.boot is BootOutlook.MENDS:
+        before = (BootOutlook.USELESS, BootOutlook.HARMS)
+    elif state.boot is BootOutlook.NOTHING and "reboot" in state.way_out:
+        before = (BootOutlook.HARMS,)
     first = next((one.name for one in found if one.boot in before or _is_before_update(state, one)), "")
     if state.way_out.startswith("after `"):
         return state
     if first:
         return replace(state, way_out=f"after `{first}` is solved: {state.way_out}")
-    return replace(state, waits_for_reboot=True) if state.boot is Boot.MENDS else state
+    return replace(state, waits_for_reboot=True) if state.boot is BootOutlook.MENDS else state
 
 
 def _is_before_update(state: DriverState, other: DriverState) -> bool:
@@ -247,14 +247,16 @@ DEAD: Mapping[str, bool | Callable[[Any], bool]] = {
     "outdated branch": False, "held": False, "update offered": False,
 }  # fmt: skip
 # What the next boot does about it, where it does anything.
-_BOOT: Mapping[str, Boot | Callable[[Any], Boot]] = {
-    "broken packages": Boot.HARMS, "in part": Boot.HARMS, "mixed sources": Boot.USELESS,
+_BOOT: Mapping[str, BootOutlook | Callable[[Any], BootOutlook]] = {
+    "broken packages": BootOutlook.HARMS, "in part": BootOutlook.HARMS, "mixed sources": BootOutlook.USELESS,
     "DKMS failed": modules.boot_after_dkms,
-    "Secure Boot refuses": Boot.USELESS, "unsupported GPU": Boot.USELESS, "wrong flavour": Boot.USELESS,
-    "module missing": modules.boot_after_missing, "libraries missing": Boot.USELESS,
-    "stale module": modules.boot_after_stale, "module missing for the next kernel": Boot.HARMS,
-    "mismatch": Boot.MENDS, "other module loaded": Boot.MENDS, "nouveau": Boot.MENDS, "not loaded": Boot.MENDS,
-    "reboot pending": Boot.MENDS,
+    "Secure Boot refuses": BootOutlook.USELESS, "unsupported GPU": BootOutlook.USELESS,
+    "wrong flavour": BootOutlook.USELESS,
+    "module missing": modules.boot_after_missing, "libraries missing": BootOutlook.USELESS,
+    "stale module": modules.boot_after_stale, "module missing for the next kernel": BootOutlook.HARMS,
+    "mismatch": BootOutlook.MENDS, "other module loaded": BootOutlook.MENDS,
+    "nouveau": BootOutlook.MENDS, "not loaded": BootOutlook.MENDS,
+    "reboot pending": BootOutlook.MENDS,
 }  # fmt: skip
 # The licensed driver of a vGPU comes by NVIDIA's installer or from the cloud's archive, as the hypervisor's release.
 _OF_THE_HYPERVISOR = frozenset(

@@ -74,7 +74,7 @@ def prebuilt_instead(facts: Facts, kernel: str) -> str:
     return f"{install} {dkms}-" if install and dkms else install
 
 
-def again(facts: Facts, module: DriverModule) -> str:
+def suggest_replacement(facts: Facts, module: DriverModule) -> str:
     """What puts the module of the installed packages in the place of this one, which is another version or kind."""
     kernel, path = module.kernel, f"/lib/modules/{module.kernel}/{module.path}"
     if not facts.driver.branch or _failed_log(facts, kernel):

@@ -17,25 +17,25 @@ _MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
 
 
 @frozen
-class Scratch(Fact):
+class ScratchFolder(Fact):
     """A folder, or why the one that was named will not do."""
 
     folder: str
     problem: str
 
 
-def choose(facts: Facts, params: Mapping[str, Any]) -> Scratch:
+def choose(facts: Facts, params: Mapping[str, Any]) -> ScratchFolder:
     """The folder `params.folder`, where it lies on a disk of this host. Whether it is there is looked at at each login:
     a disk that was not mounted must not stop anybody.
     """
     folder = str(params["folder"])
     if not _PATH.fullmatch(folder) or ".." in folder.split("/"):
-        return Scratch("", f"{folder!r} is no plain absolute path such as /scratch")
+        return ScratchFolder("", f"{folder!r} is no plain absolute path such as /scratch")
     mount = mount_of(facts.mounts.visible, folder)
     if mount is not None and (mount.is_network or mount.fstype in NETWORK_TYPES):
-        return Scratch("", f"{folder} lies on the network ({mount.target} is {mount.fstype})")
+        return ScratchFolder("", f"{folder} lies on the network ({mount.target} is {mount.fstype})")
     if mount is not None and mount.fstype in _MEMORY:
-        return Scratch("", f"{folder} lies in memory ({mount.target} is {mount.fstype})")
+        return ScratchFolder("", f"{folder} lies in memory ({mount.target} is {mount.fstype})")
     if mount is not None and mount.is_read_only:
-        return Scratch("", f"{folder} is read-only ({mount.target})")
-    return Scratch(folder, "")
+        return ScratchFolder("", f"{folder} is read-only ({mount.target})")
+    return ScratchFolder(folder, "")

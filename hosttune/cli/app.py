@@ -9,16 +9,20 @@ from typing import Annotated, NoReturn
 import typer
 
 from hosttune import __version__
-from hosttune.cli.ending import collect_seldom, ended
+from hosttune.cli.ending import collect_seldom, run_command
 from hosttune.cli.words import command
 from hosttune.host import slow
-from hosttune.host.console import talk
+from hosttune.host.console import leave, talk
 
-# In the order of the help. Each is a function of this name, or the typer `app`, of the module hosttune.cli.<name>.
+# In the order of the help. Each is a function of this name, or the typer `app`, of the module hosttune.cli.<name>; what
+# is a dash here is an underscore there.
 COMMANDS = (
-    "check", "health", "plan", "apply", "undo", "history", "explain", "rules", "profiles", "policy", "facts", "disks",
-    "driver", "fstab", "record", "diff", "dataset", "report", "bench", "watch",
+    "check", "health", "plan", "apply", "confirm", "trial", "undo", "history", "ready", "status", "reboot-required",
+    "explain", "rules", "profiles", "policy", "facts", "disks", "driver", "fstab", "record", "diff", "dataset",
+    "report", "bench", "watch",
 )  # fmt: skip
+
+OF_UNITS = ("come-back",)  # what units of systemd start; nobody types it
 
 HELP = """Inspects a GPU server, shows the diff that would tune it, applies exactly that, and takes it back.
 
@@ -52,11 +56,12 @@ def build(names: tuple[str, ...] = COMMANDS) -> typer.Typer:
     )
     app.callback()(_root)
     for name in names:
-        module = import_module(f"hosttune.cli.{name}")
+        own = name.replace("-", "_")
+        module = import_module(f"hosttune.cli.{own}")
         if hasattr(module, "app"):
             app.add_typer(module.app, name=name)
         else:
-            app.command(name, context_settings=getattr(module, "CONTEXT", None))(command(getattr(module, name)))
+            app.command(name, context_settings=getattr(module, "CONTEXT", None))(command(getattr(module, own)))
     return app
 
 
@@ -70,7 +75,7 @@ def main() -> NoReturn:
             stream.reconfigure(errors="backslashreplace")
     slow.announce = _announce
     collect_seldom()
-    sys.exit(run(sys.argv[1:]))
+    leave(run(sys.argv[1:]))
 
 
 def _announce(text: str) -> None:
@@ -80,5 +85,6 @@ def _announce(text: str) -> None:
 
 def run(argv: list[str]) -> int:
     """The exit status of this command line."""
-    names = (argv[0],) if argv and argv[0] in COMMANDS else COMMANDS[:1] if argv == ["--version"] else COMMANDS
-    return ended(lambda: build(names)(argv, prog_name="hosttune") or 0, debug="--debug" in argv)
+    is_one = bool(argv) and argv[0] in (*COMMANDS, *OF_UNITS)
+    names = (argv[0],) if is_one else COMMANDS[:1] if argv == ["--version"] else COMMANDS
+    return run_command(lambda: build(names)(argv, prog_name="hosttune") or 0, debug="--debug" in argv)

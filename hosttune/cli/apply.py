@@ -5,89 +5,178 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-from hosttune.cli.options import Argument, LookOnly, Option, ReportFormat, ShowChange
+from hosttune.cli.options import Argument, LookAgain, Option, ReportFormat, ShowChange
+from hosttune.values import Confirmer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hosttune.actions.examine import Session
+    from hosttune.cli.on_trial import AskedTrial
+    from hosttune.engine.approval import Approvals
     from hosttune.values import Plan
+    from hosttune.views.document import Block
 
 
 def apply(
-    look: LookOnly,
+    look: LookAgain,
     show: ShowChange,
     file: Annotated[str | None, Argument(metavar="[PLAN]", help="Only if the plan is still this saved one.")] = None,
     expect: Annotated[
         str | None, Option("--expect", metavar="DIGEST", help="Only if the plan still has this digest, or is done.")
     ] = None,
+    approved: Annotated[
+        str | None, Option("--approved", metavar="FILE", help="Only a plan that this file approves, or none.")
+    ] = None,
     yes: Annotated[bool, Option("--yes", help="Do it. Without it: show the plan, change nothing.")] = False,
+    reboot: Annotated[
+        bool, Option("--reboot", help="Boot this host where that is needed, and go on after it until all is done.")
+    ] = False,
     prove: Annotated[
         bool, Option("--prove", help="Run the bench of a rule before and after it is applied, where it has one.")
+    ] = False,
+    confirm_within: Annotated[
+        str | None,
+        Option("--confirm-within", metavar="TIME", help="On trial: taken back unless confirmed in TIME (15m); or off."),
+    ] = None,
+    confirm_by: Annotated[
+        Confirmer | None, Option("--confirm-by", help="Who confirms: operator (hosttune confirm), or health as well.")
+    ] = None,
+    without_return: Annotated[
+        bool, Option("--without-return", help="On trial: also what cannot come back by itself.")
     ] = False,
 ) -> int:
     """Make exactly the changes of the plan, verify them, print the receipt. Without --yes the same as plan.
 
-    Exit status: 0 all done (what waits for a reboot included), 1 something failed, is unknown or still differs,
-    2 trouble.
+    With --confirm-within they are on trial: unless `hosttune confirm` says so in time, over a connection that began
+    after them, this host takes them back by itself. What takes effect at the next boot is on trial in that boot, also
+    where it does not come to its end. The plan says what is tried when, and what cannot come back.
+
+    Exit status: 0 all done (what waits for a reboot or is on trial included), 1 something failed, is unknown or still
+    differs, 2 trouble, or a trial is not possible here and nothing was changed. With --reboot a boot ends it;
+    `hosttune status` says what became of it.
     """
-    from hosttune.cli import common, proving
-    from hosttune.cli.measured import measured
-    from hosttune.cli.reports import of_session, profile_text
-    from hosttune.codec import plan_to_json, receipt_to_json
+    from hosttune.cli import common, going_on, on_trial, proving
+    from hosttune.cli.reports import profile_text
+    from hosttune.codec import receipt_to_json
     from hosttune.views.masking import masked
-    from hosttune.views.plan import plan_report
     from hosttune.views.receipt import receipt_report
-    from hosttune.views.summary import applied_status, exit_status
+    from hosttune.views.summary import applied_status
     from hosttune.views.text import blocks_text
 
     saved = common.load_plan(file) if file else None
+    approvals = common.load_approvals(approved) if approved else None
+    asked = on_trial.AskedTrial(confirm_within, confirm_by, without_return)
+    if reboot:
+        going_on.require(look, show)
+    agreed = partial(_check_plan, expect=expect, saved=saved, approvals=approvals)
     if not yes:
-        session = common.open_session(look)
-        plan = session.plan()
-        common.tell_idle(session, plan, everything=show.verbose)
-        check_shown(plan, expect, saved)
-        intent = (proving.intent(plan, session.reader),) if prove else ()
-        if show.is_json:
-            common.write_json(masked(plan_to_json(plan)))
-            common.tell(blocks_text(intent, common.open_screen(show)).strip("\n")) if prove else None
-        else:
-            common.say(plan_report(of_session(session, plan, look, show), measured(look), intent))
-        return exit_status(plan, strict=False)
+        return _show_plan(look, show, agreed, asked, prove=prove, reboot=reboot)
 
     from hosttune.actions.apply import apply as carry_out
-    from hosttune.actions.run import changing
+    from hosttune.actions.run import open_for_change
 
     words = ["apply", *([file] if file else []), "--yes", *common.expecting(expect), *(["--prove"] if prove else [])]
-    common.require_rights(look, show, words)
-    agreed = partial(_check_plan, expect=expect, saved=saved)
-    with changing(common.session_options(look), common.progress, resumes=True, agreed=agreed) as (session, writer):
+    words += ["--reboot"] * reboot + asked.words
+    common.require_rights(look, show, [*words, *(["--approved", approved] if approved else [])])
+    options = common.session_options(look)
+    with open_for_change(options, common.progress, resumes=True, agreed=agreed) as (session, writer):
         plan = session.plan()
         common.tell_idle(session, plan, everything=show.verbose)
-        check_shown(plan, expect, saved)
-        prover = proving.before(plan, writer) if prove else None
-        receipt = carry_out(session, writer, plan, on_progress=common.progress)
+        agreed(session, plan)
+        prover = proving.open_prover(plan, writer) if prove else None
+        planned = on_trial.foreseen(session, plan, asked)
+        if reboot and planned:
+            going_on.require_one_boot(plan, planned)
+        if planned and on_trial.is_promised(planned, asked):
+            receipt, tried = on_trial.carry_out(session, writer, plan, planned)
+        else:
+            receipt, tried = carry_out(session, writer, plan, on_progress=common.progress), None
+        boot = going_on.arrange(session, writer, plan, receipt, look, tried) if reboot else going_on.stay
     page = common.open_page(session.reader, look, show)
-    report = partial(receipt_report, receipt, page, chosen=profile_text(session), left=plan.findings)
+    told_trial = on_trial.receipt_blocks(tried, page, session.reader)
+    report = partial(receipt_report, receipt, page, chosen=profile_text(session), left=plan.findings, trial=told_trial)
     is_text = show.format is ReportFormat.TEXT
     if is_text:  # before the benches that come after it
         common.say(report())
     proven = prover.after(receipt) if prover else None
     told = proving.sections(proven, page)
     if show.is_json:
-        common.write_json(masked(receipt_to_json(receipt)) | proving.as_json(proven))
+        common.write_json(
+            masked(receipt_to_json(receipt) | on_trial.receipt_json(tried, session.reader)) | proving.as_json(proven)
+        )
     elif not is_text:
         common.say(report(more=told))
     elif told:
         common.say("\n" + blocks_text(told, page.screen))
-    return applied_status(plan, receipt)
+    status = on_trial.status(tried, applied_status(plan, receipt))
+    return boot() or status
 
 
-def _check_plan(session: Session, expect: str | None, saved: Plan | None) -> None:
-    if expect is not None or saved is not None:
-        check_shown(session.plan(), expect, saved)
+def _show_plan(
+    look: LookAgain,
+    show: ShowChange,
+    agreed: Callable[[Session, Plan], None],
+    asked: AskedTrial,
+    *,
+    prove: bool,
+    reboot: bool,
+) -> int:
+    """The plan, what would be tried how, and what else the yes would mean; nothing is changed."""
+    from hosttune.cli import common, going_on, on_trial, proving
+    from hosttune.cli.measured import measured
+    from hosttune.cli.reports import of_session
+    from hosttune.codec import plan_to_json
+    from hosttune.views.masking import masked
+    from hosttune.views.plan import plan_report
+    from hosttune.views.summary import exit_status
+    from hosttune.views.text import blocks_text
+
+    session = common.open_session(look)
+    plan = session.plan()
+    common.tell_idle(session, plan, everything=show.verbose)
+    agreed(session, plan)
+    planned = on_trial.foreseen(session, plan, asked)
+    intent: list[Block] = [proving.describe_intent(plan, session.reader)] if prove else []
+    intent += [going_on.intent(plan, planned)] if reboot else []
+    if show.is_json:
+        common.write_json(masked(plan_to_json(plan) | on_trial.planned_json(planned)))
+        common.tell(blocks_text(intent, common.open_screen(show)).strip("\n")) if intent else None
+    else:
+        trial = on_trial.shown(session, plan, planned, asked)
+        common.say(plan_report(of_session(session, plan, look, show), measured(look), tuple(intent), trial))
+    return exit_status(plan, strict=False)
 
 
-def check_shown(plan: Plan, digest: str | None, saved: Plan | None = None) -> None:
-    """Refuse a plan that is not the one that was shown, in one sentence that names what differs.
+def _check_plan(
+    session: Session, plan: Plan | None = None, *, expect: str | None, saved: Plan | None, approvals: Approvals | None
+) -> None:
+    """Refuse a plan that is not the one that was shown, saved or approved; it is made here where that is not done."""
+    if expect is None and saved is None and approvals is None:
+        return
+    made = plan or session.plan()
+    check_shown(made, expect, saved)
+    check_approved(session, made, approvals)
+
+
+def check_approved(session: Session, plan: Plan, approvals: Approvals | None) -> None:
+    """Refuse a plan that the file does not approve, with the lines that would."""
+    from hosttune.engine.approval import approval_of
+    from hosttune.errors import Refused
+
+    edition = session.policy.edition
+    if approvals is None or approvals.covers(plan, edition):
+        return
+    message = f"this plan is not approved by {approvals.source}: its digest is {plan.digest}"
+    hint = (
+        f"look at it with: hosttune plan; one of these lines in the file approves it:\n{plan.digest[:12]}\n"
+        f"{approval_of(plan, edition)}"
+    )
+    raise Refused(message, hint=hint)
+
+
+def check_shown(plan: Plan, digest: str | None, saved: Plan | None = None, *, words: str = "plan") -> None:
+    """Refuse a plan that is not the one that was shown, in one sentence that names what differs; `words` show it.
 
     A plan with nothing left to do is no other plan: what was shown is done, as on the second boot.
     """
@@ -97,7 +186,7 @@ def check_shown(plan: Plan, digest: str | None, saved: Plan | None = None) -> No
     if not plan.changes:
         return
     if digest is not None:
-        check_expected(plan, digest)
+        check_expected(plan, digest, words)
     if saved is not None and saved.digest != plan.digest:
         message = f"the plan has changed since it was saved: {what_differs(saved, plan)}"
         raise Refused(message, hint="save and look at the new one with: hosttune plan --out FILE")

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 from typer import Typer
 
 from hosttune.cli.bench_read import read
-from hosttune.cli.measuring import kept, measured, page_of, seed_of, warn_of_dropping
-from hosttune.cli.options import Argument, Option, Show
+from hosttune.cli.measuring import keep_result, measured, page_of, seed_of, warn_of_dropping
+from hosttune.cli.options import Argument, DisplayOptions, Option
 from hosttune.cli.words import command
 
 if TYPE_CHECKING:
-    from hosttune.measure.bench.results import Result
+    from hosttune.measure.bench.results import BenchResult
     from hosttune.views.page import Page
 
 app = Typer(
@@ -36,12 +36,15 @@ AllowNetwork: TypeAlias = Annotated[bool, Option("--allow-network", help="Measur
 @app.command("atime")
 @command
 def atime(
-    show: Show,
+    show: DisplayOptions,
     path: Annotated[str, Argument(metavar="PATH", help="The folder of a data set.")],
     budget: Budget = 60.0,
     files: Annotated[int, Option("--files", min=20, max=100_000, help="Scratch copies, at most.")] = 4000,
     drop_caches: Annotated[
         bool, Option("--drop-caches", help="As root: drop the caches of the whole host before each chunk.")
+    ] = False,
+    same: Annotated[
+        bool, Option("--same", help="Compare noatime with itself: how much of a difference is noise here. Not kept.")
     ] = False,
     seed: Seed = None,
     anyway: Anyway = False,
@@ -51,19 +54,20 @@ def atime(
 
     Exit status: 0 an answer, 1 inconclusive or not measured because of the state of the host, 2 trouble.
     """
-    from hosttune.measure.bench.atime import Options, bench_atime
-    from hosttune.views.measure.bench import atime_text
+    from hosttune.measure.bench.atime import AtimeOptions, bench_atime
+    from hosttune.views.measure.bench import atime_text, same_text
 
-    options = Options(budget, files, drop_caches, anyway, allow_network)
+    options = AtimeOptions(budget, files, drop_caches, anyway, allow_network, same=same)
     if drop_caches:
         warn_of_dropping()
-    return _answer(show, lambda tell: bench_atime(path, seed_of(seed), options, tell), atime_text)
+    text = same_text if same else atime_text
+    return _answer(show, lambda tell: bench_atime(path, seed_of(seed), options, tell), text, keeps=not same)
 
 
 @app.command("tmp")
 @command
 def tmp(
-    show: Show,
+    show: DisplayOptions,
     folder: Annotated[str, Option("--dir", metavar="DIR", help="Compare this folder with memory.")] = "/tmp",
     budget: Budget = 60.0,
     seed: Seed = None,
@@ -74,10 +78,10 @@ def tmp(
 
     Exit status: 0 an answer, 1 inconclusive or not measured because of the state of the host, 2 trouble.
     """
-    from hosttune.measure.bench.tmp import Options, bench_tmp
+    from hosttune.measure.bench.tmp import TmpOptions, bench_tmp
     from hosttune.views.measure.bench import tmp_text
 
-    options = Options(folder, budget, anyway, allow_network)
+    options = TmpOptions(folder, budget, anyway, allow_network)
     return _answer(show, lambda tell: bench_tmp(seed_of(seed), options, tell), tmp_text)
 
 
@@ -86,7 +90,7 @@ app.command("read")(command(read))
 
 @app.command("list")
 @command
-def list_results(show: Show) -> int:
+def list_results(show: DisplayOptions) -> int:
     """Show what earlier benches found, the newest first."""
     from hosttune.cli.common import say, write_json
     from hosttune.measure.bench import results
@@ -102,7 +106,7 @@ def list_results(show: Show) -> int:
 
 @app.command("clean")
 @command
-def clean(show: Show) -> int:
+def clean(show: DisplayOptions) -> int:
     """Remove the scratch folders that killed benches of this user left behind, and nothing else."""
     from hosttune.cli.common import say, write_json
     from hosttune.measure.bench import scratch
@@ -118,7 +122,13 @@ def clean(show: Show) -> int:
     return int(bool(left))
 
 
-def _answer(show: Show, bench: Callable[[Callable[[str], None]], Result], text: Callable[[Result, Page], str]) -> int:
+def _answer(
+    show: DisplayOptions,
+    bench: Callable[[Callable[[str], None]], BenchResult],
+    text: Callable[[BenchResult, Page], str],
+    *,
+    keeps: bool = True,
+) -> int:
     """Run a bench, keep and print what it found. A closed gate is an answer, too."""
     from hosttune.cli.common import say, write_json
     from hosttune.measure.bench import results
@@ -132,5 +142,6 @@ def _answer(show: Show, bench: Callable[[Callable[[str], None]], Result], text: 
         write_json(results.to_json(result))
     else:
         say(text(result, page))
-    kept(lambda: results.save(result))
+    if keeps:
+        keep_result(lambda: results.save(result))
     return status_of(result)

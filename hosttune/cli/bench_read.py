@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from hosttune.cli.options import Argument, Option, Show
+from hosttune.cli.options import Argument, DisplayOptions, Option
 from hosttune.errors import HosttuneError
 
 MOST_LEVEL = 64
 
 
 def read(
-    show: Show,
+    show: DisplayOptions,
     path: Annotated[str, Argument(metavar="PATH", help="The folder of a data set.")],
     workers: Annotated[str, Option("--workers", metavar="N,N", help="How many processes to try.")] = "1,2,4,8,16",
     decode: Annotated[bool, Option("--decode", help="Decode images, sounds and arrays, too.")] = False,
@@ -39,7 +39,7 @@ def read(
     because of the state of the host, 2 trouble.
     """
     from hosttune.cli.common import say, write_json
-    from hosttune.cli.measuring import kept, measured, page_of, seed_of, warn_of_dropping
+    from hosttune.cli.measuring import keep_result, measured, page_of, seed_of, warn_of_dropping
     from hosttune.measure.bench import read_result, results
     from hosttune.measure.bench.read import Wanted, bench_read
     from hosttune.measure.bench.reading import Limit
@@ -58,7 +58,7 @@ def read(
         write_json(read_result.document(result))
     else:
         say(read_text(result, page))
-    kept(lambda: results.save(read_result.kept(result, gist(result))))
+    keep_result(lambda: results.save(read_result.kept(result, gist(result))))
     return int(result.conclusion.limit is Limit.UNKNOWN)
 
 

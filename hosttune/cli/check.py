@@ -26,7 +26,7 @@ def check(
     """
     from hosttune.actions.kept_reports import keep as keep_report
     from hosttune.cli.common import tell
-    from hosttune.cli.ending import told
+    from hosttune.cli.ending import report_error
     from hosttune.cli.measured import measured
     from hosttune.cli.reports import checked, deliver
     from hosttune.errors import HosttuneError
@@ -65,7 +65,7 @@ def check(
         deliver(text, show.output)
         if keep:
             keep_report(text, hosts[0].plan.created_at, hosts[0].keep_reports)
-    return max(status, *map(told, failed)) if failed else status
+    return max(status, *map(report_error, failed)) if failed else status
 
 
 def _rendered(form: CheckFormat, hosts: tuple[Checked, ...], *, strict: bool, timings: bool) -> str:

@@ -3,38 +3,58 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hosttune.errors import HosttuneError
 from hosttune.host.console import console, discard, program, talk
 from hosttune.views.document import Medium
-from hosttune.views.page import Page, shown
+from hosttune.views.page import ACTS, LOOKS, OWN_COMMAND, Page, sanitize
 from hosttune.views.terminal import Screen
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Mapping
 
     from hosttune.actions.examine import Session
-    from hosttune.cli.options import Display, Look
+    from hosttune.actions.trial_state import TrialRun
+    from hosttune.cli.options import Display, HostOptions
+    from hosttune.engine.approval import Approvals
     from hosttune.engine.catalog import Catalog
     from hosttune.engine.policy import Policy
     from hosttune.host.door import Reader
     from hosttune.values import Plan
 
-_OF_POLICY = ("profile", "select", "ignore", "only", "max_risk", "disturb")
+_OF_POLICY = ("profile", "select", "ignore", "only", "max_risk", "disturb", "again")
+_OF_RULES = ("only", "again")  # what undo and confirm do not take
 
 
-def open_session(look: Look, host: str | None = None) -> Session:
+def open_session(look: HostOptions, host: str | None = None) -> Session:
     """Open the host that the options name; `host` is the record where several were given."""
     from hosttune.actions import examine
 
     session = examine.open_session(host=host or one_host(look), **session_options(look))
+    return _told(session, look)
+
+
+def open_way_back(look: HostOptions) -> Session:
+    """The same for what has to go on where rules or the policy cannot be read, and says so."""
+    from hosttune.actions import examine
+    from hosttune.host import open_reader
+
+    options = session_options(look)
+    reader = open_reader(root=options.pop("root"), host=one_host(look), hardware=options.pop("hardware"))
+    return _told(examine.open_way_back(reader, progress, **options), look)
+
+
+def _told(session: Session, look: HostOptions) -> Session:
     tell_chroot(session.reader, look)
     tell_notes(session.policy)
+    tell_trial(session.reader)
     return session
 
 
-def session_options(look: Look) -> dict[str, Any]:
+def session_options(look: HostOptions) -> dict[str, Any]:
     """The options of a session, without the record: a record cannot be changed."""
     return {
         "root": look.root,
@@ -47,6 +67,7 @@ def session_options(look: Look) -> dict[str, Any]:
         "only": tuple(getattr(look, "only", None) or ()),
         "max_risk": look.max_risk.value if look.max_risk else None,
         "disturb": look.disturb.value if look.disturb else None,
+        "again": tuple(getattr(look, "again", None) or ()),
     }
 
 
@@ -68,7 +89,19 @@ def load_plan(path: str) -> Plan:
     return plan
 
 
-def require_rights(look: Look, show: Display, words: list[str]) -> None:
+def load_approvals(path: str) -> Approvals:
+    """The approvals in a file of this machine. Raises BadInput with every fault, and HosttuneError where root would
+    follow what somebody else can write.
+    """
+    from hosttune.engine.approval import parse_approvals
+    from hosttune.engine.trusted import read_trusted
+    from hosttune.host.live import LiveReader
+
+    name, text = read_trusted(LiveReader(), path, is_local=True, is_required=True)
+    return parse_approvals(text or "", name)
+
+
+def require_rights(look: HostOptions, show: Display, words: list[str]) -> None:
     """Refuse a change of a record, or without root's rights, before anything is looked at; `words` are this command."""
     from hosttune.host import open_reader
 
@@ -81,12 +114,25 @@ def require_rights(look: Look, show: Display, words: list[str]) -> None:
         raise HosttuneError("this needs root; nothing was changed", hint=f"type: {page.act(shell(words))}")
 
 
-def require_root(command: str) -> None:
-    """Refuse what only root may keep, before anything is looked at."""
+def require_root(words: list[str], look: HostOptions | None = None) -> None:
+    """Refuse what only root may read or keep, before anything is looked at; `words` are this command."""
     from hosttune.host.live import LiveReader
 
     if not LiveReader().is_privileged:
-        raise HosttuneError("this needs root; nothing was changed", hint=f"type: sudo {command}")
+        command = f"sudo {program()} {shell(words)}{_repeated(asdict(look)) if look else ''}"
+        raise HosttuneError("this needs root; nothing was changed", hint=f"type: {command}")
+
+
+def as_typed(hint: str, look: HostOptions | None) -> str:
+    """The way out of an error, with the commands in it as they are typed here: found by sudo, and for the same host."""
+    options = _repeated({name: value for name, value in asdict(look).items() if name not in _OF_RULES}) if look else ""
+    options = "" if options in hint else options
+
+    def typed(found: re.Match[str]) -> str:
+        name = program() if found["sudo"] else "hosttune"
+        return f"{found['sudo'] or ''}{name} {found['verb']}{options if found['verb'] in LOOKS | ACTS else ''}"
+
+    return OWN_COMMAND.sub(typed, hint)
 
 
 def expecting(digest: str | None) -> list[str]:
@@ -94,7 +140,7 @@ def expecting(digest: str | None) -> list[str]:
     return ["--expect", digest] if digest else []
 
 
-def load_choice(look: Look, *, pinned: bool = True) -> tuple[Reader, Catalog, Policy]:
+def load_choice(look: HostOptions, *, pinned: bool = True) -> tuple[Reader, Catalog, Policy]:
     """The door, the rules and the policy that the options name; no fact is collected. `pinned`: the rules as they are
     in the edition of the policy.
     """
@@ -111,7 +157,7 @@ def load_choice(look: Look, *, pinned: bool = True) -> tuple[Reader, Catalog, Po
     return reader, catalog.at(policy.edition) if pinned else catalog, policy
 
 
-def tell_chroot(reader: Reader, look: Look) -> None:
+def tell_chroot(reader: Reader, look: HostOptions) -> None:
     """Why the answer is about files alone, where nobody asked for that."""
     if reader.kind == "root" and look.root is None:
         tell("hosttune: this is a chroot: its files are looked at as those of --root / (an image)")
@@ -120,7 +166,24 @@ def tell_chroot(reader: Reader, look: Look) -> None:
 def tell_notes(policy: Policy) -> None:
     """What whoever wrote the policy, or typed its options, should know."""
     for note in policy.notes:
-        tell(f"hosttune: {shown(note)}")
+        tell(f"hosttune: {sanitize(note)}")
+
+
+def trial_of(reader: Reader) -> TrialRun | None:
+    """The run on trial on this very host, as far as this user may see it."""
+    from hosttune.actions.interrupted import trial_of as found
+
+    return found(reader) if reader.kind == "live" else None
+
+
+def tell_trial(reader: Reader) -> None:
+    """That a run is on trial, and how to keep it."""
+    trial = trial_of(reader)
+    if trial is not None and trial.state.is_open:
+        from hosttune.views.trial import standing_words
+
+        told = standing_words(trial, reader.now())
+        tell(f"hosttune: run {sanitize(trial.run)} is {told}; to keep it: sudo {program()} confirm")
 
 
 def tell_idle(session: Session, plan: Plan, *, everything: bool) -> None:
@@ -129,30 +192,30 @@ def tell_idle(session: Session, plan: Plan, *, everything: bool) -> None:
 
     for fault in without_effect(session.policy, session.catalog, plan.findings, everything=everything):
         hint = f" ({fault.hint})" if fault.hint else ""
-        tell(f"hosttune: {shown(f'{fault.where}: {fault.message}{hint}')}")
+        tell(f"hosttune: {sanitize(f'{fault.where}: {fault.message}{hint}')}")
 
 
-def one_host(look: Look) -> str | None:
+def one_host(look: HostOptions) -> str | None:
     """The one record of a command that looks at a single host."""
     if look.host and len(look.host) > 1:
         raise HosttuneError("one --host at a time", hint="only check takes several records")
     return look.host[0] if look.host else None
 
 
-def open_page(reader: Reader, look: Look | None, show: Display) -> Page:
+def open_page(reader: Reader, look: HostOptions | None, show: Display) -> Page:
     """The page for a report about `reader`'s host on standard output."""
     from hosttune.engine.policy_file import PATH
     from hosttune.engine.trusted import path_on
 
-    words, chosen = program(), dict(vars(look)) if look else {}
-    only = chosen.pop("only", None)
+    words, chosen = program(), asdict(look) if look else {}
+    only = {name: chosen.pop(name, None) for name in _OF_RULES}
     return Page(
         host=reader.name,
         screen=open_screen(show),
         program=words,
         sudo="" if reader.is_privileged else "sudo ",
         options=_repeated(chosen),
-        only=_repeated({"only": only}),
+        only=_repeated(only),
         can_apply=reader.kind in {"live", "root"},
         is_verbose=show.verbose,
         policy=(look.policy if look else None) or path_on(reader, PATH),
@@ -173,13 +236,19 @@ def open_screen(show: Display) -> Screen:
     return Screen(surface.columns, surface.has_colour and not show.no_color)
 
 
-def _repeated(chosen: Mapping[str, Any]) -> str:
-    """The options of this command that the next one needs to mean the same, as a shell takes them."""
+def repeated_words(chosen: Mapping[str, Any]) -> list[str]:
+    """The options of this command that the next one needs to mean the same."""
     words: list[str] = []
     for name, value in chosen.items():
         option = "--" + name.replace("_", "-")
         for item in value if isinstance(value, list) else [value] if value is not None else []:
             words += [option, str(item)]
+    return words
+
+
+def _repeated(chosen: Mapping[str, Any]) -> str:
+    """The same, as a shell takes them."""
+    words = repeated_words(chosen)
     return f" {shell(words)}" if words else ""
 
 
@@ -208,7 +277,7 @@ def say_exactly(text: str) -> None:
 
 def progress(text: str) -> None:
     """One line of progress; it may hold names that come from the host."""
-    tell(f"  {shown(text)}")
+    tell(f"  {sanitize(text)}")
 
 
 def tell(text: str) -> None:

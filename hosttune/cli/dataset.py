@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from hosttune.cli.options import Argument, Option, Show
+from hosttune.cli.options import Argument, DisplayOptions, Option
 
 
 def dataset(
-    show: Show,
+    show: DisplayOptions,
     path: Annotated[str, Argument(metavar="PATH", help="A folder of data, or one file.")],
-    exact: Annotated[bool, Option("--exact", help="The size of every file, instead of a sample's.")] = False,
+    exact: Annotated[bool, Option("--exact", help="Every size, header and row, however long that takes.")] = False,
     budget: Annotated[
         float | None,
         Option("--budget", metavar="SECONDS", min=0.1, help="End after so long, with what was seen until then."),
@@ -33,7 +33,7 @@ def dataset(
 ) -> int:
     """Look at a data set: number and sizes of files, formats, disk, page cache, decoded size, workers to start with.
 
-    All names are read, of sizes and headers a sample; no access time is moved where that can be avoided. Ctrl-C ends
+    All names and sizes are read, of headers a sample; no access time is moved where that can be avoided. Ctrl-C ends
     it with what was seen until then. Exit status: 0 reported, 130 after Ctrl-C, 2 trouble.
     """
     import signal

@@ -1,20 +1,29 @@
-"""`hosttune diff A B`: a host against last week, or against its twin; `diff --since DAY`: what has changed on it."""
+"""`hosttune diff A B`: a host against last week, against its twin, or against what was learned of it; `diff --since
+DAY`: what has changed on it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hosttune.cli.options import Argument, Choose, Look, Option, ShowReport
+from hosttune.cli.options import Argument, Choose, HostOptions, Option, ShowReport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hosttune.views.checked import About
-    from hosttune.views.comparison import Side
+    from hosttune.views.comparison import CheckComparison, Side
+    from hosttune.views.learned import LearnedState
 
-_WHAT = "a record, a file of `check --format json`, live (this host), or a day of which the daily check kept a report"
-_TWO = "hosttune diff yesterday live, hosttune diff A.json B.json, hosttune diff --since 2026-11-01"
+_WHAT = (
+    "a record, a file of `check --format json`, live (this host), a day of which the daily check kept a report, or "
+    "learned (what `health --learn` keeps)"
+)
+_TWO = (
+    "hosttune diff yesterday live, hosttune diff learned live, hosttune diff A.json B.json, "
+    "hosttune diff --since 2026-11-01"
+)
 
 
 def diff(
@@ -31,6 +40,9 @@ def diff(
     A day is a date (2026-11-01, UTC), today or yesterday: the report that `check --keep` kept then, or the last one
     before. A file of such a name is written ./yesterday.
 
+    With `learned`, or a copy of its file, parts and counters are compared in place of rules: what is less, and which
+    errors grew. The other side is then a record, live, or another such file.
+
     Exit status: 0 no difference, 1 differences, 2 trouble.
     """
     from hosttune.cli.common import medium_of, open_screen
@@ -41,8 +53,10 @@ def diff(
     from hosttune.views.page import Page
 
     first, second = _words(a, b, since)
-    (one, known), (other, known_too) = _side(first, choose), _side(second, choose)
-    comparison = compare(one, other, {**known, **known_too})
+    comparison = _of_learned(first, second, choose)
+    if comparison is None:
+        (one, known), (other, known_too) = _side(first, choose), _side(second, choose)
+        comparison = compare(one, other, {**known, **known_too})
     if show.is_json:
         deliver(dumps(diff_json(comparison)), show.output)
     else:
@@ -64,7 +78,7 @@ def _side(word: str, choose: Choose) -> tuple[Side, Mapping[str, About]]:
     data = None if word == "live" else _document(word)
     if data is not None:
         return _saved(data, word), about_rules(builtin_catalog().rules.values())
-    session = open_session(Look(host=None if word == "live" else [word], **vars(choose)))
+    session = open_session(HostOptions(host=None if word == "live" else [word], **asdict(choose)))
     plan, reader = session.plan(), session.reader
     paths = dict.fromkeys(path for finding in plan.findings for path in files_of(finding))
     files = {path: Written(writer_of(reader, path), written_at(reader, path)) for path in paths}
@@ -72,6 +86,89 @@ def _side(word: str, choose: Choose) -> tuple[Side, Mapping[str, About]]:
         reader.name, plan.machine, plan.created_at, plan.tool_version, plan.policy_digest, plan.findings, files
     )  # fmt: skip
     return side, about_rules(session.catalog.rules.values())
+
+
+def _of_learned(first: str, second: str, choose: Choose) -> CheckComparison | None:
+    """The comparison with what was learned of a healthy host; None where neither side is that."""
+    from hosttune.actions.health import BASELINE
+    from hosttune.engine.catalog import builtin_catalog
+    from hosttune.views.checked import about_rules
+    from hosttune.views.comparison import compare
+    from hosttune.views.learned import sides
+
+    files = (_file_of_learned(first), _file_of_learned(second))
+    if files == (None, None):
+        return None
+    rule = builtin_catalog().rules[BASELINE]
+    times = rule.defaults["times"]
+    states = []
+    for word, state in zip((first, second), files, strict=True):
+        if state is None:
+            state, times = _seen_now(word, choose)  # noqa: PLW2901 - one of the two at most
+        states.append(state)
+    one, other = sides(states[0], states[1], times)
+    return compare(one, other, about_rules([rule]))
+
+
+def _file_of_learned(word: str) -> LearnedState | None:
+    """What was learned, where this side is that. Raises HosttuneError."""
+    import json
+
+    from hosttune.errors import HosttuneError
+    from hosttune.facts.baseline import FOLDER, NAME, PATH, parse
+    from hosttune.facts.counted import KINDS
+    from hosttune.host import state
+    from hosttune.host.console import load_bytes
+    from hosttune.views.learned import LearnedState
+
+    if _day(word) or word == "live":
+        return None
+    if word == "learned":
+        kept = state.load(NAME, state.folder(FOLDER))
+        if kept is None:
+            hint = "sudo hosttune health --learn keeps it; root alone reads it"
+            raise HosttuneError(f"{PATH}: nothing was learned, or you may not read it", hint=hint)
+        content = kept.decode("utf-8", "replace")
+    else:
+        try:
+            content = load_bytes(word).decode("utf-8", "replace")
+            data = json.loads(content)
+        except (HosttuneError, ValueError, RecursionError):
+            return None
+        if not (isinstance(data, dict) and {"parts", "counters"} <= data.keys()):
+            return None
+    try:
+        learned = parse(content)
+    except ValueError as error:
+        raise HosttuneError(f"{PATH if word == 'learned' else word}: {error}") from None
+    missing = {*KINDS} - {part.kind for part in learned.parts}
+    return LearnedState(learned, dict.fromkeys(missing, "nothing of it was learned"))
+
+
+def _seen_now(word: str, choose: Choose) -> tuple[LearnedState, float]:
+    """What there would be to learn of a record or this host, why of some parts nothing, and how many times as fast a
+    counter may grow. Raises HosttuneError.
+    """
+    from hosttune import __version__
+    from hosttune.actions.health import BASELINE
+    from hosttune.cli.common import open_session
+    from hosttune.errors import HosttuneError
+    from hosttune.facts.base import UnknownFact
+    from hosttune.facts.baseline import learn_baseline
+    from hosttune.facts.counted import parts
+    from hosttune.views.learned import LearnedState
+
+    if _day(word) or (word != "live" and _document(word) is not None):
+        hint = "compare what was learned with a record, or with live"
+        raise HosttuneError(f"{word}: a report of a check holds no parts and counters", hint=hint)
+    session = open_session(HostOptions(host=None if word == "live" else [word], **asdict(choose)))
+    try:
+        learned = learn_baseline(session.facts, __version__)
+    except UnknownFact as unknown:
+        raise HosttuneError(f"{word}: {unknown.reason}", hint="look at the host itself, as root") from None
+    unseen = {kind: unknown.reason for kind, unknown in parts(session.facts)[1].items()}
+    times = session.policy.params_of(session.catalog.rules[BASELINE], session.catalog)["times"]
+    return LearnedState(learned, unseen), times
 
 
 def _words(a: str | None, b: str | None, since: str | None) -> tuple[str, str]:
@@ -97,11 +194,20 @@ def _day(word: str) -> str | None:
     return day_of(word, time.time())
 
 
+def _today() -> str:
+    return _day("today") or ""
+
+
 def _kept(day: str) -> Side:
-    """The report that was kept on this day, or on the last one before. Raises HosttuneError where there is none."""
+    """The report that was kept on this day, or on the last one before. Raises HosttuneError where there is none, and
+    for a day that is still to come.
+    """
     from hosttune.actions.kept_reports import report_of
     from hosttune.errors import HosttuneError
 
+    if day > (today := _today()):
+        message = f"{day} is still to come (today is {today}, UTC): no report is of that day"
+        raise HosttuneError(message, hint="for the last one that is kept: today")
     path, content = report_of(day)
     data = _parsed(content)
     if data is None:

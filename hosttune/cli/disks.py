@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hosttune.cli.options import Look, Show
+from hosttune.cli.options import DisplayOptions, HostOptions
 
 
-def disks(look: Look, show: Show) -> int:
+def disks(look: HostOptions, show: DisplayOptions) -> int:
     """Show disks, file systems, mounts, free space and fstab in one picture."""
     from hosttune.cli.common import one_host, open_page, say, write_json
     from hosttune.errors import HosttuneError

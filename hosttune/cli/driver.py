@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from hosttune.cli.options import Look, Show
+from hosttune.cli.options import DisplayOptions, HostOptions
 
 RULE = "gpu-driver"
 
 
-def driver(look: Look, show: Show) -> int:
+def driver(look: HostOptions, show: DisplayOptions) -> int:
     """Say what state the driver is in and what to type, then per GPU what is installed, loaded, offered and chosen.
 
     Exit status: 0 nothing is to be done, 1 something is, or is not known.
     """
     from hosttune.choices.driver_state import UNITS
     from hosttune.cli.common import load_choice, open_page, say, write_json
-    from hosttune.facts import Asked, Facts
+    from hosttune.facts import Facts, RequestedNames
     from hosttune.views.driver import driver_json, driver_table, driver_text
     from hosttune.views.masking import masked
 
     reader, catalog, policy = load_choice(look)
-    facts = Facts(reader, Asked(units=frozenset(UNITS)))
+    facts = Facts(reader, RequestedNames(units=frozenset(UNITS)))
     table = driver_table(facts, policy.params_of(catalog.rules[RULE], catalog))
     if show.is_json:
         write_json(masked(driver_json(table)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import errno
 import gc
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -29,16 +30,16 @@ def collect_seldom() -> None:
     atexit.register(gc.freeze)
 
 
-def ended(act: Callable[[], int], *, debug: bool = False) -> int:
+def run_command(act: Callable[[], int], *, debug: bool = False) -> int:
     """The exit status of a command; an error is told on standard error, without a traceback unless `debug`."""
     try:
         return act()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else TROUBLE if end.code else 0
     except HosttuneError as error:
-        return told(error)
-    except (Interrupted, KeyboardInterrupt):
-        return _trouble("interrupted", "", INTERRUPTED)
+        return report_error(error)
+    except (Interrupted, KeyboardInterrupt) as error:
+        return _signalled(error.args)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _NO_ROOM and error.filename is None:
             discard(sys.stdout)  # else the interpreter tries once more at its end, and says 120
@@ -49,7 +50,13 @@ def ended(act: Callable[[], int], *, debug: bool = False) -> int:
         return _trouble(message, "please report it with the output of the same command with --debug")
 
 
-def told(error: HosttuneError) -> int:
+def _signalled(number: tuple[object, ...]) -> int:
+    """128 + the signal, as shells report it; none is Ctrl-C's."""
+    came = number[0] if number and isinstance(number[0], int) else signal.SIGINT
+    return _trouble("interrupted" if came == signal.SIGINT else f"ended by {signal.Signals(came).name}", "", 128 + came)
+
+
+def report_error(error: HosttuneError) -> int:
     """Tell an error on standard error; the exit status."""
     return _trouble(error.message, error.hint)
 
@@ -64,11 +71,11 @@ def _trouble(message: str, hint: str, status: int = TROUBLE) -> int:
 
 def _tell(text: str, head: str) -> None:
     """A line on standard error, in lines that fit where that is a terminal: a pipe gets it whole."""
-    from hosttune.views.page import shown
+    from hosttune.views.page import sanitize
     from hosttune.views.terminal import width_of, wrapped
 
     surface = console(sys.stderr)
-    line = f"{head}{shown(text)}"
+    line = f"{head}{sanitize(text)}"
     if surface.is_terminal and width_of(line) > surface.columns:
-        line = "\n".join(wrapped(shown(text), surface.columns, first=head, rest="    "))
+        line = "\n".join(wrapped(sanitize(text), surface.columns, first=head, rest="    "))
     talk(line + "\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-from hosttune.cli.options import Argument, Look, Option, Show
+from hosttune.cli.options import Argument, HostOptions, Option, ReportFormat, ShowReport
 
 if TYPE_CHECKING:
     from hosttune.engine.catalog import Catalog
@@ -13,40 +13,39 @@ if TYPE_CHECKING:
 
 
 def explain(
-    look: Look,
-    show: Show,
+    look: HostOptions,
+    show: ShowReport,
     rule: Annotated[str, Argument(metavar="RULE", help="Its id (see: hosttune rules).")],
     source: Annotated[bool, Option("--source", help="Its file instead, in a checkout with its cases.")] = False,
 ) -> int:
     """Explain a rule: why, gain, risk, sources, what it reads, how by hand, how to switch it off, what it does here."""
     from hosttune.actions.examine import examine
-    from hosttune.actions.writers import named
-    from hosttune.cli.common import load_choice, open_page, say, tell_idle, write_json
+    from hosttune.actions.writers import name_writers
+    from hosttune.cli.common import load_choice, open_page, tell_idle
     from hosttune.cli.measured import measured
-    from hosttune.cli.reports import profile_text
+    from hosttune.cli.reports import deliver, profile_text
     from hosttune.cli.rule_files import source_of
+    from hosttune.codec import dumps
     from hosttune.errors import HosttuneError
-    from hosttune.views.explain import explain_json, explain_text, explained
+    from hosttune.views.explain import explain_json, explain_report, explained
     from hosttune.views.measure.measured import of_rule
 
     reader, catalog, policy = load_choice(look)
     asked = _named(rule, catalog)
     if source:
-        if show.is_json:
-            raise HosttuneError("--source shows a file as it is, and no JSON", hint="leave --format out")
-        say(source_of(asked, reader))
+        if show.format is not ReportFormat.TEXT:
+            raise HosttuneError("--source shows a file as it is, and in no other format", hint="leave --format out")
+        deliver(source_of(asked, reader), show.output)
         return 0
     session = examine(reader, catalog, policy.only(asked.id))
     said = of_rule(measured(look), session.selected[0].id)
     plan = session.plan()
     tell_idle(session, plan, everything=True)
-    findings = named(plan.findings, reader, ask=True)
+    findings = name_writers(plan.findings, reader, ask=True)
     chosen = profile_text(replace(session, policy=policy))
     one = explained(session.selected[0], session.facts, policy, catalog, findings, said, chosen)
-    if show.is_json:
-        write_json(explain_json(one))
-    else:
-        say(explain_text(one, open_page(reader, look, show)))
+    text = dumps(explain_json(one)) if show.is_json else explain_report(one, open_page(reader, look, show))
+    deliver(text, show.output)
     return 0
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from hosttune.cli.options import Argument, Look, Show
+from hosttune.cli.options import Argument, DisplayOptions, HostOptions
 
 EVERYTHING = "all"
 
 
 def facts(
-    look: Look,
-    show: Show,
+    look: HostOptions,
+    show: DisplayOptions,
     subjects: Annotated[
         list[str] | None,
         Argument(metavar="[SUBJECT]...", help="memory, mounts, gpus ... or all: their fields."),
@@ -26,7 +26,7 @@ def facts(
     from hosttune.engine.lint import fact_types
     from hosttune.engine.policy import nearest
     from hosttune.errors import HosttuneError
-    from hosttune.facts import SUBJECTS, Asked, Facts
+    from hosttune.facts import SUBJECTS, Facts, RequestedNames
     from hosttune.host import open_reader
     from hosttune.views.facts import asked_of, facts_json, facts_text, subjects_text
     from hosttune.views.masking import masked
@@ -40,7 +40,7 @@ def facts(
         say(subjects_text(SUBJECTS, open_page(reader, look, show)))
         return 0
     units = frozenset(name for rule in builtin_catalog().rules.values() for name in rule.units)
-    collected = Facts(reader, Asked(units))
+    collected = Facts(reader, RequestedNames(units))
     is_everything = not subjects or EVERYTHING in subjects
     wanted = list(SUBJECTS if is_everything else dict.fromkeys(subjects or ()))
     collected.prefetch(wanted)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-from hosttune.cli.options import Argument, Option, Show
+from hosttune.cli.options import Argument, DisplayOptions, Option
 
 if TYPE_CHECKING:
     from hosttune.resources.storage.fstab_plan import Tuning
 
 
 def fstab(
-    show: Show,
+    show: DisplayOptions,
     file: Annotated[str, Argument(metavar="[FILE]", help="Any fstab; - is standard input.")] = "/etc/fstab",
     noatime: Annotated[
         list[str] | None,
@@ -63,13 +63,13 @@ def fstab(
 def _tuned_status(tuning: Tuning, *, is_all: bool, is_json: bool) -> int:
     """1 where there is a diff. Raises HosttuneError for a target that was named and cannot be tuned."""
     from hosttune.errors import HosttuneError
-    from hosttune.resources.storage.fstab_plan import Outcome
+    from hosttune.resources.storage.fstab_plan import LineOutcome
     from hosttune.views.fstab import reason_of
 
-    held = [step for step in tuning.steps if step.outcome in (Outcome.REFUSED, Outcome.LEFT)]
+    held = [step for step in tuning.steps if step.outcome in (LineOutcome.REFUSED, LineOutcome.LEFT)]
     if not is_all and held and not is_json:
         hint = held[0].todo if len(held) == 1 else ""
         raise HosttuneError("\n".join(reason_of(step, with_todo=len(held) > 1) for step in held), hint=hint)
     if not is_all and held:
         return 2
-    return int(any(step.outcome in (Outcome.CHANGED, Outcome.REFUSED) for step in tuning.steps))
+    return int(any(step.outcome in (LineOutcome.CHANGED, LineOutcome.REFUSED) for step in tuning.steps))

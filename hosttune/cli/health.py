@@ -11,7 +11,7 @@ from hosttune.errors import HosttuneError
 
 if TYPE_CHECKING:
     from hosttune.actions.examine import Session
-    from hosttune.engine.health import Health
+    from hosttune.engine.health import NodeHealth
 
 SHORTEST_S, LONGEST_S = 0.5, 600.0
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0}
@@ -65,7 +65,8 @@ def _told(look: LookOnly, show: ShowHealth, within: str) -> int:
     elif show.format is HealthFormat.PROMETHEUS:
         text = health_prometheus(found, int(created.timestamp()))
     elif show.format is HealthFormat.TEXT:
-        text = health_text(found, page if show.output is None else replace(page, screen=Screen(width=0)))
+        titles = {rule.id: rule.title for rule in session.selected}
+        text = health_text(found, page if show.output is None else replace(page, screen=Screen(width=0)), titles)
     else:
         text = health_line(found, show.format.value)
     deliver(text, show.output)
@@ -73,27 +74,32 @@ def _told(look: LookOnly, show: ShowHealth, within: str) -> int:
 
 
 def _learned(look: LookOnly, show: ShowHealth, within: str) -> int:
-    from hosttune.actions.health import BASELINE, learn
+    from hosttune.actions.health import BASELINE, learn, refuse_unlike
     from hosttune.cli.common import require_root
     from hosttune.cli.reports import deliver
     from hosttune.engine.health import Fitness
-    from hosttune.facts.baseline import written
+    from hosttune.facts import Facts
+    from hosttune.facts.baseline import is_sibling, written
+    from hosttune.host.live import LiveReader
     from hosttune.views.health import learned_text
 
     if look.root is not None:
         raise HosttuneError("an image has no hardware to learn", hint="learn it on the host that runs it")
-    require_root("hosttune health --learn")
+    require_root(["health", "--learn"], look)
     found, session = _looked(look, within, without=BASELINE)
     if found.fitness > Fitness.UNKNOWN:
         message = f"nothing was learned, for the host is {found.fitness}: {found.points[0].sentence}"
         hint = "solve it first; or waive it in the policy, with who says so and until when"
         raise HosttuneError(message, hint=hint)
+    own = Facts(LiveReader())
+    refuse_unlike(session, own)
     learned = learn(session)
-    deliver(written(learned) if show.format is HealthFormat.JSON else learned_text(learned, found), show.output)
+    told = learned_text(learned, found, is_sibling=is_sibling(learned, own))
+    deliver(written(learned) if show.format is HealthFormat.JSON else told, show.output)
     return 0
 
 
-def _looked(look: LookOnly, within: str, *, without: str = "") -> tuple[Health, Session]:
+def _looked(look: LookOnly, within: str, *, without: str = "") -> tuple[NodeHealth, Session]:
     """The health as all rules tell it that may, but for `without`."""
     from hosttune.actions.examine import examine
     from hosttune.actions.health import ask, health_rules
@@ -104,7 +110,7 @@ def _looked(look: LookOnly, within: str, *, without: str = "") -> tuple[Health, 
     reader, catalog, policy = load_choice(look)
     rules = tuple(rule for rule in health_rules(catalog, policy) if rule != without)
     session = examine(reader, catalog, replace(policy, sole=rules), collect=False)
-    return judge(ask(session, seconds) if rules else (), policy.drains), session
+    return judge(ask(session, seconds) if rules else (), policy.drains, policy.sole), session
 
 
 def _seconds(text: str) -> float:

@@ -7,7 +7,7 @@ import time
 from typing import Final
 
 from hosttune.host.console import console, talk
-from hosttune.views.page import shown
+from hosttune.views.page import sanitize
 
 _EVERY_S: Final = 0.2
 _CLEAR: Final = "\r\x1b[K"
@@ -32,4 +32,4 @@ class LiveLine:
         if now >= self._next:
             self._next = now + _EVERY_S
             self._is_there = True
-            talk(f"{_CLEAR}{shown(text)[: self._columns - 1]}")
+            talk(f"{_CLEAR}{sanitize(text)[: self._columns - 1]}")

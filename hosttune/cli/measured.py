@@ -7,11 +7,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hosttune.cli.options import Look
+    from hosttune.cli.options import HostOptions
     from hosttune.views.measure.measured import Quote
 
 
-def measured(look: Look) -> tuple[Quote, ...]:
+def measured(look: HostOptions) -> tuple[Quote, ...]:
     """What may be quoted of this host: of this kernel, and of file systems that are where they were. Root sees what
     root alone could have written. Nothing for a record or a root of files.
     """
@@ -22,11 +22,11 @@ def measured(look: Look) -> tuple[Quote, ...]:
     from hosttune.host import open_reader
     from hosttune.measure.bench.results import stored
     from hosttune.measure.bench.uuids import uuids_at
-    from hosttune.views.measure.measured import quotes
+    from hosttune.views.measure.measured import quote_results
 
     reader, results = open_reader(), stored()
     kernel = reader.read("/proc/sys/kernel/osrelease")
     if reader.kind != "live" or not results or not isinstance(kernel, bytes):
         return ()
     uuids = uuids_at({one.target: one.fstype for one in results})
-    return quotes(results, kernel.decode("ascii", "replace").strip(), uuids, reader.now())
+    return quote_results(results, kernel.decode("ascii", "replace").strip(), uuids, reader.now())

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from hosttune.cli.options import Show
+    from hosttune.cli.options import DisplayOptions
     from hosttune.views.page import Page
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ def measured(page: Page, bench: Callable[[Callable[[str], None]], T]) -> T | Non
     from hosttune.measure.bench.gates import GateClosed
     from hosttune.measure.bench.scratch import leftovers
     from hosttune.views.measure.bench import leftover_text
-    from hosttune.views.page import shown
+    from hosttune.views.page import sanitize
 
     if left := leftover_text(leftovers(), page):
         tell(f"hosttune: {left}")
@@ -31,9 +31,9 @@ def measured(page: Page, bench: Callable[[Callable[[str], None]], T]) -> T | Non
         with progress_line() as line:
             return bench(line)
     except GateClosed as closed:
-        tell(f"hosttune: not measured: {shown(closed.message)}")
+        tell(f"hosttune: not measured: {sanitize(closed.message)}")
         if closed.hint:
-            tell(f"  hint: {shown(closed.hint)}")
+            tell(f"  hint: {sanitize(closed.hint)}")
         return None
     except BrokenPipeError:
         raise
@@ -41,16 +41,16 @@ def measured(page: Page, bench: Callable[[Callable[[str], None]], T]) -> T | Non
         raise HosttuneError(f"the bench ended: {error.strerror or error}") from error
 
 
-def kept(save: Callable[[], None]) -> None:
+def keep_result(save: Callable[[], None]) -> None:
     """Keep what was found; where that cannot be, say so: it was measured and told all the same."""
     from hosttune.cli.common import tell
     from hosttune.errors import HosttuneError
-    from hosttune.views.page import shown
+    from hosttune.views.page import sanitize
 
     try:
         save()
     except HosttuneError as error:
-        tell(f"hosttune: not kept: {shown(error.message)}")
+        tell(f"hosttune: not kept: {sanitize(error.message)}")
 
 
 @contextmanager
@@ -67,7 +67,7 @@ def progress_line() -> Iterator[Callable[[str], None]]:
         talk("\r\x1b[K")
 
 
-def page_of(show: Show) -> Page:
+def page_of(show: DisplayOptions) -> Page:
     from hosttune.cli.common import open_page
     from hosttune.host.live import LiveReader
 
@@ -88,8 +88,8 @@ def warn_of_dropping() -> None:
         return
     from hosttune.cli.common import tell
     from hosttune.measure.bench.bystanders import bystanders
-    from hosttune.views.page import shown
+    from hosttune.views.page import sanitize
 
     others = bystanders()
-    whose = f"; now at work here: {', '.join(shown(one) for one in others)}" if others else ""
+    whose = f"; now at work here: {', '.join(sanitize(one) for one in others)}" if others else ""
     tell(f"hosttune: --drop-caches makes every program of this host read from the disk again{whose}")

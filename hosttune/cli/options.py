@@ -5,11 +5,11 @@ Without typer: what words of a command line become of it stands in `words.py`, w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any, TypeAlias
 
 from hosttune.errors import HosttuneError
+from hosttune.frozen import frozen
 from hosttune.values import Disturbs, Risk
 
 
@@ -39,7 +39,7 @@ class _Format(str, Enum):
     """For whom the answer is."""
 
 
-class Format(_Format):
+class OutputFormat(_Format):
     """Formats of every command."""
 
     TEXT = "text"
@@ -91,8 +91,8 @@ Select: TypeAlias = Annotated[list[str] | None, Option("--select", metavar="RULE
 Ignore: TypeAlias = Annotated[list[str] | None, Option("--ignore", metavar="RULE", help="Not this rule (repeatable).")]
 
 
-@dataclass(frozen=True)
-class Look:
+@frozen
+class HostOptions:
     """Which host is looked at, and by which rules and policy."""
 
     root: Annotated[
@@ -113,8 +113,8 @@ class Look:
     disturb: Annotated[Disturbs | None, Option("--disturb", help="Whom a change may disturb (nobody).")] = None
 
 
-@dataclass(frozen=True)
-class LookOnly(Look):
+@frozen
+class LookOnly(HostOptions):
     """The same, at some rules alone."""
 
     only: Annotated[list[str] | None, Option("--only", metavar="RULE", help="This rule and no other (repeatable).")] = (
@@ -122,7 +122,17 @@ class LookOnly(Look):
     )
 
 
-@dataclass(frozen=True)
+@frozen
+class LookAgain(LookOnly):
+    """The same, also at what came back by itself."""
+
+    again: Annotated[
+        list[str] | None,
+        Option("--again", metavar="RULE", help="Also where it was on trial and came back (repeatable)."),
+    ] = None
+
+
+@frozen
 class Choose:
     """The rules and policy alone, where the hosts are named otherwise."""
 
@@ -133,7 +143,7 @@ class Choose:
     ignore: Ignore = None
 
 
-@dataclass(frozen=True)
+@frozen
 class Display:
     """How the answer is shown, in any format."""
 
@@ -144,14 +154,14 @@ class Display:
 
     @property
     def is_json(self) -> bool:
-        return str(self.format.value) == Format.JSON.value
+        return str(self.format.value) == OutputFormat.JSON.value
 
 
-@dataclass(frozen=True)
-class Show(Display):
+@frozen
+class DisplayOptions(Display):
     """How an answer is shown that is text or JSON."""
 
-    format: Annotated[Format, Option("--format", help="text for people, json for programs.")] = Format.TEXT
+    format: Annotated[OutputFormat, Option("--format", help="text for people, json for programs.")] = OutputFormat.TEXT
 
 
 Output: TypeAlias = Annotated[
@@ -159,7 +169,7 @@ Output: TypeAlias = Annotated[
 ]
 
 
-@dataclass(frozen=True)
+@frozen
 class ShowChange(Display):
     """How what is changed is shown."""
 
@@ -168,14 +178,14 @@ class ShowChange(Display):
     )
 
 
-@dataclass(frozen=True)
+@frozen
 class ShowReport(ShowChange):
     """How a report is shown."""
 
     output: Output = None
 
 
-@dataclass(frozen=True)
+@frozen
 class ShowCheck(Display):
     """How a check is shown."""
 
@@ -185,7 +195,7 @@ class ShowCheck(Display):
     output: Output = None
 
 
-@dataclass(frozen=True)
+@frozen
 class ShowHealth(Display):
     """How a node's health is shown."""
 
@@ -195,11 +205,21 @@ class ShowHealth(Display):
     output: Output = None
 
 
-GROUPS: tuple[type[Any], ...] = (Look, LookOnly, Choose, Show, ShowChange, ShowReport, ShowCheck, ShowHealth)
+GROUPS: tuple[type[Any], ...] = (
+    HostOptions,
+    LookOnly,
+    LookAgain,
+    Choose,
+    DisplayOptions,
+    ShowChange,
+    ShowReport,
+    ShowCheck,
+    ShowHealth,
+)
 
 
 class Interrupted(Exception):
-    """Ctrl-C, or a signal that ends a bench as it does."""
+    """Ctrl-C, or a signal that ends a bench as it does: its number is the argument."""
 
 
 def refuse_empty(shown: str, value: Any) -> None:

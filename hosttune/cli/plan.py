@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 from hosttune.cli.options import LookOnly, Option, ReportFormat, ShowReport
 
 if TYPE_CHECKING:
+    from hosttune.engine.trial import TrialPlan
     from hosttune.views.checked import Checked
+    from hosttune.views.plan import PlannedTrial
 
 
 def plan(
@@ -21,8 +23,9 @@ def plan(
 
     Exit status: 0 nothing to change, 1 something differs, is unknown or waits, 2 trouble.
     """
-    from hosttune.cli.common import tell
-    from hosttune.cli.reports import checked, deliver
+    from hosttune.cli import on_trial
+    from hosttune.cli.common import open_session, tell, tell_idle
+    from hosttune.cli.reports import deliver, of_session
     from hosttune.codec import dumps, plan_to_json
     from hosttune.errors import HosttuneError
     from hosttune.host.console import save
@@ -30,22 +33,31 @@ def plan(
 
     if out == "-":
         raise HosttuneError("--out -: the answer goes to standard output", hint="name a file")
-    one = checked(look, show)
+    session = open_session(look)
+    plan = session.plan()
+    tell_idle(session, plan, everything=show.verbose)
+    asked = on_trial.AskedTrial(None, None, without_return=False)
+    planned = on_trial.foreseen(session, plan, asked)
+    trial = on_trial.shown(session, plan, planned, asked)
+    one = of_session(session, plan, look, show)
     if out is not None:
         save(out, dumps(plan_to_json(one.plan)).encode("ascii"))
         tell(f"hosttune: the plan is saved in {out}")
-    deliver(_rendered(show.format, one, look), show.output)
+    deliver(_rendered(show.format, one, look, planned, trial), show.output)
     return exit_status(one.plan, strict=False)
 
 
-def _rendered(form: ReportFormat, one: Checked, look: LookOnly) -> str:
+def _rendered(
+    form: ReportFormat, one: Checked, look: LookOnly, planned: TrialPlan | None, trial: PlannedTrial | None
+) -> str:
     """The plan in its format."""
     if form is ReportFormat.JSON:
+        from hosttune.cli.on_trial import planned_json
         from hosttune.codec import dumps, plan_to_json
         from hosttune.views.masking import masked
 
-        return dumps(masked(plan_to_json(one.plan)))
+        return dumps(masked(plan_to_json(one.plan) | planned_json(planned)))
     from hosttune.cli.measured import measured
     from hosttune.views.plan import plan_report
 
-    return plan_report(one, measured(look))
+    return plan_report(one, measured(look), trial=trial)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from hosttune.cli.options import Argument, Option, RulesFolder, Show
+from hosttune.cli.options import Argument, DisplayOptions, Option, RulesFolder
 
 
 def policy(
-    show: Show,
+    show: DisplayOptions,
     file: Annotated[
         str | None,
         Argument(metavar="[FILE]", help="By default the host's own, /etc/hosttune/policy.yaml."),

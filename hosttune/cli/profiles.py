@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hosttune.cli.options import Look, Show
+from hosttune.cli.options import DisplayOptions, HostOptions
 
 
-def profiles(look: Look, show: Show) -> int:
+def profiles(look: HostOptions, show: DisplayOptions) -> int:
     """List the profiles: for which hosts, and what each adds to the one that it extends."""
     from hosttune.cli.common import load_choice, open_page, say, write_json
     from hosttune.views.rules import profiles_json, profiles_text

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from hosttune.views.page import Page
 
 
-def intent(plan: Plan, reader: Reader) -> Block:
+def describe_intent(plan: Plan, reader: Reader) -> Block:
     """What would be measured; nothing is."""
     from hosttune.actions.prove import MOST_S, proofs_of
     from hosttune.views import prove
 
-    return prove.intent(proofs_of(plan) if _runs(reader) else (), MOST_S)
+    return prove.describe_intent(proofs_of(plan) if _runs(reader) else (), MOST_S)
 
 
 def _runs(reader: Reader) -> bool:
@@ -29,7 +29,7 @@ def _runs(reader: Reader) -> bool:
     return reader.kind != "record" and not reader.persistent_only
 
 
-def before(plan: Plan, writer: Writer) -> Prover | None:
+def open_prover(plan: Plan, writer: Writer) -> Prover | None:
     """Measure what belongs to the plan, on a running host; None where there is nothing to measure."""
     import secrets
 

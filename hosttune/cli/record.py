@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from hosttune.cli.options import Argument, Look, Option, Show
+from hosttune.cli.options import Argument, DisplayOptions, HostOptions, Option
 
 
 def record(
-    look: Look,
-    show: Show,
+    look: HostOptions,
+    show: DisplayOptions,
     file: Annotated[str, Argument(metavar="FILE", help="Readable by you alone afterwards; - is standard output.")],
     share: Annotated[bool, Option("--share", help="Hide host names, user names and addresses too.")] = False,
 ) -> int:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hosttune.actions.examine import Session
-    from hosttune.cli.options import Display, Look
+    from hosttune.cli.options import Display, HostOptions
     from hosttune.values import Plan
     from hosttune.views.checked import Checked
 
 WORLD_READABLE = 0o644
 
 
-def checked(look: Look, show: Display, host: str | None = None) -> Checked:
+def checked(look: HostOptions, show: Display, host: str | None = None) -> Checked:
     """Look at the host of the options, or at the record `host`, and make the plan."""
     from hosttune.cli.common import open_session, tell_idle
 
@@ -24,16 +24,17 @@ def checked(look: Look, show: Display, host: str | None = None) -> Checked:
     return of_session(session, plan, replace(look, host=[host]) if host else look, show)
 
 
-def of_session(session: Session, plan: Plan, look: Look, show: Display) -> Checked:
+def of_session(session: Session, plan: Plan, look: HostOptions, show: Display) -> Checked:
     """The plan of a host that was looked at, and what stands around it."""
-    from hosttune.actions.writers import named
+    from hosttune.actions.interrupted import trial_of
+    from hosttune.actions.writers import name_writers
     from hosttune.cli.common import open_page
     from hosttune.cli.options import ShowCheck as OfCheck
-    from hosttune.facts.inventory import inventory, machine
+    from hosttune.facts.inventory import inventory, machine, other_system
     from hosttune.views.checked import Checked, about_rules
 
     return Checked(
-        plan=plan if show.is_json else replace(plan, findings=named(plan.findings, session.reader)),
+        plan=plan if show.is_json else replace(plan, findings=name_writers(plan.findings, session.reader)),
         page=open_page(session.reader, look, show),
         profile=session.policy.profile,
         chosen=profile_text(session),
@@ -42,9 +43,11 @@ def of_session(session: Session, plan: Plan, look: Look, show: Display) -> Check
         proposal=proposal_text(session),
         about=about_rules(session.selected),
         timings=session.timings,
+        trial=trial.state.value if (trial := trial_of(session.reader)) else "",
         keep_reports=session.policy.keep_reports,
         drains=session.policy.drains,
         inventory=inventory(session.facts) if isinstance(show, OfCheck) and show.is_json else None,
+        other_system=other_system(session.facts),
         machine=machine(session.facts) if isinstance(show, OfCheck) and not show.is_json else {},
     )
 
@@ -54,13 +57,13 @@ def profile_text(session: Session) -> str:
     that fits better.
     """
     from hosttune.views.policy import in_force
-    from hosttune.views.terminal import listed
+    from hosttune.views.terminal import join_words
 
     policy = session.policy
     nobody = f"{policy.source} names none" if policy.source else "no policy names one"
     who = f"named by {policy.profile_by}" if policy.profile_by else f"the default, because {nobody}"
     named = f"Profile {policy.profile}, {who}."
-    only = f"Of all rules only {listed(list(policy.sole))}." if policy.sole else ""
+    only = f"Of all rules only {join_words(list(policy.sole))}." if policy.sole else ""
     return " ".join(filter(None, (named, in_force(policy, named), only, proposal_text(session))))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hosttune.errors import BadInput, Fault, HosttuneError, Where
 
 if TYPE_CHECKING:
-    from hosttune.engine.document import Document
+    from hosttune.engine.document import YamlFile
     from hosttune.engine.rule import Rule
     from hosttune.host.door import Reader
 
@@ -39,7 +39,7 @@ def lint_all() -> tuple[int, list[Fault]]:
     from hosttune.engine.yamlio import load_document
     from hosttune.host.live import LiveReader
 
-    documents: list[Document] = [one for one in builtin_documents() if not one.name.startswith("profiles/")]
+    documents: list[YamlFile] = [one for one in builtin_documents() if not one.name.startswith("profiles/")]
     faults = [fault for document in documents for fault in lint_faults(document)]
     if not faults:
         profiles = [one for one in builtin_documents() if one.name.startswith("profiles/")]

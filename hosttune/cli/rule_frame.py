@@ -57,7 +57,7 @@ _CASES = """\
   expect: {{verdict: ok}}
 - name: in a container it belongs to the host
   host: container-docker
-  expect: {{verdict: not applicable, says: belongs to the host}}
+  expect: {{verdict: not applicable, says: in a container}}
 """
 _CHANGES = ', changes: ["{placeholder} as `./run test rules -k {id}` prints them"]'
 

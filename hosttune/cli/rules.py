@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Annotated
 
 from typer import Context, Typer
 
-from hosttune.cli.options import Argument, Look, Option, Show
+from hosttune.cli.options import Argument, DisplayOptions, HostOptions, Option
 from hosttune.cli.words import command
 
 app = Typer(help="List the rules; check or begin a rule file.", rich_markup_mode=None, invoke_without_command=True)
@@ -17,12 +17,12 @@ app = Typer(help="List the rules; check or begin a rule file.", rich_markup_mode
 def rules(context: Context) -> None:
     """List the rules; check or begin a rule file."""
     if context.invoked_subcommand is None:
-        list_rules(**vars(Look()), **vars(Show()))
+        list_rules(**asdict(HostOptions()), **asdict(DisplayOptions()))
 
 
 @app.command("list")
 @command
-def list_rules(look: Look, show: Show) -> int:
+def list_rules(look: HostOptions, show: DisplayOptions) -> int:
     """List all rules; a star marks those that the policy selects."""
     from hosttune.cli.common import load_choice, open_page, say, write_json
     from hosttune.views.rules import rules_json, rules_text
@@ -39,7 +39,7 @@ def list_rules(look: Look, show: Show) -> int:
 @app.command("lint")
 @command
 def lint(
-    show: Show,
+    show: DisplayOptions,
     files: Annotated[
         list[str] | None, Argument(metavar="[FILE]...", help="Rule files; all built-in and custom ones by default.")
     ] = None,
@@ -61,7 +61,7 @@ def lint(
 @command
 def new(
     rule: Annotated[str, Argument(metavar="ID", help="<domain>-<the tunable or concern>, such as memory-min-free.")],
-    show: Show,
+    show: DisplayOptions,
     folder: Annotated[
         str | None, Option("--dir", metavar="DIR", help="Write both files into the checkout at DIR, over nothing.")
     ] = None,
@@ -86,7 +86,7 @@ def new(
 
 @app.command("parts")
 @command
-def parts(look: Look, show: Show) -> int:
+def parts(look: HostOptions, show: DisplayOptions) -> int:
     """List what a rule is made of: domains, conditions that several rules have, kinds of wishes."""
     from hosttune.cli.common import load_choice, open_page, say, write_json
     from hosttune.views.parts import parts_json, parts_text
@@ -102,8 +102,8 @@ def parts(look: Look, show: Show) -> int:
 @app.command("diff")
 @command
 def diff(
-    look: Look,
-    show: Show,
+    look: HostOptions,
+    show: DisplayOptions,
     before: Annotated[str, Argument(metavar="EDITION", help="The edition to come from, such as 2026.1.")],
     after: Annotated[str, Argument(metavar="EDITION", help="The edition to go to.")],
 ) -> int:
@@ -134,7 +134,7 @@ def diff(
 @app.command("doc")
 @command
 def doc(
-    show: Show,
+    show: DisplayOptions,
     reference: Annotated[
         bool, Option("--reference", help="Instead: the tables of what a rule may hold (docs/custom-rules.md).")
     ] = False,

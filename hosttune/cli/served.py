@@ -12,17 +12,17 @@ from functools import partial
 from importlib import import_module
 from typing import Any, get_type_hints
 
-from hosttune.cli.ending import ended
+from hosttune.cli.ending import run_command
 from hosttune.cli.options import refuse_empty
 from hosttune.codec import decoded
 from hosttune.errors import HosttuneError
 
-COMMANDS = ("check", "plan", "apply", "undo", "history", "record")
+COMMANDS = ("check", "plan", "apply", "confirm", "trial", "undo", "history", "record")
 
 
 def answer(request: Any) -> int:
     """The exit status of this request; its document goes to standard output, and what is wrong to standard error."""
-    return ended(partial(_run, request))
+    return run_command(partial(_run, request))
 
 
 def _run(request: Any) -> int:
@@ -40,5 +40,11 @@ def _run(request: Any) -> int:
     for group in (asked, asked["look"]):
         for parameter, value in group.items():
             refuse_empty(parameter, value)
-    status: int = function(**given)
+    try:
+        status: int = function(**given)
+    except HosttuneError as error:
+        from hosttune.cli.common import as_typed
+
+        error.hint = as_typed(error.hint, given["look"])
+        raise
     return status

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from hosttune.cli.options import Argument, Look, Option, ShowChange
+from hosttune.cli.options import Argument, HostOptions, Option, ShowChange
 
 if TYPE_CHECKING:
     from hosttune.actions.examine import Session
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def undo(
-    look: Look,
+    look: HostOptions,
     show: ShowChange,
     run: Annotated[str | None, Argument(metavar="[RUN]", help="The run to take back; the last one by default.")] = None,
     rule: Annotated[str | None, Option("--rule", metavar="RULE", help="All that this rule did.")] = None,
@@ -21,7 +21,7 @@ def undo(
     ] = None,
     yes: Annotated[bool, Option("--yes", help="Do it. Without it: show it, change nothing.")] = False,
 ) -> int:
-    """Take back a run or a rule. Without --yes it only shows how.
+    """Take back a run or a rule. Without --yes it only shows how. Of a run on trial it ends the trial at once.
 
     Exit status: 0 nothing stands in the way (or all was taken back), 1 something did, 2 trouble.
     """
@@ -29,38 +29,53 @@ def undo(
     from hosttune.cli import common
     from hosttune.cli.apply import check_shown
     from hosttune.codec import plan_to_json, receipt_to_json
+    from hosttune.errors import Refused
     from hosttune.views.masking import masked
     from hosttune.views.plan import undo_report
     from hosttune.views.receipt import receipt_report
 
     words = ["undo", *([run] if run else []), *(["--rule", rule] if rule else [])]
     if not yes:
-        session = common.open_session(look)
+        session = common.open_way_back(look)
+        page = common.open_page(session.reader, look, show)
+        if session.journal.unreadable and not session.reader.is_privileged:
+            message = f"the journal cannot be read: {session.journal.unreadable}"
+            raise Refused(message, hint=f"type: {page.act(common.shell(words))}")
         planned = plan_undo(session, run, rule)
-        check_shown(planned.plan, expect)
+        check_shown(planned.plan, expect, words=common.shell(words))
         if show.is_json:
             common.write_json(masked(plan_to_json(planned.plan)))
         else:
-            page = common.open_page(session.reader, look, show)
             gone = sum(one.on_paper for one in planned.returns)
             redone = _redone(planned, session)
             common.say(undo_report(planned.plan, page, words=common.shell(words), ignore=redone, on_paper=gone))
         return int(bool(planned.plan.findings))
 
-    from hosttune.actions.run import changing
+    from hosttune.actions.run import open_for_change
+    from hosttune.actions.trial import begin_to_take_back, on_trial_to_undo, taken_back
     from hosttune.actions.undo import undo as carry_out
 
     common.require_rights(look, show, [*words, "--yes", *common.expecting(expect)])
-    with changing(common.session_options(look), common.progress) as (session, writer):
-        planned = plan_undo(session, run, rule)
-        check_shown(planned.plan, expect)
+    with open_for_change(common.session_options(look), common.progress, beside_trial=True, is_way_back=True) as (
+        session,
+        writer,
+    ):
+        trial = on_trial_to_undo(session, writer, run, rule)
+        planned = plan_undo(session, trial.run if trial else run, rule)
+        check_shown(planned.plan, expect, words=common.shell(words))
+        if trial is not None:
+            begin_to_take_back(writer, trial)
         receipt = carry_out(session, writer, planned, on_progress=common.progress)
+        if trial is not None and not receipt.failed:
+            taken_back(writer, trial)
+            common.tell(f"hosttune: run {trial.run} is on trial no more")
     if show.is_json:
         common.write_json(masked(receipt_to_json(receipt)))
     else:
         page = common.open_page(session.reader, look, show)
         redone, left = _redone(planned, session), planned.plan.findings
-        common.say(receipt_report(receipt, page, is_undo=True, ignore=redone, left=left))
+        gone = sum(one.on_paper for one in planned.returns)
+        common.say(receipt_report(receipt, page, is_undo=True, ignore=redone, left=left, on_paper=gone))
     return int(bool(receipt.failed or planned.plan.findings or not receipt.verified))
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hosttune.cli.options import Argument, Option, Output, Show
+from hosttune.cli.options import Argument, DisplayOptions, Option, Output
 
 if TYPE_CHECKING:
-    from hosttune.measure.watch.session import Seen, Wish
+    from hosttune.measure.watch.session import WatchEnd, WatchOptions
 
 # What follows the command belongs to it, options too.
 CONTEXT = {"allow_interspersed_args": False}
 
 
 def watch(
-    show: Show,
+    show: DisplayOptions,
     words: Annotated[list[str] | None, Argument(metavar="-- CMD...", help="The command to run and watch.")] = None,
     pid: Annotated[int | None, Option("--pid", metavar="P", min=1, help="Watch this running process.")] = None,
     replay: Annotated[str | None, Option("--replay", metavar="FILE", help="Judge a record, on any machine.")] = None,
@@ -35,7 +35,9 @@ def watch(
     scope: Annotated[bool, Option("--scope", help="Give the command a control group of its own, by systemd.")] = False,
     record: Annotated[str | None, Option("--record", metavar="FILE", help="Write every tick to FILE.")] = None,
     plot: Annotated[str | None, Option("--plot", metavar="FILE", help="A picture of the run: .html or .svg.")] = None,
-    live: Annotated[bool, Option("--live/--no-live", help="A line on the terminal while it runs.")] = True,
+    live: Annotated[
+        bool, Option("--live/--no-live", help="A line while it runs: of a command in the window's title.")
+    ] = True,
     output: Output = None,
 ) -> int:
     """Run a command, or watch a process, and say what it waits for: GPU, disk, CPUs, loaders, memory, others.
@@ -47,7 +49,7 @@ def watch(
     from hosttune.cli.common import tell
     from hosttune.errors import HosttuneError
     from hosttune.measure.watch.child import NotStarted
-    from hosttune.measure.watch.session import Wish
+    from hosttune.measure.watch.session import WatchOptions
 
     given = [name for name, value in (("-- CMD", words), ("--pid", pid), ("--replay", replay)) if value]
     if len(given) != 1:
@@ -65,7 +67,9 @@ def watch(
         ("--hz", hz != 1, not replay, live_only),
     )
     _check(words, output, plot, show)
-    wish = Wish(1 / hz, warm_up, tuple((gpus or "").replace(",", " ").split()), gpu_trace or "", record or "", scope)
+    wish = WatchOptions(
+        1 / hz, warm_up, tuple((gpus or "").replace(",", " ").split()), gpu_trace or "", record or "", scope
+    )
     if words:
         try:
             seen = _command(words, wish, is_live=live)
@@ -87,7 +91,7 @@ def _refuse_unused(*rows: tuple[str, object, object, str]) -> None:
             raise HosttuneError(f"{name} goes with {what}", hint="hosttune watch --help")
 
 
-def _check(words: list[str] | None, output: str | None, plot: str | None, show: Show) -> None:
+def _check(words: list[str] | None, output: str | None, plot: str | None, show: DisplayOptions) -> None:
     """Refuse, before anything is started, what cannot be granted afterwards."""
     from hosttune.errors import HosttuneError
     from hosttune.measure.watch.target import check_writable
@@ -101,22 +105,22 @@ def _check(words: list[str] | None, output: str | None, plot: str | None, show: 
             check_writable(path)
 
 
-def _command(words: list[str], wish: Wish, *, is_live: bool) -> Seen:
-    from hosttune.cli.status_row import StatusRow
+def _command(words: list[str], wish: WatchOptions, *, is_live: bool) -> WatchEnd:
+    from hosttune.cli.status_title import StatusTitle
     from hosttune.measure.watch.session import Show as Shown
     from hosttune.measure.watch.session import watch_command
     from hosttune.views.measure.watch import live_text
 
-    row = StatusRow(is_wanted=is_live)
+    title = StatusTitle(is_wanted=is_live)
     try:
         return watch_command(
-            tuple(words), wish, Shown(lambda tick, account: row.tell(live_text(tick, account)), row.close)
+            tuple(words), wish, Shown(lambda tick, account: title.tell(live_text(tick, account)), title.close)
         )
     finally:
-        row.close()
+        title.close()
 
 
-def _process(pid: int, wish: Wish, seconds: float | None, *, is_live: bool) -> Seen:
+def _process(pid: int, wish: WatchOptions, seconds: float | None, *, is_live: bool) -> WatchEnd:
     from contextlib import closing
 
     from hosttune.cli.common import tell
@@ -125,11 +129,11 @@ def _process(pid: int, wish: Wish, seconds: float | None, *, is_live: bool) -> S
     from hosttune.measure.watch.session import watch_process
     from hosttune.measure.watch.target import find
     from hosttune.views.measure.watch import live_text
-    from hosttune.views.page import shown
+    from hosttune.views.page import sanitize
 
     target = find(pid)
     if target.note:
-        tell(f"hosttune: process {pid}: {shown(target.note)}")
+        tell(f"hosttune: process {pid}: {sanitize(target.note)}")
     with closing(LiveLine()) as line:
 
         def on_tick(tick: Any, account: Any) -> None:
@@ -139,13 +143,13 @@ def _process(pid: int, wish: Wish, seconds: float | None, *, is_live: bool) -> S
         return watch_process(target, wish, Shown(on_tick, line.close), seconds)
 
 
-def _replayed(path: str, wish: Wish) -> Seen:
+def _replayed(path: str, wish: WatchOptions) -> WatchEnd:
     from hosttune.measure.watch.session import watch_record
 
     return watch_record(path, wish)
 
 
-def _report(seen: Seen, show: Show, output: str | None, plot: str | None) -> None:
+def _report(seen: WatchEnd, show: DisplayOptions, output: str | None, plot: str | None) -> None:
     """To standard error for a command, which owns standard output; else to standard output, or to a file. A command
     has run by now: what goes wrong here is told, and does not change its status."""
     from hosttune.cli.common import open_page, say, tell
@@ -174,7 +178,7 @@ def _report(seen: Seen, show: Show, output: str | None, plot: str | None) -> Non
         tell(text.rstrip("\n"))
 
 
-def _picture(seen: Seen, path: str) -> str:
+def _picture(seen: WatchEnd, path: str) -> str:
     from hosttune.measure.watch.verdict import judge
     from hosttune.views.measure.watch import command_text, watch_text
     from hosttune.views.measure.watch_plot import Picture, render_plot, render_svg

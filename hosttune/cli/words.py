@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
-from hosttune.cli.options import GROUPS, Argument, Described, Interrupted, Option, refuse_empty
+from hosttune.cli.options import GROUPS, Argument, Described, HostOptions, Interrupted, Option, refuse_empty
+from hosttune.errors import HosttuneError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +42,13 @@ def command(function: Callable[..., int]) -> Callable[..., None]:
         try:
             status = function(**given, **groups)
         except KeyboardInterrupt as error:  # typer would end with 130 and no word
-            raise Interrupted from error
+            raise Interrupted(*error.args) from error
+        except HosttuneError as error:
+            from hosttune.cli.common import as_typed
+
+            look = next((group for group in groups.values() if isinstance(group, HostOptions)), None)
+            error.hint = as_typed(error.hint, look)
+            raise
         raise typer.Exit(status)
 
     parameters = []

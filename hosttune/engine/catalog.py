@@ -16,11 +16,46 @@ from hosttune.frozen import frozen
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from hosttune.engine.document import YamlFile
     from hosttune.engine.rule import Rule
     from hosttune.host.door import Reader
 
 RULES_FOLDER = "/etc/hosttune/rules.d"
 SUFFIXES = (".yaml", ".yml")
+
+
+class BuiltinRules(Mapping[str, "Rule"]):
+    """The built-in rules by id. Each is built when it is first asked for: a run looks at half of them."""
+
+    def __init__(self, documents: Iterable[YamlFile]) -> None:
+        self._documents = {document.data["id"]: document for document in documents}
+        self._built: dict[str, Rule] = {}
+
+    def __getitem__(self, name: str) -> Rule:
+        if name not in self._built:
+            self._built[name] = build_rule(self._documents[name], is_builtin=True)
+        return self._built[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._documents
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._documents)
+
+    def __len__(self) -> int:
+        return len(self._documents)
+
+    def renamed(self) -> dict[str, str]:
+        """From ids of old to those of now."""
+        named = self._documents.items()
+        return {old: name for name, document in named for old in document.data.get("renamed_from", ())}
+
+    def tells_health(self, name: str) -> bool:
+        """As the rule says of itself; of a compiled one it stands beside it."""
+        told = self._documents[name].tells_health
+        return self[name].tells_health if told is None else told
 
 
 @frozen
@@ -38,6 +73,11 @@ class Catalog:
             seen.add(name)
             name = self.names[name]
         return name
+
+    def tells_health(self, name: str) -> bool:
+        """Whether a rule may say that the machine does not do its work, or does it badly."""
+        rules = self.rules
+        return rules.tells_health(name) if isinstance(rules, BuiltinRules) else rules[name].tells_health
 
     def former(self, name: str) -> frozenset[str]:
         """The ids that were renamed to this one."""
@@ -60,16 +100,12 @@ def builtin_catalog() -> Catalog:
     """The rules and profiles that hosttune brings, built once by a process. They were checked by the tests, so types
     are not checked again.
     """
-    rules: dict[str, Rule] = {}
-    profiles: dict[str, Profile] = {}
-    for document in builtin_documents():
-        if document.name.startswith("profiles/"):
-            profile = build_profile(document)
-            profiles[profile.id] = profile
-        else:
-            rule = build_rule(document, is_builtin=True)
-            rules[rule.id] = rule
-    return assembled(rules, profiles)
+    documents = builtin_documents()
+    profiles = [build_profile(document) for document in documents if document.name.startswith("profiles/")]
+    rules = BuiltinRules(
+        sorted((one for one in documents if not one.name.startswith("profiles/")), key=lambda one: str(one.data["id"]))
+    )
+    return _assembled(rules, {profile.id: profile for profile in profiles}, rules.renamed(), {})
 
 
 def assembled(rules: Mapping[str, Rule], profiles: Mapping[str, Profile]) -> Catalog:
@@ -77,7 +113,13 @@ def assembled(rules: Mapping[str, Rule], profiles: Mapping[str, Profile]) -> Cat
     names = {old: rule.id for rule in rules.values() for old in rule.renamed_from}
     replaced = {rule.replaces: rule.id for rule in rules.values() if rule.replaces}
     kept = {name: rule for name, rule in sorted(rules.items()) if name not in replaced}
-    found = Catalog(kept, {}, {**names, **replaced})
+    return _assembled(kept, profiles, names, replaced)
+
+
+def _assembled(
+    rules: Mapping[str, Rule], profiles: Mapping[str, Profile], names: Mapping[str, str], replaced: Mapping[str, str]
+) -> Catalog:
+    found = Catalog(rules, {}, {**names, **replaced})
     entries = {
         name: replace(
             profile,
@@ -87,7 +129,7 @@ def assembled(rules: Mapping[str, Rule], profiles: Mapping[str, Profile]) -> Cat
         )
         for name, profile in profiles.items()
     }
-    return Catalog(kept, resolved(entries), found.names)
+    return Catalog(rules, resolved(entries), found.names)
 
 
 def load_catalog(reader: Reader, folder: str | None = None) -> Catalog:
@@ -112,7 +154,7 @@ def _with_custom(catalog: Catalog, reader: Reader, files: list[tuple[str, bool]]
     faults: list[Fault] = []
     rules = dict(catalog.rules)
     for name, is_local in files:
-        path, text = read_trusted(reader, name, is_local=is_local, is_required=True)
+        path, text = read_trusted(reader, name, is_local=is_local, is_required=True, home=RULES_FOLDER)
         try:
             rule = checked_rule(text or "", path)
         except BadInput as error:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hosttune.engine.document import Document
+from hosttune.engine.document import YamlFile
 from hosttune.textfiles import own_file
 
 if TYPE_CHECKING:
@@ -21,20 +21,20 @@ FOLDERS = ("rules", "profiles")
 
 
 @cache
-def builtin_documents() -> tuple[Document, ...]:
+def builtin_documents() -> tuple[YamlFile, ...]:
     """Every built-in rule and profile, in the order of their paths (`rules/<domain>/<id>.yaml`,
     `profiles/<id>.yaml`). Read once by a process, as its code is: nobody changes what is handed out.
     """
     compiled = own_file("rules/catalog.json")
     if compiled is not None:
         entries = json.loads(compiled)["documents"]
-        return tuple(Document(entry["data"], entry["lines"], entry["name"], entry.get("asks")) for entry in entries)
+        return tuple(YamlFile(**entry) for entry in entries)
     from pathlib import Path
 
     return tuple(_documents_from_yaml(Path(__file__).resolve().parent.parent))
 
 
-def _documents_from_yaml(package: Path) -> list[Document]:
+def _documents_from_yaml(package: Path) -> list[YamlFile]:
     from hosttune.engine.yamlio import load_document
 
     paths = sorted(path for folder in FOLDERS for path in (package / folder).rglob("*.yaml"))
@@ -50,12 +50,13 @@ def compile_catalog(root: Path) -> str:
     return json.dumps({"format_version": FORMAT_VERSION, "documents": documents}, separators=(",", ":")) + "\n"
 
 
-def _asks(document: Document) -> dict[str, dict[str, list[str]]]:
-    """What the expressions of a rule use, so that a start need not read them all to know it."""
+def _asks(document: YamlFile) -> dict[str, Any]:
+    """What the expressions of a rule use, and whether health asks it, so that a start need not read them all to know
+    it."""
     if not document.name.startswith("rules/"):
         return {}
     from hosttune.engine.rule import build_rule
 
     rule = build_rule(document, is_builtin=True)
     asks = {"subjects": rule.subjects, "units": rule.units}
-    return {"asks": {name: sorted(names) for name, names in asks.items()}}
+    return {"asks": {name: sorted(names) for name, names in asks.items()}, "tells_health": rule.tells_health}

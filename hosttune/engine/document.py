@@ -10,7 +10,7 @@ from hosttune.frozen import frozen
 
 
 @frozen
-class Document:
+class YamlFile:
     """A YAML file as plain JSON types, and the line on which each field stands.
 
     `lines` maps dotted paths (`params.percent.default`, `want[0].sysctl`) to line numbers from 1.
@@ -20,6 +20,7 @@ class Document:
     lines: Mapping[str, int]
     name: str
     asks: Mapping[str, tuple[str, ...]] | None = None  # of a compiled rule: the subjects and units it uses
+    tells_health: bool | None = None  # of a compiled rule: whether `hosttune health` asks it
 
     def where(self, path: str = "") -> Where:
         """The place of a field; of a missing one, the line of what it is missing from."""

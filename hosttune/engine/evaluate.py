@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from hosttune.engine.policy import NOTHING, Declared
 from hosttune.errors import HosttuneError
-from hosttune.facts import SUBJECTS
+from hosttune.facts import MODULES
 from hosttune.facts.base import UnknownFact
 from hosttune.frozen import frozen
 from hosttune.resources.base import NUMERIC, Bound, Operator, Wish
@@ -29,8 +29,8 @@ class Evaluation:
     wishes: tuple[Wish, ...] = ()
 
 
-@dataclass(frozen=True)
-class Names(Mapping[str, Any]):
+@frozen
+class ExpressionNames(Mapping[str, Any]):
     """The names an expression sees: fact subjects and the choice (made when touched), params, policy, item."""
 
     facts: Facts
@@ -38,28 +38,28 @@ class Names(Mapping[str, Any]):
     choose: Callable[[], Any] | None = None
 
     def __getitem__(self, name: str) -> Any:
-        if name == "choice" and self.choose and name not in self.own:
-            self.own[name] = self.choose()
         if name in self.own:
             return self.own[name]
-        if name in SUBJECTS:
+        if name == "choice" and self.choose:
+            return self.own.setdefault(name, self.choose())
+        if name in MODULES:
             return getattr(self.facts, name)
         raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter((*self.own, *SUBJECTS))
+        return iter((*self.own, *MODULES))
 
     def __len__(self) -> int:
-        return len(self.own) + len(SUBJECTS)
+        return len(self.own) + len(MODULES)
 
-    def with_(self, **own: Any) -> Names:
-        return Names(self.facts, {**self.own, **own}, self.choose)
+    def with_(self, **own: Any) -> ExpressionNames:
+        return ExpressionNames(self.facts, {**self.own, **own}, self.choose)
 
 
-def names_of(rule: Rule, facts: Facts, params: Mapping[str, Any], declared: Declared = NOTHING) -> Names:
+def names_of(rule: Rule, facts: Facts, params: Mapping[str, Any], declared: Declared = NOTHING) -> ExpressionNames:
     """What the expressions of a rule see on a host, but for the item that they look at."""
     choose = (lambda: rule.choose(facts, params)) if rule.choice else None
-    return Names(facts, {"params": params, "policy": declared}, choose)
+    return ExpressionNames(facts, {"params": params, "policy": declared}, choose)
 
 
 def evaluate(rule: Rule, facts: Facts, params: Mapping[str, Any], declared: Declared = NOTHING) -> Evaluation:
@@ -85,7 +85,7 @@ def evaluate(rule: Rule, facts: Facts, params: Mapping[str, Any], declared: Decl
     return Evaluation(rule, tuple(findings), tuple(wishes))
 
 
-def _items(rule: Rule, names: Names) -> Iterator[tuple[str, Names]]:
+def _items(rule: Rule, names: ExpressionNames) -> Iterator[tuple[str, ExpressionNames]]:
     if rule.for_each is None:
         yield "", names
         return
@@ -102,7 +102,7 @@ def subject_of(item: object) -> str:
     return str(item)
 
 
-def _advice(rule: Rule, subject: str, names: Names) -> list[Finding]:
+def _advice(rule: Rule, subject: str, names: ExpressionNames) -> list[Finding]:
     failed = []
     unknown: UnknownFact | None = None
     for expectation in rule.expect:
@@ -136,7 +136,7 @@ def _advice(rule: Rule, subject: str, names: Names) -> list[Finding]:
     return failed
 
 
-def _wish(rule: Rule, spec: WishSpec, subject: str, names: Names) -> Wish:
+def _wish(rule: Rule, spec: WishSpec, subject: str, names: ExpressionNames) -> Wish:
     fields = {name: value.evaluate(names) for name, value in spec.fields.items()}
     bounds = tuple(_bound(operator, value.evaluate(names), spec) for operator, value in spec.bounds)
     name = spec.name.evaluate(names)

@@ -23,15 +23,15 @@ _PLAIN = {int, float, str, bool}
 _MAPPINGS = (dict, collections.abc.Mapping)
 
 
-class Record:
+class RecordType:
     """Base of the classes that `record` makes."""
 
     fields: Mapping[str, Any] = {}
 
 
-def record(name: str, fields: Mapping[str, Any]) -> type[Record]:
+def record(name: str, fields: Mapping[str, Any]) -> type[RecordType]:
     """The type of a value with these fields and no class of its own, such as the params of a rule."""
-    return type(name, (Record,), {"fields": {key: plain(value, key) for key, value in fields.items()}})
+    return type(name, (RecordType,), {"fields": {key: plain(value, key) for key, value in fields.items()}})
 
 
 def plain(hint: Any, name: str = "record") -> Any:
@@ -113,7 +113,7 @@ def fields_of(hint: Any) -> Mapping[str, Any]:
     """The fields and properties of a class, in plain form; empty for what has none."""
     if not isinstance(hint, type) or get_origin(hint) is not None or hint.__module__ == "builtins":
         return {}
-    if issubclass(hint, Record):
+    if issubclass(hint, RecordType):
         return hint.fields
     fields = {name: plain(value) for name, value in _hints_of(hint).items() if not name.startswith("_")}
     for owner in reversed(hint.__mro__):
@@ -216,23 +216,23 @@ def text_fault(hint: Any) -> str:
     kinds = {base(option) for option in options_of(hint)}
     if kinds <= _PLAIN or all(get_origin(kind) is tuple and not text_fault(item_of(kind)) for kind in kinds):
         return ""
-    return f"is {words(hint)}, which cannot stand in a text"
+    return f"is {name_type(hint)}, which cannot stand in a text"
 
 
-def words(hint: Any) -> str:
+def name_type(hint: Any) -> str:
     """A type for people."""
     if hint is Any:
         return "anything"
     if hint is NoneType:
         return "None"
     if len(options_of(hint)) > 1:
-        return " or ".join(words(option) for option in options_of(hint))
+        return " or ".join(name_type(option) for option in options_of(hint))
     if get_origin(hint) is Literal:
         return " or ".join(repr(value) for value in get_args(hint))
     if get_origin(hint) is tuple:
-        return f"list of {words(item_of(hint))}"
+        return f"list of {name_type(item_of(hint))}"
     if get_origin(hint) is collections.abc.Mapping:
-        return f"mapping to {words(value_of(hint))}"
+        return f"mapping to {name_type(value_of(hint))}"
     return {int: "int", float: "float", str: "str", bool: "bool"}.get(hint) or str(getattr(hint, "__name__", hint))
 
 
@@ -259,7 +259,7 @@ def _describe(
     value = value_of(without_none(hint))
     item = item_of(without_none(hint))
     if not fields:
-        found[path] = words(hint), owner
+        found[path] = name_type(hint), owner
     if hint in inside:
         return
     inside = (*inside, hint)

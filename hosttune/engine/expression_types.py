@@ -23,17 +23,17 @@ from hosttune.engine.expression_hints import (
     is_numbers,
     is_optional,
     item_of,
+    name_type,
     plain,
     record,
     text_fault,
     union,
     value_of,
     without_none,
-    words,
 )
 from hosttune.engine.expression_judge import nearest
 
-__all__ = ["Checker", "describe", "item_of", "record", "text_fault", "words"]
+__all__ = ["Checker", "describe", "item_of", "name_type", "record", "text_fault"]
 
 _NUMBERS = {int, float}
 
@@ -81,8 +81,8 @@ class Checker:
         if node.attr in fields:
             return fields[node.attr]
         if not fields:
-            return self.fault(f"`{text}` is {words(owner)} and has no field {node.attr!r}", _use_of(owner, text))
-        return self.fault(f"{words(owner)} has no field {node.attr!r}", nearest(node.attr, fields))
+            return self.fault(f"`{text}` is {name_type(owner)} and has no field {node.attr!r}", _use_of(owner, text))
+        return self.fault(f"{name_type(owner)} has no field {node.attr!r}", nearest(node.attr, fields))
 
     def subscript(self, node: ast.Subscript) -> Any:
         owner, index = self.type_of(node.value), self.type_of(node.slice)
@@ -97,12 +97,12 @@ class Checker:
         if name_fault is not None and isinstance(name, str) and (wrong := name_fault(name)):
             return self.fault(*wrong)
         if item is None and value is None:
-            return self.fault(f"`{text}` is {words(owner)} and has no items")
+            return self.fault(f"`{text}` is {name_type(owner)} and has no items")
         wanted = int if item is not None else str
         if not fits(index, wanted, {}) and not (
             item is None and get_args(owner) and goes_with(index, get_args(owner)[0])
         ):
-            return self.fault(f"`{text}[...]` takes {words(wanted)}, not {words(index)}")
+            return self.fault(f"`{text}[...]` takes {name_type(wanted)}, not {name_type(index)}")
         return value if item is None else item
 
     def display(self, node: ast.Tuple | ast.List) -> Any:
@@ -128,7 +128,7 @@ class Checker:
             advice = f"write len({text}) > 0"
         else:
             advice = f"compare it: {text} {'!= ' + repr('') if base(hint) is str else '> 0'}"
-        self.fault(f"`{text}` is {words(hint)}, but a test is true or false", advice)
+        self.fault(f"`{text}` is {name_type(hint)}, but a test is true or false", advice)
 
     def unary(self, node: ast.UnaryOp) -> Any:
         if isinstance(node.op, ast.Not):
@@ -136,7 +136,7 @@ class Checker:
             return bool
         hint = self.type_of(node.operand)
         if hint is not Any and not is_number(hint):
-            return self.fault(f"`-{ast.unparse(node.operand)}`: {words(hint)} is not a number")
+            return self.fault(f"`-{ast.unparse(node.operand)}`: {name_type(hint)} is not a number")
         return base(hint)
 
     def binary(self, node: ast.BinOp) -> Any:
@@ -150,7 +150,7 @@ class Checker:
             return str
         if isinstance(node.op, ast.Add) and get_origin(left) is tuple and get_origin(right) is tuple:
             return list_of(union((item_of(left), item_of(right))))
-        sides = f"{words(left)} and {words(right)}"
+        sides = f"{name_type(left)} and {name_type(right)}"
         hint = "str(number) makes text of a number" if {left, right} <= {int, float, str} else ""
         if is_optional(left) or is_optional(right):
             hint = "test for None first: x is not None and ..."
@@ -175,9 +175,9 @@ class Checker:
         text, hint = (one, left) if right is NoneType else (other, right)
         if NoneType in (left, right):
             if _path(text) not in self.present:  # asked once more is superfluous, not wrong
-                self.fault(f"`{ast.unparse(text)}` is {words(hint)}, never None")
+                self.fault(f"`{ast.unparse(text)}` is {name_type(hint)}, never None")
         elif Literal in (get_origin(left), get_origin(right)) and base(left) == base(right):
-            self.fault(f"`{ast.unparse(one)}` is {words(left)}, never {words(right)}", _choices(left, right))
+            self.fault(f"`{ast.unparse(one)}` is {name_type(left)}, never {name_type(right)}", _choices(left, right))
         else:
             self.mismatch(one, left, other, right)
 
@@ -186,7 +186,7 @@ class Checker:
             if is_optional(hint):
                 self.fault(
                     f"`{ast.unparse(text)}` may be None, which has no order",
-                    f"test first: {ast.unparse(text)} is not None and ...",
+                    f"test first, in the same expression: {ast.unparse(text)} is not None and ...",
                 )
                 return
         if (is_number(left) and is_number(right)) or (is_numbers(left) and is_numbers(right)):
@@ -208,17 +208,19 @@ class Checker:
             fit = goes_with(left, get_args(right)[0])
         else:
             hint = "test for None first" if is_optional(right) else ""
-            self.fault(f"`in` looks into a list, a mapping or a text; `{ast.unparse(other)}` is {words(right)}", hint)
+            self.fault(
+                f"`in` looks into a list, a mapping or a text; `{ast.unparse(other)}` is {name_type(right)}", hint
+            )
             return
         if not fit:
             self.fault(
-                f"`{ast.unparse(one)}` is {words(left)}, never in `{ast.unparse(other)}`, a {words(right)}",
+                f"`{ast.unparse(one)}` is {name_type(left)}, never in `{ast.unparse(other)}`, a {name_type(right)}",
                 _choices(left, right),
             )
 
     def mismatch(self, one: ast.expr, left: Any, other: ast.expr, right: Any) -> None:
         hint = "int(text) makes a number of text" if {base(left), base(right)} in ({int, str}, {float, str}) else ""
-        sides = f"`{ast.unparse(one)}` is {words(left)}, `{ast.unparse(other)}` is {words(right)}"
+        sides = f"`{ast.unparse(one)}` is {name_type(left)}, `{ast.unparse(other)}` is {name_type(right)}"
         self.fault(f"these cannot be compared: {sides}", hint)
 
     def conditional(self, node: ast.IfExp) -> Any:
@@ -245,7 +247,7 @@ class Checker:
             wanted = _spread(form, len(kinds))
             if wanted is not None and all(fits(kind, want, bindings) for kind, want in zip(kinds, wanted, strict=True)):
                 return bound(form.result, bindings)
-        given = ", ".join(words(kind) for kind in kinds) or "nothing"
+        given = ", ".join(name_type(kind) for kind in kinds) or "nothing"
         return self.fault(
             f"`{ast.unparse(node)}`: {ast.unparse(node.func)} does not take {given}", f"{helper.usage}: {helper.doc}"
         )
@@ -257,7 +259,9 @@ class Checker:
             item = item_of(items)
             if item is None:
                 hint = "test for None first" if is_optional(items) else _use_of(items, ast.unparse(clause.iter))
-                item = self.fault(f"`for` goes through a list; `{ast.unparse(clause.iter)}` is {words(items)}", hint)
+                item = self.fault(
+                    f"`for` goes through a list; `{ast.unparse(clause.iter)}` is {name_type(items)}", hint
+                )
             if isinstance(clause.target, ast.Name):
                 name = clause.target.id
                 if name in self.scope or name in outer:

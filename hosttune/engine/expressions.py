@@ -163,7 +163,9 @@ def parse_text(text: str, where: Where, scope: Mapping[str, Any]) -> Text:
         for part in parts:
             fault = text_fault(part.type) if isinstance(part, Expression) else ""
             if fault and isinstance(part, Expression):
-                faults.append(Fault(where, f"`{part.source}` {fault}", "choose a field of it, or test for None first"))
+                may_be_none = f"write: {part.source} if {part.source} is not None else ..."
+                hint = may_be_none if "may be None" in fault else "choose a field of it"
+                faults.append(Fault(where, f"`{part.source}` {fault}", hint))
     if faults:
         raise BadInput(faults)
     return Text(text, where, parts)

@@ -11,8 +11,17 @@ from __future__ import annotations
 from bisect import insort
 from typing import TYPE_CHECKING
 
-from hosttune.engine.fleet_seen import OUTCOMES, Seen, Unread
-from hosttune.engine.fleet_values import Fleet, Named, PlanClass, RuleRow, Setting, Siblings, Tally, Valued
+from hosttune.engine.fleet_seen import OUTCOMES, HostLook, Unread
+from hosttune.engine.fleet_values import (
+    DivergentSetting,
+    Fleet,
+    HostNames,
+    PlanClass,
+    RuleRow,
+    Siblings,
+    Valued,
+    ValueTally,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,6 +32,7 @@ MOST_CLASSES = 4096
 LEAST_SIBLINGS = 2
 MOUNT = "mount "  # begins the name of a setting that some hosts do not have at all
 NOT_MOUNTED = "not mounted"
+_STATES = ("fault", "differs", "unknown", "ok")  # of hosts, as a report lists them
 
 
 class _Names:
@@ -49,8 +59,8 @@ class _Names:
         return made
 
     @property
-    def result(self) -> Named:
-        return Named(self.count, tuple(self.first))
+    def result(self) -> HostNames:
+        return HostNames(self.count, tuple(self.first))
 
 
 class _Values:
@@ -73,7 +83,7 @@ class _Values:
         names.add(host)
 
     @property
-    def result(self) -> Tally:
+    def result(self) -> ValueTally:
         return _ranked_tally((Valued(value, names.result) for value, names in self.found.items()), self.others.result)
 
 
@@ -87,7 +97,7 @@ class _Group:
         self.settings: dict[str, _Values] = {}
         self.lacking: dict[str, _Names] = {}  # hosts without a mount that others have
 
-    def add(self, seen: Seen) -> None:
+    def add(self, seen: HostLook) -> None:
         own = dict(seen.settings)
         for name, value in seen.settings:
             if name not in self.settings:
@@ -112,15 +122,15 @@ class _Group:
             if name in self.lacking and self.lacking[name].count:
                 tally = _ranked_tally((*tally.values, Valued(NOT_MOUNTED, self.lacking[name].result)), tally.others)
             if not tally.is_common:
-                settings.append(Setting(name, tally))
+                settings.append(DivergentSetting(name, tally))
         return Siblings(", ".join(parts.values()), self.hosts.result, tuple(settings))
 
 
-def _ranked_tally(values: Iterable[Valued], others: Named) -> Tally:
-    return Tally(tuple(sorted(values, key=lambda one: (-one.hosts.count, one.value))), others)
+def _ranked_tally(values: Iterable[Valued], others: HostNames) -> ValueTally:
+    return ValueTally(tuple(sorted(values, key=lambda one: (-one.hosts.count, one.value))), others)
 
 
-class Fold:
+class FleetAggregator:
     """Adds looks, each at another host, and makes the report. `names` bounds each list of names; `grave` are the rules
     that find faults: what they say comes before what others say as loudly.
     """
@@ -139,14 +149,14 @@ class Fold:
         self.unplaced = 0
         self.classes: dict[str, tuple[_Names, int, tuple[str, str]]] = {}
         self.other_classes = _Names(names)
-        self.missing: list[tuple[str, str, Seen]] = []
+        self.missing: list[tuple[str, str, HostLook]] = []
         self.missing_count = 0
         self.unread: list[tuple[str, str]] = []
         self.unread_count = 0
         self.superseded = _Names(names)
         self.shared = _Values(names)
 
-    def add(self, seen: Seen) -> None:
+    def add(self, seen: HostLook) -> None:
         """One more host."""
         if seen.missing:
             self.missing_count += 1
@@ -191,7 +201,7 @@ class Fold:
         for host in hosts:
             self.shared.add(machine, host)
 
-    def _add_rules(self, seen: Seen) -> None:
+    def _add_rules(self, seen: HostLook) -> None:
         for rule, outcome, value in seen.says:
             known = self.rules.get(rule)
             if known is None:
@@ -204,7 +214,7 @@ class Fold:
             if outcome != "not applicable":
                 values.add(value, seen.host)
 
-    def _add_group(self, seen: Seen) -> None:
+    def _add_group(self, seen: HostLook) -> None:
         if not seen.hardware:
             self.unplaced += 1
             return
@@ -213,7 +223,7 @@ class Fold:
             group = self.groups[seen.hardware] = _Group(self.bound)
         group.add(seen)
 
-    def _add_class(self, seen: Seen) -> None:
+    def _add_class(self, seen: HostLook) -> None:
         digest = seen.digest if seen.changes else ""
         known = self.classes.get(digest)
         if known is None:
@@ -235,7 +245,7 @@ class Fold:
         ]
         return Fleet(
             hosts=self.hosts,
-            states=_ranked(self.states.result, ("fault", "differs", "unknown", "ok")),
+            states=tuple(sorted(self.states.result.values, key=lambda one: _STATES.index(one.value))),
             first_at=self.span[0],
             last_at=self.span[1],
             versions=self.versions.result,
@@ -269,7 +279,3 @@ class Fold:
         """By what it costs: the worst that the rule says of a host, whether it finds faults, and of how many hosts."""
         worst = min(OUTCOMES.index(one.value) for one in row.outcomes)
         return worst, row.rule not in self.grave, *(-row.count(one) for one in OUTCOMES[:-2]), row.rule
-
-
-def _ranked(tally: Tally, order: tuple[str, ...]) -> tuple[Valued, ...]:
-    return tuple(sorted(tally.values, key=lambda one: order.index(one.value)))

@@ -25,7 +25,7 @@ class Chosen(Generic[T]):
     kept: T
 
 
-class Looks(Generic[T]):
+class LookCollector(Generic[T]):
     """Collects (host, machine, at, source, what to keep). `at` compares as text: ISO 8601, UTC, to the second."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from hosttune.codec import other_format
-from hosttune.engine.fleet_seen import Seen, Unread, pairs, seen_of
+from hosttune.engine.fleet_seen import HostLook, Unread, pairs, seen_of
 from hosttune.engine.health import Fitness, judge
 from hosttune.errors import Where
 from hosttune.values import Finding, Hold, HoldKind, Verdict
@@ -54,7 +54,7 @@ def is_record(data: Mapping[str, Any]) -> bool:
     return data.get("kind") == RECORD
 
 
-def read_document(data: Mapping[str, Any], source: str, stem: str) -> Iterator[Seen | Unread]:
+def read_document(data: Mapping[str, Any], source: str, stem: str) -> Iterator[HostLook | Unread]:
     """The hosts of a document that is no record. `stem` names the host of a plan, which does not say whose it is."""
     try:
         _check_version(data)
@@ -110,12 +110,12 @@ def _check_version(data: Mapping[str, Any]) -> None:
         raise _Wrong("format_version", "; ".join(wrong))
 
 
-def _missing(data: Mapping[str, Any], source: str) -> Seen:
+def _missing(data: Mapping[str, Any], source: str) -> HostLook:
     host, at = _text(data, "host", ""), _time(data, "at", "")
-    return Seen(host, "", at, source, missing=_text(data, "reason", "") or "no reason was told")
+    return HostLook(host, "", at, source, missing=_text(data, "reason", "") or "no reason was told")
 
 
-def _seen(entry: Mapping[str, Any], source: str, where: str) -> Seen:
+def _seen(entry: Mapping[str, Any], source: str, where: str) -> HostLook:
     findings = entry.get("findings")
     if not isinstance(findings, list):
         raise _Wrong(f"{where}findings", "is no list" if "findings" in entry else "is missing")

@@ -10,6 +10,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from hosttune.engine.health import Fitness, judge
+from hosttune.engine.plan import waits_for_reboot
 from hosttune.frozen import frozen
 from hosttune.values import Finding, HoldKind, Verdict
 
@@ -38,7 +39,7 @@ _ASIDE = frozenset({DEFERRED, WAIVED, ORPHANED})
 
 
 @frozen
-class Seen:
+class HostLook:
     """One look at one host. `at` is ISO 8601 in UTC, `source` the file; `says` holds a (rule, outcome, value) for each
     rule that was looked at. A host that gave no answer has `missing`, the reason, and nothing else.
     """
@@ -121,7 +122,7 @@ def seen_of_plan(
     inventory: Inventory,
     drains: Drains,
     problems: Iterable[str] = (),
-) -> Seen:
+) -> HostLook:
     """The look at a host whose plan was just made."""
     health = judge(plan.findings, drains)
     return seen_of(
@@ -145,7 +146,7 @@ def seen_of_plan(
     )
 
 
-def seen_of(findings: Iterable[Finding], *, asks: tuple[str, ...], **about: Any) -> Seen:
+def seen_of(findings: Iterable[Finding], *, asks: tuple[str, ...], **about: Any) -> HostLook:
     """The look with these findings; `asks` are the packages that ask for a reboot."""
     listed = tuple(findings)
     by_rule: dict[str, list[Finding]] = {}
@@ -153,11 +154,9 @@ def seen_of(findings: Iterable[Finding], *, asks: tuple[str, ...], **about: Any)
         by_rule.setdefault(finding.rule, []).append(finding)
     counted = {finding.verdict for finding in listed if is_counted(finding)}
     faulty = any(outcome_of(finding) == FAULT for finding in listed)
-    waiting = [
-        finding.rule for finding in listed if finding.hold.kind is HoldKind.WAITING and "reboot" in finding.hold.detail
-    ]
+    waiting = [finding.rule for finding in listed if waits_for_reboot(finding)]
     blocking = [f"no reboot before {finding.rule} is solved" for finding in listed if finding.blocks_reboot]
-    return Seen(
+    return HostLook(
         state=FAULT if faulty else DIFFERS if Verdict.DIFFERS in counted else UNKNOWN if counted else OK,
         says=tuple((rule, *_said(own)) for rule, own in by_rule.items()),
         reboot=tuple(dict.fromkeys([*blocking, *waiting, *asks])),
@@ -190,16 +189,16 @@ def _expired(findings: Iterable[Finding]) -> Iterable[str]:
                 yield f"{finding.rule}: {text}"[:LONGEST]
 
 
-_FIELDS = tuple(one.name for one in fields(Seen))
+_FIELDS = tuple(one.name for one in fields(HostLook))
 
 
-def seen_to_row(seen: Seen) -> bytes:
+def seen_to_row(seen: HostLook) -> bytes:
     """The look as one line, for a scratch file of this run."""
     return json.dumps([getattr(seen, name) for name in _FIELDS], separators=(",", ":")).encode("ascii")
 
 
-def seen_from_row(row: bytes) -> Seen:
-    return Seen(*(_tuples(value) for value in json.loads(row)))
+def seen_from_row(row: bytes) -> HostLook:
+    return HostLook(*(_tuples(value) for value in json.loads(row)))
 
 
 def _tuples(value: Any) -> Any:

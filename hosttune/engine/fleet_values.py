@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from hosttune.engine.fleet_seen import Seen, Unread
+from hosttune.engine.fleet_seen import HostLook, Unread
 from hosttune.frozen import frozen
 
 
 @frozen
-class Named:
+class HostNames:
     """Some hosts: how many there are, and the first names."""
 
     count: int = 0
@@ -21,15 +21,15 @@ class Valued:
     """The hosts with one value."""
 
     value: str
-    hosts: Named
+    hosts: HostNames
 
 
 @frozen
-class Tally:
+class ValueTally:
     """Values, the most common first; `others` are the hosts with values beyond those that are kept."""
 
     values: tuple[Valued, ...] = ()
-    others: Named = field(default_factory=Named)
+    others: HostNames = field(default_factory=HostNames)
 
     @property
     def total(self) -> int:
@@ -55,18 +55,18 @@ class RuleRow:
 
     rule: str
     outcomes: tuple[Valued, ...]
-    values: Tally
+    values: ValueTally
 
     def count(self, outcome: str) -> int:
         return next((one.hosts.count for one in self.outcomes if one.value == outcome), 0)
 
 
 @frozen
-class Setting:
+class DivergentSetting:
     """One setting that siblings do not agree on."""
 
     name: str
-    values: Tally
+    values: ValueTally
 
 
 @frozen
@@ -74,8 +74,8 @@ class Siblings:
     """Hosts of the same hardware, and the settings in which some of them differ."""
 
     title: str
-    hosts: Named
-    settings: tuple[Setting, ...]
+    hosts: HostNames
+    settings: tuple[DivergentSetting, ...]
 
 
 @frozen
@@ -84,7 +84,7 @@ class PlanClass:
 
     digest: str
     changes: int
-    hosts: Named
+    hosts: HostNames
     source: str
     host: str
 
@@ -97,23 +97,23 @@ class Fleet:
     states: tuple[Valued, ...]  # fault, differs, unknown, ok
     first_at: str  # the oldest and the newest look, ISO 8601
     last_at: str
-    versions: Tally
-    profiles: Tally
-    policies: Tally
+    versions: ValueTally
+    profiles: ValueTally
+    policies: ValueTally
     rules: tuple[RuleRow, ...]
     siblings: tuple[Siblings, ...]
     alone: int  # hosts whose hardware no other has, or is not known
-    unfit: Tally  # rule -> the hosts that should not take work for it
-    impaired: Tally  # rule -> the hosts that work slower for it, or not for long
-    reboots: Tally
-    expired: Tally
-    orphaned: Tally
-    problems: Tally
+    unfit: ValueTally  # rule -> the hosts that should not take work for it
+    impaired: ValueTally  # rule -> the hosts that work slower for it, or not for long
+    reboots: ValueTally
+    expired: ValueTally
+    orphaned: ValueTally
+    problems: ValueTally
     classes: tuple[PlanClass, ...]  # what there is to do first, the largest first
-    other_classes: Named  # hosts with plans beyond those that are kept
-    missing: tuple[Seen, ...]  # hosts that gave no answer, the first names
+    other_classes: HostNames  # hosts with plans beyond those that are kept
+    missing: tuple[HostLook, ...]  # hosts that gave no answer, the first names
     missing_count: int
     unread: tuple[Unread, ...]
     unread_count: int
-    superseded: Named  # hosts with older looks, which were left out
-    shared_machines: Tally  # machine id -> hosts: cloned, or renamed
+    superseded: HostNames  # hosts with older looks, which were left out
+    shared_machines: ValueTally  # machine id -> hosts: cloned, or renamed

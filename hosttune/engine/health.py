@@ -30,7 +30,7 @@ class Fitness(Level):
 
 
 @frozen
-class Point:
+class HealthPoint:
     """One thing that keeps a host from being fit."""
 
     fitness: Fitness
@@ -46,31 +46,44 @@ class Point:
 
 
 @frozen
-class Health:
+class NodeHealth:
     """The worst of its points, which stand worst first; `asked` are the rules that had something to look at."""
 
     fitness: Fitness
-    points: tuple[Point, ...]
+    points: tuple[HealthPoint, ...]
     asked: tuple[str, ...]
+
+    @property
+    def fine(self) -> tuple[str, ...]:
+        """The rules that were asked and have no point."""
+        told = {point.rule for point in self.points}
+        return tuple(rule for rule in self.asked if rule not in told)
 
     def rules(self, fitness: Fitness) -> tuple[str, ...]:
         """The rules whose points make this of the host, each once."""
         return tuple(dict.fromkeys(point.rule for point in self.points if point.fitness is fitness))
 
 
-def judge(findings: Iterable[Finding], drains: Drains = NO_DRAINS) -> Health:
-    """The health that these findings amount to."""
+def judge(findings: Iterable[Finding], drains: Drains = NO_DRAINS, sole: Iterable[str] = ()) -> NodeHealth:
+    """The health that these findings amount to; `sole` are the rules of --only."""
     listed = [one for one in findings if one.hold.kind not in _ACCEPTED]
     points = [
-        Point(fitness, one.rule, one.subject, one.reason, one.todo)
+        HealthPoint(fitness, one.rule, one.subject, one.reason, one.todo)
         for one in listed
         if (fitness := _fitness(one, drains)) is not Fitness.FIT
     ]
     points.sort(key=lambda point: (-point.fitness.rank, point.rule, point.subject))
     asked = dict.fromkeys(one.rule for one in listed if one.verdict is not Verdict.NOT_APPLICABLE)
     if not asked:
-        points = [Point(Fitness.UNKNOWN, "", "", _NOBODY, "ask on the host itself")]
-    return Health(points[0].fitness if points else Fitness.FIT, tuple(points), tuple(asked))
+        points = [_unjudged(", ".join(sole))]
+    return NodeHealth(points[0].fitness if points else Fitness.FIT, tuple(points), tuple(asked))
+
+
+def _unjudged(sole: str) -> HealthPoint:
+    if sole:
+        why = f"--only {sole} leaves no rule that can judge this host"
+        return HealthPoint(Fitness.UNKNOWN, "", "", why, "ask without --only")
+    return HealthPoint(Fitness.UNKNOWN, "", "", _NOBODY, "ask on the host itself")
 
 
 def _fitness(finding: Finding, drains: Drains) -> Fitness:

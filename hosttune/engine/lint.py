@@ -15,14 +15,14 @@ from hosttune.engine.schema import check, nearest
 from hosttune.engine.shapes import edition_faults, rule_shape
 from hosttune.engine.yamlio import load_document
 from hosttune.errors import BadInput, Fault
-from hosttune.facts import MODULES
+from hosttune.facts import CLASSES, MODULES
 from hosttune.resources import wish_kinds
 from hosttune.resources.base import NUMERIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hosttune.engine.document import Document
+    from hosttune.engine.document import YamlFile
     from hosttune.engine.expressions import Expression
     from hosttune.engine.rule import Rule
 
@@ -41,7 +41,7 @@ def checked_rule(text: str, name: str, *, is_builtin: bool = False) -> Rule:
     return build_rule(document, is_builtin=is_builtin)
 
 
-def rule_faults(document: Document) -> list[Fault]:
+def rule_faults(document: YamlFile) -> list[Fault]:
     """Every fault of a rule document, in file order."""
     faults = check(document, rule_shape())
     data = document.data if isinstance(document.data, dict) else {}
@@ -54,12 +54,12 @@ def rule_faults(document: Document) -> list[Fault]:
     return sorted(dict.fromkeys(faults), key=lambda fault: (fault.where.line, fault.where.field))
 
 
-def lint_faults(document: Document) -> list[Fault]:
+def lint_faults(document: YamlFile) -> list[Fault]:
     """What `rules lint` tells: every fault, and what stops no command but is not finished either."""
     return rule_faults(document) or [*key_faults(document), *placeholder_faults(document.data, document)]
 
 
-def placeholder_faults(data: Any, document: Document, path: str = "") -> list[Fault]:
+def placeholder_faults(data: Any, document: YamlFile, path: str = "") -> list[Fault]:
     """A fault for each text that still stands as `rules new` framed it."""
     if isinstance(data, str):
         found = Fault(document.where(path), f"is not written yet: {data.strip()[:60]!r}", "write it, or take it out")
@@ -74,7 +74,7 @@ def placeholder_faults(data: Any, document: Document, path: str = "") -> list[Fa
     return [fault for at, value in entries for fault in placeholder_faults(value, document, at)]
 
 
-def key_faults(document: Document) -> list[Fault]:
+def key_faults(document: YamlFile) -> list[Fault]:
     """A fault for each name of a rule that nothing is known to have, such as a sysctl of no kernel. Not among those of
     `rule_faults`: the list of keys may be too short, so lint tells it, and no command stops for it.
     """
@@ -84,20 +84,22 @@ def key_faults(document: Document) -> list[Fault]:
     named = [
         (f"want[{i}].{kind}", sentence)
         for i, entry in enumerate(_list(data.get("want")))
-        if (kind := next(iter(entry), "")) in wish_kinds() and "{{" not in str(entry[kind])
+        if (kind := next(iter(entry), "")) in wish_kinds()
+        if "{{" not in str(entry[kind]) and PLACEHOLDER not in str(entry[kind])
         if (sentence := wish_kinds()[kind].doubt(str(entry[kind]), entry))
     ]
+    plain = {path for path, _ in named if "module" not in wish_kinds()[path.rpartition(".")[2]].fields}
     checker = _Checker(document)
     _check_expressions(checker, data)
     hint = "correct it; of a key that a module of its own brings, write beside it `module: NAME`"
     return [
-        Fault(document.where(path), sentence, hint)
+        Fault(document.where(path), sentence, "correct it" if path in plain else hint)
         for path, sentence in dict.fromkeys([*named, *((path, unknown_key(key)) for path, key in checker.sysctls)])
         if sentence
     ]
 
 
-def _name_faults(document: Document, data: dict[str, Any]) -> list[Fault]:
+def _name_faults(document: YamlFile, data: dict[str, Any]) -> list[Fault]:
     faults = []
     stem = PurePosixPath(document.name).stem
     if data["id"] != stem:
@@ -115,7 +117,7 @@ def _name_faults(document: Document, data: dict[str, Any]) -> list[Fault]:
     return faults
 
 
-def _default_faults(document: Document, data: dict[str, Any]) -> list[Fault]:
+def _default_faults(document: YamlFile, data: dict[str, Any]) -> list[Fault]:
     from hosttune.engine.rule import param_of
 
     faults = []
@@ -127,7 +129,7 @@ def _default_faults(document: Document, data: dict[str, Any]) -> list[Fault]:
     return faults
 
 
-def _life_faults(document: Document, data: dict[str, Any]) -> list[Fault]:
+def _life_faults(document: YamlFile, data: dict[str, Any]) -> list[Fault]:
     """What is wrong with the standing of a rule: its edition, what it weakens, what replaces it."""
     faults = edition_faults(document, [("edition", data["edition"])] if "edition" in data else [])
     if "exposes" in data and data["risk"] != "high":
@@ -148,7 +150,7 @@ def fact_types() -> dict[str, Any]:
     hints = {}
     for subject, name in sorted(MODULES.items()):
         module = import_module(name)
-        hints[subject] = getattr(module, subject.title().replace("_", ""))
+        hints[subject] = getattr(module, CLASSES[subject])
     return hints
 
 
@@ -165,7 +167,7 @@ def scope_of(data: dict[str, Any]) -> dict[str, Any]:
     return scope
 
 
-def _expression_faults(document: Document, data: dict[str, Any]) -> list[Fault]:
+def _expression_faults(document: YamlFile, data: dict[str, Any]) -> list[Fault]:
     checker = _Checker(document)
     choice = data.get("choice")
     if isinstance(choice, str) and choice not in choices():
@@ -200,7 +202,7 @@ def _check_expressions(checker: _Checker, data: dict[str, Any]) -> None:
 class _Checker:
     """Collects the faults of all expressions of one document."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: YamlFile) -> None:
         self.document = document
         self.faults: list[Fault] = []
         self.sysctls: list[tuple[str, str]] = []  # (field, key) of each that is asked for by name

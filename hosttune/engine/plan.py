@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -30,6 +29,8 @@ _SEVERITY = (Verdict.UNKNOWN, Verdict.DIFFERS, Verdict.ADVICE, Verdict.OK, Verdi
 
 def digest(changes: Iterable[Change]) -> str:
     """The digest of a plan: sha256 over its changes alone, so that equal hosts have equal digests."""
+    import hashlib  # OpenSSL with it, which takes its time: what shows no digest does without
+
     return hashlib.sha256(canonical(tuple(changes))).hexdigest()
 
 
@@ -87,6 +88,11 @@ def after_run(findings: Iterable[Finding], faults: tuple[Finding, ...]) -> tuple
     return (*(one for one in listed if one not in before), *faults)
 
 
+def waits_for_reboot(finding: Finding) -> bool:
+    """Whether what is set up takes effect at the next boot."""
+    return finding.hold.kind is HoldKind.WAITING and "reboot" in finding.hold.detail
+
+
 def reboot_blockers(findings: Iterable[Finding]) -> tuple[str, ...]:
     """The rules that say that something must be solved before the host is booted again, also where somebody accepted
     that: a boot makes it worse."""
@@ -120,9 +126,11 @@ def hold_back(
     facts: Facts,
     ledger: Mapping[Address, Applied],
     refused: Mapping[str, Reason],
+    came_back: Mapping[Address, tuple[Value, str]] | None = None,
 ) -> Finding:
     """The finding as a waiver leaves it; its changes become a hold where an earlier revert, the policy or running work
-    forbids them, or their rule is `refused`: it contradicts another, or failed where the plan was tried.
+    forbids them, or their rule is `refused`: it contradicts another, or failed where the plan was tried. `came_back`:
+    the values that were on trial and went back by themselves, each with when and why.
     """
     finding = policy.waive(finding)
     if not finding.changes:
@@ -136,6 +144,9 @@ def hold_back(
         hold = Hold(HoldKind.REVERTED, f"({reverted[0]}, set in {applied.times} runs, last {applied.run_id})")
         afresh = f"sudo hosttune undo --rule {finding.rule} --yes starts afresh"
         todo = f"find out who sets it back, or ignore {finding.rule}; {afresh}"
+    elif back := _back(finding, policy, came_back or {}):
+        hold = Hold(HoldKind.CAME_BACK, back)
+        todo = f"mend the cause, then: sudo hosttune apply --yes --again {finding.rule}"
     elif risk > policy.max_risk:
         hold = Hold(HoldKind.ABOVE_MAX_RISK, f"{policy.max_risk} (risk {risk})")
         todo = f"allow it with --max-risk {risk} (policy: max_risk: {risk})"
@@ -194,6 +205,17 @@ def make_once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
         seen |= {(change.address, change.after) for change in kept}
         found.append(finding if len(kept) == len(finding.changes) else replace(finding, changes=kept))
     return tuple(found)
+
+
+def _back(finding: Finding, policy: Policy, came_back: Mapping[Address, tuple[Value, str]]) -> str:
+    """When and why a value that this finding would set anew went back by itself; empty where none did, or where
+    somebody asks for it again.
+    """
+    if finding.rule in policy.again:
+        return ""
+    tried = (came_back[one.address] for one in finding.changes if one.address in came_back)
+    wanted = [change.after for change in finding.changes]
+    return next((told for value, told in tried if value in wanted), "")
 
 
 def _reverted(change: Change, ledger: Mapping[Address, Applied]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
@@ -17,6 +16,7 @@ from hosttune.values import Disturbs, Finding, Risk
 if TYPE_CHECKING:
     from hosttune.engine.catalog import Catalog
     from hosttune.engine.rule import Param, Rule
+    from hosttune.engine.trial_terms import TrialTerms
 
 
 @frozen
@@ -51,7 +51,25 @@ NO_DRAINS = Drains()
 
 
 @frozen
-class Said:
+class AtBoot:
+    """What `hosttune ready` may do at a boot, before this host takes work."""
+
+    plans: str = "approved"  # approved | all: whatever the policy allows
+    digests: tuple[str, ...] = ()  # approved here, besides those of /etc/hosttune/approved
+    reboot: str = "once"  # once | never
+    on_failure: str = "hold"  # hold | go
+
+    @property
+    def allowed(self) -> int:
+        """Reboots until the host was ready."""
+        return int(self.reboot == "once")
+
+
+AS_APPROVED = AtBoot()
+
+
+@frozen
+class Statement:
     """One thing that a policy says of a rule on this host, and where it stands."""
 
     key: str  # select | ignore | waiver | params
@@ -64,7 +82,7 @@ class Said:
 
 
 @frozen
-class Section:
+class HostSection:
     """A section for hosts of a policy file."""
 
     pattern: str
@@ -85,14 +103,17 @@ class Policy:
     params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     max_risk: Risk = Risk.MEDIUM
     disturb: Disturbs = Disturbs.NOTHING
+    again: tuple[str, ...] = ()  # rules that are tried once more after they came back by themselves; typed for this run
     break_work: bool = False  # typed for this one run: GPU work that the plan lists may be broken
     declared: Declared = NOTHING
+    confirm: TrialTerms | None = None  # what apply makes is on trial; no plan hangs on it
     drains: Drains = NO_DRAINS  # no plan hangs on it
+    at_boot: AtBoot = AS_APPROVED  # no plan hangs on it
     keep_reports: int = 90  # days of which `check --keep` keeps a report; no plan hangs on it
     source: str = ""
     host: str = ""  # the name by which sections were chosen; empty where there are none
-    sections: tuple[Section, ...] = ()
-    said: tuple[Said, ...] = ()  # of single rules, in the sections that fit
+    sections: tuple[HostSection, ...] = ()
+    said: tuple[Statement, ...] = ()  # of single rules, in the sections that fit
     today: str = ""  # ISO date; waivers expire by it
     sole: tuple[str, ...] = ()  # the only rules to look at, whatever is selected
     notes: tuple[str, ...] = ()  # sentences for whoever wrote the policy: names that have changed
@@ -104,6 +125,8 @@ class Policy:
     @property
     def digest(self) -> str:
         """sha256 over what the policy says, not over how it is written."""
+        import hashlib
+
         said: list[Any] = [
             self.profile, self.edition, self.select, self.ignore,
             [(one.rule, one.subject, one.until) for one in self.waivers],
@@ -143,6 +166,7 @@ class Policy:
         only: tuple[str, ...] = (),
         max_risk: str | None = None,
         disturb: str | None = None,
+        again: tuple[str, ...] = (),
     ) -> Policy:
         """The policy with what the command line says on top. `only` leaves every other rule out; a rule that is off
         stays off, and naming it raises HosttuneError.
@@ -151,7 +175,7 @@ class Policy:
             raise HosttuneError(
                 f"no profile is called {profile}", hint=f"there is: {', '.join(sorted(catalog.profiles))}"
             )
-        unknown = [name for name in (*select, *ignore, *only) if catalog.current(name) not in catalog.rules]
+        unknown = [name for name in (*select, *ignore, *only, *again) if catalog.current(name) not in catalog.rules]
         if unknown:
             raise HosttuneError(
                 f"no rule is called {unknown[0]}", hint=nearest(unknown[0], catalog.rules) or "see: hosttune rules"
@@ -176,8 +200,9 @@ class Policy:
             ignore=(*self.ignore, *dropped),
             max_risk=Risk(max_risk) if max_risk else self.max_risk,
             disturb=Disturbs(disturb) if disturb else self.disturb,
+            again=tuple(map(catalog.current, again)),
             break_work=disturb == Disturbs.GPU_WORK.value,
-            notes=tuple(dict.fromkeys((*self.notes, *name_notes(catalog, (*select, *ignore, *only)), *notes))),
+            notes=tuple(dict.fromkeys((*self.notes, *name_notes(catalog, (*select, *ignore, *only, *again)), *notes))),
         )
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hosttune.engine.catalog import Catalog
-    from hosttune.engine.policy import Policy, Said
+    from hosttune.engine.policy import Policy, Statement
     from hosttune.values import Finding
 
 _ALIKE = 0.5  # of SequenceMatcher.ratio: `h1OO-` and `h100-` have 0.6
@@ -46,13 +46,13 @@ def without_effect(
     return tuple(sorted(found, key=lambda fault: fault.where.line))
 
 
-def _is_idle(one: Said, policy: Policy) -> bool:
+def _is_idle(one: Statement, policy: Policy) -> bool:
     """Whether it harms nobody that nothing comes of it: what was meant is so anyway."""
     return one.key == "ignore" or (one.key == "select" and one.rule not in policy.ignore)
 
 
 def _of(
-    one: Said, policy: Policy, catalog: Catalog, selected: set[str], subjects: set[str]
+    one: Statement, policy: Policy, catalog: Catalog, selected: set[str], subjects: set[str]
 ) -> tuple[str, str]:  # fmt: skip
     """Why this does nothing, and what was meant perhaps; empty texts where it does something, or may."""
     of_profile = catalog.profiles[policy.profile].rules

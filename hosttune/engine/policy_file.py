@@ -7,15 +7,16 @@ from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from hosttune.engine.policy import DataMount, Declared, Drains, Policy, Said, Section, name_notes
+from hosttune.engine.policy import AtBoot, DataMount, Declared, Drains, HostSection, Policy, Statement, name_notes
+from hosttune.engine.trial_terms import TrialTerms, span_s
 from hosttune.engine.waiver import Waiver
 from hosttune.errors import BadInput, HosttuneError
 from hosttune.facts.host import host_name
-from hosttune.values import Disturbs, Risk
+from hosttune.values import Confirmer, Disturbs, Risk
 
 if TYPE_CHECKING:
     from hosttune.engine.catalog import Catalog
-    from hosttune.engine.document import Document
+    from hosttune.engine.document import YamlFile
     from hosttune.host.door import Reader
     from hosttune.values import Answer
 
@@ -39,7 +40,7 @@ def load_policy(reader: Reader, catalog: Catalog, path: str | None = None) -> Po
     return build_policy(load_document(text, name), catalog, today, host_name(reader))
 
 
-def build_policy(document: Document, catalog: Catalog, today: str, host: Answer[str] = "") -> Policy:
+def build_policy(document: YamlFile, catalog: Catalog, today: str, host: Answer[str] = "") -> Policy:
     """Check a policy document and build the policy for a host. Raises BadInput with every fault."""
     from hosttune.engine.shapes import policy_faults
 
@@ -47,6 +48,12 @@ def build_policy(document: Document, catalog: Catalog, today: str, host: Answer[
     if faults:
         raise BadInput(faults)
     data = for_host(document.data or {}, host, document.name)
+    if len(data.get("data_mounts", ())) > 1:
+        from hosttune.engine.mount_faults import doubled_faults
+
+        faults = list(doubled_faults(document, _prefixed(document.data, host)))
+        if faults:
+            raise BadInput(faults)
     entries = data.get("ignore", ())
     off = [entry for entry in entries if isinstance(entry, str)]
     waivers = tuple(
@@ -71,6 +78,8 @@ def build_policy(document: Document, catalog: Catalog, today: str, host: Answer[
         max_risk=Risk(data.get("max_risk", "medium")),
         disturb=Disturbs(data.get("disturb", "nothing")),
         drains=Drains(*(frozenset(map(catalog.current, data.get(key, ()))) for key in ("drain_for", "no_drain_for"))),
+        at_boot=AtBoot(**{**data.get("at_boot", {}), "digests": tuple(data.get("at_boot", {}).get("digests", ()))}),
+        confirm=_terms(data["confirm"]) if "confirm" in data else None,
         keep_reports=data.get("keep_reports", Policy().keep_reports),
         declared=Declared(tuple(_data_mount(entry) for entry in data.get("data_mounts", ()))),
         source=document.name,
@@ -80,6 +89,11 @@ def build_policy(document: Document, catalog: Catalog, today: str, host: Answer[
         today=today,
         notes=tuple(f"{document.name}: {note}" for note in name_notes(catalog, written)),
     )
+
+
+def _terms(entry: Mapping[str, Any]) -> TrialTerms:
+    by = Confirmer(entry.get("by", Confirmer.OPERATOR.value))
+    return TrialTerms(span_s(entry["within"]), by, boot=entry.get("boot", True))
 
 
 def for_host(data: Mapping[str, Any], host: Answer[str], name: str) -> dict[str, Any]:
@@ -99,9 +113,11 @@ def for_host(data: Mapping[str, Any], host: Answer[str], name: str) -> dict[str,
         for key, value in section.items():
             if isinstance(value, list):
                 made[key] = [*made.get(key, ()), *value]
-            elif isinstance(value, dict):
+            elif key == "params":
                 params = made.get(key, {})
                 made[key] = {**params, **{rule: {**params.get(rule, {}), **values} for rule, values in value.items()}}
+            elif isinstance(value, dict):
+                made[key] = {**made.get(key, {}), **value}
             else:
                 made[key] = value
     return made
@@ -114,27 +130,31 @@ def _sections_of(data: Mapping[str, Any], host: Answer[str]) -> tuple[tuple[str,
     return tuple(one for one in sections if any(fnmatchcase(name, one[0]) for name in names))
 
 
-def _sections(document: Document, host: Answer[str]) -> tuple[Section, ...]:
+def _prefixed(data: Mapping[str, Any], host: Answer[str]) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+    """The parts that hold on a host, each with where its keys stand."""
+    return (("", data), *((f"hosts.{pattern}.", one) for pattern, one in _sections_of(data, host)))
+
+
+def _sections(document: YamlFile, host: Answer[str]) -> tuple[HostSection, ...]:
     data = document.data or {}
     fitting = {pattern for pattern, _ in _sections_of(data, host)}
-    return tuple(Section(one, document.where(f"hosts.{one}"), one in fitting) for one in data.get("hosts", {}))
+    return tuple(HostSection(one, document.where(f"hosts.{one}"), one in fitting) for one in data.get("hosts", {}))
 
 
-def _said(document: Document, catalog: Catalog, host: Answer[str]) -> tuple[Said, ...]:
+def _said(document: YamlFile, catalog: Catalog, host: Answer[str]) -> tuple[Statement, ...]:
     """What the file says of single rules on this host, each with its place."""
-    data = document.data or {}
-    found: list[Said] = []
-    for prefix, part in (("", data), *((f"hosts.{pattern}.", one) for pattern, one in _sections_of(data, host))):
+    found: list[Statement] = []
+    for prefix, part in _prefixed(document.data or {}, host):
         for number, name in enumerate(part.get("select", ())):
-            found.append(Said("select", catalog.current(name), document.where(f"{prefix}select[{number}]")))
+            found.append(Statement("select", catalog.current(name), document.where(f"{prefix}select[{number}]")))
         for number, entry in enumerate(part.get("ignore", ())):
             where = document.where(f"{prefix}ignore[{number}]")
             if isinstance(entry, str):
-                found.append(Said("ignore", catalog.current(entry), where))
+                found.append(Statement("ignore", catalog.current(entry), where))
             else:
-                found.append(Said("waiver", catalog.current(entry["rule"]), where, entry.get("subject", "")))
+                found.append(Statement("waiver", catalog.current(entry["rule"]), where, entry.get("subject", "")))
         params = part.get("params", {})
-        found += [Said("params", catalog.current(one), document.where(f"{prefix}params.{one}")) for one in params]
+        found += [Statement("params", catalog.current(one), document.where(f"{prefix}params.{one}")) for one in params]
     return tuple(found)
 
 

@@ -10,11 +10,11 @@ from hosttune.engine.edition import is_between
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
-    from hosttune.engine.document import Document
+    from hosttune.engine.document import YamlFile
 
 
 @frozen
-class Entry:
+class ProfileEntry:
     """A rule that a profile names, and the editions in which it does."""
 
     rule: str
@@ -32,12 +32,12 @@ class Profile:
     rules: tuple[str, ...]
     extends: str = ""
     params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    added: tuple[Entry, ...] = ()
-    left_out: tuple[Entry, ...] = ()
+    added: tuple[ProfileEntry, ...] = ()
+    left_out: tuple[ProfileEntry, ...] = ()
     own_params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-def build_profile(document: Document) -> Profile:
+def build_profile(document: YamlFile) -> Profile:
     """The profile of a file, not yet with what it extends."""
     data = document.data
     own = {rule: dict(values) for rule, values in data.get("params", {}).items()}
@@ -54,10 +54,10 @@ def build_profile(document: Document) -> Profile:
     )
 
 
-def _entry(written: str | Mapping[str, Any]) -> Entry:
+def _entry(written: str | Mapping[str, Any]) -> ProfileEntry:
     if isinstance(written, str):
-        return Entry(written)
-    return Entry(written["rule"], written.get("from", ""), written.get("until", ""))
+        return ProfileEntry(written)
+    return ProfileEntry(written["rule"], written.get("from", ""), written.get("until", ""))
 
 
 def resolved(profiles: Mapping[str, Profile], edition: str = "") -> dict[str, Profile]:
@@ -78,5 +78,5 @@ def resolved(profiles: Mapping[str, Profile], edition: str = "") -> dict[str, Pr
     return {name: resolve(name) for name in sorted(profiles)}
 
 
-def _names(entries: tuple[Entry, ...], edition: str) -> set[str]:
+def _names(entries: tuple[ProfileEntry, ...], edition: str) -> set[str]:
     return {entry.rule for entry in entries if is_between(edition, entry.first, entry.last)}

@@ -16,7 +16,7 @@ from hosttune.resources.base import Operator
 from hosttune.values import Disturbs, Risk
 
 if TYPE_CHECKING:
-    from hosttune.engine.document import Document
+    from hosttune.engine.document import YamlFile
     from hosttune.errors import Where
     from hosttune.facts import Facts
 
@@ -225,7 +225,7 @@ def choice_module(name: str) -> Any:
     return import_module(f"hosttune.choices.{name}")
 
 
-def build_rule(document: Document, *, is_builtin: bool) -> Rule:
+def build_rule(document: YamlFile, *, is_builtin: bool) -> Rule:
     """Build a rule from a document that `engine.lint` accepts (or that was accepted when the wheel was built)."""
     data = document.data
 
@@ -274,7 +274,7 @@ def build_rule(document: Document, *, is_builtin: bool) -> Rule:
     parts += [part for one in expect for part in one.parts]
     parts += [part for spec in want for part in spec.parts]
     choice = data.get("choice", "")
-    asks = document.asks or _asks(parts, want)
+    asks = document.asks or _asks(parts, want, choice)
     return Rule(
         id=data["id"],
         title=data["title"],
@@ -304,12 +304,15 @@ def build_rule(document: Document, *, is_builtin: bool) -> Rule:
     )
 
 
-def _asks(parts: list[Any], want: tuple[WishSpec, ...]) -> Mapping[str, Iterable[str]]:
-    """The fact subjects and units that these parts of a rule use."""
+def _asks(parts: list[Any], want: tuple[WishSpec, ...], choice: str) -> Mapping[str, Iterable[str]]:
+    """The fact subjects that these parts of a rule use, and the units that they and its choice ask systemd for."""
+    of_choice = getattr(choice_module(choice), "UNITS", ()) if choice else ()
     return {
         "subjects": frozenset[str]().union(*(part.subjects for part in parts)) - {"params", "policy", "item", "choice"},
         "units": frozenset[str]().union(
-            *(part.units for part in parts), {spec.name.source for spec in want if wish_kinds()[spec.kind].is_unit}
+            *(part.units for part in parts),
+            {spec.name.source for spec in want if wish_kinds()[spec.kind].is_unit},
+            of_choice,
         ),
     }
 

@@ -1,9 +1,9 @@
 """What a YAML file of ours may hold: one description checks it, with every fault at once, and makes its JSON Schema.
 
-    POLICY = Table(
+    POLICY = TableSpec(
         {
             "profile": String(choices=("base",), help="The rules that run by default"),
-            "ignore": ListOf(AnyOf((Id(), Table({"rule": Id(), "until": Date()}, required=("rule",))))),
+            "ignore": ListOf(AnyOf((Id(), TableSpec({"rule": Id(), "until": Date()}, required=("rule",))))),
             "params": MapOf(MapOf(Scalar()), keys=Id()),
         },
     )
@@ -29,14 +29,14 @@ from hosttune.engine.schema_values import (
     Integer,
     Number,
     Scalar,
-    Spec,
     String,
+    ValueSpec,
     nearest,
 )
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
-    from hosttune.engine.document import Document
+    from hosttune.engine.document import YamlFile
     from hosttune.errors import Fault
 
 __all__ = [
@@ -53,9 +53,9 @@ __all__ = [
     "Number",
     "OrExpression",
     "Scalar",
-    "Spec",
     "String",
-    "Table",
+    "TableSpec",
+    "ValueSpec",
     "check",
     "json_schema",
     "nearest",
@@ -63,26 +63,26 @@ __all__ = [
 ]
 
 
-def check(document: Document, spec: Spec) -> list[Fault]:
+def check(document: YamlFile, spec: ValueSpec) -> list[Fault]:
     """Every fault of the document, in file order."""
     at = At(document, [])
     at.check(document.data, spec)
     return sorted(at.faults, key=lambda fault: fault.where.line)
 
 
-def json_schema(spec: Spec, *, title: str = "", description: str = "") -> dict[str, Any]:
+def json_schema(spec: ValueSpec, *, title: str = "", description: str = "") -> dict[str, Any]:
     """The same description as a JSON Schema (draft 2020-12), for editors."""
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, "description": description}
     return {key: value for key, value in head.items() if value} | _described(spec)
 
 
-def of_type(kind: type, *, choices: tuple[Any, ...] = (), help: str = "") -> Spec:  # noqa: A002 (a field of every spec)
+def of_type(kind: type, *, choices: tuple[Any, ...] = (), help: str = "") -> ValueSpec:  # noqa: A002 (a field of every spec)
     """The spec for a field declared by a Python type: str, int, float, bool, list (of text), dict (of scalars)."""
     if kind is str:
         return String(choices=choices, help=help)
     if kind is list:
         return ListOf(String(choices=choices), help=help)
-    specs: dict[type, Spec] = {
+    specs: dict[type, ValueSpec] = {
         int: Integer(help=help),
         float: Number(help=help),
         bool: Boolean(help=help),
@@ -95,7 +95,7 @@ def of_type(kind: type, *, choices: tuple[Any, ...] = (), help: str = "") -> Spe
 class OrExpression:
     """What `spec` takes, or a text with `{{ an expression }}`, whose value is checked where it is evaluated."""
 
-    spec: Spec
+    spec: ValueSpec
 
     @property
     def help(self) -> str:
@@ -120,7 +120,7 @@ class OrExpression:
 class ListOf:
     """A list, with at least `least` items."""
 
-    item: Spec
+    item: ValueSpec
     least: int = 0
     help: str = ""
 
@@ -142,20 +142,23 @@ class ListOf:
         return {"type": "array", "items": _described(self.item)} | least
 
 
-@frozen
-class MapOf:
-    """A mapping with keys of the writer's choice, each of the form `keys`."""
+class _Mapping:
+    """What the specs of mappings have in common."""
 
-    value: Spec
-    keys: String = field(default_factory=String)
-    help: str = ""
-
-    @property
-    def says(self) -> str:
-        return "a mapping"
+    __slots__ = ()
+    says = "a mapping"
 
     def takes(self, value: Any) -> bool:
         return isinstance(value, dict)
+
+
+@frozen
+class MapOf(_Mapping):
+    """A mapping with keys of the writer's choice, each of the form `keys`."""
+
+    value: ValueSpec
+    keys: String = field(default_factory=String)
+    help: str = ""
 
     def look(self, value: dict[str, Any], at: At) -> None:
         for key, item in value.items():
@@ -167,20 +170,13 @@ class MapOf:
 
 
 @frozen
-class Table:
+class TableSpec(_Mapping):
     """A mapping with these keys and no others. Of each group in `one_of` exactly one key is there."""
 
-    fields: Mapping[str, Spec]
+    fields: Mapping[str, ValueSpec]
     required: tuple[str, ...] = ()
     one_of: tuple[tuple[str, ...], ...] = ()
     help: str = ""
-
-    @property
-    def says(self) -> str:
-        return "a mapping"
-
-    def takes(self, value: Any) -> bool:
-        return isinstance(value, dict)
 
     def look(self, value: dict[str, Any], at: At) -> None:
         for key in self.required:
@@ -212,18 +208,11 @@ class Table:
 
 
 @frozen
-class FirstKey:
-    """A mapping whose first key names its kind, and so its Table: `{sysctl: vm.swappiness, at_most: 10}`."""
+class FirstKey(_Mapping):
+    """A mapping whose first key names its kind, and so its TableSpec: `{sysctl: vm.swappiness, at_most: 10}`."""
 
-    tables: Mapping[str, Table]
+    tables: Mapping[str, TableSpec]
     help: str = ""
-
-    @property
-    def says(self) -> str:
-        return "a mapping"
-
-    def takes(self, value: Any) -> bool:
-        return isinstance(value, dict)
 
     def look(self, value: dict[str, Any], at: At) -> None:
         first = next(iter(value), "")
@@ -246,7 +235,7 @@ class FirstKey:
 class AnyOf:
     """What one of `options` takes; the first that takes the JSON type of a value judges it."""
 
-    options: tuple[Spec, ...]
+    options: tuple[ValueSpec, ...]
     help: str = ""
 
     @property
@@ -263,7 +252,7 @@ class AnyOf:
         return {"anyOf": [_described(option) for option in self.options]}
 
 
-def _described(spec: Spec) -> dict[str, Any]:
+def _described(spec: ValueSpec) -> dict[str, Any]:
     return ({"description": spec.help} if spec.help else {}) | spec.schema()
 
 

@@ -12,12 +12,12 @@ from hosttune.errors import Fault
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
-    from hosttune.engine.document import Document
+    from hosttune.engine.document import YamlFile
 
 KEBAB = r"[a-z][a-z0-9]*(-[a-z0-9]+)*"
 
 
-class Spec(Protocol):
+class ValueSpec(Protocol):
     """What one value may be."""
 
     @property
@@ -43,7 +43,7 @@ class Spec(Protocol):
 class At:
     """A place in a document while it is checked."""
 
-    document: Document
+    document: YamlFile
     faults: list[Fault]
     path: str = ""
 
@@ -56,7 +56,7 @@ class At:
     def item(self, index: int) -> At:
         return At(self.document, self.faults, f"{self.path}[{index}]")
 
-    def check(self, value: Any, spec: Spec) -> None:
+    def check(self, value: Any, spec: ValueSpec) -> None:
         if spec.takes(value):
             spec.look(value, self)
         else:
@@ -221,7 +221,7 @@ def _given(value: Any) -> str:
     return "a list" if isinstance(value, list) else "a mapping"
 
 
-def _remedy(value: Any, spec: Spec) -> str:
+def _remedy(value: Any, spec: ValueSpec) -> str:
     if spec.takes("") and isinstance(value, (bool, int, float)) and not getattr(spec, "choices", ()):
         return "put it in quotes"
     if spec.takes([]) and isinstance(value, str):

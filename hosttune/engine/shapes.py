@@ -22,21 +22,22 @@ from hosttune.engine.schema import (
     OrExpression,
     Scalar,
     String,
-    Table,
+    TableSpec,
     check,
     json_schema,
     nearest,
     of_type,
 )
-from hosttune.errors import Fault
+from hosttune.engine.trial_terms import span_s
+from hosttune.errors import Fault, HosttuneError
 from hosttune.resources import wish_kinds
 from hosttune.resources.base import NUMERIC
-from hosttune.values import Disturbs, Risk
+from hosttune.values import Confirmer, Disturbs, Risk
 
 if TYPE_CHECKING:
     from hosttune.engine.catalog import Catalog
-    from hosttune.engine.document import Document
-    from hosttune.engine.schema import Spec
+    from hosttune.engine.document import YamlFile
+    from hosttune.engine.schema import ValueSpec
     from hosttune.resources.base import WishKind
 
 RISKS = String(
@@ -44,7 +45,7 @@ RISKS = String(
 )
 DISTURBS = String(choices=tuple(word.value for word in Disturbs), help="Whom the change disturbs while it is made")
 
-WAIVER = Table(
+WAIVER = TableSpec(
     {
         "rule": Id(help="The rule that is waived"),
         "subject": String(help="What of it alone: a mount point, a key, a device; a pattern such as /scratch*"),
@@ -57,7 +58,7 @@ WAIVER = Table(
 # A text: the number 2026.10 would be 2026.1.
 EDITION = String(pattern=r"[0-9]{4}\.[0-9]+", form="YEAR.NUMBER", help='The state of the defaults, such as "2026.1"')
 
-DATA_MOUNT = Table(
+DATA_MOUNT = TableSpec(
     {
         "source": String(
             pattern=r"(UUID|LABEL|PARTUUID|PARTLABEL)=[^\s\"]+|/dev/[^\s\"]+",
@@ -71,15 +72,39 @@ DATA_MOUNT = Table(
         ),
         "fstype": String(pattern=r"[a-z0-9]+", form="ext4", help="Refuse anything else"),
         "options": ListOf(
-            String(pattern=r"[^,\s\"\\]+", form="discard (one option, without comma, blank, quote or backslash)"),
+            String(pattern=r"[^,;\s\"\\]+", form="discard (one option, without , ; blank, quote or backslash)"),
             help="Mount options; noatime unless given",
         ),
     },
     required=("source", "target"),
 )
 
+CONFIRM = TableSpec(
+    {
+        "within": String(
+            pattern=r"[1-9][0-9]{0,5}[smh]", form="15m (2m to 24h)", help="The time to confirm what is on trial"
+        ),
+        "by": String(choices=tuple(word.value for word in Confirmer), help="Who confirms: operator, or health as well"),
+        "boot": Boolean(help="Whether what takes effect at the next boot is on trial there; true unless given"),
+    },
+    required=("within",),
+    help="What apply makes goes back by itself unless it is confirmed (as --confirm-within)",
+)
+
 PARAMS = MapOf(MapOf(Scalar()), keys=Id(), help="Values for the parameters of rules")
-CHOICES: dict[str, Spec] = {
+AT_BOOT = TableSpec(
+    {
+        "plans": String(choices=("approved", "all"), help="all: whatever the policy allows (approved)"),
+        "digests": ListOf(
+            String(pattern=r"[0-9a-f]{12,64}", form="the digest of a plan, 12 digits or more"),
+            help="Approved here, besides those of /etc/hosttune/approved",
+        ),
+        "reboot": String(choices=("once", "never"), help="Whether a boot may follow that what was set up needs (once)"),
+        "on_failure": String(choices=("hold", "go"), help="Whether work starts where it is not as approved (hold)"),
+    },
+    help="What `hosttune ready` does at a boot, before this host takes work",
+)
+CHOICES: dict[str, ValueSpec] = {
     "profile": String(help="The rules that run by default (see: hosttune profiles)"),
     "edition": EDITION,
     "select": ListOf(Id(), help="Rules to run besides those of the profile"),
@@ -87,22 +112,24 @@ CHOICES: dict[str, Spec] = {
     "params": PARAMS,
     "max_risk": RISKS,
     "disturb": DISTURBS,
+    "confirm": CONFIRM,
     "data_mounts": ListOf(DATA_MOUNT, help="Disks to mount (rule storage-data-mounts)"),
     "drain_for": ListOf(Id(), help="Rules for which `hosttune health` calls a node unfit though it only works slower"),
     "no_drain_for": ListOf(Id(), help="Rules for which it does not, though the node does not do its work"),
+    "at_boot": AT_BOOT,
     "keep_reports": Integer(0, 1000, help="Days of which the daily check keeps a report for `hosttune diff` (90)"),
 }
 HOSTS = MapOf(
-    Table(CHOICES),
+    TableSpec(CHOICES),
     help="Host name patterns, each with what holds there alone; all that fit are read in order, the last word wins",
 )
-POLICY = Table({**CHOICES, "hosts": HOSTS}, help="The choices of an administrator for one host or many")
+POLICY = TableSpec({**CHOICES, "hosts": HOSTS}, help="The choices of an administrator for one host or many")
 
 IN_PROFILE = ListOf(
-    AnyOf((Id(), Table({"rule": Id(), "from": EDITION, "until": EDITION}, required=("rule",)))),
+    AnyOf((Id(), TableSpec({"rule": Id(), "from": EDITION, "until": EDITION}, required=("rule",)))),
     help="Rules, each by id or with the editions in which it counts",
 )
-PROFILE = Table(
+PROFILE = TableSpec(
     {
         "id": Id(),
         "title": String(),
@@ -115,7 +142,7 @@ PROFILE = Table(
     required=("id", "title", "why"),
 )
 
-PARAM = Table(
+PARAM = TableSpec(
     {
         "type": String(choices=("int", "float", "str", "bool", "list")),
         "default": Scalar(help="Its value where no policy sets one"),
@@ -133,7 +160,7 @@ _FAULT = "This machine does not do its work then, or will not after the next boo
 _IMPAIRS = (
     "This machine does its work, but slower, or not for long (a fault: up to a boot): impaired in `hosttune health`"
 )
-WORDED: dict[str, Spec] = {
+WORDED: dict[str, ValueSpec] = {
     "message": String(help="What a report says where it differs, in words of your own"),
     "do": String(help="What a person should do where it differs"),
     "fault": OrExpression(Boolean(help=_FAULT)),
@@ -141,10 +168,10 @@ WORDED: dict[str, Spec] = {
 
 
 @cache
-def rule_shape() -> Table:
+def rule_shape() -> TableSpec:
     """The shape of a rule file; what a wish may hold comes from the resources."""
     expression = String(help="An expression over facts and parameters")
-    return Table(
+    return TableSpec(
         {
             "id": Id(help="The file name: <domain>-<the tunable or concern>, no verb"),
             "title": String(help="One line, what will be so"),
@@ -165,7 +192,7 @@ def rule_shape() -> Table:
             "sources": ListOf(String(), least=1, help="Where the facts come from"),
             "choice": String(pattern=r"[a-z][a-z0-9_]*", help="A decision of hosttune/choices/"),
             "applies_when": ListOf(
-                Table(
+                TableSpec(
                     {"if": AnyOf((expression, Boolean())), "else": String(help="Why not, as a sentence")},
                     required=("if", "else"),
                 )
@@ -174,7 +201,7 @@ def rule_shape() -> Table:
             "params": MapOf(PARAM, keys=String(pattern=r"[a-z][a-z0-9_]*", form="lower_case_words")),
             "want": ListOf(FirstKey(_Wishes()), least=1),
             "expect": ListOf(
-                Table(
+                TableSpec(
                     {
                         "if": expression,
                         "else": String(help="What does not hold"),
@@ -195,10 +222,10 @@ def rule_shape() -> Table:
     )
 
 
-class _Wishes(Mapping[str, Table]):
+class _Wishes(Mapping[str, TableSpec]):
     """What each kind of wish takes; a rule asks for its own alone, so that no other kind is imported."""
 
-    def __getitem__(self, name: str) -> Table:
+    def __getitem__(self, name: str) -> TableSpec:
         return _wish(wish_kinds()[name])
 
     def __iter__(self) -> Iterator[str]:
@@ -208,17 +235,17 @@ class _Wishes(Mapping[str, Table]):
         return len(wish_kinds())
 
 
-def _wish(kind: WishKind) -> Table:
+def _wish(kind: WishKind) -> TableSpec:
     name = AnyOf((String(), ListOf(String(), least=1))) if kind.takes_list else String()
-    fields: dict[str, Spec] = {kind.kind: name}
+    fields: dict[str, ValueSpec] = {kind.kind: name}
     for key, spec in kind.fields.items():
         fields[key] = OrExpression(of_type(spec.type, choices=spec.choices, help=spec.help))
     number = OrExpression(of_type(int))
     fields |= {operator.value: number if operator in NUMERIC else Scalar() for operator in kind.operators}
-    return Table(fields | WORDED, required=tuple(key for key, spec in kind.fields.items() if spec.required))
+    return TableSpec(fields | WORDED, required=tuple(key for key, spec in kind.fields.items() if spec.required))
 
 
-def policy_faults(document: Document, catalog: Catalog) -> list[Fault]:
+def policy_faults(document: YamlFile, catalog: Catalog) -> list[Fault]:
     """What is wrong with a policy: its shape, the rules and profiles it names, the parameters it sets; also in the
     sections of other hosts.
     """
@@ -231,10 +258,22 @@ def policy_faults(document: Document, catalog: Catalog) -> list[Fault]:
     sections = [("", data)] + [(f"hosts.{name}.", section) for name, section in data.get("hosts", {}).items()]
     for prefix, section in sections:
         faults += _section_faults(document, catalog, prefix, section)
+    faults += _mount_faults(document, sections)
     return sorted(faults, key=lambda fault: fault.where.line)
 
 
-def _section_faults(document: Document, catalog: Catalog, prefix: str, data: dict[str, Any]) -> list[Fault]:
+def _mount_faults(document: YamlFile, sections: list[tuple[str, dict[str, Any]]]) -> list[Fault]:
+    """What is wrong with the disks to mount; a host takes the list of a section that fits beside that of all hosts."""
+    if not any("data_mounts" in section for _, section in sections):
+        return []
+    from hosttune.engine.mount_faults import doubled_faults, option_faults
+
+    together = [sections[:1], *([sections[0], one] for one in sections[1:])]
+    doubled = [fault for some in together for fault in doubled_faults(document, some)]
+    return [*dict.fromkeys(doubled), *(fault for one in sections for fault in option_faults(document, one))]
+
+
+def _section_faults(document: YamlFile, catalog: Catalog, prefix: str, data: dict[str, Any]) -> list[Fault]:
     drains = [
         (f"{prefix}{key}[{i}]", name)
         for key in ("drain_for", "no_drain_for")
@@ -252,6 +291,12 @@ def _section_faults(document: Document, catalog: Catalog, prefix: str, data: dic
         for path, name in drains
         if (rule := catalog.rules.get(catalog.current(name))) and not rule.tells_health
     ]
+    within = data.get("confirm", {}).get("within")
+    if within is not None:
+        try:
+            span_s(within)
+        except HosttuneError as error:
+            faults.append(Fault(document.where(f"{prefix}confirm.within"), error.message, error.hint))
     faults += edition_faults(document, [(f"{prefix}edition", data["edition"])] if "edition" in data else [])
     profile = data.get("profile", "base")
     if profile not in catalog.profiles:
@@ -263,7 +308,7 @@ def _section_faults(document: Document, catalog: Catalog, prefix: str, data: dic
     return faults
 
 
-def rule_name_faults(document: Document, catalog: Catalog, named: list[tuple[str, str]]) -> list[Fault]:
+def rule_name_faults(document: YamlFile, catalog: Catalog, named: list[tuple[str, str]]) -> list[Fault]:
     """A fault for each (path, rule) whose rule nobody knows."""
     rules = tuple(catalog.rules)
     return [
@@ -273,7 +318,7 @@ def rule_name_faults(document: Document, catalog: Catalog, named: list[tuple[str
     ]
 
 
-def edition_faults(document: Document, named: list[tuple[str, Any]]) -> list[Fault]:
+def edition_faults(document: YamlFile, named: list[tuple[str, Any]]) -> list[Fault]:
     """A fault for each (path, edition) that there is not."""
     return [
         Fault(document.where(path), f"there is no edition {name}", all_editions())
@@ -282,7 +327,7 @@ def edition_faults(document: Document, named: list[tuple[str, Any]]) -> list[Fau
     ]
 
 
-def profile_faults(document: Document, catalog: Catalog) -> list[Fault]:
+def profile_faults(document: YamlFile, catalog: Catalog) -> list[Fault]:
     """What is wrong with a profile: its shape, the rules it names, the parameters it sets, what it extends."""
     faults = check(document, PROFILE)
     if faults:
@@ -306,7 +351,7 @@ def profile_faults(document: Document, catalog: Catalog) -> list[Fault]:
     return faults
 
 
-def _param_faults(document: Document, catalog: Catalog, prefix: str, rule: str, values: dict[str, Any]) -> list[Fault]:
+def _param_faults(document: YamlFile, catalog: Catalog, prefix: str, rule: str, values: dict[str, Any]) -> list[Fault]:
     params = catalog.rules[catalog.current(rule)].params
     faults = []
     for name, value in values.items():

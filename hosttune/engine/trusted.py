@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from hosttune.errors import HosttuneError
@@ -9,14 +10,21 @@ from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.host.door import Reader
+    from hosttune.host.tree import Stranger
     from hosttune.values import Answer
 
 
-def read_trusted(reader: Reader, path: str, *, is_local: bool, is_required: bool) -> tuple[str, str | None]:
+HOME = "/etc/hosttune"
+
+
+def read_trusted(
+    reader: Reader, path: str, *, is_local: bool, is_required: bool, home: str = HOME
+) -> tuple[str, str | None]:
     """The name and the text of a policy or rule file; None when it is absent and not required.
 
     `is_local`: the path was typed on the command line, so it is on this machine whatever host is looked at. With
-    root's rights, a file that is not root's own or that others can write is refused: it would steer root.
+    root's rights, a file that is not root's own or that others can write is refused: it would steer root. `home` is
+    the folder for such files, for the way out.
     """
     if is_local:
         import os
@@ -25,20 +33,27 @@ def read_trusted(reader: Reader, path: str, *, is_local: bool, is_required: bool
 
         reader, path = LiveReader(), os.path.abspath(path)  # noqa: PTH100 - a path of the person who typed it
     name = path_on(reader, path)
-    data, stranger = _read(reader, path)
+    data, strangers = _read(reader, path)
     if data is ABSENT and not is_required:
         return name, None
     if not isinstance(data, bytes):
         reason = data.reason if isinstance(data, Unreadable) else "there is no such file"
         raise HosttuneError(f"{name}: cannot be read: {reason}")
-    if stranger:
-        message = f"{name}: root does not follow it, because {stranger}"
-        raise HosttuneError(message, hint=f"keep it below /etc/hosttune: sudo install -m 644 {name} /etc/hosttune/")
+    if strangers:
+        message = f"{name}: root does not follow it, because {strangers[0]}"
+        raise HosttuneError(message, hint=_way_out(reader, path, strangers, home))
     try:
         return name, data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise HosttuneError(f"{name}:{line}: is not UTF-8 text") from error
+
+
+def stranger_of(reader: Reader, path: str) -> str:
+    """Who besides root could have written this file, or a folder above it, in a phrase; nothing where nobody could, or
+    where nobody acts as root on it.
+    """
+    return str(next(iter(_read(reader, path)[1]), ""))
 
 
 def path_on(reader: Reader, path: str) -> str:
@@ -59,10 +74,21 @@ def local_files(folder: str) -> list[str]:
     return [f"{path}/{name}" for name in names]
 
 
-def _read(reader: Reader, path: str) -> tuple[Answer[bytes], str]:
-    """The file, and who besides root could have written it, where root is about to follow it."""
+def _way_out(reader: Reader, path: str, strangers: tuple[Stranger, ...], home: str) -> str:
+    """What gives a file to root alone: where it lies, if that is root's place and no link leads away, else `home`."""
+    name = shlex.quote(path_on(reader, path))
+    if not path.startswith((f"{HOME}/", "/var/lib/hosttune/")):
+        return f"keep it below {HOME}: sudo install -D -m 644 -t {home} {name}"
+    if all(f"{path}/".startswith(f"{one.path.rstrip('/')}/") for one in strangers):
+        spoilt = " ".join(shlex.quote(path_on(reader, one.path)) for one in strangers)
+        return f"look at what it says, then: sudo chown -h root: {spoilt}; sudo chmod go-w {spoilt}"
+    return f"put a file of root's in place of the link: sudo install -m 644 FILE {name}"
+
+
+def _read(reader: Reader, path: str) -> tuple[Answer[bytes], tuple[Stranger, ...]]:
+    """The file, and where others than root could have written it, where root is about to follow it."""
     from hosttune.host.tree import FileTree
 
     if isinstance(reader, FileTree) and reader.is_privileged:
         return reader.read_guarded(path)
-    return reader.read(path), ""
+    return reader.read(path), ()

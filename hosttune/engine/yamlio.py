@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hosttune.engine.document import Document
+from hosttune.engine.document import YamlFile
 from hosttune.errors import BadInput, Fault, Where
 from hosttune.regex import regex
 
@@ -26,7 +26,7 @@ _WORDS: Mapping[str, Any] = {"": None, "null": None, "true": True, "false": Fals
 _FORBIDDEN = regex("[^\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 
 
-def load_document(text: str, name: str) -> Document:
+def load_document(text: str, name: str) -> YamlFile:
     """Read one YAML document; `name` is what faults call the file. Raises BadInput with every fault found.
 
     An empty file gives `data` None. At most 1 MiB, at most 32 levels deep.
@@ -36,7 +36,7 @@ def load_document(text: str, name: str) -> Document:
         builder.read(text)
     if builder.faults:
         raise BadInput(sorted(builder.faults, key=lambda fault: fault.where.line))
-    return Document(builder.root, builder.lines, name)
+    return YamlFile(builder.root, builder.lines, name)
 
 
 @dataclass(slots=True)
@@ -105,6 +105,9 @@ class _Builder:
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
             problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
+            if "nesting depth" in problem:  # libyaml from 0.2.6 on stops at 1000 levels, before it hands over the first
+                self._too_deep(mark.line + 1 if mark else 0)
+                return
             hint = "text with ': ', ' #', or a leading [ { & * ! % @ ` goes in quotes; check the indentation"
             self.fault(mark.line + 1 if mark else 0, f"not valid YAML: {problem}", hint)
 
@@ -174,11 +177,14 @@ class _Builder:
 
     def _enter(self, value: dict[str, Any] | list[Any], path: str, line: int, *, is_key: bool = False) -> None:
         if len(self.open) >= MAX_DEPTH:
-            self.fault(line, f"nested more than {MAX_DEPTH} levels deep", "", path)
+            self._too_deep(line, path)
             raise _TooDeepError
         if not is_key:
             self._put(value)
         self.open.append(_Open(path, value, is_key=is_key))
+
+    def _too_deep(self, line: int, path: str = "") -> None:
+        self.fault(line, f"nested more than {MAX_DEPTH} levels deep", "", path)
 
     def _leave(self) -> None:
         closed = self.open.pop()

@@ -48,11 +48,11 @@ if TYPE_CHECKING:
     from hosttune.facts.work import Work
     from hosttune.host.door import Reader
 
-__all__ = ["SUBJECTS", "Asked", "Fact", "Facts", "UnknownFact", "raw", "unread"]
+__all__ = ["SUBJECTS", "Fact", "Facts", "RequestedNames", "UnknownFact", "raw", "unread"]
 
 
 @frozen
-class Asked:
+class RequestedNames:
     """What the selected rules ask for by name and is not read as a whole: `units["fstrim.timer"]`."""
 
     units: frozenset[str] = field(default_factory=frozenset)
@@ -83,16 +83,16 @@ class Facts(
     sysfs: Sysfs
     work: Work
 
-    def __init__(self, reader: Reader, asked: Asked | None = None) -> None:
+    def __init__(self, reader: Reader, asked: RequestedNames | None = None) -> None:
         self.reader = reader
-        self.asked = asked or Asked()
+        self.asked = asked or RequestedNames()
         self.seconds: dict[
             str, float
         ] = {}  # subject -> wall time of collecting it; lazy fields count where they are asked
         self._locks: dict[str, threading.RLock] = {}
 
     def __getattr__(self, name: str) -> Any:
-        if name not in SUBJECTS:
+        if name not in MODULES:
             message = f"no fact is called {name!r}"
             raise AttributeError(message)
         with self._locks.setdefault(name, threading.RLock()):  # one step, so all threads meet at one lock
@@ -132,15 +132,19 @@ MODULES = {
     for subject in folder.__annotations__
 }
 SUBJECTS = tuple(sorted(MODULES))
+# subject -> the name of its class in there
+CLASSES = {
+    subject: str(name) for folder in (Facts, *Facts.__bases__) for subject, name in folder.__annotations__.items()
+}
 
 # Subjects whose collection waits for other programs (apt-cache, nvidia-smi, systemctl, ubuntu-drivers).
 SLOW = frozenset({
     "activity", "archives", "candidates", "clock", "components", "framework", "health", "host_log", "known_holes",
-    "nvidia", "nvlink", "nvme", "offers", "packaging", "pools", "rails", "storage_log", "units",
+    "nvidia", "nvlink", "nvme", "offers", "packaging", "pools", "rails", "smart", "storage_log", "units",
 })  # fmt: skip
 
 # Subjects that no change of ours can alter before the next boot.
 HARDWARE = frozenset({
-    "acs", "cpu", "disks", "filesystems", "gpus", "health", "kernel", "numa", "nvidia", "nvlink",
+    "acs", "cpu", "disks", "filesystems", "gpus", "health", "kernel", "kernel_log", "numa", "nvidia", "nvlink",
     "nvlink_errors", "os", "other_gpus", "pcie", "vulnerabilities",
 })  # fmt: skip

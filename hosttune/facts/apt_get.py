@@ -36,7 +36,7 @@ _UNKNOWN_NAME = regex(r"Unable to locate package|has no installation candidate|C
 
 
 @frozen
-class Step(Fact):
+class PackageStep(Fact):
     """One package in a transaction; `before` is empty for a new one, `after` for one that is removed."""
 
     name: str
@@ -53,7 +53,7 @@ class Transaction(Fact):
     `cache` (of downloaded packages) or `nowhere`; a name without an entry was not asked for.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[PackageStep, ...]
     download_bytes: int | None = None
     error: str = ""
     downgraded: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class Transaction(Fact):
         return {step.name: step.after for step in self.steps if step.after}
 
     @property
-    def removed(self) -> tuple[Step, ...]:
+    def removed(self) -> tuple[PackageStep, ...]:
         return tuple(step for step in self.steps if not step.after)
 
 
@@ -234,13 +234,13 @@ def download_bytes(print_uris: str) -> int:
 
 def parse(lines: Iterable[str]) -> Transaction:
     """A transaction from the lines that `relevant` and `errors` keep; others are passed over."""
-    steps: dict[str, Step] = {}
+    steps: dict[str, PackageStep] = {}
     said, down = [], []
     for line in lines:
         if match := _INSTALL.match(line):
-            steps[match[1]] = Step(match[1], match[2] or "", match[3], (match[4] or "").strip())
+            steps[match[1]] = PackageStep(match[1], match[2] or "", match[3], (match[4] or "").strip())
         elif match := _REMOVE.match(line):
-            steps[match[1]] = Step(match[1], match[2] or "", "")
+            steps[match[1]] = PackageStep(match[1], match[2] or "", "")
         elif line.startswith("E: "):
             said.append(line.removeprefix("E: "))
         elif line.startswith(_DOWN):
@@ -263,6 +263,6 @@ def describe(would: Transaction) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _described(step: Step) -> str:
+def _described(step: PackageStep) -> str:
     act = f"upgrade {step.name} {step.before} -> {step.after}" if step.before else f"install {step.name} {step.after}"
     return f"{act} from {step.origin}" if step.origin else act

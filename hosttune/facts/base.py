@@ -7,7 +7,7 @@ from dataclasses import fields
 from functools import partial
 from typing import Any, ParamSpec, TypeVar, cast
 
-from hosttune.frozen import Lazy, stored
+from hosttune.frozen import Lazy, aside, stored
 from hosttune.values import Unreadable
 
 P = ParamSpec("P")
@@ -38,7 +38,7 @@ class Fact:
     ASIDE = frozenset({Unreadable, Lazy})  # frozen.py keeps values of these types in `_unread`: name -> value
 
     def __getattr__(self, name: str) -> Any:
-        value = stored(self, name)  # raises AttributeError where there is no such field
+        value = aside(self, name)  # raises AttributeError where there is no such field
         if type(value) is Unreadable:
             raise UnknownFact(value.reason)
         return value

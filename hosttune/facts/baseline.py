@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 from hosttune.codec import decoded, dumps, other_format, to_json
 from hosttune.codec import document as headed
 from hosttune.errors import BadInput
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
 from hosttune.facts.counted import GPUS, Counter, Part, counters, parts
 from hosttune.facts.reading import day_of, text
 from hosttune.frozen import frozen
-from hosttune.values import ABSENT
+from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
@@ -65,6 +65,10 @@ class Growth(Fact):
         """What was added on an average day since then; of the first day all."""
         return self.grown / self.days
 
+    def is_faster(self, times: float) -> bool:
+        """It grew more than is usual, and more than `times` as fast as before."""
+        return self.grown > 0 and self.a_day > max(self.usual_a_day, times * self.before_a_day)
+
     @property
     def sentence(self) -> str:
         """How it grew."""
@@ -81,6 +85,7 @@ class Baseline(Fact):
     lost: tuple[str, ...]  # sentences for the parts that are less than they were
     counters: tuple[Growth, ...]  # those of this machine that were learned
     slots: tuple[str, ...]  # where its GPUs were: 0000:1b:00.0
+    whose: str  # what stands for the host that it was learned of: it, or the name of a sibling
 
     @property
     def is_learned(self) -> bool:
@@ -95,10 +100,11 @@ def collect(reader: Reader, facts: Facts) -> Baseline:
         lost=lazy(lambda: _lost(kept, facts) if (kept := file()) else ()),
         counters=lazy(lambda: tuple(_growths(kept, facts)) if (kept := file()) else ()),
         slots=lazy(lambda: _things(kept.parts, GPUS) if (kept := file()) else ()),
+        whose=lazy(lambda: kept.name if (kept := file()) and is_sibling(kept, facts) else "it"),
     )
 
 
-def learned_of(facts: Facts, tool_version: str) -> Learned:
+def learn_baseline(facts: Facts, tool_version: str) -> Learned:
     """What there is to learn of a host now. What could not be read is not learned. Raises UnknownFact where the host
     does not say since when it runs.
     """
@@ -112,6 +118,40 @@ def learned_of(facts: Facts, tool_version: str) -> Learned:
         parts=parts(facts)[0],
         counters=counters(facts),
     )
+
+
+def is_sibling(learned: Learned, facts: Facts) -> bool:
+    """Whether it was learned of another machine than this one, as far as machine ids tell."""
+    own = attempt(lambda: facts.host.machine_id_hash)
+    return bool(learned.machine) and isinstance(own, str) and learned.machine != own
+
+
+def unlike(sibling: Facts, own: Facts) -> tuple[str, ...]:
+    """Why one host cannot be held against another, a phrase each: machines of different models. What either does not
+    tell is not compared, and a GPU that only the sibling has may be what this host has lost.
+    """
+    found = []
+    for name, ask in _MODELS.items():
+        theirs, ours = attempt(ask, sibling), attempt(ask, own)
+        if isinstance(theirs, str) and isinstance(ours, str) and theirs and ours and theirs != ours:
+            found.append(f"{name} {theirs}, here {ours}")
+    had, has = attempt(_boards, sibling), attempt(_boards, own)
+    if not isinstance(had, Unreadable) and not isinstance(has, Unreadable) and has.keys() - had.keys():
+        names, others = (", ".join(sorted({*boards.values()})) or "none" for boards in (had, has))
+        found.append(f"GPUs {names}, here {others}")
+    return tuple(found)
+
+
+_MODELS: Mapping[str, Callable[[Facts], str]] = {
+    "architecture": lambda facts: facts.kernel.architecture,
+    "product": lambda facts: facts.host.product,
+    "processor": lambda facts: facts.cpu.model,
+}
+
+
+def _boards(facts: Facts) -> dict[str, str]:
+    """Name by PCI id of the GPUs: one board has other names without a driver."""
+    return {gpu.device_id: gpu.name for gpu in facts.gpus.devices}
 
 
 def written(learned: Learned) -> str:
@@ -153,15 +193,17 @@ def _lost(learned: Learned, facts: Facts) -> tuple[str, ...]:
         if part.kind in unread:
             unknown = unknown or unread[part.kind]
             continue
-        today = now.get((part.kind, part.name), Part(part.kind, part.name, 0))
-        if today.amount < part.amount * _NO_LOSS:
-            found.append(_less(part, today))
+        if less := less_than(part, now.get((part.kind, part.name), Part(part.kind, part.name, 0))):
+            found.append(less)
     if unknown and not found:
         raise unknown
     return tuple(found)
 
 
-def _less(then: Part, now: Part) -> str:
+def less_than(then: Part, now: Part) -> str:
+    """The sentence for a part that is less than it was; empty for one that is not."""
+    if now.amount >= then.amount * _NO_LOSS:
+        return ""
     gone = [thing for thing in then.things if thing not in now.things]
     named = ", ".join(gone[:_MOST_NAMED]) + (f" and {len(gone) - _MOST_NAMED} more" if len(gone) > _MOST_NAMED else "")
     which = f" ({named} {'is' if len(gone) == 1 else 'are'} gone)" if gone else ""
@@ -169,21 +211,28 @@ def _less(then: Part, now: Part) -> str:
 
 
 def _growths(learned: Learned, facts: Facts) -> Iterator[Growth]:
-    """Of the counters that are there still: those of a device that is gone say nothing."""
-    if learned.machine != facts.host.machine_id_hash or not learned.machine:
+    is_same = learned.machine and learned.machine == facts.host.machine_id_hash
+    return growths(learned, learn_baseline(facts, learned.tool_version)) if is_same else iter(())
+
+
+def growths(learned: Learned, now: Learned) -> Iterator[Growth]:
+    """How the counters of one machine grew, those that are there still: of a device that is gone they say nothing. None
+    of two machines.
+    """
+    if learned.machine != now.machine or not learned.machine:
         return
-    is_same_boot = learned.boot_id == facts.host.boot_id
-    since = max(1.0, (facts.reader.now() - learned.learned_at) / _DAY_S)
-    now = {counter.name: counter for counter in counters(facts)}
+    is_same_boot = learned.boot_id == now.boot_id
+    since = max(1.0, (now.learned_at - learned.learned_at) / _DAY_S)
+    today = {counter.name: counter for counter in now.counters}
     for then in learned.counters:
-        counter = now.get(then.name)
+        counter = today.get(then.name)
         if counter is None:
             continue
         goes_on = (is_same_boot or counter.is_lasting) and counter.count >= then.count
         yield Growth(
             name=then.name,
             grown=counter.count - then.count if goes_on else counter.count,
-            days=since if goes_on or counter.is_lasting else max(1.0, min(since, facts.pressure.uptime_days)),
+            days=since if goes_on or counter.is_lasting else max(1.0, min(since, now.uptime_days)),
             before_a_day=0.0 if counter.is_lasting else then.count / max(1.0, learned.uptime_days),
             usual_a_day=counter.usual_a_day,
         )

@@ -16,6 +16,7 @@ from hosttune.facts.base import Fact, lazy
 from hosttune.facts.reading import hint
 from hosttune.facts.services.systemd_config import parse as section_of
 from hosttune.facts.services.unit_files import UnitFiles
+from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.regex import regex
@@ -38,7 +39,7 @@ _ECHO = regex(
 _LOOP = regex(r"\bfor\s+(\w+)\s+in\s+(/sys/\S+?)\s*;?\s+do\b(.*?)\bdone\b", re.DOTALL)
 _INTO = r"\becho\s+(?:-n\s+)?[\"']?([^\s\"';|&>]+)[\"']?\s*(?:>|\|\s*tee)\s*[\"']?\$\{{?{name}\}}?"
 _CPUPOWER = regex(r"\b(?:cpupower\b.*?\bfrequency-set|cpufreq-set)\b[^;|&\n]*?(?:-g|--governor)[\s=]*(\w+)")
-_LONGEST = 64 << 10  # bytes of a script that are looked through
+_LONGEST = 64 << 10  # bytes; a larger program is no script of this kind, and is not read: there are some of 50 MB
 
 
 @frozen
@@ -81,34 +82,33 @@ def collect(reader: Reader, facts: Facts) -> Commands:
 
 def _values(reader: Reader, facts: Facts) -> tuple[BootValue, ...]:
     names = facts.units.enabled
-    files = UnitFiles(reader)
+    files, ways = UnitFiles(reader), Ways(reader, facts)
     found: list[BootValue] = []
     for name in sorted(names):
         if name.endswith(".service") and (path := files.path(name)):
             for place in (path, *files.drop_ins(name)):
-                found += _of_unit(reader, name, place)
-    found += _of_script(reader, "rc.local", RC_LOCAL) if _is_executable(reader, RC_LOCAL) else ()
-    governor = section_of("[_]\n" + _content(reader, CPUFREQUTILS), "_").get("GOVERNOR", "").strip("\"'")
+                found += _of_unit(reader, ways, name, place)
+    found += _of_script(reader, ways, "rc.local", RC_LOCAL) if _is_executable(reader, RC_LOCAL) else ()
+    governor = section_of("[_]\n" + hint(reader, CPUFREQUTILS), "_").get("GOVERNOR", "").strip("\"'")
     if governor and isinstance(reader.stat("/etc/init.d/cpufrequtils"), Stat):
         found.append(BootValue(_GOVERNOR, governor, CPUFREQUTILS))
     return tuple(found)
 
 
-def _content(reader: Reader, path: str) -> str:
-    return hint(reader, path)[:_LONGEST]
-
-
-def _of_unit(reader: Reader, name: str, path: str) -> Iterator[BootValue]:
-    for number, row in enumerate(_content(reader, path).splitlines(), 1):
+def _of_unit(reader: Reader, ways: Ways, name: str, path: str) -> Iterator[BootValue]:
+    for number, row in enumerate(hint(reader, path).splitlines(), 1):
         if command := _EXEC.match(row):
             for _, target, value in values_in(command[1]):
                 yield BootValue(target, value, f"{name} ({path}:{number})")
             for script in dict.fromkeys(_SCRIPT.findall(command[1])):
-                yield from _of_script(reader, name, script)
+                yield from _of_script(reader, ways, name, script)
 
 
-def _of_script(reader: Reader, name: str, path: str) -> Iterator[BootValue]:
-    content = _content(reader, path)
+def _of_script(reader: Reader, ways: Ways, name: str, path: str) -> Iterator[BootValue]:
+    if ways.way(path)[1]:
+        return
+    stat = reader.stat(path)
+    content = "" if isinstance(stat, Stat) and stat.size > _LONGEST else hint(reader, path)
     if content.startswith("#!") and "\0" not in content:
         for number, target, value in values_in(content):
             yield BootValue(target, value, f"{name} ({path}:{number})")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.lookups import Lookup
-from hosttune.facts.reading import hint, known
+from hosttune.facts.reading import hint, require_known
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 
@@ -49,7 +49,7 @@ _CGROUPS = (
 
 
 @frozen
-class Look(Fact):
+class ContainmentMarks(Fact):
     """What there is to see."""
 
     namespaces: Mapping[str, Answer[str]]  # name -> the text of /proc/self/ns/NAME
@@ -59,7 +59,7 @@ class Look(Fact):
 
 
 @frozen
-class Found(Fact):
+class ContainmentDecision(Fact):
     """The decision."""
 
     is_container: bool
@@ -67,9 +67,9 @@ class Found(Fact):
     evidence: tuple[str, ...]
 
 
-def look(reader: Reader) -> Look:
+def look(reader: Reader) -> ContainmentMarks:
     """The namespaces of this process and the marks that container managers leave."""
-    return Look(
+    return ContainmentMarks(
         namespaces=Lookup(lambda name: reader.link(f"/proc/self/ns/{name}")),
         shares_init_mounts=lazy(_shares_init_mounts, reader),
         marks=lazy(_marks, reader),
@@ -96,25 +96,29 @@ def _is_wsl(reader: Reader) -> bool:
     return "microsoft" in hint(reader, "/proc/sys/kernel/osrelease").lower()
 
 
-def decide(seen: Look) -> Found:
+def decide(seen: ContainmentMarks) -> ContainmentDecision:
     """Container or host. Without the pid and user namespaces nothing is known: marks are in images, too."""
-    own = [name for name in ("pid", "user") if known(seen.namespaces[name], f"/proc/self/ns/{name}") != INITIAL[name]]
+    own = [
+        name
+        for name in ("pid", "user")
+        if require_known(seen.namespaces[name], f"/proc/self/ns/{name}") != INITIAL[name]
+    ]
     if not own and not _shares_only_processes(seen):
-        return Found(False, "", lazy(lambda: (_host_sentence(seen), *_overruled(seen))))
+        return ContainmentDecision(False, "", lazy(lambda: (_host_sentence(seen), *_overruled(seen))))
     if own:
         reason = " and ".join(f"the {name} namespace ({seen.namespaces[name]})" for name in own)
         sentence = f"{reason} is not the host's first one ({', '.join(INITIAL[name] for name in own)}): a container"
     else:
         sentence = "mounts and host name are a container's own, though it shares the host's processes"
     said = lazy(lambda: (sentence, *(f"{mark} says {manager}" for mark, manager in seen.marks)))
-    return Found(True, lazy(_manager, seen), said)
+    return ContainmentDecision(True, lazy(_manager, seen), said)
 
 
-def _manager(seen: Look) -> str:
+def _manager(seen: ContainmentMarks) -> str:
     return "wsl" if seen.is_wsl and not seen.marks else next((name for _, name in seen.marks), "other")
 
 
-def _shares_only_processes(seen: Look) -> bool:
+def _shares_only_processes(seen: ContainmentMarks) -> bool:
     """`docker run --pid=host`: process 1 is the host's, but mounts, host name and IPC are not, and a manager left its
     mark. Services with a private /tmp or host name have no mark; `unshare -m` keeps host name and IPC."""
     names = (seen.namespaces[name] for name in ("uts", "ipc"))  # on a host the first is enough
@@ -122,9 +126,9 @@ def _shares_only_processes(seen: Look) -> bool:
     return others and seen.shares_init_mounts is False and bool(seen.marks)
 
 
-def _host_sentence(seen: Look) -> str:
+def _host_sentence(seen: ContainmentMarks) -> str:
     return f"pid and user namespaces are the first ones ({seen.namespaces['pid']}, {seen.namespaces['user']}): a host"
 
 
-def _overruled(seen: Look) -> tuple[str, ...]:
+def _overruled(seen: ContainmentMarks) -> tuple[str, ...]:
     return tuple(f"{mark} says {manager}: a left-over, the namespaces win" for mark, manager in seen.marks)

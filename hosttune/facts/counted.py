@@ -104,6 +104,9 @@ _PARTS: Mapping[str, Callable[[Facts], _Told]] = {
 }
 
 
+KINDS = tuple(_PARTS)
+
+
 def _of_modules(facts: Facts) -> Iterator[Counter]:
     for dimm in facts.edac.dimms:
         yield Counter(f"corrected errors of memory module {dimm.name}", dimm.corrected, 24)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
-from hosttune.facts.containment import FIRST_MOUNTS, Found, decide, look
-from hosttune.facts.reading import all_sure, day_of, derived, if_absent, known, line, names_in, sure
+from hosttune.facts.containment import FIRST_MOUNTS, ContainmentDecision, decide, look
+from hosttune.facts.reading import all_sure, day_of, derived, if_absent, line, names_in, require_known, sure
 from hosttune.facts.virtualization import Dmi, cloud_of, hypervisor_of, read_dmi
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
@@ -75,9 +75,9 @@ def secure_boot_of(secure_boot: Answer[bytes], shim_state: Answer[bytes]) -> boo
 def collect(reader: Reader, facts: Facts) -> Host:
     found, dmi = shared(_containment, reader), read_dmi(reader)
     return Host(
-        hostname=lazy(lambda: known(host_name(reader), "/etc/hostname")),
+        hostname=lazy(lambda: require_known(host_name(reader), "/etc/hostname")),
         machine_id_hash=lazy(_machine_id, reader),
-        boot_id=lazy(lambda: known(line(reader, "/proc/sys/kernel/random/boot_id"), "the boot id")),
+        boot_id=lazy(lambda: require_known(line(reader, "/proc/sys/kernel/random/boot_id"), "the boot id")),
         is_container=lazy(lambda: found().is_container),
         container=lazy(lambda: found().name),
         container_evidence=lazy(lambda: found().evidence),
@@ -85,7 +85,7 @@ def collect(reader: Reader, facts: Facts) -> Host:
         hypervisor=lazy(hypervisor_of, reader, facts, dmi),
         is_wsl=lazy(_is_wsl, reader, facts),
         has_systemd=lazy(_has_systemd, reader),
-        init=lazy(lambda: known(line(reader, "/proc/1/comm"), "/proc/1/comm")),
+        init=lazy(lambda: require_known(line(reader, "/proc/1/comm"), "/proc/1/comm")),
         boot_loader=lazy(_boot_loader, reader, facts),
         is_uefi=lazy(_is_folder, reader, "/sys/firmware/efi"),
         secure_boot=lazy(lambda: _secure_boot(reader) if facts.host.is_uefi else None),
@@ -97,13 +97,13 @@ def collect(reader: Reader, facts: Facts) -> Host:
     )
 
 
-def _containment(reader: Reader) -> Found:
+def _containment(reader: Reader) -> ContainmentDecision:
     try:
         return decide(look(reader))
     except UnknownFact:
         if not reader.persistent_only:
             raise
-        return Found(False, "", ("files below a root, with no kernel: taken for the image of a host",))
+        return ContainmentDecision(False, "", ("files below a root, with no kernel: taken for the image of a host",))
 
 
 def host_name(reader: Reader) -> Answer[str]:
@@ -183,4 +183,4 @@ def _shares_init_mounts(reader: Reader) -> bool:
     mine, init = reader.link("/proc/self/ns/mnt"), reader.link("/proc/1/ns/mnt")
     if mine == FIRST_MOUNTS:
         return True
-    return known(mine, "/proc/self/ns/mnt") == known(init, "/proc/1/ns/mnt")
+    return require_known(mine, "/proc/self/ns/mnt") == require_known(init, "/proc/1/ns/mnt")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.containers.kubernetes import is_of_pods
 from hosttune.facts.memory.memory import as_sold
-from hosttune.facts.reading import known, line
+from hosttune.facts.reading import line, require_known
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hosttune.facts.storage.mounts import Mount
 
 NO_DRIVER = "none loaded"
+UNTOLD_DRIVER = "in a version that is not known"  # sysfs names it, and /proc/driver/nvidia is not there: a container
 UNKNOWN = "unknown"
 _BIOS = "/sys/class/dmi/id/bios_version"
 _GIB = 1 << 30
@@ -73,6 +74,15 @@ def machine(facts: Facts) -> dict[str, str]:
     return {name: words for name, words in found.items() if words}
 
 
+def other_system(facts: Facts) -> str:
+    """The name of a system that is neither Ubuntu nor Debian; empty for these, and where it is not known."""
+    try:
+        system = facts.os
+        return "" if system.is_ubuntu or system.is_debian else system.name or system.id
+    except UnknownFact:
+        return ""
+
+
 def _product(facts: Facts) -> str:
     host = facts.host
     where = f" on {host.cloud}" if host.cloud else ""
@@ -87,7 +97,11 @@ def _models(facts: Facts) -> str:
 
 
 def _loaded(facts: Facts) -> str:
-    return facts.driver.loaded_version or (NO_DRIVER if facts.gpus.has_gpu else "")
+    return facts.driver.loaded_version or (_without_version(facts) if facts.gpus.has_gpu else "")
+
+
+def _without_version(facts: Facts) -> str:
+    return UNTOLD_DRIVER if "nvidia" in facts.gpus.drivers else NO_DRIVER
 
 
 def _told(table: Mapping[str, Callable[[Facts], str]], facts: Facts) -> dict[str, str]:
@@ -117,7 +131,7 @@ def _memory(facts: Facts) -> str:
 def _driver(facts: Facts) -> str:
     driver = facts.driver
     if not driver.loaded_version:
-        return NO_DRIVER
+        return _without_version(facts)
     return f"{driver.loaded_version} ({'open' if driver.is_open else 'closed'})"
 
 
@@ -136,7 +150,7 @@ def _iommu(facts: Facts) -> str:
 
 
 def _firmware(facts: Facts) -> str:
-    return known(line(facts.reader, _BIOS), _BIOS)
+    return require_known(line(facts.reader, _BIOS), _BIOS)
 
 
 def _mitigations(facts: Facts) -> str:

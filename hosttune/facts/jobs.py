@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy, shared
-from hosttune.facts.reading import hint, known
+from hosttune.facts.reading import hint, require_known
 from hosttune.facts.work import container_of
 from hosttune.frozen import frozen
 
@@ -105,7 +105,7 @@ def collect(reader: Reader, facts: Facts) -> Jobs:
 
 def _gpu_processes(reader: Reader, facts: Facts) -> Mapping[int, Process]:
     pids = {one.pid for one in facts.work.gpu_processes}
-    listed = known(reader.processes(), "the list of processes") if pids else ()
+    listed = require_known(reader.processes(), "the list of processes") if pids else ()
     return {one.pid: one for one in listed if one.pid in pids}
 
 

@@ -6,7 +6,8 @@ such a fact reads behind its keys, through the door, once for each.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
@@ -95,3 +96,8 @@ def small_text(reader: Reader, path: str, most: int = LONGEST) -> str | Absent:
     if content is not ABSENT and len(content) > most:
         raise UnknownFact(f"{path} is longer than {most} bytes")
     return content
+
+
+def fits_parts(parts: Sequence[str], patterns: Sequence[str]) -> bool:
+    """Whether patterns of glob(7) mean these parts of a name, each its own."""
+    return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))

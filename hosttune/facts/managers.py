@@ -61,7 +61,7 @@ _OF_DGX = regex(r"dgx-.*|nv-(?!codec-headers).*|nvidia-.*-disable")
 
 
 @frozen
-class Manager(Fact):
+class ConfigurationManager(Fact):
     """One that is present, and the sentence that says how we know."""
 
     name: str
@@ -72,7 +72,7 @@ class Manager(Fact):
 class Managers(Fact):
     """All that are present, by name, and what TuneD's active profile sets (empty where TuneD is not present)."""
 
-    present: tuple[Manager, ...]
+    present: tuple[ConfigurationManager, ...]
     tuned: bool  # TuneD is enabled or runs
     cloud_init: bool  # cloud-init configures this machine when it boots
     dgx: bool  # configuration packages of DGX OS are installed
@@ -154,7 +154,7 @@ def collect(reader: Reader, facts: Facts) -> Managers:
     profile = shared(lambda: active_profile(reader) if search.evidence["tuned"] else "")
     settings = shared(lambda: settings_of(reader, profile()))
     return Managers(
-        present=lazy(lambda: tuple(Manager(name, search.evidence[name]) for name in search.names())),
+        present=lazy(lambda: tuple(ConfigurationManager(name, search.evidence[name]) for name in search.names())),
         tuned=is_present("tuned"),
         cloud_init=is_present("cloud-init"),
         dgx=is_present("dgx"),
@@ -169,6 +169,8 @@ def collect(reader: Reader, facts: Facts) -> Managers:
 
 
 def _first(units: Collection[str], pattern: str) -> str:
+    if "*" not in pattern:  # most of them, and each pattern is compiled
+        return pattern if pattern in units else ""
     return min((unit for unit in units if fnmatchcase(unit, pattern)), default="")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, whole
-from hosttune.facts.reading import known
+from hosttune.facts.reading import require_known
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -47,4 +47,4 @@ def parse(release: Mapping[str, str]) -> Os:
 
 
 def collect(reader: Reader, facts: Facts) -> Os:  # noqa: ARG001 - the interface of all subjects
-    return whole(Os, lambda: parse(known(reader.os_release(), "/etc/os-release")))
+    return whole(Os, lambda: parse(require_known(reader.os_release(), "/etc/os-release")))

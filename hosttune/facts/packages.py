@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from hosttune.facts.base import Fact, UnknownFact, whole
 from hosttune.facts.lookups import Lookup
-from hosttune.facts.reading import day_of, if_absent, known, sure
+from hosttune.facts.reading import day_of, if_absent, require_known, sure
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.values import ABSENT
@@ -167,7 +167,7 @@ def collect(reader: Reader, facts: Facts) -> Packages:  # noqa: ARG001 - the int
 
 
 def _packages(reader: Reader) -> Packages:
-    database = known(reader.read(DATABASE), DATABASE)
+    database = require_known(reader.read(DATABASE), DATABASE)
     journal = _journal(reader)
     return Packages(
         parse_status(database + journal if journal else database),

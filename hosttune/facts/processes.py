@@ -22,7 +22,7 @@ _NAME_LENGTH = 15
 
 
 @frozen
-class Named(Fact):
+class NamedProcesses(Fact):
     """All processes of one name."""
 
     commands: tuple[str, ...]  # their command lines; empty where none runs
@@ -33,14 +33,14 @@ class Named(Fact):
 class Processes(Fact):
     """`processes["NAME"]`, for every name; only what was asked for is kept."""
 
-    entries: Mapping[str, Named]
+    entries: Mapping[str, NamedProcesses]
 
-    def __getitem__(self, name: str) -> Named:
+    def __getitem__(self, name: str) -> NamedProcesses:
         return self.entries[name]
 
 
 def collect(reader: Reader, facts: Facts) -> Processes:  # noqa: ARG001 - the interface of all subjects
-    return Processes(Lookup(lambda name: Named(lazy(_commands, reader, name), lazy(_started, reader, name))))
+    return Processes(Lookup(lambda name: NamedProcesses(lazy(_commands, reader, name), lazy(_started, reader, name))))
 
 
 def _commands(reader: Reader, name: str) -> tuple[str, ...]:

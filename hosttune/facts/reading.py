@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from hosttune.facts.base import UnknownFact
-from hosttune.values import ABSENT, Absent, Answer, Unreadable
+from hosttune.values import ABSENT, Absent, Answer, OnlyRunning, Unreadable
 
 if TYPE_CHECKING:
     from hosttune.host.door import Completed, Reader
@@ -26,13 +26,18 @@ def sure(answer: Answer[T]) -> T | Absent:
     return answer
 
 
+def not_told(reader: Reader, reason: str) -> UnknownFact:
+    """What these files, or this machine, do not tell. Of an image the machine that runs it will."""
+    return UnknownFact(OnlyRunning(reason) if reader.persistent_only else reason)
+
+
 def all_sure(answers: Iterable[Answer[object]]) -> None:
     """Raises UnknownFact for the first that is not sure."""
     for answer in answers:
         sure(answer)
 
 
-def known(answer: Answer[T], path: str) -> T:
+def require_known(answer: Answer[T], path: str) -> T:
     """What must be there: raises UnknownFact where it is not, too."""
     answer = sure(answer)
     if answer is ABSENT:
@@ -90,7 +95,7 @@ def integer(reader: Reader, path: str) -> int | Absent:
 
 def derived(answer: Answer[T], path: str, function: Callable[[T], D]) -> D:
     """What `function` makes of what must be there; the ValueError that it raises is the reason of UnknownFact."""
-    value = known(answer, path)
+    value = require_known(answer, path)
     try:
         return function(value)
     except ValueError as error:

@@ -35,7 +35,7 @@ _RANGE = regex(r"([^\[\]]*)\[([\d,\s-]+)\](.*)")
 
 
 @frozen
-class Row:
+class SlurmRow:
     """One line that sets something: its keys in lower case."""
 
     path: str
@@ -47,7 +47,7 @@ class Row:
         return f"{self.path}:{self.line}"
 
 
-def slurm_rows(main: str, read: Callable[[str], str]) -> Iterator[Row]:
+def slurm_rows(main: str, read: Callable[[str], str]) -> Iterator[SlurmRow]:
     """The lines of a file, and of all that it includes where it does; each file once, what is absent reads as empty."""
     return _rows(main, posixpath.dirname(main), read, {main}, {})
 
@@ -65,7 +65,9 @@ def slurm_files(main: str, read: Callable[[str], str]) -> Iterable[tuple[str, st
     return found.items()
 
 
-def _rows(path: str, folder: str, read: Callable[[str], str], seen: set[str], cluster: dict[str, str]) -> Iterator[Row]:
+def _rows(
+    path: str, folder: str, read: Callable[[str], str], seen: set[str], cluster: dict[str, str]
+) -> Iterator[SlurmRow]:
     for line, text in _joined(read(path)):
         if include := _INCLUDE.fullmatch(text):
             inner = posixpath.join(folder, include[1].replace("%c", cluster.get("clustername", "%c")))
@@ -74,7 +76,7 @@ def _rows(path: str, folder: str, read: Callable[[str], str], seen: set[str], cl
                 yield from _rows(inner, folder, read, seen, cluster)
         elif values := {key.lower(): quoted or plain for key, quoted, plain in _PAIR.findall(text)}:
             cluster |= {key: value for key, value in values.items() if key == "clustername"}
-            yield Row(path, line, values)
+            yield SlurmRow(path, line, values)
 
 
 def _joined(content: str) -> Iterator[tuple[int, str]]:
@@ -92,19 +94,19 @@ def _joined(content: str) -> Iterator[tuple[int, str]]:
         yield first, kept
 
 
-def settings_of(rows: Iterable[Row]) -> dict[str, str]:
+def settings_of(rows: Iterable[SlurmRow]) -> dict[str, str]:
     """What a file sets for all: the last of each key, of the lines that are not about some nodes."""
     return {key: value for row in rows if not _ABOUT_SOME & row.values.keys() for key, value in row.values.items()}
 
 
-def with_defaults(rows: Iterable[Row], kind: str) -> Iterator[Row]:
+def with_defaults(rows: Iterable[SlurmRow], kind: str) -> Iterator[SlurmRow]:
     """The lines that begin with a kind of thing (`nodename`), each with what the DEFAULT lines above it say."""
     defaults: dict[str, str] = {}
     for row in rows:
         if kind in row.values and row.values[kind].upper() == "DEFAULT":
             defaults |= row.values
         elif kind in row.values:
-            yield Row(row.path, row.line, {**defaults, **row.values})
+            yield SlurmRow(row.path, row.line, {**defaults, **row.values})
 
 
 def hosts_in(expression: str) -> tuple[str, ...]:

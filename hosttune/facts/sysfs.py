@@ -9,11 +9,10 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact
-from hosttune.facts.lookups import Attribute, Lookup, attribute, small_text
+from hosttune.facts.lookups import Attribute, Lookup, attribute, fits_parts, small_text
 from hosttune.facts.reading import hint, is_there, names_in
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -32,21 +31,18 @@ _BESIDE = {
     "energy_performance_preference": "energy_performance_available_preferences",
     "current_clocksource": "available_clocksource",
 }
+_SCHEDULER = regex(r"(bfq|kyber|mq-deadline)(?:-iosched)?\.ko")
 _OTHERS = regex(r"/sys/(?:kernel/(?:debug|tracing|config)|fs/(?:bpf|pstore|selinux)|firmware/efi/efivars)(?:/|$)")
 
 
 def fits(path: str, pattern: str) -> bool:
     """Whether a pattern of glob(7), braces included, means this path: wildcards do not reach over a slash."""
-    return any(_fits(_plain(path), _plain(one)) for one in _unbraced(pattern))
+    parts = _plain(path).split("/")
+    return any(fits_parts(parts, _plain(one).split("/")) for one in _unbraced(pattern))
 
 
 def _plain(path: str) -> str:
     return path.replace("/sys/class/block/", "/sys/block/", 1)
-
-
-def _fits(path: str, pattern: str) -> bool:
-    one, other = path.split("/"), pattern.split("/")
-    return len(one) == len(other) and all(map(fnmatchcase, one, other))
 
 
 def _unbraced(pattern: str) -> Iterator[str]:
@@ -123,4 +119,17 @@ def _choices(reader: Reader, path: str) -> tuple[str, ...]:
     if base in _BESIDE:
         return tuple(hint(reader, f"{folder}/{_BESIDE[base]}").split())
     words = hint(reader, path).split()
-    return tuple(word.strip("[]") for word in words) if any(word.startswith("[") for word in words) else ()
+    if not any(word.startswith("[") for word in words):
+        return ()
+    found = tuple(word.strip("[]") for word in words)
+    return (*found, *scheduler_modules(reader)) if base == "scheduler" else found
+
+
+def scheduler_modules(reader: Reader) -> tuple[str, ...]:
+    """I/O schedulers that are modules of the running kernel: bfq, kyber, mq-deadline. A disk lists them once they are
+    loaded, which writing the name does (kernel: block/elevator.c, elv_iosched_load_module); before that no disk gets
+    one by itself.
+    """
+    release = hint(reader, "/proc/sys/kernel/osrelease").strip()
+    names = names_in(reader, f"/lib/modules/{release}/kernel/block") if release else ()
+    return tuple(match[1] for name in names if (match := _SCHEDULER.match(name)))

@@ -25,7 +25,7 @@ def stranger(reader: Reader, place: str) -> str:
         if not isinstance(info, Stat):
             return f"{place}: {why(info)}"
         if info.uid != 0:
-            return f"{place} belongs to uid {info.uid}, not to root"
+            return f"{place} belongs to uid {info.uid}, not to root (sudo chown root: {place})"
         if info.mode & 0o022:
             return f"others than root can write {place} (sudo chmod go-w {place})"
         if place == "/":
@@ -61,7 +61,8 @@ def of_root(reader: Reader, path: str, most: int) -> bytes | Absent:
     if not isinstance(place, str):
         raise UnknownFact(f"{path} cannot be read: {place.reason}")
     if who := link_stranger(reader, path):
-        raise UnknownFact(f"{path} is not followed, because {who}: sudo install -m 644 -o root -g root FILE {path}")
+        way_out = "" if "(sudo" in who else f": sudo install -m 644 -o root -g root FILE {path}"
+        raise UnknownFact(f"{path} is not followed, because {who}{way_out}")
     content = reader.read(place)
     if not isinstance(content, bytes):
         raise UnknownFact(f"{path} cannot be read: {why(content)}")

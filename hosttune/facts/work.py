@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared, whole
 from hosttune.facts.gates import Gates, ask_gates
-from hosttune.facts.reading import known
+from hosttune.facts.reading import require_known
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import Unreadable
@@ -27,7 +27,7 @@ _IDLE: Final = "no process holds a GPU, no container has one, no scheduler job r
 _GPU = regex(r"nvidia\d+")
 _WORK_DEVICE = regex(r"/dev/nvidia(?:\d+|-uvm)$")
 # Names as in /proc/PID/comm, which the kernel cuts at 15 bytes (proc_pid_comm(5)).
-_NOT_WORK = frozenset(
+NOT_WORK = frozenset(
     name[:15]
     for name in (
         "nvidia-persistenced", "nv-fabricmanager", "nvidia-fabricmanager", "nvlsm", "nv-hostengine", "dcgm-exporter",
@@ -77,7 +77,7 @@ class Work(Fact):
 
 def is_work(process: Process) -> bool:
     """Whether a process holds a GPU and is not known to only watch or show something with it."""
-    return process.name[:15] not in _NOT_WORK and any(map(_WORK_DEVICE.match, process.devices))
+    return process.name[:15] not in NOT_WORK and any(map(_WORK_DEVICE.match, process.devices))
 
 
 def container_of(cgroup: str) -> str:
@@ -108,9 +108,9 @@ def collect(reader: Reader, facts: Facts) -> Work:
 def _work(reader: Reader, facts: Facts) -> Work:
     if reader.persistent_only:
         return _none("nothing runs under an alternate root")
-    if not any(map(_GPU.fullmatch, known(reader.list("/dev"), "/dev"))):
+    if not any(map(_GPU.fullmatch, require_known(reader.list("/dev"), "/dev"))):
         return _none("there is no /dev/nvidia0: no process can use an NVIDIA GPU")
-    processes = known(reader.processes(), "the list of processes")
+    processes = require_known(reader.processes(), "the list of processes")
     working = [process for process in processes if is_work(process)]
     hidden = _hidden(reader, facts)
     gpu, jobs = tuple(map(_gpu_process, working)), jobs_of(processes)
@@ -171,7 +171,7 @@ def _gpu_containers(
             members.setdefault(name, []).append(process)
     unseen: list[str] = []
     for name, inside in members.items():
-        if any(process.name[:15] in _NOT_WORK for process in inside):
+        if any(process.name[:15] in NOT_WORK for process in inside):
             continue  # NVIDIA's own: the device plugin, the exporter
         nodes = reader.list(f"/proc/{inside[0].pid}/root/dev")
         if isinstance(nodes, Unreadable):

@@ -1,11 +1,14 @@
-"""The terminal, the environment and the command line of this very process, and the files that it hands to its user."""
+"""The terminal, the environment and the command line of this very process, its end, and the files that it hands to its
+user.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
@@ -40,31 +43,46 @@ def console(stream: TextIO) -> Console:
     return Console(columns or (DEFAULT_COLUMNS if is_terminal else 0), is_terminal, has_colour)
 
 
-def terminal_rows(stream: TextIO) -> int:
-    """The rows of a terminal that this job may write to now; 0 where it is none, a dumb one, or another job has it."""
+_NO_TITLES = ("dumb", "linux", "vt100", "vt220", "cons25")
+
+
+def has_title(stream: TextIO) -> bool:
+    """Whether it is a terminal whose window has a title, and that this job may write to now: no other job has it."""
     try:
-        if os.environ.get("TERM", "dumb") == "dumb" or os.tcgetpgrp(stream.fileno()) != os.getpgrp():
-            return 0
-        return os.get_terminal_size(stream.fileno()).lines
+        return os.environ.get("TERM", "dumb") not in _NO_TITLES and os.tcgetpgrp(stream.fileno()) == os.getpgrp()
     except (OSError, ValueError):
-        return 0
+        return False
+
+
+def program_words(argv0: str | None = None, executable: str | None = None, *, python: str = "") -> tuple[str, ...]:
+    """How systemd starts this program again, from any folder: an absolute path first. `python` starts a file that is as
+    a download leaves it, not executable.
+    """
+    name = os.path.abspath(sys.argv[0] if argv0 is None else argv0)
+    folder, _, last = name.rpartition("/")
+    if last == "__main__.py":
+        starter = os.path.join(os.path.dirname(folder), "run")
+        if os.path.isfile(starter) and os.path.isfile(os.path.join(os.path.dirname(folder), "pyproject.toml")):
+            return (starter,)
+        return (executable or sys.executable, "-I", "-m", "hosttune")
+    return (python or sys.executable, name) if last.endswith(".pyz") and not os.access(name, os.X_OK) else (name,)
 
 
 def program(argv0: str | None = None, executable: str | None = None) -> str:
     """How a shell starts this program again, also under sudo: `hosttune` on secure_path, else an absolute path."""
     import shlex
 
-    name = sys.argv[0] if argv0 is None else argv0
-    folder, _, last = os.path.abspath(name).rpartition("/")
-    if last == "__main__.py":
-        starter = os.path.join(os.path.dirname(folder), "run")
-        if os.path.isfile(starter) and os.path.isfile(os.path.join(os.path.dirname(folder), "pyproject.toml")):
-            return shlex.quote(starter)
-        return f"{shlex.quote(executable or sys.executable)} -I -m hosttune"
-    whole = shlex.quote(f"{folder}/{last}")
-    if last.endswith(".pyz") and not os.access(f"{folder}/{last}", os.X_OK):  # as a download leaves it
-        return f"python3 {whole}"
-    return last if folder in SECURE_PATH else whole
+    words = program_words(argv0, executable, python="python3")
+    folder, _, last = words[-1].rpartition("/")
+    return last if len(words) == 1 and folder in SECURE_PATH else shlex.join(words)
+
+
+def archive() -> str:
+    """The path of the self-contained file that this runs from; empty where it runs from no such file."""
+    import zipfile
+
+    path = os.path.abspath(sys.argv[0])
+    return path if zipfile.is_zipfile(path) else ""
 
 
 def save(path: str, content: bytes, mode: int = 0o600) -> None:
@@ -141,3 +159,15 @@ def discard(stream: TextIO) -> None:
         sink = os.open(os.devnull, os.O_WRONLY)
         os.dup2(sink, stream.fileno())
         os.close(sink)
+
+
+def leave(status: int) -> NoReturn:
+    """End this process. What the interpreter gives back piece by piece at its own end the kernel takes at once; it is
+    waited for where threads are at work, or an output still has to be complained about.
+    """
+    if all(one.daemon for one in threading.enumerate() if one is not threading.current_thread()):
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+    sys.exit(status)

@@ -7,6 +7,7 @@ the path inside the reader's root; symbolic links resolve inside that root.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
@@ -30,6 +31,11 @@ class Stat:
     inode: int
     links: int
     rdev: int = 0  # st_rdev of a device node
+
+    @property
+    def major(self) -> int:
+        """The major number of a device node."""
+        return os.major(self.rdev)
 
 
 @frozen
@@ -217,6 +223,12 @@ class Writer(Reader, Protocol):
         """Remove a file whose content is `expected`, durably; with the last drop-in of a unit its folder too."""
         ...
 
+    def overwrite(self, path: str, content: bytes, *, expected: bytes) -> None:
+        """Write as many bytes over those of a file whose content is `expected`, in place and durably: GRUB's
+        environment block, which GRUB finds by its place on the disk, without the file system's journal.
+        """
+        ...
+
     def set_value(self, path: str, text: str) -> None:
         """Write a kernel value (/proc/sys, /sys) in one write(2)."""
         ...
@@ -252,8 +264,10 @@ class Writer(Reader, Protocol):
         """
         ...
 
-    def log(self, message: str) -> None:
-        """One line for the system log, identifier `hosttune`."""
+    def log(self, message: str, message_id: str = "") -> None:
+        """One line for the system log, identifier `hosttune`. `message_id`: 32 hex digits by which systemd's journal
+        finds it (systemd.journal-fields(7)).
+        """
         ...
 
     def operator(self) -> str:

@@ -10,14 +10,14 @@ from contextlib import contextmanager
 
 from hosttune.errors import Refused
 from hosttune.frozen import frozen
-from hosttune.host.paths import Found, close, is_plain, walk
+from hosttune.host.paths import ResolvedPath, close, is_plain, walk
 
 _MODE = 0o755
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @frozen
-class Place:
+class FolderEntry:
     """A name in an open folder. `path` is the canonical one inside the root, for people."""
 
     folder: int
@@ -27,7 +27,7 @@ class Place:
 
 
 @contextmanager
-def opened_place(root: str, path: str, *, make: int | None = None) -> Iterator[Place]:
+def opened_place(root: str, path: str, *, make: int | None = None) -> Iterator[FolderEntry]:
     """Where `path` leads inside `root`, links followed, its folder open. Missing folders are made with the mode `make`.
 
     Raises Refused for a link that leads nowhere, for a folder, and for a way there that others than root could turn;
@@ -37,7 +37,10 @@ def opened_place(root: str, path: str, *, make: int | None = None) -> Iterator[P
         raise Refused(f"not an absolute path: {path!r}")
     with walk(root, path) as found:
         if found.dangling:
-            raise Refused(f"{path} is a symbolic link that leads nowhere", hint="remove it, or make what it points to")
+            link = next(one for one, info in reversed(found.visited) if stat_module.S_ISLNK(info.st_mode))
+            behind = f", and {path} lies behind it" if link != path else ""
+            message = f"{link} is a symbolic link that leads nowhere{behind}"
+            raise Refused(message, hint="remove the link, or make what it points to")
         _refuse_untrusted(found, root)
         if not found.missing and not found.name:
             raise Refused(f"{found.canonical} is a folder")
@@ -46,7 +49,7 @@ def opened_place(root: str, path: str, *, make: int | None = None) -> Iterator[P
             raise FileNotFoundError(2, os.strerror(2), found.canonical)
         folder = _made(found.parent, folders, make or 0o755)
         try:
-            yield Place(folder, name, found.canonical, not found.missing)
+            yield FolderEntry(folder, name, found.canonical, not found.missing)
         finally:
             close(folder)
 
@@ -95,7 +98,7 @@ def _made(above: int, names: tuple[str, ...], mode: int) -> int:
     return folder
 
 
-def _refuse_untrusted(found: Found, root: str) -> None:
+def _refuse_untrusted(found: ResolvedPath, root: str) -> None:
     """Root follows no folder or link that somebody else could swap for another between two steps.
 
     A sticky folder (/tmp) may be passed, because only its owner replaces an entry there, but not written in. The top

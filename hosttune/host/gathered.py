@@ -20,7 +20,7 @@ RECORDS = "records"  # the folder of the records, beside the results of the same
 _MAX_LISTS = 8  # lists that name lists
 
 
-def listed(words: Iterable[str], *, depth: int = 0) -> Iterator[tuple[str, str]]:
+def list_files(words: Iterable[str], *, depth: int = 0) -> Iterator[tuple[str, str]]:
     """The files that these words name, as (path, "") or (word, why there is none).
 
     A folder stands for the .json files in it and below, hidden ones left out; `@FILE` for the words in a file, one a
@@ -44,7 +44,7 @@ def _from_list(word: str, depth: int) -> Iterator[tuple[str, str]]:
         yield word, content
         return
     parts = content.split(b"\0") if b"\0" in content else content.splitlines()
-    yield from listed((os.fsdecode(part) for part in parts if part.strip()), depth=depth + 1)
+    yield from list_files((os.fsdecode(part) for part in parts if part.strip()), depth=depth + 1)
 
 
 def _from_folder(folder: str) -> Iterator[tuple[str, str]]:
@@ -118,7 +118,7 @@ def _read(descriptor: int) -> bytes | str:
     return f"is larger than {LIMIT >> 20} MiB" if len(content) > LIMIT else content
 
 
-class Scratch:
+class SpoolFile:
     """Rows of bytes in a nameless temporary file, found again by where they begin."""
 
     def __init__(self) -> None:

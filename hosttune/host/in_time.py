@@ -7,21 +7,24 @@ process reads what it says, and goes when the time is up.
 
 from __future__ import annotations
 
+import importlib
 import os
 import select
 import signal
 import struct
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from threading import Event, Lock, Thread
+from threading import Event, Lock, Thread, current_thread
 
 from hosttune.frozen import frozen
 
 _HEAD = struct.Struct("=I")
 _TO_DIE_S = 1.0  # what signal 9 does not end in this time is held by the kernel
 _TO_SAY_S = 1.0  # and so long the child may take to tell
+_PATIENCE_S = 0.02  # what takes longer waits for something: a rule takes 1 ms
 
 
 @frozen
@@ -42,6 +45,7 @@ def in_time(work: Mapping[str, Callable[[], bytes]], seconds: float) -> dict[str
         try:
             os.close(reading)
             os.setsid()
+            _forget_imports()
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)
             _work(work, seconds, writing)
@@ -60,6 +64,16 @@ def in_time(work: Mapping[str, Callable[[], bytes]], seconds: float) -> dict[str
         is_stuck = kind == "stuck" or (kind == "held" and not is_gone)
         answers[name] = told if kind == "answer" else Waiting(told.decode(), is_stuck)
     return answers
+
+
+def _forget_imports() -> None:
+    """None of the parent's other threads goes on in the child. What one of them was importing would be waited for
+    without end, under a lock that nobody gives back: it is imported anew (importlib/_bootstrap.py, `_ModuleLock`).
+    """
+    getattr(importlib._bootstrap, "_module_locks", {}).clear()  # noqa: SLF001 - there is no other way to them
+    for name, module in tuple(sys.modules.items()):
+        if getattr(getattr(module, "__spec__", None), "_initializing", False):
+            del sys.modules[name]
 
 
 def _is_gone(child: int) -> bool:
@@ -102,20 +116,37 @@ def _work(work: Mapping[str, Callable[[], bytes]], seconds: float, writing: int)
         while view:
             view = view[os.write(writing, view) :]
 
-    def run(name: str, do: Callable[[], bytes]) -> None:
-        answer = do()
-        with lock:
-            if not is_over.is_set():  # an answer that a program gave because it was ended here is none
-                say(name, "answer", answer)
+    todo = deque(work.items())
+    at: dict[Thread, str] = {}  # who is at which piece of work
 
-    threads = {name: Thread(target=run, args=(name, do), daemon=True) for name, do in work.items()}
-    for thread in threads.values():
-        thread.start()
-    for thread in threads.values():
+    def run() -> None:
+        while not is_over.is_set():
+            try:
+                name, do = todo.popleft()
+            except IndexError:
+                return
+            at[current_thread()] = name
+            answer = do()
+            with lock:
+                if not is_over.is_set():  # an answer that a program gave because it was ended here is none
+                    say(name, "answer", answer)
+                del at[current_thread()]
+
+    # One thread does what answers at once; where one piece takes longer, another thread goes on with the next.
+    patience = min(_PATIENCE_S, seconds / (4 * len(work))) if work else 0.0
+    threads: list[Thread] = []
+    while todo and time.monotonic() < until:
+        threads.append(Thread(target=run, daemon=True))
+        threads[-1].start()
+        left_over = 0
+        while todo and left_over != len(todo) and time.monotonic() < until:
+            left_over = len(todo)
+            threads[-1].join(patience)
+    for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
     with lock:
         is_over.set()
-    pending = {name: thread for name, thread in threads.items() if thread.is_alive()}
+    pending = {name: thread for thread, name in tuple(at.items()) if thread.is_alive()}
     waits = {name: _waits_for(thread.ident).encode() for name, thread in pending.items()}
     held = {name for name, thread in pending.items() if _state(f"task/{thread.native_id}", "self") == "D"}
     left = _end({name: _programs(thread) for name, thread in pending.items()})

@@ -17,7 +17,7 @@ from typing import Any, Final
 from hosttune.errors import Refused
 from hosttune.host import slow
 from hosttune.host.door import Completed
-from hosttune.host.folders import Place, opened_place
+from hosttune.host.folders import FolderEntry, opened_place
 from hosttune.host.process import Ended, locate, look
 from hosttune.values import Absent
 
@@ -178,7 +178,7 @@ def keep(path: str, data: bytes, root: str = "/") -> None:
             _replace(place, data)
 
 
-def _replace(place: Place, data: bytes) -> None:
+def _replace(place: FolderEntry, data: bytes) -> None:
     """A new file over the old one. Not synced: after a power cut it may be empty, which reads as no answer."""
     import secrets
 

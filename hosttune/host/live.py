@@ -93,6 +93,11 @@ class LiveWriter(LiveReader):
 
         remove(self.root, path, expected=expected)
 
+    def overwrite(self, path: str, content: bytes, *, expected: bytes) -> None:
+        from hosttune.host.replace import overwrite
+
+        overwrite(self.root, path, content, expected=expected)
+
     def set_value(self, path: str, text: str) -> None:
         canonical = self.resolve(path)
         if canonical is ABSENT:
@@ -136,10 +141,10 @@ class LiveWriter(LiveReader):
 
         append(self.root, path, data)
 
-    def log(self, message: str) -> None:
+    def log(self, message: str, message_id: str = "") -> None:
         from hosttune.host.own import log
 
-        log(message)
+        log(message, message_id)
 
     def discard_leftovers(self, path: str) -> None:
         from hosttune.host.replace import discard_leftovers

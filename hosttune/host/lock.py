@@ -5,17 +5,33 @@ from __future__ import annotations
 import fcntl
 import os
 import stat as stat_module
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from hosttune.errors import Refused
 
 PATH = "/run/hosttune.lock"
+_ASK_AGAIN_S = 1.0
+
+
+def _take(fd: int, wait_s: float) -> None:
+    """Raises BlockingIOError where it is not let go in time."""
+    end = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                raise
+            time.sleep(_ASK_AGAIN_S)
+        else:
+            return
 
 
 @contextmanager
-def locked(path: str = PATH) -> Iterator[None]:
-    """Hold the lock. Raises Refused, naming the holder, when another run holds it."""
+def locked(path: str = PATH, wait_s: float = 0.0) -> Iterator[None]:
+    """Hold the lock. Raises Refused, naming the holder, when another run holds it, and goes on for `wait_s` seconds."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -25,7 +41,7 @@ def locked(path: str = PATH) -> Iterator[None]:
         if not stat_module.S_ISREG(info.st_mode) or info.st_uid != os.geteuid():
             raise Refused(f"{path} is not hosttune's own file", hint=f"look at it, then remove it: sudo rm {path}")
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _take(fd, wait_s)
         except BlockingIOError:
             holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
             raise Refused(f"another run of hosttune is at work (process {holder})", hint="wait for it to end") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Final
 
 _HASHED: Final = "hosttune:"  # in front of the hash that a record keeps in place of the id
@@ -11,6 +10,8 @@ _HASHED: Final = "hosttune:"  # in front of the hash that a record keeps in plac
 def machine_id_hash(machine_id: str) -> str:
     """What stands for a machine in plans and reports: 16 hex digits that do not lead back to /etc/machine-id
     (machine-id(5) asks for a keyed hash). A record holds the hash in place of the id; "" for no id."""
+    import hashlib
+
     text = machine_id.strip()
     if not text or text == "uninitialized":
         return ""

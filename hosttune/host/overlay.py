@@ -140,7 +140,9 @@ class Overlay(BeforeReader):
         if present != expected:
             raise Conflict(f"{path} is not what the plan was made from", hint="run the plan again")
         if present is ABSENT and isinstance(self.link(path), str):
-            raise Refused(f"{path} is a symbolic link that leads nowhere", hint="remove it, or make what it points to")
+            raise Refused(
+                f"{path} is a symbolic link that leads nowhere", hint="remove the link, or make what it points to"
+            )
         stat = self.stat(path)
         if isinstance(stat, Stat):
             if stat.links > 1:
@@ -169,6 +171,9 @@ class Overlay(BeforeReader):
             raise Conflict(f"{path} is not what the plan was made from", hint="run the plan again")
         self._may_write(path)
         self.files[self._place(path)] = ABSENT
+
+    def overwrite(self, path: str, content: bytes, *, expected: bytes) -> None:
+        self.replace(path, FileValue(content), expected=expected)
 
     def set_value(self, path: str, text: str) -> None:
         present = self.read(path)
@@ -236,7 +241,7 @@ class Overlay(BeforeReader):
         present = self.read(path)
         self.files[self._place(path)] = FileValue((present if isinstance(present, bytes) else b"") + data, 0o600)
 
-    def log(self, message: str) -> None:
+    def log(self, message: str, message_id: str = "") -> None:
         """The system log is not modelled."""
 
     def discard_leftovers(self, path: str) -> None:

@@ -7,8 +7,9 @@ import os
 import stat
 
 from hosttune.errors import Refused
-from hosttune.host.folders import Place, opened_place
+from hosttune.host.folders import FolderEntry, opened_place
 
+_JOURNAL_SOCKET = "/run/systemd/journal/socket"
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # no wait at a fifo
 
 
@@ -43,7 +44,7 @@ def _append(fd: int, data: bytes) -> None:
         raise
 
 
-def _refuse_open_folder(place: Place) -> None:
+def _refuse_open_folder(place: FolderEntry) -> None:
     info = os.fstat(place.folder)
     folder = os.path.dirname(place.path)
     if info.st_uid != os.geteuid() or info.st_mode & 0o022:
@@ -55,15 +56,38 @@ def _hint(error: OSError) -> str:
     return "make room on the disk" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "run it as root"
 
 
-def log(message: str) -> None:
+def log(message: str, message_id: str = "") -> None:
     """One line for the system log. Without a log daemon it is lost, as syslog(3) says; the journal of the run holds
-    it anyway.
+    it anyway. With a `message_id` it goes to systemd's journal, where one listens.
     """
     import syslog
 
+    if message_id and _journal(message, message_id):
+        return
+
     syslog.openlog("hosttune", syslog.LOG_PID, syslog.LOG_AUTHPRIV)
-    syslog.syslog(syslog.LOG_NOTICE, message)
+    syslog.syslog(syslog.LOG_NOTICE, message.replace("\0", ""))  # which C's strings end at
     syslog.closelog()
+
+
+def _journal(message: str, message_id: str) -> bool:
+    """Whether systemd's journal took it (systemd.io/JOURNAL_NATIVE_PROTOCOL)."""
+    import socket
+
+    fields = (
+        ("MESSAGE", " ".join(message.split())),
+        ("MESSAGE_ID", message_id),
+        ("PRIORITY", "4"),
+        ("SYSLOG_FACILITY", "10"),  # authpriv, as all our lines
+        ("SYSLOG_IDENTIFIER", "hosttune"),
+    )
+    data = "".join(f"{name}={value}\n" for name, value in fields).encode()
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK) as door:
+            door.sendto(data, _JOURNAL_SOCKET)
+    except OSError:
+        return False
+    return True
 
 
 def operator() -> str:

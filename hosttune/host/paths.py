@@ -19,8 +19,8 @@ from hosttune.host.attributes import is_open_by_acl
 MAX_LINKS = 40  # as the kernel: path_resolution(7)
 
 
-@dataclass(slots=True)
-class Found:
+@dataclass(slots=True, eq=False, repr=False)
+class ResolvedPath:
     """Where a path leads. The descriptors are closed when the `walk` that gave it ends."""
 
     names: list[str] = field(default_factory=list)  # of the folders passed, the root's own left out
@@ -61,13 +61,13 @@ def close(fd: int) -> None:
 
 
 @contextmanager
-def walk(root: str, path: str, *, follow: bool = True) -> Iterator[Found]:
+def walk(root: str, path: str, *, follow: bool = True) -> Iterator[ResolvedPath]:
     """Resolve `path` inside `root`. With follow=False a link at the end is itself the result.
 
     A component that does not exist ends the walk with `missing` set. Raises OSError: ELOOP for more than 40 links,
     ENOTDIR for a file used as a folder, EACCES where a folder may not be searched.
     """
-    found = Found()
+    found = ResolvedPath()
     try:
         found.folders.append(os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
         _visit(found, "/", found.folders[0], os.fstat(found.folders[0]))
@@ -77,7 +77,7 @@ def walk(root: str, path: str, *, follow: bool = True) -> Iterator[Found]:
         found.close()
 
 
-def _follow(found: Found, todo: list[str], *, follow: bool) -> None:
+def _follow(found: ResolvedPath, todo: list[str], *, follow: bool) -> None:
     links = 0
     own = len(todo)  # so many of `todo` are the path's own components; what lies above them came out of a link
     while todo:
@@ -114,19 +114,19 @@ def _follow(found: Found, todo: list[str], *, follow: bool) -> None:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), found.canonical)
 
 
-def _visit(found: Found, path: str, fd: int, info: os.stat_result) -> None:
+def _visit(found: ResolvedPath, path: str, fd: int, info: os.stat_result) -> None:
     found.visited.append((path, info))
     if is_open_by_acl(fd, info.st_mode):
         found.open_by_acl.add(path)
 
 
-def _leave(found: Found) -> None:
+def _leave(found: ResolvedPath) -> None:
     if found.names:
         found.names.pop()
         close(found.folders.pop())
 
 
-def _expand(found: Found, fd: int, links: int) -> list[str]:
+def _expand(found: ResolvedPath, fd: int, links: int) -> list[str]:
     """The components of a link, last first; an absolute link goes back to the root."""
     try:
         text = os.readlink("", dir_fd=fd)

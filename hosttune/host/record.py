@@ -14,7 +14,8 @@ machine id), privileged, persistent_only, shared; then the answers, by the metho
     processes  [{pid, name, user, command, rss_bytes, swap_bytes, devices, cgroup, started_at, parent, cpus, variables}]
     os_release {key: value}
 
-In place of any answer may stand {"absent": true} or {"unreadable": reason}.
+In place of any answer may stand {"absent": true} or {"unreadable": reason}; in the latter also "only_running": true,
+where the files of an image cannot tell it, and the machine that runs them can.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import Any, Final, TypeVar
 from hosttune.errors import BadInput, Fault, Where
 from hosttune.host.door import BeforeReader, Completed, Process, Reader, ReaderKind, Rehearsal, Space, Stat, Usage
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Absent, Answer, Unreadable
+from hosttune.values import ABSENT, Absent, Answer, OnlyRunning, Unreadable
 
 FORMAT_VERSION: Final = 1
 KIND: Final = "hosttune record"
@@ -44,7 +45,7 @@ _OF_PROCESS: Final = frozenset(one.name for one in fields(Process))
 T = TypeVar("T")
 
 
-class Recorder(BeforeReader):
+class RecordingReader(BeforeReader):
     """A Reader that passes every question on and keeps the answer."""
 
     def __init__(self, base: Reader) -> None:
@@ -280,8 +281,8 @@ def _decode(entry: Any, decode: Callable[[Any], T]) -> Answer[T]:
     if isinstance(entry, dict):
         if entry.get("absent") is True:
             return ABSENT
-        if isinstance(entry.get("unreadable"), str):
-            return Unreadable(entry["unreadable"])
+        if isinstance(reason := entry.get("unreadable"), str):
+            return Unreadable(OnlyRunning(reason) if entry.get("only_running") is True else reason)
     return decode(entry)
 
 
@@ -312,7 +313,8 @@ def encode_answer(answer: Answer[T], encode: Callable[[T], Any]) -> Any:
     if isinstance(answer, Absent):
         return {"absent": True}
     if isinstance(answer, Unreadable):
-        return {"unreadable": answer.reason}
+        kind = {"only_running": True} if isinstance(answer.reason, OnlyRunning) else {}
+        return {"unreadable": answer.reason, **kind}
     return encode(answer)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +24,7 @@ def main() -> None:
     before, after, generator, trials = sys.argv[1:5]
     texts = [Path(before).read_bytes(), Path(after).read_bytes()]
     enter_private_namespace()
-    readings = [read(text, generator, PLACE / f"units-{number}") for number, text in enumerate(texts)]
+    readings = [read(text, generator) for text in texts]
     json.dump({"readings": readings, "trials": [trial(options) for options in json.loads(trials)]}, sys.stdout)
 
 
@@ -40,9 +41,9 @@ def check(step: str, result: int) -> None:
         sys.exit(f"{step}: {os.strerror(ctypes.get_errno())}")
 
 
-def read(text: bytes, generator: str, units: Path) -> dict[str, object]:
-    """What findmnt and systemd's generator make of it. Always at the same path, so that messages can be compared."""
-    fstab = PLACE / "fstab"
+def read(text: bytes, generator: str) -> dict[str, object]:
+    """What findmnt and systemd's generator make of it. Always at the same paths, so that messages can be compared."""
+    fstab, units = PLACE / "fstab", PLACE / "units"
     fstab.write_bytes(text)
     found: dict[str, object] = {"verify": run(["findmnt", "--verify", "--tab-file", str(fstab)]), "units": {}}
     if generator:
@@ -52,6 +53,7 @@ def read(text: bytes, generator: str, units: Path) -> dict[str, object]:
         log = {"SYSTEMD_LOG_TARGET": "console", "SYSTEMD_LOG_LEVEL": "warning", "SYSTEMD_LOG_COLOR": "0"}
         found["generator"] = run([generator, *map(str, folders)], {"SYSTEMD_FSTAB": str(fstab), **log})
         found["units"] = {name: content for folder in folders for name, content in units_in(folder).items()}
+        shutil.rmtree(units)
     return found
 
 

@@ -3,7 +3,7 @@
 The order is the one that survives crashes: a temp file beside the target, every byte written and read back, owner,
 mode, ACL and attributes copied, fsync, the original compared once more, rename(2), fsync of the folder. Everything
 works on descriptors of folders, so nobody can turn the way in between. What cannot be kept is refused with the reason:
-hosttune never clears an immutable flag and never edits in place.
+hosttune never clears an immutable flag, and edits nothing in place but what a boot loader finds by its place.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.host.attributes import copy_attributes, refuse_flags, refuse_mount_point
-from hosttune.host.folders import Place, opened_place, remove_folder
+from hosttune.host.folders import FolderEntry, opened_place, remove_folder
 from hosttune.host.paths import close
 from hosttune.host.tree import read_all
 from hosttune.regex import regex
@@ -70,6 +70,25 @@ def remove(root: str, path: str, *, expected: bytes) -> None:
         raise Refused(f"{path} cannot be removed: {error.strerror}", hint=_hint(error)) from error
 
 
+def overwrite(root: str, path: str, content: bytes, *, expected: bytes) -> None:
+    """Write as many bytes over those of a file, in place: for a block that a boot loader finds by its place on the disk
+    and that it writes over itself, without any journal. Raises Conflict, Refused as `replace`.
+    """
+    if len(content) != len(expected):
+        raise Refused(f"{path}: {len(content)} bytes cannot stand in the place of {len(expected)}")
+    try:
+        with opened_place(root, path) as place, _original(place, expected):
+            fd = os.open(place.name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.folder)
+            try:
+                _fill(fd, content, path)
+            finally:
+                close(fd)
+    except FileNotFoundError:
+        raise Conflict(f"{path} is not there any more", hint="run the plan again") from None
+    except OSError as error:
+        raise Refused(f"{path} cannot be written: {error.strerror}", hint=_hint(error)) from error
+
+
 def leftovers(root: str, path: str) -> tuple[str, ...]:
     """The names of temp files that an interrupted `replace` of `path` left beside it: ours by pattern and owner."""
     try:
@@ -87,7 +106,7 @@ def discard_leftovers(root: str, path: str) -> None:
         os.fsync(place.folder)
 
 
-def _leftovers(place: Place) -> tuple[str, ...]:
+def _leftovers(place: FolderEntry) -> tuple[str, ...]:
     pattern = re.compile(rf"\.{re.escape(place.name)}\.hosttune-[0-9a-f]{{16}}")
     found = []
     for name in sorted(os.listdir(place.folder)):
@@ -98,7 +117,7 @@ def _leftovers(place: Place) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _create(place: Place, new: FileValue) -> None:
+def _create(place: FolderEntry, new: FileValue) -> None:
     if place.exists:
         raise Conflict(f"{place.path} has appeared meanwhile", hint="run the plan again")
     refuse_flags(place.folder, os.path.dirname(place.path))
@@ -113,7 +132,7 @@ def _create(place: Place, new: FileValue) -> None:
             raise Conflict(f"{place.path} has appeared meanwhile", hint="run the plan again") from None
 
 
-def _swap(place: Place, new: FileValue, expected: bytes) -> None:
+def _swap(place: FolderEntry, new: FileValue, expected: bytes) -> None:
     if not place.exists:
         raise Conflict(f"{place.path} is not there any more", hint="run the plan again")
     refuse_flags(place.folder, os.path.dirname(place.path))
@@ -126,7 +145,7 @@ def _swap(place: Place, new: FileValue, expected: bytes) -> None:
 
 
 @contextmanager
-def _original(place: Place, expected: bytes) -> Iterator[tuple[int, os.stat_result]]:
+def _original(place: FolderEntry, expected: bytes) -> Iterator[tuple[int, os.stat_result]]:
     """The file as it is, open for reading, after every refusal that can be known early."""
     if not stat_module.S_ISREG(os.stat(place.name, dir_fd=place.folder, follow_symlinks=False).st_mode):
         raise Refused(f"{place.path} is not a regular file")
@@ -146,7 +165,7 @@ def _original(place: Place, expected: bytes) -> Iterator[tuple[int, os.stat_resu
         close(fd)
 
 
-def _compare(place: Place, original: int, expected: bytes, before: os.stat_result) -> None:
+def _compare(place: FolderEntry, original: int, expected: bytes, before: os.stat_result) -> None:
     """Compare and swap: the name still leads to the file that was opened, it holds what the plan was made from, and
     nobody touched it since it looked like `before`."""
     os.lseek(original, 0, os.SEEK_SET)
@@ -162,7 +181,7 @@ def _identity(info: os.stat_result) -> tuple[int, ...]:
 
 
 @contextmanager
-def _temp_file(place: Place) -> Iterator[tuple[str, int]]:
+def _temp_file(place: FolderEntry) -> Iterator[tuple[str, int]]:
     """A new file beside the target under a name that cannot be guessed; gone afterwards unless it was renamed."""
     temp = f".{place.name}.hosttune-{secrets.token_hex(8)}"
     fd = os.open(temp, _MAKE, 0o600, dir_fd=place.folder)
@@ -185,7 +204,7 @@ def _fill(fd: int, content: bytes, path: str) -> None:
         raise Refused(f"{path}: what was written reads back differently", hint="check the disk: sudo dmesg")
 
 
-def _rename_new(temp: str, place: Place) -> None:
+def _rename_new(temp: str, place: FolderEntry) -> None:
     """Rename that does not overwrite. RENAME_NOREPLACE is not everywhere (rename(2)); link(2) refuses as well, but for
     an instant the file has two names."""
     import ctypes
@@ -201,7 +220,7 @@ def _rename_new(temp: str, place: Place) -> None:
     os.link(temp, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder, follow_symlinks=False)
 
 
-def _settle(place: Place, content: bytes) -> None:
+def _settle(place: FolderEntry, content: bytes) -> None:
     """The new file is in place: make that durable and look at it again."""
     _sync_folder(place, "replaced")
     try:
@@ -217,7 +236,7 @@ def _settle(place: Place, content: bytes) -> None:
         raise HosttuneError(f"{place.path} was replaced, and somebody changed it at once", hint=_AGAIN)
 
 
-def _sync_folder(place: Place, done: str) -> None:
+def _sync_folder(place: FolderEntry, done: str) -> None:
     """Make what was done to a name in the folder durable. Raises HosttuneError: it is done, whatever fsync(2) says."""
     try:
         os.fsync(place.folder)

@@ -139,6 +139,12 @@ class RootWriter(RootReader):
         self._refuse_kernel(path)
         remove(self.root, path, expected=expected)
 
+    def overwrite(self, path: str, content: bytes, *, expected: bytes) -> None:
+        from hosttune.host.replace import overwrite
+
+        self._refuse_kernel(path)
+        overwrite(self.root, path, content, expected=expected)
+
     def set_value(self, path: str, text: str) -> None:
         del text
         raise Refused(f"{path}: {_NO_KERNEL.reason}")
@@ -181,10 +187,10 @@ class RootWriter(RootReader):
 
         append(self.root, path, data)
 
-    def log(self, message: str) -> None:
+    def log(self, message: str, message_id: str = "") -> None:
         from hosttune.host.own import log
 
-        log(f"--root {self.root}: {message}")
+        log(f"--root {self.root}: {message}", message_id)
 
     def discard_leftovers(self, path: str) -> None:
         from hosttune.host.replace import discard_leftovers

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from hosttune.errors import HosttuneError, Refused
-from hosttune.host.folders import Place, opened_place
+from hosttune.host.folders import FolderEntry, opened_place
 from hosttune.regex import regex
 
 LIMIT = 4 << 20  # bytes of one file
@@ -104,7 +104,7 @@ def sweep(where: str) -> None:
 
 
 @contextmanager
-def _opened(name: str, where: str, *, make: bool = False) -> Iterator[Place]:
+def _opened(name: str, where: str, *, make: bool = False) -> Iterator[FolderEntry]:
     with opened_place("/", f"{where}/{name}", make=0o700 if make else None) as place:
         yield place
 

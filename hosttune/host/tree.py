@@ -8,9 +8,10 @@ import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from hosttune.host.door import FileType, Space, Stat, Usage
-from hosttune.host.paths import Found, is_plain, walk
+from hosttune.host.paths import ResolvedPath, is_plain, walk
 from hosttune.values import ABSENT, Absent, Answer, Unreadable
 
 LIMIT = 64 << 20  # the largest file that `read` returns, in bytes
@@ -55,14 +56,24 @@ def read_all(fd: int, limit: int = LIMIT) -> bytes | None:
     return b"".join(chunks)
 
 
-def _stranger(path: str, info: os.stat_result) -> str:
+class Stranger(NamedTuple):
+    """A file, folder or link in which others than root have a say, and by what."""
+
+    path: str  # without links; inside the root
+    right: str  # "uid 1000", "mode 0666"
+
+    def __str__(self) -> str:
+        return f"{self.path} can be written by others ({self.right})"
+
+
+def _stranger(path: str, info: os.stat_result) -> Stranger | None:
     """Who besides root could change this file, folder or link; in a sticky folder only an entry's owner can."""
     if info.st_uid != 0:
-        return f"{path} can be written by others (uid {info.st_uid})"
+        return Stranger(path, f"uid {info.st_uid}")
     is_safe = stat.S_ISLNK(info.st_mode) or (stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_ISVTX)
     if info.st_mode & 0o022 and not is_safe:
-        return f"{path} can be written by others (mode {stat.S_IMODE(info.st_mode):04o})"
-    return ""
+        return Stranger(path, f"mode {stat.S_IMODE(info.st_mode):04o}")
+    return None
 
 
 class FileTree:
@@ -94,16 +105,16 @@ class FileTree:
             return refusal(error, path)
         return Unreadable(f"{path} is larger than {LIMIT >> 20} MiB") if content is None else content
 
-    def read_guarded(self, path: str) -> tuple[Answer[bytes], str]:
-        """A file as `read` gives it, and who besides root has a say in it, in words: the file, a folder on the way to
-        it, or a link there. Empty where nobody has.
+    def read_guarded(self, path: str) -> tuple[Answer[bytes], tuple[Stranger, ...]]:
+        """A file as `read` gives it, and where others than root have a say in it: the folders on the way to it, links
+        there, and the file.
         """
         try:
             with walk(self.root, path) as found:
                 _need(found, path)
                 info = found.stat()
                 if not stat.S_ISREG(info.st_mode):
-                    return Unreadable(f"{path} is not a regular file"), ""
+                    return Unreadable(f"{path} is not a regular file"), ()
                 passed = found.visited if self._is_live else found.visited[1:]  # an image's top is its unpacker's
                 others = [_stranger(*one) for one in (*passed, (found.canonical, info))]
                 fd = os.open(found.name, _LOOK | os.O_NOFOLLOW, dir_fd=found.parent)
@@ -112,9 +123,9 @@ class FileTree:
                 finally:
                     os.close(fd)
         except OSError as error:
-            return refusal(error, path), ""
-        stranger = next(filter(None, others), "")
-        return (Unreadable(f"{path} is larger than {LIMIT >> 20} MiB") if content is None else content), stranger
+            return refusal(error, path), ()
+        strangers = tuple(one for one in others if one)
+        return (Unreadable(f"{path} is larger than {LIMIT >> 20} MiB") if content is None else content), strangers
 
     @contextmanager
     def _looked_at(self, path: str) -> Iterator[tuple[os.stat_result, int]]:
@@ -250,7 +261,7 @@ def parse_os_release(content: bytes) -> Mapping[str, str]:
         os.close(fd)
 
 
-def _need(found: Found, path: str) -> None:
+def _need(found: ResolvedPath, path: str) -> None:
     if found.missing:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 

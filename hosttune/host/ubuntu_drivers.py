@@ -17,7 +17,7 @@ _LISTED = regex(r"(\S+?),? +\(kernel modules provided by ([a-z0-9][a-z0-9.+-]*[a
 
 
 @frozen
-class Section:
+class DriverDevice:
     """One device of `ubuntu-drivers devices`."""
 
     device: str
@@ -32,7 +32,7 @@ class Section:
         return "v000010DE" in self.modalias or "nvidia" in self.vendor.lower()
 
 
-def parse_sections(output: str) -> tuple[Section, ...]:
+def parse_sections(output: str) -> tuple[DriverDevice, ...]:
     """The sections of `ubuntu-drivers devices`, in order; lines of no section (warnings, tracebacks) are left out."""
     return tuple(_section(head, lines) for head, lines in _chunks(output.splitlines()))
 
@@ -51,10 +51,10 @@ def _chunks(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
         yield head, body
 
 
-def _section(head: str, lines: list[str]) -> Section:
+def _section(head: str, lines: list[str]) -> DriverDevice:
     fields = [(match[1], match[2]) for one in lines if (match := _FIELD.fullmatch(one.rstrip()))]
     first = dict(reversed(fields))
-    return Section(
+    return DriverDevice(
         device=head,
         modalias=first.get("modalias", ""),
         vendor=first.get("vendor", ""),

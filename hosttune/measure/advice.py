@@ -97,7 +97,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
     "read-ahead": Advice("larger files on slow disks: read further ahead", rule="storage-readahead"),
     "nfs-read-ahead": Advice("NFS reads 128 KiB ahead since Linux 5.4", rule="storage-nfs-readahead"),
     "what-disk-gives": Advice("see what the disk gives and what decoding takes", command="hosttune bench read DIR"),
-    "memory": Advice("the host swaps or drops pages it needs again", rule="memory-pressure"),
+    "memory": Advice("pages are swapped, or dropped and needed again", rule="memory-pressure"),
     "worker-copies": Advice(
         "a cache inside a Dataset is copied by each worker over time: fewer workers, or arrays instead of lists",
         "2.46 GB on disk took 33 GB decoded (13 times); JPEGs take 17 to 28 times their size as uint8",
@@ -125,5 +125,28 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
     "waits": Advice(
         "it waits for what the host does not see: a network, another rank, a lock. py-spy dump --pid PID shows where",
     ),
+    "store": Advice(
+        "the answers of the other side take the time: ask for more at once (workers, threads, an event loop), in fewer "
+        "and larger requests, or copy the data to a local disk once",
+    ),
+    "peer": Advice("the process at the other end is slow: watch that one with --pid"),
+    "lock": Advice(
+        "somebody holds a lock that it wants: lslocks names who has one on a file; py-spy dump --pid PID, or gdb -p "
+        "PID -batch -ex 'thread apply all bt', shows one in memory",
+    ),
+    "each-other": Advice(
+        "its own tasks wait for each other, and none of them computes: a deadlock, or a hand-over that got lost; "
+        "py-spy dump --pid PID, or gdb -p PID -batch -ex 'thread apply all bt', shows where",
+    ),
+    "timer": Advice("it sleeps for a time that it has set itself: look for sleep() and timeouts in its code"),
+    "limit": Advice("give it more CPUs"),
+    "line": Advice(
+        "its processes run one after the other while CPUs are free: run several at once (make -j N, xargs -P N, "
+        "concurrent.futures)",
+    ),
+    "one-thread": Advice(
+        "it computes in one thread while CPUs are free: run several of it at once, each on a part of the work",
+    ),
+    "all-cpus": Advice("it uses all CPUs that it may: less work, or more CPUs"),
     "lost-gpu": Advice("a GPU fell off the bus", rule="gpu-errors"),
 })  # fmt: skip

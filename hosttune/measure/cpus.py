@@ -47,7 +47,7 @@ def limited(allowed: int, found: tuple[Quota, ...]) -> Cpus:
     tightest = min(found, key=lambda quota: quota.cpus, default=None)
     if tightest is None or tightest.cpus >= allowed:
         return Cpus(float(allowed), f"{allowed} usable CPU{'s' * (allowed != 1)}")
-    return Cpus(tightest.cpus, f"{tightest.cpus:g} of {allowed} CPUs by {tightest.path}")
+    return Cpus(tightest.cpus, f"{round(tightest.cpus, 2):g} of {allowed} CPUs by {tightest.path}")
 
 
 def quotas(pid: int = 0, *, root: str = "") -> tuple[Quota, ...]:

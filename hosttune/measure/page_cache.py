@@ -45,7 +45,7 @@ def _libc() -> Any:
 
 
 @cache
-def how() -> str:
+def name_method() -> str:
     """`cachestat` where this kernel has it, else `mincore`."""
     answer = _libc().syscall(_CACHESTAT, -1, None, None, 0)
     return "mincore" if answer == -1 and ctypes.get_errno() in {errno.ENOSYS, errno.EPERM} else "cachestat"
@@ -56,7 +56,7 @@ def resident_bytes(fd: int, info: os.stat_result | None = None) -> int | None:
     info = info or os.fstat(fd)
     if info.st_size == 0:
         return 0
-    pages = _cachestat(fd) if how() == "cachestat" else _mincore(fd, info)
+    pages = _cachestat(fd) if name_method() == "cachestat" else _mincore(fd, info)
     return None if pages is None else min(int(pages * PAGE), info.st_size)
 
 

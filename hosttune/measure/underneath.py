@@ -27,7 +27,7 @@ _DEEPEST: Final = 6  # a loop device on a file on a loop device ...
 
 
 @frozen
-class Medium:
+class UnderlyingDisk:
     """A disk at the bottom. `transport` is nvme, sata, sas, virtio, usb, mmc, scsi or empty; `medium` is flash,
     rotating, or empty where nobody can tell."""
 
@@ -50,7 +50,7 @@ class Underneath:
     is_read_only: bool
     is_vm: bool
     layers: tuple[str, ...] = ()
-    disks: tuple[Medium, ...] = ()
+    disks: tuple[UnderlyingDisk, ...] = ()
     note: str = ""
 
     @property
@@ -85,8 +85,13 @@ def underneath(path: str, facts: Facts, *, depth: int = 0) -> Underneath:
 
 
 def _found(
-    mount: Mount, is_vm: bool, kind: str, layers: Iterable[str] = (), disks: Iterable[Medium] = (), note: str = ""  # noqa: FBT001 - as in the dataclass
-) -> Underneath:  # fmt: skip
+    mount: Mount,
+    is_vm: bool,  # noqa: FBT001 - as in the dataclass
+    kind: str,
+    layers: Iterable[str] = (),
+    disks: Iterable[UnderlyingDisk] = (),
+    note: str = "",
+) -> Underneath:
     return Underneath(
         mount.target, mount.fstype, mount.source, kind, mount.atime, mount.is_read_only, is_vm, tuple(layers),
         tuple(disks), note,
@@ -157,7 +162,7 @@ def _descend(tops: Iterable[Disk], facts: Facts) -> tuple[tuple[str, ...], tuple
     return tuple(layers), tuple(bottom[name] for name in sorted(bottom))
 
 
-def _medium(disk: Disk, *, is_vm: bool) -> Medium:
+def _medium(disk: Disk, *, is_vm: bool) -> UnderlyingDisk:
     transport, rotational, model = (raw(disk, name) for name in ("transport", "is_rotational", "model"))
     transport = transport if isinstance(transport, str) else ""
     if transport == "nvme":
@@ -166,7 +171,7 @@ def _medium(disk: Disk, *, is_vm: bool) -> Medium:
         medium = ""
     else:
         medium = "rotating" if rotational else "flash"
-    return Medium(disk.name, transport, medium, model if isinstance(model, str) else "")
+    return UnderlyingDisk(disk.name, transport, medium, model if isinstance(model, str) else "")
 
 
 def _loop(mount: Mount, loop: Disk, facts: Facts, layers: tuple[str, ...], depth: int) -> Underneath:

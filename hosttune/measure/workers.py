@@ -1,8 +1,9 @@
 """With how many loader workers to start, and what limits them. Pure.
 
 The figure is one to start from: where loading is CPU-bound the best number is as many as CPUs or one more (measured on
-2 CPUs: 676 pictures a second with one worker, 1,202 with three, 1,006 with sixteen); where a worker waits for disk or
-network, more of them overlap the waits (45 with one, 538 with sixteen at 20 ms an item).
+2 CPUs: 696 pictures a second without workers, 676 with one, 1,176 with two, 1,202 with three, 1,006 with sixteen);
+where a worker waits for disk or network, more of them overlap the waits (45 with one, 538 with sixteen at 20 ms an
+item). One worker alone brings less than none, because what it decodes travels: with two CPUs the start is two.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def start_workers(
     wait_per_cpu: float | None = None,
     measured: int | None = None,
 ) -> Workers:
-    """num_workers to start with: usable CPUs / GPU processes - 1, or what memory holds, at least 1.
+    """num_workers to start with: usable CPUs / GPU processes - 1, two where there are CPUs for two, or what memory
+    holds, at least 1.
 
     `available_bytes` is memory for all workers of this host (None: not known), `wait_per_cpu` the time an item waits
     for each second that it computes, as `bench read` measures it: from 1 on the CPUs count that much more.
@@ -51,10 +53,13 @@ def start_workers(
         formula = f"{measured} as bench read found here / {_processes(ranks)}"
     elif is_waiting:
         by_cpu = int(share * (1 + (wait_per_cpu or 0.0)))
-        formula = f"{cpus.usable:g} CPUs / {ranks} x (1 + {wait_per_cpu:.1f} wait per CPU time)"
+        formula = f"{round(cpus.usable, 2):g} CPUs / {ranks} x (1 + {wait_per_cpu:.1f} wait per CPU time)"
     else:
         by_cpu = int(share) - 1
-        formula = f"{cpus.usable:g} CPUs / {_processes(ranks)} - 1"
+        formula = f"{round(cpus.usable, 2):g} CPUs / {_processes(ranks)} - 1"
+        if by_cpu == 1:
+            by_cpu = 2
+            formula = f"{round(cpus.usable, 2):g} CPUs / {_processes(ranks)}, as one worker brings less than none"
     limits = [cpus.reason]
     wanted = max(1, by_cpu)
     if wanted > MOST:
@@ -69,7 +74,9 @@ def start_workers(
             )
             limits.append("memory limits it before the CPUs do")
     if share < 2 and measured is None:
-        limits.append("less than two CPUs for each GPU process: a worker shares them with the training loop")
+        limits.append(
+            "less than two CPUs for each GPU process: a worker shares them with the training loop; try none, too"
+        )
     return Workers(wanted, formula, tuple(limits))
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _WORDS = {Operator.EXACTLY: "", Operator.AT_LEAST: "at least ", Operator.AT_MOST: "at most "}
 
 
-def number(text: object) -> int | None:
+def parse_whole_number(text: object) -> int | None:
     """The whole number that a value is, else None."""
     try:
         return int(str(text))
@@ -23,9 +23,9 @@ def number(text: object) -> int | None:
 
 def satisfies(text: str, wish: Wish) -> bool:
     """Whether a value, blanks normalised, is within all bounds of the wish."""
-    value = number(text)
+    value = parse_whole_number(text)
     for bound in wish.bounds:
-        wanted = number(bound.value)
+        wanted = parse_whole_number(bound.value)
         if bound.operator is Operator.EXACTLY or value is None or wanted is None:
             if text.split() != str(bound.value).split():
                 return False

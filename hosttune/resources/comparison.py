@@ -6,16 +6,17 @@ from functools import wraps
 from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import UnknownFact
-from hosttune.values import Finding, Hold, Verdict, behind
+from hosttune.values import Finding, Hold, Verdict, prefix_reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from hosttune.resources.base import Wish
     from hosttune.resources.file import Dropin
     from hosttune.values import Change, HoldKind
 
 C = TypeVar("C", bound="Comparison")
+D = TypeVar("D", bound="InDropin")
 T = TypeVar("T")
 
 
@@ -27,12 +28,12 @@ def or_unknown(stands: Callable[[C], T]) -> Callable[[C], T | Finding]:
         try:
             return stands(self)
         except UnknownFact as unknown:
-            return self._says(Verdict.UNKNOWN, behind(self.wish.name, unknown.reason))
+            return self._says(Verdict.UNKNOWN, prefix_reason(self.wish.name, unknown.reason))
 
     return answer
 
 
-def known(look: Callable[[], T], otherwise: T) -> T:
+def read_or_default(look: Callable[[], T], otherwise: T) -> T:
     """What `look` gives, or `otherwise` where it touches a fact that could not be read."""
     try:
         return look()
@@ -76,3 +77,38 @@ class Comparison:
         changes: tuple[Change, ...] = (),
     ) -> Finding:
         return Finding(self.wish.rule, self.wish.subject, verdict, hold, reason, evidence, changes, todo)
+
+
+class InDropin(Comparison):
+    """One of the wishes of a rule that share a drop-in: at `path`, which holds it now where `is_kept`."""
+
+    __slots__ = ()
+
+    @property
+    def path(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def is_kept(self) -> bool:
+        raise NotImplementedError
+
+    def stands(self) -> Finding | None:
+        """The answer, unless a drop-in is needed."""
+        raise NotImplementedError
+
+
+def in_dropins(looks: Sequence[D], compared: Callable[[list[D]], Dropin]) -> tuple[Finding, ...]:
+    """The findings of wishes that share drop-ins. Each file has one change, carried by the first wish that needs it;
+    `compared` looks at one for the wishes that need it and those that it keeps.
+    """
+    answers = [(look, look.stands()) for look in looks]
+    dropins: dict[str, Dropin] = {}
+    findings = []
+    for look, answer in answers:
+        changes: tuple[Change, ...] = ()
+        if answer is None and look.path not in dropins:
+            own = [one for one, its in answers if one.path == look.path and (its is None or one.is_kept)]
+            dropins[look.path] = dropin = compared(own)
+            changes = (dropin.change,) if dropin.change else ()
+        findings.append(answer or look.missing(dropins[look.path], changes))
+    return tuple(findings)

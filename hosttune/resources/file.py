@@ -9,8 +9,8 @@ from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.resources.base import AddressKind
 from hosttune.resources.services.restart import unit_of_dropin
-from hosttune.resources.steps import Command, each
-from hosttune.values import ABSENT, Action, Address, Change, FileValue, Hold, HoldKind, Unreadable, behind
+from hosttune.resources.steps import CommandLine, each
+from hosttune.values import ABSENT, Action, Address, Change, FileValue, Hold, HoldKind, Unreadable, prefix_reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -61,13 +61,13 @@ class FileAddress(AddressKind):
 def _step(change: Change) -> str:
     path, value = shlex.quote(change.address.name), change.after
     if not isinstance(value, FileValue):
-        return Command(f"rm {path}")
+        return CommandLine(f"rm {path}")
     lines = lines_that_count(value.content)
     if len(lines) > MANY_LINES:
         return f"write {path} as `hosttune plan --select {change.rule}` shows it"
     note = f"  # {change.reason}" if change.reason else ""
     told = f"printf '%s\\n' {shlex.join(lines)} | install -D -m {value.mode:o} /dev/stdin {path}{note}"
-    return Command(told)
+    return CommandLine(told)
 
 
 @frozen
@@ -110,7 +110,7 @@ def compare_dropin(
     address = Address("file", path)
     present = context.state[address]
     if isinstance(present, Unreadable):
-        return Dropin(unknown=behind(path, present.reason))
+        return Dropin(unknown=prefix_reason(path, present.reason))
     if isinstance(present, FileValue):
         if present.content == wanted or (
             address not in context.ledger and lines_that_count(present.content) == lines_that_count(wanted)

@@ -18,7 +18,7 @@ _BLANKS = " \t\r\n"
 
 
 @frozen
-class Member:
+class JsonMember:
     """One key of an object with its value."""
 
     key: str
@@ -33,9 +33,9 @@ class Node:
     start: int
     end: int
     data: Any
-    members: tuple[Member, ...] | None = None
+    members: tuple[JsonMember, ...] | None = None
 
-    def find(self, key: str) -> Member | None:
+    def find(self, key: str) -> JsonMember | None:
         return next((member for member in self.members or () if member.key == key), None)
 
 
@@ -80,7 +80,7 @@ def _value(text: str, at: int) -> Node:
 
 
 def _object(text: str, start: int) -> Node:
-    members: list[Member] = []
+    members: list[JsonMember] = []
     at = _skip(text, start + 1)
     while text[at : at + 1] != "}" or members:
         if text[at : at + 1] != '"':
@@ -92,7 +92,7 @@ def _object(text: str, start: int) -> Node:
         if text[colon : colon + 1] != ":":
             raise JSONDecodeError("Expecting ':' behind a key", text, colon)
         value = _value(text, _skip(text, colon + 1))
-        members.append(Member(key.data, at, value))
+        members.append(JsonMember(key.data, at, value))
         at = _skip(text, value.end)
         if text[at : at + 1] == "}":
             break
@@ -107,7 +107,7 @@ def line_of(text: str, at: int) -> int:
     return text.count("\n", 0, at) + 1
 
 
-def get(root: Node, path: Sequence[str]) -> Member | None:
+def get(root: Node, path: Sequence[str]) -> JsonMember | None:
     """The member at the end of a path of keys."""
     found = None
     for key in path:
@@ -127,7 +127,9 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
     if not text.strip(_BLANKS):
         text = f"{{}}{end}"
         node = parse(text)
-    unit = _unit(text, node)
+    unit = "  "  # one step of indentation, as the file has it
+    if node.members:
+        unit = _indent(text, node.members[0].start) or unit
     for depth, key in enumerate(path):
         if node.members is None:
             message = f"{'/'.join(path[:depth])} is no object"
@@ -138,11 +140,6 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
             return text[:start] + new.replace("\n", end) + text[old:]
         node = member.value
     return text[: node.start] + dumps(value, ensure_ascii=False) + text[node.end :]
-
-
-def _unit(text: str, root: Node) -> str:
-    """One step of indentation, as the file has it."""
-    return _indent(text, root.members[0].start) or "  " if root.members else "  "
 
 
 def _indent(text: str, at: int) -> str:

@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from hosttune.values import Change
 
 
-class Command(str):
+class CommandLine(str):
     """A step that is copied as it stands, a command or a whole line of a file: it must not be broken into lines."""
 
     __slots__ = ()
 
 
-def few(texts: list[str], many: int = 4) -> list[str]:
+def shorten_list(texts: list[str], many: int = 4) -> list[str]:
     """The first of many lines of one kind, and how many there are besides."""
     return texts if len(texts) <= many else [*texts[:many], f"and {len(texts) - many} more of this kind"]
 

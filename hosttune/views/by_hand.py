@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from hosttune.resources import by_kind, kind_of
 from hosttune.resources.base import inverted
-from hosttune.resources.steps import Command
+from hosttune.resources.steps import CommandLine
 from hosttune.values import Activation
 
 if TYPE_CHECKING:
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from hosttune.values import Change, Trigger
 
 _TRIGGERS = {
-    "daemon-reload": Command("systemctl daemon-reload"),
+    "daemon-reload": CommandLine("systemctl daemon-reload"),
     "rebuild-initramfs": "update-initramfs -u -k all (with dracut: dracut -f --regenerate-all)",
-    "update-grub": Command("update-grub"),
+    "update-grub": CommandLine("update-grub"),
 }
 Ways: TypeAlias = tuple[list[str], list[str]]  # how to do it, how to take it back
 
 
-def ways(changes: Iterable[Change]) -> Ways:
+def describe_by_hand(changes: Iterable[Change]) -> Ways:
     """How to make these changes of one rule, and how to take them back."""
     listed = list(changes)
     return _steps(listed), _steps([inverted(change) for change in reversed(listed)])

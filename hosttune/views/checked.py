@@ -10,7 +10,7 @@ from hosttune.engine.policy import NO_DRAINS, Drains
 from hosttune.facts.inventory import NO_DRIVER, UNKNOWN, Inventory
 from hosttune.frozen import frozen
 from hosttune.values import Plan, Risk
-from hosttune.views.page import Page, shown
+from hosttune.views.page import Page, sanitize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,15 +40,17 @@ class Checked:
     proposal: str = ""  # the profile that fits better, and why
     about: Mapping[str, About] = field(default_factory=dict)
     timings: tuple[tuple[str, float], ...] = ()
+    trial: str = ""  # where the run on trial stands; empty where none is
     keep_reports: int = 0  # days of which the policy wants a report to be kept
     inventory: Inventory | None = None  # for programs alone: what a fleet is compared by
     drains: Drains = NO_DRAINS
+    other_system: str = ""  # its name, where it is neither Ubuntu nor Debian
     machine: Mapping[str, str] = field(default_factory=dict)  # what this machine is (facts/inventory.py)
 
     @property
     def machine_text(self) -> str:
         """`DGXH100: 8 x NVIDIA H100 80GB HBM3, driver 580.126.20, kernel 6.8.0-48-generic, Ubuntu 24.04.1 LTS`."""
-        words = {name: shown(text) for name, text in self.machine.items()}
+        words = {name: sanitize(text) for name, text in self.machine.items()}
         product = words.pop("product", "")
         alone = {"GPUs", "system"}
         parts = (

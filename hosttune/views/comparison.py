@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ _SETS = (HoldKind.OWNED, HoldKind.EDITED, HoldKind.REVERTED)
 _PLACE = regex(r"(/(?:boot|etc|lib|run|usr|var/lib)/[^\s,;:()'\"]+)(?::([0-9]+)\b| line ([0-9]+)\b)?")
 
 
-class Kind(str, Enum):
+class DifferenceKind(str, Enum):
     """How a rule tells two checks apart."""
 
     VERDICT = "verdict"
@@ -64,7 +64,7 @@ class Difference:
 
     rule: str
     subject: str
-    kind: Kind
+    kind: DifferenceKind
     a: Finding | None
     b: Finding | None
     risk: Risk | None = None  # None: this version has no such rule
@@ -77,7 +77,7 @@ class Difference:
 
 
 @frozen
-class Comparison:
+class CheckComparison:
     """Two checks, and in what they differ, the dearest difference first."""
 
     a: Side
@@ -100,15 +100,16 @@ class Comparison:
         return tuple(notes)
 
 
-def compare(a: Side, b: Side, about: Mapping[str, About]) -> Comparison:
+def compare(a: Side, b: Side, about: Mapping[str, About]) -> CheckComparison:
     """Compare two checks; `about` are the rules that this version knows."""
     of_a, of_b = _by_rule(a), _by_rule(b)
     differences: list[Difference] = []
     alike, unknown = 0, []
     for rule in sorted({*of_a, *of_b}):
         found = _of_rule(rule, of_a.get(rule, ()), of_b.get(rule, ()))
-        if not found and _is_unknown((*of_a.get(rule, ()), *of_b.get(rule, ()))):
-            unknown.append(rule)
+        said = (*of_a.get(rule, ()), *of_b.get(rule, ()))
+        if not found and any(one.verdict is Verdict.UNKNOWN for one in said):
+            unknown.append(rule)  # two hosts of which nobody knows it are not alike in it
         else:
             alike += not found
         known = about.get(rule)
@@ -116,12 +117,7 @@ def compare(a: Side, b: Side, about: Mapping[str, About]) -> Comparison:
             Difference(rule, subject, kind, one, other, known.risk if known else None, known.gain if known else "")
             for subject, kind, one, other in found
         ]
-    return Comparison(a, b, tuple(sorted(differences, key=_rank)), alike, tuple(unknown))
-
-
-def _is_unknown(findings: Iterable[Finding]) -> bool:
-    """Whether something could not be read: two hosts of which nobody knows it are not alike in it."""
-    return any(finding.verdict is Verdict.UNKNOWN for finding in findings)
+    return CheckComparison(a, b, tuple(sorted(differences, key=_rank)), alike, tuple(unknown))
 
 
 def set_by(finding: Finding) -> tuple[str, ...]:
@@ -151,26 +147,26 @@ def _by_rule(side: Side) -> dict[str, tuple[Finding, ...]]:
 
 def _of_rule(
     rule: str, a: tuple[Finding, ...], b: tuple[Finding, ...]
-) -> list[tuple[str, Kind, Finding | None, Finding | None]]:
+) -> list[tuple[str, DifferenceKind, Finding | None, Finding | None]]:
     """The differences of one rule: as a whole where one side lacks it, else subject by subject."""
     del rule
     if not a or not b:
-        return [("", Kind.SELECTED, worst(a) if a else None, worst(b) if b else None)]
+        return [("", DifferenceKind.SELECTED, worst(a) if a else None, worst(b) if b else None)]
     applies = [any(finding.verdict is not Verdict.NOT_APPLICABLE for finding in side) for side in (a, b)]
     if not any(applies):
         return []
     if not all(applies):
-        return [("", Kind.APPLIES, worst(a), worst(b))]
+        return [("", DifferenceKind.APPLIES, worst(a), worst(b))]
     one, other = ({finding.subject: finding for finding in side} for side in (a, b))
-    found: list[tuple[str, Kind, Finding | None, Finding | None]] = []
+    found: list[tuple[str, DifferenceKind, Finding | None, Finding | None]] = []
     for subject in dict.fromkeys([*one, *other]):
         left, right = one.get(subject), other.get(subject)
         if left is None or right is None:
-            found.append((subject, Kind.APPLIES, left, right))
+            found.append((subject, DifferenceKind.APPLIES, left, right))
         elif standing(left) != standing(right):
-            found.append((subject, Kind.VERDICT, left, right))
+            found.append((subject, DifferenceKind.VERDICT, left, right))
         elif _said(left) != _said(right):
-            found.append((subject, Kind.VALUE, left, right))
+            found.append((subject, DifferenceKind.VALUE, left, right))
     return found
 
 
@@ -182,6 +178,6 @@ def _said(finding: Finding) -> tuple[object, ...]:
 
 def _rank(difference: Difference) -> tuple[object, ...]:
     """Differences between the hosts first, then what only one of them has; the dearest, then the riskiest first."""
-    is_one_only = difference.kind in {Kind.APPLIES, Kind.SELECTED}
+    is_one_only = difference.kind in {DifferenceKind.APPLIES, DifferenceKind.SELECTED}
     risk = difference.risk.rank if difference.risk else -1
     return is_one_only, _COSTS.index(difference.cost), -risk, difference.rule, difference.subject

@@ -6,16 +6,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hosttune.engine.expression_helpers import CONSTANTS, HELPERS
-from hosttune.engine.expression_hints import fields_of, value_of, words
+from hosttune.engine.expression_hints import fields_of, name_type, value_of
 from hosttune.engine.lint import fact_types
 from hosttune.engine.shapes import PARAM, WORDED, rule_shape
 from hosttune.facts import MODULES
 from hosttune.resources import wish_kinds
+from hosttune.views.markdown import cell, table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hosttune.engine.schema import Table
+    from hosttune.engine.schema import TableSpec
     from hosttune.resources.base import WishKind
 
 BEGIN, END = "<!-- reference:begin -->\n", "<!-- reference:end -->\n"
@@ -60,7 +61,7 @@ def custom_rules_reference() -> str:
     ]).rstrip() + "\n"  # fmt: skip
 
 
-def _keys(title: str, table: Table) -> list[str]:
+def _keys(title: str, table: TableSpec) -> list[str]:
     rows = (
         (f"`{name}`" + (" *" if name in table.required else ""), spec.says, getattr(spec, "help", ""))
         for name, spec in table.fields.items()
@@ -84,17 +85,12 @@ def _named_rows() -> Iterable[tuple[str, str, str]]:
     types: Mapping[str, Any] = fact_types()
     for name in ("sysctl", "sysctl_at_boot", "sysfs", "etc", "units", "packages"):
         fields = fields_of(value_of(types[name]))
-        listed = ", ".join(f"`{field}` ({words(kind)})" for field, kind in fields.items())
+        listed = ", ".join(f"`{field}` ({name_type(kind)})" for field, kind in fields.items())
         yield f'`{name}["..."]`', _first(MODULES[name]), listed
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
-    lines = [head, tuple("---" for _ in head), *rows]
-    return [*("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines), ""]
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+    return [*table_lines(head, (map(cell, row) for row in rows)), ""]
 
 
 def _code(usage: str) -> str:

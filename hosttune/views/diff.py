@@ -6,11 +6,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import to_json
-from hosttune.views.comparison import Kind, files_of, set_by
+from hosttune.views.comparison import DifferenceKind, files_of, set_by
 from hosttune.views.document import Document, Item, Items, Say, Section, rendered
-from hosttune.views.findings import BY_OUTCOME, told
+from hosttune.views.findings import BY_OUTCOME, explain_finding
 from hosttune.views.masking import masked
-from hosttune.views.page import shown
+from hosttune.views.page import sanitize
 from hosttune.views.summary import standing
 from hosttune.views.terminal import counted
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hosttune.values import Finding
-    from hosttune.views.comparison import Comparison, Difference, Side
+    from hosttune.views.comparison import CheckComparison, Difference, Side
     from hosttune.views.document import Block
     from hosttune.views.page import Page
 
 
-def diff_report(comparison: Comparison, page: Page) -> str:
+def diff_report(comparison: CheckComparison, page: Page) -> str:
     """What tells two checks apart, the dearest first: `-` is the first of them, `+` the second."""
     blocks: list[Block] = []
     for title, group in groupby(comparison.differences, key=_title):
@@ -31,15 +31,15 @@ def diff_report(comparison: Comparison, page: Page) -> str:
         items = tuple(_item(one, comparison, page) for one in found)
         blocks.append(Section(title, (Items(items, is_aligned=True),), BY_OUTCOME[found[0].cost].style))
     if comparison.unknown and page.is_whole:
-        names = Items(tuple(Item(text=shown(rule)) for rule in comparison.unknown))
+        names = Items(tuple(Item(text=sanitize(rule)) for rule in comparison.unknown))
         blocks.append(Section("Unknown on both sides", (names,), "red"))
-    told = Say(" ".join([_decision(comparison), *map(shown, comparison.notes)]), "decision")
-    head = (Items((_side("-", comparison.a), _side("+", comparison.b)), is_aligned=True), told)
-    name = f"{shown(comparison.a.host)} and {shown(comparison.b.host)}"
+    explain_finding = Say(" ".join([_decision(comparison), *map(sanitize, comparison.notes)]), "decision")
+    head = (Items((_side("-", comparison.a), _side("+", comparison.b)), is_aligned=True), explain_finding)
+    name = f"{sanitize(comparison.a.host)} and {sanitize(comparison.b.host)}"
     return rendered("hosttune diff", [Document(name, name, head, tuple(blocks))], page)
 
 
-def diff_json(comparison: Comparison) -> dict[str, Any]:
+def diff_json(comparison: CheckComparison) -> dict[str, Any]:
     """The document of `diff --format json`; secrets are masked."""
     body: dict[str, Any] = masked({
         "format_version": 1,
@@ -66,8 +66,10 @@ def diff_json(comparison: Comparison) -> dict[str, Any]:
     return body
 
 
-def _decision(comparison: Comparison) -> str:
-    one_only = {one.rule for one in comparison.differences if one.kind in {Kind.APPLIES, Kind.SELECTED}}
+def _decision(comparison: CheckComparison) -> str:
+    one_only = {
+        one.rule for one in comparison.differences if one.kind in {DifferenceKind.APPLIES, DifferenceKind.SELECTED}
+    }
     differing = {one.rule for one in comparison.differences} - one_only
     parts = [f"{counted(len(differing), 'rule')} {'tells' if len(differing) == 1 else 'tell'} them apart"]
     parts += [f"{len(one_only)} on one side only"] if one_only else []
@@ -80,20 +82,20 @@ def _decision(comparison: Comparison) -> str:
 
 def _side(sign: str, side: Side) -> Item:
     when = side.created_at.replace("T", " ").removesuffix("+00:00")
-    return Item(f"{sign} {shown(side.host)}", f"{shown(when)} UTC", look="code")
+    return Item(f"{sign} {sanitize(side.host)}", f"{sanitize(when)} UTC", look="code")
 
 
 def _title(one: Difference) -> str:
-    if one.kind is Kind.APPLIES:
+    if one.kind is DifferenceKind.APPLIES:
         return "Applies on one only"
-    if one.kind is Kind.SELECTED:
+    if one.kind is DifferenceKind.SELECTED:
         return "Selected on one only"
     return f"{BY_OUTCOME[one.cost].title}{', by other values' if one.cost == 'ok' else ''}"
 
 
-def _item(one: Difference, comparison: Comparison, page: Page) -> Item:
+def _item(one: Difference, comparison: CheckComparison, page: Page) -> Item:
     """The verdicts and the risk, what each side says, who set it and when; with all told what the rule brings."""
-    words = [f"{shown(one.subject)}:"] if one.subject else []
+    words = [f"{sanitize(one.subject)}:"] if one.subject else []
     sides = (standing(one.a) if one.a else "absent", standing(one.b) if one.b else "absent")
     words.append(sides[0] if sides[0] == sides[1] else f"{sides[0]} -> {sides[1]}")
     points = []
@@ -103,18 +105,18 @@ def _item(one: Difference, comparison: Comparison, page: Page) -> Item:
             texts = [*_side_texts(finding, page), *(f"written: {text}" for text in own if text not in other)]
             points += [Item(sign, text, joint=" ", look="code") for text in texts]
     if one.gain and page.is_whole:
-        points.append(Item("gain", shown(one.gain)))
+        points.append(Item("gain", sanitize(one.gain)))
     risk = f" (risk {one.risk})" if one.risk else ""
-    return Item(shown(one.rule), f"{' '.join(words)}{risk}", tuple(points), look="strong")
+    return Item(sanitize(one.rule), f"{' '.join(words)}{risk}", tuple(points), look="strong")
 
 
 def _side_texts(finding: Finding, page: Page) -> Iterator[str]:
-    said = told(finding, page)
+    said = explain_finding(finding, page)
     sentence = Item(text=said.reason, evidence=said.evidence[: page.evidence]).sentence
     yield sentence or str(finding.verdict)
     if said.why_not:
         yield f"why not: {said.why_not}"
-    others = [shown(who) for who in set_by(finding)]
+    others = [sanitize(who) for who in set_by(finding)]
     seen = f"{sentence} {said.why_not}".replace(" line ", ":")
     if not all(who in seen for who in others):
         yield f"set by: {', '.join(others)}"
@@ -123,7 +125,7 @@ def _side_texts(finding: Finding, page: Page) -> Iterator[str]:
 def _written(finding: Finding | None, side: Side) -> tuple[str, ...]:
     """Of the files that set the value on one side, who writes them and when that was done last."""
     files = [(path, side.files[path]) for path in (files_of(finding) if finding else ()) if path in side.files]
-    return tuple(shown(f"{path} {written}") for path, written in files if str(written))
+    return tuple(sanitize(f"{path} {written}") for path, written in files if str(written))
 
 
 def _side_json(side: Side) -> dict[str, Any]:

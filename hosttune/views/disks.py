@@ -8,7 +8,7 @@ from hosttune.codec import FORMAT_VERSION, to_json
 from hosttune.facts.base import UnknownFact, raw
 from hosttune.frozen import frozen
 from hosttune.values import Unreadable
-from hosttune.views.page import shown
+from hosttune.views.page import sanitize
 from hosttune.views.terminal import counted, wrapped
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 @frozen
-class Row:
+class DiskRow:
     """One block device, what it holds, where that is mounted, and the lines of fstab that name it."""
 
     disk: Disk
@@ -38,15 +38,15 @@ class Row:
 
 
 @frozen
-class Disks:
+class DiskTree:
     """The rows in the order of a tree, and what could not be found out."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[DiskRow, ...]
     missing: tuple[FstabEntry, ...]  # lines of fstab whose device is not there
     unknown: tuple[str, ...]
 
 
-def disks_of(facts: Facts) -> Disks:
+def disks_of(facts: Facts) -> DiskTree:
     """Join the facts about disks, file systems, mounts, swap and fstab. Raises UnknownFact without any disks."""
     unknown: list[str] = []
 
@@ -70,10 +70,10 @@ def disks_of(facts: Facts) -> Disks:
         targets = {mount.target for mount in here}
         lines = tuple(entry for entry in entries if _plain(entry.source) in tags or entry.path in targets)
         children = tuple(child.name for child in disks if disk.name in _parents(child))
-        rows.append(Row(disk, holds, here, lines, children, bool(swaps & tags)))
+        rows.append(DiskRow(disk, holds, here, lines, children, bool(swaps & tags)))
     named = {entry.line for row in rows for entry in row.lines}
     missing = tuple(entry for entry in entries if held and _is_device(entry.source) and entry.line not in named)
-    return Disks(tuple(_ordered(rows)), missing, tuple(dict.fromkeys(unknown)))
+    return DiskTree(tuple(_ordered(rows)), missing, tuple(dict.fromkeys(unknown)))
 
 
 def _device(mount: Mount) -> object:
@@ -95,12 +95,12 @@ def _is_device(source: str) -> bool:
     return source.startswith(("UUID=", "LABEL=", "PARTUUID=", "PARTLABEL=", "/dev/sd", "/dev/nvme", "/dev/vd"))
 
 
-def _ordered(rows: list[Row]) -> Iterable[Row]:
+def _ordered(rows: list[DiskRow]) -> Iterable[DiskRow]:
     """Each device after the first of those that it is made of."""
     by_name = {row.disk.name: row for row in rows}
     done: set[str] = set()
 
-    def below(row: Row) -> Iterable[Row]:
+    def below(row: DiskRow) -> Iterable[DiskRow]:
         if row.disk.name not in done:
             done.add(row.disk.name)
             yield row
@@ -112,7 +112,7 @@ def _ordered(rows: list[Row]) -> Iterable[Row]:
             yield from below(row)
 
 
-def disks_json(disks: Disks) -> dict[str, Any]:
+def disks_json(disks: DiskTree) -> dict[str, Any]:
     return {
         "format_version": FORMAT_VERSION,
         "devices": [
@@ -130,7 +130,7 @@ def disks_json(disks: Disks) -> dict[str, Any]:
     }
 
 
-def disks_text(disks: Disks, page: Page) -> str:
+def disks_text(disks: DiskTree, page: Page) -> str:
     depth: dict[str, int] = {}
     lines: list[str] = []
     hidden = 0
@@ -144,11 +144,11 @@ def disks_text(disks: Disks, page: Page) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _row(row: Row, page: Page, indent: str) -> list[str]:
+def _row(row: DiskRow, page: Page, indent: str) -> list[str]:
     disk = row.disk
-    parts = [page.screen.paint(shown(disk.name), "bold"), size_text(raw(disk, "size_bytes"))]
+    parts = [page.screen.paint(sanitize(disk.name), "bold"), size_text(raw(disk, "size_bytes"))]
     if disk.kind == "disk":
-        parts += [_medium(disk), shown(str(raw(disk, "model")))]
+        parts += [_medium(disk), sanitize(str(raw(disk, "model")))]
     elif disk.kind != "partition":
         parts.append(f"{disk.kind} on {', '.join(_parents(disk))}" if _parents(disk) else disk.kind)
     if row.holds:
@@ -178,12 +178,12 @@ def _medium(disk: Disk) -> str:
 
 
 def _names(holds: Filesystem) -> list[str]:
-    label = [f"label {shown(holds.label)}"] if holds.label else []
-    return [*label, *([f"UUID={shown(holds.uuid)}"] if holds.uuid else [])]
+    label = [f"label {sanitize(holds.label)}"] if holds.label else []
+    return [*label, *([f"UUID={sanitize(holds.uuid)}"] if holds.uuid else [])]
 
 
 def _mounted(mount: Mount) -> str:
-    parts = [f"{shown(mount.target)}:", mount.atime + (", read-only" if mount.is_read_only else "")]
+    parts = [f"{sanitize(mount.target)}:", mount.atime + (", read-only" if mount.is_read_only else "")]
     total, available = raw(mount, "total_bytes"), raw(mount, "available_bytes")
     if isinstance(total, int) and isinstance(available, int) and total:
         parts.append(f"{size_text(available)} free of {size_text(total)} ({_share(total - available, total)} used);")
@@ -199,11 +199,12 @@ def _share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.0f} %"
 
 
-def _state(row: Row) -> str:
+def _state(row: DiskRow) -> str:
     """Whether fstab knows it, and what is odd about that."""
     if row.lines:
         said = [
-            f"fstab line {entry.line}: {shown(_plain(entry.source))} on {shown(entry.target)}" for entry in row.lines
+            f"fstab line {entry.line}: {sanitize(_plain(entry.source))} on {sanitize(entry.target)}"
+            for entry in row.lines
         ]
         mounted = {mount.target for mount in row.mounts}
         absent = [entry for entry in row.lines if not entry.is_swap and entry.target not in mounted]
@@ -218,12 +219,12 @@ def _state(row: Row) -> str:
     return ""
 
 
-def _notes(disks: Disks, page: Page, hidden: int) -> list[str]:
+def _notes(disks: DiskTree, page: Page, hidden: int) -> list[str]:
     notes = [
-        f"fstab line {entry.line}: no device is {shown(_plain(entry.source))} (for {shown(entry.target)})"
+        f"fstab line {entry.line}: no device is {sanitize(_plain(entry.source))} (for {sanitize(entry.target)})"
         for entry in disks.missing
     ]
-    notes += [f"unknown: {shown(reason)}" for reason in disks.unknown]
+    notes += [f"unknown: {sanitize(reason)}" for reason in disks.unknown]
     if hidden:
         notes.append(f"{counted(hidden, 'loop, RAM or optical device')} left out (--verbose lists them)")
     if not disks.rows:

@@ -89,10 +89,11 @@ class Item:
 
 @frozen
 class Items(Block):
-    """A list; `is_aligned`: with its heads as a column."""
+    """A list; `is_aligned`: with its heads as a column, `has_bullets`: in a text, too."""
 
     items: tuple[Item, ...]
     is_aligned: bool = False
+    has_bullets: bool = False
 
 
 @frozen
@@ -122,7 +123,7 @@ class Diff(Block):
 
 
 @frozen
-class Command(Block):
+class CommandBlock(Block):
     """Something to copy, so it is never broken, and what for."""
 
     why: str
@@ -148,14 +149,14 @@ class Table(Block):
 
 @frozen
 class Heading(Block):
-    """The beginning of what follows: a stage."""
+    """The beginning of what follows: a stage, or a host."""
 
     title: str
-    note: str
+    note: str = ""
 
 
 @frozen
-class Card(Block):
+class Panel(Block):
     """One thing and what belongs to it: a rule of a plan, a run."""
 
     title: str
@@ -175,6 +176,7 @@ class Section(Block):
     key: str = ""
     is_alarm: bool = False  # it belongs to the head of a page
     is_quiet: bool = False  # a page folds it away
+    is_prose: bool = False  # paragraphs, with room between them
 
 
 @frozen

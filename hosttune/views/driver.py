@@ -12,8 +12,9 @@ from hosttune.choices.drivers.branch import drives, end_words
 from hosttune.choices.drivers.choice import CHANGES
 from hosttune.codec import FORMAT_VERSION
 from hosttune.facts.base import UnknownFact, raw
+from hosttune.facts.inventory import UNTOLD_DRIVER
 from hosttune.frozen import frozen
-from hosttune.views.page import shown
+from hosttune.views.page import sanitize
 from hosttune.views.terminal import columned, wrapped
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @frozen
-class Row:
+class DriverRow:
     """One kind of GPU: as many as are equal in name and in what holds them. Words are ready to be shown."""
 
     title: str  # 8 x GH100 [H100 SXM5 80GB]
@@ -40,7 +41,7 @@ class Row:
 
 
 @frozen
-class State:
+class StateRow:
     """A state of the driver, or what of it is not known."""
 
     name: str
@@ -54,12 +55,12 @@ class State:
 class DriverTable:
     """The rows, why hosttune chooses so, and the states that hold, the one to solve first leading."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[DriverRow, ...]
     action: str  # of the choice: keep, install, update, switch, none, refuse; empty where it is not known
     packages: tuple[str, ...]
     told: tuple[str, ...]  # why, in clauses
     way_out: str  # of a refusal: what a person does about it
-    states: tuple[State, ...]
+    states: tuple[StateRow, ...]
     unknown: tuple[str, ...]
 
 
@@ -85,8 +86,9 @@ def driver_table(facts: Facts, params: Mapping[str, Any]) -> DriverTable:
         others = teller.ask(lambda: facts.other_gpus.summary, "")
         beside = f", but {others}: their drivers are not hosttune's" if others else ""
         name = "no NVIDIA GPU" if others else "no GPU"
-        none = State(name, is_fault=False, evidence=f"no NVIDIA GPU is on the PCI bus{beside}", way_out="")
-        return DriverTable((), "none", (), (), "", () if teller.unknown else (none,), tuple(teller.unknown))
+        none = StateRow(name, is_fault=False, evidence=f"no NVIDIA GPU is on the PCI bus{beside}", way_out="")
+        unknown = tuple(dict.fromkeys(teller.unknown))
+        return DriverTable((), "none", (), (), "", () if unknown else (none,), unknown)
     choice: DriverChoice | None = teller.ask(lambda: driver_choice.choose(facts, params), None)
     groups: dict[tuple[str, str], list[Gpu]] = {}
     for gpu in devices:
@@ -103,9 +105,9 @@ def driver_table(facts: Facts, params: Mapping[str, Any]) -> DriverTable:
     )
 
 
-def _row(gpus: list[Gpu], facts: Facts, choice: DriverChoice | None, teller: _Teller) -> Row:
+def _row(gpus: list[Gpu], facts: Facts, choice: DriverChoice | None, teller: _Teller) -> DriverRow:
     gpu = gpus[0]
-    return Row(
+    return DriverRow(
         title=f"{len(gpus)} x {_title(gpu, facts)}",
         generation=gpu.generation,
         slots=tuple(one.slot for one in gpus),
@@ -142,7 +144,7 @@ def _loaded(gpu: Gpu, facts: Facts) -> str:
     if gpu.driver != "nvidia":
         return f"{gpu.driver} holds it" if gpu.driver else "nothing"
     if not facts.driver.is_loaded:
-        return "nvidia holds it, in a version that is not known"
+        return f"nvidia holds it, {UNTOLD_DRIVER}"
     kind = "open" if facts.driver.is_open else "closed"
     return f"{facts.driver.loaded_version}, {kind} module"
 
@@ -151,6 +153,8 @@ def _available(gpu: Gpu, facts: Facts) -> str:
     """The branches that are offered and drive this GPU, and the newest version of the one that is installed."""
     if gpu.is_vgpu:
         return "none: the GRID driver of its hypervisor alone drives a vGPU"
+    if _is_of_another(facts):
+        return "nothing that could be installed here"
     if facts.candidates.problem:
         return f"not known: {facts.candidates.problem}"
     offered = facts.candidates.packages
@@ -164,11 +168,21 @@ def _available(gpu: Gpu, facts: Facts) -> str:
 
 
 def _recommended(gpu: Gpu, facts: Facts) -> str:
+    if _is_of_another(facts):
+        return "nothing"
     if facts.candidates.problem:
         return "nothing is known"
     names = [one.name.removeprefix("nvidia-driver-") for one in facts.candidates.packages if one.is_recommended]
     why = "which takes it for a whole card" if gpu.is_vgpu else "for the whole machine"
     return f"{', '.join(names)} (by ubuntu-drivers, {why})" if names else "nothing"
+
+
+def _is_of_another(facts: Facts) -> bool:
+    """The driver is that of the system around this one, so that no package of this one counts."""
+    try:
+        return facts.host.is_container or facts.host.is_wsl
+    except UnknownFact:
+        return False
 
 
 def _chosen(choice: DriverChoice | None) -> str:
@@ -180,14 +194,14 @@ def _chosen(choice: DriverChoice | None) -> str:
     return "nothing" if choice.action == "none" else "nothing: refused"
 
 
-def _states(facts: Facts, params: Mapping[str, Any], teller: _Teller) -> tuple[State, ...]:
+def _states(facts: Facts, params: Mapping[str, Any], teller: _Teller) -> tuple[StateRow, ...]:
     found = teller.ask(lambda: driver_state.choose(facts, params).states, ())
     told = []
     for one in found:
         try:
-            told.append(State(one.name, one.is_fault, one.evidence, one.way_out, one.is_dead))
+            told.append(StateRow(one.name, one.is_fault, one.evidence, one.way_out, one.is_dead))
         except UnknownFact:
-            told.append(State(one.name, None, one.evidence, one.way_out))
+            told.append(StateRow(one.name, None, one.evidence, one.way_out))
     return tuple(told)
 
 
@@ -243,7 +257,7 @@ def _above(table: DriverTable) -> str:
     return "\n".join([*said, table.way_out if _is_refused_install(table) else ""])
 
 
-def _verdict(table: DriverTable, leading: State | None, page: Page) -> list[str]:
+def _verdict(table: DriverTable, leading: StateRow | None, page: Page) -> list[str]:
     """What is so, and what to type: the change that gpu-driver would make, or what the state asks for."""
     if leading is None:
         lines = _paragraph("What state the driver is in is not known", page, "yellow")
@@ -266,23 +280,25 @@ def _is_refused_install(table: DriverTable) -> bool:
     return table.action == "refuse" and any(state.name == "absent" for state in table.states)
 
 
-def _sentence(state: State) -> str:
+def _sentence(state: StateRow) -> str:
     """`FAULT, mismatch: the loaded module is ...`."""
     return f"FAULT, {state.name}: {state.evidence}" if state.is_dead else f"{state.name}: {state.evidence}"
 
 
-def _row_lines(row: Row, page: Page) -> list[str]:
+def _row_lines(row: DriverRow, page: Page) -> list[str]:
     screen = page.screen
-    lines = [screen.paint(line, "bold") for line in wrapped(f"{shown(row.title)} ({row.generation})", screen.columns)]
+    lines = [
+        screen.paint(line, "bold") for line in wrapped(f"{sanitize(row.title)} ({row.generation})", screen.columns)
+    ]
     if page.is_verbose:
-        lines += wrapped(" ".join(map(shown, row.slots)), screen.columns, first="  ", rest="  ")
+        lines += wrapped(" ".join(map(sanitize, row.slots)), screen.columns, first="  ", rest="  ")
     names = ("installed", "loaded", "available", "recommended", "chosen")
-    cells: list[tuple[str, ...]] = [(name, shown(getattr(row, name))) for name in names]
+    cells: list[tuple[str, ...]] = [(name, sanitize(getattr(row, name))) for name in names]
     return [*lines, *columned(cells, screen, indent=2)]
 
 
 def _paragraph(text: str, page: Page, *styles: str) -> list[str]:
-    lines = wrapped(shown(text), page.screen.columns, rest="  ")
+    lines = wrapped(sanitize(text), page.screen.columns, rest="  ")
     return [page.screen.paint(line, *styles) for line in lines] if styles else lines
 
 

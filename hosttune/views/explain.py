@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 from hosttune.codec import FORMAT_VERSION, to_json
 from hosttune.engine.evaluate import evaluate, names_of
 from hosttune.frozen import frozen
-from hosttune.resources.steps import Command, few
-from hosttune.views.change import change_lines
+from hosttune.resources.steps import CommandLine
+from hosttune.views.change import diff_of
+from hosttune.views.document import Document, Heading, Item, Items, Say, Section, rendered
 from hosttune.views.findings import ALL, sections
 from hosttune.views.masking import masked
-from hosttune.views.page import shown
+from hosttune.views.page import sanitize
 from hosttune.views.rule_words import (
     figure_text,
     finds_texts,
     guard_texts,
     param_text,
-    pieces,
     plain,
     reads_texts,
     risk_text,
@@ -27,13 +27,12 @@ from hosttune.views.rule_words import (
     told_wishes,
     ways_of,
     wish_text,
+    wish_words,
 )
-from hosttune.views.terminal import columned, wrapped
-from hosttune.views.text import block_lines
 from hosttune.views.wording import Wording
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator
 
     from hosttune.engine.catalog import Catalog
     from hosttune.engine.policy import Policy
@@ -42,14 +41,16 @@ if TYPE_CHECKING:
     from hosttune.resources.base import Wish
     from hosttune.values import Finding
     from hosttune.views.by_hand import Ways
+    from hosttune.views.document import Block
     from hosttune.views.page import Page
 
 SHORT = 24  # characters of a value that still stands beside its name
+WANTED = 8  # wishes that a screen lists
 
 
 @frozen
 class Explained:
-    """A rule, and what it says of one host: `wishes` are empty where it does not apply."""
+    """A rule, and what it says of a host: `wishes` are empty where it does not apply, `findings` where no host is."""
 
     rule: Rule
     wording: Wording
@@ -82,34 +83,45 @@ def explained(
     """The rule with what it says of the host of these facts; what that does not settle stays in words."""
     own = tuple(finding for finding in findings if finding.rule == rule.id)
     params = policy.params_of(rule, catalog)
-    profiles = tuple(name for name, profile in catalog.profiles.items() if rule.id in profile.rules)
     wording = Wording(params, names_of(rule, facts, params, policy.declared))
     wishes = evaluate(rule, facts, params, policy.declared).wishes
-    return Explained(rule, wording, profiles, own, wishes, measured, chosen)
+    return Explained(rule, wording, profiles_of(rule, catalog), own, wishes, measured, chosen)
 
 
-def explain_text(one: Explained, page: Page) -> str:
-    """Everything about the rule, for people."""
+def profiles_of(rule: Rule, catalog: Catalog) -> tuple[str, ...]:
+    """The profiles that the rule is part of."""
+    return tuple(name for name, profile in catalog.profiles.items() if rule.id in profile.rules)
+
+
+def explain_report(one: Explained, page: Page) -> str:
+    """Everything about the rule, in the medium of the page."""
+    return rendered("hosttune explain", [explain_outline(one, page)], page)
+
+
+def explain_outline(one: Explained, page: Page) -> Document:
+    """The rule, and what it says of the host if there is one; the conditions where there is room for them."""
     rule, told = one.rule, one.told
     does, undoes = one.ways
-    head, *rest = wrapped(f"{shown(rule.id)}: {shown(rule.title)}", page.screen.columns, rest="  ")
-    name, colon, title = head.partition(":")
-    lines = [page.screen.paint(name, "bold") + colon + title, *rest, ""]
-    lines += columned(_facts(rule, one.profiles), page.screen)
-    lines += _paragraphs("Why", rule.why, page)
-    lines += _block("Reasons not to apply", guard_texts(rule, one.wording), page)
-    lines += _block("Reads", reads_texts(rule, told), page)
-    lines += _block("Wants", few([wish_text(wish) for wish in told if wish.name], many=8), page)
-    lines += _block("Looks for", finds_texts(rule, one.wording), page)
-    lines += _params(rule, one.wording.params, page)
-    lines += _here(one.findings, page)
-    lines += ["", *wrapped(shown(one.chosen), page.screen.columns, first="  ", rest="  ")] if one.chosen else []
-    lines += _block("Measured", list(one.measured), page)
-    lines += _steps("By hand", does, page)
-    lines += _steps("Taken back by hand", undoes, page)
-    lines += _switches(rule, page)
-    lines += _block("Sources", list(rule.sources), page)
-    return "\n".join(lines) + "\n"
+    loop = Say("For each:", code=sanitize(rule.for_each.source)) if rule.for_each and not page.is_terse else None
+    blocks = (
+        _facts(rule, one.profiles),
+        Section("Why", tuple(_paragraphs(rule.why)), is_prose=True),
+        _list("Reasons not to apply", _guards(one, page)),
+        loop,
+        _list("Reads", _points(reads_texts(rule, told))),
+        _list("Wants", _wants(told, page)),
+        _list("Looks for", _points(finds_texts(rule, one.wording))),
+        _params(one),
+        *(_here(one, page) if one.findings else ()),
+        _list("Measured", _points(one.measured)),
+        _list("By hand", _points(does)),
+        _list("Taken back by hand", _points(undoes)),
+        Section("Switch it off", tuple(_switches(rule, page))) if one.findings else None,
+        _list("Sources", _points(rule.sources)),
+    )
+    name = sanitize(rule.id)
+    head = Say(sanitize(rule.title), name=name, is_hanging=True)
+    return Document(name, name, (head,), tuple(block for block in blocks if block))
 
 
 def explain_json(one: Explained) -> dict[str, Any]:
@@ -144,71 +156,80 @@ def explain_json(one: Explained) -> dict[str, Any]:
     }
 
 
-def _facts(rule: Rule, profiles: tuple[str, ...]) -> list[tuple[str, ...]]:
-    origin = "" if rule.is_builtin else f", from {shown(rule.where.path)}"
-    return [
-        ("gain", shown(" ".join(rule.gain.split()))),
-        ("", f"({figure_text(rule)})"),
-        ("risk", risk_text(rule)),
-        ("status", standing_text(rule) + origin),
-        ("profiles", ", ".join(profiles) or "none: it runs where a policy selects it"),
-    ]
+def _facts(rule: Rule, profiles: tuple[str, ...]) -> Items:
+    origin = "" if rule.is_builtin else f", from {sanitize(rule.where.path)}"
+    items = (
+        Item("gain", sanitize(" ".join(rule.gain.split())), evidence=(figure_text(rule),)),
+        Item("risk", risk_text(rule)),
+        Item("status", standing_text(rule) + origin),
+        Item("profiles", ", ".join(profiles) or "none; it runs where a policy selects it"),
+    )
+    return Items(items, is_aligned=True)
 
 
-def _params(rule: Rule, params: Mapping[str, Any], page: Page) -> list[str]:
-    if not rule.params:
-        return []
-    rows: list[tuple[str, ...]] = []
-    for name, param in rule.params.items():
-        value = shown(plain(params[name]))
-        is_short = len(value) <= SHORT
-        rows.append((f"{name} = {value}" if is_short else name, ("" if is_short else f"{value}: ") + param_text(param)))
-    title = page.screen.paint("Parameters", "bold") + f" (policy: params: {{{rule.id}: {{NAME: VALUE}}}})"
-    return ["", title, *columned(rows, page.screen, indent=2)]
+def _paragraphs(text: str) -> Iterator[Block]:
+    """The paragraphs of a text, and its lists: lines that begin with `- `."""
+    for paragraph in text.strip().split("\n\n"):
+        first, *points = (" ".join(piece.split()) for piece in f"\n{paragraph}".split("\n- "))
+        yield from [Say(sanitize(first))] if first else []
+        yield from [Items(tuple(_points(points)), has_bullets=True)] if points else []
 
 
-def _here(findings: tuple[Finding, ...], page: Page) -> list[str]:
-    """What the rule says here with all evidence: which file and line sets the value now, and which wins at boot."""
-    found = sections(ALL, findings, replace(page, is_verbose=True))
-    lines = [line for block in found for line in ["", *block_lines(block, page.screen)]]
-    for finding in findings:
-        for change in finding.changes:
-            lines += change_lines(change, page.screen)
-    return ["", page.screen.paint(f"On {shown(page.host)}", "bold"), *lines[1:]]
-
-
-def _switches(rule: Rule, page: Page) -> list[str]:
-    rows = [
-        (f"in {shown(page.policy)}:", f"ignore: [{rule.id}]"),
-        ("for a time, with the reason:", f"ignore: [{{rule: {rule.id}, reason: ..., until: YYYY-MM-DD}}]"),
-        ("this time only:", f"--ignore {rule.id}"),
-    ]
-    if rule.want and page.can_apply:
-        rows.append(("and take back what it did:", page.act(f"undo --rule {rule.id} --yes")))
-    # Not wrapped: what is copied must be whole.
-    return ["", page.screen.paint("Switch it off", "bold"), *(f"  {label:30} {text}" for label, text in rows)]
-
-
-def _paragraphs(title: str, text: str, page: Page) -> list[str]:
-    lines = ["", page.screen.paint(title, "bold")]
-    for number, (mark, piece) in enumerate(pieces(text)):
-        lines += [""] if number and not mark else []
-        lines += wrapped(shown(piece), page.screen.columns, first=f"  {mark}", rest="  " + " " * len(mark))
-    return lines
-
-
-def _block(title: str, texts: list[str], page: Page) -> list[str]:
-    if not texts:
-        return []
-    body = [line for t in texts for line in wrapped(shown(t), page.screen.columns, first="  - ", rest="    ")]
-    return ["", page.screen.paint(title, "bold"), *body]
-
-
-def _steps(title: str, texts: list[str], page: Page) -> list[str]:
-    """As a block; what can be copied stands whole on one line, sentences are wrapped."""
-    lines = ["", page.screen.paint(title, "bold")] if texts else []
+def _points(texts: Iterable[str]) -> Iterator[Item]:
+    """Points of a list; what can be copied stands whole, as code."""
     for text in texts:
-        told = shown(text)
-        sentence = wrapped(told, page.screen.columns, first="  - ", rest="    ")
-        lines += [f"  - {told}"] if isinstance(text, Command) else sentence
-    return lines
+        yield Item(sanitize(text), look="code") if isinstance(text, CommandLine) else Item(text=sanitize(text))
+
+
+def _list(title: str, items: Iterable[Item]) -> Section | None:
+    points = tuple(items)
+    return Section(title, (Items(points, has_bullets=True),)) if points else None
+
+
+def _guards(one: Explained, page: Page) -> Iterator[Item]:
+    for text, guard in zip(guard_texts(one.rule, one.wording), one.rule.applies_when, strict=True):
+        yield Item(
+            text=sanitize(text), evidence=() if page.is_terse else (f"unless `{sanitize(guard.condition.source)}`",)
+        )
+
+
+def _wants(wishes: tuple[Wish, ...], page: Page) -> list[Item]:
+    words = [wish_words(wish) for wish in wishes if wish.name]
+    most = WANTED if page.is_terse else len(words)
+    more = [Item(text=f"and {len(words) - most} more of this kind")] if len(words) > most else []
+    return [*(Item(sanitize(name), sanitize(text), look="code") for name, text in words[:most]), *more]
+
+
+def _params(one: Explained) -> Section | None:
+    """The parameters; those of a host with the values in force there."""
+    items, here = [], bool(one.findings)
+    for name, param in one.rule.params.items():
+        value = sanitize(plain(one.wording.params[name]))
+        is_short = len(value) <= SHORT
+        head = f"{name} = {value}" if here and is_short else name
+        items.append(
+            Item(head, ("" if is_short or not here else f"{value}: ") + sanitize(param_text(param)), look="code")
+        )
+    how = (Say("in the policy:", code=f"params: {{{sanitize(one.rule.id)}: {{NAME: VALUE}}}}"),) if here else ()
+    return Section("Parameters", (Items(tuple(items), is_aligned=True), *how)) if items else None
+
+
+def _here(one: Explained, page: Page) -> Iterator[Block]:
+    """What the rule says here with all evidence: which file and line sets the value now, and which wins at boot."""
+    yield Heading(f"On {sanitize(page.host)}")
+    for group in ALL:
+        own = [finding for finding in one.findings if group.holds(finding)]
+        changes = [] if page.folds else [diff_of(change) for finding in own for change in finding.changes]
+        for section in sections((group,), own, replace(page, is_verbose=True)):
+            yield replace(section, blocks=(*section.blocks, *changes))
+    if one.chosen:
+        yield Say(sanitize(one.chosen), is_hanging=True)
+
+
+def _switches(rule: Rule, page: Page) -> Iterator[Say]:
+    name = sanitize(rule.id)
+    yield Say(f"in {sanitize(page.policy)}:", code=f"ignore: [{name}]")
+    yield Say("for a time, with the reason:", code=f"ignore: [{{rule: {name}, reason: ..., until: YYYY-MM-DD}}]")
+    yield Say("this time only:", code=f"--ignore {name}")
+    if rule.want and page.can_apply:
+        yield Say("and take back what it did:", code=page.act(f"undo --rule {name} --yes"))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _FIELD = regex(r"    (\w+): .*?  # (.+)")
 
 
-def about(subject: str) -> str:
+def describe_subject(subject: str) -> str:
     """The first paragraph of the docstring of a subject's module."""
     return _paragraph(import_module(MODULES[subject]).__doc__)
 

@@ -8,8 +8,8 @@ from hosttune.codec import FORMAT_VERSION, to_json
 from hosttune.engine.expression_hints import fields_of
 from hosttune.facts.base import UnknownFact
 from hosttune.values import Unreadable
-from hosttune.views.fact_words import about, field_words
-from hosttune.views.page import shown
+from hosttune.views.fact_words import describe_subject, field_words
+from hosttune.views.page import sanitize
 from hosttune.views.terminal import columned, wrapped
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def facts_json(subjects: Mapping[str, Any]) -> dict[str, Any]:
 
 def subjects_text(subjects: Iterable[str], page: Page) -> str:
     """Every subject and what it is about."""
-    rows: list[tuple[str, ...]] = [(subject, about(subject)) for subject in sorted(subjects)]
+    rows: list[tuple[str, ...]] = [(subject, describe_subject(subject)) for subject in sorted(subjects)]
     return "\n".join([*columned(rows, page.screen), "", f"The fields of one, here: {page.look('facts memory')}"]) + "\n"
 
 
@@ -65,7 +65,7 @@ def facts_text(subjects: Mapping[str, Any], kinds: Mapping[str, Any], page: Page
             inside = [one for one in words if one.startswith((f"{name}[", f"{name}."))]
             rows += [(f"  {one.removeprefix(name)}", *words.pop(one)) for one in inside]
         rows += [(name, kind, meaning) for name, (kind, meaning) in words.items()]
-        head = wrapped(f"{subject}: {about(subject)}", page.screen.columns, rest="  ")
+        head = wrapped(f"{subject}: {describe_subject(subject)}", page.screen.columns, rest="  ")
         head[0] = page.screen.paint(subject, "bold") + head[0].removeprefix(subject)
         blocks.append("\n".join([*head, *columned(rows, page.screen, indent=2)]))
     return "\n\n".join(blocks) + "\n"
@@ -73,14 +73,10 @@ def facts_text(subjects: Mapping[str, Any], kinds: Mapping[str, Any], page: Page
 
 def _rows(name: str, value: Any) -> list[tuple[str, ...]]:
     """One row for a plain value; one for each entry of a list of records."""
-    entries = list(value.values()) if isinstance(value, dict) and _is_table(value) else value
+    entries = list(value.values()) if isinstance(value, dict) else value
     if isinstance(entries, list) and entries and all(isinstance(entry, dict) for entry in entries):
         return [(name if number == 0 else "", _record(entry)) for number, entry in enumerate(entries)]
     return [(name, _plain(name, value))]
-
-
-def _is_table(value: dict[str, Any]) -> bool:
-    return bool(value) and all(isinstance(entry, dict) for entry in value.values())
 
 
 def _record(entry: Mapping[str, Any]) -> str:
@@ -96,7 +92,7 @@ def _sized(name: str, value: Any) -> str:
 
 def _plain(name: str, value: Any) -> str:
     if isinstance(value, dict) and value.get("type") == "unreadable":
-        return f"unknown: {shown(value['reason'])}"
+        return f"unknown: {sanitize(value['reason'])}"
     if value is None or value in ("", [], {}):
         return "-"
     if isinstance(value, bool):
@@ -105,4 +101,4 @@ def _plain(name: str, value: Any) -> str:
         return f"{value} ({value / _GIB:.1f} GiB)"
     if isinstance(value, list):
         return ", ".join(_plain("", item) for item in value)
-    return _record(value) if isinstance(value, dict) else shown(str(value))
+    return _record(value) if isinstance(value, dict) else sanitize(str(value))

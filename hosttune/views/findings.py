@@ -11,9 +11,9 @@ from hosttune.values import HoldKind, Verdict
 from hosttune.views.change import diff_of
 from hosttune.views.checked import group_of
 from hosttune.views.document import Fold, Item, Items, Say, Section
-from hosttune.views.page import shown
-from hosttune.views.summary import OWNED, WAITS, is_fault, rules_in
-from hosttune.views.terminal import counted, listed
+from hosttune.views.page import sanitize
+from hosttune.views.summary import NEEDS_LEAVE, NOT_SAFE, OWNED, WAITS, is_fault, rules_in
+from hosttune.views.terminal import counted, join_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from hosttune.views.document import Block
     from hosttune.views.page import Page
 
-LATER = "only the machine that runs these files can tell (--hardware RECORD answers for its hardware)"
+LATER = "only the machine that runs these files can tell"
+BY_RECORD = " (--hardware RECORD answers for its hardware)"
 NOTHING: Mapping[str, About] = {}
 SHOWN_SUBJECTS = 2  # things of which a finding says the same, on one screen
 
 
 @frozen
-class Group:
+class FindingGroup:
     """The findings that stand under one heading."""
 
     title: str
@@ -43,8 +44,10 @@ class Group:
 
     def section(self, items: Iterable[Item], count: int, *, is_aligned: bool = False) -> Section:
         """The findings as points of a list; `count` is not told where it is 0."""
-        told = Items(tuple(items), is_aligned=is_aligned)
-        return Section(self.title, (told,), self.style, str(count) if count else "", self.key, is_quiet=self in QUIET)
+        explain_finding = Items(tuple(items), is_aligned=is_aligned)
+        return Section(
+            self.title, (explain_finding,), self.style, str(count) if count else "", self.key, is_quiet=self in QUIET
+        )
 
 
 @frozen
@@ -67,19 +70,17 @@ def _held(*kinds: HoldKind) -> Callable[[Finding], bool]:
     return lambda finding: finding.hold.kind in kinds and not is_fault(finding)
 
 
-FAULTS = Group("Faults", "red", is_fault)
-DIFFERS = Group("Differs", "yellow", _is(Verdict.DIFFERS))
-UNKNOWN = Group("Unknown", "red", _is(Verdict.UNKNOWN))
-WAITING = Group("Waits", "yellow", _held(*WAITS))
-LEFT_ALONE = Group(
-    "Left alone", "cyan", _held(*OWNED, HoldKind.REFUSED, HoldKind.ABOVE_MAX_RISK, HoldKind.DISTURBS)
-)  # fmt: skip
-ORPHANED = Group("Left from earlier runs", "cyan", _held(HoldKind.ORPHANED))
-DEFERRED = Group("Deferred", "dim", _held(HoldKind.DEFERRED))
-ADVICE = Group("Advice", "cyan", _is(Verdict.ADVICE))
-WAIVED = Group("Waived by the policy", "dim", _held(HoldKind.WAIVED))
-OK = Group("As it should be", "green", _is(Verdict.OK))
-NOT_APPLICABLE = Group("Does not apply", "dim", _is(Verdict.NOT_APPLICABLE))
+FAULTS = FindingGroup("Faults", "red", is_fault)
+DIFFERS = FindingGroup("Differs", "yellow", _is(Verdict.DIFFERS))
+UNKNOWN = FindingGroup("Unknown", "red", _is(Verdict.UNKNOWN))
+WAITING = FindingGroup("Waits", "yellow", _held(*WAITS))
+LEFT_ALONE = FindingGroup("Left alone", "cyan", _held(*OWNED, *NOT_SAFE, *NEEDS_LEAVE))
+ORPHANED = FindingGroup("Left from earlier runs", "cyan", _held(HoldKind.ORPHANED))
+DEFERRED = FindingGroup("Deferred", "dim", _held(HoldKind.DEFERRED))
+ADVICE = FindingGroup("Advice", "cyan", _is(Verdict.ADVICE))
+WAIVED = FindingGroup("Waived by the policy", "dim", _held(HoldKind.WAIVED))
+OK = FindingGroup("As it should be", "green", _is(Verdict.OK))
+NOT_APPLICABLE = FindingGroup("Does not apply", "dim", _is(Verdict.NOT_APPLICABLE))
 
 HELD = (WAITING, LEFT_ALONE, ORPHANED, DEFERRED)
 WORST_FIRST = (FAULTS, DIFFERS, UNKNOWN, *HELD, ADVICE)
@@ -94,40 +95,40 @@ BY_OUTCOME = {
 }  # fmt: skip
 
 
-def gathered(findings: Iterable[Finding], *, most: int = 0) -> list[Finding]:
+def gather_findings(findings: Iterable[Finding], *, most: int = 0) -> list[Finding]:
     """Findings of a rule that say the same of several things as one, whose subject names the things: all of them, or so
     many and the number of the others.
     """
     alike: dict[object, list[Finding]] = {}
     for finding in findings:
-        names_it = _names(shown(finding.reason), finding.subject)
+        names_it = _names(sanitize(finding.reason), finding.subject)
         alike.setdefault(finding if names_it else replace(finding, subject=""), []).append(finding)
     return [replace(own[0], subject=_together([one.subject for one in own], most)) for own in alike.values()]
 
 
 def _together(subjects: list[str], most: int) -> str:
     named = subjects[:most] if most and len(subjects) > most + 1 else subjects
-    return listed([*named, f"{len(subjects) - len(named)} more"] if len(named) < len(subjects) else named)
+    return join_words([*named, f"{len(subjects) - len(named)} more"] if len(named) < len(subjects) else named)
 
 
-def told(finding: Finding, page: Page) -> Told:
+def explain_finding(finding: Finding, page: Page) -> Told:
     """What is wrong with the evidence, why it is not acted on, what a person should do."""
-    reason = shown(finding.reason)
+    reason = sanitize(finding.reason)
     if finding.subject and not _names(reason, finding.subject):
-        reason = f"{shown(finding.subject)}: {reason}" if reason else shown(finding.subject)
+        reason = f"{sanitize(finding.subject)}: {reason}" if reason else sanitize(finding.subject)
     has_reason_why_not = finding.hold and finding.hold.kind not in {HoldKind.ORPHANED, HoldKind.DEFERRED}
     return Told(
-        shown(finding.rule),
-        shown(finding.subject),
+        sanitize(finding.rule),
+        sanitize(finding.subject),
         reason,
-        tuple(shown(line) for line in finding.evidence),
+        tuple(sanitize(line) for line in finding.evidence),
         _hold(finding.hold) if has_reason_why_not else "",
         page.todo(finding.todo) if finding.todo else "",
     )
 
 
 def sections(
-    groups: Iterable[Group], findings: Iterable[Finding], page: Page, about: Mapping[str, About] = NOTHING
+    groups: Iterable[FindingGroup], findings: Iterable[Finding], page: Page, about: Mapping[str, About] = NOTHING
 ) -> list[Section]:
     """A section for each group to which a finding belongs; `about` are the rules, for pages."""
     every = tuple(findings)
@@ -135,13 +136,14 @@ def sections(
     return [_section(group, own, page, about) for group, own in found if own]
 
 
-def _section(group: Group, findings: list[Finding], page: Page, about: Mapping[str, About]) -> Section:
-    told_of = gathered(findings, most=SHOWN_SUBJECTS if page.is_terse else 0)
+def _section(group: FindingGroup, findings: list[Finding], page: Page, about: Mapping[str, About]) -> Section:
+    told_of = gather_findings(findings, most=SHOWN_SUBJECTS if page.is_terse else 0)
     items = (_item(finding, page, about.get(finding.rule)) for finding in told_of)
     section = group.section(items, rules_in(findings), is_aligned=True)
     if group is DEFERRED and page.is_terse:  # the reason is the same for all
-        names = listed([shown(rule) for rule in dict.fromkeys(finding.rule for finding in findings)])
-        return replace(section, blocks=(Say(f"{names}: {LATER}"),))
+        names = join_words([sanitize(rule) for rule in dict.fromkeys(finding.rule for finding in findings)])
+        more = "" if " --hardware " in page.options else BY_RECORD
+        return replace(section, blocks=(Say(f"{names}: {LATER}{more}"),))
     return section
 
 
@@ -149,9 +151,9 @@ def _item(finding: Finding, page: Page, about: About | None) -> Item:
     """The finding: what is wrong, the evidence, why it is not acted on, what to do. Of a waived one who accepts it and
     why is enough for one screen.
     """
-    one = told(finding, page)
+    one = explain_finding(finding, page)
     if finding.hold.kind is HoldKind.WAIVED and page.is_terse:
-        detail = shown(finding.hold.detail)
+        detail = sanitize(finding.hold.detail)
         return Item(one.rule, f"{one.subject}: {detail}" if one.subject else detail)
     points = [Item(head, text, look="label") for head, text in (("why not", one.why_not), ("do", one.todo)) if text]
     is_said = one.reason or one.evidence or finding.hold
@@ -160,8 +162,8 @@ def _item(finding: Finding, page: Page, about: About | None) -> Item:
         one.reason if is_said else str(finding.verdict),
         tuple(points),
         look="strong",
-        group=shown(group_of(finding.rule)),
-        about=shown(about.title) if about else "",
+        group=sanitize(group_of(finding.rule)),
+        about=sanitize(about.title) if about else "",
         evidence=one.evidence[: page.evidence],
         folded=_folded(finding, about) if page.folds else (),
     )
@@ -169,7 +171,7 @@ def _item(finding: Finding, page: Page, about: About | None) -> Item:
 
 def _folded(finding: Finding, about: About | None) -> tuple[Block, ...]:
     """What a finding would change, at which risk, and what that brings."""
-    gain = shown(about.gain) if about else ""
+    gain = sanitize(about.gain) if about else ""
     if not finding.changes and not gain:
         return ()
     risk = f", risk {about.risk}" if about else ""
@@ -181,8 +183,8 @@ def _folded(finding: Finding, about: About | None) -> tuple[Block, ...]:
 def _hold(hold: Hold) -> str:
     """The hold as half a sentence; a detail that is a sentence itself stands behind a colon."""
     colon = ":" if hold.detail and hold.kind in {HoldKind.BUSY, HoldKind.REFUSED, HoldKind.EDITED} else ""
-    return shown(f"{hold.kind}{colon} {hold.detail}".strip())
+    return sanitize(f"{hold.kind}{colon} {hold.detail}".strip())
 
 
 def _names(sentence: str, subject: str) -> bool:
-    return shown(subject) in sentence.replace(",", " ").replace(":", " ").split()
+    return sanitize(subject) in sentence.replace(",", " ").replace(":", " ").split()

@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING, Any
 from hosttune.codec import FORMAT_VERSION
 from hosttune.facts.storage.fstab_options import decode, masked_line
 from hosttune.facts.storage.fstab_readers import STALE
-from hosttune.resources.storage.fstab_lint import Level
-from hosttune.resources.storage.fstab_plan import Outcome
-from hosttune.views.terminal import columned, counted, listed, safe, width_of, wrapped
+from hosttune.resources.storage.fstab_lint import RemarkLevel
+from hosttune.resources.storage.fstab_plan import LineOutcome
+from hosttune.views.terminal import columned, counted, join_words, safe, width_of, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hosttune.facts.storage.fstab_lines import Document, Line
+    from hosttune.facts.storage.fstab_lines import FstabLine, FstabText
     from hosttune.facts.storage.fstab_readers import Fields
     from hosttune.resources.storage.fstab_lint import Remark
-    from hosttune.resources.storage.fstab_plan import Step, Tuning
+    from hosttune.resources.storage.fstab_plan import LineStep, Tuning
     from hosttune.views.terminal import Screen
 
 CONTEXT = 3  # lines around a change
 _HEADINGS = {
-    Level.ERROR: ("Errors: misread, not mounted, or a boot that stops", "red"),
-    Level.WARNING: ("Warnings: not what it seems, or it fails one day", "yellow"),
-    Level.NOTE: ("Notes", "cyan"),
+    RemarkLevel.ERROR: ("Errors: misread, not mounted, or a boot that stops", "red"),
+    RemarkLevel.WARNING: ("Warnings: not what it seems, or it fails one day", "yellow"),
+    RemarkLevel.NOTE: ("Notes", "cyan"),
 }
 _COLOURS = {"-": "red", "+": "green", "@": "cyan"}
 _READERS = ("mount(8), systemd from 259 on", "systemd before 259")
@@ -33,17 +33,17 @@ _BESIDE = 6 + max(map(len, _READERS)) + 2  # what stands beside a reading, where
 
 def lint_status(remarks: Iterable[Remark], *, strict: bool) -> int:
     """1 where there is an error or a warning; with `strict` a note counts, too."""
-    return int(any(strict or remark.level is not Level.NOTE for remark in remarks))
+    return int(any(strict or remark.level is not RemarkLevel.NOTE for remark in remarks))
 
 
-def lint_text(document: Document, remarks: tuple[Remark, ...], screen: Screen) -> str:
+def lint_text(document: FstabText, remarks: tuple[Remark, ...], screen: Screen) -> str:
     """The remarks, the worst first, those of many lines that say the same in one piece."""
-    found = {level: [remark for remark in remarks if remark.level is level] for level in Level}
-    numbers = [counted(len(found[level]), level.value) for level in Level if found[level]]
+    found = {level: [remark for remark in remarks if remark.level is level] for level in RemarkLevel}
+    numbers = [counted(len(found[level]), level.value) for level in RemarkLevel if found[level]]
     what = f"{counted(len(document.entries), 'entry', 'entries')} in {counted(len(document.lines), 'line')}"
     headline = f"{safe(document.path)}: {', '.join(numbers) or 'nothing to remark'}; {what}."
     lines = wrapped(headline, screen.columns, rest="  ")
-    for level in Level:
+    for level in RemarkLevel:
         if found[level]:
             heading, colour = _HEADINGS[level]
             lines += ["", f"{screen.paint(heading, 'bold', colour)} ({len(found[level])})"]
@@ -64,15 +64,15 @@ def _alike(remarks: list[Remark]) -> list[list[Remark]]:
     return list(groups.values())
 
 
-def _place(document: Document, group: list[Remark], screen: Screen) -> str:
+def _place(document: FstabText, group: list[Remark], screen: Screen) -> str:
     first = group[0]
     if len(group) > 1:
         many = [str(remark.line) for remark in group]
-        return "\n".join(wrapped(f"lines {listed(many)}", screen.columns, first="  ", rest="    "))
+        return "\n".join(wrapped(f"lines {join_words(many)}", screen.columns, first="  ", rest="    "))
     return _cut(f"  line {first.line}: {_text(document.lines[first.line - 1])}", screen) if first.line else "  the file"
 
 
-def _group_lines(document: Document, remark: Remark, screen: Screen) -> Iterator[str]:
+def _group_lines(document: FstabText, remark: Remark, screen: Screen) -> Iterator[str]:
     yield from wrapped(safe(remark.message), screen.columns, first="    ", rest="    ")
     if remark.is_misread:
         line = document.lines[remark.line - 1]
@@ -87,7 +87,7 @@ def _group_lines(document: Document, remark: Remark, screen: Screen) -> Iterator
     yield from wrapped(safe(remark.todo), screen.columns, first="    do: ", rest="        ")
 
 
-def _text(line: Line) -> str:
+def _text(line: FstabLine) -> str:
     return safe(masked_line(decode(line.text)).expandtabs())
 
 
@@ -109,7 +109,7 @@ def _reading(fields: Fields | None) -> str:
     return f"{source} on {target} type {fstype} ({options}) {' '.join(numbers)}"
 
 
-def diff_text(document: Document, tuning: Tuning, screen: Screen, *, is_exact: bool) -> str:
+def diff_text(document: FstabText, tuning: Tuning, screen: Screen, *, is_exact: bool) -> str:
     """The unified diff of the edit; nothing where there is none.
 
     With `is_exact` the bytes of the file, passwords and all, which patch(1) takes; else passwords are masked, and no
@@ -121,8 +121,8 @@ def diff_text(document: Document, tuning: Tuning, screen: Screen, *, is_exact: b
     )
 
 
-def _diff(document: Document, tuning: Tuning, *, is_exact: bool) -> Iterator[str]:
-    changed = {step.line: step for step in tuning.steps if step.outcome is Outcome.CHANGED}
+def _diff(document: FstabText, tuning: Tuning, *, is_exact: bool) -> Iterator[str]:
+    changed = {step.line: step for step in tuning.steps if step.outcome is LineOutcome.CHANGED}
     if not changed:
         return
     path = safe(document.path)
@@ -163,31 +163,26 @@ def _signed(sign: str, text: str, ending: bytes, is_exact: bool) -> Iterator[str
 
 def left_text(tuning: Tuning, screen: Screen) -> str:
     """What becomes of the other lines, and why, without a line feed at the end."""
-    held = [step for step in tuning.steps if step.outcome in (Outcome.LEFT, Outcome.REFUSED)]
-    fine = sum(step.outcome is Outcome.OK for step in tuning.steps)
-    changed = sum(step.outcome is Outcome.CHANGED for step in tuning.steps)
+    held = [step for step in tuning.steps if step.outcome in (LineOutcome.LEFT, LineOutcome.REFUSED)]
+    fine = sum(step.outcome is LineOutcome.OK for step in tuning.steps)
+    changed = sum(step.outcome is LineOutcome.CHANGED for step in tuning.steps)
     numbers = [f"{counted(changed, 'line')} to change", f"{fine} noatime already", f"{len(held)} left alone"]
     rows: list[tuple[str, ...]] = []
     for step in held:
         todo = f"; {step.todo}" if step.todo else ""
-        reason = _after_place(step)
+        _, place, rest = step.reason.partition(f":{step.line}: ")
+        reason = rest if place and step.line else step.reason  # without the place in front of it
         rows.append((f"line {step.line}", safe(step.target), safe(f"{reason}{todo}")))
     return "\n".join([f"{', '.join(numbers)}{':' if rows else '.'}", *columned(rows, screen, indent=2)])
 
 
-def _after_place(step: Step) -> str:
-    """The reason without the place in front of it."""
-    _, place, rest = step.reason.partition(f":{step.line}: ")
-    return rest if place and step.line else step.reason
-
-
-def reason_of(step: Step, *, with_todo: bool) -> str:
+def reason_of(step: LineStep, *, with_todo: bool) -> str:
     """Why a target that was named is not tuned, on one line."""
-    reason = step.reason if step.outcome is Outcome.REFUSED else f"{step.target}: {step.reason}"
+    reason = step.reason if step.outcome is LineOutcome.REFUSED else f"{step.target}: {step.reason}"
     return f"{reason} ({step.todo})" if with_todo and step.todo else reason
 
 
-def fstab_json(document: Document, remarks: tuple[Remark, ...] | None, tuning: Tuning | None) -> dict[str, Any]:
+def fstab_json(document: FstabText, remarks: tuple[Remark, ...] | None, tuning: Tuning | None) -> dict[str, Any]:
     """What was asked for; null where it was not."""
     manager = document.manager
     return {
@@ -201,7 +196,7 @@ def fstab_json(document: Document, remarks: tuple[Remark, ...] | None, tuning: T
     }
 
 
-def _remark(document: Document, remark: Remark) -> dict[str, Any]:
+def _remark(document: FstabText, remark: Remark) -> dict[str, Any]:
     line = document.lines[remark.line - 1] if remark.line else None
     return {
         "line": remark.line,
@@ -214,7 +209,7 @@ def _remark(document: Document, remark: Remark) -> dict[str, Any]:
     }
 
 
-def _readings(line: Line) -> dict[str, Any]:
+def _readings(line: FstabLine) -> dict[str, Any]:
     return {
         "mount": _entry(line.libmount) if line.libmount else None,
         "systemd_before_259": _entry(line.getmntent) if line.getmntent else None,
@@ -230,7 +225,7 @@ def _entry(fields: Fields) -> dict[str, Any]:
     }
 
 
-def _tuning(document: Document, tuning: Tuning) -> dict[str, Any]:
+def _tuning(document: FstabText, tuning: Tuning) -> dict[str, Any]:
     steps = [
         {
             "line": step.line,

@@ -6,14 +6,16 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION
-from hosttune.engine.health import Fitness, Health, Point
-from hosttune.views.page import shown
+from hosttune.engine.health import Fitness, HealthPoint, NodeHealth
+from hosttune.views.document import Document, Item, Items, Say, Section
+from hosttune.views.page import sanitize
 from hosttune.views.prometheus import metrics
 from hosttune.views.summary import reach_text
-from hosttune.views.terminal import columned, counted, wrapped
+from hosttune.views.terminal import counted
+from hosttune.views.text import text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from hosttune.facts.baseline import Learned
     from hosttune.views.page import Page
@@ -28,7 +30,7 @@ _MEANS = {
     Fitness.UNFIT: "drain it: it does not do its work",
 }
 _NOT_FIT = tuple(fitness for fitness in Fitness if fitness is not Fitness.FIT)
-_METRICS = {
+HEALTH_METRICS = {
     "hosttune_health": "1 for what this host is: fit, unknown, impaired or unfit.",
     "hosttune_health_points": "What keeps this host from being fit, counted by what it makes of it.",
     "hosttune_health_point": "1 for each thing that keeps this host from being fit.",
@@ -36,41 +38,43 @@ _METRICS = {
 }
 
 
-def health_text(health: Health, page: Page) -> str:
-    """The verdict in one line; below it each point with its cause and what to do, the worst first."""
-    screen = page.screen
-    word = screen.paint(str(health.fitness), "bold", _STYLES[health.fitness])
-    head = f"{shown(page.host)}: {word}: {_MEANS[health.fitness]}"
-    reach = reach_text(health.asked)
-    lines = [head, *wrapped(reach, screen.columns)] if reach else [head]
-    if not health.points:
-        lines[0] += f" ({counted(len(health.asked), 'rule')} asked)"
-    label = max((len(point.rule) for point in health.points), default=0)
+def health_text(health: NodeHealth, page: Page, titles: Mapping[str, str]) -> str:
+    """The verdict in one line; below it each point with its cause and what to do, the worst first. With --verbose also
+    the rules that found nothing, by their titles.
+    """
+    asked = "" if health.points else f" ({counted(len(health.asked), 'rule')} asked)"
+    verdict = f"{health.fitness}: {_MEANS[health.fitness]}{asked}"
+    host = sanitize(page.host)
+    head = [Say(verdict, "decision", name=host, style=_STYLES[health.fitness])]
+    head += [Say(reach)] if (reach := reach_text(health.asked)) else []
+    sections = []
     for fitness in reversed(Fitness):
-        own = [point for point in health.points if point.fitness is fitness]
-        if own:
-            heading = screen.paint(str(fitness).capitalize(), "bold", _STYLES[fitness])
-            rows = [row for point in own for row in _rows(point, page)]
-            lines += ["", f"{heading} ({len(own)})", *columned(rows, screen, indent=2, first=label)]
+        if own := tuple(_item(point, page) for point in health.points if point.fitness is fitness):
+            title = str(fitness).capitalize()
+            sections.append(Section(title, (Items(own, is_aligned=True),), _STYLES[fitness], str(len(own))))
+    if page.is_verbose and (fine := health.fine):
+        items = tuple(Item(sanitize(name), sanitize(titles.get(name, "")), look="strong") for name in fine)
+        title = "Asked, and nothing against work"
+        sections.append(Section(title, (Items(items, is_aligned=True),), "green", str(len(fine))))
+    return text(Document(host, host, tuple(head), tuple(sections)), page.screen)
+
+
+def learned_text(learned: Learned, health: NodeHealth, *, is_sibling: bool = False) -> str:
+    """What was learned of a host, or of a sibling for this one, and what could not be seen of it."""
+    held = "this host is held against it from now on" if is_sibling else "it is held against this from now on"
+    lines = [f"{sanitize(learned.name)} is learned: {held} (rule host-baseline)"]
+    lines += [f"  {sanitize(part.name)}: {part.amount:g}" for part in learned.parts]
+    lines += [] if is_sibling else [f"  counters of errors: {len(learned.counters)}"]
+    lines += [f"not seen: {sanitize(point.rule)}: {sanitize(point.sentence)}" for point in health.points]
     return "\n".join(lines) + "\n"
 
 
-def learned_text(learned: Learned, health: Health) -> str:
-    """What was learned of a host, and what could not be seen of it."""
-    lines = [f"{shown(learned.name)} is learned: it is held against this from now on (rule host-baseline)"]
-    lines += [f"  {shown(part.name)}: {part.amount:g}" for part in learned.parts]
-    lines += [f"  counters of errors: {len(learned.counters)}"]
-    lines += [f"not seen: {shown(point.rule)}: {shown(point.sentence)}" for point in health.points]
-    return "\n".join(lines) + "\n"
+def _item(point: HealthPoint, page: Page) -> Item:
+    todo = (Item("do", page.todo(point.todo), look="label"),) if point.todo else ()
+    return Item(sanitize(point.rule) or "hosttune", sanitize(point.sentence), todo, look="strong")
 
 
-def _rows(point: Point, page: Page) -> Iterator[tuple[str, ...]]:
-    yield shown(point.rule) or "hosttune", shown(point.sentence)
-    if point.todo:
-        yield "", f"do: {page.todo(point.todo)}"
-
-
-def health_json(health: Health, host: str, created_at: str) -> dict[str, Any]:
+def health_json(health: NodeHealth, host: str, created_at: str) -> dict[str, Any]:
     """By schemas/health.json."""
     return {
         "format_version": FORMAT_VERSION,
@@ -91,7 +95,7 @@ def health_json(health: Health, host: str, created_at: str) -> dict[str, Any]:
     }
 
 
-def health_prometheus(health: Health, seconds: int) -> str:
+def health_prometheus(health: NodeHealth, seconds: int) -> str:
     """Metrics for the textfile collector of node_exporter; `seconds` since 1970."""
     numbers = Counter(point.fitness for point in health.points)
     rows: list[tuple[str, Mapping[str, str], int]] = [
@@ -100,31 +104,31 @@ def health_prometheus(health: Health, seconds: int) -> str:
     rows += [("hosttune_health_points", {"fitness": str(one)}, numbers[one]) for one in _NOT_FIT]
     things = dict.fromkeys((point.rule, point.subject, str(point.fitness)) for point in health.points)
     for rule, subject, word in things:
-        labels = {"rule": shown(rule), "subject": shown(subject), "fitness": word}
+        labels = {"rule": sanitize(rule), "subject": sanitize(subject), "fitness": word}
         rows.append(("hosttune_health_point", labels, 1))
     rows.append(("hosttune_health_timestamp_seconds", {}, seconds))
-    return metrics(_METRICS, rows)
+    return metrics(HEALTH_METRICS, rows)
 
 
-def slurm_line(health: Health) -> str:
+def slurm_line(health: NodeHealth) -> str:
     """The reason for `scontrol update ... Reason=`, in its length; empty where the node is to stay."""
     return _bounded(f"hosttune: {_worst(health)}", SLURM_BYTES) + "\n" if health.fitness is Fitness.UNFIT else ""
 
 
-def nhc_line(health: Health) -> str:
+def nhc_line(health: NodeHealth) -> str:
     """The line of LBNL's Node Health Check for a check that failed; empty where none did."""
     failed = health.fitness is Fitness.UNFIT
     return f"ERROR:  nhc:  Health check failed:  hosttune:  {_worst(health)}\n" if failed else ""
 
 
-def npd_line(health: Health) -> str:
+def npd_line(health: NodeHealth) -> str:
     """The message of a custom plugin of node-problem-detector: its first line, in its length. The same findings give
     the same text, because it compares them.
     """
     return _bounded(_worst(health) if health.points else "fit", NPD_BYTES) + "\n"
 
 
-def nagios_text(health: Health) -> str:
+def nagios_text(health: NodeHealth) -> str:
     """A line with performance data, the points below it (Monitoring Plugins' development guidelines)."""
     word = {Fitness.FIT: "OK", Fitness.UNKNOWN: "UNKNOWN", Fitness.IMPAIRED: "WARNING", Fitness.UNFIT: "CRITICAL"}
     numbers = Counter(point.fitness for point in health.points)
@@ -134,15 +138,15 @@ def nagios_text(health: Health) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _worst(health: Health) -> str:
+def _worst(health: NodeHealth) -> str:
     """The worst point, and how many there are besides."""
     more = len(health.points) - 1
     return f"{_plain(health.points[0])}{f' (and {more} more)' if more else ''}"
 
 
-def _plain(point: Point) -> str:
+def _plain(point: HealthPoint) -> str:
     """A point on one line, without what these formats give a meaning."""
-    return shown(f"{point.rule or 'hosttune'}: {point.sentence}").replace("|", "/").replace('"', "'")
+    return sanitize(f"{point.rule or 'hosttune'}: {point.sentence}").replace("|", "/").replace('"', "'")
 
 
 def _bounded(text: str, most: int) -> str:
@@ -151,7 +155,7 @@ def _bounded(text: str, most: int) -> str:
     return (encoded if len(encoded) <= most else encoded[: most - 3].rstrip() + b"...").decode()
 
 
-_ONE_LINE: dict[str, Callable[[Health], str]] = {
+_ONE_LINE: dict[str, Callable[[NodeHealth], str]] = {
     "slurm": slurm_line, "nhc": nhc_line, "npd": npd_line, "nagios": nagios_text,
 }  # fmt: skip
 # What each consumer takes a number for; the others: 0 fit, 1 not so.
@@ -163,17 +167,17 @@ _STATUS = {
 }
 
 
-def no_health(why: str) -> Health:
+def no_health(why: str) -> NodeHealth:
     """Of a host that could not be looked at."""
-    return Health(Fitness.UNKNOWN, (Point(Fitness.UNKNOWN, "hosttune", "", why),), ())
+    return NodeHealth(Fitness.UNKNOWN, (HealthPoint(Fitness.UNKNOWN, "hosttune", "", why),), ())
 
 
-def health_line(health: Health, form: str) -> str:
+def health_line(health: NodeHealth, form: str) -> str:
     """In the words of another program: slurm, nhc, npd or nagios."""
     return _ONE_LINE[form](health)
 
 
-def health_status(health: Health, form: str) -> int:
+def health_status(health: NodeHealth, form: str) -> int:
     """The exit status in this format."""
     numbers = _STATUS.get(form)
     return int(health.fitness is not Fitness.FIT) if numbers is None else numbers.get(health.fitness, 0)

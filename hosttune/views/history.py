@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hosttune.codec import FORMAT_VERSION
 from hosttune.values import Phase
-from hosttune.views.document import Card, Command, Document, Item, Items, Say, Steps, Table, rendered
-from hosttune.views.page import shown
+from hosttune.views.document import CommandBlock, Document, Item, Items, Panel, Say, Steps, Table, rendered
+from hosttune.views.page import sanitize
 from hosttune.views.terminal import counted
 
 if TYPE_CHECKING:
@@ -19,33 +19,43 @@ if TYPE_CHECKING:
     from hosttune.views.page import Page
 
 
-def history_report(journal: Journal, page: Page) -> str:
-    """A table of runs; with --verbose each with its changes."""
-    host = shown(page.host)
+GONE = ("undone", "came back")
+OnTrial: TypeAlias = "Mapping[str, str]"
+NO_TRIAL: OnTrial = {}
+
+
+def history_report(journal: Journal, page: Page, trial: OnTrial = NO_TRIAL) -> str:
+    """A table of runs; with --verbose each with its changes. `trial`: what is told of the run on trial, in
+    place of its status.
+    """
+    host = sanitize(page.host)
     head: list[Say] = []
     blocks: list[Block] = []
     runs = journal.runs[::-1]
     if journal.unreadable:
-        head.append(Say(f"the journal cannot be read: {shown(journal.unreadable)}", "decision", host))
+        head.append(Say(f"the journal cannot be read: {sanitize(journal.unreadable)}", "decision", host))
         blocks.append(Steps("Next", ((page.act("history"), ""),)))
     elif not runs:
         head.append(Say("hosttune has changed nothing here.", "decision", host))
     else:
-        rows = tuple(_row(run, journal) for run in runs)
+        rows = tuple(_row(run, journal, trial) for run in runs)
         blocks.append(Table(("run", "what", "status", "changes", "who"), rows))
-        blocks += [Card(shown(run.id), (_steps(run),)) for run in runs if page.is_whole]
-        blocks += [Say(f"{shown(run.unread)}: {shown(run.way_out)}.") for run in journal.unread]
-        applied = (run for run in runs if run.command == "apply" and journal.status(run) != "undone")
+        blocks += [Panel(sanitize(run.id), (_steps(run),)) for run in runs if page.is_whole]
+        blocks += [Say(f"{sanitize(run.unread)}: {sanitize(run.way_out)}.") for run in journal.unread]
+        applied = (run for run in runs if run.command == "apply" and journal.status(run) not in GONE)
         if (last := next(applied, None)) and not journal.unread:
-            blocks.append(Command("To look at the way back:", page.act(f"undo {shown(last.id)}")))
+            blocks.append(CommandBlock("To look at the way back:", page.act(f"undo {sanitize(last.id)}")))
     return rendered("hosttune history", [Document(host, f"Runs on {host}", tuple(head), tuple(blocks))], page)
 
 
-def history_json(journal: Journal, still: Mapping[StepId, bool]) -> dict[str, Any]:
-    """`still` is what `actions.journal.still_back` says."""
+def history_json(
+    journal: Journal, still: Mapping[StepId, bool], trial: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """`still` is what `actions.journal.still_back` says, `trial` what `views.trial.trial_json` does."""
     return {
         "format_version": FORMAT_VERSION,
         "unreadable": journal.unreadable,
+        "trial": dict(trial) if trial else None,
         "runs": [
             {
                 "id": run.id,
@@ -76,18 +86,25 @@ def history_json(journal: Journal, still: Mapping[StepId, bool]) -> dict[str, An
     }
 
 
-def _row(run: Run, journal: Journal) -> tuple[str, ...]:
+def _row(run: Run, journal: Journal, trial: OnTrial) -> tuple[str, ...]:
     done = sum(step.phase is Phase.DONE for step in run.steps)
-    failed = sum(step.phase is Phase.FAILED for step in run.steps)
+    # What a return gives up has never been made.
+    failed = sum(step.phase is Phase.FAILED and not (run.is_return and not step.undoes) for step in run.steps)
     number = "?" if run.unread else f"{done}, {failed} failed" if failed else str(done)
-    return (shown(run.id), shown(run.command), journal.status(run), number, shown(run.who))
+    return (
+        sanitize(run.id),
+        sanitize(run.command),
+        trial.get(run.id) or journal.status(run),
+        number,
+        sanitize(run.who),
+    )
 
 
 def _steps(run: Run) -> Block:
     items = tuple(
         Item(
-            f"{step.change.action.symbol} {shown(str(step.change.address))}",
-            f"{step.phase} {shown(step.error)}".strip(),
+            f"{step.change.action.symbol} {sanitize(str(step.change.address))}",
+            f"{step.phase} {sanitize(step.error)}".strip(),
             look="code",
         )
         for step in run.steps

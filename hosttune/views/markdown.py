@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from hosttune.regex import regex
 from hosttune.views.document import (
     Block,
-    Card,
-    Command,
+    CommandBlock,
     Diff,
     Fold,
     Heading,
     Item,
     Items,
     Lines,
+    Panel,
     Say,
     Section,
     Steps,
@@ -72,6 +72,11 @@ def fenced(lines: Iterable[str], language: str, *, indent: str = "") -> list[str
     return [f"{indent}{fence}{language}", *(f"{indent}{line}".rstrip() for line in body), f"{indent}{fence}"]
 
 
+def cell(text: str) -> str:
+    """Markdown that stands in a table."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
 def _longest_run(text: str) -> int:
     return max((len(run) for run in re.findall("`+", text)), default=0)
 
@@ -95,7 +100,7 @@ def _section(section: Section, mark: str) -> list[str]:
     return _inside([f"{mark} {plain(section.title)}{count}"], section.blocks, len(mark))
 
 
-def _card(card: Card, mark: str) -> list[str]:
+def _card(card: Panel, mark: str) -> list[str]:
     note = ["", plain(card.note)] if card.note else []
     return _inside([f"{mark}# {plain(card.title)}", *note], card.blocks, len(mark) + 1)
 
@@ -105,9 +110,9 @@ def _steps(block: Steps, mark: str) -> list[str]:
     return [f"{mark} {plain(block.title)}", "", *(f"- {step}" for step in steps)]
 
 
-def _table(table: Table) -> list[str]:
-    rows = (table.header, ("---",) * len(table.header), *table.rows)
-    return [f"| {' | '.join(map(plain, row))} |" for row in rows]
+def table_lines(header: Sequence[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    """A table of cells that are Markdown already."""
+    return [f"| {' | '.join(row)} |" for row in (header, ("---",) * len(header), *rows)]
 
 
 def _said(say: Say) -> str:
@@ -141,10 +146,10 @@ _LINES: dict[type[Block], Callable[[Any, str], list[str]]] = {
     Items: lambda block, _: [line for item in block.items for line in _item(item, "")],
     Diff: lambda diff, _: _diff(diff),
     Fold: lambda *_: [],  # only a page can fold away
-    Command: lambda block, _: [plain(block.why), "", *fenced([block.text], block.language)],
+    CommandBlock: lambda block, _: [plain(block.why), "", *fenced([block.text], block.language)],
     Steps: _steps,
-    Table: lambda table, _: _table(table),
-    Heading: lambda block, mark: [f"{mark} {plain(block.title)} ({plain(block.note)})"],
-    Card: _card,
+    Table: lambda table, _: table_lines([*map(plain, table.header)], (map(plain, row) for row in table.rows)),
+    Heading: lambda block, mark: [f"{mark} {plain(block.title)}{f' ({plain(block.note)})' if block.note else ''}"],
+    Panel: _card,
     Section: _section,
 }

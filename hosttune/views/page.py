@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -10,7 +11,16 @@ from hosttune.views.document import Medium
 from hosttune.views.masking import mask
 from hosttune.views.terminal import Screen, safe
 
-_OWN_COMMAND = regex(r"(?<![\w/.-])(?:sudo )?hosttune (?=(?:check|plan|apply|undo|history|explain|rules)\b)")
+if TYPE_CHECKING:
+    import re
+
+OWN_COMMAND = regex(  # one that names a host already is left alone
+    r"(?<![\w/.-])(?P<sudo>sudo )?hosttune "
+    r"(?P<verb>check|plan|apply|confirm|trial|undo|history|explain|rules|health|ready|status)\b(?! --(?:root|host)\b)"
+)
+_BY_ROOT = frozenset({"check", "plan", "apply", "confirm", "trial", "undo", "history", "explain", "rules"})
+LOOKS = frozenset({"check", "plan", "history", "explain"})  # with the options that name host and policy
+ACTS = frozenset({"apply", "undo"})  # so too, but not of a record
 
 
 @frozen
@@ -19,8 +29,8 @@ class Page:
 
     `program` is how a shell finds hosttune (`/opt/hosttune/bin/hosttune`), `sudo` what a change needs in front of it
     (`sudo ` or nothing), `options` what the next command has to repeat to mean the same host and policy
-    (` --policy p.yaml`), `only` what it repeats to mean the same rules alone, as undo does not. `can_apply` is False
-    where there is nothing to change: a record.
+    (` --policy p.yaml`), `only` what it repeats to mean the same rules alone, which undo and confirm do not take.
+    `can_apply` is False where there is nothing to change: a record.
     """
 
     host: str = "this host"
@@ -65,14 +75,22 @@ class Page:
 
     def act(self, words: str) -> str:
         """A command that changes, with sudo where it is needed."""
-        only = "" if words.startswith("undo ") else self.only
+        only = "" if words.startswith(("undo ", "confirm")) else self.only
         return f"{self.sudo}{self.program} {words}{self.options}{only}"
 
     def todo(self, text: str) -> str:
-        """Advice from a rule or a resource, with the commands in it as they have to be typed here."""
-        return _OWN_COMMAND.sub(lambda _: f"{self.sudo}{self.program} ", shown(text))
+        """Advice from a rule or a resource, with the commands in it as they have to be typed here, for this host."""
+        options = "" if self.options in text else self.options
+
+        def typed(found: re.Match[str]) -> str:
+            verb = found["verb"]
+            sudo = self.sudo if found["sudo"] or verb in _BY_ROOT else ""
+            takes_options = verb in LOOKS or (verb in ACTS and self.can_apply)
+            return f"{sudo}{self.program} {verb}{options if takes_options else ''}"
+
+        return OWN_COMMAND.sub(typed, sanitize(text))
 
 
-def shown(text: str) -> str:
+def sanitize(text: str) -> str:
     """Text from outside as it may be shown: escaped and masked."""
     return safe(mask(text))

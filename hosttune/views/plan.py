@@ -5,15 +5,16 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from hosttune.frozen import frozen
 from hosttune.values import Disturbs
 from hosttune.views.change import address_text, diff_of
-from hosttune.views.document import Card, Command, Document, Heading, Lines, Say, rendered
+from hosttune.views.document import CommandBlock, Document, Heading, Lines, Panel, Say, rendered
 from hosttune.views.findings import FAULTS, HELD, NOTHING, UNKNOWN, sections
 from hosttune.views.measure.measured import of_rule
-from hosttune.views.page import shown
+from hosttune.views.page import sanitize
 from hosttune.views.report import head, made_text
 from hosttune.views.summary import is_irreversible
-from hosttune.views.terminal import counted, listed
+from hosttune.views.terminal import counted, join_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,29 +26,43 @@ if TYPE_CHECKING:
     from hosttune.views.page import Page
 
 
+@frozen
+class PlannedTrial:
+    """What of the plan a yes would put on trial, and the words that ask for it."""
+
+    blocks: tuple[Block, ...]
+    words: str = ""
+
+
 SHOWN_DIGITS = 16  # of the digest in a command to copy; apply takes twelve or more
 
 
-def plan_report(one: Checked, measured: tuple[Quote, ...] = (), more: tuple[Block, ...] = ()) -> str:
+def plan_report(
+    one: Checked, measured: tuple[Quote, ...] = (), more: tuple[Block, ...] = (), trial: PlannedTrial | None = None
+) -> str:
     """The plan of `plan` and of `apply` without --yes; `measured` is what benches found on this host, `more` stands at
     the end.
     """
-    return rendered("hosttune plan", [plan_outline(one, measured, more)], one.page)
+    return rendered("hosttune plan", [plan_outline(one, measured, more, trial)], one.page)
 
 
-def plan_outline(one: Checked, measured: tuple[Quote, ...] = (), more: tuple[Block, ...] = ()) -> Document:
+def plan_outline(
+    one: Checked, measured: tuple[Quote, ...] = (), more: tuple[Block, ...] = (), trial: PlannedTrial | None = None
+) -> Document:
     """What each rule would change, why the rest does not happen, how to say yes."""
     plan, page = one.plan, one.page
     blocks: list[Block] = [*sections((FAULTS,), plan.findings, page, one.about)]
     blocks += _stages(plan, about=one.about, measured=measured)
     blocks += sections((UNKNOWN, *HELD), plan.findings, page, one.about)
     if plan.changes:
-        says = [Say(text, is_hanging=True) for text in closing(plan)]
+        says = [Say(text, is_hanging=True) for text in describe_consent(plan)]
         blocks.append(Lines("In all", (*says, Say("Digest", code=plan.digest))))
+    blocks += trial.blocks if trial else ()
     if plan.changes and page.can_apply:
-        yes = page.act(f"apply --yes --expect {plan.digest[:SHOWN_DIGITS]}")
-        blocks.append(Command("To make exactly these changes:", yes))
-    host = shown(page.host)
+        words = f"apply --yes --expect {plan.digest[:SHOWN_DIGITS]}"
+        yes = page.act(f"{words}{trial.words}" if trial else words)
+        blocks.append(CommandBlock("To make exactly these changes:", yes))
+    host = sanitize(page.host)
     return Document(host, f"Plan for {host}", head(one, chosen=one.chosen), (*blocks, *more), made_text(one))
 
 
@@ -57,24 +72,24 @@ def undo_report(plan: Plan, page: Page, *, words: str, ignore: tuple[str, ...] =
     said = f"{counted(len(plan.changes), 'change')} to take back." if plan.changes else "nothing to take back."
     if on_paper:
         said += f" {on_paper} {'is' if on_paper == 1 else 'are'} gone already; the journal will say so."
-    host = shown(page.host)
+    host = sanitize(page.host)
     blocks: list[Block] = [*_stages(plan, is_undo=True), *sections((UNKNOWN, *HELD), plan.findings, page)]
-    if plan.changes or on_paper:
+    if (plan.changes or on_paper) and page.can_apply:
         yes = page.act(f"{words} --yes --expect {plan.digest[:SHOWN_DIGITS]}")
-        blocks.append(Command("To take back exactly this:", yes))
+        blocks.append(CommandBlock("To take back exactly this:", yes))
     blocks += ignoring(ignore, page)
     head = (Say(said, "decision", name=host),)
     return rendered("hosttune undo", [Document(host, f"The way back for {host}", head, tuple(blocks))], page)
 
 
-def ignoring(rules: Iterable[str], page: Page) -> list[Command]:
+def ignoring(rules: Iterable[str], page: Page) -> list[CommandBlock]:
     """The line of the policy that keeps the next run from doing again what was undone."""
-    names = [shown(rule) for rule in rules]
-    why = f"The next apply makes these changes again, unless {shown(page.policy)} says:"
-    return [Command(why, f"ignore: [{', '.join(names)}]", "yaml")] if names else []
+    names = [sanitize(rule) for rule in rules]
+    why = f"The next apply makes these changes again, unless {sanitize(page.policy)} says:"
+    return [CommandBlock(why, f"ignore: [{', '.join(names)}]", "yaml")] if names else []
 
 
-def price(changes: tuple[Change, ...]) -> str:
+def describe_costs(changes: tuple[Change, ...]) -> str:
     """What the changes of a rule may cost."""
     disturbs = max(change.disturbs for change in changes)
     undo = "cannot be undone" if any(map(is_irreversible, changes)) else "can be undone"
@@ -88,11 +103,11 @@ def price(changes: tuple[Change, ...]) -> str:
 
 def triggers_text(stage: Stage) -> str:
     """What follows the changes of a stage, or nothing."""
-    names = [shown(str(trigger)) for trigger in stage.triggers]
-    return f"Then once: {listed(names)}" if names else ""
+    names = [sanitize(str(trigger)) for trigger in stage.triggers]
+    return f"Then once: {join_words(names)}" if names else ""
 
 
-def closing(plan: Plan) -> list[str]:
+def describe_consent(plan: Plan) -> list[str]:
     """What the yes would mean, each line a sentence; the digest that it is given for stands beside it."""
     by_action = [("new", "create"), ("changed", "update"), ("removed", "delete")]
     kinds = [(sum(change.action.value == action for change in plan.changes), word) for word, action in by_action]
@@ -124,8 +139,8 @@ def _stages(
             changes = tuple(group)
             quotes = (Say(text, "note", is_hanging=True) for text in of_rule(measured, rule, changes))
             inside = (*quotes, *map(diff_of, changes))
-            title = shown(about[rule].title) if rule in about else ""
-            blocks.append(Card(shown(rule), inside, "" if is_undo else price(changes), title))
+            title = sanitize(about[rule].title) if rule in about else ""
+            blocks.append(Panel(sanitize(rule), inside, "" if is_undo else describe_costs(changes), title))
         if text := triggers_text(stage):
             blocks.append(Say(text, is_hanging=True))
     return blocks
@@ -134,4 +149,4 @@ def _stages(
 def more_of(change: Change) -> str:
     """What `reversible` says behind its first word: how the way back goes, or why there is none."""
     word = next((word for word in ("yes", "after a reboot", "no") if change.reversible.startswith(word)), "")
-    return shown(change.reversible[len(word) :].lstrip(",:; "))
+    return sanitize(change.reversible[len(word) :].lstrip(",:; "))

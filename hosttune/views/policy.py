@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION
 from hosttune.views.masking import masked
-from hosttune.views.page import shown
-from hosttune.views.terminal import columned, counted, listed, wrapped
+from hosttune.views.page import sanitize
+from hosttune.views.terminal import columned, counted, join_words, wrapped
 
 if TYPE_CHECKING:
-    from hosttune.actions.policy_look import Placed
+    from hosttune.actions.policy_look import PlacedPolicy
     from hosttune.engine.policy import Policy
     from hosttune.errors import Fault
     from hosttune.views.page import Page
@@ -22,35 +22,35 @@ def in_force(policy: Policy, said: str = "") -> str:
     fitting = [one.pattern for one in policy.sections if one.fits]
     if fitting:
         verb = "fits" if len(fitting) == 1 else "fit"
-        sentences.append(f"Of its sections for hosts {listed(fitting)} {verb} this one ({policy.host}).")
+        sentences.append(f"Of its sections for hosts {join_words(fitting)} {verb} this one ({policy.host}).")
     elif policy.sections:
         sentences.append(f"None of its sections for hosts fits this one ({policy.host}).")
     return " ".join(sentences)
 
 
-def policy_text(placed: tuple[Placed, ...], remarks: tuple[Fault, ...], page: Page) -> str:
+def policy_text(placed: tuple[PlacedPolicy, ...], remarks: tuple[Fault, ...], page: Page) -> str:
     """The hosts with the sections that fit them, then what does nothing on any of them."""
     first = placed[0].policy
     sections = f"{counted(len(first.sections), 'section')} for hosts" if first.sections else "no sections for hosts"
-    lines = [page.screen.paint(shown(first.source), "bold") + f": no faults, {sections}.", ""]
-    lines += columned([(shown(one.name), _held(one)) for one in placed], page.screen, indent=2)
+    lines = [page.screen.paint(sanitize(first.source), "bold") + f": no faults, {sections}.", ""]
+    lines += columned([(sanitize(one.name), _held(one)) for one in placed], page.screen, indent=2)
     if remarks:
         lines += ["", page.screen.paint("Nothing comes of", "bold", "yellow") + f" ({len(remarks)})"]
     for fault in remarks:
-        lines += wrapped(shown(f"{fault.where}: {fault.message}"), page.screen.columns, first="  ", rest="    ")
-        lines += wrapped(f"hint: {shown(fault.hint)}", page.screen.columns, first="    ") if fault.hint else []
+        lines += wrapped(sanitize(f"{fault.where}: {fault.message}"), page.screen.columns, first="  ", rest="    ")
+        lines += wrapped(f"hint: {sanitize(fault.hint)}", page.screen.columns, first="    ") if fault.hint else []
     return "\n".join(lines) + "\n"
 
 
-def _held(one: Placed) -> str:
+def _held(one: PlacedPolicy) -> str:
     """What holds on one host."""
-    fitting = [shown(section.pattern) for section in one.policy.sections if section.fits]
-    parts = [f"{'section' if len(fitting) == 1 else 'sections'} {listed(fitting)}"] if fitting else []
+    fitting = [sanitize(section.pattern) for section in one.policy.sections if section.fits]
+    parts = [f"{'section' if len(fitting) == 1 else 'sections'} {join_words(fitting)}"] if fitting else []
     parts += ["no section"] if one.policy.sections and not fitting else []
-    return ", ".join([*parts, f"profile {shown(one.policy.profile)}", counted(one.rules, "rule")])
+    return ", ".join([*parts, f"profile {sanitize(one.policy.profile)}", counted(one.rules, "rule")])
 
 
-def policy_json(placed: tuple[Placed, ...], remarks: tuple[Fault, ...]) -> dict[str, Any]:
+def policy_json(placed: tuple[PlacedPolicy, ...], remarks: tuple[Fault, ...]) -> dict[str, Any]:
     """The same for programs; a line is 0 where it is not known."""
     data: dict[str, Any] = masked({
         "format_version": FORMAT_VERSION,

@@ -11,8 +11,9 @@ from collections import Counter
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from hosttune.views.page import shown
-from hosttune.views.summary import STANDINGS, standing, waits_for_reboot, worst
+from hosttune.engine.plan import waits_for_reboot
+from hosttune.views.page import sanitize
+from hosttune.views.summary import STANDINGS, standing, worst
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from hosttune.values import Finding
     from hosttune.views.checked import Checked
 
-_METRICS = {
+CHECK_METRICS = {
     "hosttune_check_info": "The version and the profile that this host was checked with.",
     "hosttune_machine_info": "What this host is: its product, GPUs, loaded driver, kernel and system.",
     "hosttune_check_timestamp_seconds": "When this host was checked, in seconds since 1970.",
@@ -28,6 +29,7 @@ _METRICS = {
     "hosttune_rule_status": "1 for the verdict of each rule, the worst of its subjects.",
     "hosttune_changes": "Changes that apply would make now.",
     "hosttune_reboot_required": "1 where something is set up that waits for the next boot, and it may be booted.",
+    "hosttune_trial": "1 for where the run that is on trial stands; nothing where none is.",
     "hosttune_reboot_blocked": "1 where a boot would make things worse: something must be solved before.",
 }
 
@@ -36,9 +38,9 @@ def check_prometheus(hosts: tuple[Checked, ...]) -> str:
     """The metrics of these hosts; with several, each sample names its host."""
     rows: list[tuple[str, Mapping[str, str], int]] = []
     for one in hosts:
-        host = {"host": shown(one.page.host)} if len(hosts) > 1 else {}
+        host = {"host": sanitize(one.page.host)} if len(hosts) > 1 else {}
         rows += [(name, {**host, **labels}, value) for name, labels, value in _samples(one)]
-    return metrics(_METRICS, rows)
+    return metrics(CHECK_METRICS, rows)
 
 
 def metrics(helps: Mapping[str, str], rows: Iterable[tuple[str, Mapping[str, str], int]]) -> str:
@@ -54,9 +56,9 @@ def metrics(helps: Mapping[str, str], rows: Iterable[tuple[str, Mapping[str, str
 
 def _samples(one: Checked) -> Iterator[tuple[str, dict[str, str], int]]:
     plan = one.plan
-    yield "hosttune_check_info", {"version": plan.tool_version, "profile": shown(one.profile)}, 1
+    yield "hosttune_check_info", {"version": plan.tool_version, "profile": sanitize(one.profile)}, 1
     if one.machine:
-        yield "hosttune_machine_info", {name.lower(): shown(words) for name, words in one.machine.items()}, 1
+        yield "hosttune_machine_info", {name.lower(): sanitize(words) for name, words in one.machine.items()}, 1
     yield "hosttune_check_timestamp_seconds", {}, int(datetime.fromisoformat(plan.created_at).timestamp())
     numbers = Counter(standing(finding) for finding in plan.findings)
     for name in STANDINGS:
@@ -65,10 +67,12 @@ def _samples(one: Checked) -> Iterator[tuple[str, dict[str, str], int]]:
     for finding in plan.findings:
         rules.setdefault(finding.rule, []).append(finding)
     for rule, own in sorted(rules.items()):
-        yield "hosttune_rule_status", {"rule": shown(rule), "verdict": standing(worst(own))}, 1
+        yield "hosttune_rule_status", {"rule": sanitize(rule), "verdict": standing(worst(own))}, 1
     yield "hosttune_changes", {}, len(plan.changes)
     is_blocked = any(finding.blocks_reboot for finding in plan.findings)
     yield "hosttune_reboot_required", {}, int(any(map(waits_for_reboot, plan.findings)) and not is_blocked)
+    if one.trial:
+        yield "hosttune_trial", {"state": sanitize(one.trial)}, 1
     yield "hosttune_reboot_blocked", {}, int(is_blocked)
 
 

@@ -5,28 +5,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hosttune.views.document import Say, Section
-from hosttune.views.page import shown
+from hosttune.views.page import sanitize
 from hosttune.views.terminal import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hosttune.actions.prove import Proof, Proven
-    from hosttune.measure.bench.results import Result
+    from hosttune.measure.bench.results import BenchResult
     from hosttune.views.document import Block
     from hosttune.views.page import Page
 
 _MIB = 1 << 20
 
 
-def intent(proofs: Sequence[Proof], seconds: float) -> Block:
+def describe_intent(proofs: Sequence[Proof], seconds: float) -> Block:
     """What would be measured, and how long that takes."""
     if not proofs:
         return Say("--prove: no change of this plan has a bench, so there is nothing to measure.")
     runs = sum(1 if one.is_later else 2 for one in proofs)
     minutes = counted(round(runs * seconds / 60) or 1, "minute")
     when = ("before and after", "before; after it comes with the reboot")
-    says = (Say(f"{shown(one.rule)}: {shown(one.words)}, {when[one.is_later]}", is_hanging=True) for one in proofs)
+    says = (
+        Say(f"{sanitize(one.rule)}: {sanitize(one.words)}, {when[one.is_later]}", is_hanging=True) for one in proofs
+    )
     count = f"{counted(runs, 'bench', 'benches')}, about {minutes} at the most"
     return Section("Would be measured", tuple(says), count=count)
 
@@ -38,10 +40,10 @@ def measured_sections(proven: Sequence[Proven], page: Page) -> list[Block]:
 
 def _section(one: Proven, page: Page) -> Section:
     texts = [f"{when}: {_said(result)}" for when, result in (("before", one.before), ("after", one.after)) if result]
-    texts += map(shown, one.why)
+    texts += map(sanitize, one.why)
     texts += [f"after the reboot, type: {page.act(one.proof.later)}"] if one.proof.later else []
     says = (Say(text, is_hanging=True) for text in texts)
-    return Section(f"Measured for {shown(one.proof.rule)}", tuple(says))
+    return Section(f"Measured for {sanitize(one.proof.rule)}", tuple(says))
 
 
 def proven_json(proven: Sequence[Proven]) -> list[dict[str, Any]]:
@@ -62,17 +64,17 @@ def proven_json(proven: Sequence[Proven]) -> list[dict[str, Any]]:
     ]
 
 
-def _said(result: Result) -> str:
+def _said(result: BenchResult) -> str:
     """The comparison, and what a first read wrote as the file system is mounted at that moment."""
     from hosttune.views.measure.bench import gist
 
-    texts = [shown(gist(result))]
+    texts = [sanitize(gist(result))]
     mounted = result.words.get("mounted", "")
     written = result.figure(f"written_bytes_{'base' if mounted == 'noatime' else 'other'}")
     if mounted and written is not None:
         copies = result.figures.get("copies", 0.0)
         texts.append(
-            f"as it is mounted ({shown(mounted)}) the first read of {copies:,.0f} files a day writes "
+            f"as it is mounted ({sanitize(mounted)}) the first read of {copies:,.0f} files a day writes "
             f"{written / _MIB:.1f} MiB"
         )
     if result.findings:

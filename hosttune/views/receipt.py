@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from hosttune.values import Phase
 from hosttune.views.change import address_text, diff_of
-from hosttune.views.document import Command, Document, Item, Items, Lines, Say, Section, rendered
+from hosttune.views.document import CommandBlock, Document, Item, Items, Lines, Say, Section, rendered
 from hosttune.views.findings import FAULTS, HELD, UNKNOWN, sections
-from hosttune.views.page import shown
+from hosttune.views.page import sanitize
 from hosttune.views.plan import ignoring, more_of
 from hosttune.views.report import faults_text
 from hosttune.views.summary import is_irreversible
@@ -32,18 +32,27 @@ def receipt_report(
     ignore: tuple[str, ...] = (),
     left: tuple[Finding, ...] = (),
     more: Iterable[Block] = (),
+    trial: tuple[Block, ...] = (),
+    on_paper: int = 0,
 ) -> str:
-    """What a run did. `chosen`: which profile it was of; `is_undo`: it took something back; `ignore`: the rules that
-    the next apply would redo; `left`: the findings of its plan, of which those that were held or unknown still stand;
-    the faults are those that the receipt found afterwards. `more` stands at the end.
+    """What a run did. `chosen`: which profile it was of; `is_undo`: it took something back, and `on_paper` so many were
+    gone already; `ignore`: the rules that the next apply would redo; `left`: the findings of its plan, of which those
+    that were held or unknown still stand; the faults are those that the receipt found afterwards. `trial`: how to keep
+    it, in place of how to take it back; `more` stands at the end.
     """
     back = _taken_back(receipt)
     done = [o for o in receipt.outcomes if o.phase is Phase.DONE and o not in back]
     standing = [o for o in done if o.change.address not in {one.change.address for one in back}]
-    host = shown(page.host)
+    host = sanitize(page.host)
     head = [_verdict(receipt, host, "taken back" if is_undo else "made", len(standing))]
-    head += [Say(f"Run {shown(receipt.run_id)}")] if receipt.outcomes else []
-    head += [Say(shown(chosen))] if chosen else []
+    if trial and not receipt.outcomes:
+        head = [Say("nothing is changed for good before it is confirmed.", "decision", host, "green")]
+    if on_paper:
+        gone = f"{counted(on_paper, 'change was', 'changes were')} gone already, and booked as undone."
+        alone = Say(f"nothing touched: {gone}", "decision", host, "green")
+        head = [*head, Say(gone)] if receipt.outcomes else [alone]
+    head += [Say(f"Run {sanitize(receipt.run_id)}")] if receipt.outcomes or on_paper else []
+    head += [Say(sanitize(chosen))] if chosen else []
     blocks: list[Block] = [
         *_list("Failed", (_failure(outcome, page) for outcome in receipt.failed), "red"),
         *_list("Done", map(_title, standing)),
@@ -54,7 +63,8 @@ def receipt_report(
         *sections((FAULTS,), receipt.faults, page),
         *_list("Stays", map(_sentence, receipt.stays), "yellow"),
         *sections((UNKNOWN, *HELD), left, page),
-        *([] if is_undo else _way_back(receipt, standing, page)),
+        *trial,
+        *([] if is_undo or trial else _way_back(receipt, standing, page)),
         *ignoring(ignore, page),
         *more,
     ]
@@ -72,7 +82,7 @@ def _way_back(receipt: Receipt, standing: list[Outcome], page: Page) -> list[Blo
     if len(lost) == len(standing):
         return blocks
     title = "To take back the rest:" if lost else "To take it back:"
-    return [*blocks, Command(title, page.act(f"undo {shown(receipt.run_id)} --yes"))]
+    return [*blocks, CommandBlock(title, page.act(f"undo {sanitize(receipt.run_id)} --yes"))]
 
 
 def _taken_back(receipt: Receipt) -> list[Outcome]:
@@ -114,10 +124,10 @@ def _title(outcome: Outcome) -> Item:
 
 
 def _failure(outcome: Outcome, page: Page) -> Item:
-    errors = [Item(text=shown(line)) for line in (outcome.error or "no reason given").splitlines()]
+    errors = [Item(text=sanitize(line)) for line in (outcome.error or "no reason given").splitlines()]
     todo = [Item("do", page.todo(outcome.hint), look="label")] if outcome.hint else []
     return replace(_title(outcome), items=(*errors, *todo))
 
 
 def _sentence(text: str) -> Item:
-    return Item(text=shown(text))
+    return Item(text=sanitize(text))

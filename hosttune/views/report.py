@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import to_json
 from hosttune.engine.health import Fitness, judge
-from hosttune.engine.plan import reboot_blockers
+from hosttune.engine.plan import reboot_blockers, waits_for_reboot
 from hosttune.values import Activation, Verdict
 from hosttune.views.document import Document, Say, Steps, Warnings, rendered
 from hosttune.views.findings import ADVICE, ALL, LISTED, WAIVED, sections
 from hosttune.views.masking import masked
 from hosttune.views.measure.measured import measured_section
-from hosttune.views.page import shown
-from hosttune.views.summary import exit_status, is_fault, reach_text, rules_in, summarize, waits_for_reboot
-from hosttune.views.terminal import counted, listed
+from hosttune.views.page import sanitize
+from hosttune.views.summary import exit_status, is_fault, reach_text, rules_in, summarize
+from hosttune.views.terminal import counted, join_words
 from hosttune.views.text import text
 
 if TYPE_CHECKING:
@@ -60,10 +60,10 @@ def check_outline(one: Checked, measured: tuple[Quote, ...] = (), folded: int = 
         blocks.append(Say(quiet))
     blocks += measured_section(measured) if page.is_verbose else []
     if chosen := (one.chosen if page.is_verbose else "") or one.proposal:
-        blocks.append(Say(shown(chosen), is_hanging=True))
+        blocks.append(Say(sanitize(chosen), is_hanging=True))
     if steps := next_steps(plan, page):
         blocks.append(Steps("Next", tuple(steps)))
-    host = shown(page.host)
+    host = sanitize(page.host)
     return Document(host, host, head(one), tuple(blocks), made_text(one))
 
 
@@ -105,20 +105,23 @@ def timings_text(timings: tuple[tuple[str, float], ...]) -> str:
     return "\n".join(f"{seconds * 1000:8.1f} ms  {name}" for name, seconds in timings)
 
 
+_TRY_IT = "see whether its own manual agrees before you change anything"
+
+
 def head(one: Checked, *, chosen: str = "") -> tuple[Block, ...]:
-    """What the host is, what was interrupted, and what would happen now and later, what cannot be undone, and how much
-    is somebody else's to decide; `chosen` says which profile that is of.
+    """What the host is, what must be known first, and what would happen now and later, what cannot be undone, and how
+    much is somebody else's to decide; `chosen` says which profile that is of.
     """
     machine = (Say(one.machine_text, "machine", is_hanging=True),) if one.machine else ()
-    decision = Say(decision_text(one.plan), "decision", name=shown(one.page.host))
+    decision = Say(decision_text(one.plan), "decision", name=sanitize(one.page.host))
     rules = {finding.rule for finding in one.plan.findings if finding.verdict is not Verdict.NOT_APPLICABLE}
-    said = filter(None, (reach_text(rules), shown(chosen)))
-    return (*machine, *warnings(one.plan, one.page), decision, *map(Say, said))
+    said = filter(None, (reach_text(rules), sanitize(chosen)))
+    return (*machine, *warnings(one), decision, *map(Say, said))
 
 
 def made_text(one: Checked) -> str:
     """By what and when the report was made."""
-    profile = f", profile {shown(one.profile)}" if one.profile else ""
+    profile = f", profile {sanitize(one.profile)}" if one.profile else ""
     return f"hosttune {one.plan.tool_version}, {one.plan.created_at}{profile}"
 
 
@@ -149,12 +152,12 @@ def faults_text(findings: Iterable[Finding]) -> str:
     """`2 faults (gpu-errors, and gpu-driver-health waiting for reboot)`, or nothing."""
     rules: dict[str, list[Finding]] = {}
     for finding in filter(is_fault, findings):
-        rules.setdefault(shown(finding.rule), []).append(finding)
+        rules.setdefault(sanitize(finding.rule), []).append(finding)
     if not rules:
         return ""
     waiting = [rule for rule, own in rules.items() if all(map(waits_for_reboot, own))]
-    others = listed([rule for rule in rules if rule not in waiting])
-    waits = f"{listed(waiting)} waiting for reboot" if waiting else ""
+    others = join_words([rule for rule in rules if rule not in waiting])
+    waits = f"{join_words(waiting)} waiting for reboot" if waiting else ""
     return f"{counted(len(rules), 'fault')} ({', and '.join(filter(None, (others, waits)))})"
 
 
@@ -162,20 +165,22 @@ def _numbers(*numbers: tuple[int, str]) -> list[str]:
     return [f"{number} {words}" for number, words in numbers if number]
 
 
-def warnings(plan: Plan, page: Page) -> list[Warnings]:
+def warnings(one: Checked) -> list[Warnings]:
     """The warnings, where there are any."""
-    texts = warning_texts(plan, page)
+    texts = warning_texts(one)
     return [Warnings(tuple(texts))] if texts else []
 
 
-def warning_texts(plan: Plan, page: Page) -> list[str]:
-    """What the reader must know before the rest: interrupted runs."""
-    return [f"Attention: {page.todo(text)}" for text in plan.interrupted]
+def warning_texts(one: Checked) -> list[str]:
+    """What the reader must know before the rest: a system that nothing was tried on, interrupted runs."""
+    name = sanitize(one.other_system)
+    system = f"Attention: {name} is neither Ubuntu nor Debian, and hosttune was tried on no other system: {_TRY_IT}"
+    return [*([system] if name else []), *(f"Attention: {one.page.todo(text)}" for text in one.plan.interrupted)]
 
 
 def quiet_text(summary: Summary, waived: int = 0) -> str:
     """What a report only counts; `waived`: rules of that sort which it does not list."""
-    return listed(
+    return join_words(
         _numbers((summary.ok, "as it should be"), (summary.not_applicable, "not applicable here"), (waived, "waived"))
     )
 
@@ -200,7 +205,7 @@ def next_steps(plan: Plan, page: Page) -> list[tuple[str, str]]:
     if plan.changes and page.can_apply:
         steps.append((page.act("apply --yes"), f"makes {'this change' if len(plan.changes) == 1 else 'these changes'}"))
     if not steps and summary.after_reboot:
-        before = listed([shown(rule) for rule in reboot_blockers(plan.findings)])
+        before = join_words([sanitize(rule) for rule in reboot_blockers(plan.findings)])
         words = f"solve what {before} says; no reboot before that." if before else _REBOOT
         steps.append(("", words))
     return steps

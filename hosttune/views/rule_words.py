@@ -12,9 +12,9 @@ from hosttune.engine.rule import Listing, Literal, Record
 from hosttune.facts import MODULES
 from hosttune.resources import wish_kinds
 from hosttune.resources.base import Bound, Wish
-from hosttune.resources.steps import few
+from hosttune.resources.steps import shorten_list
 from hosttune.values import HoldKind
-from hosttune.views.by_hand import ways
+from hosttune.views.by_hand import describe_by_hand
 
 if TYPE_CHECKING:
     from hosttune.engine.rule import Expectation, Param, Rule, WishSpec, Written
@@ -33,7 +33,7 @@ _HOW = frozenset({
 
 _HERE_ALONE = frozenset({"refused", "remove"})  # fields of which nothing is said where no host is known
 _OR = " or "  # between the texts of a choice (wording.in_words)
-_HELD_HERE = frozenset({HoldKind.OWNED, HoldKind.EDITED, HoldKind.REFUSED, HoldKind.REVERTED})
+_HELD_HERE = frozenset({HoldKind.OWNED, HoldKind.EDITED, HoldKind.REFUSED, HoldKind.REVERTED, HoldKind.CAME_BACK})
 
 _FIGURES = {
     "docs": "from the sources below; nobody has measured it with hosttune",
@@ -77,7 +77,7 @@ def ways_of(wishes: tuple[Wish, ...], findings: tuple[Finding, ...] = ()) -> Way
     changes = [change for finding in findings for change in finding.changes]
     if not changes and any(finding.hold.kind in _HELD_HERE for finding in findings):
         return [], []
-    return ways(changes or _in_general(wishes))
+    return describe_by_hand(changes or _in_general(wishes))
 
 
 def _in_general(wishes: tuple[Wish, ...]) -> list[Change]:
@@ -96,7 +96,12 @@ def _without_choices(wish: Wish) -> Wish:
 
 
 def wish_text(wish: Wish) -> str:
-    """A wish as one line: `sysctl vm.swappiness: at most 10`; what is empty or long is left to the plan."""
+    """A wish as one line: `sysctl vm.swappiness: at most 10`."""
+    return ": ".join(filter(None, wish_words(wish)))
+
+
+def wish_words(wish: Wish) -> tuple[str, str]:
+    """What a wish is about, and what it wants of it; what is empty or long is left to the plan."""
     bound = wish.bounds[0] if wish.bounds else None
     value = str(bound.value) if bound else ""
     value = gib_text(int(value)) if wish_kinds()[wish.kind].is_size and value.isdecimal() else value
@@ -104,8 +109,7 @@ def wish_text(wish: Wish) -> str:
     parts += [
         f"{name} {text}" for name, item in wish.fields.items() if name not in _HOW and (text := plain_field(item))
     ]
-    parts = [part for part in parts if len(part) <= LONG]
-    return f"{wish.kind} {wish.name}" + (f": {', '.join(parts)}" if parts else "")
+    return f"{wish.kind} {wish.name}", ", ".join(part for part in parts if len(part) <= LONG)
 
 
 def plain_field(value: Any) -> str:
@@ -140,7 +144,7 @@ def reads_texts(rule: Rule, wishes: tuple[Wish, ...]) -> list[str]:
     if rule.choice:
         subjects.append(f"the choice {rule.choice}: {_first_paragraph(f'hosttune.choices.{rule.choice}')}")
     kinds = [f"{wish.kind} {wish.name}, as it is now and after the next boot" for wish in wishes if wish.name]
-    return [*subjects, *few(list(dict.fromkeys(kinds)))]
+    return [*subjects, *shorten_list(list(dict.fromkeys(kinds)))]
 
 
 def todo_texts(rule: Rule, wording: Wording) -> list[str]:
@@ -165,16 +169,6 @@ def standing_text(rule: Rule) -> str:
     status = str(rule.status) + (f" (use {rule.replaced_by})" if rule.replaced_by else "")
     former = f", formerly {', '.join(rule.renamed_from)}" if rule.renamed_from else ""
     return f"{status}, since {rule.since} (edition {rule.edition}){former}"
-
-
-def pieces(text: str) -> list[tuple[str, str]]:
-    """The paragraphs and list items of a text as ("", text) and ("- ", text), each on one line."""
-    found: list[tuple[str, str]] = []
-    for paragraph in text.strip().split("\n\n"):
-        for number, item in enumerate(f"\n{paragraph}".split("\n- ")):
-            if item.strip():
-                found.append(("- " if number else "", " ".join(item.split())))
-    return found
 
 
 def param_text(param: Param) -> str:

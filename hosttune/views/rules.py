@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION, to_json
 from hosttune.engine.rule import Status
-from hosttune.views.page import shown
+from hosttune.views.page import sanitize
 from hosttune.views.terminal import columned, counted, wrapped
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ def rules_text(rules: Iterable[Rule], selected: frozenset[str], page: Page) -> s
     """All rules, those that the policy selects marked with `*`."""
     listed = list(rules)
     rows = [
-        ("*" if rule.id in selected else "", rule.id, _kind(rule), str(rule.risk), shown(rule.title)) for rule in listed
+        ("*" if rule.id in selected else "", rule.id, _kind(rule), str(rule.risk), sanitize(rule.title))
+        for rule in listed
     ]
     chosen = sum(rule.id in selected for rule in listed)
     lines = columned([("", "rule", "kind", "risk", "title"), *rows], page.screen)
@@ -38,7 +39,7 @@ def rules_json(rules: Iterable[Rule], selected: frozenset[str]) -> dict[str, Any
             {
                 "id": rule.id,
                 "title": rule.title,
-                "kind": _verb(rule),
+                "kind": verb_of(rule),
                 "status": rule.status.value,
                 "edition": rule.edition,
                 "risk": rule.risk.value,
@@ -82,7 +83,7 @@ def profiles_json(catalog: Catalog, chosen: str) -> dict[str, Any]:
 
 def faults_text(number: int, faults: list[Fault]) -> str:
     """The faults of rule files, a line each with its hint, or the word that there is none."""
-    lines = [line for fault in faults for line in map(shown, str(fault).splitlines())]
+    lines = [line for fault in faults for line in map(sanitize, str(fault).splitlines())]
     found = f"{counted(len(faults), 'fault')} in" if faults else "No faults in"
     return "\n".join([*lines, *([""] if lines else []), f"{found} {counted(number, 'rule file')}."]) + "\n"
 
@@ -93,8 +94,8 @@ def faults_json(number: int, faults: list[Fault]) -> dict[str, Any]:
 
 def _profile(profile: Profile, is_chosen: bool, page: Page) -> list[str]:  # noqa: FBT001 - called in one place
     mark = ", chosen here" if is_chosen else ""
-    lines = [page.screen.paint(profile.id, "bold") + f"{mark}: {shown(profile.title)}"]
-    lines += wrapped(shown(" ".join(profile.why.split())), page.screen.columns, first="  ", rest="  ")
+    lines = [page.screen.paint(profile.id, "bold") + f"{mark}: {sanitize(profile.title)}"]
+    lines += wrapped(sanitize(" ".join(profile.why.split())), page.screen.columns, first="  ", rest="  ")
     for label, entries in (("adds", profile.added), ("leaves out", profile.left_out)):
         names = ", ".join(entry.rule for entry in entries)
         verb = f"{label}: " if profile.extends else "rules: "
@@ -107,8 +108,9 @@ def _profile(profile: Profile, is_chosen: bool, page: Page) -> list[str]:  # noq
 
 
 def _kind(rule: Rule) -> str:
-    return _verb(rule) if rule.status is Status.STABLE else f"{_verb(rule)} ({rule.status})"
+    return verb_of(rule) if rule.status is Status.STABLE else f"{verb_of(rule)} ({rule.status})"
 
 
-def _verb(rule: Rule) -> str:
+def verb_of(rule: Rule) -> str:
+    """The kind of a rule: whether it changes the host when somebody says yes."""
     return "wants" if rule.want else "advises"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.engine.plan import after_run
+from hosttune.engine.plan import after_run, waits_for_reboot
 from hosttune.frozen import frozen
 from hosttune.values import Activation, HoldKind, Verdict
 
@@ -17,6 +17,7 @@ OTHER_VENDORS = "gpu-other-vendors"  # the rule about GPUs of others than NVIDIA
 # Why a difference stays, in the order of a report: first what passes by itself, then what needs a person.
 WAITS = (HoldKind.WAITING, HoldKind.BUSY)
 NEEDS_LEAVE = (HoldKind.ABOVE_MAX_RISK, HoldKind.DISTURBS)
+NOT_SAFE = (HoldKind.REFUSED, HoldKind.CAME_BACK)
 OWNED = (HoldKind.OWNED, HoldKind.EDITED, HoldKind.REVERTED)
 
 
@@ -66,7 +67,7 @@ def summarize(plan: Plan) -> Summary:
         irreversible=sum(is_irreversible(change) for change in plan.changes),
         owned=rules_in(owned),
         owners=tuple(dict.fromkeys(finding.hold.detail for finding in owned if finding.hold.detail)),
-        refused=_count(held, HoldKind.REFUSED),
+        refused=_count(held, *NOT_SAFE),
         unknown=_of(free, Verdict.UNKNOWN),
         advice=_of(free, Verdict.ADVICE),
         deferred=_count(held, HoldKind.DEFERRED),
@@ -101,10 +102,6 @@ def is_fault(finding: Finding) -> bool:
 def worst(findings: Iterable[Finding]) -> Finding:
     """The finding that a rule with several subjects is judged by."""
     return min(findings, key=lambda finding: STANDINGS.index(standing(finding)))
-
-
-def waits_for_reboot(finding: Finding) -> bool:
-    return finding.hold.kind is HoldKind.WAITING and "reboot" in finding.hold.detail
 
 
 def is_irreversible(change: Change) -> bool:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.views.document import (
     Block,
-    Card,
-    Command,
+    CommandBlock,
     Diff,
     Fold,
     Heading,
     Item,
     Items,
     Lines,
+    Panel,
     Say,
     Section,
     Steps,
@@ -65,11 +65,13 @@ def diff_lines(diff: Diff, screen: Screen, indent: str = _IN) -> list[str]:
     return lines + wrapped(diff.reason, screen.columns, first=inner, rest=inner)
 
 
-def _inside(title: list[str], blocks: tuple[Block, ...], screen: Screen, indent: str, label: int) -> list[str]:
-    """A section or a card: its title and what stands in it; between cards is room."""
+def _inside(
+    title: list[str], blocks: tuple[Block, ...], screen: Screen, indent: str, label: int, roomy: type[Block] = Panel
+) -> list[str]:
+    """A section or a card: its title and what stands in it; before another card, or another `roomy` block, is room."""
     lines = list(title)
     for number, block in enumerate(blocks):
-        lines += [""] if number and isinstance(block, Card) else []
+        lines += [""] if number and isinstance(block, roomy) else []
         lines += block_lines(block, screen, indent + _IN, label)
     return lines
 
@@ -103,14 +105,15 @@ def _told(item: Item) -> str:
     return f"{item.head}{item.joint}{item.sentence}" if item.head and item.sentence else item.head or item.sentence
 
 
-def _item(item: Item, screen: Screen, indent: str) -> list[str]:
+def _item(item: Item, screen: Screen, indent: str, bullet: str = "") -> list[str]:
     """A point and those below it. One without words of its own begins with the first below."""
     below = item.items
     if item.head and not item.sentence and below and not item.look:
         item, below = Item(item.head, _told(below[0])), below[1:]
-    lines = [f"{indent}{item.head}"]
+    lines = [f"{indent}{bullet}{item.head}"]
     if item.sentence or not item.look:
-        lines = wrapped(_told(item), screen.columns, first=indent, rest=f"{indent}    ")
+        rest = " " * len(bullet) or "    "
+        lines = wrapped(_told(item), screen.columns, first=indent + bullet, rest=indent + rest)
     if item.look == "strong":
         lines[0] = lines[0].replace(item.head, screen.paint(item.head, "bold"), 1)
     inner = indent + (_IN if item.look == "strong" else "    ")
@@ -120,7 +123,8 @@ def _item(item: Item, screen: Screen, indent: str) -> list[str]:
 def _items(block: Items, screen: Screen, indent: str, label: int) -> list[str]:
     if block.is_aligned:
         return columned(list(_rows(block.items)), screen, indent=len(indent), first=label)
-    return [line for item in block.items for line in _item(item, screen, indent)]
+    bullet = "- " if block.has_bullets else ""
+    return [line for item in block.items for line in _item(item, screen, indent, bullet)]
 
 
 def _warnings(block: Warnings, screen: Screen) -> list[str]:
@@ -145,7 +149,7 @@ def _heading(section: Section, screen: Screen) -> list[str]:
     return [screen.paint(section.title, "bold", *style) + (f" ({section.count})" if section.count else "")]
 
 
-def _title(card: Card, screen: Screen, indent: str) -> list[str]:
+def _title(card: Panel, screen: Screen, indent: str) -> list[str]:
     """What a card is about, and at the right edge its note."""
     title = indent + screen.paint(card.title, "bold")
     gap = screen.edge - len(indent) - width_of(card.title) - width_of(card.note)
@@ -180,7 +184,7 @@ def _label(blocks: Iterable[Block]) -> int:
     """The width of the widest head that is a column: one for sections that follow each other."""
     widths = [0]
     for block in blocks:
-        if isinstance(block, (Section, Card)):
+        if isinstance(block, (Section, Panel)):
             widths.append(_label(block.blocks))
         elif isinstance(block, Items) and block.is_aligned:
             widths += [width_of(item.head) for item in block.items]
@@ -194,12 +198,14 @@ _LINES: dict[type[Block], Callable[[Any, Screen, str, int], list[str]]] = {
     Items: _items,
     Diff: lambda diff, screen, indent, _: diff_lines(diff, screen, indent),
     Fold: lambda *_: [],  # only a page can fold away
-    Command: lambda block, screen, *_: [*wrapped(block.why, screen.columns), f"{_IN}{block.text}"],
+    CommandBlock: lambda block, screen, *_: [*wrapped(block.why, screen.columns), f"{_IN}{block.text}"],
     Steps: lambda block, screen, *_: _steps(block, screen),
     Table: lambda block, screen, indent, _: _table(block, screen, indent),
-    Heading: lambda block, screen, *_: [screen.paint(block.title, "bold") + f" ({block.note})"],
-    Card: lambda card, screen, indent, label: _inside(_title(card, screen, indent), card.blocks, screen, indent, label),
+    Heading: lambda block, screen, *_: [screen.paint(block.title, "bold") + (f" ({block.note})" if block.note else "")],
+    Panel: lambda card, screen, indent, label: _inside(
+        _title(card, screen, indent), card.blocks, screen, indent, label
+    ),
     Section: lambda section, screen, indent, label: _inside(
-        _heading(section, screen), section.blocks, screen, indent, label
+        _heading(section, screen), section.blocks, screen, indent, label, Say if section.is_prose else Panel
     ),
 }

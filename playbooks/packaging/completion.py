@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from commands import Command, Parameter
 
-LONG = 20  # more words than these are the ids of the rules: written once
+LONG = 60  # more words than these, commands included, are the ids of the rules: written once
 
 
 def bash(root: Command) -> str:

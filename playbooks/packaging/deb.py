@@ -20,10 +20,12 @@ import bundle
 import commands
 import completion
 import manual
+import sbom
 
 HERE = Path(__file__).resolve().parent / "debian"
 LIBRARY = "usr/lib/hosttune"
 TIMEOUT_S = 300
+EXECUTABLE = ("/bin/hosttune", ".rtupdate", "/ready.d/slurm", "/ready.d/kubernetes")
 APACHE = " On Debian systems the text of this licence is in /usr/share/common-licenses/Apache-2.0."
 # A name that never resolves (RFC 2606), because these packages come from where they are built.
 MAINTAINER = "{DEBFULLNAME} <{DEBEMAIL}>".format_map(
@@ -44,8 +46,9 @@ Description: inspect, tune and restore GPU servers
  deep learning and why, shows the diff that would fix it, applies exactly what
  it showed, proves that it took, and can take it back.
  .
- A timer that checks the host daily and writes metrics for Prometheus is
- installed, and off until somebody enables it.
+ A timer that checks the host daily and writes metrics for Prometheus, and a
+ unit that brings the host to its approved plan at a boot before slurmd or the
+ kubelet start, are installed, and off until somebody enables them.
 """
 
 
@@ -62,11 +65,19 @@ def files(root: Path, version: str, seconds: int) -> dict[str, bytes]:
         "etc/hosttune/policy.yaml": (HERE / "policy.yaml").read_bytes(),
         "usr/lib/systemd/system/hosttune-check.service": (HERE / "hosttune-check.service").read_bytes(),
         "usr/lib/systemd/system/hosttune-check.timer": (HERE / "hosttune-check.timer").read_bytes(),
+        "usr/lib/systemd/system/hosttune-ready.service": (HERE / "hosttune-ready.service").read_bytes(),
         "usr/share/python3/runtime.d/hosttune.rtupdate": (HERE / "hosttune.rtupdate").read_bytes(),
         "usr/share/man/man8/hosttune.8.gz": packed(manual.manual(tree, version, seconds)),
         "usr/share/bash-completion/completions/hosttune": completion.bash(tree).encode(),
         "usr/share/zsh/vendor-completions/_hosttune": completion.zsh(tree).encode(),
         "usr/share/fish/vendor_completions.d/hosttune.fish": completion.fish(tree).encode(),
+        **{
+            f"{documents}/examples/ready.d/{path.name}": path.read_bytes()
+            for path in sorted((root / "playbooks" / "provisioning" / "ready.d").iterdir())
+        },
+        "usr/share/lintian/overrides/hosttune": (HERE / "lintian-overrides").read_bytes(),
+        f"{documents}/sbom.cdx.json": sbom.sbom(carried, version).encode(),
+        f"{documents}/provisioning.md.gz": packed((root / "docs" / "provisioning.md").read_text(encoding="utf-8")),
         f"{documents}/copyright": copyright_text(carried).encode(),
         f"{documents}/changelog.gz": packed(changelog(version, seconds)),
         f"{documents}/NEWS.gz": packed((root / "CHANGELOG.md").read_text(encoding="utf-8")),
@@ -115,8 +126,8 @@ def build(out: Path, version: str = "", root: Path = bundle.ROOT) -> Path:
     with tempfile.TemporaryDirectory(prefix="hosttune-deb-") as scratch:
         tree = Path(scratch) / "tree"
         for name, content in contents.items():
-            put(tree / name, content, 0o755 if name == "usr/bin/hosttune" or name.endswith(".rtupdate") else 0o644)
-        for empty in ("etc/hosttune/rules.d", "var/lib/prometheus/node-exporter"):
+            put(tree / name, content, 0o755 if name.endswith(EXECUTABLE) else 0o644)
+        for empty in ("etc/hosttune/rules.d", "etc/hosttune/ready.d", "var/lib/prometheus/node-exporter"):
             (tree / empty).mkdir(parents=True)
         kib = sum(-(-len(content) // 1024) for content in contents.values())
         control = CONTROL.format(version=version, maintainer=MAINTAINER, kib=kib)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # python -I leaves it out
 import bundle
+import sbom
 
 SHEBANG = b"#!/usr/bin/python3 -IS\n"
 
@@ -27,6 +28,7 @@ def build(out: Path, root: Path = bundle.ROOT) -> str:
             f"licences/{carried.name}-{carried.version}/{name}": text for name, text in carried.licences.items()
         }
     members["licences/LICENSE"] = (root / "LICENSE").read_bytes()
+    members["sbom.cdx.json"] = sbom.sbom(bundle.dependencies(), bundle.version(root)).encode()
     here = Path(__file__)
     members["__main__.py"] = here.with_name("start.py").read_bytes()
     members["importing.py"] = here.with_name("importing.py").read_bytes()

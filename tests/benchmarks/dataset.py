@@ -2,7 +2,7 @@
 A benchmark, not a test.
 
 Makes the files on an ext4 of its own (a loop device in a private mount namespace, gone with the process), then runs,
-interleaved and warm, `hosttune dataset`, the same with `--exact`, a bare scandir in Python, `find` for names, `find
+interleaved and warm, `hosttune dataset`, the same with `--exact` and without headers, a bare scandir in Python, `find` for names, `find
 -printf %s` and `du`. Prints the best and the median of wall time and the best of processor time, and for hosttune the
 peak of memory against the number of files, which is to stay flat.
 """
@@ -64,6 +64,7 @@ def compare(folder: Path, rounds: int) -> None:
     commands = {
         "hosttune dataset": hosttune,
         "hosttune dataset --exact": [*hosttune, "--exact"],
+        "without headers": [*hosttune, "--no-headers"],
         "bare scandir in Python": [sys.executable, "-I", "-c", SCANDIR, str(folder)],
         "find (names)": ["find", str(folder)],
         "find -printf %s": ["find", str(folder), "-type", "f", "-printf", "%s\n"],

@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hosttune.facts.storage import fstab_lines
 from hosttune.facts.storage.fstab_lines import parse
-from hosttune.resources.storage import fstab_lines
 from hosttune.resources.storage.fstab_lint import lint
 from hosttune.resources.storage.fstab_plan import tune
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.fleet import tree
-from tests.fleet.controller import ROOT, Controller, core_for, environment, pythons
+from tests.fleet.controller import FOR_OLDER, ROOT, Controller, core_for, environment, pythons
 from tests.fleet.hosts import RELEASES, Fleet, Kind
 
 
@@ -47,3 +47,12 @@ def controller(fleet: Fleet, programs: Path, bundle: Path, tmp_path: Path) -> Co
     inventory = tmp_path / "inventory.yml"
     inventory.write_text(fleet.inventory())
     return Controller(programs, inventory, bundle, tmp_path)
+
+
+@pytest.fixture(params=["newest", "oldest"])
+def either(request: pytest.FixtureRequest, fleet: Fleet, programs: Path, bundle: Path, tmp_path: Path) -> Controller:
+    """A controller with the newest ansible-core that is supported, and one with the oldest."""
+    inventory = tmp_path / "inventory.yml"
+    inventory.write_text(fleet.inventory())
+    own = programs if request.param == "newest" else environment(pythons()[-1], FOR_OLDER)
+    return Controller(own, inventory, bundle, tmp_path)

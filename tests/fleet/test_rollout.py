@@ -8,22 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.fleet.controller import FOR_OLDER, Controller, Played, environment, pythons
+from tests.fleet.controller import Controller, Played
 from tests.fleet.hosts import ALL, FAULTS, POLICY, Fleet
 
 pytestmark = pytest.mark.fleet
 
 BATCHES = {"hosttune_serial": [1, 2, "100%"]}
 LOST = "1 host: failed or gave no answer\n"
-
-
-@pytest.fixture(params=["newest", "oldest"])
-def either(request: pytest.FixtureRequest, fleet: Fleet, programs: Path, bundle: Path, tmp_path: Path) -> Controller:
-    """A controller with the newest ansible-core that is supported, and one with the oldest."""
-    inventory = tmp_path / "inventory.yml"
-    inventory.write_text(fleet.inventory())
-    own = programs if request.param == "newest" else environment(pythons()[-1], FOR_OLDER)
-    return Controller(own, inventory, bundle, tmp_path)
 
 
 def is_untouched(fleet: Fleet, *names: str) -> bool:

@@ -1,7 +1,7 @@
 """A made-up fleet of forty hosts, for the exact texts beside this file."""
 
-from hosttune.engine.fleet import Fold
-from hosttune.engine.fleet_seen import Seen, Unread
+from hosttune.engine.fleet import FleetAggregator
+from hosttune.engine.fleet_seen import HostLook, Unread
 from tests.golden import scenarios as made
 
 H100 = (("GPU", "hopper 0x2330"), ("CPU", "2 x Intel(R) Xeon(R) Platinum 8480C"), ("board", "DGXH100"))
@@ -14,7 +14,7 @@ SETTINGS = (
 )
 
 
-def _host(number: int) -> Seen:
+def _host(number: int) -> HostLook:
     swappiness = ("differs", "now 60") if number % 4 else ("ok", "now 10")
     settings = dict(SETTINGS)
     if number == 7:
@@ -23,7 +23,7 @@ def _host(number: int) -> Seen:
         settings["kernel"] = "6.8.0-60-generic"
     if number == 20:
         del settings["mount /data"]
-    return Seen(
+    return HostLook(
         host=f"gpu-{number:03}",
         machine=f"{number:016x}",
         at=f"2026-11-21T03:{number:02}:00+00:00",
@@ -53,10 +53,12 @@ def _host(number: int) -> Seen:
 
 def fleet(names: int = 20):
     """The report on them: thirty-nine siblings, one of another kind, one that gave no answer, two broken files."""
-    fold = Fold(names)
+    fold = FleetAggregator(names)
     for number in range(40):
         fold.add(_host(number))
-    fold.add(Seen("gpu-040", "", "2026-11-21T03:40:00+00:00", "results/gpu-040.json", missing="ssh: No route to host"))
+    fold.add(
+        HostLook("gpu-040", "", "2026-11-21T03:40:00+00:00", "results/gpu-040.json", missing="ssh: No route to host")
+    )
     fold.miss(Unread("results/gpu-041.json:17", "is no JSON: ends in the middle"))
     fold.miss(Unread("results/gpu-042.json", "is empty: the host was not reached, or the command there failed"))
     fold.supersede("gpu-003")

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from hosttune.actions.journal import Journal
-from hosttune.actions.journal_lines import Run, Step, StepId
+from hosttune.actions.journal_lines import JournalStep, Run, StepId
+from hosttune.engine.ready import ReadyState, Standing
 from hosttune.values import (
     ABSENT,
     Action,
@@ -291,7 +292,7 @@ TAKEN_BACK = Receipt(RUN, DIGEST, tuple(Outcome(change, Phase.DONE) for change i
 def run_of(receipt, command, at, who, undoes=""):
     """The run that left this receipt, as the journal tells it; of an undo which run it took back."""
     steps = tuple(
-        Step(
+        JournalStep(
             StepId(receipt.run_id, number), one.change, one.phase, one.error or "",
             StepId(undoes, number) if undoes else None,
         )
@@ -311,3 +312,10 @@ TWINS = compare(
     Side("gpu-018", "m2", "2026-10-09T03:15:02+00:00", "0.1.0", "", FINDINGS),
     {},
 )
+
+HEALTH_FINDINGS = (
+    Finding("gpu-lost", "0000:1a:00.0", Verdict.DIFFERS, reason="the GPU does not answer", is_fault=True),
+    Finding("gpu-pcie-link", "0000:3b:00.0", Verdict.DIFFERS, reason="8 lanes of 16", impairs=True),
+    Finding("storage-hangs", "", Verdict.UNKNOWN, reason="needs root"),
+)
+HELD = ReadyState(Standing.HELD, "boot", "the plan is not approved", "d" * 64, 1791515702, ("before",))

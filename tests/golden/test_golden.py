@@ -8,20 +8,28 @@ from pathlib import Path
 
 import pytest
 
+from hosttune.actions.trial import TrialEnd
+from hosttune.actions.trial_state import TrialState
+from hosttune.engine.health import judge
+from hosttune.engine.ready import ready_metrics
 from hosttune.values import Finding, Hold, HoldKind, Verdict
 from hosttune.views.checked import Checked
 from hosttune.views.diff import diff_report
 from hosttune.views.document import Medium
+from hosttune.views.health import health_prometheus
 from hosttune.views.history import history_report
 from hosttune.views.junit import check_junit
 from hosttune.views.plan import plan_report, undo_report
-from hosttune.views.prometheus import check_prometheus
+from hosttune.views.prometheus import check_prometheus, metrics
+from hosttune.views.ready import READY_METRICS
 from hosttune.views.receipt import receipt_report
 from hosttune.views.report import ONE_SCREEN, check_report
 from hosttune.views.summary import applied_status, exit_status
 from hosttune.views.terminal import Screen
+from hosttune.views.trial import ended_report, standing_blocks, trial_report
 from tests.generated import hold, is_writing
 from tests.golden import scenarios as made
+from tests.golden import trials
 
 FOLDER = Path(__file__).resolve().parent
 PAGE = made.PAGE
@@ -94,6 +102,15 @@ SCENARIOS = {
     "history": lambda: (history_report(made.JOURNAL, PAGE), 0),
     "history-verbose": lambda: (history_report(made.JOURNAL, replace(PAGE, is_verbose=True)), 0),
     "diff": lambda: (diff_report(made.TWINS, PAGE), 1),
+    "plan-trial": lambda: (plan_report(Checked(trials.PLAN, PAGE), trial=trials.part()), 1),
+    "plan-trial-refused": lambda: (plan_report(Checked(trials.PLAN, PAGE), trial=trials.part(trials.REFUSED)), 1),
+    "apply-trial": lambda: applied(made.DONE, made.APPLIED, trial=standing_blocks(trials.LIVE, ROOT, trials.NOW)),
+    "trial-live": lambda: (trial_report(trials.LIVE, trials.LOSSES, ROOT, trials.NOW), 1),
+    "trial-boot": lambda: (trial_report(trials.NEXT_BOOT, (), ROOT, trials.NOW), 1),
+    "trial-failed": lambda: (trial_report(trials.FAILED, (), ROOT, trials.NOW), 2),
+    "trial-none": lambda: (trial_report(None, (), ROOT, trials.NOW), 0),
+    "confirm-live": lambda: (ended_report(TrialEnd(trials.NEXT_BOOT, trials.NEXT_BOOT.state), (), ROOT), 0),
+    "confirm-boot": lambda: (ended_report(TrialEnd(trials.LIVE, TrialState.CONFIRMED), trials.LOSSES[1:], ROOT), 0),
     "undo-done": lambda: (
         receipt_report(made.TAKEN_BACK, ROOT, is_undo=True, ignore=("memory-swappiness",)),
         applied_status(made.CLEAN, made.TAKEN_BACK),
@@ -107,10 +124,13 @@ DOCUMENTS = {
     "apply-failed.md": lambda: receipt_report(made.FAILED, PASTED),
     "undo.md": lambda: undo_report(made.BACK, PASTED, words=f"undo {made.RUN}", ignore=("memory-swappiness",)),
     "history.md": lambda: history_report(made.JOURNAL, PASTED),
+    "plan-trial.md": lambda: plan_report(Checked(trials.PLAN, PASTED), trial=trials.part()),
     "diff.md": lambda: diff_report(made.TWINS, PASTED),
     "check-junit.xml": lambda: check_junit((ONE, TWIN)),
     "check.prom": lambda: check_prometheus((ONE,)),
     "check-hosts.prom": lambda: check_prometheus((ONE, TWIN)),
+    "health.prom": lambda: health_prometheus(judge(made.HEALTH_FINDINGS), 1791515702),
+    "ready.prom": lambda: metrics(READY_METRICS, ready_metrics(made.HELD)),
 }
 
 

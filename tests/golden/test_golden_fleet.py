@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hosttune.engine.fleet_values import Named, RuleRow, Tally, Valued
+from hosttune.engine.fleet_values import HostNames, RuleRow, Valued, ValueTally
 from hosttune.values import Risk
 from hosttune.views.checked import About
 from hosttune.views.document import Medium
@@ -36,7 +36,7 @@ def test_report_is_what_people_were_shown(name):
 
 def test_what_costs_most_stands_on_top():
     """A GPU that is lost, then what does not do its work, before anything that only differs."""
-    fault = RuleRow("gpu-errors", (Valued("fault", Named(2, ("gpu-002", "gpu-003"))),), Tally())
+    fault = RuleRow("gpu-errors", (Valued("fault", HostNames(2, ("gpu-002", "gpu-003"))),), ValueTally())
     told = replace(fleet(), rules=(*fleet().rules, fault))
     text = fleet_report(told, PLANS, PAGE)
     lines = (

@@ -6,7 +6,7 @@ import pytest
 
 from hosttune.measure.gpu.reasons import words_of
 from hosttune.measure.gpu.sample import GpuSample
-from hosttune.measure.gpu.smi_rows import Table, instances_in, pids_in
+from hosttune.measure.gpu.smi_rows import SmiTable, instances_in, pids_in
 
 # As drivers from 535 on answer, in words of their own for the clocks.
 HEAD = (
@@ -16,8 +16,8 @@ HEAD = (
 ROW = "0, GPU-aaaa, 00000000:1B:00.0, 97, 61440, 81559, 412.50, 700.00, 1755, 0x0000000000000004, Disabled, NVIDIA H100 80GB HBM3"
 
 
-def fed(*lines: str) -> Table:
-    table = Table()
+def fed(*lines: str) -> SmiTable:
+    table = SmiTable()
     for line in lines:
         table.feed(line)
     return table

@@ -120,7 +120,7 @@ SITE_LIMITS = {
     "/proc/sys/fs/inotify/max_user_watches": "1048576\n",
 }
 RUNTIME_PACKAGES = {
-    "containerd.io": "2.2.1-1",
+    "containerd.io": "2.3.7-1",
     "docker-ce": "5:29.7.0-1~ubuntu.24.04~noble",
     "nvidia-container-toolkit": "1.19.1-1",
 }

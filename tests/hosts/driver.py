@@ -20,14 +20,11 @@ from hosttune.facts.gpu.health_smi import (
     query_of,
     questions_for,
 )
-from hosttune.facts.gpu.nvidia import JOURNAL
 from hosttune.facts.gpu.nvidia_smi import QUERY
 from hosttune.facts.gpu.nvlink import STATUS as NVLINK
-from hosttune.facts.kernel import host_log
-from hosttune.facts.kernel_log import DMESG
-from hosttune.facts.storage import storage_log
+from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL
 from hosttune.host.door import BeforeReader, Completed
-from hosttune.host.record import Recorder, RecordReader
+from hosttune.host.record import RecordingReader, RecordReader
 
 if TYPE_CHECKING:
     from tests.hosts.machine import GpuSpec
@@ -36,7 +33,7 @@ NAMES = {
     "0x2330": "NVIDIA H100 80GB HBM3", "0x2342": "NVIDIA GH200 480GB", "0x20b2": "NVIDIA A100-SXM4-80GB",
     "0x2684": "NVIDIA GeForce RTX 4090", "0x2860": "NVIDIA GeForce RTX 4070 Laptop GPU", "0x27b8": "NVIDIA L4",
 }  # fmt: skip
-LOGS = (JOURNAL, storage_log.LOG, host_log.LOG, DMESG)
+LOGS = (JOURNAL, DMESG)
 ARCHIVE = "http://archive.ubuntu.com/ubuntu noble-updates/restricted amd64 Packages"
 ARCHIVES = f"""Package files:
  100 /var/lib/dpkg/status
@@ -180,7 +177,7 @@ class Apt(BeforeReader):
 def apt_answers(record: dict[str, Any], versions: Mapping[str, tuple[str, str]]) -> dict[tuple[str, ...], str]:
     """What facts ask of `apt-cache policy` on this record, and what it says."""
     apt = Apt(RecordReader(record), versions)
-    facts = Facts(Recorder(apt))  # type: ignore[arg-type]
+    facts = Facts(RecordingReader(apt))  # type: ignore[arg-type]
     for subject in (facts.archives, facts.offers):
         try:
             _ = subject.packages  # type: ignore[attr-defined]

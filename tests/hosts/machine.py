@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hosttune.facts.kernel.host_log import LOG
-from hosttune.facts.kernel_log import DMESG
+from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL
 from hosttune.facts.services.clock import SYNCHRONIZED, TRACKING
 from hosttune.facts.services.units import show_command
 from hosttune.facts.storage.filesystems import LSBLK
@@ -411,7 +410,7 @@ class Machine:
         queries += [_answer(TRACKING, tracked)] if self.has_systemd else []
         queries.append(_answer(LSBLK, self._lsblk()))
         told = {
-            ("uname", "-m"): f"{self.arch}\n", LOG: "", DMESG: "", **blank_answers(self), **storage_answers(self),
+            ("uname", "-m"): f"{self.arch}\n", JOURNAL: "", DMESG: "", **blank_answers(self), **storage_answers(self),
             **self.queries,
         }  # fmt: skip
         queries += [_answer(argv, text) for argv, text in told.items()]

@@ -99,7 +99,7 @@ H100 = Machine(
         replace(SHM, gib=1008),
     ),
     fstab=ROOT_LINE
-    + "# scratch of the training jobs\nUUID=b7-1f\t/data\text4\tdefaults\t0\t2\nnfs01:/export/home /home/shared nfs4 _netdev 0 0\n"
+    + "# scratch of the training jobs\nUUID=b71f5c0e-3a44-4b8e-9d10-6c2f7e0a9b1f\t/data\text4\tdefaults\t0\t2\nnfs01:/export/home /home/shared nfs4 _netdev 0 0\n"
     + "/swap.img none swap sw 0 0\n",
     unmounted=(("/dev/nvme2n1", "xfs", "d2-7e"), ("/dev/nvme0n1p1", "vfat", "0A11-00FF")),
     gpus=H100_GPUS

@@ -19,13 +19,14 @@ def telling(
     answers: Mapping[str, str | None],
     spaces: Mapping[str, Sequence[int]] | None = None,
     usages: Mapping[str, Sequence[int]] | None = None,
+    unreadable: Mapping[str, str] | None = None,
 ) -> RecordReader:
     """`processes`: what is not said of one is as in PROCESS. `answers`: a command line to what it prints, None where there
     is no such program. `spaces`: a
     mount to its bytes, bytes left, inodes, inodes left. `usages`: a folder to the bytes and files that lie in it, and
-    whether all of it was counted.
+    whether all of it was counted. `unreadable`: a path of the record to why nobody can look there.
     """
-    if not processes and not answers and not spaces and not usages:
+    if not processes and not answers and not spaces and not usages and not unreadable:
         return record
     told = {tuple(line.split()): text for line, text in answers.items()}
     kept = [one for one in record.data["queries"] if tuple(one["argv"]) not in told]
@@ -37,4 +38,6 @@ def telling(
     data = {**record.data, "queries": [*kept, *more], "processes": [*record.data["processes"], *running]}
     data["spaces"] = {**record.data["spaces"], **(spaces or {})}
     data["usages"] = {**record.data.get("usages", {}), **(usages or {})}
+    for table in ("files", "links", "listings", "stats", "paths") if unreadable else ():
+        data[table] = {**data.get(table, {}), **{path: {"unreadable": why} for path, why in unreadable.items()}}
     return RecordReader(data, record.file)

@@ -97,10 +97,10 @@ def every_case(folder: Path, fstype: str) -> None:
 
 def by_hand(machine: Machine, changes) -> None:
     """The remounts that `explain` teaches set the one flag, and take it back."""
-    from hosttune.views.by_hand import ways
+    from hosttune.views.by_hand import describe_by_hand
 
     before = machine.flags()
-    for steps, atime in zip(ways(changes), ("noatime", "relatime"), strict=True):
+    for steps, atime in zip(describe_by_hand(changes), ("noatime", "relatime"), strict=True):
         (step,) = (one for one in steps if one.startswith("mount "))
         run("sh", "-c", step)
         assert machine.flags() == before - {"relatime"} | {atime}

@@ -89,7 +89,7 @@ def hosttune(*argv: object, **words) -> subprocess.CompletedProcess:
 
 def scenario_modes(folder: Path) -> None:
     """Bytes written by a first and by a second read of all copies: strictatime always, relatime once, noatime never."""
-    from hosttune.measure.bench.atime import Arm, Reader
+    from hosttune.measure.bench.atime import Arm, CopyReader
     from hosttune.measure.bench.copies import make_copies
     from hosttune.measure.bench.detached import view_of
     from hosttune.measure.bench.place import look_at
@@ -100,7 +100,7 @@ def scenario_modes(folder: Path) -> None:
         assert (place.target, place.fstype, place.atime) == (str(target), "ext4", "relatime")
         with scratch(place) as (fd, path):
             assert Path(path).parent == target
-            reader = Reader(fd, make_copies(fd, [4096] * 2000), place, 1, drops_caches=False)
+            reader = CopyReader(fd, make_copies(fd, [4096] * 2000), place, 1, drops_caches=False)
             written = {}
             for mode in ("noatime", "relatime", "strictatime"):
                 with view_of(fd, mode) as view:
@@ -155,11 +155,11 @@ def scenario_user_without_root(folder: Path) -> None:
         code = (
             "import ctypes, datetime, encodings.ascii, os, secrets, sys\n"
             "import hosttune.codec\n"
-            "from hosttune.measure.bench.atime import Options, bench_atime\n"
+            "from hosttune.measure.bench.atime import AtimeOptions, bench_atime\n"
             "from hosttune.measure.bench.results import save, latest\n"
             # who may not even see the interpreter from here on; PR_SET_DUMPABLE, so that /proc/self is his
             "os.setgroups([]); os.setgid(4711); os.setuid(4711); ctypes.CDLL(None).prctl(4, 1)\n"
-            "result = bench_atime(sys.argv[1], 3, Options(budget_s=2, files=200, anyway=True))\n"
+            "result = bench_atime(sys.argv[1], 3, AtimeOptions(budget_s=2, files=200, anyway=True))\n"
             "save(result); assert latest('atime', result.uuid) == result\n"
             "print(result.words['how'], result.figures['written_bytes_base'], result.figures['written_bytes_other'])\n"
         )

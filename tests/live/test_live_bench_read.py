@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hosttune.errors import HosttuneError
 from tests.live.namespace import loop_disk, passes, run
 
 pytestmark = pytest.mark.live
@@ -31,7 +32,17 @@ def open(file):
 
 
 @pytest.mark.parametrize(
-    "name", ["disk", "memory", "decoding_as_nobody", "others_files", "prove", "killed", "drop_caches"]
+    "name",
+    [
+        "disk",
+        "memory",
+        "decoding_as_nobody",
+        "no_descriptor_for_the_users_python",
+        "others_files",
+        "prove",
+        "killed",
+        "drop_caches",
+    ],
 )
 def test_scenario_in_a_private_namespace(name, tmp_path):
     passes(__file__, name, tmp_path)
@@ -136,8 +147,9 @@ def scenario_decoding_as_nobody(folder: Path) -> None:
     original = read_python.environment_of
     read_python.environment_of = lambda uid: {**original(uid), "PYTHONPATH": str(site.parent)}
     with ext4(folder) as target:
-        paths = data_set(target / "set")
-        given = wanted(target / "set", folder / "state", decode=True, python="/usr/bin/python3", files=30)
+        run("mount", "--bind", target, "/mnt")  # pytest's folders are root's alone
+        paths = data_set(Path("/mnt/set"))
+        given = wanted(Path("/mnt/set"), folder / "state", decode=True, python="/usr/bin/python3", files=30)
         result = bench_read(given)
         broken = sum(path in result.sample.paths for path in map(str, paths[::10]))
         decoder = result.decoder
@@ -149,6 +161,47 @@ def scenario_decoding_as_nobody(folder: Path) -> None:
         assert result.figures.decode.failed == 0
         assert stamps(paths) == {STAMP}
         assert left_on(target, folder / "state") == []
+        os.chmod("/mnt", 0o700)  # behind a folder that is closed to it, the user's Python reads nothing
+        with pytest.raises(HosttuneError, match="Permission denied"):
+            bench_read(given)
+        os.chmod("/mnt", 0o755)  # noqa: S103 - of this test alone
+        run("umount", "/mnt")
+
+
+def scenario_no_descriptor_for_the_users_python(folder: Path) -> None:
+    """What its processes have open: pipes and /dev/null, nothing below the data, and no way to write there."""
+    from hosttune.measure.bench.read import with_noatime_view
+    from hosttune.measure.bench.read_crew import Crew
+
+    with ext4(folder) as target:
+        run("mount", "--bind", target, "/mnt")
+        (path, *_) = data_set(Path("/mnt/set"))
+        os.chmod("/mnt/set", 0o777)  # noqa: S103 - of this test alone
+        user = (
+            "setpriv",
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            "--inh-caps=-all",
+            "--no-new-privs",
+            "--",
+        )
+        command = with_noatime_view("/mnt/set", (*user, "/usr/bin/python3"))
+        assert command
+        with Crew(command, {}, 2, most=1 << 20, memory=1 << 30) as crew:
+            crew.load([str(path)])
+            for worker in crew._workers:
+                pid = worker._process.pid
+                held = {os.readlink(f"/proc/{pid}/fd/{fd}").partition(":")[0] for fd in os.listdir(f"/proc/{pid}/fd")}
+                assert held <= {"pipe", "/dev/null"}, held
+                assert Path(f"/proc/{pid}/status").read_text().count("\t65534") >= 4
+                (mounted,) = (
+                    row for row in Path(f"/proc/{pid}/mountinfo").read_text().splitlines() if " /mnt/set " in row
+                )
+                assert {"ro", "nosuid", "nodev", "noatime"} <= set(mounted.split()[5].split(",")), mounted
+            assert crew.run([0], 1, "read", 30).files == 1
+        assert path.stat().st_atime_ns == STAMP
+        run("umount", "/mnt")
 
 
 def scenario_others_files(folder: Path) -> None:
@@ -168,7 +221,7 @@ def scenario_prove(folder: Path) -> None:
     """The bench before and after the flag of a live mount: the first read of a day writes, then it does not."""
     from hosttune.actions.prove import Prover, proofs_of
     from hosttune.host.live import LiveWriter
-    from hosttune.measure.bench.atime import Options, bench_atime
+    from hosttune.measure.bench.atime import AtimeOptions, bench_atime
     from hosttune.resources import address_kinds
     from hosttune.values import Action, Address, Change, Outcome, Phase, Plan, Receipt, Stage
     from hosttune.views.page import Page
@@ -181,7 +234,7 @@ def scenario_prove(folder: Path) -> None:
         data_set(target / "set", size=4000)
         change = Change(Address("mount", str(target)), Action.UPDATE, "relatime", "noatime", "storage-noatime")
         plan = Plan("0" * 64, "0", "", "", "", (Stage((change,)),), ())
-        options = Options(2.0, FILES, anyway=True, where=str(folder / "state"))
+        options = AtimeOptions(2.0, FILES, anyway=True, where=str(folder / "state"))
         prover = Prover(proofs_of(plan), lambda proof: bench_atime(proof.path, 7, options), lambda _: None)
         prover.before()
         address_kinds()["mount"].write(LiveWriter(), change)

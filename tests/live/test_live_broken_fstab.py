@@ -13,7 +13,7 @@ import pytest
 
 from hosttune.facts.storage.fstab_lines import parse
 from hosttune.facts.storage.fstab_types import KNOWN, LATELY_REMOTE, NO_TYPE, is_remote_to_systemd
-from hosttune.resources.storage.fstab_lint import Level, lint
+from hosttune.resources.storage.fstab_lint import RemarkLevel, lint
 from tests.live.namespace import loop_disk, passes
 
 pytestmark = pytest.mark.live
@@ -111,14 +111,14 @@ def test_scenario_in_a_private_namespace_passes(name, tmp_path):
 def scenario_broken_lines_do_not_mount(folder: Path) -> None:
     with loop_disk(folder / "image", "mkfs.ext4", "-q", "-F", size=32 << 20) as device:
         for line in BROKEN.splitlines():
-            assert said(line) & {Level.ERROR, Level.WARNING}, line
+            assert said(line) & {RemarkLevel.ERROR, RemarkLevel.WARNING}, line
             assert not mounts(folder, device, line), line
 
 
 def scenario_fine_lines_mount(folder: Path) -> None:
     with loop_disk(folder / "image", "mkfs.ext4", "-q", "-F", size=32 << 20) as device:
         for line in FINE.splitlines():
-            assert not said(line) & {Level.ERROR, Level.WARNING}, line
+            assert not said(line) & {RemarkLevel.ERROR, RemarkLevel.WARNING}, line
             assert mounts(folder, device, line), line
 
 
@@ -141,7 +141,7 @@ def scenario_circles_are_what_systemd_finds(folder: Path) -> None:
         assert ("ordering cycle" in done.stderr) is (lines is not ROW), done.stderr
 
 
-def said(line: str) -> set[Level]:
+def said(line: str) -> set[RemarkLevel]:
     """How bad lint finds it, with a disk by UUID."""
     text = line.replace("DISK", UUID).replace("PLACE", "/place")
     return {remark.level for remark in lint(parse(f"{text}\n".encode()))}

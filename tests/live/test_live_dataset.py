@@ -22,7 +22,8 @@ PICTURE = bytes.fromhex("ffd8ffe000104a46494600010100000100010000ffc000110801770
 
 
 @pytest.mark.parametrize(
-    "name", ["atime", "residency", "mounts", "somebody_else", "interrupt", "million_bytes_of_names"]
+    "name",
+    ["atime", "residency", "mounts", "somebody_else", "interrupt", "million_bytes_of_names", "fuse_in_both_orders"],
 )
 def test_scenario_in_a_private_namespace(name, tmp_path):
     passes(__file__, name, tmp_path)
@@ -125,7 +126,7 @@ def scenario_residency(folder: Path) -> None:
         assert look(place).resident.share == 1
         with files[0].open("rb") as file:
             told = page_cache.resident_bytes(file.fileno())
-            page_cache.how.cache_clear()
+            page_cache.name_method.cache_clear()
             counted = page_cache._mincore(file.fileno(), os.fstat(file.fileno()))
             assert told == 20_000
             assert counted == 5
@@ -247,3 +248,38 @@ def scenario_million_bytes_of_names(folder: Path) -> None:
         # the sample of 20,000 paths of some 250 bytes is full with the second; 90,000 names more would take 25 MiB
         assert peaks[1] - peaks[0] < 15, peaks
         run("umount", target)
+
+
+def scenario_fuse_in_both_orders(folder: Path) -> None:
+    """Kinds that were written one after the other, through a file system whose names have no inode numbers."""
+    import time
+
+    for number, is_turned in enumerate((False, True)):
+        source, target = folder / f"source{number}", folder / f"seen{number}"
+        source.mkdir()
+        target.mkdir()
+        for name in range(2_400):
+            size = 70_000 if (name >= 1_200) != is_turned else 5_000
+            with (source / f"{name:05}.jpg").open("wb") as file:
+                file.write(PICTURE[:40])
+                file.truncate(size)
+        truth = 2_400 * 500 * 375 * 3
+        server = subprocess.Popen(
+            [sys.executable, Path(__file__).with_name("fuse_mirror.py"), source, target], stdout=subprocess.PIPE, text=True
+        )  # fmt: skip
+        assert server.stdout
+        assert server.stdout.readline() == "mounted\n"
+        try:
+            with os.scandir(target) as entries:
+                assert {entry.inode() for entry in entries} == {0xFFFFFFFF}
+            for is_exact in (False, True):
+                found = look(target, is_exact=is_exact)
+                assert (found.names.files, found.place.fstype) == (2_400, "fuse.mirror"), found.place
+                assert found.sizes.total_bytes == 1_200 * 75_000
+                assert abs(found.decoded.native_bytes - truth) <= max(found.decoded.margin_bytes, 0), found.decoded
+                assert found.decoded.margin_bytes <= 0.03 * truth
+            assert found.decoded.native_bytes == truth
+        finally:
+            time.sleep(0.1)
+            run("umount", target)
+            server.wait(10)

@@ -185,7 +185,7 @@ def scenario_tmp_line(folder: Path) -> None:
 
 def scenario_util_linux_agrees(folder: Path) -> None:
     """findmnt(8) of this machine reads every sample of the unit tests as our libmount rule does."""
-    from hosttune.resources.storage.fstab_document import Kind, clean_path, parse
+    from hosttune.resources.storage.fstab_document import LineKind, clean_path, parse
     from tests.unit.test_fstab_document import SAMPLES
     from tests.unit.test_fstab_oracles import READABLE
 
@@ -195,7 +195,7 @@ def scenario_util_linux_agrees(folder: Path) -> None:
         argv = ("findmnt", "--json", "--list", "-o", "SOURCE,TARGET,FSTYPE,OPTIONS", "--tab-file", folder / "fstab")
         done = subprocess.run([str(word) for word in argv], check=False, capture_output=True, timeout=20)
         if done.returncode < 0:  # findmnt 2.41 crashes on a line that it cannot parse (util-linux/util-linux#4130)
-            assert any(line.kind is Kind.BROKEN for line in parse(data).lines), name
+            assert any(line.kind is LineKind.BROKEN for line in parse(data).lines), name
             continue
         seen = json.loads(done.stdout.decode("utf-8", "replace") or '{"filesystems": []}')["filesystems"]
         theirs = [(clean_path(row["target"]), row["fstype"]) for row in seen]

@@ -172,7 +172,7 @@ def differing(fstype: str, lists: list[str], source: object, place: Path, more: 
     import subprocess
 
     from hosttune.facts.storage.fstab_lines import parse
-    from hosttune.resources.storage.fstab_lint import Level, lint
+    from hosttune.resources.storage.fstab_lint import RemarkLevel, lint
 
     found = []
     for options in lists:
@@ -182,7 +182,7 @@ def differing(fstype: str, lists: list[str], source: object, place: Path, more: 
         if is_taken:
             run("umount", "--no-mtab", place)
         line = f"{'LABEL=x' if fstype == 'ext4' else fstype} /place {fstype} {options} 0 0\n"
-        said = [one for one in lint(parse(line.encode())) if one.level is not Level.NOTE]
+        said = [one for one in lint(parse(line.encode())) if one.level is not RemarkLevel.NOTE]
         is_fine = not [one for one in said if one.code != "option-by-version"] and not (said and not is_taken)
         if is_fine is not is_taken and not (said and said[0].code == "option-by-version"):
             found.append((options, is_taken))

@@ -52,10 +52,10 @@ def scenario_policy_under_an_acl(folder: Path) -> None:
     (folder / "etc").mkdir()
     (folder / "etc/policy.yaml").write_bytes(b"profile: base\n")
     reader = RootReader(str(folder))
-    assert reader.read_guarded("/etc/policy.yaml") == (b"profile: base\n", "")
+    assert reader.read_guarded("/etc/policy.yaml") == (b"profile: base\n", ())
     run("setfacl", "-m", "u:4321:rwx", folder / "etc")
     # the group bits of the mode are the mask of the ACL (acl(5))
-    assert reader.read_guarded("/etc/policy.yaml")[1] == "/etc can be written by others (mode 0775)"
+    assert reader.read_guarded("/etc/policy.yaml")[1] == (("/etc", "mode 0775"),)
 
 
 def scenario_fifo(folder: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.host import replace as module
-from hosttune.host.replace import discard_leftovers, leftovers, remove, replace
+from hosttune.host.replace import discard_leftovers, leftovers, overwrite, remove, replace
 from hosttune.values import ABSENT, FileValue
 
 NEW = FileValue(b"new\n")
@@ -82,7 +82,7 @@ def test_second_hard_link_is_refused(file, tmp_path):
 
 def test_dangling_link_is_refused(tmp_path):
     (tmp_path / "link").symlink_to("nowhere")
-    with pytest.raises(Refused, match="leads nowhere"):
+    with pytest.raises(Refused, match=f"^{tmp_path / 'link'} is a symbolic link that leads nowhere$"):
         replace("/", str(tmp_path / "link"), NEW, expected=ABSENT)
 
 
@@ -290,8 +290,9 @@ def test_absolute_link_of_an_image_stays_in_the_image(tmp_path):
 
 def test_missing_folder_behind_a_link_that_leads_nowhere_is_refused(tmp_path):
     (tmp_path / "conf.d").symlink_to("nowhere")
-    with pytest.raises(Refused, match="leads nowhere"):
-        replace("/", str(tmp_path / "conf.d" / "x"), NEW, expected=ABSENT)
+    link, file = tmp_path / "conf.d", tmp_path / "conf.d" / "x"
+    with pytest.raises(Refused, match=f"^{link} is a symbolic link that leads nowhere, and {file} lies behind it$"):
+        replace("/", str(file), NEW, expected=ABSENT)
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -310,3 +311,28 @@ def test_new_file_has_its_mode_whatever_the_umask(tmp_path):
         os.umask(before)
     assert (tmp_path / "a").stat().st_mode & 0o7777 == 0o755
     assert (tmp_path / "a" / "new").stat().st_mode & 0o7777 == 0o644
+
+
+def test_overwrite_keeps_the_place_on_the_disk(file):
+    before = file.stat()
+    overwrite("/", str(file), b"new\n", expected=b"old\n")
+    after = file.stat()
+    assert file.read_bytes() == b"new\n"
+    assert (after.st_ino, after.st_mode, after.st_size) == (before.st_ino, before.st_mode, before.st_size)
+
+
+def test_overwrite_refuses_another_length(file):
+    with pytest.raises(Refused, match="5 bytes cannot stand in the place of 4"):
+        overwrite("/", str(file), b"newer", expected=b"old\n")
+    assert file.read_bytes() == b"old\n"
+
+
+def test_overwrite_of_what_somebody_changed_is_a_conflict(file):
+    with pytest.raises(Conflict, match="changed by somebody else"):
+        overwrite("/", str(file), b"newer\n", expected=b"other\n")
+    assert file.read_bytes() == b"old\n"
+
+
+def test_overwrite_of_what_is_gone_is_a_conflict(tmp_path):
+    with pytest.raises(Conflict, match="not there any more"):
+        overwrite("/", str(tmp_path / "none"), b"a", expected=b"b")

@@ -1,10 +1,13 @@
 """Files that steer root: followed only where nobody else has a say in them."""
 
 import os
+import subprocess
 
 import pytest
 
+from hosttune.actions.ready import approvals_of
 from hosttune.engine.catalog import builtin_catalog, load_catalog
+from hosttune.engine.policy import AtBoot
 from hosttune.engine.policy_file import load_policy
 from hosttune.errors import HosttuneError
 from hosttune.facts import Facts, UnknownFact
@@ -62,6 +65,57 @@ def test_policy_that_somebody_else_could_write_is_refused(tmp_path, spoil, said)
     spoil(root_with_policy(tmp_path))
     with pytest.raises(HosttuneError, match=said):
         load_policy(RootReader(str(tmp_path)), builtin_catalog())
+
+
+@pytest.mark.parametrize(
+    ("name", "load"),
+    [
+        ("etc/hosttune/policy.yaml", lambda reader: load_policy(reader, builtin_catalog())),
+        ("etc/hosttune/rules.d/site-example.yaml", load_catalog),
+        ("etc/hosttune/approved", lambda reader: approvals_of(reader, AtBoot(), "")),
+    ],
+)
+@pytest.mark.parametrize("spoilt", ["file", "folder", "both", "owner"])
+def test_way_out_gives_what_is_at_fault_to_root_alone(tmp_path, name, load, spoilt):
+    file = tmp_path / name
+    file.parent.mkdir(parents=True)
+    file.write_text(RULE if "rules.d" in name else "")
+    file.chmod(0o666 if spoilt in ("file", "both") else 0o644)
+    file.parent.chmod(0o777 if spoilt in ("folder", "both") else 0o755)
+    os.chown(file, 1000 if spoilt == "owner" else 0, 0)
+    reader = RootReader(str(tmp_path))
+
+    with pytest.raises(HosttuneError) as caught:
+        load(reader)
+
+    places = {"file": [file], "owner": [file], "folder": [file.parent], "both": [file.parent, file]}[spoilt]
+    names = " ".join(map(str, places))
+    assert caught.value.hint == f"look at what it says, then: sudo chown -h root: {names}; sudo chmod go-w {names}"
+    for command in caught.value.hint.partition("then: ")[2].replace("sudo ", "").split("; "):
+        subprocess.run(command.split(), check=True)
+    load(reader)
+
+
+def test_way_out_of_a_link_that_leads_away_puts_a_file_in_its_place(tmp_path):
+    file = root_with_policy(tmp_path)
+    link_in_somebodys_folder(file)
+    with pytest.raises(HosttuneError) as caught:
+        load_policy(RootReader(str(tmp_path)), builtin_catalog())
+    assert caught.value.hint == f"put a file of root's in place of the link: sudo install -m 644 FILE {file}"
+
+
+def test_way_out_of_a_file_elsewhere_is_the_folder_where_it_belongs(tmp_path):
+    root_with_policy(tmp_path)
+    (tmp_path / "rules").mkdir()
+    for name, text in (("p.yaml", ""), ("rules/site-example.yaml", RULE)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o666)
+    with pytest.raises(HosttuneError) as policy:
+        load_policy(RootReader(str(tmp_path)), builtin_catalog(), str(tmp_path / "p.yaml"))
+    with pytest.raises(HosttuneError) as rule:
+        load_catalog(RootReader(str(tmp_path / "srv")), str(tmp_path / "rules"))
+    assert f"sudo install -D -m 644 -t /etc/hosttune {tmp_path}/p.yaml" in policy.value.hint
+    assert f"-t /etc/hosttune/rules.d {tmp_path}/rules/site-example.yaml" in rule.value.hint
 
 
 def test_policy_of_root_is_followed(tmp_path):

@@ -23,7 +23,7 @@ from hosttune.resources.file import lines_that_count
 from hosttune.resources.kernel.sysctl import proc_path
 from hosttune.resources.storage.fstab_document import PATH as FSTAB
 from hosttune.values import ABSENT, FileValue
-from hosttune.views.by_hand import ways
+from hosttune.views.by_hand import describe_by_hand
 from tests.hosts.built import BUILT
 from tests.rules.test_cases import CASES, CATALOG
 from tests.rules.tried import policy_at, reader_of
@@ -168,7 +168,7 @@ def looked(door, rule, where):
 def test_what_is_taught_is_what_hosttune_does(name, rule, where):
     door = Overlay(reader_of(where))
     changes = looked(door, rule, where).stages[0].changes if looked(door, rule, where).stages else ()
-    does, undoes = ways(changes)
+    does, undoes = describe_by_hand(changes)
     assert [step for step in (*does, *undoes) if not step or "OLD_VALUE" in step] == []
     for step in does:
         do(door, step)

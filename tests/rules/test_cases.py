@@ -2,27 +2,30 @@
 there.
 
 - name: swap and enough RAM        # what the case shows
-host: h100-8x-2socket            # a built host (./run hosts), or one of tests/hosts/kinds
-files: {/proc/swaps: null}       # what is different there; null removes the file
-links: {/sys/class/net/eth1/device: ../../..}  # symbolic links there besides
-smi: {"0000:1b:00.0": {ecc_mode_current: Disabled}}  # what nvidia-smi says otherwise of a GPU (_ for each dot);
-                                   # null: it leaves it out; a text stands in the place of every value
-log: ["NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."]  # lines of the kernel log; null: nobody can read it
-processes: [{cgroup: /system.slice}]  # GPU processes that run there; what is not said is as in tests/hosts/told.py
-answers: {"nvidia-smi -L": "GPU 0"}   # what programs print there; null for one that is not installed
-spaces: {/data: [1000, 10, 0, 0, 50]} # bytes, bytes left, inodes, inodes left of a mount, bytes kept back for root
-usages: {/tmp: [1000, 3, true]}       # bytes and files that lie in a folder, and whether all of it was counted
-packages: {runc: 1.1.5-0ubuntu1}      # what dpkg says is installed besides; null for what is not
-params: {value: 5}               # what a policy says
-data_mounts: [{source: ..., target: ...}]
-others: [gpu-fabric]             # rules of `hosttune health` that call this host sick, too (test_health.py)
-expect:
-verdict: differs               # of the finding for `subject` (default: the first of the rule)
-fault: true                    # it says that the machine does not do its work; false where it is not said
-impairs: true                  # it says that the machine does it badly; not looked at where it is not said
-hold: owned by                 # the kind of hold, when there is one
-says: a phrase                 # in reason, evidence, hold or todo
-changes: ["sysctl:vm.swappiness 60 -> 10"]   # all of them; a file shows its last line
+  host: h100-8x-2socket            # a built host (./run hosts), or one of tests/hosts/kinds
+  files: {/proc/swaps: null}       # what is different there; null removes the file
+  links: {/sys/class/net/eth1/device: ../../..}  # symbolic links there besides
+  smi: {"0000:1b:00.0": {ecc_mode_current: Disabled}}  # what nvidia-smi says otherwise of a GPU (_ for each dot);
+                                     # null: it leaves it out; a text stands in the place of every value
+  log: ["NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."]  # lines of the kernel log; null: nobody can read it
+  processes: [{cgroup: /system.slice}]  # GPU processes that run there; what is not said is as in tests/hosts/told.py
+  answers: {"nvidia-smi -L": "GPU 0"}   # what programs print there; null for one that is not installed
+  spaces: {/data: [1000, 10, 0, 0, 50]} # bytes, bytes left, inodes, inodes left of a mount, bytes kept back for root
+  usages: {/tmp: [1000, 3, true]}       # bytes and files that lie in a folder, and whether all of it was counted
+  unreadable: {/sys/block: no permission} # paths where nobody can look, and why
+  holes: [hole docker-ce 29.7.0 CVE-1 weak]  # rows of known-holes.tsv in place of ours
+  packages: {runc: 1.1.5-0ubuntu1}      # what dpkg says is installed besides; null for what is not
+  params: {value: 5}               # what a policy says
+  data_mounts: [{source: ..., target: ...}]
+  others: [gpu-fabric]             # rules of `hosttune health` that call this host sick, too (test_health.py)
+  expect:
+    verdict: differs               # of the finding for `subject`
+    subject: /data                 # of a rule with for_each: the thing that is meant; the first where it is not said
+    fault: true                    # it says that the machine does not do its work; false where it is not said
+    impairs: true                  # it says that the machine does it badly; not looked at where it is not said
+    hold: owned by                 # the kind of hold, when there is one
+    says: a phrase                 # in reason, evidence, hold or todo
+    changes: ["sysctl:vm.swappiness 60 -> 10"]   # all of them; a file shows its last line
 """
 
 from __future__ import annotations
@@ -38,6 +41,8 @@ from hosttune.codec import plan_from_json, plan_to_json
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.lint import PLACEHOLDER
 from hosttune.engine.policy import DataMount, Declared, Policy
+from hosttune.facts.containers import known_holes
+from hosttune.facts.containers.known_holes import parse_table
 from hosttune.facts.packages import DATABASE
 from hosttune.host.overlay import Overlay
 from hosttune.values import ABSENT, Disturbs, FileValue, Risk
@@ -57,9 +62,15 @@ def host_of(case) -> Overlay:
     host = case["host"]
     record = record_of(host) if host in NAMES else reader(HOSTS / f"{host}.json")
     said = saying(record, case.get("smi", {}), case.get("log", ()))
-    overlay = Overlay(
-        telling(said, case.get("processes", ()), case.get("answers", {}), case.get("spaces"), case.get("usages"))
+    record = telling(
+        said,
+        case.get("processes", ()),
+        case.get("answers", {}),
+        case.get("spaces"),
+        case.get("usages"),
+        case.get("unreadable"),
     )
+    overlay = Overlay(record)
     for path, text in (case.get("files") or {}).items():
         overlay.files[path] = ABSENT if text is None else FileValue(text.encode())
     overlay.links.update(case.get("links", {}))
@@ -96,7 +107,10 @@ def plan_of(rule: str, case):
 
 
 @pytest.mark.parametrize(("rule", "case"), CASES, ids=[f"{rule}-{case['name']}" for rule, case in CASES])
-def test_case(rule, case):
+def test_case(rule, case, monkeypatch):
+    if "holes" in case:
+        table = "# as of: 2026-01-01\n# good until: 2027-01-01\n" + "\n".join(case["holes"]).replace(" ", "\t")
+        monkeypatch.setattr(known_holes, "own_table", lambda: parse_table(table))
     plan = plan_of(rule, case)
     expected = case["expect"]
     subject = expected.get("subject")

@@ -22,8 +22,9 @@ from hosttune.choices.driver_state import UNITS
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.fleet_seen import seen_of
 from hosttune.engine.health import Fitness, judge
+from hosttune.engine.plan import waits_for_reboot
 from hosttune.engine.policy import Policy
-from hosttune.facts import Asked, Facts
+from hosttune.facts import Facts, RequestedNames
 from hosttune.facts.apt_get import simulation
 from hosttune.facts.gpu.archives import parse_policy
 from hosttune.facts.packages import DATABASE
@@ -39,7 +40,7 @@ from hosttune.views.page import Page
 from hosttune.views.plan import plan_report
 from hosttune.views.prometheus import check_prometheus
 from hosttune.views.report import check_report
-from hosttune.views.summary import exit_status, is_left_after, waits_for_reboot
+from hosttune.views.summary import exit_status, is_left_after
 from hosttune.views.terminal import Screen
 from tests.generated import hold
 from tests.hosts import built
@@ -191,7 +192,7 @@ def plan_of(name, **params):
 def driver_of(name, columns=10_000):
     params = CATALOG.rules["gpu-driver"].defaults
     return driver_text(
-        driver_table(Facts(reader_of(HOSTS[name]), Asked(units=frozenset(UNITS))), params),
+        driver_table(Facts(reader_of(HOSTS[name]), RequestedNames(units=frozenset(UNITS))), params),
         Page(screen=Screen(columns), can_apply=True),
     )
 
@@ -199,7 +200,7 @@ def driver_of(name, columns=10_000):
 @cache
 def table_of(name):
     return driver_table(
-        Facts(reader_of(HOSTS[name]), Asked(units=frozenset(UNITS))), CATALOG.rules["gpu-driver"].defaults
+        Facts(reader_of(HOSTS[name]), RequestedNames(units=frozenset(UNITS))), CATALOG.rules["gpu-driver"].defaults
     )
 
 
@@ -371,7 +372,9 @@ def test_page_says_no_version_of_a_module_that_is_not_loaded():
             )
     held = reader_of(HOSTS["a healthy server"])
     held.files |= dict.fromkeys(("/proc/driver/nvidia/version", "/sys/module/nvidia/version"), ABSENT)
-    (row,) = driver_table(Facts(held, Asked(units=frozenset(UNITS))), CATALOG.rules["gpu-driver"].defaults).rows
+    (row,) = driver_table(
+        Facts(held, RequestedNames(units=frozenset(UNITS))), CATALOG.rules["gpu-driver"].defaults
+    ).rows
     assert row.loaded == "nvidia holds it, in a version that is not known"
 
 
@@ -456,7 +459,7 @@ def test_host_without_a_driver_is_judged_the_same_on_the_page_and_in_the_check(n
     external = plan_of(name, bringer="external")
     assert not any(finding.is_fault for finding in external.findings)
     params = CATALOG.rules["gpu-driver"].defaults | {"bringer": "external"}
-    table = driver_table(Facts(reader_of(HOSTS[name]), Asked(units=frozenset(UNITS))), params)
+    table = driver_table(Facts(reader_of(HOSTS[name]), RequestedNames(units=frozenset(UNITS))), params)
     assert [(state.name, state.is_fault, state.is_dead) for state in table.states] == [("absent", False, False)]
 
 

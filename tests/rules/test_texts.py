@@ -21,17 +21,17 @@ from hosttune.actions.examine import examine
 from hosttune.actions.undo import plan_undo
 from hosttune.choices.driver_state import UNITS
 from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.fleet import Fold
+from hosttune.engine.fleet import FleetAggregator
 from hosttune.engine.fleet_seen import seen_of_plan
 from hosttune.engine.policy import NO_DRAINS, Policy
-from hosttune.facts import Asked, Fact, Facts
+from hosttune.facts import Fact, Facts, RequestedNames
 from hosttune.facts.inventory import inventory
 from hosttune.host.overlay import Overlay
 from hosttune.host.record import RecordReader
 from hosttune.values import Finding, Verdict
 from hosttune.views.checked import Checked
 from hosttune.views.driver import driver_table, driver_text
-from hosttune.views.findings import gathered
+from hosttune.views.findings import gather_findings
 from hosttune.views.fleet.report import fleet_report
 from hosttune.views.page import Page
 from hosttune.views.plan import plan_report, undo_report
@@ -71,7 +71,7 @@ def looked_at(name):
     session = examine(host, CATALOG, POLICY)
     plan = session.plan()
     before = inventory(session.facts)
-    table = driver_table(Facts(HOSTS[name](), Asked(units=frozenset(UNITS))), DRIVER)
+    table = driver_table(Facts(HOSTS[name](), RequestedNames(units=frozenset(UNITS))), DRIVER)
     receipt = apply(session, host, plan)
     back = plan_undo(examine(host, CATALOG, POLICY), receipt.run_id).plan if receipt.run_id else None
     return plan, before, table, receipt, back
@@ -90,7 +90,7 @@ def texts(name, page) -> Iterator[tuple[str, str]]:
 
 @cache
 def fleet():
-    fold = Fold(len(HOSTS))
+    fold = FleetAggregator(len(HOSTS))
     plans = {}
     for name in HOSTS:
         plan, before, *_ = looked_at(name)
@@ -190,11 +190,11 @@ def test_findings_are_one_only_where_they_say_the_same():
 
     slots = [f"0000:{number}:00.0" for number in range(4)]
     same = [one(slot, "no answer") for slot in slots]
-    assert [found.subject for found in gathered(same)] == [f"{', '.join(slots[:3])} and {slots[3]}"]
-    assert [found.subject for found in gathered(same, most=2)] == [f"{slots[0]}, {slots[1]} and 2 more"]
-    assert [found.subject for found in gathered(same[:3], most=2)] == [f"{slots[0]}, {slots[1]} and {slots[2]}"]
+    assert [found.subject for found in gather_findings(same)] == [f"{', '.join(slots[:3])} and {slots[3]}"]
+    assert [found.subject for found in gather_findings(same, most=2)] == [f"{slots[0]}, {slots[1]} and 2 more"]
+    assert [found.subject for found in gather_findings(same[:3], most=2)] == [f"{slots[0]}, {slots[1]} and {slots[2]}"]
     other = [*same[:2], one(slots[2], "no answer", "reset it"), one(slots[3], f"{slots[3]} is lost")]
-    assert [found.subject for found in gathered(other)] == [f"{slots[0]} and {slots[1]}", slots[2], slots[3]]
+    assert [found.subject for found in gather_findings(other)] == [f"{slots[0]} and {slots[1]}", slots[2], slots[3]]
 
 
 def test_what_was_interrupted_stands_above_that_nothing_is_to_be_changed():

@@ -22,11 +22,14 @@ def changed(monkeypatch):
         return opened(**options)
 
     @contextmanager
-    def changing(options, on_progress, *, resumes=False, agreed=None):
-        yield open_session(**options), overlay
+    def changing(
+        options, on_progress, *, resumes=False, agreed=None, beside_trial=False, for_return=False, is_way_back=False, wait_s=0.0
+    ):  # fmt: skip
+        may_lack = for_return or is_way_back
+        yield examine.open_way_back(overlay, on_progress, **options) if may_lack else open_session(**options), overlay
 
     monkeypatch.setattr("hosttune.actions.examine.open_session", open_session)
-    monkeypatch.setattr("hosttune.actions.run.changing", changing)
+    monkeypatch.setattr("hosttune.actions.run.open_for_change", changing)
     monkeypatch.setattr("hosttune.cli.common.require_rights", lambda *_: None)
     monkeypatch.setattr("hosttune.host.open_reader", lambda **_: overlay)
     return overlay

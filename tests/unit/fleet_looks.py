@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hosttune.engine.fleet_seen import Seen
+from hosttune.engine.fleet_seen import HostLook
 
 
 def finding(rule="memory-swappiness", verdict="differs", now="60", **more):
@@ -32,4 +32,4 @@ def document(*hosts):
 
 
 def look(host, **more):
-    return Seen(host, more.pop("machine", ""), more.pop("at", "2026-11-21T03:00:00+00:00"), f"{host}.json", **more)
+    return HostLook(host, more.pop("machine", ""), more.pop("at", "2026-11-21T03:00:00+00:00"), f"{host}.json", **more)

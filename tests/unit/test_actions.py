@@ -6,7 +6,7 @@ import pytest
 
 from hosttune import __version__
 from hosttune.actions.apply import apply, check_expected, new_run
-from hosttune.actions.journal import FOLDER, Journal, Recorder, read_journal, still_back
+from hosttune.actions.journal import FOLDER, Journal, JournalWriter, read_journal, still_back
 from hosttune.actions.journal_lines import Run, parse_run
 from hosttune.actions.recover import recover
 from hosttune.actions.run import wait_for_first_boot
@@ -16,6 +16,8 @@ from hosttune.facts import Facts
 from hosttune.host.overlay import Overlay
 from hosttune.resources import address_kinds
 from hosttune.values import ABSENT, Action, Address, Change, HoldKind, Phase, Plan, Stage, Trigger, Unreadable
+from hosttune.views.page import Page
+from hosttune.views.receipt import receipt_report
 from tests.unit.fake_reader import FakeReader
 
 UNIT, SECOND = Address("unit", "x.service"), Address("sysctl", "vm.b")
@@ -154,7 +156,7 @@ def test_undo_that_fails_half_way_can_be_done_again(monkeypatch):
 def interrupted(host, *changes):
     """A run that ended after the intent of its last change."""
     session = session_on(host)
-    recorder = Recorder.start(host, new_run(host, session.journal, "apply", "d"))
+    recorder = JournalWriter.start(host, new_run(host, session.journal, "apply", "d"))
     for number, one in enumerate(changes, 1):
         step = recorder.intent(one)
         if number < len(changes):
@@ -478,19 +480,34 @@ def test_step_of_an_undo_is_left_where_a_later_one_of_its_rule_could_not_be_undo
     assert (value(host, "vm.a"), value(host, "vm.b")) == ("10", "2")
 
 
+def test_receipt_of_an_undo_tells_what_was_gone_beside_what_was_taken_back():
+    host = Host()
+    apply_stages(host, [change(SWAPPINESS, "60", "10"), change(Address("sysctl", "vm.b"), "1", "2")])
+    host.files["/proc/sys/vm/a"] = ABSENT
+    receipt = undo_all(host)[1]
+    text = receipt_report(receipt, Page(), is_undo=True, on_paper=1)
+    assert text.startswith("this host: the change is taken back and read back.\n1 change was gone already, and booked")
+    assert "gone already" not in receipt_report(receipt, Page(), is_undo=True)
+
+
 def test_value_that_went_with_its_device_is_undone_on_paper():
     host = Host()
     apply_stages(host, [change(SWAPPINESS, "60", "10")])
     host.files["/proc/sys/vm/a"] = ABSENT
-    planned, receipt = undo_all(host)
+    session, told = session_on(host), []
+    planned = plan_undo(session)
+    receipt = undo(session, host, planned, on_progress=told.append)
     assert [one.on_paper for one in planned.returns] == [True]
     assert (planned.plan.changes, receipt.failed) == ((), ())
+    assert told == ["sysctl:vm.a is as before already: booked as undone"]
+    text = receipt_report(receipt, Page(), is_undo=True, on_paper=1)
+    assert text.startswith("this host: nothing touched: 1 change was gone already, and booked as undone.\nRun 2")
     assert read_journal(host).in_force == ()
 
 
 def test_trigger_of_a_change_that_failed_does_not_wait_after_a_crash():
     host = Host()
-    recorder = Recorder.start(host, new_run(host, read_journal(host), "apply", "d"))
+    recorder = JournalWriter.start(host, new_run(host, read_journal(host), "apply", "d"))
     recorder.failed(recorder.intent(change(SWAPPINESS, "60", "10", triggers=(Trigger("daemon-reload"),))), "no")
     recover(host)
     assert read_journal(host).pending_triggers("boot") == ()
@@ -554,3 +571,20 @@ def test_first_boot_is_waited_for_and_one_that_does_not_end_is_refused():
         assert reader.asked == asked
     with pytest.raises(Refused, match="cloud-init is still at work on this host after 600 s"):
         wait_for_first_boot(never, lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "waits"),
+    [
+        ("0::/system.slice/cloud-final.service\n", False),
+        ("12:pids:/system.slice/cloud-final.service\n1:name=systemd:/system.slice/cloud-final.service\n", False),
+        ("0::/system.slice/cloud-config.service/inner\n", False),
+        ("0::/user.slice/user-0.slice/session-1.scope\n", True),
+        ("0::/system.slice/hosttune-check.service\n", True),
+    ],
+)
+def test_what_cloud_init_itself_starts_does_not_wait_for_its_end(cgroup, waits):
+    """A runcmd that waited for it would hold it up until the wait is given up."""
+    reader = FakeReader({**MARKS, "/proc/self/cgroup": cgroup}, queries={WAIT: "status: done\n"})
+    wait_for_first_boot(reader, lambda _: None)
+    assert reader.asked == ([WAIT] if waits else [])

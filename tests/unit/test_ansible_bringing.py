@@ -236,7 +236,8 @@ def test_file_is_found_where_the_person_stands(action, tmp_path, monkeypatch):
 
 OPTIONS = (
     "policy_file", "policy", "rules_files", "rules", "profile", "select", "ignore", "only", "max_risk", "disturb", "bundle",
-    "executable", "approved", "run_id", "undo_digest", "rule", "state", "gather",
+    "executable", "approved", "run_id", "undo_digest", "rule", "state", "gather", "confirm_within", "confirm_by",
+    "without_return", "trial",
 )  # fmt: skip
 
 
@@ -306,6 +307,8 @@ def test_rule_files_of_one_name_are_refused(bundle, tmp_path):
 
 FAULTY = """\
 #!/bin/sh
+echo "hosttune: run r1 is on trial" >&2
+echo "  + file:/etc/fstab" >&2
 echo "hosttune: $3:1: profle: is no key" >&2
 echo "    hint: did you mean profile?" >&2
 echo "  $3:2: max_risk: is none of low, medium, high" >&2

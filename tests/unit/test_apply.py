@@ -242,6 +242,6 @@ def test_old_packages_are_kept_before_a_set_is_changed_and_not_on_the_way_back(m
     assert asked == kept
     step = read_journal(host).runs[0].steps[0].id
     session = SimpleNamespace(reader=host, journal=read_journal(host), facts=Facts(host), selected=(), resumed=())
-    recorder = module.Recorder.start(host, module.new_run(host, session.journal, "undo", "d"))
+    recorder = module.JournalWriter.start(host, module.new_run(host, session.journal, "undo", "d"))
     module.Execution(host, recorder, lambda _: None).make(one, step)
     assert asked == kept

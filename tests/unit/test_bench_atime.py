@@ -11,7 +11,7 @@ import pytest
 from hosttune.errors import HosttuneError, Refused
 from hosttune.measure.bench import atime as module
 from hosttune.measure.bench import copies
-from hosttune.measure.bench.atime import Arm, Options, Reader, bench_atime
+from hosttune.measure.bench.atime import Arm, AtimeOptions, CopyReader, bench_atime
 from hosttune.measure.bench.bystanders import bystanders
 from hosttune.measure.bench.copies import Copies, make_copies, quietly
 from hosttune.measure.bench.draw import copy_sizes, draw, is_stale
@@ -156,7 +156,7 @@ def test_quiet_work_is_told_to_end_when_its_caller_is_interrupted(monkeypatch):
 def test_run_leaves_the_files_of_the_user_as_they_are(data, free, monkeypatch):
     as_user(monkeypatch, replace(look_at(str(data)), atime="relatime"))
     before = tree_of(data)
-    result = bench_atime(str(data), 5, Options(budget_s=0.5, files=30, where=free))
+    result = bench_atime(str(data), 5, AtimeOptions(budget_s=0.5, files=30, where=free))
     if before[str(data)] != tree_of(data)[str(data)]:  # where no folder above may be written in, scratch lies inside
         before.pop(str(data))
     after = tree_of(data)
@@ -175,21 +175,28 @@ def test_run_leaves_the_files_of_the_user_as_they_are(data, free, monkeypatch):
 def test_run_on_a_busy_host_is_inconclusive(data, free, monkeypatch):
     as_user(monkeypatch, replace(look_at(str(data)), atime="relatime"))
     monkeypatch.setattr(module, "require_quiet", lambda *_, **__: "the host was busy")
-    result = bench_atime(str(data), 5, Options(budget_s=0.2, files=30, where=free))
+    result = bench_atime(str(data), 5, AtimeOptions(budget_s=0.2, files=30, where=free))
     assert (result.findings[0].answer, result.findings[0].reason) == (Answer.INCONCLUSIVE, "the host was busy")
 
 
 def test_user_on_a_noatime_mount_is_told_that_it_is_set(data, free, monkeypatch):
     as_user(monkeypatch, replace(look_at(str(data)), atime="noatime"))
     with pytest.raises(GateClosed, match="mounted noatime already"):
-        bench_atime(str(data), 5, Options(files=20, where=free))
+        bench_atime(str(data), 5, AtimeOptions(files=20, where=free))
     assert os.listdir(free) == []
+
+
+def test_the_same_twice_reads_with_noatime_both_times_on_any_mount(data, free, monkeypatch):
+    as_user(monkeypatch, replace(look_at(str(data)), atime="noatime"))
+    result = bench_atime(str(data), 5, AtimeOptions(budget_s=0.3, files=30, where=free, same=True))
+    assert (result.words["base"], result.words["other"]) == ("noatime", "noatime")
+    assert result.findings[0].pairs > 0
 
 
 def test_dropping_caches_needs_root(data, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(HosttuneError, match="needs root"):
-        bench_atime(str(data), 5, Options(drop_caches=True))
+        bench_atime(str(data), 5, AtimeOptions(drop_caches=True))
 
 
 def test_caches_are_dropped_only_when_asked(tmp_path, monkeypatch):
@@ -199,7 +206,7 @@ def test_caches_are_dropped_only_when_asked(tmp_path, monkeypatch):
     (tmp_path / "copy").write_bytes(b"x" * 100)
     folder = os.open(tmp_path, os.O_RDONLY)
     for drops, content in ((False, ""), (True, "3\n")):
-        reader = Reader(folder, Copies(("copy",), (100,)), look_at(str(tmp_path)), 1, drops_caches=drops)
+        reader = CopyReader(folder, Copies(("copy",), (100,)), look_at(str(tmp_path)), 1, drops_caches=drops)
         assert reader.timed(Arm("noatime", folder, os.O_NOATIME), 0).seconds > 0
         assert told.read_text(encoding="ascii") == content
     os.close(folder)
@@ -210,7 +217,7 @@ def test_reader_goes_through_all_copies_and_makes_them_stale(tmp_path):
     for name in names:
         (tmp_path / name).write_bytes(b"x")
     folder = os.open(tmp_path, os.O_RDONLY)
-    reader = Reader(folder, Copies(names, (1,) * 10), look_at(str(tmp_path)), 1, drops_caches=False)
+    reader = CopyReader(folder, Copies(names, (1,) * 10), look_at(str(tmp_path)), 1, drops_caches=False)
     reader._chunk = 4
     chunks = [[name for name, _ in reader._files_of(number)] for number in range(5)]
     assert {name for chunk in chunks[:3] for name in chunk} == set(names)

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from hosttune.errors import HosttuneError
 from hosttune.measure.bench import gates
-from hosttune.measure.bench.counters import Disk, Moment, parse_disk, parse_host_cpu, parse_stall
+from hosttune.measure.bench.counters import DiskReading, Moment, parse_disk, parse_host_cpu, parse_stall
 from hosttune.measure.bench.gates import GateClosed
 from hosttune.measure.bench.noise import idle_noise, work_noise
 from hosttune.measure.bench.pairs import ARMS, BASE, CONTROL, OTHER, Timed, compare
@@ -127,16 +128,21 @@ def test_busy_host_measured_anyway_is_never_better_than_inconclusive():
         ({"available_bytes": 0}, {}, "nearly full: 0% free"),
         ({"total_bytes": 1 << 30, "available_bytes": 300 << 20}, {}, "too little room"),
         ({"is_read_only": True}, {}, "read-only"),
-        ({"fstype": "sysfs"}, {}, "holds no data"),
         ({"fstype": "nfs4"}, {}, "nfs4"),
         ({"fstype": "fuse.sshfs"}, {}, "fuse.sshfs"),
         ({"fstype": "fuse"}, {}, "fuse"),
         ({"fstype": "tmpfs"}, {"allow_network": True}, "lies in memory"),
     ],
 )
-def test_place_that_is_nothing_to_measure_on_is_refused(changes, words, said):
+def test_place_that_is_nothing_to_measure_on_now_is_refused(changes, words, said):
     with pytest.raises(GateClosed, match=said):
         gates.require_disk(replace(PLACE, **changes), **{"allow_network": False, **words})
+
+
+def test_place_where_the_kernel_shows_itself_is_no_closed_gate():
+    with pytest.raises(HosttuneError, match="holds no data") as refused:
+        gates.require_disk(replace(PLACE, fstype="sysfs"), allow_network=True)
+    assert not isinstance(refused.value, GateClosed)
 
 
 def test_place_may_be_used_within_bounds():
@@ -146,7 +152,7 @@ def test_place_may_be_used_within_bounds():
     assert gates.require_disk(small, allow_network=False) == (10 << 30) * 2 // 100
 
 
-START = Moment(100.0, 50.0, 5.0, 10.0, 20.0, Disk(1000 << 20, 0, 7.0), 900 << 20)
+START = Moment(100.0, 50.0, 5.0, 10.0, 20.0, DiskReading(1000 << 20, 0, 7.0), 900 << 20)
 
 
 def after(**changes) -> Moment:
@@ -163,7 +169,7 @@ def after(**changes) -> Moment:
         (after(stolen_s=0.4), ("the hypervisor keeps back 0.4 processors",)),
         (after(cpu_stall_s=10.5), ("tasks wait for a processor for 50% of the time",)),
         (after(io_stall_s=20.9), ("tasks wait for the disk for 90% of the time",)),
-        (after(disk=Disk(0, 0, 7.6)), ("the disk is busy for 60% of the time",)),
+        (after(disk=DiskReading(0, 0, 7.6)), ("the disk is busy for 60% of the time",)),
         (after(cpu_stall_s=None, io_stall_s=None, disk=None), ()),
     ],
 )
@@ -174,8 +180,11 @@ def test_idle_noise_names_what_keeps_the_host_busy(end, said):
 @pytest.mark.parametrize(
     ("end", "said"),
     [
-        (after(io_stall_s=20.9, disk=Disk(1100 << 20, 0, 7.9), own_read_bytes=1000 << 20), ()),
-        (after(disk=Disk(1100 << 20, 0, 7.9), own_read_bytes=950 << 20), ("others read 50% of what the disk gave",)),
+        (after(io_stall_s=20.9, disk=DiskReading(1100 << 20, 0, 7.9), own_read_bytes=1000 << 20), ()),
+        (
+            after(disk=DiskReading(1100 << 20, 0, 7.9), own_read_bytes=950 << 20),
+            ("others read 50% of what the disk gave",),
+        ),
         (after(stolen_s=0.4), ()),
         (after(host_cpu_s=52.0, own_cpu_s=5.9), ("other programs use 1.1 processors",)),
         (after(cpu_stall_s=10.5), ("tasks waited for a processor for 50% of the time",)),
@@ -198,7 +207,7 @@ def test_gate_of_a_busy_host_refuses_or_spoils(monkeypatch):
 
 def test_counters_are_read_as_the_kernel_writes_them():
     line = "  8013 12 640128 4321 991 33 20480 876 0 5100 5197 0 0 0 0 0 0\n"
-    assert parse_disk(line) == Disk(640128 * 512, 20480 * 512, 5.1)
+    assert parse_disk(line) == DiskReading(640128 * 512, 20480 * 512, 5.1)
     assert parse_disk("") is None
     assert parse_disk("a b c d e f g h i j k") is None
     assert parse_host_cpu("cpu  1000 20 300 9000 50 6 7 80 0 0\ncpu0 1 2 3\n", 100) == (10.2, 0.8)

@@ -12,8 +12,9 @@ from hosttune.measure.bench import read as reading_files
 from hosttune.measure.bench import results, state
 from hosttune.measure.bench.gates import GateClosed
 from hosttune.measure.bench.place import Place
-from hosttune.measure.bench.read import Decoder, Result, Wanted
-from hosttune.measure.bench.read_sample import Sample
+from hosttune.measure.bench.read import Decoder, ReadResult, Wanted
+from hosttune.measure.bench.read_python import Python
+from hosttune.measure.bench.read_sample import ReadSample
 from hosttune.measure.bench.reading import Limit, conclude
 from tests.unit.schemas import faults
 from tests.unit.test_bench_read_verdict import DECODING, WAITING, figures
@@ -24,12 +25,14 @@ PLACE = Place(
 
 
 def result_of(found, **more):
-    sample = Sample(tuple(f"/data/set/{number}.jpg" for number in range(3000)), (35_000,) * 3000, 30_607, True, 0, 0)
+    sample = ReadSample(
+        tuple(f"/data/set/{number}.jpg" for number in range(3000)), (35_000,) * 3000, 30_607, True, 0, 0
+    )
     decoder = Decoder(
         "/home/alice/venv/bin/python", "3.12.3", 1000, {"jpg": "Pillow 13.0.0"}, 30 << 20, 2997, 3,
         (("/data/set/\x1b[31m.jpg", "OSError: image file is truncated"),), (),
     )  # fmt: skip
-    made = Result(PLACE, sample, found, conclude(found), decoder if found.decode else None, (), 2, 61.3, 7, False)
+    made = ReadResult(PLACE, sample, found, conclude(found), decoder if found.decode else None, (), 2, 61.3, 7, False)
     return replace(made, **more)
 
 
@@ -158,13 +161,16 @@ def test_read_is_listed(run, capsys):
 @pytest.mark.parametrize(
     ("sample", "said"),
     [
-        (Sample((), (), 900, True, 900, 0), "would move their access time"),
-        (Sample((), (), 900, True, 0, 900), "cannot be read"),
-        (Sample((), (), 3, True, 0, 0), "holds 3 files that this Python decodes; 12 are needed"),
+        (ReadSample((), (), 900, True, 900, 0), "would move their access time"),
+        (ReadSample((), (), 900, True, 0, 900), "cannot be read"),
+        (
+            ReadSample((), (), 3, True, 0, 0),
+            "holds 3 files that /v/bin/python decodes; 12 are needed; /v/bin/python has no Pillow",
+        ),
     ],
 )
 def test_too_few_files_says_why(sample, said):
-    error = reading_files._too_few(sample, "/data", decoding=True)
+    error = reading_files._too_few(sample, "/data", "/v/bin/python", "/v/bin/python has no Pillow")
     assert said in " ".join(error.message.split())
     assert error.hint
 
@@ -186,8 +192,34 @@ def test_bench_read_refuses_a_wrong_python_before_it_asks_for_a_quiet_host(tmp_p
 
 @pytest.mark.parametrize("path", ["/proc", "/sys"])
 def test_bench_read_opens_nothing_where_the_kernel_shows_itself(path):
-    with pytest.raises(GateClosed, match="holds no data"):
+    with pytest.raises(HosttuneError, match="holds no data"):
         reading_files.bench_read(Wanted(path, anyway=True))
+
+
+@pytest.mark.parametrize("bench", ["read", "atime"])
+def test_place_that_no_quiet_host_makes_one_to_measure_is_trouble(bench, capsys):
+    """1 is for what another hour may change."""
+    assert app.run(["bench", bench, "/proc", "--anyway"]) == 2
+    assert "holds no data" in capsys.readouterr().err
+
+
+def test_empty_folder_is_trouble(capsys, tmp_path):
+    assert app.run(["bench", "read", str(tmp_path), "--anyway"]) == 2
+    assert "holds 0 files; 12 are needed" in capsys.readouterr().err
+
+
+def test_python_without_a_library_for_the_files_is_named_with_what_it_lacks(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        reading_files._Bench, "_libraries", lambda self, _: self.notes.append("/v/python has no library") or ({}, {})
+    )
+    (tmp_path / "1.png").touch()
+    python = Python("/v/python", os.geteuid(), ("/v/python",), {})
+    bench = reading_files._Bench(Wanted(str(tmp_path), decode=True), replace(PLACE, path=str(tmp_path)), "", print, 0.0)
+    monkeypatch.setattr(reading_files, "with_noatime_view", lambda *_: ())
+    with pytest.raises(
+        HosttuneError, match="holds 0 files that /v/python decodes; 12 are needed; /v/python has no lib"
+    ):
+        bench.run(python)
 
 
 def test_read_that_cannot_be_kept_is_told_all_the_same(run, monkeypatch):
@@ -234,3 +266,12 @@ def test_bench_read_end_to_end_on_a_folder_of_ones_own(tmp_path):
     assert len(result.sample.paths) == 40
     assert told
     assert not [name for name in os.listdir(where) if name.startswith("scratch-")]
+
+
+def test_python_that_its_user_may_not_start_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading_files, "with_noatime_view", lambda *_: ())
+    python = Python("/v/python", 1000, ("sh", "-c", "exit 126"), {})
+    bench = reading_files._Bench(Wanted(str(tmp_path), decode=True), replace(PLACE, path=str(tmp_path)), "", print, 0.0)
+    with pytest.raises(HosttuneError, match="/v/python cannot be started by uid 1000") as refused:
+        bench.run(python)
+    assert "--python PATH" in refused.value.hint

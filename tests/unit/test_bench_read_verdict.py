@@ -70,6 +70,16 @@ def test_conclude_table_names_the_limit(given, limit, knee, workers):
     assert found.reason
 
 
+@pytest.mark.parametrize(
+    ("handed", "cpus", "workers"), [(0.7, 2.0, 2), (1.0, 2.0, 1), (0.7, 1.0, 1)], ids=["less", "as much", "one CPU"]
+)
+def test_one_worker_is_not_advised_where_it_brings_less_than_none(handed, cpus, workers):
+    levels = sweep({1: 700, 2: 690}, [0.97, 0.97], cpus)
+    found = conclude(figures(levels, decode=700, cpus=cpus, handed=level(1, 700 * handed, 0.99, device=0.0)))
+    assert (found.knee, found.workers) == (1, workers)
+    assert any("hands on 70%" in one.text for one in found.advice) == (handed < 1)
+
+
 def test_conclude_busy_host_keeps_its_reason():
     assert conclude(figures(DECODING, spoiled="another job takes 2 CPUs")).reason == "another job takes 2 CPUs"
 

@@ -13,12 +13,12 @@ import pytest
 
 from hosttune.errors import HosttuneError, Refused
 from hosttune.measure.bench import read_crew, read_passes, read_program
-from hosttune.measure.bench.counters import Disk, Moment
+from hosttune.measure.bench.counters import DiskReading, Moment
 from hosttune.measure.bench.gates import GateClosed
 from hosttune.measure.bench.read_crew import Crew, WorkerDied
 from hosttune.measure.bench.read_passes import Chunk, Taker, chunks_of, disturbance, probe, write_shards
 from hosttune.measure.bench.read_python import NOBODY, user_of, user_python
-from hosttune.measure.bench.read_sample import Sample, draw, evict, moves_atime, names_below
+from hosttune.measure.bench.read_sample import ReadSample, draw, evict, moves_atime, names_below
 from hosttune.measure.bench.reading import Pass
 from hosttune.measure.dataset import walk
 
@@ -120,17 +120,6 @@ def test_crew_counts_what_is_no_regular_file(tmp_path):
     assert (made.files, made.failed) == (1, 4)
 
 
-def test_crew_paths_are_relative_to_a_folder_that_is_open(tmp_path):
-    files_of(tmp_path, [b"x" * 7])
-    fd = os.open(tmp_path, os.O_PATH | os.O_DIRECTORY)
-    try:
-        with crew_of(base=fd) as crew:
-            crew.load(["file00.jpg"])
-            assert crew.run([0], 1, "read", 30).bytes_read == 7
-    finally:
-        os.close(fd)
-
-
 @pytest.mark.parametrize("what", ["link", "device"])
 def test_root_is_not_led_elsewhere_by_a_folder_that_was_exchanged(tmp_path, monkeypatch, what):
     data, theirs = tmp_path / "data", tmp_path / "theirs"
@@ -139,7 +128,7 @@ def test_root_is_not_led_elsewhere_by_a_folder_that_was_exchanged(tmp_path, monk
         (place / "f").write_bytes(b"x" * 100)
     path = str(data / "a" / "f")
     monkeypatch.setattr(read_program.os, "geteuid", lambda: 0)
-    assert read_program.read_through(path.encode(), None, GIB, bytearray(4096)) == 100
+    assert read_program.read_through(path.encode(), GIB, bytearray(4096)) == 100
     if what == "link":
         (data / "a").rename(data / "b")
         (data / "a").symlink_to(theirs)
@@ -147,7 +136,7 @@ def test_root_is_not_led_elsewhere_by_a_folder_that_was_exchanged(tmp_path, monk
         (data / "a" / "f").unlink()
         os.mkfifo(path)
     with pytest.raises(ValueError, match="not a regular file"):
-        read_program.opened(path.encode(), None)
+        read_program.opened(path.encode())
     with pytest.raises(FileNotFoundError):
         read_passes._content(path, 100)
     evict([path, path])
@@ -304,7 +293,7 @@ def test_program_is_of_python_3_8():
 
 def test_program_needs_nothing_of_hosttune_and_ends_with_its_input():
     text = Path(read_program.__file__).read_text()
-    settings = {"settings": {"queue": -1, "base": None, "most": 1, "memory": GIB, "limit_s": 1}}
+    settings = {"settings": {"queue": -1, "most": 1, "memory": GIB, "limit_s": 1}}
     asked = f"{json.dumps(settings)}\n{json.dumps({'paths': ['a']})}\n".encode()
     done = subprocess.run(
         (sys.executable, "-I", "-S", "-c", text), input=asked, capture_output=True, timeout=30, check=True, cwd="/"
@@ -389,7 +378,7 @@ def test_draw_leaves_out_what_would_be_stamped(tmp_path, monkeypatch):
 
 def sample_of(folder, sizes):
     paths = files_of(folder, [bytes([number % 251]) * size for number, size in enumerate(sizes)])
-    return Sample(tuple(paths), tuple(sizes), len(sizes), True, 0, 0)
+    return ReadSample(tuple(paths), tuple(sizes), len(sizes), True, 0, 0)
 
 
 def test_names_are_those_of_one_file_system_and_of_no_link(tmp_path, monkeypatch):
@@ -414,7 +403,7 @@ def test_shards_end_when_they_are_told_to(tmp_path):
     try:
         chunks = [Chunk((0,)), Chunk((0,))]
         (tmp_path / "f").write_bytes(b"x")
-        sample = Sample((str(tmp_path / "f"),), (1,), 1, True, 0, 0)
+        sample = ReadSample((str(tmp_path / "f"),), (1,), 1, True, 0, 0)
         asked = iter([False, True])
         made = write_shards(chunks, sample, folder, str(tmp_path), GIB, lambda: next(asked))
     finally:
@@ -435,7 +424,7 @@ def test_shards_hold_the_same_bytes_in_order(tmp_path):
 
 def test_chunks_cover_the_sample_and_stay_small(tmp_path):
     sizes = (1 << 20,) * 100
-    sample = Sample(tuple(map(str, range(100))), sizes, 100, True, 0, 0)
+    sample = ReadSample(tuple(map(str, range(100))), sizes, 100, True, 0, 0)
     by_time, by_size, slow = (chunks_of(sample, rate) for rate in (200.0, 1e9, 1e-9))
     assert [one.files for one in by_time] == [tuple(range(start, start + 10)) for start in range(0, 100, 10)]
     assert max(len(one.files) for one in by_size) == 32
@@ -443,7 +432,7 @@ def test_chunks_cover_the_sample_and_stay_small(tmp_path):
 
 
 def moment(at, host, own, read=0):
-    return Moment(at, host, own, None, None, Disk(read, 0, 0.0), 0)
+    return Moment(at, host, own, None, None, DiskReading(read, 0, 0.0), 0)
 
 
 PASS = Pass(4, 100, 0, 10 << 20, 10 << 20, 1.0, 1.5, 1.2)

@@ -12,7 +12,7 @@ from hosttune.cli import app
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.measure.bench import results, scratch, state
 from hosttune.measure.bench.gates import GateClosed
-from hosttune.measure.bench.results import Finding, Result, latest, save, stored
+from hosttune.measure.bench.results import BenchFinding, BenchResult, latest, save, stored
 from hosttune.measure.bench.scratch import Leftover
 from hosttune.measure.bench.statistics import Answer, Interval
 from hosttune.views.measure import bench as view
@@ -21,8 +21,10 @@ from hosttune.views.terminal import Screen
 from tests.unit.schemas import faults
 
 ONE = Interval(1.001, 0.995, 1.005)
-READ = Finding("read", Answer.DIFFERS, Interval(1.046, 1.042, 1.049), ONE, 160, 0.01, "", (1.05, 1.04), (1.0, 1.01))
-ATIME = Result(
+READ = BenchFinding(
+    "read", Answer.DIFFERS, Interval(1.046, 1.042, 1.049), ONE, 160, 0.01, "", (1.05, 1.04), (1.0, 1.01)
+)
+ATIME = BenchResult(
     kind="atime", measured_at="2026-11-19T10:00:00+00:00", kernel="6.8.0-45-generic", uuid="0b9c4e2e", fstype="ext4",
     target="/data", path="/data/set", seed=7, findings=(READ,),
     figures={
@@ -33,9 +35,9 @@ ATIME = Result(
     },
     words={"base": "noatime", "other": "relatime", "mounted": "relatime", "how": "private mounts of one folder"},
 )  # fmt: skip
-UNPACK = Finding("unpack", Answer.DIFFERS, Interval(0.5, 0.4878, 0.5128), ONE, 25, 0.01, "")
-COMPILE = Finding("compile", Answer.SAME, Interval(0.998, 0.994, 1.004), ONE, 25, 0.01, "")
-DELETE = Finding("delete", Answer.INCONCLUSIVE, Interval(0.9, 0.5, 1.1), ONE, 25, 0.33, "the times vary too much")
+UNPACK = BenchFinding("unpack", Answer.DIFFERS, Interval(0.5, 0.4878, 0.5128), ONE, 25, 0.01, "")
+COMPILE = BenchFinding("compile", Answer.SAME, Interval(0.998, 0.994, 1.004), ONE, 25, 0.01, "")
+DELETE = BenchFinding("delete", Answer.INCONCLUSIVE, Interval(0.9, 0.5, 1.1), ONE, 25, 0.33, "the times vary too much")
 TMP = replace(
     ATIME, kind="tmp", path="/tmp", target="/", findings=(UNPACK, COMPILE, DELETE),
     figures={
@@ -64,6 +66,70 @@ def test_result_is_kept_and_read_back(where):
     assert latest("read", "0b9c4e2e", where=where) is None
     assert ATIME.finding("read") == READ
     assert (ATIME.finding("nothing"), ATIME.figure("nothing")) == (None, None)
+
+
+def test_result_that_says_nothing_does_not_take_the_place_of_an_answer(where):
+    silent = replace(READ, answer=Answer.INCONCLUSIVE)
+    later = replace(ATIME, measured_at="2026-11-21T10:00:00+00:00", findings=(silent,))
+    save(later, where)
+    assert latest("atime", "0b9c4e2e", where=where) == later
+    save(ATIME, where)
+    save(later, where)
+    assert latest("atime", "0b9c4e2e", where=where) == ATIME
+    assert latest("atime", "0b9c4e2e", ATIME.kernel, where) == ATIME
+    assert stored(where) == (later, ATIME)
+    again = replace(ATIME, measured_at="2026-11-22T10:00:00+00:00")
+    save(again, where)
+    assert stored(where) == (again,)
+
+
+def test_read_that_says_nothing_does_not_take_the_place_of_an_answer(where):
+    found = [replace(ATIME, kind="read", findings=(), seed=seed, words={"limit": limit})
+             for seed, limit in enumerate(("disk", "inconclusive"))]  # fmt: skip
+    for one in found:
+        save(one, where)
+    assert latest("read", "0b9c4e2e", ATIME.kernel, where) == found[0]
+
+
+def test_each_folder_that_was_read_keeps_its_answer_with_decoding_and_without(where):
+    def read(path, day, **words):
+        words = {"limit": "disk", **words}
+        return replace(
+            ATIME, kind="read", findings=(), path=path, words=words, measured_at=f"2026-11-{day:02}T10:00:00+00:00"
+        )
+
+    one, other, plain = read("/a", 1, python="/p"), read("/b", 2, python="/p"), read("/a", 3)
+    silent = read("/a", 4, python="/p", limit="inconclusive")
+    for found in (one, other, plain, silent):
+        save(found, where)
+    assert stored(where) == (silent, plain, other, one)
+    assert latest("read", "0b9c4e2e", where=where) == plain
+    assert latest("read", "0b9c4e2e", ATIME.kernel, where, lambda it: it.path == "/a" and "python" in it.words) == one
+    save(read("/a", 5, python="/p"), where)
+    assert len(stored(where)) == 3
+
+
+def test_only_so_many_folders_that_were_read_are_kept(where, monkeypatch):
+    monkeypatch.setattr(results, "MOST_FOLDERS", 3)
+    save(ATIME, where)
+    for day in range(1, 6):
+        one = replace(ATIME, kind="read", findings=(), path=f"/{day}", measured_at=f"2026-11-{day:02}T10:00:00+00:00")
+        save(one, where)
+    assert [one.path for one in stored(where) if one.kind == "read"] == ["/5", "/4", "/3"]
+    assert ATIME in stored(where)
+
+
+def test_same_text_tells_the_noise():
+    for finding, said in (
+        (replace(READ, answer=Answer.SAME, effect=ONE), "the same work done twice: no difference larger than 0.5 %"),
+        (READ, "a false alarm: the same work done twice differs by 1.046 [1.042, 1.049]"),
+        (
+            replace(READ, answer=Answer.INCONCLUSIVE, noise_floor=0.064),
+            "a difference below 6.4 % cannot be told from noise",
+        ),
+    ):
+        text = " ".join(view.same_text(replace(ATIME, findings=(finding,)), page(200)).split())
+        assert said in text, text
 
 
 def test_newest_result_counts_and_a_new_one_replaces_that_of_its_kernel(where):
@@ -162,7 +228,7 @@ def test_atime_text_tells_answer_counters_and_what_follows():
         ({"answer": Answer.SAME}, "saves the writes, not the time"),
         (
             {"answer": Answer.INCONCLUSIVE, "reason": "the times vary too much", "noise_floor": 0.123},
-            "inconclusive: the times vary too much (times 1.05 [1.04, 1.05], noise floor 12 %)",
+            "inconclusive: the times vary too much (times 1.046 [1.042, 1.049], noise floor 12 %)",
         ),
         ({"effect": Interval(0.95, 0.94, 0.96)}, "noatime reads 5.3 % slower [4.2, 6.4]"),
     ],
@@ -209,7 +275,7 @@ def test_text_from_outside_does_not_steer_the_terminal():
 def test_tmp_text_tells_what_gains_and_what_does_not():
     text = view.tmp_text(TMP, page(120))
     for said in (
-        "unpack: 2x as fast in memory [1.95, 2.05]",
+        "unpack: 2.00x as fast in memory [1.95, 2.05]",
         "compile: no difference larger than 0.6 %",
         "delete: inconclusive: the times vary too much",
         "61 of 128 GiB available; /tmp holds 4.0 GiB now",
@@ -238,7 +304,7 @@ def test_tmp_text_says_a_shared_reason_once():
     found = [replace(DELETE, name=name, reason="the host was busy") for name in ("unpack", "delete")]
     text = view.tmp_text(replace(TMP, findings=tuple(found)), page())
     assert text.count("the host was busy") == 1
-    assert "delete: inconclusive (times 0.9 [0.5, 1.1], noise floor 33 %)" in text
+    assert "delete: inconclusive (times 0.90 [0.50, 1.10], noise floor 33 %)" in text
 
 
 def test_tmp_text_without_a_gain():
@@ -300,6 +366,18 @@ def test_command_prints_and_keeps_what_was_found(bench, monkeypatch, where):
     assert [one["kind"] for one in json.loads(out)["results"]] == ["atime"]
 
 
+def test_command_on_the_same_twice_keeps_nothing(bench, monkeypatch, where):
+    def measured(path, seed, options, tell):
+        assert options.same
+        return replace(ATIME, findings=(replace(READ, answer=Answer.SAME, effect=ONE),))
+
+    monkeypatch.setattr("hosttune.measure.bench.atime.bench_atime", measured)
+    status, out, _ = bench("atime", "/data/set", "--same")
+    assert status == 0
+    assert "the same work done twice: no difference larger than 0.5 %" in out
+    assert stored(where) == ()
+
+
 def test_command_says_why_it_did_not_measure(bench, monkeypatch):
     def refused(*_):
         raise GateClosed("this host is busy: \x1b[2J", hint="wait")
@@ -355,3 +433,20 @@ def test_documents_of_list_and_clean_hold_to_their_schemas(tmp_path, monkeypatch
     assert app.run(["bench", "clean", "--format", "json"]) == 1
     cleaned = json.loads(capsys.readouterr().out)
     assert (faults(cleaned, "bench-clean"), cleaned["removed"]) == ([], [left.path])
+
+
+@pytest.mark.parametrize(
+    ("reason", "advice"),
+    [
+        ("16 pairs are too few, 20 are needed", "again with a larger --budget"),
+        ("the host was busy", "on a quiet host, again"),
+        ("the times vary too much", "on a quiet host, again"),
+    ],
+)
+def test_way_out_of_too_few_pairs_is_more_time(reason, advice):
+    few = replace(READ, answer=Answer.INCONCLUSIVE, pairs=16, reason=reason)
+    for told in (
+        view.atime_text(replace(ATIME, findings=(few,)), Page()),
+        view.tmp_text(replace(TMP, findings=(few,)), Page()),
+    ):
+        assert f"; {advice} (" in " ".join(told.split())

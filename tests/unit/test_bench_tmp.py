@@ -12,7 +12,7 @@ from hosttune.host.process import locate
 from hosttune.measure.bench import tmp as module
 from hosttune.measure.bench.gates import GateClosed
 from hosttune.measure.bench.place import look_at
-from hosttune.measure.bench.tmp import Options, Worker, bench_tmp
+from hosttune.measure.bench.tmp import TmpOptions, TmpWork, bench_tmp
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def free(monkeypatch, tmp_path):
 
 def test_round_unpacks_and_deletes_and_leaves_nothing(folder):
     fd, path = folder
-    worker = Worker(1, "", "")
+    worker = TmpWork(1, "", "")
     worker.adapt(1e9)
     assert len(worker.sizes) == 100
     done = worker.round(fd, counts=True)
@@ -56,17 +56,17 @@ def test_round_unpacks_and_deletes_and_leaves_nothing(folder):
 
 def test_unpacked_files_have_their_sizes(folder):
     fd, path = folder
-    worker = Worker(1, "", "")
+    worker = TmpWork(1, "", "")
     worker.adapt(1e9)
     worker._unpack(fd)
     found = {name: os.path.getsize(os.path.join(place, name)) for place, _, names in os.walk(path) for name in names}
     assert found == {str(number): size for number, size in enumerate(worker.sizes)}
-    assert Worker(1, "", "").sizes != Worker(2, "", "").sizes
-    assert Worker(1, "", "").sizes == Worker(1, "", "").sizes
+    assert TmpWork(1, "", "").sizes != TmpWork(2, "", "").sizes
+    assert TmpWork(1, "", "").sizes == TmpWork(1, "", "").sizes
 
 
 def test_fast_disk_keeps_all_files():
-    worker = Worker(1, "", "")
+    worker = TmpWork(1, "", "")
     worker.adapt(0.01)
     assert len(worker.sizes) == 2000
 
@@ -79,7 +79,7 @@ def test_compiler_that_works_is_timed_and_one_that_does_not_is_left_out(folder, 
     fails.write_text(script + "exit 1\n", encoding="utf-8")
     for program, names in ((works, ["unpack", "compile", "delete"]), (fails, ["unpack", "delete"])):
         program.chmod(0o755)
-        worker = Worker(1, "", str(program))
+        worker = TmpWork(1, "", str(program))
         worker.adapt(1e9)
         assert list(worker.round(fd)) == names
         assert bool(worker.compiler) is (program is works)
@@ -97,7 +97,7 @@ def test_compiler_works_in_the_open_folder_whatever_has_its_name(tmp_path):
     try:
         ours.rename(tmp_path / "away")
         theirs.rename(ours)
-        worker = Worker(1, "", str(tmp_path / "cc"))
+        worker = TmpWork(1, "", str(tmp_path / "cc"))
         worker.adapt(1e9)
         assert "compile" in worker.round(fd)
     finally:
@@ -113,13 +113,13 @@ def test_source_is_what_a_compiler_takes(folder):
     assert source.count("{") == source.count("}")
     compiler = locate("cc")
     if isinstance(compiler, str):  # where there is one
-        worker = Worker(1, "", compiler)
+        worker = TmpWork(1, "", compiler)
         worker.adapt(1e9)
         assert "compile" in worker.round(fd)
 
 
 def test_user_compares_with_shared_memory(free):
-    options = Options(folder=str(free / "disk"), budget_s=0.3, where=str(free / "state"))
+    options = TmpOptions(folder=str(free / "disk"), budget_s=0.3, where=str(free / "state"))
     result = bench_tmp(3, options)
     assert result.words["how"] == str(free / "shm")
     assert result.findings[0].name == "unpack"
@@ -131,14 +131,14 @@ def test_user_compares_with_shared_memory(free):
 
 def test_folder_in_memory_has_nothing_to_gain(free):
     with pytest.raises(GateClosed, match="lies in memory already") as refused:
-        bench_tmp(3, Options(folder=str(free / "shm"), where=str(free / "state")))
+        bench_tmp(3, TmpOptions(folder=str(free / "shm"), where=str(free / "state")))
     assert "--dir" in refused.value.hint
 
 
 def test_short_memory_is_refused(free, monkeypatch):
     monkeypatch.setattr(module, "_LEAST_MEMORY", 1 << 60)
     with pytest.raises(GateClosed, match="too little to put files there"):
-        bench_tmp(3, Options(folder=str(free / "disk"), where=str(free / "state")))
+        bench_tmp(3, TmpOptions(folder=str(free / "disk"), where=str(free / "state")))
 
 
 def test_sizes_of_the_rule_stand_beside_what_lies_in_tmp():
@@ -152,7 +152,7 @@ def test_network_file_system_is_refused_before_anything_is_written_unless_allowe
     place = replace(look_at(str(free / "disk")), fstype=fstype)
     monkeypatch.setattr(module, "look_at", lambda _: place)
     with pytest.raises(GateClosed, match=f"lies on {fstype}"):
-        bench_tmp(1, Options(str(free / "disk"), where=str(free / "state")))
+        bench_tmp(1, TmpOptions(str(free / "disk"), where=str(free / "state")))
     assert (os.listdir(free / "disk"), os.listdir(free / "state")) == ([], [])
 
     def busy(*_, **__):
@@ -160,4 +160,4 @@ def test_network_file_system_is_refused_before_anything_is_written_unless_allowe
 
     monkeypatch.setattr(module, "require_quiet", busy)
     with pytest.raises(GateClosed, match="this host is busy"):
-        bench_tmp(1, Options(str(free / "disk"), allow_network=True, where=str(free / "state")))
+        bench_tmp(1, TmpOptions(str(free / "disk"), allow_network=True, where=str(free / "state")))

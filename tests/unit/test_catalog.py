@@ -11,7 +11,7 @@ from hosttune.engine.compiled import builtin_documents
 from hosttune.engine.evaluate import evaluate, subject_of
 from hosttune.engine.lint import checked_rule, rule_faults
 from hosttune.engine.profile import build_profile, resolved
-from hosttune.engine.rule import Status, build_rule
+from hosttune.engine.rule import Status, build_rule, choice_module
 from hosttune.engine.shapes import profile_faults
 from hosttune.engine.yamlio import load_document
 from hosttune.errors import BadInput, HosttuneError
@@ -20,6 +20,14 @@ from tests.unit.fake_reader import FakeReader
 
 DOCUMENTS = {document.name: document for document in builtin_documents()}
 RULES = sorted(name for name in DOCUMENTS if name.startswith("rules/"))
+
+
+def test_a_rule_names_the_units_of_its_choice_so_that_a_start_need_not_import_it():
+    chosen = [rule for rule in builtin_catalog().rules.values() if rule.choice]
+    units = {rule.id: set(getattr(choice_module(rule.choice), "UNITS", ())) for rule in chosen}
+    assert any(units.values())
+    assert all(units[rule.id] <= rule.units for rule in chosen)
+
 
 GOOD = """\
 id: memory-example

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.choices.next_kernel import again, choose, prebuilt_instead
+from hosttune.choices.next_kernel import choose, prebuilt_instead, suggest_replacement
 from hosttune.facts.gpu.driver_modules import DkmsBuild, DriverModule
 from hosttune.facts.packages import Packages
 
@@ -113,7 +113,7 @@ def test_what_is_compiled_here_is_compiled_again_unless_that_failed_and_ubuntu_h
 )  # fmt: skip
 def test_module_of_another_version_or_kind_gives_way_to_that_of_the_packages(path, version, more, way):
     source = "dkms" if "dkms" in path else "prebuilt" if "580srv" in path else "other"
-    assert again(host(NEXT, **more), DriverModule(NEXT, path, source, version, is_open=True)) == way
+    assert suggest_replacement(host(NEXT, **more), DriverModule(NEXT, path, source, version, is_open=True)) == way
 
 
 def test_prebuilt_module_comes_into_use_where_the_compiled_one_goes():

@@ -10,10 +10,13 @@ import pytest
 
 from hosttune import __version__
 from hosttune.actions import examine
+from hosttune.actions.journal import Journal
 from hosttune.actions.undo import plan_undo
 from hosttune.cli import app, common
+from hosttune.cli.options import HostOptions
 from hosttune.codec import plan_from_json
 from hosttune.errors import HosttuneError
+from hosttune.values import ABSENT, FileValue
 from tests.hosts.built import BUILT, HOSTS
 from tests.unit.schemas import faults
 
@@ -169,6 +172,58 @@ def test_apply_of_a_record_is_refused(run):
     assert err.startswith("hosttune: a record cannot be changed\n  hint: ")
 
 
+def test_command_of_advice_and_hint_is_for_the_same_host(run, tmp_path):
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/os-release").write_text("ID=debian\n")
+    status, _, err = run("undo", "20260101", "--root", tmp_path)
+    assert (status, err) == (
+        2,
+        f"hosttune: no run is called 20260101\n  hint: list them with: hosttune history --root {tmp_path}\n",
+    )
+    cloud = HOSTS / "a100-cloud-vm.json"
+    assert (
+        f"/opt/hosttune/bin/hosttune plan --host {cloud} --only gpu-driver shows" in run("health", "--host", cloud)[1]
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "typed"),
+    [
+        (("status",), "status"), (("ready",), "ready"), (("ready", "--go-on"), "ready --go-on"),
+        (("health", "--learn"), "health --learn"),
+        (("health", "--learn", "--host", H100), f"health --learn --host {H100}"),
+    ],
+)  # fmt: skip
+def test_what_root_alone_may_ask_is_refused_with_the_line_to_type(run, monkeypatch, words, typed):
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    status, _, err = run(*words)
+    assert (status, err) == (
+        2, f"hosttune: this needs root; nothing was changed\n  hint: type: sudo /opt/hosttune/bin/hosttune {typed}\n"
+    )  # fmt: skip
+
+
+def test_journal_that_root_alone_may_read_is_refused_with_the_line_to_type(run, monkeypatch, changed):
+    monkeypatch.setattr("hosttune.host.overlay.Overlay.is_privileged", False)
+    monkeypatch.setattr("hosttune.actions.examine.read_journal", lambda _: Journal((), "permission denied"))
+    status, _, err = run("undo", "--rule", "memory-swappiness")
+    assert status == 2
+    assert err == (
+        "hosttune: the journal cannot be read: permission denied\n"
+        "  hint: type: sudo /opt/hosttune/bin/hosttune undo --rule memory-swappiness\n"
+    )
+
+
+def test_hint_of_an_error_calls_a_command_as_sudo_finds_it():
+    look = HostOptions(root="t/img", profile="base")
+    for hint, typed in [
+        ("sudo hosttune health --learn keeps it", "sudo /opt/hosttune/bin/hosttune health --learn keeps it"),
+        ("see: hosttune history -v", "see: hosttune history --root t/img --profile base -v"),
+        ("type: hosttune apply --yes --root t/img --profile base", None),
+        ("an image: hosttune apply --root FOLDER --yes", None),
+    ]:
+        assert common.as_typed(hint, look) == (typed or hint)
+
+
 def test_apply_without_root_prints_the_line_to_type(run, monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     status, out, err = run(
@@ -253,10 +308,14 @@ def test_apply_and_undo_and_their_documents(run, changed):
     assert status == 0
     assert "~ sysctl:vm.swappiness  10 -> 60" in out
     assert "  ignore: [memory-swappiness]" in out
-    digest = out.partition("--expect ")[2].split()[0]
-    words = ("undo", receipt["run_id"], "--rule", "memory-swappiness", "--yes")
-    assert run(*words, "--expect", "0" * 16)[0] == 2
-    status, out, _ = run(*words, "--expect", digest)
+    assert "To take back" not in out  # of a record
+    words = ("undo", receipt["run_id"], "--rule", "memory-swappiness")
+    digest = json.loads(run(*words, "--format", "json")[1])["digest"]
+    for more in ((), ("--yes",)):
+        status, _, err = run(*words, *more, "--expect", "0" * 16)
+        assert status == 2
+        assert f"the new plan with: hosttune undo {receipt['run_id']} --rule memory-swappiness\n" in err
+    status, out, _ = run(*words, "--yes", "--expect", digest)
     assert status == 0
     assert "both changes are taken back and read back" in out
 
@@ -264,6 +323,18 @@ def test_apply_and_undo_and_their_documents(run, changed):
     assert status == 0
     assert faults(json.loads(out), "receipt") == []
     assert run("undo")[0] == 0
+
+
+def test_undo_of_what_was_removed_by_hand_says_that_it_is_booked_alone(run, changed):
+    run("apply", "--yes", "--only", "memory-swappiness")
+    changed.files["/etc/sysctl.d/60-hosttune-memory-swappiness.conf"] = ABSENT
+    changed.files["/proc/sys/vm/swappiness"] = FileValue(b"60\n")
+    status, out, err = run("undo", "--yes")
+    assert (status, "nothing touched: 2 changes were gone already, and booked as undone." in out) == (0, True)
+    assert err.splitlines() == [
+        f"  {address} is as before already: booked as undone"
+        for address in ("file:/etc/sysctl.d/60-hosttune-memory-swappiness.conf", "sysctl:vm.swappiness")
+    ]
 
 
 @pytest.mark.parametrize(("form", "begin"), [("markdown", "## "), ("html", "<!DOCTYPE html>")])
@@ -486,7 +557,7 @@ def test_version_imports_nothing_heavy():
 
 @pytest.mark.parametrize("name", [name for name in app.COMMANDS if name != "rules"])
 def test_modules_of_commands_import_nothing_of_the_engine(name):
-    code = f"import sys, hosttune.cli.{name}; print(*[m for m in sys.modules if m.startswith('hosttune')])"
+    code = f"import sys, hosttune.cli.{name.replace(chr(45), chr(95))}; print(*[m for m in sys.modules if m.startswith('hosttune')])"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT, check=True
     )

@@ -94,6 +94,26 @@ def test_explain_tells_reading_the_way_by_hand_and_back_and_who_sets_the_value(r
     assert "base" in data["profiles"]
 
 
+@pytest.mark.parametrize(
+    ("form", "texts"),
+    [
+        ("text", ("storage-noatime: noatime on", "\nOn ", "  ~ mount:/data   relatime -> noatime")),
+        ("markdown", ("## storage-noatime\n", "\n- `~ mount:/data  relatime -> noatime`\n", "`ignore: [storage-noatime]`")),
+        ("html", ("<title>hosttune explain: storage-noatime</title>", "<code>~ mount:/data  relatime -&gt; noatime</code>")),
+        ("json", ('"id": "storage-noatime"', '"subject": "/data"')),
+    ],
+)  # fmt: skip
+def test_explanation_has_the_formats_of_a_report(run, tmp_path, form, texts):
+    status, out, err = run("explain", "storage-noatime", "--host", H100, "--format", form)
+    assert (status, err) == (0, "")
+    assert [text for text in texts if " ".join(text.split()) not in " ".join(out.split())] == []
+    assert run("explain", "storage-noatime", "--host", H100, "--format", form, "--output", tmp_path / "it")[:2] == (
+        0,
+        "",
+    )
+    assert " ".join((tmp_path / "it").read_text(encoding="utf-8").split()) == " ".join(out.split())
+
+
 def test_reports_name_who_writes_the_file_that_sets_a_value(run, tmp_path):
     record = json.loads(Path(H100).read_text(encoding="utf-8"))
     path = "/etc/sysctl.d/99-site.conf"

@@ -11,7 +11,7 @@ import pytest
 
 from hosttune.actions import fleet as action
 from hosttune.cli import app
-from hosttune.host.gathered import listed, paired
+from hosttune.host.gathered import list_files, paired
 from tests.hosts.built import HOSTS
 from tests.unit.fleet_looks import document, entry, finding
 from tests.unit.schemas import faults
@@ -118,7 +118,7 @@ def test_lists_name_files(run, put, monkeypatch, tmp_path):
     os.close(writing)
     with os.fdopen(reading) as stream:
         monkeypatch.setattr("sys.stdin", stream)
-        assert [path for path, _ in listed(["-"])] == [str(one)]
+        assert [path for path, _ in list_files(["-"])] == [str(one)]
 
 
 def test_pipe_that_nobody_writes_to_does_not_hold_the_report(run, put, tmp_path):

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hosttune import __version__
 from hosttune.codec import (
     canonical,
     change_from_json,
@@ -170,7 +171,7 @@ def test_field_of_a_later_version_is_passed_over_and_a_change_carries_it(path):
 
 @pytest.mark.parametrize("version", [2, 17])
 def test_document_of_a_newer_version_names_that_version(version):
-    data = plan_to_json(made.SMALL) | {"format_version": version}
+    data = plan_to_json(made.SMALL) | {"format_version": version, "tool_version": __version__}
     with pytest.raises(BadInput, match=f"format_version: is {version}: a newer hosttune wrote it"):
         plan_from_json(data)
     with pytest.raises(BadInput, match=r"hint: use hosttune 9\.1\.0 for it"):

@@ -7,8 +7,10 @@ import pytest
 
 from hosttune.errors import Conflict, Refused
 from hosttune.facts.storage.filesystems import LSBLK, UDEV
-from hosttune.resources.base import Wish
-from hosttune.values import ABSENT, FileValue, HoldKind, Trigger, Verdict
+from hosttune.resources import address_kinds
+from hosttune.resources.base import Context, Wish
+from hosttune.resources.storage.data_mount import BELT, DataMountWish
+from hosttune.values import ABSENT, Disturbs, FileValue, HoldKind, Risk, Trigger, Verdict
 from tests.unit.storage_host import ROOT, StorageHost
 
 ROOT_LINE = "UUID=0a / ext4 defaults 0 1\n"
@@ -109,7 +111,7 @@ def test_label_and_links_name_the_device_and_the_line_names_its_uuid():
 
 
 def test_line_that_is_there_is_kept_and_only_mounted():
-    finding = host(fstab=ROOT_LINE + "UUID=b7-1f /data xfs defaults 0 2\n", folders=("/data",)).look(wish())
+    finding = host(fstab=ROOT_LINE + "LABEL=data /data xfs defaults 0 2\n", folders=("/data",)).look(wish())
     assert [str(one.address) for one in finding.changes] == ["data-mount:/data"]
 
 
@@ -145,6 +147,12 @@ def test_mounted_disk_without_a_line_gets_the_line():
             },
             {},
         ),
+        ("no xfs of Linux 6.1 to 6.18 has an option `nouatime`", {}, {"options": ["nouatime"]}),
+        ("`size` is an option of tmpfs, hugetlbfs; xfs refuses it: the mount fails", {}, {"options": ["ro", "size=10G"]}),
+        ("`NOATIME` is none", {}, {"options": ["NOATIME"]}),
+        ("only a comma parts options", {}, {"options": ["noatime;nodev"]}),
+        ("xfs takes `norecovery` only with `ro`", {}, {"options": ["norecovery"]}),
+        ("only Linux 6.15 and later know `lifetime` on xfs", {}, {"options": ["lifetime"]}),
         ("is part of dm-0", {"files": sysfs("dm-0", "253:0", sdb=1)}, {}),
         ("mount namespace of its own", {"shares_init_mounts": False}, {}),
         ("there is no /etc/fstab", {"fstab": None}, {}),
@@ -162,13 +170,48 @@ def test_what_stands_in_the_way_is_refused_and_said(said, options, own):
 
 @pytest.mark.parametrize(
     ("said", "line"),
-    [("says noauto", "UUID=b7-1f /data xfs noauto 0 0\n"), ("says ext4, and", "UUID=b7-1f /data ext4 defaults 0 0\n")],
+    [
+        ("says noauto", "UUID=b7-1f /data xfs noauto 0 0\n"),
+        ("says ext4, and", "UUID=b7-1f /data ext4 defaults 0 0\n"),
+        ("fstab:2: `0` stands where the options belong", "LABEL=data /data xfs 0 2\n"),
+        (
+            "fstab:2: only a comma parts options, so `defaults;nofail` is one",
+            "LABEL=data /data xfs defaults;nofail 0 2\n",
+        ),
+    ],
 )
 def test_line_that_would_not_mount_the_disk_is_not_taken_for_one(said, line):
     mounted = ROOT + "\n30 20 8:16 / /data rw,relatime - xfs /dev/sdb rw"
     finding = host(fstab=ROOT_LINE + line, mountinfo=mounted, folders=("/data",)).look(wish())
     assert (finding.verdict, finding.hold.kind) == (Verdict.DIFFERS, HoldKind.REFUSED)
     assert said in finding.hold.detail
+
+
+@pytest.mark.parametrize(
+    "options", [["discard"], ["ro", "norecovery"], ["x-mine=1"], ["logbsize=256k", "prjquota"], []]
+)
+def test_options_that_the_type_takes_are_written(options):
+    line = host().look(wish(options=options)).changes[1].after
+    assert line.split()[3] == ",".join((*options, *BELT))
+
+
+def test_way_out_of_a_word_that_the_type_does_not_know_names_the_policy():
+    todo = host().look(wish(options=["nouatime"])).todo
+    assert todo == "is `noatime` meant? (options of /data in data_mounts of the policy)"
+
+
+def test_disk_that_two_mounts_name_differently_is_mounted_once():
+    machine = host()
+    wishes = (wish(), wish("/more", source="/dev/sdb"))
+    facts = machine.facts
+    addresses = [one for each in wishes for one in DataMountWish().addresses(each, facts)]
+    state = {one: address_kinds()[one.kind].read(machine.writer, one.name) for one in addresses}
+
+    first, second = DataMountWish().compare(wishes, Context(facts, state, {}, Risk.LOW, Disturbs.NOTHING))
+
+    assert [str(one.address) for one in first.changes][1:] == ["fstab-line:/data", "data-mount:/data"]
+    assert str(second.hold) == "refused /dev/sdb is /dev/sdb, which data_mounts of the policy mounts at /data too"
+    assert (second.changes, second.todo) == ((), "leave one target for each disk")
 
 
 def test_unit_of_an_administrator_owns_the_target():

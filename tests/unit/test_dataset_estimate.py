@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from hosttune.measure.dataset.estimate import Stratum, estimate
-from hosttune.measure.dataset.exact import Exact
+from hosttune.measure.dataset.census import Census
+from hosttune.measure.dataset.estimate import Pair, Stratum, combined_ratio, estimate, half_interval, runs
 
 PAGE = 4096
 
@@ -59,7 +59,7 @@ def test_estimate_counts_a_format_nobody_looked_at_with_the_mean():
 
 
 def test_exact_replaces_the_estimate_but_the_median():
-    exact = Exact()
+    exact = Census()
     for key, size in (("JPEG", 10), ("JPEG", 5000), ("tar", 1 << 20)):
         exact.take(key, [size])
     found = exact.corrected(estimate((Stratum("JPEG", 2, (10,)), Stratum("tar", 1, ())), PAGE))
@@ -67,3 +67,66 @@ def test_exact_replaces_the_estimate_but_the_median():
     assert (found.page_bytes, found.largest_bytes, found.median_bytes) == (4096 * 3 + (1 << 20), 1 << 20, 10)
     assert found.small_share == pytest.approx(2 / 3)
     assert exact.bytes == {"JPEG": 5010, "tar": 1 << 20}
+
+
+def test_estimate_counts_a_file_with_two_names_by_halves():
+    sizes = estimate((Stratum("JPEG", 4, (5000, 5000, 100, 100), (0.5, 0.5, 0.5, 0.5)),), PAGE)
+    assert (sizes.total_bytes, sizes.page_bytes, sizes.linked_bytes) == (5100, 8192 + 4096, 0)
+    sizes = estimate((Stratum("JPEG", 8, (5000, 5000, 100, 100), (0.5, 0.5, 0.5, 0.5)),), PAGE)
+    assert (sizes.total_bytes, sizes.linked_bytes) == (10_200, 10_200)
+
+
+def test_runs_are_cut_by_folder_and_size_with_about_as_many_bytes_and_files():
+    items = [("b", 10)] * 40 + [("a", 1)] * 40 + [("a", 1000)] * 2
+    found = runs(items, 8, lambda one: one)
+    assert sum(map(len, found)) == 82
+    assert len(found) <= 8
+    assert [one for run in found for one in run] == sorted(items)
+    assert not any(("a", 1) in run and ("a", 1000) in run and len(run) > 22 for run in found)
+    assert runs([("a", 0)] * 5, 3, lambda one: one) != []
+    folders = [(f"{number:02}", 1) for number in range(20) for _ in range(30)]
+    found = runs(folders, 30, lambda one: one)
+    assert len(found) <= 30
+    assert all(len({folder for folder, _ in run}) == 1 for run in found)
+
+
+def test_combined_ratio_by_hand():
+    """Cochran's formula for two strata, worked out on paper: R = (10 x 30 + 4 x 8) / (10 x 3 + 4 x 4)."""
+    groups = [(10, [Pair(2, 20), Pair(4, 40)]), (4, [Pair(4, 6), Pair(4, 10)])]
+    found = combined_ratio(groups, 14, 46)
+    ratio = (10 * 30 + 4 * 8) / (10 * 3 + 4 * 4)
+    assert found.ratio == pytest.approx(ratio)
+    first = ((20 - ratio * 2) - (40 - ratio * 4)) ** 2 / 2
+    second = (6 - 10) ** 2 / 2
+    assert found.variance == pytest.approx(100 * 0.8 / 2 * first + 16 * 0.5 / 2 * second)
+
+
+def test_combined_ratio_of_all_files_has_no_variance_but_their_own_errors():
+    assert combined_ratio([(2, [Pair(2, 20), Pair(4, 8)])], 2, 6).variance == 0
+    assert combined_ratio([(2, [Pair(2, 20, 3), Pair(4, 8, 4)])], 2, 6).variance == pytest.approx(25)
+    assert combined_ratio([(0, [])], 0, 0).ratio == 0
+
+
+def test_combined_ratio_margin_holds_in_nineteen_of_twenty_samples():
+    """Kinds in folders, the sizes of all taken, and headers of eight in each stratum."""
+    random = Random(9)  # noqa: S311 - a test that comes out the same each time
+    population = []
+    for number in range(3_000):
+        size = int(random.lognormvariate(9, 0.7))
+        population.append((f"{number // 300}", size, size * (4 if number % 300 < 200 else 40) * random.uniform(0.5, 2)))
+    true = sum(one[2] for one in population)
+    total = sum(one[1] for one in population)
+    strata = runs(population, 40, lambda one: (one[0], one[1]))
+    held = 0
+    for _ in range(300):
+        groups = [(len(run), [Pair(*one[1:]) for one in random.sample(run, min(8, len(run)))]) for run in strata]
+        found = combined_ratio(groups, 3_000, total)
+        looks = sum(len(pairs) for _, pairs in groups)
+        held += abs(found.ratio * total - true) <= half_interval(found.variance, looks)
+    assert 0.91 * 300 <= held <= 300
+
+
+def test_half_interval_with_few_looks_is_students():
+    assert half_interval(1.0, 1000) == pytest.approx(1.962, abs=0.002)
+    assert half_interval(1.0, 11) == pytest.approx(2.228, abs=0.01)
+    assert half_interval(1.0, 5) == pytest.approx(2.776, abs=0.06)

@@ -178,13 +178,34 @@ def test_header_of_containers_is_recognized(content, form):
 def test_header_of_shard_is_the_ratio_of_its_members():
     picture = jpeg(500, 375).ljust(30_000, b"\1")
     members = [
-        (f"{number}.{end}", content) for number in range(100) for end, content in (("jpg", picture), ("cls", b"7"))
+        (f"{number}.{end}", content) for number in range(200) for end, content in (("jpg", picture), ("cls", b"7"))
     ]
     found = look(shard(*members))
     assert found.format == "tar"
-    assert found.native_bytes == 6 * (PICTURE * 3 + 1)
-    assert found.of_bytes == 6 * 30_001
+    assert abs(found.native_bytes - 200 * (PICTURE * 3 + 1)) < 2.5 * found.error_bytes
+    assert found.of_bytes == len(shard(*members))
+    assert 0 < found.error_bytes < 0.02 * found.native_bytes
     assert look(shard(("a.txt", b"words"))) == Header("tar")
+
+
+def test_header_of_a_short_shard_is_the_sum_of_its_members():
+    content = shard(("a.jpg", jpeg(500, 375).ljust(700, b"\1")), ("a.txt", b"words"))
+    assert look(content) == Header("tar", PICTURE * 3 + 5, PICTURE * 12 + 5, len(content))
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_header_of_a_shard_whose_kinds_lie_one_after_the_other_is_that_of_both(first):
+    kinds = [jpeg(500, 375).ljust(5_000, b"\1"), jpeg(500, 375).ljust(70_000, b"\1")]
+    found = look(shard(*((f"{n}.jpg", kinds[n // 300 ^ first]) for n in range(600))))
+    assert abs(found.native_bytes - 600 * PICTURE * 3) < 2.5 * found.error_bytes
+    assert found.error_bytes < 0.5 * found.native_bytes
+
+
+def test_header_of_a_whole_shard_is_read_to_its_end():
+    kinds = [jpeg(500, 375).ljust(5_000, b"\1"), jpeg(50, 30).ljust(7_000, b"\1")]
+    content = shard(*((f"{n}.jpg", kinds[n // 200]) for n in range(400)))
+    found = read_header(Source(len(content), lambda offset, length: content[offset : offset + length], is_whole=True))
+    assert found == Header("tar", 200 * (PICTURE * 3 + 4_500), 200 * (PICTURE * 12 + 18_000), len(content), headers=400)
 
 
 @pytest.mark.parametrize(

@@ -22,13 +22,14 @@ from hosttune.measure.dataset import look as look_module
 from hosttune.measure.dataset import sample as sample_module
 from hosttune.measure.dataset import verdict
 from hosttune.measure.dataset.decoded import Decoded, Looked, decode, formats_found
-from hosttune.measure.dataset.estimate import Sizes
+from hosttune.measure.dataset.estimate import Pair, Sizes, combined_ratio
+from hosttune.measure.dataset.formats import key_of
 from hosttune.measure.dataset.header import Header
 from hosttune.measure.dataset.look import look
 from hosttune.measure.dataset.patience import SAMPLE_S, Patience
 from hosttune.measure.dataset.room import Fit
 from hosttune.measure.dataset.tally import Tally
-from hosttune.measure.underneath import Medium, Underneath
+from hosttune.measure.underneath import UnderlyingDisk, Underneath
 from hosttune.views.measure import dataset as view
 from hosttune.views.measure.dataset import dataset_json
 from hosttune.views.page import Page
@@ -102,16 +103,48 @@ def test_look_at_one_shard_takes_the_ratio_of_its_members(tmp_path, facts):
     found = look(str(place), facts, Patience(), is_exact=True)
     assert (found.names.files, found.names.folders) == (1, 0)
     assert found.sizes.total_bytes == place.stat().st_size
-    assert found.decoded.k == pytest.approx(18.75)
+    assert found.decoded.native_bytes == 40 * 500 * 375 * 3
     assert found.advice == ()
     assert "1 file;" in dataset_text(found, Page())
 
 
-def test_look_at_an_empty_folder_says_so(tmp_path, facts):
-    found = look(str(tmp_path), facts, Patience())
+@pytest.mark.parametrize("is_exact", [False, True])
+@pytest.mark.parametrize(("members", "words"), [(40, "40 headers"), (1, "1 header")])
+def test_headers_of_a_shard_are_those_of_its_members(tmp_path, facts, members, words, is_exact):
+    place = tmp_path / "train-000.tar"
+    place.write_bytes(shard(*((f"{number}.jpg", PICTURE) for number in range(members))))
+    found = look(str(place), facts, Patience(), is_exact=is_exact)
+    assert (found.decoded.headers, found.decoded.told) == (members, members)
+    text = " ".join(dataset_text(found, Page()).split())
+    assert f"from {words})" in text
+    assert is_exact or f"as far as {words} show{'s' * (members == 1)})" in text
+
+
+def test_folder_without_files_is_nothing_to_measure_and_says_what_was_left_out(tmp_path, facts):
+    with pytest.raises(HosttuneError, match=r"holds no files, so there is nothing to measure$"):
+        look(str(tmp_path), facts, Patience())
+    (tmp_path / "to").symlink_to("/usr")
+    (tmp_path / "lost").symlink_to("nowhere")
+    with pytest.raises(HosttuneError) as refused:
+        look(str(tmp_path), facts, Patience())
+    assert refused.value.message.endswith(
+        "left out: links to folders (--follow goes there): 1; links that lead nowhere: 1"
+    )
+
+
+def test_look_that_was_ended_before_a_file_was_met_advises_nothing(tmp_path, facts):
+    patience = Patience()
+    patience.stop()
+    found = look(str(tmp_path), facts, patience)
     assert (found.names.files, found.sizes, found.decoded) == (0, None, None)
-    assert "0 files in 1 folder" in dataset_text(found, Page())
+    assert "num_workers" not in dataset_text(found, Page())
     assert faults(dataset_json(found), "dataset") == []
+
+
+def test_python_that_is_none_is_refused_where_no_library_is_asked_too(tmp_path, facts):
+    (tmp_path / "1.jpg").write_bytes(b"")
+    with pytest.raises(HosttuneError, match="--python: "):
+        look(str(tmp_path), facts, Patience(), python="/nonexistent")
 
 
 def test_look_refuses_what_the_kernel_shows(facts):
@@ -119,12 +152,143 @@ def test_look_refuses_what_the_kernel_shows(facts):
         look("/proc/self", facts, Patience())
 
 
-def test_look_exact_stats_every_file(data, facts, monkeypatch):
+def kinds_in_order(place, is_turned):
+    """Pictures of two kinds, all of the first, then all of the second: K = 112 and K = 8."""
+    place.mkdir(parents=True)
+    small, large = jpeg(500, 375).ljust(5_000, b"\1"), jpeg(500, 375).ljust(70_000, b"\1")
+    for number in range(1_800):
+        (place / f"{number}.jpg").write_bytes(large if (number >= 900) != is_turned else small)
+    return 1_800 * 500 * 375 * 3
+
+
+@pytest.mark.parametrize("is_turned", [False, True])
+@pytest.mark.parametrize("is_exact", [False, True])
+def test_look_at_kinds_one_after_the_other_tells_the_truth_in_both_orders(tmp_path, facts, is_turned, is_exact):
+    truth = kinds_in_order(tmp_path / "data", is_turned)
+    found = look(str(tmp_path / "data"), facts, Patience(), is_exact=is_exact)
+    assert found.decoded.native_bytes == pytest.approx(truth, rel=0.02)
+    assert abs(found.decoded.native_bytes - truth) <= found.decoded.margin_bytes
+    if is_exact:
+        assert (found.decoded.native_bytes, found.decoded.margin_bytes, found.decoded.is_exact) == (truth, 0, True)
+        assert found.decoded.told == 1_800
+
+
+@pytest.mark.parametrize("order", [range(10), range(9, -1, -1)])
+def test_look_at_class_folders_of_growing_pictures_tells_the_truth(tmp_path, facts, order, monkeypatch):
+    truth = 0
+    for step in order:
+        edge = 100 + 150 * step
+        (tmp_path / f"class{step}").mkdir()
+        for number in range(150):
+            (tmp_path / f"class{step}" / f"{number}.jpg").write_bytes(jpeg(edge, edge).ljust(2_000 + number, b"\1"))
+            truth += edge * edge * 3
+    monkeypatch.setattr(sample_module, "OPENED", 400)  # of 1,500
+    found = look(str(tmp_path), facts, Patience())
+    assert 300 <= found.decoded.headers < 1_500
+    assert abs(found.decoded.native_bytes - truth) <= 1.3 * found.decoded.margin_bytes
+    assert found.decoded.margin_bytes < 0.05 * truth
+
+
+def test_look_weighs_what_is_in_the_page_cache_by_bytes(tmp_path, facts, monkeypatch):
+    """Half of the bytes in many small files that are there, half in a few large ones that are not."""
+    for number in range(400):
+        (tmp_path / f"{number}.jpg").write_bytes(PICTURE[:4_096])
+    for number in range(16):
+        (tmp_path / f"large{number}.jpg").write_bytes(PICTURE[:100].ljust(102_400, b"\1"))
+    monkeypatch.setattr(sample_module, "OPENED", 200)
+    monkeypatch.setattr(
+        sample_module.page_cache, "resident_bytes", lambda _, info: info.st_size if info.st_size < 5_000 else 0
+    )
+    found = look(str(tmp_path), facts, Patience())
+    assert found.resident.files < 416
+    assert found.resident.share == pytest.approx(0.5, abs=0.1)
+
+
+def test_look_twice_draws_the_same_sample_and_tells_the_seed(tmp_path, facts, monkeypatch):
+    kinds_in_order(tmp_path / "data", is_turned=False)
+    monkeypatch.setattr(sample_module, "OPENED", 300)
+    one, other = (look(str(tmp_path / "data"), facts, Patience()) for _ in range(2))
+    assert one.decoded == other.decoded
+    assert "drawn with seed 1" in dataset_text(one)
+
+
+@pytest.mark.parametrize("is_exact", [False, True])
+def test_look_counts_a_file_with_several_names_once(tmp_path, facts, is_exact):
+    (tmp_path / "b").mkdir()
+    for number in range(20):
+        path = tmp_path / f"{number}.jpg"
+        path.write_bytes(PICTURE)
+        os.link(path, tmp_path / "b" / f"{number}.jpg")
+        (tmp_path / "b" / f"link{number}.jpg").symlink_to(path)
+    found = look(str(tmp_path), facts, Patience(), is_exact=is_exact)
+    assert (found.names.files, found.names.links) == (60, 20)
+    assert found.sizes.total_bytes == 20 * 30_000
+    assert found.sizes.page_bytes == 20 * 32_768
+    assert found.decoded.native_bytes == 20 * 500 * 375 * 3
+    assert found.sizes.linked_bytes == 0
+
+
+def test_look_at_a_sample_of_hard_links_leaves_open_where_the_others_lie(tmp_path, facts, monkeypatch):
+    (tmp_path / "b").mkdir()
+    for number in range(60):
+        path = tmp_path / f"{number}.jpg"
+        path.write_bytes(PICTURE)
+        os.link(path, tmp_path / "b" / f"{number}.jpg")
+    monkeypatch.setattr(look_module, "Tally", lambda: Tally(sample=30, of_each=30))
+    assert look(str(tmp_path), facts, Patience()).sizes.linked_bytes == 0  # each name was met
+    found = look(str(tmp_path), facts, without_time_for_all_sizes())
+    assert (found.sizes.total_bytes, found.sizes.linked_bytes) == (60 * 30_000, 60 * 30_000)
+    assert (found.decoded_fit.answer, found.decoded_fit.high_bytes) == ("unknown", None)
+    assert "hard links are counted once" in dataset_text(found)
+    assert faults(dataset_json(found), "dataset") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "way"),
+    [
+        ("data.mdb", b"\0" * 16 + b"\xde\xc0\xef\xbe", "its own library in the job (lmdb)"),
+        ("a.ogg", b"OggS", "bench read --decode"),
+        ("a.mp3", b"ID3", "bench read --decode"),
+        ("a.bin", b"\1\2\3", "only the job that decodes it"),
+        ("a.mp4", b"\0\0\0 ftyp", "only the job that decodes it"),
+    ],
+)
+def test_look_gives_no_verdict_on_a_guess_and_says_what_would_tell(tmp_path, facts, name, head, way):
+    (tmp_path / name).write_bytes(head.ljust(9_000, b"\xf1"))
+    found = look(str(tmp_path), facts, Patience())
+    assert (found.decoded_fit.answer, found.decoded_fit.why, found.decoded_fit.high_bytes) == ("unknown", "guess", None)
+    text = dataset_text(found)
+    assert f"not known whether it fits: {key_of(name.rpartition('.')[2])}: what tells is {way}" in text
+    assert text.count("fits (") == 1  # of the page cache
+    assert (found.copies_bytes, "filled by every worker" in text) == (0, False)
+
+
+def test_look_that_was_cut_short_gives_no_verdict(data, facts):
+    patience = Patience()
+    found = look(str(data), facts, patience, tell=lambda text: patience.stop() if "folders" in text else None)
+    assert (found.page_cache.answer, found.page_cache.why) == ("unknown", "partial")
+    assert found.decoded_fit.answer == "unknown"
+    assert "not known whether it fits: a part was not seen" in dataset_text(found)
+
+
+def without_time_for_all_sizes():
+    patience = Patience()
+    patience.sizes_s = -1.0
+    return patience
+
+
+def test_look_knows_every_size_and_gives_no_verdict_where_it_does_not(data, facts, monkeypatch):
     for number in range(0, 60, 3):
         (data / "class0" / f"{number}.jpg").write_bytes(PICTURE * 2)
     monkeypatch.setattr(look_module, "Tally", lambda: Tally(sample=15, of_each=10))
-    sampled = look(str(data), facts, Patience())
-    exact = look(str(data), facts, Patience(), is_exact=True)
+    sampled = look(str(data), facts, without_time_for_all_sizes())
+    exact = look(str(data), facts, Patience())
+    for fits in (sampled.page_cache, sampled.decoded_fit):
+        assert (fits.answer, fits.why, fits.high_bytes) == ("unknown", "sizes", None)
+    assert "not known whether it fits: of 61 files 16 sizes were taken" in dataset_text(sampled)
+    assert "every size" not in dataset_text(sampled)
+    assert ("dataset --exact" in dataset_text(sampled), exact.page_cache.answer) == (True, "fits")
+    assert faults(dataset_json(sampled), "dataset") == []
     assert (sampled.sizes.is_exact, exact.sizes.is_exact) == (False, True)
     assert (exact.sizes.looked_at, exact.sizes.total_bytes, exact.sizes.margin_bytes) == (61, 2_400_040, 0)
     assert abs(sampled.sizes.total_bytes - 2_400_040) < 2 * sampled.sizes.margin_bytes
@@ -149,6 +313,86 @@ def test_look_past_files_that_vanish_or_may_not_be_seen_goes_on(data, facts, mon
     text = dataset_text(found, Page())
     assert "1 file of the sample vanished meanwhile" in text
     assert "1 file of the sample could not be looked at" in text
+
+
+def npy(folder, name, size):
+    """An array of so many bytes, the rest of the file a hole."""
+    text = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({size},), }}".encode().ljust(117) + b"\n"
+    with (folder / f"{name}.npy").open("wb") as file:
+        file.write(b"\x93NUMPY\x01\0" + len(text).to_bytes(2, "little") + text)
+        file.truncate(128 + size)
+
+
+def test_look_at_a_giant_that_no_sample_meets_does_not_say_that_it_fits(tmp_path, facts, monkeypatch):
+    """One file is nearly all of the data, between others of another ratio; its name is in neither sample."""
+    for number in range(300):
+        (tmp_path / f"{number}.npy").write_bytes(b"\x93NUMPY" + bytes(4_000))  # tells nothing that can be true
+    npy(tmp_path, "giant", 1 << 40)
+    monkeypatch.setattr(look_module, "Tally", lambda: Tally(sample=15, of_each=10))
+    found = look(str(tmp_path), facts, Patience())
+    assert not any(one.path.endswith("/giant.npy") for one in look_module.chosen(counted(tmp_path)))
+    assert (found.sizes.is_exact, found.sizes.total_bytes) == (True, 300 * 4_006 + 128 + (1 << 40))
+    assert (found.page_cache.answer, found.decoded_fit.answer) == ("too large", "too large")
+    assert found.decoded.native_bytes == pytest.approx(1 << 40, rel=0.001)
+
+
+def counted(folder):
+    tally = Tally(sample=15, of_each=10)
+    for place, entries in look_module.Walk(str(folder)).chunks():
+        tally.take(place, entries)
+    return tally
+
+
+def test_look_takes_the_ratio_of_large_files_from_themselves_and_of_the_others_from_a_sample(tmp_path, facts):
+    for number in range(200):
+        (tmp_path / f"{number}.jpg").write_bytes(jpeg(100, 100).ljust(1_000, b"\1"))
+    (tmp_path / "large.jpg").write_bytes(jpeg(100, 100).ljust(400_000, b"\1"))
+    found = look(str(tmp_path), facts, Patience())
+    assert (found.decoded.native_bytes, found.decoded.margin_bytes) == (201 * 30_000, 0)
+
+
+def test_large_files_for_which_there_was_no_time_are_a_stratum_of_the_sample(tmp_path, facts, monkeypatch):
+    """Of 150 shards of one kind some are asked; the rest is as these are, with an interval."""
+    for number in range(150):
+        edge = 100 + number
+        (tmp_path / f"{number}.jpg").write_bytes(jpeg(edge, edge).ljust(20_000 + number, b"\1"))
+    truth = sum(3 * (100 + number) ** 2 for number in range(150))
+    probe = sample_module.probe
+    seen = []
+
+    def some(path, **words):
+        seen.append(path)
+        if len(seen) <= 60:
+            raise PermissionError(13, "Permission denied")
+        return probe(path, **words)
+
+    monkeypatch.setattr(sample_module, "probe", some)
+    found = look(str(tmp_path), facts, Patience())
+    assert found.look.denied == 60
+    assert 0 < abs(found.decoded.native_bytes - truth) <= found.decoded.margin_bytes < 0.3 * truth
+
+
+def test_look_at_a_picture_that_is_one_of_the_largest_files_and_becomes_nearly_all_of_it(tmp_path, facts, monkeypatch):
+    for number in range(400):
+        (tmp_path / f"{number}.jpg").write_bytes(jpeg(100, 100).ljust(5_000, b"\1"))
+    (tmp_path / "flat.jpg").write_bytes(jpeg(6_000, 6_000).ljust(30_000, b"\1"))
+    monkeypatch.setattr(look_module, "Tally", lambda: Tally(sample=150, of_each=10))
+    found = look(str(tmp_path), facts, Patience())
+    assert found.decoded.native_bytes == pytest.approx(3 * (6_000 * 6_000 + 400 * 100 * 100), rel=0.001)
+
+
+def test_look_at_few_files_of_which_one_is_empty_is_exact(tmp_path, facts):
+    (tmp_path / "empty.jpg").write_bytes(b"")
+    for number in range(9):
+        (tmp_path / f"{number}.jpg").write_bytes(jpeg(100, 100 + number).ljust(5_000, b"\1"))
+    found = look(str(tmp_path), facts, Patience())
+    assert (found.decoded.native_bytes, found.decoded.margin_bytes) == (3 * 100 * (900 + 36), 0)
+
+
+def test_sample_that_makes_less_than_half_of_the_bytes_that_are_known_tells_nothing_of_the_rest():
+    groups = [(10, [Pair(10, 100)] * 10)]
+    assert combined_ratio(groups, 1_000, 15_000, is_known=True).variance is not None
+    assert combined_ratio(groups, 1_000, 25_000, is_known=True).variance is None
 
 
 class Clock:
@@ -288,15 +532,15 @@ def test_decode_weighs_formats_by_their_bytes_and_guesses_the_rest():
     assert formats_found(looked) == {}
 
 
-NVME = Underneath("/data", "ext4", "/dev/nvme0n1", "disk", "relatime", is_read_only=False, is_vm=False, disks=(Medium("nvme0n1", "nvme", "flash", ""),))  # fmt: skip
+NVME = Underneath("/data", "ext4", "/dev/nvme0n1", "disk", "relatime", is_read_only=False, is_vm=False, disks=(UnderlyingDisk("nvme0n1", "nvme", "flash", ""),))  # fmt: skip
 SMALL = Sizes(100, False, GIB, 1, GIB, 1000, 5000, 0.9)
 
 
 def advice(place=NVME, *, files=100_000, sizes=SMALL, keys=("JPEG",), answer="fits", native="too large", **more):
     decoded = Decoded(1, 1, 1.0, 20.0, 80.0, 20 * GIB, 80 * GIB, 0, 0, ())
     return verdict.advise(
-        files=files, sizes=sizes, keys=keys, place=place, page_cache=Fit(GIB, 0.1, answer), decoded=decoded,
-        decoded_fit=Fit(20 * GIB, 2.0, native), **more,
+        files=files, sizes=sizes, keys=keys, place=place, page_cache=Fit(GIB, 0.1, answer, GIB, GIB), decoded=decoded,
+        decoded_fit=Fit(20 * GIB, 2.0, native, 20 * GIB, 20 * GIB), **more,
     )  # fmt: skip
 
 
@@ -306,7 +550,7 @@ def on(**changes):
 
 PLACES = [
     NVME, on(kind="network", fstype="nfs4"), on(kind="network", fstype="lustre"), on(kind="memory"), on(atime="strictatime"),
-    on(disks=(Medium("sda", "sata", "rotating", ""),)), on(disks=(Medium("sda", "usb", "", ""),)), on(atime="noatime"),
+    on(disks=(UnderlyingDisk("sda", "sata", "rotating", ""),)), on(disks=(UnderlyingDisk("sda", "usb", "", ""),)), on(atime="noatime"),
 ]  # fmt: skip
 
 

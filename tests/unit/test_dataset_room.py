@@ -57,6 +57,19 @@ def test_fit_ends_at_sixty_and_eighty_percent(needs, answer):
     assert fit(needs, Room(1000, 1000, None, "")).answer == answer
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "answer"),
+    [
+        (400, 599, "fits"), (400, 600, "unknown"), (610, 790, "tight"), (700, 801, "unknown"), (801, 9000, "too large"),
+        (400, None, "unknown"), (801, None, "too large"),
+    ],
+)  # fmt: skip
+def test_fit_says_a_word_only_where_the_whole_interval_does(low, high, answer):
+    found = fit(500, Room(1000, 1000, None, ""), low, high)
+    assert (found.answer, found.low_bytes, found.high_bytes) == (answer, low, high)
+    assert found.why == ("" if answer != "unknown" else "guess" if high is None else "margin")
+
+
 def test_fit_without_knowing_memory_is_unknown(tmp_path):
     nowhere = room(root=str(tmp_path))
     assert (nowhere.bytes, nowhere.reason) == (0, "memory is not known")
@@ -103,7 +116,7 @@ def test_cpus_of_this_process_are_no_more_than_its_affinity():
     [
         (8, {}, 7),
         (64, {"gpu_processes": 8}, 7),
-        (2, {}, 1),
+        (2, {}, 2),
         (1, {}, 1),
         (0.5, {"gpu_processes": 8}, 1),
         (256, {}, 32),
@@ -111,7 +124,8 @@ def test_cpus_of_this_process_are_no_more_than_its_affinity():
         (64, {"gpu_processes": 4, "available_bytes": 8 * WORKER_BYTES}, 2),
         (64, {"available_bytes": 0}, 1),
         (2, {"wait_per_cpu": 7.0}, 16),
-        (2, {"wait_per_cpu": 0.1}, 1),
+        (2, {"wait_per_cpu": 0.1}, 2),
+        (3, {}, 2),
         (2, {"wait_per_cpu": 1000.0}, 32),
         (2, {"measured": 3}, 3),
         (2, {"measured": 3, "wait_per_cpu": 7.0}, 3),

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hosttune.engine.expression_helpers import gib_text, text_of
-from hosttune.engine.expression_hints import describe, item_of, options_of, plain, record, words
+from hosttune.engine.expression_hints import describe, item_of, name_type, options_of, plain, record
 from hosttune.engine.expressions import (
     CONSTANTS,
     HELPERS,
@@ -781,7 +781,7 @@ def test_plain_brings_annotations_to_one_form():
 def test_record_is_a_type_with_fields():
     kind = record("choice", {"size_bytes": int, "names": list[str]})
     assert parse_expression("choice.size_bytes // gib", WHERE, {"choice": kind}).type is int
-    assert words(kind) == "choice"
+    assert name_type(kind) == "choice"
 
 
 def test_describe_lists_every_name_an_expression_may_write():

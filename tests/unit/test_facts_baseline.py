@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.baseline import PATH, learned_of, parse, written
+from hosttune.facts.baseline import PATH, learn_baseline, parse, written
 from hosttune.host.record import RecordReader
 from tests.hosts.built import HOSTS, reader
 
@@ -31,7 +31,7 @@ def changed(files=(), *, later_days=0.0, host=H100):
 
 
 def learned(**about):
-    return replace(learned_of(changed(), "0.1.0"), **about)
+    return replace(learn_baseline(changed(), "0.1.0"), **about)
 
 
 def held(kept, files=(), **more):
@@ -102,7 +102,7 @@ def with_breaks(number):
 
 
 def test_counter_is_judged_by_what_came_since():
-    kept = learned_of(changed(with_breaks(4)), "0.1.0")
+    kept = learn_baseline(changed(with_breaks(4)), "0.1.0")
     one = breaks(held(kept, with_breaks(16), later_days=2))
     assert (one.grown, one.days, one.a_day) == (12, 2, 6)
     assert one.before_a_day == pytest.approx(4 / max(1, kept.uptime_days))
@@ -110,7 +110,7 @@ def test_counter_is_judged_by_what_came_since():
 
 
 def test_counter_that_began_anew_counts_from_there():
-    kept = learned_of(changed(with_breaks(40)), "0.1.0")
+    kept = learn_baseline(changed(with_breaks(40)), "0.1.0")
     assert breaks(held(kept, with_breaks(3), later_days=2)).grown == 3  # the driver was loaded again
     rebooted = {**with_breaks(45), "/proc/sys/kernel/random/boot_id": "another\n", "/proc/uptime": "3600.0 1.0\n"}
     one = breaks(held(kept, rebooted, later_days=9))
@@ -118,7 +118,7 @@ def test_counter_that_began_anew_counts_from_there():
 
 
 def test_counters_of_another_machine_say_nothing():
-    kept = learned_of(changed(with_breaks(4)), "0.1.0")
+    kept = learn_baseline(changed(with_breaks(4)), "0.1.0")
     baseline = held(replace(kept, machine="0123456789abcdef"), with_breaks(400), later_days=2)
     assert baseline.counters == ()
     assert baseline.is_learned

@@ -76,6 +76,36 @@ def test_program_that_is_no_script_is_not_looked_into():
     assert commands(files) == []
 
 
+def read_of(reader):
+    """What a look at the commands has read."""
+    read, real = [], reader.read
+    reader.read = lambda path: read.append(path) or real(path)
+    assert Facts(reader).commands.all == ()
+    return read
+
+
+def test_large_program_is_not_read():
+    """A server's program has a hundred megabytes, and each check would take them all."""
+    files = {UNIT: "[Service]\nExecStart=/usr/bin/dockerd -H fd://\n", "/usr/bin/dockerd": b"\x7fELF" + bytes(70_000)}
+    read = read_of(FakeReader({"/etc/systemd/system/x": "", **files}, links={WANTS: UNIT}))
+    assert UNIT in read
+    assert "/usr/bin/dockerd" not in read
+
+
+def test_script_on_another_machine_is_not_asked_for():
+    table = (
+        "21 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n30 21 0:40 / /opt/site rw shared:2 - nfs4 gone:/site rw,hard\n"
+    )
+    files = {
+        UNIT: "[Service]\nExecStart=/opt/start\n", "/opt/site/tune.sh": "#!/bin/sh\nsysctl -w vm.y=2\n",
+        "/proc/self/mountinfo": table,
+    }  # fmt: skip
+    links = {WANTS: UNIT, "/opt/start": "site/tune.sh"}
+    reader = FakeReader({"/etc/systemd/system/x": "", **files}, links=links)
+    assert read_of(reader).count(UNIT) == 1
+    assert not {path for path in reader.seen if path.startswith("/opt/site")}
+
+
 def test_rc_local_counts_where_it_is_executable():
     text = b"#!/bin/sh\nsysctl -w vm.x=1\n"
     assert commands({"/etc/rc.local": FileValue(text, 0o755)}) == [

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hosttune.facts import Asked, Facts, UnknownFact
+from hosttune.facts import Facts, RequestedNames, UnknownFact
 from hosttune.facts.framework.framework import parse
 from hosttune.facts.gpu.activity import ASK
 from hosttune.facts.gpu.activity import parse as parse_activity
@@ -136,7 +136,7 @@ def test_interpreter_that_fails_says_its_last_line():
 
 def test_interpreter_that_a_policy_names_is_asked_where_nothing_runs():
     queries = {("python-at", "/opt/python", "torch"): '{"missing": "torch"}'}
-    framework = facts_of(asked=Asked(pythons=frozenset({"/opt/python"})), queries=queries).framework
+    framework = facts_of(asked=RequestedNames(pythons=frozenset({"/opt/python"})), queries=queries).framework
     assert [(one.name, one.has_torch) for one in framework.interpreters] == [("/opt/python", False)]
 
 

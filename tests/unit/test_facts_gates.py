@@ -7,7 +7,7 @@ from hosttune.facts.containment import INITIAL
 from hosttune.facts.gates import FOLDER, Gates, ask_gates
 from hosttune.host.door import Completed, Stat
 from hosttune.host.overlay import Overlay
-from hosttune.host.record import Recorder
+from hosttune.host.record import RecordingReader
 from hosttune.values import ABSENT, FileValue, Unreadable
 from tests.unit.fake_reader import FakeReader
 
@@ -101,7 +101,7 @@ def test_only_a_live_host_is_asked():
     assert ask_gates(Overlay(host(answers))).busy
     for reader in (host(answers, kind="record"), host(answers, kind="root", persistent_only=True)):
         assert ask_gates(reader) == ask_gates(Overlay(reader)) == Gates()
-    recorder = Recorder(host(answers))
+    recorder = RecordingReader(host(answers))
     assert ask_gates(recorder) == Gates()
     assert recorder.answers["queries"] == {}
 

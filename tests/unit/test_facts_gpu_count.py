@@ -8,8 +8,8 @@ import pytest
 
 from hosttune.actions.record_encode import encode_record
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.gpu.gpu_count import INSTANCE_DATA, board_of, expected_of, registered_in, size_in
-from hosttune.host.record import Recorder
+from hosttune.facts.gpu.gpu_count import INSTANCE_DATA, board_of, expected_of, registered_in, type_in
+from hosttune.host.record import RecordingReader
 from tests.hosts.kinds import NAMES, record_of
 from tests.unit.fake_reader import FakeReader
 
@@ -23,6 +23,7 @@ PCI = "/sys/bus/pci/devices"
         ("g5.2xlarge", "", "instance", 1), ("c7i.large", "", "", 0), ("Standard_ND96isr_H100_v5", "", "instance", 8),
         ("", "DGXH100", "system", 8), ("", "DGX Station A100 920-23487-2530-000", "system", 4), ("", "DGXA100 920-23687", "system", 8),
         ("", "PowerEdge XE9680/0KK0RG", "chassis", 8), ("", "PowerEdge R760xa", "", 0), ("", "p5.48xlarge", "", 0), ("", "", "", 0),
+        ("BM.GPU.H100.8", "", "instance", 8), ("VM.GPU.A100.80G.1", "", "instance", 1), ("BM.Standard3.64", "", "", 0),
     ],
 )  # fmt: skip
 def test_what_a_name_says(instance, product, kind, count):
@@ -64,25 +65,25 @@ def test_record_keeps_of_two_files_what_is_read_and_no_more():
         INSTANCE_DATA: json.dumps(instance), "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint": json.dumps(checkpoint),
         "/x/instance-data.json": "{",
     }  # fmt: skip
-    recorder = Recorder(FakeReader(files))
+    recorder = RecordingReader(FakeReader(files))
     for path in files:
         recorder.read(path)
     kept = encode_record(recorder, share=False, tool_version="0.1.0")["files"]
     assert "s3cret" not in json.dumps(kept)
-    assert size_in(kept[INSTANCE_DATA]) == "Standard_ND96asr_v4"
+    assert type_in(kept[INSTANCE_DATA], "azure") == "Standard_ND96asr_v4"
     assert registered_in(kept["/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"]) == 2
     with pytest.raises(ValueError, match="is no JSON"):
-        size_in(kept["/x/instance-data.json"])
+        type_in(kept["/x/instance-data.json"], "azure")
 
 
 def test_size_of_an_azure_machine():
     assert (
-        size_in(json.dumps({"ds": {"meta_data": {"imds": {"compute": {"vmSize": "Standard_ND96asr_v4"}}}}}))
+        type_in(json.dumps({"ds": {"meta_data": {"imds": {"compute": {"vmSize": "Standard_ND96asr_v4"}}}}}), "azure")
         == "Standard_ND96asr_v4"
     )
-    assert size_in("{}") == size_in('{"ds": []}') == ""
+    assert type_in("{}", "azure") == type_in('{"ds": []}', "azure") == ""
     with pytest.raises(ValueError, match="is no JSON"):
-        size_in("{")
+        type_in("{", "azure")
 
 
 def test_accelerators_of_others_count_where_there_is_no_gpu_of_nvidia():
@@ -110,3 +111,16 @@ def test_no_kind_of_host_lacks_a_gpu(kind):
     count = Facts(record_of(kind)).gpu_count
     assert count.by_name.count in {0, count.present}
     assert (count.by_board, count.by_kubelet in {0, count.present}) == (0, True)
+
+
+def test_shape_of_a_machine_of_oracle():
+    told = json.dumps({"ds": {"shape": "BM.GPU.H100.8", "meta_data": {}}})
+    assert (type_in(told, "oracle"), type_in(told, "azure")) == ("BM.GPU.H100.8", "")
+
+
+def test_record_keeps_the_shape_of_a_machine_of_oracle_and_no_more():
+    told = {"ds": {"shape": "BM.GPU.H100.8", "displayName": "s3cret", "metadata": {"ssh_authorized_keys": "s3cret"}}}
+    recorder = RecordingReader(FakeReader({INSTANCE_DATA: json.dumps(told)}))
+    recorder.read(INSTANCE_DATA)
+    kept = encode_record(recorder, share=False, tool_version="0.1.0")["files"]
+    assert json.loads(kept[INSTANCE_DATA]) == {"ds": {"shape": "BM.GPU.H100.8"}}

@@ -12,16 +12,16 @@ from hosttune.facts.gpu.health_smi import (
     REMAPPED_FIELDS,
     REPAIRS,
     mask,
-    number,
+    parse_number,
     parse_rows,
     query_of,
     repairs_in,
     word,
     yes,
 )
-from hosttune.facts.gpu.nvidia import JOURNAL, OLD_JOURNAL
+from hosttune.facts.gpu.nvidia import OLD_JOURNAL
 from hosttune.facts.gpu.nvidia_smi import QUERY
-from hosttune.facts.kernel_log import DMESG
+from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL
 from hosttune.host.door import Completed
 from hosttune.values import Unreadable
 from tests.hosts.driver import smi_row
@@ -126,14 +126,14 @@ def test_health_without_loaded_module_nothing_is_asked():
 @pytest.mark.parametrize("spelled", ["[N/A]", "ERR!", "[Unknown Error]", "[GPU requires reset]", "", "N/A"])
 def test_number_no_number_is_unknown_and_never_0(spelled):
     with pytest.raises(ValueError, match="nvidia-smi says"):
-        number(spelled, "power.draw")
+        parse_number(spelled, "power.draw")
     with pytest.raises(ValueError, match="nvidia-smi says"):
         mask(spelled, "reasons")
 
 
 @pytest.mark.parametrize(("spelled", "value"), [("700.00", 700.0), ("700.00 W", 700.0), ("12 us", 12.0), ("0", 0.0)])
 def test_number_with_and_without_unit(spelled, value):
-    assert number(spelled, "x") == value
+    assert parse_number(spelled, "x") == value
 
 
 def test_word_mode_that_a_gpu_has_not_is_empty_and_an_error_is_unknown():

@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.containment import INITIAL, Look, decide
+from hosttune.facts.containment import INITIAL, ContainmentMarks, decide
 from hosttune.host.machine_id import machine_id_hash
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
@@ -39,7 +39,7 @@ def virtual(**dmi):
 
 
 def test_containment_initial_namespaces_with_marks_is_host_and_says_who_wins():
-    found = decide(Look(INITIAL, shares_init_mounts=True, marks=(("/.dockerenv", "docker"),)))
+    found = decide(ContainmentMarks(INITIAL, shares_init_mounts=True, marks=(("/.dockerenv", "docker"),)))
     assert found.is_container is False
     assert found.name == ""
     assert found.evidence == (
@@ -49,35 +49,37 @@ def test_containment_initial_namespaces_with_marks_is_host_and_says_who_wins():
 
 
 def test_containment_own_pid_namespace_is_container_also_without_marks():
-    found = decide(Look(DOCKER))
+    found = decide(ContainmentMarks(DOCKER))
     assert (found.is_container, found.name) == (True, "other")
     assert "the pid namespace (pid:[4026532447]) is not the host's first one" in found.evidence[0]
 
 
 def test_containment_own_user_namespace_alone_is_container():
-    found = decide(Look(INITIAL | {"user": "user:[4026532999]"}, marks=(("/run/.containerenv", "podman"),)))
+    found = decide(ContainmentMarks(INITIAL | {"user": "user:[4026532999]"}, marks=(("/run/.containerenv", "podman"),)))
     assert (found.is_container, found.name) == (True, "podman")
 
 
 def test_containment_docker_with_the_hosts_processes_is_container():
     shared = DOCKER | {"pid": INITIAL["pid"]}
-    found = decide(Look(shared, shares_init_mounts=False, marks=(("/.dockerenv", "docker"),)))
+    found = decide(ContainmentMarks(shared, shares_init_mounts=False, marks=(("/.dockerenv", "docker"),)))
     assert (found.is_container, found.name) == (True, "docker")
 
 
 def test_containment_private_mounts_on_a_microvm_made_from_an_image_is_host():
-    found = decide(Look(INITIAL, shares_init_mounts=False, marks=(("/.dockerenv", "docker"),)))
+    found = decide(ContainmentMarks(INITIAL, shares_init_mounts=False, marks=(("/.dockerenv", "docker"),)))
     assert found.is_container is False
 
 
 def test_containment_service_with_private_namespaces_and_no_mark_is_host():
-    found = decide(Look(DOCKER | {"pid": INITIAL["pid"]}, shares_init_mounts=False))
+    found = decide(ContainmentMarks(DOCKER | {"pid": INITIAL["pid"]}, shares_init_mounts=False))
     assert found.is_container is False
 
 
 def test_containment_unreadable_namespaces_is_unknown_whatever_marks_say():
     with pytest.raises(UnknownFact, match="no kernel runs here"):
-        decide(Look(INITIAL | {"pid": Unreadable("no kernel runs here")}, marks=(("/.dockerenv", "docker"),)))
+        decide(
+            ContainmentMarks(INITIAL | {"pid": Unreadable("no kernel runs here")}, marks=(("/.dockerenv", "docker"),))
+        )
 
 
 def test_host_in_a_kubernetes_pod_names_kubernetes_and_docker_mark_stays_evidence():

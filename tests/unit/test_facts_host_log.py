@@ -1,14 +1,17 @@
 """The kernel log of this boot: what stood still, what ran out, what cards complain of."""
 
+import re
+
 import pytest
 
 from hosttune.actions.record_encode import encode_record
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.base import complete
-from hosttune.facts.kernel.host_log import LOG, MAX_LINES, chosen, lockups_in, severities
-from hosttune.facts.kernel_log import DMESG
+from hosttune.facts.kernel.host_log import MAX_LINES, chosen, lockups_in, severities
+from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL
 from hosttune.host.door import Completed
-from hosttune.host.record import Recorder, RecordReader
+from hosttune.host.record import RecordingReader, RecordReader
+from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 
 NOW = 1_780_000_000.0
@@ -25,7 +28,7 @@ def log_of(*texts, at=NOW - 60):
 
 
 def reader(journal, **more):
-    return FakeReader({"/proc/uptime": "7200.00 1.00\n"}, queries={LOG: journal, DMESG: "", **more}, now=NOW)
+    return FakeReader({"/proc/uptime": "7200.00 1.00\n"}, queries={JOURNAL: journal, DMESG: "", **more}, now=NOW)
 
 
 def test_host_log_of_a_quiet_host_is_empty():
@@ -56,7 +59,7 @@ def test_host_log_that_may_not_be_read_is_unknown():
     refused = Completed(1, b"", b"dmesg: read kernel buffer failed: Operation not permitted\n")
     journal = Completed(1, b"", b"Hint: You are currently not seeing messages from other users and the system.\n")
     with pytest.raises(UnknownFact, match="needs root, or the group adm"):
-        _ = Facts(FakeReader(queries={LOG: journal, DMESG: refused})).host_log.cards
+        _ = Facts(FakeReader(queries={JOURNAL: journal, DMESG: refused})).host_log.cards
 
 
 def test_host_log_is_bounded_and_no_storm_pushes_out_another_line():
@@ -80,7 +83,9 @@ def test_host_log_each_lockup_is_told_once():
 
 
 def test_a_record_keeps_these_lines_of_the_log_alone():
-    recorder = Recorder(FakeReader(queries={LOG: Completed(1, b"", b""), DMESG: NOISE + "\n".join(LINES)}, now=NOW))
+    recorder = RecordingReader(
+        FakeReader(queries={JOURNAL: Completed(1, b"", b""), DMESG: NOISE + "\n".join(LINES)}, now=NOW)
+    )
     found = Facts(recorder).host_log
     complete(found)
     record = encode_record(recorder, share=False, tool_version="0")
@@ -88,3 +93,37 @@ def test_a_record_keeps_these_lines_of_the_log_alone():
     seen = Facts(RecordReader(record)).host_log
     complete(seen)
     assert seen == found
+
+
+def test_what_facts_want_of_the_log_is_asked_of_each_program_once():
+    slot = "/sys/bus/pci/devices/0000:1b:00.0"
+    gpu = {f"{slot}/vendor": "0x10de", f"{slot}/device": "0x2330", f"{slot}/class": "0x030200"}
+    lines = log_of(LINES[0], "NVRM: Xid (PCI:0000:1b:00): 79, x", "nfs: server nfs01 not responding, timed out")
+    door = FakeReader({**gpu, "/proc/uptime": "7200.00 1.00\n"}, queries={JOURNAL: lines, DMESG: ""}, now=NOW)
+    facts = Facts(door)
+    seen = (facts.host_log.lockups, facts.storage_log.silent, facts.storage_log.refusing, facts.nvidia.messages)
+    assert list(map(len, seen)) == [1, 1, 0, 1]
+    assert [argv for argv in door.asked if argv[0] in {"journalctl", "dmesg"}] == [JOURNAL]
+
+
+def test_journal_that_is_too_long_leaves_nothing_that_is_well():
+    """The buffer has the newest lines: what it says counts, what it does not say may have been before."""
+    long = Unreadable("journalctl wrote more than 32 MiB")
+    door = FakeReader(queries={JOURNAL: long, DMESG: "\n".join(LINES)})
+    assert Facts(door).host_log.out_of_memory == ("python3",)
+    with pytest.raises(UnknownFact, match="more than 32 MiB"):
+        _ = Facts(door).storage_log.refusing
+
+
+def test_of_dmesg_the_same_lines_are_kept_as_journalctl_would_name():
+    kinds = ("I/O", "timeout", "medium", "protection")
+    wanted = [*LINES, *(f"[ 9.1] {kind} error, dev sda, sector 8" for kind in kinds)]
+    others = [
+        "[ 9.1] medium error on sda",
+        "[ 9.1] I/O scheduler mq-deadline registered",
+        "[ 9.1] systemd[1]: Started x.",
+    ]
+    log = Facts(FakeReader(queries={DMESG: "\n".join([*wanted, *others])}, now=NOW)).kernel_log.buffer
+    assert log.splitlines() == wanted
+    asked = re.compile(next(word for word in JOURNAL if word.startswith("--grep="))[7:])
+    assert [line for line in [*wanted, *others] if asked.search(line)] == wanted

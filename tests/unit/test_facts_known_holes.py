@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 import pytest
 
 from hosttune.facts import Facts
-from hosttune.facts.containers.known_holes import Row, own_table
+from hosttune.facts.containers.known_holes import HoleRow, _found, own_table
 from tests.unit.fake_reader import FakeReader
 
 
@@ -31,7 +31,7 @@ def test_table_of_the_package_has_dates_and_whole_rows():
     ],
 )
 def test_fix_for_a_version_is_that_of_its_line(package, fixed, version, fix):
-    assert Row(package, fixed, "CVE-1", True).fix_for(version) == fix
+    assert HoleRow(package, fixed, "CVE-1", True).fix_for(version) == fix
 
 
 STATUS = "Package: docker-ce\nStatus: install ok installed\nArchitecture: amd64\nVersion: 5:20.10.1~3-0~ubuntu-focal\n"
@@ -46,6 +46,30 @@ def test_table_past_its_date_says_so_and_accuses_nobody(day, is_current):
     facts = Facts(host)
     assert [hole.name for hole in facts.known_holes.found] == ["docker-ce"]
     assert facts.known_holes.is_current is is_current
+
+
+@pytest.mark.parametrize(
+    ("package", "version", "fixed"),
+    [
+        # the messages of containerd's release tags
+        ("containerd.io", "1.7.32", "1.7.33"), ("containerd.io", "2.0.9", "2.0.10"), ("containerd.io", "2.1.8", "2.1.9"),
+        ("containerd.io", "2.2.4", "2.2.10"), ("containerd.io", "2.3.1", "2.3.7"), ("containerd.io", "2.4.1", "2.4.2"),
+        ("containerd.io", "1.7.33", ""), ("containerd.io", "2.0.10", ""), ("containerd.io", "2.1.9", ""),
+        # NVIDIA's bulletins 5747, 5821 and 5861
+        ("driver", "535.288.01", "535.309.01"), ("driver", "570.195.03", "570.211.01"), ("driver", "580.159.03", "580.178.04"),
+        ("driver", "590.44.01", "590.48.01"), ("driver", "595.71.05", "595.91.07"), ("driver", "610.43.02", "610.57.04"),
+        ("driver", "615.50.01", "615.71.09"), ("driver", "595.91.07", ""),
+        ("operator-toolkit", "1.17.5", "1.19.1"), ("nvidia-container-toolkit", "1.19.0", "1.19.1"),
+    ],
+)  # fmt: skip
+def test_the_version_to_go_to_has_none_of_the_holes_that_makers_tell(package, version, fixed):
+    rows = own_table()[0]
+    found = list(_found(rows, {package: version}))
+    assert [one.fixed for one in found] == [fixed] * bool(fixed)
+    if found:
+        rest = [row.ids for row in rows if row.package == package and row.fix_for(version)]
+        assert found[0].ids == ", ".join(rest)
+        assert not list(_found(rows, {package: fixed}))
 
 
 def test_what_ubuntu_or_debian_built_is_not_compared():

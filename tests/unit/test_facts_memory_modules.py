@@ -6,7 +6,7 @@ from hosttune.actions.record_encode import encode_record
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.base import complete
 from hosttune.facts.memory.memory_modules import UDEV, MemoryModule, modules_in
-from hosttune.host.record import Recorder, RecordReader
+from hosttune.host.record import RecordingReader, RecordReader
 from tests.unit.fake_reader import FakeReader
 
 GIB = 1 << 30
@@ -40,7 +40,7 @@ def test_memory_modules_are_none_where_udev_tells_nothing():
 
 
 def test_a_record_keeps_no_serial_number_of_a_module():
-    recorder = Recorder(FakeReader({UDEV: TOLD}))
+    recorder = RecordingReader(FakeReader({UDEV: TOLD}))
     found = Facts(recorder).memory_modules
     complete(found)
     record = encode_record(recorder, share=False, tool_version="0")

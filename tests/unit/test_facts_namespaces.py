@@ -7,7 +7,7 @@ from tests.unit.fake_reader import FakeReader
 from tests.unit.storage_host import ROOT, StorageHost, mount_wish
 
 DATA = "21 20 8:17 / /data rw,relatime - ext4 /dev/sdb1 rw"
-FSTAB = "UUID=b7 /data ext4 defaults 0 2\n"
+FSTAB = "LABEL=data /data ext4 defaults 0 2\n"
 
 
 def process(pid, namespace, mountinfo="", cgroup="", name="sh"):

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.base import attempt, complete
 from hosttune.facts.gpu.gpu_errors import xid_of
-from hosttune.facts.gpu.nvidia import JOURNAL
 from hosttune.facts.gpu.nvidia_lost import silent_gpus, told_by_log
 from hosttune.facts.gpu.nvidia_smi import (
     MAX_MESSAGES,
@@ -29,7 +28,7 @@ from hosttune.facts.gpu.nvidia_smi import (
     rejected,
     sentences_of,
 )
-from hosttune.facts.kernel_log import DMESG
+from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL
 from hosttune.host.door import Completed
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
@@ -539,9 +538,9 @@ def test_parsers_bear_shuffled_cut_and_foreign_text(chance: random.Random, cut, 
 
 def test_a_record_keeps_the_drivers_lines_of_the_log_alone():
     from hosttune.actions.record_encode import encode_record
-    from hosttune.host.record import Recorder, RecordReader
+    from hosttune.host.record import RecordingReader, RecordReader
 
-    recorder = Recorder(reader(Completed(1, b"", b""), queries={DMESG: NOISE + LOADING + FALLEN + XID}))
+    recorder = RecordingReader(reader(Completed(1, b"", b""), queries={DMESG: NOISE + LOADING + FALLEN + XID}))
     found = Facts(recorder).nvidia
     complete(found)
     record = encode_record(recorder, share=False, tool_version="0")

@@ -6,11 +6,10 @@ import pytest
 
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.gpu.health_smi import FIELDS, QUERIES, fabric_of
-from hosttune.facts.gpu.nvidia import JOURNAL
 from hosttune.facts.gpu.nvidia_smi import QUERY
 from hosttune.facts.gpu.nvlink import STATUS, Links, status_in
 from hosttune.facts.gpu.nvlink_errors import QUESTION, counts_in
-from hosttune.facts.kernel_log import DMESG
+from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL
 from hosttune.values import Unreadable
 from tests.hosts.driver import smi_row
 from tests.unit.fake_reader import FakeReader

@@ -76,6 +76,7 @@ def test_name_of_the_list_that_is_installed():
 def test_errors_are_counted_or_unknown():
     assert errors_in("ue: 2\nce: 3\n") == (2, 3)
     assert found(ras__umc_err_count="ue: 2\nce: 3\n").devices[0].uncorrected == 2
+    assert found(ras__umc_err_count="ue: 2\nce: 3\nde: 1\n").devices[0].uncorrected == 2  # newer kernels
     with pytest.raises(UnknownFact, match="umc_err_count holds 'x'"):
         _ = found(ras__umc_err_count="x").devices[0].corrected
     with pytest.raises(UnknownFact, match="needs root"):

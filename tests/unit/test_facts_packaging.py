@@ -13,7 +13,7 @@ from hosttune.facts import Facts
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.gpu.packaging import QUERY, aliases_in, matched, parse_show, stanzas
 from hosttune.host.door import Completed
-from hosttune.host.record import Recorder, RecordReader
+from hosttune.host.record import RecordingReader, RecordReader
 from hosttune.values import ABSENT, Unreadable
 from tests.unit.driver_machine import gpu
 from tests.unit.fake_reader import FakeReader
@@ -229,7 +229,7 @@ def test_apt_is_not_asked_without_a_gpu():
 
 @pytest.mark.parametrize("share", [True, False])
 def test_record_keeps_the_answer_without_what_nobody_reads(share):
-    recorder = Recorder(FakeReader(SYSFS, queries={QUERY: SHOWN}))
+    recorder = RecordingReader(FakeReader(SYSFS, queries={QUERY: SHOWN}))
     before = Facts(recorder).packaging
     data = json.loads(json.dumps(encode_record(recorder, share=share, tool_version="1")))
     assert Facts(RecordReader(data)).packaging == before

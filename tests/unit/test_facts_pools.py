@@ -8,7 +8,7 @@ from hosttune.actions.record_encode import encode_record
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.storage.pools import THIN, data_errors_in, parse_thin
 from hosttune.host.door import Completed
-from hosttune.host.record import Recorder, RecordReader
+from hosttune.host.record import RecordingReader, RecordReader
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 
@@ -123,7 +123,7 @@ def test_nothing_is_asked_where_there_is_no_pool():
 
 def test_record_keeps_what_is_asked_and_no_serial_numbers():
     status = SOUND.replace("tank  ONLINE", "nvme-SAMSUNG_MZWLO3T8HCLS_S6XYZ0W123456  ONLINE")
-    recorder = Recorder(FakeReader({STATE: "ONLINE\n"}, queries={STATUS: status, LIST: "62%\n"}))
+    recorder = RecordingReader(FakeReader({STATE: "ONLINE\n"}, queries={STATUS: status, LIST: "62%\n"}))
     assert Facts(recorder).pools.all[0].data_errors == 0
     record = encode_record(recorder, share=False, tool_version="1")
     assert "S6XYZ0W123456" not in str(record)

@@ -56,6 +56,23 @@ def test_queues_of_disks_and_of_what_is_made_of_them():
     assert [one.name for one in queues().attached] == ["nvme0n1", "sda"]
 
 
+def test_kernel_whose_deadline_is_a_module_gives_no_disk_a_scheduler_and_takes_its_name_all_the_same():
+    modules = "/lib/modules/6.12.118+deb13-amd64/kernel/block"
+    release = {"/proc/sys/kernel/osrelease": "6.12.118+deb13-amd64\n", f"{SDA}/queue/scheduler": "[none] \n"}
+    files = {
+        **release,
+        f"{modules}/mq-deadline.ko.xz": "",
+        f"{modules}/kyber-iosched.ko.xz": "",
+        f"{modules}/t10.ko": "",
+    }
+    facts = Facts(FakeReader({**disk(SDA, "8:0", queues=1, rotational="1\n"), **files}, links=LINKS))
+    assert facts.queues.all[-1].kernel_scheduler == "none"
+    assert facts.sysfs.choices["/sys/block/sda/queue/scheduler"] == ("none", "kyber", "mq-deadline")
+    facts = Facts(FakeReader({**disk(SDA, "8:0", queues=1), **release}, links=LINKS))
+    assert facts.queues.all[-1].kernel_scheduler == "mq-deadline"
+    assert facts.sysfs.choices["/sys/block/sda/queue/scheduler"] == ("none",)
+
+
 def test_queues_of_multipath_members_are_not_attached():
     assert [one.name for one in queues(**{f"{DM}/dm/uuid": "mpath-3600\n"}).attached] == ["sda"]
 

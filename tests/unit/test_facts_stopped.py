@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.kernel.kernel_log import JOURNAL
 from hosttune.facts.storage.stopped import word_of
-from hosttune.facts.storage.storage_log import LOG
 from hosttune.host.mountinfo import parse
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
@@ -64,13 +64,13 @@ def test_counts_that_cannot_be_read_are_not_0():
 def test_kernel_that_shows_nothing_is_asked_for_its_log_where_ext4_counted_an_error():
     counted = {f"{COUNTS}/errors_count": "3\n", f"{COUNTS}/last_error_time": f"{NOW - 3600:.0f}\n"}
     line = f"{NOW - 3600:.6f} kernel: EXT4-fs (nvme0n1p2): Remounting filesystem read-only\n"
-    assert seen(files=counted, queries={LOG: line}).stopped == "stopped by an error"
-    assert seen(files=counted, queries={LOG: line.replace("nvme0n1p2", "sdb1")}).stopped == ""
+    assert seen(files=counted, queries={JOURNAL: line}).stopped == "stopped by an error"
+    assert seen(files=counted, queries={JOURNAL: line.replace("nvme0n1p2", "sdb1")}).stopped == ""
     hidden = seen(files=counted)  # nobody may read the log
     assert (hidden.stopped, hidden.errors, hidden.is_recent) == ("", 3, True)
     old = {**counted, f"{COUNTS}/last_error_time": f"{NOW - 90000:.0f}\n"}
-    assert seen(files=old, queries={LOG: line}).stopped == ""
-    assert seen(queries={LOG: line}).stopped == ""
+    assert seen(files=old, queries={JOURNAL: line}).stopped == ""
+    assert seen(queries={JOURNAL: line}).stopped == ""
 
 
 def test_xfs_that_shut_itself_down_answers_with_errors_alone():

@@ -6,10 +6,10 @@ import pytest
 
 from hosttune.actions.record_encode import encode_record
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.kernel_log import DMESG
-from hosttune.facts.storage.storage_log import LOG, chosen, errors_in, refusing_in, silent_in
+from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL
+from hosttune.facts.storage.storage_log import chosen, errors_in, refusing_in, silent_in
 from hosttune.host.door import Completed
-from hosttune.host.record import Recorder, RecordReader
+from hosttune.host.record import RecordingReader, RecordReader
 from hosttune.values import ABSENT
 from tests.unit.fake_reader import FakeReader
 
@@ -22,7 +22,7 @@ HUNG = "1794990000.100000 kernel: INFO: task pt_main:4711 blocked for more than 
 
 
 def log(*lines, files=None, answers=None):
-    told = answers or {LOG: "".join(f"{one}\n" for one in lines), DMESG: "[    1.0] Linux version 6.12\n"}
+    told = answers or {JOURNAL: "".join(f"{one}\n" for one in lines), DMESG: "[    1.0] Linux version 6.12\n"}
     return Facts(FakeReader(files or {}, queries=told, now=NOW)).storage_log
 
 
@@ -107,19 +107,22 @@ def test_worker_of_the_kernel_has_a_longer_name_in_proc():
 
 
 def test_dmesg_has_the_last_word_on_nothing():
-    lines = {LOG: Completed(1, b"", b""), DMESG: "[   45.796077] EXT4-fs (loop5): Remounting filesystem read-only\n"}
+    lines = {
+        JOURNAL: Completed(1, b"", b""),
+        DMESG: "[   45.796077] EXT4-fs (loop5): Remounting filesystem read-only\n",
+    }
     assert log(answers=lines).refusing == ("loop5",)
 
 
 def test_log_that_may_not_be_read_is_unknown():
-    hidden = {LOG: Completed(1, b"", b"Hint: You are currently not seeing messages from other users\n")}
+    hidden = {JOURNAL: Completed(1, b"", b"Hint: You are currently not seeing messages from other users\n")}
     denied = Completed(1, b"", b"dmesg: read kernel buffer failed: Operation not permitted\n")
     found = log(answers={**hidden, DMESG: denied})
     for name in ("refusing", "silent", "hung"):
         with pytest.raises(UnknownFact, match="needs root, or the group adm"):
             getattr(found, name)
     with pytest.raises(UnknownFact, match="neither journalctl nor dmesg"):
-        _ = log(answers={LOG: ABSENT, DMESG: ABSENT}).hung
+        _ = log(answers={JOURNAL: ABSENT, DMESG: ABSENT}).hung
 
 
 def test_of_a_log_that_is_long_the_newest_lines_count():
@@ -130,8 +133,8 @@ def test_of_a_log_that_is_long_the_newest_lines_count():
 
 def test_record_keeps_these_lines_and_no_others():
     others = "1794990000.200000 kernel: usb 1-1: SerialNumber: 4711\n"
-    lines = {LOG: f"{others}{STOPPED}\n{SILENT}\n", DMESG: f"[    1.0] {others}"}
-    recorder = Recorder(FakeReader({}, queries=lines, now=NOW))
+    lines = {JOURNAL: f"{others}{STOPPED}\n{SILENT}\n", DMESG: f"[    1.0] {others}"}
+    recorder = RecordingReader(FakeReader({}, queries=lines, now=NOW))
     assert Facts(recorder).storage_log.refusing == ("loop5",)
     record = encode_record(recorder, share=False, tool_version="1")
     assert "SerialNumber" not in str(record)

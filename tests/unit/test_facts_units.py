@@ -2,7 +2,7 @@
 
 import pytest
 
-from hosttune.facts import Asked, Facts, UnknownFact
+from hosttune.facts import Facts, RequestedNames, UnknownFact
 from hosttune.facts.services.unit_files import drop_in_folders, enabled_names, install_keys, parse_preset, template_of
 from hosttune.facts.services.units import parse_show, read_units, show_command
 from hosttune.host.door import Completed
@@ -53,7 +53,7 @@ def from_files(files, *names, links=None, **options):
 
 def test_units_are_asked_for_in_one_call():
     reader = FakeReader(folders=("/run/systemd/system",), queries={show_command(NAMES): SHOWN})
-    units = Facts(reader, Asked(units=frozenset(NAMES))).units
+    units = Facts(reader, RequestedNames(units=frozenset(NAMES))).units
     timer = units["fstrim.timer"]
     assert (timer.is_enabled, timer.is_active, timer.preset, timer.needs_reload) == (True, True, "enabled", True)
     assert timer.drop_ins == (f"{ETC}/fstrim.timer.d/10-often.conf", f"{ETC}/fstrim.timer.d/20.conf")
@@ -86,7 +86,7 @@ def test_units_nothing_asked_starts_no_program():
 )
 def test_units_a_manager_that_does_not_answer_is_unknown(answer, reason):
     reader = FakeReader(folders=("/run/systemd/system",), queries={show_command(("a.service",)): answer})
-    units = Facts(reader, Asked(units=frozenset({"a.service"}))).units
+    units = Facts(reader, RequestedNames(units=frozenset({"a.service"}))).units
     with pytest.raises(UnknownFact, match=reason):
         _ = units["a.service"]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from hosttune.facts import Facts
-from hosttune.facts.containers.userns import lets
+from hosttune.facts.containers.userns import allows_userns
 from tests.unit.fake_reader import FakeReader
 
 PROFILE = (
@@ -28,7 +28,7 @@ def userns(files):
     ],
 )
 def test_profile_lets_a_program(profile, path, expected):
-    assert lets(profile, path) == expected
+    assert allows_userns(profile, path) == expected
 
 
 def test_programs_and_their_profiles():

@@ -11,7 +11,7 @@ from hosttune.actions.examine import examine
 from hosttune.actions.undo import plan_undo, undo
 from hosttune.engine.catalog import load_catalog
 from hosttune.engine.fleet_reading import _finding as read_finding
-from hosttune.engine.plan import merge_findings, put_reboots_last
+from hosttune.engine.plan import merge_findings, put_reboots_last, waits_for_reboot
 from hosttune.engine.policy import Policy
 from hosttune.engine.waiver import Waiver
 from hosttune.host.overlay import Overlay
@@ -32,7 +32,7 @@ from hosttune.values import (
 )
 from hosttune.views.page import Page
 from hosttune.views.receipt import receipt_report
-from hosttune.views.summary import applied_status, counts, exit_status, standing, waits_for_reboot
+from hosttune.views.summary import applied_status, counts, exit_status, standing
 from tests.unit.fake_reader import FakeReader
 
 RULE = """\

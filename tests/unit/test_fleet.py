@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hosttune.engine import fleet as fleet_module
-from hosttune.engine.fleet import Fold
-from hosttune.engine.fleet_choice import Looks
-from hosttune.engine.fleet_seen import OUTCOMES, Seen, Unread, seen_from_row, seen_to_row
-from hosttune.engine.fleet_values import Named
+from hosttune.engine.fleet import FleetAggregator
+from hosttune.engine.fleet_choice import LookCollector
+from hosttune.engine.fleet_seen import OUTCOMES, HostLook, Unread, seen_from_row, seen_to_row
+from hosttune.engine.fleet_values import HostNames
 from tests.unit.fleet_looks import look
 
 HARDWARE = (("GPU", "hopper 0x2330"), ("CPU", "2 x Xeon"), ("board", "DGXH100"))
@@ -23,7 +23,7 @@ says = st.lists(
 ).map(tuple)
 pairs = st.dictionaries(st.sampled_from(["kernel", "mount /data"]), texts, max_size=2).map(lambda d: tuple(d.items()))
 looks = st.builds(
-    Seen,
+    HostLook,
     host=st.sampled_from([f"h{number}" for number in range(12)]),
     machine=st.sampled_from(["", "m1", "m2"]),
     at=st.sampled_from(["2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"]),
@@ -41,7 +41,7 @@ looks = st.builds(
 
 
 def folded(seen, names=3):
-    fold = Fold(names)
+    fold = FleetAggregator(names)
     for one in seen:
         fold.add(one)
     return fold.result()
@@ -59,7 +59,7 @@ def test_fold_order_of_looks_does_not_matter(seen, dice):
 @given(st.lists(looks, max_size=14), st.randoms(use_true_random=False))
 def test_choice_order_of_looks_does_not_matter(seen, dice):
     def outcome(listed):
-        found = Looks()
+        found = LookCollector()
         for one in listed:
             found.add(one.host, one.machine, one.at, one.source, (one.at, one.source))
         return sorted((one.name, one.kept) for one in found.chosen()), sorted(found.older()), sorted(found.shared())
@@ -81,7 +81,7 @@ def test_row_comes_back_as_it_was(seen):
 def test_counts_are_exact_and_names_are_bounded():
     seen = [look(f"h{number:03}", says=(("r-1", "differs", "now 60"),), state="differs") for number in range(50)]
     row = folded(seen, names=2).rules[0]
-    assert row.outcomes[0].hosts == Named(50, ("h000", "h001"))
+    assert row.outcomes[0].hosts == HostNames(50, ("h000", "h001"))
 
 
 def test_majority_is_more_than_half():
@@ -134,7 +134,7 @@ def test_hosts_with_plans_beyond_the_bound_are_counted_as_such(monkeypatch):
     monkeypatch.setattr(fleet_module, "MOST_CLASSES", 2)
     fleet = folded([look(name, digest=f"d{name}", changes=1) for name in "abcdea"], names=2)
     assert [(one.digest, one.hosts.count) for one in fleet.classes] == [("da", 2), ("db", 1)]
-    assert fleet.other_classes == Named(3, ("c", "d"))
+    assert fleet.other_classes == HostNames(3, ("c", "d"))
 
 
 def test_host_without_an_answer_is_no_host_that_was_looked_at():
@@ -143,7 +143,7 @@ def test_host_without_an_answer_is_no_host_that_was_looked_at():
 
 
 def test_files_that_say_nothing_are_counted_beyond_those_that_are_named():
-    fold = Fold(2)
+    fold = FleetAggregator(2)
     for number in (3, 1, 2):
         fold.miss(Unread(f"{number}.json", "is empty"))
     fleet = fold.result()
@@ -151,7 +151,7 @@ def test_files_that_say_nothing_are_counted_beyond_those_that_are_named():
 
 
 def chosen(*looks):
-    found = Looks()
+    found = LookCollector()
     for one in looks:
         found.add(one.host, one.machine, one.at, one.source, one.at)
     return found

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hosttune.engine.fleet_reading import parsed, read_document
-from hosttune.engine.fleet_seen import Seen, Unread
+from hosttune.engine.fleet_seen import HostLook, Unread
 from tests.unit.fleet_looks import document, entry, finding
 
 
@@ -146,7 +146,7 @@ def test_fault_is_told_with_its_place(data, place, reason):
 
 def test_fault_of_one_host_leaves_the_others():
     found = read(document(entry("a"), {}, entry("b")))
-    assert [type(one) for one in found] == [Seen, Unread, Seen]
+    assert [type(one) for one in found] == [HostLook, Unread, HostLook]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_nothing_in_a_document_raises(scrap):
         {"format_version": 1, "hosts": scrap},
         {"format_version": 1, **entry("a"), "stages": [], "hold": scrap},
     ):
-        assert all(isinstance(one, (Seen, Unread)) for one in read(data))
+        assert all(isinstance(one, (HostLook, Unread)) for one in read(data))
 
 
 FAULTY = finding("gpu-errors", is_fault=True)

@@ -45,6 +45,46 @@ def test_equal_fields_are_equal_values_of_one_hash():
     assert Point(1) != Point(2)
 
 
+def early():
+    """A class of which no value was made yet."""
+
+    @frozen
+    class Early:
+        x: int
+        y: list[int] = field(default_factory=list)
+        late: bool = field(default=False, kw_only=True)
+        sum: int = field(default=0, kw_only=True)
+
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "sum", self.x + len(self.y))
+
+    return Early
+
+
+MADE = (
+    ((1,), {}), ((1, [2]), {}), ((), {"x": 1, "y": [3]}), ((1,), {"late": True}), ((1, [], True), {}), ((), {}),
+    ((1,), {"x": 2}), ((1,), {"z": 2}),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "named"), MADE)
+def test_first_values_of_a_class_are_as_the_later_ones(given, named):
+    """`__init__` is written for those that come often."""
+    written, first = early(), early()
+    for _ in range(9):
+        written(1)
+
+    def made(kind):
+        try:
+            one = kind(*given, **named)
+        except TypeError as error:
+            return str(error)
+        return one.x, one.y, one.late, one.sum
+
+    assert made(first) == made(written)
+    assert first(1).y is not first(1).y
+
+
 def test_another_class_is_another_value():
     assert Point(1) != Other(1)
 

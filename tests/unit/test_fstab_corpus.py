@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from hosttune.facts.storage.fstab_lines import Kind, parse
+from hosttune.facts.storage.fstab_lines import LineKind, parse
 from hosttune.facts.storage.fstab_readers import STALE, Fields
 from hosttune.facts.storage.mounts import LOCAL_TYPES, is_system
 from hosttune.resources.storage.fstab_document import edit_options, insert_line, remove_line
 from hosttune.resources.storage.fstab_lint import lint
-from hosttune.resources.storage.fstab_plan import Outcome, tune
+from hosttune.resources.storage.fstab_plan import LineOutcome, tune
 from tests.conftest import CORPUS
 from tests.unit.fstab_oracles import assert_only_options_differ, assert_read_as_they_are
 from tests.unit.test_fstab_document import TMP_LINE, assert_one_span
@@ -28,7 +28,7 @@ def test_real_file_reads_as_libmount_and_glibc_read_it(name):
     assert [listed(line.libmount) for line in document.lines if line.libmount] == truth["libmount_2_39_entries"]
     glibc = [[*entry[:4], *map(int, entry[4:])] for entry in truth["glibc_getmntent"]]
     assert [listed(line.getmntent) for line in document.lines if line.getmntent] == glibc
-    broken = [line.number for line in document.lines if line.kind is Kind.BROKEN]
+    broken = [line.number for line in document.lines if line.kind is LineKind.BROKEN]
     assert set(truth["libmount_bad_lines"]) <= set(broken)
 
 
@@ -47,11 +47,11 @@ def test_each_data_mount_of_a_real_file_is_tuned_by_one_span_or_has_a_reason(nam
         if fields.fstype.decode() not in LOCAL_TYPES or not line.target or is_system(line.target):
             continue
         (step,) = tune(document, [line.target]).steps
-        if step.outcome in (Outcome.REFUSED, Outcome.LEFT):
+        if step.outcome in (LineOutcome.REFUSED, LineOutcome.LEFT):
             assert step.reason
             continue
         new = tune(document, [line.target]).data
-        if step.outcome is Outcome.OK:
+        if step.outcome is LineOutcome.OK:
             assert new == data
             continue
         assert_one_span(data, new, line.number)
@@ -63,7 +63,7 @@ def test_each_data_mount_of_a_real_file_is_tuned_by_one_span_or_has_a_reason(nam
 def test_all_data_mounts_of_a_real_file_change_for_both_programs_of_this_machine(name, tmp_path):
     data = (CORPUS / name).read_bytes()
     tuning = tune(parse(data))
-    changed = [step.line for step in tuning.steps if step.outcome is Outcome.CHANGED]
+    changed = [step.line for step in tuning.steps if step.outcome is LineOutcome.CHANGED]
     assert_only_options_differ(data, tuning.data, changed, tmp_path)
     assert tune(parse(tuning.data)).data == tuning.data
 
@@ -82,7 +82,7 @@ def test_remarks_on_a_real_file_name_each_misread_line(name):
     remarks = lint(document)
 
     misread = {remark.line for remark in remarks if remark.code == "misread"}
-    assert misread == {line.number for line in document.lines if line.kind is Kind.BROKEN}
+    assert misread == {line.number for line in document.lines if line.kind is LineKind.BROKEN}
     assert all(remark.message and remark.todo for remark in remarks)
 
 

@@ -11,7 +11,7 @@ from hosttune.facts.storage.fstab_options import set_atime
 from hosttune.facts.storage.fstab_readers import STALE, Fields, read_getmntent, read_libmount, split_options
 from hosttune.resources.storage.fstab_document import (
     Edit,
-    Kind,
+    LineKind,
     clean_path,
     edit_lines,
     edit_options,
@@ -224,7 +224,7 @@ def test_options_are_parted_by_commas_that_nothing_hides(options, is_written, it
 
 def test_comment_behind_blanks_is_one_to_both_readers():
     lines = parse(b" # /dev/x /data ext4 rw 0 0\n\t#y\r\n \t\n#z").lines
-    assert [line.kind for line in lines] == [Kind.COMMENT, Kind.COMMENT, Kind.BLANK, Kind.COMMENT]
+    assert [line.kind for line in lines] == [LineKind.COMMENT, LineKind.COMMENT, LineKind.BLANK, LineKind.COMMENT]
     assert {(line.libmount, line.getmntent) for line in lines} == {(None, None)}
 
 
@@ -313,7 +313,7 @@ def test_insert_after_a_last_line_of_crlf_keeps_its_options_for_both_readers():
     after = parse(insert_line(parse(data), TMP_LINE))
 
     assert after.data == data + b"\n" + TMP_LINE.encode()
-    assert [line.kind for line in after.lines] == [Kind.ENTRY] * 3
+    assert [line.kind for line in after.lines] == [LineKind.ENTRY] * 3
     assert after.lines[1].getmntent.options == b"bind"
 
 
@@ -324,7 +324,7 @@ def test_fourth_field_of_a_line_with_blanks_behind_it_is_read_by_both_and_goes_w
     new = edit_options(parse(data), "/data", lambda _: "noatime")
 
     (entry,) = parse(new).lines
-    assert entry.kind is Kind.ENTRY
+    assert entry.kind is LineKind.ENTRY
     assert entry.fields.options == b"noatime"
     assert edit_options(parse(new), "/data", lambda _: "") == data
 

@@ -6,7 +6,7 @@ import pytest
 
 from hosttune.facts.storage.fstab_lines import parse
 from hosttune.facts.storage.fstab_types import effective, needs_network
-from hosttune.resources.storage.fstab_lint import Level, lint
+from hosttune.resources.storage.fstab_lint import RemarkLevel, lint
 from tests.unit.test_fstab_document import SAMPLES
 
 GOOD = b"""\
@@ -323,9 +323,9 @@ def test_lint_puts_the_worst_first_and_then_the_lines_in_order():
     found = lint(parse(data))
     first = GOOD.count(b"\n") + 1
 
-    assert [remark.level for remark in found] == sorted((remark.level for remark in found), key=list(Level).index)
-    assert [remark.line for remark in found if remark.level is Level.ERROR] == [first + 1, first + 2]
-    assert [remark.line for remark in found if remark.level is Level.WARNING] == [first, first + 3]
+    assert [remark.level for remark in found] == sorted((remark.level for remark in found), key=list(RemarkLevel).index)
+    assert [remark.line for remark in found if remark.level is RemarkLevel.ERROR] == [first + 1, first + 2]
+    assert [remark.line for remark in found if remark.level is RemarkLevel.WARNING] == [first, first + 3]
 
 
 def test_lint_of_words_that_one_type_has_calls_none_misspelt():

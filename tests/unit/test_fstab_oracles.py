@@ -6,9 +6,9 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from hosttune.facts.storage.fstab_lines import Kind, Line, parse, read_line, split_lines
+from hosttune.facts.storage.fstab_lines import FstabLine, LineKind, parse, read_line, split_lines
 from hosttune.facts.storage.fstab_options import ATIME_WORDS
-from hosttune.resources.storage.fstab_plan import Outcome, tune
+from hosttune.resources.storage.fstab_plan import LineOutcome, tune
 from tests.unit.fstab_oracles import (
     assert_only_options_differ,
     assert_read_as_they_are,
@@ -91,7 +91,7 @@ def test_quick_reading_of_a_file_is_that_of_each_line(data):
     ]
 
     assert list(parse(data).lines) == one_by_one
-    assert all(isinstance(line, Line) for line in one_by_one)
+    assert all(isinstance(line, FstabLine) for line in one_by_one)
 
 
 @pytest.mark.parametrize("length", range(4085, 4104))
@@ -109,7 +109,7 @@ def test_getmntent_rule_at_its_limit_agrees_with_this_machine(length, end, tmp_p
 def test_noatime_on_a_sample_changes_the_intended_entries_alone(name, tmp_path):
     document = parse(SAMPLES[name])
     tuning = tune(document)
-    changed = [step.line for step in tuning.steps if step.outcome is Outcome.CHANGED]
+    changed = [step.line for step in tuning.steps if step.outcome is LineOutcome.CHANGED]
 
     assert_only_options_differ(SAMPLES[name], tuning.data, changed, tmp_path)
 
@@ -119,12 +119,12 @@ def test_noatime_on_a_sample_changes_the_intended_entries_alone(name, tmp_path):
 def test_noatime_on_any_file_changes_the_intended_entries_alone(tmp_path_factory, data):
     assume(b",=" not in data and b" =" not in data and b"\t=" not in data)
     tuning = tune(parse(data))
-    changed = [step.line for step in tuning.steps if step.outcome is Outcome.CHANGED]
+    changed = [step.line for step in tuning.steps if step.outcome is LineOutcome.CHANGED]
 
     assert_only_options_differ(data, tuning.data, changed, tmp_path_factory.getbasetemp())
     again = tune(parse(tuning.data))
     assert again.data == tuning.data
-    assert not [step for step in again.steps if step.outcome is Outcome.CHANGED]
+    assert not [step for step in again.steps if step.outcome is LineOutcome.CHANGED]
 
 
 def test_file_of_ten_thousand_lines_is_read_as_this_machine_reads_it(tmp_path):
@@ -135,4 +135,4 @@ def test_file_of_ten_thousand_lines_is_read_as_this_machine_reads_it(tmp_path):
     tuning = tune(parse(data), ["/data/7777"])
 
     assert tuning.data == data.replace(b"/data/7777 ext4 defaults,nofail", b"/data/7777 ext4 defaults,nofail,noatime")
-    assert all(line.kind is Kind.ENTRY for line in parse(tuning.data).lines)
+    assert all(line.kind is LineKind.ENTRY for line in parse(tuning.data).lines)

@@ -10,7 +10,7 @@ from hosttune.resources.storage.fstab_proof import complaint, trials_of
 from hosttune.values import ABSENT, Action, Address, Change
 from tests.unit.storage_host import StorageHost, mount_wish
 
-OLD = b"UUID=0a / ext4 defaults 0 1\nUUID=b7-1f /data ext4 defaults 0 2\n"
+OLD = b"UUID=0a / ext4 defaults 0 1\nUUID=b71f5c0e-3a44-4b8e-9d10-6c2f7e0a9b1f /data ext4 defaults 0 2\n"
 TMP = "tmpfs /tmp tmpfs mode=1777,size=2G,nofail 0 0"
 UNITS = {
     "-.mount": "[Mount]\n",
@@ -108,7 +108,7 @@ def test_carriage_return_in_a_unit_is_a_change():
 
 
 def test_unit_of_a_target_that_is_a_link_is_known_by_its_device():
-    device = "What=/dev/disk/by-uuid/b7-1f\n"
+    device = "What=/dev/disk/by-uuid/b71f5c0e-3a44-4b8e-9d10-6c2f7e0a9b1f\n"
     linked = {"-.mount": UNITS["-.mount"], "mnt-disk.mount": f"[Mount]\n{device}Options=defaults\n"}
     after = {**linked, "mnt-disk.mount": f"[Mount]\n{device}Options=defaults,noatime\n"}
     assert said(reading(units=linked), reading(units=after)) == ""

@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from hosttune.errors import Refused
-from hosttune.facts.storage.fstab_lines import Kind, parse
+from hosttune.facts.storage.fstab_lines import LineKind, parse
 from hosttune.resources.storage.fstab_document import insert_line, remove_line
-from hosttune.resources.storage.fstab_lint import Level, lint
-from hosttune.resources.storage.fstab_plan import Outcome, tune
+from hosttune.resources.storage.fstab_lint import RemarkLevel, lint
+from hosttune.resources.storage.fstab_plan import LineOutcome, tune
 from tests.conftest import SECOND_CORPUS
 from tests.unit.fstab_oracles import assert_only_options_differ, assert_read_as_they_are
 from tests.unit.test_fstab_document import TMP_LINE
@@ -39,7 +39,7 @@ def test_edits_of_a_real_file_change_what_is_meant_and_go_without_a_trace(name, 
     except Refused:
         assert parse(data).problems
         return
-    changed = [step.line for step in tuning.steps if step.outcome is Outcome.CHANGED]
+    changed = [step.line for step in tuning.steps if step.outcome is LineOutcome.CHANGED]
     assert_only_options_differ(data, tuning.data, changed, tmp_path)
     assert remove_line(parse(insert_line(parse(data), line)), line) == data
 
@@ -50,7 +50,7 @@ def test_remarks_on_a_real_file_name_each_misread_line_and_a_way_out(name):
     remarks = lint(document)
 
     misread = {remark.line for remark in remarks if remark.code == "misread"}
-    assert misread == {line.number for line in document.lines if line.kind is Kind.BROKEN}
+    assert misread == {line.number for line in document.lines if line.kind is LineKind.BROKEN}
     assert all(remark.message and remark.todo for remark in remarks)
 
 
@@ -60,7 +60,7 @@ def test_real_files_that_boot_raise_few_words_about_what_stands_in_a_line():
     for name in FILES:
         document = parse((SECOND_CORPUS / name).read_bytes())
         entries += len(document.entries)
-        said += [one for one in lint(document) if one.code in OF_WORDS and one.level is Level.ERROR]
+        said += [one for one in lint(document) if one.code in OF_WORDS and one.level is RemarkLevel.ERROR]
     assert len(said) <= entries // 50
 
 
@@ -105,7 +105,7 @@ def test_mutated_real_files_are_read_linted_and_edited_as_this_machine_reads_the
             continue
         tuning = tune(document)
         kept.append((data, tuning.data))
-        edits += [offset + step.line for step in tuning.steps if step.outcome is Outcome.CHANGED]
+        edits += [offset + step.line for step in tuning.steps if step.outcome is LineOutcome.CHANGED]
         offset += len(document.lines)
 
     before, after = (b"".join(files) for files in zip(*kept, strict=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts.storage.fstab_words import GENERIC
-from hosttune.resources.storage.fstab_tables import _TABLES, Answer, combination, names, reply, table
+from hosttune.resources.storage.fstab_tables import _TABLES, KernelAnswer, combination, names, reply, table
 
 TAKEN = [
     ("ext4", "errors=remount-ro"), ("ext4", "barrier"), ("ext4", "barrier=1"), ("ext4", "usrjquota="),
@@ -29,13 +29,13 @@ REFUSED = [
 
 @pytest.mark.parametrize(("fstype", "word"), TAKEN)
 def test_word_that_the_kernel_takes_is_fine(fstype, word):
-    assert reply(fstype, word).answer is Answer.TAKEN
+    assert reply(fstype, word).answer is KernelAnswer.TAKEN
 
 
 @pytest.mark.parametrize(("fstype", "word"), REFUSED)
 def test_word_that_the_kernel_refuses_is_told_with_the_way_out(fstype, word):
     said = reply(fstype, word)
-    assert said.answer is Answer.REFUSED
+    assert said.answer is KernelAnswer.REFUSED
     assert said.why
     assert said.todo
 
@@ -43,8 +43,8 @@ def test_word_that_the_kernel_refuses_is_told_with_the_way_out(fstype, word):
 @pytest.mark.parametrize(
     ("fstype", "word", "answer"),
     [
-        ("ext4", "noacl", Answer.GONE), ("btrfs", "inode_cache", Answer.GONE), ("tmpfs", "noswap", Answer.LATER),
-        ("xfs", "lifetime", Answer.LATER), ("ext4", "frobnicate", Answer.UNKNOWN), ("ext4", "noatim", Answer.UNKNOWN),
+        ("ext4", "noacl", KernelAnswer.GONE), ("btrfs", "inode_cache", KernelAnswer.GONE), ("tmpfs", "noswap", KernelAnswer.LATER),
+        ("xfs", "lifetime", KernelAnswer.LATER), ("ext4", "frobnicate", KernelAnswer.UNKNOWN), ("ext4", "noatim", KernelAnswer.UNKNOWN),
     ],
 )  # fmt: skip
 def test_word_of_some_versions_or_of_none_that_is_known_is_no_refusal(fstype, word, answer):
@@ -63,7 +63,7 @@ def test_word_of_some_versions_or_of_none_that_is_known_is_no_refusal(fstype, wo
 )  # fmt: skip
 def test_words_that_need_each_other_are_told(fstype, options, is_fine):
     said = combination(fstype, tuple(options.split(",")))
-    assert said.answer is (Answer.TAKEN if is_fine else Answer.REFUSED)
+    assert said.answer is (KernelAnswer.TAKEN if is_fine else KernelAnswer.REFUSED)
     assert is_fine or (said.why and said.todo)
 
 

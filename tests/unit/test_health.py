@@ -6,8 +6,12 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from threading import Event, get_native_id
+from types import SimpleNamespace
 
 import jsonschema
 import pytest
@@ -20,12 +24,14 @@ from hosttune.engine.health import Fitness, judge
 from hosttune.engine.plan import merge_findings
 from hosttune.engine.policy import Drains, Policy
 from hosttune.engine.waiver import Waiver
-from hosttune.facts.baseline import parse
+from hosttune.facts import Facts
+from hosttune.facts.baseline import parse, unlike
 from hosttune.host import process
 from hosttune.host.in_time import Waiting, in_time
+from hosttune.host.overlay import Overlay
 from hosttune.host.record import read_record
 from hosttune.textfiles import own_file
-from hosttune.values import Finding, Hold, HoldKind, Verdict
+from hosttune.values import FileValue, Finding, Hold, HoldKind, Verdict
 from hosttune.views.health import NPD_BYTES, SLURM_BYTES, health_line, health_prometheus, health_status
 from tests.hosts.built import HOSTS
 
@@ -148,6 +154,19 @@ def test_work_is_done_side_by_side_and_nobody_waits_for_what_hangs(tmp_path):
     assert listed == []  # what was started is ended with the child
 
 
+def test_what_comes_after_many_that_hang_is_asked_all_the_same():
+    hang = {f"hangs {number}": lambda: bytes(Event().wait()) for number in range(30)}
+    answers = in_time({**hang, "last": lambda: b"there"}, 1.0)
+    assert answers.pop("last") == b"there"
+    assert set(answers.values()) == {Waiting("", stuck=False)}
+
+
+def test_what_answers_at_once_is_done_by_one_thread(monkeypatch):
+    monkeypatch.setattr("hosttune.host.in_time._PATIENCE_S", 60.0)
+    answers = in_time({str(number): lambda: str(get_native_id()).encode() for number in range(10)}, 600.0)
+    assert len(set(answers.values())) == 1
+
+
 def asks_long():
     """Asks as facts do: the program leads a session of its own, and has started another one."""
     done = process.look(["sh", "-c", "sleep 4217 & sleep 4217; echo"], timeout_s=100.0)
@@ -170,12 +189,35 @@ def test_program_that_waits_for_its_child_in_the_kernel_is_not_stuck(tmp_path):
     assert not waiting.stuck
 
 
-@pytest.mark.parametrize("words", [("--only", "memory-swappiness"), ("--ignore", "ALL")])
-def test_host_that_no_rule_may_judge_is_not_fit(words, capsys):
+def test_what_another_thread_is_importing_is_imported_anew(tmp_path, monkeypatch):
+    """That thread does not go on in the child, and nobody else would give back the lock of the module."""
+    begun, goes_on, here = threading.Event(), threading.Event(), os.getpid()
+    monkeypatch.setattr(sys, "wait_here", lambda: os.getpid() == here and (begun.set(), goes_on.wait()), raising=False)
+    (tmp_path / "slowly_imported.py").write_text("import sys\nsys.wait_here()\nfound = b'imported'\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    thread = threading.Thread(target=import_module, args=("slowly_imported",))
+    thread.start()
+    begun.wait()
+    try:
+        answers = in_time({"imports": lambda: import_module("slowly_imported").found}, 5.0)
+    finally:
+        goes_on.set()
+        thread.join()
+    assert answers == {"imports": b"imported"}
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--only", "memory-swappiness"), "--only memory-swappiness leaves no rule that can judge this host"),
+        (("--ignore", "ALL"), "no rule can judge this host"),
+    ],
+)
+def test_host_that_no_rule_may_judge_is_not_fit(words, why, capsys):
     rules = [*health_rules(builtin_catalog(), Policy())]
     options = [word for rule in rules for word in ("--ignore", rule)] if words[1] == "ALL" else [*words]
     assert app.run(["health", "--host", str(HOSTS / "a100-cloud-vm.json"), "--format", "nagios", *options]) == 3
-    assert capsys.readouterr().out.startswith("HOSTTUNE UNKNOWN - hosttune: no rule can judge this host")
+    assert capsys.readouterr().out.startswith(f"HOSTTUNE UNKNOWN - hosttune: {why}")
 
 
 def test_waiver_covers_what_is_stuck(monkeypatch):
@@ -334,11 +376,35 @@ def test_script_for_slurm_drains_and_takes_back_only_its_own(tmp_path, fitness, 
     assert (done.read_text() if done.exists() else "") == acts
 
 
+@pytest.mark.parametrize("rule", ["storage-noatime", "host-baseline"])  # says nothing of health; not applicable here
+def test_rules_that_only_leaves_out_are_why_nobody_judges(capsys, rule):
+    assert app.run(["health", "--only", rule, "--host", str(HOSTS / "h100-8x-2socket.json")]) == 1
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"--only {rule} leaves no rule that can judge this host do: ask without --only" in told
+    assert "container" not in told
+
+
+@pytest.mark.parametrize("name", ["h100-8x-2socket", "a100-cloud-vm"])
+def test_verbose_lists_what_was_asked_and_found_nothing(capsys, name):
+    words = ["health", "--host", str(HOSTS / f"{name}.json")]
+    app.run([*words, "--format", "json"])
+    told = json.loads(capsys.readouterr().out)
+    fine = {*told["asked"]} - {point["rule"] for point in told["points"]}
+    app.run(words)
+    assert "Asked, and" not in capsys.readouterr().out
+    app.run([*words, "-v"])
+    long = capsys.readouterr().out
+    assert fine
+    assert f"\nAsked, and nothing against work ({len(fine)})\n" in long
+    listed = {line.split()[0] for line in long.partition("Asked, and")[2].splitlines()[1:] if line.startswith("  ")}
+    assert listed == fine
+
+
 def test_only_root_learns_and_only_of_a_healthy_host(capsys, monkeypatch):
     words = ["health", "--learn", "--host", str(HOSTS / "h100-8x-2socket.json")]
     monkeypatch.setattr("hosttune.host.live.LiveReader.is_privileged", False)
     assert app.run(words) == 2
-    assert "sudo hosttune health --learn" in capsys.readouterr().err
+    assert f"hosttune health --learn --host {words[-1]}\n" in capsys.readouterr().err
     monkeypatch.setattr("hosttune.host.live.LiveReader.is_privileged", True)
     monkeypatch.setattr("hosttune.cli.health._looked", lambda *_, **__: (judge([DEAD]), None))
     assert app.run(words) == 2
@@ -347,10 +413,51 @@ def test_only_root_learns_and_only_of_a_healthy_host(capsys, monkeypatch):
 
 
 def test_what_is_learned_of_a_sibling_is_kept_for_this_host(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr("hosttune.host.live.LiveReader.is_privileged", True)
     monkeypatch.setattr("hosttune.host.state.folder", lambda part: str(tmp_path / part))
+    own = Overlay(read_record(str(HOSTS / "h100-8x-2socket.json")))
+    other = FileValue(b"0123456789abcdef0123456789abcdef\n")
+    own.replace("/etc/machine-id", other, expected=own.read("/etc/machine-id"))
+    monkeypatch.setattr("hosttune.host.live.LiveReader", lambda: own)
     assert app.run(["health", "--learn", "--host", str(HOSTS / "h100-8x-2socket.json")]) == 0
     told = capsys.readouterr().out
+    assert "is learned: this host is held against it from now on" in told
+    assert "counters" not in told
     assert "GPUs: 8\n" in told
     kept = parse((tmp_path / "health" / "baseline.json").read_text())
     assert [part.amount for part in kept.parts if part.name == "GPUs"] == [8]
+
+
+@pytest.mark.parametrize(
+    ("sibling", "own", "words"),
+    [
+        ("h100-8x-2socket", "h100-8x-2socket", []),
+        ("gh200-arm64", "h100-8x-2socket", ["architecture aarch64, here x86_64", "product ", "processor Neoverse-V2"]),
+    ],
+)
+def test_only_a_host_of_the_same_model_is_a_sibling(sibling, own, words):
+    found = unlike(*(Facts(read_record(str(HOSTS / f"{name}.json"))) for name in (sibling, own)))
+    assert bool(found) is bool(words)
+    assert all(word in "; ".join(found) for word in words)
+
+
+def test_gpu_that_the_sibling_alone_has_may_be_lost_here():
+    def host(**boards):
+        devices = tuple(SimpleNamespace(device_id=board, name=name) for board, name in boards.items())
+        return SimpleNamespace(
+            kernel=SimpleNamespace(architecture="x86_64"), host=SimpleNamespace(product="a server"),
+            cpu=SimpleNamespace(model="a processor"), gpus=SimpleNamespace(devices=devices),
+        )  # fmt: skip
+
+    one, both = {"0x20b0": "A100"}, {"0x20b0": "A100", "0x2330": "H100"}
+    assert unlike(host(**both), host(**one)) == ()
+    assert unlike(host(**one), host(**both)) == ("GPUs A100, here A100, H100",)
+    assert unlike(host(), host(**one)) == ("GPUs none, here A100",)
+
+
+def test_record_of_another_machine_is_not_learned(capsys, monkeypatch, tmp_path):
+    own = read_record(str(HOSTS / "h100-8x-2socket.json"))
+    monkeypatch.setattr("hosttune.host.live.LiveReader", lambda: own)
+    monkeypatch.setattr("hosttune.host.state.folder", lambda part: str(tmp_path / part))
+    assert app.run(["health", "--learn", "--host", str(HOSTS / "gh200-arm64.json")]) == 2
+    assert "is no sibling of this host (architecture aarch64, here x86_64; " in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

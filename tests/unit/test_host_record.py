@@ -176,18 +176,20 @@ def test_missing_record_is_refused(tmp_path):
 
 
 def test_record_keeps_names_and_limits_that_facts_asked_about():
-    from hosttune.host.record import Recorder
+    from hosttune.host.record import RecordingReader
 
-    door = Recorder(FakeReader({"/proc/80/comm": "slurmd\n", "/proc/80/limits": "x", "/proc/80/environ": "y"}))
+    door = RecordingReader(FakeReader({"/proc/80/comm": "slurmd\n", "/proc/80/limits": "x", "/proc/80/environ": "y"}))
     for name in ("comm", "limits", "environ"):
         door.read(f"/proc/80/{name}")
     assert set(door.answers["files"]) == {"/proc/80/comm", "/proc/80/limits"}
 
 
 def test_record_keeps_nothing_of_single_processes():
-    from hosttune.host.record import Recorder
+    from hosttune.host.record import RecordingReader
 
-    door = Recorder(FakeReader({"/proc/80/mountinfo": "x", "/proc/1/comm": "init\n", "/proc/self/mountinfo": "y"}))
+    door = RecordingReader(
+        FakeReader({"/proc/80/mountinfo": "x", "/proc/1/comm": "init\n", "/proc/self/mountinfo": "y"})
+    )
     assert [door.read(f"/proc/{name}") for name in ("80/mountinfo", "1/comm", "self/mountinfo")] == [
         b"x",
         b"init\n",

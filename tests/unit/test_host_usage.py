@@ -9,7 +9,7 @@ import pytest
 from hosttune.actions.record_encode import encode_record
 from hosttune.host.door import Usage
 from hosttune.host.live import LiveReader
-from hosttune.host.record import Recorder, RecordReader
+from hosttune.host.record import RecordingReader, RecordReader
 from hosttune.host.record_check import check_record
 from hosttune.host.rooted import RootReader
 from hosttune.host.usage import count
@@ -64,7 +64,7 @@ def test_what_is_no_folder_is_told(folder):
 
 
 def test_record_keeps_the_figures_and_no_names(folder):
-    recorder = Recorder(RootReader(str(folder)))
+    recorder = RecordingReader(RootReader(str(folder)))
     assert recorder.usage("/tmp") == Usage(42, 7, is_complete=True)
     record = encode_record(recorder, share=False, tool_version="0")
     assert record["usages"] == {"/tmp": [42, 7, True]}
@@ -74,7 +74,7 @@ def test_record_keeps_the_figures_and_no_names(folder):
 
 
 def test_record_of_before_is_counted_by_its_listings(folder):
-    recorder = Recorder(RootReader(str(folder)))
+    recorder = RecordingReader(RootReader(str(folder)))
     for path in ("/tmp", "/tmp/a", "/tmp/a/b"):
         recorder.list(path)
     for path in ("/tmp/a", "/tmp/a/b", "/tmp/a/b/c", "/tmp/d", "/tmp/gone", "/tmp/pipe", "/tmp/up"):
@@ -90,5 +90,5 @@ def test_record_of_before_is_counted_by_its_listings(folder):
 
 @pytest.mark.parametrize("entry", [[1, 2], [1, -2, True], [1, 2, 1], "x", [1.5, 2, True]])
 def test_record_with_a_usage_of_another_shape_is_refused(entry, tmp_path):
-    record = encode_record(Recorder(RootReader(str(tmp_path))), share=False, tool_version="0")
+    record = encode_record(RecordingReader(RootReader(str(tmp_path))), share=False, tool_version="0")
     assert "usages./tmp" in str(check_record({**record, "usages": {"/tmp": entry}}, "")[0])

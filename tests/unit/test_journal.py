@@ -3,7 +3,7 @@
 import pytest
 
 from hosttune.actions.apply import new_run
-from hosttune.actions.journal import FOLDER, Journal, Recorder, boot_id, read_journal
+from hosttune.actions.journal import FOLDER, Journal, JournalWriter, boot_id, read_journal
 from hosttune.actions.journal_lines import parse_run
 from hosttune.errors import HosttuneError
 from hosttune.host.overlay import Overlay
@@ -22,7 +22,7 @@ def change(address=A, before="60", after="10", **more):
 
 
 def ran(writer, *changes, undoes=(), is_done=True, is_finished=True):
-    recorder = Recorder.start(writer, new_run(writer, read_journal(writer), "undo" if undoes else "apply", "d"))
+    recorder = JournalWriter.start(writer, new_run(writer, read_journal(writer), "undo" if undoes else "apply", "d"))
     steps = []
     for number, one in enumerate(changes):
         step = recorder.intent(one, undoes[number] if undoes else None)
@@ -74,7 +74,7 @@ def test_run_goes_by_the_beginning_of_its_id_where_that_is_one_alone():
 
 def test_what_a_run_is_and_what_became_of_it_is_read_as_it_was_written():
     writer = host()
-    recorder = Recorder.start(writer, new_run(writer, Journal(()), "apply", "d" * 64))
+    recorder = JournalWriter.start(writer, new_run(writer, Journal(()), "apply", "d" * 64))
     recorder.failed(recorder.intent(change(triggers=(Trigger("restart", "x.service"),))), "the kernel says no")
     made = recorder.intent(change(B))
     recorder.done(made, "it complained", change(B, after="11"))

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hosttune.actions.journal import FOLDER, KEEP, Recorder, read_journal
+from hosttune.actions.journal import FOLDER, KEEP, JournalWriter, read_journal
 from hosttune.actions.journal_lines import Run, StepId
 from hosttune.actions.recover import prune
 from hosttune.actions.undo import original
@@ -13,7 +13,7 @@ from tests.unit.fake_reader import FakeReader
 
 def record(writer, number, *, after="10", undoes=None, is_done=True):
     run = Run(f"run-{number:03d}", "undo" if undoes else "apply", f"2026-01-01T00:00:{number:02d}", "me", "b", "d", "0")
-    recorder = Recorder.start(writer, run)
+    recorder = JournalWriter.start(writer, run)
     if after:
         step = recorder.intent(Change(Address("sysctl", f"vm.x{number}"), Action.UPDATE, "60", after, "rule"), undoes)
         (recorder.done if is_done else lambda step: recorder.failed(step, "no"))(step)
@@ -58,7 +58,7 @@ def test_prune_drops_what_was_undone_together_with_its_undo():
 def test_prune_keeps_the_undo_of_a_step_whose_run_is_kept():
     writer = Overlay(FakeReader())
     run = Run("run-000", "apply", "2026-01-01T00:00:00", "me", "b", "d", "0")
-    recorder = Recorder.start(writer, run)
+    recorder = JournalWriter.start(writer, run)
     for number in (1, 2):
         change = Change(Address("sysctl", f"vm.y{number}"), Action.UPDATE, "60", "10", "rule")
         recorder.done(recorder.intent(change))
@@ -73,7 +73,7 @@ def test_prune_keeps_the_undo_that_stopped_half_way_of_a_step_in_force():
     writer = Overlay(FakeReader())
     step = record(writer, 0)
     run = Run("run-001", "undo", "2026-01-01T00:00:01", "me", "b", "d", "0")
-    recorder = Recorder.start(writer, run)
+    recorder = JournalWriter.start(writer, run)
     back = Change(Address("sysctl", "vm.x0"), Action.UPDATE, "10", "60", "rule")
     recorder.failed(recorder.intent(back, step), "stopped", replace(back, after="33"))
     recorder.finish()
@@ -105,7 +105,7 @@ def test_prune_keeps_what_was_undone_on_paper_while_a_later_value_is_in_force():
 
 def step_of(writer, number, change, undoes=None, *, superseded=False):
     run = Run(f"run-{number:03d}", "undo" if undoes else "apply", f"2026-01-01T00:00:{number:02d}", "me", "b", "d", "0")
-    recorder = Recorder.start(writer, run)
+    recorder = JournalWriter.start(writer, run)
     step = recorder.intent(change, undoes, superseded=superseded)
     recorder.done(step)
     recorder.finish()

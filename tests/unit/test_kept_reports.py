@@ -25,6 +25,7 @@ H100 = HOSTS / "h100-8x-2socket.json"
 def where(tmp_path, monkeypatch):
     folder = str(tmp_path / "state" / "reports")
     monkeypatch.setattr(state, "folder", lambda part: str(tmp_path / "state" / part))
+    monkeypatch.setattr("hosttune.cli.diff._today", lambda: "2998-12-31")
     return folder
 
 
@@ -179,6 +180,8 @@ def test_diff_since_compares_the_report_of_that_day_with_this_host(run, where, m
     [
         (("yesterday", "live"), "no report of"),
         (("--since", "2026-11-01"), "no report of 2026-11-01 or of a day before it is kept"),
+        (("--since", "2999-01-01"), "2999-01-01 is still to come (today is 2998-12-31, UTC)"),
+        (("2999-01-01", "live"), "2999-01-01 is still to come"),
         (("--since", "last week"), "'last week' is no day"),
         (("--since", ""), "--since: the value is empty"),
         (("--since", "yesterday", "live"), "--since compares with this host alone"),

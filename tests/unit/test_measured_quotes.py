@@ -11,15 +11,15 @@ from types import MappingProxyType, SimpleNamespace
 import pytest
 
 from hosttune.cli import measured as of_cli
-from hosttune.cli.options import Look
+from hosttune.cli.options import HostOptions
 from hosttune.engine.catalog import load_catalog
 from hosttune.measure.bench import results, state
-from hosttune.measure.bench.results import Finding, Result
+from hosttune.measure.bench.results import BenchFinding, BenchResult
 from hosttune.measure.bench.statistics import Answer, Interval
 from hosttune.measure.bench.uuids import uuids_at
 from hosttune.values import Action, Address, Change, Plan, Stage
 from hosttune.views.checked import Checked
-from hosttune.views.measure.measured import RULES, of_rule, quotes
+from hosttune.views.measure.measured import RULES, of_rule, quote_results
 from hosttune.views.page import Page
 from hosttune.views.plan import plan_report
 from hosttune.views.report import check_report
@@ -33,7 +33,7 @@ UUIDS = {"/data": "uuid-data", "/": "uuid-root"}
 
 def atime(answer=Answer.DIFFERS, **more):
     effect = Interval(1.046, 1.042, 1.049) if answer is Answer.DIFFERS else Interval(1.001, 0.996, 1.009)
-    finding = Finding(
+    finding = BenchFinding(
         "read",
         answer,
         effect,
@@ -42,7 +42,7 @@ def atime(answer=Answer.DIFFERS, **more):
         0.01,
         "" if answer is not Answer.INCONCLUSIVE else "busy",
     )
-    made = Result(
+    made = BenchResult(
         "atime", "2026-11-16T10:00:00+00:00", KERNEL, "uuid-data", "ext4", "/data", "/data/set", 7, (finding,),
         MappingProxyType({}), MappingProxyType({"mounted": "relatime", "other": "relatime"}),
     )  # fmt: skip
@@ -55,7 +55,7 @@ def read(limit="disk"):
 
 
 def texts(*given, kernel=KERNEL, uuids=UUIDS, now=NOW):
-    return [one.text for one in quotes(given, kernel, uuids, now)]
+    return [one.text for one in quote_results(given, kernel, uuids, now)]
 
 
 def test_quotes_result_of_this_kernel_and_disk_is_quoted_with_its_age():
@@ -113,7 +113,7 @@ def plan_of(*targets, rule="storage-noatime"):
 
 
 def test_plan_quotes_below_the_rule_for_the_mounts_that_it_touches():
-    found = quotes([atime(), atime(target="/", uuid="uuid-root", path="/")], KERNEL, UUIDS, NOW)
+    found = quote_results([atime(), atime(target="/", uuid="uuid-root", path="/")], KERNEL, UUIDS, NOW)
     text = " ".join(plan_report(Checked(plan_of("/data"), Page()), found).split())
     assert text.count("measured here") == 1
     assert text.index("storage-noatime") < text.index("(bench atime /data/set)") < text.index("mount:/data")
@@ -121,7 +121,7 @@ def test_plan_quotes_below_the_rule_for_the_mounts_that_it_touches():
 
 @pytest.mark.parametrize("plan", [plan_of("/srv"), plan_of("/data", rule="storage-readahead")])
 def test_plan_does_not_quote_for_other_mounts_or_rules(plan):
-    assert "measured here" not in plan_report(Checked(plan, Page()), quotes([atime()], KERNEL, UUIDS, NOW))
+    assert "measured here" not in plan_report(Checked(plan, Page()), quote_results([atime()], KERNEL, UUIDS, NOW))
 
 
 def test_plan_without_results_is_the_same_text():
@@ -131,13 +131,13 @@ def test_plan_without_results_is_the_same_text():
 
 @pytest.mark.parametrize(("is_verbose", "number"), [(True, 1), (False, 0)])
 def test_check_quotes_with_verbose_alone(is_verbose, number):
-    found = quotes([atime()], KERNEL, UUIDS, NOW)
+    found = quote_results([atime()], KERNEL, UUIDS, NOW)
     one = Checked(plan_of("/data"), Page(is_verbose=is_verbose))
     assert check_report((one,), found).count("measured here") == number
 
 
 def test_of_rule_without_changes_tells_all_mounts():
-    found = quotes([atime(), read()], KERNEL, UUIDS, NOW)
+    found = quote_results([atime(), read()], KERNEL, UUIDS, NOW)
     assert len(of_rule(found, "storage-noatime")) == 1
     assert of_rule(found, "framework-input-pipeline") == (
         "measured here 2 days ago: limit: disk; cold 120 files/s (bench read /data/set)",
@@ -158,11 +158,11 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_measured_reads_what_is_kept(folder):
-    (quote,) = of_cli.measured(Look())
+    (quote,) = of_cli.measured(HostOptions())
     assert (quote.rule, quote.subject) == ("storage-noatime", "/")
 
 
-@pytest.mark.parametrize("look", [Look(root="/srv/image"), Look(host=["a.json"])])
+@pytest.mark.parametrize("look", [HostOptions(root="/srv/image"), HostOptions(host=["a.json"])])
 def test_measured_says_nothing_of_other_hosts(folder, look):
     assert of_cli.measured(look) == ()
 
@@ -170,12 +170,12 @@ def test_measured_says_nothing_of_other_hosts(folder, look):
 @pytest.mark.parametrize("mode", [0o770, 0o707])
 def test_measured_folder_that_others_may_write_counts_for_nothing(folder, mode):
     folder.chmod(mode)
-    assert of_cli.measured(Look()) == ()
+    assert of_cli.measured(HostOptions()) == ()
 
 
 def test_measured_result_of_another_user_counts_for_nothing(folder, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 4711)
-    assert of_cli.measured(Look()) == ()
+    assert of_cli.measured(HostOptions()) == ()
 
 
 @pytest.mark.parametrize(
@@ -184,13 +184,13 @@ def test_measured_result_of_another_user_counts_for_nothing(folder, monkeypatch)
 def test_measured_broken_result_counts_for_nothing(folder, content):
     for path in folder.iterdir():
         path.write_bytes(content)
-    assert of_cli.measured(Look()) == ()
+    assert of_cli.measured(HostOptions()) == ()
 
 
 def test_measured_without_results_opens_nothing(monkeypatch, tmp_path):
     monkeypatch.setattr(state, "folder", lambda: str(tmp_path / "none"))
     monkeypatch.setattr("hosttune.host.open_reader", lambda **_: pytest.fail("the host was looked at"))
-    assert of_cli.measured(Look()) == ()
+    assert of_cli.measured(HostOptions()) == ()
 
 
 def test_check_without_verbose_loads_nothing_of_the_benches():

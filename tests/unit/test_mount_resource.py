@@ -8,7 +8,7 @@ import pytest
 
 from hosttune.errors import Conflict
 from hosttune.resources import address_kinds
-from hosttune.resources.storage.mount_policy import View, elsewhere
+from hosttune.resources.storage.mount_policy import View, find_other_mounts
 from hosttune.values import Action, Activation, Address, Change, HoldKind, Trigger, Unreadable, Verdict
 from tests.unit.storage_host import ROOT, StorageHost, mount_wish
 
@@ -70,6 +70,41 @@ def test_each_place_is_changed_only_where_it_differs(fstab, mount, addresses):
     finding = host(fstab, mount).look(mount_wish("/data"))
 
     assert [str(change.address) for change in finding.changes] == addresses
+
+
+@pytest.mark.parametrize(
+    ("line", "words", "todo"),
+    [
+        ("/dev/sdb1 /data ext4 0 2", "`0` stands where the options belong", "ext4 defaults 0"),
+        ("/dev/sdb1 /data ext4 defaults;nofail 0 2", "only a comma parts options", "write defaults,nofail"),
+        ("UUID:aaaa /data ext4 defaults 0 2", "`UUID:aaaa` is no tag", "write UUID=aaaa"),
+        ("UUID=\u201caaaa\u201d /data ext4 defaults 0 2", "is no plain dash or quote", 'write UUID="aaaa"'),
+        ("/dev/nvmeOn1p1 /data ext4 defaults 0 2", "no kernel names a disk", "is /dev/nvme0n1p1 meant?"),
+    ],
+)
+@pytest.mark.parametrize("persistent_only", [False, True])
+def test_line_whose_mount_fails_is_not_built_upon(line, words, todo, persistent_only):
+    fstab = f"# mine\n{line}\n/dev/sdc1 /data/more ext4 rw 0 2\n"
+    machine = host(fstab, None, persistent_only=persistent_only)
+
+    finding = machine.look(mount_wish("/data"))
+
+    assert (finding.verdict, finding.hold.kind, finding.changes) == (Verdict.DIFFERS, HoldKind.REFUSED, ())
+    assert finding.hold.detail.startswith("/etc/fstab:2: ")
+    assert (words in finding.hold.detail, todo in finding.todo) == (True, True)
+    assert [str(one.address) for one in machine.look(mount_wish("/data/more")).changes] == ["fstab:/data/more"]
+
+
+def test_line_that_would_grow_too_long_is_refused_with_its_number():
+    finding = host(f"# mine\n/dev/sdb1 /data ext4 x-a={'a' * 3970} 0 2\n").look(mount_wish("/data"))
+
+    assert finding.hold.detail == "/etc/fstab:2: the line would be longer than 4000 bytes"
+
+
+def test_word_in_another_case_is_refused_with_its_line():
+    finding = host("/dev/sdb1 /data ext4 NOATIME,nofail 0 2\n").look(mount_wish("/data"))
+
+    assert finding.hold.detail == "/etc/fstab line 1: mount options are case-sensitive: `NOATIME` fails the mount"
 
 
 def test_noatime_in_both_places_is_ok():
@@ -148,7 +183,7 @@ def test_other_places_of_the_same_folder_are_named_with_who_keeps_them():
         facts = SimpleNamespace(
             mounts=SimpleNamespace(visible=(mount(), *visible)), namespaces=SimpleNamespace(mounts=others)
         )
-        return elsewhere(View("/data", "noatime", None, mount(), None, "relatime", True), facts)
+        return find_other_mounts(View("/data", "noatime", None, mount(), None, "relatime", True), facts)
 
     kept = "keep relatime until restarted, in a mount namespace of their own"
     assert said() == ()

@@ -1,7 +1,7 @@
 """What packages leave on the disk is said."""
 
 from hosttune.actions.apply import left_by as of_all
-from hosttune.resources.packages.package_set import told
+from hosttune.resources.packages.package_set import describe_changes
 from hosttune.resources.packages.package_stays import left_by
 from hosttune.values import ABSENT, Action, Address, Change, Outcome, Phase, Unreadable
 from tests.unit.fake_reader import FakeReader
@@ -61,11 +61,11 @@ def test_nothing_is_said_of_other_changes_or_where_dpkg_cannot_be_read():
 
 def test_way_back_names_versions_and_what_stays():
     before, after = ("a=2", "b=1 (half-configured)", "new=1"), ("a=1 (auto)", "b=1", "old=7")
-    assert told(before, after) == (
+    assert describe_changes(before, after) == (
         "install old 7",
         "put back a 2 -> 1",
         "configure b 1",
         "remove new 1",
         "their configuration files stay: sudo apt-get purge new",
     )
-    assert told(("a=1",), ABSENT)[0] == "remove a 1"
+    assert describe_changes(("a=1",), ABSENT)[0] == "remove a 1"

@@ -6,7 +6,7 @@ import pytest
 
 from hosttune.actions.apply import waits_after
 from hosttune.actions.journal import Journal
-from hosttune.actions.journal_lines import Run, Step, StepId
+from hosttune.actions.journal_lines import JournalStep, Run, StepId
 from hosttune.actions.recover import prune
 from hosttune.errors import Conflict, Refused
 from hosttune.facts import Facts
@@ -292,7 +292,7 @@ def test_set_on_an_overlay_leaves_the_package_of_another_architecture():
 
 def step(seq, before, *, undoes=None):
     change = Change(Address("package-set", "nvidia-utils-580"), "update", before, ("nvidia-utils-580=580.2-1",), "r")
-    return Step(StepId("run", seq), change, Phase.DONE, undoes=undoes)
+    return JournalStep(StepId("run", seq), change, Phase.DONE, undoes=undoes)
 
 
 def journal(*steps):

@@ -78,7 +78,8 @@ def test_manual_names_every_command_and_option(tree, modules):
     page = modules["manual"].manual(tree, "0.1.0", 0)
     assert page.startswith('.TH HOSTTUNE 8 "1970-01-01" "hosttune 0.1.0"')
     for command in tree.walk():
-        assert command.commands or f'.SS "hosttune {" ".join(command.path)}' in page
+        name = " ".join(command.path).replace("-", "\\-")
+        assert command.commands or f'.SS "hosttune {name}' in page
         for option in command.options if command.path else ():
             assert all(name.replace("-", "\\-") in page for name in option.names)
     assert not re.search(r"^'", page, re.MULTILINE)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.policy import Policy
-from hosttune.engine.policy_file import load_policy
+from hosttune.engine.policy import DataMount, Policy
+from hosttune.engine.policy_file import build_policy, load_policy
+from hosttune.engine.yamlio import load_document
 from hosttune.errors import BadInput, HosttuneError
 from hosttune.values import Action, Address, Change, Disturbs, FileValue, Finding, HoldKind, Risk, Verdict
 from tests.unit.fake_reader import FakeReader
@@ -34,6 +35,10 @@ def test_policy_says_everything():
     assert (policy.max_risk, policy.disturb) == (Risk.HIGH, Disturbs.SESSIONS)
 
 
+MOUNT = "data_mounts:\n- {{source: LABEL=a, target: /a,\n   options: [ro, {}]}}"
+TWICE = "data_mounts:\n- {{source: LABEL=a, target: /a}}\n- {{source: {}, target: {}}}"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -52,12 +57,57 @@ def test_policy_says_everything():
         ("max_risk: low\nmax_risk: high", "given twice"),
         ("ignore: [{rule: storage-fstrim, until: tomorrow}]", "until"),
         ("- a list", "must be a mapping"),
+        (
+            "data_mounts:\n- {source: LABEL=a, target: /a, options: ['noatime;nodev']}",
+            "policy.yaml:2: data_mounts[0].options[0]",
+        ),
+        ("data_mounts: [{source: LABEL=a, target: /a, options: [noatime nodev]}]", "data_mounts[0].options[0]"),
+        (
+            MOUNT.format("NOATIME"),
+            "policy.yaml:3: data_mounts[0].options[1]: options are case-sensitive, and `NOATIME`",
+        ),
+        (MOUNT.format("NOATIME"), "write it as `noatime`"),
+        (MOUNT.format("noexec:nodev"), "only a comma parts options"),
+        (MOUNT.format("nobootwait"), "write nofail instead"),
+        (MOUNT.format("\u2013o"), "en dash"),
+        (MOUNT.format("noauto"), "data_mounts[0].options[1]: with `noauto` no boot mounts the disk"),
+        (MOUNT.format("bind"), "take it out, or the disk out of data_mounts"),
+        (
+            TWICE.format("LABEL=b", "/a"),
+            "policy.yaml:3: data_mounts[1].target: /a is the target in line 2 too (data_mounts[0]",
+        ),
+        (TWICE.format("LABEL=b", "/x/../a"), "leave one disk for each target"),
+        (TWICE.format("LABEL=a", "/b"), "data_mounts[1].source: LABEL=a is the source in line 2 too"),
+        (TWICE.format("LABEL=a", "/b"), "leave one target for each disk"),
+        (
+            f"hosts: {{gpu-*: {{data_mounts: [{{source: LABEL=b, target: /a}}]}}}}\n{MOUNT.format('ro')}",
+            "policy.yaml:1: hosts.gpu-*.data_mounts[0].target: /a is the target in line 3 too (data_mounts[0].target)",
+        ),
     ],
 )
 def test_policy_fault_names_the_place_and_the_way_out(text, expected):
     with pytest.raises(BadInput) as caught:
         load(text)
     assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize("words", ["noatime", "x-Mine", "size=1G", "nouatime", "prjquota", "context=a:b:c"])
+def test_option_that_some_type_may_take_is_no_fault_of_a_policy(words):
+    policy = load(MOUNT.format(words))
+    assert policy.declared.data_mounts == (DataMount("LABEL=a", "/a", "", ("ro", words)),)
+
+
+def test_sections_of_two_hosts_may_name_one_target_and_those_of_one_host_may_not():
+    text = "hosts:\n" + "".join(
+        f"  {name}: {{data_mounts: [{{source: LABEL={name[0]}, target: /a}}]}}\n"
+        for name in ("cpu-1", "gpu-1", "'*-1'")
+    )
+    document = load_document(text.rpartition("  '*-1'")[0], "policy.yaml")
+    assert build_policy(document, CATALOG, "2026-01-01", "gpu-1").declared.data_mounts == (DataMount("LABEL=g", "/a"),)
+    with pytest.raises(
+        BadInput, match=r"policy.yaml:4: hosts.\*-1.data_mounts\[0\].target: /a is the target in line 3"
+    ):
+        build_policy(load_document(text, "policy.yaml"), CATALOG, "2026-01-01", "gpu-1")
 
 
 def test_policy_of_somebody_else_is_read_without_root():

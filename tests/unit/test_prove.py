@@ -10,11 +10,11 @@ from hosttune.actions import prove
 from hosttune.actions.prove import Proof, Prover, proofs_of
 from hosttune.errors import HosttuneError
 from hosttune.measure.bench.gates import GateClosed
-from hosttune.measure.bench.results import Finding, Result
+from hosttune.measure.bench.results import BenchFinding, BenchResult
 from hosttune.measure.bench.statistics import Answer, Interval
 from hosttune.values import ABSENT, Action, Activation, Address, Change, Outcome, Phase, Plan, Receipt, Stage
 from hosttune.views.page import Page
-from hosttune.views.prove import intent, measured_sections, proven_json
+from hosttune.views.prove import describe_intent, measured_sections, proven_json
 from hosttune.views.terminal import Screen
 from hosttune.views.text import blocks_text
 from tests.unit.schemas import SCHEMAS, faults
@@ -44,9 +44,9 @@ def receipt_of(*changes, phase=Phase.DONE):
 
 def result(mounted="relatime", base=0.0, other=15e6, seed=7):
     faster, same = Interval(1.046, 1.042, 1.049), Interval(1.001, 0.995, 1.005)
-    return Result(
+    return BenchResult(
         "atime", "2026-11-19T10:00:00+00:00", "6.8.0", "u", "ext4", "/data", "/data", seed,
-        (Finding("read", Answer.DIFFERS, faster, same, 160, 0.01, ""),),
+        (BenchFinding("read", Answer.DIFFERS, faster, same, 160, 0.01, ""),),
         MappingProxyType({"written_bytes_base": base, "written_bytes_other": other, "copies": 4000.0}),
         MappingProxyType({"mounted": mounted, "other": "relatime"}),
     )  # fmt: skip
@@ -190,7 +190,7 @@ def test_proven_text_shows_both_with_what_the_mount_writes():
     ],
 )
 def test_intent_text_says_what_would_be_measured_and_how_long(changes, said):
-    text = blocks_text((intent(proofs_of(plan_of(*changes)), prove.MOST_S),), Screen())
+    text = blocks_text((describe_intent(proofs_of(plan_of(*changes)), prove.MOST_S),), Screen())
     assert [one for one in said if one not in text] == []
 
 

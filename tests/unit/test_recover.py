@@ -7,7 +7,7 @@ import pytest
 
 from hosttune.actions import run as running
 from hosttune.actions.apply import new_run
-from hosttune.actions.journal import FOLDER, Recorder, read_journal
+from hosttune.actions.journal import FOLDER, JournalWriter, read_journal
 from hosttune.actions.recover import recover
 from hosttune.errors import Refused
 from hosttune.facts import apt_get as apt
@@ -32,7 +32,7 @@ def change(address, before, after):
 
 def begun(host, one, *, undoes=None, superseded=False):
     """A run that ended after the intent of its only change."""
-    recorder = Recorder.start(host, new_run(host, read_journal(host), "undo" if undoes else "apply", "d"))
+    recorder = JournalWriter.start(host, new_run(host, read_journal(host), "undo" if undoes else "apply", "d"))
     return recorder, recorder.intent(one, undoes, superseded=superseded)
 
 
@@ -128,7 +128,7 @@ def test_nothing_is_looked_at_for_a_change_before_the_first_boot_has_ended(monke
     monkeypatch.setattr(running, "open_writer", lambda **_: Overlay(reader))
     monkeypatch.setattr(running, "locked", nullcontext)
     monkeypatch.setattr(running, "open_session", lambda **_: pytest.fail("looked at a host that changes"))
-    with pytest.raises(Refused, match="cloud-init"), running.changing({}, lambda _: None):
+    with pytest.raises(Refused, match="cloud-init"), running.open_for_change({}, lambda _: None):
         pass
 
 
@@ -140,7 +140,7 @@ def test_nothing_is_gone_on_with_that_was_not_shown(monkeypatch, agrees):
     monkeypatch.setattr(running, "open_writer", lambda **_: host)
     monkeypatch.setattr(running, "locked", nullcontext)
     monkeypatch.setattr(running, "open_session", lambda **_: session)
-    monkeypatch.setattr(running, "half_way", lambda *_: ("a set",))
+    monkeypatch.setattr(running, "find_half_done", lambda *_: ("a set",))
     monkeypatch.setattr(running, "resume", lambda *_: (went_on.append(1), ((), ""))[1])
 
     def agreed(_):
@@ -149,7 +149,7 @@ def test_nothing_is_gone_on_with_that_was_not_shown(monkeypatch, agrees):
 
     with (
         nullcontext() if agrees else pytest.raises(Refused),
-        running.changing({}, lambda _: None, resumes=True, agreed=agreed),
+        running.open_for_change({}, lambda _: None, resumes=True, agreed=agreed),
     ):
         pass
     assert went_on == [1] * agrees

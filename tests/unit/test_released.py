@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hosttune.actions.journal import FOLDER, Recorder, read_journal
+from hosttune.actions.journal import FOLDER, JournalWriter, read_journal
 from hosttune.actions.journal_lines import parse_run
 from hosttune.actions.recover import prune
 from hosttune.cli import app
@@ -194,7 +194,7 @@ def test_unknown_field_of_a_change_is_written_again_with_what_it_left():
     read = parse_run(changed_lines(data, lambda _, entry: entry | with_field(entry)), "/x/20261123-080000-0003.jsonl")
     (step,) = read.steps
     writer = Overlay(FakeReader())
-    Recorder(writer, read).done(step.id, "", step.planned)
+    JournalWriter(writer, read).done(step.id, "", step.planned)
     assert json.loads(writer.read(f"{FOLDER}/{read.id}.jsonl"))["left"]["note"] == {"of": ["a later", 1]}
     assert change_from_json(change_to_json(step.planned)) == step.planned
 

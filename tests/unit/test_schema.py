@@ -20,14 +20,14 @@ from hosttune.engine.schema import (
     OrExpression,
     Scalar,
     String,
-    Table,
+    TableSpec,
     check,
     json_schema,
     of_type,
 )
 from hosttune.engine.yamlio import load_document
 
-SHAPE = Table(
+SHAPE = TableSpec(
     {
         "id": Id(help="Its file name"),
         "risk": String(choices=("low", "medium", "high")),
@@ -36,18 +36,18 @@ SHAPE = Table(
         "count": Integer(minimum=1, maximum=5),
         "share": Number(minimum=0),
         "flag": Boolean(),
-        "ignore": ListOf(AnyOf((Id(), Table({"rule": Id(), "until": Date()}, required=("rule",))))),
+        "ignore": ListOf(AnyOf((Id(), TableSpec({"rule": Id(), "until": Date()}, required=("rule",))))),
         "params": MapOf(MapOf(Scalar()), keys=Id()),
         "want": ListOf(
             FirstKey(
                 {
-                    "sysctl": Table({"sysctl": String(), "at_most": OrExpression(Integer(minimum=0))}),
-                    "unit": Table({"unit": String(), "enabled": Boolean()}, required=("enabled",)),
+                    "sysctl": TableSpec({"sysctl": String(), "at_most": OrExpression(Integer(minimum=0))}),
+                    "unit": TableSpec({"unit": String(), "enabled": Boolean()}, required=("enabled",)),
                 }
             ),
             least=1,
         ),
-        "expect": ListOf(Table({"if": String()}, required=("if",))),
+        "expect": ListOf(TableSpec({"if": String()}, required=("if",))),
     },
     required=("id", "risk"),
     one_of=(("want", "expect"),),
@@ -151,14 +151,14 @@ def test_long_text_in_a_message_is_shortened():
     ],
 )
 def test_of_type_gives_the_spec_of_a_python_type(kind, right, wrong):
-    spec = Table({"x": of_type(kind)})
+    spec = TableSpec({"x": of_type(kind)})
     assert faults_of(json.dumps({"x": right}), spec) == []
     assert len(faults_of(json.dumps({"x": wrong}), spec)) == 1
 
 
 def test_of_type_with_choices_limits_text_and_items():
-    assert len(faults_of("x: c", Table({"x": of_type(str, choices=("a", "b"))}))) == 1
-    assert len(faults_of("x: [a, c]", Table({"x": of_type(list, choices=("a", "b"))}))) == 1
+    assert len(faults_of("x: c", TableSpec({"x": of_type(str, choices=("a", "b"))}))) == 1
+    assert len(faults_of("x: [a, c]", TableSpec({"x": of_type(list, choices=("a", "b"))}))) == 1
 
 
 def test_json_schema_is_valid_and_tells_editors_what_a_field_is():

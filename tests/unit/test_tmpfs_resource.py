@@ -104,6 +104,23 @@ def test_smaller_line_gets_its_size_raised_and_nothing_else(options, after):
     assert "remount,size=16G" in waiting.todo
 
 
+@pytest.mark.parametrize(
+    ("options", "words", "todo"),
+    [
+        ("size=4G,mode=0999", "the kernel rejects `mode=0999`", "write it in octal: mode=1777"),
+        ("size=4G,noexec;nodev", "only a comma parts options", "write noexec,nodev"),
+        ("size=4G,errors=remount-ro", "tmpfs refuses it", "take `errors=remount-ro` out"),
+    ],
+)
+def test_smaller_line_whose_mount_fails_is_not_built_upon(options, words, todo):
+    finding = StorageHost(f"# mine\ntmpfs /tmp tmpfs {options} 0 0\n", **live(4)).look(tmp_wish(16))
+
+    assert (finding.verdict, finding.hold.kind, finding.changes) == (Verdict.DIFFERS, HoldKind.REFUSED, ())
+    assert finding.hold.detail.startswith("/etc/fstab:2: ")
+    assert (words in finding.hold.detail, finding.todo) == (True, todo)
+    assert "should be a tmpfs" in finding.reason
+
+
 @pytest.mark.parametrize("options", ["size=32G", "size=50%", "defaults", "size=0", "size=17G,nr_inodes=1"])
 def test_larger_line_is_never_lowered(options):
     finding = StorageHost(f"tmpfs /tmp tmpfs {options} 0 0\n", **live(32)).look(tmp_wish(16))

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.actions.apply import Execution, apply, changed_reboots, new_run, still_there
-from hosttune.actions.interrupted import interrupted
-from hosttune.actions.journal import FOLDER, Recorder, read_journal
+from hosttune.actions.interrupted import describe_interrupted
+from hosttune.actions.journal import FOLDER, JournalWriter, read_journal
 from hosttune.actions.recover import recover
 from hosttune.actions.undo import plan_undo, undo
-from hosttune.actions.unended import half_way, resume, unended
+from hosttune.actions.unended import find_half_done, find_unended, resume
 from hosttune.errors import Refused
 from hosttune.facts import Facts
 from hosttune.facts import apt_get as apt
@@ -95,7 +95,7 @@ def planned(before=ABSENT, after=("a=1", "b=1"), **more):
 
 def begun(host, change, *, undoes=None, left=None, error="interrupted half-way"):
     """A run that was cut off in this change; with `left` one that ended and left it half-way."""
-    recorder = Recorder.start(host, new_run(host, read_journal(host), "undo" if undoes else "apply", "d" * 64))
+    recorder = JournalWriter.start(host, new_run(host, read_journal(host), "undo" if undoes else "apply", "d" * 64))
     step = recorder.intent(change, undoes)
     if left is not None:
         book = recorder.failed if undoes else recorder.done
@@ -123,7 +123,7 @@ def plan_of(*changes):
 
 def found(host, rules=(RULE,)):
     catalog = SimpleNamespace(current=lambda name: name)
-    return unended(read_journal(host), host, catalog, [SimpleNamespace(id=rule) for rule in rules])
+    return find_unended(read_journal(host), host, catalog, [SimpleNamespace(id=rule) for rule in rules])
 
 
 def resumed(host, rules=frozenset({RULE})):
@@ -145,11 +145,11 @@ def test_set_that_a_run_left_half_way_is_named_until_it_is_over(there, words):
     assert (one.rule, one.verdict) == (RULE, Verdict.DIFFERS)
     assert f"stopped half-way: {words} packages are as planned" in one.reason
     assert "sudo hosttune apply --yes goes on with it" in one.todo
-    (sentence,) = interrupted(read_journal(host), host)
+    (sentence,) = describe_interrupted(read_journal(host), host)
     assert "stopped half-way" in sentence
     host.files[STATUS] = status(a="1", b="1")
     assert found(host) == ()
-    assert [*interrupted(read_journal(host), host)] == []
+    assert [*describe_interrupted(read_journal(host), host)] == []
 
 
 def test_run_that_was_cut_off_is_named_before_anybody_booked_it():
@@ -157,7 +157,7 @@ def test_run_that_was_cut_off_is_named_before_anybody_booked_it():
     begun(host, planned())
     assert len(found(host)) == 1
     assert found(host, rules=("another",)) == ()
-    (sentence,) = interrupted(read_journal(host), host)  # apply makes it whole, whatever rules are selected
+    (sentence,) = describe_interrupted(read_journal(host), host)  # apply makes it whole, whatever rules are selected
     assert "was interrupted after 1 step: sudo hosttune apply --yes goes on with it" in sentence
 
 
@@ -186,10 +186,10 @@ def test_each_set_is_looked_at_by_itself():
     for name in ("gone_on", "whole", "foreign", "c", "d"):
         step = begun(host, one_package(name, "another" if name == "foreign" else RULE), left=(f"{name}=1 (unpacked)",))
         if name == "gone_on":
-            Recorder(host, read_journal(host).run(step.run)).done(step, "", one_package(name))
+            JournalWriter(host, read_journal(host).run(step.run)).done(step, "", one_package(name))
     value = Change(Address("sysctl", "vm.a"), Action.UPDATE, "1", "2", RULE)
     begun(host, value)
-    assert [half.planned.address.name for half in half_way(read_journal(host), host)] == ["foreign", "c", "d"]
+    assert [half.planned.address.name for half in find_half_done(read_journal(host), host)] == ["foreign", "c", "d"]
     assert len(found(host)) == 2
     host.acts[CONFIGURE] = dict.fromkeys(("gone_on", "whole", "foreign", "c", "d"), "1")
     assert [one.change.address.name for one in resumed(host)[0]] == ["foreign", "c", "d"]
@@ -198,9 +198,9 @@ def test_each_set_is_looked_at_by_itself():
 def test_set_that_was_gone_on_with_and_changed_by_somebody_is_theirs():
     host = Host(a="1", b="1")
     step = begun(host, planned(), left=("b=1",))
-    Recorder(host, read_journal(host).run(step.run)).done(step, "", planned())
+    JournalWriter(host, read_journal(host).run(step.run)).done(step, "", planned())
     host.files[STATUS] = status(b="1 half-configured")
-    assert half_way(read_journal(host), host) == ()
+    assert find_half_done(read_journal(host), host) == ()
 
 
 def test_run_that_was_cut_off_before_it_began_leaves_nothing_to_name():
@@ -255,7 +255,7 @@ def test_apply_goes_on_to_where_the_run_was_to_lead():
     assert run == step.run
     (in_force,) = read_journal(host).in_force
     assert (in_force.change.before, in_force.change.after, in_force.error) == (ABSENT, ("a=1", "b=1"), "")
-    assert half_way(read_journal(host), host) == ()
+    assert find_half_done(read_journal(host), host) == ()
     assert changed_reboots(outcomes) == (f"{SET} takes effect at the next boot",)
 
 
@@ -332,7 +332,7 @@ def test_what_is_not_gone_on_with_and_stays_broken_is_told():
 def test_failed_way_back_is_gone_on_with_by_undo_and_not_by_apply():
     host = Host(a="1", b="1")
     step = begun(host, planned(), left=("a=1", "b=1"), error="")
-    recorder = Recorder.start(host, new_run(host, read_journal(host), "undo", "d" * 64))
+    recorder = JournalWriter.start(host, new_run(host, read_journal(host), "undo", "d" * 64))
     back = Change(SET, Action.DELETE, ("a=1", "b=1"), ABSENT, RULE)
     simulated = "Remv a [1]\nRemv b [1]\n"
     host.install(("a-", "b-"), simulated, {"a": "1 half-configured"})
@@ -508,7 +508,7 @@ def test_old_version_that_is_half_configured_is_not_as_before():
     """In the prerm of an update: the version is the old one, and it is not whole."""
     host = Host(a="1 half-configured", b="1")
     change = planned(before=("a=1", "b=1"), after=("a=2", "b=2"))
-    recorder = Recorder.start(host, new_run(host, read_journal(host), "apply", "d" * 64))
+    recorder = JournalWriter.start(host, new_run(host, read_journal(host), "apply", "d" * 64))
     execution = Execution(host, recorder, lambda _: None)
     execution._book_failed(recorder.intent(change), change, Refused("killed"), is_undo=False)
     recorder.finish()
@@ -647,7 +647,7 @@ def way_back_cut_off(host):
 
 def way_back_did_nothing(host):
     step = update(host)
-    recorder = Recorder.start(host, new_run(host, read_journal(host), "undo", "d" * 64))
+    recorder = JournalWriter.start(host, new_run(host, read_journal(host), "undo", "d" * 64))
     recorder.failed(recorder.intent(BACK, step), "refused")
     recorder.finish()
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.facts.placed import Placed
-from hosttune.facts.processes import Named
+from hosttune.facts.processes import NamedProcesses
 from hosttune.facts.services.unit_settings import UnitSetting
 from hosttune.resources import wish_kinds
 from hosttune.resources.base import Applied, Context, Wish
@@ -37,7 +37,7 @@ def compare(rows, present=ABSENT, running=(), ledger=None, problem=""):
     values = rows if isinstance(rows, Unreadable) else tuple(rows or ())
     facts = SimpleNamespace(
         unit_settings={f"{NAME}/Service/ExecStart": UnitSetting(rows is not None, is_masked=False, values=values)},
-        processes={"nvidia-persistenced": Named(running, started_at=0)},
+        processes={"nvidia-persistenced": NamedProcesses(running, started_at=0)},
     )
     wish = Wish("unit-dropin", NAME, "gpu-persistence", NAME, {"without": OPTION})
     context = Context(facts, {FILE: present}, ledger or {}, Risk.LOW, Disturbs.NOTHING, problem)

@@ -8,7 +8,7 @@ import pytest
 from hosttune.cli import app
 from hosttune.values import Finding, Hold, HoldKind, Risk, Verdict
 from hosttune.views.checked import About
-from hosttune.views.comparison import Kind, Side, Written, compare, set_by
+from hosttune.views.comparison import DifferenceKind, Side, Written, compare, set_by
 from hosttune.views.diff import diff_json, diff_report
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
@@ -36,15 +36,15 @@ def compared(a, b):
 @pytest.mark.parametrize(
     ("a", "b", "kind"),
     [
-        ([finding(Verdict.OK)], [finding(Verdict.DIFFERS)], Kind.VERDICT),
-        ([finding(Verdict.OK, evidence=("now 1",))], [finding(Verdict.OK, evidence=("now 2",))], Kind.VALUE),
-        ([finding(Verdict.DIFFERS)], [finding(Verdict.DIFFERS, hold=Hold(HoldKind.WAIVED, "x"))], Kind.VERDICT),
-        ([finding(Verdict.DIFFERS)], [finding(Verdict.DIFFERS, hold=Hold(HoldKind.OWNED, "TuneD"))], Kind.VALUE),
+        ([finding(Verdict.OK)], [finding(Verdict.DIFFERS)], DifferenceKind.VERDICT),
+        ([finding(Verdict.OK, evidence=("now 1",))], [finding(Verdict.OK, evidence=("now 2",))], DifferenceKind.VALUE),
+        ([finding(Verdict.DIFFERS)], [finding(Verdict.DIFFERS, hold=Hold(HoldKind.WAIVED, "x"))], DifferenceKind.VERDICT),
+        ([finding(Verdict.DIFFERS)], [finding(Verdict.DIFFERS, hold=Hold(HoldKind.OWNED, "TuneD"))], DifferenceKind.VALUE),
         ([finding(Verdict.DIFFERS)], [finding(Verdict.DIFFERS, hold=Hold(HoldKind.BUSY, "pid 7"))], None),
         ([finding(Verdict.NOT_APPLICABLE, reason="x")], [finding(Verdict.NOT_APPLICABLE, reason="y")], None),
-        ([finding(Verdict.NOT_APPLICABLE)], [finding(Verdict.OK, subject="/data")], Kind.APPLIES),
-        ([finding(Verdict.OK, subject="/a"), finding(Verdict.OK, subject="/b")], [finding(Verdict.OK, subject="/a")], Kind.APPLIES),
-        ([], [finding(Verdict.OK)], Kind.SELECTED),
+        ([finding(Verdict.NOT_APPLICABLE)], [finding(Verdict.OK, subject="/data")], DifferenceKind.APPLIES),
+        ([finding(Verdict.OK, subject="/a"), finding(Verdict.OK, subject="/b")], [finding(Verdict.OK, subject="/a")], DifferenceKind.APPLIES),
+        ([], [finding(Verdict.OK)], DifferenceKind.SELECTED),
         ([finding(Verdict.OK)], [finding(Verdict.OK)], None),
         ([finding(Verdict.OK, todo="x")], [finding(Verdict.OK, todo="y")], None),
     ],
@@ -76,7 +76,7 @@ def test_what_is_unknown_on_both_sides_is_not_alike(findings):
 
 def test_what_became_unknown_is_a_difference():
     comparison = compared([finding(Verdict.OK)], [finding(Verdict.UNKNOWN)])
-    assert ([one.kind for one in comparison.differences], comparison.unknown) == ([Kind.VERDICT], ())
+    assert ([one.kind for one in comparison.differences], comparison.unknown) == ([DifferenceKind.VERDICT], ())
 
 
 def test_differences_stand_by_cost_then_risk_then_name():
@@ -265,3 +265,93 @@ def test_file_that_is_not_there_is_trouble(run):
     status, _, err = run("diff", "/nonexistent.json", H100)
     assert status == 2
     assert "/nonexistent.json" in err
+
+
+def learned_of_record(path, tmp_path, **changes):
+    """The file of `health --learn` of a record, with other values in it."""
+    from hosttune.facts import Facts
+    from hosttune.facts.baseline import learn_baseline, written
+    from hosttune.host.record import read_record
+
+    file = tmp_path / "baseline.json"
+    file.write_text(written(replace(learn_baseline(Facts(read_record(str(path))), "0.1.0"), **changes)))
+    return file
+
+
+def with_files(path, tmp_path, files, later_days=2):
+    record = json.loads(path.read_text())
+    record["files"] |= files
+    record["made_at"] += 86400 * later_days
+    twin = tmp_path / "later.json"
+    twin.write_text(json.dumps(record))
+    return twin
+
+
+def test_what_was_learned_against_the_same_host(run, tmp_path):
+    file = learned_of_record(H100, tmp_path)
+    status, out, err = run("diff", file, H100)
+    assert (status, err) == (0, "")
+    assert "The same machine." in out
+
+
+def test_part_that_was_lost_since_it_was_learned_stands_first_with_the_errors_that_grew(run, tmp_path):
+    port = "/sys/class/infiniband/mlx5_0/ports/1"
+    later = with_files(H100, tmp_path, {f"{port}/state": "1: DOWN\n", f"{port}/counters/link_downed": "16\n"})
+    file = learned_of_record(H100, tmp_path)
+    status, out, err = run("diff", file, later)
+    text = " ".join(out.split())
+    assert (status, err) == (1, "")
+    assert "host-baseline Gb/s of mlx5_0/1: ok -> advice (risk low)" in text
+    assert "+ Gb/s of mlx5_0/1: 0 instead of 400" in text
+    assert "+ link breaks of mlx5_0/1: 16 in 2 days" in text
+    _, document, _ = run("diff", later, file, "--format", "json")  # the other way round it is no gain
+    found = json.loads(document)
+    assert faults(found, "diff") == []
+    assert {one["a"]["verdict"] for one in found["differences"]} == {"advice"}
+
+
+def test_of_a_sibling_parts_are_compared_and_errors_are_not(run, tmp_path):
+    port = "/sys/class/infiniband/mlx5_0/ports/1/counters/link_downed"
+    later = with_files(H100, tmp_path, {port: "16\n"})
+    file = learned_of_record(H100, tmp_path, machine="another")
+    status, out, _ = run("diff", file, later)
+    assert (status, "link breaks" in out, "Two machines." in out) == (0, False, True)
+
+
+def test_part_that_cannot_be_read_is_not_lost(run, tmp_path):
+    later = with_files(H100, tmp_path, {"/proc/meminfo": "nothing\n"})
+    _, out, _ = run("diff", learned_of_record(H100, tmp_path), later)
+    assert "GiB of memory: ok -> unknown" in " ".join(out.split())
+
+
+def test_what_was_not_learned_is_not_lost_in_a_later_file(run, tmp_path):
+    first = learned_of_record(H100, tmp_path).rename(tmp_path / "first.json")
+    data = json.loads(first.read_text())
+    kept = [part for part in data["parts"] if part["kind"] != "GPUs"]
+    second = tmp_path / "second.json"
+    second.write_text(json.dumps({**data, "parts": kept, "learned_at": data["learned_at"] + 60}))
+    _, out, _ = run("diff", first, second)
+    assert "GPUs: ok -> unknown" in " ".join(out.split())
+
+
+@pytest.mark.parametrize("other", ["check", "day"])
+def test_report_of_a_check_holds_no_parts(run, tmp_path, other):
+    saved = tmp_path / "check.json"
+    run("check", "--host", H100, "--format", "json", "--output", saved)
+    status, _, err = run("diff", learned_of_record(H100, tmp_path), saved if other == "check" else "yesterday")
+    assert status == 2
+    assert "holds no parts and counters" in err
+
+
+def test_learned_is_what_this_host_keeps(run, tmp_path, monkeypatch):
+    from hosttune.host import state
+
+    monkeypatch.setattr(state, "folder", lambda part: str(tmp_path / part))
+    status, _, err = run("diff", "learned", H100)
+    assert (status, "hosttune health --learn" in err) == (2, True)
+    state.save("baseline.json", learned_of_record(H100, tmp_path).read_bytes(), str(tmp_path / "health"))
+    assert run("diff", "learned", H100)[0] == 0
+    broken = json.loads(learned_of_record(H100, tmp_path).read_text()) | {"counters": 3}
+    state.save("baseline.json", json.dumps(broken).encode(), str(tmp_path / "health"))
+    status, _, err = run("diff", "learned", H100)
+    assert (status, "learn it anew" in err) == (2, True)

@@ -30,9 +30,9 @@ def test_server_shows_what_is_mounted_and_what_is_not():
         "  nvme0n1p2  1.7 TiB  ext4  UUID=0a11-22\n"
         "      /: relatime 50.0 GiB free of 100 GiB (50 % used); inodes 10 % used\n"
         "      fstab line 1: UUID=0a11-22 on /\n"
-        "nvme1n1  3.5 TiB  nvme, flash  SAMSUNG MZWLO3T8HCLS  ext4  UUID=b7-1f\n"
+        "nvme1n1  3.5 TiB  nvme, flash  SAMSUNG MZWLO3T8HCLS  ext4  UUID=b71f5c0e-3a44-4b8e-9d10-6c2f7e0a9b1f\n"
         "    /data: relatime 1.7 TiB free of 3.4 TiB (50 % used); inodes 10 % used\n"
-        "    fstab line 3: UUID=b7-1f on /data\n"
+        "    fstab line 3: UUID=b71f5c0e-3a44-4b8e-9d10-6c2f7e0a9b1f on /data\n"
         "nvme2n1  3.5 TiB  nvme, flash  SAMSUNG MZWLO3T8HCLS  xfs  UUID=d2-7e\n"
         "    not mounted, no line in fstab\n"
     )
@@ -66,7 +66,7 @@ def test_fstab_line_of_an_unmounted_disk_says_so():
 def test_unknown_file_systems_are_said_once_and_the_rest_is_shown():
     text = disks_text(of("h100-8x-2socket", **{"/run/udev/control": None}), Page())
     assert text.count("unknown:") == 1
-    assert "fstab line 3: UUID=b7-1f on /data" in text
+    assert "fstab line 3: UUID=b71f5c0e-3a44-4b8e-9d10-6c2f7e0a9b1f on /data" in text
 
 
 def test_space_of_a_full_btrfs_has_no_inodes():

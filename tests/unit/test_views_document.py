@@ -8,8 +8,7 @@ import pytest
 
 from hosttune.views.document import (
     Block,
-    Card,
-    Command,
+    CommandBlock,
     Diff,
     Document,
     Fold,
@@ -18,6 +17,7 @@ from hosttune.views.document import (
     Items,
     Lines,
     Medium,
+    Panel,
     Say,
     Section,
     Steps,
@@ -51,11 +51,11 @@ BLOCKS = (
         "yellow", "1", "differs",
     ),
     Heading("Stage 1", "now"),
-    Card("storage-x", (DIFF, Diff("+", "sysctl:vm.x", "", "10", "")), "risk low"),
+    Panel("storage-x", (DIFF, Diff("+", "sysctl:vm.x", "", "10", "")), "risk low"),
     Section("Lost", (Items((Item("a.json", "is empty", look="code"), Item("kernel", items=(Item(text="mostly 6"),)))),), "red"),
     Table(("run", "what"), (("1", "apply"), ("2", "undo"))),
     Lines("In all", (Say("2 changes."), Say("Digest", code="5f0c"))),
-    Command("To make exactly these changes:", COMMAND),
+    CommandBlock("To make exactly these changes:", COMMAND),
     Steps("Next", ((COMMAND, "makes them"), ("", "reboot when it suits you"))),
 )  # fmt: skip
 DOCUMENT = Document("gpu-1", "gpu-1", (Say("1 change now.", "decision", name="gpu-1"),), BLOCKS, "hosttune 1")

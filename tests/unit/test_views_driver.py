@@ -6,10 +6,11 @@ import pytest
 
 from hosttune.choices.driver_state import UNITS
 from hosttune.engine.catalog import builtin_catalog
-from hosttune.facts import Asked, Facts
+from hosttune.facts import Facts, RequestedNames
 from hosttune.facts.gpu.candidates import models_in
 from hosttune.host.overlay import Overlay
 from hosttune.host.record import read_record
+from hosttune.host.rooted import RootReader
 from hosttune.values import ABSENT, FileValue
 from hosttune.views.driver import driver_json, driver_table, driver_text
 from hosttune.views.page import Page
@@ -25,7 +26,7 @@ def table_of(name, files=None, **params):
     overlay = Overlay(read_record(str(HOSTS / f"{name}.json")))
     for path, text in (files or {}).items():
         overlay.files[path] = ABSENT if text is None else FileValue(text.encode())
-    return driver_table(Facts(overlay, Asked(units=frozenset(UNITS))), {**PARAMS, **params})
+    return driver_table(Facts(overlay, RequestedNames(units=frozenset(UNITS))), {**PARAMS, **params})
 
 
 def test_new_server_shows_what_would_be_installed_and_why():
@@ -47,6 +48,21 @@ def test_new_server_shows_what_would_be_installed_and_why():
         "  branch offered; open kernel module, prebuilt and signed\n"
     )
     assert text.count("no driver for") == 1
+
+
+def test_container_is_offered_no_package_for_the_driver_of_its_host():
+    text = driver_text(table_of("container-docker"), Page())
+    assert text.startswith("container: in a container the driver belongs to the host\n")
+    assert "nvidia holds it, in a version that is not known" in text
+    assert "apt-get" not in text
+    assert "not known:" not in text
+
+
+def test_what_is_not_known_is_said_once(tmp_path):
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/os-release").write_text("ID=debian\n")
+    table = driver_table(Facts(RootReader(str(tmp_path))), PARAMS)
+    assert table.unknown == ("no kernel runs under --root; give --hardware RECORD",)
 
 
 def test_refusal_shows_the_way_out():

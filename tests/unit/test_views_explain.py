@@ -13,12 +13,14 @@ from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.policy import Policy
 from hosttune.host.record import read_record
 from hosttune.resources.base import Wish
-from hosttune.resources.steps import Command
+from hosttune.resources.steps import CommandLine
 from hosttune.values import ABSENT, Action, Address, Change, Disturbs, FileValue, Finding, Hold, HoldKind, Risk, Verdict
-from hosttune.views.by_hand import ways
-from hosttune.views.explain import explain_text, explained
+from hosttune.views.by_hand import describe_by_hand
+from hosttune.views.document import Medium, Section
+from hosttune.views.explain import explain_outline, explain_report, explained
 from hosttune.views.page import Page
 from hosttune.views.rule_words import todo_texts, told_wishes, ways_of
+from hosttune.views.rules_doc import rules_markdown
 from hosttune.views.terminal import Screen
 from hosttune.views.wording import Wording, in_words
 from tests.hosts.built import BUILT
@@ -42,10 +44,32 @@ def by_hand(rule, host):
 def test_explain_leaves_no_template_raw_and_names_the_files_of_ours_to_remove(host):
     for rule in CATALOG.rules:
         one = explanation(rule, host)
-        text = explain_text(one, Page(host=host.stem))
+        text = explain_report(one, Page(host=host.stem))
         assert "{{" not in text, text
         made = {change.address.name for finding in one.findings for change in finding.changes if is_ours(change)}
         assert [path for path in made if path not in " ".join(one.ways[1])] == []
+
+
+@pytest.mark.parametrize("rule", sorted(CATALOG.rules))
+def test_document_of_the_rules_is_the_explanation_without_a_host(rule):
+    """The sections are the same, in the same order, but for those that a host fills."""
+    document = rules_markdown(CATALOG).partition(f"\n## {rule}\n")[2].partition("\n## ")[0]
+    one = explanation(rule, next(path for path in BUILT if path.stem == "no-gpu-debian12"))
+    outline = explain_outline(one, Page(medium=Medium.MARKDOWN))
+    titles = [block.title for block in outline.blocks if isinstance(block, Section)]
+    in_general = {"Why", "Reasons not to apply", "Reads", "Wants", "Looks for", "Parameters", "Sources"}
+    assert [title for title in re.findall(r"^### (.*)$", document, re.MULTILINE) if title in in_general] == [
+        title for title in titles if title in in_general
+    ]
+    assert [title for title in ("Switch it off", "On ") if f"### {title}" in document] == []
+    assert "Switch it off" in titles
+
+
+def test_conditions_of_the_rule_are_told_where_there_is_room():
+    one = explanation("storage-noatime", next(path for path in BUILT if path.stem == "h100-8x-2socket"))
+    told = ("(unless `not host.is_wsl`)", "For each: [m for m in mounts.local_data if m.fstype in params.types]")
+    screens = [explain_report(one, Page(screen=Screen(0), is_verbose=is_verbose)) for is_verbose in (False, True)]
+    assert [[text in screen for text in told] for screen in screens] == [[False, False], [True, True]]
 
 
 def is_ours(change):
@@ -108,7 +132,7 @@ def ways_in_general(rule):
 
 def test_commands_stand_whole_and_sentences_are_wrapped():
     one = explanation("storage-noatime", next(path for path in BUILT if path.stem == "h100-8x-2socket"))
-    lines = explain_text(one, Page(host="h", screen=Screen(60))).splitlines()
+    lines = explain_report(one, Page(host="h", screen=Screen(60))).splitlines()
     does = one.ways[0]
     assert f"  - {next(step for step in does if step.startswith('mount '))}" in lines
     assert "  - in line 3 of /etc/fstab the options `defaults` become" in lines
@@ -116,7 +140,7 @@ def test_commands_stand_whole_and_sentences_are_wrapped():
         assert [
             step
             for step in ways_of(told_wishes(CATALOG.rules[rule], Wording(CATALOG.rules[rule].defaults)))[0]
-            if " | install -D " in step and not isinstance(step, Command)
+            if " | install -D " in step and not isinstance(step, CommandLine)
         ] == []
 
 
@@ -146,7 +170,7 @@ def test_set_of_packages_that_is_refused_has_no_way():
 
 def test_other_spelling_of_a_sysctl_is_put_back_as_it_was():
     change = Change(Address("sysctl", "vm.dirty_bytes"), Action.UPDATE, "vm.dirty_ratio=20", "1", "a")
-    assert ways((change,)) == (["sysctl -w vm.dirty_bytes=1"], ["sysctl -w vm.dirty_ratio=20"])
+    assert describe_by_hand((change,)) == (["sysctl -w vm.dirty_bytes=1"], ["sysctl -w vm.dirty_ratio=20"])
 
 
 @pytest.mark.parametrize(
@@ -173,7 +197,7 @@ def test_other_spelling_of_a_sysctl_is_put_back_as_it_was():
     ],
 )  # fmt: skip
 def test_step_of_a_change(change, do, undo):
-    assert ways((change,)) == ([do], [undo])
+    assert describe_by_hand((change,)) == ([do], [undo])
 
 
 @pytest.mark.parametrize(

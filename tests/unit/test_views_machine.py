@@ -7,7 +7,7 @@ import re
 import pytest
 
 from hosttune.actions.examine import examine
-from hosttune.actions.writers import named
+from hosttune.actions.writers import name_writers
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.policy import Policy
 from hosttune.facts import Facts
@@ -36,7 +36,7 @@ def record(name):
     [
         ("h100-8x-2socket", "DGXH100: 8 x NVIDIA H100 80GB HBM3, driver 580.126.20, kernel 6.8.0-60-generic, Ubuntu 24.04"),
         ("no-gpu-debian12", "SYS-420GP: no NVIDIA GPU, kernel 6.1.0-35-amd64, Debian GNU/Linux 12"),
-        ("container-docker", "docker container on SYS-420GP: 1 x NVIDIA H100 80GB HBM3, no driver loaded, kernel 6.8.0-60-generic, Ubuntu 22.04"),
+        ("container-docker", "docker container on SYS-420GP: 1 x NVIDIA H100 80GB HBM3, driver in a version that is not known, kernel 6.8.0-60-generic, Ubuntu 22.04"),
         ("microvm-debian12", "virtual machine: no NVIDIA GPU, kernel 6.18.44, Debian GNU/Linux 12"),
         ("a100-cloud-vm", "Virtual Machine (microsoft): 1 x "),
     ],
@@ -69,6 +69,6 @@ def test_numbers_of_a_report_are_those_of_its_headings(path):
 @pytest.mark.parametrize("path", BUILT, ids=lambda path: path.stem)
 def test_writer_of_a_file_is_named_once(path):
     session = examine(Overlay(read_record(str(path))), CATALOG, POLICY)
-    findings = named(session.plan(prove=False).findings, session.reader)
+    findings = name_writers(session.plan(prove=False).findings, session.reader)
     said = [line for finding in findings for line in (*finding.evidence, finding.reason, str(finding.hold))]
     assert [line for line in said if re.search(r"( of (?:the )?\w+)\1", line)] == []

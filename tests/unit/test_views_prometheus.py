@@ -73,3 +73,9 @@ def test_label_values_are_escaped():
     text = check_prometheus((replace(ONE, page=replace(made.PAGE, host=host)), ONE))
     assert 'host="a\\"b\\\\c\\\\nd"' in text
     samples(text)
+
+
+def test_run_on_trial_is_told_where_there_is_one():
+    assert not any("trial" in key for key in of())
+    found = samples(check_prometheus((replace(ONE, trial="on trial: live"),)))
+    assert found['hosttune_trial{state="on trial: live"}'] == 1

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hosttune.views.masking import mask, masked
-from hosttune.views.page import Page, shown
-from hosttune.views.terminal import Screen, columned, counted, listed, padded, safe, width_of, wrapped
+from hosttune.views.page import Page, sanitize
+from hosttune.views.terminal import Screen, columned, counted, join_words, padded, safe, width_of, wrapped
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_paint_adds_no_colour_unless_allowed():
 
 def test_counted_and_listed_read_as_english():
     assert [counted(n, "change") for n in (0, 1, 2)] == ["0 changes", "1 change", "2 changes"]
-    assert [listed(list(items)) for items in ("", "a", "ab", "abc")] == ["", "a", "a and b", "a, b and c"]
+    assert [join_words(list(items)) for items in ("", "a", "ab", "abc")] == ["", "a", "a and b", "a, b and c"]
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def test_masked_reaches_every_text_of_a_document():
 
 
 def test_shown_masks_and_escapes():
-    assert shown("password=x\x1b[2J") == "password=********"
-    assert shown("a\x1b") == "a\\x1b"
+    assert sanitize("password=x\x1b[2J") == "password=********"
+    assert sanitize("a\x1b") == "a\\x1b"
 
 
 def test_page_spells_commands_as_they_have_to_be_typed():
@@ -115,6 +115,15 @@ def test_page_spells_commands_as_they_have_to_be_typed():
     assert page.look("plan") == "/opt/h/bin/hosttune plan --policy p.yaml"
     assert page.act("apply --yes") == "sudo /opt/h/bin/hosttune apply --yes --policy p.yaml"
     assert page.todo("first `hosttune undo`, then sudo hosttune apply --yes.") == (
-        "first `sudo /opt/h/bin/hosttune undo`, then sudo /opt/h/bin/hosttune apply --yes."
+        "first `sudo /opt/h/bin/hosttune undo --policy p.yaml`, then sudo /opt/h/bin/hosttune apply --policy p.yaml --yes."
     )
+    assert page.todo("sudo hosttune health --learn, or hosttune status") == (
+        "sudo /opt/h/bin/hosttune health --learn, or /opt/h/bin/hosttune status"
+    )
+    assert page.todo("an image: hosttune apply --root FOLDER --yes") == "an image: hosttune apply --root FOLDER --yes"
     assert page.todo("see /usr/bin/hosttune plan and hosttune-x") == "see /usr/bin/hosttune plan and hosttune-x"
+    record = Page(options=" --host r.json", can_apply=False)
+    assert record.todo("hosttune plan --only a shows it; then sudo hosttune apply --yes") == (
+        "hosttune plan --host r.json --only a shows it; then hosttune apply --yes"
+    )
+    assert record.todo(record.look("plan --only a")) == "hosttune plan --only a --host r.json"

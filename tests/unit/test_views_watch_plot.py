@@ -13,7 +13,7 @@ from hosttune.measure.watch.history import Point
 from hosttune.measure.watch.states import State
 from hosttune.views.measure import chart
 from hosttune.views.measure.chart import Scale, Value
-from hosttune.views.measure.watch_plot import Picture, render_plot, render_svg
+from hosttune.views.measure.watch_plot import STATE_WORDS, Picture, render_plot, render_svg
 
 BUSY = Point(
     1.0, 1.0, ((State.GPU, 1.0),), 1.0, 90.0, 90.0, 90.0, 60.0, 40.0, 3.0, 4.0, 8.0, 1.0, 2.0, 1.0, 0.0, 4e8, 2e6, 3e6, 0.0, 0.0,
@@ -201,3 +201,7 @@ def test_svg_is_well_formed_and_holds_the_same():
 def test_time_axis_of_any_length_has_few_labels():
     for span in (86400.0 * 365, 1e12, 1e18):
         assert 2 <= len(chart.times(Scale(0, span, 1))) <= 9
+
+
+def test_every_state_has_its_words_in_a_picture():
+    assert STATE_WORDS.keys() == set(State)

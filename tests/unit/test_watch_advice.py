@@ -12,9 +12,10 @@ from hosttune.engine.catalog import builtin_catalog
 from hosttune.measure.advice import ADVICE
 from hosttune.measure.gpu.reasons import HELD_BACK
 from hosttune.measure.watch.remedies import remedies
+from hosttune.measure.watch.tick import Mounted
 from hosttune.measure.watch.verdict import judged
 from hosttune.views.measure.watch_words import MEANINGS, headline
-from tests.unit.watch_scenarios import MEASURED, OTHERS, WATCHED, gpu, jittered, tick
+from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, WATCHED, at, gpu, jittered, tick
 
 SCENARIOS = {**MEASURED, **OTHERS}
 
@@ -61,15 +62,26 @@ def test_main_process_at_its_limit_is_told_from_missing_loaders():
     assert "small kernels" in told(tick(20.0, idle=40, main=1.0, children=(0.2, 0.2), cpus=8.0))[0][0]
 
 
+def test_loader_that_a_cold_phase_kept_from_its_limit_is_not_overlooked():
+    cold = tick(None, None, io=(69, 68), idle=70, children=(0.3,), main=0.01, device=8 * MIB, gpus=())
+    full = tick(None, None, idle=49, children=(0.98,), main=0.05, gpus=())
+    ticks = (*jittered(cold, 70, seed=5), *at(jittered(full, 50, seed=6), 70.0))
+    texts = [advice.text for advice in remedies(*judged(ticks, WATCHED))]
+    assert "more loader workers for each GPU process: num_workers=2 instead of 1" in texts
+    assert not any("loads its data itself" in text or "one thread" in text for text in texts)
+
+
 def test_one_full_process_beside_many_idle_ones_needs_no_more_workers():
     texts = told(tick(7.0, idle=85, children=(1.0, *(0.0,) * 15), cpus=16.0))[0]
     assert "one process is at its limit" in texts[0]
 
 
 def test_disk_on_nfs_leads_to_its_read_ahead():
-    one = replace(MEASURED["disk bound, two workers"][1], file_systems=("nfs4", "ext4"))
+    one = replace(MEASURED["disk bound, two workers"][1], mounts=(Mounted("/data", "nfs4", "filer:/data"),))
     assert "storage-nfs-readahead" in {advice.rule for advice in told(one)[1]}
-    assert "storage-nfs-readahead" not in {advice.rule for advice in told(replace(one, file_systems=("ext4",)))[1]}
+    assert "storage-nfs-readahead" not in {
+        advice.rule for advice in told(replace(one, mounts=(Mounted("/data", "ext4", "/dev/sdb1"),)))[1]
+    }
 
 
 def test_throttled_gpu_leads_to_its_rule_first():

@@ -16,7 +16,9 @@ from hosttune.measure.gpu.sample import GpuSample
 from hosttune.measure.watch.gpus import jobs_gpus
 from hosttune.measure.watch.kept import Kept, content_of
 from hosttune.measure.watch.looks import Looks
+from hosttune.measure.watch.mounts import MountTable
 from hosttune.measure.watch.target import check_writable, find, scoped
+from hosttune.measure.watch.tick import Mounted
 from hosttune.measure.watch.tree import Tree
 
 FORK = """
@@ -227,3 +229,40 @@ def test_list_that_comes_in_pages_is_read_to_its_end():
     assert len(kept.read()) > 0.9 * whole
     assert len(kept.read()) > 0.9 * whole
     kept.close()
+
+
+def test_one_of_several_programs_that_computes_is_not_hidden_by_those_that_wait(tmp_path):
+    def process(pid, parent, command, ticks):
+        folder = tmp_path / str(pid)
+        folder.mkdir(exist_ok=True)
+        (folder / "stat").write_text(f"{pid} (x) S {parent} 1 1 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 0 1 0 {pid} 0 0")
+        (folder / "cmdline").write_text(command)
+
+    for pid, parent, command in ((100, 1, "sh"), (101, 100, "encode"), (102, 100, "sleep"), (103, 100, "sleep")):
+        process(pid, parent, command, 0)
+    tree = Tree(100, proc=str(tmp_path))
+    tree.look(1.0)
+    process(101, 100, "encode", os.sysconf("SC_CLK_TCK"))
+    assert tree.look(1.0).main_cores == 1.0
+
+
+def test_storage_of_a_job_is_that_of_its_files_not_of_its_working_folder(tmp_path):
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/mountinfo").write_text(
+        "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 8:2 / /data rw - xfs /dev/sdb1 rw\n"
+        "3 1 0:50 / /far rw - fuse.sshfs host:/x rw\n"
+    )
+    for pid, words in ((10, b"tar\0-C\0/data\0x"), (11, b"train"), (77, b"sshfs\0host:/x\0/far")):
+        (tmp_path / f"{pid}/fd").mkdir(parents=True)
+        (tmp_path / f"{pid}/cmdline").write_bytes(words)
+        (tmp_path / f"{pid}/cwd").symlink_to("/home")
+    (tmp_path / "11/fd/3").symlink_to("/far/shard-1")
+    (tmp_path / "77/fd/4").symlink_to("/dev/fuse")
+    mounts = MountTable(str(tmp_path))
+    assert mounts.of([10]) == (Mounted("/data", "xfs", "/dev/sdb1"),)
+    assert mounts.of([11]) == (Mounted("/far", "fuse.sshfs", "host:/x", "sshfs (process 77)"),)
+    (tmp_path / "11/cmdline").write_bytes(b"python3\0/home/train.py")
+    assert [one.target for one in mounts.of([11])] == ["/far"]  # a program's own file is no data
+    (tmp_path / "11/fd/3").unlink()
+    assert mounts.of([11]) == (Mounted("/", "ext4", "/dev/sda1"),)
+    assert mounts.of([12]) == ()

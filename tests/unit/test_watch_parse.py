@@ -125,15 +125,22 @@ def test_child_that_ended_and_was_not_waited_for_takes_nothing_away():
 def test_new_process_counts_from_its_start_and_a_late_found_one_from_now_on():
     before = {1: counters(own=100)}
     fresh = {1: counters(own=100), 2: counters(own=30, ended=5, read=9, delay=4, started=70)}
-    assert sums(before, fresh, 60)[2:] == (35, ProcessIo(9, 9, 0), 4)
+    assert sums(before, fresh, 60)[2:] == (35, 0, ProcessIo(9, 9, 0), 4)
     late = {1: counters(own=100), 2: counters(own=30, ended=5, read=9, started=20)}
-    assert sums(before, late, 60)[2:4] == (0, ProcessIo(0, 0, 0))
+    assert sums(before, late, 60)[2:5] == (0, 0, ProcessIo(0, 0, 0))
 
 
 def test_what_one_process_does_not_tell_is_unknown_for_all():
     before = {1: counters(), 2: counters()}
     now = {1: counters(own=5), 2: Counters(stat(own=5), None, None)}
-    assert sums(before, now, 60)[2:] == (10, None, None)
+    assert sums(before, now, 60)[2:] == (10, 10, None, None)
+
+
+def test_time_of_processes_that_come_and_go_is_told_from_that_of_those_that_stay():
+    before = {1: counters(own=100), 2: counters(own=40, parent=1), 3: counters(own=0, parent=1)}
+    now = {1: counters(own=110, ended=70), 3: counters(own=50, parent=1), 4: counters(own=25, parent=1, started=70)}
+    done = sums(before, now, last_look=60)
+    assert (done.ticks, done.lasting) == (10 + (70 - 40) + 50 + 25, 10 + 50)
 
 
 PYTHON, SPAWNED = b"python\0train.py", b"python\0-c\0from multiprocessing.spawn import spawn_main"

@@ -44,6 +44,13 @@ def test_output_input_and_status_are_the_commands_own():
     assert done.stderr.startswith("talk\nhosttune watch: sh -c 'cat; echo talk >&2; exit 3'\nverdict: undecided:")
 
 
+def test_command_that_ends_at_once_is_told_with_its_status_and_no_advice_to_watch_longer():
+    said = watch("--", "sh", "-c", "exit 7").stderr
+    assert "verdict: undecided: the command ended at once, with status 7, before enough could be seen" in said
+    assert "look why it ended so soon" in said
+    assert "watch longer" not in said
+
+
 def test_options_behind_the_command_are_its_own_without_dashes_too():
     done = watch("sh", "-c", 'echo "$0 $1"', "--help", "--pid")
     assert (done.returncode, done.stdout) == (0, "--help --pid\n")

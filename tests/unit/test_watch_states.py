@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hosttune.measure.watch.states import LIMITS, Held, Limits, State, Trust, classify, step
+from hosttune.measure.watch.states import LIMITS, HeldState, Limits, State, Trust, classify, step
 from hosttune.measure.watch.tick import HostTick, Pressure, Tick, TreeTick
 from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, gpu, jittered, tick
 
@@ -14,7 +14,7 @@ SCENARIOS = {**MEASURED, **OTHERS}
 
 
 def state_of(one: Tick, held: State = State.UNKNOWN) -> State:
-    return step(Held(held), one).state
+    return step(HeldState(held), one).state
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -53,8 +53,8 @@ def test_limits_are_those_the_first_scenarios_were_told_apart_by():
         (
             "FOREIGN",
             tick(cpu=41, children=(0.3,), idle=0, delay=0.6),
-            tick(cpu=26, children=(0.3,), idle=60, delay=0.6),
-            tick(cpu=24, children=(0.3,), idle=60),
+            tick(cpu=26, children=(0.3,), idle=30, delay=0.6),
+            tick(cpu=24, children=(0.3,), idle=30),
         ),
         ("WORKERS", tick(children=(0.86,), idle=50), tick(children=(0.71,), idle=50), tick(children=(0.69,), idle=50)),
     ],
@@ -94,13 +94,13 @@ def test_tick_of_which_nothing_is_known_is_unknown():
 def test_iowait_alone_never_names_the_disk():
     one = tick(3.0, job=None, host_pressure=None, host=HostTick(95.0, 90.0, 0.1, 0.0, 0.0, 0.0), children=(0.2,))
     assert state_of(one) is State.WAIT
-    assert step(Held(), one).trust is Trust.LOW
+    assert step(HeldState(), one).trust is Trust.LOW
 
 
 def test_blocked_readers_without_pressure_name_the_disk_with_low_trust():
     one = tick(3.0, job=None, host_pressure=None)
     blocked = replace(one, tree=replace(one.tree, blocked=2, device_bytes=8 * MIB))
-    assert step(Held(), blocked) == Held(State.DISK, 0, Trust.LOW)
+    assert step(HeldState(), blocked) == HeldState(State.DISK, 0, Trust.LOW)
     assert state_of(replace(blocked, tree=replace(blocked.tree, device_bytes=0.0, written_bytes=0.0))) is State.DISK
     assert state_of(replace(blocked, tree=replace(blocked.tree, blocked=0))) is not State.DISK
 
@@ -110,7 +110,7 @@ def test_disk_pressure_of_the_host_is_not_the_jobs_where_it_touches_no_device():
     assert state_of(one) is State.UNKNOWN  # neither DISK nor WAIT: the pressure is somebody's
     assert state_of(replace(one, tree=replace(one.tree, device_bytes=MIB))) is State.DISK
     unreadable = replace(one, tree=replace(one.tree, device_bytes=None, written_bytes=None))
-    assert step(Held(), unreadable) == Held(State.DISK, 0, Trust.LOW)
+    assert step(HeldState(), unreadable) == HeldState(State.DISK, 0, Trust.LOW)
 
 
 def test_busy_host_is_not_foreign_where_the_job_does_not_queue():
@@ -146,7 +146,7 @@ def test_idle_children_do_not_hide_a_saturated_one_but_half_loaded_ones_do():
     ],
 )
 def test_trust_follows_from_where_the_pressure_comes(one, trust):
-    assert step(Held(), one).trust is trust
+    assert step(HeldState(), one).trust is trust
 
 
 def test_pages_that_others_swap_in_are_not_the_jobs_where_its_own_pressure_is_none():
@@ -158,9 +158,9 @@ def test_pages_that_others_swap_in_are_not_the_jobs_where_its_own_pressure_is_no
 
 @pytest.mark.parametrize("gpus", [(gpu(None, None, is_mig=True),), None])
 def test_what_stalls_beside_a_gpu_that_tells_nothing_is_never_sure_to_hold_it_up(gpus):
-    assert step(Held(), tick(gpus=gpus, io=(70, 60))) == Held(State.DISK, 0, Trust.MEDIUM)
-    assert step(Held(), tick(gpus=gpus, cpu=90, idle=0, children=(1.0, 0.9))) == Held(State.CPU, 0, Trust.LOW)
-    assert step(Held(), tick(gpus=(), cpu=90, idle=0, children=(1.0, 0.9))).trust is Trust.HIGH
+    assert step(HeldState(), tick(gpus=gpus, io=(70, 60))) == HeldState(State.DISK, 0, Trust.MEDIUM)
+    assert step(HeldState(), tick(gpus=gpus, cpu=90, idle=0, children=(1.0, 0.9))) == HeldState(State.CPU, 0, Trust.LOW)
+    assert step(HeldState(), tick(gpus=(), cpu=90, idle=0, children=(1.0, 0.9))).trust is Trust.HIGH
 
 
 def test_main_process_with_many_threads_is_neither_at_its_limit_nor_waiting():

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from hosttune.measure.watch.account import Account
+from hosttune.measure.watch.gaps import gaps
 from hosttune.measure.watch.history import History, joined, point, segments
-from hosttune.measure.watch.session import Seen
+from hosttune.measure.watch.session import WatchEnd
 from hosttune.measure.watch.states import State
-from hosttune.measure.watch.verdict import Confidence, Outcome, judge, judged
+from hosttune.measure.watch.verdict import Confidence, VerdictKind, judge, judged
 from hosttune.views.measure.watch import watch_text
 from hosttune.views.measure.watch_words import details, evidence
 from hosttune.views.page import Page
@@ -33,7 +34,7 @@ def test_verdict_on_a_minute_of_one_scenario_names_its_state(name):
     wanted, one = SCENARIOS[name]
     verdict = verdict_of((one, 60))
     assert verdict.state is State(wanted)
-    assert verdict.outcome is (Outcome.IDLE if wanted == "IDLE" else Outcome.ONE)
+    assert verdict.outcome is (VerdictKind.IDLE if wanted == "IDLE" else VerdictKind.ONE)
     assert wanted == "IDLE" or (verdict.shares[0].share, verdict.shares[0].longest_run_s) == (1.0, 55.0)
 
 
@@ -54,13 +55,24 @@ def test_confidence_follows_from_the_source_of_pressure(one, confidence):
 def test_short_watch_is_never_of_high_confidence_and_a_shorter_one_is_undecided():
     assert verdict_of((DISK, 15)).confidence is Confidence.MEDIUM
     short = verdict_of((DISK, 9))
-    assert (short.outcome, short.state, short.is_confident) == (Outcome.UNDECIDED, None, False)
+    assert (short.outcome, short.state, short.is_confident) == (VerdictKind.UNDECIDED, None, False)
     assert "only 4 s count" in short.would_decide[0]
+
+
+def test_command_that_ended_cannot_be_watched_longer():
+    account = judged(at(jittered(DISK, 9, seed=1), 0), WATCHED)[1]
+    account.status = 0
+    assert gaps(account)[0] == (
+        "only 4 s count (the warm-up took 5 s): give it work for half a minute, or set --warm-up"
+    )
+    account = judged(at(jittered(DISK, 21, seed=1), 0), WATCHED)[1]
+    account.status = 0
+    assert gaps(account)[0] == "only 16 s count (the warm-up took 5 s): set --warm-up"
 
 
 def test_first_epoch_that_was_cold_is_told_from_the_rest():
     verdict = verdict_of((DISK, 100), (GPU, 100))
-    assert (verdict.outcome, verdict.state, verdict.first_was_cold) == (Outcome.CHANGED, State.GPU, True)
+    assert (verdict.outcome, verdict.state, verdict.first_was_cold) == (VerdictKind.CHANGED, State.GPU, True)
     assert [(cut.state.value, cut.begin_s, cut.end_s) for cut in verdict.segments] == [
         ("DISK", 5, 100),
         ("GPU", 100, 200),
@@ -70,21 +82,21 @@ def test_first_epoch_that_was_cold_is_told_from_the_rest():
 
 def test_long_second_part_leads_and_the_first_stays_in_the_segments():
     verdict = verdict_of((DISK, 60), (GPU, 600))
-    assert (verdict.outcome, verdict.state, verdict.first_was_cold) == (Outcome.ONE, State.GPU, True)
+    assert (verdict.outcome, verdict.state, verdict.first_was_cold) == (VerdictKind.ONE, State.GPU, True)
     assert [cut.state for cut in verdict.segments] == [State.DISK, State.GPU]
 
 
 def test_alternating_states_are_mixed_and_name_both():
     parts = [(DISK, 8), (MEASURED["one worker"][1], 6)] * 8
     verdict = verdict_of(*parts)
-    assert (verdict.outcome, verdict.confidence) == (Outcome.MIXED, Confidence.MEDIUM)
+    assert (verdict.outcome, verdict.confidence) == (VerdictKind.MIXED, Confidence.MEDIUM)
     assert [share.state for share in verdict.shares] == [State.DISK, State.WORKERS]
 
 
 def test_states_that_change_every_second_are_undecided():
     ones = [MEASURED[name][1] for name in ("disk bound, two workers", "one worker", "network-like waiting")]
     verdict = verdict_of(*[(one, 1) for one in ones] * 20)
-    assert (verdict.outcome, verdict.state) == (Outcome.UNDECIDED, None)
+    assert (verdict.outcome, verdict.state) == (VerdictKind.UNDECIDED, None)
 
 
 def test_warm_up_ends_with_the_first_work_of_the_gpu_and_does_not_count():
@@ -96,10 +108,11 @@ def test_warm_up_ends_with_the_first_work_of_the_gpu_and_does_not_count():
     assert verdict_of((OTHERS["no gpu in the machine"][1], 100), watched=watched).warm_up_s == 10.0
 
 
-def test_idle_time_and_paused_time_do_not_count():
+def test_idle_time_counts_and_paused_time_does_not():
     idle = OTHERS["idle"][1]
     verdict = verdict_of((GPU, 40), (idle, 20), (replace(GPU, is_paused=True, seconds=1.0), 30))
-    assert (verdict.state, verdict.counted_s, verdict.idle_s, verdict.seconds) == (State.GPU, 35.0, 20.0, 90.0)
+    assert (verdict.state, verdict.counted_s, verdict.idle_s, verdict.seconds) == (State.GPU, 55.0, 20.0, 90.0)
+    assert {one.state: round(one.share, 2) for one in verdict.shares} == {State.GPU: 0.64, State.IDLE: 0.36}
 
 
 @pytest.mark.parametrize(
@@ -113,7 +126,7 @@ def test_idle_time_and_paused_time_do_not_count():
 )
 def test_undecided_says_what_would_decide_it(one, words):
     verdict = verdict_of((one, 60), watched=replace(WATCHED, gpu_reason="libnvidia-ml.so.1 is absent"))
-    assert (verdict.outcome, verdict.state, verdict.is_confident) == (Outcome.UNDECIDED, None, False)
+    assert (verdict.outcome, verdict.state, verdict.is_confident) == (VerdictKind.UNDECIDED, None, False)
     assert any(words in sentence for sentence in verdict.would_decide), verdict.would_decide
 
 
@@ -208,7 +221,7 @@ def test_details_tell_every_state_the_sources_and_iowait():
 @pytest.mark.parametrize("is_verbose", [True, False])
 def test_text_with_verbose_tells_more(is_verbose):
     account = judged(jittered(GPU, 30, seed=1), WATCHED)[1]
-    text = watch_text(Seen(account, 0, "the command has ended"), Page(is_verbose=is_verbose))
+    text = watch_text(WatchEnd(account, "the command has ended"), Page(is_verbose=is_verbose))
     assert ("states: GPU 100 %" in text) is is_verbose
 
 

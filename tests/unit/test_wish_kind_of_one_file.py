@@ -12,7 +12,7 @@ import pytest
 from hosttune import resources
 from hosttune.actions.apply import apply, new_run
 from hosttune.actions.examine import examine
-from hosttune.actions.journal import Recorder, read_journal
+from hosttune.actions.journal import JournalWriter, read_journal
 from hosttune.actions.recover import recover
 from hosttune.actions.undo import plan_undo, undo
 from hosttune.cli.rule_frame import framed
@@ -24,9 +24,9 @@ from hosttune.engine.yamlio import load_document
 from hosttune.errors import BadInput
 from hosttune.host.overlay import Overlay
 from hosttune.resources import address_kinds
-from hosttune.resources.steps import Command
+from hosttune.resources.steps import CommandLine
 from hosttune.values import ABSENT, Activation, Verdict
-from hosttune.views.by_hand import ways
+from hosttune.views.by_hand import describe_by_hand
 from hosttune.views.change import change_lines
 from hosttune.views.parts import parts_json
 from hosttune.views.rule_words import told_wishes, ways_of, wish_text
@@ -40,7 +40,7 @@ KIND = '''
 from hosttune.errors import Conflict
 from hosttune.resources.base import OLD, AddressKind, Operator, WishKind, in_general
 from hosttune.resources import address_kinds
-from hosttune.resources.steps import Command, each
+from hosttune.resources.steps import CommandLine, each
 from hosttune.values import Action, Address, Change, Finding, Hold, Unreadable, Verdict
 
 
@@ -91,7 +91,7 @@ class DiskLampAddress(AddressKind):
         writer.set_value(f"/sys/block/{change.address.name}/device/locate", {"off": "0", "on": "1"}[change.after])
 
     def by_hand(self, changes):
-        return each(changes, lambda change: Command(f"ledctl locate{'_off' * (change.after == 'off')}=/dev/{change.address.name}"))
+        return each(changes, lambda change: CommandLine(f"ledctl locate{'_off' * (change.after == 'off')}=/dev/{change.address.name}"))
 
     def unit_of(self, name):
         return "lamps.service"
@@ -186,7 +186,7 @@ def test_what_is_gone_with_its_disk_is_taken_back_on_paper():
 def test_step_of_several_acts_that_was_interrupted_stands_at_what_is_found():
     writer = host()
     change = replace(session(writer).plan().changes[0], before="blinking")
-    recorder = Recorder.start(writer, new_run(writer, read_journal(writer), "apply", "d"))
+    recorder = JournalWriter.start(writer, new_run(writer, read_journal(writer), "apply", "d"))
     recorder.intent(change)
     writer.set_value(LAMP, "0")
     (step,) = recover(writer).in_force
@@ -196,8 +196,8 @@ def test_step_of_several_acts_that_was_interrupted_stands_at_what_is_found():
 def test_it_is_told_by_hand_and_shown_as_a_change():
     change = replace(session(host()).plan().changes[0], activation=Activation.RESTART)
     restart = "when nobody needs it: systemctl restart lamps.service"
-    assert ways([change]) == (["ledctl locate=/dev/sda", restart], ["ledctl locate_off=/dev/sda", restart])
-    assert isinstance(ways([change])[0][0], Command)
+    assert describe_by_hand([change]) == (["ledctl locate=/dev/sda", restart], ["ledctl locate_off=/dev/sda", restart])
+    assert isinstance(describe_by_hand([change])[0][0], CommandLine)
     line = "~ disk-lamp:sda  off -> on  (in effect after a restart of lamps.service)"
     assert line in "\n".join(change_lines(change, Screen(100)))
 

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from hosttune.actions.writers import named, writer_of, written_at
+from hosttune.actions.writers import name_writers, writer_of, written_at
 from hosttune.facts.packages import DATABASE
 from hosttune.host.door import Stat
 from hosttune.values import Finding, Hold, HoldKind, Unreadable, Verdict
@@ -87,7 +87,7 @@ def test_findings_name_the_writer_behind_the_file():
         Hold(HoldKind.OWNED, f"{SITE}:2 (vm.swappiness = 60)"),
         evidence=("now 60", f"next boot 60 ({SITE}:2)", f"before that {VENDOR}:1", "/etc/fstab line 3: defaults"),
     )
-    (found,) = named((finding,), reader)
+    (found,) = name_writers((finding,), reader)
     assert found.hold.detail == f"{SITE}:2 of Ansible (vm.swappiness = 60)"
     assert found.evidence == (
         "now 60",

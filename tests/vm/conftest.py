@@ -51,6 +51,13 @@ def trixie(transcript: Transcript) -> Iterator[Guest]:
         yield guest
 
 
+@pytest.fixture(scope="module")
+def bare(transcript: Transcript) -> Iterator[Guest]:
+    """A Debian 13 that looks like bare metal."""
+    with booted(image.TRIXIE_BARE, transcript) as guest:
+        yield guest
+
+
 @pytest.fixture(autouse=True)
 def step(request: pytest.FixtureRequest, transcript: Transcript) -> None:
     """A step whose story broke off earlier in its module fails at once and says where."""

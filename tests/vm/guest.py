@@ -8,6 +8,7 @@ hang there on some of the machines that run these tests.
 import base64
 import contextlib
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -23,6 +24,13 @@ BOOT_TIMEOUT_S = 600
 COMMAND_TIMEOUT_S = 600
 CHANNEL_GRACE_S = 30
 CONSOLE_TAIL_BYTES = 6000
+# What tells a virtual machine: a flag of the processor, and what the firmware calls the machine.
+BARE = [
+    "-cpu", "max,-hypervisor", "-device", "intel-iommu",
+    "-smbios", "type=0,vendor=Foundry", "-smbios", "type=1,manufacturer=Foundry,product=Anvil 2U",
+    "-blockdev", "driver=null-co,node-name=sata,size=67108864,read-zeroes=on",
+    "-device", "ide-hd,drive=sata,serial=NULL1", "-nic", "user,model=virtio-net-pci,restrict=on",
+]  # fmt: skip
 
 
 class GuestError(RuntimeError):
@@ -38,21 +46,45 @@ class Answer(NamedTuple):
 
 
 class Guest:
-    """One machine with disks of its own: copy-on-write overlays, in `folder`, over the image's disks."""
+    """One machine with disks of its own: copy-on-write overlays, in `folder`, over the image's disks; and `seed`, a disk
+    that it only reads.
+    """
 
-    def __init__(self, image: Image, folder: Path, transcript: Transcript, memory_mib: int = 2048) -> None:
+    def __init__(
+        self,
+        image: Image,
+        folder: Path,
+        transcript: Transcript,
+        memory_mib: int = 2048,
+        *,
+        seed: Path | None = None,
+        saved: Path | None = None,
+        ssh_port: int = 0,
+        devices: tuple[str, ...] = (),
+    ) -> None:
+        """`saved`: a folder of `save`, from which it goes on where that guest stood. `ssh_port`: of this machine alone,
+        where the guest's sshd answers; the only way into its network. `devices`: more of qemu's (-device).
+        """
         self._image = image
+        self._seed = seed
         self._folder = folder
         self._transcript = transcript
         self._memory_mib = memory_mib
+        self._ssh_port = ssh_port
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
+        self._control: socket.socket | None = None
         self._received = b""
         self._last_id = 0
         self._without = ""
         self.boot_id = ""
         self._overlays = tuple(folder / f"{disk.stem}.qcow2" for disk in image.disks)
+        self._saved = saved
+        self._devices = devices
         for disk, overlay in zip(image.disks, self._overlays, strict=True):
+            if saved is not None:
+                shutil.copy(saved / overlay.name, overlay)
+                continue
             create = ["qemu-img", "create", "-q", "-f", "qcow2", "-b", str(disk), "-F", "raw", str(overlay)]
             subprocess.run(create, check=True, stdin=subprocess.DEVNULL, timeout=60)
 
@@ -61,22 +93,30 @@ class Guest:
 
         `without` names a disk of the image (its file without suffix) that is not plugged in this time.
         """
+        self.switch_on(without=without)
+        return self._await_boot(timeout)
+
+    def switch_on(self, *, without: str = "") -> None:
+        """Switch the machine on and wait for nothing."""
         if self._process is not None:
             raise GuestError("the guest is already switched on")
         self._transcript.note("power on" + (f", without the disk {without}" if without else ""))
         self._without = without
-        ours, theirs = socket.socketpair()
-        self._channel = ours
+        self._start()
+
+    def _start(self, words: tuple[str, ...] = ()) -> None:
+        self._channel, channel = socket.socketpair()
+        self._control, control = socket.socketpair()
         self._received = b""
-        with theirs, (self._folder / "qemu.log").open("ab") as log:
+        monitor = ("-chardev", f"socket,id=control,fd={control.fileno()}", "-mon", "chardev=control,mode=control")
+        with channel, control, (self._folder / "qemu.log").open("ab") as log:
             self._process = subprocess.Popen(
-                self._command(theirs.fileno()),
-                pass_fds=(theirs.fileno(),),
+                [*self._command(channel.fileno()), *monitor, *words],
+                pass_fds=(channel.fileno(), control.fileno()),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
-        return self._await_boot(timeout)
 
     def run(self, argv: list[str], timeout: float = COMMAND_TIMEOUT_S, *, stdin: bytes = b"") -> Answer:
         """Run a command as root, its words and output going to the transcript."""
@@ -116,6 +156,69 @@ class Guest:
             raise self._failure("the guest answers, but it never rebooted")
         return after
 
+    def save(self, target: Path) -> None:
+        """Keep the running machine in a folder, memory and disks, and switch it off."""
+        self._monitor("savevm saved")
+        self.kill()
+        for overlay in self._overlays:
+            shutil.move(overlay, target / overlay.name)
+        (target / "boot-id").write_text(self.boot_id, encoding="ascii")
+
+    def resume(self) -> None:
+        """Go on where the saved machine stood."""
+        assert self._saved is not None
+        self._transcript.note("the machine goes on")
+        self._start(("-loadvm", "saved"))
+        self.boot_id = (self._saved / "boot-id").read_text(encoding="ascii")
+        self.ask(["true"])
+
+    def _monitor(self, line: str) -> None:
+        """A command of qemu's own monitor, by its machine protocol; it must print nothing."""
+        assert self._control is not None
+        self._control.settimeout(COMMAND_TIMEOUT_S)
+        with self._control.makefile("rwb") as control:
+            control.readline()  # what qemu is
+            for word, arguments in (("qmp_capabilities", {}), ("human-monitor-command", {"command-line": line})):
+                control.write(json.dumps({"execute": word, "arguments": arguments}).encode() + b"\n")
+                control.flush()
+                while "return" not in (reply := json.loads(control.readline())):
+                    if "error" in reply:
+                        raise GuestError(f"{line}: {reply['error']}")
+        if reply["return"]:
+            raise GuestError(f"{line}: {reply['return']}")
+
+    def leave(self, argv: list[str], timeout: float = COMMAND_TIMEOUT_S) -> None:
+        """Start a command that ends in a boot, and do not wait for its answer: `await_boot` comes next."""
+        self._transcript.note(f"{' '.join(argv)} (a boot ends it)")
+        self._send(argv, timeout, b"")
+
+    def await_boot(self, timeout: float = BOOT_TIMEOUT_S) -> str:
+        """Wait for the end of a boot that the guest began by itself; its id."""
+        return self._await_boot(timeout)
+
+    def note(self, text: str) -> None:
+        """A line of the transcript."""
+        self._transcript.note(text)
+
+    def await_next_boot(self, timeout: float = BOOT_TIMEOUT_S) -> str:
+        """Wait for a boot with another id that comes as far as the agent, whoever asked for it; its id."""
+        before = self.boot_id
+        after = self._await_boot(timeout)
+        if after == before:
+            raise self._failure("the guest answers, but it never rebooted")
+        return after
+
+    def console(self) -> str:
+        """All that the serial console has shown."""
+        return (self._folder / "console.log").read_bytes().decode("utf-8", "replace")
+
+    @property
+    def processor_s(self) -> float:
+        """Seconds of this machine's processors that the guest has taken since it was switched on."""
+        assert self._process is not None
+        stat = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+
     def poweroff(self, timeout: float = COMMAND_TIMEOUT_S) -> None:
         """Shut down cleanly and wait for qemu's end."""
         self._transcript.note("power off")
@@ -133,9 +236,10 @@ class Guest:
             self._process.kill()
             self._process.wait(30)
             self._process = None
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+        for one in (self._channel, self._control):
+            if one is not None:
+                one.close()
+        self._channel = self._control = None
 
     def close(self) -> None:
         """Switch off and delete the disks."""
@@ -155,9 +259,15 @@ class Guest:
     def _command(self, channel: int) -> list[str]:
         # setpriv: the kernel ends qemu together with the process that started it, however that one ends.
         argv = [shutil.which("setpriv") or "setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64"]
-        argv += ["-name", "hosttune-test", "-machine", "q35", "-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max"]
-        argv += ["-smp", "2", "-m", str(self._memory_mib), "-nodefaults", "-no-user-config", "-display", "none"]
-        argv += ["-nic", "none"]
+        # One thread: with a thread for each processor, one runs the old form of an instruction that another patches in
+        # the kernel at that moment, and the guest ends in "invalid opcode" while it boots.
+        argv += ["-name", "hosttune-test", "-machine", "q35", "-accel", "tcg,thread=single,tb-size=512"]
+        argv += BARE if self._image.recipe.is_bare else ["-cpu", "max"]
+        processors = "1" if self._image.recipe.has_menu and not self._image.recipe.has_two_nodes else "2"
+        argv += ["-smp", processors, "-m", str(self._memory_mib), "-nodefaults", "-no-user-config", "-display", "none"]
+        # A network of its own that leads nowhere.
+        way_in = f",hostfwd=tcp:127.0.0.1:{self._ssh_port}-:22" if self._ssh_port else ""
+        argv += ["-nic", f"user,model=virtio-net-pci,restrict=on{way_in}" if self._image.recipe.has_menu else "none"]
         if self._image.recipe.has_two_nodes:
             for node in range(2):
                 argv += ["-object", f"memory-backend-ram,id=node{node},size={self._memory_mib // 2}M"]
@@ -171,7 +281,14 @@ class Guest:
         argv += ["-device", "virtserialport,chardev=agent,name=hosttune.agent"]
         for overlay in (one for one in self._overlays if one.stem != self._without):
             # cache=unsafe skips fsync on this machine only: what the guest wrote is in qemu's file when qemu is killed.
-            argv += ["-drive", f"file={overlay},if=virtio,format=qcow2,cache=unsafe,discard=unmap"]
+            argv += ["-drive", f"file={overlay},if=none,id={overlay.stem},format=qcow2,cache=unsafe,discard=unmap"]
+            # In this order for the firmware too, which would begin with a disk of another kind.
+            order = f",bootindex={self._overlays.index(overlay)}" if self._image.recipe.boots_itself else ""
+            argv += ["-device", f"virtio-blk-pci,drive={overlay.stem}{order}"]
+        if self._seed is not None:
+            argv += ["-drive", f"file={self._seed},if=virtio,format=raw,readonly=on"]
+        for device in self._devices:
+            argv += ["-device", device]
         return argv
 
     def _await_boot(self, timeout: float) -> str:

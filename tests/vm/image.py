@@ -50,10 +50,25 @@ MASKED = (
     "rpcbind.service",
     "rpcbind.socket",
     "systemd-binfmt.service",
+    "systemd-networkd-wait-online.service",
+)
+# Of guests that boot often: what costs half of a boot under emulation, and tells nothing.
+MASKED_WITH_MENU = (
+    "dev-hugepages.mount",
+    "dev-mqueue.mount",
+    "getty@tty1.service",
+    "modprobe@configfs.service",
+    "modprobe@drm.service",
+    "modprobe@efi_pstore.service",
+    "modprobe@fuse.service",
+    "sys-kernel-debug.mount",
+    "sys-kernel-tracing.mount",
+    "systemd-timesyncd.service",
 )
 
 ROOT_UUID = "3f0a3c52-0b65-4a40-9a0e-6f3d7f9f2a01"
 DATA_UUID = "c4b7a9d0-5f1e-4a57-8c1b-2b9d0e6f7a02"
+BOOT_UUID = "b7e1d6c4-2a0f-4c93-8d55-0e5a1c9f4b05"
 SWAP_UUID = "8d2e6b14-93cf-4d0b-a6a5-51c0f4e3bd03"
 DATA_LINE = f"UUID={DATA_UUID}\t/data  \text4    defaults\t0  2   # moved from sdb, April 2023"
 # As people leave it behind: tabs and blanks, a comment after field 6, an indented comment, no line feed at the end.
@@ -69,6 +84,26 @@ UUID={ROOT_UUID} /               ext4    errors=remount-ro 0       1
   # swap is small on purpose
 UUID={SWAP_UUID} none            swap    sw              0       0"""
 SITE_SYSCTL = "# set by hand, keep\nnet.core.somaxconn = 4096\n"
+# tsc=reliable: on a busy machine the kernel takes another clock in some boots, and a boot on trial is then not as before.
+GRUB_DEFAULTS = """\
+GRUB_DEFAULT=0
+GRUB_TIMEOUT=0
+GRUB_DISTRIBUTOR=Debian
+GRUB_CMDLINE_LINUX_DEFAULT="quiet"
+GRUB_CMDLINE_LINUX="console=ttyS0 systemd.show_status=1 no_timer_check tsc=reliable"
+GRUB_TERMINAL=serial
+GRUB_SERIAL_COMMAND="serial --unit=0 --speed=115200"
+GRUB_DISABLE_OS_PROBER=true
+"""
+NETWORK = """\
+[Match]
+Type=ether
+
+[Network]
+Address=10.0.2.15/24
+Gateway=10.0.2.2
+DNS=10.0.2.3
+"""
 AGENT_UNIT = """\
 [Unit]
 Description=Runs commands for the test harness
@@ -95,6 +130,11 @@ class Recipe:
     has_fresh_disk: bool = False  # a fourth disk with an xfs of the label `fresh` that no line names
     idle: tuple[str, ...] = ()  # units of its packages that no boot starts: a test does
     has_two_nodes: bool = False  # NUMA, each with half of processors and memory
+    has_menu: bool = False  # GRUB as Debian sets it up: `update-grub` makes its menu; and a network card
+    is_bare: bool = (
+        False  # looks like no virtual machine: a server's firmware, an IOMMU, a SATA disk that keeps nothing
+    )
+    is_boot_apart: bool = False  # /boot is a file system of its own, on a disk before all others
 
 
 BOOKWORM = Recipe("bookworm")
@@ -106,6 +146,24 @@ TRIXIE = Recipe(
     idle=("containerd.service", "docker.service", "docker.socket"),
     has_two_nodes=True,
 )
+# Small servers with a boot menu and a way in, for what is on trial over a reboot.
+_MENU = (*PACKAGES, "grub-common", "grub-pc-bin", "grub2-common", "iproute2", "openssh-server")
+BOOKWORM_MENU = Recipe("bookworm", _MENU, boots_itself=True, has_menu=True)
+TRIXIE_MENU = Recipe("trixie", _MENU, boots_itself=True, has_menu=True)
+# Bare metal, and what the rules of services are about, none of it started at boot.
+TRIXIE_BARE = Recipe(
+    "trixie",
+    (
+        *_MENU, "irqbalance", "nfs-kernel-server", "systemd-coredump", "systemd-oomd", "systemd-timesyncd",
+        "unattended-upgrades",
+    ),
+    boots_itself=True,
+    idle=("irqbalance.service", "systemd-oomd.service", "systemd-oomd.socket", "unattended-upgrades.service"),
+    has_two_nodes=True,
+    has_menu=True,
+    is_bare=True,
+)  # fmt: skip
+TRIXIE_BOOT_APART = Recipe("trixie", (*_MENU, "lvm2"), boots_itself=True, has_menu=True, is_boot_apart=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +183,17 @@ class Image:
 
     @property
     def disks(self) -> tuple[Path, ...]:
-        """As the guest sees them: /dev/vda (root), /dev/vdb (data), /dev/vdc (swap), /dev/vdd (fresh, where it is)."""
-        names = ("root", "data", "swap", *(("fresh",) if self.recipe.has_fresh_disk else ()))
+        """As the guest sees them: /dev/vda (root), /dev/vdb (data), /dev/vdc (swap), /dev/vdd (fresh, where it is); where
+        /boot is apart, its disk is /dev/vda."""
+        first = ("boot",) if self.recipe.is_boot_apart else ()
+        names = (*first, "root", "data", "swap", *(("fresh",) if self.recipe.has_fresh_disk else ()))
         return tuple(self.folder / f"{name}.img" for name in names)
+
+    @property
+    def root(self) -> tuple[Path, int]:
+        """The disk of the root file system, and where it begins there, in bytes."""
+        is_in_partition = self.recipe.boots_itself and not self.recipe.is_boot_apart
+        return self.folder / "root.img", PARTITION_AT if is_in_partition else 0
 
 
 def require_tools() -> None:
@@ -155,10 +221,16 @@ def _build(image: Path, recipe: Recipe) -> None:
     # emulation, two seconds here.
     venv = f'--customize-hook=chroot "$1" python3 -m venv {VENV}'
     idle = f'--customize-hook=chroot "$1" systemctl --quiet disable {" ".join(recipe.idle)}'
-    options = ("--dpkgopt=force-confold", venv, *((idle,) if recipe.idle else ()))
+    network = '--customize-hook=chroot "$1" systemctl --quiet enable systemd-networkd.service'
+    options = (
+        "--dpkgopt=force-confold", venv, *((idle,) if recipe.idle else ()), *((network,) if recipe.has_menu else ()),
+    )  # fmt: skip
     debian.fill(tree, recipe.suite, *recipe.packages, options=options, files=extra)
     (tree / "data").mkdir()
-    if recipe.boots_itself:
+    if recipe.is_boot_apart:
+        _make_boot_disk(image / "boot.img", tree)
+        _make_ext4(image / "root.img", "3G", ROOT_UUID, tree)
+    elif recipe.boots_itself:
         _make_bootable_disk(image / "root.img", tree)
     else:
         for name in ("vmlinuz", "initrd.img"):
@@ -197,34 +269,59 @@ serial --unit=0 --speed=115200
 terminal_output serial
 set timeout=0
 menuentry hosttune-test {{
-  linux /boot/{kernel} root=UUID={root} rw console=ttyS0 quiet systemd.show_status=1
-  initrd /boot/{initrd}
+  linux {boot}/{kernel} root=UUID={root} rw console=ttyS0 quiet systemd.show_status=1
+  initrd {boot}/{initrd}
 }}
 """
 
 
 def _make_bootable_disk(file: Path, tree: Path) -> None:
-    """A disk with one partition, and GRUB as grub-install would put it on a BIOS machine: boot.img in the first sector,
-    the core right behind it, which is where boot.img looks for it by default.
-    """
+    """The root file system on a disk with GRUB."""
+    _write_grub(tree, "/boot")
+    _make_disk_with_grub(file, "3G", ROOT_UUID, tree, tree / "boot/grub/core.img", tree)
+
+
+def _make_boot_disk(file: Path, tree: Path) -> None:
+    """What the tree has below /boot, on a disk of its own with GRUB; the tree keeps the empty folder."""
+    _write_grub(tree, "")
+    seed = tree.with_name("boot")
+    (tree / "boot").rename(seed)
+    (tree / "boot").mkdir()
+    _make_disk_with_grub(file, "512M", BOOT_UUID, seed, seed / "grub/core.img", tree)
+
+
+def _write_grub(tree: Path, boot: str) -> None:
+    """GRUB's core, its modules and a menu of one entry; `boot` is where GRUB finds what lies below /boot."""
     grub = tree / "boot/grub"
     grub.mkdir(exist_ok=True)
     kernel, initrd = _kernel_part(tree, "vmlinuz").name, _kernel_part(tree, "initrd.img").name
-    (grub / "grub.cfg").write_text(GRUB_CFG.format(kernel=kernel, initrd=initrd, root=ROOT_UUID), encoding="utf-8")
-    core = ["grub-mkimage", "-O", "i386-pc", "-p", "(hd0,msdos1)/boot/grub", "-o", "/boot/grub/core.img", *GRUB_MODULES]
-    _call(["chroot", str(tree), *core])
+    menu = GRUB_CFG.format(kernel=kernel, initrd=initrd, root=ROOT_UUID, boot=boot)
+    (grub / "grub.cfg").write_text(menu, encoding="utf-8")
+    core = ["grub-mkimage", "-O", "i386-pc", "-p", f"(hd0,msdos1){boot}/grub", "-o", "/boot/grub/core.img"]
+    _call(["chroot", str(tree), *core, *GRUB_MODULES])
+    modules = grub / "i386-pc"
+    modules.mkdir(exist_ok=True)
+    for path in (tree / "usr/lib/grub/i386-pc").glob("*"):
+        if path.suffix in {".mod", ".lst"}:
+            shutil.copy(path, modules)
+
+
+def _make_disk_with_grub(file: Path, size: str, uuid: str, content: Path, core: Path, tree: Path) -> None:
+    """A disk with one partition, and GRUB as grub-install would put it on a BIOS machine: boot.img in the first sector,
+    the core right behind it, which is where boot.img looks for it by default.
+    """
     # GRUB does not read all of what a newer mke2fs switches on.
     plain = ("-O", "^metadata_csum_seed,^orphan_file", "-E", f"offset={PARTITION_AT}")
     file.touch()
-    os.truncate(file, PARTITION_AT + (3 << 30))
-    _make_ext4(file, "3G", ROOT_UUID, tree, *plain)
+    os.truncate(file, PARTITION_AT + (int(size[:-1]) << {"M": 20, "G": 30}[size[-1]]))
+    _make_ext4(file, size, uuid, content, *plain)
     script = f"label: dos\nstart={PARTITION_AT // SECTOR}, type=83, bootable\n"
     _call(["sfdisk", "--quiet", str(file)], script)
     boot = (tree / "usr/lib/grub/i386-pc/boot.img").read_bytes()
     with file.open("r+b") as disk:
         disk.write(boot[:440])  # the partition table begins behind it
         disk.seek(SECTOR)
-        disk.write((grub / "core.img").read_bytes())
+        disk.write(core.read_bytes())
 
 
 def _write_extra(extra: Path, recipe: Recipe) -> None:
@@ -241,12 +338,16 @@ def _write_extra(extra: Path, recipe: Recipe) -> None:
         "etc/systemd/system/hosttune-agent.service": AGENT_UNIT,
         "usr/local/lib/hosttune-agent.py": Path(__file__).with_name("agent.py").read_text(encoding="utf-8"),
     }
+    if recipe.is_boot_apart:
+        files["etc/fstab"] += f"\nUUID={BOOT_UUID} /boot ext4 defaults 0 2\n"
+    if recipe.has_menu:
+        files |= {"etc/default/grub": GRUB_DEFAULTS, "etc/systemd/network/10-wire.network": NETWORK}
     for name, text in files.items():
         path = extra / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     units = extra / "etc/systemd/system"
-    for unit in MASKED:
+    for unit in (*MASKED, *(MASKED_WITH_MENU if recipe.has_menu else ())):
         (units / unit).symlink_to("/dev/null")
     wants = units / "multi-user.target.wants"
     wants.mkdir()

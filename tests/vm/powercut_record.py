@@ -105,7 +105,8 @@ class LoggedGuest(Guest):
             "driver=blklogwrites,node-name=root,file=root-disk,log=root-log,log-super-update-interval=1",
         )
         device = "virtio-blk-pci,drive=root,discard=off,write-zeroes=off"
-        argv[at - 1 : at + 1] = [*(word for layer in layers for word in ("-blockdev", layer)), "-device", device]
+        # In the place of its -drive and its -device.
+        argv[at - 1 : at + 3] = [*(word for layer in layers for word in ("-blockdev", layer)), "-device", device]
         return argv
 
 

@@ -2,6 +2,7 @@
 that follows the apply, and after one that follows the undo.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from tests.vm.guest import Guest
@@ -106,10 +107,68 @@ SHOWN = {
     "storage-tmp-tmpfs": Shown("findmnt -n -o FSTYPE,SIZE --mountpoint /tmp", "tmpfs 1G", "tmpfs 988M"),
 }  # fmt: skip
 
+# The same of the guest of test_bare.py, which looks like bare metal.
+SHOWN_ON_METAL = {
+    "gpu-persistence": Shown(
+        "tr '\\0' ' ' < /proc/$(systemctl show -P MainPID nvidia-persistenced.service)/cmdline",
+        "/bin/sh /usr/bin/nvidia-persistenced --verbose",
+        "/bin/sh /usr/bin/nvidia-persistenced --verbose --no-persistence-mode",
+    ),
+    "gpu-update-hold": Shown(
+        "unattended-upgrade --dry-run --debug 2>&1 | grep -o \"PkgPin(pkg='nvidia-utils-580', priority=-32768)\"",
+        "PkgPin(pkg='nvidia-utils-580', priority=-32768)", "",
+    ),
+    "kernel-init-on-alloc": Shown("dmesg | grep -o 'heap alloc:[a-z]*'", "heap alloc:off", "heap alloc:on"),
+    "kernel-iommu": Shown("cat /sys/bus/pci/devices/0000:00:01.0/iommu_group/type", "identity", "DMA-FQ"),
+    "limits-memlock": Shown(f"{LOGIN} 'ulimit -l'", "unlimited", "8192"),
+    "limits-pid-max": Shown("sysctl -n kernel.pid_max", "4194304", "32768"),
+    "network-arp": Shown("sysctl -n net.ipv4.conf.all.arp_{ignore,announce}", "1 2", "0 0"),
+    "services-core-size": Shown(
+        "systemd-analyze cat-config systemd/coredump.conf | grep ^[A-Z]",
+        "ProcessSizeMax=2147483648 ExternalSizeMax=2147483648", "",
+    ),
+    # The journal that was begun on the disk stays there, and is written on, when the setting is taken back.
+    "services-journal": Shown(
+        "journalctl --header --boot | grep -o '/var/log/journal'; systemd-analyze cat-config systemd/journald.conf |"
+        " grep ^Storage", "/var/log/journal Storage=persistent", "/var/log/journal",
+    ),
+    "storage-io-scheduler": Shown("cat /sys/block/sda/queue/scheduler", "none [mq-deadline]", "[none]"),
+}  # fmt: skip
+
 # Advice has nothing to apply: the guest of this file has the fault itself, is told of it, and is well before and after.
-FAULTS = {"storage-raid": "test_data_disks.py", "storage-stopped": "test_data_disks.py"}
+FAULTS = {
+    "cpu-clock-source": "test_bare.py",
+    "cpu-irqbalance": "test_bare.py",
+    "cpu-offline": "test_bare.py",
+    "cpu-smt-mitigations": "test_bare.py",
+    "host-hardware-errors": "test_bare.py",
+    "kernel-cmdline": "test_bare.py",
+    "limits-shm": "test_bare.py",
+    "limits-tasks": "test_bare.py",
+    "memory-missing": "test_bare.py",
+    "memory-overcommit": "test_bare.py",
+    "memory-pressure": "test_bare.py",
+    "memory-reserved": "test_bare.py",
+    "memory-thp": "test_bare.py",
+    "services-auto-reboot": "test_bare.py",
+    "services-core-dumps": "test_bare.py",
+    "services-oomd": "test_bare.py",
+    "services-sleep-desktop": "test_bare.py",
+    "services-time-sync": "test_bare.py",
+    "services-tuner-conflict": "test_bare.py",
+    "storage-data-placement": "test_bare.py",
+    "storage-hangs": "test_data_disks.py",
+    "storage-io-errors": "test_bare.py",
+    "storage-nfs-mounts": "test_bare.py",
+    "storage-paths": "test_bare.py",
+    "storage-pools": "test_data_disks.py",
+    "storage-raid": "test_data_disks.py",
+    "storage-reserved-blocks": "test_bare.py",
+    "storage-scratch": "test_data_disks.py",
+    "storage-stopped": "test_data_disks.py",
+}
 
 
-def answers(guest: Guest) -> dict[str, str]:
+def answers(guest: Guest, shown: Mapping[str, Shown] = SHOWN) -> dict[str, str]:
     """What the guest says now, by rule."""
-    return {rule: " ".join(guest.run(["bash", "-c", one.ask]).stdout.split()) for rule, one in SHOWN.items()}
+    return {rule: " ".join(guest.run(["bash", "-c", one.ask]).stdout.split()) for rule, one in shown.items()}

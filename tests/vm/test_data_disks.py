@@ -141,16 +141,19 @@ i=0; while touch /srv/small/$i 2> /dev/null; do i=$((i + 1)); done
 dd if=/dev/zero of=/dev/mapper/thin bs=1M count=56 oflag=direct status=none
 python3 -c 'import fcntl, os, struct; fcntl.ioctl(os.open("/srv/fresh", 0), 0x8004587D, struct.pack("I", 2))'
 """  # XFS_IOC_GOINGDOWN, without the log (fs/xfs/libxfs/xfs_fs.h)
+# Each waits for what the kernel does when it gets to it: a kick-out, a rebuild, the watchdog of hung tasks.
 GO_ON = """
-cd /sys/block/md0/md; sleep 1; echo remove > dev-loop1/state
+cd /sys/block/md0/md; until echo remove > dev-loop1/state; do sleep 1; done
 echo 1 > sync_speed_max; echo 1 > sync_speed_min; cat /sys/block/loop2/dev > new_dev
+until grep -q recover sync_action; do sleep 1; done
 echo md1 > /sys/module/md_mod/parameters/new_array; cd /sys/block/md1/md
 echo none > metadata_version; echo raid1 > level; echo 2 > raid_disks; cat /sys/block/loop3/dev > new_dev
 echo test > /sys/fs/ext4/loop5/trigger_fs_error
-sysctl -qw kernel.hung_task_timeout_secs=1; fsfreeze --freeze /srv/frozen; (touch /srv/frozen/file &) > /dev/null 2>&1; sleep 4
+sysctl -qw kernel.hung_task_timeout_secs=1; fsfreeze --freeze /srv/frozen; (touch /srv/frozen/file &) > /dev/null 2>&1
+until dmesg | grep -q 'task touch:.* blocked for more than'; do sleep 1; done
 """
 MEND = """
-fsfreeze --unfreeze /srv/frozen; sysctl -qw kernel.hung_task_timeout_secs=120
+fsfreeze --unfreeze /srv/frozen; while pgrep -x touch > /dev/null; do sleep 1; done; sysctl -qw kernel.hung_task_timeout_secs=120
 echo clear > /sys/block/md1/md/array_state; echo clear > /sys/block/md0/md/array_state
 umount /srv/fresh; mount /dev/vdd /srv/fresh
 umount /srv/small; mount -o errors=remount-ro /dev/loop5 /srv/small

@@ -20,7 +20,7 @@ from hosttune.choices.drivers.bringer import guest_way
 from hosttune.choices.drivers.choice import closed_alone, open_alone
 from hosttune.choices.drivers.components import fabric_packages
 from hosttune.choices.drivers.switches import LOG, SERVICE, has_switches
-from hosttune.choices.next_kernel import again, commands
+from hosttune.choices.next_kernel import commands, suggest_replacement
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.gpu_errors import way_of
 
@@ -103,7 +103,7 @@ def _other_kind(facts: Facts, kind: str) -> str | ByPolicy:
     if (kind == "open") != ("open" in driver.flavour):
         return switch(facts, f"the {kind} kernel module")
     module = next_module(facts)
-    how = again(facts, module) if module else commands(facts, facts.kernel.release)
+    how = suggest_replacement(facts, module) if module else commands(facts, facts.kernel.release)
     return f"the packages are those of the {kind} one: {how}; {INITRAMFS}; then {REBOOT}"
 
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.choices.driver_states.told import REBOOT, Boot, Told, holds, said_by_log
-from hosttune.choices.next_kernel import again, commands, is_compiled, prebuilt_instead
+from hosttune.choices.driver_states.told import REBOOT, BootOutlook, Told, holds, said_by_log
+from hosttune.choices.next_kernel import commands, is_compiled, prebuilt_instead, suggest_replacement
 from hosttune.facts.base import UnknownFact
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def dkms_failed(facts: Facts) -> Told | None:
             return f"{said} ({failed[0].log})", commands(facts, failed[0].kernel or facts.kernel.release)
         idle = f"sudo dkms remove {failed[0].name}/{failed[0].version} --all, as prebuilt modules are installed"
         return f"{said} ({failed[0].log})", idle
-    boot = "after a reboot no GPU works" if boot_after_dkms(facts) is Boot.HARMS else "no reboot brings it"
+    boot = "after a reboot no GPU works" if boot_after_dkms(facts) is BootOutlook.HARMS else "no reboot brings it"
     return f"{said}: {boot}", left[1]
 
 
@@ -52,13 +52,13 @@ def _left_by_dkms(facts: Facts) -> Told | None:
     return looks[-1](facts) if looks else None  # what the next boot meets before what is now
 
 
-def boot_after_dkms(facts: Facts) -> Boot:
+def boot_after_dkms(facts: Facts) -> BootOutlook:
     """A build that failed for the kernel that runs or starts next is not there after the boot either."""
     wanted = {"", facts.kernel.release, _next_kernel(facts)}
     if not any(build.failed and build.kernel in wanted for build in facts.driver.dkms):
-        return Boot.NOTHING
-    harms = holds(missing_next, facts) or (holds(stale, facts) and boot_after_stale(facts) is Boot.HARMS)
-    return Boot.HARMS if harms and leaves_none(facts) else Boot.USELESS
+        return BootOutlook.NOTHING
+    harms = holds(missing_next, facts) or (holds(stale, facts) and boot_after_stale(facts) is BootOutlook.HARMS)
+    return BootOutlook.HARMS if harms and leaves_none(facts) else BootOutlook.USELESS
 
 
 def rejected(facts: Facts) -> Told | None:
@@ -86,16 +86,16 @@ def missing_now(facts: Facts) -> Told | None:
         return None
     others, release = ", ".join(driver.kernels_with_module) or "none", facts.kernel.release
     said = f"{_name(facts)} is installed, and the running kernel {release} has no nvidia module (these have: {others})"
-    if boot_after_missing(facts) is Boot.MENDS:
+    if boot_after_missing(facts) is BootOutlook.MENDS:
         return said, f"reboot: {_next_kernel(facts)}, which boots next, has one"
     boot = "boot a kernel that has one, or: " if driver.kernels_with_module else ""
     return said, f"{boot}{commands(facts, release)}{_LOAD if driver.branch else ''}"
 
 
-def boot_after_missing(facts: Facts) -> Boot:
+def boot_after_missing(facts: Facts) -> BootOutlook:
     kernel = _next_kernel(facts)
     is_there = kernel not in ("", facts.kernel.release) and _holds_module(facts)
-    return Boot.MENDS if is_there else Boot.USELESS
+    return BootOutlook.MENDS if is_there else BootOutlook.USELESS
 
 
 def _holds_module(facts: Facts) -> bool:
@@ -123,16 +123,16 @@ def stale(facts: Facts) -> Told | None:
     wanted = facts.driver.userspace_version
     if module is None or not wanted or module.version in ("", wanted):
         return None
-    how = again(facts, module)
+    how = suggest_replacement(facts, module)
     said = f"the module on the disk is {module.version} ({module.path}), the libraries are {wanted}"
-    if boot_after_stale(facts) is Boot.HARMS:
+    if boot_after_stale(facts) is BootOutlook.HARMS:
         return f"{said} like the loaded one: after a reboot no GPU works", f"do not reboot before: {how}; {INITRAMFS}"
     return f"{said}: no reboot mends that", f"{how}; {INITRAMFS}; then {REBOOT}"
 
 
-def boot_after_stale(facts: Facts) -> Boot:
+def boot_after_stale(facts: Facts) -> BootOutlook:
     driver = facts.driver
-    return Boot.HARMS if driver.is_loaded and not driver.is_mismatched else Boot.USELESS
+    return BootOutlook.HARMS if driver.is_loaded and not driver.is_mismatched else BootOutlook.USELESS
 
 
 def next_module(facts: Facts) -> DriverModule | None:

@@ -34,7 +34,7 @@ Told = tuple[str, "str | ByPolicy"]  # evidence, way out
 Look = Callable[[Any], "Told | None"]  # of the facts: what it says where it holds
 
 
-class Boot(str, Enum):
+class BootOutlook(str, Enum):
     """What the next boot does about a state; whoever speaks of a reboot asks here (`driver_state.before_boot`)."""
 
     NOTHING = "nothing"  # it is about something else
@@ -56,13 +56,13 @@ class DriverState(Fact):
     way_out: str  # what a person does about it; empty for `current`
     rule: str = ""  # the rule that reports it in a check, where that is not gpu-driver-health
     is_dead: bool = False  # not every GPU computes now, or will after the next boot
-    boot: Boot = Boot.NOTHING  # what the next boot does about it
+    boot: BootOutlook = BootOutlook.NOTHING  # what the next boot does about it
     waits_for_reboot: bool = False  # the next boot mends it, and nothing has to be solved before
 
     @property
     def blocks_reboot(self) -> bool:
         """A boot before it is solved makes it worse."""
-        return self.boot is Boot.HARMS
+        return self.boot is BootOutlook.HARMS
 
 
 def said_by_log(facts: Facts, name: str) -> Any:

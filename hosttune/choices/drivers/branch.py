@@ -54,7 +54,7 @@ def why_over(facts: Facts, number: int) -> str:
     return ""
 
 
-def until(facts: Facts, number: int) -> str:
+def describe_support_end(facts: Facts, number: int) -> str:
     """How long it is supported, as words behind its name: supported until 2028-06."""
     row = facts.branches.branch(number)
     if row.ends:

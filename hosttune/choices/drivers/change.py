@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hosttune.choices.driver_states.packages import held
-from hosttune.choices.driver_states.told import UNHOLD, Boot, DriverState
-from hosttune.choices.drivers.choice import DriverChoice, kept, refuse
-from hosttune.choices.drivers.install import installed
+from hosttune.choices.driver_states.told import UNHOLD, BootOutlook, DriverState
+from hosttune.choices.drivers.choice import DriverChoice, keep_driver, refuse
+from hosttune.choices.drivers.install import choose_install
 from hosttune.facts.versions import upstream_of
 from hosttune.regex import regex
 
@@ -32,16 +32,16 @@ _NUMBERED = regex(
 _COMPANION = regex(r"(nvidia-fabricmanager|libnvidia-nscq|nvidia-imex)-\d{3}")
 
 
-def switched(facts: Facts, params: Mapping[str, Any], why: str, before: First) -> DriverChoice:
+def choose_switch(facts: Facts, params: Mapping[str, Any], why: str, before: First) -> DriverChoice:
     """The choice for a host without a driver, and what of the old one goes; or the old one, where that is it."""
     driver = facts.driver
-    new = installed(facts, params)
+    new = choose_install(facts, params)
     if new.action != "install":
         return replace(new, told=(why, *new.told))
     if new.name == driver.name:
-        return kept(facts, f"driver {driver.name} is installed, and is the choice")
+        return keep_driver(facts, f"driver {driver.name} is installed, and is the choice")
     if why == NEWEST and int(new.branch) <= int(driver.branch):
-        return kept(facts, f"driver {driver.name} is installed, and no newer branch is offered")
+        return keep_driver(facts, f"driver {driver.name} is installed, and no newer branch is offered")
     if "NVIDIA" in facts.archives.origins:
         return refuse(
             why,
@@ -59,7 +59,7 @@ def switched(facts: Facts, params: Mapping[str, Any], why: str, before: First) -
             driver=driver,
         )
     first = before()
-    if first and first.boot is Boot.MENDS:  # an earlier change of the driver, that the next boot completes
+    if first and first.boot is BootOutlook.MENDS:  # an earlier change of the driver, that the next boot completes
         return _later(why, f"the switch to {new.name}", first, facts)
     switch = f"switch from {driver.name} to {new.told[0].removeprefix('driver ')}"
     return replace(new, action="switch", told=(why, switch, *new.told[1:]), remove=_others(driver.packages, new))
@@ -98,14 +98,14 @@ def _others(packages: Iterable[DriverPackage], new: DriverChoice) -> tuple[str, 
     return tuple(sorted(found))
 
 
-def updated(facts: Facts, params: Mapping[str, Any], before: First) -> DriverChoice | None:
+def choose_update(facts: Facts, params: Mapping[str, Any], before: First) -> DriverChoice | None:
     """The newer versions that apt offers of the packages that are there; None where there are none."""
     driver = facts.driver
     offers = facts.archives.updates
     if not offers:
         return None
     if kept_back := held(facts):
-        return replace(kept(facts, kept_back[0]), way_out=UNHOLD)
+        return replace(keep_driver(facts, kept_back[0]), way_out=UNHOLD)
     offered = f"an update within branch {driver.branch} is offered"
     foreign = [offer for offer in offers if offer.candidate_from != (offer.installed_from or _home(offer, facts))]
     if foreign:
@@ -133,7 +133,7 @@ def updated(facts: Facts, params: Mapping[str, Any], before: First) -> DriverCho
     has_manager = any(one.name.startswith("nvidia-fabricmanager-") for one in coupled)
     one_version = tuple(one.name for one in coupled) if has_manager else ()
     needs_dkms = bool(params["allow_dkms"]) and any(re.search(r"-dkms(?:-|$)", one.name) for one in driver.packages)
-    names = tuple(dict.fromkeys((*kept(facts, "").packages, *(offer.name for offer in offers))))
+    names = tuple(dict.fromkeys((*keep_driver(facts, "").packages, *(offer.name for offer in offers))))
     return DriverChoice(
         "update", names, (told,), driver.branch, driver.flavour, needs_dkms, one_version=one_version, versions=versions
     )

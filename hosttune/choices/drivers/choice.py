@@ -63,7 +63,7 @@ def refuse(*told: str, way_out: str, driver: Driver | None = None, asks: str = "
     return DriverChoice("refuse", (), told, branch, flavour, way_out=way_out, asks=asks)
 
 
-def kept(facts: Facts, *told: str) -> DriverChoice:
+def keep_driver(facts: Facts, *told: str) -> DriverChoice:
     driver = facts.driver
     main = tuple(one.name for one in driver.packages if _is_main(one.name) and one.status == "installed")
     return DriverChoice("keep", main, told, driver.branch, driver.flavour)

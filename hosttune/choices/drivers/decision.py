@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hosttune.choices.driver_states.gpus import wrong_flavour
-from hosttune.choices.driver_states.told import RUNFILE, UNINSTALL, Boot, holds
+from hosttune.choices.driver_states.told import RUNFILE, UNINSTALL, BootOutlook, holds
 from hosttune.choices.drivers.branch import not_driven, why_over
 from hosttune.choices.drivers.bringer import guest, guest_way, other_bringer
-from hosttune.choices.drivers.change import NEWEST, switched, updated
-from hosttune.choices.drivers.choice import DriverChoice, kept, module_kind, refuse
-from hosttune.choices.drivers.install import installed
+from hosttune.choices.drivers.change import NEWEST, choose_switch, choose_update
+from hosttune.choices.drivers.choice import DriverChoice, keep_driver, module_kind, refuse
+from hosttune.choices.drivers.install import choose_install
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact, raw
 
@@ -45,7 +45,7 @@ def decide(facts: Facts, params: Mapping[str, Any], first: First) -> DriverChoic
         system = facts.os.name or facts.os.id
         return DriverChoice("none", (), (f"the package names of this rule are Ubuntu's, and this is {system}",))
     try:
-        return installed(facts, params)
+        return choose_install(facts, params)
     except UnknownFact as missing:
         if facts.driver.is_present:
             raise
@@ -83,11 +83,11 @@ def _keep(facts: Facts, params: Mapping[str, Any], first: First) -> DriverChoice
         told = "a vGPU guest takes the licensed driver that its hypervisor names"
         return DriverChoice("none", (), (told, guest_way(facts)))
     if driver.runfile:
-        both = kept(facts, RUNFILE, f"beside the packages of {present}, so both are left alone")
+        both = keep_driver(facts, RUNFILE, f"beside the packages of {present}, so both are left alone")
         return replace(both, way_out=UNINSTALL)
     why = _why_switch(facts, params)
     if why and params["switch_branch"]:
-        return switched(facts, params, why, first if _drives(facts) else _nothing)
+        return choose_switch(facts, params, why, first if _drives(facts) else _nothing)
     pin = str(params["branch"])
     if pin and pin != driver.branch:
         return refuse(
@@ -96,12 +96,12 @@ def _keep(facts: Facts, params: Mapping[str, Any], first: First) -> DriverChoice
             way_out=f'switch_branch: true for gpu-driver, at a maintenance, or branch: "{driver.branch}"',
             driver=driver,
         )
-    if params["update"] and (newer := updated(facts, params, first)):
+    if params["update"] and (newer := choose_update(facts, params, first)):
         return newer
-    choice = kept(facts, f"driver {present} is installed, and keeps its branch", *([why] if why else []))
+    choice = keep_driver(facts, f"driver {present} is installed, and keeps its branch", *([why] if why else []))
     is_tried = facts.reader.has_tried_packages  # no module came with its package
     state = None if driver.is_in_use or is_tried else first()
-    if state is None or state.boot is Boot.MENDS:
+    if state is None or state.boot is BootOutlook.MENDS:
         return choice
     word = "no reboot before it is solved" if state.blocks_reboot else "no reboot brings it into use"
     return replace(choice, unused=f"{word}: {state.name}", way_out=state.way_out)

@@ -6,14 +6,23 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hosttune.choices.drivers.branch import WORDS, drives, is_given, is_over, kind_of, stale_note, until, why_over
+from hosttune.choices.drivers.branch import (
+    WORDS,
+    describe_support_end,
+    drives,
+    is_given,
+    is_over,
+    kind_of,
+    stale_note,
+    why_over,
+)
 from hosttune.choices.drivers.choice import DriverChoice, module_kind, refuse
 from hosttune.choices.drivers.components import unknown_to_apt, where_off
 from hosttune.choices.drivers.switches import has_switches
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.branches import GIVEN
 from hosttune.facts.kernel.kernel import metapackages
-from hosttune.values import behind
+from hosttune.values import prefix_reason
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -32,13 +41,13 @@ _ENROL = (
 )
 
 
-def installed(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
+def choose_install(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
     """Where a parameter would let it go on and something else would not, the way out says both."""
     choice = _installed(facts, params)
     if not choice.asks:
         return choice
     try:
-        then = installed(facts, {**params, choice.asks: True})
+        then = choose_install(facts, {**params, choice.asks: True})
     except UnknownFact:
         return choice
     if then.action != "refuse":
@@ -54,7 +63,7 @@ def _installed(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
     if problem := facts.candidates.problem:
         if old := _too_old((), facts):
             return refuse(f"no driver fits {facts.gpus.summary}: {problem}", way_out=old)
-        raise UnknownFact(behind("the drivers that Ubuntu offers", problem))
+        raise UnknownFact(prefix_reason("the drivers that Ubuntu offers", problem))
     usable, why_not, way_out, asks = _usable(offered, facts, kind, params)
     if not usable:
         return refuse(f"no driver fits {facts.gpus.summary}: {why_not}", way_out=way_out, asks=asks)
@@ -191,7 +200,7 @@ def _branch(numbers: list[int], track: str, pin: str, facts: Facts) -> tuple[int
         if of_track:
             number = max(of_track)
             missed = "" if wanted == track else f"no {WORDS[track]} branch is offered: "
-            return number, (f"{missed}the newest {WORDS[wanted]} branch offered", until(facts, number))
+            return number, (f"{missed}the newest {WORDS[wanted]} branch offered", describe_support_end(facts, number))
     if supported:
         return max(supported), ("no long-term or production branch is offered: the newest",)
     ended = f"NVIDIA's support of every branch offered for these GPUs has ended (as of {facts.branches.as_of})"

@@ -127,7 +127,7 @@ def parse_daemon_json(content: str) -> tuple[Mapping[str, str], tuple[str, ...]]
         message = "no JSON object"
         raise ValueError(message)  # noqa: TRY004 - a fault of the file
     runtimes = data.get("runtimes")
-    return shown(_flat(data)), tuple(sorted(runtimes)) if isinstance(runtimes, dict) else ()
+    return drop_secrets(_flat(data)), tuple(sorted(runtimes)) if isinstance(runtimes, dict) else ()
 
 
 def _flat(data: Mapping[str, Any], above: str = "") -> dict[str, str]:
@@ -142,7 +142,7 @@ def _flat(data: Mapping[str, Any], above: str = "") -> dict[str, str]:
     return found
 
 
-def shown(settings: Mapping[str, str]) -> Mapping[str, str]:
+def drop_secrets(settings: Mapping[str, str]) -> Mapping[str, str]:
     """The settings without what may hold a password (proxies, tokens of log drivers): of those only the names."""
     return {key: value if _is_shown(key) else _HIDDEN for key, value in settings.items()}
 

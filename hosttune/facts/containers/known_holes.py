@@ -15,7 +15,7 @@ from hosttune.errors import HosttuneError
 from hosttune.facts.base import Fact, lazy, shared
 from hosttune.facts.gpu.archives import POLICY, Offer, ask_apt, parse_archives, policy_of
 from hosttune.facts.reading import names_in
-from hosttune.facts.versions import compare_versions, upstream_of
+from hosttune.facts.versions import compare_versions, sorted_versions, upstream_of
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.textfiles import own_file
@@ -36,7 +36,7 @@ _RUNTIMES = ("runc", "containerd", "docker.io", "moby-runc", "nvidia-container-t
 
 
 @frozen
-class Row:
+class HoleRow:
     """One row: a package is sound from the version of its line on."""
 
     package: str
@@ -86,16 +86,20 @@ _SAID = {DRIVER: "NVIDIA's driver", OPERATOR: "the GPU Operator's container tool
 
 
 @cache
-def own_table() -> tuple[tuple[Row, ...], str, str]:
+def own_table() -> tuple[tuple[HoleRow, ...], str, str]:
     """The rows, the day of the table, and the day up to which it counts. Raises HosttuneError where it is missing."""
     content = own_file(TABLE)
     if content is None:
         raise HosttuneError(f"{TABLE} of the package is missing", hint="install hosttune again")
-    text = content.decode()
+    return parse_table(content.decode())
+
+
+def parse_table(text: str) -> tuple[tuple[HoleRow, ...], str, str]:
+    """As `own_table`."""
     dates = dict(re.findall(r"^# (as of|good until): ([\d-]+)", text, re.MULTILINE))
     fields = (line.split("\t") for line in text.splitlines() if line.startswith("hole\t"))
     rows = tuple(
-        Row(package, tuple(fixed.split(",")), ids.replace(",", ", "), weight == "sure")
+        HoleRow(package, tuple(fixed.split(",")), ids.replace(",", ", "), weight == "sure")
         for _, package, fixed, ids, weight in fields
     )
     return rows, dates["as of"], dates["good until"]
@@ -135,11 +139,16 @@ def _of_distribution(facts: Facts) -> Mapping[str, str]:
     return {name: one.version for name, one in found if one.is_installed and _OF_DISTRIBUTION.search(one.version)}
 
 
-def _found(rows: tuple[Row, ...], versions: Mapping[str, str]) -> Iterator[Hole]:
+def _found(rows: tuple[HoleRow, ...], versions: Mapping[str, str]) -> Iterator[Hole]:
+    """One for each package and weight: all that it has, and the version that has none of them any more."""
+    holes: dict[tuple[str, bool], list[tuple[str, str]]] = {}
     for row in rows:
         version = versions.get(row.package, "")
         if version and (fixed := row.fix_for(version)):
-            yield Hole(row.package, version, row.ids, fixed, row.is_sure)
+            holes.setdefault((row.package, row.is_sure), []).append((row.ids, fixed))
+    for (package, is_sure), found in holes.items():
+        newest = sorted_versions(fixed for _, fixed in found)[-1]
+        yield Hole(package, versions[package], ", ".join(ids for ids, _ in found), newest, is_sure)
 
 
 def _offered(reader: Reader, own: Mapping[str, str]) -> tuple[Offer, ...]:

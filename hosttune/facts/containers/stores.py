@@ -107,13 +107,9 @@ def _better(reader: Reader, facts: Facts, mount: Mount) -> str:
 def _lasts(reader: Reader, facts: Facts, mount: Mount) -> bool:
     """Whether what is written there is there after a stop of the machine, and after the loss of one disk of several."""
     disks = [facts.disks.by_name[name] for name in mount.disks]
-    if any(disk.is_ephemeral for disk in disks) or (facts.host.cloud == "azure" and _is_resource(mount)):
+    if any(disk.is_ephemeral for disk in disks) or (facts.host.cloud == "azure" and mount.target in _RESOURCE_TARGETS):
         return False
     return len(disks) == 1 or _has_copies(reader, facts, mount)
-
-
-def _is_resource(mount: Mount) -> bool:
-    return mount.target in _RESOURCE_TARGETS
 
 
 def _has_copies(reader: Reader, facts: Facts, mount: Mount) -> bool:

@@ -54,7 +54,7 @@ class Userns(Fact):
         return tuple(program.path for program in self.programs if not program.profile)
 
 
-def lets(profile: str, path: str) -> bool:
+def allows_userns(profile: str, path: str) -> bool:
     """Whether a profile's text is about a program and lets it make user namespaces: `userns,`, or unconfined."""
     name = path.rpartition("/")[2]
     about = rf"^\s*profile\s+\S*\b{re.escape(name)}\b|(?<![\w-])/\S*/{re.escape(name)}\b"
@@ -76,7 +76,7 @@ def _programs(reader: Reader, facts: Facts) -> tuple[UsernsProgram, ...]:
 
 
 def _profile(profiles: Callable[[], dict[str, str]], program: str) -> str:
-    return next((path for path, content in profiles().items() if lets(content, program)), "")
+    return next((path for path, content in profiles().items() if allows_userns(content, program)), "")
 
 
 def _profiles(reader: Reader) -> Iterator[tuple[str, str]]:

@@ -17,10 +17,10 @@ from hosttune.facts.reading import (
     hint,
     if_absent,
     integer,
-    known,
     line,
     number_list,
     number_list_text,
+    require_known,
     text,
 )
 from hosttune.frozen import frozen
@@ -140,7 +140,7 @@ def flags_of(values: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def collect(reader: Reader, facts: Facts) -> Cpu:  # noqa: ARG001 - the interface of all subjects
-    cpuinfo_text = shared(lambda: known(text(reader, _CPUINFO), _CPUINFO))
+    cpuinfo_text = shared(lambda: require_known(text(reader, _CPUINFO), _CPUINFO))
     cpuinfo = shared(lambda: parse_cpuinfo(cpuinfo_text()))
     online = shared(_numbers, reader, f"{_CPUS}/online")
     offline = shared(_offline, reader, online)
@@ -194,7 +194,7 @@ def _siblings_off(reader: Reader, online: int, offline: int) -> int:
 
 
 def _usable(reader: Reader) -> tuple[int, str]:
-    rows = (row.partition(":") for row in known(text(reader, _STATUS), _STATUS).splitlines())
+    rows = (row.partition(":") for row in require_known(text(reader, _STATUS), _STATUS).splitlines())
     allowed = next((rest for key, _, rest in rows if key == "Cpus_allowed_list"), "")
     if not allowed:
         raise UnknownFact(f"{_STATUS} has no Cpus_allowed_list")

@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy, shared
-from hosttune.facts.reading import derived, if_absent, integer, known, line, text
+from hosttune.facts.reading import derived, if_absent, integer, line, require_known, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -83,7 +83,7 @@ def collect(reader: Reader, facts: Facts) -> CpuClocks:
         sockets=lazy(_sockets, reader, facts),
         counts_throttling=lazy(_counts_throttling, reader, facts),
         boost=lazy(_boost, reader),
-        fastest_mhz=lazy(lambda: fastest_of(known(text(reader, _CPUINFO), _CPUINFO))),
+        fastest_mhz=lazy(lambda: fastest_of(require_known(text(reader, _CPUINFO), _CPUINFO))),
         running=lazy(lambda: derived(line(reader, _LOADAVG), _LOADAVG, running_of)),
     )
 

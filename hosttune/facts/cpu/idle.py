@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
-from hosttune.facts.reading import if_absent, integer, known, line, names_in
+from hosttune.facts.reading import if_absent, integer, line, names_in, require_known
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -64,8 +64,8 @@ def _states(reader: Reader) -> tuple[IdleState, ...]:
     names = sorted(filter(_STATE.fullmatch, names_in(reader, folder)), key=lambda name: int(name[5:]))
     return tuple(
         IdleState(
-            name=known(line(reader, f"{folder}/{name}/name"), name),
-            latency_us=known(integer(reader, f"{folder}/{name}/latency"), name),
+            name=require_known(line(reader, f"{folder}/{name}/name"), name),
+            latency_us=require_known(integer(reader, f"{folder}/{name}/latency"), name),
             is_disabled=integer(reader, f"{folder}/{name}/disable") == 1,
         )
         for name in names

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
-from hosttune.facts.reading import known, line, names_in
+from hosttune.facts.reading import line, names_in, require_known
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -68,4 +68,4 @@ def _all(reader: Reader) -> tuple[Vulnerability, ...]:
 
 
 def _status(reader: Reader, name: str) -> str:
-    return known(line(reader, f"{_FOLDER}/{name}"), f"{_FOLDER}/{name}")
+    return require_known(line(reader, f"{_FOLDER}/{name}"), f"{_FOLDER}/{name}")

@@ -37,7 +37,7 @@ _OLDEST_DRIVER = {11: 450, 12: 525, 13: 580}
 
 
 @frozen
-class Interpreter(Fact):
+class InterpreterReport(Fact):
     """One interpreter, and what it said; texts are empty for what it has not."""
 
     name: str  # of whom it is: python (4711), or its path
@@ -73,16 +73,16 @@ class Interpreter(Fact):
 class Framework(Fact):
     """The interpreters that are known: of running GPU work, and those that a policy names."""
 
-    interpreters: tuple[Interpreter, ...]
+    interpreters: tuple[InterpreterReport, ...]
     unasked: tuple[str, ...] = ()  # of whom no question makes sense: "python (4711) runs in a container"
 
     @property
-    def answering(self) -> tuple[Interpreter, ...]:
+    def answering(self) -> tuple[InterpreterReport, ...]:
         """Those that answered."""
         return tuple(one for one in self.interpreters if not one.problem)
 
 
-def parse(output: str, name: str) -> Interpreter:
+def parse(output: str, name: str) -> InterpreterReport:
     """The last line that is a JSON object; whatever a start-up file printed before it is passed over."""
     for line in reversed(output.splitlines()):
         if line.startswith("{"):
@@ -95,18 +95,18 @@ def parse(output: str, name: str) -> Interpreter:
     return silent(name, "its answer is not what was asked for")
 
 
-def silent(name: str, problem: str) -> Interpreter:
+def silent(name: str, problem: str) -> InterpreterReport:
     """One that did not answer."""
-    return Interpreter(name, _plain(problem), "", False, "", "", False, False, 0, (), "", "", "")
+    return InterpreterReport(name, _plain(problem), "", False, "", "", False, False, 0, (), "", "", "")
 
 
-def _made(name: str, said: Mapping[str, Any]) -> Interpreter:
+def _made(name: str, said: Mapping[str, Any]) -> InterpreterReport:
     devices = said.get("devices")
     listed = said.get("architectures")
     architectures = [_plain(one) for one in listed[:_WORDS]] if isinstance(listed, list) else []
     missing, error = _plain(said.get("missing")), _plain(said.get("error"))
     lacks_torch = missing == "torch"
-    return Interpreter(
+    return InterpreterReport(
         name=name,
         problem=error or (f"a module of torch is missing: {missing}" if missing and not lacks_torch else ""),
         python=_plain(said.get("python")),
@@ -156,7 +156,7 @@ def _named(facts: Facts) -> tuple[str, ...]:
     return tuple(sorted(facts.asked.pythons))[:_MOST]
 
 
-def _answer(answer: Answer[Completed], name: str) -> Interpreter:
+def _answer(answer: Answer[Completed], name: str) -> InterpreterReport:
     if isinstance(answer, Completed):
         if answer.status == 0:
             return parse(answer.text, name)

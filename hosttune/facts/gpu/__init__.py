@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hosttune.facts.gpu.components import Components
     from hosttune.facts.gpu.dcgm import Dcgm
     from hosttune.facts.gpu.driver import Driver
+    from hosttune.facts.gpu.gdrcopy import Gdrcopy
     from hosttune.facts.gpu.gpu_count import GpuCount
     from hosttune.facts.gpu.gpus import Gpus
     from hosttune.facts.gpu.health import Health
@@ -39,6 +40,7 @@ class GpuFacts:
     components: Components
     dcgm: Dcgm
     driver: Driver
+    gdrcopy: Gdrcopy
     gpu_count: GpuCount
     gpus: Gpus
     health: Health

@@ -22,6 +22,7 @@ KINDS: Final = ("lts", "production", "new")  # NVIDIA's long-term, production an
 _FIELDS: Final = ("branch", "number", "kind", "end of support", "oldest generation", "newest generation")
 _HINT: Final = "a row has six fields: branch 640 lts 2030-06 turing blackwell, with - for what is not known"
 _NOTHING: Final = "-"
+_GONE: Final = "gone"  # support has ended, nobody says when
 _LINES: Final = 1000  # of a file
 
 
@@ -96,8 +97,8 @@ def _fault(words: list[str]) -> tuple[str, str, str] | None:
         return "number", f"{number[:40]!r} is no branch", "a number of three digits, such as 640"
     if track not in (*KINDS, _NOTHING):
         return "kind", f"{track[:40]!r} is no kind of branch", f"one of {', '.join(KINDS)}, or - where it is not known"
-    if ends != _NOTHING and not re.fullmatch(r"20\d\d-(?:0[1-9]|1[0-2])", ends):
-        return "end of support", f"{ends[:40]!r} is no month", "year and month, such as 2030-06, or -"
+    if ends not in (_NOTHING, _GONE) and not re.fullmatch(r"20\d\d-(?:0[1-9]|1[0-2])", ends):
+        return "end of support", f"{ends[:40]!r} is no month", f"year and month, such as 2030-06, {_GONE}, or -"
     for name, word in ((_FIELDS[4], first), (_FIELDS[5], last)):
         if word not in (*GENERATIONS, _NOTHING):
             return name, f"{word[:40]!r} is no generation of GPUs", f"one of {', '.join(GENERATIONS)}, or -"
@@ -107,6 +108,6 @@ def _fault(words: list[str]) -> tuple[str, str, str] | None:
 
 
 def _row(words: list[str], of: str) -> Branch:
-    """In the package's own table a branch without an end is gone from NVIDIA's matrix; a site says nothing by it."""
     _, number, kind, ends, first, last = ("" if word == _NOTHING else word for word in words)
-    return Branch(int(number), kind, ends, is_gone=not ends and not of, first=first, last=last, of=of)
+    is_gone = ends == _GONE
+    return Branch(int(number), kind, "" if is_gone else ends, is_gone=is_gone, first=first, last=last, of=of)

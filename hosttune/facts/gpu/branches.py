@@ -44,8 +44,8 @@ class Branches(Fact):
     given: Mapping[str, int] = field(default_factory=dict)  # PCI device (0x25ba) -> branch, as GIVEN says
 
     def branch(self, number: int) -> Branch:
-        """The row. A branch without one is gone where the package's table has newer ones: NVIDIA's matrix, which names
-        all that are supported, does not name it. Of a newer one nothing is known.
+        """The row. A branch without one is gone where the package's table has newer ones, because that names all which
+        NVIDIA supports. Of a newer one nothing is known.
         """
         found = self.rows.get(number)
         return found or Branch(number, "", "", is_gone=number < self.newest, first="", last="")
@@ -65,11 +65,11 @@ def collect(reader: Reader, facts: Facts) -> Branches:  # noqa: ARG001 - the int
         as_of=as_of,
         good_until=good_until,
         newest=max(rows),
-        given=lazy(lambda: given_in(of_root(reader, GIVEN, _LARGEST))),
+        given=lazy(lambda: parse_branches(of_root(reader, GIVEN, _LARGEST))),
     )
 
 
-def given_in(content: bytes | Absent) -> Mapping[str, int]:
+def parse_branches(content: bytes | Absent) -> Mapping[str, int]:
     """The branch for each device. What is not written so counts for nothing, as for ubuntu-drivers; the first of a
     device counts."""
     found: dict[str, int] = {}

@@ -17,7 +17,7 @@ from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.host.ubuntu_drivers import PACKAGE, parse_list, parse_sections
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Absent, Answer, Unreadable, behind
+from hosttune.values import ABSENT, Absent, Answer, Unreadable, prefix_reason
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -122,7 +122,7 @@ def _candidates(reader: Reader, facts: Facts) -> Candidates:
     answer = reader.query(DEVICES, timeout_s=TIMEOUT_S)
     if isinstance(answer, Unreadable):
         reason = type(answer.reason)(f"{answer.reason}{_why_slow(reader)}")
-        raise UnknownFact(behind("ubuntu-drivers devices", reason))
+        raise UnknownFact(prefix_reason("ubuntu-drivers devices", reason))
     if isinstance(answer, Absent):
         return _none(_why_missing(facts))
     said = refusal(answer)

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
-from hosttune.facts.reading import all_sure, ask, known, names_in, text
+from hosttune.facts.reading import all_sure, ask, names_in, not_told, require_known, text
 from hosttune.facts.versions import sorted_versions
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -102,11 +102,11 @@ class ModuleFolder:
                 self.kernels = names
                 return
         all_sure(reversed(answers))
-        raise UnknownFact("there is no /lib/modules")
+        raise not_told(reader, "there is no /lib/modules")
 
     def of(self, kernel: str) -> tuple[str, str]:
         """As `module_in` for this kernel; raises UnknownFact where it is not known."""
-        return known(self._module(kernel), self._list_of(kernel))
+        return require_known(self._module(kernel), self._list_of(kernel))
 
     def has(self, kernel: str) -> bool:
         return bool(self.of(kernel)[0])

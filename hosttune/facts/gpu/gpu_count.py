@@ -1,7 +1,9 @@
 """How many GPUs are on the PCI bus, and how many there should be, as far as the host itself says.
 
 Sources: hosttune/tables/gpu-counts.tsv (instance types and systems, with its own sources); SMBIOS' product name, which
-is the instance type on EC2; what cloud-init keeps of Azure's metadata (/run/cloud-init/instance-data.json, `imds`); the
+is the instance type on EC2; what cloud-init keeps of Azure's and Oracle's metadata (/run/cloud-init/instance-data.json;
+cloudinit/sources/DataSourceAzure.py, DataSourceOracle.py). Of Google's it keeps no machine type (DataSourceGCE.py), and
+SMBIOS calls all of them alike, so nothing on the host tells it, and the network is not asked. The
 kubelet's checkpoint of devices (kubernetes, pkg/kubelet/cm/devicemanager/checkpoint); NVIDIA's HGX boards, whose GPUs
 and NVSwitches come together (Fabric Manager User Guide). What Slurm's files ask for is in services.
 """
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 TABLE = "tables/gpu-counts.tsv"
 INSTANCE_DATA = "/run/cloud-init/instance-data.json"
 CHECKPOINT = "device-plugins/kubelet_internal_checkpoint"
+# Where the type of the machine stands in what cloud-init keeps, by cloud.
+TYPE_KEYS = {"azure": ("ds", "meta_data", "imds", "compute", "vmSize"), "oracle": ("ds", "shape")}
 _RESOURCE = "nvidia.com/gpu"
 _OTHER_MAKERS = frozenset({"0x1002", "0x8086"})  # AMD, Intel
 _ACCELERATORS = ("0x1200", "0x0302", "0x0380")  # processing accelerator, 3D controller, other display controller
@@ -75,12 +79,12 @@ def expected_of(instance: str, product: str) -> Expected:
     return Expected("", "", 0)
 
 
-def size_in(instance_data: str) -> str:
-    """The size of an Azure machine (Standard_ND96isr_H100_v5) in what cloud-init keeps; empty where it is not there.
-    Raises ValueError for what is no JSON.
+def type_in(instance_data: str, cloud: str) -> str:
+    """The size of an Azure machine (Standard_ND96isr_H100_v5), the shape of one of Oracle's (BM.GPU.H100.8) in what
+    cloud-init keeps; empty where it is not there. Raises ValueError for what is no JSON.
     """
     value = _json(instance_data, INSTANCE_DATA)
-    for key in ("ds", "meta_data", "imds", "compute", "vmSize"):
+    for key in TYPE_KEYS[cloud]:
         value = value.get(key) if isinstance(value, Mapping) else None
     return value if isinstance(value, str) else ""
 
@@ -128,12 +132,12 @@ def _others(reader: Reader) -> int:
 
 
 def _by_name(reader: Reader, facts: Facts) -> Expected:
-    product = facts.host.product
-    if facts.host.cloud == "aws":
+    product, cloud = facts.host.product, facts.host.cloud
+    if cloud == "aws":
         return expected_of(product, "")
-    if facts.host.cloud == "azure":
+    if cloud in TYPE_KEYS:
         for _, content in texts(reader, (INSTANCE_DATA,)):
-            return expected_of(parsed(size_in, content), "")
+            return expected_of(parsed(type_in, content, cloud), "")
         return expected_of("", "")
     return expected_of("", "" if facts.host.is_vm else product)
 

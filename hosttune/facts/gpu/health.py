@@ -36,7 +36,7 @@ from hosttune.facts.gpu.health_smi import (
     has_repairs,
     is_supported,
     mask,
-    number,
+    parse_number,
     parse_rows,
     query_of,
     questions_for,
@@ -308,11 +308,11 @@ def _gpu(slot: str, told: _Told) -> GpuHealth:
         temperature_c=lazy(take, whole, "temperature.gpu"),
         utilization_percent=lazy(take, whole, "utilization.gpu"),
         memory_used_mib=lazy(take, whole, "memory.used"),
-        power_draw_w=lazy(take, number, "power.draw"),
-        power_limit_w=lazy(take, number, "power.limit"),
-        power_default_w=lazy(take, number, "power.default_limit"),
-        power_min_w=lazy(take, number, "power.min_limit"),
-        power_max_w=lazy(take, number, "power.max_limit"),
+        power_draw_w=lazy(take, parse_number, "power.draw"),
+        power_limit_w=lazy(take, parse_number, "power.limit"),
+        power_default_w=lazy(take, parse_number, "power.default_limit"),
+        power_min_w=lazy(take, parse_number, "power.min_limit"),
+        power_max_w=lazy(take, parse_number, "power.max_limit"),
         sm_clock_mhz=lazy(take, whole, "clocks.sm"),
         sm_clock_max_mhz=lazy(take, whole, "clocks.max.sm"),
         event_reasons=lazy(lambda: take(mask, OLD_REASONS if OLD_REASONS in told.row(slot) else REASONS)),
@@ -384,4 +384,4 @@ def _slowed(row: Mapping[str, str]) -> float:
     spelled = [text for name, text in row.items() if "_counters." in name and is_supported(text)]
     if not spelled:
         return -1.0
-    return round(max(number(text, "the time that clocks were held down") for text in spelled) / _MICROSECONDS, 1)
+    return round(max(parse_number(text, "the time that clocks were held down") for text in spelled) / _MICROSECONDS, 1)

@@ -149,11 +149,12 @@ def dead(row: Mapping[str, str]) -> str:
     every GPU, whatever it has (No, valid), does not count.
     """
     words = [text for name, text in row.items() if name not in DETAILS][1:]
-    values = [word for word in words if is_supported(word) and not re.fullmatch(r"\[.*\]|ERR!|", word)]
-    return "" if values else next((word for word in words if is_supported(word)), words[0] if words else "nothing")
+    if any(is_supported(word) and not re.fullmatch(r"\[.*\]|ERR!|", word) for word in words):
+        return ""
+    return next((word for word in words if is_supported(word)), words[0] if words else "nothing")
 
 
-def number(spelled: str, what: str) -> float:
+def parse_number(spelled: str, what: str) -> float:
     """A number with or without its unit (700.00, 700.00 W, 12 us). Raises ValueError for [N/A], ERR! and
     [Unknown Error].
     """
@@ -162,7 +163,7 @@ def number(spelled: str, what: str) -> float:
 
 
 def whole(spelled: str, what: str) -> int:
-    return int(number(spelled, what))
+    return int(parse_number(spelled, what))
 
 
 def mask(spelled: str, what: str) -> int:

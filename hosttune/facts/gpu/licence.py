@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.gpu.nvidia_smi import printed
-from hosttune.facts.reading import known
+from hosttune.facts.reading import require_known
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -56,4 +56,4 @@ def _states(reader: Reader, facts: Facts) -> tuple[str, ...]:
         return ()
     if facts.nvidia.smi != "answers":
         raise UnknownFact(facts.nvidia.problem)
-    return states_in(known(reader.query(QUESTION, timeout_s=_TIMEOUT_S), "nvidia-smi").text)
+    return states_in(require_known(reader.query(QUESTION, timeout_s=_TIMEOUT_S), "nvidia-smi").text)

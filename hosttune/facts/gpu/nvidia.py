@@ -13,7 +13,7 @@ from hosttune.facts.gpu.nvidia_lost import SilentGpu, silent_gpus
 from hosttune.facts.gpu.nvidia_smi import (
     QUERY,
     NvidiaGpu,
-    Said,
+    SmiAnswer,
     is_vgpu_name,
     legacy_branch,
     messages_in,
@@ -24,10 +24,9 @@ from hosttune.facts.gpu.nvidia_smi import (
     rejected,
     sentences_of,
 )
-from hosttune.facts.kernel_log import KERNEL, lines_of, question
-from hosttune.facts.reading import hint, known
+from hosttune.facts.reading import hint, not_told, require_known
 from hosttune.frozen import frozen
-from hosttune.host.door import Stat
+from hosttune.host.door import Completed, Stat
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable
 
@@ -39,15 +38,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Nvidia", "NvidiaGpu", "SilentGpu", "collect"]
 
-# Only lines of the driver, of nouveau, and about refused modules: the whole log is long, and nobody else's business.
-_REFUSED = "odule.*reject|PKCS#7|ey was rejected|module loading is restricted"
-JOURNAL = question(f"NVRM|Xid|nouveau|nvidia-nvswitch.*Probing|{_REFUSED}")
-# As older records hold it: without times.
-OLD_JOURNAL = (*KERNEL, "-o", "cat", "--case-sensitive=true", f"--grep=NVRM|Xid|nouveau|{_REFUSED}")
+# What records from before hold: of GPUs alone, and without times.
+OLD_JOURNAL = (
+    "journalctl", "-k", "-b", "--no-pager", "-o", "cat", "--case-sensitive=true",
+    "--grep=NVRM|Xid|nouveau|odule.*reject|PKCS#7|ey was rejected|module loading is restricted",
+)  # fmt: skip
 # A GPU that is about to be lost answers slowly, or never.
 _SMI_TIMEOUT_S = 30.0
 _NOT_ASKED = "nvidia-smi is not asked"  # begins the reason of a live host, where it would load or make something
-_HANGS = "nvidia-smi did not end within"  # host/process.py of a program that ran into its time limit
+HANGS = "nvidia-smi did not end within"  # host/process.py of a program that ran into its time limit
 _JOB = regex(r"/slurm\S*/job_\d+")  # cgroup of a job, which may have a part of the devices (ConstrainDevices)
 _GRIDD = (
     "/usr/bin/nvidia-gridd", "/usr/lib/systemd/system/nvidia-gridd.service",
@@ -86,7 +85,7 @@ class _Asked:
 
     smi: str
     status: int
-    said: Said
+    said: SmiAnswer
     problem: str
 
 
@@ -112,12 +111,12 @@ def collect(reader: Reader, facts: Facts) -> Nvidia:
 
 def _has_gpu(reader: Reader, facts: Facts) -> bool:
     if reader.persistent_only:
-        raise UnknownFact("no driver runs under an alternate root")
+        raise not_told(reader, "no driver runs under an alternate root")
     return facts.gpus.has_gpu
 
 
 def _smi(reader: Reader, facts: Facts) -> _Asked:
-    nothing = Said((), {}, (), "", "")
+    nothing = SmiAnswer((), {}, (), "", "")
     if not _has_gpu(reader, facts):
         return _Asked("not asked", -1, nothing, "there is no NVIDIA GPU")
     if raw(facts.driver, "loaded_version") == "":
@@ -127,9 +126,9 @@ def _smi(reader: Reader, facts: Facts) -> _Asked:
         return _Asked("absent", -1, nothing, _why_no_smi(facts))
     if isinstance(answer, Unreadable) and answer.reason.startswith(_NOT_ASKED):
         return _Asked("not asked", -1, nothing, answer.reason)
-    if isinstance(answer, Unreadable) and _HANGS in answer.reason:
+    if isinstance(answer, Unreadable) and HANGS in answer.reason:
         return _Asked("hangs", -1, nothing, answer.reason)
-    done = known(answer, "nvidia-smi")
+    done = require_known(answer, "nvidia-smi")
     said = parse_smi(done.text or done.errors, done.status)
     if said.gpus:
         return _Asked("answers", done.status, said, "")
@@ -152,7 +151,15 @@ def _why_no_smi(facts: Facts) -> str:
 
 def _messages(reader: Reader, facts: Facts) -> tuple[str, ...]:
     """The lines of the log; none without a GPU. Raises UnknownFact with why they may not, or cannot, be read."""
-    return lines_of(reader, JOURNAL, messages_in, OLD_JOURNAL) if _has_gpu(reader, facts) else ()
+    if not _has_gpu(reader, facts):
+        return ()
+    try:
+        return facts.kernel_log.lines(messages_in)
+    except UnknownFact as unknown:
+        old = reader.query(OLD_JOURNAL) if unknown.reason.startswith("not in this record") else None
+        if isinstance(old, Completed) and (found := messages_in(old.text)):
+            return found
+        raise
 
 
 def _silent(
@@ -182,7 +189,7 @@ def _is_vgpu(reader: Reader, facts: Facts, asked: Callable[[], _Asked], words: C
     if attempt(_has_gpu, reader, facts) is False:
         return False
     said = attempt(lambda: asked().said)
-    gpus = said.gpus if isinstance(said, Said) else ()
+    gpus = said.gpus if isinstance(said, SmiAnswer) else ()
     if _is_profile(facts) or any(is_vgpu_name(gpu.name) for gpu in gpus) or _has_gridd(reader, facts):
         return True
     return _may_be_vm(facts) and not_in_release(words()) and _is_known_in_vm(facts)

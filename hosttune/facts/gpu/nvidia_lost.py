@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from hosttune.facts.base import Fact
 from hosttune.facts.gpu.gpu_errors import is_load, slot_of, stamped, xid_of
-from hosttune.facts.gpu.nvidia_smi import Said
+from hosttune.facts.gpu.nvidia_smi import SmiAnswer
 from hosttune.facts.reading import sure
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -71,7 +71,7 @@ def told_by_log(messages: Iterable[str]) -> tuple[Mapping[str, str], Mapping[str
 
 
 def silent_gpus(
-    said: Said | Unreadable,
+    said: SmiAnswer | Unreadable,
     messages: tuple[str, ...] | Unreadable,
     expected: Collection[str],
     on_bus: Collection[str],
@@ -83,12 +83,12 @@ def silent_gpus(
     or empty. Raises UnknownFact where nothing is told of any.
     """
     gone, failed = told_by_log(messages) if isinstance(messages, tuple) else ({}, {})
-    answering = {gpu.slot for gpu in said.gpus} if isinstance(said, Said) else set()
+    answering = {gpu.slot for gpu in said.gpus} if isinstance(said, SmiAnswer) else set()
     found = {slot: SilentGpu(slot, why, "log") for slot, why in gone.items() if slot not in answering}
-    for slot, words in said.lost.items() if isinstance(said, Said) else ():
+    for slot, words in said.lost.items() if isinstance(said, SmiAnswer) else ():
         if slot not in answering:
             found.setdefault(slot, SilentGpu(slot, f"does not answer nvidia-smi: {words}", "smi"))
-    if not isinstance(said, Said) or not answering:
+    if not isinstance(said, SmiAnswer) or not answering:
         if not found:
             sure(messages)
         return tuple(found[slot] for slot in sorted(found))

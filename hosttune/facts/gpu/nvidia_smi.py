@@ -75,7 +75,7 @@ class NvidiaGpu(Fact):
 
 
 @frozen
-class Said:
+class SmiAnswer:
     """What nvidia-smi printed for `QUERY`."""
 
     gpus: tuple[NvidiaGpu, ...]
@@ -85,7 +85,7 @@ class Said:
     refusal: str  # no permission | no devices | not loaded | no library | gpu lost | mismatch | other; empty for none
 
 
-def parse_smi(output: str, status: int) -> Said:
+def parse_smi(output: str, status: int) -> SmiAnswer:
     """The answer to `QUERY`: rows, and of a GPU that is lost a line, or a row of error words ([GPU is lost], ERR!)."""
     gpus, sentences = [], []
     lost: dict[str, str] = {}
@@ -102,7 +102,7 @@ def parse_smi(output: str, status: int) -> Said:
     denied = tuple(slot for slot, words in lost.items() if _DENIED.search(words))
     refusal = "" if gpus else _refusal(output, status)
     unreached = {slot: words for slot, words in lost.items() if slot not in denied}
-    return Said(tuple(gpus), unreached, denied, next(iter(sentences), ""), refusal)
+    return SmiAnswer(tuple(gpus), unreached, denied, next(iter(sentences), ""), refusal)
 
 
 def printed(line: str) -> str:

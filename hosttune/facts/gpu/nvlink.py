@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
 from hosttune.facts.gpu.health import GpuHealth
 from hosttune.facts.gpu.nvidia_smi import printed
-from hosttune.facts.reading import known
+from hosttune.facts.reading import require_known
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -129,7 +129,7 @@ def asked(reader: Reader, facts: Facts, question: tuple[str, ...]) -> str:
     """What nvidia-smi prints. Raises UnknownFact where it is not asked, or does not answer."""
     if facts.nvidia.smi != "answers":
         raise UnknownFact(facts.nvidia.problem)
-    done = known(reader.query(question, timeout_s=_TIMEOUT_S), "nvidia-smi")
+    done = require_known(reader.query(question, timeout_s=_TIMEOUT_S), "nvidia-smi")
     return done.text or done.errors
 
 

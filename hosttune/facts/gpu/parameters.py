@@ -8,7 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
-from hosttune.facts.kernel.module_options import NVIDIA_PARAMS, live_value, number, parse_params, same_value
+from hosttune.facts.kernel.module_options import (
+    NVIDIA_PARAMS,
+    live_value,
+    parse_kernel_number,
+    parse_params,
+    same_value,
+)
 from hosttune.facts.reading import derived, if_absent, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -86,9 +92,9 @@ def collect(reader: Reader, facts: Facts) -> Parameters:
     return Parameters(
         is_loaded=lazy(lambda: text(reader, NVIDIA_PARAMS) is not ABSENT),
         options=lazy(_options, reader, facts),
-        profiling_for_admins_only=lazy(lambda: number(read("RmProfilingAdminOnly")) != 0),
-        relaxed_ordering=lazy(lambda: number(read("EnablePCIERelaxedOrderingMode")) != 0),
-        gpu_firmware=lazy(lambda: number(read("EnableGpuFirmware")) or 0),
+        profiling_for_admins_only=lazy(lambda: parse_kernel_number(read("RmProfilingAdminOnly")) != 0),
+        relaxed_ordering=lazy(lambda: parse_kernel_number(read("EnablePCIERelaxedOrderingMode")) != 0),
+        gpu_firmware=lazy(lambda: parse_kernel_number(read("EnableGpuFirmware")) or 0),
         coherent_memory=lazy(read, "CoherentGPUMemoryMode"),
         hmm=lazy(_hmm, reader),
     )

@@ -133,7 +133,10 @@ def collect(reader: Reader, facts: Facts) -> Pcie:
 
 def _devices(reader: Reader, facts: Facts) -> tuple[PcieDevice, ...]:
     ours = {gpu.slot for gpu in facts.gpus.devices}
-    found = [(slot, _kind(reader, slot, ours)) for slot in names_in(reader, DEVICES)]
+    found = [
+        (slot, "gpu" if slot in ours else _KINDS.get(read_pci(reader, slot, "class")[:6], ""))
+        for slot in names_in(reader, DEVICES)
+    ]
     return tuple(_device(reader, slot, kind) for slot, kind in found if kind)
 
 
@@ -143,12 +146,8 @@ def _links(reader: Reader, facts: Facts) -> tuple[PcieLink, ...]:
     for device in devices:
         if device.kind == "gpu" or not isinstance(reader.link(f"{DEVICES}/{device.slot}/physfn"), str):
             firsts.setdefault(device.slot.rpartition(".")[0], device)
-    look = _Look(reader, facts, devices, tuple(firsts.values()))
+    look = _LinkContext(reader, facts, devices, tuple(firsts.values()))
     return tuple(_link(device, look) for device in firsts.values())
-
-
-def _kind(reader: Reader, slot: str, gpus: set[str]) -> str:
-    return "gpu" if slot in gpus else _KINDS.get(read_pci(reader, slot, "class")[:6], "")
 
 
 def _device(reader: Reader, slot: str, kind: str) -> PcieDevice:
@@ -189,7 +188,7 @@ def _beside(reader: Reader, one: PcieDevice, devices: Sequence[PcieDevice]) -> t
     return tuple(device.slot for device in others) if others and all(widths) and sum(widths) <= whole else ()
 
 
-class _Look:
+class _LinkContext:
     """What the links of all devices are judged by; nothing is read before it is asked."""
 
     def __init__(
@@ -237,7 +236,7 @@ class _Look:
         return len(all_of_them) > 1 and len(set(all_of_them)) == 1
 
 
-def _link(device: PcieDevice, look: _Look) -> PcieLink:
+def _link(device: PcieDevice, look: _LinkContext) -> PcieLink:
     reader, slot = look.reader, device.slot
     port = device.ports[-1] if device.ports else ""
     model = _model(reader, slot)

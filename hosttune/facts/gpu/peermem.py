@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
-from hosttune.facts.reading import if_absent, is_there, known, names_in, text, texts
+from hosttune.facts.reading import if_absent, is_there, names_in, require_known, text, texts
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -73,7 +73,7 @@ def _devices(reader: Reader) -> tuple[RdmaDevice, ...]:
 def _is_used(reader: Reader) -> bool:
     """`holders` of a module are those that use it (kernel: sysfs of modules); where ib_core is built in it has none."""
     holders = reader.list("/sys/module/ib_core/holders")
-    return holders is ABSENT or any(name in known(holders, "the holders of ib_core") for name in _MODULES)
+    return holders is ABSENT or any(name in require_known(holders, "the holders of ib_core") for name in _MODULES)
 
 
 def _at_boot(reader: Reader) -> str:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hosttune.facts.kernel.initramfs import Initramfs
     from hosttune.facts.kernel.iommu import Iommu
     from hosttune.facts.kernel.kernel import Kernel
+    from hosttune.facts.kernel.kernel_log import KernelLog
     from hosttune.facts.kernel.module_options import ModuleOptions
     from hosttune.facts.kernel.sysctl import Sysctl
     from hosttune.facts.kernel.sysctl_at_boot import SysctlAtBoot
@@ -30,6 +31,7 @@ class KernelFacts:
     initramfs: Initramfs
     iommu: Iommu
     kernel: Kernel
+    kernel_log: KernelLog
     module_options: ModuleOptions
     sysctl: Sysctl
     sysctl_at_boot: SysctlAtBoot

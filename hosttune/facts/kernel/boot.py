@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.host import VARIABLES
 from hosttune.facts.kernel.grub import environment_of, kernel_at, parse_menu, settings_of
-from hosttune.facts.reading import all_sure, if_absent, is_there, known, names_in, parsed, sure, text
+from hosttune.facts.reading import all_sure, if_absent, is_there, names_in, parsed, require_known, sure, text
 from hosttune.facts.versions import sorted_versions
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -143,7 +143,7 @@ def _settings(reader: Reader) -> dict[str, str]:
 
 def _resolved(reader: Reader, default: str, kernels: tuple[str, ...]) -> str:
     try:
-        menu = known(text(reader, _CONFIG), _CONFIG)
+        menu = require_known(text(reader, _CONFIG), _CONFIG)
     except UnknownFact as unknown:
         raise UnknownFact(f"GRUB's default is {default!r}, and {unknown.reason}") from None
     return _there(parsed(kernel_at, parse_menu(menu), default), kernels)

@@ -28,6 +28,8 @@ class MenuEntry:
     is_conditional: bool  # it stands in an `if`, so whether it is in the menu is decided at boot
     is_submenu: bool
     entries: tuple[MenuEntry, ...] = ()
+    options: str = ""  # the line that opens it, behind the word, as written
+    body: tuple[str, ...] = ()  # the lines between its braces, stripped; of a submenu none
 
     def is_called(self, word: str) -> bool:
         return word in {self.title, self.id} - {""}
@@ -46,7 +48,7 @@ def environment_of(grubenv: str) -> dict[str, str]:
 
 def parse_menu(grub_cfg: str) -> tuple[MenuEntry, ...]:
     """The menu in a grub.cfg, top level first; what no menuentry or submenu opens is left out."""
-    top = _Block("", "", is_conditional=False, is_submenu=True)
+    top = _Block("", "", "", is_conditional=False, is_submenu=True)
     stack: list[_Block | None] = [top]  # None: a function, or another block in braces
     conditions = 0
     for line in map(str.strip, grub_cfg.splitlines()):
@@ -54,8 +56,12 @@ def parse_menu(grub_cfg: str) -> tuple[MenuEntry, ...]:
         match = _OPENS.fullmatch(line)
         if match:
             title, name = _words(match[2])
-            stack.append(_Block(title, name, is_conditional=conditions > 0, is_submenu=match[1] == "submenu"))
-        elif line.endswith("{"):
+            is_submenu = match[1] == "submenu"
+            stack.append(_Block(title, name, match[2], is_conditional=conditions > 0, is_submenu=is_submenu))
+            continue
+        if line and not holder.is_submenu and not (line == "}" and stack[-1] is holder):
+            holder.body.append(line)
+        if line.endswith("{"):
             stack.append(None)
         elif line == "}" and len(stack) > 1:
             block = stack.pop()
@@ -78,14 +84,18 @@ def _opened(line: str) -> int:
 class _Block:
     """A menu entry that is still being read."""
 
-    def __init__(self, title: str, name: str, *, is_conditional: bool, is_submenu: bool) -> None:
-        self.title, self.name = title, name
+    def __init__(self, title: str, name: str, options: str, *, is_conditional: bool, is_submenu: bool) -> None:
+        self.title, self.name, self.options = title, name, options
         self.is_conditional, self.is_submenu = is_conditional, is_submenu
         self.kernel = ""
         self.entries: list[MenuEntry] = []
+        self.body: list[str] = []
 
     def entry(self) -> MenuEntry:
-        return MenuEntry(self.title, self.name, self.kernel, self.is_conditional, self.is_submenu, tuple(self.entries))
+        entries, body = tuple(self.entries), tuple(self.body)
+        return MenuEntry(
+            self.title, self.name, self.kernel, self.is_conditional, self.is_submenu, entries, self.options, body
+        )
 
 
 def _words(spelled: str) -> tuple[str, str]:
@@ -102,8 +112,13 @@ def _words(spelled: str) -> tuple[str, str]:
 
 
 def kernel_at(menu: tuple[MenuEntry, ...], default: str) -> str:
-    """The release that GRUB starts for a `default`: a title, an id, or a number, with `>` between the levels. Raises
-    ValueError, with a sentence, where that is not clear.
+    """The release that GRUB starts for a `default`. Raises ValueError, with a sentence, where that is not clear."""
+    return entry_at(menu, default).kernel
+
+
+def entry_at(menu: tuple[MenuEntry, ...], default: str) -> MenuEntry:
+    """The entry that GRUB takes for a `default`: a title, an id, or a number, with `>` between the levels. Raises
+    ValueError, with a sentence, where that is not clear, or which kernel it starts.
     """
     level: tuple[MenuEntry, ...] = menu
     found: MenuEntry | None = None
@@ -122,7 +137,7 @@ def kernel_at(menu: tuple[MenuEntry, ...], default: str) -> str:
     if found is None or not found.kernel:
         message = f"GRUB's default is {default!r}, and grub.cfg does not tell which kernel that starts"
         raise ValueError(message)
-    return found.kernel
+    return found
 
 
 def _choose(level: tuple[MenuEntry, ...], word: str) -> MenuEntry:

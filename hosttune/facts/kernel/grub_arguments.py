@@ -53,7 +53,7 @@ class Arguments(Fact):
 
 
 @frozen
-class Entry(Fact):
+class KernelEntry(Fact):
     """One line of grub.cfg that starts a kernel of this system, not for recovery."""
 
     number: int
@@ -65,7 +65,7 @@ class GrubArguments(Fact):
     """The arguments of the kernel that GRUB knows."""
 
     settings: Arguments
-    entries: tuple[Entry, ...]  # the normal ones of the menu as it stands there; empty without one
+    entries: tuple[KernelEntry, ...]  # the normal ones of the menu as it stands there; empty without one
 
 
 def collect(reader: Reader, facts: Facts) -> GrubArguments:  # noqa: ARG001 - the interface of all subjects
@@ -138,7 +138,7 @@ def _worked_out(written: str, values: dict[str, tuple[Placed, ...]], place: Plac
     return tuple(found)
 
 
-def entries(grub_cfg: str) -> tuple[Entry, ...]:
+def entries(grub_cfg: str) -> tuple[KernelEntry, ...]:
     """The normal entries that 10_linux wrote; all of the file where no section says who wrote it."""
     rows = grub_cfg.splitlines()
     has_sections = any((match := _SECTION.match(row)) and match[2].startswith("10_linux") for row in rows)
@@ -151,7 +151,7 @@ def entries(grub_cfg: str) -> tuple[Entry, ...]:
         match = _LINUX.fullmatch(row) if here else None
         words = tuple(match[1].split()) if match else ()
         if match and not _RECOVERY.intersection(words):
-            found.append(Entry(number, words))
+            found.append(KernelEntry(number, words))
     return tuple(found)
 
 
@@ -167,11 +167,7 @@ def regenerated(grub_cfg: str, before: Arguments, after: Arguments) -> str:
         row = rows[entry.number - 1]
         kept = [word for word in entry.arguments if word not in old and not word.startswith("$")]
         last = [word for word in entry.arguments if word.startswith("$")]  # Ubuntu's $vt_handoff
-        start = row[: len(row) - len(_tail(row))]
+        match = _LINUX.fullmatch(row)
+        start = row[: match.start(1)] if match else row
         rows[entry.number - 1] = " ".join([start, *kept, *new, *last])
     return "\n".join(rows)
-
-
-def _tail(row: str) -> str:
-    match = _LINUX.fullmatch(row)
-    return match[1] if match else ""

@@ -13,7 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt, lazy, shared
-from hosttune.facts.kernel_log import lines_of, question
+from hosttune.facts.kernel.kernel_log import OF_HOST
 from hosttune.facts.reading import names_in
 from hosttune.frozen import frozen
 from hosttune.host.secrets import mask_text
@@ -25,14 +25,8 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
-_WANTED = (
-    r"soft lockup|hard LOCKUP|detected (expedited )?stalls?"
-    r"|oom-kill:constraint=CONSTRAINT_NONE|Hardware Error\].*(event severity:|Machine Check)"
-    r"|Link (is )?[Dd]own|nsufficient power on the PCIe slot|Port module event\[error\]|nvidia-peermem .*ERROR"
-)
-LOG = question(_WANTED)
 MAX_LINES = 500  # of a kind, the last ones: a link that comes and goes for weeks writes many
-_CHOSEN = regex(_WANTED)
+_CHOSEN = regex(OF_HOST)
 _LINE = regex(r"(?:(\d{9,})\.\d+ )?(?:kernel: )?(.*)")
 _SOFT = regex(r"soft lockup - CPU#\d+ stuck for (\d+)s! \[(.{0,40}?):\d+\]")
 _HARD = regex(r"hard LOCKUP on cpu \d+|rcu.*detected (?:expedited )?stalls?")
@@ -88,7 +82,7 @@ def chosen(log: str) -> tuple[str, ...]:
 
 
 def collect(reader: Reader, facts: Facts) -> HostLog:
-    lines = shared(lambda: lines_of(reader, LOG, chosen))
+    lines = shared(lambda: facts.kernel_log.lines(chosen))
     now = reader.now()
     recent = shared(lambda: [text for at, text in map(_timed, lines()) if at is None or now - at <= _DAY_S])
     return HostLog(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
-from hosttune.facts.reading import derived, hint, known, line, parsed, text
+from hosttune.facts.reading import derived, hint, line, parsed, require_known, text
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.regex import regex
@@ -68,7 +68,7 @@ def split_command_line(text: str) -> tuple[str, ...]:
 
 
 def collect(reader: Reader, facts: Facts) -> Kernel:
-    release = shared(lambda: known(line(reader, _RELEASE), _RELEASE))
+    release = shared(lambda: require_known(line(reader, _RELEASE), _RELEASE))
     return Kernel(
         release=lazy(release),
         version=lazy(lambda: parsed(version_of, release())),
@@ -81,7 +81,7 @@ def collect(reader: Reader, facts: Facts) -> Kernel:
 
 def _booted_at(reader: Reader) -> int:
     """The line btime of /proc/stat (proc_stat(5))."""
-    match = _BOOT.search(known(text(reader, _STAT), _STAT))
+    match = _BOOT.search(require_known(text(reader, _STAT), _STAT))
     if match is None:
         raise UnknownFact(f"{_STAT} does not say when the host booted")
     return int(match[1])

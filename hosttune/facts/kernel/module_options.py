@@ -106,13 +106,13 @@ def same_value(spelled: str, live: str) -> bool:
     """
     if live in {"Y", "N"} and spelled.lower() in {"yes", "true", "on", "no", "false", "off"}:
         return (spelled.lower() in {"yes", "true", "on"}) is (live == "Y")
-    known, other = number(spelled), number(live)
+    known, other = parse_kernel_number(spelled), parse_kernel_number(live)
     if known is not None and other is not None:
         return known % (1 << 32) == other % (1 << 32)
     return spelled.strip('"') == live
 
 
-def number(spelled: str) -> int | None:
+def parse_kernel_number(spelled: str) -> int | None:
     """As the kernel's kstrtouint with base 0 reads it; Y and N are 1 and 0."""
     if spelled in {"Y", "y", "N", "n"}:
         return int(spelled in "Yy")
@@ -140,9 +140,9 @@ def collect(reader: Reader, facts: Facts) -> ModuleOptions:  # noqa: ARG001 - th
         named = shared(_named, name)
         return ModuleParameter(
             settings=lazy(lambda: _settings(reader, *named(), lines)),
-            is_loaded=lazy(lambda: _is_loaded(reader, named()[0])),
+            is_loaded=lazy(lambda: not reader.persistent_only and is_there(reader, f"/sys/module/{one(named()[0])}")),
             is_built_in=lazy(lambda: _is_built_in(reader, named()[0])),
-            live=lazy(lambda: _live(reader, *named())),
+            live=lazy(lambda: "" if reader.persistent_only else if_absent(live_value(reader, *named()), "")),
         )
 
     return ModuleOptions(Lookup(look), lazy(lines))
@@ -177,15 +177,7 @@ def _arguments(reader: Reader, name: str) -> Iterator[Placed]:
             yield Placed(value, f"the kernel command line: {word}")
 
 
-def _is_loaded(reader: Reader, module: str) -> bool:
-    return not reader.persistent_only and is_there(reader, f"/sys/module/{one(module)}")
-
-
 def _is_built_in(reader: Reader, module: str) -> bool:
     release = "" if reader.persistent_only else if_absent(line(reader, "/proc/sys/kernel/osrelease"), "")
     rows = if_absent(text(reader, f"/lib/modules/{release}/modules.builtin"), "").splitlines() if release else []
     return any(one(row.rpartition("/")[2].partition(".ko")[0]) == one(module) for row in rows)
-
-
-def _live(reader: Reader, module: str, key: str) -> str:
-    return "" if reader.persistent_only else if_absent(live_value(reader, module, key), "")

@@ -10,12 +10,11 @@ off a key. The kernel command line sets what no file does; TuneD and commands of
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
 from hosttune.facts.kernel.sysctl import Sysctl, normal_key, proc_path
-from hosttune.facts.lookups import Lookup, whole_number
+from hosttune.facts.lookups import Lookup, fits_parts, whole_number
 from hosttune.facts.placed import Placed
 from hosttune.facts.reading import drop_in_texts, if_absent, text
 from hosttune.frozen import frozen
@@ -34,6 +33,7 @@ _WORDS = {
     ("kernel.numa_balancing", "numa_balancing=enable"): "1",
 }
 _ASSIGNMENT = regex(r"\s*-?\s*([^=\s#;]+)\s*=\s*(.*?)\s*")
+_WILD = frozenset("*?[")  # a key with one stands for several: they do not reach over a dot (glob(7))
 _EXCLUSION = regex(r"\s*-\s*([^=\s#;]+)\s*")
 _Line = tuple[str, "Placed | None"]  # key, its value; None for a key kept from wildcards
 
@@ -119,24 +119,15 @@ def _settings(reader: Reader, name: str, lines: Callable[[], tuple[_Line, ...]])
     named: list[Placed] = []
     by_pattern: list[Placed] = []
     is_excluded = False
+    parts = proc_path(name).split("/")
     for key, value in lines():
         if key in {name, twin}:
             is_excluded = is_excluded or value is None
             if value is not None:
                 named.append(value if key == name else Placed(f"{twin}={value.value}", value.path, value.line))
-        elif value is not None and _is_pattern(key) and _fits(name, key):
+        elif value is not None and not _WILD.isdisjoint(key) and fits_parts(parts, proc_path(key).split("/")):
             by_pattern.append(value)
     return (*_arguments(reader, name), *(named if named or is_excluded else by_pattern))
-
-
-def _is_pattern(key: str) -> bool:
-    return any(character in key for character in "*?[")
-
-
-def _fits(name: str, pattern: str) -> bool:
-    """Whether a key with wildcards means this one: they do not reach over a dot (glob(7))."""
-    one, other = proc_path(name).split("/"), proc_path(pattern).split("/")
-    return len(one) == len(other) and all(map(fnmatchcase, one, other))
 
 
 def _arguments(reader: Reader, name: str) -> Iterator[Placed]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hosttune.facts.limits.limits import Limits
+    from hosttune.facts.limits.limits import JobLimits
     from hosttune.facts.limits.session_limits import SessionLimits
     from hosttune.facts.limits.shm import Shm
     from hosttune.facts.limits.tasks import Tasks
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class LimitsFacts:
     """The subjects in this folder."""
 
-    limits: Limits
+    limits: JobLimits
     session_limits: SessionLimits
     shm: Shm
     tasks: Tasks

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt, lazy, shared
 from hosttune.facts.containers.kubernetes import DAEMONS
-from hosttune.facts.reading import derived, hint, if_absent, integer, known, text
+from hosttune.facts.reading import derived, hint, if_absent, integer, require_known, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -56,7 +56,7 @@ class ServiceLimits(Fact):
 
 
 @frozen
-class Limits(Fact):
+class JobLimits(Fact):
     """What bounds jobs on this host."""
 
     services: tuple[ServiceLimits, ...]  # those that run: slurmd, docker, containerd, those of Kubernetes, ssh
@@ -83,8 +83,8 @@ def _number(word: str) -> int:
     return UNLIMITED if word == "unlimited" else int(word)
 
 
-def collect(reader: Reader, facts: Facts) -> Limits:  # noqa: ARG001 - the interface of all subjects
-    return Limits(
+def collect(reader: Reader, facts: Facts) -> JobLimits:  # noqa: ARG001 - the interface of all subjects
+    return JobLimits(
         services=lazy(lambda: () if reader.persistent_only else tuple(_services(reader))),
         nr_open=lazy(_bound, reader, "/proc/sys/fs/nr_open"),
         inotify_instances=lazy(_bound, reader, f"{_INOTIFY}/max_user_instances"),
@@ -93,7 +93,7 @@ def collect(reader: Reader, facts: Facts) -> Limits:  # noqa: ARG001 - the inter
 
 
 def _bound(reader: Reader, path: str) -> int:
-    return known(integer(reader, path), path)
+    return require_known(integer(reader, path), path)
 
 
 def _services(reader: Reader) -> Iterator[ServiceLimits]:

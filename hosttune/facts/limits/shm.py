@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared
-from hosttune.facts.reading import if_absent, names_in, text
+from hosttune.facts.base import Fact, lazy, shared
+from hosttune.facts.reading import if_absent, names_in, not_told, text
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.host.mountinfo import parse, topmost_at
@@ -76,7 +76,7 @@ def size_of(options: tuple[str, ...]) -> int | None:
 
 
 def collect(reader: Reader, facts: Facts) -> Shm:
-    mount = shared(_mount, facts)
+    mount = shared(_mount, reader, facts)
     return Shm(
         size_bytes=lazy(lambda: mount().total_bytes),
         available_bytes=lazy(lambda: mount().available_bytes),
@@ -85,10 +85,10 @@ def collect(reader: Reader, facts: Facts) -> Shm:
     )
 
 
-def _mount(facts: Facts) -> Mount:
+def _mount(reader: Reader, facts: Facts) -> Mount:
     mount = facts.mounts.at.get(SHM)
     if mount is None:
-        raise UnknownFact(f"nothing is mounted at {SHM}")
+        raise not_told(reader, f"nothing is mounted at {SHM}")
     return mount
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
 from hosttune.facts.containers.kubernetes import DAEMONS
-from hosttune.facts.reading import integer, known, line, names_in, text
+from hosttune.facts.reading import integer, line, names_in, require_known, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -76,11 +76,11 @@ def collect(reader: Reader, facts: Facts) -> Tasks:
 
 def _bound(reader: Reader, name: str) -> int:
     path = f"/proc/sys/kernel/{name}"
-    return known(integer(reader, path), path)
+    return require_known(integer(reader, path), path)
 
 
 def _total(reader: Reader) -> int:
-    match = _TASKS.fullmatch(str(known(text(reader, "/proc/loadavg"), "/proc/loadavg")))
+    match = _TASKS.fullmatch(str(require_known(text(reader, "/proc/loadavg"), "/proc/loadavg")))
     if match is None:
         raise UnknownFact("/proc/loadavg does not say how many tasks there are")
     return int(match[1])
@@ -99,7 +99,7 @@ def _groups(reader: Reader) -> Iterator[TaskGroup]:
 
 def _group(reader: Reader, path: str) -> TaskGroup:
     def count(name: str) -> int:
-        return known(integer(reader, f"{path}/{name}"), f"{path}/{name}")
+        return require_known(integer(reader, f"{path}/{name}"), f"{path}/{name}")
 
     return TaskGroup(
         name=path.rpartition("/")[2],

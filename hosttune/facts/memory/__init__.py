@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from hosttune.facts.memory.memory import Memory
     from hosttune.facts.memory.memory_modules import MemoryModules
     from hosttune.facts.memory.numa import Numa
-    from hosttune.facts.memory.pressure import Pressure
+    from hosttune.facts.memory.pressure import PressureStalls
     from hosttune.facts.memory.reclaim import Reclaim
     from hosttune.facts.memory.writeback import Writeback
 
@@ -25,6 +25,6 @@ class MemoryFacts:
     memory: Memory
     memory_modules: MemoryModules
     numa: Numa
-    pressure: Pressure
+    pressure: PressureStalls
     reclaim: Reclaim
     writeback: Writeback

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
-from hosttune.facts.reading import if_absent, integer, known, line, names_in
+from hosttune.facts.reading import if_absent, integer, line, names_in, require_known
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _dimm(reader: Reader, controller: str, place: str, days: float) -> Dimm:
 
 
 def _count(reader: Reader, path: str) -> int:
-    number = known(integer(reader, path), path)
+    number = require_known(integer(reader, path), path)
     if number < 0:
         raise UnknownFact(f"{path} holds {number}, which is no count")
     return number

@@ -42,7 +42,7 @@ class Stall(Fact):
 
 
 @frozen
-class Pressure(Fact):
+class PressureStalls(Fact):
     """Stalls now, and what the kernel has counted since it started."""
 
     is_measured: bool  # the kernel keeps pressure stall information
@@ -70,9 +70,9 @@ def parse_counters(content: str) -> Mapping[str, int]:
     return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdecimal()}
 
 
-def collect(reader: Reader, facts: Facts) -> Pressure:  # noqa: ARG001 - the interface of all subjects
+def collect(reader: Reader, facts: Facts) -> PressureStalls:  # noqa: ARG001 - the interface of all subjects
     counters = shared(lambda: derived(text(reader, _VMSTAT), _VMSTAT, parse_counters))
-    return Pressure(
+    return PressureStalls(
         is_measured=lazy(lambda: not _is_off(reader, "memory")),
         memory=lazy(_stall, reader, "memory"),
         io=lazy(_stall, reader, "io"),

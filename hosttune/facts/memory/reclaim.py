@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.memory.memory import MEMINFO, parse_meminfo
-from hosttune.facts.reading import derived, integer, known, names_in, text
+from hosttune.facts.reading import derived, integer, names_in, require_known, text
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT
 
@@ -49,13 +49,13 @@ def collect(reader: Reader, facts: Facts) -> Reclaim:  # noqa: ARG001 - the inte
 
 
 def _setting(reader: Reader, name: str) -> int:
-    return known(integer(reader, f"{_SETTINGS}/{name}"), f"{_SETTINGS}/{name}")
+    return require_known(integer(reader, f"{_SETTINGS}/{name}"), f"{_SETTINGS}/{name}")
 
 
 def _zone_reclaim_mode(reader: Reader) -> int:
     """Without the folder a missing file says nothing about the kernel."""
     mode = integer(reader, f"{_SETTINGS}/zone_reclaim_mode")
-    return 0 if mode is ABSENT and names_in(reader, _SETTINGS) else known(mode, "zone_reclaim_mode")
+    return 0 if mode is ABSENT and names_in(reader, _SETTINGS) else require_known(mode, "zone_reclaim_mode")
 
 
 def waiting_in(meminfo: str) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt, lazy, shared
-from hosttune.facts.reading import derived, if_absent, integer, is_there, known, line, text
+from hosttune.facts.reading import derived, if_absent, integer, is_there, line, require_known, text
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _GATEWAY = 0x2  # RTF_GATEWAY
 
 
 @frozen
-class Card(Fact):
+class NetworkInterface(Fact):
     """A network interface that belongs to a device: no bridge, bond or veth."""
 
     name: str  # eth0, ens5f0np0 ...
@@ -41,7 +41,7 @@ class Network(Fact):
     """The interfaces of this network namespace, and settings."""
 
     names: tuple[str, ...]  # of all interfaces
-    cards: tuple[Card, ...]  # the interfaces that belong to a device
+    cards: tuple[NetworkInterface, ...]  # the interfaces that belong to a device
     tcp_rmem: tuple[int, ...]  # bytes: least, at first, at most
     tcp_wmem: tuple[int, ...]  # likewise, of what is sent
     arp_ignore: int  # of `all`; the larger one of it and the interface's own counts
@@ -95,7 +95,7 @@ def collect(reader: Reader, facts: Facts) -> Network:  # noqa: ARG001 - the inte
 
 
 def _names(reader: Reader) -> tuple[str, ...]:
-    return known(reader.list(_CLASS), _CLASS)
+    return require_known(reader.list(_CLASS), _CLASS)
 
 
 def _sizes(reader: Reader, name: str) -> tuple[int, ...]:
@@ -104,20 +104,20 @@ def _sizes(reader: Reader, name: str) -> tuple[int, ...]:
 
 def _arp(reader: Reader, name: str) -> int:
     path = f"{_IPV4}/conf/all/{name}"
-    return known(integer(reader, path), path)
+    return require_known(integer(reader, path), path)
 
 
-def _cards(reader: Reader) -> tuple[Card, ...]:
+def _cards(reader: Reader) -> tuple[NetworkInterface, ...]:
     """A host of containers has thousands of interfaces; of those without a device nothing is read."""
     subnets = shared(lambda: derived(if_absent(text(reader, _ROUTES), ""), _ROUTES, parse_routes))
     names = (name for name in _names(reader) if is_there(reader, f"{_CLASS}/{name}/device"))
     return tuple(_card(reader, name, subnets) for name in names)
 
 
-def _card(reader: Reader, name: str, subnets: Callable[[], Mapping[str, tuple[str, ...]]]) -> Card:
+def _card(reader: Reader, name: str, subnets: Callable[[], Mapping[str, tuple[str, ...]]]) -> NetworkInterface:
     folder = f"{_CLASS}/{name}"
-    is_up = shared(lambda: known(line(reader, f"{folder}/operstate"), f"{folder}/operstate") == "up")
-    return Card(
+    is_up = shared(lambda: require_known(line(reader, f"{folder}/operstate"), f"{folder}/operstate") == "up")
+    return NetworkInterface(
         name=name,
         is_up=lazy(is_up),
         speed_mbps=lazy(lambda: _speed(reader, folder) if is_up() else 0),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.gpu.pcie import ports_of
-from hosttune.facts.reading import if_absent, integer, is_there, known, line, names_in
+from hosttune.facts.reading import if_absent, integer, is_there, line, names_in, require_known
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.regex import regex
@@ -104,8 +104,7 @@ def _near(reader: Reader, facts: Facts) -> Mapping[str, tuple[str, ...]]:
     """Slot of a GPU -> RDMA devices below the same switch: a bridge that both hang on and that is no root port."""
 
     def switches(path: str) -> set[str]:
-        place = reader.resolve(path)
-        return set(ports_of(place)[1:]) if isinstance(place, str) else set()
+        return set(ports_of(if_absent(reader.resolve(path), ""))[1:])
 
     devices = {name: switches(f"{_CLASS}/{name}/device") for name in names_in(reader, _CLASS)}
     slots = [gpu.slot for gpu in facts.gpus.devices] if devices else []
@@ -154,7 +153,7 @@ def _rail(reader: Reader, port: RdmaPort, kin: list[Rail], least: int) -> Rail:
     rail = Rail(
         name=port.name,
         interface=interface,
-        mtu=lazy(lambda: known(integer(reader, f"{_NET}/{interface}/mtu"), f"{_NET}/{interface}/mtu")),
+        mtu=lazy(lambda: require_known(integer(reader, f"{_NET}/{interface}/mtu"), f"{_NET}/{interface}/mtu")),
         has_address=lazy(_has_address, reader, folder),
         lossless=lazy(_lossless, reader, interface),
         trust=lazy(_trust, reader, interface),
@@ -186,7 +185,7 @@ def _dcb(reader: Reader, parse: Callable[[str], str], *words: str) -> str:
     answer = reader.query(("dcb", *words))
     if answer is ABSENT:
         raise UnknownFact("dcb (package iproute2) is not installed, so the settings of RoCE cannot be told")
-    done = known(answer, "dcb")
+    done = require_known(answer, "dcb")
     if "not supported" in done.errors:
         return "not told"
     try:

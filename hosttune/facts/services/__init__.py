@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from hosttune.facts.services.clock import Clock
     from hosttune.facts.services.core_dumps import CoreDumps
     from hosttune.facts.services.desktop import Desktop
-    from hosttune.facts.services.journal import Journal
+    from hosttune.facts.services.journal import SystemdJournal
     from hosttune.facts.services.needrestart import Needrestart
     from hosttune.facts.services.oomd import Oomd
     from hosttune.facts.services.slurm import Slurm
@@ -23,7 +23,7 @@ class ServicesFacts:
     clock: Clock
     core_dumps: CoreDumps
     desktop: Desktop
-    journal: Journal
+    journal: SystemdJournal
     needrestart: Needrestart
     oomd: Oomd
     slurm: Slurm

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy
+from hosttune.facts.base import Fact, lazy
 from hosttune.facts.limits.session_limits import amount
-from hosttune.facts.reading import is_there, known, line, sure
+from hosttune.facts.reading import is_there, line, not_told, require_known, sure
 from hosttune.facts.storage.places import mount_of
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT
@@ -65,7 +65,7 @@ class CoreDumps(Fact):
 
 def collect(reader: Reader, facts: Facts) -> CoreDumps:
     return CoreDumps(
-        pattern=lazy(lambda: known(line(reader, _PATTERN), _PATTERN)),
+        pattern=lazy(lambda: require_known(line(reader, _PATTERN), _PATTERN)),
         unbounded=lazy(lambda: tuple(_unbounded(facts))),
         kept=lazy(lambda: tuple(_kept(reader, facts))),
     )
@@ -85,6 +85,6 @@ def _kept(reader: Reader, facts: Facts) -> Iterator[KeptDumps]:
             continue
         usage, mount = sure(reader.usage(path)), mount_of(facts.mounts.visible, path)
         if mount is None:
-            raise UnknownFact(f"no file system holds {path}")
+            raise not_told(reader, f"no file system holds {path}")
         if usage is not ABSENT and not mount.is_network:
             yield KeptDumps(path, usage.size_bytes, mount.total_bytes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
-from hosttune.facts.reading import known, sure
+from hosttune.facts.reading import require_known, sure
 from hosttune.facts.services.systemd_config import settings
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT
@@ -61,7 +61,7 @@ def _default_target(reader: Reader) -> str:
 def _servers(reader: Reader) -> tuple[str, ...]:
     if reader.persistent_only:
         return ()
-    found = known(reader.processes(), "the list of processes")
+    found = require_known(reader.processes(), "the list of processes")
     if not reader.is_privileged:
         raise UnknownFact("needs root: the open devices of other users' processes are hidden")
     return tuple(

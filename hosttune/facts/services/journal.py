@@ -25,7 +25,7 @@ _OURS = "60-hosttune-services-journal.conf"
 
 
 @frozen
-class Journal(Fact):
+class SystemdJournal(Fact):
     """The journal of systemd."""
 
     storage: str  # Storage=, in lower case; auto where no file sets it
@@ -33,10 +33,10 @@ class Journal(Fact):
     is_kept: bool  # it outlives a boot, also without what hosttune wrote
 
 
-def collect(reader: Reader, facts: Facts) -> Journal:
+def collect(reader: Reader, facts: Facts) -> SystemdJournal:
     values = shared(lambda: facts.unit_settings[_STORAGE].values)
     has_folder = shared(is_there, reader, FOLDER)
-    return Journal(
+    return SystemdJournal(
         storage=lazy(lambda: _last(values())),
         has_folder=lazy(has_folder),
         is_kept=lazy(lambda: _is_kept(_last(one for one in values() if one.file_name != _OURS), has_folder)),

@@ -36,7 +36,7 @@ _COMMENT = regex(r"^\s*#.*$|(?<=[;,{}])\s*#.*$", re.MULTILINE)
 
 
 @frozen
-class Setting(Fact):
+class NeedrestartSetting(Fact):
     """One thing that a file says. `what`: restart (value: the mode), entry (value 0 or 1 for `pattern`), clear (the
     table starts anew), unclear (Perl that is more than a value)."""
 
@@ -50,35 +50,35 @@ class Setting(Fact):
 class Needrestart(Fact):
     """needrestart's configuration."""
 
-    settings: tuple[Setting, ...]  # what its files say of restarts, in their order
+    settings: tuple[NeedrestartSetting, ...]  # what its files say of restarts, in their order
 
 
 def collect(reader: Reader, facts: Facts) -> Needrestart:  # noqa: ARG001 - the interface of all subjects
     return Needrestart(lazy(_settings, reader))
 
 
-def _settings(reader: Reader) -> tuple[Setting, ...]:
+def _settings(reader: Reader) -> tuple[NeedrestartSetting, ...]:
     listed = sorted(name for name in names_in(reader, FOLDER) if name.endswith(".conf"))
     contents = texts(reader, (MAIN, *(f"{FOLDER}/{name}" for name in listed)))
     return tuple(one for path, content in contents for one in settings_in(content, path))
 
 
-def settings_in(content: str, file: str) -> tuple[Setting, ...]:
+def settings_in(content: str, file: str) -> tuple[NeedrestartSetting, ...]:
     """What one file says of restarts, in its order."""
     plain = _COMMENT.sub("", content)
     heads = list(_HEAD.finditer(plain))
-    found: list[Setting] = []
+    found: list[NeedrestartSetting] = []
     for number, head in enumerate(heads):
         end = heads[number + 1].start() if number + 1 < len(heads) else len(plain)
         rest = plain[head.end() : end]
         if head[1] == "restart" and (mode := _MODE.match(rest)):
-            found.append(Setting(file, "restart", mode[1]))
+            found.append(NeedrestartSetting(file, "restart", mode[1]))
         elif head[1] == "override_rc":
             found.extend(_of_table(rest, file))
     return tuple(found)
 
 
-def _of_table(rest: str, file: str) -> Iterator[Setting]:
+def _of_table(rest: str, file: str) -> Iterator[NeedrestartSetting]:
     """What stands behind `$nrconf{override_rc}`: an entry, a new table, or the old one inside of a new one."""
     if key := _KEY.match(rest):
         yield _entry(key, file)
@@ -86,30 +86,30 @@ def _of_table(rest: str, file: str) -> Iterator[Setting]:
         return  # `= { %{$nrconf{override_rc}}, ...`: what was there stays
     elif re.match(r"\s*=\s*\{", rest) or re.match(r"\s*\}\s*,", rest):
         if rest.lstrip().startswith("="):
-            yield Setting(file, "clear")
+            yield NeedrestartSetting(file, "clear")
         yield from (_entry(pair, file) for pair in _PAIR.finditer(rest))
     else:
-        yield Setting(file, "unclear", pattern=" ".join(rest.split())[:80])
+        yield NeedrestartSetting(file, "unclear", pattern=" ".join(rest.split())[:80])
 
 
-def _entry(match: re.Match[str], file: str) -> Setting:
+def _entry(match: re.Match[str], file: str) -> NeedrestartSetting:
     pattern = next((one for one in match.group(1, 2, 4) if one is not None), "")
     flags = f"(?{match[5]})" if match[5] else ""
     try:
         re.compile(flags + pattern)
     except re.error:
-        return Setting(file, "unclear", pattern=pattern)
-    return Setting(file, "entry", match[6], flags + pattern)
+        return NeedrestartSetting(file, "unclear", pattern=pattern)
+    return NeedrestartSetting(file, "entry", match[6], flags + pattern)
 
 
-def mode_of(settings: Iterable[Setting]) -> Setting | None:
+def mode_of(settings: Iterable[NeedrestartSetting]) -> NeedrestartSetting | None:
     """The last word about what happens to services that nobody excepted."""
     return next((one for one in reversed(tuple(settings)) if one.what == "restart"), None)
 
 
-def entries_for(settings: Iterable[Setting], service: str) -> tuple[Setting, ...]:
+def entries_for(settings: Iterable[NeedrestartSetting], service: str) -> tuple[NeedrestartSetting, ...]:
     """The entries in force that match a service, whose name needrestart spells with .service."""
-    table: dict[str, Setting] = {}
+    table: dict[str, NeedrestartSetting] = {}
     for one in settings:
         if one.what == "clear":
             table.clear()

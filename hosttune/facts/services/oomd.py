@@ -28,7 +28,7 @@ _TIMEOUT_S = 10.0
 
 
 @frozen
-class Watched(Fact):
+class OomdUnit(Fact):
     """A unit below which it kills."""
 
     name: str  # user@1000.service
@@ -48,7 +48,7 @@ class Oomd(Fact):
     """The daemon, what it watches, and the GPU work there. Without swap, what is watched for swap is not counted."""
 
     is_active: bool  # the daemon runs
-    watched: tuple[Watched, ...]  # units below which it kills
+    watched: tuple[OomdUnit, ...]  # units below which it kills
     endangered: tuple[Endangered, ...]  # GPU processes that it may kill
 
 
@@ -83,7 +83,7 @@ def collect(reader: Reader, facts: Facts) -> Oomd:
     watched = shared(lambda: {name: why for name in sorted(shown()) if (why := _why(shown()[name], facts))})
     return Oomd(
         is_active=lazy(_is_active, reader),
-        watched=lazy(lambda: tuple(Watched(*one) for one in watched().items())),
+        watched=lazy(lambda: tuple(OomdUnit(*one) for one in watched().items())),
         endangered=lazy(lambda: _endangered(processes(), shown(), watched())),
     )
 

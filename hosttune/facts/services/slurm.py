@@ -13,11 +13,11 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared
-from hosttune.facts.reading import if_absent, parsed, text
+from hosttune.facts.reading import if_absent, not_told, parsed, text
 from hosttune.facts.slurm_conf import (
     CONFIGLESS,
     SLURM_CONF,
-    Row,
+    SlurmRow,
     hosts_in,
     names_host,
     settings_of,
@@ -120,7 +120,7 @@ def _number(word: str) -> int:
     return int(word)
 
 
-class _Files:
+class _SlurmFiles:
     """The files of this node, each read when it is first asked for. Raises UnknownFact where one cannot be read."""
 
     def __init__(self, reader: Reader, facts: Facts) -> None:
@@ -170,7 +170,7 @@ class _Files:
         """Whether a list of words holds one, in any case."""
         return word in (one.strip().partition("=")[0] for one in self.setting(key).lower().split(","))
 
-    def _line(self) -> tuple[str, Row | None]:
+    def _line(self) -> tuple[str, SlurmRow | None]:
         """What Slurm calls this host, and its line; none for a node without one."""
         told = self.arguments()
         short = told.get("name") or self.facts.host.hostname.partition(".")[0]
@@ -189,7 +189,7 @@ class _Files:
     def number(self, key: str) -> int:
         return parsed(_number, self.value(key) or "0")
 
-    def _own_gres(self) -> tuple[Row, ...]:
+    def _own_gres(self) -> tuple[SlurmRow, ...]:
         """The lines of gres.conf that are about this node, or all."""
         name = self.line()[0]
         return tuple(row for row in self.gres() if parsed(_is_about, row, name))
@@ -258,13 +258,13 @@ class _Files:
         path = self.setting("TmpFS", "/tmp")
         mount = mount_of(self.facts.mounts.visible, path)
         if mount is None:
-            raise UnknownFact(f"no file system holds {path}")
+            raise not_told(self.reader, f"no file system holds {path}")
         if mount.is_network:
             raise UnknownFact(f"{path} (TmpFS) lies on the network, where its size is not asked")
         return mount.total_bytes // _MIB
 
 
-def _name_in(row: Row, short: str, full: str) -> str:
+def _name_in(row: SlurmRow, short: str, full: str) -> str:
     """What a line calls this host; empty where it is about others."""
     names, hosts = row.values["nodename"], row.values.get("nodehostname", "")
     if not hosts:
@@ -275,17 +275,17 @@ def _name_in(row: Row, short: str, full: str) -> str:
     return next((name for name, host in of_hosts if host in {short, full}), "")
 
 
-def _is_about(row: Row, name: str) -> bool:
+def _is_about(row: SlurmRow, name: str) -> bool:
     return "nodename" not in row.values or names_host(row.values["nodename"], name)
 
 
-def _devices_of(row: Row) -> str:
+def _devices_of(row: SlurmRow) -> str:
     return row.values.get("file", row.values.get("multiplefiles", ""))
 
 
 def collect(reader: Reader, facts: Facts) -> Slurm:
-    files = _Files(reader, facts)
-    row: Callable[[], Row | None] = lambda: files.line()[1]  # noqa: E731 - as short as it is
+    files = _SlurmFiles(reader, facts)
+    row: Callable[[], SlurmRow | None] = lambda: files.line()[1]  # noqa: E731 - as short as it is
     gpus = shared(lambda: gpus_of(files.value("gres")))
     return Slurm(
         conf=lazy(files.conf),

@@ -44,7 +44,7 @@ _SYSFS = {
 
 
 @frozen
-class Profile:
+class TunedProfile:
     """One tuned.conf: what it includes, the sysctls and the files below /sys (as patterns) that it sets, with the
     values as they stand there: `>4096`, `performance|powersave` and `${variable}` are TuneD's own words.
     """
@@ -54,7 +54,7 @@ class Profile:
     sysfs: Mapping[str, str]
 
 
-def parse_profile(content: str) -> Profile:
+def parse_profile(content: str) -> TunedProfile:
     """Sections are named by plugin; `type=` lets a section have a name of its own."""
     sections: dict[str, dict[str, str]] = {}
     section: dict[str, str] = {}
@@ -78,7 +78,7 @@ def parse_profile(content: str) -> Profile:
             sysctls |= {f"vm.{key}": value for key, value in values.items() if key.startswith("dirty_")}
     includes = sections.get("main", {}).get("include", "")
     names = tuple(name.lstrip("-") for name in _SEPARATORS.split(includes) if name)
-    return Profile(names, sysctls, sysfs)
+    return TunedProfile(names, sysctls, sysfs)
 
 
 def active_profile(reader: Reader) -> str:

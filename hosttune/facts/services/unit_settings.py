@@ -64,7 +64,7 @@ class UnitSettings(Fact):
 
 
 @frozen
-class _Files:
+class _UnitFiles:
     """The files of one unit or program, read."""
 
     exists: bool
@@ -94,18 +94,18 @@ def collect(reader: Reader, facts: Facts) -> UnitSettings:  # noqa: ARG001 - the
     return UnitSettings(Lookup(look))
 
 
-def _found(files: Lookup[Callable[[], _Files]], name: str) -> _Files:
+def _found(files: Lookup[Callable[[], _UnitFiles]], name: str) -> _UnitFiles:
     if fault := UnitSettings.name_fault(name):
         raise UnknownFact(fault[0])
     return files[name.partition("/")[0]]()
 
 
-def _unit(reader: Reader, name: str) -> _Files:
+def _unit(reader: Reader, name: str) -> _UnitFiles:
     files = UnitFiles(reader)
     real, fragment, state = files.state(name)
     paths = (fragment, *files.drop_ins(real)) if fragment else ()
-    return _Files(bool(fragment), state.startswith("masked"), tuple((path, files.content(path)) for path in paths))
+    return _UnitFiles(bool(fragment), state.startswith("masked"), tuple((path, files.content(path)) for path in paths))
 
 
-def _conf(reader: Reader, name: str) -> _Files:
-    return _Files(exists=True, is_masked=False, texts=tuple(texts(reader, files_of(reader, name))))
+def _conf(reader: Reader, name: str) -> _UnitFiles:
+    return _UnitFiles(exists=True, is_masked=False, texts=tuple(texts(reader, files_of(reader, name))))

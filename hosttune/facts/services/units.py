@@ -23,6 +23,7 @@ _PROPERTIES = (
     "Id", "Names", "LoadState", "ActiveState", "UnitFileState", "UnitFilePreset", "FragmentPath", "DropInPaths",
     "NeedDaemonReload",
 )  # fmt: skip
+FAILED = ("systemctl", "list-units", "--state=failed", "--all", "--plain", "--no-legend", "--no-pager", "--full")
 _TIMEOUT_S = 20.0  # a manager that reloads, or starts a machine with thousands of units, takes seconds to answer
 
 
@@ -128,6 +129,15 @@ def _from_files(files: UnitFiles, name: str) -> Unit:
         drop_ins=files.drop_ins(real) if load == "loaded" else (),
         needs_reload=False,
     )
+
+
+def failed_units(reader: Reader) -> tuple[str, ...]:
+    """The units that systemd holds to have failed, in its order. Raises UnknownFact where it does not answer."""
+    answer = ask(reader, FAILED, timeout_s=_TIMEOUT_S)
+    if answer.status != 0:
+        said = answer.errors.strip().splitlines() or [f"exit status {answer.status}"]
+        raise UnknownFact(f"systemctl list-units failed: {said[0]}")
+    return tuple(row.split()[0] for row in answer.text.splitlines() if row.strip())
 
 
 def collect(reader: Reader, facts: Facts) -> Units:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hosttune.facts.storage.pools import Pools
     from hosttune.facts.storage.queues import Queues
     from hosttune.facts.storage.raid import Raid
+    from hosttune.facts.storage.smart import Smart
     from hosttune.facts.storage.spare import Spare
     from hosttune.facts.storage.spills import Spills
     from hosttune.facts.storage.stopped import Stopped
@@ -43,6 +44,7 @@ class StorageFacts:
     pools: Pools
     queues: Queues
     raid: Raid
+    smart: Smart
     spare: Spare
     spills: Spills
     stopped: Stopped

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from hosttune.facts import Facts
-    from hosttune.facts.storage.ageing_rows import Row
+    from hosttune.facts.storage.ageing_rows import CommandRow
     from hosttune.host.door import Reader
 
 _TMPFILES = ("/etc/tmpfiles.d", "/run/tmpfiles.d", "/usr/local/lib/tmpfiles.d", "/usr/lib/tmpfiles.d")
@@ -72,13 +72,13 @@ class Ageing(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Ageing:
-    look = _Look(reader, facts)
+    look = _AgeingReader(reader, facts)
     for part in (look.tmpfiles, look.named, look.cron, look.units, look.slurm, look.users):
         part()
     return Ageing(tuple(dict.fromkeys(look.rules)), tuple(dict.fromkeys(look.hidden)))
 
 
-class _Look(Files):
+class _AgeingReader(Files):
     """Reads all the files; a refusal is kept, and the look goes on."""
 
     def __init__(self, reader: Reader, facts: Facts) -> None:
@@ -90,7 +90,7 @@ class _Look(Files):
         """With the place that a link leads to."""
         for rule in rules:
             if rule.path not in self._real:
-                path, is_remote = self.way(rule.path)
+                path, is_remote = self.ways.way(rule.path)
                 real = path if is_remote else self.reader.resolve(rule.path)
                 outside = "/" if ".." in rule.path.split("/") else rule.path
                 self._real[rule.path] = real if isinstance(real, str) else outside
@@ -177,7 +177,7 @@ class _Look(Files):
     def users(self) -> None:
         """Units that users wrote in their home folders."""
         lingering = set(self.names(_LINGER))
-        far = self.way(_HOMES)[1]
+        far = self.ways.way(_HOMES)[1]
         homes = {} if far else {name: f"{_HOMES}/{name}" for name in self.names(_HOMES)}
         homes["root"] = "/root"
         refused: list[str] = []
@@ -187,7 +187,7 @@ class _Look(Files):
             )
         for name, home in homes.items():
             for folder in (f"{home}/{one}" for one in _USER_UNITS):
-                if self.way(folder)[1] and name not in lingering:
+                if self.ways.way(folder)[1] and name not in lingering:
                     continue
                 if self.is_remote(folder):
                     continue
@@ -237,7 +237,7 @@ class _Look(Files):
 
     def _read_in(self, script: Script, user: str) -> None:
         """What a script reads in with `.`: it runs as a part of it."""
-        if self.way(script.path)[1]:
+        if self.ways.way(script.path)[1]:
             return
         for number, path in sourced_in(script):
             if not path:
@@ -257,7 +257,7 @@ class _Look(Files):
         return {program: number for program, number in named.items() if self._is_program(program)}
 
     def _is_program(self, path: str) -> bool:
-        stat = None if self.way(path)[1] else self.reader.stat(path)
+        stat = None if self.ways.way(path)[1] else self.reader.stat(path)
         return isinstance(stat, Stat) and stat.type == "file" and bool(stat.mode & 0o111)
 
     def _part(self, path: str, source: str, user: str) -> str:
@@ -274,7 +274,7 @@ class _Look(Files):
             return (path,) if path else ()
         return tuple(f"{folder}/{name}" for name in self.names(folder) if fnmatchcase(name, pattern))
 
-    def _rows(self, content: str, path: str, kind: str) -> tuple[Row, ...]:
+    def _rows(self, content: str, path: str, kind: str) -> tuple[CommandRow, ...]:
         rows = rows_of(content, kind)
         for row in rows:
             if len(row.text) > LONGEST:
@@ -283,6 +283,6 @@ class _Look(Files):
 
     def _files(self, path: str) -> tuple[str, ...]:
         """What run-parts starts in a folder; else the path itself."""
-        stat = None if self.way(path)[1] else self.reader.stat(path)
+        stat = None if self.ways.way(path)[1] else self.reader.stat(path)
         is_folder = isinstance(stat, Stat) and stat.type == "directory"
         return tuple(f"{path}/{name}" for name in self.names(path)) if is_folder else (path,)

@@ -44,7 +44,7 @@ class AgeRule(Fact):
 
 
 @frozen
-class Line:
+class TmpfilesLine:
     """One line of a tmpfiles.d file."""
 
     type: str  # the letter, without modifiers
@@ -53,7 +53,7 @@ class Line:
     number: int
 
 
-def parse_tmpfiles(content: str) -> tuple[Line, ...]:
+def parse_tmpfiles(content: str) -> tuple[TmpfilesLine, ...]:
     """The lines that also count after boot (no `!`): `Type Path Mode User Group Age Argument`, quotes as in a shell."""
     lines = []
     for number, row in enumerate(content.splitlines(), start=1):
@@ -61,7 +61,7 @@ def parse_tmpfiles(content: str) -> tuple[Line, ...]:
             continue
         fields = words_of(row)
         if len(fields) >= 2 and "!" not in fields[0]:
-            lines.append(Line(fields[0][0], fields[1], fields[5] if len(fields) > 5 else "-", number))
+            lines.append(TmpfilesLine(fields[0][0], fields[1], fields[5] if len(fields) > 5 else "-", number))
     return tuple(lines)
 
 
@@ -90,7 +90,7 @@ def tree_of(path: str) -> str:
     return tree if tree.startswith("/") else "/"
 
 
-def select(files: Iterable[tuple[str, tuple[Line, ...]]]) -> tuple[AgeRule, ...]:
+def select(files: Iterable[tuple[str, tuple[TmpfilesLine, ...]]]) -> tuple[AgeRule, ...]:
     """The rules of (file, lines) in the order of base names: of two lines that decide about a path the first wins."""
     rules: list[AgeRule] = []
     decided: set[str] = set()

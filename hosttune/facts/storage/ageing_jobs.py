@@ -21,7 +21,7 @@ from hosttune.regex import regex
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hosttune.facts.storage.ageing_rows import Command, Row
+    from hosttune.facts.storage.ageing_rows import CommandRow, ShellCommand
 
 _CLEANERS = frozenset({"tmpreaper", "tmpwatch", "stmpclean"})
 _PERIOD = regex(r"\d+[smhdw]?$")
@@ -64,7 +64,7 @@ PROCESS_A_ROW = frozenset({"crontab", "table", "anacrontab", "unit"})  # kinds o
 _DEEPEST = 4  # of lines quoted in lines
 
 
-def rules_in(rows: tuple[Row, ...], name: str, kind: str = "script") -> tuple[AgeRule, ...]:
+def rules_in(rows: tuple[CommandRow, ...], name: str, kind: str = "script") -> tuple[AgeRule, ...]:
     """What the command lines of a file remove by age."""
     if not any(tells(row.text) for row in rows):
         return ()
@@ -77,7 +77,7 @@ def tells(text: str) -> bool:
     return _TELLS.search(text.translate(_QUOTES)) is not None or _MENTION.search(text) is not None
 
 
-def _of_row(row: Row, shell: Shell, source: str, kind: str) -> list[AgeRule]:
+def _of_row(row: CommandRow, shell: Shell, source: str, kind: str) -> list[AgeRule]:
     """What asks for access times and belongs to no command that could be read is a rule for /."""
     if len(row.text) > LONGEST:
         return []
@@ -108,7 +108,7 @@ def _of_line(text: str, shell: Shell, source: str, level: int = 0) -> tuple[list
     return rules, claimed
 
 
-def _of_command(command: Command, shell: Shell, source: str) -> tuple[list[AgeRule], int]:
+def _of_command(command: ShellCommand, shell: Shell, source: str) -> tuple[list[AgeRule], int]:
     words = list(command.words)
     by_access = sum(_BY_ACCESS.match(word) is not None for word in words)
     if words[0] in _SAYS and command.after != "|" and not any(">" in word for word in words):
@@ -182,7 +182,7 @@ def _of_cleaner(program: str, words: list[str], shell: Shell, source: str) -> It
         yield from (AgeRule(place, age, source, uses_atime) for place in _places(plain(path), shell))
 
 
-def scripts_in(rows: tuple[Row, ...], kind: str = "script") -> dict[str, int]:
+def scripts_in(rows: tuple[CommandRow, ...], kind: str = "script") -> dict[str, int]:
     """The programs that command lines start and that may be scripts of a site, each with the line that starts it first.
     A name without a path may lie in /usr/local."""
     found: dict[str, int] = {}
@@ -197,7 +197,7 @@ def scripts_in(rows: tuple[Row, ...], kind: str = "script") -> dict[str, int]:
     return found
 
 
-def started_by(command: Command, level: int = 0) -> Iterator[list[str]]:
+def started_by(command: ShellCommand, level: int = 0) -> Iterator[list[str]]:
     """The words of a command without what stands before the program itself; what is quoted as one word is a line."""
     words = list(command.words)
     while words and _BEFORE.fullmatch(words[0]):
@@ -210,7 +210,7 @@ def started_by(command: Command, level: int = 0) -> Iterator[list[str]]:
         yield words
 
 
-def read_in(command: Command) -> Iterator[str]:
+def read_in(command: ShellCommand) -> Iterator[str]:
     """What `. FILE` and `source FILE` name in a command; a backtick where another command says it."""
     for words in started_by(command):
         if words[0] in {".", "source"} and (len(words) > 1 or command.after == "`"):

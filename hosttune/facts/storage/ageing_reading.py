@@ -4,8 +4,6 @@ file, and of what users wrote no more than a share for each. Whatever is left ou
 
 from __future__ import annotations
 
-import posixpath
-from functools import cached_property
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from hosttune.facts.base import Fact, UnknownFact
@@ -13,6 +11,7 @@ from hosttune.facts.reading import sure, text
 from hosttune.facts.storage.ageing_jobs import may_be_script
 from hosttune.facts.storage.mounts import LOCAL_TYPES
 from hosttune.facts.storage.places import mount_of
+from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.host.secrets import is_secret_file
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hosttune.facts import Facts
-    from hosttune.facts.storage.mounts import Mount
     from hosttune.host.door import Reader
     from hosttune.values import Answer
 
@@ -34,7 +32,6 @@ OF_ONE_USER = 64 << 10
 OF_ALL_USERS = 256 << 10
 _ELF = b"\x7fELF"
 _DISKS = LOCAL_TYPES | {"zfs", "overlay", "tmpfs", "rootfs", "reiserfs", "vfat", "exfat", "ntfs3", "squashfs", "erofs"}
-_MOST_LINKS = 40
 
 
 @frozen
@@ -50,7 +47,7 @@ class Files:
 
     def __init__(self, reader: Reader, facts: Facts) -> None:
         self.reader = reader
-        self.facts = facts
+        self.ways = Ways(reader, facts)
         self.hidden: list[Hidden] = []
         self._seen: set[str] = set()
         self._spent: dict[str, int] = {}  # of each user
@@ -109,7 +106,7 @@ class Files:
         stat = self.told(path, self.reader.stat, path)
         if stat is ABSENT or stat.type != "file":
             return ""
-        mount = self._mount(real if isinstance(real, str) else path)
+        mount = mount_of(self.ways.mounts, real if isinstance(real, str) else path)
         if mount is not None and mount.fstype not in _DISKS:
             self.hide(path, f"{path} ({source}) lies on {mount.fstype}, which is no disk, and is not read")
             return ""
@@ -127,49 +124,8 @@ class Files:
 
     def is_remote(self, path: str, source: str = "") -> bool:
         """Whether the way to a path leads to another machine; that is then said."""
-        is_remote = self.way(path)[1]
+        is_remote = self.ways.way(path)[1]
         if is_remote:
             where = f" ({source})" if source else ""
             self.hide(path, f"{path}{where} lies on a network file system and is not read")
         return is_remote
-
-    def way(self, path: str) -> tuple[str, bool]:
-        """(path, False), or where a path leads once a link or folder on its way lies on another machine, with True.
-        Only links on this machine are asked: a dead server holds whoever looks at what lies there.
-        """
-        if not self._has_remote:
-            return path, False
-        waiting = [part for part in path.split("/") if part]
-        here, hops = "/", 0
-        while waiting:
-            part = waiting.pop(0)
-            here = posixpath.normpath(posixpath.join(here, part))
-            mount = self._mount(here)
-            if mount is not None and _is_far(mount):
-                return posixpath.normpath(posixpath.join(here, *waiting)), True
-            target = self.reader.link(here)
-            if isinstance(target, str) and hops < _MOST_LINKS:
-                hops += 1
-                here = posixpath.dirname(here)
-                here = "/" if target.startswith("/") else here
-                waiting = [part for part in target.split("/") if part] + waiting
-        return path, False
-
-    @cached_property
-    def _has_remote(self) -> bool:
-        try:
-            return any(map(_is_far, self.facts.mounts.visible))
-        except UnknownFact:
-            return False
-
-    def _mount(self, path: str) -> Mount | None:
-        try:
-            return mount_of(self.facts.mounts.visible, path)
-        except UnknownFact:
-            return None
-
-
-def _is_far(mount: Mount) -> bool:
-    """A host that boots from the network has its / there, or nothing runs; an automount in /proc is the kernel's."""
-    is_network = mount.is_network or mount.fstype == "autofs"
-    return is_network and mount.target != "/" and not mount.target.startswith("/proc/")

@@ -10,7 +10,7 @@ from hosttune.facts.storage.ageing_shell import USE, Shell, targets
 from hosttune.facts.storage.ageing_sourced import ENVIRONMENT_FILE, assigned_paths, environment_of
 
 if TYPE_CHECKING:
-    from hosttune.facts.storage.ageing_rows import Row
+    from hosttune.facts.storage.ageing_rows import CommandRow
 
 
 def told_lines(content: str, kind: str = "script") -> str:
@@ -41,7 +41,7 @@ def told_lines(content: str, kind: str = "script") -> str:
     return "\n".join(lines)
 
 
-def _reads_in(row: Row) -> list[str]:
+def _reads_in(row: CommandRow) -> list[str]:
     return [word for command in commands_of(told_of(row)) for word in read_in(command)]
 
 

@@ -30,7 +30,7 @@ _FINDS = frozenset({"find", "bfs"})
 
 
 @frozen
-class Row:
+class CommandRow:
     """One command line: continued lines are one."""
 
     number: int  # of its first line
@@ -38,7 +38,7 @@ class Row:
 
 
 @frozen
-class Command:
+class ShellCommand:
     """The words of one command, without quotes, and what stands around it."""
 
     words: tuple[str, ...]
@@ -47,10 +47,10 @@ class Command:
     depth: int  # how many parentheses are open
 
 
-def rows_of(content: str, kind: str = "script") -> tuple[Row, ...]:
+def rows_of(content: str, kind: str = "script") -> tuple[CommandRow, ...]:
     """The command lines of a `script`, a user's `crontab`, a `table` of the system, whose sixth field is a user, an
     `anacrontab`, or a `unit`, of which those of Exec*= and Environment=; no comments."""
-    rows: list[Row] = []
+    rows: list[CommandRow] = []
     kept: list[str] = []
     number = 0
     for count, physical in enumerate(content.splitlines(), start=1):
@@ -60,15 +60,17 @@ def rows_of(content: str, kind: str = "script") -> tuple[Row, ...]:
         number = number if kept else count
         kept.append(physical.removesuffix("\\"))
         if not physical.endswith("\\"):
-            rows.append(Row(number, " ".join(kept)))
+            rows.append(CommandRow(number, " ".join(kept)))
             kept = []
-    rows += [Row(number, " ".join(kept))] * bool(kept)
+    rows += [CommandRow(number, " ".join(kept))] * bool(kept)
     if fields := _FIELDS.get(kind):
-        rows = [Row(row.number, row.text if len(row.text) > LONGEST else fields.sub("", row.text)) for row in rows]
+        rows = [
+            CommandRow(row.number, row.text if len(row.text) > LONGEST else fields.sub("", row.text)) for row in rows
+        ]
     return tuple(row for row in rows if row.text.strip() and (kind != "unit" or IN_UNIT.match(row.text)))
 
 
-def told_of(row: Row) -> str:
+def told_of(row: CommandRow) -> str:
     """What a row starts: of `ExecStart=-/usr/bin/x` the command."""
     return row.text.partition("=")[2].lstrip(" -@:+!|") if IN_UNIT.match(row.text) else row.text
 
@@ -77,7 +79,7 @@ def is_find(word: str) -> bool:
     return word.rpartition("/")[2] in _FINDS
 
 
-def commands_of(text: str) -> Iterator[Command]:
+def commands_of(text: str) -> Iterator[ShellCommand]:
     """The commands of a line. Parentheses within a find group its tests; those of a shell it quotes."""
     words: list[str] = []
     before, depth, inner = "", 0, 0
@@ -90,11 +92,11 @@ def commands_of(text: str) -> Iterator[Command]:
                 inner += 1 if operator == "(" else -1
                 continue
             if words:
-                yield Command(tuple(words), before, operator, depth)
+                yield ShellCommand(tuple(words), before, operator, depth)
             depth = max(0, depth + {"(": 1, ")": -1}.get(operator, 0))
             words, before, inner = [], operator, 0
     if words:
-        yield Command(tuple(words), before, "", depth)
+        yield ShellCommand(tuple(words), before, "", depth)
 
 
 def plain_word(word: str) -> str:

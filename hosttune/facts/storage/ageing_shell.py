@@ -16,7 +16,7 @@ from hosttune.regex import regex
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hosttune.facts.storage.ageing_rows import Command, Row
+    from hosttune.facts.storage.ageing_rows import CommandRow, ShellCommand
 
 USE = regex(r"\$(?:(\w+)|\{(\w+)\})")
 _ASSIGNMENT = regex(r"(\w+)=(/[^$`]*)", re.DOTALL)
@@ -41,7 +41,7 @@ def targets(text: str) -> Iterator[str]:
 class Shell:
     """Follows the commands of a file."""
 
-    def __init__(self, rows: Iterable[Row]) -> None:
+    def __init__(self, rows: Iterable[CommandRow]) -> None:
         counted: dict[str, int] = {}
         for row in rows:
             for name in targets(row.text):
@@ -56,7 +56,7 @@ class Shell:
         """A row that another process runs: of crontabs and units."""
         self.here, self._blocks, self._is_fragile = "", 0, False
 
-    def take(self, command: Command) -> list[str]:
+    def take(self, command: ShellCommand) -> list[str]:
         """Follow a command; what is told of it, in words that say the same to another Shell."""
         if self._is_fragile and command.before != "&&":
             self.here, self._is_fragile = "", False
@@ -87,7 +87,7 @@ class Shell:
             self.variables[name] = tuple(values)
         return [f"for {name} in {' '.join(map(_quoted, values)) if is_known else '$'}; do"]
 
-    def _moved(self, words: list[str], command: Command, *, is_sure: bool) -> list[str]:
+    def _moved(self, words: list[str], command: ShellCommand, *, is_sure: bool) -> list[str]:
         place = words[1] if words[0] == "cd" and len(words) == 2 else ""
         is_known = bool(place) and not re.search(r"[$`~]|^-", place) and is_sure
         is_known = is_known and (place.startswith("/") or bool(self.here))

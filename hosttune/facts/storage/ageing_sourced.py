@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.storage.ageing_files import words_of
 from hosttune.facts.storage.ageing_jobs import PROCESS_A_ROW, may_be_script, read_in
-from hosttune.facts.storage.ageing_rows import LONGEST, Row, commands_of, told_of
+from hosttune.facts.storage.ageing_rows import LONGEST, CommandRow, commands_of, told_of
 from hosttune.facts.storage.ageing_shell import Shell
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -31,7 +31,7 @@ class Script:
     """A file of commands, as far as it tells what it reads in."""
 
     path: str
-    rows: tuple[Row, ...]
+    rows: tuple[CommandRow, ...]
     kind: str  # as of rows_of
     home: str  # of the user who runs it; empty where that is not told
 

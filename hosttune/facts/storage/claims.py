@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.reading import names_in, text
+from hosttune.facts.reading import names_in, require_known, text
 from hosttune.facts.services.unit_files import UnitFiles
 from hosttune.regex import regex
 from hosttune.values import Unreadable
@@ -41,16 +41,14 @@ def claimed(reader: Reader, facts: Facts) -> frozenset[str]:
     Raises UnknownFact where one of the places could not be read, or names a link below /dev/disk that leads nowhere:
     which device that means is then not known.
     """
-    found = {_place(reader, word, file) for file, content in _texts(reader) for word in words(content)}
+    found = {_place(reader, word, file) for file, content in _texts(reader) for word in find_device_words(content)}
     options = (option for mount in facts.mounts.all for option in mount.super_options if "=/dev/" in option)
-    found |= {_place(reader, word, "a mount") for option in options for word in words(option)}
-    processes = reader.processes()
-    if isinstance(processes, tuple):
-        return frozenset(found | {device for process in processes for device in process.devices})
-    raise UnknownFact(f"the list of processes: {getattr(processes, 'reason', 'there is none')}")
+    found |= {_place(reader, word, "a mount") for option in options for word in find_device_words(option)}
+    processes = require_known(reader.processes(), "the list of processes")
+    return frozenset(found | {device for process in processes for device in process.devices})
 
 
-def words(content: str) -> tuple[str, ...]:
+def find_device_words(content: str) -> tuple[str, ...]:
     """What may mean a device in the text of a file: paths below /dev and tags, without quotes and escapes."""
     plain = _COMMENT.sub("", content).replace('"', "").replace("'", "")
     found = (match[0].removeprefix("What=").strip().rstrip("/") for match in _WORD.finditer(plain))

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, attempt, lazy, raw, shared
-from hosttune.facts.reading import derived, if_absent, integer, known, line, names_in
+from hosttune.facts.reading import derived, if_absent, integer, line, names_in, require_known
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -144,8 +144,8 @@ def collect(reader: Reader, facts: Facts) -> Disks:
 
 
 def _all(reader: Reader, facts: Facts) -> tuple[Disk, ...]:
-    found = _Devices(reader, facts)
-    for name in known(reader.list(_BLOCK), _BLOCK):
+    found = _DeviceTree(reader, facts)
+    for name in require_known(reader.list(_BLOCK), _BLOCK):
         size_bytes = shared(_size, reader, f"{_BLOCK}/{name}")
         # Size 0: a loop device without a file, a reader without a card. Hidden: one path of a multipath namespace.
         if attempt(size_bytes) != 0 and attempt(line, reader, f"{_BLOCK}/{name}/hidden") != "1":
@@ -153,7 +153,7 @@ def _all(reader: Reader, facts: Facts) -> tuple[Disk, ...]:
     return tuple(found.all[name] for name in sorted(found.all))
 
 
-class _Devices:
+class _DeviceTree:
     """The devices of a machine, each with what lies below it."""
 
     def __init__(self, reader: Reader, facts: Facts) -> None:
@@ -165,7 +165,7 @@ class _Devices:
     def add(self, name: str, size_bytes: Callable[[], int]) -> None:
         """A whole device and its partitions, which have no queue of their own: rotation and discard are the disk's."""
         reader, folder, kind = self.reader, f"{_BLOCK}/{name}", kind_of(name)
-        place = shared(lambda: known(reader.resolve(folder), folder))
+        place = shared(lambda: require_known(reader.resolve(folder), folder))
         discard = f"{folder}/queue/discard_max_bytes"
 
         def is_virtual() -> bool:
@@ -224,7 +224,7 @@ def _path(reader: Reader, name: str, kind: str) -> str:
 
 
 def _number(reader: Reader, folder: str) -> str:
-    return known(line(reader, f"{folder}/dev"), f"{folder}/dev")
+    return require_known(line(reader, f"{folder}/dev"), f"{folder}/dev")
 
 
 def _size(reader: Reader, folder: str) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Refused, Where
 from hosttune.facts.base import Fact, unread
-from hosttune.facts.storage.fstab_lines import PATH, Document, Kind, Line, line_problem, parse, separator_of
+from hosttune.facts.storage.fstab_lines import PATH, FstabLine, FstabText, LineKind, line_problem, parse, separator_of
 from hosttune.facts.storage.fstab_options import decode, items, masked_line
 from hosttune.facts.storage.mounts import is_network
 from hosttune.frozen import frozen
@@ -100,7 +100,7 @@ def collect(reader: Reader, facts: Facts) -> Fstab:  # noqa: ARG001 - every subj
         tuple(_distinct(entries)),
         tuple(_problems(document)),
         document.manager.comment if document.manager else "",
-        tuple(_misread(document, line) for line in document.lines if line.kind is Kind.BROKEN),
+        tuple(_misread(document, line) for line in document.lines if line.kind is LineKind.BROKEN),
         str(problem or ""),
         problem.hint if problem else "",
         len(document.lines),
@@ -109,12 +109,12 @@ def collect(reader: Reader, facts: Facts) -> Fstab:  # noqa: ARG001 - every subj
     )
 
 
-def _misread(document: Document, line: Line) -> Misread:
+def _misread(document: FstabText, line: FstabLine) -> Misread:
     problem = line_problem(document, line)
     return Misread(line.number, line.target, str(problem or ""), problem.hint if problem else "")
 
 
-def _path(line: Line, reader: Reader) -> str:
+def _path(line: FstabLine, reader: Reader) -> str:
     """Where the target of a line leads, symbolic links resolved; empty where that is not to be asked."""
     fields = line.fields
     if fields is None or not fields.target.startswith(b"/") or not line.target:
@@ -126,7 +126,7 @@ def _path(line: Line, reader: Reader) -> str:
     return path if isinstance(path, str) else ""
 
 
-def entry_of(document: Document, line: Line, path: str = "") -> FstabEntry:
+def entry_of(document: FstabText, line: FstabLine, path: str = "") -> FstabEntry:
     """The entry of a line that is one; `path` is its target with symbolic links resolved, where that is known."""
     fields = line.fields
     assert fields is not None  # noqa: S101 - what Kind.ENTRY means
@@ -180,10 +180,10 @@ def _options(text: str) -> tuple[str, ...]:
         return tuple(written[3].split(","))
 
 
-def _problems(document: Document) -> list[str]:
+def _problems(document: FstabText) -> list[str]:
     found = dict.fromkeys(str(problem) for problem in document.problems)
     for line in document.lines:
-        if line.kind in (Kind.ENTRY, Kind.BROKEN):
+        if line.kind in (LineKind.ENTRY, LineKind.BROKEN):
             problem = line_problem(document, line)
             if problem:
                 found.setdefault(str(problem))

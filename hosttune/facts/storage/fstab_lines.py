@@ -19,12 +19,12 @@ from hosttune.facts.storage.fstab_readers import (
     BLANKS,
     GETMNTENT_LIMIT,
     Fields,
+    find_words,
     is_comment,
     options_span,
     read_getmntent,
     read_libmount,
     scan,
-    words,
 )
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -48,7 +48,7 @@ _new = tuple.__new__  # half the time of calling the class
 _UNCLEAN = regex(r"//|/\.\.?(?:/|\Z)|./\Z")
 
 
-class Kind(str, Enum):
+class LineKind(str, Enum):
     """What a line is to us."""
 
     BLANK = "blank"
@@ -57,13 +57,13 @@ class Kind(str, Enum):
     BROKEN = "broken"  # not an entry to libmount, or another one to getmntent
 
 
-class Line(NamedTuple):
+class FstabLine(NamedTuple):
     """One line; `text + ending` are its bytes. A NamedTuple for the reason that `Fields` is one."""
 
     number: int  # from 1
     text: bytes
     ending: bytes  # LF, CR LF, or nothing at the end of the file
-    kind: Kind
+    kind: LineKind
     libmount: Fields | None
     getmntent: Fields | None
     target: str = ""  # decoded, without doubled slashes and dots; empty for swap and for what is no entry
@@ -72,12 +72,12 @@ class Line(NamedTuple):
     @property
     def spans(self) -> tuple[tuple[int, int], ...]:
         """Where the fields stand in `text`, a trailing comment included."""
-        return words(self.text)
+        return find_words(self.text)
 
     @property
     def fields(self) -> Fields | None:
         """What both readers agree on; None unless it is an entry."""
-        return self.libmount if self.kind is Kind.ENTRY else None
+        return self.libmount if self.kind is LineKind.ENTRY else None
 
     @property
     def options(self) -> str:
@@ -105,7 +105,7 @@ class Problem:
 
 
 @frozen
-class Manager:
+class FstabManager:
     """Who says in a comment that the whole file is theirs."""
 
     line: int
@@ -114,24 +114,24 @@ class Manager:
 
 
 @frozen
-class Document:
+class FstabText:
     """A parsed fstab. `problems` forbid every edit."""
 
     data: bytes = field(repr=False)
-    lines: tuple[Line, ...]
+    lines: tuple[FstabLine, ...]
     problems: tuple[Problem, ...] = ()
-    manager: Manager | None = None
+    manager: FstabManager | None = None
     path: str = PATH
-    index: Mapping[str, Sequence[Line]] = field(default_factory=dict, repr=False, compare=False)  # by target
+    index: Mapping[str, Sequence[FstabLine]] = field(default_factory=dict, repr=False, compare=False)  # by target
 
     def __bytes__(self) -> bytes:
         return b"".join(line.text + line.ending for line in self.lines)
 
     @property
-    def entries(self) -> tuple[Line, ...]:
-        return tuple(line for line in self.lines if line.kind is Kind.ENTRY)
+    def entries(self) -> tuple[FstabLine, ...]:
+        return tuple(line for line in self.lines if line.kind is LineKind.ENTRY)
 
-    def at(self, target: str) -> tuple[Line, ...]:
+    def at(self, target: str) -> tuple[FstabLine, ...]:
         """The lines of a target, broken ones included; never those of swap."""
         return tuple(self.index.get(clean_path(target), ()))
 
@@ -152,19 +152,19 @@ def clean_path(path: str) -> str:
     return "/" + "/".join(parts)
 
 
-def parse(data: bytes, path: str = PATH) -> Document:
+def parse(data: bytes, path: str = PATH) -> FstabText:
     """Parse any bytes; never fails. What is wrong stands in the lines and in `problems`. `path` is for messages."""
     lines = tuple(_read_lines(data))
-    index: dict[str, list[Line]] = {}
+    index: dict[str, list[FstabLine]] = {}
     for line in lines:
         if line.target:
             index.setdefault(line.target, []).append(line)
-    return Document(data, lines, _problems(data, path), _manager(data, lines), path, index)
+    return FstabText(data, lines, _problems(data, path), _manager(data, lines), path, index)
 
 
-def _read_lines(data: bytes) -> list[Line]:
+def _read_lines(data: bytes) -> list[FstabLine]:
     """The lines, read quickly where both readers cannot but agree: files may have many thousand of them."""
-    lines: list[Line] = []
+    lines: list[FstabLine] = []
     block = ""
     last = data[data.rfind(b"\n") + 1 :]
     for number, row in enumerate(scan(data[: len(data) - len(last)]), 1):
@@ -175,14 +175,16 @@ def _read_lines(data: bytes) -> list[Line]:
             path = "" if fstype == b"swap" else decode(target)
             if b"//" in target or b"/." in target or target[-1:] == b"/":
                 path = clean_path(path)
-            lines.append(_new(Line, (number, text, b"\r\n" if cr else b"\n", Kind.ENTRY, fields, fields, path, "")))
+            lines.append(
+                _new(FstabLine, (number, text, b"\r\n" if cr else b"\n", LineKind.ENTRY, fields, fields, path, ""))
+            )
             continue
         text = text + cr if source else rest
         ending = b"\n"
         if text[-1:] == b"\r":
             text, ending = text[:-1], b"\r\n"
         if text[:1] == b"#":
-            lines.append(_new(Line, (number, text, ending, Kind.COMMENT, None, None, "", "")))
+            lines.append(_new(FstabLine, (number, text, ending, LineKind.COMMENT, None, None, "", "")))
             if text.startswith(_BOUNDS):
                 block = next((owner for begin, _, owner in _BLOCKS if text.startswith(begin)), "")
         else:
@@ -199,36 +201,36 @@ def split_lines(data: bytes) -> list[tuple[bytes, bytes]]:
     return [*found, (last, b"")] if last else found
 
 
-def read_line(number: int, text: bytes, ending: bytes, block: str = "") -> Line:
+def read_line(number: int, text: bytes, ending: bytes, block: str = "") -> FstabLine:
     """One line, as both readers take it; it depends on no other but by `block`, the owner of the lines around it."""
     has_cr = ending == b"\r\n"
     if text[:1] in b"#\r \t" and is_comment(text.rstrip(b"\r")):
         # to getmntent a blank line with CR is an entry, of nothing
         whole = text + b"\r" if has_cr else text
         getmntent = None if is_comment(whole) else read_getmntent(whole)
-        kind = Kind.COMMENT if text.strip(BLANKS + b"\r") else Kind.BLANK
-        return Line(number, text, ending, kind, None, getmntent)
+        kind = LineKind.COMMENT if text.strip(BLANKS + b"\r") else LineKind.BLANK
+        return FstabLine(number, text, ending, kind, None, getmntent)
     libmount = read_libmount(text)
     getmntent = read_getmntent(text + b"\r" if has_cr else text, is_ended=ending != b"")
     owner = block
     if b"comment=cloudconfig" in text and libmount and b"comment=cloudconfig" in libmount.options.split(b","):
         owner = "cloud-init"
-    kind = Kind.ENTRY if libmount is not None and libmount == getmntent else Kind.BROKEN
+    kind = LineKind.ENTRY if libmount is not None and libmount == getmntent else LineKind.BROKEN
     seen = libmount or getmntent
     target = "" if seen is None or seen.fstype == b"swap" else clean_path(decode(seen.target))
-    return Line(number, text, ending, kind, libmount, getmntent, target, owner)
+    return FstabLine(number, text, ending, kind, libmount, getmntent, target, owner)
 
 
-def _manager(data: bytes, lines: tuple[Line, ...]) -> Manager | None:
+def _manager(data: bytes, lines: tuple[FstabLine, ...]) -> FstabManager | None:
     small = data.lower()
     if not any(word in small for word in (b"managed", b"controlled", b"edit")):
         return None
     for line in lines:
-        match = re.search(_MANAGED, line.text, re.IGNORECASE) if line.kind is Kind.COMMENT else None
+        match = re.search(_MANAGED, line.text, re.IGNORECASE) if line.kind is LineKind.COMMENT else None
         if match:
             name = next((group for group in match.groups() if group), b"")
             known = name.capitalize() if re.fullmatch(_TOOLS, name, re.IGNORECASE) else name
-            return Manager(line.number, decode(known) or "another tool", decode(line.text.strip(b"# \t\r")))
+            return FstabManager(line.number, decode(known) or "another tool", decode(line.text.strip(b"# \t\r")))
     return None
 
 
@@ -252,13 +254,13 @@ def _problems(data: bytes, path: str) -> tuple[Problem, ...]:
     return tuple(found)
 
 
-def line_problem(document: Document, line: Line) -> Problem | None:
+def line_problem(document: FstabText, line: FstabLine) -> Problem | None:
     """Why this line is not edited, or None."""
     if document.problems:
         return document.problems[0]
     if len(line.text) > LONGEST_LINE:
         return document.problem(line.number, f"the line is longer than {LONGEST_LINE} bytes", "shorten it")
-    if line.kind is Kind.BROKEN:
+    if line.kind is LineKind.BROKEN:
         from hosttune.facts.storage.fstab_reasons import disagreement
 
         message, hint = disagreement(line.text, line.libmount, line.getmntent, has_cr=line.ending == b"\r\n")
@@ -276,17 +278,17 @@ def line_problem(document: Document, line: Line) -> Problem | None:
     return None
 
 
-def others_of(line: Line, same: Sequence[Line]) -> str:
+def others_of(line: FstabLine, same: Sequence[FstabLine]) -> str:
     """The numbers of the other lines in `same`, as words; many are counted."""
     others = [str(other.number) for other in same[:4] if other.number != line.number][:3]
     more = len(same) - 1 - len(others)
     return ", ".join(others) + (f" and {more} more" if more else "")
 
 
-def separator_of(document: Document) -> str:
+def separator_of(document: FstabText) -> str:
     """What stands between the fields of a new line: a tab where the entry before it has nothing else, or a blank."""
     for line in reversed(document.lines):
-        if line.kind is Kind.ENTRY:
+        if line.kind is LineKind.ENTRY:
             spans = line.spans[:6]
             between = {line.text[one[1] : two[0]] for one, two in pairwise(spans)}
             return "\t" if all(set(blanks) == set(b"\t") for blanks in between) else " "

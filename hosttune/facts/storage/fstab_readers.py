@@ -53,7 +53,7 @@ def scan(lines: bytes) -> list[tuple[bytes, ...]]:
     return _SCAN.findall(lines)
 
 
-def words(text: bytes) -> tuple[tuple[int, int], ...]:
+def find_words(text: bytes) -> tuple[tuple[int, int], ...]:
     """The spans of the blank-separated words of a line."""
     return tuple(match.span() for match in _WORD.finditer(text))
 
@@ -112,7 +112,7 @@ def split_options(options: bytes, *, is_written: bool = False) -> tuple[tuple[by
 def read_libmount(text: bytes) -> Fields | None:
     """The entry that libmount makes of a line (without its ending); None where it drops the line."""
     text = text.removesuffix(b"\r")
-    spans = words(text)
+    spans = find_words(text)
     if len(spans) < 3:
         return None
     found = [decode_libmount(text[start:end]) for start, end in spans[:4]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hosttune.facts.storage.fstab_options import decode
-from hosttune.facts.storage.fstab_readers import GETMNTENT_LIMIT, STALE, Fields, split_options, words
+from hosttune.facts.storage.fstab_readers import GETMNTENT_LIMIT, STALE, Fields, find_words, split_options
 from hosttune.facts.storage.fstab_typing import ESCAPED, blank_in_name
 from hosttune.regex import regex
 
@@ -48,7 +48,7 @@ def disagreement(text: bytes, libmount: Fields | None, getmntent: Fields | None,
 def _dropped(text: bytes) -> tuple[str, str]:
     """Why libmount finds no entry, and the way out."""
     text = text.removesuffix(b"\r")
-    found = [text[start:end] for start, end in words(text)]
+    found = [text[start:end] for start, end in find_words(text)]
     blank = false_blank(text)
     if len(found) < 3:
         many = ("no field", "one field", "two fields")[len(found)]
@@ -75,7 +75,7 @@ def _stray(text: bytes, found: list[bytes], blank: str) -> tuple[str, str]:
         return "a blank among the options", "write the options without blanks"
     if digits := _NUMBER.match(field):
         rest = text[text.rindex(field) + digits.end() :]
-        hint = "begin a new line there" if len(words(rest)) > 2 else "put a blank there"
+        hint = "begin a new line there" if len(find_words(rest)) > 2 else "put a blank there"
         return f"text is glued to the number in field {place}", hint
     if blank:
         return f"{blank} is no blank", "type the blanks of this line anew"

@@ -84,6 +84,7 @@ class Mounts(Fact):
     """All mounts, in the kernel's order."""
 
     all: tuple[Mount, ...]
+    are_planned: bool = False  # by the fstab of an image
 
     @property
     def visible(self) -> tuple[Mount, ...]:
@@ -105,6 +106,8 @@ class Mounts(Fact):
         """What is mounted at /. Raises UnknownFact in a chroot, whose mount table shows what lies below it alone."""
         found = self.at.get("/")
         if found is None:
+            if self.are_planned:
+                raise UnknownFact(OnlyRunning("the fstab of the image has no line for /"))
             raise UnknownFact(f"{MOUNTINFO} shows no /: hosttune runs in a chroot")
         return found
 
@@ -131,7 +134,7 @@ def is_system(target: str) -> bool:
 
 
 def collect(reader: Reader, facts: Facts) -> Mounts:
-    return Mounts(lazy(_planned if reader.persistent_only else _mounted, reader, facts))
+    return Mounts(lazy(_planned if reader.persistent_only else _mounted, reader, facts), reader.persistent_only)
 
 
 def _planned(_reader: Reader, facts: Facts) -> tuple[Mount, ...]:
@@ -145,7 +148,7 @@ def _mounted(reader: Reader, facts: Facts) -> tuple[Mount, ...]:
     lines = parse(data)
     reachable = visible(lines)
     binds = binds_of(lines)
-    devices = _Devices(reader, facts)
+    devices = _MountDisks(reader, facts)
     return tuple(_mount(line, line.id in reachable, line.id in binds, devices) for line in lines)
 
 
@@ -201,7 +204,7 @@ def planned(entries: Iterable[FstabEntry]) -> tuple[Mount, ...]:
     )  # fmt: skip
 
 
-def _mount(line: MountLine, is_topmost: bool, is_bind: bool, devices: _Devices) -> Mount:  # noqa: FBT001 - as in the dataclass
+def _mount(line: MountLine, is_topmost: bool, is_bind: bool, devices: _MountDisks) -> Mount:  # noqa: FBT001 - as in the dataclass
     network = is_network(line.fstype, line.source)
     space = shared(devices.space, line) if is_topmost and not network else None
     return Mount(
@@ -221,7 +224,7 @@ def _size(space: Callable[[], Space], name: str) -> int:
     return size
 
 
-class _Devices:
+class _MountDisks:
     """From a mount to its disks and its space."""
 
     def __init__(self, reader: Reader, facts: Facts) -> None:

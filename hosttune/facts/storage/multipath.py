@@ -49,7 +49,8 @@ def collect(reader: Reader, facts: Facts) -> Multipath:
 
 
 def _maps(reader: Reader) -> Mapping[str, tuple[str, ...]]:
-    names = [name for name in names_in(reader, _BLOCK) if name.startswith("dm-") and _is_pathed(reader, name)]
+    mapped = (name for name in names_in(reader, _BLOCK) if name.startswith("dm-"))
+    names = [name for name in mapped if if_absent(line(reader, f"{_BLOCK}/{name}/dm/uuid"), "").startswith("mpath-")]
     return {name: names_in(reader, f"{_BLOCK}/{name}/slaves") for name in names}
 
 
@@ -64,10 +65,6 @@ def _disks(reader: Reader, maps: Mapping[str, tuple[str, ...]]) -> tuple[PathedD
         )
         for name, paths in maps.items()
     )
-
-
-def _is_pathed(reader: Reader, name: str) -> bool:
-    return if_absent(line(reader, f"{_BLOCK}/{name}/dm/uuid"), "").startswith("mpath-")
 
 
 def _said(reader: Reader, disk: str, what: str) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.containers.kubernetes import is_of_pods
 from hosttune.facts.kernel.sysfs_at_boot import udev_writes
-from hosttune.facts.reading import integer, known, names_in, texts
+from hosttune.facts.reading import integer, names_in, require_known, texts
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -97,7 +97,7 @@ def _mount(reader: Reader, mount: Mount) -> NfsMount:
         source=mount.source,
         device=mount.device,
         rsize_bytes=_number(said.get("rsize", ""), 0),
-        read_ahead_kib=lazy(lambda: known(integer(reader, path), path)),
+        read_ahead_kib=lazy(lambda: require_known(integer(reader, path), path)),
         is_soft=not said.keys().isdisjoint(("soft", "softerr")),
         is_read_only=mount.is_read_only,
         protocol=said.get("proto", "").removesuffix("6"),

@@ -12,7 +12,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, raw, shared
-from hosttune.facts.reading import if_absent, integer, known, line, names_in
+from hosttune.facts.reading import if_absent, integer, line, names_in, require_known
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -32,7 +32,7 @@ _MADE_UP = regex(
 
 
 @frozen
-class Smart:
+class DriveLog:
     """The health that a drive tells of itself."""
 
     warning: int  # the bits of Critical Warning
@@ -82,10 +82,11 @@ class Nvme(Fact):
         untold = [one for one in self.drives if raw(one, "is_untold") is True]
         names = {one.name for one in untold if raw(one, "is_out_of_bounds") is not True}
         rest = tuple(one for one in self.drives if one.name not in names)
-        return (*rest, _sound(_together(len(untold)), is_untold=True)) if untold else rest
+        together = f"{len(untold)} NVMe drives" if len(untold) > 1 else "the NVMe drive"
+        return (*rest, _sound(together, is_untold=True)) if untold else rest
 
 
-_WELL = Smart(0, 100, 0, 0, 0)
+_WELL = DriveLog(0, 100, 0, 0, 0)
 
 
 def collect(reader: Reader, facts: Facts) -> Nvme:
@@ -99,14 +100,10 @@ def _drives(reader: Reader) -> tuple[Drive, ...]:
     return tuple(_drive(reader, name) for name in names_in(reader, _CLASS) if _NAME.fullmatch(name))
 
 
-def _together(count: int) -> str:
-    return f"{count} NVMe drives" if count > 1 else "the NVMe drive"
-
-
 def _drive(reader: Reader, name: str) -> Drive:
     folder = f"{_CLASS}/{name}"
     model = if_absent(line(reader, f"{folder}/model"), "")
-    state = known(line(reader, f"{folder}/state"), f"{folder}/state")
+    state = require_known(line(reader, f"{folder}/state"), f"{folder}/state")
     device = reader.link(f"{folder}/device")
     slot = device.rpartition("/")[2] if isinstance(device, str) else ""
     is_local = if_absent(line(reader, f"{folder}/transport"), "pcie") == "pcie" and not _MADE_UP.fullmatch(model)
@@ -114,7 +111,7 @@ def _drive(reader: Reader, name: str) -> Drive:
         return _sound(name, slot, state=state)
     asked = shared(_asked, reader, name)
 
-    def told() -> Smart:
+    def told() -> DriveLog:
         return asked() or _WELL
 
     return Drive(
@@ -168,7 +165,7 @@ def question(program: str, name: str) -> tuple[str, ...]:
     return ("smartctl", "--json", "--health", "--attributes", f"/dev/{name}")
 
 
-def _asked(reader: Reader, name: str) -> Smart | None:
+def _asked(reader: Reader, name: str) -> DriveLog | None:
     """What a drive tells; None where no program is installed that could ask. Raises UnknownFact."""
     if not reader.is_privileged:
         raise UnknownFact("needs root: the health that NVMe drives tell of themselves (SMART)")
@@ -178,9 +175,9 @@ def _asked(reader: Reader, name: str) -> Smart | None:
         if answer is ABSENT:
             continue
         try:
-            return read(known(answer, program).stdout)
+            return read(require_known(answer, program).stdout)
         except (ValueError, TypeError, KeyError, AttributeError):
-            lines = known(answer, program).errors.strip().splitlines() or ["it printed something else"]
+            lines = require_known(answer, program).errors.strip().splitlines() or ["it printed something else"]
             problem = problem or f"{program} does not tell the health of /dev/{name}: {lines[0][:160]}"
         except UnknownFact as unknown:
             problem = problem or unknown.reason
@@ -189,11 +186,11 @@ def _asked(reader: Reader, name: str) -> Smart | None:
     return None
 
 
-def _of_nvme(output: bytes) -> Smart:
+def _of_nvme(output: bytes) -> DriveLog:
     """`nvme smart-log` of nvme-cli 1.x and 2.x. Raises what json and the lack of a key raise."""
     told = json.loads(output)
     warning = told["critical_warning"]
-    return Smart(
+    return DriveLog(
         warning=_number(warning["value"] if isinstance(warning, dict) else warning),
         spare_percent=_number(told["avail_spare"]),
         spare_least_percent=_number(told["spare_thresh"]),
@@ -202,10 +199,10 @@ def _of_nvme(output: bytes) -> Smart:
     )
 
 
-def _of_smartctl(output: bytes) -> Smart:
+def _of_smartctl(output: bytes) -> DriveLog:
     """`smartctl` of smartmontools 7 and newer. Its exit status has bits for what was once, so it does not count."""
     told = json.loads(output)["nvme_smart_health_information_log"]
-    return Smart(
+    return DriveLog(
         warning=_number(told["critical_warning"]),
         spare_percent=_number(told["available_spare"]),
         spare_least_percent=_number(told["available_spare_threshold"]),

@@ -26,7 +26,7 @@ _MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
 
 
 @frozen
-class Place(Fact):
+class LocalPlace(Fact):
     """One local file system, and what of the above lies on it."""
 
     target: str
@@ -67,7 +67,7 @@ class CacheHome(Fact):
 class Places(Fact):
     """What can be full, and where caches go."""
 
-    all: tuple[Place, ...]
+    all: tuple[LocalPlace, ...]
     caches: tuple[CacheHome, ...]
 
 
@@ -75,7 +75,7 @@ def collect(reader: Reader, facts: Facts) -> Places:
     return Places(lazy(_all, reader, facts), lazy(_caches, reader, facts))
 
 
-def _all(reader: Reader, facts: Facts) -> tuple[Place, ...]:
+def _all(reader: Reader, facts: Facts) -> tuple[LocalPlace, ...]:
     visible = facts.mounts.visible
     data = {mount.target for mount in facts.mounts.local_data}
     there = [path for path in _PATHS if hasattr(reader.stat(path), "type")]
@@ -93,12 +93,12 @@ def mount_of(visible: tuple[Mount, ...], path: str) -> Mount | None:
     return max(above, key=lambda mount: len(mount.target), default=None)
 
 
-def _place(mount: Mount, holds: tuple[str, ...]) -> Place | None:
+def _place(mount: Mount, holds: tuple[str, ...]) -> LocalPlace | None:
     """None for what is not measured (network, read-only images, unknown types)."""
     if mount.is_read_only:
         return None
     try:
-        return Place(
+        return LocalPlace(
             mount.target, holds, mount.total_bytes, mount.available_bytes, mount.total_inodes, mount.available_inodes,
             is_memory=mount.fstype in _MEMORY,
         )  # fmt: skip

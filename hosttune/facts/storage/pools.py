@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, shared, unread
-from hosttune.facts.reading import if_absent, known, line, names_in, parsed, sure
+from hosttune.facts.reading import if_absent, line, names_in, parsed, require_known, sure
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.regex import regex
@@ -74,7 +74,7 @@ def _is_folder(reader: Reader, path: str) -> bool:
 
 
 def _zfs(reader: Reader, name: str) -> Pool:
-    state = known(line(reader, f"{ZFS}/{name}/state"), f"{ZFS}/{name}/state")
+    state = require_known(line(reader, f"{ZFS}/{name}/state"), f"{ZFS}/{name}/state")
     if state in _DEAD:
         return Pool(name, "ZFS", state, False, False, 0, 0.0, 0.0)
     status = shared(_zpool, reader, ("zpool", "status", name))

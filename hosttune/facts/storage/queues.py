@@ -10,8 +10,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
-from hosttune.facts.reading import derived, integer, known, line, names_in
+from hosttune.facts.reading import derived, integer, line, names_in, require_known
 from hosttune.facts.storage.disks import Disk
+from hosttune.facts.sysfs import scheduler_modules
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -40,6 +41,7 @@ class Queue(Fact):
     read_ahead_kib: int
     targets: tuple[str, ...]  # where its own file systems with data are mounted
     match: str  # a udev match on this very device: by what stays when its name changes, else by that name
+    has_deadline: bool = True  # mq-deadline is a part of the kernel, no module of it
 
     @property
     def medium(self) -> str:
@@ -49,7 +51,7 @@ class Queue(Fact):
     @property
     def kernel_scheduler(self) -> str:
         """What the kernel chooses by itself."""
-        return "none" if self.hardware_queues > 1 else "mq-deadline"
+        return "none" if self.hardware_queues > 1 or not self.has_deadline else "mq-deadline"
 
 
 @frozen
@@ -97,12 +99,9 @@ def _paths_of(reader: Reader, disk: Disk) -> tuple[str, ...]:
 
 def _targets(facts: Facts, disk: Disk) -> tuple[str, ...]:
     """The data mounts of this device and of its partitions."""
-    own = {one.device for one in facts.disks.all if one.name == disk.name or _is_part(one, disk)}
+    parts = (one for one in facts.disks.all if one.kind == "partition" and one.parents == (disk.name,))
+    own = {disk.device, *(one.device for one in parts)}
     return tuple(mount.target for mount in facts.mounts.local_data if mount.device in own)
-
-
-def _is_part(one: Disk, whole: Disk) -> bool:
-    return one.kind == "partition" and one.parents == (whole.name,)
 
 
 def _queue(reader: Reader, facts: Facts, disk: Disk, is_path: bool, match: str) -> Queue:  # noqa: FBT001 - as in the dataclass
@@ -116,9 +115,10 @@ def _queue(reader: Reader, facts: Facts, disk: Disk, is_path: bool, match: str) 
         is_path=is_path,
         scheduler=lazy(lambda: derived(line(reader, scheduler), scheduler, chosen_scheduler)),
         hardware_queues=lazy(lambda: len(names_in(reader, f"{folder}/mq"))),
-        read_ahead_kib=lazy(lambda: known(integer(reader, ahead), ahead)),
+        read_ahead_kib=lazy(lambda: require_known(integer(reader, ahead), ahead)),
         targets=lazy(_targets, facts, disk),
         match=match,
+        has_deadline=lazy(lambda: "mq-deadline" not in scheduler_modules(reader)),
     )
 
 

@@ -1,15 +1,22 @@
 """Arrays of the kernel's own RAID: what members they miss, and whether one is being rebuilt.
 
 /proc/mdstat, readable by all (md(4); drivers/md/md.c, md_seq_show, and each level's status function): an array with its
-members, of levels with redundancy `[wanted/working]`, and a line of progress while members are synchronised.
+members, of levels with redundancy `[wanted/working]`, and a line of progress while members are synchronised. An array
+that has lost data is `broken` once the kernel has met that, there or in its array_state (Linux 5.4 and newer,
+MD_BROKEN: of raid0 and linear, later of raid1 and raid10); every write to it fails.
+
+/sys/block/md*/md/mismatch_cnt counts the sectors that the last check found different (kernel: admin-guide/md.rst). For
+raid1 and raid10 it cannot be interpreted reliably (md(4), SCRUBBING AND MISMATCHES: what changes while it is written,
+swap for example, leaves copies that differ and that nobody reads), so there it is not looked at.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
-from hosttune.facts.reading import names_in, parsed, text
+from hosttune.facts.reading import if_absent, integer, line, names_in, parsed, sure, text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -26,6 +33,8 @@ _ARRAY = regex(
 _MEMBER = regex(r"(\S+)\[\d+\]((?:\([A-Z]\))*)")
 _WORKING = regex(r"\[(\d+)/(\d+)\] \[[U_]+\]")
 _CONTAINER = regex(r" super external:[^/\s]")  # one of its arrays has `external:/md127/0`
+_WITHOUT_SPARE = frozenset({"raid0", "linear"})
+_WITH_PARITY = frozenset({"raid4", "raid5", "raid6"})
 _PROGRESS = regex(r"(recovery|resync|reshape|check) *= *(?:([0-9.]+)%|DELAYED|PENDING|REMOTE)")
 
 
@@ -42,6 +51,10 @@ class Array(Fact):
     is_container: bool  # of arrays of firmware RAID (IMSM, DDF), which are listed by themselves; never active
     sync: str  # recovery, resync or reshape while that goes on; empty for none; a check is no fault
     percent: float  # of that; -1 where it waits or none goes on
+    is_broken: bool = False  # the kernel says that it has lost data, and fails every write to it
+    members: tuple[str, ...] = ()  # the devices that it is made of, as /proc/mdstat has them: sda1
+    gone: tuple[str, ...] = ()  # of raid0 and linear: members that the kernel has no device of any more
+    mismatches: int = 0  # of raid4, 5 and 6: sectors that the last check found not to agree with their parity
 
 
 @frozen
@@ -60,7 +73,35 @@ def _arrays(reader: Reader) -> tuple[Array, ...]:
     if not any(name.startswith("md") for name in names_in(reader, "/sys/block")):
         return ()
     content = text(reader, MDSTAT)
-    return () if content is ABSENT else parsed(parse_mdstat, str(content))
+    arrays = () if content is ABSENT else parsed(parse_mdstat, str(content))
+    return tuple(
+        replace(
+            array,
+            is_broken=lazy(_is_broken, reader, array),
+            gone=lazy(_gone, reader, array),
+            mismatches=lazy(_mismatches, reader, array),
+        )
+        for array in arrays
+    )
+
+
+def _is_broken(reader: Reader, array: Array) -> bool:
+    return array.is_broken or if_absent(line(reader, f"/sys/block/{array.name}/md/array_state"), "") == "broken"
+
+
+def _gone(reader: Reader, array: Array) -> tuple[str, ...]:
+    if array.level not in _WITHOUT_SPARE:
+        return ()
+    there = sure(reader.list("/sys/class/block"))
+    return () if there is ABSENT else tuple(name for name in array.members if name not in there)
+
+
+def _mismatches(reader: Reader, array: Array) -> int:
+    """0 also where the last that went over the array was no check: building one counts as well."""
+    folder = f"/sys/block/{array.name}/md"
+    if array.level not in _WITH_PARITY or if_absent(line(reader, f"{folder}/last_sync_action"), "") != "check":
+        return 0
+    return if_absent(integer(reader, f"{folder}/mismatch_cnt"), 0)
 
 
 def parse_mdstat(content: str) -> tuple[Array, ...]:
@@ -86,6 +127,8 @@ def parse_mdstat(content: str) -> tuple[Array, ...]:
                 is_container=bool(_CONTAINER.search(rest)),
                 sync=progress[1] if progress and is_syncing else "",
                 percent=float(progress[2]) if progress and is_syncing and progress[2] else -1.0,
+                is_broken=match[2] == "broken",
+                members=tuple(sorted(name for name, _ in members)),
             )
         )
     return tuple(sorted(found, key=lambda array: array.name))

@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt, lazy, shared
-from hosttune.facts.kernel_log import lines_of, question
 from hosttune.facts.reading import line
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -24,10 +23,6 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
-LOG = question(
-    r"EXT4-fs \(.*(emounting filesystem read-only|shut down requested|: mounted filesystem)|"
-    r"nfs: server .* (not responding|OK)|INFO: task .* blocked |(I/O|timeout|medium|protection) error, dev "
-)
 _MOST = 400  # lines that are kept, the newest, and as many of disks' errors, which come in storms
 _HEAD = r"^(?:(\d{9,}\.\d+) )?(?:kernel: )?(?:\[ *[\d.]+\] ?)?(?:\[ *[TC]\d+\] )?"
 _EXT4 = regex(
@@ -83,7 +78,7 @@ class StorageLog(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> StorageLog:
-    lines = shared(lambda: lines_of(reader, LOG, chosen))
+    lines = shared(lambda: facts.kernel_log.lines(chosen))
     return StorageLog(
         refusing=lazy(lambda: refusing_in(lines())),
         silent=lazy(lambda: silent_in(lines(), reader.now())),

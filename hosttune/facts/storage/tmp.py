@@ -134,10 +134,6 @@ def _exists(reader: Reader, path: str) -> bool:
     return hasattr(reader.stat(path, follow=False), "type")
 
 
-def _is_enabled(reader: Reader) -> bool:
-    return any(_exists(reader, f"{folder}/{_WANTS}/{UNIT}") for folder in FOLDERS)
-
-
 def _home(
     reader: Reader, facts: Facts, drop_ins: tuple[str, ...], fragment: str, *, is_masked: bool
 ) -> tuple[str, str]:  # fmt: skip
@@ -156,7 +152,7 @@ def _home(
     entry = facts.fstab.by_path.get("/tmp")
     if entry is not None:
         return ("fstab" if entry.fstype == "tmpfs" else "fstab-other"), f"/etc/fstab line {entry.line}: {entry.text}"
-    if fragment and _is_enabled(reader):
+    if fragment and any(_exists(reader, f"{folder}/{_WANTS}/{UNIT}") for folder in FOLDERS):
         return _no_tmpfs(reader, fragment, drop_ins) or ("usr-unit", f"{fragment} mounts /tmp")
     return "none", "nothing mounts /tmp at boot" + (f" ({fragment} is not enabled)" if fragment else "")
 

@@ -22,12 +22,12 @@ from hosttune.host.mountinfo import ATIME_WORDS
 from hosttune.measure.bench.copies import Copies, make_copies, sync
 from hosttune.measure.bench.counters import now, read_disk
 from hosttune.measure.bench.detached import view_of
-from hosttune.measure.bench.draw import Drawn, copy_sizes, draw
+from hosttune.measure.bench.draw import RandomDraw, copy_sizes, draw
 from hosttune.measure.bench.gates import GateClosed, require_disk, require_quiet
 from hosttune.measure.bench.noise import work_noise
 from hosttune.measure.bench.pairs import BASE, CONTROL, OTHER, Pairs, Timed, compare
 from hosttune.measure.bench.place import Place, look_at
-from hosttune.measure.bench.results import Result, new_result, noise_figures
+from hosttune.measure.bench.results import BenchResult, new_result, noise_figures
 from hosttune.measure.bench.scratch import scratch
 from hosttune.measure.bench.signals import ended_alike
 from hosttune.measure.page_cache import drop
@@ -51,7 +51,7 @@ class Arm:
 
 
 @frozen
-class Options:
+class AtimeOptions:
     """What the command line says. `where` is the state folder, "" for this user's."""
 
     budget_s: float = 60.0
@@ -60,9 +60,12 @@ class Options:
     anyway: bool = False
     allow_network: bool = False
     where: str = ""
+    same: bool = False  # B reads as A does: what differs then is the noise of this host
 
 
-def bench_atime(path: str, seed: int, options: Options, tell: Callable[[str], None] = lambda _: None) -> Result:
+def bench_atime(
+    path: str, seed: int, options: AtimeOptions, tell: Callable[[str], None] = lambda _: None
+) -> BenchResult:
     """Measure it. `tell` gets a line of progress now and then.
 
     Raises GateClosed where it should not be measured, HosttuneError where it cannot be.
@@ -79,9 +82,9 @@ def bench_atime(path: str, seed: int, options: Options, tell: Callable[[str], No
     with ended_alike(), scratch(place, options.where) as (folder, _):
         tell(f"writing {len(sizes)} scratch copies, {sum(sizes) >> 20} MiB")
         copies = make_copies(folder, sizes)
-        with _arms(folder, place) as (arms, how):
+        with _arms(folder, place, is_same=options.same) as (arms, how):
             tell("counting what is written")
-            reader = Reader(folder, copies, place, seed, drops_caches=options.drop_caches)
+            reader = CopyReader(folder, copies, place, seed, drops_caches=options.drop_caches)
             written = {name: reader.written(arm) for name, arm in arms.items() if name != CONTROL}
             pairs = compare(
                 lambda arm, chunk: {READ: reader.timed(arms[arm], chunk)},
@@ -104,7 +107,7 @@ def _watch(device: str) -> Callable[[], tuple[str, ...]]:
 
 
 def _figures(
-    drawn: Drawn, copies: Copies, written: Mapping[str, tuple[int | None, int | None]]
+    drawn: RandomDraw, copies: Copies, written: Mapping[str, tuple[int | None, int | None]]
 ) -> dict[str, float | None]:
     figures: dict[str, float | None] = {
         "copies": len(copies.names),
@@ -130,14 +133,14 @@ def _costs(pairs: Pairs) -> dict[str, float | None]:
 
 
 @contextmanager
-def _arms(folder: int, place: Place) -> Iterator[tuple[Mapping[str, Arm], str]]:
+def _arms(folder: int, place: Place, *, is_same: bool = False) -> Iterator[tuple[Mapping[str, Arm], str]]:
     """The arms, `strictatime` besides them where it can be had, and a word on how they were made."""
     present = place.atime if place.atime != "noatime" else "relatime"
     with ExitStack() as stack:
         try:
             views = {mode: Arm(mode, stack.enter_context(view_of(folder, mode))) for mode in ATIME_WORDS}
         except Refused as refused:
-            if place.atime == "noatime":
+            if place.atime == "noatime" and not is_same:
                 raise GateClosed(
                     f"{place.target} is mounted noatime already: there is nothing to gain",
                     hint="as root, bench shows what relatime would cost there",
@@ -147,10 +150,11 @@ def _arms(folder: int, place: Place) -> Iterator[tuple[Mapping[str, Arm], str]]:
         else:
             base, other, more = views["noatime"], views[present], {"strictatime": views["strictatime"]}
             how = "private mounts of one folder"
+        other = base if is_same else other
         yield {BASE: base, OTHER: other, CONTROL: base, **more}, how
 
 
-class Reader:
+class CopyReader:
     """Reads the scratch copies chunk by chunk."""
 
     def __init__(self, folder: int, copies: Copies, place: Place, seed: int, *, drops_caches: bool) -> None:

@@ -18,15 +18,15 @@ _TOTAL = regex(r"some .*?total=(\d+)")
 
 
 @frozen
-class Disk:
+class DiskReading:
     """What a block device has done since it was there."""
 
     read_bytes: int
     written_bytes: int
     busy_s: float  # with at least one request in flight
 
-    def since(self, before: Disk) -> Disk:
-        return Disk(
+    def since(self, before: DiskReading) -> DiskReading:
+        return DiskReading(
             self.read_bytes - before.read_bytes,
             self.written_bytes - before.written_bytes,
             self.busy_s - before.busy_s,
@@ -42,17 +42,17 @@ class Moment:
     own_cpu_s: float  # of it, by this process and its ended children
     cpu_stall_s: float | None  # some task waited for a processor
     io_stall_s: float | None
-    disk: Disk | None
+    disk: DiskReading | None
     own_read_bytes: int
     stolen_s: float = 0.0  # a processor was wanted, and the hypervisor did not give it
 
 
-def parse_disk(content: str) -> Disk | None:
+def parse_disk(content: str) -> DiskReading | None:
     """The one line of .../stat."""
     fields = content.split()
     if len(fields) < 11 or not all(field.isdecimal() for field in fields[:11]):
         return None
-    return Disk(int(fields[2]) * SECTOR, int(fields[6]) * SECTOR, int(fields[9]) / 1000)
+    return DiskReading(int(fields[2]) * SECTOR, int(fields[6]) * SECTOR, int(fields[9]) / 1000)
 
 
 def parse_host_cpu(content: str, ticks_per_s: int) -> tuple[float, float]:
@@ -72,7 +72,7 @@ def parse_stall(content: str) -> float | None:
     return int(found[1]) / 1e6 if found else None
 
 
-def read_disk(device: str) -> Disk | None:
+def read_disk(device: str) -> DiskReading | None:
     """The counters of the block device "major:minor"; None where there is none."""
     return parse_disk(_text(f"/sys/dev/block/{device}/stat")) if device else None
 

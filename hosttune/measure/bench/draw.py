@@ -17,7 +17,7 @@ MOST_FILE_BYTES = 16 << 20  # of one scratch copy
 
 
 @frozen
-class Drawn:
+class RandomDraw:
     """A sample of the regular files of a tree."""
 
     sizes: tuple[int, ...]  # bytes, in random order
@@ -26,7 +26,7 @@ class Drawn:
     is_whole: bool  # all names of the tree were seen
 
 
-def draw(folder: str, seed: int) -> Drawn:
+def draw(folder: str, seed: int) -> RandomDraw:
     """Look at up to 20,000 files below `folder`. Opens none of them. Raises HosttuneError where there are none."""
     order = random.Random(seed)  # noqa: S311 - a sample, to be repeated from its seed
     until = time.monotonic() + MOST_SECONDS
@@ -53,7 +53,7 @@ def draw(folder: str, seed: int) -> Drawn:
             stale += is_stale(info, now)
     if not sizes:
         raise HosttuneError(f"{folder} holds no files that can be looked at", hint="name the folder of the data set")
-    return Drawn(tuple(sizes), stale, seen, is_whole)
+    return RandomDraw(tuple(sizes), stale, seen, is_whole)
 
 
 def is_stale(info: os.stat_result, now: float) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from hosttune.errors import Refused
+from hosttune.errors import HosttuneError, Refused
 from hosttune.measure.bench.counters import now
 from hosttune.measure.bench.noise import idle_noise
 from hosttune.measure.bench.place import Place
@@ -21,9 +21,10 @@ class GateClosed(Refused):
 
 
 def require_files(place: Place) -> None:
-    """Raises GateClosed where the kernel shows itself (/proc, /sys)."""
+    """Raises HosttuneError where the kernel shows itself (/proc, /sys): no host makes that a place to measure."""
     if place.is_kernel:
-        raise GateClosed(f"{place.path} holds no data: the kernel shows itself there ({place.fstype})")
+        message = f"{place.path} holds no data: the kernel shows itself there ({place.fstype})"
+        raise HosttuneError(message, hint="name a folder of data")
 
 
 def require_own(place: Place, *, allow_network: bool) -> None:
@@ -36,7 +37,7 @@ def require_own(place: Place, *, allow_network: bool) -> None:
 
 
 def require_disk(place: Place, *, allow_network: bool) -> int:
-    """The bytes that a bench may write at this place. Raises GateClosed."""
+    """The bytes that a bench may write at this place. Raises GateClosed, and HosttuneError for /proc and /sys."""
     require_own(place, allow_network=allow_network)
     if place.is_memory:
         raise GateClosed(f"{place.path} lies in memory ({place.fstype}): there is no disk to measure")

@@ -37,7 +37,7 @@ class Timed:
 
 
 @frozen
-class Comparison:
+class WorkComparison:
     """One kind of work under the arms: all ratios as they were, and what they say."""
 
     name: str
@@ -51,7 +51,7 @@ class Comparison:
 class Pairs:
     """A whole run, by kind of work in the order of `measure`."""
 
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[WorkComparison, ...]
     skipped: int  # chunks that were disturbed and done again
     seconds: float
     seed: int
@@ -131,9 +131,9 @@ def _too_noisy(done: int, skipped: int, noise: tuple[str, ...], *, anyway: bool)
     return why
 
 
-def _comparison(name: str, one: _Series, seed: int, spoiled: str) -> Comparison:
+def _comparison(name: str, one: _Series, seed: int, spoiled: str) -> WorkComparison:
     judgement = judge(one.effects, one.controls, seed, spoiled=spoiled)
-    return Comparison(name, judgement, tuple(one.effects), tuple(one.controls), one.totals)
+    return WorkComparison(name, judgement, tuple(one.effects), tuple(one.controls), one.totals)
 
 
 def _sum(one: int | None, other: int | None) -> int | None:

@@ -7,22 +7,23 @@ are shards with the same bytes, in a scratch folder. Decoding is the user's Pyth
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from typing import Final
 
 from hosttune.errors import HosttuneError, Refused
 from hosttune.frozen import frozen
 from hosttune.measure.bench.copies import quietly
-from hosttune.measure.bench.detached import view_of
 from hosttune.measure.bench.gates import MOST_BYTES, GateClosed, require_files, require_quiet, require_room
 from hosttune.measure.bench.place import Place, look_at
-from hosttune.measure.bench.read_crew import MOST_FILES, Crew
+from hosttune.measure.bench.read_crew import MOST_FILES, Crew, WorkerDied
 from hosttune.measure.bench.read_passes import (
     Chunk,
-    Decoded,
+    DecodedSample,
     Differential,
     Watch,
     chunks_of,
@@ -35,7 +36,7 @@ from hosttune.measure.bench.read_passes import (
     write_shards,
 )
 from hosttune.measure.bench.read_python import Python, user_python
-from hosttune.measure.bench.read_sample import FILE_MOST, Sample, draw
+from hosttune.measure.bench.read_sample import FILE_MOST, ReadSample, draw
 from hosttune.measure.bench.reading import Conclusion, Figures, conclude, measure_of
 from hosttune.measure.bench.scratch import scratch
 from hosttune.measure.bench.signals import ended_alike
@@ -51,6 +52,8 @@ _FIRST: Final = 32  # files, to find out how quick this place is
 _PROBED: Final = 0.15  # of the budget
 _DIFFERED: Final = 0.30
 _DECODED: Final = 0.10
+_HANDED: Final = 0.05
+_NOT_STARTED: Final = (126, 127)  # setpriv(1) may not execute it, or does not find it
 
 
 @frozen
@@ -86,11 +89,11 @@ class Decoder:
 
 
 @frozen
-class Result:
+class ReadResult:
     """A finished `bench read`."""
 
     place: Place
-    sample: Sample
+    sample: ReadSample
     figures: Figures
     conclusion: Conclusion
     decoder: Decoder | None
@@ -101,7 +104,7 @@ class Result:
     is_metadata_cold: bool
 
 
-def bench_read(wanted: Wanted, on_progress: Callable[[str], None] = lambda _: None) -> Result:
+def bench_read(wanted: Wanted, on_progress: Callable[[str], None] = lambda _: None) -> ReadResult:
     """Measure. Raises GateClosed where this place or this host is nothing to measure on now, and HosttuneError."""
     begun = time.monotonic()
     place = look_at(wanted.folder)
@@ -114,10 +117,10 @@ def bench_read(wanted: Wanted, on_progress: Callable[[str], None] = lambda _: No
     if wanted.drop_caches and os.geteuid():
         raise Refused("--drop-caches needs root", hint="without it the data is cold, and the metadata warm")
     python = user_python(wanted.python, place.path) if wanted.decode else None
-    on_progress("watching whether the host is quiet")
-    spoiled = require_quiet(place, anyway=wanted.anyway)
-    on_progress("looking for files")
     with ended_alike():
+        on_progress("watching whether the host is quiet")
+        spoiled = require_quiet(place, anyway=wanted.anyway)
+        on_progress("looking for files")
         return _Bench(wanted, place, spoiled, on_progress, begun).run(python)
 
 
@@ -132,34 +135,32 @@ class _Bench:
         self.cold: Callable[[Sequence[str]], None] = cold_by_dropping_all if wanted.drop_caches else cold_by_fadvise
         self.notes: list[str] = []
         self.decoder: Decoder | None = None
-        self.view: int | None = None  # the folder on a mount of its own that keeps access times, for the user's Python
+        self.has_view = False  # the user's Python sees the folder on a mount of its own that keeps access times
 
     def until(self, share: float) -> float:
         """The monotonic second at which this share of the budget is spent."""
         return self.begun + share * self.wanted.budget_s
 
-    def run(self, python: Python | None) -> Result:
-        with ExitStack() as stack:
-            if python and not os.geteuid():
-                self.view = stack.enter_context(noatime_view(self.place.path))
-            return self._run(python)
-
-    def _run(self, python: Python | None) -> Result:
+    def run(self, python: Python | None) -> ReadResult:
+        if python and not os.geteuid() and (command := with_noatime_view(self.place.path, python.command)):
+            self.has_view, python = True, replace(python, command=command)
         wanted = self.wanted
         good: Sequence[int] | None = None
         if python:
             libraries, said = self._libraries(python)
-            sample = self._sample(python.uid, lambda path: path.rpartition(".")[2].lower() in libraries)
+            sample = self._sample(python.uid, lambda path: _suffix(path) in libraries, python.path)
             good = self._probed(python, sample, libraries, said).good
         else:
             sample = self._sample(os.geteuid(), lambda _: True)
         self.on_progress("cold files, warm files, shards")
         differed = self._differential(sample, self.until(_PROBED * bool(python) + _DIFFERED))
-        decoded = None
+        decoded = handed = None
         with self._crew(python, sample.paths, max(wanted.levels)) as crew:
             if python and good:
                 self.on_progress("decoding")
                 decoded = decode_warm(crew, self.watch, good, self.until(_PROBED + _DIFFERED + _DECODED))
+                until = self.until(_PROBED + _DIFFERED + _DECODED + _HANDED)
+                handed = decode_warm(crew, self.watch, good, until, "hand")
             self.on_progress(f"{', '.join(map(str, wanted.levels))} workers")
             how = "decode" if python else "read"
             numbers = good if good is not None else range(len(sample.paths))
@@ -173,20 +174,21 @@ class _Bench:
             measure_of(decoded, seed) if decoded else None,
             tuple(measure_of(swept[level], seed) for level in sorted(swept)),
             usable_cpus(), room().bytes or None, self.place.is_network, self.watch.spoiled,
+            handed=measure_of(handed, seed) if handed else None,
         )  # fmt: skip
-        return Result(
+        return ReadResult(
             self.place, sample, figures, conclude(figures), self.decoder, tuple(self.notes), self.watch.skipped,
             time.monotonic() - self.begun, seed, wanted.drop_caches,
         )  # fmt: skip
 
-    def _sample(self, uid: int, takes: Callable[[str], bool]) -> Sample:
+    def _sample(self, uid: int, takes: Callable[[str], bool], python: str = "") -> ReadSample:
         most = min(self.wanted.files, MOST_FILES)
         sample = draw(
             self.place.path, files=most, most_bytes=MOST_BYTES, seed=self.wanted.seed, uid=uid, takes=takes,
-            is_noatime=self.view is not None,
+            is_noatime=self.has_view,
         )  # fmt: skip
         if len(sample.paths) < FEWEST_FILES:
-            raise _too_few(sample, self.place.path, decoding=self.wanted.decode)
+            raise _too_few(sample, self.place.path, python, "; ".join(self.notes))
         if sample.others:
             self.notes.append(f"{sample.others} files were passed over: reading them would move their access time")
         if sample.unreadable:
@@ -198,8 +200,14 @@ class _Bench:
         from hosttune.measure.bench.read_program import ARRAYS, IMAGES, SOUNDS
 
         self.on_progress(f"loading what {python.path} decodes with")
-        with self._crew(python, (), 1) as crew:
-            said = crew.libraries(sorted(IMAGES | SOUNDS | ARRAYS))
+        try:
+            with self._crew(python, (), 1) as crew:
+                said = crew.libraries(sorted(IMAGES | SOUNDS | ARRAYS))
+        except WorkerDied as died:
+            if died.status not in _NOT_STARTED:
+                raise
+            message = f"{python.path} cannot be started by uid {python.uid}, which decodes"
+            raise HosttuneError(message, hint="name a Python that this user may start: --python PATH") from None
         found = said.get("libraries")
         names = {str(key)[:8]: str(value)[:60] for key, value in found.items()} if isinstance(found, dict) else {}
         if not IMAGES & set(names):
@@ -207,16 +215,21 @@ class _Bench:
         return names, said
 
     def _probed(
-        self, python: Python, sample: Sample, libraries: Mapping[str, str], said: Mapping[str, object]
-    ) -> Decoded:
+        self, python: Python, sample: ReadSample, libraries: Mapping[str, str], said: Mapping[str, object]
+    ) -> DecodedSample:
         self.on_progress("decoding each file once")
         numbers = range(len(sample.paths))
         found = probe(lambda: self._crew(python, sample.paths, 1), numbers, self.until(_PROBED))
         if not found.good:
             why = f": {found.bad[0][1]}" if found.bad else ""
-            raise HosttuneError(f"{python.path} decodes none of these files{why}", hint="leave out --decode")
+            hint = (
+                f"it runs as uid {python.uid}, who may not read them"
+                if "PermissionError" in why
+                else "leave out --decode"
+            )
+            raise HosttuneError(f"{python.path} decodes none of these files{why}", hint=hint)
         notes, rss = said.get("notes"), said.get("rss")
-        used = {path.rpartition(".")[2].lower() for path in sample.paths}
+        used = {_suffix(path) for path in sample.paths}
         self.decoder = Decoder(
             python.path, str(said.get("python", ""))[:20], python.uid,
             {key: value for key, value in libraries.items() if key in used},
@@ -226,7 +239,7 @@ class _Bench:
         )  # fmt: skip
         return found
 
-    def _differential(self, sample: Sample, until: float) -> Differential:
+    def _differential(self, sample: ReadSample, until: float) -> Differential:
         """The passes of one worker of ours over the files, and over shards where they can be written."""
         paths = list(sample.paths)
         with self._crew(None, paths, 1) as crew, ExitStack() as stack:
@@ -254,35 +267,37 @@ class _Bench:
         command = python.command if python else (sys.executable, "-I", "-S")
         environment = python.environment if python else {"LC_ALL": "C.UTF-8"}
         memory = min(WORKER_MEMORY, max(256 << 20, (room().bytes or WORKER_MEMORY) // (2 * count)))
-        base = self.view if python else None
-        crew = Crew(command, environment, count, most=FILE_MOST, memory=memory, base=base)
+        crew = Crew(command, environment, count, most=FILE_MOST, memory=memory)
         try:
             if python and paths:
-                crew.libraries(sorted({path.rpartition(".")[2].lower() for path in paths}))
+                crew.libraries(sorted({_suffix(path) for path in paths}))
             if paths:
-                crew.load([path[len(self.place.path) :].lstrip("/") for path in paths] if base is not None else paths)
+                crew.load(paths)
         except BaseException:
             crew.close()
             raise
         return crew
 
 
-@contextmanager
-def noatime_view(folder: str) -> Iterator[int | None]:
-    """The folder once more, on a mount that keeps access times and that nobody else sees; None where the kernel is
-    too old for it."""
-    fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    with ExitStack() as stack:
-        stack.callback(os.close, fd)
-        try:
-            view = stack.enter_context(view_of(fd, "noatime"))
-        except Refused:
-            view = None
-        yield view
+_VIEW: Final = 'mount --bind -- "$0" "$0" && mount -o bind,remount,ro,nosuid,nodev,noatime -- "$0" && exec "$@"'
 
 
-def _too_few(sample: Sample, path: str, *, decoding: bool) -> GateClosed:
-    """Why there is nothing to measure, from what was passed over."""
+def with_noatime_view(folder: str, command: Sequence[str]) -> tuple[str, ...]:
+    """The command in a mount namespace of its own, where the folder keeps access times and nothing can be written: it
+    gets no descriptor of it, and every path is opened with the user's own rights. Empty where that cannot be made."""
+    view = ("unshare", "--mount", "--propagation", "private", "--", "sh", "-c", _VIEW, folder)
+    with suppress(OSError, subprocess.SubprocessError):
+        if subprocess.run([*view, "true"], check=False, capture_output=True, timeout=10, cwd="/").returncode == 0:
+            return (*view, *command)
+    return ()
+
+
+def _suffix(path: str) -> str:
+    return path.rpartition(".")[2].lower()
+
+
+def _too_few(sample: ReadSample, path: str, python: str = "", missing: str = "") -> HosttuneError:
+    """Why there is nothing to measure, from what was passed over; `python` decodes, and what it has not got."""
     if sample.others:
         return GateClosed(
             f"reading {sample.others} of {sample.others + len(sample.paths)} files below {path} would move their "
@@ -291,6 +306,7 @@ def _too_few(sample: Sample, path: str, *, decoding: bool) -> GateClosed:
         )
     if sample.unreadable:
         return GateClosed(f"{sample.unreadable} files below {path} cannot be read", hint="run it as their owner")
-    what = "files that this Python decodes" if decoding else "files"
-    hint = "name a Python with the library that decodes them: --python PATH" if decoding else "name a larger folder"
-    return GateClosed(f"{path} holds {sample.names} {what}; {FEWEST_FILES} are needed", hint=hint)
+    what = f"files that {python} decodes" if python else "files"
+    message = f"{path} holds {sample.names} {what}; {FEWEST_FILES} are needed" + (f"; {missing}" if missing else "")
+    hint = "name a Python with the library that decodes them: --python PATH" if missing else "name a larger folder"
+    return HosttuneError(message, hint=hint)

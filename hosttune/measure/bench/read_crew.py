@@ -49,10 +49,7 @@ class WorkerDied(HosttuneError):
 
 
 class Crew:
-    """`count` workers, started with `command` (an interpreter, and who it becomes) and `environment` alone.
-
-    Paths that are not absolute are relative to the open folder `base`.
-    """
+    """`count` workers, started with `command` (an interpreter, and who it becomes) and `environment` alone."""
 
     def __init__(
         self,
@@ -62,15 +59,14 @@ class Crew:
         *,
         most: int,
         memory: int,
-        base: int | None = None,
     ) -> None:
         self._queue, self._feed = os.pipe2(os.O_CLOEXEC)
         self._workers: list[_Worker] = []
         self._has_containers = False
-        settings = {"queue": self._queue, "base": base, "most": most, "memory": memory, "limit_s": FILE_S}
+        settings = {"queue": self._queue, "most": most, "memory": memory, "limit_s": FILE_S}
         try:
             for _ in range(count):
-                worker = _Worker(command, environment, (self._queue,) if base is None else (self._queue, base))
+                worker = _Worker(command, environment, (self._queue,))
                 self._workers.append(worker)
                 worker.tell({"settings": settings})
         except BaseException:
@@ -109,13 +105,16 @@ class Crew:
                 positive(told, "seconds"), str(told.get("error", ""))[:200],
             )  # fmt: skip
 
-    def held(self, number: int, kind: str, *, is_dropped: bool, timeout_s: float) -> Iterator[Mapping[str, Any]]:
-        """What one container holds, as held_program.py tells it: values by their first bytes, then the sums."""
+    def held(
+        self, number: int, kind: str, *, is_dropped: bool, is_whole: bool, timeout_s: float
+    ) -> Iterator[Mapping[str, Any]]:
+        """What one container holds, as held_program.py tells it: values by their first bytes, then the sums.
+        `is_whole`: of all rows, instead of some."""
         worker = self._workers[0]
         if not self._has_containers:
             worker.tell({"containers": _program("measure/dataset/held_program.py")})
             self._has_containers = True
-        worker.tell({"held": [[number, kind, is_dropped]]})
+        worker.tell({"held": [[number, kind, is_dropped, is_whole]]})
         while True:
             told = worker.answer(timeout_s)
             yield told

@@ -20,7 +20,7 @@ from hosttune.measure.bench.gates import GateClosed
 from hosttune.measure.bench.noise import LIMIT, foreign_cpu
 from hosttune.measure.bench.pairs import MOST_SKIPPED
 from hosttune.measure.bench.read_crew import Crew, Probed, WorkerDied
-from hosttune.measure.bench.read_sample import Sample, evict
+from hosttune.measure.bench.read_sample import ReadSample, evict
 from hosttune.measure.bench.reading import Pass
 from hosttune.measure.bench.statistics import median_interval
 from hosttune.measure.dataset.walk import open_regular
@@ -100,7 +100,7 @@ class Chunk:
     shard: int = -1
 
 
-def chunks_of(sample: Sample, rate: float) -> list[Chunk]:
+def chunks_of(sample: ReadSample, rate: float) -> list[Chunk]:
     """The sample in pieces that take about 50 ms cold, at `rate` files a second; at least three where it can be."""
     each = max(1, min(int(rate * CHUNK_S), len(sample.paths) // 3))
     found: list[Chunk] = []
@@ -116,7 +116,7 @@ def chunks_of(sample: Sample, rate: float) -> list[Chunk]:
 
 
 def write_shards(
-    chunks: Sequence[Chunk], sample: Sample, folder: int, path: str, most: int,
+    chunks: Sequence[Chunk], sample: ReadSample, folder: int, path: str, most: int,
     is_over: Callable[[], bool] = lambda: False,
 ) -> list[tuple[Chunk, str]]:  # fmt: skip
     """Each chunk with the path of a new file below `folder` that holds its bytes in order; "" once `most` bytes are
@@ -195,14 +195,14 @@ def _is_precise(found: dict[str, list[Pass]], seed: int) -> bool:
 
 
 @frozen
-class Decoded:
+class DecodedSample:
     """What the user's library makes of the sample: the numbers of the files that it decodes, and why not the others."""
 
     good: tuple[int, ...]
     bad: tuple[tuple[int, str], ...]
 
 
-def probe(make_crew: Callable[[], Crew], numbers: Sequence[int], until: float) -> Decoded:
+def probe(make_crew: Callable[[], Crew], numbers: Sequence[int], until: float) -> DecodedSample:
     """Decode each file once, one worker, until `until`. A file that ends the worker is counted, and another worker
     goes on with the next. Raises HosttuneError where that happens again and again."""
     good: list[int] = []
@@ -222,7 +222,7 @@ def probe(make_crew: Callable[[], Crew], numbers: Sequence[int], until: float) -
                     raise HosttuneError(f"decoding is given up: {death.message}") from None
                 bad.append((batch[0], death.message))
                 left = batch[1:] + left
-    return Decoded(tuple(good), tuple(bad))
+    return DecodedSample(tuple(good), tuple(bad))
 
 
 def _sort_in(one: Probed, good: list[int], bad: list[tuple[int, str]]) -> None:
@@ -232,14 +232,17 @@ def _sort_in(one: Probed, good: list[int], bad: list[tuple[int, str]]) -> None:
         good.append(one.number)
 
 
-def decode_warm(crew: Crew, watch: Watch, numbers: Sequence[int], until: float) -> tuple[Pass, ...]:
-    """Passes of one worker that decodes warm files, each about half a second; at least three."""
+def decode_warm(
+    crew: Crew, watch: Watch, numbers: Sequence[int], until: float, how: str = "decode"
+) -> tuple[Pass, ...]:
+    """Passes of one worker that decodes warm files, each about half a second; at least three. `how` is decode, or hand:
+    then it hands on what it decoded."""
     found: list[Pass] = []
     take = Taker(numbers)
     rate = 100.0
     while len(found) < 3 or (time.monotonic() < until and len(found) < MOST_CHUNKS):
         own = take.some(int(rate * PASS_S / 2))
-        found.append(watch.run(crew, own, 1, "decode", lambda own=own: _warm(crew, own)))  # type: ignore[misc]
+        found.append(watch.run(crew, own, 1, how, lambda own=own: _warm(crew, own)))  # type: ignore[misc]
         rate = max(found[-1].rate, 1.0)
     return tuple(found[1:]) if len(found) > 3 else tuple(found)
 

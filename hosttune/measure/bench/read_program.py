@@ -5,14 +5,15 @@ needs nothing of hosttune, Python 3.8 or newer, and whatever library the user ha
 out at what was stdout; the numbers of the files to work on come through a pipe that all workers share, four bytes each,
 so that whoever is free takes the next one, as workers of a DataLoader do.
 
-  {"settings": {"queue": FD, "base": FD, "most": BYTES, "memory": BYTES, "limit_s": SECONDS}}
+  {"settings": {"queue": FD, "most": BYTES, "memory": BYTES, "limit_s": SECONDS}}
   {"libraries": ["jpg", "npy"]}   -> {"python", "libraries": {"jpg": "Pillow 13.0.0"}, "notes": [...], "rss": BYTES}
   {"paths": [...]}                -> {"paths": COUNT}
   {"probe": [0, 1, 2]}            -> {"file", "bytes", "pixels", "seconds", "error"} for each, then {"probed": COUNT}
   {"containers": TEXT}            (held_program.py, which asks a library what a container holds)
   {"held": [[0, "Parquet", true]]} -> values of each that say no size by themselves: {"value": BASE64, "size": BYTES,
-                                     "times": NUMBER}, then {"file", "native", "float32", "of", "by", "moved", "error"}
-  {"go": "read"|"decode"}         -> after END: {"files", "bytes", "failed", "start", "end", "cpu", "user", "device"}
+                                     "times": NUMBER}, then {"file", "native", "float32", "of", "err", "by", "moved",
+                                     "error"}
+  {"go": "read"|"decode"|"hand"}  -> after END: {"files", "bytes", "failed", "start", "end", "cpu", "user", "device"}
 
 An image that was made to harm meets RLIMIT_DATA, and a timer whose signal ends the process in whatever C code it is.
 Nothing of the user's is written: RLIMIT_FSIZE is 0, and files are opened so that their access time stays.
@@ -25,6 +26,7 @@ import ast
 import contextlib
 import io
 import json
+import mmap
 import os
 import resource
 import signal
@@ -40,18 +42,19 @@ Decoder = Callable[[bytes], int]  # the bytes of a file -> how many values (pixe
 
 END = 0xFFFFFFFF  # instead of the number of a file: this worker's pass is over
 BLOCK = 1 << 20
+BATCH = 32  # files
+BATCH_MOST = 64 << 20  # bytes
 IMAGES = {"jpg", "jpeg", "png", "bmp", "gif", "webp", "tif", "tiff", "ppm", "pgm"}
 SOUNDS = {"wav", "flac", "ogg", "mp3"}
 ARRAYS = {"npy"}
 
 
-class Worker:
+class ReadWorker:
     """What one worker knows: its settings, the files, the libraries it found."""
 
     def __init__(self, out: int) -> None:
         self.out = out
         self.queue = -1
-        self.base: int | None = None  # the folder that paths are relative to
         self.most = 64 << 20
         self.limit_s = 10.0
         self.paths: list[bytes] = []
@@ -59,7 +62,7 @@ class Worker:
         self.containers: dict[str, Any] = {}
 
     def settings(self, given: dict[str, Any]) -> None:
-        self.queue, self.base = given["queue"], given["base"]
+        self.queue = given["queue"]
         self.most = int(given["most"])
         self.limit_s = float(given["limit_s"])
         limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: 0, resource.RLIMIT_DATA: int(given["memory"])}
@@ -89,7 +92,7 @@ class Worker:
             started = time.monotonic()
             said: dict[str, Any] = {"file": number, "bytes": 0, "pixels": 0, "error": ""}
             try:
-                data = content(self.paths[number], self.base, self.most)
+                data = content(self.paths[number], self.most)
                 said["bytes"] = len(data)
                 self.guard(self.limit_s)
                 said["pixels"] = self.decoded(number, data)
@@ -104,14 +107,19 @@ class Worker:
     def set_containers(self, text: str) -> None:
         exec(compile(text, "held_program.py", "exec"), self.containers)  # noqa: S102 - as this text came, too
 
-    def held(self, wanted: Sequence[tuple[int, str, bool]]) -> None:
+    def held(self, wanted: Sequence[tuple[int, str, bool, bool]]) -> None:
         """What the values of containers take, by the library that people read them with. What was not in the page cache
         before is let go of again where that is asked."""
-        for number, kind, is_dropped in wanted:
-            held = self.containers["Held"](self.say)
+        for number, kind, is_dropped, is_whole in wanted:
+
+            def say(what: dict[str, Any]) -> None:
+                self.guard(self.limit_s)  # whoever tells row by row is at work
+                self.say(what)
+
+            held = self.containers["Held"](say, is_whole=is_whole)
             said: dict[str, Any] = {"file": number, "by": "", "moved": False, "error": ""}
             try:
-                fd = opened(self.paths[number], self.base)
+                fd = opened(self.paths[number])
                 with os.fdopen(fd, "rb", buffering=0) as file:
                     before = os.fstat(fd)
                     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
@@ -125,11 +133,11 @@ class Worker:
                 said["error"] = (type(error).__name__ + ": " + str(error))[:200]
             finally:
                 self.guard(0)
-            self.say({**said, "native": held.native, "float32": held.float32, "of": held.of})
+            self.say({**said, "native": held.native, "float32": held.float32, "of": held.of, "err": held.error()})
 
     def go(self, how: str) -> None:
         """Take numbers from the queue until END comes; what was done, when it began and ended (CLOCK_MONOTONIC)."""
-        files = size = failed = 0
+        files = size = failed = waiting = 0
         before = resource.getrusage(resource.RUSAGE_SELF)
         start = end = 0.0
         buffer = bytearray(BLOCK)
@@ -142,17 +150,24 @@ class Worker:
             if number == END:
                 break
             try:
-                if how == "decode":
-                    data = content(self.paths[number], self.base, self.most)
+                if how in {"decode", "hand"}:
+                    data = content(self.paths[number], self.most)
                     size += len(data)
                     self.guard(self.limit_s)
-                    self.decoded(number, data)
+                    values = self.decoded(number, data)
+                    if how == "hand":
+                        waiting += min(values * width_of(self.paths[number]), BATCH_MOST)
+                        if files % BATCH == BATCH - 1 or waiting >= BATCH_MOST:
+                            hand_on(waiting)
+                            waiting = 0
                 else:
-                    size += read_through(self.paths[number], self.base, self.most, buffer)
+                    size += read_through(self.paths[number], self.most, buffer)
                 files += 1
             except Exception:  # noqa: BLE001 - counted, and known by name from the probe
                 failed += 1
             end = time.monotonic()
+        if waiting:
+            hand_on(waiting)
         self.guard(0)
         after = resource.getrusage(resource.RUSAGE_SELF)
         user = after.ru_utime - before.ru_utime
@@ -174,15 +189,27 @@ class Worker:
         os.write(self.out, json.dumps(what).encode() + b"\n")
 
 
-def opened(path: bytes, base: int | None) -> int:
+def width_of(path: bytes) -> int:
+    """Bytes of one value that is decoded: a pixel in three colours, a sample or a number of four."""
+    return 3 if os.fsdecode(path).rpartition(".")[2].lower() in IMAGES else 4
+
+
+def hand_on(size: int) -> None:
+    """What a worker of a DataLoader does with a batch: a copy in memory that is shared with another process
+    (torch/multiprocessing/reductions.py)."""
+    with mmap.mmap(-1, size) as shared:
+        shared[:] = b"\x7f" * size
+
+
+def opened(path: bytes) -> int:
     """A descriptor of a regular file whose access time stays, where that is in our power (O_NOATIME, open(2))."""
-    if base is None and os.geteuid() == 0:
+    if os.geteuid() == 0:
         return opened_as_root(path)
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        fd = os.open(path, flags | os.O_NOATIME, dir_fd=base)
+        fd = os.open(path, flags | os.O_NOATIME)
     except PermissionError:
-        fd = os.open(path, flags, dir_fd=base)  # another's file: chosen only where no access time moves
+        fd = os.open(path, flags)  # another's file: chosen only where no access time moves
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise ValueError("not a regular file")
@@ -202,9 +229,9 @@ def opened_as_root(path: bytes) -> int:
         os.close(found)
 
 
-def read_through(path: bytes, base: int | None, most: int, buffer: bytearray) -> int:
+def read_through(path: bytes, most: int, buffer: bytearray) -> int:
     """Read a file and drop it; its size, at most `most` bytes."""
-    fd = opened(path, base)
+    fd = opened(path)
     try:
         size = 0
         while size < most:
@@ -217,8 +244,8 @@ def read_through(path: bytes, base: int | None, most: int, buffer: bytearray) ->
         os.close(fd)
 
 
-def content(path: bytes, base: int | None, most: int) -> bytes:
-    fd = opened(path, base)
+def content(path: bytes, most: int) -> bytes:
+    fd = opened(path)
     try:
         parts: list[bytes] = []
         size = 0
@@ -345,7 +372,7 @@ def main() -> None:
     out = os.dup(1)
     os.dup2(2, 1)
     sys.path[:] = [path for path in sys.path if path]  # not the working folder, which `-c` puts first
-    worker = Worker(out)
+    worker = ReadWorker(out)
     calls: dict[str, Callable[[Any], None]] = {
         "settings": worker.settings, "libraries": worker.libraries, "paths": worker.set_paths,
         "probe": worker.probe, "go": worker.go,

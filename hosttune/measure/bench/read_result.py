@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hosttune.measure.bench.results import FORMAT_VERSION, new_result
-from hosttune.measure.bench.results import Result as Kept
+from hosttune.measure.bench.results import BenchResult as Kept
 
 if TYPE_CHECKING:
-    from hosttune.measure.bench.read import Result
+    from hosttune.measure.bench.read import ReadResult
     from hosttune.measure.bench.reading import Measure
 
 KIND = "read"
 
 
-def kept(result: Result, answer: str) -> Kept:
+def kept(result: ReadResult, answer: str) -> Kept:
     """What is stored: `answer` is the finding in one line."""
     found, figures = result.conclusion, result.figures
     numbers: dict[str, float | None] = {
@@ -37,7 +37,7 @@ def kept(result: Result, answer: str) -> Kept:
     return new_result(KIND, result.place, result.seed, (), figures=numbers, words=words)
 
 
-def document(result: Result) -> dict[str, Any]:
+def document(result: ReadResult) -> dict[str, Any]:
     """All of it, the rate of every pass included."""
     from hosttune.codec import to_json
 
@@ -58,8 +58,14 @@ def document(result: Result) -> dict[str, Any]:
     }
 
 
-def _named(result: Result) -> list[tuple[str, Measure]]:
+def _named(result: ReadResult) -> list[tuple[str, Measure]]:
     figures = result.figures
-    single = (("cold", figures.cold), ("warm", figures.warm), ("packed", figures.packed), ("decode", figures.decode))
+    single = (
+        ("cold", figures.cold),
+        ("warm", figures.warm),
+        ("packed", figures.packed),
+        ("decode", figures.decode),
+        ("handed", figures.handed),
+    )
     levels = ((f"workers_{one.workers}", one) for one in figures.sweep)
     return [*((name, measure) for name, measure in single if measure), *levels]

@@ -28,7 +28,7 @@ DAY_S: Final = 24 * 3600  # relatime's, fs/inode.c relatime_need_update()
 
 
 @frozen
-class Sample:
+class ReadSample:
     """Files in random order, and what was passed over."""
 
     paths: tuple[str, ...]
@@ -52,7 +52,7 @@ def draw(
     uid: int,
     takes: Callable[[str], bool] = lambda _: True,
     is_noatime: bool = False,
-) -> Sample:
+) -> ReadSample:
     """At most `files` files below `folder`, and `most_bytes` bytes, that a process of `uid` reads without a trace.
 
     `takes` says by its name whether a file is wanted; `is_noatime`: they are read through a view that keeps all access
@@ -93,7 +93,7 @@ def draw(
             paths.append(path)
             sizes.append(size)
             total += size
-    return Sample(tuple(paths), tuple(sizes), seen, is_whole, others, unreadable)
+    return ReadSample(tuple(paths), tuple(sizes), seen, is_whole, others, unreadable)
 
 
 def moves_atime(info: os.stat_result, flags: int, uid: int, now: float) -> bool:

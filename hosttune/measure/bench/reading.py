@@ -116,10 +116,18 @@ class Figures:
     available_bytes: int | None = None  # of memory
     is_network: bool = False  # no block device stands behind the files
     spoiled: str = ""  # why nothing may be concluded
+    handed: Measure | None = None  # the same, and each batch copied to where another process can map it
+
+    @property
+    def handed_share(self) -> float | None:
+        """What one worker brings of what the training process decodes by itself; None where it was not measured."""
+        if self.decode is None or self.handed is None:
+            return None
+        return self.handed.rate.estimate / self.decode.rate.estimate
 
 
 @frozen
-class Advice:
+class ReadAdvice:
     """One thing to do. `rule` is the id of the rule that does or explains it, or nothing."""
 
     text: str
@@ -135,7 +143,7 @@ class Conclusion:
     knee: int  # the fewest workers that come near the best rate; 0 where nothing was swept
     wait_ratio: float  # of one worker on cold files
     workers: int  # to start with
-    advice: tuple[Advice, ...]
+    advice: tuple[ReadAdvice, ...]
 
 
 def conclude(figures: Figures) -> Conclusion:
@@ -201,36 +209,49 @@ def _is_cached(figures: Figures) -> bool:
 
 
 def _workers(figures: Figures, limit: Limit, knee: int, ratio: float) -> int:
-    """How many to start with: CPUs x (1 + wait/CPU) where waiting can be overlapped, the knee otherwise."""
+    """How many to start with: CPUs x (1 + wait/CPU) where waiting can be overlapped, the knee otherwise. Never one
+    alone, where that brings less than none and there are CPUs for two."""
     grows = still_grows(figures.sweep)
+    share = figures.handed_share
+    least = 2 if knee == 1 and share is not None and share < KNEE and figures.cpus.whole > 1 else knee
     if limit is Limit.LATENCY:
         start = start_workers(figures.cpus, wait_per_cpu=ratio, available_bytes=figures.available_bytes).start
-        return max(knee, start)
+        return max(least, start)
     if grows and limit in {Limit.CPU, Limit.DECODE}:
-        return max(knee, figures.cpus.whole)
-    return knee
+        return max(least, figures.cpus.whole)
+    return least
 
 
-def _advice(figures: Figures, limit: Limit, workers: int) -> list[Advice]:
+def _advice(figures: Figures, limit: Limit, workers: int) -> list[ReadAdvice]:
     found = []
     if workers and limit is not Limit.UNKNOWN:
-        found.append(Advice(f"num_workers={workers} in all; with several training processes on this host, share them"))
+        found.append(
+            ReadAdvice(f"num_workers={workers} in all; with several training processes on this host, share them")
+        )
+    share = figures.handed_share
+    if share is not None and share < KNEE and limit is not Limit.UNKNOWN:
+        told = f"one worker hands on {share:.0%} of what the training process decodes by itself"
+        found.append(ReadAdvice(f"{told}: alone it only pays where training and loading overlap; two or more, or none"))
     if limit is Limit.DECODE:
         found.append(
-            Advice("cheaper decoding pays: smaller images, decoding on the GPU, a cache", "framework-input-pipeline")
+            ReadAdvice(
+                "cheaper decoding pays: smaller images, decoding on the GPU, a cache", "framework-input-pipeline"
+            )
         )
         if figures.decode and not _is_cached(figures):
             times = figures.cold.rate.estimate / figures.decode.rate.estimate
-            found.append(Advice(f"one worker reads {times:.1f} times as fast as it decodes: no faster disk is needed"))
+            found.append(
+                ReadAdvice(f"one worker reads {times:.1f} times as fast as it decodes: no faster disk is needed")
+            )
     if limit is Limit.DISK:
-        found.append(Advice("a faster disk, or files that fit into memory", "storage-data-placement"))
+        found.append(ReadAdvice("a faster disk, or files that fit into memory", "storage-data-placement"))
     if limit is Limit.LATENCY:
-        found.append(Advice("more workers overlap the waiting; so does prefetching", "framework-input-pipeline"))
-        found += [Advice("on NFS, read-ahead", "storage-nfs-readahead")] if figures.is_network else []
+        found.append(ReadAdvice("more workers overlap the waiting; so does prefetching", "framework-input-pipeline"))
+        found += [ReadAdvice("on NFS, read-ahead", "storage-nfs-readahead")] if figures.is_network else []
     times = figures.packed.rate.estimate / figures.cold.rate.estimate if figures.packed else 0.0
     if times >= PACKED_PAYS and limit in {Limit.DISK, Limit.LATENCY, Limit.CPU}:
         found.append(
-            Advice(f"the same bytes in order from one file come {times:.1f} times as fast: sequential shards (tar)")
+            ReadAdvice(f"the same bytes in order from one file come {times:.1f} times as fast: sequential shards (tar)")
         )
     return found
 

@@ -31,7 +31,7 @@ _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 @frozen
-class Mark:
+class ScratchMark:
     """Who made a scratch folder, and where."""
 
     token: str
@@ -67,7 +67,7 @@ def scratch(place: Place, where: str = "", *, inside: bool = False) -> Iterator[
     parent, path = _opened_parent(place, inside=inside)
     token = secrets.token_hex(16)
     name = f"{PREFIX}{token[:16]}"
-    mark = Mark(token, os.path.join(path, name), os.getpid(), _started(os.getpid()), _boot_id())
+    mark = ScratchMark(token, os.path.join(path, name), os.getpid(), _started(os.getpid()), _boot_id())
     note = f"{NOTE}{token[:16]}.json"
     fd = held = -1
     try:
@@ -92,7 +92,7 @@ def _close(fd: int) -> None:
         os.close(fd)
 
 
-def _made(parent: int, name: str, mark: Mark) -> int:
+def _made(parent: int, name: str, mark: ScratchMark) -> int:
     try:
         os.mkdir(name, 0o700, dir_fd=parent)
         fd = os.open(name, _FOLDER, dir_fd=parent)
@@ -180,7 +180,7 @@ def _mount_id(fd: int) -> int:
     return int(number) if number else -1
 
 
-def _write_mark(folder: int, mark: Mark) -> int:
+def _write_mark(folder: int, mark: ScratchMark) -> int:
     """The descriptor that holds the mark until this process ends."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(MARK, flags, 0o600, dir_fd=folder)
@@ -189,23 +189,23 @@ def _write_mark(folder: int, mark: Mark) -> int:
     return fd
 
 
-def _parsed(content: bytes | None) -> Mark | None:
+def _parsed(content: bytes | None) -> ScratchMark | None:
     """The mark in a file; None for anything else."""
     with suppress(ValueError, KeyError, TypeError):
         data = json.loads(content or b"")
         if data["format_version"] == _FORMAT:
-            mark = Mark(*(data[key] for key in _KEYS))
+            mark = ScratchMark(*(data[key] for key in _KEYS))
             texts = (mark.token, mark.path, mark.started, mark.boot_id)
             if all(type(text) is str for text in texts) and type(mark.pid) is int and mark.path.startswith("/"):
                 return mark
     return None
 
 
-def _is_running(mark: Mark) -> bool:
+def _is_running(mark: ScratchMark) -> bool:
     return mark.boot_id == _boot_id() and bool(mark.started) and _started(mark.pid) == mark.started
 
 
-def _opened_leftover(mark: Mark) -> int | None:
+def _opened_leftover(mark: ScratchMark) -> int | None:
     """A descriptor of the folder of a mark; None where it is not there, not ours, or held by a running bench.
 
     The process of the mark may live in another process namespace, so its lock is asked as well.
@@ -222,7 +222,7 @@ def _opened_leftover(mark: Mark) -> int | None:
     return None
 
 
-def _is_marked(folder: int, mark: Mark) -> bool:
+def _is_marked(folder: int, mark: ScratchMark) -> bool:
     try:
         fd = os.open(MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except FileNotFoundError:  # killed between mkdir and the mark, or after it was emptied: then nothing is in it

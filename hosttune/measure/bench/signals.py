@@ -1,4 +1,5 @@
-"""SIGTERM and SIGHUP end a bench as Ctrl-C does: it is answered at once, and what is temporary is taken away."""
+"""SIGTERM and SIGHUP end a bench as Ctrl-C does: it is answered at once, what is temporary is taken away, and the exit
+status tells which it was."""
 
 from __future__ import annotations
 
@@ -18,13 +19,14 @@ _TOLD = "hosttune: stopping: what is temporary is taken away first\n"
 
 @contextmanager
 def ended_alike() -> Iterator[None]:
-    """Within, each of these signals raises KeyboardInterrupt once; more of them do not break the tidying up."""
+    """Within, each of these signals raises KeyboardInterrupt with its number, once; more of them do not break the
+    tidying up."""
 
     def end(number: int, frame: FrameType | None) -> None:
-        del number, frame
+        del frame
         for one in _ENDING:
             signal.signal(one, signal.SIG_IGN)
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(number)
 
     # A signal that is ignored already stays so: nohup(1) relies on it.
     before = {one: signal.getsignal(one) for one in _ENDING}

@@ -108,6 +108,11 @@ def _at(ordered: Sequence[float], share: float) -> float:
     return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
 
 
+def too_few(pairs: int) -> str:
+    """Why so many pairs say nothing."""
+    return f"{pairs} pairs are too few, {LOOKS[0]} are needed"
+
+
 def judge(
     effects: Sequence[float], controls: Sequence[float], seed: int, *, spoiled: str = "", resamples: int = RESAMPLES
 ) -> Judgement:
@@ -123,7 +128,7 @@ def judge(
     if spoiled:
         answer, reason = Answer.INCONCLUSIVE, spoiled
     elif len(effects) < LOOKS[0]:
-        answer, reason = Answer.INCONCLUSIVE, f"{len(effects)} pairs are too few, {LOOKS[0]} are needed"
+        answer, reason = Answer.INCONCLUSIVE, too_few(len(effects))
     elif not control.has_one:
         answer, reason = Answer.INCONCLUSIVE, "the same work done twice differs: something else moves the times"
     elif is_beyond and control.reach < abs(effect.estimate - 1.0):

@@ -23,7 +23,7 @@ from hosttune.measure.bench.gates import GateClosed, require_own, require_quiet,
 from hosttune.measure.bench.noise import work_noise
 from hosttune.measure.bench.pairs import BASE, CONTROL, OTHER, Pairs, Timed, compare
 from hosttune.measure.bench.place import look_at
-from hosttune.measure.bench.results import Result, new_result, noise_figures
+from hosttune.measure.bench.results import BenchResult, new_result, noise_figures
 from hosttune.measure.bench.scratch import scratch
 from hosttune.measure.bench.signals import ended_alike
 from hosttune.values import Absent
@@ -43,7 +43,7 @@ _FUNCTIONS = 60
 
 
 @frozen
-class Options:
+class TmpOptions:
     """What the command line says. `where` is the state folder, "" for this user's."""
 
     folder: str = "/tmp"
@@ -53,7 +53,7 @@ class Options:
     where: str = ""
 
 
-def bench_tmp(seed: int, options: Options, tell: Callable[[str], None] = lambda _: None) -> Result:
+def bench_tmp(seed: int, options: TmpOptions, tell: Callable[[str], None] = lambda _: None) -> BenchResult:
     """Measure it. `tell` gets a line of progress now and then.
 
     Raises GateClosed where it should not be measured, HosttuneError where it cannot be.
@@ -73,7 +73,7 @@ def bench_tmp(seed: int, options: Options, tell: Callable[[str], None] = lambda 
         disk, _ = stack.enter_context(scratch(place, options.where, inside=True))
         fast, how = stack.enter_context(_fast_folder(options.where))
         compiler = locate("cc")
-        worker = Worker(seed, place.device, "" if isinstance(compiler, Absent) else compiler)
+        worker = TmpWork(seed, place.device, "" if isinstance(compiler, Absent) else compiler)
         arms = {BASE: disk, OTHER: fast, CONTROL: disk}
         tell("trying each kind of work once")
         worker.round(arms[OTHER])
@@ -159,7 +159,7 @@ def _figures(pairs: Pairs) -> dict[str, float | None]:
     return figures
 
 
-class Worker:
+class TmpWork:
     """Does one round of the work in a folder: unpack, compile if there is a compiler that works, delete."""
 
     def __init__(self, seed: int, device: str, compiler: str) -> None:

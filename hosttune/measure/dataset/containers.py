@@ -7,7 +7,9 @@ through the same doubt as a header. Where no library answers, nothing is told.
 from __future__ import annotations
 
 import base64
+import math
 import os
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +21,6 @@ from hosttune.measure.bench.read_python import user_python
 from hosttune.measure.dataset.header import Header, Source, believed, read_member
 
 if TYPE_CHECKING:
-    from hosttune.measure.dataset.patience import Phase
     from hosttune.measure.dataset.sample import Container, Sample
 
 _MEMORY: Final = 2 << 30  # bytes, that a library may take
@@ -40,9 +41,17 @@ class Asked:
     reason: str = ""
 
 
-def ask(sample: Sample, folder: str, python: str | None, phase: Phase, tell: Callable[[str], None]) -> Asked | None:
-    """Put what the libraries tell into `sample.looked`. None where no container was sampled. Raises Refused where a
-    Python was named and cannot be used."""
+def ask(
+    sample: Sample,
+    folder: str,
+    python: str | None,
+    has_time: Callable[[], bool],
+    tell: Callable[[str], None],
+    *,
+    is_whole: bool = False,
+) -> Asked | None:
+    """Put what the libraries tell into `sample.looked`; `is_whole` asks for all rows and records, instead of some. None
+    where no container was sampled. Raises Refused where a Python was named and cannot be used."""
     if not sample.containers:
         return None
     try:
@@ -54,18 +63,20 @@ def ask(sample: Sample, folder: str, python: str | None, phase: Phase, tell: Cal
     libraries: dict[str, None] = {}
     missing: dict[str, str] = {}
     told: set[str] = set()
+    left: set[int] = set()  # places of those for which there was no time: a smaller sample, not one that tells nothing
     reason = ""
     try:
         with Crew(found.command, found.environment, 1, most=0, memory=_MEMORY) as crew:
             crew.load([os.path.realpath(one.path) for one in sample.containers])
             for number, one in enumerate(sample.containers):
-                if not phase.has_time(for_stats=False):
+                if not has_time():
+                    left = {later.place for later in sample.containers[number:] if later.kind in told}
                     break
                 if is_lacking(missing.get(one.kind, "")):
                     continue
                 if number % 50 == 0:
                     tell(f"{number:,} of {len(sample.containers):,} containers")
-                said = _answer(crew, number, one)
+                said = _answer(crew, number, one, has_time if is_whole else None)
                 if said.error:
                     missing.setdefault(one.kind, said.error)
                     continue
@@ -76,6 +87,8 @@ def ask(sample: Sample, folder: str, python: str | None, phase: Phase, tell: Cal
                 sample.looked[one.place] = replace(looked, header=believed(said.header, looked.size))
     except HosttuneError as error:  # it died, or said what is no answer: what was told before stays
         reason = str(error)
+    if not is_whole:
+        sample.looked = [one for place, one in enumerate(sample.looked) if place not in left]
     missing = {kind: why for kind, why in missing.items() if kind not in told}
     return Asked(found.path, found.uid, tuple(libraries), missing, reason)
 
@@ -93,28 +106,37 @@ class _Answer:
     error: str = ""
 
 
-def _answer(crew: Any, number: int, one: Container) -> _Answer:
-    values: list[Mapping[str, Any]] = []
-    for told in crew.held(number, one.kind, is_dropped=one.is_cold, timeout_s=_ANSWER_S):
+def _answer(crew: Any, number: int, one: Container, goes_on: Callable[[], bool] | None) -> _Answer:
+    """`goes_on` has all of it told, as long as it says so."""
+    values = Values()
+    is_whole = goes_on is not None
+    for told in crew.held(number, one.kind, is_dropped=one.is_cold, is_whole=is_whole, timeout_s=_ANSWER_S):
         if "file" not in told:
-            values.append(told)
-            if len(values) > _MOST_VALUES:
+            values.add(told)
+            if values.count > _MOST_VALUES and not is_whole:
                 raise HosttuneError("a library tells more values than were asked for")
+            if goes_on and not goes_on():
+                raise HosttuneError("it was interrupted")
             continue
         if told.get("error"):
             return _Answer(Header(one.kind), error=str(told["error"])[:200])
-        sums = [positive(told, name) for name in ("native", "float32", "of")]
+        sums = [positive(told, name) for name in ("native", "float32", "of", "err")]
         header = header_of(one.kind, sums, values)
         return _Answer(header, str(told.get("by", ""))[:60], told.get("moved") is True)
     raise HosttuneError("a library gave no answer")
 
 
-def header_of(kind: str, sums: Sequence[float], values: Sequence[Mapping[str, Any]]) -> Header:
-    """Sums of what the library knows and of the values that tell their size by a header of their own. Nothing is told
-    where more than a trifle is in values that no header of ours knows. Pure."""
-    native, float32, of_bytes = sums
-    hidden = 0.0
-    for one in values:
+class Values:
+    """What byte strings become that tell their size by a header of their own, added up as they come. Pure."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.native = self.float32 = self.hidden = 0.0
+        self.sampled: list[float] = []  # of those that stand for others, too
+
+    def add(self, one: Mapping[str, Any]) -> None:
+        """Raises HosttuneError for what is no value."""
+        self.count += 1
         try:
             head = base64.b64decode(str(one.get("value", "")), validate=True)
         except ValueError:
@@ -122,13 +144,25 @@ def header_of(kind: str, sums: Sequence[float], values: Sequence[Mapping[str, An
         size, times = int(positive(one, "size")), positive(one, "times")
         found = read_member(_source(head, size), with_containers=False)
         if found is None or found.native_bytes is None:
-            hidden += size * times
-            continue
-        native += found.native_bytes * times
-        float32 += (found.float32_bytes or 0) * times
-    if not native or hidden > _TRIFLE * of_bytes:
+            self.hidden += size * times
+            return
+        self.native += found.native_bytes * times
+        self.float32 += (found.float32_bytes or 0) * times
+        if times > 1:
+            self.sampled.append(found.native_bytes * times)
+
+
+def header_of(kind: str, sums: Sequence[float], values: Values) -> Header:
+    """Sums of what the library knows and of the values. Nothing is told where more than a trifle is in values that no
+    header of ours knows. Pure."""
+    native, float32, of_bytes, known_error = sums
+    native += values.native
+    float32 += values.float32
+    if not native or values.hidden > _TRIFLE * of_bytes:
         return Header(kind)
-    return Header(kind, round(native), round(float32), round(of_bytes))
+    spread = statistics.variance(values.sampled) if len(values.sampled) > 1 else 0.0
+    error = math.sqrt(len(values.sampled) * spread)
+    return Header(kind, round(native), round(float32), round(of_bytes), round(math.hypot(error, known_error)))
 
 
 def _source(head: bytes, size: int) -> Source:

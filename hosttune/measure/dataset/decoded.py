@@ -1,39 +1,79 @@
 """What the files become when a program holds them decoded, from the headers of a sample. Pure.
 
 K is decoded bytes over bytes on disk. Where no header tells, two to three is a rule of thumb for objects of a program,
-and is shown as the guess that it is; decoded video takes far more, and nothing is guessed.
+and is shown as the guess that it is, without an answer whether that fits; of decoded video nothing is guessed.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from hosttune.frozen import frozen
+from hosttune.measure.dataset.estimate import Pair, combined_ratio, half_interval
 from hosttune.measure.dataset.formats import kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from hosttune.measure.dataset.header import Header
 
 GUESS: Final = (2, 3)
 _TRIFLE: Final = 0.01  # a share of the bytes that is not worth a word: a list of labels
+_PARTS: Final = 15  # of a shard, at least, that make its standard error
+_CLOSE: Final = 0.05  # of the decoded bytes
+_MOST: Final = {"text": GUESS[1], "video": 1_000}  # times its size is what a trifle may become
+_ANY: Final = 100  # of any other: flat pictures come to that
 
 
 @frozen
 class Looked:
-    """One header that was read: the format by the file's name, its size, and what the header says."""
+    """One header that was read: the format by the file's name, its size, and what the header says. `run` is its stratum
+    in that format (negative: it was looked into for certain), `part` what this name stands for where a file has
+    several."""
 
     key: str
     size: int
     header: Header | None
+    run: int = 0
+    part: float = 1.0
+
+    @property
+    def is_told(self) -> bool:
+        return self.header is not None and self.header.native_bytes is not None
+
+    @property
+    def headers(self) -> int:
+        """How many were read: of a container those of its members that tell."""
+        return 1 if self.header is None else self.header.headers
+
+    def pair(self, *, is_float32: bool = False) -> Pair:
+        """What no header tells of counts as nothing: those bytes are guessed apart."""
+        header = self.header
+        if header is None or header.native_bytes is None or not header.of_bytes:
+            return Pair(self.size * self.part, 0.0)
+        scale = self.size * self.part / header.of_bytes
+        value = (header.float32_bytes or 0) if is_float32 else header.native_bytes
+        return Pair(self.size * self.part, value * scale, header.error_bytes * scale)
+
+
+@frozen
+class Drawn:
+    """How the headers of a format were drawn: its files in the data set, and how many of those whose sizes were taken
+    are in each stratum. `is_known`: so are the bytes of all of them."""
+
+    files: int
+    runs: tuple[int, ...]
+    is_known: bool = False
 
 
 @frozen
 class Decoded:
     """`native_bytes` is in the types that files store, `float32_bytes` with four bytes a number; both for that part of
     the bytes of which headers tell (`told_share`, 0 to 1). `k` is their ratio to the bytes on disk. `guess_low_bytes`
-    to `guess_high_bytes` is for the rest; 0 where there is none, or nothing can be guessed (`untold`: its formats)."""
+    to `guess_high_bytes` is for the rest; 0 where there is none, or nothing can be guessed (`untold`: its formats).
+    `margin_bytes` is half of the 95 % interval of `native_bytes`, None where too little was looked at to tell;
+    `trifle_bytes` the most that may come on top for what is not worth a word."""
 
     headers: int
     told: int
@@ -45,36 +85,68 @@ class Decoded:
     guess_low_bytes: int
     guess_high_bytes: int
     untold: tuple[str, ...]
+    margin_bytes: int | None = 0
+    trifle_bytes: int = 0
+    is_exact: bool = False
 
     @property
     def least_bytes(self) -> int:
-        """What a cache of decoded data takes at least."""
+        """What a cache of decoded data takes at least, as far as can be said."""
         return self.native_bytes + self.guess_low_bytes
 
+    def bounds(self) -> tuple[int, int | None]:
+        """The 95 % interval of all decoded bytes; no upper end where a part is guessed, or not known at all."""
+        margin = self.margin_bytes
+        low = 0 if margin is None else max(0, self.native_bytes - margin)
+        return low, None if margin is None or self.untold else self.native_bytes + margin + self.trifle_bytes
 
-def decode(looked: Iterable[Looked], by_format: Mapping[str, int]) -> Decoded:
-    """`by_format` is the bytes of each format in the whole data set."""
+
+def is_close(decoded: Decoded) -> bool:
+    """Whether more headers would tell little more."""
+    margin = decoded.margin_bytes
+    return margin is not None and margin <= _CLOSE * decoded.native_bytes
+
+
+def decode(
+    looked: Iterable[Looked],
+    by_format: Mapping[str, int],
+    drawn: Mapping[str, Drawn] | None = None,
+    *,
+    margin_bytes: int | None = 0,
+) -> Decoded:
+    """`by_format` is the bytes of each format in the whole data set, `margin_bytes` that of their sum."""
     groups: dict[str, list[Looked]] = {}
     for one in looked:
         groups.setdefault(one.key, []).append(one)
     total = sum(by_format.values())
-    native = float32 = told_bytes = guessed = 0.0
+    native = float32 = told_bytes = guessed = trifles = 0.0
+    variances: list[float | None] = []
     untold = []
+    looks = 0
     for key, size in sorted(by_format.items(), key=lambda one: -one[1]):
-        told = [one for one in groups.get(key, ()) if one.header and one.header.native_bytes is not None]
-        share = _told_share(groups.get(key, ()), told)
-        of_bytes = sum(one.header.of_bytes for one in told if one.header)
-        if of_bytes:
-            native += size * share * sum(one.header.native_bytes or 0 for one in told if one.header) / of_bytes
-            float32 += size * share * sum(one.header.float32_bytes or 0 for one in told if one.header) / of_bytes
-            told_bytes += size * share
+        found = groups.get(key, [])
+        share = _told_share(found)
+        if share:
+            strata = (drawn or {}).get(key) or Drawn(len(found), (len(found),))
+            narrow, wide, part = (_total(found, strata, size, what) for what in ("native", "float32", "told"))
+            native += narrow[0]
+            float32 += wide[0]
+            told_bytes += part[0]
+            share = part[0] / size if size else 0.0
+            variances.append(narrow[1])
+            # a file that stands for itself by some of its parts brings as many looks
+            looks += len(found) + _PARTS * sum(one.header is not None and one.header.error_bytes > 0 for one in found)
         rest = size * (1 - share)
         if rest > _TRIFLE * total:
             untold.append(key)
             guessed += 0 if kind_of(key) == "video" else rest
+        else:
+            trifles += rest * _MOST.get(kind_of(key), _ANY)
+    known = [one for one in variances if one is not None]
+    is_known = len(known) == len(variances) and margin_bytes is not None
     return Decoded(
-        headers=sum(len(group) for group in groups.values()),
-        told=sum(one.header is not None and one.header.native_bytes is not None for g in groups.values() for one in g),
+        headers=sum(one.headers for group in groups.values() for one in group),
+        told=sum(one.headers for group in groups.values() for one in group if one.is_told),
         told_share=told_bytes / total if total else 0.0,
         k=native / told_bytes if told_bytes else 0.0,
         k_float32=float32 / told_bytes if told_bytes else 0.0,
@@ -83,13 +155,32 @@ def decode(looked: Iterable[Looked], by_format: Mapping[str, int]) -> Decoded:
         guess_low_bytes=round(guessed * GUESS[0]),
         guess_high_bytes=round(guessed * GUESS[1]),
         untold=tuple(untold),
+        margin_bytes=round(half_interval(math.fsum(known), looks)) if is_known else None,
+        trifle_bytes=round(trifles),
     )
 
 
-def _told_share(looked: Iterable[Looked], told: list[Looked]) -> float:
+def _total(found: Sequence[Looked], drawn: Drawn, size: int, what: str) -> tuple[float, float | None]:
+    """Bytes and variance: of those that were looked into for certain their sum, of the rest by the sample of it."""
+    strata: list[tuple[int, list[Pair]]] = [(count, []) for count in drawn.runs]
+    certain: list[Pair] = []
+    for one in found:
+        pair = one.pair(is_float32=what == "float32")
+        if what == "told":
+            pair = Pair(pair.size, pair.size * one.is_told)
+        (certain if one.run < 0 else strata[one.run][1]).append(pair)
+    rest = max(0.0, size - math.fsum(one.size for one in certain))
+    sampled = combined_ratio(strata, drawn.files, rest, is_known=drawn.is_known)
+    own = math.fsum(one.error**2 for one in certain)
+    whole = sampled.ratio * rest + math.fsum(one.decoded for one in certain)
+    return whole, None if sampled.variance is None else sampled.variance + own
+
+
+def _told_share(looked: Iterable[Looked]) -> float:
     """The part of a format's bytes of which headers tell."""
+    looked = tuple(looked)
     whole = sum(one.size for one in looked)
-    return sum(one.size for one in told) / whole if whole else 0.0
+    return sum(one.size for one in looked if one.is_told) / whole if whole else 0.0
 
 
 def formats_found(looked: Iterable[Looked]) -> dict[str, dict[str, int]]:

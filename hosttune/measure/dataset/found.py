@@ -57,11 +57,12 @@ class Look:
     denied: int  # files whose size or content may not be seen
     moved_files: int
     moved_folders: int
+    seed: int  # that the samples were drawn with
     odd_formats: tuple[tuple[str, str, int], ...]  # format by name, format by header, headers
 
 
 @frozen
-class Advice:
+class DatasetAdvice:
     """A sentence about what to change, with the rule or the command that goes with it (or neither)."""
 
     text: str
@@ -92,6 +93,6 @@ class Dataset:
     float32_fit: Fit | None
     workers: Workers
     copies_bytes: int  # a decoded cache in every worker
-    advice: tuple[Advice, ...]
+    advice: tuple[DatasetAdvice, ...]
     names_s: float
     sample_s: float

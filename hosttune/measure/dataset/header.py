@@ -29,12 +29,16 @@ _MAGICS: Final = {b"\x89HDF\r\n\x1a\n": "HDF5", b"PAR1": "Parquet", b"ARROW1": "
 class Header:
     """`native_bytes` is the decoded size in the type that the file stores (uint8 for most pictures, int16 for sound),
     `float32_bytes` with four bytes for each number; None where the header does not tell. `of_bytes` is what becomes
-    that: the file, or the members of a shard that were looked at, so that the ratio counts."""
+    that: the file, or the part of a container that was looked at, so that the ratio counts. `error_bytes` is the
+    standard error of `native_bytes` where a part of the file stands for the whole. `headers` told it: of a container
+    those of its members."""
 
     format: str
     native_bytes: int | None = None
     float32_bytes: int | None = None
     of_bytes: int = 0
+    error_bytes: int = 0
+    headers: int = 1
 
 
 class Spent(ValueError):
@@ -42,13 +46,15 @@ class Spent(ValueError):
 
 
 class Source:
-    """A few bytes of a file. `read` is pread(2): (offset, length) -> bytes, shorter at the end of the file."""
+    """A few bytes of a file. `read` is pread(2): (offset, length) -> bytes, shorter at the end of the file. `is_whole`
+    asks for all parts of a container, instead of some."""
 
-    def __init__(self, size: int, read: Callable[[int, int], bytes]) -> None:
+    def __init__(self, size: int, read: Callable[[int, int], bytes], *, is_whole: bool = False) -> None:
         self.size = size
         self._read = read
-        self._left = MOST_BYTES
-        self._reads = MOST_READS
+        self._left: float = MOST_BYTES
+        self._reads: float = MOST_READS
+        self.is_whole = is_whole
         self.head = self._fetch(0, WINDOW)
 
     def at(self, offset: int, length: int) -> bytes:
@@ -69,6 +75,11 @@ class Source:
     def inside(self, offset: int, length: int) -> Source:
         """A member of a container as a file of its own; its reads count here."""
         return _Inside(self, offset, length)
+
+    def allow(self, length: float, reads: float) -> None:
+        """As much more, for a container."""
+        self._left += length
+        self._reads += reads
 
     def _fetch(self, offset: int, length: int) -> bytes:
         self._left -= length
@@ -138,7 +149,7 @@ def believed(header: Header, size: int) -> Header:
     told = (header.native_bytes, header.float32_bytes)
     if any(value is None or not 0 <= value <= most * 4 for value in told) or (header.native_bytes or 0) > most:
         return Header(header.format)
-    return header if header.of_bytes else Header(header.format, *told, size)
+    return header if header.of_bytes else Header(header.format, *told, size, header.error_bytes)
 
 
 def starting(*magics: bytes) -> Callable[[bytes], bool]:

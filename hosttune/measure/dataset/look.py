@@ -7,23 +7,35 @@ was seen until then.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.errors import HosttuneError
 from hosttune.facts.base import UnknownFact
 from hosttune.measure import page_cache
+from hosttune.measure.bench.read_python import user_python
 from hosttune.measure.cpus import usable_cpus
+from hosttune.measure.dataset.all_files import FileCounter
+from hosttune.measure.dataset.census import Census
 from hosttune.measure.dataset.containers import ask
-from hosttune.measure.dataset.decoded import decode, formats_found
+from hosttune.measure.dataset.decoded import Decoded, decode, formats_found, is_close
 from hosttune.measure.dataset.estimate import bytes_of, estimate
-from hosttune.measure.dataset.exact import Exact
 from hosttune.measure.dataset.formats import kind_of
 from hosttune.measure.dataset.found import Dataset, FormatShare, Look, Names
 from hosttune.measure.dataset.measured import measured_before
-from hosttune.measure.dataset.room import fit, inode_bytes, room
-from hosttune.measure.dataset.sample import Sample, chosen, look_inside, resident, take_sizes
+from hosttune.measure.dataset.room import Fit, Room, fit, inode_bytes, room
+from hosttune.measure.dataset.sample import (
+    MOST_HEADERS,
+    OF_EACH,
+    SEED,
+    Sample,
+    chosen,
+    look_inside,
+    plan,
+    resident,
+    take_sizes,
+)
 from hosttune.measure.dataset.tally import Tally
 from hosttune.measure.dataset.verdict import advise
 from hosttune.measure.dataset.walk import Seen, Walk, one_file
@@ -34,7 +46,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hosttune.facts import Facts
-    from hosttune.measure.dataset.patience import Patience
+    from hosttune.measure.dataset.containers import Asked
+    from hosttune.measure.dataset.estimate import Sizes
+    from hosttune.measure.dataset.patience import Patience, SamplePhase
 
 Tell = Callable[[str], None]
 
@@ -57,29 +71,49 @@ def look(
     if not path:
         raise HosttuneError("the path is empty", hint="name a folder of data, or one file")
     place = os.path.realpath(path)
+    if python:
+        user_python(python, place)  # refused now, and not only where a container is met
     below = underneath(place, facts)
     if below.fstype in KERNEL:
         raise HosttuneError(
             f"{path}: holds no data: the kernel shows itself there ({below.fstype})", hint="name a folder of data"
         )
-    tally, exact = Tally(), Exact() if is_exact else None
-    seen = _names(place, tally, exact, patience, follow=follow, tell=tell)
+    tally, census = Tally(), Census(is_exact=is_exact)
+    seen = _names(place, tally, census, patience, follow=follow, with_headers=with_headers, tell=tell)
     names_done, names_s = not patience.stopped, patience.seconds
+    if names_done and not tally.files:
+        raise HosttuneError(f"{path}: {_no_files(seen)}", hint="name the folder of the data set")
     phase = patience.sample()
     sample = Sample()
-    take_sizes(sample, chosen(tally), phase, tell)
+    names = chosen(tally)
+    has_all = names_done and census.is_whole
+    take_sizes(
+        sample, names, phase, tell, is_whole=names_done and len(names) == tally.files, has_links=bool(seen.links),
+        census=census if has_all else None,
+    )  # fmt: skip
     strata = sample.strata(tally.counts)
     sizes = estimate(strata, page_cache.PAGE)
     by_format = bytes_of(strata)
-    if exact and names_done:
-        sizes, by_format = exact.corrected(sizes), exact.bytes
-    look_inside(sample, by_format, phase, with_headers=with_headers, tell=tell)
-    asked = ask(sample, place, python, phase, tell)
+    sampled = sum(map(len, sample.sizes.values()))
+    if has_all:
+        sizes, by_format = census.corrected(sizes), census.bytes
+        sample.set_apart(census.large())
+    decoded, asked = None, None
+    if sizes:
+        decoded, asked = _decoded(
+            sample, tally, sizes, by_format, place, python, phase, with_headers=with_headers, is_known=has_all,
+            is_asking=not is_exact, tell=tell,
+        )  # fmt: skip
+        if is_exact and has_all and with_headers:
+            asked = ask(census.containers, place, python, lambda: not patience.is_over(), tell, is_whole=True)
+            decoded = census.decoded(decoded)
+            sample.moved = max(sample.moved, census.moved + census.containers.moved)
     has_room = room()
     inodes = inode_bytes(below.fstype, tally.files, seen.folders)
-    decoded = decode(sample.looked, by_format) if sizes else None
-    kept = fit(sizes.page_bytes + inodes, has_room) if sizes else None
-    native = fit(decoded.least_bytes, has_room) if decoded else None
+    is_all = names_done and seen.unreadable == seen.lost_and_found
+    unseen = "" if is_all and census.is_whole else "sizes" if is_all else "partial"
+    kept = _kept(sizes, inodes, has_room, unseen) if sizes else None
+    native, float32 = _fits(decoded, sizes, has_room, unseen) if decoded and sizes else (None, None)
     ranks, why = (gpu_processes, "as told") if gpu_processes else _gpu_processes(facts)
     before = measured_before(place)
     workers = start_workers(
@@ -95,11 +129,12 @@ def look(
         formats=_formats(tally, by_format, sample),
         sizes=sizes,
         look=Look(
-            sampled=sum(map(len, sample.sizes.values())),
+            sampled=sampled,
             gone=sample.gone,
-            denied=sample.denied + (exact.denied if exact else 0),
+            denied=max(sample.denied, census.denied),
             moved_files=sample.moved,
             moved_folders=seen.moved_folders,
+            seed=SEED,
             odd_formats=tuple((a, b, n) for a, found in formats_found(sample.looked).items() for b, n in found.items()),
         ),
         place=below,
@@ -110,9 +145,9 @@ def look(
         decoded=decoded,
         asked=asked,
         decoded_fit=native,
-        float32_fit=fit(decoded.float32_bytes, has_room) if decoded and decoded.float32_bytes else None,
+        float32_fit=float32,
         workers=replace(workers, limits=limits),
-        copies_bytes=decoded.least_bytes * workers.start * ranks if decoded else 0,
+        copies_bytes=decoded.native_bytes * workers.start * ranks if decoded and not decoded.untold else 0,
         advice=advise(
             files=tally.files, sizes=sizes, keys=tally.counts, place=below, page_cache=kept, decoded=decoded,
             decoded_fit=native, is_measured=before is not None, is_folder=bool(seen.folders),
@@ -122,37 +157,86 @@ def look(
     )  # fmt: skip
 
 
-def _names(place: str, tally: Tally, exact: Exact | None, patience: Patience, *, follow: bool, tell: Tell) -> Seen:
+def _no_files(seen: Seen) -> str:
+    """That there is nothing to measure, and what was left out."""
+    left = {
+        "folders that cannot be read": seen.unreadable,
+        "other file systems (--follow enters them)": seen.mounts_count,
+        "links to folders (--follow goes there)": seen.linked_folders,
+        "links that lead nowhere": seen.dangling,
+        "sockets, pipes and devices": seen.special,
+    }
+    words = [f"{what}: {many}" for what, many in left.items() if many]
+    return "holds no files, so there is nothing to measure" + (f"; left out: {'; '.join(words)}" if words else "")
+
+
+def _decoded(
+    sample: Sample, tally: Tally, sizes: Sizes, by_format: Mapping[str, int], place: str, python: str | None,
+    phase: SamplePhase, *, with_headers: bool, is_known: bool, is_asking: bool, tell: Tell,
+) -> tuple[Decoded, Asked | None]:  # fmt: skip
+    """Read headers until what they say is close enough, or time is over; then ask libraries about containers."""
+    plan(sample, by_format)
+
+    def decoded_now() -> Decoded:
+        if with_headers:
+            sample.settle()
+        drawn = sample.drawn(tally.counts, is_known=is_known)
+        return decode(sample.looked, by_format, drawn, margin_bytes=sizes.margin_bytes)
+
+    depth = OF_EACH
+    while True:
+        goes_on = look_inside(sample, depth, phase, with_headers=with_headers, tell=tell)
+        decoded = decoded_now()
+        if not goes_on or is_close(decoded) or len(sample.looked) >= MOST_HEADERS:
+            break
+        depth *= 2
+    if not is_asking:
+        return decoded, None
+    asked = ask(sample, place, python, lambda: phase.has_time(for_stats=False), tell)
+    if asked:
+        decoded = decoded_now()
+    return decoded, asked
+
+
+def _kept(sizes: Sizes, inodes: int, has_room: Room, unseen: str) -> Fit:
+    """Of the page cache. `unseen` says why not all sizes are known: one file that no sample met may be larger than all
+    others together, so no upper end is told then."""
+    margin = sizes.margin_bytes
+    needs = sizes.page_bytes + inodes
+    low = 0 if margin is None else max(0, needs - margin)
+    high = None if unseen or margin is None else needs + margin + sizes.linked_bytes
+    return fit(needs, has_room, low, high, unseen or "margin")
+
+
+def _fits(decoded: Decoded, sizes: Sizes, has_room: Room, unseen: str) -> tuple[Fit, Fit | None]:
+    """As files store it, and as float32."""
+    low, high = decoded.bounds()
+    high = None if unseen else high
+    why = "guess" if decoded.untold else unseen or "margin"
+    linked = 1 + sizes.linked_bytes / sizes.total_bytes if sizes.total_bytes else 1.0
+    native = fit(decoded.least_bytes, has_room, low, None if high is None else round(high * linked), why)
+    if not decoded.float32_bytes:
+        return native, None
+    wide = decoded.float32_bytes / decoded.native_bytes if decoded.native_bytes else 4.0
+    most = None if high is None else round(high * linked * wide)
+    return native, fit(decoded.float32_bytes, has_room, round(low * wide), most, why)
+
+
+def _names(
+    place: str, tally: Tally, census: Census, patience: Patience, *, follow: bool, with_headers: bool, tell: Tell
+) -> Seen:
+    counter = FileCounter(census, tally, place, patience, with_headers=with_headers)
     one = one_file(place)
     if one:
-        tally.take(*one)
-        if exact:
-            exact.take(tally.key_of_name(one[1][0].name), [os.stat(place).st_size])
+        counter.take(*one, tally.take(*one))
         return Seen()
     walk = Walk(place, follow=follow)
     for folder, entries in walk.chunks():
-        only = tally.take(folder, entries)
-        if exact:
-            _stat_all(exact, tally, entries, only)
+        counter.take(folder, entries, tally.take(folder, entries))
         if patience.is_over():
             break
         tell(f"{tally.files:,} files in {walk.seen.folders:,} folders")
     return walk.seen
-
-
-def _stat_all(exact: Exact, tally: Tally, entries: Sequence[os.DirEntry[str]], only: str) -> None:
-    sizes: dict[str, list[int]] = {}
-    for entry in entries:
-        try:
-            size = entry.stat().st_size
-        except FileNotFoundError:
-            continue
-        except OSError:
-            exact.denied += 1
-            continue
-        sizes.setdefault(only or tally.key_of_name(entry.name), []).append(size)
-    for key, found in sizes.items():
-        exact.take(key, found)
 
 
 def _told(seen: Seen, files: int) -> Names:

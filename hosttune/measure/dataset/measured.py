@@ -26,8 +26,14 @@ def measured_before(folder: str, where: str = "") -> Measured | None:
     """
     with suppress(HosttuneError, OSError):
         place = look_at(folder)
-        found = latest("read", place.uuid, os.uname().release, where)
-        if found and found.path == place.path and "python" in found.words:
+        found = latest(
+            "read",
+            place.uuid,
+            os.uname().release,
+            where,
+            lambda one: one.path == place.path and "python" in one.words,
+        )
+        if found:
             workers = int(found.figure("workers") or 0)
             if workers > 0 and found.words.get("limit", "inconclusive") != "inconclusive":
                 return Measured(workers, found.measured_at)

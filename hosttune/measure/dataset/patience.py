@@ -8,6 +8,8 @@ from typing import Final
 
 SAMPLE_S: Final = 10.0  # for the sample, where no budget is given
 _NAMES_SHARE: Final = 0.7  # of a budget
+SIZES_S: Final = 30.0  # for the sizes of all files, while names are read
+_SIZES_SHARE: Final = 0.5  # of a budget's part for names
 _STATS_SHARE: Final = 0.6  # of what is left for the sample
 _AFTER_STOP_S: Final = 1.0  # for the sizes of names that were seen before
 
@@ -20,6 +22,7 @@ class Patience:
         self._budget_s = budget_s
         self._start = now()
         self._end = float("inf") if budget_s is None else self._start + budget_s * _NAMES_SHARE
+        self.sizes_s = SIZES_S if budget_s is None else min(SIZES_S, budget_s * _NAMES_SHARE * _SIZES_SHARE)
         self.stopped = ""  # interrupted | budget
 
     @property
@@ -35,15 +38,15 @@ class Patience:
             self.stopped = "budget"
         return bool(self.stopped)
 
-    def sample(self) -> Phase:
+    def sample(self) -> SamplePhase:
         """The phase of the sample; it may also run, shortly, when the names were cut short."""
         now = self._now()
         whole = SAMPLE_S if self._budget_s is None else max(0.0, self._start + self._budget_s - now)
         whole = min(whole, _AFTER_STOP_S) if self.stopped == "interrupted" else whole
-        return Phase(self, now + whole * _STATS_SHARE, now + whole)
+        return SamplePhase(self, now + whole * _STATS_SHARE, now + whole)
 
 
-class Phase:
+class SamplePhase:
     """The time for a sample: until `stats_end` sizes, until `end` headers. Its own limit is no reason to call a report
     partial: the sample is only smaller."""
 

@@ -32,8 +32,9 @@ class Probe:
     has_moved_atime: bool
 
 
-def probe(path: str, *, with_header: bool) -> Probe | None:
-    """None for a file that is gone, or is none any more. Raises PermissionError, OSError where it cannot be read."""
+def probe(path: str, *, with_header: bool, is_whole: bool = False) -> Probe | None:
+    """`is_whole` asks for all members of a shard. None for a file that is gone, or is none any more. Raises
+    PermissionError, OSError where it cannot be read."""
     try:
         fd, is_quiet = open_regular(path, _FLAGS)
     except FileNotFoundError:
@@ -45,7 +46,7 @@ def probe(path: str, *, with_header: bool) -> Probe | None:
         resident = page_cache.resident_bytes(fd, before)
         if not with_header or not before.st_size:
             return Probe(before.st_size, resident, None, was_read=False, has_moved_atime=False)
-        header = _header(fd, before.st_size)
+        header = _header(fd, before.st_size, is_whole=is_whole)
         if resident == 0:
             with suppress(OSError):
                 page_cache.drop(fd)
@@ -55,7 +56,9 @@ def probe(path: str, *, with_header: bool) -> Probe | None:
         os.close(fd)
 
 
-def _header(fd: int, size: int) -> Header | None:
+def _header(fd: int, size: int, *, is_whole: bool) -> Header | None:
     with suppress(OSError):  # a file system that knows no advice
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
-    return read_header(Source(size, lambda offset, length: os.pread(fd, min(length, MOST_BYTES), offset)))
+    return read_header(
+        Source(size, lambda offset, length: os.pread(fd, min(length, MOST_BYTES), offset), is_whole=is_whole)
+    )

@@ -39,19 +39,34 @@ class Room:
 
 @frozen
 class Fit:
-    """Whether so many bytes have room. `answer` is fits (below 60 %), tight (to 80 %), too large, or unknown."""
+    """Whether so many bytes have room, `low_bytes` to `high_bytes` by what is known (None: nobody knows how many).
+    `answer` is fits (all of it below 60 %), tight (to 80 %), too large (all of it above), or unknown, with the reason:
+    memory, guess, margin (the interval goes across), sizes (not all were taken) or partial (not all was seen)."""
 
     needs_bytes: int
     share: float
     answer: str
+    low_bytes: int
+    high_bytes: int | None
+    why: str = ""
 
 
-def fit(needs: int, room: Room) -> Fit:
-    """Pure."""
+def fit(needs: int, room: Room, low: int | None = None, high: int | None = -1, why: str = "guess") -> Fit:
+    """Pure. Without an interval `needs` is exact; `why` is the reason where there is no upper end."""
+    low = needs if low is None else low
+    high = needs if high == -1 else high
     if room.bytes <= 0:
-        return Fit(needs, 0.0, "unknown")
+        return Fit(needs, 0.0, "unknown", low, high, "memory")
     share = needs / room.bytes
-    return Fit(needs, share, "fits" if share < FITS else "tight" if share <= TIGHT else "too large")
+    if low > TIGHT * room.bytes:
+        return Fit(needs, share, "too large", low, high)
+    if high is None:
+        return Fit(needs, share, "unknown", low, None, why)
+    if high < FITS * room.bytes:
+        return Fit(needs, share, "fits", low, high)
+    if low >= FITS * room.bytes and high <= TIGHT * room.bytes:
+        return Fit(needs, share, "tight", low, high)
+    return Fit(needs, share, "unknown", low, high, "margin")
 
 
 def inode_bytes(fstype: str, files: int, folders: int) -> int:

@@ -4,31 +4,43 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hosttune.frozen import frozen
 from hosttune.measure import page_cache
-from hosttune.measure.dataset.decoded import Looked
-from hosttune.measure.dataset.estimate import Stratum
+from hosttune.measure.dataset.decoded import Drawn, Looked
+from hosttune.measure.dataset.estimate import Stratum, runs
 from hosttune.measure.dataset.formats import kind_of
 from hosttune.measure.dataset.found import Resident
 from hosttune.measure.dataset.probe import probe
+from hosttune.measure.dataset.tally import Named
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from hosttune.measure.dataset.patience import Phase
-    from hosttune.measure.dataset.tally import Named, Tally
+    from hosttune.measure.dataset.census import Census
+    from hosttune.measure.dataset.patience import SamplePhase
+    from hosttune.measure.dataset.tally import Tally
 
-HEADERS: Final = 500
-OPENED: Final = 2_000  # for the page cache
-_LEAST: Final = 8  # of each format
+OPENED: Final = 2_000  # for the page cache, and for headers
+MOST_HEADERS: Final = 20_000  # where fewer do not bring the decoded size close enough
+SEED: Final = 1  # of all samples: an unchanged data set gives the same report
+_LEAST: Final = 32  # of each format
+OF_EACH: Final = 8  # headers of each stratum
 _BATCH: Final = 1_000
 CONTAINERS: Final = frozenset({"Parquet", "Arrow", "HDF5", "TFRecord"})  # that held_program.py can tell of
+LARGE_RUN: Final = -1  # the stratum of those that are looked into for certain
 _UNTOLD: Final = frozenset({"text", "packed", "video"})  # kinds of which no header is read
+
+
+def has_header(key: str) -> bool:
+    """Whether the header of a format tells anything."""
+    return kind_of(key) not in _UNTOLD
 
 
 @frozen
@@ -42,14 +54,31 @@ class Container:
     is_cold: bool
 
 
+class Sized(NamedTuple):
+    """A name with what stat(2) says of its file: `links` is the number of its names, on this file system and anywhere,
+    `part` what this name stands for, so that a file counts once."""
+
+    named: Named
+    size: int
+    inode: tuple[int, int, int] | None  # device, number, time; None where it has this name alone
+    links: int
+    part: float = 1.0
+
+    @property
+    def where(self) -> tuple[str, int]:
+        return self.named.path.rpartition("/")[0], self.size
+
+
 @dataclass
 class Sample:
     """What came of it, by format."""
 
-    sizes: dict[str, list[tuple[int, Named]]] = field(default_factory=dict)
+    sizes: dict[str, list[Sized]] = field(default_factory=dict)
+    runs: dict[str, list[list[Sized]]] = field(default_factory=dict)  # each in random order
+    large: dict[str, list[Sized]] = field(default_factory=dict)  # looked into for certain, and in no other part of this
     looked: list[Looked] = field(default_factory=list)
     containers: list[Container] = field(default_factory=list)
-    resident: dict[str, tuple[int, int]] = field(default_factory=dict)  # format -> (resident, size) of those told
+    resident: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)  # stratum -> (resident, size)
     opened: int = 0
     told: int = 0
     gone: int = 0
@@ -58,9 +87,40 @@ class Sample:
 
     def strata(self, counts: Mapping[str, int]) -> tuple[Stratum, ...]:
         """The sizes with the numbers of files that they stand for."""
-        return tuple(
-            Stratum(key, files, tuple(size for size, _ in self.sizes.get(key, ()))) for key, files in counts.items()
-        )
+        found = []
+        for key, files in counts.items():
+            taken = self.sizes.get(key, ())
+            parts = tuple(one.part for one in taken)
+            weights = parts if any(part != 1.0 for part in parts) else ()
+            found.append(Stratum(key, files, tuple(one.size for one in taken), weights))
+        return tuple(found)
+
+    def drawn(self, counts: Mapping[str, int], *, is_known: bool = False) -> dict[str, Drawn]:
+        """How headers were drawn from it; `is_known`: the bytes of each format are."""
+        return {
+            key: Drawn(counts[key] - len(self.large.get(key, ())), tuple(map(len, runs)), is_known=is_known)
+            for key, runs in self.runs.items()
+        }
+
+    def set_apart(self, named: Sequence[Named]) -> None:
+        """These are looked into for certain, as far as there is time, and stand for nothing but themselves."""
+        paths = {one.path for one in named}
+        for key, taken in self.sizes.items():
+            self.sizes[key] = [one for one in taken if one.named.path not in paths]
+        for one in named:
+            with suppress(OSError):
+                info = os.stat(one.path)
+                self.large.setdefault(one.key, []).append(Sized(one, info.st_size, None, 1))
+        for large in self.large.values():
+            Random(SEED + 3).shuffle(large)  # noqa: S311 - no secret
+
+    def settle(self) -> None:
+        """Where there was no time for all of the large files of a format, they are one more stratum of its sample."""
+        seen = Counter(one.key for one in self.looked if one.run < 0)
+        for key in [key for key in self.large if has_header(key) and seen[key] < len(self.large[key])]:
+            self.runs[key].append(self.large.pop(key))
+            run = len(self.runs[key]) - 1
+            self.looked = [replace(one, run=run) if one.key == key and one.run < 0 else one for one in self.looked]
 
 
 def chosen(tally: Tally) -> list[Named]:
@@ -75,72 +135,112 @@ def chosen(tally: Tally) -> list[Named]:
     return found
 
 
-def take_sizes(sample: Sample, files: list[Named], phase: Phase, tell: Callable[[str], None]) -> None:
+def take_sizes(
+    sample: Sample,
+    files: list[Named],
+    phase: SamplePhase,
+    tell: Callable[[str], None],
+    *,
+    is_whole: bool,
+    has_links: bool,
+    census: Census | None = None,
+) -> None:
     """stat(2) of the files, in random batches, so that whatever time allows is a fair sample. Within a batch the order
-    is that of the inodes, which is about the order on the disk."""
-    Random(1).shuffle(files)  # noqa: S311 - no secret
-    done = 0
+    is that of the inodes, which is about the order on the disk: nothing may hang on it later.
+
+    `is_whole` says that these are all names, `has_links` that symbolic links are among them; a `census` knows how many
+    names of a file lie here."""
+    Random(SEED).shuffle(files)  # noqa: S311 - no secret
+    taken: list[Sized] = []
     for start in range(0, len(files), _BATCH):
-        batch = sorted(files[start : start + _BATCH], key=lambda named: named.inode)
-        taken: list[tuple[int, Named]] = []
-        for named in batch:
-            if not phase.has_time(for_stats=True):
-                break
-            if (size := _size(sample, named)) is not None:
-                taken.append((size, named))
-        else:
-            done += len(batch)
-            _keep(sample, taken)
-            tell(f"sizes of {done:,} files")
+        batch = list(_sized(sample, files[start : start + _BATCH], phase, has_links=has_links))
+        if not phase.has_time(for_stats=True) and taken:  # a cut batch is none of a random order
+            break
+        taken += batch
+        tell(f"sizes of {len(taken):,} files")
+    is_all = is_whole and len(taken) + sample.gone + sample.denied == len(files)
+    for one in once_each(taken, is_whole=is_all, census=census):
+        sample.sizes.setdefault(one.named.key, []).append(one)
+
+
+def _sized(sample: Sample, batch: list[Named], phase: SamplePhase, *, has_links: bool) -> Iterator[Sized]:
+    for named in sorted(batch, key=lambda named: named.inode):
+        if not phase.has_time(for_stats=True):
+            return
+        try:
+            info = os.stat(named.path)
+        except FileNotFoundError:
+            sample.gone += 1
             continue
-        if not done:  # a cut batch is none of a random order, and still better than nothing
-            _keep(sample, taken)
-        return
-
-
-def _keep(sample: Sample, taken: Iterable[tuple[int, Named]]) -> None:
-    for size, named in taken:
-        sample.sizes.setdefault(named.key, []).append((size, named))
-
-
-def _size(sample: Sample, named: Named) -> int | None:
-    try:
-        info = os.stat(named.path)
-    except FileNotFoundError:
-        sample.gone += 1
-    except OSError:
-        sample.denied += 1
-    else:
+        except OSError:
+            sample.denied += 1
+            continue
         if stat.S_ISREG(info.st_mode):
-            return info.st_size
-        sample.gone += 1
-    return None
+            is_shared = has_links or info.st_nlink > 1
+            inode = (info.st_dev, info.st_ino, info.st_mtime_ns) if is_shared else None
+            yield Sized(named, info.st_size, inode, info.st_nlink)
+        else:
+            sample.gone += 1
+
+
+def once_each(taken: list[Sized], *, is_whole: bool, census: Census | None = None) -> Iterator[Sized]:
+    """Each with its part of the file that it names. Of all names it is known how often a file comes, and a census knows
+    it, too; of a sample only how many names it has anywhere, so all of them are taken to be here."""
+    if not is_whole:
+        for one in taken:
+            links = one.links
+            if census and one.inode and links > 1:
+                links = max(1, census.names_below(*one.inode[:2], links))
+            yield one._replace(part=1 / links) if links > 1 else one
+        return
+    times = Counter(one.inode for one in taken if one.inode)
+    yield from (one._replace(part=1 / times[one.inode]) if one.inode else one for one in taken)
+
+
+def plan(sample: Sample, by_format: Mapping[str, int]) -> None:
+    """Strata for the files to open, the more the more bytes a format has, each in random order."""
+    total = sum(by_format.values()) or 1  # of which the large files are looked into besides
+    random = Random(SEED + 1)  # noqa: S311 - no secret
+    for key, taken in sample.sizes.items():
+        most = max(_LEAST, round(OPENED * by_format.get(key, 0) / total))
+        sample.runs[key] = runs(taken, max(1, most // OF_EACH), lambda one: one.where)
+        for run in sample.runs[key]:
+            random.shuffle(run)
 
 
 def look_inside(
-    sample: Sample, by_format: Mapping[str, int], phase: Phase, *, with_headers: bool, tell: Callable[[str], None]
-) -> None:
-    """Open a few files of each format, the more the more bytes it has."""
-    plan = list(_planned(sample, by_format, with_headers=with_headers))
-    Random(2).shuffle(plan)  # noqa: S311 - no secret
-    for number, (named, has_header) in enumerate(plan):
+    sample: Sample, depth: int, phase: SamplePhase, *, with_headers: bool, tell: Callable[[str], None]
+) -> bool:
+    """Open files until `depth` of each stratum were; whether there was time and something to open. `depth` doubles from
+    call to call, from OF_EACH on."""
+    wanted: list[tuple[int, Named, float, bool]] = []
+    for key, strata in sample.runs.items():
+        each, before = (_each(number, len(strata)) for number in (depth, depth // 2 if depth > OF_EACH else 0))
+        is_read = with_headers and has_header(key)
+        for number, run in enumerate(strata):
+            wanted += [(number, one.named, one.part, is_read) for one in run[before:each]]
+    Random(SEED + 2).shuffle(wanted)  # noqa: S311 - no secret
+    if depth == OF_EACH:
+        wanted[:0] = [
+            (LARGE_RUN, one.named, 1.0, with_headers and has_header(key))
+            for key, large in sample.large.items()
+            for one in large
+        ]
+    for done, (place, named, part, is_read) in enumerate(wanted):
         if not phase.has_time(for_stats=False):
-            return
-        if number % 50 == 0:
-            tell(f"{number:,} of {len(plan):,} files opened")
-        _probe(sample, named, with_header=has_header)
+            return False
+        if done % 50 == 0:
+            tell(f"{done:,} of {len(wanted):,} files opened")
+        _probe(sample, named, place, part, with_header=is_read)
+    return bool(wanted)
 
 
-def _planned(sample: Sample, by_format: Mapping[str, int], *, with_headers: bool) -> Iterator[tuple[Named, bool]]:
-    total = sum(by_format.values()) or 1
-    for key, taken in sample.sizes.items():
-        share = by_format.get(key, 0) / total
-        headers = max(_LEAST, round(HEADERS * share)) if with_headers and kind_of(key) not in _UNTOLD else 0
-        for number, (_, named) in enumerate(taken[: max(_LEAST, round(OPENED * share))]):
-            yield named, number < headers
+def _each(depth: int, strata: int) -> int:
+    """A format with few strata gets its least number from them."""
+    return max(depth, -(-_LEAST * depth // (OF_EACH * max(1, strata))))
 
 
-def _probe(sample: Sample, named: Named, *, with_header: bool) -> None:
+def _probe(sample: Sample, named: Named, run: int, part: float, *, with_header: bool) -> None:
     try:
         found = probe(named.path, with_header=with_header)
     except OSError:
@@ -155,23 +255,34 @@ def _probe(sample: Sample, named: Named, *, with_header: bool) -> None:
         kind = found.header.format if found.header else named.key
         if kind in CONTAINERS:
             sample.containers.append(Container(len(sample.looked), named.path, kind, is_cold=found.resident_bytes == 0))
-        sample.looked.append(Looked(named.key, found.size, found.header))
+        sample.looked.append(Looked(named.key, found.size, found.header, run, part))
     if found.resident_bytes is not None:
         sample.told += 1
-        resident, size = sample.resident.get(named.key, (0, 0))
-        sample.resident[named.key] = (resident + found.resident_bytes, size + found.size)
+        resident, size = sample.resident.get((named.key, run), (0, 0))
+        sample.resident[named.key, run] = (resident + found.resident_bytes, size + found.size)
 
 
 def resident(sample: Sample, by_format: Mapping[str, int]) -> Resident:
-    """The share of all bytes in the page cache: of each format as far as it was seen."""
+    """The share of all bytes in the page cache: of each stratum as far as it was seen, by its bytes."""
     if not sample.told:
         why = (
             "no file was opened"
             if not sample.opened
-            else f"the kernel hides it for files of others ({page_cache.how()})"
+            else f"the kernel hides it for files of others ({page_cache.name_method()})"
         )
         return Resident(None, sample.opened, why)
-    seen = {key: held for key, held in sample.resident.items() if held[1] and by_format.get(key)}
-    whole = sum(by_format[key] for key in seen)
-    share = sum(by_format[key] * held / size for key, (held, size) in seen.items()) / whole if whole else 0.0
-    return Resident(share, sample.told, page_cache.how())
+    shares: dict[str, float] = {}
+    for key, size_of_all in by_format.items():
+        seen = [
+            (run, *sample.resident.get((key, number), (0, 0))) for number, run in enumerate(sample.runs.get(key, ()))
+        ]
+        weighed = [(sum(one.size for one in run), held / size) for run, held, size in seen if size]
+        held_large, large = sample.resident.get((key, LARGE_RUN), (0, 0))
+        rest = max(0, size_of_all - large)
+        whole = sum(weight for weight, _ in weighed)
+        if size_of_all and (whole or large):
+            part = sum(weight * part for weight, part in weighed) / whole if whole else 0.0
+            shares[key] = (rest * part + held_large) / (rest + large)
+    whole = sum(by_format[key] for key in shares)
+    share = sum(by_format[key] * part for key, part in shares.items()) / whole if whole else 0.0
+    return Resident(share, sample.told, page_cache.name_method())

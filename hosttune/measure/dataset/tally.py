@@ -27,7 +27,7 @@ _FOREVER: Final = 2.0**60
 T = TypeVar("T")
 
 
-class Entry(Protocol):
+class DirectoryEntry(Protocol):
     """The part of os.DirEntry that is used."""
 
     @property
@@ -100,7 +100,7 @@ class Tally:
     def files(self) -> int:
         return self.sample.seen
 
-    def take(self, folder: str, entries: Sequence[Entry]) -> str:
+    def take(self, folder: str, entries: Sequence[DirectoryEntry]) -> str:
         """Files of one folder, by name. Returns their format where all have the same, else nothing."""
         names = [entry.name for entry in entries]
         suffixes = _SUFFIX.findall("/".join(names) + "/")

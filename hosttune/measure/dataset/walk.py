@@ -35,6 +35,7 @@ class Seen:
         self.dangling = 0
         self.special = 0  # sockets, pipes, devices
         self.unreadable = 0
+        self.lost_and_found = 0  # of them, fsck(8)'s own, which hold no data of anybody's
         self.unreadable_paths: list[str] = []
         self.reason = ""  # of the first unreadable folder
         self.linked_folders = 0
@@ -45,6 +46,7 @@ class Seen:
 
     def refuse(self, path: str, error: OSError) -> None:
         self.unreadable += 1
+        self.lost_and_found += path.endswith("/lost+found")
         self.reason = self.reason or (error.strerror or str(error))
         _example(self.unreadable_paths, path)
 
@@ -254,15 +256,18 @@ def one_file(path: str) -> tuple[str, Sequence[os.DirEntry[str]]] | None:
     if not stat.S_ISREG(info.st_mode):
         raise HosttuneError(f"{path}: is neither a folder nor a file", hint="name a folder of data, or one file")
     folder, _, name = path.rpartition("/")
-    return folder, (_One(name, info.st_ino),)  # type: ignore[return-value]
+    return folder, (_One(name, info),)  # type: ignore[return-value]
 
 
 class _One:
     """The one file that was named, where a folder would have given a DirEntry."""
 
-    def __init__(self, name: str, inode: int) -> None:
+    def __init__(self, name: str, info: os.stat_result) -> None:
         self.name = name
-        self._inode = inode
+        self._info = info
 
     def inode(self) -> int:
-        return self._inode
+        return self._info.st_ino
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:  # noqa: ARG002 - the path has none left
+        return self._info

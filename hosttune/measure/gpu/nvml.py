@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hosttune.measure.gpu.bindings import bindings
-from hosttune.measure.gpu.patience import Patience
+from hosttune.measure.gpu.patience import TimedCaller
 from hosttune.measure.gpu.reasons import words_of
 from hosttune.measure.gpu.sample import GpuSample
 
@@ -79,7 +79,7 @@ class NvmlSampler:
         self._module, why = bindings()
         if self._module is None:
             raise NoNvml(why)
-        self._patience: Patience[tuple[GpuSample, ...]] = Patience()
+        self._patience: TimedCaller[tuple[GpuSample, ...]] = TimedCaller()
         self._devices: tuple[_Device, ...] = ()
         try:
             opened = self._patience.ask(self._open, opening_s)

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Patience(Generic[T]):
+class TimedCaller(Generic[T]):
     """Calls `look` in one thread, one call after the other, and waits for each only so long.
 
     A call into NVML that waits for the driver cannot be interrupted; the thread is a daemon, so a hung one does not

@@ -56,7 +56,9 @@ def parse(text: str, file: str = "trace") -> Trace:
             else:
                 raise ValueError(f"{words[0]} is neither gpu, mig nor at")
         except (ValueError, IndexError, KeyError) as error:
-            raise HosttuneError(f"{file}:{number}: {error}", hint="see hosttune/measure/gpu/replay.py") from None
+            raise HosttuneError(
+                f"{file}:{number}: {error}", hint="docs/measuring.md tells the format (--gpu-trace)"
+            ) from None
     return Trace(tuple(known), tuple(sorted(steps, key=lambda step: step[0])))
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from hosttune.measure.gpu.program import Program, answer
 from hosttune.measure.gpu.sample import GpuSample
-from hosttune.measure.gpu.smi_rows import FIELDS, OLDER, Table, instances_in, pids_in
+from hosttune.measure.gpu.smi_rows import FIELDS, OLDER, SmiTable, instances_in, pids_in
 
 OPENING_S: Final = 10.0
 STALE_S: Final = 3.0  # a GPU that was not spoken of for so long: its values are unknown
@@ -45,7 +45,7 @@ class SmiSampler:
         self._clock = clock
         self._fields = list(FIELDS)
         self._starts = 0
-        self._table = Table()
+        self._table = SmiTable()
         self._child: Program | None = None
         self._asking: Program | None = None
         self._answered: list[str] = []

@@ -39,7 +39,7 @@ _MIB: Final = 1 << 20
 
 
 @frozen
-class Row:
+class SmiRow:
     """A GPU as one line shows it, and what identifies it beside the sample."""
 
     sample: GpuSample
@@ -47,11 +47,11 @@ class Row:
     is_mig_on: bool
 
 
-class Table:
+class SmiTable:
     """Takes lines one by one. `rows` holds the last one of each GPU, `said` the last line that is none."""
 
     def __init__(self) -> None:
-        self.rows: dict[int, Row] = {}
+        self.rows: dict[int, SmiRow] = {}
         self.said = ""
         self.refused: str | None = None  # the field that this nvidia-smi does not know
         self._head: tuple[str, ...] = ()
@@ -111,13 +111,13 @@ def _name(cell: str) -> str:
     return _CALLED.get(name, name)
 
 
-def _lost(index: int, before: Row | None) -> Row:
+def _lost(index: int, before: SmiRow | None) -> SmiRow:
     if before is None:
-        return Row(GpuSample(index, lost=True), "", is_mig_on=False)
-    return Row(GpuSample(index, before.sample.uuid, before.sample.name, lost=True), before.bus_id, before.is_mig_on)
+        return SmiRow(GpuSample(index, lost=True), "", is_mig_on=False)
+    return SmiRow(GpuSample(index, before.sample.uuid, before.sample.name, lost=True), before.bus_id, before.is_mig_on)
 
 
-def _read(index: int, cells: Mapping[str, str]) -> Row:
+def _read(index: int, cells: Mapping[str, str]) -> SmiRow:
     is_mig_on = cells.get("mig.mode.current") == "Enabled"
     reasons = cells.get(REASONS, "")
     util = _number(cells, "utilization.gpu")
@@ -133,7 +133,7 @@ def _read(index: int, cells: Mapping[str, str]) -> Row:
         sm_clock_mhz=_whole(cells, "clocks.sm"),
         reasons=words_of(int(reasons, 16)) if re.fullmatch(r"0x[0-9A-Fa-f]+", reasons) else None,
     )
-    return Row(sample, _text(cells, "pci.bus_id"), is_mig_on)
+    return SmiRow(sample, _text(cells, "pci.bus_id"), is_mig_on)
 
 
 def _text(cells: Mapping[str, str], name: str) -> str:

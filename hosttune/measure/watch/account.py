@@ -7,8 +7,17 @@ from dataclasses import dataclass, field
 from hosttune.frozen import frozen
 from hosttune.measure.gpu.sample import GpuSample
 from hosttune.measure.watch.history import History, point
-from hosttune.measure.watch.states import LIMITS, Held, State, Trust, step
-from hosttune.measure.watch.tick import Tick, gpu_percent, power_percent, pressure, room_percent
+from hosttune.measure.watch.states import LIMITS, HeldState, State, Trust, step
+from hosttune.measure.watch.tick import (
+    CpuLimit,
+    Mounted,
+    Tick,
+    Want,
+    gpu_percent,
+    power_percent,
+    pressure,
+    room_percent,
+)
 
 WARM_UP_S = 60.0
 WARM_UP_WITHOUT_GPU_S = 10.0
@@ -16,6 +25,9 @@ WARM_GPU_PERCENT = 20.0
 # A look that comes later than this says nothing: watch or machine stood still.
 LOST_S = 30.0
 LOST_TICKS = 10
+MOST_NAMES = 64
+EARLY_S = 5.0
+KNOWN_WAIT = 0.3  # of the time that it waited, in which a look has seen what for
 
 
 @frozen
@@ -48,7 +60,7 @@ class Mean:
 
 
 @dataclass(slots=True)
-class Run:
+class UnbrokenRun:
     """The longest time without a break."""
 
     now_s: float = 0.0
@@ -75,9 +87,9 @@ MEANS = (
     "gpu_percent", "power_percent", "room_percent", "iowait_percent", "busy_cores", "tree_cores", "main_cores",
     "run_delay_cores", "cpus", "cpu_some", "io_some", "io_full", "memory_some", "read_bytes", "device_bytes",
     "disk_read_bytes", "disk_written_bytes", "read_await_ms", "in_flight", "refaults", "swapped_in_pages", "mains",
-    "children", "active_children", "saturated_children", "active_child_cores",
+    "children", "active_children", "saturated_children", "active_child_cores", "line_cores", "throttled_percent",
 )  # fmt: skip
-TOTALS = ("read_bytes", "device_bytes", "written_bytes", "disk_read_bytes", "disk_written_bytes")
+TOTALS = ("read_bytes", "received_bytes", "device_bytes", "written_bytes", "disk_read_bytes", "disk_written_bytes")
 
 
 class Account:
@@ -85,7 +97,7 @@ class Account:
 
     def __init__(self, watched: Watched) -> None:
         self.watched = watched
-        self.held = Held()
+        self.held = HeldState()
         self.history = History()
         self.ticks = 0
         self.seconds = 0.0
@@ -95,22 +107,30 @@ class Account:
         self.paused_s = 0.0
         self.is_warm = watched.warm_up_s == 0
         self.last: Tick | None = None
+        self.status: int | None = None  # of the command, once it has ended
         self.states: dict[tuple[State, Trust], float] = {}
-        self.runs: dict[State, Run] = {state: Run() for state in State}
+        self.runs: dict[State, UnbrokenRun] = {state: UnbrokenRun() for state in State}
         self.ticks_of: dict[State, int] = dict.fromkeys(State, 0)
         self.means = {name: Mean() for name in MEANS}
         self.totals: dict[str, float | None] = dict.fromkeys(TOTALS)
         self.zero_s = 0.0
-        self.zero_run = Run()
+        self.zero_run = UnbrokenRun()
         self.judged_gpu_s = 0.0
         self.gpus: dict[tuple[int, str], GpuAccount] = {}
         self.others: dict[str, float] = {}  # core seconds by name
-        self.file_systems: dict[str, None] = {}  # types, in the order in which they were seen
+        self.disk_bytes: dict[str, float] = {}  # moved by each disk of the host
+        self.mounts: dict[str, Mounted] = {}  # by folder, those first that most of its files lay on most of the time
+        self._mounted_s: dict[str, float] = {}
+        self.waits: dict[Want, float] = {}  # seconds in which it slept on that, of those in which it waited
+        self.waited_for: dict[str, float] = {}  # addresses, files, pipes
+        self.waited_s = 0.0
+        self.limit: CpuLimit | None = None  # the last that held it back
+        self.programs: dict[str, float] = {}  # core seconds by the name of the busiest process of a tick
         self.is_partial = False
         self.has_job_pressure_s = 0.0
         self.most_processes = 0
 
-    def add(self, tick: Tick) -> Held:
+    def add(self, tick: Tick) -> HeldState:
         """Count one tick; returns the state it led to."""
         self.ticks += 1
         self.last = tick
@@ -118,17 +138,15 @@ class Account:
         self._total(tick)
         if tick.is_paused or tick.seconds > max(LOST_S, LOST_TICKS * self.watched.interval_s):
             self.paused_s += tick.seconds
-            self.held = Held()
+            self.held = HeldState()
             return self.held
         self.held = step(self.held, tick)
         was_warm, self.is_warm = self.is_warm, self.is_warm or self._warms_up(tick)
         state = self.held.state
-        is_counted = was_warm and state is not State.IDLE
+        is_counted = was_warm
         self.history.add(point(tick, state, is_counted=is_counted))
         if not was_warm:
             self.warm_up_s += tick.seconds
-        elif state is State.IDLE:
-            self.idle_s += tick.seconds
         if was_warm:
             for one, run in self.runs.items():
                 run.add(tick.seconds, holds=one is state)
@@ -136,28 +154,58 @@ class Account:
         if is_counted:
             self._count(tick)
         self._others(tick)
-        self.file_systems.update(dict.fromkeys(tick.file_systems or ()))
+        for disk in tick.disks or ():
+            moved = (disk.read_bytes + disk.written_bytes) * tick.seconds
+            self.disk_bytes[disk.name] = self.disk_bytes.get(disk.name, 0.0) + moved
+        self._add_mounts(tick)
         return self.held
 
     def _warms_up(self, tick: Tick) -> bool:
         """Whether the warm-up ends with this tick: the ones behind it count."""
         limit = self.watched.warm_up_s
+        so_far = self.seconds + self.watched.interval_s / 2  # a look that comes a moment early is as good
         if limit is not None:
-            return self.seconds >= limit
+            return so_far >= limit
         percent = gpu_percent(tick)
         if percent is None:
-            return self.seconds >= WARM_UP_WITHOUT_GPU_S
-        return percent >= WARM_GPU_PERCENT or self.seconds >= WARM_UP_S
+            return so_far >= WARM_UP_WITHOUT_GPU_S
+        return percent >= WARM_GPU_PERCENT or so_far >= WARM_UP_S
+
+    @property
+    def has_ended_early(self) -> bool:
+        """The command was over before enough could be seen, whatever counts."""
+        return self.status is not None and self.seconds < EARLY_S
+
+    @property
+    def active_s(self) -> float:
+        """Of the counted time what it did not idle: the means are over this."""
+        return self.counted_s - self.idle_s
+
+    @property
+    def waits_for(self) -> Want | None:
+        """What it mostly slept on while it waited; None where too little of it is known."""
+        kind = max(self.waits, key=lambda one: self.waits[one], default=None)
+        return kind if kind is not None and self.waits[kind] >= KNOWN_WAIT * self.waited_s else None
 
     def _count(self, tick: Tick) -> None:
         seconds = tick.seconds
         self.counted_s += seconds
         key = (self.held.state, self.held.trust)
         self.states[key] = self.states.get(key, 0.0) + seconds
+        if self.held.state is State.IDLE:
+            self.idle_s += seconds
+        else:
+            self._add_means(tick)
+        if self.held.state is State.WAIT:
+            self._add_wait(tick)
+        if self.held.state is State.LIMIT:
+            self.limit = tick.limit
+        if tick.tree is not None and tick.tree.program and tick.tree.cores:
+            name = tick.tree.program
+            if name in self.programs or len(self.programs) < MOST_NAMES:
+                self.programs[name] = self.programs.get(name, 0.0) + tick.tree.cores * seconds
         if tick.job is not None:
             self.has_job_pressure_s += seconds
-        for name, value in _values(tick).items():
-            self.means[name].add(value, seconds)
         percent = gpu_percent(tick)
         if percent is not None:
             self.judged_gpu_s += seconds
@@ -165,6 +213,25 @@ class Account:
             self.zero_run.add(seconds, holds=percent == 0)
         for gpu in tick.gpus or ():
             self._gpu(gpu, seconds)
+
+    def _add_means(self, tick: Tick) -> None:
+        for name, value in _values(tick).items():
+            self.means[name].add(value, tick.seconds)
+
+    def _add_wait(self, tick: Tick) -> None:
+        self.waited_s += tick.seconds
+        if tick.wait is None:
+            return
+        kind, what = tick.wait.kind, tick.wait.what
+        self.waits[kind] = self.waits.get(kind, 0.0) + tick.seconds
+        if what and (what in self.waited_for or len(self.waited_for) < MOST_NAMES):
+            self.waited_for[what] = self.waited_for.get(what, 0.0) + tick.seconds
+
+    def _add_mounts(self, tick: Tick) -> None:
+        for place, one in enumerate(tick.mounts or (), 1):
+            self.mounts[one.target] = one
+            self._mounted_s[one.target] = self._mounted_s.get(one.target, 0.0) + tick.seconds / place
+        self.mounts = dict(sorted(self.mounts.items(), key=lambda one: -self._mounted_s[one[0]]))
 
     def _gpu(self, gpu: GpuSample, seconds: float) -> None:
         kept = self.gpus.setdefault((gpu.index, gpu.uuid), GpuAccount(gpu))
@@ -183,6 +250,7 @@ class Account:
             self.most_processes = max(self.most_processes, tree.processes)
         rates = {
             "read_bytes": tree.read_bytes if tree else None,
+            "received_bytes": tree.received_bytes if tree else None,
             "device_bytes": tree.device_bytes if tree else None,
             "written_bytes": tree.written_bytes if tree else None,
             "disk_read_bytes": None if tick.disks is None else sum(disk.read_bytes for disk in tick.disks),
@@ -194,7 +262,7 @@ class Account:
 
     def _others(self, tick: Tick) -> None:
         for other in tick.others or ():
-            if other.name in self.others or len(self.others) < 64:
+            if other.name in self.others or len(self.others) < MOST_NAMES:
                 self.others[other.name] = self.others.get(other.name, 0.0) + other.cores * tick.seconds
 
 
@@ -221,6 +289,8 @@ def _values(tick: Tick) -> dict[str, float | None]:
         "memory_some": seen.memory_some if seen else None,
         "read_bytes": tree.read_bytes if tree else None,
         "device_bytes": tree.device_bytes if tree else None,
+        "line_cores": tree.line_cores if tree else None,
+        "throttled_percent": tick.throttled_percent,
         "disk_read_bytes": None if tick.disks is None else sum(disk.read_bytes for disk in tick.disks),
         "disk_written_bytes": None if tick.disks is None else sum(disk.written_bytes for disk in tick.disks),
         "read_await_ms": max(awaited, default=None),

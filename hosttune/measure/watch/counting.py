@@ -29,6 +29,7 @@ class Sums(NamedTuple):
     own: dict[int, int]
     waited: dict[int, int]
     ticks: int
+    lasting: int  # of these, those of processes that were there at both looks and are there yet
     io: ProcessIo | None
     delay: int | None
 
@@ -41,7 +42,7 @@ def sums(before: Mapping[int, Counters], now: Mapping[int, Counters], last_look:
     not seen then counts from now on."""
     own: dict[int, int] = {}
     waited: dict[int, int] = {}
-    ticks = delay = 0
+    ticks = delay = lasting = 0
     io = [0, 0, 0]
     for pid, new in now.items():
         old = before.get(pid)
@@ -50,6 +51,7 @@ def sums(before: Mapping[int, Counters], now: Mapping[int, Counters], last_look:
             own[pid] = 0
             continue
         own[pid] = new.stat.own - (old.stat.own if old else 0)
+        lasting += own[pid] if old is not None and new.stat.state not in "ZX" else 0
         ticks += own[pid] + new.stat.ended - (old.stat.ended if old else 0)
         base = old.io if old else _NOTHING
         if new.io is not None and base is not None:
@@ -66,6 +68,7 @@ def sums(before: Mapping[int, Counters], now: Mapping[int, Counters], last_look:
         own,
         waited,
         max(0, ticks),
+        lasting,
         ProcessIo(*(max(0, total) for total in io)) if all(one.io is not None for one in now.values()) else None,
         max(0, delay) if all(one.delay is not None for one in now.values()) else None,
     )

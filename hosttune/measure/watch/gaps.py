@@ -10,14 +10,13 @@ SHORT_S = 20.0
 def gaps(account: Account) -> tuple[str, ...]:
     """Sentences, what matters most first."""
     found = []
-    if account.counted_s < SHORT_S:
-        found.append(
-            f"only {account.counted_s:.0f} s count (warm-up {account.warm_up_s:.0f} s, idle {account.idle_s:.0f} s): "
-            "watch longer, or set --warm-up"
-        )
+    if account.has_ended_early:
+        found.append("look why it ended so soon; what works for half a minute can be judged")
+    elif account.counted_s < SHORT_S - account.watched.interval_s:
+        found.append(_short(account))
     found += _gpu_gaps(account)
     watched, last = account.watched, account.last
-    if account.means["io_full"].seconds == 0 and account.counted_s:
+    if account.means["io_full"].seconds == 0 and account.active_s:
         found.append("the kernel does not tell where tasks stall (no PSI): psi=1 on its command line switches it on")
     elif account.has_job_pressure_s < account.counted_s / 2:
         why = f" ({watched.pressure_reason})" if watched.pressure_reason else ""
@@ -27,6 +26,13 @@ def gaps(account: Account) -> tuple[str, ...]:
     if last is not None and last.tree is not None and last.tree.run_delay_cores is None:
         found.append("the kernel keeps no run delay (schedstat), which tells whether others take the job's CPU time")
     return tuple(found)
+
+
+def _short(account: Account) -> str:
+    text = f"only {account.counted_s:.0f} s count (the warm-up took {account.warm_up_s:.0f} s): "
+    if account.status is None:
+        return text + "watch longer, or set --warm-up"
+    return text + ("" if account.seconds >= SHORT_S else "give it work for half a minute, or ") + "set --warm-up"
 
 
 def _gpu_gaps(account: Account) -> list[str]:

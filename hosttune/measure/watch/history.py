@@ -13,14 +13,15 @@ from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tick import Tick, gpu_percent, power_percent, pressure, room_percent
 
 CAPACITY = 2048
-LONG_ENOUGH_S = 30.0  # either side of a change point
+LONG_ENOUGH_S = 30.0  # either side of a change point; of a short watch a quarter
+SHORTEST_S = 5.0
 HOLDS = 0.6  # of its side
 
 
 @frozen
 class Point:
     """What went on in `seconds` up to `at_s`; means over it, None where nothing was known. `states` tells how many
-    seconds each state took, `counted_s` how many of them the verdict counts (no warm-up, no idling)."""
+    seconds each state took, `counted_s` how many of them the verdict counts (no warm-up)."""
 
     at_s: float
     seconds: float
@@ -134,14 +135,16 @@ class History:
 
 
 def segments(points: Iterable[Point]) -> tuple[Segment, ...]:
-    """The counted time, cut where one state took over from another for at least 30 s on either side."""
+    """The counted time, cut where one state took over from another for at least 30 s on either side; of a watch below
+    two minutes for a quarter of it."""
     counted = [one for one in points if one.counted_s]
-    return tuple(_segment(part) for part in _merged(_cut(counted))) if counted else ()
+    long_enough = min(LONG_ENOUGH_S, max(SHORTEST_S, sum(one.counted_s for one in counted) / 4))
+    return tuple(_segment(part) for part in _merged(_cut(counted, long_enough))) if counted else ()
 
 
-def _cut(points: Sequence[Point]) -> list[Sequence[Point]]:
+def _cut(points: Sequence[Point], long_enough: float) -> list[Sequence[Point]]:
     """Cuts where the seconds that do not belong to the leading state of their side become fewest."""
-    best, at = _strays(points) - LONG_ENOUGH_S / 2, 0
+    best, at = _strays(points) - long_enough / 2, 0
     total = sum(one.counted_s for one in points)
     left, left_s, right = dict[State, float](), 0.0, _sums(points)
     for index, one in enumerate(points[:-1], 1):
@@ -149,12 +152,12 @@ def _cut(points: Sequence[Point]) -> list[Sequence[Point]]:
             left[state] = left.get(state, 0.0) + seconds
             right[state] -= seconds
         left_s += one.counted_s
-        if left_s < LONG_ENOUGH_S or total - left_s < LONG_ENOUGH_S:
+        if left_s < long_enough or total - left_s < long_enough:
             continue
         strays = left_s - max(left.values()) + total - left_s - max(right.values())
         if strays < best and _leads(left, left_s) and _leads(right, total - left_s):
             best, at = strays, index
-    return [points] if not at else [*_cut(points[:at]), *_cut(points[at:])]
+    return [points] if not at else [*_cut(points[:at], long_enough), *_cut(points[at:], long_enough)]
 
 
 def _leads(sums: dict[State, float], seconds: float) -> bool:
@@ -170,10 +173,9 @@ def _sums(points: Iterable[Point]) -> dict[State, float]:
 
 
 def _counted(one: Point) -> list[tuple[State, float]]:
-    """The counted seconds of each state: a point that was joined may hold some that do not count."""
-    busy = [(state, seconds) for state, seconds in one.states if state is not State.IDLE]
-    total = sum(seconds for _, seconds in busy)
-    return [(state, seconds * one.counted_s / total) for state, seconds in busy] if total else []
+    """The counted seconds of each state: a point that was joined may hold some of the warm-up."""
+    total = sum(seconds for _, seconds in one.states)
+    return [(state, seconds * one.counted_s / total) for state, seconds in one.states] if total else []
 
 
 def _strays(points: Sequence[Point]) -> float:

@@ -14,7 +14,7 @@ _NO_DISK = ("loop", "ram", "dm-", "md", "sr", "zram", "fd", "nbd")  # made of ot
 MOST_DISKS = 16
 
 
-class Host:
+class HostCounters:
     """`proc` and `sys` are where they are, for tests."""
 
     def __init__(self, *, proc: str = "/proc", sys: str = "/sys") -> None:

@@ -6,25 +6,27 @@ import os
 from contextlib import suppress
 from dataclasses import replace
 
-from hosttune.host.mountinfo import parse
-from hosttune.measure.cpus import Cpus, usable_cpus
 from hosttune.measure.gpu.sample import GpuSample, GpuSampler
 from hosttune.measure.watch.gpus import jobs_gpus
 from hosttune.measure.watch.group import Group
-from hosttune.measure.watch.host import Host
-from hosttune.measure.watch.kept import content_of
+from hosttune.measure.watch.host import HostCounters
+from hosttune.measure.watch.limits import CpuLimits
+from hosttune.measure.watch.mounts import MountTable
 from hosttune.measure.watch.others import Others
 from hosttune.measure.watch.states import LIMITS
-from hosttune.measure.watch.tick import Tick, room_percent
+from hosttune.measure.watch.tick import Mounted, Tick, TreeTick, Wait, room_percent, rounded
 from hosttune.measure.watch.tree import Tree
+from hosttune.measure.watch.waits import Waits
 
+# A wrapper moves into a group, or narrows its CPUs, before it becomes the job; that costs a look or two.
+EARLY = frozenset({1, 2, 5})
 CPUS_EVERY = 30  # looks
 FILES_EVERY = 60
-_FIRST_FILES = 5
+WORKING_CORES = 0.1
+_MOST_WORKING = 64
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO, include/linux/proc_ns.h
 # Where one of these is, a job may compute on a GPU that no sampler sees: NVIDIA, AMD, and either under WSL.
 _GPU_NODES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg")
-_MOST_PROCESSES, _MOST_FILES = 8, 64
 
 
 class Looks:
@@ -44,20 +46,21 @@ class Looks:
         visible: str | None = None,
         are_named: bool = False,
     ) -> None:
-        self.cpus: Cpus = usable_cpus(root)
+        self.limits = CpuLimits(root)
         self.sampler = sampler
         self.tree = Tree(root, follows_group=follows_group)
         self.group = Group(root)
-        self._host = Host()
+        self._host = HostCounters()
         self._others = Others()
-        self._affinity = _affinity(root)
+        self._waits = Waits()
+        self._mounts = MountTable()
         self._visible = visible
         self._are_named = are_named
         self._trusts_pids = _pid_namespace() == _INITIAL_PID_NAMESPACE
         self._known: set[str] = set()
         self._start_s = self._last_s = now_s
         self._count = 0
-        self._host.look(1.0, self._affinity)
+        self._host.look(1.0, self.limits.allowed)
         self._host.pressure(1.0)
         self._host.disks(1.0)
 
@@ -70,16 +73,20 @@ class Looks:
         """What went on since the last look. `is_paused`: the watch itself was stopped meanwhile."""
         seconds, self._last_s = max(1e-3, now_s - self._last_s), now_s
         self._count += 1
+        throttled = self.limits.throttled(seconds)
         self._refresh()
-        host, is_new = self._host.look(seconds, self._affinity)
+        host, is_new = self._host.look(seconds, self.limits.allowed)
         samples = self.sampler.read()
         on_gpu = frozenset(pid for gpu in samples for pid in gpu.pids or ()) if self._trusts_pids else frozenset()
         tree = self.tree.look(seconds, is_new=is_new, on_gpu=on_gpu)
         gpus, are_its = self._gpus(samples)
+        wait = None
+        if tree is not None and _has_time(tree, self.limits.cpus):
+            tree, wait = self._wait(tree, seconds)
         tick = Tick(
             at_s=now_s - self._start_s,
             seconds=seconds,
-            cpus=self.cpus.usable,
+            cpus=self.limits.cpus,
             job=self.group.look(seconds, self.tree.members, now_s),
             host_pressure=self._host.pressure(seconds),
             host=host,
@@ -87,11 +94,14 @@ class Looks:
             disks=self._host.disks(seconds),
             gpus=gpus,
             gpus_are_its=are_its,
-            file_systems=self._file_systems(),
+            mounts=self._mounted(tree),
+            limit=self.limits.limit,
+            throttled_percent=throttled,
+            wait=wait,
             is_paused=is_paused or (tree is not None and tree.is_stopped),
         )
         others = self._others.look(self.tree.members, now_s) if _is_crowded(tick) else None
-        return replace(tick, others=others)
+        return rounded(replace(tick, others=others))
 
     def close(self) -> None:
         self.tree.close()
@@ -100,10 +110,15 @@ class Looks:
         self.sampler.close()
 
     def _refresh(self) -> None:
-        if self._count % CPUS_EVERY == 0:
+        if self._count in EARLY or self._count % CPUS_EVERY == 0 or self.limits.is_surprised:
+            working = [pid for pid, one in self.tree.members.items() if one.cores >= WORKING_CORES]
             with suppress(OSError):  # it has just ended: what was known stays
-                self.cpus = usable_cpus(self.tree.root)
-                self._affinity = _affinity(self.tree.root)
+                self.limits.look_around(working[:_MOST_WORKING])
+
+    def _wait(self, tree: TreeTick, seconds: float) -> tuple[TreeTick, Wait | None]:
+        states = {pid: one.counters.stat.state for pid, one in self.tree.members.items() if one.counters}
+        wait = self._waits.look(states)
+        return replace(tree, received_bytes=self._waits.received / seconds), wait
 
     def _gpus(self, samples: tuple[GpuSample, ...]) -> tuple[tuple[GpuSample, ...] | None, bool]:
         if self.sampler.source == "none":
@@ -116,18 +131,15 @@ class Looks:
             self._known.update(gpu.uuid for gpu in gpus)
         return gpus, are_its
 
-    def _file_systems(self) -> tuple[str, ...] | None:
-        if self._count != _FIRST_FILES and self._count % FILES_EVERY:
+    def _mounted(self, tree: TreeTick | None) -> tuple[Mounted, ...] | None:
+        if self._count not in EARLY and self._count % FILES_EVERY and not (tree is not None and tree.blocked):
             return None
-        listed = parse(content_of("/proc/self/mountinfo") or b"")
-        mounts = [(mount.target.rstrip("/") + "/", mount.fstype) for mount in listed]
-        found: dict[str, None] = {}
-        for pid in list(self.tree.members)[:_MOST_PROCESSES]:
-            for path in _open_files(pid):
-                fitting = [pair for pair in mounts if path.startswith(pair[0])]
-                if fitting:
-                    found[max(fitting, key=lambda pair: len(pair[0]))[1]] = None
-        return tuple(found)
+        return self._mounts.of(list(self.tree.members))
+
+
+def _has_time(tree: TreeTick, cpus: float) -> bool:
+    """The job does not fill its CPUs: what it sleeps on matters, and a look at that costs it nothing."""
+    return tree.cores is not None and tree.cores < LIMITS.busy_share * cpus
 
 
 def _is_crowded(tick: Tick) -> bool:
@@ -142,27 +154,8 @@ def _is_crowded(tick: Tick) -> bool:
     )
 
 
-def _affinity(pid: int) -> frozenset[int] | None:
-    """The CPUs it may run on; None for all."""
-    allowed = os.sched_getaffinity(pid)
-    return None if len(allowed) >= (os.cpu_count() or 1) else frozenset(allowed)
-
-
 def _pid_namespace() -> str:
     try:
         return os.readlink("/proc/self/ns/pid")
     except OSError:
         return ""
-
-
-def _open_files(pid: int) -> list[str]:
-    """Regular paths, the working folder first; none where this user may not see them."""
-    found = []
-    folder = f"/proc/{pid}/fd"
-    with suppress(OSError):
-        found.append(os.readlink(f"/proc/{pid}/cwd") + "/")
-    with suppress(OSError):
-        for name in os.listdir(folder)[:_MOST_FILES]:
-            with suppress(OSError):
-                found.append(os.readlink(f"{folder}/{name}"))
-    return [path for path in found if path.startswith("/") and not path.startswith(("/dev/", "/proc/", "/sys/"))]

@@ -12,7 +12,7 @@ from hosttune.measure.watch.parse import ProcessIo, process_io, process_stat, ru
 FILES = 4  # that one process keeps open
 
 
-class Process:
+class WatchedProcess:
     """`counters` are those of the last look, `cores` what it used before it."""
 
     __slots__ = ("_children", "_delay", "_folder", "_io", "_stat", "command", "cores", "counters", "pid")

@@ -14,7 +14,7 @@ from typing import Any, Final
 from hosttune.codec import FORMAT_VERSION, decoded, other_format, to_json
 from hosttune.errors import BadInput, Fault, HosttuneError, Where
 from hosttune.measure.watch.account import Watched
-from hosttune.measure.watch.tick import Tick
+from hosttune.measure.watch.tick import Tick, rounded
 
 KIND: Final = "hosttune watch"
 MOST_LINE: Final = 1 << 20  # bytes
@@ -40,7 +40,7 @@ class Recorder:
 
     def add(self, tick: Tick) -> None:
         """A full disk ends the record, never the job."""
-        self._write(without_unknown(to_json(tick)))
+        self._write(without_unknown(to_json(rounded(tick))))
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -50,7 +50,7 @@ class Recorder:
     def _write(self, data: Any) -> None:
         if self._descriptor < 0:
             return
-        line = (json.dumps(rounded(data), separators=(",", ":"), ensure_ascii=True) + "\n").encode("ascii")
+        line = (json.dumps(data, separators=(",", ":"), ensure_ascii=True) + "\n").encode("ascii")
         try:
             while line:  # what a disk that is nearly full takes of it may be a part
                 line = line[os.write(self._descriptor, line) :]
@@ -64,15 +64,6 @@ def without_unknown(data: Any) -> Any:
     if isinstance(data, dict):
         return {key: without_unknown(value) for key, value in data.items() if value is not None}
     return [without_unknown(item) for item in data] if isinstance(data, list) else data
-
-
-def rounded(data: Any) -> Any:
-    """Figures with at most three decimals."""
-    if isinstance(data, float):
-        return round(data, 3)
-    if isinstance(data, dict):
-        return {key: rounded(value) for key, value in data.items()}
-    return [rounded(item) for item in data] if isinstance(data, list) else data
 
 
 def replay(path: str) -> tuple[Watched, Iterator[Tick]]:

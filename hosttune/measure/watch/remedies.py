@@ -9,62 +9,114 @@ from hosttune.measure.cpus import Cpus
 from hosttune.measure.gpu.reasons import HELD_BACK
 from hosttune.measure.watch.account import Account
 from hosttune.measure.watch.states import State
-from hosttune.measure.watch.verdict import Outcome, Verdict
+from hosttune.measure.watch.tick import CpuLimit, LimitKind, Want
+from hosttune.measure.watch.verdict import SECOND, VerdictKind, WatchVerdict
 from hosttune.measure.workers import start_workers
 
 _NETWORK = ("nfs", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "fuse", "9p", "afs", "glusterfs", "virtiofs")
 
 
-def remedies(verdict: Verdict, account: Account) -> tuple[Advice, ...]:
-    """What to do, what matters most first; of a mixture for both of its states."""
-    if verdict.outcome is Outcome.MIXED:
-        states = [share.state for share in verdict.shares[:2]]
-    else:
-        states = [verdict.state] if verdict.state is not None else []
+def remedies(verdict: WatchVerdict, account: Account) -> tuple[Advice, ...]:
+    """What to do, what matters most first; also for a second state that held a part of the time."""
+    states = [verdict.state] if verdict.state is not None else []
+    if states and verdict.outcome is not VerdictKind.IDLE:
+        states += [one.state for one in verdict.shares if one.share >= SECOND and one.state not in states]
+    shares = {one.state: one.share for one in verdict.shares}
     found: dict[str, Advice] = {}
     for state in states:
-        for name in _names(state, account):
+        for name in _names(state, account, shares.get(state) or 1.0):
             found[name] = _filled(name, account)
     if any(gpu.was_lost for gpu in account.gpus.values()):
         found = {"lost-gpu": ADVICE["lost-gpu"], **found}
     return tuple(found.values())
 
 
-def _names(state: State, account: Account) -> tuple[str, ...]:
-    mean = {name: kept.value for name, kept in account.means.items()}
+def _names(state: State, account: Account, share: float) -> tuple[str, ...]:
     if state is State.WORKERS:
-        return _of_workers(mean)
+        return _of_workers(account, share)
     if state is State.DISK:
-        return ("fits-memory", "shards", *_of_storage(account), "what-disk-gives")
+        return (*(("fits-memory", "shards") if _is_python(account) else ()), *_of_storage(account), "what-disk-gives")
     if state is State.WAIT:
-        network = ("nfs-read-ahead",) if any(kind.startswith("nfs") for kind in account.file_systems) else ()
-        return ("waits", *network, "overlap-waits")
+        return _of_waits(account)
     if state in {State.GPU, State.COLD_GPU}:
         held = any(HELD_BACK.intersection(gpu.reasons) for gpu in account.gpus.values())
         return (*(("throttled",) if held else ()), "gpu-limit" if state is State.GPU else "cold-gpu")
+    if state is State.CPU and not _is_python(account):
+        return ("all-cpus", "governor")
     return {
-        State.MEM: ("memory", "worker-copies", "fits-memory"),
-        State.CPU: ("draft", "gpu-decode", "raw-format", "knee", "governor", "pillow-simd"),
+        State.MEM: ("memory", *(("worker-copies",) if _is_python(account) else ()), "fits-memory"),
+        State.CPU: (
+            "draft",
+            *(("gpu-decode",) if _has_gpu(account) else ()),
+            "raw-format",
+            "knee",
+            "governor",
+            "pillow-simd",
+        ),
         State.FOREIGN: ("foreign",),
+        State.LIMIT: ("limit",),
     }.get(state, ())
 
 
-def _of_workers(mean: dict[str, float | None]) -> tuple[str, ...]:
-    active, saturated = mean["active_children"] or 0.0, mean["saturated_children"] or 0.0
+def _has_gpu(account: Account) -> bool:
+    return bool(account.gpus)
+
+
+def _is_python(account: Account) -> bool:
+    """Whether Python does most of the work: advice on loaders is for that."""
+    known = account.programs
+    return not known or max(known, key=lambda name: known[name]).startswith(("python", "pt_", "ray", "torchrun"))
+
+
+def _of_workers(account: Account, share: float) -> tuple[str, ...]:
+    """`share`: the part of the time in which loaders were what it waited for; outside of it none is at its limit."""
+    mean = {name: kept.value for name, kept in account.means.items()}
+    active, saturated = mean["active_children"] or 0.0, (mean["saturated_children"] or 0.0) / share
     children = mean["children"] or 0.0
+    if (mean["line_cores"] or 0.0) >= 0.3 * (mean["tree_cores"] or 1.0):
+        return ("line",)
+    if not _is_python(account):
+        return ("one-thread",)
     if saturated < 0.5:
-        return ("launch-bound",) if active >= 1 else ("some-workers", "launch-bound")
+        if round(active) >= 1:
+            return ("launch-bound",) if _has_gpu(account) else ("one-thread",)
+        return ("some-workers", "launch-bound") if _has_gpu(account) else ("one-thread", "some-workers")
     if children >= 4 and saturated < 0.25 * children:
         return ("one-slow-worker", "knee")
-    return ("more-workers", "keep-workers", "pin-memory", "knee")
+    return ("more-workers", "keep-workers", *(("pin-memory",) if _has_gpu(account) else ()), "knee")
+
+
+def _of_waits(account: Account) -> tuple[str, ...]:
+    network = ("nfs-read-ahead",) if any(kind.startswith("nfs") for kind in _types(account)) else ()
+    kind = account.waits_for
+    if kind is Want.NETWORK:
+        return ("store", *network, *(("overlap-waits",) if _is_python(account) else ()))
+    named = {Want.LOCK: "lock", Want.PEER: "peer", Want.EACH_OTHER: "each-other", Want.TIMER: "timer"}
+    if kind is not None:
+        return (named[kind],)
+    return ("waits", *network, *(("overlap-waits",) if _is_python(account) else ()))
+
+
+def _types(account: Account) -> tuple[str, ...]:
+    return tuple(one.fstype for one in account.mounts.values())
 
 
 def _of_storage(account: Account) -> tuple[str, ...]:
-    if any(kind.startswith("nfs") for kind in account.file_systems):
+    if any(kind.startswith("nfs") for kind in _types(account)):
         return ("nfs-read-ahead",)
-    if any(kind.startswith(_NETWORK) for kind in account.file_systems):
+    if any(kind.startswith(_NETWORK) for kind in _types(account)):
         return ("placement",)
     return ("placement", "read-ahead")
+
+
+def limit_source(limit: CpuLimit) -> str:
+    """Who set a limit, and where it is changed."""
+    where = f"{limit.path} sets it" if limit.path else "the process itself or who started it chose the CPUs"
+    if limit.by:
+        return f"{where} ({limit.by})"
+    if limit.kind is LimitKind.AFFINITY:
+        return f"{where} (taskset, numactl, sched_setaffinity, srun --cpu-bind, a library that pins its threads)"
+    return where
 
 
 def _filled(name: str, account: Account) -> Advice:
@@ -79,6 +131,8 @@ def _filled(name: str, account: Account) -> Advice:
                 advice, text=f"more loader workers for each GPU process: num_workers={start} instead of {now}"
             )
         return replace(advice, text=f"{advice.text}; {now} are there, {cpus:g} CPUs would carry a few more")
+    if name == "limit" and account.limit is not None:
+        return replace(advice, text=f"{advice.text}: {limit_source(account.limit)}")
     if name == "foreign" and account.others:
         busiest = sorted(account.others, key=lambda one: -account.others[one])[:3]
         return replace(advice, text=f"{advice.text}. Busiest: {', '.join(busiest)}")

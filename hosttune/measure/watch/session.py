@@ -22,7 +22,7 @@ WARM_AGE_S = 120.0  # a process that has run this long needs no warm-up
 
 
 @frozen
-class Wish:
+class WatchOptions:
     """How to watch. `warm_up_s` None: until the GPU first works. `trace` is a GPU trace to replay instead of asking
     for GPUs."""
 
@@ -35,14 +35,17 @@ class Wish:
 
 
 @frozen
-class Seen:
-    """What a watch came to. `status` is the command's, None for a process that was watched; `ended` says why it ended;
-    `notes` are sentences on what went wrong beside it."""
+class WatchEnd:
+    """What a watch came to. `ended` says why it ended; `notes` are sentences on what went wrong beside it."""
 
     account: Account
-    status: int | None
     ended: str
     notes: tuple[str, ...] = ()
+
+    @property
+    def status(self) -> int | None:
+        """The command's; None for a process that was watched."""
+        return self.account.status
 
 
 @frozen
@@ -53,7 +56,7 @@ class Show:
     stop: Callable[[], None]
 
 
-def watch_command(argv: tuple[str, ...], wish: Wish, show: Show) -> Seen:
+def watch_command(argv: tuple[str, ...], wish: WatchOptions, show: Show) -> WatchEnd:
     """Run the command and watch it. Whatever fails in watching, the command goes on and its status is told.
 
     Raises NotStarted where it cannot be started, HosttuneError where a wish cannot be granted; then it is not started.
@@ -79,7 +82,8 @@ def watch_command(argv: tuple[str, ...], wish: Wish, show: Show) -> Seen:
         except Exception as error:  # noqa: BLE001 - a fault of ours must not cost a week of training
             show.stop()
             note = f"watching failed, the command went on: {type(error).__name__}: {error}"
-            seen = Seen(account, _wait(child, signals), "the command has ended", (note,))
+            account.status = _wait(child, signals)
+            seen = WatchEnd(account, "the command has ended", (note,))
         return seen
     finally:
         sampler.close()
@@ -94,25 +98,26 @@ def _follow(
     sampler: GpuSampler,
     signals: Signals,
     recorder: Recorder | None,
-    wish: Wish,
+    wish: WatchOptions,
     show: Show,
-) -> Seen:
+) -> WatchEnd:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     try:
         looks = Looks(child.pid, sampler, time.monotonic(), visible=visible, are_named=bool(wish.gpus))
     except ProcessLookupError:  # it was over before we looked
-        return Seen(account, child.wait(), "the command has ended")
+        account.status = child.wait()
+        return WatchEnd(account, "the command has ended")
     try:
-        account.watched = replace(account.watched, cpus_evidence=looks.cpus.reason)
+        account.watched = replace(account.watched, cpus_evidence=looks.limits.reason)
         if recorder is not None:
             recorder.begin(account.watched)
-        status = _loop(looks, account, signals, recorder, show).follow(child)
-        return _seen(account, looks, recorder, status, "the command has ended")
+        account.status = _loop(looks, account, signals, recorder, show).follow(child)
+        return _seen(account, looks, recorder, "the command has ended")
     finally:
         looks.close()
 
 
-def watch_process(target: Target, wish: Wish, show: Show, seconds: float | None) -> Seen:
+def watch_process(target: Target, wish: WatchOptions, show: Show, seconds: float | None) -> WatchEnd:
     """Watch a process that runs already, until it ends, a signal comes, or `seconds` are over."""
     recorder = Recorder(wish.record) if wish.record else None
     sampler = _sampler(wish)
@@ -133,7 +138,7 @@ def watch_process(target: Target, wish: Wish, show: Show, seconds: float | None)
             command=target.command,
             interval_s=wish.interval_s,
             warm_up_s=warm_up_s,
-            cpus_evidence=looks.cpus.reason,
+            cpus_evidence=looks.limits.reason,
             gpu_source=sampler.source,
             gpu_reason=sampler.reason,
         )
@@ -141,7 +146,7 @@ def watch_process(target: Target, wish: Wish, show: Show, seconds: float | None)
         if recorder is not None:
             recorder.begin(watched)
         ended = _loop(looks, account, signals, recorder, show).attend(seconds)
-        return _seen(account, looks, recorder, None, ended)
+        return _seen(account, looks, recorder, ended)
     finally:
         if looks is not None:
             looks.close()
@@ -151,7 +156,7 @@ def watch_process(target: Target, wish: Wish, show: Show, seconds: float | None)
         signals.restore()
 
 
-def watch_record(path: str, wish: Wish) -> Seen:
+def watch_record(path: str, wish: WatchOptions) -> WatchEnd:
     """A record once more, on any machine. Raises BadInput with file and line."""
     watched, ticks = replay(path)
     if wish.warm_up_s is not None:
@@ -159,10 +164,10 @@ def watch_record(path: str, wish: Wish) -> Seen:
     account = Account(watched)
     for tick in ticks:
         account.add(tick)
-    return Seen(account, None, "the record ends")
+    return WatchEnd(account, "the record ends")
 
 
-def _sampler(wish: Wish) -> GpuSampler:
+def _sampler(wish: WatchOptions) -> GpuSampler:
     if wish.trace:
         from hosttune.host.console import load
         from hosttune.measure.gpu.replay import ReplaySampler, parse
@@ -180,10 +185,15 @@ def _loop(looks: Looks, account: Account, signals: Signals, recorder: Recorder |
     return Loop(looks, account, signals, on_tick=on_tick, on_stop=show.stop)
 
 
-def _seen(account: Account, looks: Looks, recorder: Recorder | None, status: int | None, ended: str) -> Seen:
-    account.watched = replace(account.watched, pressure_reason=looks.pressure_reason, gpu_reason=looks.sampler.reason)
+def _seen(account: Account, looks: Looks, recorder: Recorder | None, ended: str) -> WatchEnd:
+    account.watched = replace(
+        account.watched,
+        cpus_evidence=looks.limits.reason,
+        pressure_reason=looks.pressure_reason,
+        gpu_reason=looks.sampler.reason,
+    )
     notes = (recorder.problem,) if recorder is not None and recorder.problem else ()
-    return Seen(account, status, ended, notes)
+    return WatchEnd(account, ended, notes)
 
 
 def _wait(child: Child, signals: Signals) -> int:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from hosttune.frozen import frozen
-from hosttune.measure.watch.tick import Tick, gpu_percent, power_percent, pressure, room_percent
+from hosttune.measure.watch.tick import Tick, Want, gpu_percent, others_cores, power_percent, pressure, room_percent
 
 
 class State(str, Enum):
@@ -23,6 +23,7 @@ class State(str, Enum):
     COLD_GPU = "COLD_GPU"
     GPU = "GPU"
     DISK = "DISK"
+    LIMIT = "LIMIT"
     CPU = "CPU"
     FOREIGN = "FOREIGN"
     WORKERS = "WORKERS"
@@ -64,6 +65,17 @@ class Limits:
     cpu_leave: float = 25
     room_none: float = 10
     room_some: float = 20
+    throttled_enter: float = 30  # of the time, in periods in which the quota held the job back
+    throttled_leave: float = 15
+    limit_enter: float = 0.85  # of the CPUs that a limit leaves
+    limit_leave: float = 0.70
+    free_outside: float = 0.3  # CPUs of the host that are free beyond the limit
+    others_least: float = 0.25  # cores
+    others_room: float = 35  # percent that is free: with more, nobody is kept from a CPU by others
+    line_share: float = 0.3  # of the job's cores, those of processes that come and go
+    line_most: float = 0.5
+    whole: float = 0.15  # cores about a whole number
+    busy_share: float = 0.85  # of its CPUs
     tree_share: float = 0.5  # of the CPUs the job may use
     delay_share: float = 0.25  # of the cores it got
     delay_cores: float = 0.1
@@ -84,7 +96,7 @@ LIMITS = Limits()
 
 
 @frozen
-class Held:
+class HeldState:
     """The state that the ticks so far have led to, and for how many ticks its leaving condition has held."""
 
     state: State = State.UNKNOWN
@@ -92,23 +104,23 @@ class Held:
     trust: Trust = Trust.LOW
 
 
-def classify(ticks: Iterable[Tick]) -> Iterator[Held]:
+def classify(ticks: Iterable[Tick]) -> Iterator[HeldState]:
     """The state after each tick."""
-    held = Held()
+    held = HeldState()
     for tick in ticks:
         held = step(held, tick)
         yield held
 
 
-def step(held: Held, tick: Tick) -> Held:
+def step(held: HeldState, tick: Tick) -> HeldState:
     """The state after one more tick."""
     for state, fits in FITS.items():
         is_held = state is held.state
         if fits(tick, held=is_held):
-            return Held(state, 0, trust(state, tick))
+            return HeldState(state, 0, trust(state, tick))
         if is_held and state is State.MEM and held.leaving + 1 < LIMITS.memory_leave_ticks:
-            return Held(state, held.leaving + 1, trust(state, tick))
-    return Held(State.UNKNOWN, 0, Trust.LOW)
+            return HeldState(state, held.leaving + 1, trust(state, tick))
+    return HeldState(State.UNKNOWN, 0, Trust.LOW)
 
 
 def _is_memory(tick: Tick, *, held: bool) -> bool:
@@ -166,6 +178,19 @@ def _is_short_of_cpu(tick: Tick, *, held: bool) -> bool:
     )
 
 
+def _is_limit(tick: Tick, *, held: bool) -> bool:
+    """Its quota holds it back; or it fills the CPUs that it may use while others of the host are free."""
+    if tick.limit is None:
+        return False
+    if _at_least(tick.throttled_percent, LIMITS.throttled_leave if held else LIMITS.throttled_enter):
+        return True
+    if tick.tree is None or tick.tree.cores is None or tick.host is None or tick.host.busy_cores is None:
+        return False
+    share = LIMITS.limit_leave if held else LIMITS.limit_enter
+    free = tick.limit.of - tick.host.busy_cores
+    return tick.tree.cores >= share * tick.limit.cpus and free >= LIMITS.free_outside
+
+
 def _uses_its_half(tick: Tick) -> bool | None:
     if tick.tree is None or tick.tree.cores is None or not tick.cpus:
         return None
@@ -177,12 +202,27 @@ def _is_cpu(tick: Tick, *, held: bool) -> bool:
 
 
 def _is_foreign(tick: Tick, *, held: bool) -> bool:
-    return _is_short_of_cpu(tick, held=held) and _uses_its_half(tick) is False and is_kept_waiting(tick) is not False
+    return (
+        _is_short_of_cpu(tick, held=held)
+        and _uses_its_half(tick) is False
+        and is_kept_waiting(tick) is not False
+        and _others_have_them(tick) is not False
+    )
+
+
+def _others_have_them(tick: Tick) -> bool | None:
+    """Others use CPUs, and few of those that the job may use are free. None where the host does not tell."""
+    others, host = others_cores(tick), tick.host
+    if others is None or host is None or host.idle_percent is None:
+        return None
+    return others >= LIMITS.others_least and host.idle_percent < LIMITS.others_room
 
 
 def is_kept_waiting(tick: Tick) -> bool | None:
     """Whether the job's own tasks queue for a CPU; that others do says nothing about it. A task that mostly sleeps
     queues on a busy host too, each time it wakes, and is not slowed much by that."""
+    if _is_line_without_delay(tick):
+        return None
     if tick.tree is not None and tick.tree.most_runnable is not None and tick.tree.most_runnable < LIMITS.runnable:
         return False
     if tick.job is not None and tick.job.cpu_some is not None and tick.job.cpu_some >= LIMITS.cpu_leave:
@@ -191,6 +231,17 @@ def is_kept_waiting(tick: Tick) -> bool | None:
     if tree is not None and tree.run_delay_cores is not None and tree.cores is not None:
         return tree.run_delay_cores >= max(LIMITS.delay_cores, LIMITS.delay_share * tree.cores)
     return False if tick.job is not None and tick.job.cpu_some is not None else None
+
+
+def _is_line_without_delay(tick: Tick) -> bool:
+    """Processes that come and go do most of the work, so that nobody adds up their delay, and none of them waits for
+    what is outside of the job."""
+    tree, host = tick.tree, tick.host_pressure
+    if tree is None or tree.cores is None or tree.line_cores is None or tree.cores < LIMITS.active_cores:
+        return False
+    waits_inside = tick.wait is None or tick.wait.kind in {Want.EACH_OTHER, Want.LOCK}
+    queued = host is not None and _at_least(host.cpu_some, LIMITS.cpu_enter)
+    return tree.line_cores >= LIMITS.line_most * tree.cores and waits_inside and queued
 
 
 def _is_hungry(tick: Tick) -> bool | None:
@@ -207,8 +258,20 @@ def _is_workers(tick: Tick, *, held: bool) -> bool:
         room is not None
         and room >= LIMITS.room_some
         and gpu_percent_known_or_absent(tick)
-        and (loaders_saturated(tick, held=held) or main_saturated(tick, held=held))
+        and (loaders_saturated(tick, held=held) or main_saturated(tick, held=held) or is_in_line(tick, held=held))
     )
+
+
+def is_in_line(tick: Tick, *, held: bool = False) -> bool:
+    """One process after the other, or processes that take turns: together they use a whole number of cores."""
+    tree = tick.tree
+    if tree is None or tree.cores is None or tree.cores < (LIMITS.saturated_leave if held else LIMITS.saturated_enter):
+        return False
+    if tree.cores > LIMITS.saturated_enter and abs(tree.cores - round(tree.cores)) > LIMITS.whole:
+        return False
+    if tree.line_cores is not None and tree.line_cores >= LIMITS.line_share * tree.cores:
+        return True
+    return tick.wait is not None and tick.wait.kind in {Want.LOCK, Want.EACH_OTHER} and tree.cores < 1 + LIMITS.whole
 
 
 def gpu_percent_known_or_absent(tick: Tick) -> bool:
@@ -241,6 +304,9 @@ def main_computes(tick: Tick, *, held: bool = False) -> bool:
 
 
 def _is_idle(tick: Tick, *, held: bool) -> bool:  # noqa: ARG001 - as its neighbours
+    """It waits for nothing, or for what nobody can see."""
+    if tick.wait is not None and tick.wait.kind is not Want.TIMER:
+        return False
     percent = gpu_percent(tick)
     tree = tick.tree
     return (
@@ -249,17 +315,26 @@ def _is_idle(tick: Tick, *, held: bool) -> bool:  # noqa: ARG001 - as its neighb
         and tree.cores is not None
         and tree.cores < LIMITS.idle_cores
         and tree.read_bytes is not None
-        and tree.read_bytes < LIMITS.idle_bytes
+        and tree.read_bytes + (tree.received_bytes or 0.0) < LIMITS.idle_bytes
     )
+
+
+_OUTSIDE = frozenset({Want.NETWORK, Want.LOCK, Want.PEER})
 
 
 def _is_wait(tick: Tick, *, held: bool) -> bool:  # noqa: ARG001 - as its neighbours
     """Hungry, and neither processors nor disks nor memory are short: all of it known, else it is `unknown`."""
     room = room_percent(tick)
-    if _is_hungry(tick) is not True or room is None or room < LIMITS.room_some:
+    if _is_hungry(tick) is not True or room is None:
         return False
     tree = tick.tree
     if tree is None or tree.cores is None or loaders_saturated(tick, held=True) or main_computes(tick, held=True):
+        return False
+    if is_in_line(tick, held=True):
+        return False
+    if tick.wait is not None and tick.wait.kind in _OUTSIDE and is_kept_waiting(tick) is False:
+        return True  # it was seen to wait for that; the CPUs that others use it does not miss
+    if room < LIMITS.room_some:
         return False
     seen = pressure(tick)
     if seen is None:
@@ -284,6 +359,7 @@ FITS: Mapping[State, Fits] = MappingProxyType(
         State.COLD_GPU: _is_cold,
         State.GPU: _is_gpu,
         State.DISK: _is_disk,
+        State.LIMIT: _is_limit,
         State.CPU: _is_cpu,
         State.FOREIGN: _is_foreign,
         State.WORKERS: _is_workers,
@@ -301,6 +377,8 @@ def trust(state: State, tick: Tick) -> Trust:
             return Trust.LOW  # somebody is on them, and as far as is known not the job
         # Utilization alone says that some kernel ran; power beside it says that it worked.
         return Trust.HIGH if tick.gpus_are_its and power_percent(tick) is not None else Trust.MEDIUM
+    if state is State.LIMIT:  # the kernel counts what a quota took; what an affinity took follows from who is busy
+        return Trust.HIGH if _at_least(tick.throttled_percent, LIMITS.throttled_leave) else Trust.MEDIUM
     level = Trust.LOW
     if tick.job is not None:
         level = Trust.HIGH

@@ -5,8 +5,60 @@ Rates are per second of the interval. Shares are percent. Cores are CPU seconds 
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any, TypeVar, cast
+
 from hosttune.frozen import frozen
 from hosttune.measure.gpu.sample import GpuSample
+
+
+class Want(str, Enum):
+    """What a job sleeps on: `each other` are its own tasks, with nobody outside of it."""
+
+    NETWORK = "network"
+    LOCK = "lock"
+    PEER = "peer"
+    TIMER = "timer"
+    EACH_OTHER = "each other"
+
+
+@frozen
+class Wait:
+    """What the job slept on at the moment of a look; `what` is the address, file or pipe, "" where it is not known."""
+
+    kind: Want
+    what: str = ""
+
+
+class LimitKind(str, Enum):
+    """What keeps a job from CPUs of the host."""
+
+    QUOTA = "quota"
+    CPUSET = "cpuset"
+    AFFINITY = "affinity"
+
+
+@frozen
+class CpuLimit:
+    """`cpus` of the `of` CPUs of the host; `path` is the file that says so, `by` who set it and where it is changed, ""
+    where that is not known."""
+
+    kind: LimitKind
+    cpus: float
+    of: int
+    path: str = ""
+    by: str = ""
+
+
+@frozen
+class Mounted:
+    """A file system on which files of the job lie. `source` is a device, or what is mounted: a server's export."""
+
+    target: str
+    fstype: str
+    source: str
+    server: str = ""  # of a FUSE file system: the process that serves it
 
 
 @frozen
@@ -57,17 +109,20 @@ class TreeTick:
 
     processes: int
     mains: int = 1
-    main_cores: float | None = None  # of one of them, the mean
+    main_cores: float | None = None  # of one of them, the mean of those that do anything
     children: int = 0  # all other processes: loaders, helpers
     child_cores: tuple[float, ...] = ()  # of each of them, the busiest first, at most 64
     cores: float | None = None  # all together, those that ended in the interval included as far as they were seen
     run_delay_cores: float | None = None  # waiting for a CPU while ready to run, main threads of the processes alone
-    most_runnable: float | None = None  # of one process, the largest: the cores it got and those it waited for
+    most_runnable: float | None = None  # of one process, the largest: the share of its time on a CPU or waiting for one
+    line_cores: float | None = None  # of `cores`, those of processes that came or went within the interval
+    program: str = ""  # the name of the busiest process
     blocked: int | None = None  # in uninterruptible sleep at the moment of the look
     is_stopped: bool = False  # all of them, by a signal
     read_bytes: float | None = None  # what read(2) and its kin returned, the page cache and pipes included (rchar)
     device_bytes: float | None = None  # what had to come from a device (read_bytes of proc_pid_io(5))
     written_bytes: float | None = None
+    received_bytes: float | None = None  # over TCP, of sockets that were seen: a lower bound
     is_partial: bool = False  # something of it may not be seen by this user
 
 
@@ -95,8 +150,29 @@ class Tick:
     gpus: tuple[GpuSample, ...] | None = None  # the job's; () where the machine has none, None where none is visible
     gpus_are_its: bool = False  # its processes hold memory there, or somebody said so; else all are shown
     others: tuple[Other, ...] | None = None  # the busiest processes that are not the job's; looked up now and then
-    file_systems: tuple[str, ...] | None = None  # types of those its open files lie on; looked up now and then
+    mounts: tuple[Mounted, ...] | None = None  # that its open files lie on; looked up now and then
+    limit: CpuLimit | None = None  # what keeps the job from other CPUs of the host
+    throttled_percent: float | None = None  # of the time, in periods in which the quota held it back
+    wait: Wait | None = None  # what it slept on; None where it ran, or on nothing that is known
     is_paused: bool = False  # the job was stopped, or the machine slept: nothing can be judged
+
+
+T = TypeVar("T")
+
+
+def rounded(value: T) -> T:
+    """A tick, or a part of it, with figures of at most three decimals: what is judged is what a record holds."""
+    return cast("T", _rounded(value))
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, 3)
+    if isinstance(value, tuple):
+        return tuple(_rounded(item) for item in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return type(value)(**{field.name: _rounded(getattr(value, field.name)) for field in fields(value)})
+    return value
 
 
 def gpu_percent(tick: Tick) -> float | None:
@@ -121,6 +197,13 @@ def room_percent(tick: Tick) -> float | None:
     if tick.cpus and tick.tree is not None and tick.tree.cores is not None:
         rooms.append(max(0.0, 100 * (1 - tick.tree.cores / tick.cpus)))
     return min(rooms) if rooms else None
+
+
+def others_cores(tick: Tick) -> float | None:
+    """What everybody else uses of the host's CPUs."""
+    if tick.host is None or tick.host.busy_cores is None or tick.tree is None or tick.tree.cores is None:
+        return None
+    return max(0.0, tick.host.busy_cores - tick.tree.cores)
 
 
 def pressure(tick: Tick) -> Pressure | None:

@@ -16,13 +16,15 @@ from hosttune.measure.watch.counting import Sums, sums
 from hosttune.measure.watch.family import Family, Member, family
 from hosttune.measure.watch.kept import content_of
 from hosttune.measure.watch.parse import ProcessStat, process_stat
-from hosttune.measure.watch.process import FILES, Process
+from hosttune.measure.watch.process import FILES, WatchedProcess
 from hosttune.measure.watch.tick import TreeTick
 
 MOST_CHILDREN = 64  # whose cores a tick keeps
 FULL_EVERY = 10  # looks between two searches that cost more: children of all threads, the process group
+WORKING_CORES = 0.1  # a process that uses less only waits for the others
 FIRST_LOOKS = 3  # in which what was started may still become another program
 _SPARE_FILES = 128
+_SHORTEST_S = 0.2  # of a process that has just been started: less shows nothing
 
 
 class Tree:
@@ -30,7 +32,7 @@ class Tree:
 
     def __init__(self, root: int, *, follows_group: bool = False, proc: str = "/proc") -> None:
         self.root = root
-        self.members: dict[int, Process] = {}
+        self.members: dict[int, WatchedProcess] = {}
         self.family = Family(frozenset({root}), frozenset())
         self._proc = proc
         self._follows_group = follows_group
@@ -73,7 +75,7 @@ class Tree:
             one.close()
 
     def _adopt(self, pid: int) -> bool:
-        process = Process(pid, self._proc, is_kept=len(self.members) < self._most_kept)
+        process = WatchedProcess(pid, self._proc, is_kept=len(self.members) < self._most_kept)
         if process.look():
             self.members[pid] = process
             return True
@@ -131,19 +133,20 @@ class Tree:
             on_gpu,
         )
         mains = [one.cores for one in alive if one.pid in self.family.mains]
+        working = [cores for cores in mains if cores >= WORKING_CORES] or mains
         others = self.family.mains | self.family.launchers
         children = sorted((one.cores for one in alive if one.pid not in others), reverse=True)
         states = [one.counters.stat.state for one in alive if one.counters]
         return TreeTick(
             processes=len(alive),
             mains=len(mains),
-            main_cores=sum(mains) / len(mains) if mains else None,
+            main_cores=sum(working) / len(working) if working else None,
             children=len(children),
             child_cores=tuple(round(cores, 3) for cores in children[:MOST_CHILDREN]),
             cores=done.ticks / hertz / seconds,
-            most_runnable=None
-            if done.delay is None
-            else max((one.cores + done.waited.get(one.pid, 0) / 1e9 / seconds for one in alive), default=0.0),
+            most_runnable=None if done.delay is None else self._most_runnable(alive, done, seconds),
+            line_cores=max(0.0, (done.ticks - done.lasting) / hertz / seconds),
+            program=self._program(alive),
             run_delay_cores=None if done.delay is None else done.delay / 1e9 / seconds,
             blocked=states.count("D"),
             is_stopped=bool(states) and all(state in "Tt" for state in states),
@@ -152,6 +155,22 @@ class Tree:
             written_bytes=done.io and done.io.written / seconds,
             is_partial=done.io is None,
         )
+
+    def _most_runnable(self, alive: list[WatchedProcess], done: Sums, seconds: float) -> float:
+        """A process that was started within the interval is judged by its own time."""
+        hertz = os.sysconf("SC_CLK_TCK")
+        shares = [0.0]
+        for one in alive:
+            age_s = (self._last_look - one.counters.stat.started) / hertz if one.counters else 0.0
+            lived = min(1.0, max(age_s, _SHORTEST_S) / seconds)
+            shares.append((one.cores + done.waited.get(one.pid, 0) / 1e9 / seconds) / lived)
+        return max(shares)
+
+    def _program(self, alive: list[WatchedProcess]) -> str:
+        busiest = max(alive, key=lambda one: (one.cores, -one.pid), default=None)
+        if busiest is None or busiest.counters is None or busiest.cores <= 0:
+            return ""
+        return busiest.counters.stat.name
 
 
 def _now() -> int:

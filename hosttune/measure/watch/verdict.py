@@ -10,9 +10,10 @@ from hosttune.measure.watch.account import Account, Watched
 from hosttune.measure.watch.gaps import gaps
 from hosttune.measure.watch.history import HOLDS, Segment, segments
 from hosttune.measure.watch.states import State, Trust
-from hosttune.measure.watch.tick import Tick
+from hosttune.measure.watch.tick import CpuLimit, Tick, Want
 
 MIXED = 0.3
+SECOND = 0.2  # a state with this share is named, and advised on, beside the leading one
 SHORTEST_RUN_S = 5.0
 SHORTEST_RUN_TICKS = 5
 SURE_S = 20.0  # less than this many counted seconds never make a verdict of high confidence
@@ -20,7 +21,7 @@ CARRIED = 0.8  # of the seconds of the leading state that have to carry a confid
 COLD = 5.0  # times as much from the device in the first segment as in the last
 
 
-class Outcome(str, Enum):
+class VerdictKind(str, Enum):
     """What kind of answer it is."""
 
     ONE = "one"  # one state held
@@ -48,19 +49,22 @@ class Share:
 
 
 @frozen
-class Verdict:
+class WatchVerdict:
     """What a job waited for. `state` is the one to act on: the leading one, of a changed run the last; None where it is
     undecided. `would_decide` are sentences on what keeps it from being surer, and the way out."""
 
-    outcome: Outcome
+    outcome: VerdictKind
     state: State | None
     confidence: Confidence
     shares: tuple[Share, ...]  # the largest first
     segments: tuple[Segment, ...]  # more than one: the job changed what it waited for
+    waits_for: Want | None  # where it is WAIT: what it slept on
+    waited_for: tuple[str, ...]  # addresses, files and pipes, the most first
+    limit: CpuLimit | None  # where it is LIMIT: which
     first_was_cold: bool  # the first segment read from devices what later ones found in memory
     counted_s: float
     warm_up_s: float
-    idle_s: float
+    idle_s: float  # within the counted
     paused_s: float
     seconds: float
     not_the_cause: tuple[State, ...]
@@ -69,10 +73,10 @@ class Verdict:
     @property
     def is_confident(self) -> bool:
         """Whether it names one state and stands by it."""
-        return self.outcome in {Outcome.ONE, Outcome.CHANGED} and self.confidence is not Confidence.LOW
+        return self.outcome in {VerdictKind.ONE, VerdictKind.CHANGED} and self.confidence is not Confidence.LOW
 
 
-def judged(ticks: Iterable[Tick], watched: Watched) -> tuple[Verdict, Account]:
+def judged(ticks: Iterable[Tick], watched: Watched) -> tuple[WatchVerdict, Account]:
     """The verdict on ticks that are all there."""
     account = Account(watched)
     for tick in ticks:
@@ -80,18 +84,21 @@ def judged(ticks: Iterable[Tick], watched: Watched) -> tuple[Verdict, Account]:
     return judge(account), account
 
 
-def judge(account: Account) -> Verdict:
+def judge(account: Account) -> WatchVerdict:
     """The verdict on what was added up so far."""
     shares = _shares(account)
     cuts = segments(account.history.points)
     outcome, state = _outcome(account, shares, cuts)
     confidence = _confidence(account, state, outcome)
-    return Verdict(
+    return WatchVerdict(
         outcome=outcome,
         state=state,
         confidence=confidence,
         shares=shares,
         segments=cuts if len(cuts) > 1 else (),
+        waits_for=account.waits_for,
+        waited_for=tuple(sorted(account.waited_for, key=lambda what: -account.waited_for[what])[:3]),
+        limit=account.limit,
         first_was_cold=_was_cold(cuts),
         counted_s=account.counted_s,
         warm_up_s=account.warm_up_s,
@@ -99,7 +106,7 @@ def judge(account: Account) -> Verdict:
         paused_s=account.paused_s,
         seconds=account.seconds,
         not_the_cause=_not_the_cause(account, shares),
-        would_decide=() if confidence is Confidence.HIGH or outcome is Outcome.IDLE else gaps(account),
+        would_decide=() if confidence is Confidence.HIGH or outcome is VerdictKind.IDLE else gaps(account),
     )
 
 
@@ -113,31 +120,33 @@ def _shares(account: Account) -> tuple[Share, ...]:
 
 def _outcome(
     account: Account, shares: tuple[Share, ...], cuts: tuple[Segment, ...]
-) -> tuple[Outcome, State | None]:  # fmt: skip
-    judged_s = account.counted_s + account.idle_s
-    if judged_s >= SHORTEST_RUN_S and account.idle_s > HOLDS * judged_s:
-        return Outcome.IDLE, State.IDLE
+) -> tuple[VerdictKind, State | None]:  # fmt: skip
+    if account.counted_s >= SHORTEST_RUN_S and account.idle_s > HOLDS * account.counted_s:
+        return VerdictKind.IDLE, State.IDLE
     if not shares or account.counted_s < SHORTEST_RUN_S:
-        return Outcome.UNDECIDED, None
+        return VerdictKind.UNDECIDED, None
     top = shares[0]
     holds = top.longest_run_s >= SHORTEST_RUN_S and account.ticks_of[top.state] >= SHORTEST_RUN_TICKS
     known = [cut.state for cut in cuts if cut.state is not State.UNKNOWN]
     if top.share >= HOLDS and holds:
-        return (Outcome.UNDECIDED, None) if top.state is State.UNKNOWN else (Outcome.ONE, top.state)
+        return (VerdictKind.UNDECIDED, None) if top.state is State.UNKNOWN else (VerdictKind.ONE, top.state)
     if len(cuts) > 1 and len(known) == len(cuts):
-        return Outcome.CHANGED, cuts[-1].state
+        return VerdictKind.CHANGED, cuts[-1].state
     if top.share >= MIXED and holds and top.state is not State.UNKNOWN:
-        return Outcome.MIXED, top.state
-    return Outcome.UNDECIDED, None
+        return VerdictKind.MIXED, top.state
+    return VerdictKind.UNDECIDED, None
 
 
-def _confidence(account: Account, state: State | None, outcome: Outcome) -> Confidence:
+def _confidence(account: Account, state: State | None, outcome: VerdictKind) -> Confidence:
     """What 80 % of the state's seconds carry; short watches and mixtures at most medium."""
-    if state is None or outcome in {Outcome.UNDECIDED, Outcome.IDLE}:
+    if state is None or outcome in {VerdictKind.UNDECIDED, VerdictKind.IDLE}:
         return Confidence.LOW
     by_trust = {level: account.states.get((state, level), 0.0) for level in Trust}
     needed = CARRIED * sum(by_trust.values())
-    if by_trust[Trust.HIGH] >= needed and account.counted_s >= SURE_S and outcome is not Outcome.MIXED:
+    if state is State.WAIT and account.waits_for is None:
+        return Confidence.LOW
+    is_long = account.counted_s >= SURE_S - account.watched.interval_s
+    if by_trust[Trust.HIGH] >= needed and is_long and outcome is not VerdictKind.MIXED:
         return Confidence.HIGH
     return Confidence.MEDIUM if by_trust[Trust.HIGH] + by_trust[Trust.MEDIUM] >= needed else Confidence.LOW
 
@@ -156,8 +165,8 @@ RULED_OUT = 0.05  # a state with less than this share, though its signal was see
 
 
 def _not_the_cause(account: Account, shares: tuple[Share, ...]) -> tuple[State, ...]:
-    """States that could have been seen and were not."""
-    if account.counted_s < SHORTEST_RUN_S:
+    """States that could have been seen and were not. What idles waits for none of them, so that nothing is said."""
+    if account.active_s < SHORTEST_RUN_S:
         return ()
     share = {one.state: one.share for one in shares}
     seen = {
@@ -168,6 +177,6 @@ def _not_the_cause(account: Account, shares: tuple[Share, ...]) -> tuple[State, 
         state
         for state, signal in seen.items()
         if share.get(state, 0.0) < RULED_OUT
-        and account.means[signal].seconds >= CARRIED * account.counted_s
+        and account.means[signal].seconds >= CARRIED * account.active_s
         and share.get(_TWINS.get(state, state), 0.0) < RULED_OUT
     )

@@ -70,7 +70,7 @@ class DockerDaemonWish(WishKind):
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         planned = {path: value for wish in wishes for path, value in leaves(wish)}
-        findings = [_Look(wish, context, planned).finding() for wish in wishes]
+        findings = [_DaemonComparison(wish, context, planned).finding() for wish in wishes]
         first = next((number for number, finding in enumerate(findings) if finding.changes), None)
         if first is None or context.state[_CONFIG] is not ABSENT:
             return tuple(findings)
@@ -102,7 +102,7 @@ def _with(finding: Finding, changes: tuple[Change, ...]) -> Finding:
 
 
 @frozen
-class _Look(Comparison):
+class _DaemonComparison(Comparison):
     """One wish against the file and the command line."""
 
     wish: Wish

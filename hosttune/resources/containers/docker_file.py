@@ -9,7 +9,7 @@ from hosttune.errors import Conflict, Refused
 from hosttune.host.door import Stat
 from hosttune.resources.base import AddressKind
 from hosttune.resources.json_document import drop, get, parse, put
-from hosttune.resources.steps import Command
+from hosttune.resources.steps import CommandLine
 from hosttune.values import ABSENT, FileValue, Unreadable
 
 if TYPE_CHECKING:
@@ -103,9 +103,9 @@ class DockerDaemonAddress(DaemonJson):
             if change.after is not ABSENT:
                 at[last] = loads(str(change.after))
         gone = [".".join(keys(change.address.name)) for change in changes if change.after is ABSENT]
-        steps: list[str] = [Command(f"merge {dumps(merged)} into {PATH}")] if merged else []
+        steps: list[str] = [CommandLine(f"merge {dumps(merged)} into {PATH}")] if merged else []
         steps += [f"take {', '.join(gone)} out of {PATH}, and objects that are empty then"] if gone else []
-        return [*steps, Command(f"dockerd --validate --config-file={PATH}")]
+        return [*steps, CommandLine(f"dockerd --validate --config-file={PATH}")]
 
 
 def _validate(writer: Writer, content: bytes) -> None:

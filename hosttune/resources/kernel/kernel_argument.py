@@ -16,9 +16,9 @@ from hosttune.facts.kernel import grub_arguments as grub
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.resources.base import FieldSpec, WishKind, in_general
-from hosttune.resources.comparison import Comparison, known, or_unknown
+from hosttune.resources.comparison import InDropin, in_dropins, or_unknown, read_or_default
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text
-from hosttune.values import Activation, Address, Finding, HoldKind, Trigger, Unreadable, Verdict
+from hosttune.values import Activation, Address, FileValue, Finding, HoldKind, Trigger, Unreadable, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
     from hosttune.resources.base import Context, Operator, Wish
-    from hosttune.values import Change
+    from hosttune.values import Change, Value
 
 OURS = f"{grub.FOLDER}/60-hosttune-"
 _ARGUMENT = regex(r"[A-Za-z][\w.-]*(?:=[\w.,:/@%+=*-]+)?")
@@ -35,6 +35,7 @@ _LISTS = frozenset({"pci", "module_blacklist", "modprobe.blacklist", "rd.driver.
 # They may stand there several times, each with a meaning of its own.
 _REPEATED = frozenset({"console", "earlycon", "hugepagesz", "hugepages", "video", "memmap", "ip", "acpi_osi", "dyndbg"})
 _TRIGGERS = (Trigger("update-grub"),)
+_OURS = regex(rf'(?m)^{grub.DEFAULT}="\${grub.DEFAULT} ([^"\n]*)"$')
 
 
 def split(argument: str) -> tuple[str, tuple[str, ...]]:
@@ -60,6 +61,12 @@ def contradicts(argument: str, wanted: str, patterns: Iterable[str] = ()) -> boo
         return True
     named = {part.partition("=")[0] for part in parts}
     return any(other.partition("=")[0] in named for other in others if other not in parts)
+
+
+def arguments_in(value: Value) -> tuple[str, ...]:
+    """The arguments that a drop-in of ours adds; of what is no such drop-in none."""
+    text = value.content.decode("utf-8", "replace") if isinstance(value, FileValue) else ""
+    return tuple(word for found in _OURS.finditer(text) for word in found[1].split())
 
 
 def unproven(reader: Reader) -> str:
@@ -93,16 +100,7 @@ class KernelArgumentWish(WishKind):
         return (_file(wish),)
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
-        looks = [_Look(wish, context) for wish in wishes]
-        answers = [look.stands() for look in looks]
-        needed = [look for look, answer in zip(looks, answers, strict=True) if answer is None]
-        dropin = _compare_dropin(needed, looks, context) if needed else Dropin()
-        change = dropin.change  # one for all wishes of the rule, carried by the first that needs it
-        findings = []
-        for look, answer in zip(looks, answers, strict=True):
-            findings.append(answer or look.missing(dropin, (change,) if change else ()))
-            change = change if answer else None
-        return tuple(findings)
+        return in_dropins([_ArgumentComparison(wish, context) for wish in wishes], _compare_dropin)
 
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
         text = _text(wishes[0].rule, (wish.name for wish in wishes))
@@ -113,12 +111,10 @@ def _file(wish: Wish) -> Address:
     return Address("file", dropin_path(grub.FOLDER, wish.rule, ".cfg"))
 
 
-def _compare_dropin(needed: list[_Look], looks: list[_Look], context: Context) -> Dropin:
+def _compare_dropin(kept: list[_ArgumentComparison]) -> Dropin:
     """Our drop-in holds what nobody else sets, of those wishes that nothing holds back."""
-    rule = needed[0].wish.rule
-    names = [look.wish.name for look in looks if look in needed or look.is_kept]
-    path = _file(needed[0].wish).name
-    return compare_dropin(path, _text(rule, names), rule, context, Activation.REBOOT, _TRIGGERS)
+    rule, names = kept[0].wish.rule, [look.wish.name for look in kept]
+    return compare_dropin(kept[0].path, _text(rule, names), rule, kept[0].context, Activation.REBOOT, _TRIGGERS)
 
 
 def _text(rule: str, names: Iterable[str]) -> bytes:
@@ -126,7 +122,7 @@ def _text(rule: str, names: Iterable[str]) -> bytes:
 
 
 @frozen
-class _Look(Comparison):
+class _ArgumentComparison(InDropin):
     """One wish against the running kernel, the settings and the menu."""
 
     wish: Wish
@@ -151,9 +147,13 @@ class _Look(Comparison):
         return has((one.value for one in self.settings.all if one.path != own), self.wish.name)
 
     @property
+    def path(self) -> str:
+        return _file(self.wish).name
+
+    @property
     def is_kept(self) -> bool:
         """Whether our drop-in sets it, and nobody else."""
-        return known(lambda: self.is_set and not self.is_set_by_others, otherwise=False)
+        return read_or_default(lambda: self.is_set and not self.is_set_by_others, otherwise=False)
 
     @or_unknown
     def stands(self) -> Finding | None:
@@ -171,7 +171,7 @@ class _Look(Comparison):
                 return self._held(HoldKind.REFUSED, f"{one.value} in {one.place} contradicts {name}", todo)
         return self._in_force(entries) if self.is_set else self._lost()
 
-    def _in_force(self, entries: tuple[grub.Entry, ...]) -> Finding:
+    def _in_force(self, entries: tuple[grub.KernelEntry, ...]) -> Finding:
         """The settings have it: whether the menu has it, and the running kernel."""
         name = self.wish.name
         lacking = [entry.number for entry in entries if not has(entry.arguments, name)]

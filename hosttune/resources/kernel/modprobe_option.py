@@ -15,7 +15,7 @@ from hosttune.facts.kernel.module_options import FOLDER, ModuleOptions, same_val
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.resources.base import FieldSpec, Operator, WishKind, in_general
-from hosttune.resources.comparison import Comparison, known, or_unknown
+from hosttune.resources.comparison import InDropin, in_dropins, or_unknown, read_or_default
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text
 from hosttune.resources.services.since import applied_since
 from hosttune.values import Activation, Address, Finding, Hold, HoldKind, Trigger, Verdict
@@ -46,17 +46,7 @@ class ModprobeOptionWish(WishKind):
         return (_file(wish),)
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
-        looks = [_Look(wish, context) for wish in wishes]
-        answers = [look.stands() for look in looks]
-        needed = [look for look, answer in zip(looks, answers, strict=True) if answer is None]
-        kept = [look for look in looks if look in needed or look.is_ours]
-        dropin = _compare_dropin(needed, kept, context) if needed else Dropin()
-        change = dropin.change  # one for all wishes of the rule, carried by the first that needs it
-        findings = []
-        for look, answer in zip(looks, answers, strict=True):
-            findings.append(answer or look.missing(dropin, (change,) if change else ()))
-            change = change if answer else None
-        return tuple(findings)
+        return in_dropins([_ModuleOptionComparison(wish, context) for wish in wishes], _compare_dropin)
 
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
         text = _text(wishes[0].rule, {wish.name: str(wish.bounds[0].value) for wish in wishes})
@@ -69,12 +59,12 @@ def _file(wish: Wish) -> Address:
     return Address("file", dropin_path(FOLDER, wish.rule))
 
 
-def _compare_dropin(needed: list[_Look], kept: list[_Look], context: Context) -> Dropin:
-    wish = needed[0].wish
+def _compare_dropin(kept: list[_ModuleOptionComparison]) -> Dropin:
+    wish = kept[0].wish
     text = _text(wish.rule, {look.wish.name: look.wanted for look in kept})
     early = [held for look in kept if (held := look.in_ram_disk) is not None and held.why]
     triggers = (Trigger("rebuild-initramfs"),) if early else ()
-    dropin = compare_dropin(_file(wish).name, text, wish.rule, context, Activation.REBOOT, triggers)
+    dropin = compare_dropin(kept[0].path, text, wish.rule, kept[0].context, Activation.REBOOT, triggers)
     if dropin.change is None or not early:
         return dropin
     details = (f"then {early[0].builder} rebuilds the initial RAM disks: {early[0].why}",)
@@ -87,7 +77,7 @@ def _text(rule: str, values: Mapping[str, str]) -> bytes:
 
 
 @frozen
-class _Look(Comparison):
+class _ModuleOptionComparison(InDropin):
     """One wish against the files and the loaded module."""
 
     wish: Wish
@@ -109,9 +99,14 @@ class _Look(Comparison):
         return self.context.facts.initramfs[self.wish.name.partition(".")[0]]
 
     @property
-    def is_ours(self) -> bool:
-        own = _file(self.wish).name
-        return known(lambda: any(one.path == own for one in self.parameter.settings[-1:]), otherwise=False)
+    def path(self) -> str:
+        return _file(self.wish).name
+
+    @property
+    def is_kept(self) -> bool:
+        return read_or_default(
+            lambda: any(one.path == self.path for one in self.parameter.settings[-1:]), otherwise=False
+        )
 
     @or_unknown
     def stands(self) -> Finding | None:
@@ -154,7 +149,7 @@ class _Look(Comparison):
         live = self.parameter.live
         if not self.parameter.is_loaded:
             return self._says(Verdict.OK, evidence=(*evidence, "the module is not loaded now"))
-        applied = self.context.ledger.get(_file(self.wish)) if self.is_ours else None
+        applied = self.context.ledger.get(_file(self.wish)) if self.is_kept else None
         is_new = applied is not None and applied_since(applied, self.context.facts.kernel.booted_at)
         if live and same_value(self.wanted, live):
             return self._says(Verdict.OK, evidence=(*evidence, "the loaded module has it"))

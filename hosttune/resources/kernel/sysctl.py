@@ -19,7 +19,7 @@ from hosttune.resources.bounds import nearest, satisfies, wants
 from hosttune.resources.elsewhere import by_commands, by_tuned
 from hosttune.resources.file import compare_dropin, dropin_path, dropin_text, hand_edit
 from hosttune.resources.kernel.sysctl_keys import unknown_key
-from hosttune.resources.steps import Command, each
+from hosttune.resources.steps import CommandLine, each
 from hosttune.values import (
     ABSENT,
     Activation,
@@ -31,7 +31,7 @@ from hosttune.values import (
     HoldKind,
     Unreadable,
     Verdict,
-    behind,
+    prefix_reason,
 )
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class SysctlAddress(AddressKind):
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
         """All together. vm.dirty_bytes may have to become vm.dirty_ratio=20 again."""
         values = each(changes, lambda change: _pair(change.address.name, str(change.after)))
-        return [Command(f"sysctl -w {shlex.join(values)}")]
+        return [CommandLine(f"sysctl -w {shlex.join(values)}")]
 
 
 def _pair(key: str, value: str) -> str:
@@ -85,7 +85,7 @@ def _pair(key: str, value: str) -> str:
 
 
 @frozen
-class _Setting:
+class _SysctlComparison:
     """One key of a rule: where it stands and what it should become."""
 
     wish: Wish
@@ -117,7 +117,7 @@ class SysctlWish(WishKind):
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         findings: list[Finding] = []
-        settings: list[_Setting] = []
+        settings: list[_SysctlComparison] = []
         for wish in wishes:
             answer = _examine(wish, context)
             if isinstance(answer, Finding):
@@ -138,7 +138,7 @@ class SysctlWish(WishKind):
         return (*live, in_general(wishes[0], Address("file", path), text))
 
 
-def _examine(wish: Wish, context: Context) -> _Setting | Finding:
+def _examine(wish: Wish, context: Context) -> _SysctlComparison | Finding:
     live: Value = context.state.get(Address("sysctl", wish.name), "")
     # Where no running kernel says that it has the key, one that no kernel has is a typo, not a reason to keep silent.
     is_untold = live is ABSENT or context.facts.reader.persistent_only
@@ -149,11 +149,11 @@ def _examine(wish: Wish, context: Context) -> _Setting | Finding:
         reason = f"this kernel has no {wish.name}"
         return Finding(wish.rule, wish.name, Verdict.NOT_APPLICABLE, reason=reason)
     if isinstance(live, Unreadable):
-        return Finding(wish.rule, wish.name, Verdict.UNKNOWN, reason=behind(wish.name, live.reason))
+        return Finding(wish.rule, wish.name, Verdict.UNKNOWN, reason=prefix_reason(wish.name, live.reason))
     try:
         entries = context.facts.sysctl_at_boot[wish.name].settings
     except UnknownFact as unknown:
-        return Finding(wish.rule, wish.name, Verdict.UNKNOWN, reason=behind(wish.name, unknown.reason))
+        return Finding(wish.rule, wish.name, Verdict.UNKNOWN, reason=prefix_reason(wish.name, unknown.reason))
     own = dropin_path("/etc/sysctl.d", wish.rule)
     others = [one for one in entries if one.path != own]
     boot = entries[-1] if entries else None
@@ -170,7 +170,9 @@ def _examine(wish: Wish, context: Context) -> _Setting | Finding:
     hold, todo = Hold(), ""
     if not (live_ok and boot_ok):
         hold, todo = _owner(wish, others, elsewhere, context)
-    return _Setting(wish, live, nearest(str(live), wish), live_ok, boot_ok, needs_no_file, evidence, hold, todo)
+    return _SysctlComparison(
+        wish, live, nearest(str(live), wish), live_ok, boot_ok, needs_no_file, evidence, hold, todo
+    )
 
 
 def _elsewhere(wish: Wish, live: str, boot: Placed | None, context: Context) -> Elsewhere | None:
@@ -214,7 +216,7 @@ def _by_file(entries: list[Placed], wish: Wish) -> tuple[Hold, str] | None:
     return None
 
 
-def _findings(settings: list[_Setting], path: str, context: Context) -> list[Finding]:
+def _findings(settings: list[_SysctlComparison], path: str, context: Context) -> list[Finding]:
     """The findings of the keys that exist; the drop-in is one change, carried by the first key that needs it."""
     lines = [(s.wish.name, s.wanted) for s in settings if not s.hold and not s.needs_no_file]
     boot_missing = any(not s.boot_ok and not s.hold for s in settings)
@@ -261,13 +263,13 @@ def _text(rule: str, settings: list[tuple[str, str]]) -> bytes:
     return dropin_text(rule, (f"{key} = {value}" for key, value in settings))
 
 
-def _live_change(setting: _Setting, context: Context) -> Change:
+def _live_change(setting: _SysctlComparison, context: Context) -> Change:
     address = Address("sysctl", setting.wish.name)
     action = action_between(setting.live, setting.wanted)
     return Change(address, action, setting.live, setting.wanted, setting.wish.rule, context.risk, context.disturbs)
 
 
-def _reason(setting: _Setting, context: Context) -> str:
+def _reason(setting: _SysctlComparison, context: Context) -> str:
     applied = context.ledger.get(Address("file", dropin_path("/etc/sysctl.d", setting.wish.rule)))
     if setting.boot_ok and applied and isinstance(applied.after, FileValue):
         return f"the live value left what our drop-in of run {applied.run_id} sets"

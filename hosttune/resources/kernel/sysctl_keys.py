@@ -7,9 +7,9 @@ in it: a wish names such a module (`module: lnet`), and an expression that asks 
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from functools import cache
 
+from hosttune.facts.lookups import fits_parts
 from hosttune.textfiles import own_file
 
 
@@ -27,7 +27,7 @@ def _keys() -> tuple[frozenset[str], tuple[tuple[str, ...], ...]]:
 def is_known(key: str) -> bool:
     """Whether some kernel has this key."""
     plain, patterns = _keys()
-    return key in plain or any(_fits(key.split("."), pattern) for pattern in patterns)
+    return key in plain or any(fits_parts(key.split("."), pattern) for pattern in patterns)
 
 
 def nearest_key(key: str) -> str:
@@ -50,7 +50,3 @@ def unknown_key(key: str) -> str:
         return ""
     near = nearest_key(key)
     return f"no kernel is known to have {key}" + (f"; did you mean {near}?" if near else "")
-
-
-def _fits(parts: list[str], pattern: tuple[str, ...]) -> bool:
-    return len(parts) == len(pattern) and all(map(fnmatchcase, parts, pattern))

@@ -16,12 +16,23 @@ from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.resources.base import OLD, FieldSpec, Operator, WishKind, action_between, in_general
 from hosttune.resources.bounds import nearest, satisfies, wants
-from hosttune.resources.comparison import known
+from hosttune.resources.comparison import read_or_default
 from hosttune.resources.elsewhere import by_commands, by_tuned
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text, hand_edit
 from hosttune.resources.kernel.sysfs_set import MANY, numbers, spelled
 from hosttune.resources.kernel.sysfs_values import SysfsAddress
-from hosttune.values import ABSENT, Activation, Address, Change, Finding, Hold, HoldKind, Unreadable, Verdict, behind
+from hosttune.values import (
+    ABSENT,
+    Activation,
+    Address,
+    Change,
+    Finding,
+    Hold,
+    HoldKind,
+    Unreadable,
+    Verdict,
+    prefix_reason,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,12 +65,12 @@ class SysfsWish(WishKind):
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:
         files: tuple[str, ...] = ()
         if _NAME.fullmatch(wish.name):
-            files = known(lambda: facts.sysfs.files[wish.name], files)
+            files = read_or_default(lambda: facts.sysfs.files[wish.name], files)
         return (*(Address("sysfs", path) for path in files), Address("file", _dropin(wish)))
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         looks = [_examine(wish, context) for wish in wishes]
-        settings = [look for look in looks if isinstance(look, _Setting)]
+        settings = [look for look in looks if isinstance(look, _SysfsComparison)]
         dropins = {path: _compare_dropin(path, settings, context) for path in {_dropin(wish) for wish in wishes}}
         findings = []
         for look in looks:
@@ -75,7 +86,7 @@ class SysfsWish(WishKind):
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
         changes = [in_general(one, Address(self.kind, one.name), nearest("", one), before=OLD) for one in wishes]
         for path in dict.fromkeys(map(_dropin, wishes)):
-            kept = [_Setting(one, {}, {}, True, ()) for one in wishes if _dropin(one) == path]
+            kept = [_SysfsComparison(one, {}, {}, True, ()) for one in wishes if _dropin(one) == path]
             changes.append(in_general(kept[0].wish, Address("file", path), _text(kept)))
         return tuple(changes)
 
@@ -90,7 +101,7 @@ def _dropin(wish: Wish) -> str:
 
 
 @frozen
-class _Setting:
+class _SysfsComparison:
     """One wish: what its files hold now, and what they should."""
 
     wish: Wish
@@ -107,7 +118,7 @@ class _Setting:
         return tuple(path for path, value in self.live.items() if not satisfies(value, self.wish))
 
 
-def _examine(wish: Wish, context: Context) -> _Setting | Finding:
+def _examine(wish: Wish, context: Context) -> _SysfsComparison | Finding:
     state, is_image = context.state, context.facts.reader.persistent_only
     if refusal := _why_not(wish):
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(HoldKind.REFUSED, refusal), wants(wish))
@@ -116,10 +127,10 @@ def _examine(wish: Wish, context: Context) -> _Setting | Finding:
         values = {path: state[Address("sysfs", path)] for path in facts.sysfs.files[wish.name]}
         _ = facts.sysfs_at_boot[wish.name].settings
     except UnknownFact as unknown:
-        return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=behind(wish.name, unknown.reason))
+        return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=prefix_reason(wish.name, unknown.reason))
     for value in values.values():
         if isinstance(value, Unreadable):
-            return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=behind(wish.name, value.reason))
+            return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=prefix_reason(wish.name, value.reason))
     live = {path: str(value) for path, value in values.items() if value is not ABSENT}
     wanted = {path: nearest(value, wish) for path, value in live.items()}
     offers = {path: facts.sysfs.choices[path] for path in live}
@@ -143,7 +154,7 @@ def _examine(wish: Wish, context: Context) -> _Setting | Finding:
     if missing or any(not satisfies(value, wish) for value in live.values()):
         hold, todo = _owner(wish, setting, elsewhere, own, context)
     is_elsewhere = bool(elsewhere) and not missing
-    return _Setting(wish, live, wanted, bool(missing), evidence, hold, todo, is_elsewhere)
+    return _SysfsComparison(wish, live, wanted, bool(missing), evidence, hold, todo, is_elsewhere)
 
 
 def _elsewhere(path: str, live: str, wish: Wish, context: Context) -> Elsewhere | None:
@@ -247,7 +258,7 @@ def _evidence(
     return tuple(lines)
 
 
-def _compare_dropin(path: str, settings: list[_Setting], context: Context) -> Dropin:
+def _compare_dropin(path: str, settings: list[_SysfsComparison], context: Context) -> Dropin:
     """How our drop-in stands: one for all the wishes of a rule that are kept the same way."""
     ours = [one for one in settings if _dropin(one.wish) == path and not one.hold]
     if any(one.is_missing_at_boot for one in ours):
@@ -261,7 +272,7 @@ def _compare_dropin(path: str, settings: list[_Setting], context: Context) -> Dr
     return Dropin()
 
 
-def _text(settings: list[_Setting]) -> bytes:
+def _text(settings: list[_SysfsComparison]) -> bytes:
     lines: list[str] = []
     for one in settings:
         write = _udev_rule if _persist(one.wish) == "udev" else _tmpfiles_line
@@ -288,7 +299,7 @@ def _udev_rule(wish: Wish, path: str, value: str) -> str:
     return f'ACTION=="add|change", SUBSYSTEM=="{device.subsystem}"{kind}, {names}, ATTR{{{device.attribute}}}="{value}"'
 
 
-def _live_changes(setting: _Setting, context: Context) -> list[Change]:
+def _live_changes(setting: _SysfsComparison, context: Context) -> list[Change]:
     """A change for each file; numbered files are one change from some number on, so that a person can read the plan."""
     name, live, wanted = setting.wish.name, setting.live, setting.wanted
     values: list[tuple[Address, Value, Value]] = [
@@ -305,7 +316,7 @@ def _live_changes(setting: _Setting, context: Context) -> list[Change]:
     ]
 
 
-def _finding(setting: _Setting, dropin: Dropin, context: Context) -> Finding:
+def _finding(setting: _SysfsComparison, dropin: Dropin, context: Context) -> Finding:
     wish = setting.wish
     if not setting.off and not setting.is_missing_at_boot:
         return Finding(wish.rule, wish.subject, Verdict.OK, evidence=setting.evidence)
@@ -321,7 +332,7 @@ def _finding(setting: _Setting, dropin: Dropin, context: Context) -> Finding:
     return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(), reason, setting.evidence, tuple(changes))
 
 
-def _reason(setting: _Setting, context: Context) -> str:
+def _reason(setting: _SysfsComparison, context: Context) -> str:
     is_right_now = not setting.off and not context.facts.reader.persistent_only
     return wants(setting.wish) + (" after a reboot, too" if is_right_now else "")
 

@@ -14,7 +14,7 @@ from hosttune.facts.reading import number_list, number_list_text
 from hosttune.facts.sysfs import expand
 from hosttune.resources.base import AddressKind
 from hosttune.resources.kernel.sysfs_values import SysfsAddress, tee
-from hosttune.resources.steps import each, few
+from hosttune.resources.steps import each, shorten_list
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class SysfsSetAddress(AddressKind):
                 writer.set_value(found[number], f"{value}\n")
 
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
-        return few(each(changes, _step))
+        return shorten_list(each(changes, _step))
 
 
 def _step(change: Change) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict
 from hosttune.resources.base import AddressKind
-from hosttune.resources.steps import Command, each, few
+from hosttune.resources.steps import CommandLine, each, shorten_list
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,9 +47,9 @@ class SysfsAddress(AddressKind):
         return one == other or (isinstance(one, str) and isinstance(other, str) and one.split() == other.split())
 
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
-        return few(each(changes, lambda change: tee(change.address.name, str(change.after))))
+        return shorten_list(each(changes, lambda change: tee(change.address.name, str(change.after))))
 
 
-def tee(pattern: str, value: str) -> Command:
+def tee(pattern: str, value: str) -> CommandLine:
     """A step that writes a value to files. The pattern stands as it is: the shell expands it."""
-    return Command(f"echo {shlex.quote(value)} | tee {pattern}")
+    return CommandLine(f"echo {shlex.quote(value)} | tee {pattern}")

@@ -8,6 +8,7 @@ fs.nr_open is refused: the kernel refuses it, and pam_limits then refuses every 
 from __future__ import annotations
 
 import math
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
@@ -16,10 +17,10 @@ from hosttune.facts.placed import Placed
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.resources.base import FieldSpec, WishKind, in_general
-from hosttune.resources.bounds import number
-from hosttune.resources.comparison import Comparison, known, or_unknown
+from hosttune.resources.bounds import parse_whole_number
+from hosttune.resources.comparison import InDropin, in_dropins, or_unknown, read_or_default
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text
-from hosttune.values import Activation, Address, FileValue, Finding, Hold, HoldKind, Unreadable, Verdict, behind
+from hosttune.values import Activation, Address, FileValue, Finding, Hold, HoldKind, Unreadable, Verdict, prefix_reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -55,17 +56,7 @@ class LimitWish(WishKind):
         return (*nr_open, _file(wish))
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
-        looks = [_Look(wish, context) for wish in wishes]
-        answers = [look.stands() for look in looks]
-        needed = [look for look, answer in zip(looks, answers, strict=True) if answer is None]
-        kept = [look for look in looks if look in needed or look.is_ours]
-        dropin = _compare_dropin(kept, context) if needed else Dropin()
-        change = dropin.change  # one for all wishes of the rule, carried by the first that needs it
-        findings = []
-        for look, answer in zip(looks, answers, strict=True):
-            findings.append(answer or look.missing(dropin, (change,) if change else ()))
-            change = change if answer else None
-        return tuple(findings)
+        return in_dropins([_LimitComparison(wish, context) for wish in wishes], _compare_dropin)
 
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
         rows = [(domain, kind, wish.name, value) for wish in wishes for domain, kind, value in _wanted(wish)]
@@ -83,8 +74,8 @@ def _wanted(wish: Wish) -> tuple[tuple[str, str, str], ...]:
     return tuple((domain, kind, str(wish.fields[kind])) for domain in domains for kind in KINDS if kind in wish.fields)
 
 
-def _compare_dropin(kept: list[_Look], context: Context) -> Dropin:
-    wish = kept[0].wish
+def _compare_dropin(kept: list[_LimitComparison]) -> Dropin:
+    wish, context = kept[0].wish, kept[0].context
     rows = [
         (one.domain, one.kind, look.wish.name, one.wanted)
         for look in kept
@@ -120,11 +111,12 @@ def _reaches(value: str, wanted: str) -> bool:
 
 
 @frozen
-class _Look(Comparison):
+class _LimitComparison(InDropin):
     """One wish against the files."""
 
     wish: Wish
     context: Context
+    _found: list[_Limit] = field(default_factory=list, compare=False, repr=False)  # what `limits` has made
 
     @property
     def lines(self) -> tuple[LimitLine, ...]:
@@ -133,11 +125,17 @@ class _Look(Comparison):
 
     @property
     def limits(self) -> tuple[_Limit, ...]:
-        return tuple(self._limit(*least) for least in _wanted(self.wish))
+        if not self._found:
+            self._found.extend([self._limit(*least) for least in _wanted(self.wish)])
+        return tuple(self._found)
 
     @property
-    def is_ours(self) -> bool:
-        return known(lambda: any(line.given.path == _file(self.wish).name for line in self.lines), otherwise=False)
+    def path(self) -> str:
+        return _file(self.wish).name
+
+    @property
+    def is_kept(self) -> bool:
+        return read_or_default(lambda: any(line.given.path == self.path for line in self.lines), otherwise=False)
 
     def _limit(self, domain: str, kind: str, least: str) -> _Limit:
         wish, own = self.wish, _file(self.wish).name
@@ -158,7 +156,7 @@ class _Look(Comparison):
         if self.wish.name not in ITEMS or (domain, kind, self.wish.name) in _applied(self.wish, self.context):
             return ""  # what this session has by our drop-in says nothing of the next one without it
         session = self.context.facts.session_limits[self.wish.name]
-        return known(lambda: session.soft if kind == "soft" else session.hard, otherwise="")
+        return read_or_default(lambda: session.soft if kind == "soft" else session.hard, otherwise="")
 
     @or_unknown
     def stands(self) -> Finding | None:
@@ -197,13 +195,13 @@ class _Look(Comparison):
             return 0
         live: Value = self.context.state.get(Address("sysctl", NR_OPEN), "")
         if isinstance(live, Unreadable):
-            return Unreadable(behind(NR_OPEN, live.reason))
+            return Unreadable(prefix_reason(NR_OPEN, live.reason))
         try:
             files = self.context.facts.sysctl_at_boot[NR_OPEN].settings
         except UnknownFact as unknown:
-            return Unreadable(behind(NR_OPEN, unknown.reason))
+            return Unreadable(prefix_reason(NR_OPEN, unknown.reason))
         boot = files[-1].value if files else ""
-        known = [found for text in (live, boot) if (found := number(text)) is not None]
+        known = [found for text in (live, boot) if (found := parse_whole_number(text)) is not None]
         return min(known, default=KERNEL_NR_OPEN)
 
     def _too_many(self) -> str:

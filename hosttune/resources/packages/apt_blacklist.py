@@ -18,9 +18,9 @@ from hosttune.facts.apt_conf import CLEAR, FOLDER, LAST
 from hosttune.facts.base import UnknownFact
 from hosttune.rendering import render
 from hosttune.resources.base import FieldSpec, WishKind, in_general
-from hosttune.resources.comparison import known
+from hosttune.resources.comparison import read_or_default
 from hosttune.resources.file import compare_dropin, dropin_path
-from hosttune.values import Activation, Address, FileValue, Finding, Hold, HoldKind, Verdict, behind
+from hosttune.values import Activation, Address, FileValue, Finding, Hold, HoldKind, Verdict, prefix_reason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,7 +67,7 @@ def _file(wish: Wish) -> Address:
 
 def _aged(update: str, today: date, context: Context) -> str:
     """`waits: nvidia-utils-580 580.95.05-1 -> 580.126.20-1`, with the age of the version that is installed."""
-    since = known(lambda: context.facts.packages.unpacked_on[update.partition(" ")[0]], "")
+    since = read_or_default(lambda: context.facts.packages.unpacked_on[update.partition(" ")[0]], "")
     age = f" (installed {(today - date.fromisoformat(since)).days} days ago)" if since else ""
     return f"waits: {update}{age}"
 
@@ -125,7 +125,7 @@ def _proven(wish: Wish, patterns: tuple[str, ...], evidence: tuple[str, ...], co
     except UnknownFact as unknown:
         if context.facts.reader.persistent_only:
             return Finding(wish.rule, wish.subject, Verdict.OK, evidence=evidence)
-        reason = behind("what apt makes of it", unknown.reason)
+        reason = prefix_reason("what apt makes of it", unknown.reason)
         return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=reason)
     missing = [pattern for pattern in patterns if pattern not in merged]
     if missing:
@@ -139,26 +139,22 @@ def _proven(wish: Wish, patterns: tuple[str, ...], evidence: tuple[str, ...], co
 
 def _lines(context: Context) -> tuple[Placed, ...]:
     """Of the list; none where the files cannot be read: what apt makes of them tells `_proven`."""
-    return known(lambda: context.facts.apt[KEY].lines, ())
+    return read_or_default(lambda: context.facts.apt[KEY].lines, ())
 
 
 def _of_others(path: str, patterns: tuple[str, ...], context: Context) -> tuple[str, ...]:
     """What other files put on the list, which stays; where it is not seen which, as apt has merged it."""
     placed = {one.value: one.place for one in _lines(context) if one.value != CLEAR and one.path != path}
     none: tuple[str, ...] = ()
-    merged = known(lambda: context.facts.apt[KEY].merged, none)
+    merged = read_or_default(lambda: context.facts.apt[KEY].merged, none)
     others = (value for value in merged if value not in patterns)
     return tuple(f"stays on the list: {value} ({placed.get(value, 'of another file')})" for value in others)
 
 
 def _cleared_after(path: str, context: Context) -> str:
     """FILE:LINE that empties the list after our file was read; empty where none does."""
-    later = (one.place for one in _lines(context) if one.value == CLEAR and _is_after(one.path, path))
+    later = (one.place for one in _lines(context) if one.value == CLEAR and (one.path == LAST or one.path > path))
     return next(later, "")
-
-
-def _is_after(file: str, path: str) -> bool:
-    return file == LAST or file > path
 
 
 WISH = AptBlacklistWish()

@@ -28,7 +28,7 @@ from hosttune.values import (
     HoldKind,
     Unreadable,
     Verdict,
-    behind,
+    prefix_reason,
 )
 
 if TYPE_CHECKING:
@@ -103,10 +103,6 @@ def _removed(wish: Wish) -> tuple[str, ...]:
     return tuple(wish.fields.get("remove", ()))
 
 
-def _present(wish: Wish, facts: Facts) -> tuple[str, ...]:
-    return tuple(name for name in (*wish.name.split(), *_removed(wish)) if facts.packages[name].is_installed)
-
-
 def _operands(wish: Wish, present: Mapping[str, str]) -> tuple[str, ...]:
     """What apt-get is to be told, as NAME, NAME=VERSION and NAME-; nothing where all is as it should be."""
     wanted = versions(tuple(wish.fields.get("versions", ())))
@@ -129,7 +125,9 @@ def _compare(wish: Wish, context: Context) -> Finding:
     if isinstance(value, Unreadable):
         return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=value.reason)
     there = versions(value)
-    present = {name: there[name] for name in _present(wish, context.facts)}
+    present = {
+        name: there[name] for name in (*wish.name.split(), *_removed(wish)) if context.facts.packages[name].is_installed
+    }
     evidence = tuple(f"{name} {version} is installed" for name, version in present.items())
     operands = _operands(wish, present)
     if half := _half_way(wish, operands, context):
@@ -155,7 +153,7 @@ def _differs(
     try:
         would = context.facts.apt.would[" ".join(operands)]
     except UnknownFact as unknown:
-        unsaid = behind(f"{reason}; what apt would do is unknown", unknown.reason)
+        unsaid = prefix_reason(f"{reason}; what apt would do is unknown", unknown.reason)
         return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=unsaid)
     if would.knows_no_such_package:
         said = f"{reason}; apt: {would.error}"

@@ -21,7 +21,7 @@ from hosttune.resources.base import AddressKind, inverted
 from hosttune.resources.packages.apt_wait import wait_for_apt
 from hosttune.resources.packages.kept_debs import drop, keep, operand
 from hosttune.resources.packages.package_repair import mend, settle, tried
-from hosttune.resources.steps import Command, each, few
+from hosttune.resources.steps import CommandLine, each, shorten_list
 from hosttune.values import ABSENT, Absent, Change, FileValue, Unreadable
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def was_interrupted(reader: Reader) -> bool:
         return False
 
 
-def by_hand(reader: Reader) -> str:
+def describe_repair(reader: Reader) -> str:
     """What a person types to repair what dpkg left half-way, as far as its database can be read."""
     try:
         return Facts(reader).packages.repair
@@ -110,7 +110,7 @@ class PackageSetAddress(AddressKind):
         name = change.address.name
         present = self.read(writer, name)
         if not self.same(present, change.before):
-            raise Conflict(f"the packages are no longer as planned: {words(present)}", hint="run the plan again")
+            raise Conflict(f"the packages are no longer as planned: {describe_set(present)}", hint="run the plan again")
         before, after = versions(change.before), versions(change.after)
         if writer.kind == "overlay":
             _enter(writer, before, after)
@@ -167,10 +167,10 @@ class PackageSetAddress(AddressKind):
 
     def invert(self, change: Change) -> Change | None:
         back = inverted(change)
-        return replace(back, details=told(back.before, back.after))
+        return replace(back, details=describe_changes(back.before, back.after))
 
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
-        return few(each(changes, _step))
+        return shorten_list(each(changes, _step))
 
     def as_of_now(self, change: Change, facts: Facts) -> Change:
         from hosttune.resources.packages.driver_use import as_of_now
@@ -223,18 +223,20 @@ class PackageSetAddress(AddressKind):
         drop(writer, {pair for change in changes for pair in versions(change.before).items()})
 
 
-def _step(change: Change) -> Command:
+def _step(change: Change) -> CommandLine:
     asked, along, removed = split_set(change.address.name)
     before, after = versions(change.before), versions(change.after)
     named = (name for name in (*asked, *removed) if name in after and after[name] != before.get(name))
     install = [f"{name}={after[name]}" if after[name] else name for name in named]
     remove = [name for name in (*asked, *along, *removed) if name in before and name not in after]
     if not install:
-        return Command(f"apt-get remove {' '.join(remove)}, after a look at what else goes")
-    return Command(f"apt-get install --no-install-recommends {' '.join([*install, *(f'{one}-' for one in remove)])}")
+        return CommandLine(f"apt-get remove {' '.join(remove)}, after a look at what else goes")
+    return CommandLine(
+        f"apt-get install --no-install-recommends {' '.join([*install, *(f'{one}-' for one in remove)])}"
+    )
 
 
-def told(before: Value, after: Value) -> tuple[str, ...]:
+def describe_changes(before: Value, after: Value) -> tuple[str, ...]:
     """What becomes of each package, a line each, and what stays of those that go."""
     old, new = versions(before), versions(after)
     lines = [f"install {name} {version}" for name, version in new.items() if name not in old]
@@ -283,18 +285,18 @@ def _refusal(reader: Reader, error: str, left: Value, change: Change) -> Refused
     entries = left if isinstance(left, tuple) else ()
     whole = tuple(one for one in entries if not _is_half((one,)))
     half = tuple(one for one in entries if _is_half((one,)))
-    lines = [error, f"now installed of the set: {words(whole or ABSENT)}"]
+    lines = [error, f"now installed of the set: {describe_set(whole or ABSENT)}"]
     lines += [f"half-way: {', '.join(half)}"] * bool(half)
     missing = _differing(versions(change.after), versions(whole))
     lines += [f"not as planned: {', '.join(missing)}"] * bool(missing)
-    told = "\n  ".join(lines)
+    describe_changes = "\n  ".join(lines)
     room = f"{_ROOM}: " if _is_full(error) else ""
     is_stuck = bool(half) or "dpkg was interrupted" in error or was_interrupted(reader)
     if not PackageSetAddress().same(left, change.before):
-        return HalfWay(told, first=room, by_hand=by_hand(reader) if is_stuck else "")
+        return HalfWay(describe_changes, first=room, by_hand=describe_repair(reader) if is_stuck else "")
     if is_stuck:
-        return Refused(told, hint=f"{room}{by_hand(reader)}; then run it again")
-    return Refused(told, hint=_unchanged(error))
+        return Refused(describe_changes, hint=f"{room}{describe_repair(reader)}; then run it again")
+    return Refused(describe_changes, hint=_unchanged(error))
 
 
 def _differing(planned: Mapping[str, str], present: Mapping[str, str]) -> tuple[str, ...]:
@@ -346,7 +348,7 @@ def _way_in(reader: Reader, error: str) -> str:
     if "Held packages" in error:
         return "a hold of an administrator is in the way: apt-mark showhold; when it has served, sudo apt-mark unhold"
     if "dpkg was interrupted" in error or "Unmet dependencies" in error:
-        return f"{by_hand(reader)}; then run it again"
+        return f"{describe_repair(reader)}; then run it again"
     return "sudo apt-get update, then run it again"
 
 
@@ -397,7 +399,7 @@ def _difference(would: apt.Transaction, after: Mapping[str, str]) -> str:
     return "; ".join(line for line in lines if line.split()[1] not in after) or "; ".join(lines) or "nothing"
 
 
-def words(value: Value) -> str:
+def describe_set(value: Value) -> str:
     """The value of a set for people."""
     if isinstance(value, Unreadable):
         return value.reason

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hosttune.facts import Facts
-    from hosttune.facts.services.needrestart import Setting
+    from hosttune.facts.services.needrestart import NeedrestartSetting
     from hosttune.resources.base import Context, Operator, Wish
     from hosttune.values import Change
 
@@ -72,19 +72,23 @@ def _compare(wish: Wish, context: Context) -> tuple[Finding, ...]:
     return (*(ours,), *(_contested(wish, service, found) for service, found in contested.items()))
 
 
-def _restarted(settings: tuple[Setting, ...], service: str) -> Setting | None:
+def _restarted(settings: tuple[NeedrestartSetting, ...], service: str) -> NeedrestartSetting | None:
     """Somebody else's entry that wants a service restarted."""
     return next((one for one in entries_for(settings, service) if one.value != "0"), None)
 
 
-def _contested(wish: Wish, service: str, found: Setting) -> Finding:
+def _contested(wish: Wish, service: str, found: NeedrestartSetting) -> Finding:
     reason = f"{service} is restarted when a library of it was upgraded"
     todo = f"if nobody wants that, take {found.pattern} out of {found.file}"
     return Finding(wish.rule, service, Verdict.DIFFERS, Hold(HoldKind.OWNED, found.file), reason, todo=todo)
 
 
 def _ours(
-    wish: Wish, wanted: tuple[str, ...], others: tuple[Setting, ...], services: tuple[str, ...], context: Context
+    wish: Wish,
+    wanted: tuple[str, ...],
+    others: tuple[NeedrestartSetting, ...],
+    services: tuple[str, ...],
+    context: Context,
 ) -> Finding:
     """Our file, with the services that nobody else excepts."""
     kept = sorted({f"{one.pattern} ({one.file})" for name in services for one in entries_for(others, name)})

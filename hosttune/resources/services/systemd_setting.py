@@ -18,7 +18,7 @@ from hosttune.facts.limits.limits import UNLIMITED
 from hosttune.facts.services.unit_settings import UnitSettings
 from hosttune.frozen import frozen
 from hosttune.resources.base import Operator, WishKind, in_general
-from hosttune.resources.comparison import Comparison, known, or_unknown
+from hosttune.resources.comparison import InDropin, in_dropins, or_unknown, read_or_default
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text
 from hosttune.resources.services.restart import unit_of_dropin
 from hosttune.resources.services.since import applied_since
@@ -78,21 +78,7 @@ class SystemdSettingWish(WishKind):
         return () if UnitSettings.name_fault(wish.name) else (_file(wish),)
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
-        looks = [_Look(wish, context) for wish in wishes]
-        answers = [look.stands() for look in looks]
-        needed = [look for look, answer in zip(looks, answers, strict=True) if answer is None]
-        kept = [look for look in looks if look in needed or look.is_ours]
-        findings: list[Finding] = []
-        carried: set[str] = set()
-        for look, answer in zip(looks, answers, strict=True):
-            if answer is None:
-                path = look.path  # one file for all keys of a unit, carried by the first that needs it
-                dropin = _dropin(path, [one for one in kept if one.path == path])
-                change = (dropin.change,) if dropin.change and path not in carried else ()
-                carried.add(path)
-                answer = look.missing(dropin, change)  # noqa: PLW2901 - the answer of this one
-            findings.append(answer)
-        return tuple(findings)
+        return in_dropins([_SettingComparison(wish, context) for wish in wishes], _dropin)
 
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
         changes = []
@@ -118,10 +104,11 @@ def _process(wish: Wish) -> str:
     return DAEMONS.get(file) or _PROCESSES.get(stem, stem)
 
 
-def _dropin(path: str, looks: list[_Look]) -> Dropin:
-    wish, context = looks[0].wish, looks[0].context
-    text = _text([look.wish for look in looks])
-    return compare_dropin(path, text, wish.rule, context, Activation.RESTART, _triggers(wish))
+def _dropin(looks: list[_SettingComparison]) -> Dropin:
+    """One file for all keys of a unit."""
+    first, wishes = looks[0], [look.wish for look in looks]
+    triggers = _triggers(first.wish)
+    return compare_dropin(first.path, _text(wishes), first.wish.rule, first.context, Activation.RESTART, triggers)
 
 
 def _text(wishes: list[Wish]) -> bytes:
@@ -138,7 +125,7 @@ def _triggers(wish: Wish) -> tuple[Trigger, ...]:
 
 
 @frozen
-class _Look(Comparison):
+class _SettingComparison(InDropin):
     """One wish against the files."""
 
     wish: Wish
@@ -154,9 +141,9 @@ class _Look(Comparison):
         return _file(self.wish).name
 
     @property
-    def is_ours(self) -> bool:
+    def is_kept(self) -> bool:
         """Whether our drop-in sets the key now."""
-        return known(lambda: any(one.path == self.path for one in self.values), otherwise=False)
+        return read_or_default(lambda: any(one.path == self.path for one in self.values), otherwise=False)
 
     @property
     def section(self) -> str:

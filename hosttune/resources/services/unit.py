@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict, Refused
 from hosttune.resources.base import AddressKind, FieldSpec, WishKind, in_general
-from hosttune.resources.steps import Command, each, few
+from hosttune.resources.steps import CommandLine, each, shorten_list
 from hosttune.values import (
     ABSENT,
     Action,
@@ -19,7 +19,7 @@ from hosttune.values import (
     HoldKind,
     Unreadable,
     Verdict,
-    behind,
+    prefix_reason,
 )
 
 if TYPE_CHECKING:
@@ -90,14 +90,14 @@ class UnitAddress(AddressKind):
         return _running(one) == _running(other)
 
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
-        return few(each(changes, _step))
+        return shorten_list(each(changes, _step))
 
 
-def _step(change: Change) -> Command:
+def _step(change: Change) -> CommandLine:
     name, words = shlex.quote(change.address.name), verbs(change.before, change.after)
     if words in {("enable", "start"), ("disable", "stop")}:
-        return Command(f"systemctl {words[0]} --now {name}")
-    return Command("; ".join(f"systemctl {word} {name}" for word in words))
+        return CommandLine(f"systemctl {words[0]} --now {name}")
+    return CommandLine("; ".join(f"systemctl {word} {name}" for word in words))
 
 
 class UnitWish(WishKind):
@@ -145,7 +145,7 @@ def _compare(wish: Wish, context: Context) -> Finding:
         reason = f"{wish.name} cannot serve this host as things are"
         return Finding(wish.rule, wish.name, Verdict.DIFFERS, hold, reason, said, todo=str(wish.fields.get("todo", "")))
     if isinstance(present, Unreadable):
-        return Finding(wish.rule, wish.name, Verdict.UNKNOWN, reason=behind(wish.name, present.reason))
+        return Finding(wish.rule, wish.name, Verdict.UNKNOWN, reason=prefix_reason(wish.name, present.reason))
     if not isinstance(present, tuple):
         return Finding(wish.rule, wish.name, Verdict.NOT_APPLICABLE, reason=f"{wish.name} is not installed")
     evidence = (f"{wish.name} is {_words(present)}", *said)

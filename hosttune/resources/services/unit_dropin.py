@@ -25,7 +25,7 @@ from hosttune.values import (
     HoldKind,
     Trigger,
     Verdict,
-    behind,
+    prefix_reason,
 )
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class UnitDropinWish(WishKind):
         return (_file(wish),)
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
-        return tuple(_Look(wish, context).finding() for wish in wishes)
+        return tuple(_DropinComparison(wish, context).finding() for wish in wishes)
 
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
         return tuple(
@@ -93,7 +93,7 @@ def _triggers(wish: Wish) -> tuple[Trigger, ...]:
 
 
 @frozen
-class _Look(Comparison):
+class _DropinComparison(Comparison):
     wish: Wish
     context: Context
 
@@ -159,7 +159,7 @@ class _Look(Comparison):
         try:
             commands = self.context.facts.processes[_process(self.wish)].commands
         except UnknownFact as unknown:
-            reason = behind(f"how {name} was started is not known", unknown.reason)
+            reason = prefix_reason(f"how {name} was started is not known", unknown.reason)
             return self._says(Verdict.UNKNOWN, reason, evidence=evidence)
         if any(self.option in command.split() for command in commands):
             reason = f"{name} still runs with {self.option}"

@@ -17,9 +17,9 @@ from hosttune.facts.storage.mounts import LOCAL_TYPES, MOUNTINFO, unit_name
 from hosttune.host.door import Stat
 from hosttune.host.mountinfo import parse, topmost_at
 from hosttune.resources.base import AddressKind, FieldSpec, WishKind, in_general
-from hosttune.resources.steps import Command, each, few
+from hosttune.resources.steps import CommandLine, each, shorten_list
 from hosttune.resources.storage.folder import FOLDER
-from hosttune.resources.storage.fstab import addition_diff
+from hosttune.resources.storage.fstab import addition_diff, entry_error
 from hosttune.resources.storage.fstab_document import PATH, clean_path, entry_text
 from hosttune.values import (
     ABSENT,
@@ -94,12 +94,12 @@ class DataMountAddress(AddressKind):
         return one == other
 
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
-        return few(each(changes, _mount_step))
+        return shorten_list(each(changes, _mount_step))
 
 
-def _mount_step(change: Change) -> Command:
+def _mount_step(change: Change) -> CommandLine:
     """The line in fstab, which comes before, says the rest."""
-    return Command(f"{'umount' if change.after is ABSENT else 'mount'} {shlex.quote(change.address.name)}")
+    return CommandLine(f"{'umount' if change.after is ABSENT else 'mount'} {shlex.quote(change.address.name)}")
 
 
 def _device(reader: Reader, source: str) -> str:
@@ -149,9 +149,10 @@ class DataMountWish(WishKind):
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         findings = []
+        taken: dict[str, str] = {}  # what an earlier wish mounts, and where
         for wish in wishes:
             try:
-                findings.append(_Comparison(wish, context).finding())
+                findings.append(_DataMountComparison(wish, context, taken).finding())
             except UnknownFact as unknown:
                 findings.append(Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=unknown.reason))
         return tuple(findings)
@@ -189,12 +190,13 @@ def _refuse(detail: str, todo: str = "") -> _Obstacle:
     return _Obstacle(Hold(HoldKind.REFUSED, detail), todo)
 
 
-class _Comparison:
+class _DataMountComparison:
     """One wanted mount against the disks, fstab and the live mounts."""
 
-    def __init__(self, wish: Wish, context: Context) -> None:
+    def __init__(self, wish: Wish, context: Context, taken: dict[str, str]) -> None:
         self.wish = wish
         self.context = context
+        self.taken = taken
         self.facts = context.facts
         self.target = clean_path(wish.name)
         self.source = str(wish.fields["source"])
@@ -215,10 +217,15 @@ class _Comparison:
             self._check_target(is_mounted=live)
             if not live:
                 self._check_device(device)
+            changes = self._changes(device, entry, live)
+            if other := self.taken.get(device.path):
+                what = f"{self.source} is {device.path}, which data_mounts of the policy mounts at {other} too"
+                raise _refuse(what, "leave one target for each disk")
+            self.taken[device.path] = self.target
         except _Obstacle as obstacle:
             return self._said(Verdict.DIFFERS, obstacle.hold, reason, todo=obstacle.todo)
         said = (f"{device.path}: {' '.join((device.fstype, *device.tags[:-1]))}",)
-        return self._said(Verdict.DIFFERS, reason=reason, evidence=said, changes=self._changes(device, entry, live))
+        return self._said(Verdict.DIFFERS, reason=reason, evidence=said, changes=changes)
 
     def _said(
         self, verdict: Verdict, hold: Hold = Hold(), reason: str = "", evidence: tuple[str, ...] = (),
@@ -280,6 +287,8 @@ class _Comparison:
             raise _refuse(f"{place} says noauto: no boot mounts it", "take noauto out, or the disk out of data_mounts")
         if entry.fstype not in {device.fstype, "auto"}:
             raise _refuse(f"{place} says {entry.fstype}, and {device.path} holds {device.fstype}", "correct the line")
+        if error := entry_error(entry):
+            raise _refuse(str(error), error.hint)
 
     def _live(self, device: Filesystem) -> bool:
         """Whether this very device is mounted there; Obstacle where another one is."""
@@ -338,7 +347,7 @@ class _Comparison:
         changes = [self._change("folder", path, FOLDER, "for the mount point") for path in missing]
         options = ",".join(entry.options) if entry else ""
         if entry is None:
-            options = _line_options(self.wish)
+            options = self._new_options(device)
             separator = self.facts.fstab.separator
             line = entry_text(f"UUID={device.uuid}", self.target, device.fstype, options, separator=separator)
             details = addition_diff(self.facts.fstab, line)
@@ -347,6 +356,15 @@ class _Comparison:
             after = f"{_value(device.fstype, device.uuid)} {options}"
             changes.append(self._change("data-mount", self.target, after, f"mounts {device.path}"))
         return tuple(changes)
+
+    def _new_options(self, device: Filesystem) -> str:
+        """The options of a line that is added; Obstacle where one of them would fail the mount."""
+        from hosttune.resources.storage.fstab_lint_options import untaken
+
+        remark = untaken(device.fstype, tuple(self.wish.fields.get("options", ())))
+        if remark:
+            raise _refuse(remark.message, f"{remark.todo} (options of {self.target} in data_mounts of the policy)")
+        return _line_options(self.wish)
 
     def _change(self, kind: str, name: str, after: str, reason: str, details: tuple[str, ...] = ()) -> Change:
         needs_reload = kind == "fstab-line" and self.running and self.facts.host.has_systemd

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hosttune.errors import Conflict
 from hosttune.host.door import Stat
 from hosttune.resources.base import AddressKind
-from hosttune.resources.steps import Command, each, few
+from hosttune.resources.steps import CommandLine, each, shorten_list
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ class FolderAddress(AddressKind):
             writer.remove_folder(change.address.name)
 
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
-        return few(each(changes, _folder_step))
+        return shorten_list(each(changes, _folder_step))
 
 
-def _folder_step(change: Change) -> Command:
+def _folder_step(change: Change) -> CommandLine:
     path = shlex.quote(change.address.name)
-    return Command(f"rmdir {path}" if change.after is ABSENT else f"install -d -m 755 {path}")
+    return CommandLine(f"rmdir {path}" if change.after is ABSENT else f"install -d -m 755 {path}")
 
 
 ADDRESS = FolderAddress()

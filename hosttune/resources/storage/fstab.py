@@ -14,11 +14,12 @@ from hosttune.errors import Conflict, Refused
 from hosttune.facts.storage.fstab_options import decode, encode, masked_line
 from hosttune.host.door import Rehearsal
 from hosttune.resources.base import AddressKind
-from hosttune.resources.steps import each, few
+from hosttune.resources.steps import each, shorten_list
 from hosttune.resources.storage.fstab_document import (
     PATH,
-    Document,
+    FstabText,
     edit_options,
+    edited,
     options_of,
     parse,
 )
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hosttune.facts.storage.fstab import Fstab, FstabEntry
+    from hosttune.facts.storage.fstab_lines import FstabLine, Problem
     from hosttune.host.door import Reader, Writer
     from hosttune.values import Absent, Change, Value
 
@@ -37,7 +39,7 @@ class InFstab(AddressKind):
     """What both kinds have in common: an edit of the one file."""
 
     @abstractmethod
-    def _edited(self, document: Document, change: Change) -> bytes:
+    def _edited(self, document: FstabText, change: Change) -> bytes:
         """The file with the change made. Raises as `write`."""
 
     def write(self, writer: Writer, change: Change) -> None:
@@ -63,7 +65,7 @@ class FstabAddress(InFstab):
 
     def read(self, reader: Reader, name: str) -> Value:
         document = document_of(reader)
-        if not isinstance(document, Document):
+        if not isinstance(document, FstabText):
             return document
         try:
             options = options_of(document, name)
@@ -71,7 +73,7 @@ class FstabAddress(InFstab):
             return Unreadable(refused.message)
         return ABSENT if options is None else options
 
-    def _edited(self, document: Document, change: Change) -> bytes:
+    def _edited(self, document: FstabText, change: Change) -> bytes:
         target = change.address.name
         if options_of(document, target) != change.before or not isinstance(change.after, str):
             raise Conflict(f"{PATH}: the options of {target} are no longer {change.before}", hint="run the plan again")
@@ -79,7 +81,7 @@ class FstabAddress(InFstab):
         return edit_options(document, target, lambda _: after)
 
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
-        return few(each(changes, _options_step))
+        return shorten_list(each(changes, _options_step))
 
 
 def _options_step(change: Change) -> str:
@@ -89,20 +91,20 @@ def _options_step(change: Change) -> str:
     return f"in {where} the options `{change.before}` become `{change.after}`; then: findmnt --verify"
 
 
-def document_of(reader: Reader) -> Document | Absent | Unreadable:
+def document_of(reader: Reader) -> FstabText | Absent | Unreadable:
     data = reader.read(PATH)
     return parse(data) if isinstance(data, bytes) else data
 
 
-def _opened(reader: Reader) -> Document:
+def _opened(reader: Reader) -> FstabText:
     document = document_of(reader)
-    if isinstance(document, Document):
+    if isinstance(document, FstabText):
         return document
     reason = document.reason if isinstance(document, Unreadable) else "it does not exist"
     raise Refused(f"{PATH} cannot be edited: {reason}")
 
 
-def _replace(writer: Writer, document: Document, new: bytes, target: str) -> None:
+def _replace(writer: Writer, document: FstabText, new: bytes, target: str) -> None:
     """Put the edited file in place, once the programs of a boot have read it as it is meant."""
     if new == document.data:
         return
@@ -112,16 +114,36 @@ def _replace(writer: Writer, document: Document, new: bytes, target: str) -> Non
     if isinstance(rehearsal, Unreadable):
         writer.log(f"{PATH}: the edit for {target} was tried by hosttune's own two readers alone: {rehearsal.reason}")
     if problem:
-        hint = f"{PATH} is as it was; look at the line of {target}, and at: findmnt --verify"
+        hint = f"{PATH} is as it was; look at the line of {target}, at: hosttune fstab, and at: findmnt --verify"
         raise Refused(f"{PATH} was not changed, because {problem}", hint=hint)
     writer.replace(PATH, FileValue(new), expected=document.data)
 
 
+def entry_error(entry: FstabEntry) -> Problem | None:
+    """What `hosttune fstab` calls an error of this line by itself. Nothing is built upon such a line: with it the mount
+    fails, whatever else is put right there.
+    """
+    from hosttune.resources.storage.fstab_lint import LineErrors
+
+    document, line = _alone(entry)
+    return LineErrors(document).of(line)
+
+
+def _alone(entry: FstabEntry) -> tuple[FstabText, FstabLine]:
+    """The line of an entry in a file of its own, with the number that it has in the real one."""
+    document = parse(encode(entry.text))
+    return document, document.lines[0]._replace(number=entry.line)
+
+
 def options_diff(fstab: Fstab, entry: FstabEntry, options: str) -> tuple[str, ...]:
     """A unified diff of the edit of one line, without context, passwords masked, and what cannot try it here. Raises
-    Refused as the edit would.
+    Refused as the edit would, and where the line has an error of its own (`entry_error`).
     """
-    new = edit_options(parse(encode(entry.text)), entry.target, lambda _: options)
+    error = entry_error(entry)
+    if error:
+        raise error.refusal()
+    document, line = _alone(entry)
+    new = edited(document, line, options).text
     hunk = f"@@ -{entry.line} +{entry.line} @@"
     return (f"--- {PATH}", f"+++ {PATH}", hunk, f"-{entry.text}", f"+{masked_line(decode(new))}", *_untried(fstab))
 

@@ -10,13 +10,13 @@ from hosttune.facts.storage.fstab_options import decode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hosttune.facts.storage.fstab_lines import Document, Line
+    from hosttune.facts.storage.fstab_lines import FstabLine, FstabText
 
 _BINDS = (b"bind", b"rbind")
 _NEEDS = b"x-systemd.requires-mounts-for="
 
 
-def circles(document: Document) -> tuple[tuple[Line, ...], ...]:
+def circles(document: FstabText) -> tuple[tuple[FstabLine, ...], ...]:
     """The lines that wait for each other, each circle once, the first line of the file first.
 
     systemd starts a mount after those that hold its target and, of a bind mount, its source (systemd.mount(5),
@@ -25,7 +25,7 @@ def circles(document: Document) -> tuple[tuple[Line, ...], ...]:
     starts = [line for line in document.entries if _sources(line)]
     if len(starts) < 2:
         return ()
-    found: dict[frozenset[int], tuple[Line, ...]] = {}
+    found: dict[frozenset[int], tuple[FstabLine, ...]] = {}
     for start in starts:
         circle = _circle(document, start)
         if circle:
@@ -34,9 +34,9 @@ def circles(document: Document) -> tuple[tuple[Line, ...], ...]:
     return tuple(found.values())
 
 
-def _circle(document: Document, start: Line) -> tuple[Line, ...]:
+def _circle(document: FstabText, start: FstabLine) -> tuple[FstabLine, ...]:
     """The shortest way from a line to itself; nothing where there is none."""
-    ways: list[tuple[Line, ...]] = [(start,)]
+    ways: list[tuple[FstabLine, ...]] = [(start,)]
     seen = {start.number}
     for way in ways:  # it grows while it is gone through
         for line in _before(document, way[-1]):
@@ -48,7 +48,7 @@ def _circle(document: Document, start: Line) -> tuple[Line, ...]:
     return ()
 
 
-def _before(document: Document, line: Line) -> Iterator[Line]:
+def _before(document: FstabText, line: FstabLine) -> Iterator[FstabLine]:
     """The lines that systemd mounts before this one."""
     paths = [line.target.rpartition("/")[0], *_sources(line)]
     for path in paths:
@@ -58,7 +58,7 @@ def _before(document: Document, line: Line) -> Iterator[Line]:
             above = above.rpartition("/")[0]
 
 
-def _sources(line: Line) -> tuple[str, ...]:
+def _sources(line: FstabLine) -> tuple[str, ...]:
     """The paths that have to be there before this line can be mounted, its own target aside."""
     fields = line.fields
     if fields is None or not line.target.startswith("/"):

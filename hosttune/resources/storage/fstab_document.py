@@ -14,9 +14,9 @@ from hosttune.errors import Refused
 from hosttune.facts.storage.fstab_lines import (
     LONGEST_LINE,
     PATH,
-    Document,
-    Kind,
-    Line,
+    FstabLine,
+    FstabText,
+    LineKind,
     Problem,
     clean_path,
     line_problem,
@@ -30,14 +30,30 @@ from hosttune.regex import regex
 from hosttune.resources.line_ends import line_end
 
 __all__ = [
-    "LONGEST_LINE", "PATH", "Document", "Edit", "Kind", "Line", "Problem", "clean_path", "edit_lines", "edit_options",
-    "edited", "entry_text", "insert_line", "line_problem", "options_of", "parse", "remove_line", "spliced",
+    "LONGEST_LINE",
+    "PATH",
+    "Edit",
+    "FstabLine",
+    "FstabText",
+    "LineKind",
+    "Problem",
+    "clean_path",
+    "edit_lines",
+    "edit_options",
+    "edited",
+    "entry_text",
+    "insert_line",
+    "line_problem",
+    "options_of",
+    "parse",
+    "remove_line",
+    "spliced",
 ]  # fmt: skip
 _UNFIT = regex(rb"[ \t\n\r\0]")
 _ESCAPES = {" ": "\\040", "\t": "\\011", "\n": "\\012", "\\": "\\134"}  # all that both readers decode
 
 
-def options_of(document: Document, target: str) -> str | None:
+def options_of(document: FstabText, target: str) -> str | None:
     """The options text of the one line of `target`, None without a line. Raises Refused where it is not edited."""
     lines = document.at(target)
     if not lines:
@@ -48,7 +64,7 @@ def options_of(document: Document, target: str) -> str | None:
     return lines[0].options
 
 
-def edit_options(document: Document, target: str, transform: Callable[[str], str]) -> bytes:
+def edit_options(document: FstabText, target: str, transform: Callable[[str], str]) -> bytes:
     """The file with the options of `target` replaced by what `transform` makes of them; all else byte for byte.
 
     A line of three fields gets a fourth, and empty options take a fourth and last one away again. Raises Refused.
@@ -59,7 +75,7 @@ def edit_options(document: Document, target: str, transform: Callable[[str], str
     return edit_lines(document, {document.at(target)[0].number: transform(options)})
 
 
-def edit_lines(document: Document, options: Mapping[int, str]) -> bytes:
+def edit_lines(document: FstabText, options: Mapping[int, str]) -> bytes:
     """The file with other options in the lines of these numbers. Raises Refused when one of them cannot be edited."""
     edits: dict[int, Edit] = {}
     for number, new in options.items():
@@ -79,7 +95,7 @@ class Edit(NamedTuple):
     text: bytes
 
 
-def edited(document: Document, line: Line, new: str) -> Edit:
+def edited(document: FstabText, line: FstabLine, new: str) -> Edit:
     """A line that can be edited, with other options. Raises Refused."""
     options = encode(new)
     if _UNFIT.search(options):
@@ -94,7 +110,7 @@ def edited(document: Document, line: Line, new: str) -> Edit:
     return Edit(options, text)
 
 
-def _with_fourth_field(document: Document, line: Line, options: bytes) -> bytes:
+def _with_fourth_field(document: FstabText, line: FstabLine, options: bytes) -> bytes:
     """The text of a line that has no options and gets some, or that loses the ones it has."""
     spans = line.spans
     separator = line.text[spans[1][1] : spans[2][0]]
@@ -108,7 +124,7 @@ def _with_fourth_field(document: Document, line: Line, options: bytes) -> bytes:
     raise document.problem(line.number, problem, "write `defaults`").refusal()
 
 
-def spliced(document: Document, edits: Mapping[int, Edit]) -> bytes:
+def spliced(document: FstabText, edits: Mapping[int, Edit]) -> bytes:
     """The file with these lines, by number; proven: both readers see these options there, and all else is the same.
 
     How a line is read depends on that line alone (`read_line`), so lines of equal bytes need not be read again.
@@ -131,10 +147,10 @@ def spliced(document: Document, edits: Mapping[int, Edit]) -> bytes:
     return new
 
 
-def _is_as_meant(before: Line, edit: Edit, now: Line) -> bool:
+def _is_as_meant(before: FstabLine, edit: Edit, now: FstabLine) -> bool:
     """Whether both readers see the entry of `before` with other options, and nothing else."""
     old, also_old = before.libmount, before.getmntent
-    if old is None or also_old is None or now.kind is not Kind.ENTRY or now.text != edit.text:
+    if old is None or also_old is None or now.kind is not LineKind.ENTRY or now.text != edit.text:
         return False
     if now.libmount != (*old[:3], decode_libmount(edit.options), *old[4:]) or _has_open_quote(now):
         return False
@@ -150,7 +166,7 @@ def entry_text(source: str, target: str, fstype: str, options: str, *, separator
     return separator.join((*names, options, "0", "0"))
 
 
-def insert_line(document: Document, line: str) -> bytes:
+def insert_line(document: FstabText, line: str) -> bytes:
     """The file with `line` at its end, with the line end of its neighbour. Raises Refused.
 
     Where the last line has no line end, it gets one and the new line has none: so taking it away gives the old bytes.
@@ -167,7 +183,7 @@ def insert_line(document: Document, line: str) -> bytes:
     after = split_lines(new)
     added = read_line(number, *after[-1]) if len(after) == number else None
     old = [other.text for other in document.lines]
-    is_entry = added is not None and added.text == text and added.kind is Kind.ENTRY
+    is_entry = added is not None and added.text == text and added.kind is LineKind.ENTRY
     if not is_entry or [one for one, _ in after[:-1]] != old or not new.startswith(document.data):
         raise _unproven(document, number)
     assert added is not None  # noqa: S101 - is_entry says so
@@ -176,7 +192,7 @@ def insert_line(document: Document, line: str) -> bytes:
     return new
 
 
-def _joint(document: Document, ending: bytes) -> bytes:
+def _joint(document: FstabText, ending: bytes) -> bytes:
     """The line end for a last line that has none, with which both readers see it as they did. Raises Refused.
 
     A CR behind options that no number follows would become part of them (getmntent(3)).
@@ -193,7 +209,7 @@ def _joint(document: Document, ending: bytes) -> bytes:
     raise document.problem(last.number, problem, "end it with two plain numbers, 0 0, and a line feed").refusal()
 
 
-def remove_line(document: Document, line: str) -> bytes:
+def remove_line(document: FstabText, line: str) -> bytes:
     """The file without the one line whose text is exactly `line`. Raises Refused when there is none, or more."""
     text = encode(line)
     found = [index for index, other in enumerate(document.lines) if other.text == text]
@@ -212,7 +228,7 @@ def remove_line(document: Document, line: str) -> bytes:
     return new
 
 
-def _has_open_quote(line: Line) -> bool:
+def _has_open_quote(line: FstabLine) -> bool:
     if b'"' not in line.text:
         return False
     try:
@@ -222,5 +238,5 @@ def _has_open_quote(line: Line) -> bool:
     return False
 
 
-def _unproven(document: Document, number: int) -> Refused:
+def _unproven(document: FstabText, number: int) -> Refused:
     return document.problem(number, "the edited line would not read as intended", "edit it by hand").refusal()

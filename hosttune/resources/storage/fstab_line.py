@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict, Refused
 from hosttune.facts.storage.fstab_options import decode
-from hosttune.resources.steps import Command, each, few
+from hosttune.resources.steps import CommandLine, each, shorten_list
 from hosttune.resources.storage.fstab import FstabAddress, InFstab, document_of
-from hosttune.resources.storage.fstab_document import PATH, Document, insert_line, line_problem, remove_line
+from hosttune.resources.storage.fstab_document import PATH, FstabText, insert_line, line_problem, remove_line
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ class FstabLineAddress(InFstab):
 
     def read(self, reader: Reader, name: str) -> Value:
         document = document_of(reader)
-        return _line_of(document, name) if isinstance(document, Document) else document
+        return _line_of(document, name) if isinstance(document, FstabText) else document
 
-    def _edited(self, document: Document, change: Change) -> bytes:
+    def _edited(self, document: FstabText, change: Change) -> bytes:
         target = change.address.name
         present = _line_of(document, target)
         if present != change.before:
@@ -40,13 +40,13 @@ class FstabLineAddress(InFstab):
         raise Refused(f"{PATH}: a whole line is added or removed, never replaced", hint="change its options instead")
 
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
-        return few(each(changes, _line_step))
+        return shorten_list(each(changes, _line_step))
 
 
-def _line_step(change: Change) -> Command:
+def _line_step(change: Change) -> CommandLine:
     if change.after is ABSENT:
-        return Command(f"take the line `{_blanks(change.before)}` out of {PATH}")
-    return Command(f"add the line `{_blanks(change.after)}` to {PATH}; then: findmnt --verify")
+        return CommandLine(f"take the line `{_blanks(change.before)}` out of {PATH}")
+    return CommandLine(f"add the line `{_blanks(change.after)}` to {PATH}; then: findmnt --verify")
 
 
 def _blanks(value: object) -> str:
@@ -54,7 +54,7 @@ def _blanks(value: object) -> str:
     return str(value).replace("\t", " ")
 
 
-def _line_of(document: Document, target: str) -> Value:
+def _line_of(document: FstabText, target: str) -> Value:
     lines = document.at(target)
     if len(lines) > 1:
         return Unreadable(str(line_problem(document, lines[0])))

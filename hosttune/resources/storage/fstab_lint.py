@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hosttune.errors import Refused
-from hosttune.facts.storage.fstab_lines import LONGEST_LINE, Document, Kind, Line, others_of
+from hosttune.facts.storage.fstab_lines import LONGEST_LINE, FstabLine, FstabText, LineKind, Problem, others_of
 from hosttune.facts.storage.fstab_options import decode, items
 from hosttune.facts.storage.fstab_readers import GETMNTENT_LIMIT, Fields
 from hosttune.facts.storage.fstab_reasons import disagreement, false_blank
@@ -25,9 +25,9 @@ from hosttune.facts.storage.mounts import LOCAL_TYPES, NETWORK_TYPES, is_network
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab_cycles import circles
 from hosttune.resources.storage.fstab_lint_fields import field_faults
-from hosttune.resources.storage.fstab_lint_options import Level, Remark, failing, is_required, option_remarks
+from hosttune.resources.storage.fstab_lint_options import Remark, RemarkLevel, failing, is_required, option_remarks
 
-__all__ = ["Level", "Remark", "lint"]
+__all__ = ["LineErrors", "Remark", "RemarkLevel", "lint"]
 _TAG = regex(r'([A-Za-z]+)=("?)([^"]*)\2')
 _TAGS = ("UUID", "LABEL", "PARTUUID", "PARTLABEL", "ID")
 _PLAIN_UUID = regex(rb"UUID=[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
@@ -47,52 +47,71 @@ _UNCHECKED = NETWORK_TYPES | {
 _GONE = {"reiserfs": "6.13", "usbfs": "3.5", "devfs": "2.6.18"}  # the Linux that no longer has it
 _SHIFTED = frozenset({"late-comment", "blank-in-name", "shifted", "swapped"})
 _NOTHING = Fields(b"", b"", b"")
-_ORDER = {Level.ERROR: 0, Level.WARNING: 1, Level.NOTE: 2}
+_ORDER = {RemarkLevel.ERROR: 0, RemarkLevel.WARNING: 1, RemarkLevel.NOTE: 2}
 
 
-def lint(document: Document) -> tuple[Remark, ...]:
+def lint(document: FstabText) -> tuple[Remark, ...]:
     """All remarks, the worst first, then by line."""
     found = [*_file_remarks(document), *_ending_remarks(document)]
     seen: dict[tuple[bytes, bytes, bool], _Options] = {}
     for line in document.lines:
-        if line.kind is Kind.ENTRY:
+        if line.kind is LineKind.ENTRY:
             found += _entry_remarks(document, line, seen)
-        elif line.kind is Kind.BROKEN:
+        elif line.kind is LineKind.BROKEN:
             found += _broken_remarks(line)
     found += _circle_remarks(document)
     return tuple(sorted(found, key=lambda one: (_ORDER[one.level], one.line)))
 
 
-def _file_remarks(document: Document) -> Iterator[Remark]:
+class LineErrors:
+    """What `lint` calls an error of one line by itself: such a line is left for a person to mend, never built upon.
+
+    Two lines of one target, and lines that wait for each other, are no error of either (`line_problem` has the former).
+    """
+
+    def __init__(self, document: FstabText) -> None:
+        self.document = document
+        self._seen: dict[tuple[bytes, bytes, bool], _Options] = {}
+
+    def of(self, line: FstabLine) -> Problem | None:
+        """The first error of an entry, with the way out."""
+        remarks = _entry_remarks(self.document, line, self._seen) if line.kind is LineKind.ENTRY else []
+        for one in remarks:
+            if one.level is RemarkLevel.ERROR and one.code != "duplicate":
+                return self.document.problem(one.line, one.message, one.todo)
+        return None
+
+
+def _file_remarks(document: FstabText) -> Iterator[Remark]:
     for problem in document.problems:
-        level = Level.ERROR if problem.line else Level.WARNING
+        level = RemarkLevel.ERROR if problem.line else RemarkLevel.WARNING
         code = next(code for word, code in _FILE_CODES.items() if word in problem.message)
         yield Remark(problem.line, level, code, problem.message, problem.hint)
     if document.manager:
         why = f"{document.manager.name} says that it manages this file, so edits by others are overwritten"
-        yield Remark(document.manager.line, Level.NOTE, "managed", why, "change it where that tool takes it from")
+        yield Remark(document.manager.line, RemarkLevel.NOTE, "managed", why, "change it where that tool takes it from")
 
 
 _FILE_CODES = {"byte order mark": "byte-order-mark", "NUL": "nul", "carriage return": "lone-cr", "larger": "too-large"}
 
 
-def _ending_remarks(document: Document) -> Iterator[Remark]:
+def _ending_remarks(document: FstabText) -> Iterator[Remark]:
     dos = [line for line in document.lines if line.ending == b"\r\n"]
     if dos:
         where = dos[0].number
         todo = "give the file plain line ends (sed -i 's/\\r$//')"
-        empty = next((line for line in dos if line.kind is Kind.BLANK and line.getmntent), None)
+        empty = next((line for line in dos if line.kind is LineKind.BLANK and line.getmntent), None)
         many = "1 line ends" if len(dos) == 1 else f"{len(dos)} lines end"
         if empty:
             why = f"{many} in CR LF; systemd before 259 takes a blank one for an entry of nothing"
-            yield Remark(empty.number, Level.WARNING, "cr-lf", why, todo, is_misread=True)
+            yield Remark(empty.number, RemarkLevel.WARNING, "cr-lf", why, todo, is_misread=True)
         else:
             why = f"{many} in CR LF, harmless as long as two numbers end each entry"
-            yield Remark(where, Level.NOTE, "cr-lf", why, todo)
+            yield Remark(where, RemarkLevel.NOTE, "cr-lf", why, todo)
     last = document.lines[-1] if document.lines else None
     if last and not last.ending:
         why = "the last line has no line end: what somebody appends with >> is glued to it"
-        yield Remark(last.number, Level.NOTE, "no-final-newline", why, "end it with a line feed")
+        yield Remark(last.number, RemarkLevel.NOTE, "no-final-newline", why, "end it with a line feed")
 
 
 class _Options:
@@ -116,7 +135,9 @@ class _Options:
         self.remarks = option_remarks(fstype, self.words, is_root=is_root)
 
 
-def _entry_remarks(document: Document, line: Line, seen: dict[tuple[bytes, bytes, bool], _Options]) -> list[Remark]:
+def _entry_remarks(
+    document: FstabText, line: FstabLine, seen: dict[tuple[bytes, bytes, bool], _Options]
+) -> list[Remark]:
     fields = line.libmount
     assert fields is not None  # noqa: S101 - what Kind.ENTRY means
     target = line.target
@@ -145,51 +166,51 @@ def _entry_remarks(document: Document, line: Line, seen: dict[tuple[bytes, bytes
     return found
 
 
-def _odd_remarks(line: Line, options: _Options) -> Iterator[Remark]:
+def _odd_remarks(line: FstabLine, options: _Options) -> Iterator[Remark]:
     """What few lines have."""
     number = line.number
     if options.problem:
-        yield Remark(number, Level.ERROR, "open-quote", options.problem.message, options.problem.hint)
+        yield Remark(number, RemarkLevel.ERROR, "open-quote", options.problem.message, options.problem.hint)
     if len(line.text) > LONGEST_LINE:
         why = f"the line has {len(line.text)} bytes; systemd before 259 loses what is beyond {GETMNTENT_LIMIT - 1}"
-        yield Remark(number, Level.WARNING, "long-line", why, "shorten it")
+        yield Remark(number, RemarkLevel.WARNING, "long-line", why, "shorten it")
     if line.owner:
         why = f"{line.owner} rewrites this line, so edits by others are lost"
-        yield Remark(number, Level.NOTE, "managed-line", why, f"change it where {line.owner} takes it from")
+        yield Remark(number, RemarkLevel.NOTE, "managed-line", why, f"change it where {line.owner} takes it from")
     if options.fstype in _GONE:
         why = f"Linux {_GONE[options.fstype]} and later have no {options.fstype}"
         todo = "move to another file system before an upgrade" if options.fstype == "reiserfs" else "take the line out"
-        yield Remark(number, Level.WARNING, "type-gone", why, todo)
+        yield Remark(number, RemarkLevel.WARNING, "type-gone", why, todo)
     blank = false_blank(line.text)
     if blank:
         why = f"{blank} is no blank: it is part of the field that it stands in"
-        yield Remark(number, Level.WARNING, "false-blank", why, "type the blanks of this line anew")
+        yield Remark(number, RemarkLevel.WARNING, "false-blank", why, "type the blanks of this line anew")
     if line.text[-1:] == b"\\":
         why = "a backslash at the end of a line continues nothing"
-        yield Remark(number, Level.WARNING, "continuation", why, "write the entry on one line")
+        yield Remark(number, RemarkLevel.WARNING, "continuation", why, "write the entry on one line")
 
 
-def _broken_remarks(line: Line) -> Iterator[Remark]:
+def _broken_remarks(line: FstabLine) -> Iterator[Remark]:
     message, hint = disagreement(line.text, line.libmount, line.getmntent, has_cr=line.ending == b"\r\n")
-    level = Level.NOTE if line.getmntent is None and line.libmount else Level.ERROR
+    level = RemarkLevel.NOTE if line.getmntent is None and line.libmount else RemarkLevel.ERROR
     yield Remark(line.number, level, "misread", message, hint, is_misread=True)
 
 
-def _circle_remarks(document: Document) -> Iterator[Remark]:
+def _circle_remarks(document: FstabText) -> Iterator[Remark]:
     for circle in circles(document):
         numbers = [str(line.number) for line in circle]
         for line in circle:
             others = ", ".join(number for number in numbers if number != str(line.number))
             why = f"this line and line {others} wait for each other: systemd mounts none of them, or not all"
-            yield Remark(line.number, Level.ERROR, "circle", why, "bind from a folder that none of them mounts")
+            yield Remark(line.number, RemarkLevel.ERROR, "circle", why, "bind from a folder that none of them mounts")
 
 
 def _relative_remark(number: int, target: str) -> Remark:
     if target in ("none", "-"):
         why = f"nothing mounts this line: systemd skips the target `{target}`, and mount(8) finds no such folder"
-        return Remark(number, Level.ERROR, "relative-target", why, "name the folder, or take the line out")
+        return Remark(number, RemarkLevel.ERROR, "relative-target", why, "name the folder, or take the line out")
     why = f"`{target}` is no absolute path: systemd skips the line, or starts the path from another folder"
-    return Remark(number, Level.ERROR, "relative-target", why, "write the whole path")
+    return Remark(number, RemarkLevel.ERROR, "relative-target", why, "write the whole path")
 
 
 def _field_remarks(number: int, fields: Fields, target: str, options: _Options) -> Iterator[Remark]:
@@ -197,16 +218,16 @@ def _field_remarks(number: int, fields: Fields, target: str, options: _Options) 
     source, where = decode(fields.source), decode(fields.target)
     level, consequence = failing(options.fstype, options.words, is_root=target == "/")
     for fault in field_faults(source, where, options.fstype, decode(fields.options), options.words):
-        worst = level if fault.is_sure and target != "/" else Level.WARNING
+        worst = level if fault.is_sure and target != "/" else RemarkLevel.WARNING
         if options.fstype == "swap":
-            worst, consequence = Level.WARNING, "it is not used, and a boot waits for it"
+            worst, consequence = RemarkLevel.WARNING, "it is not used, and a boot waits for it"
         yield Remark(number, worst, fault.code, f"{fault.message}: {consequence}", fault.todo)
 
 
 def _source_remarks(number: int, fields: Fields, options: _Options) -> Iterator[Remark]:
     source = decode(fields.source)
     tag = _TAG.fullmatch(source) if options.fstype in _ON_DISK and not options.is_bind else None
-    level = Level.ERROR if options.is_required else Level.WARNING
+    level = RemarkLevel.ERROR if options.is_required else RemarkLevel.WARNING
     if tag and tag[1] == "ID":
         why = "systemd does not resolve ID= and waits for a device of that name"
         yield Remark(number, level, "id-tag", why, "name it by UUID=, or by its path in /dev/disk/by-id")
@@ -216,33 +237,33 @@ def _source_remarks(number: int, fields: Fields, options: _Options) -> Iterator[
         yield Remark(number, level, "unknown-tag", f"no program resolves {tag[1]}=", todo)
     elif _KERNEL_NAME.fullmatch(fields.source) and not options.is_bind:
         why = f"{source} can be another disk after the next boot: the kernel numbers disks as it finds them"
-        yield Remark(number, Level.WARNING, "kernel-name", why, f"name it by UUID: blkid -s UUID {source}")
+        yield Remark(number, RemarkLevel.WARNING, "kernel-name", why, f"name it by UUID: blkid -s UUID {source}")
 
 
 def _passno_remark(number: int, fields: Fields, options: _Options) -> Remark:
     what = "a bind mount" if options.is_bind else options.fstype
     why = f"the sixth field is {fields.passno}, but there is no fsck of {what}: some systems wait or complain"
-    return Remark(number, Level.WARNING, "passno", why, "write 0")
+    return Remark(number, RemarkLevel.WARNING, "passno", why, "write 0")
 
 
-def _duplicate_remark(document: Document, line: Line) -> Remark:
+def _duplicate_remark(document: FstabText, line: FstabLine) -> Remark:
     same = document.index[line.target]
     places = others_of(line, same)
     active = [other for other in same[:99] if b"noauto" not in (other.libmount or other.getmntent or _NOTHING).options]
     if len(active) < 2:
         why = f"{line.target} stands in line {places} too; `mount {line.target}` takes the first of them"
-        return Remark(line.number, Level.NOTE, "duplicate", why, "nothing, if that is meant")
+        return Remark(line.number, RemarkLevel.NOTE, "duplicate", why, "nothing, if that is meant")
     why = f"{line.target} stands in line {places} too: systemd mounts the first, `mount -a` may mount them all"
-    return Remark(line.number, Level.ERROR, "duplicate", why, "leave one line for each target")
+    return Remark(line.number, RemarkLevel.ERROR, "duplicate", why, "leave one line for each target")
 
 
-def _order_remarks(document: Document, line: Line) -> tuple[Remark, ...]:
+def _order_remarks(document: FstabText, line: FstabLine) -> tuple[Remark, ...]:
     above = line.target.rpartition("/")[0]
     while above:
         lines = document.index.get(above)
         if lines and lines[-1].number > line.number:
             why = f"{above} is mounted by a later line (line {lines[-1].number}): `mount -a` then hides {line.target}"
-            return (Remark(line.number, Level.WARNING, "order", why, "move this line below that one"),)
+            return (Remark(line.number, RemarkLevel.WARNING, "order", why, "move this line below that one"),)
         above = above.rpartition("/")[0]
     return ()
 
@@ -257,14 +278,14 @@ def _boot_remarks(number: int, fields: Fields, target: str, options: _Options) -
         return
     elif (target.startswith(_REMOVABLE) and _is_disk(fields, options)) or b"/by-id/usb-" in fields.source:
         why = "a removable disk without nofail: a boot without it ends in the emergency shell"
-        yield Remark(number, Level.WARNING, "no-nofail", why, "add nofail")
+        yield Remark(number, RemarkLevel.WARNING, "no-nofail", why, "add nofail")
     elif fstype.startswith("fuse") and not _is_disk(fields, options):
         program = fstype.partition(".")[2] or "its program"
         why = f"without nofail a boot on which {program} fails ends in the emergency shell"
-        yield Remark(number, Level.NOTE, "no-nofail", why, "add nofail, if the host is of use without it")
+        yield Remark(number, RemarkLevel.NOTE, "no-nofail", why, "add nofail, if the host is of use without it")
     elif _is_disk(fields, options):
         why = "without nofail a boot that does not find this disk ends in the emergency shell"
-        yield Remark(number, Level.NOTE, "no-nofail", why, "add nofail, if the host is of use without it")
+        yield Remark(number, RemarkLevel.NOTE, "no-nofail", why, "add nofail, if the host is of use without it")
 
 
 def _is_disk(fields: Fields, options: _Options) -> bool:
@@ -281,16 +302,18 @@ def _network_remarks(number: int, fstype: str, options: _Options) -> Iterator[Re
     if is_remote_to_systemd(options.fstype, words):
         if options.is_required:
             why = "without nofail a boot waits for its server, 90 seconds or more"
-            yield Remark(number, Level.NOTE, "no-nofail", why, "add nofail, or x-systemd.automount")
+            yield Remark(number, RemarkLevel.NOTE, "no-nofail", why, "add nofail, or x-systemd.automount")
         if fstype.removeprefix("fuse.") in LATELY_REMOTE and "_netdev" not in words:
             why = f"systemd before 252 may take {fstype} for a disk and mount it before there is a network"
-            yield Remark(number, Level.NOTE, "no-netdev", why, "add _netdev")
+            yield Remark(number, RemarkLevel.NOTE, "no-netdev", why, "add _netdev")
     elif options.is_required and fstype in OF_HYPERVISORS:
         why = f"systemd counts {fstype} among the disks: a boot that does not get it ends in the emergency shell"
-        yield Remark(number, Level.WARNING, "no-netdev", why, "add nofail; and _netdev, where a network serves it")
+        yield Remark(
+            number, RemarkLevel.WARNING, "no-netdev", why, "add nofail; and _netdev, where a network serves it"
+        )
     elif options.is_required:
         why = f"systemd takes {fstype} for a disk and mounts it before there is a network: when that fails, the boot"
-        yield Remark(number, Level.ERROR, "no-netdev", f"{why} ends in the emergency shell", "add _netdev")
+        yield Remark(number, RemarkLevel.ERROR, "no-netdev", f"{why} ends in the emergency shell", "add _netdev")
     elif words.isdisjoint(("noauto", "x-systemd.automount")) and fstype not in OF_HYPERVISORS:
         why = f"systemd takes {fstype} for a disk and mounts it before there is a network: a boot may go on without it"
-        yield Remark(number, Level.NOTE, "no-netdev", why, "add _netdev")
+        yield Remark(number, RemarkLevel.NOTE, "no-netdev", why, "add _netdev")

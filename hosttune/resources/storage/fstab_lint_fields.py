@@ -37,7 +37,7 @@ _LOOKALIKE = str.maketrans("OoQlI", "00011")
 _USUAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "vfat", "ntfs", "nfs", "nfs4", "cifs", "tmpfs", "swap"})
 
 
-class Fault(NamedTuple):
+class FieldFault(NamedTuple):
     """What is wrong, why, and the way out; whether it stops a mount, or only may."""
 
     code: str
@@ -46,7 +46,7 @@ class Fault(NamedTuple):
     is_sure: bool = True
 
 
-def field_faults(source: str, target: str, fstype: str, options: str, words: tuple[str, ...]) -> Iterator[Fault]:
+def field_faults(source: str, target: str, fstype: str, options: str, words: tuple[str, ...]) -> Iterator[FieldFault]:
     """The faults of an entry whose fields are decoded; `words` are the items of its options."""
     shifted = next(_shifted(source, target, fstype, options), None)
     if shifted:
@@ -59,29 +59,34 @@ def field_faults(source: str, target: str, fstype: str, options: str, words: tup
         yield from _source_faults(source, fstype)
 
 
-def _shifted(source: str, target: str, fstype: str, options: str) -> Iterator[Fault]:
+def _shifted(source: str, target: str, fstype: str, options: str) -> Iterator[FieldFault]:
     """Fields that stand where others belong."""
     cut = blank_in_name((source, target, fstype, options))
     if "#" in source[1:] and not is_known(fstype):
-        yield Fault("late-comment", f"a # after `{source.partition('#')[0]}` begins no comment: this is read as a line",
+        yield FieldFault("late-comment",
+                    f"a # after `{source.partition('#')[0]}` begins no comment: this is read as a line",
                     "put the # in front of the line")  # fmt: skip
     elif cut:
-        yield Fault("blank-in-name", f"the blank in `{cut.replace(ESCAPED, ' ')}` cuts it in two", f"write it as {cut}")
+        yield FieldFault(
+            "blank-in-name", f"the blank in `{cut.replace(ESCAPED, ' ')}` cuts it in two", f"write it as {cut}"
+        )
     elif fstype.startswith("/") and source.startswith(("/dev/", "UUID=", "LABEL=", "PART", "//")):
-        yield Fault("shifted", f"`{fstype}` is a path, and stands where the type belongs",
+        yield FieldFault("shifted", f"`{fstype}` is a path, and stands where the type belongs",
                     "write the fields as: SOURCE TARGET TYPE OPTIONS 0 0")  # fmt: skip
     elif source.startswith("/") and not source.startswith("/dev/") and _is_device(target) and fstype in ON_DISK:
-        yield Fault("swapped", f"`{target}` is a device, and stands where the folder belongs",
+        yield FieldFault("swapped", f"`{target}` is a device, and stands where the folder belongs",
                     f"write {target} first, then {source}")  # fmt: skip
     elif target.startswith("/") and not is_known(fstype) and _is_option(fstype):
         if is_known(options):
-            yield Fault("swapped", f"type and options are swapped: `{fstype}` is no type",
+            yield FieldFault("swapped", f"type and options are swapped: `{fstype}` is no type",
                         f"write `{options} {fstype}`")  # fmt: skip
         else:
-            yield Fault("shifted", f"`{fstype}` is an option, and stands where the type belongs",
+            yield FieldFault("shifted", f"`{fstype}` is an option, and stands where the type belongs",
                         "write the type in front of it")  # fmt: skip
     elif target.startswith("/") and fstype.isdigit():
-        yield Fault("shifted", f"`{fstype}` stands where the type belongs", "write type and options in front of it")
+        yield FieldFault(
+            "shifted", f"`{fstype}` stands where the type belongs", "write type and options in front of it"
+        )
 
 
 def _is_option(word: str) -> bool:
@@ -93,14 +98,14 @@ def _is_device(text: str) -> bool:
     return text.startswith("/dev/") or bool(re.match(r"(?:PART)?(?:UUID|LABEL)=", text))
 
 
-def type_faults(fstype: str, options: str, words: tuple[str, ...]) -> Iterator[Fault]:
+def type_faults(fstype: str, options: str, words: tuple[str, ...]) -> Iterator[FieldFault]:
     """What is wrong with the type, by itself and with its options."""
     if options.isdigit() and fstype not in ("swap", *NO_TYPE):
-        yield Fault("no-options", f"`{options}` stands where the options belong, and {fstype} has no such option",
+        yield FieldFault("no-options", f"`{options}` stands where the options belong, and {fstype} has no such option",
                     f"write `defaults` in front of it: {fstype} defaults {options}")  # fmt: skip
     if fstype in NO_TYPE and not (MOVES | PROPAGATION).intersection(words):
         need = "bind" if fstype in ("none", "move") else fstype
-        yield Fault("no-bind", f"`{fstype}` is no file system, and without the option `{need}` no bind mount",
+        yield FieldFault("no-bind", f"`{fstype}` is no file system, and without the option `{need}` no bind mount",
                     f"write `none {need}`, or the type of the file system")  # fmt: skip
         return
     if MOVES.isdisjoint(words):
@@ -108,21 +113,21 @@ def type_faults(fstype: str, options: str, words: tuple[str, ...]) -> Iterator[F
             yield from _one_type(one)
 
 
-def _one_type(fstype: str) -> Iterator[Fault]:
+def _one_type(fstype: str) -> Iterator[FieldFault]:
     if is_known(fstype) or fstype in NO_TYPE:
         return
     small = fstype.lower()
     odd, plain = typographic(fstype)
     if odd:
-        yield Fault("typography", f"{odd} in the type", f"write {plain}")
+        yield FieldFault("typography", f"{odd} in the type", f"write {plain}")
     elif small in KNOWN:
-        yield Fault("unknown-type", f"types are case-sensitive, and `{fstype}` is none", f"write {small}")
+        yield FieldFault("unknown-type", f"types are case-sensitive, and `{fstype}` is none", f"write {small}")
     else:
         meant = _meant(small)
         why = f"neither Linux nor a mount helper known here has a type `{fstype}`"
         transposed = sorted(meant) == sorted(small)
         todo = f"is {meant} meant?" if meant else f"look for it: /sbin/mount.{fstype}, /proc/filesystems"
-        yield Fault("unknown-type", why, todo, is_sure=bool(meant) and transposed)
+        yield FieldFault("unknown-type", why, todo, is_sure=bool(meant) and transposed)
 
 
 def _meant(fstype: str) -> str:
@@ -134,41 +139,41 @@ def _meant(fstype: str) -> str:
     return next(iter(get_close_matches(fstype, sorted(_USUAL | LOCAL_TYPES), 1, 0.74)), "")
 
 
-def _typed_faults(source: str, target: str) -> Iterator[Fault]:
+def _typed_faults(source: str, target: str) -> Iterator[FieldFault]:
     """Names may hold any character, numbers and what stands around them may not."""
     for what, text in (("source", source), ("target", target)):
         odd, plain = typographic(text)
         is_name = text.startswith("/") and not text.startswith("/dev/")
         is_label = text.startswith(("LABEL=", "PARTLABEL=")) and plain.partition("=")[2][:1] not in ("'", '"')
         if odd and not is_name and not is_label:
-            yield Fault("typography", f"{odd} in the {what} is no plain dash or quote", f"write {plain}")
+            yield FieldFault("typography", f"{odd} in the {what} is no plain dash or quote", f"write {plain}")
 
 
-def _source_faults(source: str, fstype: str) -> Iterator[Fault]:
+def _source_faults(source: str, fstype: str) -> Iterator[FieldFault]:
     if typographic(source)[0]:
         return
     mark = _NOT_TAG.fullmatch(source)
     if mark and fstype in ON_DISK | {"auto", "swap"}:
-        yield Fault("no-tag", f"`{source}` is no tag: an = stands between {mark[1]} and its value",
+        yield FieldFault("no-tag", f"`{source}` is no tag: an = stands between {mark[1]} and its value",
                     f"write {mark[1].upper()}={mark[2]}")  # fmt: skip
         return
     tag = _TAG.fullmatch(source)
     if tag and fstype in ON_DISK | {"auto", "swap"}:
         yield from _uuid_faults(tag, fstype)
     elif re.fullmatch(r"(?:PART)?LABEL=(?:\"\")?", source):
-        yield Fault("no-tag", f"`{source}` names nothing", "write the label behind the =")
+        yield FieldFault("no-tag", f"`{source}` names nothing", "write the label behind the =")
     elif source.startswith("/dev/"):
         yield from _device_faults(source)
     elif fstype in ON_DISK - {"fuseblk"} and not source.startswith("/") and "=" not in source:
         yield from _relative_source(source, fstype)
     elif fstype in ("nfs", "nfs4") and ":" not in source:
-        yield Fault("no-server", f"`{source}` is no source of {fstype}: a colon parts server and folder",
+        yield FieldFault("no-server", f"`{source}` is no source of {fstype}: a colon parts server and folder",
                     "write SERVER:/FOLDER")  # fmt: skip
     elif fstype in ("cifs", "smb3", "smbfs") and not source.startswith(("//", "\\\\")):
-        yield Fault("no-server", f"`{source}` is no source of {fstype}", "write //SERVER/SHARE")
+        yield FieldFault("no-server", f"`{source}` is no source of {fstype}", "write //SERVER/SHARE")
 
 
-def _uuid_faults(tag: re.Match[str], fstype: str) -> Iterator[Fault]:
+def _uuid_faults(tag: re.Match[str], fstype: str) -> Iterator[FieldFault]:
     kind, value = (tag[1] or tag[3]).upper(), tag[2] if tag[1] else tag[4]
     shape, words = _PARTUUID if kind == "PARTUUID" else _SHAPES.get(fstype, _ANY_UUID)
     if re.fullmatch(shape, value):
@@ -176,35 +181,35 @@ def _uuid_faults(tag: re.Match[str], fstype: str) -> Iterator[Fault]:
     if re.fullmatch(shape, value.lower()) or re.fullmatch(shape, value.upper()):
         right = value.lower() if re.fullmatch(shape, value.lower()) else value.upper()
         case, other = ("lower", "upper") if right == value.lower() else ("upper", "lower")
-        yield Fault("uuid-case", f"udev names this {kind} in {case} case, and {other} case does not match",
+        yield FieldFault("uuid-case", f"udev names this {kind} in {case} case, and {other} case does not match",
                     f"write {tag[0].replace(value, right)}")  # fmt: skip
         return
     what = "a partition" if kind == "PARTUUID" else fstype if fstype in _SHAPES else "a file system"
     is_meant = (
         re.fullmatch(r"[0-9A-Fa-f=-]+", value.translate(_LOOKALIKE)) is not None
     )  # else a template is to be filled
-    yield Fault("uuid-shape", f"`{value}` is no {kind} of {what}, which has {words}",
+    yield FieldFault("uuid-shape", f"`{value}` is no {kind} of {what}, which has {words}",
                 f"look it up: lsblk -o NAME,FSTYPE,{kind}", is_sure=is_meant)  # fmt: skip
 
 
-def _device_faults(source: str) -> Iterator[Fault]:
+def _device_faults(source: str) -> Iterator[FieldFault]:
     name = source.removeprefix("/dev/")
     if "/" in name or _DEVICE.fullmatch(name) or not _MISTYPED.fullmatch(name):
         return
     meant = name.translate(_LOOKALIKE)
     for one in (meant, name.lower(), meant.lower(), re.sub(r"^([shv]d)([0-9]+)([a-z])$", r"\1\3\2", name)):
         if one != name and _DEVICE.fullmatch(one):
-            yield Fault("no-device", f"no kernel names a disk {source}", f"is /dev/{one} meant?")
+            yield FieldFault("no-device", f"no kernel names a disk {source}", f"is /dev/{one} meant?")
             return
     if re.fullmatch(r"nvme[0-9]+(?:p[0-9]+)?", name):
         why = f"{source} is the controller, not a disk: its disks are called nvme0n1 and so on"
-        yield Fault("no-device", why, "look it up: lsblk")
+        yield FieldFault("no-device", why, "look it up: lsblk")
 
 
-def _relative_source(source: str, fstype: str) -> Iterator[Fault]:
+def _relative_source(source: str, fstype: str) -> Iterator[FieldFault]:
     bare = source.removeprefix("dev/")
     if _DEVICE.fullmatch(bare):
-        yield Fault("no-device", f"`{source}` is no device: its path begins with /dev/", f"write /dev/{bare}")
+        yield FieldFault("no-device", f"`{source}` is no device: its path begins with /dev/", f"write /dev/{bare}")
     elif source in ("none", fstype) or re.fullmatch(r"[0-9A-Fa-f-]{9,36}", source):
         todo = f"write UUID={source}" if "-" in source else "name it by UUID: lsblk -o NAME,FSTYPE,UUID"
-        yield Fault("no-device", f"`{source}` names no disk", todo)
+        yield FieldFault("no-device", f"`{source}` names no disk", todo)

@@ -16,7 +16,7 @@ from hosttune.facts.storage.fstab_types import is_remote_to_systemd
 from hosttune.facts.storage.fstab_typing import typographic
 from hosttune.facts.storage.fstab_words import GENERIC, OPPOSITES, SYSTEMD, UPSTART, USER_WORDS
 from hosttune.regex import regex
-from hosttune.resources.storage.fstab_tables import Answer, combination, names, reply
+from hosttune.resources.storage.fstab_tables import KernelAnswer, combination, names, reply
 
 _SIZE = regex(r"[0-9]+[kmgtpe%]?", re.IGNORECASE)
 _COUNT = regex(r"[0-9]+[kmgtpe]?", re.IGNORECASE)
@@ -33,10 +33,12 @@ _ATIME = frozenset(ATIME_WORDS)
 _EXT = frozenset({"ext3", "ext4"})
 _HALVES = frozenset(one for one, _ in OPPOSITES)  # without one of these no two words can contradict each other
 _LIKE = 0.8  # of difflib's ratio: `noatim`, `erors` and `defualts` are above it, other real words below
+_OF_NO_TYPE = frozenset({"upper-case", "upstart-word", "typography", "separator"})
+_UNTAKEN = _OF_NO_TYPE | {"refused-option", "misspelt", "unknown-option", "option-by-version"}
 _BELT = frozenset({"noauto", "nofail", "x-systemd.automount"})
 
 
-class Level(str, Enum):
+class RemarkLevel(str, Enum):
     """How bad it is."""
 
     ERROR = "error"  # it is misread, or the mount or the boot fails
@@ -48,7 +50,7 @@ class Remark(NamedTuple):
     """One thing about one line: what it is and why it matters, and what a person should do. Line 0 is the file."""
 
     line: int
-    level: Level
+    level: RemarkLevel
     code: str  # stable, for programs
     message: str
     todo: str
@@ -85,24 +87,41 @@ def option_remarks(fstype: str, words: tuple[str, ...], *, is_root: bool) -> lis
     ]
 
 
+def of_no_type(word: str) -> Remark | None:
+    """What is wrong with a word, where no file system takes it, whatever its type. As on a line with nofail."""
+    return _first("", (word,), _OF_NO_TYPE)
+
+
+def untaken(fstype: str, words: tuple[str, ...]) -> Remark | None:
+    """The first word, or the first ones together, that this type does not take, that only some kernels know, or that
+    no table here has. As on a line with nofail.
+    """
+    return _first(fstype, words, _UNTAKEN)
+
+
+def _first(fstype: str, words: tuple[str, ...], codes: frozenset[str]) -> Remark | None:
+    remarks = option_remarks(fstype, (*words, "nofail"), is_root=False)
+    return next((remark for remark in remarks if remark.code in codes), None)
+
+
 def _is_unsuspicious(words: tuple[str, ...]) -> bool:
     """Whether none of the checks can find anything, which is so for most lines."""
     given = frozenset(words)
     return given <= _QUIET and len(given & _ATIME) < 2 and given.isdisjoint(_HALVES)
 
 
-_Found = Iterator[tuple[Level, str, str, str]]
+_Found = Iterator[tuple[RemarkLevel, str, str, str]]
 
 
-def failing(fstype: str, words: tuple[str, ...], is_root: bool) -> tuple[Level, str]:  # noqa: FBT001 - as its callers
+def failing(fstype: str, words: tuple[str, ...], is_root: bool) -> tuple[RemarkLevel, str]:  # noqa: FBT001 - as its callers
     """How bad it is that the mount fails, and what comes of it."""
     if is_root:
-        return Level.ERROR, "the root file system stays read-only"
+        return RemarkLevel.ERROR, "the root file system stays read-only"
     if not is_required(words, fstype):
-        return Level.WARNING, "the mount fails"
+        return RemarkLevel.WARNING, "the mount fails"
     if is_remote_to_systemd(fstype, frozenset(words)):
-        return Level.ERROR, "the mount fails"
-    return Level.ERROR, "the mount fails, and the boot ends in the emergency shell"
+        return RemarkLevel.ERROR, "the mount fails"
+    return RemarkLevel.ERROR, "the mount fails, and the boot ends in the emergency shell"
 
 
 def _fatal(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # noqa: FBT001 - one of several alike
@@ -147,21 +166,21 @@ def _of_tables(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  #
     for word in words:
         name = word.partition("=")[0]
         said = reply(fstype, word)
-        if said.answer is Answer.TAKEN or name in UPSTART or not word.isascii() or _parted(fstype, word):
+        if said.answer is KernelAnswer.TAKEN or name in UPSTART or not word.isascii() or _parted(fstype, word):
             continue
         if name != name.lower() and name.lower() in GENERIC:
             continue
-        if said.answer is Answer.UNKNOWN:
+        if said.answer is KernelAnswer.UNKNOWN:
             meant = _nearest(name, names(fstype))
             todo = f"is `{meant}` meant?" if meant else f"look it up: man 5 {fstype}, or take it out"
             why = f"{said.why}; where yours has none either, {consequence}"
-            yield Level.WARNING, "misspelt" if meant else "unknown-option", why, todo
-        elif said.answer is Answer.REFUSED:
+            yield RemarkLevel.WARNING, "misspelt" if meant else "unknown-option", why, todo
+        elif said.answer is KernelAnswer.REFUSED:
             yield level, "refused-option", f"{said.why}: {consequence}", said.todo
         else:
-            yield Level.WARNING, "option-by-version", f"{said.why}; on others {consequence}", said.todo
+            yield RemarkLevel.WARNING, "option-by-version", f"{said.why}; on others {consequence}", said.todo
     said = combination(fstype, words)
-    if said.answer is Answer.REFUSED:
+    if said.answer is KernelAnswer.REFUSED:
         yield level, "refused-option", f"{said.why}: {consequence}", said.todo
 
 
@@ -170,10 +189,15 @@ def _of_root(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # n
     fixed = next((word for word in words if _ROOT_DATA.match(word)), "") if is_root and fstype in _EXT else ""
     if fixed:
         why = f"no remount can set `{fixed}`: unless / has it from the start, the root file system stays read-only"
-        yield Level.WARNING, "root-remount", why, f"set it by rootflags={fixed} on the kernel's command line as well"
+        yield (
+            RemarkLevel.WARNING,
+            "root-remount",
+            why,
+            f"set it by rootflags={fixed} on the kernel's command line as well",
+        )
 
 
-def _nearest(name: str, known: frozenset[str]) -> str:
+def _nearest(name: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(name, sorted(known), 1, _LIKE)), "")
@@ -183,13 +207,13 @@ def _contradictions(fstype: str, words: tuple[str, ...], is_root: bool) -> _Foun
     atime = tuple(dict.fromkeys(word for word in words if word in ATIME_WORDS))
     if len(atime) > 1:
         why = f"`{','.join(atime)}`: which one counts depends on how mount(8) was built"
-        yield Level.WARNING, "atime-contradiction", why, "leave one of them"
+        yield RemarkLevel.WARNING, "atime-contradiction", why, "leave one of them"
     given = frozenset(words)
     for one, other in OPPOSITES:
         if one in given and other in given:
             last = next(word for word in reversed(words) if word in (one, other))
             why = f"`{one}` and `{other}` contradict each other; the last one counts: {last}"
-            yield Level.WARNING, "contradiction", why, "leave one of them"
+            yield RemarkLevel.WARNING, "contradiction", why, "leave one of them"
 
 
 def _of_tmpfs(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # noqa: FBT001 - one of several alike
@@ -205,10 +229,15 @@ def _of_tmpfs(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # 
             yield level, f"tmpfs-{name}", f"the kernel rejects `{word}`: {consequence}", _repaired(name, value)
         elif name == "mode" and int(value, 8) & 0o1002 == 0o002:
             why = f"with `{word}` everybody can rename and remove everybody's files: the sticky bit is missing"
-            yield Level.WARNING, "tmpfs-sticky", why, "write mode=1777"
+            yield RemarkLevel.WARNING, "tmpfs-sticky", why, "write mode=1777"
         elif name == "size" and (value.strip("0") == "" or (value[-1] == "%" and int(value[:-1]) > 100)):
             limit = "no limit" if value.strip("0") == "" else "more than all of the memory"
-            yield Level.WARNING, "tmpfs-limit", f"`{word}` is {limit}: files there can use up the host", "name a size"
+            yield (
+                RemarkLevel.WARNING,
+                "tmpfs-limit",
+                f"`{word}` is {limit}: files there can use up the host",
+                "name a size",
+            )
 
 
 def _repaired(name: str, value: str) -> str:
@@ -224,29 +253,23 @@ def _ignored(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # n
     for word in words:
         name = word.partition("=")[0]
         if name.startswith("X-systemd."):
-            yield Level.WARNING, "systemd-word", f"systemd ignores `{name}`", f"write it as `{name.lower()}`"
+            yield RemarkLevel.WARNING, "systemd-word", f"systemd ignores `{name}`", f"write it as `{name.lower()}`"
         elif name.startswith("x-systemd.") and name not in SYSTEMD:
-            meant = _nearest_of_systemd(name)
+            meant = _nearest(name, SYSTEMD)
             todo = f"is `{meant}` meant?" if meant else "look it up: man systemd.mount"
-            yield Level.WARNING, "systemd-word", f"systemd.mount(5) has no `{name}`, and others ignore it", todo
+            yield RemarkLevel.WARNING, "systemd-word", f"systemd.mount(5) has no `{name}`, and others ignore it", todo
     dropped = [word for word in words if word in _BELT] if is_root else []
     if dropped:
         names = ", ".join(f"`{word}`" for word in dropped)
-        yield Level.NOTE, "root-word", f"for / systemd ignores {names}", "nothing; or take it out"
-
-
-def _nearest_of_systemd(name: str) -> str:
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(name, SYSTEMD, 1, _LIKE)), "")
+        yield RemarkLevel.NOTE, "root-word", f"for / systemd ignores {names}", "nothing; or take it out"
 
 
 def _of_people(fstype: str, words: tuple[str, ...], is_root: bool) -> _Found:  # noqa: ARG001, FBT001 - one of several alike
     if has_secret(",".join(words)):
         why = "a password in a file that everybody on this host may read"
-        yield Level.WARNING, "password", why, "put it into a file of mode 0600, and name that in credentials="
+        yield RemarkLevel.WARNING, "password", why, "put it into a file of mode 0600, and name that in credentials="
     for place, word in enumerate(words):
         taken = [other for other in USER_WORDS.get(word, ()) if other in words[:place]]
         if taken:
             why = f"`{word}` after `{taken[0]}` means no{taken[0]} again"
-            yield Level.WARNING, "user-order", why, f"write `{word}` before `{taken[0]}`"
+            yield RemarkLevel.WARNING, "user-order", why, f"write `{word}` before `{taken[0]}`"

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hosttune.errors import Refused
 from hosttune.facts.storage.fstab import entry_of
-from hosttune.facts.storage.fstab_lines import Document, Kind, Line, line_problem
+from hosttune.facts.storage.fstab_lines import FstabLine, FstabText, LineKind, line_problem
 from hosttune.facts.storage.fstab_options import atime_words, decode, set_atime
 from hosttune.facts.storage.mounts import LOCAL_TYPES, is_system
 from hosttune.frozen import frozen
 from hosttune.resources.storage.fstab_document import Edit, edited, spliced
+from hosttune.resources.storage.fstab_lint import LineErrors
 from hosttune.resources.storage.mount_policy import OF_THE_KERNEL, View, written_obstacle
 from hosttune.values import ABSENT, HoldKind
 
@@ -27,7 +28,7 @@ _LOCAL = frozenset(name.encode() for name in LOCAL_TYPES)
 _NEVER = frozenset(name.encode() for name in OF_THE_KERNEL) | {b"tmpfs", b"ramfs"}  # not worth a word
 
 
-class Outcome(str, Enum):
+class LineOutcome(str, Enum):
     """What becomes of a line."""
 
     CHANGED = "changed"
@@ -36,12 +37,12 @@ class Outcome(str, Enum):
     REFUSED = "refused"  # it cannot be edited without guessing
 
 
-class Step(NamedTuple):
+class LineStep(NamedTuple):
     """One line and what becomes of it. `before` and `after` are its text without ending, passwords and all."""
 
     line: int  # 0: no line
     target: str
-    outcome: Outcome
+    outcome: LineOutcome
     before: str = ""
     after: str = ""
     reason: str = ""  # with the place where it is refused; why it is left alone
@@ -52,11 +53,11 @@ class Step(NamedTuple):
 class Tuning:
     """The steps in file order, and the file after them."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[LineStep, ...]
     data: bytes
 
 
-def tune(document: Document, targets: Iterable[str] = ()) -> Tuning:
+def tune(document: FstabText, targets: Iterable[str] = ()) -> Tuning:
     """Set noatime for these targets; without any, for every line of a local file system that holds data.
 
     Raises Refused where the file as a whole cannot be edited.
@@ -73,10 +74,11 @@ def tune(document: Document, targets: Iterable[str] = ()) -> Tuning:
 class _Planner:
     """Collects the steps, and what each line that changes becomes."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: FstabText) -> None:
         self.document = document
-        self.steps: list[Step] = []
+        self.steps: list[LineStep] = []
         self.edits: dict[int, Edit] = {}
+        self.errors = LineErrors(document)
         # by type and options: the new options where nothing speaks against them, or why noatime is of no use there
         self.tuned: dict[tuple[bytes, str], str] = {}
         self.senseless: dict[tuple[bytes, str], str] = {}
@@ -89,12 +91,12 @@ class _Planner:
         reason = f"{self.document.path} has no line for {target}"
         known = sorted(path for path in self.document.index if path.startswith("/"))[:12]
         todo = f"it has lines for: {', '.join(known)}" if known else "it has no line for any target"
-        self.steps.append(Step(0, target, Outcome.REFUSED, reason=reason, todo=todo))
+        self.steps.append(LineStep(0, target, LineOutcome.REFUSED, reason=reason, todo=todo))
 
     def all(self) -> None:
         for line in self.document.lines:
             fields = line.libmount or line.getmntent
-            if not line.target or fields is None or line.kind is Kind.BLANK:
+            if not line.target or fields is None or line.kind is LineKind.BLANK:
                 continue
             if fields.fstype not in _LOCAL:
                 if fields.fstype not in _NEVER and not is_system(line.target):
@@ -104,7 +106,7 @@ class _Planner:
             else:
                 self._line(line, line.target)
 
-    def _line(self, line: Line, target: str) -> None:
+    def _line(self, line: FstabLine, target: str) -> None:
         problem = line_problem(self.document, line)
         options = line.options
         fields = line.fields
@@ -114,7 +116,7 @@ class _Planner:
         if problem is None and fields and not line.owner and self.document.manager is None:
             key = (fields.fstype, options)
             if key in self.tuned:
-                self._change(line, target, options, self.tuned[key])
+                self._tune(line, target, options, fields.fstype)
                 return
             if key in self.senseless:
                 self._leave(line, target, self.senseless[key], "")
@@ -139,19 +141,24 @@ class _Planner:
         else:
             self._tune(line, target, options, fields.fstype)
 
-    def _tune(self, line: Line, target: str, options: str, fstype: bytes) -> None:
+    def _tune(self, line: FstabLine, target: str, options: str, fstype: bytes) -> None:
+        error = self.errors.of(line)
+        if error:
+            self._refuse(line, target, str(error), error.hint)
+            return
+        tuned = self.tuned.get((fstype, options))
         try:
-            tuned = set_atime(options, WORD)
+            tuned = tuned or set_atime(options, WORD)
         except Refused as refused:
             self._refuse(line, target, str(self.document.problem(line.number, refused.message, "")), refused.hint)
             return
         self.tuned[fstype, options] = tuned
         self._change(line, target, options, tuned)
 
-    def _change(self, line: Line, target: str, options: str, tuned: str) -> None:
+    def _change(self, line: FstabLine, target: str, options: str, tuned: str) -> None:
         before = decode(line.text)
         if options == tuned:
-            self.steps.append(Step(line.number, target, Outcome.OK, before, before))
+            self.steps.append(LineStep(line.number, target, LineOutcome.OK, before, before))
             return
         try:
             after = edited(self.document, line, tuned)
@@ -159,10 +166,10 @@ class _Planner:
             self._refuse(line, target, refused.message, refused.hint)
             return
         self.edits[line.number] = after
-        self.steps.append(Step(line.number, target, Outcome.CHANGED, before, decode(after.text)))
+        self.steps.append(LineStep(line.number, target, LineOutcome.CHANGED, before, decode(after.text)))
 
-    def _leave(self, line: Line, target: str, reason: str, todo: str) -> None:
-        self.steps.append(Step(line.number, target, Outcome.LEFT, decode(line.text), "", reason, todo))
+    def _leave(self, line: FstabLine, target: str, reason: str, todo: str) -> None:
+        self.steps.append(LineStep(line.number, target, LineOutcome.LEFT, decode(line.text), "", reason, todo))
 
-    def _refuse(self, line: Line, target: str, reason: str, todo: str) -> None:
-        self.steps.append(Step(line.number, target, Outcome.REFUSED, decode(line.text), "", reason, todo))
+    def _refuse(self, line: FstabLine, target: str, reason: str, todo: str) -> None:
+        self.steps.append(LineStep(line.number, target, LineOutcome.REFUSED, decode(line.text), "", reason, todo))

@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hosttune.host.door import Completed, FstabReading, Rehearsal, Trial
-    from hosttune.resources.storage.fstab_document import Document, Line
+    from hosttune.resources.storage.fstab_document import FstabLine, FstabText
 
 _LARGEST_PAGE = 1 << 16  # the kernel rounds a size up to whole pages
 
 
-def trials_of(document: Document, target: str) -> tuple[str, ...]:
+def trials_of(document: FstabText, target: str) -> tuple[str, ...]:
     """The tmpfs options to mount for trial: those of the target's line, where it is one."""
     lines = [line for line in document.at(target) if line.fields and line.fields.fstype == b"tmpfs"]
     return tuple(line.options for line in lines if line.options)
 
 
-def complaint(rehearsal: Rehearsal, before: Document, after: Document, target: str) -> str:
+def complaint(rehearsal: Rehearsal, before: FstabText, after: FstabText, target: str) -> str:
     """What speaks against the edit of the one line of `target`, with the program that said it; empty for nothing."""
     return (
         _verify(rehearsal.before, rehearsal.after, target)
@@ -66,7 +66,7 @@ def _errors(done: Completed | None, target: str) -> Counter[str]:
     return found
 
 
-def _generator(before: FstabReading, after: FstabReading, old: Document, new: Document, target: str) -> str:
+def _generator(before: FstabReading, after: FstabReading, old: FstabText, new: FstabText, target: str) -> str:
     if not _answered(before.generator) or not _answered(after.generator):
         return ""
     said = Counter(_words(after.generator)) - Counter(_words(before.generator))
@@ -89,7 +89,7 @@ def _words(done: Completed | None) -> list[str]:
     return [line.strip() for line in done.errors.splitlines() if line.strip()] if done else []
 
 
-def _own_names(document: Document, target: str) -> set[str]:
+def _own_names(document: FstabText, target: str) -> set[str]:
     """The beginnings of the names of the units that a line of `target` makes: the mount, the device's time-out."""
     names = {unit_name(target).removesuffix(".mount") + "."}
     for line in document.at(target):
@@ -105,7 +105,7 @@ def _device(source: bytes) -> str:
     return f"/dev/disk/by-{key.lower()}/{value}" if equals else key
 
 
-def _behind_links(units: Mapping[str, str], lines: Iterable[Line]) -> set[str]:
+def _behind_links(units: Mapping[str, str], lines: Iterable[FstabLine]) -> set[str]:
     """As `_own_names` where the target is a symbolic link, for which the generator names the unit by where it leads:
     the mounts of the same device.
     """

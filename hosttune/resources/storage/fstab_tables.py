@@ -155,7 +155,7 @@ _WORD = regex(
 )
 
 
-class Spec(NamedTuple):
+class OptionSpec(NamedTuple):
     """How one option of one type is written."""
 
     kinds: tuple[str, ...]  # what its value may be; empty: none
@@ -164,7 +164,7 @@ class Spec(NamedTuple):
     until: str = ""
 
 
-class Answer(str, Enum):
+class KernelAnswer(str, Enum):
     """What the kernel says to a word."""
 
     TAKEN = "taken"
@@ -177,29 +177,31 @@ class Answer(str, Enum):
 class Reply(NamedTuple):
     """The answer, why, and what to write instead; no words for TAKEN."""
 
-    answer: Answer
+    answer: KernelAnswer
     why: str = ""
     todo: str = ""
 
 
-TAKEN = Reply(Answer.TAKEN)
+TAKEN = Reply(KernelAnswer.TAKEN)
 
 
 @lru_cache(maxsize=32)
-def table(fstype: str) -> dict[str, Spec] | None:
+def table(fstype: str) -> dict[str, OptionSpec] | None:
     """The options of a type by name; None for a type whose options are not known here."""
     text = _TABLES.get(_ALIASES.get(fstype, fstype))
     if text is None:
         return None
-    found: dict[str, Spec] = {}
+    found: dict[str, OptionSpec] = {}
     for word in text.split():
         match = _WORD.fullmatch(word)
         assert match is not None, word  # noqa: S101 - the tables above are ours
         kind = match["kind"]
-        spec = Spec((kind,) if kind else (), not kind or bool(match["may"]), match["since"] or "", match["until"] or "")
+        spec = OptionSpec(
+            (kind,) if kind else (), not kind or bool(match["may"]), match["since"] or "", match["until"] or ""
+        )
         for name in (match["name"], f"no{match['name']}") if match["no"] else (match["name"],):
             old = found.get(name)
-            found[name] = spec if old is None else Spec((*old.kinds, *spec.kinds), old.is_flag or spec.is_flag)
+            found[name] = spec if old is None else OptionSpec((*old.kinds, *spec.kinds), old.is_flag or spec.is_flag)
     return found
 
 
@@ -232,14 +234,14 @@ def reply(fstype: str, word: str) -> Reply:
         return _of_all(fstype, word, name, value if equals else None)
     bad = _value_fault(name, spec, value if equals else None)
     if bad:
-        return Reply(Answer.REFUSED, f"{fstype} refuses `{word}`", bad)
+        return Reply(KernelAnswer.REFUSED, f"{fstype} refuses `{word}`", bad)
     if spec.until:
         is_past = _version(spec.until) <= OLDEST
         why = f"Linux {spec.until} and later have no `{name}` on {fstype}"
-        return Reply(Answer.REFUSED if is_past else Answer.GONE, why, f"take `{word}` out")
+        return Reply(KernelAnswer.REFUSED if is_past else KernelAnswer.GONE, why, f"take `{word}` out")
     if spec.since and _version(spec.since) > OLDEST:
         why = f"only Linux {spec.since} and later know `{name}` on {fstype}"
-        return Reply(Answer.LATER, why, "look at the oldest kernel that boots here: uname -r; or take it out")
+        return Reply(KernelAnswer.LATER, why, "look at the oldest kernel that boots here: uname -r; or take it out")
     return TAKEN
 
 
@@ -247,18 +249,20 @@ def _of_all(fstype: str, word: str, name: str, value: str | None) -> Reply:
     """A word that the type itself does not have."""
     if name in GENERIC or name in _OF_LIBMOUNT or name in _NEEDING:
         if value is not None and name not in _VALUED | _NEEDING | _LENIENT and name[:5] != "smack":
-            return Reply(Answer.REFUSED, f"`{name}` takes no value: nothing knows `{word}`", f"write `{name}`")
+            return Reply(KernelAnswer.REFUSED, f"`{name}` takes no value: nothing knows `{word}`", f"write `{name}`")
         if not value and name in _NEEDING:
-            return Reply(Answer.REFUSED, f"`{word}` names nothing", f"write `{name}=VALUE`, or take it out")
+            return Reply(KernelAnswer.REFUSED, f"`{word}` names nothing", f"write `{name}=VALUE`, or take it out")
         return TAKEN
     others = _everywhere().get(name, ())
     if others:
         many = f"{', '.join(others[:3])}{' and others' if len(others) > 3 else ''}"
-        return Reply(Answer.REFUSED, f"`{name}` is an option of {many}; {fstype} refuses it", f"take `{word}` out")
-    return Reply(Answer.UNKNOWN, f"no {fstype} of Linux 6.1 to 6.18 has an option `{name}`")
+        return Reply(
+            KernelAnswer.REFUSED, f"`{name}` is an option of {many}; {fstype} refuses it", f"take `{word}` out"
+        )
+    return Reply(KernelAnswer.UNKNOWN, f"no {fstype} of Linux 6.1 to 6.18 has an option `{name}`")
 
 
-def _value_fault(name: str, spec: Spec, value: str | None) -> str:
+def _value_fault(name: str, spec: OptionSpec, value: str | None) -> str:
     """What to write instead; nothing where the value fits."""
     if value is None:
         return "" if spec.is_flag else f"write `{name}=` with {_meaning(spec)}"
@@ -279,7 +283,7 @@ def _fits(kind: str, value: str) -> bool:
     return 1 << 12 <= size & -size <= 1 << 30  # xfs goes by the lowest bit that is set
 
 
-def _meaning(spec: Spec) -> str:
+def _meaning(spec: OptionSpec) -> str:
     kind = spec.kinds[0]
     if not kind.startswith("{"):
         return _MEANING.get(kind, "a value")
@@ -296,21 +300,25 @@ def combination(fstype: str, words: tuple[str, ...]) -> Reply:
     given = {name: value for name, _, value in (word.partition("=") for word in words)}
     is_read_only = "ro" in given
     if fstype == "xfs" and ("sunit" in given) != ("swidth" in given):
-        return Reply(Answer.REFUSED, "xfs takes sunit= and swidth= only together", "write both, or none")
+        return Reply(KernelAnswer.REFUSED, "xfs takes sunit= and swidth= only together", "write both, or none")
     if fstype == "overlay" and not {"lowerdir", "lowerdir+"} & given.keys():
-        return Reply(Answer.REFUSED, "an overlay needs lowerdir=", "name the folders below it")
+        return Reply(KernelAnswer.REFUSED, "an overlay needs lowerdir=", "name the folders below it")
     if fstype == "overlay" and "upperdir" in given and "workdir" not in given:
-        return Reply(Answer.REFUSED, "an overlay with upperdir= needs workdir= too", "name an empty folder beside it")
+        return Reply(
+            KernelAnswer.REFUSED, "an overlay with upperdir= needs workdir= too", "name an empty folder beside it"
+        )
     lower = given.get("lowerdir", "")
     if fstype == "overlay" and "upperdir" not in given and ":" not in lower and "lowerdir+" not in given:
         return Reply(
-            Answer.REFUSED, "without upperdir= an overlay needs two folders in lowerdir=", "name the other one"
+            KernelAnswer.REFUSED, "without upperdir= an overlay needs two folders in lowerdir=", "name the other one"
         )
     if fstype == "ext4" and "journal_async_commit" in given and given.get("data") not in ("writeback", "journal"):
         why = "ext4 takes `journal_async_commit` only with data=writeback or data=journal"
-        return Reply(Answer.REFUSED, why, "take `journal_async_commit` out")
+        return Reply(KernelAnswer.REFUSED, why, "take `journal_async_commit` out")
     recovery = {"xfs": {"norecovery"}, "btrfs": {"norecovery", "nologreplay"}}.get(fstype, set()) & given.keys()
     if recovery and not is_read_only:
         word = min(recovery)
-        return Reply(Answer.REFUSED, f"{fstype} takes `{word}` only with `ro`", f"write `ro,{word}`, or take it out")
+        return Reply(
+            KernelAnswer.REFUSED, f"{fstype} takes `{word}` only with `ro`", f"write `ro,{word}`, or take it out"
+        )
     return TAKEN

@@ -14,10 +14,10 @@ from hosttune.facts.storage.fstab_options import set_atime
 from hosttune.facts.storage.mounts import MOUNTINFO
 from hosttune.host.mountinfo import parse, topmost_at
 from hosttune.resources.base import OLD, AddressKind, FieldSpec, WishKind, action_between, in_general
-from hosttune.resources.steps import Command, each, few
+from hosttune.resources.steps import CommandLine, each, shorten_list
 from hosttune.resources.storage.fstab import options_diff
 from hosttune.resources.storage.fstab_document import PATH, clean_path
-from hosttune.resources.storage.mount_policy import View, aged, elsewhere, evidence, obstacle, remount
+from hosttune.resources.storage.mount_policy import View, aged, evidence, find_other_mounts, obstacle, remount
 from hosttune.values import (
     ABSENT,
     Action,
@@ -65,7 +65,7 @@ class MountAddress(AddressKind):
             raise HosttuneError(f"the kernel took {wanted} for {target}, but {MOUNTINFO} does not show it")
 
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
-        return few(each(changes, lambda change: Command(remount(change.address.name, str(change.after)))))
+        return shorten_list(each(changes, lambda change: CommandLine(remount(change.address.name, str(change.after)))))
 
 
 class MountWish(WishKind):
@@ -145,9 +145,9 @@ def _compare(wish: Wish, context: Context) -> Finding:
     try:
         changes = _changes(view, wish, context)
     except Refused as refused:
-        hold = Hold(HoldKind.REFUSED, f"{view.place}: {refused.message}")
+        hold = Hold(HoldKind.REFUSED, refused.message)
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, evidence(view), todo=refused.hint)
-    seen = (*evidence(view), *(() if view.is_live_ok else elsewhere(view, facts)))
+    seen = (*evidence(view), *(() if view.is_live_ok else find_other_mounts(view, facts)))
     return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(), reason, seen, changes)
 
 
@@ -165,7 +165,7 @@ def _changes(view: View, wish: Wish, context: Context) -> tuple[Change, ...]:
     changes = []
     host = context.facts.host
     if view.entry and view.options is not None and not view.is_boot_ok:
-        after = set_atime(view.options, view.wanted)
+        after = _set_atime(view, view.options)
         activation = Activation.NOW if view.mount else Activation.REMOUNT if view.is_running else Activation.REBOOT
         changes.append(
             Change(
@@ -184,6 +184,13 @@ def _changes(view: View, wish: Wish, context: Context) -> tuple[Change, ...]:
             )
         )  # fmt: skip
     return tuple(changes)
+
+
+def _set_atime(view: View, options: str) -> str:
+    try:
+        return set_atime(options, view.wanted)
+    except Refused as refused:
+        raise Refused(f"{view.place}: {refused.message}", hint=refused.hint) from refused
 
 
 WISH = MountWish()

@@ -224,7 +224,7 @@ def evidence(view: View) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def elsewhere(view: View, facts: Facts) -> tuple[str, ...]:
+def find_other_mounts(view: View, facts: Facts) -> tuple[str, ...]:
     """Where else the same folder of the disk is mounted: each place has a flag of its own, which stays as it is."""
     mount = view.mount
     if mount is None:

@@ -15,7 +15,7 @@ from hosttune.facts.storage.fstab_options import set_size, size_bytes
 from hosttune.rendering import render
 from hosttune.resources.base import FieldSpec, Operator, WishKind, in_general
 from hosttune.resources.file import compare_dropin, dropin_path
-from hosttune.resources.storage.fstab import addition_diff, options_diff
+from hosttune.resources.storage.fstab import addition_diff, entry_error, options_diff
 from hosttune.resources.storage.fstab_document import PATH, entry_text
 from hosttune.values import (
     ABSENT,
@@ -77,7 +77,7 @@ class TmpfsWish(WishKind):
         findings = []
         for wish in wishes:
             try:
-                findings.append(_Comparison(wish, context).finding())
+                findings.append(_TmpfsComparison(wish, context).finding())
             except UnknownFact as unknown:
                 findings.append(Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=unknown.reason))
             except Refused as refused:
@@ -111,7 +111,7 @@ def _guard_text(wish: Wish) -> bytes:
     return render("tmp-mount-wait.conf.j2", rule=wish.rule, path=dropin_path(_RUN_FOLDER, wish.rule)).encode()
 
 
-class _Comparison:
+class _TmpfsComparison:
     """One wish against what is in charge of /tmp."""
 
     def __init__(self, wish: Wish, context: Context) -> None:
@@ -236,6 +236,8 @@ class _Comparison:
             return self._held(Hold(HoldKind.OWNED, f"{entry.owner} ({PATH} line {entry.line})"), todo)
         if entry.refusal:
             return self._refused(entry.refusal, entry.way_out)
+        if error := entry_error(entry):
+            return self._refused(str(error), error.hint)
         after = set_size(options, self.size)
         change = self._change(Address("fstab", TARGET), written, after, options_diff(self.facts.fstab, entry, after))
         return self._differs((change,))

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from hosttune.views.change import diff_of
 from hosttune.views.checked import group_of
-from hosttune.views.document import Card, Document, Fold, Item, Items, Say, Section, rendered
+from hosttune.views.document import Document, Fold, Item, Items, Panel, Say, Section, rendered
 from hosttune.views.findings import BY_OUTCOME, NOTHING
 from hosttune.views.fleet.words import (
     FINE,
     MOST_TOLD,
-    first_these,
     folded,
+    format_count,
     headline,
     hosts_word,
-    named,
+    list_worst,
+    name_hosts,
     notes,
-    number,
     outcome_items,
     outcomes,
     rules_told,
@@ -26,13 +26,13 @@ from hosttune.views.fleet.words import (
     value_items,
     worst,
 )
-from hosttune.views.page import shown
+from hosttune.views.page import sanitize
 from hosttune.views.terminal import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hosttune.engine.fleet_values import Fleet, PlanClass, RuleRow, Siblings, Tally
+    from hosttune.engine.fleet_values import Fleet, PlanClass, RuleRow, Siblings, ValueTally
     from hosttune.values import Change
     from hosttune.views.checked import About
     from hosttune.views.document import Block
@@ -54,12 +54,12 @@ def fleet_outline(
     """What the report says, the dearest first."""
     head = [Say(headline(fleet), "decision", style="bold")]
     head += [Say(text, "note", is_hanging=True) for text in (span(fleet), *notes(fleet)) if text]
-    first = [Item(text=text) for text in first_these(fleet, page.names)]
+    first = [Item(text=text) for text in list_worst(fleet, page.names)]
     missing = (
-        Item(shown(one.host), f"{shown(one.missing)} ({shown(one.at[:16].replace('T', ' '))})", look="strong")
+        Item(sanitize(one.host), f"{sanitize(one.missing)} ({sanitize(one.at[:16].replace('T', ' '))})", look="strong")
         for one in fleet.missing
     )
-    unread = (Item(shown(one.place), shown(one.reason), look="code") for one in fleet.unread)
+    unread = (Item(sanitize(one.place), sanitize(one.reason), look="code") for one in fleet.unread)
     blocks = [
         *_tally("Should not take work", "red", fleet.unfit, page),
         *_section("First these", first, "red", is_alarm=True),
@@ -86,8 +86,8 @@ def _section(
         return []
     blocks: list[Block] = [Items(told, is_aligned=is_aligned)]
     if count > len(told):
-        blocks.append(Items((Item(text=f"and {number(count - len(told))} more"),)))
-    return [Section(title, tuple(blocks), style, number(count) if count else "", is_alarm=is_alarm)]
+        blocks.append(Items((Item(text=f"and {format_count(count - len(told))} more"),)))
+    return [Section(title, tuple(blocks), style, format_count(count) if count else "", is_alarm=is_alarm)]
 
 
 def _rules(fleet: Fleet, page: Page, about: Mapping[str, About]) -> list[Block]:
@@ -108,12 +108,12 @@ def _rule(row: RuleRow, page: Page, about: Mapping[str, About]) -> Item:
     whole = (Fold("Hosts by outcome", (Items(outcome_items(row, page, is_whole=True)),)),)
     points = () if page.folds else outcome_items(row, page, is_whole=page.is_verbose, but=FINE)
     return Item(
-        shown(row.rule),
+        sanitize(row.rule),
         outcomes(row),
         (*points, *value_items(row.values, page)),
         look="strong",
-        group=shown(group_of(row.rule)),
-        about=shown(known.title) if known else "",
+        group=sanitize(group_of(row.rule)),
+        about=sanitize(known.title) if known else "",
         folded=whole if page.folds else (),
     )
 
@@ -132,17 +132,17 @@ def _siblings(fleet: Fleet, page: Page) -> list[Block]:
 
 
 def _sibling(one: Siblings, page: Page) -> Item:
-    settings = tuple(Item(shown(it.name), items=value_items(it.values, page)) for it in one.settings)
-    return Item(shown(one.title), f"({hosts_word(one.hosts.count)})", settings, joint=" ", look="strong")
+    settings = tuple(Item(sanitize(it.name), items=value_items(it.values, page)) for it in one.settings)
+    return Item(sanitize(one.title), f"({hosts_word(one.hosts.count)})", settings, joint=" ", look="strong")
 
 
-def _tally(title: str, style: str, tally: Tally, page: Page) -> list[Block]:
+def _tally(title: str, style: str, tally: ValueTally, page: Page) -> list[Block]:
     """What to know of some hosts, the most common first."""
     told = tally.values if page.is_whole else tally.values[:MOST_TOLD]
-    items = [Item(shown(one.value), named(one.hosts, page.names), more=folded(one.hosts, page)) for one in told]
+    items = [Item(sanitize(one.value), name_hosts(one.hosts, page.names), more=folded(one.hosts, page)) for one in told]
     if more := len(tally.values) - len(told):
-        items.append(Item(text=f"and {number(more)} more"))
-    return [Section(title, (Items(tuple(items)),), style, number(tally.total))] if items else []
+        items.append(Item(text=f"and {format_count(more)} more"))
+    return [Section(title, (Items(tuple(items)),), style, format_count(tally.total))] if items else []
 
 
 def _plans(fleet: Fleet, plans: Mapping[str, tuple[Change, ...]], page: Page) -> list[Block]:
@@ -155,11 +155,11 @@ def _plans(fleet: Fleet, plans: Mapping[str, tuple[Change, ...]], page: Page) ->
     return [Section("Plans", tuple(blocks), "cyan")]
 
 
-def _plan(one: PlanClass, changes: Iterable[Change], page: Page) -> Card:
+def _plan(one: PlanClass, changes: Iterable[Change], page: Page) -> Panel:
     what = counted(one.changes, "change") if one.changes else "nothing to change"
-    names = named(one.hosts, page.names if page.is_terse or page.folds else 0)
+    names = name_hosts(one.hosts, page.names if page.is_terse or page.folds else 0)
     blocks: list[Block] = [Say(names, more=folded(one.hosts, page))]
     blocks += [Say("Digest", code=one.digest)] if one.digest else []
     diffs = tuple(diff_of(change, is_short=page.is_terse) for change in changes)
     blocks += [Fold("The changes", diffs)] if diffs and page.folds else diffs
-    return Card(f"{hosts_word(one.hosts.count)}: {what}", tuple(blocks))
+    return Panel(f"{hosts_word(one.hosts.count)}: {what}", tuple(blocks))

@@ -10,7 +10,7 @@ from hosttune.views.masking import masked
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hosttune.engine.fleet_values import Fleet, Named, PlanClass, RuleRow, Siblings, Tally, Valued
+    from hosttune.engine.fleet_values import Fleet, HostNames, PlanClass, RuleRow, Siblings, ValueTally
     from hosttune.values import Change
 
 
@@ -50,17 +50,13 @@ def fleet_json(fleet: Fleet, plans: Mapping[str, tuple[Change, ...]]) -> dict[st
     return body
 
 
-def _named(hosts: Named) -> dict[str, Any]:
+def _named(hosts: HostNames) -> dict[str, Any]:
     return {"count": hosts.count, "names": list(hosts.names)}
 
 
-def _valued(one: Valued) -> dict[str, Any]:
-    return {"value": one.value, **_named(one.hosts)}
-
-
-def _tally(tally: Tally) -> dict[str, Any]:
+def _tally(tally: ValueTally) -> dict[str, Any]:
     """Values, the most common first; `others` counts the hosts with values beyond those that were kept."""
-    return {"values": [_valued(one) for one in tally.values], "others": tally.others.count}
+    return {"values": [{"value": one.value, **_named(one.hosts)} for one in tally.values], "others": tally.others.count}
 
 
 def _rule(row: RuleRow) -> dict[str, Any]:

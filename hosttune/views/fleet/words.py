@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from hosttune.engine.fleet_seen import FAULT, NOT_APPLICABLE, OK, OUTCOMES, WAIVED
 from hosttune.views.document import Item
-from hosttune.views.page import shown
-from hosttune.views.terminal import counted, listed
+from hosttune.views.page import sanitize
+from hosttune.views.terminal import counted, join_words
 
 if TYPE_CHECKING:
-    from hosttune.engine.fleet_values import Fleet, Named, RuleRow, Tally, Valued
+    from hosttune.engine.fleet_values import Fleet, HostNames, RuleRow, Valued, ValueTally
     from hosttune.views.page import Page
 
 MOST_TOLD = 5  # values of one rule or setting in a text
@@ -31,22 +31,22 @@ FINE = frozenset({OK, NOT_APPLICABLE})
 QUIET = FINE | {WAIVED}
 
 
-def number(count: int) -> str:
+def format_count(count: int) -> str:
     """`12,345`."""
     return f"{count:,}"
 
 
 def hosts_word(count: int) -> str:
-    return f"{number(count)} host{'' if count == 1 else 's'}"
+    return f"{format_count(count)} host{'' if count == 1 else 's'}"
 
 
 def headline(fleet: Fleet) -> str:
     """How the fleet stands, in one sentence or two."""
-    parts = [f"{number(one.hosts.count)} {_state(one.value, one.hosts.count)}" for one in fleet.states]
+    parts = [f"{format_count(one.hosts.count)} {_state(one.value, one.hosts.count)}" for one in fleet.states]
     text = f"{hosts_word(fleet.hosts)}: {', '.join(parts)}." if parts else "No host could be looked at."
     lost = [f"{hosts_word(fleet.missing_count)} gave no answer"] if fleet.missing_count else []
     lost += [f"{counted(fleet.unread_count, 'file')} could not be read"] if fleet.unread_count else []
-    return f"{text} {listed(lost).capitalize()}." if lost else text
+    return f"{text} {join_words(lost).capitalize()}." if lost else text
 
 
 def _state(state: str, count: int) -> str:
@@ -59,16 +59,19 @@ def span(fleet: Fleet) -> str:
         return ""
     first, last = (at.replace("T", " ").removesuffix("+00:00")[:16] for at in (fleet.first_at, fleet.last_at))
     when = first if first == last else f"{first} to {last}"
-    return f"Looked at {shown(when)} UTC, by hosttune {mix(fleet.versions)}, profile {mix(fleet.profiles)}."
+    versions, profiles = format_tally(fleet.versions), format_tally(fleet.profiles)
+    return f"Looked at {sanitize(when)} UTC, by hosttune {versions}, profile {profiles}."
 
 
-def mix(tally: Tally) -> str:
+def format_tally(tally: ValueTally) -> str:
     """`0.1.0`, or `0.2.0 (1,990) and 0.1.0 (10)`."""
     if tally.is_common:
-        return shown(tally.values[0].value) or "unknown" if tally.values else "unknown"
-    parts = [f"{shown(one.value) or 'unknown'} ({number(one.hosts.count)})" for one in tally.values[:MOST_TOLD]]
+        return sanitize(tally.values[0].value) or "unknown" if tally.values else "unknown"
+    parts = [
+        f"{sanitize(one.value) or 'unknown'} ({format_count(one.hosts.count)})" for one in tally.values[:MOST_TOLD]
+    ]
     rest = sum(one.hosts.count for one in tally.values[MOST_TOLD:]) + tally.others.count
-    return listed([*parts, f"others ({number(rest)})"] if rest else parts)
+    return join_words([*parts, f"others ({format_count(rest)})"] if rest else parts)
 
 
 def notes(fleet: Fleet) -> list[str]:
@@ -79,30 +82,31 @@ def notes(fleet: Fleet) -> list[str]:
     if fleet.superseded.count:
         what = counted(fleet.superseded.count, "older look")
         found.append(
-            f"Left out: {what} at hosts that were looked at again later ({named(fleet.superseded)}). "
+            f"Left out: {what} at hosts that were looked at again later ({name_hosts(fleet.superseded)}). "
             "What changed in between: hosttune diff OLDER NEWER."
         )
     for one in fleet.shared_machines.values:
-        what = f"{shown(one.value)} is the machine id of {number(one.hosts.count)} names"
-        found.append(f"{what}: renamed, or cloned from one image ({named(one.hosts)}).")
+        what = f"{sanitize(one.value)} is the machine id of {format_count(one.hosts.count)} names"
+        found.append(f"{what}: renamed, or cloned from one image ({name_hosts(one.hosts)}).")
     return found
 
 
-def named(hosts: Named, most: int = 0) -> str:
+def name_hosts(hosts: HostNames, most: int = 0) -> str:
     """`gpu-001, gpu-002 and 510 more`; `most` bounds the names (0: all that were kept)."""
-    names = [shown(name) for name in (hosts.names[:most] if most else hosts.names)]
+    names = [sanitize(name) for name in (hosts.names[:most] if most else hosts.names)]
     rest = hosts.count - len(names)
     if not names:
         return hosts_word(rest) if rest else ""
-    return ", ".join(names) + (f" and {number(rest)} more" if rest else "")
+    return ", ".join(names) + (f" and {format_count(rest)} more" if rest else "")
 
 
-def first_these(fleet: Fleet, names: int = 0) -> list[str]:
+def list_worst(fleet: Fleet, names: int = 0) -> list[str]:
     """What costs most, one line each, that worst first: GPUs that siblings have and a host has lost, what does not do
     its work, who gave no answer. What only differs can wait for it.
     """
     found = [
-        f"{named(one.hosts, names)}: {shown(one.value)} of the {shown(most.value)} GPUs that the siblings have"
+        f"{name_hosts(one.hosts, names)}: {sanitize(one.value)} of the {sanitize(most.value)} GPUs that the siblings "
+        "have"
         for group in fleet.siblings
         for setting in group.settings
         if setting.name == "GPUs" and (most := setting.values.majority)
@@ -113,13 +117,15 @@ def first_these(fleet: Fleet, names: int = 0) -> list[str]:
     for row in fleet.rules:
         hosts = next((one.hosts for one in row.outcomes if one.value == FAULT), None)
         if hosts and hosts.count > drained.get(row.rule, 0):
-            found.append(f"{named(hosts, names)}: {shown(row.rule)}")
+            found.append(f"{name_hosts(hosts, names)}: {sanitize(row.rule)}")
     return found + ([f"{hosts_word(fleet.missing_count)} gave no answer"] if fleet.missing_count else [])
 
 
 def outcomes(row: RuleRow) -> str:
     """`551 differ, 11 waived, 1,435 as they should be`."""
-    return ", ".join(f"{number(one.hosts.count)} {_OUTCOMES[one.value][one.hosts.count > 1]}" for one in row.outcomes)
+    return ", ".join(
+        f"{format_count(one.hosts.count)} {_OUTCOMES[one.value][one.hosts.count > 1]}" for one in row.outcomes
+    )
 
 
 def outcome_items(row: RuleRow, page: Page, *, is_whole: bool, but: frozenset[str] = frozenset()) -> tuple[Item, ...]:
@@ -129,7 +135,7 @@ def outcome_items(row: RuleRow, page: Page, *, is_whole: bool, but: frozenset[st
     most = max(row.outcomes, key=lambda one: one.hosts.count)
     told = row.outcomes if is_whole else [one for one in row.outcomes if one is not most]
     return tuple(
-        _hosts(f"{_OUTCOMES[one.value][one.hosts.count > 1]} ({number(one.hosts.count)})", one.hosts, page)
+        _hosts(f"{_OUTCOMES[one.value][one.hosts.count > 1]} ({format_count(one.hosts.count)})", one.hosts, page)
         for one in told
         if (one.value not in but if is_whole else one.value != NOT_APPLICABLE)
     )
@@ -146,11 +152,11 @@ def rules_told(fleet: Fleet) -> tuple[list[RuleRow], list[RuleRow]]:
     return loud, [row for row in fleet.rules if worst(row) in QUIET]
 
 
-def value_items(tally: Tally, page: Page) -> tuple[Item, ...]:
+def value_items(tally: ValueTally, page: Page) -> tuple[Item, ...]:
     """The majority, without names unless all is told, then each other value with the hosts that have it."""
     majority = tally.majority
     if tally.is_common and tally.values:
-        return (Item(text=f"everywhere {shown(tally.values[0].value)}"),)
+        return (Item(text=f"everywhere {sanitize(tally.values[0].value)}"),)
     items = []
     if majority:
         head = f"mostly {_counted(majority)}"
@@ -163,19 +169,19 @@ def value_items(tally: Tally, page: Page) -> tuple[Item, ...]:
     if rest := sum(one.hosts.count for one in others[len(told) :]) + tally.others.count:
         more = len(others) - len(told)
         what = counted(more, "other value") if more > 0 and not tally.others.count else "other values"
-        items.append(Item(text=f"{what} ({number(rest)})"))
+        items.append(Item(text=f"{what} ({format_count(rest)})"))
     return tuple(items)
 
 
-def _hosts(head: str, hosts: Named, page: Page) -> Item:
+def _hosts(head: str, hosts: HostNames, page: Page) -> Item:
     """Whose that is; where a list is long a page folds the whole of it away."""
-    return Item(head, named(hosts, page.names), more=folded(hosts, page))
+    return Item(head, name_hosts(hosts, page.names), more=folded(hosts, page))
 
 
-def folded(hosts: Named, page: Page) -> str:
+def folded(hosts: HostNames, page: Page) -> str:
     """The names that a page folds away, where it has more than it shows."""
-    return named(hosts) if page.folds and len(hosts.names) > page.names else ""
+    return name_hosts(hosts) if page.folds and len(hosts.names) > page.names else ""
 
 
 def _counted(one: Valued) -> str:
-    return f"{shown(one.value)} ({number(one.hosts.count)})"
+    return f"{sanitize(one.value)} ({format_count(one.hosts.count)})"

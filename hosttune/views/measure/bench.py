@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from hosttune.measure.bench.statistics import Answer, Interval
-from hosttune.views.page import Page, shown
+from hosttune.measure.bench.statistics import Answer, Interval, too_few
+from hosttune.views.page import Page, sanitize
 from hosttune.views.terminal import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hosttune.measure.bench.results import Finding, Result
+    from hosttune.measure.bench.results import BenchFinding, BenchResult
     from hosttune.measure.bench.scratch import Leftover
 
 NOATIME, TMPFS = "storage-noatime", "storage-tmp-tmpfs"
@@ -22,7 +22,7 @@ _GIB = 1 << 30
 _MIB = 1 << 20
 
 
-def atime_text(result: Result, page: Page) -> str:
+def atime_text(result: BenchResult, page: Page) -> str:
     """The report of `bench atime`."""
     finding = result.findings[0]
     lines = _headline(result, finding, page)
@@ -31,7 +31,24 @@ def atime_text(result: Result, page: Page) -> str:
     return _paragraphs(lines, [fact for fact in facts if fact], advice, page)
 
 
-def tmp_text(result: Result, page: Page) -> str:
+def same_text(result: BenchResult, page: Page) -> str:
+    """The report of `bench atime --same`: how much of a difference comes of nothing here."""
+    finding = result.findings[0]
+    if finding.answer is Answer.DIFFERS:
+        said = f"a false alarm: the same work done twice differs by {_times(finding.effect)}"
+        advice = "do not believe a bench here now: others work beside it, or the disk is shared"
+    else:
+        said = f"the same work done twice: {undecided(finding)}"
+        advice = "a difference below that cannot be told from noise here"
+        if finding.answer is Answer.INCONCLUSIVE:
+            advice = f"a difference below {percent(finding.noise_floor)} cannot be told from noise here"
+    copies = (
+        f"copies: {result.figures['copies']:,.0f} files, {_size(result.figures['copied_bytes'])}; noatime both times"
+    )
+    return _paragraphs(_headline(result, finding, page), [said, copies, *figures_of(result, page)], advice, page)
+
+
+def tmp_text(result: BenchResult, page: Page) -> str:
     """The report of `bench tmp`."""
     lines = _headline(result, result.findings[0], page)
     facts = _tmp_answers(result)
@@ -44,20 +61,20 @@ def tmp_text(result: Result, page: Page) -> str:
     return _paragraphs(lines, facts, _tmp_advice(result, page), page)
 
 
-def figures_of(result: Result, page: Page) -> list[str]:
+def figures_of(result: BenchResult, page: Page) -> list[str]:
     """Every figure that is kept, by its name, for `--verbose`."""
     return [f"{name} = {value:,.6g}" for name, value in result.figures.items()] if page.is_verbose else []
 
 
-def list_text(results: Sequence[Result], page: Page) -> str:
+def list_text(results: Sequence[BenchResult], page: Page) -> str:
     """One line for each stored result."""
     if not results:
         return f"no bench has been run here: {page.look('bench atime PATH')}\n"
     lines = []
     for result in results:
-        head = f"{result.measured_at[:16].replace('T', ' ')}  {result.kind} {shown(result.path)}  "
-        kept = f"(kernel {shown(result.kernel)})"
-        lines += wrapped(f"{shown(gist(result))} {kept}", page.screen.columns, first=head, rest="    ")
+        head = f"{result.measured_at[:16].replace('T', ' ')}  {result.kind} {sanitize(result.path)}  "
+        kept = f"(kernel {sanitize(result.kernel)})"
+        lines += wrapped(f"{sanitize(gist(result))} {kept}", page.screen.columns, first=head, rest="    ")
     return "\n".join(lines) + "\n"
 
 
@@ -65,23 +82,23 @@ def leftover_text(leftovers: Sequence[Leftover], page: Page) -> str:
     """What benches that were killed left behind, and the way out; "" for nothing."""
     if not leftovers:
         return ""
-    places = ", ".join(shown(one.path) for one in leftovers)
+    places = ", ".join(sanitize(one.path) for one in leftovers)
     return f"a bench that was killed left {places}; to remove it: {page.look('bench clean')}"
 
 
 def cleaned_text(leftovers: Sequence[Leftover], kept: Sequence[Leftover]) -> str:
     """What `bench clean` did."""
-    lines = [f"removed {shown(one.path)}" for one in leftovers if one not in kept]
-    lines += [f"left {shown(one.path)} alone: it is not a scratch folder of this user any more" for one in kept]
+    lines = [f"removed {sanitize(one.path)}" for one in leftovers if one not in kept]
+    lines += [f"left {sanitize(one.path)} alone: it is not a scratch folder of this user any more" for one in kept]
     return "\n".join(lines or ["nothing was left behind"]) + "\n"
 
 
-def status_of(result: Result) -> int:
+def status_of(result: BenchResult) -> int:
     """The exit status: 1 where nothing can be told."""
     return int(all(one.answer is Answer.INCONCLUSIVE for one in result.findings))
 
 
-def gist(result: Result) -> str:
+def gist(result: BenchResult) -> str:
     """What was found in one line, to be quoted elsewhere."""
     if result.kind == "atime":
         return _atime_answer(result.findings[0], result)
@@ -103,16 +120,22 @@ def at_most(share: float) -> str:
     return f"{math.ceil(share * 1000 - 1e-9) / 10:.1f} %"
 
 
-def undecided(finding: Finding, *, with_reason: bool = True) -> str:
+def undecided(finding: BenchFinding, *, with_reason: bool = True) -> str:
     """The two answers that are no difference."""
     if finding.answer is Answer.SAME:
         return f"no difference larger than {at_most(finding.effect.reach)}"
-    ratio = f"{finding.effect.estimate:.3g} [{finding.effect.low:.3g}, {finding.effect.high:.3g}]"
+    ratio = _times(finding.effect)
     said = f"inconclusive: {finding.reason}" if with_reason else "inconclusive"
     return f"{said} (times {ratio}, noise floor {percent(finding.noise_floor)})"
 
 
-def _headline(result: Result, finding: Finding, page: Page) -> list[str]:
+def _times(ratio: Interval, word: str = "") -> str:
+    """`1.08 [0.99, 1.13]`: as many decimals for all three."""
+    digits = 3 if max(abs(ratio.high - 1), abs(1 - ratio.low)) < 0.1 else 2 if ratio.high < 10 else 1
+    return f"{ratio.estimate:.{digits}f}{word} [{ratio.low:.{digits}f}, {ratio.high:.{digits}f}]"
+
+
+def _headline(result: BenchResult, finding: BenchFinding, page: Page) -> list[str]:
     """What was measured where, and how sure that can be: the ratio of the same work done twice, and its interval."""
     control = finding.control
     same = f"control {control.estimate:.3f} [{control.low:.3f}, {control.high:.3f}]"
@@ -120,11 +143,11 @@ def _headline(result: Result, finding: Finding, page: Page) -> list[str]:
     again = f", {skipped:.0f} done again" if skipped else ""
     how_long = f"{finding.pairs} pairs{again}, {result.figures['measured_s']:.0f} s, seed {result.seed}"
     mode = f", {result.words['mounted']}" if "mounted" in result.words else ""
-    title = page.screen.paint(f"bench {result.kind} {shown(result.path)} ({shown(result.fstype)}{mode})", "bold")
+    title = page.screen.paint(f"bench {result.kind} {sanitize(result.path)} ({sanitize(result.fstype)}{mode})", "bold")
     return [title, *wrapped(f"{same}, {how_long}", page.screen.columns, first="  ", rest="    ")]
 
 
-def _atime_answer(finding: Finding, result: Result) -> str:
+def _atime_answer(finding: BenchFinding, result: BenchResult) -> str:
     if finding.answer is not Answer.DIFFERS:
         return f"read time with noatime against {result.words.get('other', '')}: {undecided(finding)}"
     gain, low, high = (1 - 1 / ratio for ratio in _ends(finding.effect))
@@ -140,7 +163,7 @@ def _ends(interval: Interval) -> tuple[float, float, float]:
     return interval.estimate, interval.low, interval.high
 
 
-def _atime_counters(result: Result) -> list[str]:
+def _atime_counters(result: BenchResult) -> list[str]:
     copies = result.figures["copies"]
     lines = [f"copies: {copies:,.0f} files, {_size(result.figures['copied_bytes'])}; {result.words['how']}"]
     base, other = result.figure("written_bytes_base"), result.figure("written_bytes_other")
@@ -162,7 +185,7 @@ def _atime_counters(result: Result) -> list[str]:
     return lines
 
 
-def _stale_files(result: Result) -> str:
+def _stale_files(result: BenchResult) -> str:
     stale, looked = result.figures["files_stale"], result.figures["files_looked_at"]
     if (mounted := result.words.get("mounted")) in {"noatime", "strictatime"}:  # stale or not makes no difference
         what = "no access time" if mounted == "noatime" else "the access time of each, at every read"
@@ -171,7 +194,7 @@ def _stale_files(result: Result) -> str:
     return f"{said}; today's gain is about nil" if stale < looked / 100 else said
 
 
-def _atime_advice(result: Result, finding: Finding, page: Page) -> str:
+def _atime_advice(result: BenchResult, finding: BenchFinding, page: Page) -> str:
     more = page.look(f"explain {NOATIME}")
     if result.words.get("mounted") == "noatime":
         return f"{NOATIME}: it is set here already; this is what it saves"
@@ -180,11 +203,17 @@ def _atime_advice(result: Result, finding: Finding, page: Page) -> str:
             return f"{NOATIME}: worth it, at every read ({more})"
         return f"{NOATIME}: worth it where this set is read about once a day or less often ({more})"
     if finding.answer is Answer.INCONCLUSIVE:
-        return f"{NOATIME}: the times say nothing here; on a quiet host, again ({more})"
+        return f"{NOATIME}: the times say nothing here; {_again(finding)} ({more})"
     return f"{NOATIME}: saves the writes, not the time ({more})"
 
 
-def _tmp_answers(result: Result) -> list[str]:
+def _again(*findings: BenchFinding) -> str:
+    """What would tell it: more time where all that is missing is pairs."""
+    is_short = all(one.reason == too_few(one.pairs) for one in findings)
+    return "again with a larger --budget" if is_short else "on a quiet host, again"
+
+
+def _tmp_answers(result: BenchResult) -> list[str]:
     """One for each kind of work; a reason that they share stands in front, once."""
     reasons = {finding.reason for finding in result.findings}
     shared = reasons.pop() if len(reasons) == 1 and len(result.findings) > 1 else ""
@@ -192,18 +221,18 @@ def _tmp_answers(result: Result) -> list[str]:
     return [f"nothing can be concluded: {shared}", *answers] if shared else answers
 
 
-def _tmp_answer(finding: Finding, *, with_reason: bool) -> str:
+def _tmp_answer(finding: BenchFinding, *, with_reason: bool) -> str:
     if finding.answer is not Answer.DIFFERS:
         return f"{finding.name}: {undecided(finding, with_reason=with_reason)}"
     factor, high, low = (1 / ratio for ratio in _ends(finding.effect))
     if factor >= 1.2 or factor <= 1 / 1.2:
-        return f"{finding.name}: {factor:.3g}x as fast in memory [{low:.3g}, {high:.3g}]"
+        return f"{finding.name}: {_times(Interval(factor, low, high), 'x as fast in memory')}"
     ends = sorted((abs(1 - 1 / low) * 100, abs(1 - 1 / high) * 100))
     word = "faster" if factor > 1 else "slower"
     return f"{finding.name}: {percent(1 - 1 / factor)} {word} in memory [{ends[0]:.1f}, {ends[1]:.1f}]"
 
 
-def _memory(result: Result) -> str:
+def _memory(result: BenchResult) -> str:
     figures = result.figures
     available, total = (figures[f"memory_{name}_bytes"] / _GIB for name in ("available", "total"))
     said = f"memory: {available:.0f} of {total:.0f} GiB available"
@@ -211,12 +240,12 @@ def _memory(result: Result) -> str:
     return said if used is None else f"{said}; /tmp holds {used / _GIB:.1f} GiB now"
 
 
-def _tmp_advice(result: Result, page: Page) -> str:
+def _tmp_advice(result: BenchResult, page: Page) -> str:
     gains = [one.name for one in result.findings if one.answer is Answer.DIFFERS and one.effect.estimate < 1]
     more = page.look(f"explain {TMPFS}")
     if not gains:
         if all(one.answer is Answer.INCONCLUSIVE for one in result.findings):
-            return f"{TMPFS}: nothing can be told here; on a quiet host, again ({more})"
+            return f"{TMPFS}: nothing can be told here; {_again(*result.findings)} ({more})"
         return f"{TMPFS}: no gain to expect from /tmp in memory ({more})"
     others = [one.name for one in result.findings if one.name not in gains and one.answer is Answer.SAME]
     said = f"{TMPFS}: helps {' and '.join(gains)}" + (f", not {' and '.join(others)}" if others else "")

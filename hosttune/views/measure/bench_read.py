@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from hosttune.measure.bench.read_result import kept
 from hosttune.measure.bench.reading import Limit
 from hosttune.views.measure.bench import figures_of
-from hosttune.views.page import Page, shown
+from hosttune.views.page import Page, sanitize
 from hosttune.views.terminal import counted, padded, wrapped
 
 if TYPE_CHECKING:
-    from hosttune.measure.bench.read import Decoder, Result
-    from hosttune.measure.bench.reading import Advice, Measure
+    from hosttune.measure.bench.read import Decoder, ReadResult
+    from hosttune.measure.bench.reading import Measure, ReadAdvice
 
 _MIB = 1 << 20
 _LIMITS = {
@@ -26,14 +26,14 @@ _LIMITS = {
 _HEADS = ("files/s", "95 % interval", "MB/s", "MiB read", "of a device")
 
 
-def read_text(result: Result, page: Page) -> str:
+def read_text(result: ReadResult, page: Page) -> str:
     """The report of `bench read`."""
     columns = page.screen.columns
     lines = [page.screen.paint(line, "bold") for line in wrapped(_headline(result), columns, rest="  ")]
     lines += _table(result)
-    for text in (*_sweep(result), *_decoder(result.decoder), *map(shown, result.notes)):
+    for text in (*_sweep(result), *_decoder(result.decoder), *map(sanitize, result.notes)):
         lines += wrapped(text, columns, first="  ", rest="    ")
-    said = f"limit: {_LIMITS[result.conclusion.limit]}; {shown(result.conclusion.reason)}"
+    said = f"limit: {_LIMITS[result.conclusion.limit]}; {sanitize(result.conclusion.reason)}"
     lines += wrapped(said, columns, first="  ", rest="    ")
     if page.is_verbose:
         lines += [f"  {figure}" for figure in figures_of(kept(result, ""), page)]
@@ -42,7 +42,7 @@ def read_text(result: Result, page: Page) -> str:
     return "\n".join(lines) + "\n"
 
 
-def gist(result: Result) -> str:
+def gist(result: ReadResult) -> str:
     """What was found in one line, to be kept and quoted elsewhere. Plain text: a path in it is not escaped."""
     figures, found = result.figures, result.conclusion
     rates = [f"cold {_rate(figures.cold)}", f"warm {_rate(figures.warm)} files/s"]
@@ -52,16 +52,16 @@ def gist(result: Result) -> str:
     return f"limit: {_LIMITS[found.limit]}; {', '.join(rates)}{knee}"
 
 
-def _headline(result: Result) -> str:
+def _headline(result: ReadResult) -> str:
     place, sample = result.place, result.sample
     seen = f"{sample.names:,}{'' if sample.is_whole else ' or more'}"
     again = f", {result.skipped} passes done again" if result.skipped else ""
     files = f"{len(sample.paths):,} of {seen} files, {sample.bytes / _MIB:,.0f} MiB"
     run = f"{result.seconds:.0f} s{again}, seed {result.seed}"
-    return f"bench read {shown(place.path)} ({shown(place.fstype)}, {place.atime})  {files}  {run}"
+    return f"bench read {sanitize(place.path)} ({sanitize(place.fstype)}, {place.atime})  {files}  {run}"
 
 
-def _table(result: Result) -> list[str]:
+def _table(result: ReadResult) -> list[str]:
     figures = result.figures
     metadata = "cold" if result.is_metadata_cold else "warm"
     rows: list[tuple[str, Measure | None]] = [
@@ -69,6 +69,7 @@ def _table(result: Result) -> list[str]:
         ("packed, in order", figures.packed),
         ("warm", figures.warm),
         ("warm and decoded", figures.decode),
+        ("and handed on", figures.handed),
     ]
     cells = [(name, _cells(measure)) for name, measure in rows if measure]
     label = max(len(name) for name, _ in cells)
@@ -88,7 +89,7 @@ def _cells(measure: Measure) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _sweep(result: Result) -> list[str]:
+def _sweep(result: ReadResult) -> list[str]:
     figures, found = result.figures, result.conclusion
     if not figures.sweep:
         return []
@@ -99,7 +100,8 @@ def _sweep(result: Result) -> list[str]:
     waits = f"one of them waits {found.wait_ratio:.1f} s for each second that it computes"
     device = f"{share:.2f} bytes from the device for each one read"
     # beside other jobs more workers get a larger share of the CPUs: that is no knee
-    knee = "" if figures.spoiled else f"knee at {counted(found.knee, 'worker')} ({figures.cpus.usable:g} CPUs); "
+    cpus = f"{round(figures.cpus.usable, 2):g} CPUs"
+    knee = "" if figures.spoiled else f"knee at {counted(found.knee, 'worker')} ({cpus}); "
     lines.append(f"{knee}{waits}; {device}")
     if failed := sum(one.failed for one in figures.sweep):
         lines.append(f"{failed:,} reads failed meanwhile: they are not counted")
@@ -109,19 +111,18 @@ def _sweep(result: Result) -> list[str]:
 def _decoder(decoder: Decoder | None) -> list[str]:
     if decoder is None:
         return []
-    libraries = ", ".join(shown(name) for name in dict.fromkeys(decoder.libraries.values()))
-    lines = [
-        f"decoded with {libraries} of {shown(decoder.python)} (Python {shown(decoder.version)}), uid {decoder.uid}"
-    ]
-    lines += [shown(note) for note in decoder.notes]
+    libraries = ", ".join(sanitize(name) for name in dict.fromkeys(decoder.libraries.values()))
+    who = f"{sanitize(decoder.python)} (Python {sanitize(decoder.version)})"
+    lines = [f"decoded with {libraries} of {who}, uid {decoder.uid}"]
+    lines += [sanitize(note) for note in decoder.notes]
     if decoder.failed:
         tried = decoder.decoded + decoder.failed
         lines.append(f"{decoder.failed:,} of {tried:,} files were not decoded, and are left out:")
-        lines += [f"  {shown(path)}: {shown(why)}" for path, why in decoder.why]
+        lines += [f"  {sanitize(path)}: {sanitize(why)}" for path, why in decoder.why]
     return lines
 
 
-def _advice(advice: Advice, page: Page) -> str:
+def _advice(advice: ReadAdvice, page: Page) -> str:
     more = f" ({page.look(f'explain {advice.rule}')})" if advice.rule else ""
     return f"{advice.rule}: {advice.text}{more}" if advice.rule else advice.text
 

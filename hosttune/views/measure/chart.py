@@ -50,7 +50,7 @@ class Scale:
 
 
 @frozen
-class Mark:
+class AxisLabel:
     """A label on an axis; `place` is percent of the axis from the left or the top."""
 
     place: float
@@ -128,13 +128,13 @@ def top_of(greatest: float) -> float:
     return next(step * power for step in (1, 2, 5, 10) if step * power >= greatest)
 
 
-def times(scale: Scale) -> tuple[Mark, ...]:
+def times(scale: Scale) -> tuple[AxisLabel, ...]:
     """The labels of a time axis: seconds, minutes or hours since its begin."""
     span = scale.end_s - scale.begin_s
     step: float = next((step for step in _STEPS_S if span / step <= _MOST_TIMES), 0)
     step = step or top_of(span / _MOST_TIMES)
     count = int(span // step)
-    return tuple(Mark(100 * number * step / (span or 1.0), clock(number * step)) for number in range(count + 1))
+    return tuple(AxisLabel(100 * number * step / (span or 1.0), clock(number * step)) for number in range(count + 1))
 
 
 def clock(seconds: float) -> str:

@@ -6,21 +6,31 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION, to_json
+from hosttune.measure.dataset.formats import kind_of
+from hosttune.measure.dataset.sample import CONTAINERS
 from hosttune.views.disks import size_text
-from hosttune.views.page import shown
-from hosttune.views.terminal import counted, listed, wrapped
+from hosttune.views.page import sanitize
+from hosttune.views.terminal import counted, join_words, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from hosttune.measure.dataset.containers import Asked
-    from hosttune.measure.dataset.found import Advice, Dataset
+    from hosttune.measure.dataset.decoded import Decoded
+    from hosttune.measure.dataset.found import Dataset, DatasetAdvice
     from hosttune.measure.dataset.room import Fit
     from hosttune.measure.underneath import Underneath
     from hosttune.views.page import Page
 
 _FIRST = 12  # columns of the head of a line
 _COLOURS = {"fits": "green", "tight": "yellow", "too large": "red"}
+TALKING = {
+    "LMDB": "lmdb",
+    "MDS": "mosaicml-streaming",
+    "pickle": "pickle",
+    "PyTorch": "torch.load",
+    "npz": "numpy.load",
+}
 _FORMATS, _ALL = 4, 1 << 30  # more are summed up, but for --verbose
 
 
@@ -55,7 +65,7 @@ def _headline(dataset: Dataset, page: Page) -> list[str]:
         lines = [page.screen.paint(line, "bold", "yellow") for line in lines]
     names, sizes = dataset.names, dataset.sizes
     least = "" if dataset.names_done else "at least "
-    parts = [f"{shown(dataset.path)}: {least}{names.files:,} {'file' if names.files == 1 else 'files'}"]
+    parts = [f"{sanitize(dataset.path)}: {least}{names.files:,} {'file' if names.files == 1 else 'files'}"]
     if names.folders:
         parts[0] += f" in {names.folders:,} {'folder' if names.folders == 1 else 'folders'}"
     if sizes:
@@ -82,9 +92,10 @@ def _rows(dataset: Dataset, most: int) -> Iterator[tuple[str, str]]:
         yield "page cache", _page_cache(dataset)
     if dataset.decoded and dataset.sizes:
         yield from _decoded(dataset)
-    start = dataset.workers
-    limits = ", ".join(start.limits)
-    yield "workers", f"start at num_workers = {start.start} ({start.formula}; {limits})"
+    if dataset.names.files:
+        start = dataset.workers
+        limits = ", ".join(start.limits)
+        yield "workers", f"start at num_workers = {start.start} ({start.formula}; {limits})"
     yield "looked at", _looked(dataset)
     yield from (("note", note) for note in _notes(dataset))
 
@@ -95,7 +106,7 @@ def _formats(dataset: Dataset, most: int) -> str:
     parts = []
     for one in dataset.formats[:most]:
         share = f" ({_percent((one.bytes or 0) / whole)} of the bytes)" if whole and len(dataset.formats) > 1 else ""
-        parts.append(f"{shown(one.name)} {one.files:,} {'file' if one.files == 1 else 'files'}{share}")
+        parts.append(f"{sanitize(one.name)} {one.files:,} {'file' if one.files == 1 else 'files'}{share}")
     if len(dataset.formats) > most:
         rest = dataset.formats[most:]
         parts.append(f"{len(rest)} more ({sum(one.files for one in rest):,} files)")
@@ -105,19 +116,19 @@ def _formats(dataset: Dataset, most: int) -> str:
 def place_text(place: Underneath) -> str:
     """`ext4 (relatime) on /data: nvme0n1 (nvme, flash) and nvme1n1 (nvme, flash), through md0 (md)`."""
     atime = f" ({place.atime})" if place.kind == "disk" else ""
-    head = f"{shown(place.fstype or 'an unknown file system')}{atime} on {shown(place.target or '?')}"
+    head = f"{sanitize(place.fstype or 'an unknown file system')}{atime} on {sanitize(place.target or '?')}"
     if place.kind == "network":
-        return f"{head}: over the network, from {shown(place.source)}"
+        return f"{head}: over the network, from {sanitize(place.source)}"
     if place.kind == "memory":
         return f"{head}: in memory"
-    through = f", through {listed([shown(layer) for layer in place.layers])}" if place.layers else ""
+    through = f", through {join_words([sanitize(layer) for layer in place.layers])}" if place.layers else ""
     if not place.disks:
-        return f"{head}{through}: {shown(place.note or 'the disk is not known')}"
+        return f"{head}{through}: {sanitize(place.note or 'the disk is not known')}"
     disks = []
     for disk in place.disks:
         words = [word for word in (disk.transport, disk.medium) if word]
-        disks.append(shown(disk.name) + (f" ({', '.join(words)})" if words else ""))
-    return f"{head}: {listed(disks)}{through}"
+        disks.append(sanitize(disk.name) + (f" ({', '.join(words)})" if words else ""))
+    return f"{head}: {join_words(disks)}{through}"
 
 
 def _page_cache(dataset: Dataset) -> str:
@@ -141,109 +152,175 @@ def _decoded(dataset: Dataset) -> Iterator[tuple[str, str]]:
     videos = [one.name for one in dataset.formats if one.kind == "video"]
     if decoded.told_share > 0:
         part = "" if decoded.told_share > 0.99 else f" for {_percent(decoded.told_share)} of the bytes"
-        own = "" if decoded.guess_low_bytes else f", {fits}"
+        own = "" if decoded.untold else f", {fits}"
         wide = f"as float32 {size_text(decoded.float32_bytes)}"
-        if dataset.float32_fit and dataset.decoded_fit and dataset.float32_fit.answer != dataset.decoded_fit.answer:
-            wide += f", {_fit(dataset.float32_fit, dataset)}"
+        narrow, float32 = dataset.decoded_fit, dataset.float32_fit
+        if float32 and narrow and not decoded.untold and float32.answer != narrow.answer:
+            wide += f", {_fit(float32, dataset)}"
         types = "as uint8" if round(decoded.k_float32, 2) == round(4 * decoded.k, 2) else "in the types stored"
         text = f"{size_text(decoded.native_bytes)} {types}{part}"
-        heads = counted(decoded.told, "header")
-        yield "decoded", f"{text} (K = {decoded.k:.1f}, from {heads}){own}; {wide} (K = {decoded.k_float32:.1f})"
+        heads = _headers(decoded.told)
+        k = f"K = {decoded.k:.1f}{_decoded_margin(decoded)}, from {heads}"
+        yield "decoded", f"{text} ({k}){own}; {wide} (K = {decoded.k_float32:.1f})"
     if decoded.guess_low_bytes:
         low, high = size_text(decoded.guess_low_bytes), size_text(decoded.guess_high_bytes)
-        which = listed([shown(name) for name in decoded.untold if name not in videos][:_FORMATS])
+        which = join_words([sanitize(name) for name in decoded.untold if name not in videos][:_FORMATS])
         least = "with the above, " if decoded.told_share > 0 else ""
         yield (
             "a guess",
             f"{low} to {high} for {which}, where no header tells (K = 2 to 3, a rule of thumb); {least}{fits}",
         )
     if untold := [name for name in decoded.untold if name in videos]:
-        which = listed([shown(name) for name in untold])
+        which = join_words([sanitize(name) for name in untold])
         yield "decoded", f"not told for {which}: the frames of a video take a hundred times its file and more"
+        if dataset.decoded_fit and not decoded.guess_low_bytes:
+            yield "decoded", fits
     if dataset.copies_bytes:
-        workers = counted(dataset.copies_bytes // decoded.least_bytes, "worker")
+        workers = counted(dataset.copies_bytes // decoded.native_bytes, "worker")
         how = "a cache of decoded data inside of the Dataset is filled by every worker by itself"
         yield "in workers", f"{how}: up to {size_text(dataset.copies_bytes)} with {workers}"
 
 
+def _headers(count: int) -> str:
+    return f"{count:,} header{'s' * (count != 1)}"
+
+
+def _decoded_margin(decoded: Decoded) -> str:
+    if decoded.margin_bytes is None:
+        return " from few files"
+    return (
+        f" ± {_percent(decoded.margin_bytes / decoded.native_bytes)}"
+        if decoded.margin_bytes and decoded.native_bytes
+        else ""
+    )
+
+
 def _asked(asked: Asked) -> Iterator[str]:
     """Who told what containers hold, or why nobody did and what to type."""
-    who = shown(asked.python)
+    who = sanitize(asked.python)
     if asked.libraries:
-        yield f"{listed([shown(name) for name in asked.libraries])} of {who} told what containers hold"
+        yield f"{join_words([sanitize(name) for name in asked.libraries])} of {who} told what containers hold"
     for kind, why in asked.missing.items():
         name = why.partition("No module named ")[2].strip("'\"").partition(".")[0]
         if name:
-            yield f"{kind}: {who} has no {shown(name)}, so nothing is told: name the Python that trains (--python PATH)"
+            way_out = "name the Python that trains (--python PATH)"
+            yield f"{kind}: {who} has no {sanitize(name)}, so nothing is told: {way_out}"
         else:
-            yield f"{kind}: nothing is told: {shown(why)}"
+            yield f"{kind}: nothing is told: {sanitize(why)}"
     if asked.reason:
         about = f"{who} was asked: " if who else ""
-        yield f"containers: {about}{shown(asked.reason)}; name the Python that trains (--python PATH)"
+        yield f"containers: {about}{sanitize(asked.reason)}; name the Python that trains (--python PATH)"
 
 
 def _fit(fit: Fit, dataset: Dataset) -> str:
-    room = f"{_percent(fit.share)} of {size_text(dataset.room.bytes)} {dataset.room.reason}"
+    """A word only where the whole interval says the same."""
+    room = f"{size_text(dataset.room.bytes)} {dataset.room.reason}"
     if fit.answer == "unknown":
-        return f"nobody knows whether it fits: {dataset.room.reason}"
+        return f"not known whether it fits: {_not_known(fit, dataset, room)}"
     is_cache = fit is dataset.page_cache
     words = {"fits": "fits", "tight": "tight", "too large": "will not stay" if is_cache else "will swap"}[fit.answer]
-    return f"{words} ({room})"
+    decoded = dataset.decoded
+    is_sampled = fit.answer == "fits" and not is_cache and decoded is not None and not decoded.is_exact
+    show = f"{_headers(decoded.told)} show{'s' * (decoded.told == 1)}" if decoded else ""
+    sample = f", as far as {show}" if is_sampled else ""
+    return f"{words} ({_percent(fit.share)} of {room}{sample})"
+
+
+def _not_known(fit: Fit, dataset: Dataset, room: str) -> str:
+    """Why, and what would tell."""
+    if fit.why == "memory":
+        return dataset.room.reason
+    if fit.why == "partial":
+        return "a part was not seen"
+    if fit.why == "sizes":
+        return f"of {dataset.names.files:,} files {dataset.look.sampled:,} sizes were taken"
+    if fit.why == "margin":
+        if fit.high_bytes is None:
+            return "too few files were looked at"
+        return f"{size_text(fit.low_bytes)} to {size_text(fit.high_bytes)} of {room}"
+    return _tells(dataset.decoded.untold if dataset.decoded else ())
+
+
+def _tells(untold: Iterable[str]) -> str:
+    """What would tell it, for each of the formats whose size is guessed."""
+    ways: dict[str, list[str]] = {}
+    for key in untold:
+        if key in CONTAINERS:
+            way = "the library of the Python that trains (--python PATH)"
+        elif key in TALKING:
+            way = f"its own library in the job ({TALKING[key]})"
+        elif kind_of(key) in {"picture", "sound"}:
+            way = "bench read --decode"
+        else:
+            way = "only the job that decodes it"
+        ways.setdefault(way, []).append(sanitize(key))
+    return (
+        "; ".join(f"{join_words(keys[:_FORMATS])}: what tells is {way}" for way, keys in ways.items())
+        or "nothing tells"
+    )
 
 
 def _looked(dataset: Dataset) -> str:
     sizes = dataset.sizes
-    how = "every size" if sizes and sizes.is_exact and sizes.looked_at > dataset.look.sampled else (
-        f"{dataset.look.sampled:,} sizes" if dataset.look.sampled < dataset.names.files else "every size"
-    )  # fmt: skip
+    how = "every size" if sizes and sizes.is_exact else f"{dataset.look.sampled:,} sizes"
     parts = [f"names in {dataset.names_s:.1f} s", how]
     if dataset.decoded and dataset.decoded.headers:
-        parts.append(counted(dataset.decoded.headers, "header"))
+        parts.append(_headers(dataset.decoded.headers))
+    if not (sizes and sizes.is_exact and dataset.decoded and dataset.decoded.is_exact):
+        parts[-1] += f" (drawn with seed {dataset.look.seed})"
     return f"{', '.join(parts)} in {dataset.sample_s:.1f} s"
 
 
 def _notes(dataset: Dataset) -> Iterator[str]:
     names, look = dataset.names, dataset.look
     if names.unreadable_folders:
-        example = listed([shown(path) for path in names.unreadable_examples])
+        example = join_words([sanitize(path) for path in names.unreadable_examples])
         many = counted(names.unreadable_folders, "folder")
-        yield f"left out: {many} that could not be read ({shown(names.unreadable_reason)}), such as {example}"
+        yield f"left out: {many} that could not be read ({sanitize(names.unreadable_reason)}), such as {example}"
     if look.denied:
         yield f"{counted(look.denied, 'file')} of the sample could not be looked at (rights)"
     if look.gone:
         yield f"{counted(look.gone, 'file')} of the sample vanished meanwhile"
     if names.other_file_systems:
-        example = listed([shown(path) for path in names.other_examples])
+        example = join_words([sanitize(path) for path in names.other_examples])
         yield f"{counted(names.other_file_systems, 'other file system')} below not entered: {example} (--follow does)"
     if names.linked_folders:
-        example = listed([shown(path) for path in names.linked_examples])
+        example = join_words([sanitize(path) for path in names.linked_examples])
         yield f"{counted(names.linked_folders, 'link')} to folders not followed: {example} (--follow does)"
-    if names.links:
-        yield f"{names.links:,} of the files are symbolic links: what they lead to is counted"
-    if names.dangling_links:
-        yield f"{counted(names.dangling_links, 'symbolic link')} lead{'s' * (names.dangling_links == 1)} to nothing"
+    yield from _links(dataset)
     if names.special_files:
         yield f"{counted(names.special_files, 'socket, pipe or device', 'sockets, pipes or devices')} left out"
     if dataset.asked:
         yield from _asked(dataset.asked)
     for by_name, by_header, count in look.odd_formats:
-        is_what = f"{'is' if count == 1 else 'are'} {shown(by_header)} by the header"
-        yield f"{counted(count, 'file')} of the sample named as {shown(by_name)} {is_what}"
+        is_what = f"{'is' if count == 1 else 'are'} {sanitize(by_header)} by the header"
+        yield f"{counted(count, 'file')} of the sample named as {sanitize(by_name)} {is_what}"
     if look.moved_files or look.moved_folders:
         moved = [counted(look.moved_files, "file")] * bool(look.moved_files)
         moved += [counted(look.moved_folders, "folder")] * bool(look.moved_folders)
         yield (
-            f"the look moved the access times of {listed(moved)} of others: only their owner and root can keep them "
-            "(--no-headers leaves those of files alone)"
+            f"the look moved the access times of {join_words(moved)} of others: only their owner and root can keep "
+            "them (--no-headers leaves those of files alone)"
         )
 
 
-def _advice(advice: Advice, dataset: Dataset, page: Page) -> str:
+def _links(dataset: Dataset) -> Iterator[str]:
+    names = dataset.names
+    if dataset.sizes and dataset.sizes.linked_bytes:
+        more = size_text(dataset.sizes.linked_bytes)
+        yield f"hard links are counted once, as if all names lay below: else it is up to {more} more (--exact tells)"
+    if names.links:
+        yield f"{names.links:,} of the files are symbolic links: what they lead to is counted"
+    if names.dangling_links:
+        yield f"{counted(names.dangling_links, 'symbolic link')} lead{'s' * (names.dangling_links == 1)} to nothing"
+
+
+def _advice(advice: DatasetAdvice, dataset: Dataset, page: Page) -> str:
     where = ""
     if advice.rule:
         where = f" ({page.look(f'explain {advice.rule}')})"
     elif advice.command:
-        where = f" ({page.look(advice.command)} {shown(quote(dataset.path))})"
+        where = f" ({page.look(advice.command)} {sanitize(quote(dataset.path))})"
     return f"{advice.text}{where}"
 
 

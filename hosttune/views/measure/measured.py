@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
 from hosttune.views.document import Item, Items, Section
-from hosttune.views.page import shown
+from hosttune.views.page import sanitize
 from hosttune.views.terminal import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from hosttune.measure.bench.results import Result
+    from hosttune.measure.bench.results import BenchResult
     from hosttune.values import Change
 
 # The rule that a kind of bench speaks for. A rule about mounts is quoted for its own mount alone.
@@ -30,24 +30,22 @@ class Quote:
     text: str
 
 
-def quotes(results: Iterable[Result], kernel: str, uuids: Mapping[str, str], now: float) -> tuple[Quote, ...]:
+def quote_results(
+    results: Iterable[BenchResult], kernel: str, uuids: Mapping[str, str], now: float
+) -> tuple[Quote, ...]:
     """The results that hold for this host as it is: measured with this kernel, on the file systems that are there now.
 
     `uuids` maps mount points to what is mounted there. What came out inconclusive is no measurement.
     """
-    from hosttune.measure.bench.statistics import Answer
     from hosttune.views.measure.bench import gist
 
     found = []
     for result in results:
         is_here = uuids.get(result.target) == result.uuid and result.kernel == kernel
-        says_something = any(one.answer is not Answer.INCONCLUSIVE for one in result.findings)
-        if not is_here or result.kind not in RULES:
-            continue
-        if says_something or result.words.get("limit", "inconclusive") != "inconclusive":
+        if is_here and result.kind in RULES and result.is_answer:
             rule = RULES[result.kind]
             said = f"measured here{_ago(result.measured_at, now)}: {gist(result)} (bench {result.kind} {result.path})"
-            found.append(Quote(rule, result.target if rule in OF_MOUNTS else "", shown(said)))
+            found.append(Quote(rule, result.target if rule in OF_MOUNTS else "", sanitize(said)))
     return tuple(found)
 
 

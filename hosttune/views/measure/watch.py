@@ -9,22 +9,22 @@ from hosttune.codec import document, to_json
 from hosttune.measure.watch.remedies import remedies
 from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tick import gpu_percent
-from hosttune.measure.watch.verdict import Outcome, judge
+from hosttune.measure.watch.verdict import VerdictKind, judge
 from hosttune.views.measure.watch_words import confidence_text, details, evidence, headline, not_the_cause, time_text
-from hosttune.views.page import shown
+from hosttune.views.page import sanitize
 from hosttune.views.terminal import wrapped
 
 if TYPE_CHECKING:
     from hosttune.measure.advice import Advice
     from hosttune.measure.watch.account import Account
-    from hosttune.measure.watch.session import Seen
+    from hosttune.measure.watch.session import WatchEnd
     from hosttune.measure.watch.tick import Tick
     from hosttune.views.page import Page
 
-_COLOURS = {Outcome.ONE: "cyan", Outcome.CHANGED: "cyan", Outcome.MIXED: "yellow"}
+_COLOURS = {VerdictKind.ONE: "cyan", VerdictKind.CHANGED: "cyan", VerdictKind.MIXED: "yellow"}
 
 
-def watch_text(seen: Seen, page: Page) -> str:
+def watch_text(seen: WatchEnd, page: Page) -> str:
     """The report of a watch."""
     account = seen.account
     verdict = judge(account)
@@ -33,11 +33,11 @@ def watch_text(seen: Seen, page: Page) -> str:
     lines = [f"hosttune watch: {command_text(account)}"]
     title = wrapped(f"verdict: {headline(verdict, account)}", columns, rest="  ")
     lines += [screen.paint(line, "bold", _COLOURS.get(verdict.outcome, "bold")) for line in title]
-    if verdict.state is not None and verdict.outcome is not Outcome.IDLE:
+    if verdict.state is not None and verdict.outcome is not VerdictKind.IDLE:
         lines.append(f"confidence: {confidence_text(verdict)}")
     more = details(verdict, account) if page.is_verbose else ()
     for sentence in (*evidence(verdict, account), *more):
-        lines += wrapped(shown(sentence), columns, first="  ", rest="    ")
+        lines += wrapped(sanitize(sentence), columns, first="  ", rest="    ")
     for advice in remedies(verdict, account):
         lines += _advice(advice, page)
     if (others := not_the_cause(verdict)) and verdict.state is not None:
@@ -45,15 +45,15 @@ def watch_text(seen: Seen, page: Page) -> str:
     if verdict.would_decide:
         lines.append("  to be surer:" if verdict.state is not None else "  what would decide it:")
         for sentence in verdict.would_decide:
-            lines += wrapped(shown(sentence), columns, first="    - ", rest="      ")
+            lines += wrapped(sanitize(sentence), columns, first="    - ", rest="      ")
     for note in seen.notes:
-        lines += wrapped(shown(note), columns, first="  note: ", rest="    ")
+        lines += wrapped(sanitize(note), columns, first="  note: ", rest="    ")
     return "\n".join(lines) + "\n"
 
 
 def _advice(advice: Advice, page: Page) -> list[str]:
     columns = page.screen.columns
-    lines = wrapped(shown(advice.text), columns, first="  -> ", rest="     ")
+    lines = wrapped(sanitize(advice.text), columns, first="  -> ", rest="     ")
     if advice.figure:
         where = f" ({advice.measured})" if advice.measured else ""
         lines += wrapped(f"{advice.figure}{where}", columns, first="     ", rest="     ")
@@ -64,7 +64,7 @@ def _advice(advice: Advice, page: Page) -> list[str]:
     return lines
 
 
-def watch_json(seen: Seen) -> dict[str, Any]:
+def watch_json(seen: WatchEnd) -> dict[str, Any]:
     """The document of a watch: the verdict, what was seen, what to do. Unknown is null."""
     account = seen.account
     verdict = judge(account)
@@ -82,7 +82,8 @@ def watch_json(seen: Seen) -> dict[str, Any]:
         "gpu_zero_s": account.zero_s if account.judged_gpu_s else None,
         "gpu_zero_longest_s": account.zero_run.longest_s if account.judged_gpu_s else None,
         "others_core_s": account.others,
-        "file_systems": tuple(account.file_systems),
+        "file_systems": tuple(dict.fromkeys(one.fstype for one in account.mounts.values())),
+        "mounts": tuple(account.mounts.values()),
         "notes": seen.notes,
     })  # fmt: skip
 
@@ -104,7 +105,7 @@ def _gpu_json(gpu: Any) -> dict[str, Any]:
 def command_text(account: Account) -> str:
     """The command as a shell takes it, or the process."""
     words = " ".join(shlex.quote(word) for word in account.watched.command)
-    text = shown(words) if len(words) <= 200 else f"{shown(words[:200])} ..."
+    text = sanitize(words) if len(words) <= 200 else f"{sanitize(words[:200])} ..."
     return text if account.watched.is_child else f"process {account.watched.pid}: {text}"
 
 
@@ -115,7 +116,9 @@ def live_text(tick: Tick, account: Account) -> str:
     if percent is not None:
         parts.append(f"GPU {percent:.0f} %")
     if tick.tree is not None and tick.tree.cores is not None:
-        parts.append(f"CPU {tick.tree.cores:.1f} of {tick.cpus:g}" if tick.cpus else f"CPU {tick.tree.cores:.1f}")
+        parts.append(
+            f"CPU {tick.tree.cores:.1f} of {round(tick.cpus, 2):g}" if tick.cpus else f"CPU {tick.tree.cores:.1f}"
+        )
     if not account.is_warm:
         parts.append("warming up")
     elif account.counted_s:

@@ -15,14 +15,15 @@ from hosttune.measure.watch.history import Point
 from hosttune.measure.watch.states import State
 from hosttune.rendering import render
 from hosttune.views.measure import chart
-from hosttune.views.measure.chart import Mark, Scale, Value
-from hosttune.views.page import shown
+from hosttune.views.measure.chart import AxisLabel, Scale, Value
+from hosttune.views.page import sanitize
 
 _UNITS = ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s"))
 STATE_WORDS = {
     State.MEM: "memory is short", State.COLD_GPU: "GPU busy, but cold", State.GPU: "GPU busy", State.DISK: "the disk",
     State.CPU: "the CPUs", State.FOREIGN: "other jobs' CPU use", State.WORKERS: "too few loader processes",
-    State.IDLE: "nothing to do", State.WAIT: "network, locks, sync", State.UNKNOWN: "not known",
+    State.LIMIT: "a limit on its CPUs", State.IDLE: "nothing to do", State.WAIT: "network, locks, sync",
+    State.UNKNOWN: "not known",
 }  # fmt: skip
 
 
@@ -40,7 +41,7 @@ class Picture:
 
 
 @frozen
-class Line:
+class PlotLine:
     """A line of a lane: `style` is its class in plot.css; `most` is empty where it is no more than the mean."""
 
     style: str
@@ -56,9 +57,9 @@ class Lane:
 
     title: str
     unit: str
-    lines: tuple[Line, ...]
+    lines: tuple[PlotLine, ...]
     areas: tuple[tuple[str, str], ...]  # class, path
-    labels: tuple[Mark, ...]
+    labels: tuple[AxisLabel, ...]
     gap: str = ""
 
 
@@ -88,10 +89,10 @@ def _values(picture: Picture) -> dict[str, object]:
     points = tuple(picture.points)
     scale = _scale(points)
     return {
-        "title": shown(picture.title),
-        "headline": shown(picture.headline),
-        "report": [shown(line) for line in picture.report],
-        "lanes": _lanes(points, shown(picture.gpu_gap)),
+        "title": sanitize(picture.title),
+        "headline": sanitize(picture.headline),
+        "report": [sanitize(line) for line in picture.report],
+        "lanes": _lanes(points, sanitize(picture.gpu_gap)),
         "times": chart.times(scale),
         "stretches": _stretches(points, scale),
         "shares": _shares(points),
@@ -106,6 +107,10 @@ def _scale(points: Sequence[Point], top: float = 100.0) -> Scale:
     return Scale(points[0].at_s - points[0].seconds, points[-1].at_s, top)
 
 
+# Two clocks that are read one after the other make 2.05 cores of 2: no reason for an axis that ends at 5.
+JITTER = 0.03
+
+
 def _lanes(points: Sequence[Point], gpu_gap: str) -> list[Lane]:
     unit, name = _rate_unit(points)
     return [
@@ -116,7 +121,7 @@ def _lanes(points: Sequence[Point], gpu_gap: str) -> list[Lane]:
         _lane(
             points, "CPU", "cores", (
                 ("c", "whole host", "busy_cores"), ("a", "the job", "tree_cores"), ("limit", "the job may use", "cpus"),
-            ),
+            ), jitter=JITTER,
         ),
         _lane(
             points, "Standing still for want of", "% of time (PSI)", (
@@ -146,6 +151,7 @@ def _lane(
     *,
     top: float = 0.0,
     unit: float = 1.0,
+    jitter: float = 0.0,
     band: tuple[str, str] | None = None,
     gap: str = "not known in this run",
 ) -> Lane:
@@ -155,9 +161,9 @@ def _lane(
         return Lane(title, unit_name, (), (), (), gap)
     if greatest == 0 and not top:
         return Lane(title, unit_name, (), (), (), "none in this run")
-    scale = _scale(points, top or chart.top_of(greatest))
+    scale = _scale(points, top or chart.top_of(greatest * (1 - jitter)))
     lines = tuple(
-        Line(style, name, *_told(known[field]), chart.line(known[field], scale))
+        PlotLine(style, name, *_told(known[field]), chart.line(known[field], scale))
         for style, name, field in series
         if any(one.value is not None for one in known[field])
     )
@@ -165,7 +171,7 @@ def _lane(
     if band:
         low, high = (_values_of(points, field, unit) for field in band)
         areas[0] = (series[0][0], chart.between(low, high, scale) if low != high else "")
-    labels = (Mark(0.0, _figure(scale.top)), Mark(50.0, _figure(scale.top / 2)))
+    labels = (AxisLabel(0.0, _figure(scale.top)), AxisLabel(50.0, _figure(scale.top / 2)))
     return Lane(title, unit_name, lines, tuple(area for area in areas if area[1]), labels)
 
 

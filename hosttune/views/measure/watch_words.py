@@ -6,55 +6,74 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hosttune.measure.watch.states import State
-from hosttune.measure.watch.verdict import Confidence, Outcome, Verdict
+from hosttune.measure.watch.states import LIMITS, State
+from hosttune.measure.watch.tick import Want
+from hosttune.measure.watch.verdict import SECOND, Confidence, VerdictKind, WatchVerdict
 from hosttune.views.disks import size_text
-from hosttune.views.terminal import counted, listed
+from hosttune.views.terminal import counted, join_words
 
 if TYPE_CHECKING:
     from hosttune.measure.watch.account import Account, GpuAccount
+    from hosttune.measure.watch.tick import Mounted
 
 MEANINGS: Mapping[State, str] = MappingProxyType(
     {
-        State.MEM: "it waits for memory: the host swaps, or reads again what it had to drop",
+        State.MEM: "it waits for memory: pages are swapped, or dropped and read again",
         State.COLD_GPU: "the GPU is busy, but cold: it runs something all the time and draws little power",
         State.GPU: "the GPU is the limit: the host feeds it well",
         State.DISK: "it waits for storage",
         State.CPU: "it needs more CPU time than it can get: all its CPUs are busy, with its own work",
         State.FOREIGN: "other processes take the CPU time that it needs",
         State.WORKERS: "too few processes load data: they are at their limit while CPUs are free",
-        State.IDLE: "it did next to nothing: a checkpoint, a barrier, or it waits for something outside",
+        State.IDLE: "it did next to nothing, and waits for nothing that can be seen: it sleeps",
         State.WAIT: "it waits for what no processor, disk or memory is busy with: a network, a lock, another rank",
         State.UNKNOWN: "not known",
+        State.LIMIT: "a limit keeps it from CPUs that the host has",
     }
 )
 SHORT: Mapping[State, str] = MappingProxyType({
     State.MEM: "memory", State.GPU: "the GPU", State.DISK: "storage", State.CPU: "too little CPU time",
-    State.FOREIGN: "other processes",
+    State.FOREIGN: "other processes", State.LIMIT: "a limit on its CPUs",
 })  # fmt: skip
 _MAIN_LIMIT = "its main process is at the limit of one core while CPUs are free"
+_LINE_LIMIT = "its processes run one after the other, one core's worth at a time, while CPUs are free"
+WAITS: Mapping[Want, str] = MappingProxyType({
+    Want.NETWORK: "it waits for the network", Want.LOCK: "it waits for a lock",
+    Want.PEER: "it waits for another process of this host", Want.TIMER: "it sleeps for a time that it has set itself",
+    Want.EACH_OTHER: "its own tasks wait for each other: what one hands to the other does not come",
+})  # fmt: skip
+# What is mounted without a device below it: no storage to wait for.
+_NO_STORAGE = ("tmpfs", "ramfs", "devtmpfs", "devpts", "proc", "sysfs", "cgroup", "cgroup2", "mqueue", "hugetlbfs")
 
 
-def headline(verdict: Verdict, account: Account) -> str:
+def headline(verdict: WatchVerdict, account: Account) -> str:
     """The verdict in one sentence, its name first."""
-    if verdict.outcome is Outcome.UNDECIDED or verdict.state is None:
-        return "undecided: " + _undecided(verdict)
-    if verdict.outcome is Outcome.MIXED:
+    if verdict.outcome is VerdictKind.UNDECIDED or verdict.state is None:
+        return "undecided: " + _undecided(verdict, account)
+    if verdict.outcome is VerdictKind.MIXED:
         parts = [f"{share.state.value} {share.share:.0%}".replace("%", " %") for share in verdict.shares[:3]]
-        return f"mixed: {listed(parts)} of the time; mostly {_meaning(verdict.state, account)}"
-    if len(verdict.segments) > 1 and verdict.outcome is Outcome.CHANGED:
-        return f"{changes(verdict)}{_cold(verdict)}"
+        return f"mixed: {join_words(parts)} of the time; mostly {_meaning(verdict.state, account)}"
+    if len(verdict.segments) > 1 and verdict.outcome is VerdictKind.CHANGED:
+        return f"{changes(verdict)} ({_shares(verdict)}){_cold(verdict)}"
     text = f"{verdict.state.value}: {_meaning(verdict.state, account)}"
-    return f"{text} ({changes(verdict)}{_cold(verdict)})" if len(verdict.segments) > 1 else text
+    if len(verdict.segments) > 1:
+        return f"{text} ({changes(verdict)}{_cold(verdict)})"
+    return f"{text} ({_shares(verdict)})" if sum(one.share >= SECOND for one in verdict.shares) > 1 else text
 
 
-def changes(verdict: Verdict) -> str:
+def _shares(verdict: WatchVerdict) -> str:
+    return join_words(
+        [f"{one.state.value} {100 * one.share:.0f} %" for one in verdict.shares if one.share >= SECOND / 2]
+    )
+
+
+def changes(verdict: WatchVerdict) -> str:
     """`DISK for 240 s, then GPU`."""
     parts = [f"{cut.state.value} for {time_text(cut.end_s - cut.begin_s)}" for cut in verdict.segments[:-1]]
     return ", then ".join([*parts, verdict.segments[-1].state.value])
 
 
-def confidence_text(verdict: Verdict) -> str:
+def confidence_text(verdict: WatchVerdict) -> str:
     return {
         Confidence.HIGH: "high",
         Confidence.MEDIUM: "medium",
@@ -62,7 +81,7 @@ def confidence_text(verdict: Verdict) -> str:
     }[verdict.confidence]
 
 
-def evidence(verdict: Verdict, account: Account) -> tuple[str, ...]:
+def evidence(verdict: WatchVerdict, account: Account) -> tuple[str, ...]:
     """What was seen, a sentence each."""
     lines = [_times(verdict)]
     lines += [_gpu(gpu, account) for gpu in sorted(account.gpus.values(), key=lambda one: one.last.index)]
@@ -77,13 +96,15 @@ def evidence(verdict: Verdict, account: Account) -> tuple[str, ...]:
         _processors(account),
         _loaders(account),
         _pressure(account),
+        _waiting(account),
         _reading(account),
         _disks(account),
+        _mounts(account),
     ]
     return tuple(line for line in lines if line)
 
 
-def details(verdict: Verdict, account: Account) -> tuple[str, ...]:
+def details(verdict: WatchVerdict, account: Account) -> tuple[str, ...]:
     """What only `--verbose` tells: every state, where figures come from, and iowait, which nothing is judged by."""
     watched, iowait = account.watched, account.means["iowait_percent"].value
     states = ", ".join(
@@ -107,8 +128,8 @@ def _no_gpu(account: Account) -> str:
     return "GPU: none that the job may use (CUDA_VISIBLE_DEVICES); judged by the host alone"
 
 
-def not_the_cause(verdict: Verdict) -> str:
-    return listed([SHORT[state] for state in verdict.not_the_cause if state in SHORT and state is not State.GPU])
+def not_the_cause(verdict: WatchVerdict) -> str:
+    return join_words([SHORT[state] for state in verdict.not_the_cause if state in SHORT and state is not State.GPU])
 
 
 def time_text(seconds: float) -> str:
@@ -118,40 +139,80 @@ def time_text(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
+def storage_of(account: Account) -> str:
+    """`/data (ext4 on /dev/sda1)`, the first of those that its files lie on; "" where none is known."""
+    if (one := _storage(account)) is None:
+        return ""
+    server = f", served by {one.server}" if one.server else ""
+    return f"{one.target} ({one.fstype} of {one.source}{server})"
+
+
+def _storage(account: Account) -> Mounted | None:
+    """Where what it reads comes from no device, that is the file system which a process serves."""
+    found = [one for one in account.mounts.values() if one.fstype not in _NO_STORAGE]
+    read, device = (account.means[name].value for name in ("read_bytes", "device_bytes"))
+    if read and device is not None and device < 0.1 * read:
+        found.sort(key=lambda one: not one.fstype.startswith("fuse"))
+    return found[0] if found else None
+
+
 def _meaning(state: State, account: Account) -> str:
-    saturated = account.means["saturated_children"].value or 0.0
+    mean = {name: kept.value for name, kept in account.means.items()}
+    saturated = mean["saturated_children"] or 0.0
+    if state is State.LIMIT and account.limit is not None:
+        limit = account.limit
+        held = mean["throttled_percent"]
+        times = f", which held it back {held:.0f} % of the time" if held else ""
+        busy = mean["busy_cores"]
+        free = ", while others are free" if busy is not None and limit.of - busy >= LIMITS.free_outside else ""
+        return f"its {limit.kind.value} gives it {limit.cpus:.3g} of {limit.of} CPUs{times}{free}"
+    if state is State.WAIT and account.waits_for is not None:
+        names = sorted(account.waited_for, key=lambda what: -account.waited_for[what])[:2]
+        return f"{WAITS[account.waits_for]}{f' ({join_words(names)})' if names else ''}"
+    if state is State.WORKERS and (mean["line_cores"] or 0.0) >= 0.3 * (mean["tree_cores"] or 1.0):
+        return _LINE_LIMIT
     if state is State.WORKERS and saturated < 0.5:
         return _MAIN_LIMIT
-    if state is State.DISK and (account.means["disk_written_bytes"].value or 0) > 4 * (
-        account.means["disk_read_bytes"].value or 0
-    ):
-        return "it waits for storage, which is busy with writing"
-    return MEANINGS[state]
+    written, read = (account.means[f"disk_{what}_bytes"].value or 0 for what in ("written", "read"))
+    storage = _storage(account)
+    is_served = storage is not None and storage.fstype.startswith("fuse")
+    if state is State.DISK and written > 4 * read and not is_served:
+        return "it waits for storage, which is busy with writing" + _of(storage_of(account))
+    return MEANINGS[state] + (_of(storage_of(account)) if state is State.DISK else "")
 
 
-def _undecided(verdict: Verdict) -> str:
+def _of(storage: str) -> str:
+    return f": {storage}" if storage else ""
+
+
+def _undecided(verdict: WatchVerdict, account: Account) -> str:
+    if account.has_ended_early:
+        when = f"after {time_text(account.seconds)}" if account.seconds >= 1 else "at once"
+        return f"the command ended {when}, with status {account.status}, before enough could be seen"
     if verdict.counted_s < 5:
         return f"only {time_text(verdict.counted_s)} count, which is too short to tell"
     known = [share for share in verdict.shares if share.state is not State.UNKNOWN and share.share >= 0.05]
     if not known:
         return "what was seen fits no answer well enough"
     parts = [f"{share.state.value} {100 * share.share:.0f} %" for share in known[:3]]
-    return f"nothing held for long ({listed(parts)} of the time)"
+    return f"nothing held for long ({join_words(parts)} of the time)"
 
 
-def _cold(verdict: Verdict) -> str:
+def _cold(verdict: WatchVerdict) -> str:
     return ": the first epoch was cold" if verdict.first_was_cold else ""
 
 
-def _times(verdict: Verdict) -> str:
-    times = ((verdict.warm_up_s, "warm-up"), (verdict.idle_s, "idling"), (verdict.paused_s, "standing still"))
+def _times(verdict: WatchVerdict) -> str:
+    times = ((verdict.warm_up_s, "warm-up"), (verdict.paused_s, "standing still"))
     left = [f"{time_text(seconds)} of {name}" for seconds, name in times if seconds >= 1]
-    rest = f", without {listed(left)}" if left else ""
+    rest = f", without {join_words(left)}" if left else ""
     text = f"watched {time_text(verdict.seconds)}{rest}"
-    if verdict.shares and verdict.state is not None and verdict.outcome is not Outcome.IDLE:
+    if verdict.shares and verdict.state is not None and verdict.outcome is not VerdictKind.IDLE:
         share = next((one for one in verdict.shares if one.state is verdict.state), None)
         if share:
             text += f"; {verdict.state.value} held {100 * share.share:.0f} %, {time_text(share.longest_run_s)} on end"
+    if verdict.idle_s >= 1 and verdict.outcome is not VerdictKind.IDLE:
+        text += f"; it idled {time_text(verdict.idle_s)}"
     return text
 
 
@@ -171,7 +232,7 @@ def _gpu(gpu: GpuAccount, account: Account) -> str:
         for reason, seconds in sorted(gpu.reasons.items(), key=lambda pair: -pair[1])
         if reason != "idle" and seconds > 0.1 * account.counted_s
     ]
-    return f"{name}: {', '.join(parts)}{f'; clock held by {listed(held)}' if held else ''}"
+    return f"{name}: {', '.join(parts)}{f'; clock held by {join_words(held)}' if held else ''}"
 
 
 def _zero(account: Account) -> str:
@@ -186,14 +247,14 @@ def _processors(account: Account) -> str:
     cores, cpus, room, delay = mean["tree_cores"], mean["cpus"], mean["room_percent"], mean["run_delay_cores"]
     parts = []
     if cores is not None:
-        parts.append(f"the job uses {cores:.2f}{f' of {cpus:g}' if cpus else ''} CPUs")
+        parts.append(f"the job uses {cores:.2f}{f' of {round(cpus, 2):g}' if cpus else ''} CPUs")
     if room is not None:
-        parts.append(f"{room:.0f} % of them are free")
+        parts.append(f"{room:.0f} % of {'them' if cores is not None and cpus else 'the CPUs'} are free")
     if delay is not None and delay >= 0.05:
-        parts.append(f"its processes wait for {delay:.1f} more")
+        parts.append(f"its processes wait for {delay:.1f} {'more' if cores is not None else 'CPUs'}")
     if account.others and mean["busy_cores"] is not None:
         busiest = sorted(account.others, key=lambda name: -account.others[name])[:3]
-        parts.append(f"busiest of the others: {listed(busiest)}")
+        parts.append(f"busiest of the others: {join_words(busiest)}")
     return "; ".join(parts)
 
 
@@ -214,7 +275,7 @@ def _loaders(account: Account) -> str:
 def _pressure(account: Account) -> str:
     mean = {name: kept.value for name, kept in account.means.items()}
     if mean["io_full"] is None:
-        return "pressure (PSI): not measured by this kernel" if account.counted_s else ""
+        return "pressure (PSI): not measured by this kernel" if account.active_s else ""  # what idles is not asked
     whose = (
         "of the job's own control group" if account.has_job_pressure_s > account.counted_s / 2 else "of the whole host"
     )
@@ -233,9 +294,27 @@ def _reading(account: Account) -> str:
         return ""
     if read is None or device is None:
         return "what the job reads is not visible"
+    received = account.totals["received_bytes"]
+    more = f"; at least {_size(received)} came over TCP" if received else ""
+    if device > read:  # mmap(2) and read-ahead are no read(2)
+        mapped = "what it maps and read-ahead included"
+        return f"read {_size(read)} by read(2); {_size(device)} came from a device, {mapped}{more}"
     if read >= 1 << 20 and device < 0.01 * read:
-        return f"read {_size(read)}, of it {_size(device)} from a device: the page cache has the rest"
-    return f"read {_size(read)}, of it {_size(device)} from a device"
+        return f"read {_size(read)}, of it {_size(device)} from a device: the page cache has the rest{more}"
+    return f"read {_size(read)}, of it {_size(device)} from a device{more}"
+
+
+def _waiting(account: Account) -> str:
+    known = sorted(account.waits.items(), key=lambda pair: -pair[1])
+    if not account.waited_s or not known:
+        return ""
+    parts = [f"{kind.value} {100 * seconds / account.waited_s:.0f} %" for kind, seconds in known]
+    return f"while it waited, it slept on: {join_words(parts)}"
+
+
+def _mounts(account: Account) -> str:
+    storage = storage_of(account)
+    return f"its files lie on {storage}" if storage else ""
 
 
 def _disks(account: Account) -> str:
@@ -243,7 +322,8 @@ def _disks(account: Account) -> str:
     rate, wait, flight = mean["disk_read_bytes"], mean["read_await_ms"], mean["in_flight"]
     if rate is None or (rate < 1e6 and (flight or 0) < 0.5):
         return ""
-    text = f"disks read {_size(rate)}/s"
+    busiest = sorted(account.disk_bytes, key=lambda name: -account.disk_bytes[name])[:2]
+    text = f"disks read {_size(rate)}/s{f' (busiest: {join_words(busiest)})' if busiest else ''}"
     if wait is not None:
         text += f", {wait:.1f} ms a request"
     return text + (f", {flight:.1f} under way" if flight is not None else "")

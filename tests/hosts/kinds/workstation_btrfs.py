@@ -31,7 +31,7 @@ MACHINE = Machine(
         MountSpec("/home", "/dev/nvme0n1p2", "btrfs", "0:31", "rw,relatime", "rw,ssd,discard=async,space_cache=v2,subvolid=257,subvol=/@home", root="/@home", gib=1800), *KERNEL_MOUNTS, shm(64),
         MountSpec("/data", "/dev/nvme1n1p1", "btrfs", "0:45", "rw,relatime", "rw,ssd,discard=async,space_cache=v2,subvolid=5,subvol=/", gib=3700),
     ),
-    fstab="UUID=b1-00 / btrfs defaults,subvol=@ 0 1\nUUID=b1-00 /home btrfs defaults,subvol=@home 0 2\nUUID=b2-00 /data btrfs defaults 0 2\n/swap.img none swap sw 0 0\n",
+    fstab="UUID=b1005d3c-52e1-4c57-8d0b-4f7c1b8a0e11 / btrfs defaults,subvol=@ 0 1\nUUID=b1005d3c-52e1-4c57-8d0b-4f7c1b8a0e11 /home btrfs defaults,subvol=@home 0 2\nUUID=b2005d3c-52e1-4c57-8d0b-4f7c1b8a0e12 /data btrfs defaults 0 2\n/swap.img none swap sw 0 0\n",
     unmounted=(("/dev/nvme0n1p1", "vfat", "0A11-00FF"),),
     gpus=GPUS,
     packages={

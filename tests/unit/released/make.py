@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hosttune import __version__
-from hosttune.actions.journal import FOLDER, Recorder, Run, StepId
+from hosttune.actions.journal import FOLDER, JournalWriter, Run, StepId
 from hosttune.host.door import Process
 from hosttune.host.overlay import Overlay
 from hosttune.values import ABSENT, Action, Activation, Address, Change, FileValue, Trigger
@@ -48,10 +48,10 @@ def reader() -> FakeReader:
     return FakeReader(FILES, processes=(process,))
 
 
-def run(writer: Overlay, number: int, command: str) -> Recorder:
+def run(writer: Overlay, number: int, command: str) -> JournalWriter:
     started = f"2026-11-2{number}T08:00:00.000000+00:00"
     made = Run(f"2026112{number}-080000-000{number}", command, started, "root", "boot-1", "d" * 64, __version__)
-    return Recorder.start(writer, made)
+    return JournalWriter.start(writer, made)
 
 
 def journals() -> dict[str, bytes]:
@@ -71,7 +71,7 @@ def journals() -> dict[str, bytes]:
     back.trigger(Trigger("daemon-reload"), "done")
     back.finish()
     third = run(writer, 3, "apply")
-    if "left" in inspect.signature(Recorder.done).parameters:
+    if "left" in inspect.signature(JournalWriter.done).parameters:
         third.done(third.intent(SET), "interrupted half-way", replace(SET, after=("a=2", "b=1")))
     third.finish()
     killed = run(writer, 4, "apply")
@@ -113,8 +113,10 @@ def bench() -> dict[str, bytes]:
     from hosttune.measure.bench.statistics import Answer, Interval
 
     (answer, *_), interval = tuple(Answer), Interval(1.04, 1.03, 1.05)
-    finding = results.Finding("read", answer, interval, interval, 12, 0.01, "", (1.04,), (1.0,))
-    result = results.Result("atime", "2026-11-21T08:00:00+00:00", "6.8.0", "0b9c", "ext4", "/d", "/d", 7, (finding,))
+    finding = results.BenchFinding("read", answer, interval, interval, 12, 0.01, "", (1.04,), (1.0,))
+    result = results.BenchResult(
+        "atime", "2026-11-21T08:00:00+00:00", "6.8.0", "0b9c", "ext4", "/d", "/d", 7, (finding,)
+    )
     return {"bench.json": json.dumps(results.to_json(result)).encode() + b"\n"}
 
 

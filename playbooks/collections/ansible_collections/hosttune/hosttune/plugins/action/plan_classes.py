@@ -56,7 +56,8 @@ class ActionModule(ActionBase):
         if ends and not given["quiet"]:
             asked = task_vars.get("ansible_play_hosts_all") or ()
             so_far, _failed = _answers(asked, given["register"], set(), task_vars)
-            runs = {host: one["run_id"] for host, one in so_far.items() if one.get("run_id")}
+            stands = {host: one for host, one in so_far.items() if not classes.is_lost(one)}
+            runs = {host: one["run_id"] for host, one in stands.items() if one.get("run_id")}
             rest = [host for host in asked if host not in given["hosts"] and BATCH not in _known(host, task_vars)]
             asked_for = {host: _known(host, task_vars).get(given["register"]) for host in failed}
             silent = {host for host, one in asked_for.items() if one and host not in answers and TOLD not in one}

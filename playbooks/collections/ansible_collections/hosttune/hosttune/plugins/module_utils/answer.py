@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 SETTLED = ("ok", "not applicable")
+LIVE, NEXT_BOOT = "on trial: live", "on trial: next boot"
 
 
 def changes_of(plan):
@@ -42,6 +43,21 @@ def undone_until_reboot(history, boot_id):
         for step in run["steps"]
         if step["phase"] == "done" and step["activation"] == "reboot"
     ]
+
+
+def standing(trial):
+    """What is on trial and until when, in a sentence without its end."""
+    rules = ", ".join(dict.fromkeys(trial.get("live", []) + trial.get("next_boot", []) + trial.get("one_boot", [])))
+    if trial["state"] == NEXT_BOOT:
+        when = "at the next boot"
+    else:
+        when = "until {} UTC".format(trial["until"][11:16]) if trial.get("until") else "in this boot"
+    return "run {} ({}) is on trial {}".format(trial["run"], rules, when)
+
+
+def asked_boot(trial):
+    """Why a host has to boot for what is on trial."""
+    return [standing(trial)] if trial.get("state") == NEXT_BOOT else []
 
 
 def deferred(findings):

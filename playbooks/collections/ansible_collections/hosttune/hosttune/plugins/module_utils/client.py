@@ -139,7 +139,10 @@ class Client:
         try:
             return json.loads(out), status, said
         except ValueError:
-            lines = [line for line in said.splitlines() if line.startswith(("hosttune:", "  ", "Error: "))]
+            heads, told = ("hosttune:", "Error: "), said.splitlines()
+            # What it told before its reason, of its progress too, is no part of that.
+            begin = max((number for number, line in enumerate(told) if line.startswith(heads)), default=0)
+            lines = [line for line in told[begin:] if line.startswith((*heads, "  "))]
             reason = "\n".join(line[2:] if line.startswith("  ") else line.replace("hosttune: ", "") for line in lines)
             raise Trouble(reason or f"hosttune {command}: exit status {status}", said) from None
 

@@ -15,17 +15,43 @@ description:
     C(hosttune plan), and with O(state=applied) makes it true, verifies it and keeps what undoing it takes.
   - The whole catalogue is one task and one round trip. hosttune travels with the task and leaves nothing behind but
     what it configured and its journal in C(/var/lib/hosttune). The host needs Python and nothing else.
-  - A host never reboots by this module. It says whether it needs to with RV(reboot_required), which comes from the
-    state of the host and not from what this task did.
+  - A host never reboots by this module, but once by itself to take back what was on trial. It says whether it needs to
+    with RV(reboot_required), which comes from the state of the host and not from what this task did.
 options:
   state:
     description:
       - V(applied) makes the plan true.
+      - V(confirmed) keeps the run that is on trial, after the host was reached over a new connection. It asks until the
+        host answers and is as it was before the run, or has taken the run back; that fails, and says why. A host that
+        does not answer even then fails, too. Where nothing is on trial there is nothing to do.
       - V(undone) takes a run of hosttune back, the last one unless O(run_id), O(undo_digest) or O(rule) says
         otherwise. What somebody changed since is left as it is, and reported.
     type: str
-    choices: [applied, undone]
+    choices: [applied, confirmed, undone]
     default: applied
+  confirm_within:
+    description:
+      - Only with O(state=applied). Put the run on trial for so long (V(15m), V(2h); between 2 minutes and a day), the
+        boot that it needs ten minutes at least. Unless O(state=confirmed) confirms it in time, the host takes it back
+        by itself.
+      - V(off) makes it without a trial. Where it is not given, C(confirm) of the policy says whether there is one.
+    type: str
+  confirm_by:
+    description:
+      - Only with O(state=applied). Who confirms what is on trial. V(operator) is whoever types C(hosttune confirm), or
+        O(state=confirmed); V(health) is the host itself as well, once it is as it was before.
+    type: str
+    choices: [operator, health]
+  without_return:
+    description:
+      - Only with O(state=applied). Make on trial also what cannot come back by itself, such as driver packages.
+    type: bool
+    default: false
+  trial:
+    description:
+      - Only with O(state=confirmed). RV(trial) of the task that put the run on trial, so that no other run is
+        confirmed, and that a host that does not answer can be told of. Without it, what is on trial is confirmed.
+    type: dict
   approved:
     description:
       - Only with O(state=applied). Digests of plans that somebody has looked at, or their first twelve digits or more.
@@ -91,6 +117,19 @@ EXAMPLES = r"""
       profile: train-multinode
       ignore: [storage-tmp-tmpfs]
   become: true
+
+- name: Tune on trial
+  hosttune.hosttune.tune:
+    confirm_within: 10m
+  become: true
+  register: tuned
+
+- name: Keep it, unless this host cannot be reached any more
+  hosttune.hosttune.tune:
+    state: confirmed
+    trial: "{{ tuned.trial }}"
+  become: true
+  when: tuned.trial.is_open | default(false)
 
 - name: Take the last run back
   hosttune.hosttune.tune:
@@ -195,6 +234,20 @@ run_id:
   description: The run, to take it back with O(run_id). Empty where nothing was done.
   returned: when a plan was made
   type: str
+trial:
+  description:
+    - What is on trial, as C(hosttune trial --format json) tells it, without what was lost. C(state) says whether it is
+      so now, in the next boot (a boot is wanted, then O(state=confirmed)) or in this one, or how it ended; C(is_open)
+      whether it can still be confirmed.
+    - In check mode C(state) is V(planned), with the terms and with what would be tried when.
+    - Empty where nothing is on trial.
+  returned: with O(state=applied) and O(state=confirmed), success
+  type: dict
+losses:
+  description: What this host has lost since before the run, each in a sentence.
+  returned: with O(state=confirmed)
+  type: list
+  elements: str
 undone_run:
   description: The run of which this is the way back. Empty where the host has none of those asked for.
   returned: with O(state=undone)
@@ -212,18 +265,23 @@ from ansible_collections.hosttune.hosttune.plugins.module_utils import answer
 from ansible_collections.hosttune.hosttune.plugins.module_utils.arguments import LOOK, LOOK_EXCLUSIVE
 from ansible_collections.hosttune.hosttune.plugins.module_utils.client import Trouble, client_of
 
-GONE = ("undone", "nothing taken")  # runs of which nothing is left to take back
+GONE = ("undone", "came back", "nothing taken")  # runs of which nothing is left to take back
 NOTHING = dict(
     digest="", approved=True, compliant=True, changes=[], findings=[], deferred=[], waiting=[], run_id="", undone_run=""
 )
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
+TRIAL = "/etc/hosttune/trial"  # it is there while a run is on trial
 
 
 def main():
     module = AnsibleModule(
         argument_spec=dict(
             LOOK,
-            state=dict(type="str", choices=["applied", "undone"], default="applied"),
+            state=dict(type="str", choices=["applied", "confirmed", "undone"], default="applied"),
+            confirm_within=dict(type="str"),
+            confirm_by=dict(type="str", choices=["operator", "health"]),
+            without_return=dict(type="bool", default=False),
+            trial=dict(type="dict"),
             approved=dict(type="list", elements="str"),
             run_id=dict(type="list", elements="str"),
             undo_digest=dict(type="str"),
@@ -240,6 +298,8 @@ def main():
         module.fail_json(msg="only: belongs to state=applied; rule says what to take back", **result)
     try:
         with client_of(module.params) as client:
+            if module.params["state"] == "confirmed":
+                module.exit_json(**confirmed(module, client))
             if module.params["state"] == "undone":
                 undo(module, client, result)
             else:
@@ -259,16 +319,18 @@ def main():
 
 def apply(module, client, result):
     """Make the plan; make it true unless this is check mode or it is not approved."""
-    plan = planned(client, result)
+    terms = terms_of(module.params)
+    plan = planned(client, result, terms)
     shown(module, plan, result)
     changes = result["changes"]
+    result["trial"] = dict(plan["trial"], state="planned") if plan.get("trial") else {}
     result["approved"] = (
         not changes
         or module.params["approved"] is None
         or answer.is_approved(plan["digest"], module.params["approved"])
     )
     if not result["approved"]:
-        result["changed"] = False
+        result.update(changed=False, trial={})
         result.pop("diff", None)
         return
     if module.check_mode:
@@ -276,14 +338,80 @@ def apply(module, client, result):
         coming = ["{rule}: {address}".format(**one) for one in changes if one["activation"] == "reboot"]
         result["reboot_reasons"] += [one for one in coming if one not in result["reboot_reasons"]]
         return
+    result["trial"] = on_trial(client)
+    if result["trial"].get("is_open"):
+        goes_on(result)
+        return
     if not has_work(plan):
         return
-    receipt = carried_out(client, result, "apply", expect=plan["digest"], look=client.look)
+    receipt = carried_out(client, result, "apply", expect=plan["digest"], look=client.look, **terms)
     done(receipt, result)
+    result["trial"] = receipt.get("trial", {})
     if receipt["run_id"] or result["interrupted"]:
         planned(client, result)
     reasons = result["reboot_reasons"]
     reasons += [one for one in receipt["reboot_reasons"] if one not in reasons and not reasons]
+    if result["trial"] and not result["trial"]["is_open"]:
+        raise Trouble("run {run} was not put on trial and {state}: {reason}".format(**result["trial"]))
+    reasons += answer.asked_boot(result["trial"])
+
+
+def terms_of(params):
+    """What the task says of a trial, as `hosttune apply` takes it."""
+    terms = {name: params[name] for name in ("confirm_within", "confirm_by", "without_return") if params.get(name)}
+    if terms.get("confirm_within") == "False":  # what YAML makes of off
+        terms["confirm_within"] = "off"
+    return terms
+
+
+def on_trial(client):
+    """What is on trial on this host; empty where nothing is."""
+    if not os.path.isdir(TRIAL):
+        return {}
+    return client.ask("history")[0].get("trial") or {}
+
+
+def goes_on(result):
+    """A run of before is on trial. Its boot may be asked for by anybody; whatever else time runs on is for those who
+    have put it on trial.
+    """
+    trial = result["trial"]
+    result.update(changed=False, changes=[])
+    result.pop("diff", None)
+    if trial["state"] != answer.NEXT_BOOT:
+        raise Trouble(
+            "{}, and was not put there by this play; nothing else is changed meanwhile\n  hint: look at this host, then"
+            " sudo hosttune confirm {run}; or take it back: sudo hosttune undo {run} --yes".format(
+                answer.standing(trial), run=trial["run"]
+            )
+        )
+    result["reboot_reasons"] += answer.asked_boot(trial)
+
+
+def confirmed(module, client):
+    """Keep what is on trial; what the task returns. Not kept is no error of the module: its action asks once more."""
+    known = module.params["trial"] or {}
+    asked = {"run": known["run"]} if known.get("run") else {}
+    if module.check_mode or not (asked or on_trial(client)):
+        return dict(changed=False, trial=known, losses=[], kept=True)
+    try:
+        said, status, _said = client.ask("confirm", **asked)
+    except Trouble:
+        trial = on_trial(client)
+        if trial.get("state") == answer.NEXT_BOOT:  # its health has confirmed what was live
+            return dict(changed=False, trial=trial, losses=[], kept=True)
+        raise
+    losses = [one["sentence"] for one in said.get("losses", ()) if one["is_known"]]
+    if said.get("receipt"):
+        failed = [one for one in answer.outcomes_of(said["receipt"]) if one["phase"] in ("failed", "undone")]
+        if failed or not said["receipt"]["verified"]:
+            raise Trouble("run {} is confirmed, but {}".format(said["run"], what_failed(failed)))
+    trial = dict(known, **{name: said[name] for name in said if name not in ("losses", "receipt", "format_version")})
+    if said["state"] == "none":  # it stands: its health was quicker
+        trial = dict(known, state="confirmed", is_open=False)
+    elif not status:
+        trial["is_open"] = said["state"] == answer.NEXT_BOOT
+    return dict(changed=not status and said["state"] != "none", trial=trial, losses=losses, kept=not status)
 
 
 def has_work(plan):
@@ -364,9 +492,9 @@ def runs_of(client):
     return None if history["unreadable"] else [run["id"] for run in history["runs"]]
 
 
-def planned(client, result):
-    """The plan for the host as it is now, and what it says of the host."""
-    plan, status, _said = client.ask("plan", look=client.look)
+def planned(client, result, terms=None):
+    """The plan for the host as it is now, and what it says of the host; with `terms`, how it would be tried."""
+    plan, status, _said = client.ask("apply" if terms else "plan", look=client.look, **(terms or {}))
     described(plan, status, result)
     result["interrupted"] = plan.get("interrupted", [])
     return plan
@@ -409,6 +537,10 @@ def tell(module, result):
         module.warn("put off until the GPUs are free: {} ({})".format(rules, result["deferred"][0]["reason"]))
     for sentence in result["waiting"]:
         module.warn(sentence)
+    for sentence in result.get("trial", {}).get("obstacles", ()):
+        module.warn("no trial is possible here: " + sentence)
+    if result.get("trial", {}).get("is_open") and not module.params["confirm_within"]:  # the policy alone has asked
+        module.warn(answer.standing(result["trial"]) + ": unless state=confirmed keeps it, this host takes it back")
     for sentence in result["reboot_obstacles"]:
         module.warn("no reboot before this is solved: " + sentence)
 

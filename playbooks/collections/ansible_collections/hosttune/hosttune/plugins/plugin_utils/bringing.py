@@ -40,8 +40,12 @@ class BringingAction(ActionBase):
         except (AnsibleError, OSError, UnicodeDecodeError) as error:
             result.update(failed=True, msg=str(error))
             return result
-        result.update(self._execute_module(module_name=self.MODULE, module_args=given, task_vars=task_vars))
+        result.update(self._ask(given, task_vars))
         return result
+
+    def _ask(self, given, task_vars):
+        """What the module answers."""
+        return self._execute_module(module_name=self.MODULE, module_args=given, task_vars=task_vars)
 
     def _found(self, name):
         """A file of the controller, looked for where the files of a role or a playbook are, then where the person

@@ -10,12 +10,15 @@ HOSTS_NAMED = 12
 
 PLANNED, DONE, PARTLY, UNTRIED = "to make", "made", "tried, and some failed", "not made, nothing was tried"
 BACK_PLANNED, BACK_DONE = "to take back", "taken back"
+UNKEPT = "made on trial, and not kept"
 LEFT = "not made, because the plan is not approved"
 NOTHING, BACK_NOTHING = "nothing to change", "nothing to take back"
 STUCK = "nothing that hosttune changes, and not as it should be"
 NEXT = "more to make by the next run"  # what shows itself after a reboot alone, or when GPUs became free meanwhile
 UNJUDGED = "nothing was judged here"
-ORDER = (PLANNED, BACK_PLANNED, PARTLY, UNTRIED, DONE, BACK_DONE, LEFT, NEXT, STUCK, UNJUDGED, NOTHING, BACK_NOTHING)
+ORDER = (
+    PLANNED, BACK_PLANNED, PARTLY, UNTRIED, UNKEPT, DONE, BACK_DONE, LEFT, NEXT, STUCK, UNJUDGED, NOTHING, BACK_NOTHING,
+)  # fmt: skip
 
 # Why a host is not as it should be, where no change of a plan says it already: what a heading says, by the hold.
 REFUSED, ALONE, BEYOND, WAITS = "refused", "left alone", "beyond what the policy allows", "waiting"
@@ -25,6 +28,7 @@ HELD = {
     "owned by": ALONE,
     "edited by hand": ALONE,
     "reverted by somebody": ALONE,
+    "came back": ALONE,
     "above max_risk": BEYOND,
     "would disturb": BEYOND,
     "waiting for": WAITS,
@@ -111,6 +115,27 @@ def _kept_back(answers):
     return lines
 
 
+def is_lost(one):
+    """Whether what was made was on trial, and was not confirmed."""
+    return (one.get("trial") or {}).get("state") == "not kept"
+
+
+def _trials(answers):
+    """What would be tried, and what still is."""
+    found = {}
+    for host, one in sorted(answers.items()):
+        trial = one.get("trial") or {}
+        if trial.get("state") == "planned":
+            minutes = counted(-(-trial["within_s"] // 60), "minute")
+            why = "no trial is possible: {}".format("; ".join(trial["obstacles"])) if trial["obstacles"] else ""
+            found.setdefault(why or f"would be for {minutes}, unless it is confirmed", []).append(host)
+        elif trial.get("is_open"):
+            run = trial["run"]
+            when = "in its next boot" if trial["state"] == "on trial: next boot" else "unless it is confirmed"
+            found.setdefault(f"run {run} {when}; to keep it then: sudo hosttune confirm {run}", []).append(host)
+    return [f"{named(hosts)}: {what}" for what, hosts in found.items()], sum(map(len, found.values()))
+
+
 def _standing(one, act, is_planned):
     if not one.get("changes"):
         if act == "undo":
@@ -122,6 +147,8 @@ def _standing(one, act, is_planned):
         return LEFT
     if is_planned:
         return BACK_PLANNED if act == "undo" else PLANNED
+    if is_lost(one):
+        return UNKEPT
     if one.get("msg"):
         return PARTLY if any(change.get("phase") for change in one["changes"]) else UNTRIED
     return BACK_DONE if act == "undo" else DONE
@@ -169,6 +196,7 @@ def summary(classes, answers, failed, moved=None):
             if one.get("reboot_obstacles")
         ],
     )
+    lines += _section("on trial", *_trials(answers))
     rebooted = [host for host, one in sorted(answers.items()) if one.get("rebooted")]
     lines += _section("rebooted, and verified afterwards", [named(rebooted)] if rebooted else [], len(rebooted))
     return lines + _section("failed or gave no answer", _reason_lines(failed), len(failed))

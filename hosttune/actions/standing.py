@@ -1,0 +1,358 @@
+"""How the host stands: looked at before a trial and after its boot, and held against itself (engine/losses.py).
+
+All is read by a child that can be left behind, because what a broken driver or a dead disk holds cannot be ended
+(host/in_time.py). nvidia-smi is asked once in a boot with the time that the largest hosts need; where it hangs, it is
+not asked again. Nothing outside the host is asked.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING
+
+from hosttune.actions.examine import read_address
+from hosttune.actions.health import ask as ask_health
+from hosttune.codec import decoded, dumps, other_format, to_json
+from hosttune.codec import document as headed
+from hosttune.engine.health import Fitness
+from hosttune.engine.health import judge as judge_health
+from hosttune.engine.losses import Aspect, HostStanding, Loss, Sign, Unseen, counted, lasting
+from hosttune.errors import BadInput, Fault, Where
+from hosttune.facts import Facts
+from hosttune.facts.base import UnknownFact, attempt, raw
+from hosttune.facts.gpu.gpu_errors import slot_of
+from hosttune.facts.gpu.nvidia import HANGS
+from hosttune.facts.kernel.cmdline import of_kernel
+from hosttune.facts.network import reached
+from hosttune.facts.reading import require_known
+from hosttune.facts.services.units import failed_units, read_units
+from hosttune.frozen import frozen
+from hosttune.host.in_time import Waiting, in_time
+from hosttune.regex import regex
+from hosttune.resources.kernel.kernel_argument import has
+from hosttune.values import Unreadable, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from hosttune.actions.examine import Session
+    from hosttune.host.door import Reader
+    from hosttune.values import Change
+
+FIRST_SMI_S, LATER_SMI_S = 120.0, 30.0  # persistence off, eight GPUs: more than 25 s each time the driver is opened
+HEALTH_S = 30.0
+SETTLE_S = 300.0  # what comes late in a boot has come: the fabric, links, daemons, the clock
+POLL_S, FLAP_S = 10.0, 30.0
+GRACE_S = 120.0
+UUIDS = ("nvidia-smi", "--query-gpu=pci.bus_id,uuid", "--format=csv,noheader")
+# Of NVIDIA and of InfiniBand, as packages of Debian, Ubuntu, NVIDIA and DOCA name them.
+SERVICES = (
+    "dcgm-exporter.service", "nvidia-dcgm.service", "nvidia-fabricmanager.service", "nvidia-gridd.service",
+    "nvidia-imex.service", "nvidia-persistenced.service", "nvlsm.service", "openibd.service", "opensm.service",
+    "opensmd.service", "rdma-ndd.service", "srp_daemon.service",
+)  # fmt: skip
+_ROW = regex(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?, (GPU-[0-9A-Fa-f-]+)\s*")
+_AUTOMOUNT = "autofs"  # of systemd.automount(5): what is to be mounted there is not, up to the next look
+# A service of Accept=yes has an instance for each connection, which says nothing of the host (systemd.socket(5)).
+_OF_A_CONNECTION = regex(r"@\d+-[^@]*\.service$")
+_AGAIN = "it cannot be held against what was before; confirm with --anyway, or take it back"
+
+_Found = Sign | Unseen
+
+
+@frozen
+class Judged:
+    """What waiting for a host came to: as before for long enough, or not, and what it has lost."""
+
+    is_healthy: bool
+    losses: tuple[Loss, ...]
+    seconds: float  # that it took
+
+
+def read_standing(session: Session, before: HostStanding | None = None, *, smi_s: float = FIRST_SMI_S) -> HostStanding:
+    """How the host stands now. `before`: what it is to be held against, whose mounts are looked for too. `smi_s`: how
+    long nvidia-smi may take to answer. Never raises for what cannot be looked at: that is `unseen`.
+    """
+    reader = session.reader
+    facts = Facts(reader, session.facts.asked)
+    work: dict[str, Callable[[], Iterator[_Found]]] = {
+        Aspect.FAILED_UNIT.value: partial(_failed, reader),
+        Aspect.SERVICE.value: partial(_services, reader),
+        Aspect.MOUNT.value: partial(_mounts, facts, before or HostStanding()),
+        Aspect.ROUTE.value: partial(_routes, reader),
+        Aspect.ADDRESS.value: partial(_addresses, reader, facts),
+        Aspect.LINK.value: partial(_links, facts),
+        Aspect.RDMA_PORT.value: partial(_rdma, facts),
+        Aspect.SSHD.value: partial(_sshd, reader, before or HostStanding()),
+        Aspect.RESOLVER.value: partial(_resolver, reader),
+        Aspect.GPU.value: partial(_gpus, reader, facts, smi_s),
+        Aspect.DRIVER.value: partial(_drivers, facts),
+        Aspect.CLOCK.value: partial(_clock, facts),
+    }
+    if reader.kind == "live":
+        told = in_time({name: partial(_told, Aspect(name), read) for name, read in work.items()}, smi_s + HEALTH_S)
+    else:
+        told = {name: _told(Aspect(name), read) for name, read in work.items()}
+    found: list[_Found] = []
+    for name, answer in told.items():
+        found += _late(Aspect(name), answer) if isinstance(answer, Waiting) else _of(answer)
+    if not any(isinstance(one, Unseen) and one.aspect is Aspect.GPU and one.is_stuck for one in found):
+        found += _health(session)
+    return HostStanding(
+        tuple(one for one in found if isinstance(one, Sign)), tuple(one for one in found if isinstance(one, Unseen))
+    )
+
+
+def read_planned(
+    session: Session, changes: Iterable[Change], arguments: Iterable[str] = (), dropped: Iterable[str] = ()
+) -> tuple[Sign, ...]:
+    """A sign for each planned value that is not in force: what was written and reads otherwise, an argument that the
+    running kernel does not have, or still has, and what the rules of these changes would still change.
+
+    `arguments` and `dropped`: of the kernel, whose drop-in is not written before the confirmation.
+    """
+    facts = Facts(session.reader, session.facts.asked)
+    found: dict[str, str] = {}
+    listed = tuple(changes)
+    for one in listed:
+        if read_address(one.address, session.reader) != one.after:
+            found[str(one.address)] = f"{one.address} is not as it was planned ({one.rule})"
+    line = attempt(lambda: of_kernel(facts.kernel.command_line))
+    for argument in arguments:
+        if isinstance(line, Unreadable) or not has(line, argument):
+            found[argument] = f"{argument} is not among the arguments of the running kernel"
+    for argument in dropped:
+        if isinstance(line, Unreadable) or argument in line:
+            found[argument] = f"{argument} is still among the arguments of the running kernel"
+    rules = tuple(sorted({one.rule for one in listed} & set(session.catalog.rules)))
+    if rules:
+        from hosttune.actions.examine import examine
+
+        again = examine(session.reader, session.catalog, session.policy.only(*rules), collect=False)
+        for finding in again.look(again.facts):
+            if finding.verdict is Verdict.DIFFERS and finding.changes:
+                place = f"{finding.rule} {finding.subject}".strip()
+                found.setdefault(place, f"{place} is not in force: {finding.reason}")
+    return tuple(Sign(Aspect.PLANNED, name, said) for name, said in found.items())
+
+
+def standing_text(standing: HostStanding) -> str:
+    """The content of before.json."""
+    return dumps(headed(to_json(standing)))
+
+
+def standing_of(content: str, where: str = "before.json") -> HostStanding:
+    """What before.json holds. Raises BadInput for what is none."""
+    try:
+        data = json.loads(content)
+    except (ValueError, RecursionError):
+        data = None
+    if not isinstance(data, dict):
+        raise BadInput([Fault(Where(where), "holds no JSON object", _AGAIN)])
+    if wrong := other_format(data):
+        raise BadInput([Fault(Where(where, field="format_version"), wrong[0], _AGAIN)])
+    return decoded(HostStanding, {key: item for key, item in data.items() if key != "format_version"}, where)
+
+
+def await_health(
+    look: Callable[[float], tuple[Loss, ...]],
+    *,
+    left_s: Callable[[], float],
+    wait: Callable[[float], None],
+    now: Callable[[], float],
+    grace_s: float = GRACE_S,
+) -> Judged:
+    """Wait until the host is as before, and stays so for `grace_s`; not healthy where the time is up, where a GPU does
+    not answer at all, and where after SETTLE_S two looks FLAP_S apart show the same loss.
+
+    `look(smi_s)` gives what is lost now, `left_s()` the seconds up to the deadline, `now()` monotonic seconds.
+    """
+    started = now()
+    quiet_since: float | None = None
+    found = look(FIRST_SMI_S)
+    while True:
+        passed, left = now() - started, left_s()
+        if any(one.is_final for one in found):
+            return Judged(is_healthy=False, losses=counted(found), seconds=passed)
+        if found:
+            quiet_since = None
+        elif quiet_since is None:
+            quiet_since = now()
+        if quiet_since is not None and now() - quiet_since >= grace_s:
+            return Judged(is_healthy=True, losses=(), seconds=passed)
+        if left <= 0:
+            return Judged(is_healthy=False, losses=found, seconds=passed)
+        is_late = bool(counted(found)) and passed >= SETTLE_S
+        wait(max(0.0, min(left, FLAP_S if is_late else POLL_S)))
+        again = look(LATER_SMI_S)
+        if is_late and (kept := counted(lasting(found, again))):
+            return Judged(is_healthy=False, losses=kept, seconds=now() - started)
+        found = again
+
+
+def _told(aspect: Aspect, read: Callable[[], Iterator[_Found]]) -> bytes:
+    """What one reading says, as JSON; what it cannot say is one of its answers."""
+    found: list[_Found] = []
+    try:
+        found.extend(read())
+    except UnknownFact as unknown:
+        found.append(Unseen(aspect, unknown.reason))
+    except Exception as error:  # noqa: BLE001 - a fault of ours in one reading must not hide what the others found
+        found.append(Unseen(aspect, f"hosttune itself failed here: {type(error).__name__}: {error}"))
+    standing = HostStanding(
+        tuple(one for one in found if isinstance(one, Sign)), tuple(one for one in found if isinstance(one, Unseen))
+    )
+    return json.dumps(to_json(standing)).encode()
+
+
+def _of(answer: bytes) -> Iterator[_Found]:
+    standing = decoded(HostStanding, json.loads(answer), "the child's answer")
+    yield from standing.signs
+    yield from standing.unseen
+
+
+def _late(aspect: Aspect, waiting: Waiting) -> list[_Found]:
+    what = waiting.what or "what it asks"
+    reason = f"{what} hangs in the kernel" if waiting.stuck else f"{what} has not answered in time"
+    several = (aspect, Aspect.FABRIC) if aspect is Aspect.GPU else (aspect, Aspect.BANNER)
+    aspects = several if aspect in {Aspect.GPU, Aspect.SSHD} else (aspect,)
+    return [Unseen(one, reason, is_stuck=waiting.stuck or aspect is Aspect.GPU) for one in aspects]
+
+
+def _failed(reader: Reader) -> Iterator[_Found]:
+    for name in failed_units(reader):
+        if not _OF_A_CONNECTION.search(name):
+            yield Sign(Aspect.FAILED_UNIT, name)
+
+
+def _services(reader: Reader) -> Iterator[_Found]:
+    for name, unit in read_units(reader, SERVICES).items():
+        if unit.is_active:
+            yield Sign(Aspect.SERVICE, name)
+
+
+def _mounts(facts: Facts, before: HostStanding) -> Iterator[_Found]:
+    was = {one.name for one in before.signs if one.aspect is Aspect.MOUNT}
+    asked = {*facts.fstab.by_path, "/", *was}
+    at = facts.mounts.at
+    waiting = [target for target in was if target in at and at[target].fstype == _AUTOMOUNT]
+    if waiting:
+        for target in waiting:
+            facts.reader.list(target)  # who looks has it mounted
+        at = Facts(facts.reader).mounts.at
+    for target, mount in at.items():
+        if target in asked and mount.fstype != _AUTOMOUNT:
+            yield Sign(Aspect.MOUNT, target, "ro" if mount.is_read_only else "rw")
+
+
+def _routes(reader: Reader) -> Iterator[_Found]:
+    for family, interfaces in reached.default_routes(reader).items():
+        if interfaces:
+            yield Sign(Aspect.ROUTE, family)
+
+
+def _addresses(reader: Reader, facts: Facts) -> Iterator[_Found]:
+    for interface, family in reached.addresses(reader, facts):
+        yield Sign(Aspect.ADDRESS, f"{interface} {family}")
+
+
+def _links(facts: Facts) -> Iterator[_Found]:
+    for card in facts.network.cards:
+        if card.is_up and not card.is_function:
+            yield Sign(Aspect.LINK, card.name)
+
+
+def _rdma(facts: Facts) -> Iterator[_Found]:
+    for port in facts.rdma.ports:
+        if port.is_active:
+            yield Sign(Aspect.RDMA_PORT, port.name)
+
+
+def _sshd(reader: Reader, before: HostStanding) -> Iterator[_Found]:
+    """Each socket, and each of before that these take over."""
+    try:
+        sockets = reached.sshd_sockets(reader)
+    except UnknownFact as unknown:
+        yield Unseen(Aspect.SSHD, unknown.reason)
+        yield Unseen(Aspect.BANNER, unknown.reason)
+        return
+    was = dict.fromkeys(one.name for one in before.signs if one.aspect is Aspect.SSHD)
+    for name in dict.fromkeys((*sockets, *(one for one in was if reached.covers(sockets, one)))):
+        yield Sign(Aspect.SSHD, name)
+    answering: set[str] = set()
+    for name, (address, port) in sockets.items():
+        try:
+            if reached.has_banner(reader, address, port):
+                answering.add(name)
+        except UnknownFact as unknown:
+            yield Unseen(Aspect.BANNER, unknown.reason, name)
+    asked = dict.fromkeys(one.name for one in before.signs if one.aspect is Aspect.BANNER)
+    for name in dict.fromkeys((*answering, *(one for one in asked if reached.covers(answering, one)))):
+        yield Sign(Aspect.BANNER, name)
+
+
+def _resolver(reader: Reader) -> Iterator[_Found]:
+    if reached.has_name_server(reader):
+        yield Sign(Aspect.RESOLVER, "")
+
+
+def _gpus(reader: Reader, facts: Facts, smi_s: float) -> Iterator[_Found]:
+    """The GPUs that answer, and which of them have joined their fabric."""
+    if not facts.gpus.has_gpu or raw(facts.driver, "loaded_version") == "":
+        return
+    asked = reader.query(UUIDS, timeout_s=smi_s)
+    if isinstance(asked, Unreadable) and HANGS in asked.reason:
+        yield Unseen(Aspect.GPU, asked.reason, is_stuck=True)
+        yield Unseen(Aspect.FABRIC, asked.reason, is_stuck=True)
+        return
+    answer = require_known(asked, "nvidia-smi")
+    rows = [row for line in answer.text.splitlines() if (row := _ROW.fullmatch(line.strip()))]
+    for row in rows:
+        yield Sign(Aspect.GPU, row[5], slot_of(*row.group(1, 2, 3, 4)))
+    if not rows:
+        said = (answer.text or answer.errors).strip().splitlines() or ["it printed nothing"]
+        reason = f"nvidia-smi: {said[0]}"
+        yield Unseen(Aspect.GPU, reason)
+        yield Unseen(Aspect.FABRIC, reason)
+        return
+    for gpu in facts.health.gpus:
+        state = raw(gpu, "fabric_state")
+        if isinstance(state, Unreadable):
+            yield Unseen(Aspect.FABRIC, state.reason, gpu.slot)
+        elif state == "Completed":
+            yield Sign(Aspect.FABRIC, gpu.slot)
+
+
+def _drivers(facts: Facts) -> Iterator[_Found]:
+    for gpu in facts.gpus.devices:
+        yield Sign(Aspect.DRIVER, gpu.slot, gpu.driver)
+
+
+def _clock(facts: Facts) -> Iterator[_Found]:
+    if facts.clock.is_synchronized:
+        yield Sign(Aspect.CLOCK, "")
+
+
+def _health(session: Session) -> list[_Found]:
+    """What `hosttune health` would say; one thing each that keeps the host from being fit."""
+    from hosttune.actions.examine import examine
+    from hosttune.actions.health import health_rules
+
+    rules = health_rules(session.catalog, session.policy)
+    if not rules:
+        return []
+    asked = examine(session.reader, session.catalog, session.policy.only(*rules), collect=False)
+    found: list[_Found] = []
+    for point in judge_health(ask_health(asked, HEALTH_S), session.policy.drains).points:
+        name = f"{point.rule} {point.subject}".strip()
+        if point.fitness is Fitness.UNKNOWN:
+            found.append(Unseen(Aspect.HEALTH, point.reason, name))
+        else:
+            found.append(Sign(Aspect.HEALTH, name, point.sentence, point.fitness.rank))
+    return found
+
+
+__all__ = [
+    "Judged", "await_health", "read_planned", "read_standing", "standing_of", "standing_text",
+]  # fmt: skip

@@ -1,0 +1,143 @@
+"""`hosttune come-back`: what units of systemd start while a run is on trial. Nobody has to type it."""
+
+from __future__ import annotations
+
+import time
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+from hosttune.cli.options import Argument, DisplayOptions, HostOptions
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from hosttune.actions.examine import Session
+    from hosttune.actions.trial import TrialEnd
+    from hosttune.actions.trial_state import TrialRun
+    from hosttune.engine.losses import Loss
+    from hosttune.host.door import Reader, Writer
+
+_LIVE_GRACE_S = 10.0  # what is in force at once shows at once
+_POLL_S = 5.0
+WHO_BY_HEALTH = "hosttune, by this host's health"
+
+
+class ReturnMoment(str, Enum):
+    """Why it is started."""
+
+    DEADLINE = "deadline"  # the time is up
+    LOOK = "look"  # the boot on trial is through, or a live trial is to be confirmed by health
+
+
+def come_back(
+    look: HostOptions,
+    show: DisplayOptions,
+    moment: Annotated[ReturnMoment, Argument(metavar="MOMENT", help="deadline, or look.")],
+    run: Annotated[str, Argument(metavar="RUN", help="The run on trial.")],
+) -> int:
+    """Take back the run on trial, unless it was confirmed; or look whether this host is as it was before.
+
+    Exit status: 0 done, or nothing is on trial any more; 2 it could not be taken back.
+    """
+    from hosttune.actions.trial_state import TrialState
+    from hosttune.cli import common
+
+    common.require_rights(look, show, ["come-back", moment.value, run])
+    ended = _look(look, run) if moment is ReturnMoment.LOOK else _take_back(look, run, "")
+    return 2 if ended is not None and ended.state is TrialState.FAILED else 0
+
+
+def _returning(look: HostOptions) -> AbstractContextManager[tuple[Session, Writer]]:
+    from hosttune.actions.run import open_for_change
+    from hosttune.cli.common import progress, session_options
+
+    return open_for_change(session_options(look), progress, for_return=True)
+
+
+def _take_back(look: HostOptions, run: str, reason: str) -> TrialEnd | None:
+    """Take it back, and reboot where that is needed and this is the boot on trial; None where nothing is on trial."""
+    from hosttune.actions.trial import TrialEnd
+    from hosttune.actions.trial import come_back as take_back
+    from hosttune.actions.trial_state import TrialState, read_trial
+    from hosttune.cli.common import progress
+    from hosttune.engine.trial_terms import span_text
+
+    with _returning(look) as (session, writer):
+        trial = read_trial(writer)
+        if trial is not None and trial.run == run and trial.state is TrialState.FAILED:
+            return TrialEnd(trial, trial.state, trial.reason)  # where hosttune failed, the guard still can
+        if trial is None or trial.run != run or trial.state not in {TrialState.LIVE, TrialState.THIS_BOOT}:
+            return None
+        is_boot = trial.state is TrialState.THIS_BOOT
+        within_s = trial.record.boot_within_s if is_boot else trial.record.within_s
+        why = reason or f"nobody confirmed it within {span_text(within_s)}"
+        return take_back(session, writer, trial, why, progress, may_reboot=is_boot)
+
+
+def _look(look: HostOptions, run: str) -> TrialEnd | None:
+    """Compare with before until it can be told, and do what was agreed: confirm, take back, or only tell."""
+    from hosttune.actions.standing import GRACE_S, LATER_SMI_S, await_health
+    from hosttune.actions.trial import confirm, lost
+    from hosttune.actions.trial_clock import announce
+    from hosttune.actions.trial_state import TrialState, read_trial
+    from hosttune.cli.common import progress
+    from hosttune.host import open_writer
+    from hosttune.values import Confirmer
+
+    writer = open_writer(root=look.root)
+    trial = read_trial(writer)
+    if trial is not None and not trial.state.is_open:
+        with _returning(look) as (_, writer):  # books what came back in an earlier boot
+            trial = read_trial(writer)
+    if trial is None or trial.run != run or trial.state not in {TrialState.LIVE, TrialState.THIS_BOOT}:
+        return None
+    while trial.state is TrialState.LIVE and not _is_made(writer, run):
+        if not _left_s(writer, run):
+            return None  # the deadline takes it back
+        time.sleep(_POLL_S)
+    while True:
+        judged = await_health(
+            partial(_losses, look, trial),
+            left_s=partial(_left_s, writer, run),
+            wait=time.sleep,
+            now=time.monotonic,
+            grace_s=GRACE_S if trial.state is TrialState.THIS_BOOT else _LIVE_GRACE_S,
+        )
+        told = "; ".join(one.sentence for one in judged.losses if one.is_known)
+        if trial.record.by is not Confirmer.HEALTH:
+            if _left_s(writer, run):
+                how = f"something is not as before: {told}" if told else "this host is as before"
+                announce(writer, f"{how}; run {run} goes back, unless: sudo hosttune confirm {run}")
+            return None
+        if not judged.is_healthy:
+            return _take_back(look, run, f"not as before: {told or 'it could not be told'}")
+        with _returning(look) as (session, writer):
+            now = read_trial(writer)
+            if now is None or now.run != run or now.state is not trial.state or now.record.made_s == 0:
+                return None
+            if not lost(session, now, smi_s=LATER_SMI_S):  # whoever had the lock may have changed something
+                return confirm(session, writer, now, progress, WHO_BY_HEALTH)
+
+
+def _is_made(reader: Reader, run: str) -> bool:
+    """Whether the run has come to its end; where nothing of it is on trial any more, too."""
+    from hosttune.actions.trial_state import read_trial
+
+    trial = read_trial(reader)
+    return trial is None or trial.run != run or trial.record.made_s > 0
+
+
+def _losses(look: HostOptions, trial: TrialRun, smi_s: float) -> tuple[Loss, ...]:
+    from hosttune.actions.trial import lost
+    from hosttune.cli.common import open_way_back
+
+    return lost(open_way_back(look), trial, smi_s=smi_s)
+
+
+def _left_s(reader: Reader, run: str) -> float:
+    """Seconds up to the deadline; none where it is not on trial any more."""
+    from hosttune.actions.trial_state import read_trial
+
+    trial = read_trial(reader)
+    return trial.left_s or 0.0 if trial is not None and trial.run == run else 0.0

@@ -1,0 +1,73 @@
+"""`hosttune confirm`: keep what is on trial."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from hosttune.cli.options import Argument, DisplayOptions, HostOptions, Option
+
+_LOCK_S = 120.0  # a look at the boot on trial may hold it for a moment
+
+if TYPE_CHECKING:
+    from hosttune.actions.trial import TrialEnd
+
+
+def confirm(
+    look: HostOptions,
+    show: DisplayOptions,
+    run: Annotated[str | None, Argument(metavar="[RUN]", help="The run on trial; the only one by default.")] = None,
+    anyway: Annotated[bool, Option("--anyway", help="Also where this host is not as it was before.")] = False,
+) -> int:
+    """Keep the run that is on trial. It shows first what this host has lost since before the run: failed units, mounts,
+    routes, sshd, GPUs.
+
+    What is in force already is confirmed over a connection that began after it, or on the console: over an older one it
+    would not be seen that no new one is let in. Where the run also has something for the next boot, that boot is then
+    on trial, and is confirmed once more.
+
+    Exit status: 0 confirmed, 1 not confirmed because something is not as before, or its boot cannot be asked for, 2
+    nothing on trial, too late, or trouble.
+    """
+    from hosttune.actions.run import open_for_change
+    from hosttune.actions.trial import confirm as keep
+    from hosttune.actions.trial import lost, require_confirmable, still_coming_up
+    from hosttune.cli import common
+    from hosttune.errors import Refused
+    from hosttune.views.masking import masked
+    from hosttune.views.trial import ended_json, ended_report, trial_json, trial_report
+
+    words = ["confirm", *([run] if run else []), *(["--anyway"] if anyway else [])]
+    common.require_rights(look, show, words)
+    with open_for_change(
+        common.session_options(look), common.progress, beside_trial=True, is_way_back=True, wait_s=_LOCK_S
+    ) as (session, writer):
+        page = common.open_page(session.reader, look, show)
+        trial = require_confirmable(session, writer, run)
+        if trial is None:
+            common.tell(f"hosttune: run {run} is not on trial: it stands")
+            if show.is_json:
+                common.write_json(trial_json(None))
+            return 0
+        try:
+            found = lost(session, trial)
+        except Refused:
+            if not anyway:
+                raise
+            found = ()
+        if any(one.is_known for one in found) and not anyway:
+            if show.is_json:
+                common.write_json(masked(trial_json(trial, found, writer.now())))
+            else:
+                common.say(trial_report(trial, found, page, writer.now()))
+                common.tell("hosttune: not confirmed; to keep it all the same: --anyway")
+            if early := still_coming_up(trial, writer):
+                common.tell(f"hosttune: {early}")
+            return 1
+        ended: TrialEnd = keep(session, writer, trial, common.progress)
+    if show.is_json:
+        common.write_json(masked(ended_json(ended, found)))
+    else:
+        common.say(ended_report(ended, found, page))
+    receipt = ended.receipt
+    is_kept = ended.state.value in {"confirmed", "on trial: next boot"}
+    return int(not is_kept or bool(receipt and (receipt.failed or not receipt.verified)))

@@ -1,0 +1,164 @@
+"""What `apply --reboot` does besides: it boots this host, and leaves what goes on after that."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING
+
+from hosttune.errors import HosttuneError, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hosttune.actions.examine import Session
+    from hosttune.actions.trial import TrialEnd
+    from hosttune.actions.trial_state import TrialRun
+    from hosttune.cli.options import Display, HostOptions
+    from hosttune.engine.trial import TrialPlan
+    from hosttune.host.door import Writer
+    from hosttune.values import Plan, Receipt
+    from hosttune.views.document import Lines
+
+
+_EVERY_S = 2.0
+
+
+def require(look: HostOptions, show: Display) -> None:
+    """Refuse --reboot where no boot of this host would follow."""
+    from hosttune.actions.going_on import require_systemd
+    from hosttune.host import open_reader
+
+    if look.root or look.host:
+        raise HosttuneError("--reboot boots the running host, and another one is looked at", hint="leave out --reboot")
+    if show.is_json:
+        raise HosttuneError(
+            "--reboot has no answer in JSON, for the boot comes first", hint="after it: hosttune status"
+        )
+    require_systemd(open_reader())
+
+
+def require_one_boot(plan: Plan, planned: TrialPlan) -> None:
+    """Refuse a plan that needs more boots than the one that is tried: nothing goes on before that one is confirmed."""
+    from hosttune.engine.reboot import boots_of
+
+    if planned.is_any and boots_of(plan) > 1:
+        raise Refused(
+            f"this plan needs {boots_of(plan)} boots, and a run on trial has one; nothing was changed",
+            hint="leave out what needs the second one (--ignore), leave out --reboot, or type --confirm-within off",
+        )
+
+
+def intent(plan: Plan, planned: TrialPlan | None = None) -> Lines:
+    """What --reboot will do, before the yes."""
+    from hosttune.engine.reboot import boots_of
+    from hosttune.views.document import Lines, Say
+    from hosttune.views.terminal import counted
+
+    if planned is not None and planned.is_any:
+        when = " as soon as what takes effect at once is confirmed" if planned.has_live else ""
+        tried = f"hosttune will boot this host once{when}; that boot is on trial, and nothing else is done by itself."
+        none = "No boot is on trial: hosttune will not boot this host, for that would take the run back."
+        return Lines("Reboot", (Say(tried if planned.has_boot else none),))
+    boots = boots_of(plan)
+    if not boots:
+        return Lines("Reboot", (Say("Nothing of this waits for a boot: hosttune will not boot this host."),))
+    text = (
+        f"hosttune will boot this host at most {counted(boots, 'time')}, and go on after it by itself, with what this "
+        "policy wants and risks no more than this plan. Where it stands: sudo hosttune status"
+    )
+    return Lines("Reboot", (Say(text),))
+
+
+def stay() -> int:
+    """No boot."""
+    return 0
+
+
+def arrange(
+    session: Session,
+    writer: Writer,
+    plan: Plan,
+    receipt: Receipt,
+    look: HostOptions,
+    tried: TrialRun | TrialEnd | None = None,
+) -> Callable[[], int]:
+    """Leave what goes on after the boot, unless that boot is `tried`. What boots the host in the end."""
+    from pathlib import Path
+
+    from hosttune.actions.going_on import arrange as leave
+    from hosttune.actions.trial import TrialEnd
+    from hosttune.cli.common import repeated_words
+    from hosttune.engine.approval import approval_of
+    from hosttune.engine.reboot import boots_of
+    from hosttune.host.console import program_words
+
+    if isinstance(tried, TrialEnd) or not (tried or receipt.reboot_reasons) or not _may_boot(session, writer, receipt):
+        return stay
+    if tried is not None:
+        return partial(_boot_on_trial, writer, tried)
+    files = {name: str(Path(path).absolute()) for name in ("policy", "rules") if (path := getattr(look, name))}
+    chosen = asdict(look) | files
+    words = (*program_words(), "ready", "--go-on", *repeated_words(chosen))
+    leave(writer, words, str(approval_of(plan, session.policy.edition)), receipt.reboot_reasons, max(1, boots_of(plan)))
+    return partial(_boot, writer)
+
+
+def _may_boot(session: Session, writer: Writer, receipt: Receipt) -> bool:
+    """Whether a boot makes nothing worse; where it does, that is told."""
+    from hosttune.actions.ready import volatile_root
+    from hosttune.cli.common import tell
+    from hosttune.resources.packages.apt_lock import holder
+
+    in_memory, packages = volatile_root(session), holder(writer)
+    obstacles = [
+        *(f"{one.change.address} failed" for one in receipt.failed),
+        *([] if receipt.verified else ["what was made did not verify"]),
+        *receipt.reboot_obstacles,
+        *([f"what was made would be lost: {in_memory}"] if in_memory else []),
+        *([f"{packages} is at work with packages"] if packages else []),
+    ]
+    if obstacles:
+        tell(f"hosttune: this host is not booted: {'; '.join(obstacles)}")
+    return not obstacles
+
+
+def _boot_on_trial(writer: Writer, trial: TrialRun) -> int:
+    """Boot for what is on trial, once what is in force at once is confirmed by whoever does. Does not come back then;
+    1 where the run goes back before.
+    """
+    from hosttune.actions.interrupted import trial_of
+    from hosttune.actions.trial_state import TrialState
+    from hosttune.cli.common import tell
+    from hosttune.resources.packages.apt_lock import holder
+
+    run = trial.run
+    if not trial.record.has_boot:
+        tell("hosttune: this host is not booted: no boot is on trial, and one would take the run back")
+        return 0
+    now: TrialRun | None = trial
+    if trial.state is TrialState.LIVE:
+        tell(f"hosttune: this host boots when that is confirmed, over a new connection: sudo hosttune confirm {run}")
+    while now is not None and now.run == run and now.state is TrialState.LIVE:
+        time.sleep(_EVERY_S)
+        now = trial_of(writer)
+    if now is None or now.run != run or now.state is not TrialState.NEXT_BOOT:
+        tell(f"hosttune: this host is not booted: run {run} is on trial no more; see: sudo hosttune history")
+        return 1
+    if packages := holder(writer):
+        tell(f"hosttune: this host is not booted: {packages} is at work with packages; the next boot is on trial")
+        return 1
+    return _boot(writer, f"confirm {run}")
+
+
+def _boot(writer: Writer, then: str = "status") -> int:
+    """Boot; `then` is what to type after it. Does not come back; Refused where the boot does not come."""
+    from hosttune.actions.ready import reboot
+    from hosttune.cli.common import tell
+    from hosttune.cli.ready import COMES_S, await_end
+
+    tell(f"hosttune: this host boots now; after that: sudo hosttune {then}")
+    reboot(writer)
+    await_end()
+    raise Refused(f"the boot did not come within {COMES_S:.0f} s", hint="see what holds it: systemctl list-jobs")

@@ -1,0 +1,62 @@
+"""`hosttune trial`: what is on trial, until when, and what is not as before."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+from hosttune.cli.options import DisplayOptions, HostOptions, Option
+
+if TYPE_CHECKING:
+    from hosttune.actions.trial_state import TrialRun
+    from hosttune.engine.losses import Loss
+    from hosttune.host.door import Reader
+
+_EVERY_S = 5.0
+
+
+def trial(
+    look: HostOptions,
+    show: DisplayOptions,
+    wait: Annotated[bool, Option("--wait", help="Wait until it is confirmed or came back.")] = False,
+) -> int:
+    """Tell what is on trial, until when, and what this host has lost since before it. Needs root, changes nothing.
+
+    Exit status: 0 nothing on trial (any more), 1 on trial or came back, 2 failed to come back, or trouble.
+    """
+    from hosttune.actions.trial import lost
+    from hosttune.actions.trial_state import TrialState
+    from hosttune.cli import common
+    from hosttune.errors import HosttuneError
+    from hosttune.views.masking import masked
+    from hosttune.views.page import sanitize
+    from hosttune.views.trial import trial_json, trial_report
+
+    session = common.open_way_back(look)
+    found = _read(session.reader)
+    while wait and found is not None and found.state.is_open:
+        time.sleep(min(_EVERY_S, found.left_s) if found.left_s else _EVERY_S)
+        found = _read(session.reader)
+    losses: tuple[Loss, ...] = ()
+    if found is not None and found.state.is_open:
+        try:
+            losses = lost(session, found)
+        except HosttuneError as error:  # what is on trial is told all the same
+            common.tell(f"hosttune: {sanitize(error.message)}")
+    if show.is_json:
+        common.write_json(masked(trial_json(found, losses, session.reader.now())))
+    else:
+        page = common.open_page(session.reader, look, show)
+        common.say(trial_report(found, losses, page, session.reader.now()))
+    return 0 if found is None else 2 if found.state is TrialState.FAILED else 1
+
+
+def _read(reader: Reader) -> TrialRun | None:
+    from hosttune.actions.trial_state import read_trial
+    from hosttune.errors import HosttuneError
+    from hosttune.facts.base import UnknownFact
+
+    try:
+        return read_trial(reader)
+    except UnknownFact as unknown:
+        raise HosttuneError(f"it cannot be told: {unknown.reason}", hint="run it as root") from None

@@ -1,0 +1,38 @@
+"""What whoever asks for a trial says of it: how long, and who confirms. Pure."""
+
+from __future__ import annotations
+
+from hosttune.errors import HosttuneError
+from hosttune.frozen import frozen
+from hosttune.regex import regex
+from hosttune.values import Confirmer
+
+LEAST_S, MOST_S = 120, 24 * 3600
+_SPAN = regex(r"([1-9][0-9]{0,5})(s|m|h)")
+_UNITS_S = {"s": 1, "m": 60, "h": 3600}
+
+
+@frozen
+class TrialTerms:
+    """What whoever asks for a trial says of it."""
+
+    within_s: int  # for each part: what takes effect now, and what takes effect at the next boot; monotonic seconds
+    by: Confirmer = Confirmer.OPERATOR
+    boot: bool = True  # False: what takes effect at the next boot is made as without a trial
+
+
+def span_s(text: str) -> int:
+    """`15m`, `90s`, `2h` in seconds. Raises HosttuneError for what is none, or is below 2 minutes or above a day."""
+    found = _SPAN.fullmatch(text)
+    seconds = int(found[1]) * _UNITS_S[found[2]] if found else 0
+    if not LEAST_S <= seconds <= MOST_S:
+        raise HosttuneError(f"{text!r} is no time for a trial", hint="between 2m and 24h, such as 15m")
+    return seconds
+
+
+def span_text(seconds: int) -> str:
+    """`15 min`, `90 s`, `2 h`."""
+    for word, unit in (("h", 3600), ("min", 60)):
+        if seconds % unit == 0:
+            return f"{seconds // unit} {word}"
+    return f"{seconds} s"

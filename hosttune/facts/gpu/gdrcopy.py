@@ -1,0 +1,76 @@
+"""GDRCopy, by which UCX, NVSHMEM, NCCL and libfabric copy small messages to and from GPU memory with the processor: its
+library, and the kernel module gdrdrv that the library opens.
+
+Sources: github.com/NVIDIA/gdrcopy: src/gdrapi.c (gdr_open opens /dev/gdrdrv to read and write, and refuses a driver of
+another major version), packages/ (names; builds for the closed driver make no device node by themselves); proc(5),
+/proc/devices. A library inside of containers, or that was built by hand, is not seen.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, lazy
+from hosttune.facts.reading import if_absent, is_there, line, sure, text
+from hosttune.facts.versions import upstream_of
+from hosttune.frozen import frozen
+from hosttune.host.door import Stat
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+NODE = "/dev/gdrdrv"
+_MODULE = "/sys/module/gdrdrv"
+_LIBRARIES = ("libgdrapi", "gdrcopy")  # since 2.3, before
+
+
+@frozen
+class Gdrcopy(Fact):
+    """What is there of it."""
+
+    library: str  # version of the package with the library: 2.4; empty where none is installed
+    is_loaded: bool  # gdrdrv
+    driver: str  # version of the loaded module; empty where none is loaded, or it does not tell
+    node_problem: str  # why not every user can open its device node; empty where all can
+
+    @property
+    def fits(self) -> bool:
+        """Library and driver have one major version, as far as both tell."""
+        return not (self.library and self.driver) or _major(self.library) == _major(self.driver)
+
+
+def collect(reader: Reader, facts: Facts) -> Gdrcopy:
+    return Gdrcopy(
+        library=lazy(_library, facts),
+        is_loaded=lazy(lambda: is_there(reader, _MODULE)),
+        driver=lazy(lambda: if_absent(line(reader, f"{_MODULE}/version"), "")),
+        node_problem=lazy(_node_problem, reader),
+    )
+
+
+def _library(facts: Facts) -> str:
+    found = (facts.packages[name] for name in _LIBRARIES)
+    return next((upstream_of(one.version).partition("-")[0] for one in found if one.is_installed), "")
+
+
+def _node_problem(reader: Reader) -> str:
+    node = sure(reader.stat(NODE))
+    if not isinstance(node, Stat):
+        return f"there is no {NODE}"
+    if node.type != "character":
+        return ""
+    major = major_in(if_absent(text(reader, "/proc/devices"), ""))
+    if major >= 0 and node.major != major:
+        return f"{NODE} is left of another time: it has the number {node.major}, and the driver {major}"
+    return "" if node.mode & 0o006 == 0o006 else f"{NODE} is not open to all users (mode {node.mode:04o})"
+
+
+def major_in(devices: str) -> int:
+    """The number of gdrdrv in the text of /proc/devices; -1 where it has none."""
+    rows = (row.split() for row in devices.splitlines())
+    return next((int(row[0]) for row in rows if len(row) == 2 and row[1] == "gdrdrv" and row[0].isdigit()), -1)
+
+
+def _major(version: str) -> str:
+    return version.partition(".")[0]

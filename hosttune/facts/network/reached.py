@@ -1,0 +1,167 @@
+"""How this host is reached: default routes, addresses, sshd and its banner, and whether it has a name server.
+
+Nothing beyond the host is asked. Sources: proc_pid_net(5) (route) and Linux net/ipv6/route.c (ipv6_route: numbers in
+hex); ip-address(8), ss(8), whose columns without a heading are state, two queues, local and peer address, processes;
+ssh-keyscan(1); resolv.conf(5).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from hosttune.facts.base import UnknownFact
+from hosttune.facts.reading import answered, ask, if_absent, text
+from hosttune.regex import regex
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+ADDRESSES = ("ip", "-json", "address", "show")
+LISTENERS = ("ss", "-H", "-l", "-t", "-n", "-p")
+SSH_SOCKET = ("systemctl", "show", "--no-pager", "--property=Listen", "ssh.socket")
+_UP, _REJECT = 0x1, 0x200  # RTF_UP, RTF_REJECT
+_FAMILIES = {"inet": "IPv4", "inet6": "IPv6"}
+_RESOLV, _STUB, _UPLINK = (
+    "/etc/resolv.conf",
+    "/run/systemd/resolve/stub-resolv.conf",
+    "/run/systemd/resolve/resolv.conf",
+)
+_ALL = {"0.0.0.0": "127.0.0.1", "*": "127.0.0.1", "": "127.0.0.1", "::": "::1"}  # noqa: S104 - read, not bound
+_WILD = ("0.0.0.0", "[::]", "*")  # noqa: S104 - as ss prints them
+_SOCKET = regex(r"^Listen=\S*:(\d+) \(Stream\)$", re.MULTILINE)
+_CLASS = "/sys/class/net"
+_BANNER = regex(r"SSH-2\.0-")
+BANNER_S = 10.0  # within which sshd has to say what it is
+
+
+def keyscan(address: str, port: int) -> tuple[str, ...]:
+    """The command that asks an sshd for its banner."""
+    return ("ssh-keyscan", "-T", f"{BANNER_S:.0f}", "-t", "ed25519", "-p", str(port), address)
+
+
+def default_routes(reader: Reader) -> Mapping[str, tuple[str, ...]]:
+    """Family (IPv4, IPv6) -> the interfaces of its default routes; without those that refuse."""
+    return {
+        "IPv4": parse_ipv4(if_absent(text(reader, "/proc/net/route"), "")),
+        "IPv6": parse_ipv6(if_absent(text(reader, "/proc/net/ipv6_route"), "")),
+    }
+
+
+def parse_ipv4(content: str) -> tuple[str, ...]:
+    """The interfaces of the default routes of /proc/net/route, each once."""
+    rows = [row.split() for row in content.splitlines()[1:]]
+    return _once(
+        row[0]
+        for row in rows
+        if len(row) > 7 and not int(row[1], 16) and not int(row[7], 16) and int(row[3], 16) & (_UP | _REJECT) == _UP
+    )
+
+
+def parse_ipv6(content: str) -> tuple[str, ...]:
+    """The interfaces of the default routes of /proc/net/ipv6_route, each once."""
+    rows = [row.split() for row in content.splitlines()]
+    return _once(
+        row[9]
+        for row in rows
+        if len(row) > 9 and not int(row[0], 16) and not int(row[1], 16) and int(row[8], 16) & (_UP | _REJECT) == _UP
+    )
+
+
+def _once(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+def addresses(reader: Reader, facts: Facts) -> tuple[tuple[str, str], ...]:
+    """(interface, family) of all that has an address that others reach: of cards, of bonds and VLANs, and of what a
+    default route leaves by. The interfaces of containers come and go.
+    """
+    found = parse_addresses(answered(reader, ADDRESSES).text)
+    lasting = {card.name for card in facts.network.cards} | {
+        name for names in default_routes(reader).values() for name in names
+    }
+    return tuple(one for one in found if one[0] in lasting or _is_lasting(reader, one[0]))
+
+
+def parse_addresses(printed: str) -> tuple[tuple[str, str], ...]:
+    """(interface, family) of the global addresses that `ip -json address` printed, each once. Raises UnknownFact."""
+    try:
+        links: list[dict[str, Any]] = json.loads(printed)
+        return tuple(
+            dict.fromkeys(
+                (str(link["ifname"]), _FAMILIES[address["family"]])
+                for link in links
+                for address in link.get("addr_info", ())
+                if address.get("scope") == "global" and address.get("family") in _FAMILIES
+            )
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise UnknownFact("ip address prints something else than it used to") from None
+
+
+def _is_lasting(reader: Reader, name: str) -> bool:
+    words = if_absent(text(reader, f"{_CLASS}/{name}/uevent"), "").split()
+    return not {"DEVTYPE=bond", "DEVTYPE=vlan"}.isdisjoint(words)
+
+
+def sshd_sockets(reader: Reader) -> Mapping[str, tuple[str, int]]:
+    """Where sshd listens, itself or by systemd's socket, as `ss` calls it (`0.0.0.0:22`, `[::]:22`, `*:22` for both
+    families) -> an own address and the port, to ask it there. Raises UnknownFact.
+    """
+    printed = answered(reader, LISTENERS).text
+    sockets = ask(reader, SSH_SOCKET).text if '"systemd"' in printed else ""
+    return parse_listeners(printed, sockets)
+
+
+def parse_listeners(printed: str, sockets: str = "") -> Mapping[str, tuple[str, int]]:
+    """The same of the rows of `ss` that sshd holds; and of process 1 those that ssh.socket names."""
+    activated = {int(found) for found in _SOCKET.findall(sockets)}
+    found: dict[str, tuple[str, int]] = {}
+    for row in printed.splitlines():
+        words = row.split(None, 5)
+        if len(words) < 6:
+            continue
+        address, _, port = words[3].rpartition(":")
+        if not port.isdecimal():
+            continue
+        if '("sshd"' in words[5] or ('("systemd"' in words[5] and int(port) in activated):
+            found[f"{address.partition('%')[0]}{']' if '%' in address and address[0] == '[' else ''}:{port}"] = (
+                _own(address),
+                int(port),
+            )
+    return found
+
+
+def covers(listening: Collection[str], wanted: str) -> bool:
+    """Whether what `wanted` reaches is reached by one of these sockets, too: a whole family takes each of its
+    addresses, and `*` both families.
+    """
+    address, _, port = wanted.rpartition(":")
+    four, six, both = (f"{one}:{port}" in listening for one in _WILD)
+    if wanted in listening or both:
+        return True
+    return four and six if address == "*" else six if address.startswith("[") else four
+
+
+def _own(address: str) -> str:
+    """An address on which one asks what listens on `address`."""
+    bare = address.partition("%")[0].strip("[]")
+    return _ALL.get(bare, bare)
+
+
+def has_banner(reader: Reader, address: str, port: int) -> bool:
+    """Whether what listens there says SSH-2.0 in time. Raises UnknownFact where it cannot be asked."""
+    answer = ask(reader, keyscan(address, port), timeout_s=2 * BANNER_S)
+    return bool(_BANNER.search(answer.text) or _BANNER.search(answer.errors))
+
+
+def has_name_server(reader: Reader) -> bool:
+    """Whether a name server is set: behind systemd-resolved's stub, one of its own. None is asked."""
+    content = if_absent(text(reader, _RESOLV), "")
+    if reader.resolve(_RESOLV) == _STUB:
+        content = if_absent(text(reader, _UPLINK), "")
+    return any(row.split()[:1] == ["nameserver"] and len(row.split()) > 1 for row in content.splitlines())

@@ -1,0 +1,108 @@
+"""What SATA and SAS disks of this machine say of their own health (SMART), as smartctl(8) of smartmontools asks them.
+
+Each is asked one question that only reads (`--health`), as root, and not while it sleeps (`--nocheck=standby`): asking
+would spin it up. Of ATA a disk says that it fails; of SCSI it names what is wrong by a code (SPC-4, additional sense
+codes): 5D is a failure to come, 0B a warning, of heat for example. smartmontools, scsiprint.cpp and ataprint.cpp, have
+both as `smart_status`. Volumes of a RAID controller, of a cloud and of a hypervisor have no health of their own. What
+NVMe drives say is read in nvme.py.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
+from hosttune.facts.reading import sure
+from hosttune.frozen import frozen
+from hosttune.values import Absent, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hosttune.facts import Facts
+    from hosttune.host.door import Reader
+
+_TRANSPORTS = frozenset({"sata", "sas"})
+_TIMEOUT_S = 5.0
+_FAILURE_TO_COME = 0x5D
+_LONGEST = 100
+
+
+@frozen
+class AskedDisk(Fact):
+    """A disk, and what it says; of one that sleeps, or that has no such health, that it is well."""
+
+    name: str  # sda
+    is_failing: bool  # it says that it fails, or soon will
+    warning: str  # what else it warns of, in the words of smartctl; empty for none
+
+
+@frozen
+class Smart(Fact):
+    """The disks that could be asked."""
+
+    disks: tuple[AskedDisk, ...]  # those of this machine that are reached by SATA or SAS; none that can be pulled out
+    is_installed: bool  # smartctl is, by which they are asked; of a host without such disks nobody looks
+
+
+def collect(reader: Reader, facts: Facts) -> Smart:
+    answers = shared(_answers, reader, facts)
+    return Smart(
+        disks=lazy(lambda: tuple(_told(name, answer) for name, answer in answers())),
+        is_installed=lazy(lambda: _is_installed([answer for _, answer in answers()])),
+    )
+
+
+def question(name: str) -> tuple[str, ...]:
+    """What asks a disk."""
+    return ("smartctl", "--json", "--health", "--nocheck=standby,0", f"/dev/{name}")
+
+
+def _answers(reader: Reader, facts: Facts) -> tuple[tuple[str, Callable[[], tuple[bool, str] | None]], ...]:
+    """The disks that are asked, and what each answers, which is asked for at first need."""
+    if reader.persistent_only:
+        return ()
+    own = (disk for disk in facts.disks.physical if not disk.is_removable and not disk.is_virtual)
+    return tuple((disk.name, shared(_answer, reader, disk.name)) for disk in own if disk.transport in _TRANSPORTS)
+
+
+def _is_installed(answers: Sequence[Callable[[], tuple[bool, str] | None]]) -> bool:
+    """One that hangs does not keep the others from being asked."""
+    for answer in answers:
+        got = attempt(answer)
+        if not isinstance(got, Unreadable):
+            return got is not None
+    return all(answer() is not None for answer in answers)
+
+
+def _told(name: str, answer: Callable[[], tuple[bool, str] | None]) -> AskedDisk:
+    well = (False, "")
+    return AskedDisk(name, lazy(lambda: (answer() or well)[0]), lazy(lambda: (answer() or well)[1]))
+
+
+def _answer(reader: Reader, name: str) -> tuple[bool, str] | None:
+    """Whether it fails, and what it warns of; None where smartctl is not installed. Raises UnknownFact."""
+    if not reader.is_privileged:
+        raise UnknownFact("needs root: the health that SATA and SAS disks tell of themselves (SMART)")
+    answer = sure(reader.query(question(name), timeout_s=_TIMEOUT_S))
+    if isinstance(answer, Absent):
+        return None
+    try:
+        return health_in(answer.stdout)
+    except (ValueError, TypeError, AttributeError):
+        lines = answer.errors.strip().splitlines() or ["it printed something else"]
+        raise UnknownFact(f"smartctl does not tell the health of /dev/{name}: {lines[0][:_LONGEST]}") from None
+
+
+def health_in(output: bytes) -> tuple[bool, str]:
+    """Whether a disk fails and what it warns of, of what smartctl prints. Its exit status has bits for what was once,
+    so it does not count. Raises what json raises, and AttributeError, for something else.
+    """
+    status = json.loads(output).get("smart_status", {})
+    if status.get("passed", True) is not False:
+        return False, ""
+    scsi = status.get("scsi", {})
+    if scsi.get("asc", _FAILURE_TO_COME) == _FAILURE_TO_COME:
+        return True, ""
+    return False, str(scsi.get("ie_string", "it gives no reason"))[:_LONGEST]

@@ -1,0 +1,143 @@
+"""Which limit keeps a job from CPUs that the host has: its size, who set it, and where it is changed.
+
+Sources: cpu.max and cpu.stat (kernel: Documentation/admin-guide/cgroup-v2.rst), cpu.cfs_quota_us and cpu.stat of
+version 1 (Documentation/scheduler/sched-bwc.rst), cpuset.cpus of both, sched_getaffinity(2). Names of groups:
+systemd.slice(5), docker run --cgroup-parent, Slurm's cgroup plugins (cgroup.conf(5)), kubelet.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+
+from hosttune.facts.cpu.cpu import parse_groups
+from hosttune.measure.cpus import GROUPS, quotas, upwards
+from hosttune.measure.watch.kept import content_of
+from hosttune.measure.watch.parse import counter
+from hosttune.measure.watch.tick import CpuLimit, LimitKind
+from hosttune.regex import regex
+
+_CONTAINER = regex(r"(?:docker|libpod|crio|cri-containerd)[-/]([0-9a-f]{12,64})")
+_JOB = regex(r"job_(\d+)")
+
+
+class CpuLimits:
+    """`look_around` finds the limit anew, `throttled` asks whether a quota has just held the job back."""
+
+    def __init__(self, root: int) -> None:
+        self.limit: CpuLimit | None = None
+        self.cpus = 1.0
+        self.allowed: frozenset[int] | None = None  # None: all
+        self.reason = ""
+        self.is_surprised = False  # a quota that was not known has held the job back: time to look around
+        self._root = root
+        self._was: dict[str, int] = {}
+        self._folders: tuple[str, ...] = ()
+        self.look_around((root,))
+
+    def look_around(self, pids: Iterable[int]) -> None:
+        """`pids` are the processes of the job that work. Raises ProcessLookupError where none of them is left."""
+        allowed: set[int] = set()
+        for pid in pids:
+            with suppress(OSError):
+                allowed |= os.sched_getaffinity(pid)
+        if not allowed:
+            allowed = set(os.sched_getaffinity(self._root))
+        whole = os.cpu_count() or 1
+        groups = content_of(f"/proc/{self._root}/cgroup") or b""
+        self.allowed = None if len(allowed) >= whole else frozenset(allowed)
+        self._folders = cpu_folders(groups)
+        self.is_surprised = False
+        tightest = min(quotas(self._root), key=lambda quota: quota.cpus, default=None)
+        self.cpus, self.limit = float(len(allowed)), None
+        self.reason = f"{len(allowed)} usable CPU{'s' * (len(allowed) != 1)}"
+        if tightest is not None and tightest.cpus < len(allowed):
+            self.cpus = round(tightest.cpus, 3)
+            self.limit = CpuLimit(LimitKind.QUOTA, self.cpus, whole, tightest.path, setter(tightest.path))
+            self.reason = f"{self.cpus:g} of {len(allowed)} CPUs by {tightest.path}"
+        elif len(allowed) < whole:
+            path = cpuset_of(groups, frozenset(allowed))
+            kind = LimitKind.CPUSET if path else LimitKind.AFFINITY
+            self.limit = CpuLimit(kind, self.cpus, whole, path, setter(path) if path else "")
+
+    def throttled(self, seconds: float) -> float | None:
+        """The share of the time since the last look in whose periods the quota held the job back, percent."""
+        was, self._was = self._was, {}
+        own = self.limit.path.rpartition("/")[0] if self.limit and self.limit.kind is LimitKind.QUOTA else ""
+        found = None
+        for folder in self._folders:
+            count = counter(content_of(f"{folder}/cpu.stat") or b"", b"nr_throttled")
+            if count is None:
+                continue
+            self._was[folder] = count
+            passed = max(0, count - was.get(folder, count))
+            if folder == own and folder in was:
+                found = min(100.0, 100 * passed * period_s(self.limit.path if self.limit else "") / seconds)
+            self.is_surprised |= passed > 0 and folder != own
+        return found
+
+
+def cpu_folders(groups: bytes) -> tuple[str, ...]:
+    """The folders that may hold a quota: of the control group with the controller cpu, and those above it."""
+    paths = parse_groups(groups.decode("utf-8", "surrogateescape"))
+    mount = f"{GROUPS}/cpu" if "cpu" in paths else GROUPS
+    return tuple(upwards(mount, paths.get("cpu", paths.get("", "/"))))
+
+
+def period_s(path: str) -> float:
+    """The period of the quota that this file sets, usually 0.1 s."""
+    content = content_of(path.replace("cpu.cfs_quota_us", "cpu.cfs_period_us")) or b""
+    words = content.split()
+    return int(words[-1]) / 1e6 if words and words[-1].isdigit() else 0.1
+
+
+def setter(path: str) -> str:
+    """Who makes control groups of this name, and where the limit is changed; "" where the name tells nothing. Pure."""
+    if job := _JOB.search(path):
+        return f"Slurm job {job[1]}: ask for more with --cpus-per-task"
+    if found := _CONTAINER.search(path):
+        short = found[1][:12]
+        if "docker" in found[0]:
+            return f"Docker container {short}: docker update --cpus N {short} (--cpuset-cpus for the CPUs)"
+        if "libpod" in found[0]:
+            return f"Podman container {short}: podman update --cpus N {short}"
+    if "kubepods" in path:
+        return "Kubernetes: resources.limits.cpu of the pod"
+    if "/lxc" in path or "/machine.slice" in path:
+        return "the container's own settings (lxc, machinectl)"
+    units = [word for word in path.split("/") if word.endswith((".service", ".scope", ".slice"))]
+    if units:
+        unit = units[-1]
+        return f"systemd unit {unit}: systemctl set-property {unit} CPUQuota="
+    return ""
+
+
+def cpuset_of(groups: bytes, allowed: frozenset[int]) -> str:
+    """The file of the control group that allows no more than these CPUs; "" where none does, so that the process itself
+    or who started it chose them."""
+    paths = parse_groups(groups.decode("utf-8", "surrogateescape"))
+    is_v1 = "cpuset" in paths
+    mount = f"{GROUPS}/cpuset" if is_v1 else GROUPS
+    found = ""
+    for folder in upwards(mount, paths.get("cpuset", paths.get("", "/"))):
+        for name in ("cpuset.effective_cpus", "cpuset.cpus") if is_v1 else ("cpuset.cpus.effective",):
+            content = content_of(f"{folder}/{name}")
+            if content is not None and numbers(content) == allowed:
+                found = f"{folder}/cpuset.cpus"
+                break
+        else:
+            break
+    return found
+
+
+def numbers(content: bytes) -> frozenset[int]:
+    """`0-3,8` as a set (cpuset(7), list format). Pure; empty for what is no list."""
+    found: set[int] = set()
+    try:
+        for part in content.decode("ascii").strip().split(","):
+            first, _, last = part.partition("-")
+            found.update(range(int(first), int(last or first) + 1))
+    except ValueError:
+        return frozenset()
+    return frozenset(found)

@@ -1,0 +1,105 @@
+"""The file systems on which a job's files lie, with their devices and servers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+
+from hosttune.host.mountinfo import parse
+from hosttune.measure.watch.kept import content_of
+from hosttune.measure.watch.tick import Mounted
+
+MOST = 8
+_MOST_PROCESSES, _MOST_FILES, _MOST_WORDS = 8, 64, 16
+# Where programs and their libraries lie is not where a job's data lie.
+_PROGRAMS = ("/usr/", "/bin/", "/lib", "/opt/", "/etc/")
+
+
+class MountTable:
+    """`proc` is where /proc is, for tests."""
+
+    def __init__(self, proc: str = "/proc") -> None:
+        self._proc = proc
+        self._servers: dict[str, str] = {}  # of each FUSE mount, looked up once
+
+    def of(self, pids: Iterable[int]) -> tuple[Mounted, ...]:
+        """Those of open files, most of them first; where none is open, of files that the command line names, which may
+        be the program's own; else of the working folder."""
+        table = parse(content_of(f"{self._proc}/self/mountinfo") or b"")
+        mounts = {mount.target.rstrip("/") + "/": mount for mount in table}  # the later one lies above
+        counts: dict[str, int] = {}
+        members = list(pids)[:_MOST_PROCESSES]
+        paths = (
+            [path for pid in members for path in self._opened(pid)]
+            or [path for pid in members for path in self._named(pid)]
+            or [self._folder(pid) for pid in members]
+        )
+        for path in paths:
+            fitting = [target for target in mounts if path.startswith(target)]
+            if fitting:
+                target = max(fitting, key=len)
+                counts[target] = counts.get(target, 0) + 1
+        ordered = sorted(counts, key=lambda target: -counts[target])[:MOST]
+        return tuple(
+            Mounted(
+                mounts[target].target,
+                mounts[target].fstype,
+                mounts[target].source,
+                self._server(mounts[target].fstype, mounts[target].target),
+            )
+            for target in ordered
+        )
+
+    def _opened(self, pid: int) -> list[str]:
+        """Absolute paths; none where this user may not see them."""
+        found = []
+        folder = f"{self._proc}/{pid}/fd"
+        with suppress(OSError):
+            for name in os.listdir(folder)[:_MOST_FILES]:
+                with suppress(OSError):
+                    found.append(os.readlink(f"{folder}/{name}"))
+        return _data(found)
+
+    def _named(self, pid: int) -> list[str]:
+        words = (content_of(f"{self._proc}/{pid}/cmdline") or b"").decode("utf-8", "surrogateescape").split("\0")
+        return _data([word.rpartition("=")[2] + "/" for word in words[1:_MOST_WORDS]])
+
+    def _folder(self, pid: int) -> str:
+        with suppress(OSError):
+            return os.readlink(f"{self._proc}/{pid}/cwd") + "/"
+        return ""
+
+    def _server(self, fstype: str, target: str) -> str:
+        """The process that serves a FUSE file system: it holds /dev/fuse, and its command line names the folder."""
+        if not fstype.startswith("fuse"):
+            return ""
+        if target not in self._servers:
+            self._servers[target] = self._find_server(target)
+        return self._servers[target]
+
+    def _find_server(self, target: str) -> str:
+        holders = []
+        for name in os.listdir(self._proc):
+            if name.isdigit() and self._has_fuse(name):
+                words = (content_of(f"{self._proc}/{name}/cmdline") or b"").split(b"\0")
+                text = f"{os.path.basename(words[0]).decode('utf-8', 'replace')} (process {name})"
+                if os.fsencode(target) in words:
+                    return text
+                holders.append(text)
+        return holders[0] if len(holders) == 1 else ""
+
+    def _has_fuse(self, name: str) -> bool:
+        with suppress(OSError):
+            for file in os.listdir(f"{self._proc}/{name}/fd"):
+                with suppress(OSError):
+                    if os.readlink(f"{self._proc}/{name}/fd/{file}") == "/dev/fuse":
+                        return True
+        return False
+
+
+def _data(paths: list[str]) -> list[str]:
+    """Without devices, the kernel's own, and where programs lie."""
+    return [
+        path for path in paths if path.startswith("/") and not path.startswith(("/dev/", "/proc/", "/sys/", *_PROGRAMS))
+    ]

@@ -1,0 +1,254 @@
+"""What the job's tasks sleep on, as the kernel tells it in one moment of each look.
+
+/proc/PID/wchan names the function of the kernel in which a task sleeps (proc_pid_wchan(5)); what it sleeps on follows
+from that name, and for poll(2), select(2) and pipes from the files that the process has open. /proc/PID/syscall tells
+the very file where this user may read it. No tracing: a name that is not known is no evidence, and neither is a task
+that runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container, Iterable, Mapping
+
+from hosttune.frozen import frozen
+from hosttune.measure.watch.kept import content_of
+from hosttune.measure.watch.sockets import OpenSocket, inode_of, is_local, links_of, tcp_sockets, unix_sockets
+from hosttune.measure.watch.tick import Wait, Want
+
+MOST_PROCESSES = 32
+MOST_THREADS = 8  # of one process, where its main thread tells nothing
+MOST_TASKS = 64
+
+# Beginnings of names of functions of the kernel, from Linux 4.18 to 6.18.
+_NETWORK = (
+    "sk_wait_data", "wait_woken", "tcp_", "inet_", "__skb_wait_for_more", "__skb_recv", "sk_stream_wait", "udp_",
+    "rpc_wait", "__rpc", "nfs", "p9_", "cifs_", "smb2_", "wait_for_response", "ceph_", "ptlrpc", "ll_", "mptcp_",
+    "tls_", "rdma_", "ib_",
+)  # fmt: skip
+_FILE_SERVERS = ("rpc_wait", "__rpc", "nfs", "p9_", "cifs_", "smb2_", "wait_for_response", "ceph_", "ptlrpc", "ll_")
+_FUSE = ("request_wait_answer", "fuse_", "__fuse")  # its server is a process of this host, whatever that waits for
+_LOCK = (
+    "locks_lock", "__locks", "flock_lock", "posix_lock", "fcntl_setlk", "do_lock_file_wait", "do_semtimedop",
+    "do_semop",
+    "rwsem_down", "__mutex_lock",
+)  # fmt: skip
+_PEER = (
+    *_FUSE, "unix_", "unix_stream", "wait_for_partner", "do_msgrcv", "do_msgsnd", "wq_sleep", "n_tty_read", "eventfd_",
+)  # fmt: skip
+_PIPE = ("pipe_read", "anon_pipe_read", "pipe_wait", "pipe_write", "anon_pipe_write", "fifo_open")
+_POLL = ("do_poll", "do_sys_poll", "do_select", "core_sys_select", "ep_poll", "do_epoll", "poll_schedule", "io_cqring")
+_TIMER = (
+    "hrtimer_nanosleep", "do_nanosleep", "common_nsleep", "clock_nanosleep", "do_sigtimedwait", "sigsuspend",
+    "__x64_sys_pause", "__do_sys_pause", "sys_pause", "__arm64_sys_pause", "__se_sys_pause", "do_sigsuspend",
+    "__ia32_sys_pause",
+)  # fmt: skip
+_FUTEX = ("futex", "__futex")
+
+
+_IN_MEMORY = Wait(Want.EACH_OTHER, "in memory")
+
+
+class Task:
+    """Marks of one task before its files are looked at."""
+
+    NETWORK, LOCK, PEER, PIPE, POLL, TIMER, FUTEX, OTHER = range(8)
+
+
+_MARKS = (
+    (Task.NETWORK, _NETWORK), (Task.LOCK, _LOCK), (Task.PEER, _PEER), (Task.PIPE, _PIPE), (Task.POLL, _POLL),
+    (Task.TIMER, _TIMER), (Task.FUTEX, _FUTEX),
+)  # fmt: skip
+
+
+def mark(channel: str) -> int:
+    """What kind of sleep a wait channel is. Pure."""
+    return next((found for found, names in _MARKS if channel.startswith(names)), Task.OTHER)
+
+
+@frozen
+class Sleeper:
+    """One task that sleeps: its process, its wait channel, and the number of the file that it waits for."""
+
+    pid: int
+    channel: str
+    file: int | None = None
+
+
+@frozen
+class Ends:
+    """What is known of the job's files: links of each process, and the sockets of the host."""
+
+    links: Mapping[int, Mapping[int, str]]
+    tcp: Mapping[int, OpenSocket]
+    unix: Mapping[int, OpenSocket]
+
+
+def wait_of(sleepers: Iterable[Sleeper], ends: Ends) -> Wait | None:
+    """What the job sleeps on: what comes from outside before what its own tasks hand each other. Pure.
+
+    None where nothing sleeps, or on nothing that is known. A lock in memory (futex(2)) is one when no task of the job
+    sleeps on anything else: pools of threads sleep so too, until there is work.
+    """
+    ours = _inodes(ends.links)
+    found = [_single(one, ends, ours) for one in sleepers]
+    for kind in (Want.NETWORK, Want.LOCK, Want.PEER, Want.TIMER, Want.EACH_OTHER):
+        known = [one for one in found if one is not None and one.kind is kind]
+        if known and all(one == _IN_MEMORY for one in known):
+            return Wait(Want.LOCK, _IN_MEMORY.what)
+        if known:
+            return max(known, key=lambda one: bool(one.what) and one != _IN_MEMORY)
+    return None
+
+
+def _single(one: Sleeper, ends: Ends, ours: Container[tuple[str, int]]) -> Wait | None:
+    kind = mark(one.channel)
+    links = ends.links.get(one.pid, {})
+    file = links.get(one.file) if one.file is not None else None
+    if kind == Task.NETWORK:
+        if one.channel.startswith(_FILE_SERVERS):
+            return Wait(Want.NETWORK, "a file system's server")
+        return _network([file] if file else links.values(), ends) or Wait(Want.NETWORK)
+    if kind == Task.LOCK:
+        return Wait(Want.LOCK, _lock_name(file))
+    if kind == Task.PEER and one.channel.startswith(_FUSE):
+        return Wait(Want.PEER, f"the server of {file}, through FUSE" if file else "the server of a FUSE file system")
+    if kind == Task.PEER:
+        return _peer([file] if file else links.values(), ends, ours) or Wait(Want.PEER)
+    if kind == Task.PIPE:
+        return _pipe(file, links, ours)
+    if kind == Task.POLL:
+        return _network(links.values(), ends) or _polled(links, ends, ours)
+    return {Task.TIMER: Wait(Want.TIMER), Task.FUTEX: _IN_MEMORY}.get(kind)
+
+
+def _lock_name(file: str | None) -> str:
+    return file if file and file.startswith("/") else ""
+
+
+def _network(files: Iterable[str | None], ends: Ends) -> Wait | None:
+    """A connection to somebody who is not of the job; None where there is none."""
+    own = {ends.tcp[key[1]].local for key in _inodes(ends.links) if key[1] in ends.tcp}
+    for link in files:
+        key = inode_of(link or "")
+        found = ends.tcp.get(key[1]) if key is not None and key[0] == "socket" else None
+        if found is not None and not found.is_listening and found.remote not in own and not found.remote.endswith(":0"):
+            return Wait(Want.NETWORK, found.remote + (" (this host)" if is_local(found.remote) else ""))
+    return None
+
+
+def _peer(files: Iterable[str | None], ends: Ends, ours: Container[tuple[str, int]]) -> Wait | None:
+    """A socket of this host: whether the other end is the job's own."""
+    seen = None
+    for link in files:
+        if link and link.startswith("/dev/") and ("tty" in link or "pts" in link):
+            seen = Wait(Want.PEER, f"input from {link}")
+        key = inode_of(link or "")
+        found = ends.unix.get(key[1]) if key is not None and key[0] == "socket" else None
+        if found is not None and found.peer:
+            if ("socket", found.peer) not in ours:
+                return Wait(Want.PEER, "a socket of this host")
+            seen = seen or Wait(Want.EACH_OTHER)
+    return seen
+
+
+def _pipe(file: str | None, links: Mapping[int, str], ours: Container[tuple[str, int]]) -> Wait:
+    """A pipe whose other end the job holds too is its own."""
+    if file and file.startswith("/"):
+        return Wait(Want.PEER, f"the pipe {file}")
+    pipes = [key for link in ([file] if file else links.values()) if (key := inode_of(link)) and key[0] != "socket"]
+    if pipes and not any(_other_end(key) in ours for key in pipes):
+        return Wait(Want.PEER, "a pipe")
+    return Wait(Want.EACH_OTHER)
+
+
+def _other_end(key: tuple[str, int]) -> tuple[str, int]:
+    return ("pipe" if key[0] == "pipe>" else "pipe>", key[1])
+
+
+def _polled(links: Mapping[int, str], ends: Ends, ours: Container[tuple[str, int]]) -> Wait:
+    """poll(2) without a connection: a peer of this host, the job itself, or a timer alone."""
+    peer = _peer((link for number, link in links.items() if number > 2), ends, ours)
+    if peer is not None and peer.kind is Want.PEER:
+        return peer
+    keys = [key for number, link in links.items() if number > 2 and (key := inode_of(link)) and key[0] == "pipe"]
+    if any(_other_end(key) in ours for key in keys):
+        return Wait(Want.EACH_OTHER)
+    unknown = any(
+        (key := inode_of(link)) and key[0] == "socket" and key[1] not in ends.unix and key[1] not in ends.tcp
+        for link in links.values()
+    )
+    return Wait(Want.NETWORK) if unknown else Wait(Want.TIMER)
+
+
+def _inodes(links: Mapping[int, Mapping[int, str]]) -> set[tuple[str, int]]:
+    """The ends of pipes and the sockets that the job holds."""
+    return {key for one in links.values() for link in one.values() if (key := inode_of(link)) is not None}
+
+
+class Waits:
+    """Looks at the tasks of a job. `received` are bytes over TCP, since the last look that looked at sockets."""
+
+    def __init__(self, proc: str = "/proc") -> None:
+        self._proc = proc
+        self._counts: dict[int, int] | None = None
+        self.received = 0
+
+    def look(self, members: Mapping[int, str]) -> Wait | None:
+        """`members`: the state of each process (proc_pid_stat(5))."""
+        sleepers = self._sleepers([pid for pid, state in members.items() if state in "SDI"][:MOST_PROCESSES])
+        self.received = 0
+        if not any(mark(one.channel) in {Task.NETWORK, Task.PEER, Task.PIPE, Task.POLL, Task.LOCK} for one in sleepers):
+            return wait_of(sleepers, Ends({}, {}, {}))
+        links = {pid: links_of(f"{self._proc}/{pid}/fd") for pid in list(members)[:MOST_TASKS]}
+        has_sockets = any(link.startswith("socket:") for one in links.values() for link in one.values())
+        tcp = tcp_sockets() if has_sockets else {}
+        ends = Ends(links, tcp, unix_sockets() if has_sockets else {})
+        self._count(links, tcp)
+        return wait_of(sleepers, ends)
+
+    def _count(self, links: Mapping[int, Mapping[int, str]], tcp: Mapping[int, OpenSocket]) -> None:
+        counts = {}
+        for kind, inode in _inodes(links):
+            received = tcp[inode].received if kind == "socket" and inode in tcp else None
+            if received is not None:
+                counts[inode] = received
+        if self._counts is not None:
+            self.received = sum(max(0, now - self._counts.get(inode, 0)) for inode, now in counts.items())
+        self._counts = counts
+
+    def _sleepers(self, pids: Iterable[int]) -> list[Sleeper]:
+        found: list[Sleeper] = []
+        for pid in pids:
+            main = self._sleeper(pid, pid)
+            found.append(main)
+            if mark(main.channel) in {Task.FUTEX, Task.OTHER, Task.POLL}:
+                found += self._threads(pid)
+            if len(found) >= MOST_TASKS:
+                break
+        return found
+
+    def _threads(self, pid: int) -> list[Sleeper]:
+        try:
+            names = [int(name) for name in os.listdir(f"{self._proc}/{pid}/task")]
+        except (OSError, ValueError):
+            return []
+        return [self._sleeper(pid, thread) for thread in sorted(names, reverse=True)[:MOST_THREADS] if thread != pid]
+
+    def _sleeper(self, pid: int, thread: int) -> Sleeper:
+        folder = f"{self._proc}/{pid}/task/{thread}"
+        channel = (content_of(f"{folder}/wchan") or b"").decode("ascii", "replace").strip()
+        if mark(channel) in {Task.NETWORK, Task.LOCK, Task.PEER, Task.PIPE}:
+            return Sleeper(pid, channel, first_argument(content_of(f"{folder}/syscall") or b""))
+        return Sleeper(pid, channel)
+
+
+def first_argument(content: bytes) -> int | None:
+    """The first argument of the system call in /proc/PID/syscall: the file of read(2), recv(2), flock(2), fcntl(2).
+    Pure."""
+    words = content.split()
+    try:
+        number = int(words[1], 16) if len(words) > 2 and words[0].isdigit() else None
+    except ValueError:
+        return None
+    return number if number is not None and number < 1 << 20 else None

@@ -1,0 +1,38 @@
+"""`hosttune ready` and `hosttune status`: where a host stands between its boot and its first job."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from hosttune.views.page import sanitize
+
+if TYPE_CHECKING:
+    from hosttune.engine.ready import ReadyState
+
+READY_METRICS = {
+    "hosttune_ready": "1 for where the host stands between its boot and its first job.",
+    "hosttune_ready_timestamp_seconds": "When that was looked at, in seconds since 1970.",
+    "hosttune_ready_reboots": "Reboots since the host was ready.",
+}
+
+
+def ready_text(state: ReadyState) -> str:
+    """One line, for the journal and the console."""
+    return f"hosttune: {state.standing}: {sanitize(state.sentence)}\n"
+
+
+def status_text(state: ReadyState | None, boot_id: str) -> str:
+    """A few lines for who looks."""
+    if state is None:
+        return "no boot was looked at here: hosttune-ready.service is off, and no apply --yes --reboot goes on\n"
+    at = datetime.fromtimestamp(state.at, timezone.utc)
+    when = "in this boot" if state.boot_id == boot_id else "in an earlier boot"
+    lines = [f"{state.standing}: {sanitize(state.sentence)}", f"  looked at {at:%Y-%m-%d %H:%M:%S} UTC, {when}"]
+    if state.digest:
+        lines.append(f"  plan {state.digest[:12]}")
+    if state.reboots:
+        lines.append(f"  {len(state.reboots)} of at most {state.allowed} reboots since the host was ready")
+    if state.goes_on:
+        lines.append("  an apply --yes --reboot goes on after the boot")
+    return "".join(f"{line}\n" for line in lines)

@@ -1,0 +1,210 @@
+"""What is on trial: before the yes, in the receipt, afterwards; for people and as JSON."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from hosttune.codec import document, to_json
+from hosttune.engine.trial import TrialPart
+from hosttune.engine.trial_terms import span_text
+from hosttune.values import Confirmer
+from hosttune.views.document import CommandBlock, Document, Item, Items, Say, Section, rendered
+from hosttune.views.page import sanitize
+from hosttune.views.terminal import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hosttune.actions.trial import TrialEnd
+    from hosttune.actions.trial_state import TrialRun
+    from hosttune.engine.losses import Loss
+    from hosttune.engine.trial import TrialPlan, TriedChange
+    from hosttune.views.document import Block
+    from hosttune.views.page import Page
+
+TITLE = "On trial"
+
+
+def planned_trial(planned: TrialPlan) -> Section:
+    """What a yes would put on trial, and what becomes of it."""
+    terms = planned.terms
+    if planned.obstacles:
+        why = tuple(Item(text=sanitize(one)) for one in planned.obstacles)
+        return Section("No trial is possible here", (Items(why),), "red")
+    who = "somebody, or this host's health," if terms.by is Confirmer.HEALTH else "somebody"
+    time = span_text(terms.within_s)
+    if planned.has_boot and planned.boot_within_s not in {0, terms.within_s}:
+        time += f" (in the boot on trial {span_text(planned.boot_within_s)})"
+    promise = f"Until {who} confirms it, at most {time}; otherwise this host goes back by itself."
+    notes = [Say(sanitize(note), "note", is_hanging=True) for note in planned.notes]
+    if planned.has_boot:
+        notes.insert(0, Say("hosttune may reboot this host once, to come back.", "note", is_hanging=True))
+    keep = Say(f"{_when(planned)} sudo hosttune confirm.", is_hanging=True)
+    points = tuple(_points(planned))
+    return Section(TITLE, (Say(promise), Items(points, is_aligned=True), keep, *notes), "yellow")
+
+
+def _when(planned: TrialPlan) -> str:
+    if planned.has_live and planned.has_boot:
+        return "To keep it, over a new connection, and once more after a reboot:"
+    return "To keep it, over a new connection:" if planned.has_live else "To keep it, after a reboot:"
+
+
+def _points(planned: TrialPlan) -> Iterable[Item]:
+    for part, how in (
+        (TrialPart.NOW, ""),
+        (TrialPart.NEXT_BOOT, ": its files are put back where that boot stops, or nobody confirms"),
+        (TrialPart.ONE_BOOT, f": {_arguments(planned)}, by an entry of GRUB's that is taken once"),
+        (TrialPart.UNTRIED, ": made as without a trial (policy: confirm: boot: false)"),
+    ):
+        if rules := _rules(planned.of(part)):
+            yield Item(part.value, f"{rules}{how}", look="label")
+    for one in planned.of(TrialPart.NO_RETURN):
+        yield Item(TrialPart.NO_RETURN.value, f"{sanitize(one.change.rule)}: {sanitize(one.reason)}", look="label")
+
+
+def _arguments(planned: TrialPlan) -> str:
+    words = [sanitize(" ".join(planned.arguments))] if planned.arguments else []
+    words += [f"without {sanitize(' '.join(planned.dropped))}"] if planned.dropped else []
+    return ", ".join(words)
+
+
+def _rules(tried: Iterable[TriedChange]) -> str:
+    return ", ".join(dict.fromkeys(sanitize(one.change.rule) for one in tried))
+
+
+def planned_json(planned: TrialPlan) -> dict[str, Any]:
+    """The same for programs, as the key `trial` of a plan."""
+    terms = planned.terms
+    return {
+        "within_s": terms.within_s,
+        "boot_within_s": planned.boot_within_s,
+        "by": terms.by.value,
+        "obstacles": list(planned.obstacles),
+        "notes": list(planned.notes),
+        "changes": [
+            {
+                "rule": one.change.rule,
+                "address": str(one.change.address),
+                "part": one.part.value,
+                "reason": one.reason,
+                "arguments": list(one.arguments),
+                "dropped": list(one.dropped),
+            }
+            for one in planned.tried
+        ],
+    }
+
+
+def standing_words(trial: TrialRun, now: float) -> str:
+    """`on trial until 14:32 UTC (12 minutes left)`, and in the other states what each is called."""
+    if trial.left_s is None or not trial.state.is_open:
+        return trial.state.value
+    until = datetime.fromtimestamp(now + trial.left_s, timezone.utc)
+    left = counted(int(trial.left_s // 60), "minute") if trial.left_s >= 60 else counted(int(trial.left_s), "second")
+    return f"on trial until {until:%H:%M} UTC ({left} left)"
+
+
+def standing_blocks(trial: TrialRun, page: Page, now: float) -> tuple[Block, ...]:
+    """What is on trial after a run, and what to type next."""
+    record, state = trial.record, trial.state
+    points = [("now", record.live), ("next boot", record.next_boot), ("one boot", record.one_boot)]
+    items = tuple(Item(name, sanitize(", ".join(rules)), look="label") for name, rules in points if rules)
+    what = Section(TITLE, (Say(f"{_sentence(trial, now)}."), Items(items, is_aligned=True)), "yellow")
+    if not state.is_open:
+        return (what, CommandBlock("To take it back:", page.act(f"undo {sanitize(trial.run)} --yes")))
+    why = {
+        "on trial: live": "Over a new connection, to keep it:",
+        "on trial: next boot": "After a reboot, to keep it:",
+    }.get(state.value, "To keep it:")
+    return (
+        what,
+        CommandBlock(why, page.act(f"confirm {sanitize(trial.run)}")),
+        CommandBlock("To take it back at once:", page.act(f"undo {sanitize(trial.run)} --yes")),
+    )
+
+
+def _sentence(trial: TrialRun, now: float) -> str:
+    verb = "is " if trial.state.value.startswith("on trial") else ""
+    told = f"Run {sanitize(trial.run)} {verb}{standing_words(trial, now)}"
+    if trial.state.value == "on trial: next boot":
+        return f"Run {sanitize(trial.run)} is on trial at the next boot, whoever asks for it"
+    return f"{told}: {sanitize(trial.reason)}" if trial.reason else told
+
+
+def trial_report(trial: TrialRun | None, found: tuple[Loss, ...], page: Page, now: float) -> str:
+    """What `hosttune trial` says."""
+    host = sanitize(page.host)
+    if trial is None:
+        head = (Say("nothing is on trial.", "decision", host),)
+        return rendered("hosttune trial", [Document(host, f"Trial on {host}", head, ())], page)
+    head = (Say(f"{_sentence(trial, now)}.", "decision", host),)
+    blocks = (*loss_blocks(found), *standing_blocks(trial, page, now)[1:])
+    return rendered("hosttune trial", [Document(host, f"Trial on {host}", head, blocks)], page)
+
+
+def loss_blocks(found: tuple[Loss, ...]) -> tuple[Block, ...]:
+    """What the host has lost since before the run, and what could not be looked at."""
+    sure = tuple(Item(text=sanitize(one.sentence)) for one in found if one.is_known)
+    unsure = tuple(Item(text=sanitize(one.sentence)) for one in found if not one.is_known)
+    blocks: list[Block] = []
+    blocks += [Section("Not as before", (Items(sure),), "red", str(len(sure)))] if sure else []
+    blocks += [Section("Not looked at", (Items(unsure),), "yellow", str(len(unsure)))] if unsure else []
+    return tuple(blocks)
+
+
+def trial_json(trial: TrialRun | None, found: tuple[Loss, ...] = (), now: float = 0.0) -> dict[str, Any]:
+    """The answer of `hosttune trial --format json`, and the key `trial` of a receipt and of the history."""
+    if trial is None:
+        return {"run": "", "state": "none"}
+    record = trial.record
+    until = datetime.fromtimestamp(now + trial.left_s, timezone.utc) if trial.left_s is not None else None
+    return {
+        "run": trial.run,
+        "state": trial.state.value,
+        "is_open": trial.state.is_open,
+        "left_s": trial.left_s,
+        "until": until.isoformat(timespec="seconds") if until else "",
+        "by": record.by.value,
+        "within_s": record.within_s,
+        "boot_within_s": record.boot_within_s,
+        "live": list(record.live),
+        "next_boot": list(record.next_boot),
+        "one_boot": list(record.one_boot),
+        "without_return": list(record.without_return),
+        "reason": trial.reason,
+        "losses": [to_json(one) for one in found],
+    }
+
+
+def ended_report(ended: TrialEnd, found: tuple[Loss, ...], page: Page, more: Iterable[Block] = ()) -> str:
+    """What `hosttune confirm` did, or why it did not."""
+    host = sanitize(page.host)
+    run = sanitize(ended.trial.run)
+    said, style = {
+        "confirmed": (f"run {run} is confirmed and stays.", "green"),
+        "on trial: next boot": (
+            f"what takes effect at once is confirmed; run {run} is on trial at the next boot.",
+            "green",
+        ),
+    }.get(ended.state.value, (f"run {run} {sanitize(ended.state.value)}: {sanitize(ended.reason)}.", "red"))
+    blocks: list[Block] = [*loss_blocks(found), *more]
+    if ended.state.value == "on trial: next boot":
+        blocks.append(CommandBlock("After a reboot, to keep it:", page.act(f"confirm {run}")))
+    head = (Say(said, "decision", host, style),)
+    return rendered("hosttune confirm", [Document(host, f"Trial on {host}", head, tuple(blocks))], page)
+
+
+def ended_json(ended: TrialEnd, found: tuple[Loss, ...]) -> dict[str, Any]:
+    """The answer of `hosttune confirm --format json`."""
+    return document(
+        {
+            "run": ended.trial.run,
+            "state": ended.state.value,
+            "reason": ended.reason,
+            "needs_reboot": ended.needs_reboot,
+            "losses": [to_json(one) for one in found],
+            "receipt": to_json(ended.receipt),
+        }
+    )

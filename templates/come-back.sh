@@ -1,0 +1,262 @@
+#!/bin/sh
+# Written by hosttune for a trial; gone when it ends. Called by units of its own in a boot on trial:
+#   early      before any mount, module or sysctl: is this boot the trial, or one after it?
+#   emergency  the boot has stopped
+#   deadline   nobody has confirmed in time
+#   late       the boot is through: status 0 where its health is to be looked at
+# It takes back, once, what a run changed for the next boot, and reboots once. It needs the root file system alone: no
+# Python, no network, no /var. All is in functions, so that half of this file does nothing.
+# `sync FILE` of uutils is a whole sync(2), which does as well.
+R=
+PATH=$R/usr/sbin:$R/usr/bin:$R/sbin:$R/bin
+T=$R/etc/hosttune/trial
+umask 077
+
+say() {
+    { echo "hosttune: $*" > "$R/dev/console"; } 2> /dev/null
+    { echo "<4>hosttune: $*" > "$R/dev/kmsg"; } 2> /dev/null
+    { echo "$*" >> "$T/log"; } 2> /dev/null || unsaid=$*
+    [ "$mode" != deadline ] || timeout 10 wall "hosttune: $*" 2> /dev/null
+}
+
+has() { [ -e "$T/$1" ]; }
+
+# A mark holds the id of the boot that made it.
+mark() { { echo "$boot" > "$T/$1"; } 2> /dev/null && sync "$T/$1" "$T" && is_of_this_boot "$1"; }
+
+is_of_this_boot() { has "$1" && read -r its < "$T/$1" && [ "$its" = "$boot" ]; }
+
+is_writable() { { echo > "$T/probe"; } 2> /dev/null && rm -f "$T/probe"; }
+
+# On a full disk what was kept free for this has to do. Remounting merges the line of / in fstab, which may be what is wrong.
+make_writable() {
+    { rm -f "$T/room" && sync "$T"; } 2> /dev/null
+    is_writable || { mount --options-source=disable -o remount,rw "$R/" || mount -o remount,rw "$R/"; } 2> /dev/null
+    is_writable || return
+    [ -z "$unsaid" ] || { echo "$unsaid" >> "$T/log"; } # why it comes back
+    unsaid=
+}
+
+words() { read -r line < "$R/proc/cmdline"; echo " $line "; }
+
+is_trial_entry() {
+    has oneshot && read -r run < "$T/oneshot" && case $(words) in *" hosttune.trial=$run "*) ;; *) false ;; esac
+}
+
+# Somebody sits before it, or the crash kernel writes its dump.
+must_stay_out() {
+    [ -e "$R/proc/vmcore" ] || case $(words) in
+    *" rescue "* | *" emergency "* | *" single "* | *" recovery "* | *" s "* | *" S "* | *" 1 "* | *" -b "*) ;;
+    *" systemd.unit=rescue.target "* | *" systemd.unit=emergency.target "* | *" hosttune.trial=off "*) ;;
+    *) false ;;
+    esac
+}
+
+# Compared here: not every sha256sum -c ends with 1 where it says FAILED (uutils 0.0.17).
+has_digest() { said=$(sha256sum 2> /dev/null < "$T/$2") && [ "${said%% *}" = "$1" ]; }
+
+is_as_listed() {
+    while read -r digest name <&4; do
+        has_digest "$digest" "$name" || return 1
+    done 4< "$T/sums"
+}
+
+# The second line of `armed` is the digest of the list of digests.
+is_whole() { { read -r its && read -r digest; } < "$T/armed" && has_digest "$digest" sums && is_as_listed; }
+
+# Whether a file is as the kept one: where that is missing there must be none.
+is_as() {
+    if [ -e "$2" ]; then
+        [ -f "$1" ] && [ ! -L "$1" ] && cmp -s "$1" "$2"
+    else
+        [ ! -e "$1" ] && [ ! -L "$1" ]
+    fi
+}
+
+put_back() { # number, mode, owner, path
+    folder=${4%/*} now=$R$4
+    mark put || return 1
+    if has "$1.old"; then
+        # As an interrupted write of hosttune calls its temporary file; another guard may be at work.
+        temporary=$R$folder/.${4##*/}.hosttune-000000000000$tag
+        rm -f "$temporary"
+        if [ -e "$now" ]; then
+            cp -a "$now" "$temporary" # with its access list and attributes, which the run has kept
+        else
+            (umask 022 && mkdir -p "$R$folder") && cat < /dev/null > "$temporary" &&
+                chmod "$2" "$temporary" && chown "$3" "$temporary"
+        fi && cat "$T/$1.old" > "$temporary" && cmp -s "$T/$1.old" "$temporary" && sync "$temporary" &&
+            mv -f "$temporary" "$now" || {
+            rm -f "$temporary"
+            return 1
+        }
+    else
+        rm -f "$now" || return 1
+        case $folder in */systemd/system/*.d) rmdir "$R$folder" 2> /dev/null ;; esac
+    fi
+    [ ! -d "$R$folder" ] || sync "$R$folder" || return 1
+    say "put back $4"
+}
+
+restore() {
+    while read -r number mode_of owner path <&3; do
+        if is_as "$R$path" "$T/$number.old"; then
+            continue
+        elif is_as "$R$path" "$T/$number.new"; then
+            put_back "$number" "$mode_of" "$owner" "$path" || return 1
+        else
+            say "$path was changed by somebody else: it is left as it is"
+            mark partly
+        fi
+    done 3< "$T/set"
+}
+
+# Who makes this file first has decided, a confirmation or the return; what was cut off here is empty.
+decide() {
+    [ -e "$T/decided" ] || { (set -C && echo returned > "$T/decided") 2> /dev/null && sync "$T/decided" "$T"; }
+    has decided && ! is_confirmed
+}
+
+is_confirmed() { has decided && read -r its < "$T/decided" && [ "$its" = confirmed ]; }
+
+# At most one return for a run, whoever comes first.
+take_turn() { (set -C && echo "$boot" > "$T/returned") 2> /dev/null && sync "$T/returned" "$T" && is_of_this_boot returned; }
+
+is_gpu_at_work() {
+    for process in "$R"/proc/[0-9]*; do
+        { read -r name < "$process/comm"; } 2> /dev/null || continue
+        grep -qxF "$name" "$T/monitors" 2> /dev/null && continue
+        ls -l "$process/fd" 2> /dev/null | grep -q '/dev/nvidia[0-9]' && return 0
+    done
+    return 1
+}
+
+reboot_once() {
+    {
+        sleep 300 # a stuck driver can stop an ordinary reboot
+        systemctl reboot -f
+        sleep 60
+        echo b > "$R/proc/sysrq-trigger"
+    } > /dev/null 2>&1 < /dev/null &
+    systemctl reboot
+}
+
+fail() {
+    say "failed to come back: $*"
+    mark failed
+}
+
+# GRUB could not clear what asked for the entry, or a journal has brought it back since.
+clean_grub() {
+    block=$R/boot/grub/grubenv entry=$R/boot/grub/custom.cfg
+    if grub-editenv "$block" list 2> /dev/null | grep -qx next_entry=hosttune-trial; then
+        grub-editenv "$block" unset next_entry
+    fi
+    if grep -q '^# Written by hosttune for the trial' "$entry" 2> /dev/null; then
+        rm -f "$entry"
+    fi
+    sync -f "$R/boot/grub" 2> /dev/null
+}
+
+# A driver that is stuck in the kernel keeps whoever asks it, and timeout(1) waits for that: it is left behind.
+by_hosttune() {
+    timeout 900 sh "$T/come-back" &
+    asked=$! left=910
+    while kill -0 "$asked" 2> /dev/null && [ "$left" -gt 0 ]; do
+        sleep 1
+        left=$((left - 1))
+    done
+    [ "$left" -gt 0 ] && wait "$asked"
+}
+
+come_back() {
+    say "$*"
+    # As far as its file system is mounted by now; `late` looks again.
+    ! has oneshot || is_trial_entry || { make_writable && clean_grub; }
+    if ! make_writable; then
+        fail "the root file system cannot be written to, it is read-only or full; nothing was done"
+    elif ! is_whole; then
+        fail "what was kept in $T is damaged; nothing was done"
+    elif ! decide; then
+        is_confirmed || fail "that it comes back cannot be recorded; nothing was done"
+    elif ! restore; then
+        fail "the file could not be put back; the host is not rebooted"
+    elif ! take_turn && ! { [ "$gave_up" ] && is_of_this_boot returned; }; then
+        has returned || fail "the return cannot be recorded, so the host is not rebooted"
+    else
+        rm -f "$T/failed" # of an earlier try
+        leave_trial
+    fi
+}
+
+leave_trial() {
+    if ! is_of_this_boot put && ! is_trial_entry && ! { [ "$gave_up" ] && is_of_this_boot trying; }; then
+        say "came back: this boot has nothing of the trial"
+    elif [ "$mode" = deadline ] && is_gpu_at_work; then
+        say "came back: in force after a reboot, which waits for the end of the work on the GPUs"
+    else
+        say "reboots, once, to come back"
+        reboot_once
+    fi
+}
+
+main() {
+    mode=$1
+    case $mode in
+    check) # a dry run at arming: can this host do it?
+        for tool in cat chmod chown cmp cp grep ls mkdir mount mv rm rmdir sha256sum sleep sync systemctl timeout; do
+            command -v "$tool" > /dev/null || { echo "$tool is missing"; return 1; }
+        done
+        has sums && is_as_listed || { echo "what was kept does not read back"; return 1; }
+        sync "$T/set" "$T" || { echo "sync(1) takes no file"; return 1; }
+        return
+        ;;
+    early) tag=ea17 ;;
+    emergency) tag=e9e9 ;;
+    *) tag=dead ;;
+    esac
+    boot=unknown gave_up= unsaid=
+    read -r boot < "$R/proc/sys/kernel/random/boot_id"
+    # A unit can be pulled in again, in the boot that armed it, too.
+    if ! has armed || is_confirmed || must_stay_out || is_of_this_boot armed; then
+        [ "$mode" != late ]
+        return
+    fi
+    case $mode in
+    early)
+        if has returned || is_of_this_boot trying; then
+            return 0
+        elif ! has settled; then
+            come_back "the host went down before the changes in force at once were confirmed"
+        elif has decided; then
+            come_back "the host went down while the trial was being taken back"
+        elif has trying; then
+            come_back "a second boot without a confirmation"
+        elif has oneshot && ! is_trial_entry; then
+            come_back "this boot did not take the entry on trial, or one that took it did not come as far as here"
+        elif ! is_writable; then
+            come_back "the root file system is read-only in the boot on trial"
+        else
+            mark trying || come_back "the boot on trial cannot be recorded"
+        fi
+        ;;
+    emergency) has returned || come_back "the boot on trial has stopped in emergency mode" ;;
+    deadline)
+        has returned && return 0
+        if has come-back && timeout 30 systemctl is-active --quiet multi-user.target; then
+            by_hosttune && return 0
+            gave_up=1 # what it has put back is in force after a reboot, which it has not begun
+        fi
+        come_back "nobody has confirmed in time"
+        ;;
+    late)
+        is_of_this_boot trying && ! has returned && return 0
+        ! has oneshot || clean_grub
+        has returned # then the journal is told
+        return
+        ;;
+    esac
+    return 0
+}
+
+main "$@"

@@ -1,0 +1,73 @@
+"""The health that SATA and SAS disks tell of themselves, by smartctl's JSON."""
+
+import json
+
+import pytest
+
+from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.storage.smart import health_in, question
+from hosttune.values import ABSENT, Unreadable
+from tests.unit.fake_reader import FakeReader
+
+PLACES = {
+    "sda": "/sys/devices/pci0000:00/0000:00:1f.0/ata1/host0/target0:0:0/0:0:0:0/block/sda",
+    "sdb": "/sys/devices/pci0000:00/0000:00:1f.0/ata2/host1/target1:0:0/1:0:0:0/block/sdb",
+    "sdc": "/sys/devices/pci0000:00/0000:00:14.0/usb1/1-1/host2/target2:0:0/2:0:0:0/block/sdc",
+}
+PASSED = json.dumps({"smart_status": {"passed": True}})
+FAILED = json.dumps({"smart_status": {"passed": False}})
+
+
+def smart(answers, **more):
+    files = {
+        f"{place}/{name}": text for place in PLACES.values() for name, text in (("size", "8\n"), ("removable", "0\n"))
+    }
+    links = {f"/sys/block/{name}": place for name, place in PLACES.items()}
+    queries = {("uname", "-m"): "x86_64\n", **{question(name): answer for name, answer in answers.items()}}
+    door = FakeReader({**files, "/proc/cpuinfo": "flags : fpu\n"}, links=links, queries=queries, **more)
+    return Facts(door).smart, door
+
+
+def test_disks_of_this_machine_are_asked_and_what_is_plugged_in_is_not():
+    found, door = smart({"sda": PASSED, "sdb": FAILED})
+    assert found.is_installed
+    assert [(disk.name, disk.is_failing, disk.warning) for disk in found.disks] == [
+        ("sda", False, ""),
+        ("sdb", True, ""),
+    ]
+    assert [argv for argv in door.asked if argv[0] == "smartctl"] == [question("sda"), question("sdb")]
+
+
+def test_disk_that_hangs_hides_no_other():
+    found, _ = smart({"sda": Unreadable("smartctl did not end within 5 s"), "sdb": FAILED})
+    assert found.is_installed
+    assert found.disks[1].is_failing
+    with pytest.raises(UnknownFact, match="did not end"):
+        _ = found.disks[0].is_failing
+
+
+def test_nobody_knows_where_all_hang_or_root_alone_may_ask():
+    with pytest.raises(UnknownFact, match="did not end"):
+        _ = smart(dict.fromkeys(PLACES, Unreadable("smartctl did not end within 5 s")))[0].is_installed
+    with pytest.raises(UnknownFact, match="needs root"):
+        _ = smart({"sda": PASSED}, is_privileged=False)[0].is_installed
+
+
+def test_program_that_is_not_installed():
+    found, _ = smart(dict.fromkeys(PLACES, ABSENT))
+    assert not found.is_installed
+    assert not any(disk.is_failing for disk in found.disks)
+
+
+@pytest.mark.parametrize(
+    ("status", "health"),
+    [
+        ({"passed": False, "scsi": {"asc": 0x5D, "ascq": 0x10, "ie_string": "x"}}, (True, "")),
+        ({"passed": False, "scsi": {"asc": 0x0B, "ascq": 1, "ie_string": "WARNING - HOT"}}, (False, "WARNING - HOT")),
+        ({"passed": False, "scsi": {"asc": 0x0B}}, (False, "it gives no reason")),
+        ({"passed": True}, (False, "")),
+        ({}, (False, "")),
+    ],
+)
+def test_what_a_status_means(status, health):
+    assert health_in(json.dumps({"smart_status": status} if status else {}).encode()) == health

@@ -1,0 +1,273 @@
+"""How a host stands, read of records and hosts in memory; the file that keeps it; waiting until it is as before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hosttune.actions import standing
+from hosttune.actions.examine import examine
+from hosttune.actions.standing import await_health, read_planned, read_standing, standing_of, standing_text
+from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.losses import Aspect, HostStanding, Loss, Sign, Unseen, losses
+from hosttune.engine.policy import Policy
+from hosttune.errors import BadInput
+from hosttune.facts import Facts
+from hosttune.facts.network import reached
+from hosttune.facts.services.units import FAILED
+from hosttune.host.door import Completed
+from hosttune.host.record import read_record
+from hosttune.values import Action, Address, Change, Unreadable
+from tests.hosts.built import HOSTS
+from tests.unit.fake_reader import FakeReader
+
+SLOT, UUID = "0000:1b:00.0", "GPU-11111111-2222-3333-4444-555555555555"
+
+
+class Answering:
+    """A record that also answers these questions."""
+
+    def __init__(self, record, **queries):
+        self.record, self.queries, self.kind, self.asked = record, queries, "record", []
+
+    def __getattr__(self, name):
+        return getattr(self.record, name)
+
+    def query(self, argv, *, timeout_s=10.0):
+        self.asked.append((tuple(argv), timeout_s))
+        return self.queries.get(" ".join(argv[:2]), None) or self.record.query(argv, timeout_s=timeout_s)
+
+
+def session(reader=None, **queries):
+    reader = reader or Answering(read_record(str(HOSTS / "h100-8x-2socket.json")), **queries)
+    return examine(reader, builtin_catalog(), Policy(today="2026-11-01"), collect=False)
+
+
+def completed(text):
+    return Completed(0, text.encode(), b"")
+
+
+def names(found, aspect):
+    return [one.name for one in found.signs if one.aspect is aspect]
+
+
+def smi(*slots):
+    rows = "".join(f"{slot.upper().replace('0000:', '00000000:')}, {UUID[:-1]}{n}\n" for n, slot in enumerate(slots))
+    return {"nvidia-smi " + standing.UUIDS[1]: completed(rows)}
+
+
+def test_a_host_is_read_in_all_aspects_and_what_cannot_be_told_is_unseen():
+    found = read_standing(
+        session(**smi(SLOT), **{" ".join(FAILED[:2]): completed("a.service loaded failed failed A\n")})
+    )
+    assert names(found, Aspect.FAILED_UNIT) == ["a.service"]
+    assert names(found, Aspect.GPU) == [f"{UUID[:-1]}0"]
+    assert len(names(found, Aspect.DRIVER)) == 8
+    assert {one.state for one in found.signs if one.aspect is Aspect.DRIVER} == {"nvidia"}
+    assert "/" in names(found, Aspect.MOUNT)
+    assert losses(found, found) == ()
+    unseen = {one.aspect for one in found.unseen}
+    assert {Aspect.SSHD, Aspect.BANNER, Aspect.ADDRESS} <= unseen  # older records were not asked for these
+
+
+def test_nvidia_smi_that_does_not_end_is_stuck_and_nothing_else_asks_it():
+    hangs = {"nvidia-smi " + standing.UUIDS[1]: Unreadable("nvidia-smi did not end within 120 s")}
+    one = session(**hangs)
+    found = read_standing(one, smi_s=120)
+    assert [(one.aspect, one.is_stuck) for one in found.unseen if one.is_stuck] == [
+        (Aspect.GPU, True), (Aspect.FABRIC, True),
+    ]  # fmt: skip
+    assert [words for words, _ in one.reader.asked if words[0] == "nvidia-smi"] == [standing.UUIDS]
+    assert dict(one.reader.asked)[standing.UUIDS] == 120
+    lost = losses(read_standing(session(**smi(SLOT))), found)
+    assert any(loss.is_final and loss.aspect is Aspect.GPU for loss in lost)
+
+
+def test_mounts_that_fstab_lost_meanwhile_are_still_looked_for():
+    kept = HostStanding((Sign(Aspect.MOUNT, "/proc", "rw"),))
+    one = session()
+    assert "/proc" not in names(read_standing(one), Aspect.MOUNT)
+    there = {mount.target for mount in one.facts.mounts.visible}
+    other = next(target for target in sorted(there) if target not in one.facts.fstab.by_path and target != "/")
+    asked = replace(kept, signs=(Sign(Aspect.MOUNT, other, "rw"),))
+    assert other in names(read_standing(one, asked), Aspect.MOUNT)
+
+
+ROOT = "22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n"
+AUTO = "40 22 0:40 / /data rw,relatime shared:1 - autofs systemd-1 rw,fd=5\n"
+DATA = "41 40 8:17 / /data rw,relatime - ext4 /dev/sdb1 rw\n"
+AT_A_LOOK = "/dev/sda1 / ext4 defaults 0 1\n/dev/sdb1 /data ext4 x-systemd.automount,nofail 0 2\n"
+
+
+class Automounting(FakeReader):
+    """Who looks into /data has it mounted, where its disk is there."""
+
+    def __init__(self, table, *, has_disk):
+        super().__init__({"/proc/self/mountinfo": table, "/proc/mounts": "", "/etc/fstab": AT_A_LOOK})
+        self.has_disk = has_disk
+
+    def list(self, path):
+        if path == "/data" and self.has_disk:
+            self.files["/proc/self/mountinfo"] = ROOT + AUTO + DATA
+        return super().list(path)
+
+
+@pytest.mark.parametrize("has_disk", [True, False])
+def test_automount_whose_disk_is_gone_is_lost_and_one_that_was_only_idle_is_not(has_disk):
+    before = HostStanding(
+        tuple(standing._mounts(Facts(Automounting(ROOT + AUTO + DATA, has_disk=True)), HostStanding()))
+    )
+    now = HostStanding(tuple(standing._mounts(Facts(Automounting(ROOT + AUTO, has_disk=has_disk)), before)))
+    found = [one.sentence for one in losses(before, now)]
+    assert found == ([] if has_disk else ["/data is not mounted any more"])
+    idle = tuple(standing._mounts(Facts(Automounting(ROOT + AUTO, has_disk=False)), HostStanding()))
+    assert losses(HostStanding(idle), HostStanding(idle)) == ()
+
+
+def test_service_of_one_connection_that_failed_says_nothing_of_the_host(monkeypatch):
+    names = ["a.service", "ssh@9-10.0.0.5:22-203.0.113.9:4711.service", "getty@tty1.service", "x@1-2-0.service"]
+    monkeypatch.setattr(standing, "failed_units", lambda _: names)
+    assert [one.name for one in standing._failed(FakeReader())] == ["a.service", "getty@tty1.service"]
+
+
+NOTHING = HostStanding()
+SSHD = 'LISTEN 0 128 {} 0.0.0.0:* users:(("sshd",pid=5,fd=3))\n'
+
+
+@pytest.mark.parametrize(
+    ("listening", "lost"),
+    [
+        (("10.0.0.5:22", "127.0.0.1:22"), []),
+        (("127.0.0.1:22",), ["sshd does not listen on 10.0.0.5:22 any more", "sshd on 10.0.0.5:22 does not answer as SSH-2.0 any more"]),
+        (("0.0.0.0:22",), []),
+        ((), ["sshd does not listen on 10.0.0.5:22 any more", "sshd does not listen on 127.0.0.1:22 any more"]),
+    ],
+)  # fmt: skip
+def test_each_address_that_sshd_listens_on_counts(listening, lost, monkeypatch):
+    monkeypatch.setattr(reached, "has_banner", lambda *_: True)
+
+    def stands(sockets, before=NOTHING):
+        reader = FakeReader(queries={reached.LISTENERS: "".join(SSHD.format(one) for one in sockets)})
+        return HostStanding(tuple(standing._sshd(reader, before)))
+
+    before = stands(("10.0.0.5:22", "127.0.0.1:22"))
+    found = [one.sentence for one in losses(before, stands(listening, before))]
+    assert found[: len(lost)] == lost
+    assert bool(found) is bool(lost)
+
+
+def test_planned_values_that_are_not_in_force_are_told():
+    one = session()
+    address = Address("sysctl", "vm.swappiness")
+    now = standing.read_address(address, one.reader)
+    change = Change(address, Action.UPDATE, "60", now, "no-such-rule")
+    assert read_planned(one, [change]) == ()
+    (found,) = read_planned(one, [replace(change, after="7")])
+    assert found.aspect is Aspect.PLANNED
+    assert found.state == "sysctl:vm.swappiness is not as it was planned (no-such-rule)"
+    (lacking,) = read_planned(one, [], ["hosttune_never=1"])
+    assert lacking.state == "hosttune_never=1 is not among the arguments of the running kernel"
+    here = one.facts.kernel.command_line[-1]
+    (kept,) = read_planned(one, [], [], [here, "hosttune_never=1"])
+    assert kept.state == f"{here} is still among the arguments of the running kernel"
+
+
+def test_what_the_rules_would_still_change_is_not_in_force():
+    one = session()
+    rule = next(finding.rule for finding in one.look(one.facts) if finding.changes)
+    change = Change(
+        Address("file", "/nowhere"),
+        Action.CREATE,
+        "",
+        standing.read_address(Address("file", "/nowhere"), one.reader),
+        rule,
+    )
+    assert any(
+        found.state.startswith(f"{rule}") and "is not in force: " in found.state
+        for found in read_planned(one, [change])
+    )
+
+
+def test_before_json_gives_back_what_was_kept():
+    kept = HostStanding(
+        (Sign(Aspect.HEALTH, "gpu-links", "8 lanes", 2), Sign(Aspect.MOUNT, "/data\udcff", "rw")),
+        (Unseen(Aspect.GPU, "it hangs", is_stuck=True),),
+    )
+    assert standing_of(standing_text(kept)) == kept
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"format_version": 99}', '{"format_version": 1, "signs": 3}'])
+def test_a_before_json_that_is_none_says_so(content):
+    with pytest.raises(BadInput, match=r"before\.json"):
+        standing_of(content)
+
+
+CLOCK = Loss(Aspect.CLOCK, "", "the clock is not synchronised any more")
+UNIT = Loss(Aspect.FAILED_UNIT, "a.service", "a.service has failed")
+UNSURE = Loss(Aspect.CLOCK, "", "not known: clock", is_known=False)
+DEAD = Loss(Aspect.GPU, "GPU-1", "GPU 0 does not answer any more", is_final=True)
+
+
+def waited(*looks, within=900.0, grace=120.0):
+    """(is_healthy, sentences, seconds, looks) where each look is (from second, losses)."""
+    clock = [0.0]
+    asked = []
+
+    def look(smi_s):
+        asked.append(smi_s)
+        return next(found for since, found in reversed(looks) if since <= clock[0])
+
+    def wait(seconds):
+        clock[0] += max(seconds, 0.001)
+
+    judged = await_health(look, left_s=lambda: within - clock[0], wait=wait, now=lambda: clock[0], grace_s=grace)
+    assert asked[0] == standing.FIRST_SMI_S
+    assert set(asked[1:]) <= {standing.LATER_SMI_S}
+    return judged.is_healthy, [one.sentence for one in judged.losses], judged.seconds, len(asked)
+
+
+def test_a_host_that_is_quiet_for_the_grace_period_is_healthy():
+    assert waited((0, ()))[:3] == (True, [], 120)
+
+
+def test_what_comes_late_starts_the_grace_period_anew():
+    assert waited((0, (CLOCK,)), (90, ()), (150, (CLOCK,)), (200, ()))[:3] == (True, [], 320)
+
+
+def test_what_is_not_known_is_not_quiet_and_is_no_reason_to_go_back_before_the_time_is_up():
+    is_healthy, said, seconds, _ = waited((0, (UNSURE,)))
+    assert (is_healthy, said) == (False, ["not known: clock"])
+    assert seconds >= 900
+
+
+def test_a_loss_that_stays_after_settling_ends_the_wait_early():
+    is_healthy, said, seconds, _ = waited((0, (UNIT,)))
+    assert (is_healthy, said) == (False, ["a.service has failed"])
+    assert standing.SETTLE_S <= seconds <= standing.SETTLE_S + standing.FLAP_S + standing.POLL_S
+
+
+def test_a_unit_that_flaps_after_settling_is_asked_twice():
+    flaps = [(second, (UNIT,) if second % 60 < 30 else ()) for second in range(300, 600, 30)]
+    is_healthy, *_ = waited((0, (CLOCK,)), *flaps, (600, ()))
+    assert is_healthy
+
+
+def test_a_gpu_that_hangs_is_not_asked_a_second_time():
+    assert waited((0, (DEAD,))) == (False, ["GPU 0 does not answer any more"], 0, 1)
+
+
+def test_the_deadline_ends_the_wait():
+    is_healthy, said, seconds, _ = waited((0, ()), within=60)
+    assert (is_healthy, said) == (False, [])
+    assert seconds == pytest.approx(60, abs=1)
+
+
+def test_a_confirmation_in_the_last_second_counts():
+    assert waited((0, ()), within=120)[0]
+
+
+@pytest.mark.parametrize("name", ["FIRST_SMI_S", "SETTLE_S", "POLL_S", "FLAP_S"])
+def test_limits_are_those_of_the_largest_hosts(name):
+    assert getattr(standing, name) == {"FIRST_SMI_S": 120, "SETTLE_S": 300, "POLL_S": 10, "FLAP_S": 30}[name]
+    assert reached.BANNER_S == 10
