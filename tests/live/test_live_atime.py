@@ -73,11 +73,11 @@ class Machine:
 
 
 def every_case(folder: Path, fstype: str) -> None:
-    """Flags that stand in no line, an option that mount(8) does not know, a blank in the target, a mount on top."""
+    """Flags that stand in no line, an option for others than the kernel, a blank in the target, a mount on top."""
     mkfs, size = MKFS[fstype]
     with loop_disk(folder / "image", mkfs, "-q", size=size) as device:
         machine = Machine(
-            folder, device, fstype, line="defaults,nobootwait", live="nosuid,nodev,noexec", name="my data"
+            folder, device, fstype, line="defaults,x-gvfs-name=my%20data", live="nosuid,nodev,noexec", name="my data"
         )
         before, inside = machine.flags(), machine.super_options()
         assert before == {"rw", "nosuid", "nodev", "noexec", "relatime"}
@@ -86,7 +86,7 @@ def every_case(folder: Path, fstype: str) -> None:
         machine.write(finding.changes)
         assert machine.flags() == before - {"relatime"} | {"noatime"}
         assert machine.super_options() == inside
-        expected = machine.text.replace("nobootwait", "nobootwait,noatime")
+        expected = machine.text.replace("my%20data\t", "my%20data,noatime\t")
         assert Path("/etc/fstab").read_text(encoding="utf-8") == expected
         assert (str(machine.look().verdict), machine.look().changes) == ("ok", ())
         machine.undo(finding.changes)

@@ -25,7 +25,7 @@ def traced(words: list[str], tmp_path: Path, program: tuple[str, ...] = ("-m", "
     log = tmp_path / "strace.log"
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        ["strace", "-f", "-qq", "-e", "trace=%file,%process,unshare,mount_setattr,fchmod,fchown,fsetxattr,ftruncate", "-o", str(log), sys.executable, *program, *words],
+        ["strace", "-f", "-y", "-qq", "-e", "trace=%file,%process,unshare,mount_setattr,fchmod,fchown,fsetxattr,ftruncate", "-o", str(log), sys.executable, *program, *words],
         check=False, capture_output=True, text=True, timeout=300, env=environment, cwd="/",
     )  # fmt: skip
     assert done.returncode in {0, 1}, done.stderr
@@ -51,7 +51,7 @@ def outside_of_private_namespaces(log: str) -> list[str]:
         child = re.search(r"(?:clone3?|vfork|fork)\b.*= (\d+)$", line)
         if child and line.split(maxsplit=1)[0] in inside:
             inside.add(child[1])
-    private = re.compile(r'"/tmp[/"]|mount\("none", "/", NULL, MS_REC\|MS_PRIVATE')
+    private = re.compile(r'["<]/tmp[/">]|mount\("none", "/", NULL, MS_REC\|MS_PRIVATE')
     return [line for line in lines if line.split(maxsplit=1)[0] not in inside or not private.search(line)]
 
 
